@@ -1,0 +1,20 @@
+//! Quantities, times and identities whose arithmetic cannot mix up dimensions.
+//!
+//! `Bytes / Duration` is a [`BitRate`]; `Bytes + Packets` does not compile. Raw numbers appear only in here and at
+//! the edges (parsing a flag, writing a header field). No I/O, no clock: [`Time`] counts from the start of a run and
+//! whoever drives a machine says what time it is.
+
+mod geometry;
+mod id;
+mod quantity;
+mod text;
+mod time;
+
+pub use geometry::{BlockLayout, Geometry, GeometryError, MAX_SOURCE_SYMBOLS, MAX_SYMBOL_SIZE};
+pub use id::{
+    BlockIndex, ESI_LIMIT, Esi, FlowId, FlowKey, NodeId, ObjectId, PacketNumber, ParseIdError, PathId,
+    SymbolId, TaskId,
+};
+pub use quantity::{BitRate, Bytes, Packets, Symbols, Theta};
+pub use text::ParseQuantityError;
+pub use time::{Duration, Time};
