@@ -1,1 +1,15 @@
-//! (written next)
+//! What the ends of a delivery run, without I/O, clock or randomness of their own.
+//!
+//! Every source, receiver and controller is an [`Endpoint`]: two verbs, driven alike by sockets, by a simulator and by
+//! tests. The law: after any `handle`, call `poll` until it says [`Output::Wake`]; then wait for that time or for the
+//! next input. Due timers fire inside `poll`.
+//!
+//! Bytes never pass through. A machine names a symbol, and the driver moves its bytes.
+
+mod endpoint;
+pub mod ppush;
+
+pub use endpoint::{
+    Command, ControllerCommand, ControllerEvent, DecodeFailure, Endpoint, Event, Input, Output, Packet,
+    ReceiverCommand, ReceiverEvent, ReceiverFailure, SourceCommand, SourceEvent, TaskFlow, TaskRecord,
+};

@@ -1,1 +1,33 @@
-//! (written next)
+//! One header for every protocol: parse, emit, edit in place.
+//!
+//! Every datagram begins with the same 16-byte prelude and an 8-byte header tag, so a switch never asks "whose packet
+//! is this". A symbol adds 8 bytes and reserves 16 behind its payload: 48 bytes in all ([`SYMBOL_OVERHEAD`]).
+//!
+//! ```text
+//!  0        1        2        3        4                 12              16         24
+//! +--------+--------+--------+--------+-----------------+---------------+----------+--- - -
+//! |ver|kind|cls|flag| epoch  | detail |     flow id     | packet number |header tag| body
+//! +--------+--------+--------+--------+-----------------+---------------+----------+--- - -
+//! symbol body:  block (4) | ESI (3) | assignment version (1) | T bytes of symbol | 16 reserved for sealing
+//! ```
+//!
+//! Numbers are big-endian. Symbols and ACKs are parsed and emitted without allocation; the rarer [`Assign`] and
+//! [`Control`] messages own bounded lists. Nothing here touches a socket: bytes in, values out, and back.
+
+mod ack;
+mod assign;
+mod control;
+mod datagram;
+mod tag;
+
+pub use ack::{Ack, AckRange, MAX_ACK_RANGES, MAX_OWED, Owed};
+pub use assign::{Assign, Assignment, MAX_WORK, Work};
+pub use control::{
+    Control, ControlError, FlowGrant, FlowReport, FlowView, Holding, MAX_CONTROL, MAX_FLOWS, MAX_NAME,
+    MarkSignal, NodeInfo, Outcome, Push, Refusal, Request, SpreadRule,
+};
+pub use datagram::{
+    Body, Class, Datagram, Ecn, FinReason, HEADER, HEADER_TAG, PRELUDE, Parsed, SEAL, SYMBOL_OVERHEAD,
+    SymbolHeader, WireError, emit, mark_trimmed, parse, peek_flow,
+};
+pub use tag::HeaderKey;

@@ -1,0 +1,340 @@
+//! The two verbs, and everything that goes in and comes out.
+
+use core::net::SocketAddr;
+use core::ops::Range;
+
+use headwater_units::{BlockIndex, Bytes, FlowId, FlowKey, NodeId, ObjectId, PathId, SymbolId, TaskId, Time};
+use headwater_wire::{Class, Datagram, Ecn, NodeInfo, Outcome, Refusal, SpreadRule};
+use serde::{Deserialize, Serialize};
+
+/// A state machine at one end of a delivery.
+///
+/// Deterministic: the same inputs at the same times give the same outputs. `Time` never goes backwards.
+pub trait Endpoint {
+    /// Takes one input. Produces nothing by itself: poll afterwards.
+    fn handle(&mut self, now: Time, input: Input);
+    /// Gives the next output, firing timers that are due; [`Output::Wake`] when there is nothing more to do now.
+    fn poll(&mut self, now: Time) -> Output;
+}
+
+/// A datagram or control message, and where it goes to or came from.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Packet {
+    /// Towards, or from, whom: an address or a control connection that the driver knows.
+    pub path: PathId,
+    /// The ECN field: as sent, or as it arrived.
+    pub ecn: Ecn,
+    /// The message. A symbol's payload is named here, never carried.
+    pub datagram: Datagram,
+}
+
+/// What a machine is told.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Input {
+    /// Something arrived, authenticated.
+    Packet(Packet),
+    /// The driver or its user says something.
+    Command(Command),
+}
+
+/// What a machine wants.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Output {
+    /// Send this. For a symbol the driver fills in the payload.
+    Transmit(Packet),
+    /// Something the driver must do or know.
+    Event(Event),
+    /// Nothing more now; poll again at this time at the latest, or only after the next input.
+    Wake(Option<Time>),
+}
+
+/// Commands by machine.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Command {
+    /// To a source.
+    Source(SourceCommand),
+    /// To a receiver.
+    Receiver(ReceiverCommand),
+    /// To a controller.
+    Controller(ControllerCommand),
+}
+
+/// Events by machine.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Event {
+    /// From a source.
+    Source(SourceEvent),
+    /// From a receiver.
+    Receiver(ReceiverEvent),
+    /// From a controller.
+    Controller(ControllerEvent),
+}
+
+/// What the driver tells a source.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum SourceCommand {
+    /// The node holds this object; orders to push it can be followed.
+    Hold {
+        /// The object.
+        object: ObjectId,
+        /// Its size.
+        bytes: Bytes,
+    },
+    /// It no longer does: its flows end and the controller is told.
+    Withdraw {
+        /// The object.
+        object: ObjectId,
+    },
+    /// The block asked for by [`SourceEvent::Prepare`] can be sent now.
+    BlockReady {
+        /// The flow.
+        flow: FlowId,
+        /// The block.
+        block: BlockIndex,
+        /// Whether repair symbols can be made too, without delay.
+        repair: bool,
+    },
+}
+
+/// What a source tells the driver.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum SourceEvent {
+    /// A flow begins: accept datagrams under this key.
+    Opened {
+        /// The flow.
+        flow: FlowId,
+        /// Its task.
+        task: TaskId,
+        /// Its key.
+        key: FlowKey,
+        /// The object that it sends.
+        object: ObjectId,
+        /// T.
+        symbol_size: u16,
+        /// How its symbols queue.
+        class: Class,
+    },
+    /// A flow is over: forget its key, its path and its blocks.
+    Closed {
+        /// The flow.
+        flow: FlowId,
+    },
+    /// Symbols of this block will be named soon: read it, and build what repair symbols need if asked.
+    Prepare {
+        /// The flow.
+        flow: FlowId,
+        /// The block.
+        block: BlockIndex,
+        /// Repair symbols are wanted.
+        repair: bool,
+    },
+    /// No symbol of this block will be named again, unless it is prepared anew.
+    Release {
+        /// The flow.
+        flow: FlowId,
+        /// The block.
+        block: BlockIndex,
+    },
+}
+
+/// Why a block is not there although enough symbols came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum DecodeFailure {
+    /// The symbols do not determine the block yet.
+    NeedMore,
+    /// The block decoded, but its bytes are not the object's: somebody lied, or memory failed.
+    Corrupt,
+}
+
+/// What the driver tells a receiver.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum ReceiverCommand {
+    /// The object is known and its disk space is there: begin.
+    Start {
+        /// Blocks wanted: all, or those that cover a byte range.
+        wanted: Range<u32>,
+        /// Blocks that are here already, ascending.
+        have: Vec<BlockIndex>,
+    },
+    /// Answers [`ReceiverEvent::Bind`]: datagrams of the flow go here.
+    FlowPath {
+        /// The flow.
+        flow: FlowId,
+        /// Its path.
+        path: PathId,
+    },
+    /// The block is decoded, verified and kept.
+    BlockDecoded {
+        /// The block.
+        block: BlockIndex,
+    },
+    /// The block asked for by [`ReceiverEvent::Decode`] could not be had.
+    DecodeFailed {
+        /// The block.
+        block: BlockIndex,
+        /// Why.
+        failure: DecodeFailure,
+    },
+    /// Stop, say so to everybody, and end with [`ReceiverEvent::Failed`].
+    Cancel,
+}
+
+/// What a receiver tells the driver.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum ReceiverEvent {
+    /// The controller accepted: learn the object's block hashes, find room, answer with [`ReceiverCommand::Start`].
+    Accepted {
+        /// The task.
+        task: TaskId,
+        /// What the name stands for.
+        object: ObjectId,
+        /// Its size.
+        bytes: Bytes,
+        /// T.
+        symbol_size: u16,
+    },
+    /// A flow begins: accept datagrams under this key, find a path, answer with [`ReceiverCommand::FlowPath`].
+    Bind {
+        /// The flow.
+        flow: FlowId,
+        /// Its source.
+        node: NodeId,
+        /// Where the source may be reached, best first.
+        at: Vec<SocketAddr>,
+        /// The key.
+        key: FlowKey,
+    },
+    /// A flow is over.
+    Unbind {
+        /// The flow.
+        flow: FlowId,
+    },
+    /// Keep the payload of the symbol that was handed in last.
+    Symbol {
+        /// Which flow brought it.
+        flow: FlowId,
+        /// Which symbol.
+        symbol: SymbolId,
+    },
+    /// Enough symbols are here: decode and verify.
+    Decode {
+        /// The block.
+        block: BlockIndex,
+    },
+    /// Throw away what is here of this block and start it anew.
+    Discard {
+        /// The block.
+        block: BlockIndex,
+    },
+    /// Nothing of this source is believed any more.
+    Distrusted {
+        /// The source.
+        node: NodeId,
+    },
+    /// Every wanted block is here.
+    Done,
+    /// It will not be completed.
+    Failed(ReceiverFailure),
+}
+
+/// Why a receiver gives up. What is finished stays finished.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum ReceiverFailure {
+    /// The controller did not answer.
+    NoController,
+    /// The controller said no.
+    Refused(Refusal),
+    /// Every source has fallen silent, and no other came.
+    NoSource {
+        /// Blocks that are still missing.
+        missing: u32,
+    },
+    /// A block failed its hash too often.
+    Corrupt {
+        /// The block.
+        block: BlockIndex,
+    },
+    /// The name now stands for another object than when the task began.
+    Changed,
+    /// The user stopped it.
+    Cancelled,
+}
+
+/// What the driver tells a controller.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum ControllerCommand {
+    /// The control connection behind this path is gone.
+    PathLost {
+        /// The path.
+        path: PathId,
+    },
+    /// A task that was running when the controller stopped.
+    Restore(TaskRecord),
+}
+
+/// What a controller tells the driver.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum ControllerEvent {
+    /// Keep this, replacing an older record of the same task.
+    Persist(TaskRecord),
+    /// The task is over: forget it.
+    Forget {
+        /// The task.
+        task: TaskId,
+        /// How it ended.
+        outcome: Outcome,
+    },
+    /// A node is known now, or again.
+    NodeUp(NodeInfo),
+    /// A node is gone.
+    NodeDown {
+        /// The node.
+        node: NodeId,
+    },
+}
+
+/// What must survive a restart of the controller: no times, only facts.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TaskRecord {
+    /// The task.
+    pub task: TaskId,
+    /// The request that it answers.
+    pub request: u64,
+    /// Who receives.
+    pub receiver: NodeId,
+    /// What.
+    pub object: ObjectId,
+    /// Its size.
+    pub bytes: Bytes,
+    /// The name that was asked for.
+    pub name: String,
+    /// T.
+    pub symbol_size: u16,
+    /// How its symbols queue.
+    pub class: Class,
+    /// How the work is spread.
+    pub spread: SpreadRule,
+    /// At most this many sources.
+    pub max_sources: u8,
+    /// The newest version of its list of flows.
+    pub flows_version: u32,
+    /// Its flows.
+    pub flows: Vec<TaskFlow>,
+    /// Sources that delivered wrong bytes to it.
+    pub distrusted: Vec<NodeId>,
+}
+
+/// A flow of a [`TaskRecord`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TaskFlow {
+    /// The flow.
+    pub flow: FlowId,
+    /// Its source.
+    pub node: NodeId,
+    /// Which start of the source it belongs to: a restarted source has forgotten the flow.
+    pub incarnation: u64,
+    /// Its key.
+    pub key: FlowKey,
+    /// Its residue class.
+    pub index: u8,
+}

@@ -1,0 +1,15 @@
+//! PPUSH: many sources push disjoint symbols of one object to one receiver (PPUSH §III).
+//!
+//! ```text
+//!              Request, Feedback, Fin                 Push, SetTheta, Pause, Stop
+//!  receiver  <------------------------>  controller  <---------------------------->  source 0..M
+//!     ^              Accepted, Flows                   Hello, Hold, Pushing, Report       |
+//!     |                                                                                   |
+//!     +----------------------------- symbols, challenge ----------------------------------+
+//!     +--------------------------- ACK, assignment, fin ---------------------------------->
+//! ```
+
+pub mod controller;
+pub mod receiver;
+pub mod source;
+pub mod wfcc;

@@ -1,0 +1,422 @@
+//! Control messages between nodes and the controller (PPUSH §III-A, architecture decision 15).
+//!
+//! Typed, idempotent and bounded. On real hosts they ride QUIC streams, in the simulator they are packets of the top
+//! class; either way a message may be lost with its connection or come twice, so each one can be said again.
+//! New variants go to the end: the encoding (postcard) numbers them.
+
+use core::net::SocketAddr;
+
+use headwater_units::{
+    BitRate, BlockIndex, Bytes, Duration, FlowId, FlowKey, NodeId, ObjectId, Packets, Symbols, TaskId, Theta,
+};
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use crate::Class;
+
+/// No control message is longer.
+pub const MAX_CONTROL: usize = 64 << 10;
+/// Names, racks and texts are at most this many bytes.
+pub const MAX_NAME: usize = 1024;
+/// Lists of flows have at most this many entries.
+pub const MAX_FLOWS: usize = 256;
+const MAX_ADDRESSES: usize = 16;
+
+/// Who a node is and where it can be reached; said once per connection.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct NodeInfo {
+    /// The hash of its public key, checked by the connection below.
+    pub node: NodeId,
+    /// For people.
+    pub name: String,
+    /// Where its control endpoint listens, if it does.
+    pub listen: Option<SocketAddr>,
+    /// Where its data socket receives. An unspecified address stands for the one that the connection comes from.
+    pub data: Vec<SocketAddr>,
+    /// What the operator says its uplink carries.
+    pub uplink: Option<BitRate>,
+    /// What the operator says its downlink carries.
+    pub downlink: Option<BitRate>,
+    /// The rack it stands in, where racks have an uplink of their own: name and capacity.
+    pub rack: Option<(String, Option<BitRate>)>,
+    /// Bytes of symbol that a datagram on its smallest interface carries.
+    pub room: u16,
+    /// Drawn at start: tells a restarted node from a reconnected one.
+    pub incarnation: u64,
+}
+
+/// One object that a node can send.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Holding {
+    /// The object.
+    pub object: ObjectId,
+    /// Its size.
+    pub bytes: Bytes,
+    /// A name that points at it, if any.
+    pub name: Option<String>,
+}
+
+/// How the symbols of a task are spread over its sources.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum SpreadRule {
+    /// Source i of M sends ESI = i + kM of every block (PPUSH §III-A).
+    Residue,
+    /// The receiver lists blocks and ranges by measured rate (architecture decision 10).
+    #[default]
+    Listed,
+}
+
+/// A receiver asks for an object.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Request {
+    /// Drawn by the receiver; the same number means the same request, said again.
+    pub request: u64,
+    /// The URI: an object's name or id.
+    pub name: String,
+    /// The asking device.
+    pub receiver: NodeId,
+    /// Bytes of symbol that a datagram to the receiver carries.
+    pub room: u16,
+    /// How its symbols queue.
+    pub class: Class,
+    /// How the work is spread.
+    pub spread: SpreadRule,
+    /// At most this many sources; the controller's own limit if absent.
+    pub max_sources: Option<u8>,
+}
+
+/// The right to receive one flow: where its source is and the key they share.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FlowGrant {
+    /// The flow.
+    pub flow: FlowId,
+    /// Its source.
+    pub node: NodeId,
+    /// Where the source's data socket may be reached, best first.
+    pub at: Vec<SocketAddr>,
+    /// The secret of the flow.
+    pub key: FlowKey,
+    /// The source's place among `of` residue classes.
+    pub index: u8,
+    /// The number of residue classes.
+    pub of: u8,
+}
+
+/// The order to push one flow.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Push {
+    /// The task it serves.
+    pub task: TaskId,
+    /// The flow.
+    pub flow: FlowId,
+    /// What to send.
+    pub object: ObjectId,
+    /// The object's size.
+    pub bytes: Bytes,
+    /// T of this task.
+    pub symbol_size: u16,
+    /// The secret of the flow.
+    pub key: FlowKey,
+    /// The flow's weight to start with.
+    pub theta: Theta,
+    /// How its symbols queue.
+    pub class: Class,
+    /// Who receives; flows to the same node share what is known of the path.
+    pub receiver: NodeId,
+}
+
+/// Which congestion signal a flow goes by (architecture decision 14).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum MarkSignal {
+    /// Nothing was acknowledged yet.
+    #[default]
+    Unknown,
+    /// Routers on the path mark CE.
+    Ecn,
+    /// No CE was ever seen, or it is bleached: a queueing delay above target counts as the mark.
+    Delay,
+}
+
+/// What a source says of a flow, to the controller.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FlowReport {
+    /// The flow.
+    pub flow: FlowId,
+    /// The weight in force.
+    pub theta: Theta,
+    /// The window.
+    pub window: Packets,
+    /// Smoothed round-trip time, if measured.
+    pub rtt: Option<Duration>,
+    /// α of Eq. 1.
+    pub mark_fraction: f64,
+    /// The congestion signal.
+    pub signal: MarkSignal,
+    /// Symbols sent and never acknowledged.
+    pub lost: Symbols,
+    /// Whether the flow waits for its own disk or encoder rather than for the network.
+    pub starved: bool,
+}
+
+/// What a receiver says of a flow, to the controller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FlowView {
+    /// The flow.
+    pub flow: FlowId,
+    /// Useful bytes that came over it.
+    pub bytes: Bytes,
+    /// At this rate lately.
+    pub rate: BitRate,
+    /// Nothing came for this long although something was expected.
+    pub silent: Duration,
+}
+
+/// Why a request is not granted.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// Nobody ever had it.
+    UnknownObject,
+    /// It is known, but no node that holds it is online.
+    NoSource,
+    /// The source cannot read it any more.
+    Gone,
+    /// The controller's table of tasks is full.
+    Full,
+}
+
+/// How a task ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Outcome {
+    /// The receiver has the object, verified.
+    Done,
+    /// The user stopped it.
+    Cancelled,
+    /// It could not be completed.
+    Failed,
+}
+
+/// A control message.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub enum Control {
+    /// Node to controller: who I am.
+    Hello(NodeInfo),
+    /// Node to controller: I hold this.
+    Hold(Holding),
+    /// Node to controller: I no longer hold this.
+    Drop {
+        /// The object.
+        object: ObjectId,
+    },
+    /// Receiver to controller.
+    Request(Request),
+    /// Controller to receiver: the acknowledgment and the task's summary.
+    Accepted {
+        /// The request that this answers.
+        request: u64,
+        /// The task made for it.
+        task: TaskId,
+        /// What the name stands for.
+        object: ObjectId,
+        /// Its size.
+        bytes: Bytes,
+        /// T of this task.
+        symbol_size: u16,
+        /// How often the receiver should send [`Control::Feedback`].
+        feedback_every: Duration,
+        /// The flows to begin with.
+        flows: Vec<FlowGrant>,
+    },
+    /// Controller to receiver: no.
+    Refused {
+        /// The request that this answers.
+        request: u64,
+        /// Why.
+        reason: Refusal,
+    },
+    /// Controller to receiver: the flows of the task are now these.
+    Flows {
+        /// The task.
+        task: TaskId,
+        /// Strictly increasing per task.
+        version: u32,
+        /// All of them.
+        flows: Vec<FlowGrant>,
+    },
+    /// Receiver to controller: progress, and a sign of life (PPUSH §III-A).
+    Feedback {
+        /// The task.
+        task: TaskId,
+        /// The first block that is not decoded.
+        first_undecoded: BlockIndex,
+        /// Symbols still needed in all: the remaining size v of Algorithm 1.
+        needed: Symbols,
+        /// The newest [`Control::Flows`] version that arrived.
+        flows_version: u32,
+        /// What came from whom.
+        flows: Vec<FlowView>,
+    },
+    /// Receiver to controller: this source sent bytes that do not verify.
+    Distrust {
+        /// The task.
+        task: TaskId,
+        /// The source.
+        node: NodeId,
+    },
+    /// Receiver to controller: the task is over.
+    Fin {
+        /// The task.
+        task: TaskId,
+        /// How.
+        outcome: Outcome,
+    },
+    /// Controller to receiver: understood.
+    FinAck {
+        /// The task.
+        task: TaskId,
+    },
+    /// Controller to receiver: no such task; ask again.
+    UnknownTask {
+        /// The task.
+        task: TaskId,
+    },
+    /// Controller to source.
+    Push(Push),
+    /// Source to controller: the flow is set up.
+    Pushing {
+        /// The flow.
+        flow: FlowId,
+    },
+    /// Source to controller: cannot.
+    PushRefused {
+        /// The flow.
+        flow: FlowId,
+        /// Why.
+        reason: Refusal,
+    },
+    /// Controller to source: the weight of a flow.
+    SetTheta {
+        /// The flow.
+        flow: FlowId,
+        /// Its weight.
+        theta: Theta,
+    },
+    /// Controller to source: send nothing until told; the receiver has fallen silent.
+    Pause {
+        /// The flow.
+        flow: FlowId,
+    },
+    /// Controller to source: go on.
+    Resume {
+        /// The flow.
+        flow: FlowId,
+    },
+    /// Controller to source: the flow is over.
+    Stop {
+        /// The flow.
+        flow: FlowId,
+    },
+    /// Source to controller: it is.
+    Stopped {
+        /// The flow.
+        flow: FlowId,
+    },
+    /// Source to controller: how its flows do.
+    Report {
+        /// All of them.
+        flows: Vec<FlowReport>,
+    },
+}
+
+/// Why bytes are not a control message.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum ControlError {
+    /// Longer than [`MAX_CONTROL`].
+    #[error("control message of {0} bytes, at most {MAX_CONTROL} are allowed")]
+    TooLong(usize),
+    /// Not an encoding of any message.
+    #[error("control message does not parse: {0}")]
+    Encoding(String),
+    /// A name or list beyond its bound, or a number that is none.
+    #[error("control message with {0}")]
+    Bound(&'static str),
+}
+
+impl Control {
+    /// Bytes of the encoding.
+    pub fn encoded_len(&self) -> usize {
+        postcard::serialize_with_flavor(self, postcard::ser_flavors::Size::default())
+            .expect("counting bytes cannot fail")
+    }
+
+    /// The encoding.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut out = vec![0; self.encoded_len()];
+        self.emit_into(&mut out);
+        out
+    }
+
+    pub(crate) fn emit_into(&self, out: &mut [u8]) {
+        postcard::to_slice(self, out).expect("the buffer has the length of the encoding");
+    }
+
+    /// Reads a message from exactly these bytes.
+    ///
+    /// # Errors
+    /// [`ControlError`]; whatever parses is within its bounds.
+    pub fn parse(bytes: &[u8]) -> Result<Self, ControlError> {
+        if bytes.len() > MAX_CONTROL {
+            return Err(ControlError::TooLong(bytes.len()));
+        }
+        let (control, rest): (Control, _) =
+            postcard::take_from_bytes(bytes).map_err(|e| ControlError::Encoding(e.to_string()))?;
+        if !rest.is_empty() {
+            return Err(ControlError::Encoding(format!("{} bytes too many", rest.len())));
+        }
+        control.within_bounds().map(|()| control)
+    }
+
+    fn within_bounds(&self) -> Result<(), ControlError> {
+        let check = |ok: bool, what| if ok { Ok(()) } else { Err(ControlError::Bound(what)) };
+        let theta = |t: Theta| check(t.get().is_finite() && t.get() > 0.0, "a theta that is no weight");
+        let grants = |flows: &[FlowGrant]| {
+            check(flows.len() <= MAX_FLOWS, "too many flows")?;
+            check(flows.iter().all(|f| f.at.len() <= MAX_ADDRESSES && f.index < f.of), "a malformed flow")
+        };
+        match self {
+            Control::Hello(info) => {
+                check(info.name.len() <= MAX_NAME, "too long a name")?;
+                check(info.data.len() <= MAX_ADDRESSES, "too many addresses")?;
+                check(info.rack.as_ref().is_none_or(|(r, _)| r.len() <= MAX_NAME), "too long a rack")
+            }
+            Control::Hold(h) => check(h.name.as_ref().is_none_or(|n| n.len() <= MAX_NAME), "too long a name"),
+            Control::Request(r) => check(r.name.len() <= MAX_NAME, "too long a name"),
+            Control::Accepted { flows, .. } | Control::Flows { flows, .. } => grants(flows),
+            Control::Feedback { flows, .. } => check(flows.len() <= MAX_FLOWS, "too many flows"),
+            Control::Push(push) => theta(push.theta),
+            Control::SetTheta { theta: t, .. } => theta(*t),
+            Control::Report { flows } => {
+                check(flows.len() <= MAX_FLOWS, "too many flows")?;
+                check(
+                    flows.iter().all(|f| f.window.get().is_finite() && f.mark_fraction.is_finite()),
+                    "a number that is none",
+                )?;
+                flows.iter().try_for_each(|f| theta(f.theta))
+            }
+            Control::Drop { .. }
+            | Control::Refused { .. }
+            | Control::Distrust { .. }
+            | Control::Fin { .. }
+            | Control::FinAck { .. }
+            | Control::UnknownTask { .. }
+            | Control::Pushing { .. }
+            | Control::PushRefused { .. }
+            | Control::Pause { .. }
+            | Control::Resume { .. }
+            | Control::Stop { .. }
+            | Control::Stopped { .. } => Ok(()),
+        }
+    }
+}

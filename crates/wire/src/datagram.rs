@@ -1,0 +1,415 @@
+//! The prelude, the symbol header, and datagrams as a whole.
+
+use headwater_units::{BlockIndex, ESI_LIMIT, Esi, FlowId, MAX_SYMBOL_SIZE, PacketNumber, SymbolId};
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use crate::{Ack, Assign, Control, HeaderKey};
+
+/// Bytes of the prelude that every datagram begins with.
+pub const PRELUDE: usize = 16;
+/// Bytes of the header tag behind it.
+pub const HEADER_TAG: usize = 8;
+/// Where the body begins.
+pub const HEADER: usize = PRELUDE + HEADER_TAG;
+/// Bytes reserved behind a symbol's payload for the tag of a sealed payload.
+pub const SEAL: usize = 16;
+/// What a symbol costs beside its payload: prelude, header tag, symbol header, seal.
+pub const SYMBOL_OVERHEAD: usize = HEADER + SYMBOL_HEADER + SEAL;
+
+const SYMBOL_HEADER: usize = 8;
+const VERSION: u8 = 1;
+pub(crate) const FLAG_TRIMMED: u8 = 0b0_0001;
+const FLAG_ACK_NOW: u8 = 0b0_0010;
+const FLAG_STARVED: u8 = 0b0_0100;
+const FLAGS_KNOWN: u8 = FLAG_TRIMMED | FLAG_ACK_NOW | FLAG_STARVED;
+
+/// Queue class of a datagram; the driver maps it to a DSCP.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Class {
+    /// Acknowledgments, assignments, control: small and first.
+    Control = 0,
+    /// Symbols.
+    #[default]
+    Bulk = 1,
+    /// Symbols that yield to everything else.
+    Gentle = 2,
+}
+
+/// The ECN field of the IP header (RFC 3168 §5).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Ecn {
+    /// 00: a router drops rather than marks.
+    #[default]
+    NotEct = 0,
+    /// 01.
+    Ect1 = 1,
+    /// 10: may be marked; what symbols leave with.
+    Ect0 = 2,
+    /// 11: marked on the way.
+    Ce = 3,
+}
+
+impl Ecn {
+    /// The low two bits of a TOS or traffic-class byte.
+    pub const fn from_tos(tos: u8) -> Self {
+        match tos & 3 {
+            0 => Ecn::NotEct,
+            1 => Ecn::Ect1,
+            2 => Ecn::Ect0,
+            _ => Ecn::Ce,
+        }
+    }
+}
+
+/// The header of one symbol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SymbolHeader {
+    /// Position in the flow. 32 bits travel; the receiver restores the rest ([`SymbolHeader::expand`]).
+    pub number: PacketNumber,
+    /// Which symbol follows.
+    pub symbol: SymbolId,
+    /// The source asks for an ACK after this many symbols; at least 1.
+    pub ack_interval: u8,
+    /// The source asks for an ACK at once.
+    pub ack_now: bool,
+    /// Low 8 bits of the assignment version that the source works by.
+    pub assignment: u8,
+    /// The source could send faster, but its disk, its encoder or its own rate limit holds it back.
+    pub starved: bool,
+    /// A switch cut the payload off.
+    pub trimmed: bool,
+}
+
+impl SymbolHeader {
+    /// The whole packet number, given the largest one seen so far (as RFC 9000 §A.3, with 32 bits).
+    pub fn expand(&self, largest: Option<PacketNumber>) -> PacketNumber {
+        let expected = largest.map_or(0, |n| n.0 + 1);
+        let low = self.number.0 & 0xffff_ffff;
+        let candidate = (expected & !0xffff_ffff) | low;
+        PacketNumber(if candidate + (1 << 31) <= expected {
+            candidate + (1 << 32)
+        } else if candidate > expected + (1 << 31) && candidate >= 1 << 32 {
+            candidate - (1 << 32)
+        } else {
+            candidate
+        })
+    }
+}
+
+/// Why a flow ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum FinReason {
+    /// The receiver has the object.
+    Done = 0,
+    /// The receiver gave up.
+    Cancelled = 1,
+    /// The receiver no longer trusts this source.
+    Distrusted = 2,
+}
+
+/// What a datagram is about.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Body {
+    /// A symbol; its payload follows the header.
+    Symbol(SymbolHeader),
+    /// Receiver to source: what came.
+    Ack(Box<Ack>),
+    /// Receiver to source: what to send. Opens the flow.
+    Assign(Box<Assign>),
+    /// Source to receiver: send this nonce back from where you are.
+    Challenge {
+        /// Any number but zero.
+        nonce: u64,
+    },
+    /// Receiver to source: the flow is over.
+    Fin(FinReason),
+    /// Source to receiver: understood.
+    FinAck,
+    /// A control message that travels as a datagram (simulation; on real hosts they ride QUIC streams).
+    Control(Box<Control>),
+}
+
+/// A datagram's meaning, without payload.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Datagram {
+    /// Queue class.
+    pub class: Class,
+    /// Generation of the flow key.
+    pub key_epoch: u8,
+    /// The flow.
+    pub flow: FlowId,
+    /// The rest.
+    pub body: Body,
+}
+
+/// A datagram and the part of the input that is its payload.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Parsed<'a> {
+    /// The meaning.
+    pub datagram: Datagram,
+    /// A symbol's T bytes; empty for everything else and for a trimmed symbol.
+    pub payload: &'a [u8],
+}
+
+/// Why bytes are not a datagram of ours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum WireError {
+    /// Fewer bytes than the smallest message of its kind.
+    #[error("{have} bytes where at least {need} are needed")]
+    Short {
+        /// Bytes there.
+        have: usize,
+        /// Bytes needed.
+        need: usize,
+    },
+    /// Another length than the counts inside say.
+    #[error("{have} bytes where {need} were announced")]
+    Length {
+        /// Bytes there.
+        have: usize,
+        /// Bytes needed.
+        need: usize,
+    },
+    /// A protocol version that we do not speak.
+    #[error("protocol version {0}, expected {VERSION}")]
+    Version(u8),
+    /// A kind that we do not know.
+    #[error("unknown kind {0}")]
+    Kind(u8),
+    /// More entries than a message may have.
+    #[error("{have} {what}")]
+    TooMany {
+        /// Of what.
+        what: &'static str,
+        /// How many.
+        have: usize,
+    },
+    /// A field holds a value that it may not hold.
+    #[error("bad {what}")]
+    Field {
+        /// Which one.
+        what: &'static str,
+    },
+    /// The header tag does not match: not made by the other end of this flow.
+    #[error("header tag does not match")]
+    Tag,
+}
+
+/// The flow that a datagram claims to belong to, before anything is believed; `None` if it cannot be ours.
+pub fn peek_flow(bytes: &[u8]) -> Option<FlowId> {
+    let header: &[u8; HEADER] = bytes.first_chunk()?;
+    (header[0] >> 4 == VERSION)
+        .then(|| FlowId(u64::from_be_bytes(header[4..12].try_into().expect("8 bytes"))))
+}
+
+/// Reads a datagram and checks that the holder of `key` made it.
+///
+/// # Errors
+/// [`WireError`]; the bytes are hostile until this returns `Ok`.
+pub fn parse<'a>(bytes: &'a [u8], key: &HeaderKey) -> Result<Parsed<'a>, WireError> {
+    let header: &[u8; HEADER] =
+        bytes.first_chunk().ok_or(WireError::Short { have: bytes.len(), need: HEADER })?;
+    if header[0] >> 4 != VERSION {
+        return Err(WireError::Version(header[0] >> 4));
+    }
+    let kind = header[0] & 15;
+    let class = match header[1] >> 5 {
+        0 => Class::Control,
+        1 => Class::Bulk,
+        2 => Class::Gentle,
+        _ => return Err(WireError::Field { what: "class" }),
+    };
+    let flags = header[1] & 0x1f;
+    let flow = FlowId(u64::from_be_bytes(header[4..12].try_into().expect("8 bytes")));
+    let number = u32::from_be_bytes(header[12..16].try_into().expect("4 bytes"));
+    let covered = if kind == KIND_SYMBOL { (HEADER + SYMBOL_HEADER).min(bytes.len()) } else { bytes.len() };
+    if !key.matches(bytes, covered) {
+        return Err(WireError::Tag);
+    }
+    if kind != KIND_SYMBOL && (flags, header[3], number) != (0, 0, 0) {
+        return Err(WireError::Field { what: "reserved bits" });
+    }
+    let rest = &bytes[HEADER..];
+    let exactly = |need: usize| match rest.len() == need {
+        true => Ok(()),
+        false => Err(WireError::Length { have: rest.len(), need }),
+    };
+    let mut payload = &[][..];
+    let body = match kind {
+        KIND_SYMBOL => {
+            let trimmed = flags & FLAG_TRIMMED != 0;
+            let (symbol, after) =
+                rest.split_first_chunk().ok_or(WireError::Short { have: rest.len(), need: SYMBOL_HEADER })?;
+            if !trimmed {
+                let size = after
+                    .len()
+                    .checked_sub(SEAL)
+                    .ok_or(WireError::Short { have: after.len(), need: SEAL })?;
+                if size == 0 || size > usize::from(MAX_SYMBOL_SIZE) {
+                    return Err(WireError::Field { what: "symbol size" });
+                }
+                payload = &after[..size];
+            }
+            Body::Symbol(parse_symbol(symbol, flags, header[3], number, trimmed)?)
+        }
+        KIND_ACK => Body::Ack(Box::new(Ack::parse(rest)?)),
+        KIND_ASSIGN => Body::Assign(Box::new(Assign::parse(rest)?)),
+        KIND_CHALLENGE => {
+            exactly(8)?;
+            match u64::from_be_bytes(rest.try_into().expect("8 bytes")) {
+                0 => return Err(WireError::Field { what: "nonce" }),
+                nonce => Body::Challenge { nonce },
+            }
+        }
+        KIND_FIN => {
+            exactly(1)?;
+            Body::Fin(match rest[0] {
+                0 => FinReason::Done,
+                1 => FinReason::Cancelled,
+                2 => FinReason::Distrusted,
+                _ => return Err(WireError::Field { what: "reason" }),
+            })
+        }
+        KIND_FIN_ACK => {
+            exactly(0)?;
+            Body::FinAck
+        }
+        KIND_CONTROL => Body::Control(Box::new(
+            Control::parse(rest).map_err(|_| WireError::Field { what: "control message" })?,
+        )),
+        other => return Err(WireError::Kind(other)),
+    };
+    Ok(Parsed { datagram: Datagram { class, key_epoch: header[2], flow, body }, payload })
+}
+
+fn parse_symbol(
+    bytes: &[u8; SYMBOL_HEADER],
+    flags: u8,
+    interval: u8,
+    number: u32,
+    trimmed: bool,
+) -> Result<SymbolHeader, WireError> {
+    if flags & !FLAGS_KNOWN != 0 {
+        return Err(WireError::Field { what: "flags" });
+    }
+    if interval == 0 {
+        return Err(WireError::Field { what: "ACK interval" });
+    }
+    let block = u32::from_be_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
+    let esi = u32::from_be_bytes([0, bytes[4], bytes[5], bytes[6]]);
+    Ok(SymbolHeader {
+        number: PacketNumber(u64::from(number)),
+        symbol: SymbolId { block: BlockIndex(block), esi: Esi(esi) },
+        ack_interval: interval,
+        ack_now: flags & FLAG_ACK_NOW != 0,
+        starved: flags & FLAG_STARVED != 0,
+        assignment: bytes[7],
+        trimmed,
+    })
+}
+
+const KIND_SYMBOL: u8 = 1;
+const KIND_ACK: u8 = 2;
+const KIND_ASSIGN: u8 = 3;
+const KIND_CHALLENGE: u8 = 4;
+const KIND_FIN: u8 = 5;
+const KIND_FIN_ACK: u8 = 6;
+const KIND_CONTROL: u8 = 7;
+
+impl Datagram {
+    /// Bytes on the wire, above UDP; `symbol_size` counts only for an untrimmed symbol.
+    pub fn len(&self, symbol_size: u16) -> usize {
+        HEADER
+            + match &self.body {
+                Body::Symbol(s) if s.trimmed => SYMBOL_HEADER,
+                Body::Symbol(_) => SYMBOL_HEADER + usize::from(symbol_size) + SEAL,
+                Body::Ack(ack) => ack.len(),
+                Body::Assign(assign) => assign.len(),
+                Body::Challenge { .. } => 8,
+                Body::Fin(_) => 1,
+                Body::FinAck => 0,
+                Body::Control(control) => control.encoded_len(),
+            }
+    }
+}
+
+/// Writes a datagram into `out`, which must be exactly [`Datagram::len`] bytes long, and returns the room for the
+/// symbol's payload (empty for everything else). The tag does not cover the payload, so fill it before or after.
+///
+/// # Panics
+/// If `out` has another length: the caller asked for it a line above.
+pub fn emit<'a>(datagram: &Datagram, symbol_size: u16, key: &HeaderKey, out: &'a mut [u8]) -> &'a mut [u8] {
+    assert_eq!(out.len(), datagram.len(symbol_size), "a datagram is emitted into a buffer of its own length");
+    let (mut flags, mut detail, mut number) = (0, 0, 0);
+    let mut covered = out.len();
+    let kind = match &datagram.body {
+        Body::Symbol(s) => {
+            if s.trimmed {
+                flags |= FLAG_TRIMMED;
+            }
+            if s.ack_now {
+                flags |= FLAG_ACK_NOW;
+            }
+            if s.starved {
+                flags |= FLAG_STARVED;
+            }
+            (detail, number) = (s.ack_interval.max(1), s.number.0 as u32);
+            debug_assert!(s.symbol.esi.0 < ESI_LIMIT, "an ESI has 24 bits");
+            covered = HEADER + SYMBOL_HEADER;
+            out[HEADER..HEADER + 4].copy_from_slice(&s.symbol.block.0.to_be_bytes());
+            out[HEADER + 4..HEADER + 7].copy_from_slice(&s.symbol.esi.0.to_be_bytes()[1..]);
+            out[HEADER + 7] = s.assignment;
+            KIND_SYMBOL
+        }
+        Body::Ack(ack) => {
+            ack.emit(&mut out[HEADER..]);
+            KIND_ACK
+        }
+        Body::Assign(assign) => {
+            assign.emit(&mut out[HEADER..]);
+            KIND_ASSIGN
+        }
+        Body::Challenge { nonce } => {
+            out[HEADER..].copy_from_slice(&nonce.to_be_bytes());
+            KIND_CHALLENGE
+        }
+        Body::Fin(reason) => {
+            out[HEADER] = *reason as u8;
+            KIND_FIN
+        }
+        Body::FinAck => KIND_FIN_ACK,
+        Body::Control(control) => {
+            control.emit_into(&mut out[HEADER..]);
+            KIND_CONTROL
+        }
+    };
+    out[0] = (VERSION << 4) | kind;
+    out[1] = ((datagram.class as u8) << 5) | flags;
+    out[2] = datagram.key_epoch;
+    out[3] = detail;
+    out[4..12].copy_from_slice(&datagram.flow.0.to_be_bytes());
+    out[12..16].copy_from_slice(&number.to_be_bytes());
+    key.write(out, covered);
+    match datagram.body {
+        Body::Symbol(SymbolHeader { trimmed: false, .. }) => {
+            let end = out.len() - SEAL;
+            out[end..].fill(0);
+            &mut out[covered..end]
+        }
+        _ => &mut [],
+    }
+}
+
+/// Cuts a symbol's payload off in place, as a switch does, and returns how many bytes are left.
+///
+/// `None` if the bytes are not an untrimmed symbol. The header tag stays valid: it does not cover the flag.
+pub fn mark_trimmed(bytes: &mut [u8]) -> Option<usize> {
+    let header: &mut [u8; HEADER] = bytes.first_chunk_mut()?;
+    if header[0] != (VERSION << 4) | KIND_SYMBOL || header[1] & FLAG_TRIMMED != 0 {
+        return None;
+    }
+    header[1] |= FLAG_TRIMMED;
+    (bytes.len() >= HEADER + SYMBOL_HEADER).then_some(HEADER + SYMBOL_HEADER)
+}

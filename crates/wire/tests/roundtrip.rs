@@ -1,0 +1,256 @@
+//! Emitting and then parsing gives back what was meant; whatever is changed on the way is noticed.
+
+use headwater_units::{
+    BitRate, BlockIndex, Bytes, Duration, Esi, FlowId, FlowKey, NodeId, ObjectId, PacketNumber, SymbolId,
+    Symbols, TaskId, Theta,
+};
+use headwater_wire::*;
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+fn key() -> HeaderKey {
+    HeaderKey::new(&FlowKey([7; 32]))
+}
+
+fn symbol() -> impl Strategy<Value = SymbolHeader> {
+    (any::<u32>(), any::<u32>(), 0u32..1 << 24, 1u8.., any::<bool>(), any::<u8>(), any::<bool>()).prop_map(
+        |(number, block, esi, ack_interval, ack_now, assignment, trimmed)| SymbolHeader {
+            number: PacketNumber(number.into()),
+            symbol: SymbolId { block: BlockIndex(block), esi: Esi(esi) },
+            ack_interval,
+            ack_now,
+            assignment,
+            starved: !ack_now,
+            trimmed,
+        },
+    )
+}
+
+fn ack() -> impl Strategy<Value = Ack> {
+    let ranges = vec((1u16..2000, 1u16..2000), 0..=MAX_ACK_RANGES);
+    let owed = vec((any::<u32>(), any::<u32>()), 0..=MAX_OWED);
+    let counts = (any::<u32>(), any::<u32>(), any::<u32>(), any::<u32>(), any::<u32>());
+    ((1u64 << 20)..1 << 60, 1u16..2000, ranges, owed, counts).prop_map(
+        |(largest, first_run, ranges, owed, c)| Ack {
+            largest: PacketNumber(largest),
+            delay: Duration::from_micros(c.0.into()),
+            first_run,
+            ranges: ranges.into_iter().map(|(gap, run)| AckRange { gap, run }).collect(),
+            ect0: c.1,
+            ce: c.2,
+            not_ect: c.3,
+            first_undecoded: BlockIndex(c.4),
+            owed: owed
+                .into_iter()
+                .map(|(b, s)| Owed { block: BlockIndex(b), symbols: Symbols::new(s.into()) })
+                .collect(),
+        },
+    )
+}
+
+fn assign() -> impl Strategy<Value = Assign> {
+    let work = prop_oneof![
+        (0u32..1 << 31, 1u16.., any::<u8>()).prop_map(|(b, count, attempt)| Work::Blocks {
+            first: BlockIndex(b),
+            count,
+            attempt
+        }),
+        (any::<u32>(), 0u32..(1 << 24) - 65536, 1u16.., any::<u8>()).prop_map(|(b, esi, count, attempt)| {
+            Work::Symbols { block: BlockIndex(b), first: Esi(esi), count, attempt }
+        }),
+    ];
+    let assignment = prop_oneof![
+        (0u8..4, 4u8..).prop_map(|(index, of)| Assignment::Residue { index, of }),
+        vec(work, 0..=MAX_WORK).prop_map(|w| Assignment::Listed(w.into_iter().collect())),
+    ];
+    (any::<u32>(), any::<Option<u64>>(), any::<u32>(), any::<u32>(), assignment).prop_map(
+        |(version, nonce, receive_window, first, assignment)| Assign {
+            version,
+            nonce,
+            receive_window,
+            first_undecoded: BlockIndex(first),
+            assignment,
+        },
+    )
+}
+
+fn control() -> impl Strategy<Value = Control> {
+    let grant =
+        (any::<u64>(), any::<[u8; 32]>(), 0u8..3, any::<u16>()).prop_map(|(flow, bytes, index, port)| {
+            FlowGrant {
+                flow: FlowId(flow),
+                node: NodeId(bytes),
+                at: vec![([10, 0, 0, index], port).into()],
+                key: FlowKey(bytes),
+                index,
+                of: 3,
+            }
+        });
+    prop_oneof![
+        (any::<u64>(), "[a-z0-9/.]{0,64}", any::<[u8; 32]>(), any::<u16>(), any::<Option<u8>>()).prop_map(
+            |(request, name, node, room, max_sources)| Control::Request(Request {
+                request,
+                name,
+                receiver: NodeId(node),
+                room,
+                class: Class::Gentle,
+                spread: SpreadRule::Residue,
+                max_sources,
+            })
+        ),
+        (any::<u64>(), any::<[u8; 32]>(), vec(grant, 0..5)).prop_map(|(n, object, flows)| {
+            Control::Accepted {
+                request: n,
+                task: TaskId(!n),
+                object: ObjectId(object),
+                bytes: Bytes::new(n),
+                symbol_size: 1424,
+                feedback_every: Duration::from_millis(10),
+                flows,
+            }
+        }),
+        (any::<u64>(), 0.5f64..100.0)
+            .prop_map(|(f, t)| Control::SetTheta { flow: FlowId(f), theta: Theta::new(t) }),
+        (any::<u64>(), any::<u64>()).prop_map(|(t, r)| Control::Feedback {
+            task: TaskId(t),
+            first_undecoded: BlockIndex(3),
+            needed: Symbols::new(r),
+            flows_version: 1,
+            flows: vec![FlowView {
+                flow: FlowId(r),
+                bytes: Bytes::new(t),
+                rate: BitRate::new(t),
+                silent: Duration::ZERO
+            }],
+        }),
+    ]
+}
+
+fn datagram() -> impl Strategy<Value = Datagram> {
+    let body = prop_oneof![
+        symbol().prop_map(Body::Symbol),
+        ack().prop_map(|a| Body::Ack(Box::new(a))),
+        assign().prop_map(|a| Body::Assign(Box::new(a))),
+        (1u64..).prop_map(|nonce| Body::Challenge { nonce }),
+        Just(Body::Fin(FinReason::Distrusted)),
+        Just(Body::FinAck),
+        control().prop_map(|c| Body::Control(Box::new(c))),
+    ];
+    let class = prop_oneof![Just(Class::Control), Just(Class::Bulk), Just(Class::Gentle)];
+    (class, any::<u8>(), any::<u64>(), body).prop_map(|(class, key_epoch, flow, body)| Datagram {
+        class,
+        key_epoch,
+        flow: FlowId(flow),
+        body,
+    })
+}
+
+proptest! {
+    #[test]
+    fn emit_then_parse_is_identity(datagram in datagram(), payload in vec(any::<u8>(), 8..1424)) {
+        let payload = &payload[..payload.len() & !7];
+        let mut bytes = vec![0xaa; datagram.len(payload.len() as u16)];
+        let room = emit(&datagram, payload.len() as u16, &key(), &mut bytes);
+        let carries = !room.is_empty();
+        if carries {
+            room.copy_from_slice(payload);
+        }
+        prop_assert_eq!(peek_flow(&bytes), Some(datagram.flow));
+        let parsed = parse(&bytes, &key()).unwrap();
+        prop_assert_eq!(&parsed.datagram, &datagram);
+        prop_assert_eq!(parsed.payload, if carries { payload } else { &[] });
+    }
+
+    #[test]
+    fn a_changed_header_is_refused(datagram in datagram(), at in any::<prop::sample::Index>(), flip in 1u8..) {
+        let mut bytes = vec![0; datagram.len(64)];
+        emit(&datagram, 64, &key(), &mut bytes);
+        let covered = if matches!(datagram.body, Body::Symbol(_)) { 32 } else { bytes.len() };
+        let at = at.index(covered);
+        bytes[at] ^= flip;
+        // The trimmed flag of a symbol is the one bit that a switch may change.
+        let mutable = at == 1 && flip == 1 && matches!(datagram.body, Body::Symbol(_));
+        prop_assert!(mutable || parse(&bytes, &key()).is_err());
+        bytes[at] ^= flip;
+        prop_assert!(parse(&bytes, &HeaderKey::new(&FlowKey([8; 32]))).is_err());
+    }
+
+    #[test]
+    fn any_bytes_parse_or_are_refused(bytes in vec(any::<u8>(), 0..2000)) {
+        let _ = parse(&bytes, &key());
+        let _ = Control::parse(&bytes);
+        let _ = peek_flow(&bytes);
+    }
+
+    #[test]
+    fn a_cut_datagram_is_refused(datagram in datagram(), cut in any::<prop::sample::Index>()) {
+        let mut bytes = vec![0; datagram.len(64)];
+        emit(&datagram, 64, &key(), &mut bytes);
+        let cut = cut.index(bytes.len());
+        // A symbol's payload may be shorter than T: the receiver of the payload compares lengths.
+        if let Ok(parsed) = parse(&bytes[..cut], &key()) {
+            prop_assert!(matches!(parsed.datagram.body, Body::Symbol(_)) && cut > 32);
+        }
+    }
+
+    #[test]
+    fn packet_numbers_are_restored_from_32_bits(largest in 0u64..1 << 62, ahead in -1_000_000i64..1_000_000) {
+        let number = largest.saturating_add_signed(ahead);
+        let header = SymbolHeader {
+            number: PacketNumber(number & 0xffff_ffff),
+            symbol: SymbolId::default(),
+            ack_interval: 1,
+            ack_now: false,
+            assignment: 0,
+            starved: false,
+            trimmed: false,
+        };
+        prop_assert_eq!(header.expand(Some(PacketNumber(largest))), PacketNumber(number));
+    }
+}
+
+#[test]
+fn a_symbol_costs_48_bytes_beside_its_payload() {
+    assert_eq!(SYMBOL_OVERHEAD, 48);
+}
+
+#[test]
+fn a_switch_trims_in_place_and_the_header_still_verifies() {
+    let header = SymbolHeader {
+        number: PacketNumber(9),
+        symbol: SymbolId { block: BlockIndex(2), esi: Esi(5) },
+        ack_interval: 1,
+        ack_now: false,
+        assignment: 1,
+        starved: false,
+        trimmed: false,
+    };
+    let datagram = Datagram { class: Class::Bulk, key_epoch: 0, flow: FlowId(1), body: Body::Symbol(header) };
+    let mut bytes = vec![0; datagram.len(1424)];
+    emit(&datagram, 1424, &key(), &mut bytes);
+    let left = mark_trimmed(&mut bytes).unwrap();
+    assert!(left <= 56, "what every trimming switch keeps");
+    // Whether the switch keeps more than the header or not.
+    for keep in [left, 56, 80] {
+        let parsed = parse(&bytes[..keep], &key()).unwrap();
+        assert_eq!(parsed.datagram.body, Body::Symbol(SymbolHeader { trimmed: true, ..header }));
+        assert!(parsed.payload.is_empty());
+    }
+    assert_eq!(mark_trimmed(&mut bytes), None, "a trimmed symbol cannot be trimmed again");
+}
+
+#[test]
+fn runs_of_an_ack_go_downwards() {
+    let ack = Ack {
+        largest: PacketNumber(100),
+        delay: Duration::ZERO,
+        first_run: 3,
+        ranges: [AckRange { gap: 2, run: 1 }, AckRange { gap: 1, run: 4 }].into_iter().collect(),
+        ect0: 0,
+        ce: 0,
+        not_ect: 0,
+        first_undecoded: BlockIndex(0),
+        owed: Default::default(),
+    };
+    assert_eq!(ack.runs().collect::<Vec<_>>(), [(98, 100), (95, 95), (90, 93)]);
+}
