@@ -1,0 +1,211 @@
+//! What has arrived of one flow, and when to say so (architecture decision 8).
+
+use std::collections::VecDeque;
+
+use headwater_units::{BlockIndex, Duration, PacketNumber, Time};
+use headwater_wire::{Ack, AckRange, Ecn, MAX_ACK_RANGES, SymbolHeader};
+
+/// The longest run that one ACK names; older packets were acknowledged long before.
+const LONGEST_RUN: u64 = u16::MAX as u64;
+
+/// The receiving side of one flow's packet numbers.
+#[derive(Debug, Default)]
+pub(super) struct Acks {
+    /// Runs of received numbers, inclusive, newest (highest) first; bounded.
+    runs: VecDeque<(u64, u64)>,
+    largest_at: Time,
+    received: u64,
+    ect0: u32,
+    ce: u32,
+    not_ect: u32,
+    unacknowledged: u32,
+    /// When the oldest unacknowledged packet came.
+    waiting_since: Option<Time>,
+    interval: u8,
+    at_once: bool,
+}
+
+impl Acks {
+    /// Notes an arrival. `false` if this packet number was seen before, or is too old to tell: a replay.
+    pub(super) fn on_packet(&mut self, now: Time, header: &SymbolHeader, ecn: Ecn) -> bool {
+        let number = header.expand(self.largest()).0;
+        if !self.insert(number) {
+            return false;
+        }
+        if self.runs[0].1 == number {
+            self.largest_at = now;
+        }
+        self.received += 1;
+        let counter = match ecn {
+            Ecn::Ect0 => &mut self.ect0,
+            Ecn::Ce => &mut self.ce,
+            Ecn::NotEct | Ecn::Ect1 => &mut self.not_ect,
+        };
+        *counter = counter.wrapping_add(1);
+        self.unacknowledged += 1;
+        self.waiting_since.get_or_insert(now);
+        self.interval = header.ack_interval;
+        self.at_once |= header.ack_now;
+        true
+    }
+
+    /// Whether an ACK should leave now.
+    pub(super) fn due(&self, now: Time, max_delay: Duration) -> bool {
+        self.unacknowledged > 0
+            && (self.at_once
+                || self.unacknowledged >= u32::from(self.interval)
+                || self.waiting_since.is_some_and(|since| now >= since + max_delay))
+    }
+
+    /// When an ACK must leave at the latest.
+    pub(super) fn deadline(&self, max_delay: Duration) -> Option<Time> {
+        self.waiting_since.map(|since| since + max_delay)
+    }
+
+    /// The acknowledgment of everything so far; without `owed`, which the caller knows. `None` before any arrival.
+    pub(super) fn take(&mut self, now: Time, first_undecoded: BlockIndex) -> Option<Ack> {
+        let &(first, largest) = self.runs.front()?;
+        self.unacknowledged = 0;
+        self.waiting_since = None;
+        self.at_once = false;
+        let run = |first: u64, last: u64| (last - first + 1).min(LONGEST_RUN) as u16;
+        let mut ack = Ack {
+            largest: PacketNumber(largest),
+            delay: now.since(self.largest_at),
+            first_run: run(first, largest),
+            ranges: Default::default(),
+            ect0: self.ect0,
+            ce: self.ce,
+            not_ect: self.not_ect,
+            first_undecoded,
+            owed: Default::default(),
+        };
+        // A run that was cut short would shift the gap below it, so nothing follows one.
+        let mut above = (first, largest);
+        for &(first, last) in self.runs.iter().skip(1).take(MAX_ACK_RANGES) {
+            let gap = above.0 - last - 1;
+            if gap > LONGEST_RUN || above.1 - above.0 >= LONGEST_RUN {
+                break;
+            }
+            ack.ranges.push(AckRange { gap: gap as u16, run: run(first, last) });
+            above = (first, last);
+        }
+        Some(ack)
+    }
+
+    /// Packets that came.
+    pub(super) fn received(&self) -> u64 {
+        self.received
+    }
+
+    /// Packets that were sent before the newest and have not come.
+    pub(super) fn lost(&self) -> u64 {
+        self.largest().map_or(0, |largest| (largest.0 + 1).saturating_sub(self.received))
+    }
+
+    /// Packets that came marked.
+    pub(super) fn marked(&self) -> u32 {
+        self.ce
+    }
+
+    fn largest(&self) -> Option<PacketNumber> {
+        self.runs.front().map(|&(_, last)| PacketNumber(last))
+    }
+
+    /// Adds a number to the runs; `false` if it is in one, or below all of them when no more fit.
+    fn insert(&mut self, number: u64) -> bool {
+        // Most packets extend the newest run.
+        let mut at = 0;
+        while at < self.runs.len() && self.runs[at].0 > number {
+            at += 1;
+        }
+        if at < self.runs.len() && number <= self.runs[at].1 {
+            return false;
+        }
+        // `at` is the first run that lies wholly below the number.
+        let joins_below = at < self.runs.len() && self.runs[at].1 + 1 == number;
+        let joins_above = at > 0 && self.runs[at - 1].0 == number + 1;
+        match (joins_above, joins_below) {
+            (true, true) => {
+                self.runs[at - 1].0 = self.runs[at].0;
+                self.runs.remove(at);
+            }
+            (true, false) => self.runs[at - 1].0 = number,
+            (false, true) => self.runs[at].1 = number,
+            (false, false) if at > 2 * MAX_ACK_RANGES => return false,
+            (false, false) => {
+                self.runs.insert(at, (number, number));
+                self.runs.truncate(2 * MAX_ACK_RANGES + 1);
+            }
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use headwater_units::SymbolId;
+    use proptest::prelude::*;
+
+    fn header(number: u64) -> SymbolHeader {
+        SymbolHeader {
+            number: PacketNumber(number),
+            symbol: SymbolId::default(),
+            ack_interval: 4,
+            ack_now: false,
+            assignment: 0,
+            starved: false,
+            trimmed: false,
+        }
+    }
+
+    #[test]
+    fn gaps_appear_in_the_ack_and_replays_do_not_count() {
+        let mut acks = Acks::default();
+        for number in [0, 1, 2, 5, 6, 9, 1] {
+            acks.on_packet(Time::from_nanos(number), &header(number), Ecn::Ect0);
+        }
+        assert_eq!((acks.received(), acks.lost()), (6, 4));
+        let ack = acks.take(Time::from_nanos(3_009), BlockIndex(0)).unwrap();
+        assert_eq!(ack.runs().collect::<Vec<_>>(), [(9, 9), (5, 6), (0, 2)]);
+        assert_eq!((ack.ect0, ack.delay), (6, Duration::from_nanos(3_000)));
+    }
+
+    #[test]
+    fn an_ack_is_due_after_the_interval_or_the_delay_or_when_asked_for() {
+        let delay = Duration::from_millis(5);
+        let mut acks = Acks::default();
+        acks.on_packet(Time::ZERO, &header(0), Ecn::Ect0);
+        assert!(!acks.due(Time::ZERO, delay));
+        assert!(acks.due(Time::ZERO + delay, delay));
+        for number in 1..4 {
+            acks.on_packet(Time::ZERO, &header(number), Ecn::Ce);
+        }
+        assert!(acks.due(Time::ZERO, delay));
+        acks.take(Time::ZERO, BlockIndex(0));
+        assert!(!acks.due(Time::MAX, delay));
+        acks.on_packet(Time::ZERO, &SymbolHeader { ack_now: true, ..header(9) }, Ecn::Ect0);
+        assert!(acks.due(Time::ZERO, delay));
+    }
+
+    proptest! {
+        #[test]
+        fn what_an_ack_says_came_did_come(mut numbers in proptest::collection::vec(0u64..300, 1..400)) {
+            let mut acks = Acks::default();
+            let mut seen = std::collections::BTreeSet::new();
+            for &number in &numbers {
+                if acks.on_packet(Time::ZERO, &header(number), Ecn::Ect0) {
+                    prop_assert!(seen.insert(number), "a replay was taken for new");
+                }
+            }
+            let ack = acks.take(Time::ZERO, BlockIndex(0)).unwrap();
+            numbers.sort_unstable();
+            prop_assert_eq!(Some(&ack.largest.0), numbers.last());
+            prop_assert_eq!(ack.runs().count(), 1 + ack.ranges.len());
+            for (first, last) in ack.runs() {
+                prop_assert!((first..=last).all(|n| seen.contains(&n)));
+            }
+        }
+    }
+}

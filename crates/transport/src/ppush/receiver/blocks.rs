@@ -1,0 +1,564 @@
+//! Which symbols are here, which are asked for, and which nobody was asked for yet.
+//!
+//! ```text
+//!   untouched --open--> asked for (a share of a flow) --arrives--> here --enough--> decoding --verified--> done
+//!                            |        ^
+//!                flow dies   v        | another flow takes it
+//!                           the pool -+
+//! ```
+
+use core::ops::Range;
+use std::collections::{BTreeMap, BTreeSet};
+
+use headwater_units::{BlockIndex, ESI_LIMIT, Esi, FlowId, Geometry, NodeId, SymbolId, Time};
+
+/// A part of a block that one flow was asked for: the ESIs `range`, of which `missing` have not come.
+#[derive(Debug)]
+pub(super) struct Share {
+    pub(super) flow: FlowId,
+    pub(super) range: Range<u32>,
+    missing: u32,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Phase {
+    Filling,
+    Decoding,
+}
+
+/// A block in reception.
+#[derive(Debug)]
+pub(super) struct Block {
+    source_symbols: u32,
+    /// Symbols beyond K that decoding turned out to need.
+    overhead: u32,
+    present: Bits,
+    repair: BTreeSet<u32>,
+    phase: Phase,
+    pub(super) shares: Vec<Share>,
+    /// Who sent what is here.
+    contributors: BTreeSet<NodeId>,
+    /// Which try this is; tells a source that it must send again what it sent before.
+    pub(super) attempt: u8,
+    /// After a failed hash: symbols are taken from one flow alone.
+    alone: Option<Alone>,
+    next_repair: u32,
+    /// When repair symbols were last asked for to help along.
+    pub(super) helped_at: Option<Time>,
+}
+
+/// A block that is asked of one source alone, because what several sent together did not verify.
+#[derive(Debug)]
+struct Alone {
+    /// Whose turn it is, once somebody took it.
+    flow: Option<FlowId>,
+    /// Who took part when it failed.
+    suspects: BTreeSet<NodeId>,
+}
+
+/// What became of an arrival.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Arrival {
+    /// Not wanted: here already, decoded, or never asked for.
+    Useless,
+    /// Kept; the block is not complete yet.
+    Kept,
+    /// Kept, and enough to try decoding.
+    Complete,
+}
+
+/// What a failed hash tells.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Blame {
+    /// One source sent all of it: the liar.
+    Liar(NodeId),
+    /// One of several; the block will be asked of one alone.
+    Unclear,
+}
+
+/// All blocks of the task.
+#[derive(Debug)]
+pub(super) struct Blocks {
+    geometry: Geometry,
+    wanted: Range<u32>,
+    done: Bits,
+    undone: u32,
+    first_undecoded: u32,
+    fresh: u32,
+    open: BTreeMap<u32, Block>,
+    pool: BTreeMap<u32, Vec<Range<u32>>>,
+    fresh_symbols: u64,
+    pooled: u64,
+    needed: u64,
+}
+
+impl Blocks {
+    /// Every wanted block but those in `have` is to be had.
+    pub(super) fn new(geometry: Geometry, wanted: Range<u32>, have: &[BlockIndex]) -> Self {
+        let end = wanted.end.min(geometry.layout().block_count());
+        let wanted = wanted.start.min(end)..end;
+        let mut blocks = Blocks {
+            geometry,
+            done: Bits::new(end - wanted.start),
+            undone: end - wanted.start,
+            first_undecoded: wanted.start,
+            fresh: wanted.start,
+            open: BTreeMap::new(),
+            pool: BTreeMap::new(),
+            fresh_symbols: 0,
+            pooled: 0,
+            needed: 0,
+            wanted,
+        };
+        for block in have {
+            if blocks.wanted.contains(&block.0) && blocks.done.set(block.0 - blocks.wanted.start) {
+                blocks.undone -= 1;
+            }
+        }
+        blocks.fresh_symbols =
+            blocks.wanted.clone().filter(|&b| !blocks.is_done(b)).map(|b| u64::from(blocks.k(b))).sum();
+        blocks.needed = blocks.fresh_symbols;
+        blocks.skip_done();
+        blocks
+    }
+
+    fn k(&self, block: u32) -> u32 {
+        self.geometry.source_symbols(BlockIndex(block))
+    }
+
+    fn is_done(&self, block: u32) -> bool {
+        self.done.get(block - self.wanted.start)
+    }
+
+    fn skip_done(&mut self) {
+        while self.first_undecoded < self.wanted.end && self.is_done(self.first_undecoded) {
+            self.first_undecoded += 1;
+        }
+        while self.fresh < self.wanted.end && self.is_done(self.fresh) {
+            self.fresh += 1;
+        }
+    }
+
+    /// Whether every wanted block is done.
+    pub(super) fn all_done(&self) -> bool {
+        self.undone == 0
+    }
+    /// Blocks still to be had.
+    pub(super) fn undone(&self) -> u32 {
+        self.undone
+    }
+    /// Blocks wanted in all.
+    pub(super) fn wanted(&self) -> u32 {
+        self.wanted.end - self.wanted.start
+    }
+    /// Every wanted block below is done.
+    pub(super) fn first_undecoded(&self) -> BlockIndex {
+        BlockIndex(self.first_undecoded)
+    }
+    /// Symbols still needed, of all blocks.
+    pub(super) fn needed(&self) -> u64 {
+        self.needed
+    }
+    /// Symbols that nobody was asked for.
+    pub(super) fn unassigned(&self) -> u64 {
+        self.pooled + self.fresh_symbols
+    }
+    /// Blocks of which something is here but that are not done.
+    pub(super) fn in_reception(&self) -> usize {
+        self.open.values().filter(|b| b.phase == Phase::Decoding || b.distinct() > 0).count()
+    }
+    /// Blocks that wait for the decoder, the hash or the disk.
+    pub(super) fn decoding(&self) -> usize {
+        self.open.values().filter(|b| b.phase == Phase::Decoding).count()
+    }
+    /// A block in reception.
+    pub(super) fn get(&self, block: BlockIndex) -> Option<&Block> {
+        self.open.get(&block.0)
+    }
+    /// The blocks in reception, ascending.
+    pub(super) fn open(&self) -> impl Iterator<Item = (BlockIndex, &Block)> {
+        self.open.iter().map(|(&b, block)| (BlockIndex(b), block))
+    }
+
+    /// Opens blocks for the residue rule, where sources choose: everything from the first undecoded on.
+    pub(super) fn open_through(&mut self, block: BlockIndex, most: usize) -> bool {
+        while self.fresh <= block.0 && self.fresh < self.wanted.end && self.open.len() < most {
+            self.open_fresh();
+        }
+        self.open.contains_key(&block.0)
+    }
+
+    fn open_fresh(&mut self) -> u32 {
+        let block = self.fresh;
+        let k = self.k(block);
+        self.open.insert(block, Block::new(k));
+        self.fresh_symbols -= u64::from(k);
+        self.fresh += 1;
+        self.skip_done();
+        block
+    }
+
+    /// Takes in a symbol. `settle` hears of every flow that owes one symbol (or more) less now.
+    pub(super) fn arrive(
+        &mut self,
+        flow: FlowId,
+        node: NodeId,
+        symbol: SymbolId,
+        listed: bool,
+        mut settle: impl FnMut(FlowId, u32),
+    ) -> Arrival {
+        let Some(block) = self.open.get_mut(&symbol.block.0) else { return Arrival::Useless };
+        let esi = symbol.esi.0;
+        let refused = block.phase == Phase::Decoding
+            || block.alone.as_ref().is_some_and(|alone| alone.flow != Some(flow))
+            || esi >= if listed { block.next_repair } else { ESI_LIMIT };
+        let before = block.wants();
+        if refused || !block.insert(esi) {
+            return Arrival::Useless;
+        }
+        block.contributors.insert(node);
+        self.needed -= u64::from(before - block.wants());
+        for share in block.shares.iter_mut().filter(|share| share.range.contains(&esi)) {
+            share.missing -= 1;
+            settle(share.flow, 1);
+        }
+        block.shares.retain(|share| share.missing > 0);
+        if block.wants() > 0 {
+            return Arrival::Kept;
+        }
+        block.phase = Phase::Decoding;
+        for share in block.shares.drain(..) {
+            settle(share.flow, share.missing);
+        }
+        self.drop_from_pool(symbol.block.0);
+        Arrival::Complete
+    }
+
+    /// The block is verified and kept. Returns who is to blame for an earlier failure of it, if that is clear now, and
+    /// otherwise whom it makes suspicious.
+    pub(super) fn finish(&mut self, block: BlockIndex) -> BTreeSet<NodeId> {
+        let Some(entry) = self.open.remove(&block.0) else { return BTreeSet::new() };
+        debug_assert!(entry.shares.is_empty(), "a complete block is owed by nobody");
+        if self.done.set(block.0 - self.wanted.start) {
+            self.undone -= 1;
+        }
+        self.skip_done();
+        match entry.alone {
+            Some(alone) => alone.suspects.difference(&entry.contributors).copied().collect(),
+            None => BTreeSet::new(),
+        }
+    }
+
+    /// The symbols here do not determine the block: two more are wanted (each extra one makes failure 100 times rarer,
+    /// SCDP §II). Returns the flow that now owes them, if the block is asked of one alone.
+    pub(super) fn need_more(&mut self, block: BlockIndex) -> Option<(FlowId, u32)> {
+        let entry = self.open.get_mut(&block.0)?;
+        let before = entry.wants();
+        entry.phase = Phase::Filling;
+        entry.overhead += 2;
+        self.needed += u64::from(entry.wants() - before);
+        let range = entry.fresh_repair(2);
+        if let Some(flow) = entry.alone.as_ref().and_then(|alone| alone.flow) {
+            entry.shares.push(Share { flow, range, missing: 2 });
+            return Some((flow, 2));
+        }
+        self.add_to_pool(block.0, range);
+        None
+    }
+
+    /// The block decoded but is wrong: everything of it is thrown away and asked of one source alone.
+    pub(super) fn corrupt(&mut self, block: BlockIndex) -> Option<Blame> {
+        let entry = self.open.get_mut(&block.0)?;
+        let senders = std::mem::take(&mut entry.contributors);
+        let mut suspects = match entry.alone.take() {
+            Some(alone) => alone.suspects,
+            None => senders.clone(),
+        };
+        let blame = match senders.first() {
+            Some(&one) if senders.len() == 1 => {
+                suspects.remove(&one);
+                Blame::Liar(one)
+            }
+            _ => Blame::Unclear,
+        };
+        entry.alone = Some(Alone { flow: None, suspects });
+        self.restart(block.0);
+        Some(blame)
+    }
+
+    /// Forgets what is here of a block and asks for all of it anew.
+    fn restart(&mut self, block: u32) {
+        self.drop_from_pool(block);
+        let entry = self.open.get_mut(&block).expect("the block is open");
+        let before = u64::from(entry.wants());
+        entry.reset();
+        self.needed = self.needed - before + u64::from(entry.wants());
+        let all = 0..entry.source_symbols;
+        self.add_to_pool(block, all);
+    }
+
+    /// How often this block was tried.
+    pub(super) fn attempts(&self, block: BlockIndex) -> u8 {
+        self.open.get(&block.0).map_or(0, |b| b.attempt)
+    }
+
+    fn add_to_pool(&mut self, block: u32, range: Range<u32>) {
+        if !range.is_empty() {
+            self.pooled += u64::from(range.end - range.start);
+            let ranges = self.pool.entry(block).or_default();
+            ranges.push(range);
+            // The lowest is taken first, from the end.
+            ranges.sort_unstable_by_key(|r| core::cmp::Reverse(r.start));
+        }
+    }
+
+    fn drop_from_pool(&mut self, block: u32) {
+        if let Some(ranges) = self.pool.remove(&block) {
+            self.pooled -= ranges.iter().map(|r| u64::from(r.end - r.start)).sum::<u64>();
+        }
+    }
+
+    /// Gives a flow up to `most` unassigned symbols of one block: the lowest that is in the pool, else a new one.
+    /// A block is split only if `split`. Returns the block and how many symbols, or nothing if there is nothing to give.
+    /// Opens no new block unless `open_new`.
+    pub(super) fn take(
+        &mut self,
+        flow: FlowId,
+        most: u32,
+        split: bool,
+        open_new: bool,
+    ) -> Option<(BlockIndex, u32)> {
+        let block = match self.pool.first_key_value() {
+            Some((&block, _)) => block,
+            None if open_new && self.fresh < self.wanted.end => {
+                let block = self.open_fresh();
+                self.add_to_pool(block, 0..self.k(block));
+                block
+            }
+            None => return None,
+        };
+        let mut range =
+            self.pool.get_mut(&block).and_then(Vec::pop).expect("no empty list stays in the pool");
+        if self.pool[&block].is_empty() {
+            self.pool.remove(&block);
+        }
+        self.pooled -= u64::from(range.end - range.start);
+        let entry = self.open.get_mut(&block).expect("only open blocks are in the pool");
+        let whole = !split || entry.alone.is_some();
+        if !whole && range.end - range.start > most.max(1) {
+            let rest = range.start + most.max(1)..range.end;
+            range.end = rest.start;
+            self.add_to_pool(block, rest);
+        }
+        let entry = self.open.get_mut(&block).expect("only open blocks are in the pool");
+        if let Some(alone) = &mut entry.alone {
+            alone.flow = Some(flow);
+        }
+        let missing = entry.missing_in(&range);
+        entry.shares.push(Share { flow, range, missing });
+        Some((BlockIndex(block), missing))
+    }
+
+    /// A flow is asked for nothing any more: what it owed goes back to the pool. Returns blocks that must be restarted,
+    /// because they were asked of it alone.
+    pub(super) fn release(&mut self, flow: FlowId) -> Vec<BlockIndex> {
+        let mut restart = Vec::new();
+        let mut back = Vec::new();
+        for (&block, entry) in &mut self.open {
+            let alone =
+                entry.alone.as_ref().is_some_and(|a| a.flow == Some(flow)) && entry.phase == Phase::Filling;
+            if alone {
+                if let Some(a) = &mut entry.alone {
+                    a.flow = None;
+                }
+                entry.contributors.clear();
+                entry.shares.clear();
+                restart.push(block);
+                continue;
+            }
+            let mut kept = Vec::with_capacity(entry.shares.len());
+            for share in std::mem::take(&mut entry.shares) {
+                if share.flow == flow {
+                    back.extend(entry.missing_runs(&share.range).into_iter().map(|run| (block, run)));
+                } else {
+                    kept.push(share);
+                }
+            }
+            entry.shares = kept;
+        }
+        for (block, run) in back {
+            self.add_to_pool(block, run);
+        }
+        for &block in &restart {
+            self.restart(block);
+        }
+        restart.into_iter().map(BlockIndex).collect()
+    }
+
+    /// Moves up to `most` not yet sent symbols from the end of what `from` owes in `block` back to the pool. Returns how
+    /// many.
+    pub(super) fn take_back_tail(&mut self, from: FlowId, block: BlockIndex, most: u32) -> u32 {
+        let Some(entry) = self.open.get_mut(&block.0) else { return 0 };
+        if entry.alone.is_some() {
+            return 0;
+        }
+        let Some(at) = entry.shares.iter().rposition(|share| share.flow == from) else { return 0 };
+        let range = entry.shares[at].range.clone();
+        // Symbols are sent in ascending order, so those behind the last arrival are the ones that may not be under way.
+        let unsent = range.clone().rev().take_while(|&esi| !entry.has(esi)).count() as u32;
+        let count = unsent.min(most);
+        if count == 0 {
+            return 0;
+        }
+        let tail = range.end - count..range.end;
+        let share = &mut entry.shares[at];
+        share.range.end = tail.start;
+        share.missing -= count;
+        if share.missing == 0 {
+            entry.shares.remove(at);
+        }
+        self.add_to_pool(block.0, tail);
+        count
+    }
+
+    /// Asks `flow` for `count` new repair symbols of a block that others are slow with.
+    pub(super) fn help(&mut self, now: Time, flow: FlowId, block: BlockIndex, count: u32) -> u32 {
+        let Some(entry) = self.open.get_mut(&block.0) else { return 0 };
+        if entry.phase == Phase::Decoding || entry.alone.is_some() || entry.next_repair + count >= ESI_LIMIT {
+            return 0;
+        }
+        let range = entry.fresh_repair(count);
+        entry.helped_at = Some(now);
+        entry.shares.push(Share { flow, range, missing: count });
+        count
+    }
+
+    /// What a source still owes of a block (PPUSH §III-A, footnote 1: ceil((u - v + 2) / N) with the residue rule).
+    pub(super) fn owed(&self, block: BlockIndex, flow: FlowId, listed: bool, sources: u32) -> u64 {
+        match self.open.get(&block.0) {
+            None => {
+                if block.0 < self.wanted.start || block.0 >= self.wanted.end || self.is_done(block.0) {
+                    0
+                } else {
+                    (u64::from(self.k(block.0)) + 2).div_ceil(u64::from(sources.max(1)))
+                }
+            }
+            Some(entry) if entry.phase == Phase::Decoding => 0,
+            Some(entry) if listed => {
+                entry.shares.iter().filter(|s| s.flow == flow).map(|s| u64::from(s.missing)).sum()
+            }
+            Some(entry) => (u64::from(entry.wants()) + 2).div_ceil(u64::from(sources.max(1))),
+        }
+    }
+}
+
+impl Block {
+    fn new(source_symbols: u32) -> Self {
+        Block {
+            source_symbols,
+            overhead: 0,
+            present: Bits::new(source_symbols),
+            repair: BTreeSet::new(),
+            phase: Phase::Filling,
+            shares: Vec::new(),
+            contributors: BTreeSet::new(),
+            attempt: 0,
+            alone: None,
+            next_repair: source_symbols,
+            helped_at: None,
+        }
+    }
+
+    fn reset(&mut self) {
+        self.present = Bits::new(self.source_symbols);
+        self.repair.clear();
+        self.overhead = 0;
+        self.phase = Phase::Filling;
+        self.attempt = self.attempt.saturating_add(1);
+        debug_assert!(self.shares.is_empty(), "a block starts anew only when nobody owes it");
+    }
+
+    fn has(&self, esi: u32) -> bool {
+        if esi < self.source_symbols { self.present.get(esi) } else { self.repair.contains(&esi) }
+    }
+
+    fn insert(&mut self, esi: u32) -> bool {
+        if esi < self.source_symbols { self.present.set(esi) } else { self.repair.insert(esi) }
+    }
+
+    /// Distinct symbols here.
+    pub(super) fn distinct(&self) -> u32 {
+        self.present.ones + self.repair.len() as u32
+    }
+    /// Source symbols here; the others were replaced by repair symbols.
+    pub(super) fn source_symbols_missing(&self) -> u32 {
+        self.source_symbols - self.present.ones
+    }
+    /// Symbols still wanted; none once all source symbols are here, whatever decoding asked for.
+    pub(super) fn wants(&self) -> u32 {
+        if self.present.ones == self.source_symbols {
+            return 0;
+        }
+        (self.source_symbols + self.overhead).saturating_sub(self.distinct())
+    }
+    /// Whether the receiver waits for symbols of it (and not for the decoder).
+    pub(super) fn is_filling(&self) -> bool {
+        self.phase == Phase::Filling
+    }
+
+    fn fresh_repair(&mut self, count: u32) -> Range<u32> {
+        let first = self.next_repair;
+        self.next_repair = (first + count).min(ESI_LIMIT);
+        first..self.next_repair
+    }
+
+    fn missing_in(&self, range: &Range<u32>) -> u32 {
+        range.clone().filter(|&esi| !self.has(esi)).count() as u32
+    }
+
+    fn missing_runs(&self, range: &Range<u32>) -> Vec<Range<u32>> {
+        let mut runs: Vec<Range<u32>> = Vec::new();
+        for esi in range.clone().filter(|&esi| !self.has(esi)) {
+            match runs.last_mut() {
+                Some(run) if run.end == esi => run.end = esi + 1,
+                _ => runs.push(esi..esi + 1),
+            }
+        }
+        runs
+    }
+}
+
+impl Share {
+    /// First ESI of the share.
+    pub(super) fn first(&self) -> Esi {
+        Esi(self.range.start)
+    }
+    /// Whether it is exactly all source symbols of its block.
+    pub(super) fn is_whole(&self, block: &Block) -> bool {
+        self.range == (0..block.source_symbols)
+    }
+}
+
+/// A fixed set of bits that knows how many are set.
+#[derive(Clone, Debug)]
+struct Bits {
+    words: Vec<u64>,
+    ones: u32,
+}
+
+impl Bits {
+    fn new(len: u32) -> Self {
+        Bits { words: vec![0; len.div_ceil(64) as usize], ones: 0 }
+    }
+    fn get(&self, at: u32) -> bool {
+        self.words[at as usize / 64] >> (at % 64) & 1 == 1
+    }
+    /// Sets a bit; `false` if it was set.
+    fn set(&mut self, at: u32) -> bool {
+        let (word, bit) = (&mut self.words[at as usize / 64], 1 << (at % 64));
+        let new = *word & bit == 0;
+        *word |= bit;
+        self.ones += u32::from(new);
+        new
+    }
+}
