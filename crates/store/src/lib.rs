@@ -1,1 +1,36 @@
-//! (written next)
+//! Objects on disk: verified content, which blocks are here, crash-safe (architecture decisions 1, 3 and 20).
+//!
+//! Knows blocks, never symbols. Everything here is synchronous and meant for worker threads; nothing reads a clock.
+//!
+//! | You have | You want | Use |
+//! |---|---|---|
+//! | a file | to serve it in place | [`SourceFile::hash`] |
+//! | a file | to keep a copy of it under a name | [`Store::put`], later [`Store::open_object`] |
+//! | a folder | to name it by one id | [`FolderScan::of`], [`Manifest`] |
+//! | block hashes from a stranger | to trust them | [`BlockHashes::verified`] |
+//! | blocks from strangers | a file under its final name | [`Partial`] |
+//!
+//! Object bytes are plain files; the store's index is a `redb` database, a partial's metadata a small file of its own
+//! (see [`partial`] for why). No mmap: others may truncate the files we read.
+
+pub mod block_map;
+mod disk;
+mod error;
+mod folder;
+mod index;
+pub mod manifest;
+pub mod partial;
+mod partial_record;
+mod source_file;
+pub mod store;
+pub mod tree;
+
+pub use block_map::BlockMap;
+pub use error::StoreError;
+pub use folder::{FolderScan, Skipped};
+pub use manifest::{Entry, Kind, Manifest};
+pub use partial::{Partial, PartialSpec, Resuming};
+pub use partial_record::{PartialInfo, PartialList};
+pub use source_file::{Identity, SourceFile};
+pub use store::{ObjectInfo, Placed, Problem, PutMode, PutOptions, Removed, Store, StoreOptions, Stored};
+pub use tree::{BlockHasher, BlockHashes, ChainingValue};

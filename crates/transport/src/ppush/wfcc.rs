@@ -1,1 +1,323 @@
-//! (being written)
+//! Weighted fair congestion control of one push flow (PPUSH §III-B, Eq. 1-2).
+//!
+//! Grows the window like DCTCP and shrinks it by `mark_fraction / (2 theta)` per marked packet, so flows that share a
+//! bottleneck settle at rates in proportion to `theta` (Theorem 1). Eq. 2 is applied once per acknowledged packet, also
+//! when one ACK reports many (architecture decision 8), and Eq. 1 once per window of data.
+//!
+//! ```text
+//!             first mark                             no marks, 10 rounds above 8 % loss (guarded only)
+//!  SlowStart ------------> Avoidance  <----------------------------------------> losses count as marks
+//!      ^                       |
+//!      +---- RTO (W = 1) ------+        10 intervals above 30 % loss (guarded only): Tripped, W held at the minimum
+//! ```
+//!
+//! An inferred loss changes nothing under [`LossResponse::Ignore`] (PPUSH §III-B: Eq. 2 does not know loss), and never
+//! ends slow start there; only an RTO resets the window, to one packet, and begins slow start again. Knows nothing of
+//! symbols or timers: see [`super::source`].
+//!
+//! Differs from the paper: the window never falls below one packet (the paper's own numeric model does the same,
+//! §IV-B). The paper does not say what its slow start is; here it is that of RFC 5681 §3.1, ended by a mark alone.
+
+use headwater_units::{Duration, PacketNumber, Packets, Theta, Time};
+
+/// How lost packets act on the window (architecture decision 13).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum LossResponse {
+    /// Not at all: what PPUSH's experiments on lossy links do (§V-A, Fig. 4).
+    Ignore,
+    /// Not at all while loss looks random; see [`LossGuard`] for when it no longer does.
+    Guarded(LossGuard),
+}
+
+/// When loss counts although nothing marks: pure loss-blindness is unsafe on shallow drop-tail queues without ECN.
+///
+/// *Guard.* A round is one window of data (as for Eq. 1). It is bad if more than `threshold` of its packets were lost,
+/// none was marked, and no queueing delay above the delay target was seen: the network drops and says nothing else.
+/// After `rounds` bad rounds in a row every lost packet is treated like a marked one, in Eq. 1 (it counts in F's
+/// numerator and denominator), in Eq. 2 (it costs `mark_fraction / (2 theta)`) and as the end of slow start, until a
+/// round is not bad.
+///
+/// *Circuit breaker* (RFC 8084). Loss is also measured over fixed intervals, marks or not. When more than
+/// `breaker_threshold` was lost in each of `breaker_intervals` intervals in a row, the breaker trips: the window is held
+/// at its minimum. It resets after one whole interval at or below the threshold; the flow then begins as after an RTO.
+/// Intervals in which nothing was acknowledged or lost do not count.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LossGuard {
+    /// Loss fraction above which a round is bad. 8 %: decision 13, well above random loss on links that work.
+    pub threshold: f64,
+    /// Bad rounds in a row before losses count as marks. 10: decision 13.
+    pub rounds: u32,
+    /// Loss fraction above which an interval is bad. 30 %: a flow at that loss gets little through and hurts others.
+    pub breaker_threshold: f64,
+    /// Length of an interval. 1 s: RFC 8084 §3.1 wants many round-trip times.
+    pub breaker_interval: Duration,
+    /// Bad intervals in a row before the breaker trips. 10: RFC 8084 §4 wants seconds of persistent congestion, so that
+    /// the flow's own control and a route change get their chance first.
+    pub breaker_intervals: u32,
+}
+
+impl Default for LossGuard {
+    fn default() -> Self {
+        LossGuard {
+            threshold: 0.08,
+            rounds: 10,
+            breaker_threshold: 0.30,
+            breaker_interval: Duration::from_secs(1),
+            breaker_intervals: 10,
+        }
+    }
+}
+
+/// The constants of the algorithm.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct WfccConfig {
+    /// g of Eq. 1: weight of the newest window. 1/16: PPUSH §IV-B.
+    pub gain: f64,
+    /// Window to start with. 10: RFC 6928 §2.
+    pub initial_window: Packets,
+    /// The window never falls below. 1: PPUSH §IV-B.
+    pub minimum_window: Packets,
+    /// The window never grows above: keeps a flow that nobody marks within numbers that make sense.
+    pub maximum_window: Packets,
+    /// α(0). 0: PPUSH §IV-B.
+    pub initial_mark_fraction: f64,
+    /// α is raised to this by the mark that ends slow start, so that the overshoot of slow start is taken back within
+    /// one round trip. 1: RFC 8257 §4.2. The paper's α stays where it is: `None`.
+    pub mark_fraction_after_slow_start: Option<f64>,
+    /// The window grows only if the flow fills it (RFC 9002 §7.8).
+    pub grow_only_when_limited: bool,
+    /// θ-: smaller weights are raised to it. 0.5: PPUSH Eq. 21.
+    pub theta_floor: Theta,
+    /// What loss does.
+    pub loss_response: LossResponse,
+}
+
+impl Default for WfccConfig {
+    /// The product's.
+    fn default() -> Self {
+        WfccConfig {
+            gain: 1.0 / 16.0,
+            initial_window: Packets::new(10.0),
+            minimum_window: Packets::new(1.0),
+            maximum_window: Packets::new(1_048_576.0),
+            initial_mark_fraction: 0.0,
+            mark_fraction_after_slow_start: Some(1.0),
+            grow_only_when_limited: true,
+            theta_floor: Theta::FLOOR,
+            loss_response: LossResponse::Guarded(LossGuard::default()),
+        }
+    }
+}
+
+impl WfccConfig {
+    /// That of the paper's experiments: α(0) = 0 throughout, W(0) = 1 (§IV-B), loss ignored (§V-A).
+    pub fn paper() -> Self {
+        WfccConfig {
+            initial_window: Packets::new(1.0),
+            mark_fraction_after_slow_start: None,
+            grow_only_when_limited: false,
+            loss_response: LossResponse::Ignore,
+            ..WfccConfig::default()
+        }
+    }
+}
+
+/// What one ACK means for the window.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Feedback {
+    /// Packets newly acknowledged.
+    pub acked: u64,
+    /// How many of them were marked.
+    pub marked: u64,
+    /// Packets newly inferred lost.
+    pub lost: u64,
+    /// The largest packet number newly acknowledged.
+    pub largest: PacketNumber,
+    /// The packet number that will be sent next.
+    pub next: PacketNumber,
+    /// The window, not the lack of work, held the flow back.
+    pub limited: bool,
+    /// The ACK shows a queueing delay above target.
+    pub queueing: bool,
+}
+
+/// Congestion control of one flow: the window W and the mark fraction α.
+#[derive(Clone, Debug)]
+pub struct Wfcc {
+    config: WfccConfig,
+    theta: f64,
+    window: f64,
+    mark_fraction: f64,
+    slow_start: bool,
+    round: Round,
+    bad_rounds: u32,
+    breaker: Breaker,
+}
+
+/// One window of data, for Eq. 1.
+#[derive(Clone, Copy, Debug, Default)]
+struct Round {
+    /// Acknowledging a packet from here on ends the round; `None` before the first ACK.
+    end: Option<PacketNumber>,
+    acked: u64,
+    marked: u64,
+    lost: u64,
+    lost_as_marked: u64,
+    queueing: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Breaker {
+    since: Option<Time>,
+    acked: u64,
+    lost: u64,
+    bad: u32,
+    tripped: bool,
+}
+
+impl Wfcc {
+    /// A flow that has sent nothing yet.
+    pub fn new(config: WfccConfig, theta: Theta) -> Self {
+        let mut wfcc = Wfcc {
+            config,
+            theta: 0.0,
+            window: config.initial_window.get().max(config.minimum_window.get()),
+            mark_fraction: config.initial_mark_fraction.clamp(0.0, 1.0),
+            slow_start: true,
+            round: Round::default(),
+            bad_rounds: 0,
+            breaker: Breaker::default(),
+        };
+        wfcc.set_theta(theta);
+        wfcc
+    }
+
+    /// W.
+    pub fn window(&self) -> Packets {
+        Packets::new(self.window)
+    }
+    /// α, in 0..=1.
+    pub fn mark_fraction(&self) -> f64 {
+        self.mark_fraction
+    }
+    /// θ in force.
+    pub fn theta(&self) -> Theta {
+        Theta::new(self.theta)
+    }
+    /// Whether no mark has come since the start or the last RTO.
+    pub fn in_slow_start(&self) -> bool {
+        self.slow_start
+    }
+    /// Whether the circuit breaker holds the window at its minimum.
+    pub fn tripped(&self) -> bool {
+        self.breaker.tripped
+    }
+
+    /// A new weight from the controller; raised to θ- if below. The window adapts by Eq. 2 alone, so a switch makes no
+    /// burst (§V-A, Fig. 7).
+    pub fn set_theta(&mut self, theta: Theta) {
+        let floor = self.config.theta_floor.get();
+        // `max` also turns a NaN into the floor.
+        self.theta = theta.get().max(floor).min(f64::MAX);
+    }
+
+    /// Whether one more packet may be in flight: `in_flight + 1 <= W`.
+    pub fn allows(&self, in_flight: usize) -> bool {
+        in_flight as f64 + 1.0 <= self.window
+    }
+
+    /// Eq. 2 for every packet that the ACK reports, then Eq. 1 if it ends the window of data.
+    ///
+    /// `feedback.marked` is clipped to `feedback.acked`.
+    pub fn on_ack(&mut self, now: Time, feedback: &Feedback) {
+        let grow = feedback.limited || !self.config.grow_only_when_limited;
+        let marked = feedback.marked.min(feedback.acked);
+        let lost_as_marked = if self.guarding() { feedback.lost } else { 0 };
+        for i in 0..feedback.acked {
+            self.step(grow, i < marked);
+        }
+        for _ in 0..lost_as_marked {
+            self.step(false, true);
+        }
+        self.round.acked += feedback.acked;
+        self.round.marked += marked;
+        self.round.lost += feedback.lost;
+        self.round.lost_as_marked += lost_as_marked;
+        self.round.queueing |= feedback.queueing;
+        self.measure_for_breaker(now, feedback.acked, feedback.lost);
+        match self.round.end {
+            None => self.round.end = Some(feedback.next),
+            Some(end) if feedback.acked > 0 && feedback.largest >= end => self.end_round(feedback.next),
+            Some(_) => {}
+        }
+    }
+
+    /// The retransmission timer fired with `lost` packets in flight: W = 1, slow start again. α stays.
+    pub fn on_rto(&mut self, now: Time, lost: u64) {
+        self.measure_for_breaker(now, 0, lost);
+        self.window = self.config.minimum_window.get();
+        self.slow_start = true;
+        self.round = Round::default();
+    }
+
+    /// Eq. 2 for one packet.
+    fn step(&mut self, grow: bool, marked: bool) {
+        if marked && self.slow_start {
+            self.slow_start = false;
+            if let Some(fraction) = self.config.mark_fraction_after_slow_start {
+                self.mark_fraction = self.mark_fraction.max(fraction.clamp(0.0, 1.0));
+            }
+        }
+        let growth = match (grow, self.slow_start) {
+            (false, _) => 0.0,
+            (true, true) => 1.0,
+            (true, false) => 1.0 / self.window,
+        };
+        let cut = if marked { self.mark_fraction / (2.0 * self.theta) } else { 0.0 };
+        let least = self.config.minimum_window.get();
+        let most = if self.breaker.tripped { least } else { self.config.maximum_window.get() };
+        self.window = (self.window + growth - cut).min(most).max(least);
+    }
+
+    /// Eq. 1, and the guard's verdict over the round.
+    fn end_round(&mut self, next: PacketNumber) {
+        let round = std::mem::replace(&mut self.round, Round { end: Some(next), ..Round::default() });
+        let packets = (round.acked + round.lost_as_marked) as f64;
+        let fraction = (round.marked + round.lost_as_marked) as f64 / packets;
+        let gain = self.config.gain;
+        self.mark_fraction = ((1.0 - gain) * self.mark_fraction + gain * fraction).clamp(0.0, 1.0);
+        if let LossResponse::Guarded(guard) = self.config.loss_response {
+            let loss = round.lost as f64 / (round.acked + round.lost) as f64;
+            let bad = loss > guard.threshold && round.marked == 0 && !round.queueing;
+            self.bad_rounds = if bad { self.bad_rounds.saturating_add(1) } else { 0 };
+        }
+    }
+
+    /// Whether lost packets count as marked.
+    fn guarding(&self) -> bool {
+        matches!(self.config.loss_response, LossResponse::Guarded(g) if self.bad_rounds >= g.rounds)
+    }
+
+    fn measure_for_breaker(&mut self, now: Time, acked: u64, lost: u64) {
+        let LossResponse::Guarded(guard) = self.config.loss_response else { return };
+        let since = *self.breaker.since.get_or_insert(now);
+        self.breaker.acked += acked;
+        self.breaker.lost += lost;
+        let packets = self.breaker.acked + self.breaker.lost;
+        if now.since(since) < guard.breaker_interval || packets == 0 {
+            return;
+        }
+        let bad = self.breaker.lost as f64 > guard.breaker_threshold * packets as f64;
+        let was_tripped = self.breaker.tripped;
+        let count = if bad { self.breaker.bad.saturating_add(1) } else { 0 };
+        let tripped = if bad { was_tripped || count >= guard.breaker_intervals } else { false };
+        self.breaker = Breaker { since: Some(now), acked: 0, lost: 0, bad: count, tripped };
+        if tripped != was_tripped {
+            self.window = self.config.minimum_window.get();
+            self.slow_start = !tripped;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

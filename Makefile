@@ -1,0 +1,71 @@
+# Headwater: `make demo` and `make test` are all it takes; both install what is missing and say so first.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+PREFIX ?= /usr/local
+BINDIR ?= $(PREFIX)/bin
+DATADIR ?= $(PREFIX)/share
+MANDIR ?= $(DATADIR)/man/man1
+DESTDIR ?=
+FUZZ_SECONDS ?= 60
+# Passed on to the demo, for example: make demo DEMO="--rates 50,50 --loss 1%"
+DEMO ?=
+
+CARGO ?= cargo
+CARGO_HOME_DIR := $(or $(CARGO_HOME),$(HOME)/.cargo)
+TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
+BINARY := $(TARGET_DIR)/release/headwater
+# rustup's cargo first, so that one that was just installed is found; nft and tc often live outside a user's PATH.
+export PATH := $(CARGO_HOME_DIR)/bin:$(PATH):/usr/sbin:/sbin
+
+.PHONY: help deps build demo test lint fuzz install uninstall clean
+
+help: ## Show this list
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
+
+deps: ## Install what building and the demo need, where it is missing
+	@scripts/install-deps build net
+
+build: ## Build the release binary
+	@scripts/install-deps build
+	$(CARGO) build --release --locked --package headwater
+
+demo: deps build ## Three sources, one receiver, real packets on this machine
+	$(BINARY) demo $(DEMO)
+
+test: deps ## Run all tests
+	$(CARGO) test --workspace --locked
+
+lint: ## Check formatting, run clippy, and shellcheck where there is one
+	@scripts/install-deps build lint
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	@if command -v shellcheck >/dev/null; then shellcheck scripts/* .ci/run; fi
+
+fuzz: ## Run every fuzz target for FUZZ_SECONDS each
+	FUZZ_SECONDS=$(FUZZ_SECONDS) scripts/fuzz
+
+# Not rebuilt when it is there: `make build && sudo make install` needs no cargo for root.
+$(BINARY):
+	$(MAKE) build
+
+install: $(BINARY) ## Install binary, completions and manual pages below PREFIX
+	install -D -m 755 $(BINARY) $(DESTDIR)$(BINDIR)/headwater
+	install -d $(DESTDIR)$(DATADIR)/bash-completion/completions $(DESTDIR)$(DATADIR)/zsh/site-functions \
+	  $(DESTDIR)$(DATADIR)/fish/vendor_completions.d $(DESTDIR)$(MANDIR)
+	$(BINARY) completions bash >$(DESTDIR)$(DATADIR)/bash-completion/completions/headwater
+	$(BINARY) completions zsh >$(DESTDIR)$(DATADIR)/zsh/site-functions/_headwater
+	$(BINARY) completions fish >$(DESTDIR)$(DATADIR)/fish/vendor_completions.d/headwater.fish
+	$(BINARY) man $(DESTDIR)$(MANDIR)
+
+uninstall: ## Remove what install put there
+	rm -f $(DESTDIR)$(BINDIR)/headwater $(DESTDIR)$(DATADIR)/bash-completion/completions/headwater \
+	  $(DESTDIR)$(DATADIR)/zsh/site-functions/_headwater \
+	  $(DESTDIR)$(DATADIR)/fish/vendor_completions.d/headwater.fish \
+	  $(DESTDIR)$(MANDIR)/headwater.1 $(DESTDIR)$(MANDIR)/headwater-*.1
+
+clean: ## Remove what was built
+	$(CARGO) clean
+	rm -rf fuzz/target fuzz/artifacts fuzz/coverage

@@ -1,0 +1,89 @@
+//! Which symbols of a block are at hand: a bitmap for source symbols, a map for repair symbols.
+
+use std::collections::BTreeMap;
+
+use headwater_units::Esi;
+
+use crate::{BlockShape, Inserted, SPARE_SYMBOLS};
+
+/// Distinct symbols of one block; `P` is what is kept with each repair symbol.
+#[derive(Debug)]
+pub(crate) struct SymbolSet<P> {
+    source_symbols: u32,
+    present: Vec<u64>,
+    present_count: u32,
+    repair: BTreeMap<Esi, P>,
+}
+
+impl<P> SymbolSet<P> {
+    pub(crate) fn new(shape: BlockShape) -> Self {
+        let source_symbols = shape.source_symbols();
+        SymbolSet {
+            source_symbols,
+            present: vec![0; source_symbols.div_ceil(64) as usize],
+            present_count: 0,
+            repair: BTreeMap::new(),
+        }
+    }
+
+    pub(crate) fn source_symbols_present(&self) -> u32 {
+        self.present_count
+    }
+
+    pub(crate) fn distinct(&self) -> u32 {
+        self.present_count + self.repair.len() as u32
+    }
+
+    pub(crate) fn contains(&self, esi: Esi) -> bool {
+        if esi.0 < self.source_symbols { self.has_source(esi.0) } else { self.repair.contains_key(&esi) }
+    }
+
+    pub(crate) fn has_source(&self, index: u32) -> bool {
+        self.present[index as usize / 64] >> (index % 64) & 1 == 1
+    }
+
+    /// Marks a source symbol present. `index` is below K.
+    pub(crate) fn insert_source(&mut self, index: u32) -> Inserted {
+        if self.has_source(index) {
+            return Inserted::Duplicate;
+        }
+        self.present[index as usize / 64] |= 1 << (index % 64);
+        self.present_count += 1;
+        Inserted::New
+    }
+
+    /// Keeps a repair symbol, made by `keep` only if it is new and there is room. `esi` is at least K.
+    pub(crate) fn insert_repair(&mut self, esi: Esi, keep: impl FnOnce() -> P) -> Inserted {
+        if self.repair.contains_key(&esi) {
+            return Inserted::Duplicate;
+        }
+        if self.distinct() >= self.source_symbols + SPARE_SYMBOLS {
+            return Inserted::Surplus;
+        }
+        self.repair.insert(esi, keep());
+        Inserted::New
+    }
+
+    /// Source symbols that are (`true`) or are not (`false`) present, in rising order.
+    pub(crate) fn sources(&self, present: bool) -> impl Iterator<Item = u32> + '_ {
+        (0..self.source_symbols).filter(move |&index| self.has_source(index) == present)
+    }
+
+    /// Repair symbols at hand, in rising order of ESI.
+    pub(crate) fn repair(&self) -> &BTreeMap<Esi, P> {
+        &self.repair
+    }
+
+    /// Forgets every symbol for which `keep` is false; returns how many.
+    pub(crate) fn retain(&mut self, keep: &mut dyn FnMut(Esi) -> bool) -> u32 {
+        let before = self.distinct();
+        for index in 0..self.source_symbols {
+            if self.has_source(index) && !keep(Esi(index)) {
+                self.present[index as usize / 64] &= !(1 << (index % 64));
+                self.present_count -= 1;
+            }
+        }
+        self.repair.retain(|&esi, _| keep(esi));
+        before - self.distinct()
+    }
+}

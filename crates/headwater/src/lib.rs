@@ -1,0 +1,5 @@
+//! The product's library: everything behind the `headwater` binary that touches sockets, threads and clocks.
+
+pub mod control;
+pub mod netns;
+pub mod socket;

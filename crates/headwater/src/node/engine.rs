@@ -1,0 +1,588 @@
+//! The data thread: one UDP socket, one source machine, any number of receivers, and the loop that drives them.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::path::PathBuf;
+use std::sync::mpsc::{Receiver as Queue, Sender, channel};
+use std::sync::{Arc, Mutex};
+
+use headwater_store::SourceFile;
+use headwater_transport::ppush::receiver::{Receiver, ReceiverConfig};
+use headwater_transport::{
+    Command, Endpoint, Event, Input, Output, Packet, ReceiverCommand, ReceiverEvent, SourceCommand, SourceEvent,
+};
+use headwater_units::{BlockIndex, FlowId, ObjectId, PathId, Time};
+use headwater_wire::{Body, Class, Control, Ecn, HeaderKey};
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use tokio::sync::mpsc::UnboundedSender;
+
+use super::paths::{self, Paths};
+use super::receiving::{Assembled, BlockSink, FetchEvent, Receiving};
+use super::sending::{Prepared, Sources};
+use super::tape::{Machine, Taped};
+use super::workers::Workers;
+use super::{FetchId, Lossy, Snapshot};
+use crate::socket::{PathAddr, RecvBatch, SendBatch, UdpPort, Waker, wait};
+
+/// What others ask of the data thread.
+pub(super) enum Order {
+    Control { path: PathId, control: Control },
+    Hold { object: ObjectId, file: Arc<SourceFile> },
+    Withdraw { object: ObjectId },
+    Fetch { id: FetchId, config: Box<ReceiverConfig>, record: Option<PathBuf>, events: UnboundedSender<FetchEvent> },
+    Start { id: FetchId, wanted: std::ops::Range<u32>, have: Vec<BlockIndex>, sink: Arc<dyn BlockSink> },
+    Cancel { id: FetchId },
+    Stop,
+}
+
+/// What workers hand back.
+pub(super) enum Outcome {
+    Assembled(FetchId, BlockIndex, Assembled),
+    Prepared(FlowId, BlockIndex, bool, Prepared),
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Owner {
+    Source,
+    Receiver(FetchId),
+}
+
+struct FlowEntry {
+    key: HeaderKey,
+    owner: Owner,
+}
+
+/// Receive calls in a row before sending gets its turn.
+const BATCHES_IN_A_ROW: usize = 4;
+/// Keys of ended flows are kept for this many, so that a repeated FIN is understood.
+const RETIRED: usize = 256;
+/// The shared snapshot is refreshed this often.
+const SNAPSHOT_EVERY: u64 = 100_000_000;
+/// Bytes and groups of one send batch.
+const BATCH_BYTES: usize = 1 << 20;
+const BATCH_GROUPS: usize = 64;
+/// RFC 8622: lower effort.
+const DSCP_LOWER_EFFORT: u8 = 1;
+
+pub(super) struct Engine {
+    port: UdpPort,
+    waker: Waker,
+    orders: Queue<Order>,
+    results: Queue<Outcome>,
+    own_results: Sender<Outcome>,
+    control: UnboundedSender<(PathId, Control)>,
+    workers: Workers<Outcome>,
+    started: std::time::Instant,
+    dscp: u8,
+    lossy: Option<(ChaCha8Rng, f64)>,
+    sources: Sources,
+    receivers: BTreeMap<FetchId, Receiving>,
+    flows: BTreeMap<FlowId, FlowEntry>,
+    retired: VecDeque<FlowId>,
+    paths: Paths,
+    out: SendBatch,
+    blocked: bool,
+    shared: Arc<Mutex<Snapshot>>,
+    next_snapshot: Time,
+    strays: u64,
+    dropped_on_purpose: u64,
+    unsendable: u64,
+}
+
+pub(super) struct Parts {
+    pub(super) port: UdpPort,
+    pub(super) waker: Waker,
+    pub(super) orders: Queue<Order>,
+    pub(super) control: UnboundedSender<(PathId, Control)>,
+    pub(super) workers: usize,
+    pub(super) dscp: u8,
+    pub(super) lossy: Option<Lossy>,
+    pub(super) sources: Sources,
+    pub(super) shared: Arc<Mutex<Snapshot>>,
+}
+
+impl Engine {
+    #[allow(clippy::disallowed_methods)] // The clock of this thread's machines starts here.
+    pub(super) fn new(parts: Parts) -> std::io::Result<Self> {
+        let (own_results, results) = channel();
+        Ok(Engine {
+            workers: Workers::start(parts.workers, &own_results, &parts.waker)?,
+            port: parts.port,
+            waker: parts.waker,
+            orders: parts.orders,
+            results,
+            own_results,
+            control: parts.control,
+            started: std::time::Instant::now(),
+            dscp: parts.dscp,
+            lossy: parts.lossy.map(|l| (ChaCha8Rng::seed_from_u64(l.seed), l.probability)),
+            sources: parts.sources,
+            receivers: BTreeMap::new(),
+            flows: BTreeMap::new(),
+            retired: VecDeque::new(),
+            paths: Paths::default(),
+            out: SendBatch::new(BATCH_BYTES, BATCH_GROUPS),
+            blocked: false,
+            shared: parts.shared,
+            next_snapshot: Time::ZERO,
+            strays: 0,
+            dropped_on_purpose: 0,
+            unsendable: 0,
+        })
+    }
+
+    fn now(&self) -> Time {
+        Time::from_nanos(self.started.elapsed().as_nanos() as u64)
+    }
+
+    /// Runs until told to stop.
+    pub(super) fn run(mut self) {
+        let mut incoming = RecvBatch::new(RecvBatch::DEFAULT_BUFFERS);
+        loop {
+            if !self.take_orders() {
+                break;
+            }
+            self.take_results();
+            self.receive(&mut incoming);
+            self.poll_due();
+            self.flush();
+            let now = self.now();
+            if now >= self.next_snapshot {
+                self.publish(now);
+            }
+            let wake = self.next_wake();
+            let timeout = wake.map(|at| at.since(self.now()).into());
+            match wait(&self.port, &self.waker, timeout, self.blocked) {
+                Ok(ready) => self.blocked &= !ready.writable,
+                Err(error) => tracing::error!(%error, "waiting for the data socket failed"),
+            }
+        }
+        let now = self.now();
+        self.flush();
+        self.publish(now);
+    }
+
+    fn next_wake(&self) -> Option<Time> {
+        let source = if self.blocked { None } else { self.sources.wake };
+        let busy = !self.receivers.is_empty() || self.sources.is_sending();
+        let snapshot = busy.then_some(self.next_snapshot);
+        self.receivers.values().filter_map(|r| r.wake).chain(source).chain(snapshot).min()
+    }
+
+    // ---- orders and results --------------------------------------------------------------------------------------
+
+    fn take_orders(&mut self) -> bool {
+        while let Ok(order) = self.orders.try_recv() {
+            let now = self.now();
+            match order {
+                Order::Stop => return false,
+                Order::Control { path, control } => self.on_control(now, path, control),
+                Order::Hold { object, file } => {
+                    let bytes = file.size();
+                    self.sources.hold(object, file);
+                    self.tell_source(now, SourceCommand::Hold { object, bytes });
+                }
+                Order::Withdraw { object } => {
+                    self.sources.withdraw(object);
+                    self.tell_source(now, SourceCommand::Withdraw { object });
+                }
+                Order::Fetch { id, config, record, events } => self.fetch(id, config, record, events),
+                Order::Start { id, wanted, have, sink } => {
+                    if let Some(receiving) = self.receivers.get_mut(&id) {
+                        receiving.sink = Some(sink);
+                    }
+                    self.tell_receiver(now, id, ReceiverCommand::Start { wanted, have });
+                }
+                Order::Cancel { id } => self.tell_receiver(now, id, ReceiverCommand::Cancel),
+            }
+        }
+        true
+    }
+
+    fn fetch(
+        &mut self,
+        id: FetchId,
+        config: Box<ReceiverConfig>,
+        record: Option<PathBuf>,
+        events: UnboundedSender<FetchEvent>,
+    ) {
+        let controller = config.controller;
+        let made = config.clone();
+        match Taped::new(Receiver::new(*config), || Machine::Receiver(made), record.as_deref()) {
+            Ok(taped) => {
+                self.receivers.insert(id, Receiving::new(taped, controller, events));
+                self.drive_receiver(self.now(), id, None);
+            }
+            Err(source) => {
+                let path = record.unwrap_or_default();
+                let _ = events.send(FetchEvent::Unrecordable { path, source });
+            }
+        }
+    }
+
+    fn take_results(&mut self) {
+        while let Ok(outcome) = self.results.try_recv() {
+            let now = self.now();
+            match outcome {
+                Outcome::Assembled(id, block, outcome) => {
+                    let Some(receiving) = self.receivers.get_mut(&id) else { continue };
+                    let input = receiving.on_assembled(block, outcome);
+                    receiving.taped.handle(now, input);
+                    self.drive_receiver(now, id, None);
+                }
+                Outcome::Prepared(flow, block, repair, Ok(encoder)) => {
+                    self.sources.on_prepared(flow, block, encoder);
+                    self.tell_source(now, SourceCommand::BlockReady { flow, block, repair });
+                }
+                Outcome::Prepared(flow, block, _, Err(error)) => {
+                    let Some(object) = self.sources.object_of(flow) else { continue };
+                    tracing::warn!(%object, block = block.0, %error, "object withdrawn");
+                    self.sources.withdraw(object);
+                    let _ = self.control.send((PathId(0), Control::Drop { object }));
+                    self.tell_source(now, SourceCommand::Withdraw { object });
+                }
+            }
+        }
+    }
+
+    fn submit(&mut self, job: impl FnOnce() -> Outcome + Send + 'static) {
+        if let Some(outcome) = self.workers.submit(job) {
+            let _ = self.own_results.send(outcome);
+            self.waker.wake();
+        }
+    }
+
+    fn on_control(&mut self, now: Time, path: PathId, control: Control) {
+        let datagram =
+            headwater_wire::Datagram { class: Class::Control, key_epoch: 0, flow: FlowId(0), body: Body::FinAck };
+        let packet = |control: Control| Packet {
+            path,
+            ecn: Ecn::NotEct,
+            datagram: headwater_wire::Datagram { body: Body::Control(Box::new(control)), ..datagram.clone() },
+        };
+        if is_for_source(&control) {
+            self.sources.taped.handle(now, Input::Packet(packet(control)));
+            self.drive_source(now);
+            return;
+        }
+        let ids: Vec<FetchId> =
+            self.receivers.iter().filter(|(_, r)| r.controller == path).map(|(&id, _)| id).collect();
+        for id in ids {
+            if let Some(receiving) = self.receivers.get_mut(&id) {
+                receiving.taped.handle(now, Input::Packet(packet(control.clone())));
+            }
+            self.drive_receiver(now, id, None);
+        }
+    }
+
+    fn tell_source(&mut self, now: Time, command: SourceCommand) {
+        self.sources.taped.handle(now, Input::Command(Command::Source(command)));
+        self.drive_source(now);
+    }
+
+    fn tell_receiver(&mut self, now: Time, id: FetchId, command: ReceiverCommand) {
+        if let Some(receiving) = self.receivers.get_mut(&id) {
+            receiving.taped.handle(now, Input::Command(Command::Receiver(command)));
+            self.drive_receiver(now, id, None);
+        }
+    }
+
+    // ---- datagrams in --------------------------------------------------------------------------------------------
+
+    fn receive(&mut self, batch: &mut RecvBatch) {
+        for _ in 0..BATCHES_IN_A_ROW {
+            match self.port.recv(batch) {
+                Ok(0) => return,
+                Ok(_) => {}
+                Err(error) => {
+                    tracing::debug!(%error, "receiving failed");
+                    return;
+                }
+            }
+            let now = self.now();
+            let full = batch.is_full();
+            for datagram in batch.datagrams() {
+                self.on_datagram(now, datagram.bytes, datagram.from, datagram.tos);
+            }
+            // The sources' answers to the ACKs of this batch leave together.
+            self.drive_source(now);
+            self.flush();
+            if !full {
+                return;
+            }
+        }
+    }
+
+    fn on_datagram(&mut self, now: Time, bytes: &[u8], from: PathAddr, tos: Option<u8>) {
+        let Some((flow, entry)) = headwater_wire::peek_flow(bytes).and_then(|f| Some((f, self.flows.get(&f)?)))
+        else {
+            self.strays += 1;
+            return;
+        };
+        let Ok(parsed) = headwater_wire::parse(bytes, &entry.key) else {
+            self.strays += 1;
+            return;
+        };
+        let owner = entry.owner;
+        if let Body::Symbol(header) = &parsed.datagram.body {
+            if let Some((rng, probability)) = &mut self.lossy
+                && rng.random_bool(*probability)
+            {
+                self.dropped_on_purpose += 1;
+                return;
+            }
+            let expected = match owner {
+                Owner::Receiver(id) => self.receivers.get(&id).and_then(Receiving::symbol_size),
+                Owner::Source => None,
+            };
+            if !header.trimmed && expected.is_none_or(|t| usize::from(t) != parsed.payload.len()) {
+                self.strays += 1;
+                return;
+            }
+        }
+        let packet = Packet {
+            path: self.paths.of(from),
+            // A lost control message says nothing about marks: as if the field had been bleached.
+            ecn: tos.map_or(Ecn::NotEct, Ecn::from_tos),
+            datagram: parsed.datagram,
+        };
+        match owner {
+            Owner::Source => self.sources.taped.handle(now, Input::Packet(packet)),
+            Owner::Receiver(id) => {
+                if let Some(receiving) = self.receivers.get_mut(&id) {
+                    receiving.taped.handle(now, Input::Packet(packet));
+                    self.drive_receiver(now, id, Some(parsed.payload));
+                }
+            }
+        }
+        debug_assert!(self.flows.contains_key(&flow) || owner != Owner::Source);
+    }
+
+    // ---- machines ------------------------------------------------------------------------------------------------
+
+    fn poll_due(&mut self) {
+        let now = self.now();
+        if self.sources.wake.is_some_and(|at| at <= now) {
+            self.drive_source(now);
+        }
+        let due: Vec<FetchId> =
+            self.receivers.iter().filter(|(_, r)| r.wake.is_some_and(|at| at <= now)).map(|(&id, _)| id).collect();
+        for id in due {
+            self.drive_receiver(now, id, None);
+        }
+    }
+
+    /// Polls a receiver until it wants to wait. `payload` is that of the symbol just handed in.
+    fn drive_receiver(&mut self, now: Time, id: FetchId, payload: Option<&[u8]>) {
+        loop {
+            let Some(receiving) = self.receivers.get_mut(&id) else { return };
+            match receiving.taped.poll(now) {
+                Output::Wake(at) => {
+                    receiving.wake = at;
+                    if receiving.taped.machine.has_ended() {
+                        self.forget_receiver(id);
+                    }
+                    return;
+                }
+                Output::Transmit(packet) => self.transmit(packet),
+                Output::Event(Event::Receiver(event)) => self.on_receiver_event(now, id, event, payload),
+                Output::Event(_) => unreachable!("a receiver has receiver events"),
+            }
+        }
+    }
+
+    fn forget_receiver(&mut self, id: FetchId) {
+        if let Some(receiving) = self.receivers.remove(&id) {
+            for flow in receiving.flows() {
+                self.flows.remove(flow);
+            }
+            let _ = receiving.events.send(FetchEvent::Ended);
+        }
+    }
+
+    fn on_receiver_event(&mut self, now: Time, id: FetchId, event: ReceiverEvent, payload: Option<&[u8]>) {
+        let Some(receiving) = self.receivers.get_mut(&id) else { return };
+        match event {
+            ReceiverEvent::Symbol { symbol, .. } => {
+                let payload = payload.expect("a symbol is named right after its datagram was handed in");
+                receiving.keep_symbol(symbol, payload);
+            }
+            ReceiverEvent::Decode { block } => {
+                if let Some(job) = receiving.assemble(block) {
+                    self.submit(move || Outcome::Assembled(id, block, job()));
+                }
+            }
+            ReceiverEvent::Discard { block } => receiving.discard(block),
+            ReceiverEvent::Accepted { object, bytes, symbol_size, .. } => {
+                receiving.cut(bytes, symbol_size);
+                let _ = receiving.events.send(FetchEvent::Accepted { object, bytes, symbol_size });
+            }
+            ReceiverEvent::Bind { flow, at, key, .. } => {
+                receiving.bind(flow);
+                let path = self.paths.towards(&at);
+                let entry = FlowEntry { key: HeaderKey::new(&key), owner: Owner::Receiver(id) };
+                self.flows.insert(flow, entry);
+                let command = ReceiverCommand::FlowPath { flow, path };
+                receiving.taped.handle(now, Input::Command(Command::Receiver(command)));
+            }
+            ReceiverEvent::Unbind { flow } => {
+                receiving.unbind(flow);
+                self.flows.remove(&flow);
+            }
+            ReceiverEvent::Distrusted { node } => {
+                let _ = receiving.events.send(FetchEvent::Distrusted(node));
+            }
+            ReceiverEvent::Done => {
+                let stats = Box::new(receiving.taped.machine.stats(now));
+                let _ = receiving.events.send(FetchEvent::Done(stats));
+            }
+            ReceiverEvent::Failed(failure) => {
+                let stats = Box::new(receiving.taped.machine.stats(now));
+                let _ = receiving.events.send(FetchEvent::Failed(failure, stats));
+            }
+        }
+    }
+
+    /// Polls the source machine until it wants to wait, unless the socket is full: then it is asked later, and the
+    /// symbols it names then carry the time at which they really leave.
+    fn drive_source(&mut self, now: Time) {
+        while !self.blocked {
+            match self.sources.taped.poll(now) {
+                Output::Wake(at) => {
+                    self.sources.wake = at;
+                    return;
+                }
+                Output::Transmit(packet) => self.transmit(packet),
+                Output::Event(Event::Source(event)) => self.on_source_event(event),
+                Output::Event(_) => unreachable!("a source has source events"),
+            }
+        }
+        self.sources.wake = Some(now);
+    }
+
+    fn on_source_event(&mut self, event: SourceEvent) {
+        match event {
+            SourceEvent::Opened { flow, key, object, symbol_size, .. } => {
+                self.sources.open(flow, object, symbol_size);
+                let entry = FlowEntry { key: HeaderKey::new(&key), owner: Owner::Source };
+                self.flows.insert(flow, entry);
+            }
+            SourceEvent::Closed { flow } => {
+                self.sources.close(flow);
+                self.retired.push_back(flow);
+                if self.retired.len() > RETIRED
+                    && let Some(oldest) = self.retired.pop_front()
+                {
+                    self.flows.remove(&oldest);
+                }
+            }
+            SourceEvent::Prepare { flow, block, repair } => {
+                if let Some(job) = self.sources.prepare(flow, block, repair) {
+                    self.submit(move || Outcome::Prepared(flow, block, repair, job()));
+                }
+            }
+            SourceEvent::Release { flow, block } => self.sources.release(flow, block),
+        }
+    }
+
+    // ---- datagrams out -------------------------------------------------------------------------------------------
+
+    fn transmit(&mut self, packet: Packet) {
+        let Packet { path, ecn, datagram } = packet;
+        if let Body::Control(control) = datagram.body {
+            let _ = self.control.send((path, *control));
+            return;
+        }
+        debug_assert!(!paths::is_control(path), "datagrams of a flow have a data path");
+        let Some(key) = self.flows.get(&datagram.flow).map(|entry| entry.key.clone()) else {
+            self.unsendable += 1;
+            return;
+        };
+        let symbol = match &datagram.body {
+            Body::Symbol(header) => Some(header.symbol),
+            _ => None,
+        };
+        let symbol_size = match symbol {
+            Some(_) => self.sources.symbol_size(datagram.flow).unwrap_or(0),
+            None => 0,
+        };
+        let tos = (self.dscp_of(datagram.class) << 2) | ecn as u8;
+        let len = datagram.len(symbol_size);
+        for nth in 0..self.paths.addresses(path).len() {
+            let address = self.paths.addresses(path)[nth];
+            let block = match symbol.map(|s| self.sources.block(datagram.flow, s)) {
+                Some(None) => {
+                    debug_assert!(false, "a symbol of a block that is not ready");
+                    self.unsendable += 1;
+                    return;
+                }
+                block => block.flatten(),
+            };
+            if !self.out.has_room(&address, tos, len) {
+                match self.port.flush(&mut self.out) {
+                    Ok(flush) => self.blocked = flush.blocked,
+                    Err(error) => {
+                        tracing::warn!(%error, "sending failed");
+                        self.out.clear();
+                    }
+                }
+            }
+            let Some(out) = self.out.push(address, tos, len) else {
+                // The socket is full. Symbols are not asked for then; an ACK that is lost here is followed by another.
+                self.unsendable += 1;
+                continue;
+            };
+            let room = headwater_wire::emit(&datagram, symbol_size, &key, out);
+            if let (Some(symbol), Some(block)) = (symbol, block) {
+                block.symbol(symbol.esi, room).expect("the machine names symbols of the block");
+            }
+        }
+    }
+
+    fn dscp_of(&self, class: Class) -> u8 {
+        match class {
+            Class::Control | Class::Bulk => self.dscp,
+            Class::Gentle => DSCP_LOWER_EFFORT,
+        }
+    }
+
+    fn flush(&mut self) {
+        if self.out.is_empty() {
+            return;
+        }
+        match self.port.flush(&mut self.out) {
+            Ok(flush) => self.blocked = flush.blocked,
+            Err(error) => {
+                tracing::warn!(%error, "sending failed");
+                self.out.clear();
+            }
+        }
+    }
+
+    fn publish(&mut self, now: Time) {
+        self.next_snapshot = Time::from_nanos(now.as_nanos() + SNAPSHOT_EVERY);
+        let receivers = self.receivers.iter_mut().map(|(&id, r)| (id, r.taped.machine.stats(now))).collect();
+        let snapshot = Snapshot {
+            receivers,
+            flows: self.sources.taped.machine.flows().collect(),
+            socket: self.port.stats().clone(),
+            strays: self.strays,
+            dropped_on_purpose: self.dropped_on_purpose,
+            unsendable: self.unsendable,
+        };
+        if let Ok(mut shared) = self.shared.lock() {
+            *shared = snapshot;
+        }
+    }
+}
+
+fn is_for_source(control: &Control) -> bool {
+    matches!(
+        control,
+        Control::Push(_)
+            | Control::SetTheta { .. }
+            | Control::Pause { .. }
+            | Control::Resume { .. }
+            | Control::Stop { .. }
+    )
+}

@@ -1,0 +1,239 @@
+//! Real sockets under the machines: one data thread per node, its workers, and a handle for everybody else.
+
+mod engine;
+mod paths;
+mod receiving;
+mod sending;
+mod tape;
+mod workers;
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+
+use headwater_store::SourceFile;
+use headwater_transport::ppush::receiver::{ReceiverConfig, ReceiverStats};
+use headwater_transport::ppush::source::{self, Source, SourceConfig};
+use headwater_units::{BlockIndex, Bytes, ObjectId, PathId};
+use headwater_wire::{Control, SYMBOL_OVERHEAD};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+
+use crate::socket::{SocketOptions, SocketStats, UdpPort, Waker, path_mtu, sharpen_timers};
+use engine::{Engine, Order, Parts};
+use sending::Sources;
+use tape::{Machine, Taped};
+
+pub use paths::control_path;
+pub use receiving::{BlockSink, FetchEvent};
+pub use tape::{ReplayError, Replayed, replay};
+
+/// Names one fetch of this process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FetchId(pub u64);
+
+/// Symbols dropped on purpose before the machine sees them, for drills on machines without a lossy network.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Lossy {
+    /// Chance of each symbol.
+    pub probability: f64,
+    /// Decides which.
+    pub seed: u64,
+}
+
+/// How a node is made.
+#[derive(Clone, Debug)]
+pub struct NodeConfig {
+    /// Where the data socket is bound; port 0 lets the kernel choose.
+    pub bind: SocketAddr,
+    /// DSCP of symbols of the bulk class and of everything the receivers say.
+    pub dscp: u8,
+    /// The source machine's settings.
+    pub source: SourceConfig,
+    /// Seed of the source machine (its nonces); from the system's entropy in real life.
+    pub seed: [u8; 32],
+    /// Where the source machine's inputs are recorded.
+    pub record: Option<PathBuf>,
+    /// Threads that read, decode, verify and write.
+    pub workers: usize,
+    /// Loss on purpose.
+    pub lossy: Option<Lossy>,
+    /// Bytes asked for in the socket's buffers.
+    pub buffer: Bytes,
+}
+
+/// What the data thread counted, refreshed ten times a second while it is busy.
+#[derive(Clone, Debug, Default)]
+pub struct Snapshot {
+    /// By fetch.
+    pub receivers: BTreeMap<FetchId, ReceiverStats>,
+    /// Flows that this node sends.
+    pub flows: Vec<source::FlowStats>,
+    /// The socket.
+    pub socket: SocketStats,
+    /// Datagrams that belong to nobody or failed their header tag.
+    pub strays: u64,
+    /// Symbols dropped on purpose.
+    pub dropped_on_purpose: u64,
+    /// Datagrams given up because the socket was full or their flow had ended.
+    pub unsendable: u64,
+}
+
+/// A running node: its data thread and the ways to talk to it.
+pub struct Node {
+    orders: Sender<Order>,
+    waker: Waker,
+    thread: Option<JoinHandle<()>>,
+    data: SocketAddr,
+    hint: Option<String>,
+    receive_window: u32,
+    shared: Arc<Mutex<Snapshot>>,
+    next_fetch: std::sync::atomic::AtomicU64,
+}
+
+/// A buffered packet of 1472 bytes counts about this much against the socket's buffer.
+const BUFFERED_PACKET: u64 = 2304;
+
+impl Node {
+    /// Binds the data socket and starts its thread. The second value yields what the machines say to control paths;
+    /// path 0 stands for every controller.
+    ///
+    /// # Errors
+    /// When the socket cannot be bound, or the record cannot be created.
+    pub fn start(config: NodeConfig) -> std::io::Result<(Node, UnboundedReceiver<(PathId, Control)>)> {
+        let options = SocketOptions {
+            receive_buffer: config.buffer,
+            send_buffer: config.buffer,
+            ..SocketOptions::default()
+        };
+        let port = UdpPort::bind(config.bind, &options)?;
+        let data = port.local_addr();
+        let hint = port.buffer_hint();
+        let receive_window = (port.receive_buffer().get() / BUFFERED_PACKET).clamp(32, 1 << 20) as u32;
+        let waker = Waker::new()?;
+        let (control, control_out) = unbounded_channel();
+        let (orders, queue) = channel();
+        let shared = Arc::new(Mutex::new(Snapshot::default()));
+        let machine = Source::new(config.source.clone(), config.seed);
+        let made = || Machine::Source(Box::new(config.source.clone()), config.seed);
+        let parts = Parts {
+            sources: Sources::new(Taped::new(machine, made, config.record.as_deref())?),
+            port,
+            waker: waker.clone(),
+            orders: queue,
+            control,
+            workers: config.workers,
+            dscp: config.dscp,
+            lossy: config.lossy,
+            shared: shared.clone(),
+        };
+        let engine = Engine::new(parts)?;
+        let thread = std::thread::Builder::new().name("data".into()).spawn(move || {
+            if let Err(error) = sharpen_timers() {
+                tracing::debug!(%error, "timers stay coarse");
+            }
+            engine.run();
+        })?;
+        let node = Node {
+            orders,
+            waker,
+            thread: Some(thread),
+            data,
+            hint,
+            receive_window,
+            shared,
+            next_fetch: Default::default(),
+        };
+        Ok((node, control_out))
+    }
+
+    fn order(&self, order: Order) {
+        // The thread ends only when told to, or by a panic that its join reports.
+        let _ = self.orders.send(order);
+        self.waker.wake();
+    }
+
+    /// Where the data socket receives.
+    pub fn data_address(&self) -> SocketAddr {
+        self.data
+    }
+
+    /// What to do about socket buffers that the kernel clipped.
+    pub fn buffer_hint(&self) -> Option<&str> {
+        self.hint.as_deref()
+    }
+
+    /// Packets that the socket's buffer holds.
+    pub fn receive_window(&self) -> u32 {
+        self.receive_window
+    }
+
+    /// Hands in what a controller or a node said over a control link.
+    pub fn control(&self, path: PathId, control: Control) {
+        self.order(Order::Control { path, control });
+    }
+
+    /// Offers an object to be sent.
+    pub fn hold(&self, object: ObjectId, file: Arc<SourceFile>) {
+        self.order(Order::Hold { object, file });
+    }
+
+    /// Offers an object no longer.
+    pub fn withdraw(&self, object: ObjectId) {
+        self.order(Order::Withdraw { object });
+    }
+
+    /// Begins to receive. Events come until [`FetchEvent::Ended`].
+    pub fn fetch(
+        &self,
+        config: ReceiverConfig,
+        record: Option<PathBuf>,
+    ) -> (FetchId, UnboundedReceiver<FetchEvent>) {
+        let id = FetchId(self.next_fetch.fetch_add(1, std::sync::atomic::Ordering::Relaxed));
+        let (events, receiver): (UnboundedSender<FetchEvent>, _) = unbounded_channel();
+        self.order(Order::Fetch { id, config: Box::new(config), record, events });
+        (id, receiver)
+    }
+
+    /// Answers [`FetchEvent::Accepted`].
+    pub fn start_fetch(
+        &self,
+        id: FetchId,
+        wanted: std::ops::Range<u32>,
+        have: Vec<BlockIndex>,
+        sink: Arc<dyn BlockSink>,
+    ) {
+        self.order(Order::Start { id, wanted, have, sink });
+    }
+
+    /// Ends a fetch; what is finished stays.
+    pub fn cancel(&self, id: FetchId) {
+        self.order(Order::Cancel { id });
+    }
+
+    /// The newest counters.
+    pub fn snapshot(&self) -> Snapshot {
+        self.shared.lock().map(|s| s.clone()).unwrap_or_default()
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        self.order(Order::Stop);
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            tracing::error!("the data thread ended with a panic");
+        }
+    }
+}
+
+/// Bytes of symbol that a datagram to `remote` carries, by the MTU of the interface towards it.
+pub fn room_towards(remote: SocketAddr) -> u16 {
+    let headers = if remote.is_ipv4() { 20 + 8 } else { 40 + 8 };
+    let mtu = path_mtu(remote).map_or(1500, Bytes::get);
+    let room = mtu.min(9216).saturating_sub(headers + SYMBOL_OVERHEAD as u64);
+    room as u16
+}

@@ -1,0 +1,177 @@
+//! One task being received: its machine, the blocks in assembly, and where finished blocks go.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use headwater_codec::{Assembler, BlockShape, Decoder};
+use headwater_store::StoreError;
+use headwater_transport::ppush::receiver::{Receiver, ReceiverStats};
+use headwater_transport::{DecodeFailure, Input, ReceiverCommand, ReceiverFailure};
+use headwater_units::{BlockIndex, Bytes, FlowId, Geometry, NodeId, ObjectId, PathId, SymbolId, Time};
+use tokio::sync::mpsc::UnboundedSender;
+
+use super::tape::Taped;
+
+/// Buffers kept for the next block; more would only hold memory.
+const SPARE_BUFFERS: usize = 16;
+
+/// Where verified blocks go. Called from worker threads, several at a time.
+pub trait BlockSink: Send + Sync {
+    /// Verifies the block and keeps it. Every byte that reaches the user passes here.
+    ///
+    /// # Errors
+    /// [`StoreError::BlockMismatch`] if it is not the object's; anything else ends the task.
+    fn keep(&self, block: BlockIndex, bytes: &[u8]) -> Result<(), StoreError>;
+}
+
+/// What the data thread tells whoever asked for an object.
+#[derive(Debug)]
+pub enum FetchEvent {
+    /// The controller accepted; answer with [`super::Node::start`].
+    Accepted {
+        /// The object.
+        object: ObjectId,
+        /// Its size.
+        bytes: Bytes,
+        /// T.
+        symbol_size: u16,
+    },
+    /// A source is not believed any more.
+    Distrusted(NodeId),
+    /// Every wanted block is kept.
+    Done(Box<ReceiverStats>),
+    /// It ended without the object.
+    Failed(ReceiverFailure, Box<ReceiverStats>),
+    /// A block could not be kept.
+    Broken(StoreError),
+    /// The record could not be begun.
+    Unrecordable {
+        /// Where it should have gone.
+        path: std::path::PathBuf,
+        /// Why not.
+        source: std::io::Error,
+    },
+    /// All was said to everybody; nothing more will come.
+    Ended,
+}
+
+/// What a worker made of a block.
+pub(super) enum Assembled {
+    Kept(Vec<u8>),
+    NeedMore(Assembler),
+    Corrupt,
+    Broken(StoreError),
+}
+
+/// State beside the machine.
+pub(super) struct Receiving {
+    pub(super) taped: Taped<Receiver>,
+    pub(super) controller: PathId,
+    pub(super) events: UnboundedSender<FetchEvent>,
+    pub(super) sink: Option<Arc<dyn BlockSink>>,
+    pub(super) wake: Option<Time>,
+    geometry: Option<Geometry>,
+    assembling: BTreeMap<BlockIndex, Assembler>,
+    spare: Vec<Vec<u8>>,
+    flows: Vec<FlowId>,
+}
+
+impl Receiving {
+    pub(super) fn new(taped: Taped<Receiver>, controller: PathId, events: UnboundedSender<FetchEvent>) -> Self {
+        Receiving {
+            taped,
+            controller,
+            events,
+            sink: None,
+            wake: Some(Time::ZERO),
+            geometry: None,
+            assembling: BTreeMap::new(),
+            spare: Vec::new(),
+            flows: Vec::new(),
+        }
+    }
+
+    pub(super) fn symbol_size(&self) -> Option<u16> {
+        self.geometry.map(|g| g.symbol_size())
+    }
+
+    pub(super) fn cut(&mut self, bytes: Bytes, symbol_size: u16) {
+        self.geometry = Geometry::new(bytes, symbol_size).ok();
+        self.assembling.clear();
+    }
+
+    pub(super) fn bind(&mut self, flow: FlowId) {
+        self.flows.push(flow);
+    }
+
+    pub(super) fn unbind(&mut self, flow: FlowId) {
+        self.flows.retain(|&f| f != flow);
+    }
+
+    pub(super) fn flows(&self) -> &[FlowId] {
+        &self.flows
+    }
+
+    /// Puts a symbol in its place. A payload that cannot be one is left out; the block then needs one more.
+    pub(super) fn keep_symbol(&mut self, symbol: SymbolId, payload: &[u8]) {
+        let Some(geometry) = self.geometry else { return };
+        let spare = &mut self.spare;
+        let assembler = self.assembling.entry(symbol.block).or_insert_with(|| {
+            let shape = BlockShape::of(&geometry, symbol.block).expect("the machine names blocks of the object");
+            Assembler::with_buffer(shape, spare.pop().unwrap_or_default())
+        });
+        if let Err(error) = assembler.insert(symbol.esi, payload) {
+            tracing::debug!(?symbol, %error, "symbol left out");
+        }
+    }
+
+    pub(super) fn discard(&mut self, block: BlockIndex) {
+        if let Some(assembler) = self.assembling.remove(&block) {
+            self.recycle(assembler.into_buffer());
+        }
+    }
+
+    pub(super) fn recycle(&mut self, buffer: Vec<u8>) {
+        if self.spare.len() < SPARE_BUFFERS {
+            self.spare.push(buffer);
+        }
+    }
+
+    /// The job that decodes, verifies and keeps a block.
+    pub(super) fn assemble(&mut self, block: BlockIndex) -> Option<impl FnOnce() -> Assembled + Send + use<>> {
+        let mut assembler = self.assembling.remove(&block)?;
+        let sink = self.sink.clone()?;
+        Some(move || {
+            let outcome = match assembler.finish() {
+                Err(_) => None,
+                Ok(bytes) => Some(sink.keep(block, bytes)),
+            };
+            match outcome {
+                None => Assembled::NeedMore(assembler),
+                Some(Ok(())) => Assembled::Kept(assembler.into_buffer()),
+                Some(Err(StoreError::BlockMismatch { .. })) => Assembled::Corrupt,
+                Some(Err(error)) => Assembled::Broken(error),
+            }
+        })
+    }
+
+    /// What the machine must hear of a worker's result.
+    pub(super) fn on_assembled(&mut self, block: BlockIndex, outcome: Assembled) -> Input {
+        let command = match outcome {
+            Assembled::Kept(buffer) => {
+                self.recycle(buffer);
+                ReceiverCommand::BlockDecoded { block }
+            }
+            Assembled::NeedMore(assembler) => {
+                self.assembling.insert(block, assembler);
+                ReceiverCommand::DecodeFailed { block, failure: DecodeFailure::NeedMore }
+            }
+            Assembled::Corrupt => ReceiverCommand::DecodeFailed { block, failure: DecodeFailure::Corrupt },
+            Assembled::Broken(error) => {
+                let _ = self.events.send(FetchEvent::Broken(error));
+                ReceiverCommand::Cancel
+            }
+        };
+        Input::Command(headwater_transport::Command::Receiver(command))
+    }
+}

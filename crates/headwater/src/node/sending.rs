@@ -1,0 +1,132 @@
+//! The objects of this node that can be sent, and the blocks that are ready for it.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Weak};
+
+use headwater_codec::{BlockEncoder, BlockShape};
+use headwater_store::{SourceFile, StoreError};
+use headwater_transport::ppush::source::Source;
+use headwater_units::{BlockIndex, Bytes, FlowId, Geometry, ObjectId, SymbolId, Time};
+
+use super::tape::Taped;
+
+/// A block as one symbol size cuts it.
+type BlockKey = (ObjectId, u16, BlockIndex);
+
+/// One flow's view of its object.
+struct Sending {
+    object: ObjectId,
+    geometry: Geometry,
+    file: Arc<SourceFile>,
+    ready: BTreeMap<BlockIndex, Arc<BlockEncoder>>,
+}
+
+/// State beside the source machine.
+pub(super) struct Sources {
+    pub(super) taped: Taped<Source>,
+    pub(super) wake: Option<Time>,
+    files: BTreeMap<ObjectId, Arc<SourceFile>>,
+    flows: BTreeMap<FlowId, Sending>,
+    /// Flows that send the same block share its bytes.
+    shared: BTreeMap<BlockKey, Weak<BlockEncoder>>,
+}
+
+/// A block read (and prepared for repair) by a worker, or why not.
+pub(super) type Prepared = Result<Arc<BlockEncoder>, StoreError>;
+
+impl Sources {
+    pub(super) fn new(taped: Taped<Source>) -> Self {
+        Sources {
+            taped,
+            wake: None,
+            files: BTreeMap::new(),
+            flows: BTreeMap::new(),
+            shared: BTreeMap::new(),
+        }
+    }
+
+    pub(super) fn hold(&mut self, object: ObjectId, file: Arc<SourceFile>) {
+        self.files.insert(object, file);
+    }
+
+    pub(super) fn withdraw(&mut self, object: ObjectId) {
+        self.files.remove(&object);
+    }
+
+    pub(super) fn is_sending(&self) -> bool {
+        !self.flows.is_empty()
+    }
+
+    pub(super) fn object_of(&self, flow: FlowId) -> Option<ObjectId> {
+        self.flows.get(&flow).map(|f| f.object)
+    }
+
+    pub(super) fn open(&mut self, flow: FlowId, object: ObjectId, symbol_size: u16) {
+        let Some(file) = self.files.get(&object).cloned() else { return };
+        let Ok(geometry) = Geometry::new(file.size(), symbol_size) else { return };
+        self.flows.insert(flow, Sending { object, geometry, file, ready: BTreeMap::new() });
+    }
+
+    pub(super) fn close(&mut self, flow: FlowId) {
+        self.flows.remove(&flow);
+        self.shared.retain(|_, block| block.strong_count() > 0);
+    }
+
+    pub(super) fn symbol_size(&self, flow: FlowId) -> Option<u16> {
+        self.flows.get(&flow).map(|f| f.geometry.symbol_size())
+    }
+
+    /// The job that reads a block, unless another flow has it ready.
+    pub(super) fn prepare(
+        &mut self,
+        flow: FlowId,
+        block: BlockIndex,
+        repair: bool,
+    ) -> Option<impl FnOnce() -> Prepared + Send + use<>> {
+        let sending = self.flows.get(&flow)?;
+        let key = (sending.object, sending.geometry.symbol_size(), block);
+        let known = sending.ready.get(&block).cloned().or_else(|| self.shared.get(&key)?.upgrade());
+        let (file, geometry) = (sending.file.clone(), sending.geometry);
+        Some(move || {
+            let encoder = match known {
+                Some(encoder) => encoder,
+                None => Arc::new(read(&file, &geometry, block)?),
+            };
+            if repair {
+                encoder.prepare_repair();
+            }
+            Ok(encoder)
+        })
+    }
+
+    pub(super) fn on_prepared(&mut self, flow: FlowId, block: BlockIndex, encoder: Arc<BlockEncoder>) {
+        if let Some(sending) = self.flows.get_mut(&flow) {
+            let key = (sending.object, sending.geometry.symbol_size(), block);
+            self.shared.insert(key, Arc::downgrade(&encoder));
+            sending.ready.insert(block, encoder);
+        }
+    }
+
+    pub(super) fn release(&mut self, flow: FlowId, block: BlockIndex) {
+        let Some(sending) = self.flows.get_mut(&flow) else { return };
+        sending.ready.remove(&block);
+        let key = (sending.object, sending.geometry.symbol_size(), block);
+        if self.shared.get(&key).is_some_and(|b| b.strong_count() == 0) {
+            self.shared.remove(&key);
+        }
+    }
+
+    /// The block that a symbol of this flow comes from; `None` if it is not ready, which the machine does not let
+    /// happen.
+    pub(super) fn block(&self, flow: FlowId, symbol: SymbolId) -> Option<&BlockEncoder> {
+        self.flows.get(&flow)?.ready.get(&symbol.block).map(Arc::as_ref)
+    }
+}
+
+fn read(file: &SourceFile, geometry: &Geometry, block: BlockIndex) -> Result<BlockEncoder, StoreError> {
+    let mut bytes = Vec::new();
+    file.read_block(block, &mut bytes)?;
+    let shape = BlockShape::of(geometry, block).expect("the machine names blocks of the object");
+    debug_assert_eq!(Bytes::new(bytes.len() as u64), geometry.layout().len(block));
+    Ok(BlockEncoder::new(shape, bytes).expect("a block has the length of its shape"))
+}

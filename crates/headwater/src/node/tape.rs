@@ -1,0 +1,165 @@
+//! Recording a machine and playing the record back (the same inputs at the same times must give the same outputs).
+
+use std::fs::File;
+use std::io::{BufReader, BufWriter, Read, Write};
+use std::path::Path;
+
+use headwater_transport::ppush::receiver::{Receiver, ReceiverConfig};
+use headwater_transport::ppush::source::{Source, SourceConfig};
+use headwater_transport::{Endpoint, Input, Output};
+use headwater_units::Time;
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+const MAGIC: &[u8] = b"headwater tape 1\n";
+/// No step is longer: a control message is at most 64 KiB.
+const LONGEST_STEP: usize = 1 << 20;
+
+/// Which machine, as it was made.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) enum Machine {
+    Receiver(Box<ReceiverConfig>),
+    Source(Box<SourceConfig>, [u8; 32]),
+}
+
+#[derive(Serialize, Deserialize)]
+enum Step {
+    Handle(Time, Input),
+    Poll(Time, Output),
+}
+
+/// A machine that may be recorded.
+pub(super) struct Taped<M> {
+    pub(super) machine: M,
+    tape: Option<BufWriter<File>>,
+}
+
+impl<M> Taped<M> {
+    /// Records to `path`, if given.
+    pub(super) fn new(machine: M, made: impl FnOnce() -> Machine, path: Option<&Path>) -> std::io::Result<Self> {
+        let tape = match path {
+            None => None,
+            Some(path) => {
+                let mut tape = BufWriter::new(File::create(path)?);
+                tape.write_all(MAGIC)?;
+                write(&mut tape, &made())?;
+                Some(tape)
+            }
+        };
+        Ok(Taped { machine, tape })
+    }
+
+    fn note(&mut self, step: impl FnOnce() -> Step) {
+        if let Some(tape) = &mut self.tape
+            && let Err(error) = write(tape, &step())
+        {
+            tracing::warn!(%error, "recording stops");
+            self.tape = None;
+        }
+    }
+}
+
+impl<M: Endpoint> Endpoint for Taped<M> {
+    fn handle(&mut self, now: Time, input: Input) {
+        self.note(|| Step::Handle(now, input.clone()));
+        self.machine.handle(now, input);
+    }
+
+    fn poll(&mut self, now: Time) -> Output {
+        let output = self.machine.poll(now);
+        self.note(|| Step::Poll(now, output.clone()));
+        output
+    }
+}
+
+fn write(to: &mut impl Write, what: &impl Serialize) -> std::io::Result<()> {
+    let bytes = postcard::to_stdvec(what).map_err(std::io::Error::other)?;
+    to.write_all(&(bytes.len() as u32).to_be_bytes())?;
+    to.write_all(&bytes)
+}
+
+/// Why a record does not play.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum ReplayError {
+    /// The file cannot be read.
+    #[error("cannot read the record: {0}")]
+    Io(#[from] std::io::Error),
+    /// It is no record, or one of another version.
+    #[error("not a record of this version: {0}")]
+    Format(String),
+    /// The machine did something else than it did then.
+    #[error("step {step} differs: recorded {recorded}, now {now}")]
+    Differs {
+        /// Number of the step, from zero.
+        step: u64,
+        /// What the record says.
+        recorded: String,
+        /// What happened now.
+        now: String,
+    },
+}
+
+/// What was played.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Replayed {
+    /// Inputs handed in.
+    pub inputs: u64,
+    /// Outputs compared; all were identical.
+    pub outputs: u64,
+}
+
+/// Feeds a record to a fresh machine and compares every output.
+///
+/// # Errors
+/// [`ReplayError`]; a truncated last step is not an error, since a killed process leaves one.
+pub fn replay(path: &Path) -> Result<Replayed, ReplayError> {
+    let mut tape = BufReader::new(File::open(path)?);
+    let mut magic = [0; MAGIC.len()];
+    tape.read_exact(&mut magic).map_err(|_| ReplayError::Format("too short".into()))?;
+    if magic != MAGIC {
+        return Err(ReplayError::Format("wrong first line".into()));
+    }
+    let mut machine: Box<dyn Endpoint> = match read(&mut tape)? {
+        Some(Machine::Receiver(config)) => Box::new(Receiver::new(*config)),
+        Some(Machine::Source(config, seed)) => Box::new(Source::new(*config, seed)),
+        None => return Err(ReplayError::Format("no machine".into())),
+    };
+    let mut played = Replayed::default();
+    while let Some(step) = read(&mut tape)? {
+        match step {
+            Step::Handle(now, input) => {
+                machine.handle(now, input);
+                played.inputs += 1;
+            }
+            Step::Poll(now, recorded) => {
+                let output = machine.poll(now);
+                if output != recorded {
+                    return Err(ReplayError::Differs {
+                        step: played.inputs + played.outputs,
+                        recorded: format!("{recorded:?}"),
+                        now: format!("{output:?}"),
+                    });
+                }
+                played.outputs += 1;
+            }
+        }
+    }
+    Ok(played)
+}
+
+fn read<T: for<'a> Deserialize<'a>>(from: &mut impl Read) -> Result<Option<T>, ReplayError> {
+    let mut len = [0; 4];
+    if from.read_exact(&mut len).is_err() {
+        return Ok(None);
+    }
+    let len = u32::from_be_bytes(len) as usize;
+    if len > LONGEST_STEP {
+        return Err(ReplayError::Format(format!("a step of {len} bytes")));
+    }
+    let mut bytes = vec![0; len];
+    if from.read_exact(&mut bytes).is_err() {
+        return Ok(None);
+    }
+    postcard::from_bytes(&bytes).map(Some).map_err(|e| ReplayError::Format(e.to_string()))
+}

@@ -1,0 +1,34 @@
+//! Batched UDP with ECN: the only door between the machines and the kernel's datagrams.
+//!
+//! One [`UdpPort`] belongs to one thread. It sends groups of equal-size datagrams with one TOS byte each (UDP GSO
+//! below `sendmmsg`), receives merged ones (UDP GRO below `recvmmsg`) and hands back every datagram with the TOS byte
+//! it arrived with, so marks are counted exactly. [`wait`] sleeps until datagrams, a [`Waker`] or a timer.
+//!
+//! ```text
+//! SendBatch::push.. -> UdpPort::flush -> kernel        kernel -> UdpPort::recv -> RecvBatch::datagrams
+//! ```
+//!
+//! Control messages are read and written here and not by a library: quinn-udp's 96 bytes of control space lose the
+//! TOS byte of merged IPv4 buffers (they need 112), and it cannot set DSCP beside the ECN bits. Knows nothing of
+//! headers, flows or pacing. Linux only.
+
+#[cfg(not(target_os = "linux"))]
+compile_error!("headwater's sockets need Linux (UDP GSO and GRO, recvmmsg, ppoll, eventfd)");
+
+mod addr;
+mod control_message;
+mod port;
+mod receive;
+mod send;
+mod stats;
+mod sys;
+#[cfg(test)]
+mod tests;
+mod wait;
+
+pub use addr::PathAddr;
+pub use port::{Offload, SocketOptions, UdpPort, path_mtu};
+pub use receive::{Datagram, RecvBatch};
+pub use send::{Flush, MAX_DATAGRAM, MAX_GROUP, SendBatch, SoftError};
+pub use stats::SocketStats;
+pub use wait::{Ready, Waker, sharpen_timers, wait};

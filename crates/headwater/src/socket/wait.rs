@@ -1,0 +1,97 @@
+//! Sleeping until there is something to do.
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use headwater_units::Duration;
+
+use super::port::UdpPort;
+use super::sys;
+
+/// Wakes a thread that sits in [`wait`], from any thread. Clones wake the same one.
+///
+/// Put the work where the thread will look *before* waking it; wakes that come while one is pending cost no system
+/// call.
+#[derive(Clone, Debug)]
+pub struct Waker {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    event: File,
+    pending: AtomicBool,
+}
+
+impl Waker {
+    /// A waker that nobody waits on yet.
+    ///
+    /// # Errors
+    /// The kernel's, if there are no more descriptors.
+    pub fn new() -> io::Result<Waker> {
+        Ok(Waker { inner: Arc::new(Inner { event: sys::event_fd()?, pending: AtomicBool::new(false) }) })
+    }
+
+    /// Makes the current or next [`wait`] return with [`Ready::woken`].
+    pub fn wake(&self) {
+        if !self.inner.pending.swap(true, Ordering::AcqRel) {
+            // Fails only when the counter is full, and then the waiter wakes anyway.
+            let _ = (&self.inner.event).write(&1_u64.to_ne_bytes());
+        }
+    }
+
+    /// Forgets the wakes so far. The flag goes down after the counter: a wake in between is seen by whoever looks for
+    /// work afterwards, and the reverse order could lose one for ever.
+    fn rearm(&self) {
+        let _ = (&self.inner.event).read(&mut [0; 8]);
+        self.inner.pending.swap(false, Ordering::AcqRel);
+    }
+}
+
+/// Why [`wait`] returned; nothing set means that the time is over or a signal came.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ready {
+    /// Datagrams (or an error) are there: call [`UdpPort::recv`].
+    pub readable: bool,
+    /// The send buffer has room again; only if it was asked for.
+    pub writable: bool,
+    /// The waker was used: look for commands.
+    pub woken: bool,
+}
+
+/// Sleeps until `port` has datagrams, `waker` is used, `want_write` is set and the send buffer has room, or `timeout`
+/// (kept to the nanosecond as far as the kernel's timer slack allows) is over; `None` is for ever.
+///
+/// # Errors
+/// The kernel's; none is expected while the port is open.
+pub fn wait(
+    port: &UdpPort,
+    waker: &Waker,
+    timeout: Option<Duration>,
+    want_write: bool,
+) -> io::Result<Ready> {
+    let interest = libc::POLLIN | if want_write { libc::POLLOUT } else { 0 };
+    let wake_fd: BorrowedFd<'_> = waker.inner.event.as_fd();
+    let [socket, wake] = sys::poll([(port.as_fd(), interest), (wake_fd, libc::POLLIN)], timeout)?;
+    let woken = wake != 0;
+    if woken {
+        waker.rearm();
+    }
+    let failed = socket & (libc::POLLERR | libc::POLLHUP) != 0;
+    Ok(Ready {
+        readable: socket & libc::POLLIN != 0 || failed,
+        writable: socket & libc::POLLOUT != 0 || (failed && want_write),
+        woken,
+    })
+}
+
+/// Lets the kernel wake the calling thread within 1 us of a timeout instead of 50 us; call it on the data thread.
+///
+/// # Errors
+/// The kernel's, where a sandbox forbids the call; pacing is then coarser and nothing else.
+pub fn sharpen_timers() -> io::Result<()> {
+    sys::set_timer_slack(Duration::from_micros(1))
+}

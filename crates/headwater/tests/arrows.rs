@@ -1,0 +1,263 @@
+//! The arrows of ARCHITECTURE.md hold: which crate may know which, and that no machine can reach a socket, a clock, a
+//! disk or unseeded randomness.
+//!
+//! Cargo is asked for the graph; the sources are scanned for what the standard library would let a machine do. Both
+//! checks are functions of plain data, so that the tests below can show that they are able to fail.
+
+mod sources;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use cargo_metadata::{DependencyKind, Metadata, MetadataCommand};
+
+/// What each crate may know of the others; `headwater` may know all.
+const ARROWS: &[(&str, &[&str])] = &[
+    ("units", &[]),
+    ("wire", &["units"]),
+    ("codec", &["units"]),
+    ("fabric", &["units"]),
+    ("policy", &["fabric", "units"]),
+    ("transport", &["policy", "fabric", "wire", "units"]),
+    ("switch", &["wire", "units"]),
+    ("store", &["codec", "units"]),
+    ("sim", &["transport", "switch", "codec", "policy", "fabric", "wire", "units"]),
+];
+
+/// The crates that run the same on sockets and in simulation: they decide, and leave all doing to a driver.
+const MACHINES: [&str; 7] = ["units", "wire", "fabric", "policy", "codec", "transport", "switch"];
+
+/// Crates that a machine may not name in its manifest: runtimes, sockets, system calls, clocks, entropy.
+const DENIED: &[&str] = &[
+    "async-std",
+    "chrono",
+    "futures",
+    "getrandom",
+    "hyper",
+    "io-uring",
+    "libc",
+    "mio",
+    "nix",
+    "quinn",
+    "quinn-proto",
+    "quinn-udp",
+    "redb",
+    "rustix",
+    "rustls",
+    "smol",
+    "socket2",
+    "tempfile",
+    "time",
+    "tokio",
+    "tracing-subscriber",
+];
+
+/// Crates that may not even come with a machine's dependencies. System calls are not among these: some CPU feature
+/// detection needs them.
+const DENIED_ANYWHERE: &[&str] =
+    &["async-std", "mio", "quinn", "quinn-proto", "quinn-udp", "smol", "socket2", "tokio"];
+
+/// One arrow of the graph; workspace crates by their short names (`wire`, not `headwater-wire`).
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Arrow {
+    from: String,
+    to: String,
+}
+
+/// The arrows among `crates` that the list does not allow, each with a sentence. A crate that the list does not know
+/// may point nowhere and be pointed at by nobody but `headwater`.
+fn forbidden_arrows(crates: &BTreeSet<String>, arrows: &[Arrow]) -> Vec<String> {
+    let allowed = |from: &str| ARROWS.iter().find(|(name, _)| *name == from).map_or(&[][..], |(_, to)| *to);
+    arrows
+        .iter()
+        .filter(|arrow| arrow.from != "headwater" && crates.contains(&arrow.to))
+        .filter(|arrow| !allowed(&arrow.from).contains(&arrow.to.as_str()))
+        .map(|arrow| {
+            format!("{} may not know {}; it may know {:?}", arrow.from, arrow.to, allowed(&arrow.from))
+        })
+        .collect()
+}
+
+/// Direct dependencies of machines that are on the list of denied ones.
+fn denied_dependencies(arrows: &[Arrow]) -> Vec<String> {
+    arrows
+        .iter()
+        .filter(|arrow| MACHINES.contains(&arrow.from.as_str()) && DENIED.contains(&arrow.to.as_str()))
+        .map(|arrow| format!("{} is a machine and may not depend on {}", arrow.from, arrow.to))
+        .collect()
+}
+
+/// What a machine brings along from afar that no machine may: follows `graph` (crate to its dependencies) to the end.
+fn denied_in_the_distance(graph: &BTreeMap<String, BTreeSet<String>>) -> Vec<String> {
+    let mut complaints = Vec::new();
+    for machine in MACHINES {
+        let mut seen = BTreeSet::from([machine.to_owned()]);
+        let mut open = vec![machine.to_owned()];
+        while let Some(name) = open.pop() {
+            for next in graph.get(&name).into_iter().flatten() {
+                if DENIED_ANYWHERE.contains(&next.as_str()) {
+                    complaints.push(format!("{machine} is a machine and gets {next} by way of {name}"));
+                } else if seen.insert(next.clone()) {
+                    open.push(next.clone());
+                }
+            }
+        }
+    }
+    complaints
+}
+
+fn short(package: &str) -> String {
+    package.strip_prefix("headwater-").unwrap_or(package).to_owned()
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
+}
+
+/// What Cargo says of this workspace, from the lock file and without network.
+fn metadata() -> Metadata {
+    let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
+    let version = std::process::Command::new(rustc).arg("-vV").output().unwrap().stdout;
+    let version = String::from_utf8(version).unwrap();
+    let host_triple = version.lines().find_map(|line| line.strip_prefix("host: ")).unwrap();
+    // Other platforms' crates were never downloaded.
+    let options = ["--offline", "--filter-platform", host_triple].map(str::to_owned).to_vec();
+    MetadataCommand::new().manifest_path(root().join("Cargo.toml")).other_options(options).exec().unwrap()
+}
+
+/// The declared dependencies of the workspace's crates that end up in what they build (not of their tests).
+fn declared_arrows(metadata: &Metadata) -> Vec<Arrow> {
+    let mut arrows = Vec::new();
+    for package in metadata.workspace_packages() {
+        let built = package.dependencies.iter().filter(|it| it.kind != DependencyKind::Development);
+        arrows.extend(built.map(|it| Arrow { from: short(&package.name), to: short(&it.name) }));
+    }
+    arrows.sort();
+    arrows
+}
+
+#[test]
+fn crates_know_only_what_the_arrows_allow() {
+    let metadata = metadata();
+    let arrows = declared_arrows(&metadata);
+    let crates: BTreeSet<String> = metadata.workspace_packages().iter().map(|it| short(&it.name)).collect();
+    assert!(crates.contains("transport") && arrows.len() > 10, "the graph was not read: {crates:?}");
+    assert_eq!(forbidden_arrows(&crates, &arrows), Vec::<String>::new());
+    assert_eq!(denied_dependencies(&arrows), Vec::<String>::new());
+}
+
+#[test]
+fn every_crate_stands_on_the_map() {
+    let map = std::fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap();
+    for package in metadata().workspace_packages() {
+        let name = short(&package.name);
+        assert!(map.contains(&format!("`{name}`")), "ARCHITECTURE.md says nothing of `{name}`");
+    }
+}
+
+#[test]
+fn machines_bring_no_runtime_along() {
+    let metadata = metadata();
+    let nodes = &metadata.resolve.as_ref().expect("cargo resolves the graph").nodes;
+    let names: BTreeMap<_, _> = metadata.packages.iter().map(|it| (&it.id, short(&it.name))).collect();
+    let mut graph = BTreeMap::<String, BTreeSet<String>>::new();
+    for node in nodes {
+        let built =
+            node.deps.iter().filter(|it| it.dep_kinds.iter().any(|kind| kind.kind == DependencyKind::Normal));
+        graph.entry(names[&node.id].clone()).or_default().extend(built.map(|it| names[&it.pkg].clone()));
+    }
+    assert!(graph["transport"].contains("wire"), "the graph was not read");
+    assert_eq!(denied_in_the_distance(&graph), Vec::<String>::new());
+}
+
+#[test]
+fn machines_touch_no_clock_socket_disk_or_entropy() {
+    let mut complaints = Vec::new();
+    let folders = MACHINES.map(|machine| root().join("crates").join(machine).join("src"));
+    // The switch comes later.
+    let folders = folders.iter().filter(|folder| folder.exists());
+    assert!(folders.clone().count() >= 6, "the machines were not found");
+    for folder in folders {
+        for file in sources::rust_files(folder) {
+            let text = std::fs::read_to_string(&file).unwrap();
+            let shown = file.strip_prefix(root()).unwrap().display().to_string();
+            // The one conversion between our durations and the standard library's.
+            let converts = shown == "crates/units/src/time.rs";
+            complaints.extend(
+                sources::impurities(&text)
+                    .into_iter()
+                    .filter(|what| !(converts && what == "std::time"))
+                    .map(|what| format!("{shown}: {what}")),
+            );
+        }
+    }
+    assert_eq!(complaints, Vec::<String>::new());
+}
+
+/// docs/papers.md names a file for every equation and algorithm, and each file names the item back.
+#[test]
+fn every_item_of_the_papers_has_a_home_that_says_so() {
+    let table = std::fs::read_to_string(root().join("docs/papers.md")).unwrap();
+    let homes = sources::homes(&table);
+    assert!(homes.len() >= 10, "the table was not read: {homes:?}");
+    let complaints: Vec<String> = homes
+        .iter()
+        .filter_map(|(item, file)| match std::fs::read_to_string(root().join(file)) {
+            Err(error) => Some(format!("{item}: {file}: {error}")),
+            Ok(text) => (!sources::names(&text, item)).then(|| format!("{file} does not mention {item}")),
+        })
+        .collect();
+    assert_eq!(complaints, Vec::<String>::new());
+}
+
+mod the_checks_can_fail {
+    use super::*;
+
+    fn graph(arrows: &[(&str, &str)]) -> (BTreeSet<String>, Vec<Arrow>) {
+        let arrows: Vec<Arrow> = arrows
+            .iter()
+            .map(|(from, to)| Arrow { from: (*from).to_owned(), to: (*to).to_owned() })
+            .collect();
+        let ours = ["units", "wire", "codec", "fabric", "policy", "transport", "store", "headwater", "new"];
+        (ours.iter().map(|it| (*it).to_owned()).collect(), arrows)
+    }
+
+    #[test]
+    fn arrow_that_points_back_is_found() {
+        let (crates, arrows) = graph(&[
+            ("transport", "wire"),
+            ("transport", "codec"),
+            ("units", "wire"),
+            ("headwater", "codec"),
+        ]);
+        let found = forbidden_arrows(&crates, &arrows);
+        assert_eq!(found.len(), 2, "{found:?}");
+        assert!(found[0].starts_with("transport may not know codec"), "{found:?}");
+        assert!(found[1].starts_with("units may not know wire"), "{found:?}");
+    }
+
+    #[test]
+    fn crate_that_nobody_listed_may_not_point_at_ours_or_be_pointed_at() {
+        let (crates, arrows) =
+            graph(&[("new", "units"), ("policy", "new"), ("new", "serde"), ("headwater", "new")]);
+        assert_eq!(forbidden_arrows(&crates, &arrows).len(), 2);
+    }
+
+    #[test]
+    fn machine_with_a_socket_crate_is_found() {
+        let (_, arrows) =
+            graph(&[("transport", "tokio"), ("store", "rustix"), ("wire", "libc"), ("codec", "serde")]);
+        let found = denied_dependencies(&arrows);
+        assert_eq!(found.len(), 2, "store may: it does I/O. {found:?}");
+    }
+
+    #[test]
+    fn runtime_behind_a_harmless_name_is_found() {
+        let edges = [("codec", "helper"), ("helper", "deeper"), ("deeper", "tokio"), ("deeper", "helper")];
+        let mut graph = BTreeMap::<String, BTreeSet<String>>::new();
+        for (from, to) in edges {
+            graph.entry(from.to_owned()).or_default().insert(to.to_owned());
+        }
+        assert_eq!(denied_in_the_distance(&graph), ["codec is a machine and gets tokio by way of deeper"]);
+    }
+}

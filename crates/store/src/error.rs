@@ -1,0 +1,202 @@
+//! What can go wrong, said so that the reader knows what to do next.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use headwater_units::{BlockIndex, Bytes, ObjectId};
+use thiserror::Error;
+
+use crate::disk;
+
+/// Any failure of this crate.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum StoreError {
+    /// The operating system refused something that no other variant describes.
+    #[error("cannot {doing} {}: {source}", path.display())]
+    Io {
+        /// What was tried, as a verb: "read", "create".
+        doing: &'static str,
+        /// The file or folder.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// No room (ENOSPC or the user's disk quota). Nothing that was finished is lost.
+    #[error(
+        "disk full at {}: {needed} more needed{}; make room there and run the same command again, finished blocks \
+         and stored objects are kept", path.display(), free.map(|b| format!(", {b} free")).unwrap_or_default()
+    )]
+    DiskFull {
+        /// Where the bytes should have gone.
+        path: PathBuf,
+        /// What is still to be written.
+        needed: Bytes,
+        /// What the file system says is free, where it says so.
+        free: Option<Bytes>,
+    },
+    /// The object does not fit the store's quota. Nothing was stored, nothing was removed.
+    #[error(
+        "store quota is {quota}, {used} used, {needed} needed: remove objects with `rm` or raise the quota"
+    )]
+    QuotaExceeded {
+        /// The limit.
+        quota: Bytes,
+        /// What stored objects and running puts take.
+        used: Bytes,
+        /// What this put needs on top.
+        needed: Bytes,
+    },
+    /// Another process has it open: a daemon owns a store, a running `get` owns its partial file.
+    #[error("{} is in use by another headwater process: ask that daemon, or wait for that transfer to end", path.display())]
+    Busy {
+        /// The locked file.
+        path: PathBuf,
+    },
+    /// Neither a name, nor an id, nor the beginning of one.
+    #[error("no object '{what}' in the store: `ls` shows what is there")]
+    NotFound {
+        /// What was asked for.
+        what: String,
+    },
+    /// The beginning of several ids.
+    #[error("'{prefix}' is the beginning of {matches} object ids: give more digits")]
+    Ambiguous {
+        /// What was asked for.
+        prefix: String,
+        /// How many ids begin so.
+        matches: usize,
+    },
+    /// A name that cannot be given to an object.
+    #[error("'{}' cannot name an object: {reason}", name.escape_debug())]
+    BadName {
+        /// The name.
+        name: String,
+        /// Why not.
+        reason: &'static str,
+    },
+    /// A file is no longer what was hashed: withdraw the object, then hash the file again.
+    #[error("{} changed after it was hashed: serve or put it again", path.display())]
+    ObjectChanged {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The index names an object whose file is not there or has the wrong size.
+    #[error("stored object {} is damaged ({reason}): put it again, or `rm` it", id.short())]
+    ObjectDamaged {
+        /// The object.
+        id: ObjectId,
+        /// What is wrong, with the path.
+        reason: String,
+    },
+    /// The index cannot be read as a database.
+    #[error(
+        "store index {} is damaged ({reason}): move that file away and start again; the objects beside it stay and \
+         can be adopted, their names are lost", path.display()
+    )]
+    IndexDamaged {
+        /// The index file.
+        path: PathBuf,
+        /// What the database said.
+        reason: String,
+    },
+    /// The index failed in another way.
+    #[error("store index {}: {reason}", path.display())]
+    Index {
+        /// The index file.
+        path: PathBuf,
+        /// What the database said.
+        reason: String,
+    },
+    /// A list of block hashes does not belong to the object.
+    #[error("block hashes of object {} are not genuine ({reason}): ask another source", id.short())]
+    HashesMismatch {
+        /// The object.
+        id: ObjectId,
+        /// What does not fit.
+        reason: String,
+    },
+    /// The bytes of a block do not have the block's hash; they were not written.
+    #[error("block {block} does not match its hash: fetch it again, from another source")]
+    BlockMismatch {
+        /// The block.
+        block: BlockIndex,
+    },
+    /// A block outside the object, or outside the range asked for.
+    #[error("block {block} is not among blocks {}..{} of this transfer", wanted.start, wanted.end)]
+    NoSuchBlock {
+        /// The block.
+        block: BlockIndex,
+        /// The blocks there are.
+        wanted: std::ops::Range<u32>,
+    },
+    /// A block that has not arrived yet.
+    #[error("block {block} is not here yet")]
+    BlockMissing {
+        /// The block.
+        block: BlockIndex,
+    },
+    /// The object cannot be finished yet.
+    #[error("{missing} of {wanted} blocks are still missing: fetch them, then finish")]
+    Incomplete {
+        /// How many are not here.
+        missing: u32,
+        /// How many are needed.
+        wanted: u32,
+    },
+    /// There is a file under the final name and overwriting was not asked for.
+    #[error("{} exists already: choose another name or ask to overwrite it", path.display())]
+    DestinationExists {
+        /// The final name.
+        path: PathBuf,
+    },
+    /// Nothing can be written under this name.
+    #[error("cannot write to {}: {reason}", path.display())]
+    BadDestination {
+        /// The name.
+        path: PathBuf,
+        /// Why not.
+        reason: &'static str,
+    },
+    /// A byte range that holds nothing of the object.
+    #[error("bytes {from}..{to} are empty or begin past the object's end: it has {size} bytes")]
+    BadRange {
+        /// First byte.
+        from: u64,
+        /// One past the last byte.
+        to: u64,
+        /// The object's size.
+        size: u64,
+    },
+    /// A folder, device, pipe or socket where a file was expected.
+    #[error("{} is not a regular file", path.display())]
+    NotAFile {
+        /// What was given.
+        path: PathBuf,
+    },
+    /// A manifest that breaks a rule of its format.
+    #[error("not a valid folder manifest, line {line}: {reason}")]
+    BadManifest {
+        /// Counted from 1; the magic is line 1.
+        line: usize,
+        /// The rule.
+        reason: String,
+    },
+}
+
+impl StoreError {
+    /// Wraps what the system said about `path`.
+    pub(crate) fn io(doing: &'static str, path: &Path, source: io::Error) -> Self {
+        StoreError::io_writing(doing, path, Bytes::ZERO, source)
+    }
+
+    /// As [`StoreError::io`], when `needed` bytes were still to be written there.
+    pub(crate) fn io_writing(doing: &'static str, path: &Path, needed: Bytes, source: io::Error) -> Self {
+        match source.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+                StoreError::DiskFull { path: path.to_owned(), needed, free: disk::free_space(path) }
+            }
+            _ => StoreError::Io { doing, path: path.to_owned(), source },
+        }
+    }
+}

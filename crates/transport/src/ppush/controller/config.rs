@@ -1,0 +1,178 @@
+//! What a controller may be told, and what it counts.
+
+use headwater_units::{Duration, Theta};
+use headwater_wire::SpreadRule;
+use serde::Serialize;
+
+/// Settings of a controller; every default says where it comes from.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ControllerConfig {
+    /// Sources of a task whose request names no number: 3 (PPUSH §III-A, against incast).
+    pub max_sources: u8,
+    /// Sources of a task at most, whatever its request says: 32. A list of their grants must fit one control message.
+    pub sources_limit: u8,
+    /// Residue classes beyond `max_sources` under [`SpreadRule::Residue`]: 0. Each class without a source turns its
+    /// share of every block into repair symbols; a replacement that inherits a class repeats a block's share at most.
+    pub spare_classes: u8,
+    /// Residue classes under [`SpreadRule::Listed`], where they spread repair symbols only and cost nothing: 64.
+    pub listed_classes: u8,
+    /// Bytes of symbol that a source's datagrams must carry at least: 256, below any IPv4 host's 576-byte datagram.
+    pub smallest_room: u16,
+    /// How often receivers report: 100 ms, so that a joining source is used well within a second.
+    pub feedback_every: Duration,
+    /// First wait before an unanswered message is said again: 500 ms. Doubles each time.
+    pub retry_first: Duration,
+    /// Longest such wait: 8 s.
+    pub retry_longest: Duration,
+    /// A flow that brought nothing for this long gives way to another source: 1.5 s, as does one whose source has not
+    /// confirmed it.
+    pub silent_limit: Duration,
+    /// A source that failed a task is not chosen for it again for this long: 10 s.
+    pub bar: Duration,
+    /// A task's flows pause after this long without a word of its receiver: 3 s (PPUSH §III-A "a long time").
+    pub receiver_silent: Duration,
+    /// A task ends after this long without a word of its receiver: 60 s.
+    pub receiver_gone: Duration,
+    /// A restored flow waits this long for its source to come back: 10 s, several reconnection attempts.
+    pub restore_grace: Duration,
+    /// [`headwater_wire::Control::Stop`] to a source that does not answer is given up after this long: 10 min. A later
+    /// report of the flow starts it anew.
+    pub stop_for: Duration,
+    /// Weights are planned anew this often beside every arrival and completion, since remaining sizes, rates and
+    /// round trips change meanwhile: 500 ms.
+    pub replan_every: Duration,
+    /// Capacities are the largest delivered rate within this span: 10 s (architecture decision 17).
+    pub rate_window: Duration,
+    /// θ-: 0.5 (PPUSH Eq. 21).
+    pub theta_floor: Theta,
+    /// θ+ of a path where nothing is measured: 2 (architecture decision 17).
+    pub theta_unmeasured: Theta,
+    /// Relative change of a weight that is worth telling: 0.01.
+    pub theta_step: f64,
+    /// Every flow weighs 1, whatever its task: for control runs. Off.
+    pub equal_theta: bool,
+    /// Running tasks at most: 4,096. More are refused.
+    pub max_tasks: usize,
+    /// Nodes known at most: 4,096. Absent ones make room.
+    pub max_nodes: usize,
+    /// Objects remembered per node at most: 65,536.
+    pub max_objects_per_node: usize,
+    /// Objects known at most: 262,144. Those without a holder make room.
+    pub max_objects: usize,
+    /// Names known at most: 262,144; at most 16 per object of a node.
+    pub max_names: usize,
+    /// Flows that are being stopped, at most: 65,536. The rest is stopped when its source reports it.
+    pub max_ending: usize,
+    /// Finished requests remembered at most, so that a late copy does not start a task again: 4,096.
+    pub max_finished: usize,
+    /// Sources that one task may distrust at most: 256.
+    pub max_distrusted: usize,
+}
+
+impl Default for ControllerConfig {
+    fn default() -> Self {
+        ControllerConfig {
+            max_sources: 3,
+            sources_limit: 32,
+            spare_classes: 0,
+            listed_classes: 64,
+            smallest_room: 256,
+            feedback_every: Duration::from_millis(100),
+            retry_first: Duration::from_millis(500),
+            retry_longest: Duration::from_secs(8),
+            silent_limit: Duration::from_millis(1_500),
+            bar: Duration::from_secs(10),
+            receiver_silent: Duration::from_secs(3),
+            receiver_gone: Duration::from_secs(60),
+            restore_grace: Duration::from_secs(10),
+            stop_for: Duration::from_secs(600),
+            replan_every: Duration::from_millis(500),
+            rate_window: Duration::from_secs(10),
+            theta_floor: Theta::FLOOR,
+            theta_unmeasured: Theta::new(2.0),
+            theta_step: 0.01,
+            equal_theta: false,
+            max_tasks: 4_096,
+            max_nodes: 4_096,
+            max_objects_per_node: 65_536,
+            max_objects: 262_144,
+            max_names: 262_144,
+            max_ending: 65_536,
+            max_finished: 4_096,
+            max_distrusted: 256,
+        }
+    }
+}
+
+impl ControllerConfig {
+    /// How many sources a task may have, by what its request asks for.
+    pub(super) fn sources_for(&self, asked: Option<u8>) -> u8 {
+        asked.unwrap_or(self.max_sources).clamp(1, self.sources_limit)
+    }
+
+    /// M of PPUSH §III-A: how many disjoint classes the symbols of a task fall into.
+    pub(super) fn classes_for(&self, spread: SpreadRule, sources: u8) -> u8 {
+        match spread {
+            SpreadRule::Residue => sources.saturating_add(self.spare_classes),
+            SpreadRule::Listed => sources.max(self.listed_classes),
+        }
+    }
+
+    /// # Panics
+    /// If a setting would break an invariant: said here instead of later.
+    pub(super) fn assert_usable(&self) {
+        let floor = self.theta_floor.get();
+        assert!(floor > 0.0 && floor <= 1.0, "theta_floor lies in (0, 1]");
+        assert!(
+            self.theta_unmeasured.get().is_finite() && self.theta_unmeasured >= self.theta_floor,
+            "theta_unmeasured is a number, at least theta_floor"
+        );
+        assert!((1..=128).contains(&self.sources_limit), "a list of grants must fit one control message");
+        let waits = [self.retry_first, self.retry_longest, self.replan_every, self.stop_for, self.bar];
+        assert!(waits.iter().all(|wait| *wait > Duration::ZERO), "no timer may fire without time passing");
+        assert!(self.receiver_gone > self.receiver_silent, "a receiver falls silent before it is gone");
+    }
+}
+
+/// Counters of a controller, from its start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct ControllerStats {
+    /// Tasks begun.
+    pub tasks_accepted: u64,
+    /// Tasks taken over from before a restart.
+    pub tasks_restored: u64,
+    /// Requests refused, for whatever reason.
+    pub requests_refused: u64,
+    /// Tasks that ended with their object complete.
+    pub tasks_done: u64,
+    /// Tasks that ended otherwise.
+    pub tasks_failed: u64,
+    /// Flows begun.
+    pub flows_opened: u64,
+    /// Flows that gave way to another source.
+    pub flows_replaced: u64,
+    /// Pushes that sources refused.
+    pub pushes_refused: u64,
+    /// Times that a task paused because its receiver was silent.
+    pub pauses: u64,
+    /// Times that a silent flow without an alternative was ordered again.
+    pub flows_reordered: u64,
+    /// Plans made (PPUSH Alg. 1).
+    pub plans: u64,
+    /// Weights told to sources after the start of their flows.
+    pub thetas_told: u64,
+    /// Sources distrusted by a task.
+    pub distrusts: u64,
+    /// Messages that a controller is never sent, or that are no control messages.
+    pub unexpected: u64,
+    /// Messages about a flow or task that is not the sender's, or from a node that has not said who it is.
+    pub strangers: u64,
+    /// Late copies of requests whose tasks have finished.
+    pub requests_late: u64,
+    /// Nodes turned away because the table is full of nodes that are here.
+    pub nodes_refused: u64,
+    /// Holdings not recorded: a table is full, or the size contradicts another holder's.
+    pub holdings_refused: u64,
+    /// Flows that were not waited for until stopped, for want of room.
+    pub stops_given_up: u64,
+}

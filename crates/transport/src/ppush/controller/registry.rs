@@ -1,0 +1,250 @@
+//! Who is here, and who holds what under which name.
+//!
+//! A node is *here* while a path leads to it. One that leaves is remembered, with what it held, until its place is
+//! needed: so that a name nobody ever had can be told from one whose holders are away, and so that a returning node
+//! that says its holdings again does not move a name back which has been given to another object since.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use headwater_units::{BitRate, Bytes, NodeId, ObjectId, PathId, Time};
+use headwater_wire::{Holding, NodeInfo};
+
+use super::ControllerConfig;
+
+/// Names of one object of one node, at most; more are not needed by anybody.
+const NAMES_PER_HOLDING: usize = 16;
+
+/// One node.
+pub(super) struct Node {
+    pub(super) info: NodeInfo,
+    /// Where it is reached now.
+    pub(super) path: Option<PathId>,
+    /// How many tasks found it delivering wrong bytes.
+    pub(super) distrusts: u32,
+    seen: Time,
+    /// What it holds, and the names that it said.
+    holds: BTreeMap<ObjectId, BTreeSet<String>>,
+    /// What it held before it restarted, until said again.
+    formerly: BTreeMap<ObjectId, BTreeSet<String>>,
+}
+
+/// One object that somebody holds or held.
+pub(super) struct Object {
+    pub(super) bytes: Bytes,
+    /// Nodes that hold it, here or away.
+    pub(super) holders: BTreeSet<NodeId>,
+    /// Names that stand for it now.
+    pub(super) names: BTreeSet<String>,
+}
+
+/// What changed when a node said who it is.
+pub(super) struct Greeting {
+    /// It was away, or is reached over another path than before.
+    pub(super) new_path: bool,
+    /// It said something else before, or nothing.
+    pub(super) changed: bool,
+    /// Another node was reached over this path until now.
+    pub(super) displaced: Option<NodeId>,
+}
+
+#[derive(Default)]
+pub(super) struct Registry {
+    nodes: BTreeMap<NodeId, Node>,
+    paths: BTreeMap<PathId, NodeId>,
+    objects: BTreeMap<ObjectId, Object>,
+    /// Objects without a holder: the first to make room.
+    orphans: BTreeSet<ObjectId>,
+    names: BTreeMap<String, ObjectId>,
+}
+
+impl Registry {
+    pub(super) fn node(&self, node: NodeId) -> Option<&Node> {
+        self.nodes.get(&node)
+    }
+    pub(super) fn nodes(&self) -> impl Iterator<Item = &Node> {
+        self.nodes.values()
+    }
+    pub(super) fn node_at(&self, path: PathId) -> Option<NodeId> {
+        self.paths.get(&path).copied()
+    }
+    pub(super) fn path_of(&self, node: NodeId) -> Option<PathId> {
+        self.nodes.get(&node)?.path
+    }
+    pub(super) fn object(&self, object: ObjectId) -> Option<&Object> {
+        self.objects.get(&object)
+    }
+    pub(super) fn objects(&self) -> impl Iterator<Item = (&ObjectId, &Object)> {
+        self.objects.iter()
+    }
+    pub(super) fn holds(&self, node: NodeId, object: ObjectId) -> bool {
+        self.nodes.get(&node).is_some_and(|n| n.holds.contains_key(&object))
+    }
+    /// The object behind a URI: an id as 64 hex digits, else a name.
+    pub(super) fn resolve(&self, uri: &str) -> Option<ObjectId> {
+        let id = uri.parse().ok().filter(|id| self.objects.contains_key(id));
+        id.or_else(|| self.names.get(uri).copied())
+    }
+    /// The smallest capacity that a node of the rack states for the rack's own links.
+    pub(super) fn rack_capacity(&self, rack: &str) -> Option<BitRate> {
+        let stated = |n: &Node| n.info.rack.as_ref().filter(|(name, _)| name == rack)?.1;
+        self.nodes.values().filter_map(stated).min()
+    }
+    pub(super) fn distrust(&mut self, node: NodeId) {
+        if let Some(node) = self.nodes.get_mut(&node) {
+            node.distrusts = node.distrusts.saturating_add(1);
+        }
+    }
+
+    /// A node says who it is, on this path. `None` if the table is full of nodes that are here or `busy`.
+    pub(super) fn greet(
+        &mut self,
+        now: Time,
+        path: PathId,
+        info: NodeInfo,
+        config: &ControllerConfig,
+        busy: impl Fn(NodeId) -> bool,
+    ) -> Option<Greeting> {
+        let id = info.node;
+        if !self.nodes.contains_key(&id) && self.nodes.len() >= config.max_nodes {
+            let idle = self.nodes.values().filter(|n| n.path.is_none() && !busy(n.info.node));
+            let oldest = idle.min_by_key(|n| (n.seen, n.info.node)).map(|n| n.info.node)?;
+            self.forget(oldest);
+        }
+        let displaced = self.paths.insert(path, id).filter(|other| *other != id);
+        if let Some(other) = displaced.and_then(|other| self.nodes.get_mut(&other)) {
+            other.path = None;
+        }
+        let mut greeting = Greeting { new_path: true, changed: true, displaced };
+        match self.nodes.get_mut(&id) {
+            None => {
+                let (holds, formerly) = Default::default();
+                self.nodes
+                    .insert(id, Node { info, path: Some(path), distrusts: 0, seen: now, holds, formerly });
+            }
+            Some(node) => {
+                greeting.new_path = node.path != Some(path);
+                greeting.changed = node.info != info;
+                if let Some(old) = node.path.replace(path).filter(|old| *old != path) {
+                    self.paths.remove(&old);
+                }
+                node.seen = now;
+                let restarted = node.info.incarnation != info.incarnation;
+                node.info = info;
+                if restarted {
+                    let lost = std::mem::take(&mut node.holds);
+                    lost.keys().for_each(|object| unhold(&mut self.objects, &mut self.orphans, *object, id));
+                    node.formerly.extend(lost);
+                }
+            }
+        }
+        Some(greeting)
+    }
+
+    /// A path is gone. The node that it led to, which is away now.
+    pub(super) fn lose(&mut self, now: Time, path: PathId) -> Option<NodeId> {
+        let id = self.paths.remove(&path)?;
+        let node = self.nodes.get_mut(&id).expect("a path leads to a known node");
+        (node.path, node.seen) = (None, now);
+        Some(id)
+    }
+
+    /// A known node holds an object. Whether that is recorded.
+    pub(super) fn hold(&mut self, id: NodeId, holding: Holding, config: &ControllerConfig) -> bool {
+        let Holding { object, bytes, name } = holding;
+        if !self.make_room_for(object, config) {
+            return false;
+        }
+        let node = self.nodes.get_mut(&id).expect("only known nodes hold objects");
+        if !node.holds.contains_key(&object) {
+            while node.holds.len() + node.formerly.len() >= config.max_objects_per_node
+                && !node.formerly.contains_key(&object)
+            {
+                if node.formerly.pop_first().is_none() {
+                    return false;
+                }
+            }
+        }
+        let known = self.objects.entry(object).or_insert_with(|| Object {
+            bytes,
+            holders: BTreeSet::new(),
+            names: BTreeSet::new(),
+        });
+        if known.bytes != bytes {
+            // The id is the hash of the bytes, so two sizes cannot both be right. The first holder is believed as long
+            // as it holds.
+            if known.holders.iter().any(|holder| *holder != id) {
+                return false;
+            }
+            known.bytes = bytes;
+        }
+        known.holders.insert(id);
+        self.orphans.remove(&object);
+        let formerly = node.formerly.remove(&object);
+        let said = node.holds.entry(object).or_insert_with(|| formerly.unwrap_or_default());
+        if let Some(name) = name {
+            let again = said.contains(&name) && self.names.contains_key(&name);
+            if said.len() < NAMES_PER_HOLDING {
+                said.insert(name.clone());
+            }
+            if !again {
+                self.name(name, object, config);
+            }
+        }
+        true
+    }
+
+    /// A node no longer holds an object. Whether it did.
+    pub(super) fn unhold(&mut self, id: NodeId, object: ObjectId) -> bool {
+        let Some(node) = self.nodes.get_mut(&id) else { return false };
+        node.formerly.remove(&object);
+        let held = node.holds.remove(&object).is_some();
+        if held {
+            unhold(&mut self.objects, &mut self.orphans, object, id);
+        }
+        held
+    }
+
+    fn make_room_for(&mut self, object: ObjectId, config: &ControllerConfig) -> bool {
+        if self.objects.contains_key(&object) || self.objects.len() < config.max_objects {
+            return true;
+        }
+        let Some(orphan) = self.orphans.pop_first() else { return false };
+        let gone = self.objects.remove(&orphan).expect("an orphan is a known object");
+        gone.names.iter().for_each(|name| {
+            self.names.remove(name);
+        });
+        true
+    }
+
+    /// The newest holding of a name decides what it stands for.
+    fn name(&mut self, name: String, object: ObjectId, config: &ControllerConfig) {
+        if !self.names.contains_key(&name) && self.names.len() >= config.max_names {
+            return;
+        }
+        let before = self.names.insert(name.clone(), object);
+        if let Some(before) = before.filter(|before| *before != object) {
+            self.objects.get_mut(&before).expect("a name stands for a known object").names.remove(&name);
+        }
+        self.objects.get_mut(&object).expect("recorded just now").names.insert(name);
+    }
+
+    fn forget(&mut self, id: NodeId) {
+        let node = self.nodes.remove(&id).expect("chosen among the known ones");
+        for object in node.holds.keys() {
+            unhold(&mut self.objects, &mut self.orphans, *object, id);
+        }
+    }
+}
+
+fn unhold(
+    objects: &mut BTreeMap<ObjectId, Object>,
+    orphans: &mut BTreeSet<ObjectId>,
+    object: ObjectId,
+    node: NodeId,
+) {
+    let known = objects.get_mut(&object).expect("what a node holds is known");
+    known.holders.remove(&node);
+    if known.holders.is_empty() {
+        orphans.insert(object);
+    }
+}

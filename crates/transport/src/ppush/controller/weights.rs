@@ -1,0 +1,206 @@
+//! The network as the controller knows it, and the weights that follow from it (PPUSH §III-C, Eq. 20).
+//!
+//! Links: each node's uplink and downlink to one big switch, and those of its rack where it names one. A link carries
+//! what the operator stated, else the largest rate that was delivered over it lately; where neither is known, or no
+//! flow on it has measured a round trip, it does not constrain (architecture decision 17).
+
+use std::collections::{BTreeMap, VecDeque};
+
+use headwater_fabric::{Attachment, Fabric, LinkId, Path, PointId};
+use headwater_policy::theta::{Bounds, plan, theta_ceiling};
+use headwater_policy::{Coflow, Demand, PathedFlow, Share};
+use headwater_units::{BitRate, Bytes, Duration, FlowId, NodeId, Theta, Time};
+use headwater_wire::SYMBOL_OVERHEAD;
+
+use super::ControllerConfig;
+use super::registry::Registry;
+use super::tasks::Tasks;
+
+/// IPv4 and UDP headers, which count against a stated capacity.
+const IP_UDP: u64 = 28;
+
+/// Turns tasks and measurements into weights.
+#[derive(Default)]
+pub(super) struct Planner {
+    topology: Topology,
+    /// What was delivered lately, by place: survives a rebuilt topology.
+    delivered: BTreeMap<Place, WindowedMax>,
+}
+
+/// What is known of one link from the flows on it.
+#[derive(Default)]
+struct Load {
+    rate: BitRate,
+    rtt: Option<Duration>,
+    symbol: u64,
+}
+
+impl Planner {
+    /// Somebody's links are not what they were.
+    pub(super) fn forget_topology(&mut self) {
+        self.topology = Topology::default();
+    }
+
+    /// The weight of every flow of every task that is not paused (PPUSH Alg. 1).
+    pub(super) fn weights(
+        &mut self,
+        now: Time,
+        tasks: &Tasks,
+        registry: &Registry,
+        config: &ControllerConfig,
+    ) -> BTreeMap<FlowId, Theta> {
+        if self.topology.hosts.len() > config.max_nodes + config.max_tasks {
+            self.forget_topology();
+        }
+        let mut demand = Demand::default();
+        let mut loads: BTreeMap<LinkId, Load> = BTreeMap::new();
+        for task in tasks.iter().filter(|task| !task.is_paused()) {
+            let mut flows = Vec::with_capacity(task.flows.len());
+            for flow in &task.flows {
+                let path = self.topology.path(flow.facts.node, task.receiver, registry);
+                for link in path.links() {
+                    let load = loads.entry(*link).or_default();
+                    load.rate += flow.view.map_or(BitRate::ZERO, |view| view.rate);
+                    load.rtt = load.rtt.max(flow.rtt);
+                    load.symbol = load.symbol.max(u64::from(task.symbol_size));
+                }
+                flows.push(PathedFlow { flow: flow.facts.flow, path });
+            }
+            demand.coflows.push(Coflow { task: task.id, remaining: task.remaining(), flows });
+        }
+        let bucket = now.as_nanos() / config.replan_every.as_nanos();
+        let buckets = config.rate_window.as_nanos().div_ceil(config.replan_every.as_nanos());
+        for (link, load) in loads.iter().filter(|(_, load)| load.rate > BitRate::ZERO) {
+            self.delivered.entry(self.topology.place(*link).clone()).or_default().add(bucket, load.rate);
+        }
+        self.delivered.retain(|_, window| window.keep_since(bucket.saturating_sub(buckets)));
+        let ceilings = loads.iter().map(|(link, load)| (*link, self.ceiling(*link, load))).collect();
+        let bounds = Bounds { floor: config.theta_floor, unmeasured: config.theta_unmeasured, ceilings };
+        let plan = plan(&demand, &bounds).expect("every flow is listed once and every link has a ceiling");
+        plan.shares.into_iter().map(|(flow, Share::Weight(theta))| (flow, theta)).collect()
+    }
+
+    /// θ+ of a link, if its capacity and a round trip over it are known.
+    fn ceiling(&self, link: LinkId, load: &Load) -> Option<Theta> {
+        let rtt = load.rtt?;
+        let stated = self.topology.fabric.link(link).and_then(|link| link.capacity);
+        // Stated rates are of the wire, delivered ones of symbols alone: count packets by the same measure.
+        let (capacity, packet) = match stated {
+            Some(stated) => (stated, load.symbol + SYMBOL_OVERHEAD as u64 + IP_UDP),
+            None => (self.delivered.get(self.topology.place(link))?.max()?, load.symbol),
+        };
+        Some(theta_ceiling(rtt, capacity, Bytes::new(packet)))
+    }
+}
+
+/// A link by what it is.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Place {
+    Uplink(NodeId),
+    Downlink(NodeId),
+    RackUplink(String),
+    RackDownlink(String),
+}
+
+/// One big switch with racks; hosts are attached when a flow needs them.
+struct Topology {
+    fabric: Fabric,
+    core: PointId,
+    hosts: BTreeMap<NodeId, Attachment>,
+    racks: BTreeMap<String, Attachment>,
+    /// By link.
+    places: Vec<Place>,
+}
+
+impl Default for Topology {
+    fn default() -> Self {
+        let mut fabric = Fabric::new();
+        let core = fabric.add_point();
+        Topology { fabric, core, hosts: BTreeMap::new(), racks: BTreeMap::new(), places: Vec::new() }
+    }
+}
+
+impl Topology {
+    fn place(&self, link: LinkId) -> &Place {
+        &self.places[link.0 as usize]
+    }
+
+    fn path(&mut self, from: NodeId, to: NodeId, registry: &Registry) -> Path {
+        let (from, to) = (self.host(from, registry), self.host(to, registry));
+        self.fabric.path(from, to).expect("every host is attached to the core")
+    }
+
+    fn host(&mut self, node: NodeId, registry: &Registry) -> PointId {
+        if let Some(host) = self.hosts.get(&node) {
+            return host.point;
+        }
+        // A node that is not known hangs on the core by links of which nothing is known.
+        let info = registry.node(node).map(|node| &node.info);
+        let network = match info.and_then(|info| info.rack.as_ref()) {
+            Some((rack, _)) => self.rack(rack, registry),
+            None => self.core,
+        };
+        let host =
+            self.fabric.attach(network, info.and_then(|info| info.uplink), info.and_then(|info| info.downlink));
+        self.places.extend([Place::Uplink(node), Place::Downlink(node)]);
+        self.hosts.insert(node, host);
+        host.point
+    }
+
+    fn rack(&mut self, name: &str, registry: &Registry) -> PointId {
+        if let Some(rack) = self.racks.get(name) {
+            return rack.point;
+        }
+        let capacity = registry.rack_capacity(name);
+        let rack = self.fabric.attach(self.core, capacity, capacity);
+        self.places.extend([Place::RackUplink(name.to_owned()), Place::RackDownlink(name.to_owned())]);
+        self.racks.insert(name.to_owned(), rack);
+        rack.point
+    }
+}
+
+/// The largest of the rates of a sliding window, by whole buckets of time.
+#[derive(Default)]
+struct WindowedMax {
+    /// Buckets ascending, rates strictly descending: what comes later and is larger makes the earlier irrelevant.
+    samples: VecDeque<(u64, BitRate)>,
+}
+
+impl WindowedMax {
+    fn add(&mut self, bucket: u64, rate: BitRate) {
+        while self.samples.back().is_some_and(|(_, before)| *before <= rate) {
+            self.samples.pop_back();
+        }
+        if self.samples.back().is_none_or(|(before, _)| *before < bucket) {
+            self.samples.push_back((bucket, rate));
+        }
+    }
+    /// Drops older buckets. Whether anything is left.
+    fn keep_since(&mut self, bucket: u64) -> bool {
+        while self.samples.front().is_some_and(|(before, _)| *before < bucket) {
+            self.samples.pop_front();
+        }
+        !self.samples.is_empty()
+    }
+    fn max(&self) -> Option<BitRate> {
+        self.samples.front().map(|(_, rate)| *rate)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_largest_rate_counts_until_it_leaves_the_window() {
+        let mut window = WindowedMax::default();
+        for (bucket, rate) in [(1, 50), (2, 80), (2, 60), (3, 20), (4, 30)] {
+            window.add(bucket, BitRate::new(rate));
+        }
+        assert_eq!(window.max(), Some(BitRate::new(80)));
+        assert!(window.keep_since(3));
+        assert_eq!(window.max(), Some(BitRate::new(30)));
+        assert!(!window.keep_since(5));
+        assert_eq!(window.max(), None);
+    }
+}

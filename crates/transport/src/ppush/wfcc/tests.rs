@@ -1,0 +1,230 @@
+use std::collections::VecDeque;
+
+use super::*;
+
+fn acks(acked: u64, marked: u64, largest: u64, next: u64) -> Feedback {
+    Feedback {
+        acked,
+        marked,
+        lost: 0,
+        largest: PacketNumber(largest),
+        next: PacketNumber(next),
+        limited: true,
+        queueing: false,
+    }
+}
+
+fn paper(theta: f64) -> Wfcc {
+    Wfcc::new(WfccConfig::paper(), Theta::new(theta))
+}
+
+fn near(a: f64, b: f64) -> bool {
+    (a - b).abs() < 1e-12
+}
+
+#[test]
+fn slow_start_adds_one_packet_per_acked_packet_until_the_first_mark() {
+    let mut w = paper(1.0);
+    for n in 0..5 {
+        w.on_ack(Time::ZERO, &acks(1, 0, n, 2 * n + 2));
+    }
+    assert_eq!(w.window().get(), 6.0);
+    assert!(w.in_slow_start());
+    // Eq. 2 with alpha = 0: the mark itself adds 1/W and cuts nothing.
+    w.on_ack(Time::ZERO, &acks(1, 1, 5, 12));
+    assert!(!w.in_slow_start());
+    assert!(near(w.window().get(), 6.0 + 1.0 / 6.0));
+}
+
+#[test]
+fn equation_2_is_applied_per_packet_with_the_alpha_of_the_window_before() {
+    let config = WfccConfig {
+        initial_window: Packets::new(10.0),
+        initial_mark_fraction: 0.5,
+        ..WfccConfig::paper()
+    };
+    let mut w = Wfcc::new(config, Theta::new(2.0));
+    w.slow_start = false;
+    w.on_ack(Time::ZERO, &acks(3, 2, 2, 10));
+    let mut expected: f64 = 10.0;
+    for marked in [true, true, false] {
+        expected += 1.0 / expected - if marked { 0.5 / (2.0 * 2.0) } else { 0.0 };
+    }
+    assert!(near(w.window().get(), expected));
+}
+
+#[test]
+fn equation_1_is_applied_when_a_packet_sent_after_the_rounds_start_is_acked() {
+    let mut w = paper(1.0);
+    w.on_ack(Time::ZERO, &acks(1, 1, 0, 4)); // begins the round: it ends with packet 4
+    w.on_ack(Time::ZERO, &acks(1, 0, 1, 5));
+    w.on_ack(Time::ZERO, &acks(1, 0, 2, 6));
+    assert_eq!(w.mark_fraction(), 0.0);
+    w.on_ack(Time::ZERO, &acks(1, 1, 4, 8)); // F = 2/4
+    assert!(near(w.mark_fraction(), 0.5 / 16.0));
+    w.on_ack(Time::ZERO, &acks(4, 4, 8, 12)); // F = 1
+    assert!(near(w.mark_fraction(), 15.0 / 16.0 * (0.5 / 16.0) + 1.0 / 16.0));
+}
+
+#[test]
+fn many_packets_in_one_ack_move_the_window_like_as_many_acks() {
+    let (mut one, mut many) = (paper(1.0), paper(1.0));
+    for w in [&mut one, &mut many] {
+        w.slow_start = false;
+        w.window = 20.0;
+        w.mark_fraction = 0.3;
+    }
+    for n in 0..8 {
+        one.on_ack(Time::ZERO, &acks(1, u64::from(n < 3), n, 100));
+    }
+    many.on_ack(Time::ZERO, &acks(8, 3, 7, 100));
+    assert!(near(one.window().get(), many.window().get()));
+}
+
+#[test]
+fn the_product_takes_alpha_as_one_when_slow_start_ends() {
+    let mut w = Wfcc::new(WfccConfig::default(), Theta::ONE);
+    w.on_ack(Time::ZERO, &acks(10, 0, 9, 30));
+    w.on_ack(Time::ZERO, &acks(1, 1, 10, 31));
+    assert_eq!(w.mark_fraction(), 1.0);
+    assert!(near(w.window().get(), 20.0 + 1.0 / 20.0 - 0.5));
+}
+
+#[test]
+fn the_window_and_theta_stay_at_or_above_their_floors() {
+    let mut w = Wfcc::new(WfccConfig::default(), Theta::new(0.0));
+    assert_eq!(w.theta(), Theta::FLOOR);
+    w.set_theta(Theta::new(f64::NAN));
+    assert_eq!(w.theta(), Theta::FLOOR);
+    for n in 0..1000 {
+        w.on_ack(Time::ZERO, &acks(1, 1, n, n + 1));
+        assert!(w.window().get() >= 1.0);
+    }
+}
+
+#[test]
+fn inferred_loss_changes_nothing_and_an_rto_resets_the_window_to_one() {
+    let (mut with, mut without) = (paper(1.0), paper(1.0));
+    for n in 0..200 {
+        with.on_ack(Time::ZERO, &Feedback { lost: 7, ..acks(1, 0, n, n + 50) });
+        without.on_ack(Time::ZERO, &acks(1, 0, n, n + 50));
+    }
+    assert_eq!(with.window(), without.window());
+    assert!(with.in_slow_start());
+    with.on_ack(Time::ZERO, &acks(1, 1, 201, 250));
+    with.on_rto(Time::ZERO, 3);
+    assert_eq!(with.window().get(), 1.0);
+    assert!(with.in_slow_start());
+}
+
+#[test]
+fn a_flow_that_does_not_fill_its_window_does_not_grow_it() {
+    let mut w = Wfcc::new(WfccConfig::default(), Theta::ONE);
+    w.on_ack(Time::ZERO, &Feedback { limited: false, ..acks(5, 0, 4, 10) });
+    assert_eq!(w.window().get(), 10.0);
+}
+
+/// Ten rounds of 10 % silent loss, then losses count; a clean round ends that.
+#[test]
+fn guarded_flows_take_persistent_silent_loss_as_marks_after_ten_rounds() {
+    let mut w = Wfcc::new(WfccConfig::default(), Theta::ONE);
+    let mut number = 0;
+    let mut round = |w: &mut Wfcc, lost: u64, queueing: bool| {
+        number += 90;
+        w.on_ack(
+            Time::ZERO,
+            &Feedback { lost, queueing, limited: false, ..acks(90, 0, number, number + 1) },
+        );
+        w.window().get()
+    };
+    let before = w.window().get();
+    for _ in 0..11 {
+        assert_eq!(round(&mut w, 10, false), before);
+    }
+    assert!(round(&mut w, 10, false) < before);
+    assert!(!w.in_slow_start());
+    round(&mut w, 0, false);
+    let calm = w.window().get();
+    assert_eq!(round(&mut w, 10, false), calm);
+    // Visible queueing is congestion that the delay signal already answers.
+    for _ in 0..20 {
+        assert_eq!(round(&mut w, 10, true), calm);
+    }
+}
+
+#[test]
+fn the_circuit_breaker_holds_the_window_until_an_interval_is_good() {
+    let mut w = Wfcc::new(WfccConfig::default(), Theta::ONE);
+    let mut number = 0;
+    let mut second = |w: &mut Wfcc, s: u64, lost: u64| {
+        number += 10;
+        let now = Time::ZERO + Duration::from_secs(s);
+        w.on_ack(now, &Feedback { lost, queueing: true, ..acks(10, 0, number, number + 10) });
+    };
+    for s in 0..10 {
+        second(&mut w, s, 6);
+        assert!(!w.tripped());
+    }
+    second(&mut w, 10, 6);
+    assert!(w.tripped());
+    second(&mut w, 11, 6);
+    assert_eq!(w.window().get(), 1.0);
+    second(&mut w, 12, 1);
+    assert!(!w.tripped() && w.in_slow_start());
+}
+
+/// One bottleneck of the paper's §IV-B: 2066 packets a second, marks an arrival that finds more than 30 in the queue
+/// ("once the queue occupancy reaches the threshold"), no other delay. Returns, over the second half, packets
+/// delivered and mean α per flow, the mean sum of windows, and the mean queue.
+fn share_a_bottleneck(thetas: &[f64], packets: u64) -> (Vec<u64>, Vec<f64>, f64, f64) {
+    let mut flows: Vec<Wfcc> = thetas.iter().map(|&t| paper(t)).collect();
+    let mut next = vec![0u64; flows.len()];
+    let mut flying = vec![0usize; flows.len()];
+    let mut queue: VecDeque<(usize, u64, bool)> = VecDeque::new();
+    let (mut delivered, mut alphas) = (vec![0u64; flows.len()], vec![0.0; flows.len()]);
+    let (mut windows, mut depth) = (0.0, 0.0);
+    for slot in 0..packets {
+        for f in 0..flows.len() {
+            while flows[f].allows(flying[f]) {
+                queue.push_back((f, next[f], queue.len() >= 30));
+                next[f] += 1;
+                flying[f] += 1;
+            }
+        }
+        let (f, number, marked) = queue.pop_front().expect("a window of one keeps the queue busy");
+        flying[f] -= 1;
+        let now = Time::from_nanos(slot * 1_000_000_000 / 2066);
+        flows[f].on_ack(now, &acks(1, u64::from(marked), number, next[f]));
+        if slot >= packets / 2 {
+            delivered[f] += 1;
+            windows += flows.iter().map(|w| w.window().get()).sum::<f64>();
+            depth += queue.len() as f64;
+            for (sum, flow) in alphas.iter_mut().zip(&flows) {
+                *sum += flow.mark_fraction();
+            }
+        }
+    }
+    let n = (packets - packets / 2) as f64;
+    (delivered, alphas.iter().map(|a| a / n).collect(), windows / n, depth / n)
+}
+
+/// Theorem 1 and Eq. 18 at the setting of Fig. 2 (experiment P-2): 4:1 within 5 %, α = sqrt(2 * 5 / 30) = 0.577 within
+/// 15 %, the windows fill the queue to about 30 packets.
+#[test]
+fn two_flows_share_a_bottleneck_in_proportion_to_theta() {
+    let (delivered, alphas, windows, depth) = share_a_bottleneck(&[1.0, 4.0], 200_000);
+    let ratio = delivered[1] as f64 / delivered[0] as f64;
+    println!("ratio {ratio:.3}, alpha {alphas:.3?}, sum of windows {windows:.2}, queue {depth:.2}");
+    assert!((ratio - 4.0).abs() < 0.2, "ratio {ratio}");
+    assert!(alphas.iter().all(|a| (a - 0.577).abs() < 0.15 * 0.577), "alpha {alphas:?}");
+    assert!((windows - 30.0).abs() < 4.0 && (depth - 30.0).abs() < 4.0, "windows {windows}, queue {depth}");
+}
+
+/// Eq. 18 with one flow: α = sqrt(2 / 30) = 0.258 within 15 %.
+#[test]
+fn a_lone_flow_settles_at_the_mark_fraction_of_equation_18() {
+    let (_, alphas, windows, _) = share_a_bottleneck(&[1.0], 200_000);
+    println!("alpha {alphas:.3?}, window {windows:.2}");
+    assert!((alphas[0] - 0.258).abs() < 0.15 * 0.258, "alpha {alphas:?}");
+    assert!((windows - 30.0).abs() < 4.0, "window {windows}");
+}
