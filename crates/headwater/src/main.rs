@@ -1,1 +1,3 @@
+//! The `headwater` command.
+
 fn main() {}

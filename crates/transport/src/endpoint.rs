@@ -316,6 +316,8 @@ pub struct TaskRecord {
     pub spread: SpreadRule,
     /// At most this many sources.
     pub max_sources: u8,
+    /// Residue classes that its symbols fall into (PPUSH §III-A M).
+    pub residue_classes: u8,
     /// The newest version of its list of flows.
     pub flows_version: u32,
     /// Its flows.

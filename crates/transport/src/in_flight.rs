@@ -424,7 +424,6 @@ mod tests {
             .windows(2)
             .take(31)
             .map(|w| AckRange { gap: (w[0].0 - w[1].1) as u16 - 1, run: (w[1].1 - w[1].0) as u16 + 1 })
-            // On the wire a gap is counted from the packet below the run above.
             .collect();
         Ack {
             largest: PacketNumber(runs[0].1),

@@ -7,7 +7,11 @@
 //! Bytes never pass through. A machine names a symbol, and the driver moves its bytes.
 
 mod endpoint;
+pub mod in_flight;
+pub mod marks;
+pub mod pacer;
 pub mod ppush;
+pub mod rtt;
 
 pub use endpoint::{
     Command, ControllerCommand, ControllerEvent, DecodeFailure, Endpoint, Event, Input, Output, Packet,

@@ -107,6 +107,11 @@ impl Marks {
         MarksSeen { marked: if by_delay { acked } else { ce }, queueing }
     }
 
+    /// The flow goes another way: whether that one marks is unknown. The receiver's counters go on.
+    pub fn on_new_path(&mut self) {
+        (self.ce_seen, self.acked, self.not_ect_in_a_row) = (false, false, 0);
+    }
+
     /// The signal in force.
     pub fn signal(&self) -> MarkSignal {
         match (self.acked, self.ce_seen || self.delay.is_none()) {

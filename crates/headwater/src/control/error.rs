@@ -36,24 +36,8 @@ pub enum ControlError {
         reason: String,
     },
     /// The peer's key is not the one stored at first contact.
-    #[error(
-        "the key of {addr} has changed: it was {expected}, now it is {found}. Either the node was set up anew, or \
-         somebody else answers in its place. If you know that it is right, remove line {line} of {file} or pass \
-         --pin {found}",
-        file = file.display()
-    )]
-    KeyChanged {
-        /// The address dialled.
-        addr: SocketAddr,
-        /// The stored key.
-        expected: NodeId,
-        /// The key that answered.
-        found: NodeId,
-        /// The file that holds the stored key.
-        file: PathBuf,
-        /// Its line there, from one; zero if another process just removed it.
-        line: usize,
-    },
+    #[error(transparent)]
+    KeyChanged(Box<KeyChanged>),
     /// The peer's key is not the one that was demanded.
     #[error("{addr} has another key than demanded: {expected} was expected, {found} answered")]
     PinMismatch {
@@ -103,6 +87,27 @@ pub enum ControlError {
     /// The peer broke the rules of the link.
     #[error("peer sent a malformed message: {0}")]
     Malformed(&'static str),
+}
+
+/// Another key answers at an address than the one stored at first contact.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error(
+    "the key of {addr} has changed: it was {expected}, now it is {found}. Either the node was set up anew, or \
+     somebody else answers in its place. If you know that it is right, remove line {line} of {file} or pass \
+     --pin {found}",
+    file = file.display()
+)]
+pub struct KeyChanged {
+    /// The address dialled.
+    pub addr: SocketAddr,
+    /// The stored key.
+    pub expected: NodeId,
+    /// The key that answered.
+    pub found: NodeId,
+    /// The file that holds the stored key.
+    pub file: PathBuf,
+    /// Its line there, from one; zero if another process just removed it.
+    pub line: usize,
 }
 
 impl ControlError {

@@ -22,7 +22,7 @@ mod tls;
 
 pub use backoff::Backoff;
 pub use endpoint::{ControlConfig, ControlEndpoint, ControlStats, Expect};
-pub use error::ControlError;
+pub use error::{ControlError, KeyChanged};
 pub use identity::Identity;
 pub use link::{Link, LinkEnd, Request, Responder};
 pub use pins::{PinOutcome, Pins};

@@ -7,10 +7,11 @@ use std::path::{Path, PathBuf};
 
 use headwater_units::NodeId;
 
-use super::error::ControlError;
+use super::error::{ControlError, KeyChanged};
 use super::files;
 
-const HEAD: &str = "# Keys of the nodes that this one dialled, stored at first contact. Remove a line to forget a node.\n";
+const HEAD: &str =
+    "# Keys of the nodes that this one dialled, stored at first contact. Remove a line to forget a node.\n";
 /// Addresses a person dials are few; a file beyond this is a loop gone wrong.
 const MAX_PINS: usize = 1 << 16;
 
@@ -88,16 +89,17 @@ impl Pins {
         let text = files::read(&self.file).ok().flatten().unwrap_or_default();
         let line = text.lines().position(|line| line.trim_start().starts_with(&quoted));
         let line = line.map_or(0, |index| index + 1);
-        ControlError::KeyChanged { addr, expected, found, file: self.file.clone(), line }
+        ControlError::KeyChanged(Box::new(KeyChanged {
+            addr,
+            expected,
+            found,
+            file: self.file.clone(),
+            line,
+        }))
     }
 
     /// Returns what was stored before; stores `node` if that was nothing, or in any case if `replace`.
-    fn update(
-        &self,
-        addr: SocketAddr,
-        node: NodeId,
-        replace: bool,
-    ) -> Result<Option<NodeId>, ControlError> {
+    fn update(&self, addr: SocketAddr, node: NodeId, replace: bool) -> Result<Option<NodeId>, ControlError> {
         let addr = canonical(addr);
         let lock = files::Lock::take(&self.dir)?;
         let mut pins = self.load()?;
@@ -106,7 +108,10 @@ impl Pins {
             return Ok(stored);
         }
         if pins.len() >= MAX_PINS {
-            return Err(files::failed(&self.file, &format_args!("holds {MAX_PINS} keys, the most there may be")));
+            return Err(files::failed(
+                &self.file,
+                &format_args!("holds {MAX_PINS} keys, the most there may be"),
+            ));
         }
         pins.insert(addr, node);
         let mut text = HEAD.to_owned();
@@ -178,11 +183,14 @@ mod tests {
             pins.accept(addr(&format!("10.0.0.{i}:1")), NodeId([i; 32])).unwrap();
         }
         let error = pins.accept(addr("10.0.0.2:1"), NodeId([9; 32])).unwrap_err();
-        let ControlError::KeyChanged { line, ref file, .. } = error else { panic!("{error}") };
-        let text = std::fs::read_to_string(file).unwrap();
+        let ControlError::KeyChanged(ref changed) = error else { panic!("{error}") };
+        let (line, text) = (changed.line, std::fs::read_to_string(&changed.file).unwrap());
         assert!(text.lines().nth(line - 1).unwrap().contains(&"02".repeat(32)), "line {line} of\n{text}");
         let said = error.to_string();
-        assert!(said.contains(&"02".repeat(32)) && said.contains(&format!("--pin {}", "09".repeat(32))), "{said}");
+        assert!(
+            said.contains(&"02".repeat(32)) && said.contains(&format!("--pin {}", "09".repeat(32))),
+            "{said}"
+        );
         assert_eq!(pins.get(addr("10.0.0.2:1")).unwrap(), Some(NodeId([2; 32])), "nothing was stored");
     }
 

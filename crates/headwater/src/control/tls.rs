@@ -13,7 +13,9 @@ use rustls::crypto::{CryptoProvider, verify_tls13_signature};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::server::{NoServerSessionStorage, ParsedCertificate};
-use rustls::{CertificateError, DigitallySignedStruct, DistinguishedName, Error, PeerIncompatible, SignatureScheme};
+use rustls::{
+    CertificateError, DigitallySignedStruct, DistinguishedName, Error, PeerIncompatible, SignatureScheme,
+};
 
 use super::identity::Identity;
 
@@ -106,12 +108,7 @@ impl PeerKey {
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls13_signature(
-            message,
-            certificate,
-            signed,
-            &self.provider.signature_verification_algorithms,
-        )
+        verify_tls13_signature(message, certificate, signed, &self.provider.signature_verification_algorithms)
     }
 }
 
@@ -199,7 +196,8 @@ mod tests {
     #[test]
     fn only_the_expected_key_passes_and_rubbish_never_does() {
         let (one, two) = (Identity::ephemeral().unwrap(), Identity::ephemeral().unwrap());
-        let check = |verifier: &PeerKey, certificate: &CertificateDer<'_>| verifier.check(certificate).is_ok();
+        let check =
+            |verifier: &PeerKey, certificate: &CertificateDer<'_>| verifier.check(certificate).is_ok();
         let exact = PeerKey::exactly(one.node());
         assert!(check(&exact, &one.certificate()) && exact.mismatch().is_none());
         let exact = PeerKey::exactly(one.node());

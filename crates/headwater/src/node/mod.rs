@@ -88,13 +88,15 @@ pub struct Node {
     thread: Option<JoinHandle<()>>,
     data: SocketAddr,
     hint: Option<String>,
-    receive_window: u32,
+    receive_buffer: Bytes,
     shared: Arc<Mutex<Snapshot>>,
     next_fetch: std::sync::atomic::AtomicU64,
 }
 
-/// A buffered packet of 1472 bytes counts about this much against the socket's buffer.
-const BUFFERED_PACKET: u64 = 2304;
+/// Loopback has 65,536; beyond a jumbo frame nothing is gained.
+const LARGEST_MTU: u64 = 9216;
+/// What a buffered packet counts against the socket's buffer beside its bytes.
+const PACKET_RECORD: u64 = 640;
 
 impl Node {
     /// Binds the data socket and starts its thread. The second value yields what the machines say to control paths;
@@ -111,7 +113,7 @@ impl Node {
         let port = UdpPort::bind(config.bind, &options)?;
         let data = port.local_addr();
         let hint = port.buffer_hint();
-        let receive_window = (port.receive_buffer().get() / BUFFERED_PACKET).clamp(32, 1 << 20) as u32;
+        let receive_buffer = port.receive_buffer();
         let waker = Waker::new()?;
         let (control, control_out) = unbounded_channel();
         let (orders, queue) = channel();
@@ -142,7 +144,7 @@ impl Node {
             thread: Some(thread),
             data,
             hint,
-            receive_window,
+            receive_buffer,
             shared,
             next_fetch: Default::default(),
         };
@@ -165,9 +167,11 @@ impl Node {
         self.hint.as_deref()
     }
 
-    /// Packets that the socket's buffer holds.
-    pub fn receive_window(&self) -> u32 {
-        self.receive_window
+    /// Packets with `room` bytes of symbol that the socket's buffer holds. The kernel counts its own record of a packet
+    /// too, and rounds up.
+    pub fn receive_window(&self, room: u16) -> u32 {
+        let packet = u64::from(room) * 5 / 4 + PACKET_RECORD;
+        (self.receive_buffer.get() / packet).clamp(32, 1 << 20) as u32
     }
 
     /// Hands in what a controller or a node said over a control link.
@@ -232,8 +236,11 @@ impl Drop for Node {
 
 /// Bytes of symbol that a datagram to `remote` carries, by the MTU of the interface towards it.
 pub fn room_towards(remote: SocketAddr) -> u16 {
-    let headers = if remote.is_ipv4() { 20 + 8 } else { 40 + 8 };
-    let mtu = path_mtu(remote).map_or(1500, Bytes::get);
-    let room = mtu.min(9216).saturating_sub(headers + SYMBOL_OVERHEAD as u64);
-    room as u16
+    room_in(path_mtu(remote).map_or(1500, Bytes::get), remote)
+}
+
+/// The same for a stated MTU.
+pub fn room_in(mtu: u64, remote: SocketAddr) -> u16 {
+    let headers = if remote.ip().to_canonical().is_ipv4() { 20 + 8 } else { 40 + 8 };
+    (mtu.min(LARGEST_MTU).saturating_sub(headers + SYMBOL_OVERHEAD as u64)) as u16
 }

@@ -160,7 +160,8 @@ mod tests {
 
     #[test]
     fn everything_a_send_says_can_be_read_back() {
-        let path = PathAddr { remote: "10.0.0.1:1".parse().unwrap(), local: Some("10.0.0.2".parse().unwrap()) };
+        let path =
+            PathAddr { remote: "10.0.0.1:1".parse().unwrap(), local: Some("10.0.0.2".parse().unwrap()) };
         let mut control = SendControl::EMPTY;
         control.write(&path, 0xb9, Some(1400), false);
         let messages: Vec<_> = Messages(control.as_bytes()).collect();
@@ -173,8 +174,10 @@ mod tests {
 
     #[test]
     fn the_longest_send_fits() {
-        let path =
-            PathAddr { remote: "[2001:db8::1]:1".parse().unwrap(), local: Some("2001:db8::2".parse().unwrap()) };
+        let path = PathAddr {
+            remote: "[2001:db8::1]:1".parse().unwrap(),
+            local: Some("2001:db8::2".parse().unwrap()),
+        };
         let mut control = SendControl::EMPTY;
         control.write(&path, 0xff, Some(u16::MAX), true);
         assert_eq!(Messages(control.as_bytes()).count(), 3);

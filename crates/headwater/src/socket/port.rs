@@ -205,10 +205,11 @@ fn hint(clipped: [Option<Clipped>; 2]) -> Option<String> {
     }
     let said: Vec<String> = clipped
         .iter()
-        .map(|c| format!("{} buffer {} KiB of {} KiB", c.kind.word, c.granted.get() >> 10, c.asked.get() >> 10))
+        .map(|c| {
+            format!("{} buffer {} KiB of {} KiB", c.kind.word, c.granted.get() >> 10, c.asked.get() >> 10)
+        })
         .collect();
-    let set: Vec<String> =
-        clipped.iter().map(|c| format!("{}={}", c.kind.sysctl, c.asked.get())).collect();
+    let set: Vec<String> = clipped.iter().map(|c| format!("{}={}", c.kind.sysctl, c.asked.get())).collect();
     Some(format!(
         "the kernel limits socket buffers ({}); fast transfers may lose packets. To allow more: sudo sysctl -w {}",
         said.join(", "),

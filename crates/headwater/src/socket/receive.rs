@@ -144,8 +144,7 @@ impl UdpPort {
                 continue;
             }
             // Without the segment size a merged buffer cannot be told from one long datagram.
-            let unsplittable =
-                message.control_truncated && self.offload.merging && told.segment.is_none();
+            let unsplittable = message.control_truncated && self.offload.merging && told.segment.is_none();
             let Some(remote) = message.name.decode().filter(|_| !message.data_truncated && !unsplittable)
             else {
                 self.stats.buffers_discarded += 1;

@@ -205,8 +205,7 @@ pub(super) fn poll<const N: usize>(
     let timeout = timeout.as_ref().map_or(ptr::null(), ptr::from_ref);
     // SAFETY: `polled` is an array of N valid `pollfd`s whose descriptors are borrowed, so open; `timeout` is null or
     // points to a timespec of this frame; a null signal mask leaves the mask alone.
-    let result =
-        check(unsafe { libc::ppoll(polled.as_mut_ptr(), N as libc::nfds_t, timeout, ptr::null()) });
+    let result = check(unsafe { libc::ppoll(polled.as_mut_ptr(), N as libc::nfds_t, timeout, ptr::null()) });
     match result {
         Ok(_) => Ok(polled.map(|p| p.revents)),
         Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok([0; N]),

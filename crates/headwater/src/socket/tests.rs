@@ -12,7 +12,8 @@ fn options() -> SocketOptions {
 }
 
 fn pair(addr: &str, from: SocketOptions, to: SocketOptions) -> (UdpPort, UdpPort) {
-    let bind = |options: SocketOptions| UdpPort::bind(format!("{addr}:0").parse().unwrap(), &options).unwrap();
+    let bind =
+        |options: SocketOptions| UdpPort::bind(format!("{addr}:0").parse().unwrap(), &options).unwrap();
     (bind(from), bind(to))
 }
 
@@ -92,7 +93,8 @@ fn mixed_sizes_and_marks_arrive_intact_and_in_order_over_ipv4_and_ipv6() {
 fn without_offload_the_same_datagrams_arrive() {
     let none = Offload { segmentation: false, merging: false };
     let one = Offload { segmentation: true, merging: false };
-    for (send, receive) in [(none, none), (one, none), (none, Offload { segmentation: false, merging: true })] {
+    for (send, receive) in [(none, none), (one, none), (none, Offload { segmentation: false, merging: true })]
+    {
         let with = |offload| SocketOptions { offload, ..options() };
         let (mut from, mut to) = pair("127.0.0.1", with(send), with(receive));
         let addr = path_to(&to);
@@ -168,10 +170,7 @@ fn in_own_namespace(test: &str, setup: &str) {
 #[test]
 fn a_full_send_buffer_loses_nothing() {
     // Loopback takes everything at once; a shaper in front of it makes the send buffer fill up.
-    in_own_namespace(
-        "behind_a_slow_link",
-        "tc qdisc add dev lo root tbf rate 40mbit burst 16kb latency 10s",
-    );
+    in_own_namespace("behind_a_slow_link", "tc qdisc add dev lo root tbf rate 40mbit burst 16kb latency 10s");
 }
 
 #[test]

@@ -67,12 +67,7 @@ pub struct Ready {
 ///
 /// # Errors
 /// The kernel's; none is expected while the port is open.
-pub fn wait(
-    port: &UdpPort,
-    waker: &Waker,
-    timeout: Option<Duration>,
-    want_write: bool,
-) -> io::Result<Ready> {
+pub fn wait(port: &UdpPort, waker: &Waker, timeout: Option<Duration>, want_write: bool) -> io::Result<Ready> {
     let interest = libc::POLLIN | if want_write { libc::POLLOUT } else { 0 };
     let wake_fd: BorrowedFd<'_> = waker.inner.event.as_fd();
     let [socket, wake] = sys::poll([(port.as_fd(), interest), (wake_fd, libc::POLLIN)], timeout)?;

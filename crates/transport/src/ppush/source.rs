@@ -1,1 +1,434 @@
-//! (being written)
+//! A host's source: holds objects and pushes their symbols to receivers (PPUSH §III-A, "Source node").
+//!
+//! ```text
+//!  controller: Push, SetTheta, Pause, Resume, Stop        receiver: Assign (the work), ACK, Fin
+//!        |  ^ Pushing, Stopped, Report                          |  ^ symbols, Challenge, FinAck
+//!        v  |                                                   v  |
+//!  +-------------------------------- Source --------------------------------+
+//!  |  PushFlow: Work (what) · Wfcc, Pacer (when) · InFlight, Marks, Rtt     |  x flows, served in turns
+//!  +-------------------------------------------------------------------------+
+//!        |  ^ Hold, Withdraw, BlockReady
+//!        v  | Opened, Prepare, Release, Closed
+//!      driver: disk, encoder, sockets
+//! ```
+//!
+//! Nothing is sent before the receiver's first assignment, which also says where it is. Every message may be lost, come
+//! twice or out of order. Flows that may send stand in a queue and take turns of one quantum; the others wait for a
+//! timer or an input, so a call costs the logarithm of the number of flows.
+//!
+//! A driver should go on accepting datagrams of a flow for a while after [`SourceEvent::Closed`]: the receiver repeats
+//! its FIN until the answer arrives, and the source answers as long as it remembers the flow.
+
+mod blocks;
+mod config;
+mod esi_set;
+mod listed;
+mod paths;
+mod push_flow;
+mod residue;
+mod work;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use headwater_units::{Bytes, FlowId, Geometry, ObjectId, PathId, Time};
+use headwater_wire::{Body, Class, Control, Datagram, Ecn, MAX_FLOWS, Push, Refusal};
+use rand::SeedableRng;
+use rand_chacha::ChaCha12Rng;
+
+pub use config::{
+    AckInterval, FlowCounters, FlowStats, LostSymbols, SourceConfig, SourceStats, TailProbe,
+};
+use paths::PathMemory;
+use push_flow::{PushFlow, Shared};
+
+use crate::in_flight::AckOutcome;
+use crate::pacer::RateLimit;
+use crate::{Command, Endpoint, Event, Input, Output, Packet, SourceCommand, SourceEvent};
+
+/// Objects that were withdrawn, remembered to say "gone" rather than "unknown".
+const GONE_MEMORY: usize = 1024;
+
+/// Everything that a host sends.
+#[derive(Debug)]
+pub struct Source {
+    shared: Shared,
+    holdings: BTreeMap<ObjectId, Bytes>,
+    gone: VecDeque<ObjectId>,
+    flows: BTreeMap<FlowId, PushFlow>,
+    ended: Ended,
+    /// Flows that may send, the one whose turn it is in front.
+    ready: VecDeque<FlowId>,
+    /// Packets that it has sent in this turn.
+    turn: u64,
+    timers: BTreeSet<(Time, FlowId)>,
+    report_at: Option<Time>,
+    limit: Option<RateLimit>,
+    stats: SourceStats,
+}
+
+impl Source {
+    /// A source that holds nothing. The seed decides its nonces.
+    pub fn new(config: SourceConfig, seed: [u8; 32]) -> Self {
+        Source {
+            holdings: BTreeMap::new(),
+            gone: VecDeque::new(),
+            flows: BTreeMap::new(),
+            ended: Ended::new(config.ended_memory),
+            ready: VecDeque::new(),
+            turn: 0,
+            timers: BTreeSet::new(),
+            report_at: None,
+            limit: config.limit.map(RateLimit::new),
+            stats: SourceStats::default(),
+            shared: Shared {
+                out: VecDeque::new(),
+                rng: ChaCha12Rng::from_seed(seed),
+                memory: PathMemory::new(config.path_memory, config.rtt.min_window),
+                outcome: AckOutcome::default(),
+                limited: false,
+                config,
+            },
+        }
+    }
+
+    /// The flows, by id.
+    pub fn flows(&self) -> impl Iterator<Item = FlowStats> + '_ {
+        self.flows.values().map(PushFlow::stats)
+    }
+
+    /// One flow.
+    pub fn flow(&self, flow: FlowId) -> Option<FlowStats> {
+        self.flows.get(&flow).map(PushFlow::stats)
+    }
+
+    /// What happened so far.
+    pub fn stats(&self) -> SourceStats {
+        self.stats
+    }
+
+    fn on_packet(&mut self, now: Time, packet: Packet) {
+        let Packet { path, datagram: Datagram { flow, body, .. }, .. } = packet;
+        match body {
+            Body::Control(control) => self.on_control(now, path, *control),
+            Body::Assign(assign) => self.with_flow(flow, |f, shared| {
+                f.on_assign(now, path, &assign, shared);
+            }),
+            Body::Ack(ack) => self.with_flow(flow, |f, shared| f.on_ack(now, path, &ack, shared)),
+            Body::Fin(_) => self.on_fin(flow, path),
+            Body::Symbol(_) | Body::Challenge { .. } | Body::FinAck => self.stats.unexpected += 1,
+        }
+    }
+
+    // ---- the controller
+
+    fn on_control(&mut self, now: Time, path: PathId, control: Control) {
+        match control {
+            Control::Push(push) => self.on_push(now, path, push),
+            Control::SetTheta { flow, theta } => self.with_flow(flow, |f, _| f.set_theta(theta)),
+            Control::Pause { flow } => self.with_flow(flow, |f, _| f.pause(now)),
+            Control::Resume { flow } => self.with_flow(flow, |f, _| f.resume(now)),
+            Control::Stop { flow } => {
+                self.close(flow);
+                // Also a flow never heard of: a push that is overtaken by its stop must not begin it later.
+                self.ended.insert(flow);
+                self.tell(path, Control::Stopped { flow });
+            }
+            _ => self.stats.unexpected += 1,
+        }
+    }
+
+    fn on_push(&mut self, now: Time, path: PathId, push: Push) {
+        let flow = push.flow;
+        if let Some(known) = self.flows.get_mut(&flow) {
+            if known.is(&push) {
+                // Said again, perhaps by a controller that has restarted or reconnected.
+                known.controller = path;
+                return self.tell(path, Control::Pushing { flow });
+            }
+            return self.refuse(path, flow, Refusal::UnknownObject);
+        }
+        if self.ended.contains(flow) {
+            // To begin it anew would use its packet numbers, and so its nonces, twice.
+            return self.tell(path, Control::Stopped { flow });
+        }
+        if self.holdings.get(&push.object) != Some(&push.bytes) {
+            let held = self.holdings.contains_key(&push.object) || self.gone.contains(&push.object);
+            let reason = if held { Refusal::Gone } else { Refusal::UnknownObject };
+            return self.refuse(path, flow, reason);
+        }
+        let Ok(geometry) = Geometry::new(push.bytes, push.symbol_size) else {
+            return self.refuse(path, flow, Refusal::UnknownObject);
+        };
+        if self.flows.len() >= self.shared.config.max_flows {
+            return self.refuse(path, flow, Refusal::Full);
+        }
+        self.stats.opened += 1;
+        self.event(SourceEvent::Opened {
+            flow,
+            task: push.task,
+            key: push.key,
+            object: push.object,
+            symbol_size: push.symbol_size,
+            class: push.class,
+        });
+        self.flows.insert(flow, PushFlow::new(now, push, geometry, path, &self.shared.config));
+        self.report_at.get_or_insert(now + self.shared.config.report_every);
+        self.tell(path, Control::Pushing { flow });
+    }
+
+    fn refuse(&mut self, path: PathId, flow: FlowId, reason: Refusal) {
+        self.stats.refused += 1;
+        self.tell(path, Control::PushRefused { flow, reason });
+    }
+
+    fn report(&mut self, now: Time) {
+        if self.report_at.is_none_or(|at| now < at) {
+            return;
+        }
+        self.report_at = (!self.flows.is_empty()).then(|| now + self.shared.config.report_every);
+        let mut by_controller: BTreeMap<PathId, Vec<_>> = BTreeMap::new();
+        for flow in self.flows.values() {
+            by_controller.entry(flow.controller).or_default().push(flow.report());
+        }
+        for (path, reports) in by_controller {
+            for flows in reports.chunks(MAX_FLOWS) {
+                self.tell(path, Control::Report { flows: flows.to_vec() });
+            }
+        }
+    }
+
+    // ---- the receiver
+
+    fn on_fin(&mut self, flow: FlowId, path: PathId) {
+        match self.close(flow) {
+            Some(controller) => self.tell(controller, Control::Stopped { flow }),
+            None if self.ended.contains(flow) => {}
+            None => {
+                self.stats.unknown_flow += 1;
+                return;
+            }
+        }
+        let datagram = Datagram { class: Class::Control, key_epoch: 0, flow, body: Body::FinAck };
+        self.shared.out.push_back(Output::Transmit(Packet { path, ecn: Ecn::NotEct, datagram }));
+    }
+
+    // ---- the driver
+
+    fn on_command(&mut self, now: Time, command: Command) {
+        match command {
+            Command::Source(SourceCommand::Hold { object, bytes }) => {
+                self.gone.retain(|o| *o != object);
+                if self.holdings.insert(object, bytes).is_some_and(|before| before != bytes) {
+                    self.end_flows_of(object);
+                }
+            }
+            Command::Source(SourceCommand::Withdraw { object }) => {
+                if self.holdings.remove(&object).is_some() {
+                    self.gone.push_back(object);
+                    if self.gone.len() > GONE_MEMORY {
+                        self.gone.pop_front();
+                    }
+                }
+                self.end_flows_of(object);
+            }
+            Command::Source(SourceCommand::BlockReady { flow, block, repair }) => {
+                self.with_flow(flow, |f, _| {
+                    f.on_block_ready(block, repair);
+                });
+            }
+            Command::Receiver(_) | Command::Controller(_) => self.stats.unexpected += 1,
+        }
+    }
+
+    fn end_flows_of(&mut self, object: ObjectId) {
+        let of_object: Vec<FlowId> =
+            self.flows.iter().filter(|(_, f)| f.object() == object).map(|(id, _)| *id).collect();
+        for flow in of_object {
+            if let Some(controller) = self.close(flow) {
+                self.refuse(controller, flow, Refusal::Gone);
+            }
+        }
+    }
+
+    // ---- flows
+
+    /// Ends a flow and returns where its controller is; `None` if there was no such flow.
+    fn close(&mut self, flow: FlowId) -> Option<PathId> {
+        let closed = self.flows.remove(&flow)?;
+        if let Some(at) = closed.timer {
+            self.timers.remove(&(at, flow));
+        }
+        self.ended.insert(flow);
+        self.stats.closed += 1;
+        self.event(SourceEvent::Closed { flow });
+        Some(closed.controller)
+    }
+
+    /// Changes a flow, which then may have something to send.
+    fn with_flow(&mut self, flow: FlowId, change: impl FnOnce(&mut PushFlow, &mut Shared)) {
+        let Some(known) = self.flows.get_mut(&flow) else {
+            self.stats.unknown_flow += 1;
+            return;
+        };
+        change(known, &mut self.shared);
+        enqueue(known, flow, &mut self.ready);
+        arm(known, flow, &mut self.timers, &self.shared.config);
+    }
+
+    fn fire_timers(&mut self, now: Time) {
+        while let Some(&(at, flow)) = self.timers.first()
+            && at <= now
+        {
+            self.timers.pop_first();
+            let known = self.flows.get_mut(&flow).expect("a closed flow takes its timer along");
+            known.timer = None;
+            known.on_timer(now, &mut self.shared);
+            enqueue(known, flow, &mut self.ready);
+            known.wait_no_more();
+            arm(known, flow, &mut self.timers, &self.shared.config);
+        }
+    }
+
+    /// The next symbol of the flow whose turn it is.
+    fn transmit(&mut self, now: Time) -> Option<Packet> {
+        while let Some(&flow) = self.ready.front() {
+            if self.limit.is_some_and(|limit| limit.ready_at(now) > now) {
+                self.shared.limited = true;
+                return None;
+            }
+            let Some(known) = self.flows.get_mut(&flow) else {
+                self.ready.pop_front();
+                self.turn = 0;
+                continue;
+            };
+            let packet = known.next(now, &mut self.shared);
+            match packet {
+                Some(_) => {
+                    self.turn += 1;
+                    if let Some(limit) = &mut self.limit {
+                        limit.on_sent(now, Bytes::new(known.packet_bytes()));
+                    }
+                    if self.turn >= known.quantum() {
+                        self.ready.rotate_left(1);
+                        self.turn = 0;
+                    }
+                }
+                None => {
+                    known.queued = false;
+                    self.ready.pop_front();
+                    self.turn = 0;
+                }
+            }
+            arm(known, flow, &mut self.timers, &self.shared.config);
+            if packet.is_some() {
+                return packet;
+            }
+        }
+        self.shared.limited = false;
+        if let Some(limit) = &mut self.limit {
+            limit.on_blocked();
+        }
+        None
+    }
+
+    /// When to poll again.
+    fn wake(&self, now: Time) -> Option<Time> {
+        let limited =
+            self.limit.filter(|_| !self.ready.is_empty()).map(|limit| limit.ready_at(now));
+        let timer = self.timers.first().map(|(at, _)| *at);
+        [limited, timer, self.report_at].into_iter().flatten().min()
+    }
+
+    fn tell(&mut self, path: PathId, control: Control) {
+        let body = Body::Control(Box::new(control));
+        let datagram = Datagram { class: Class::Control, key_epoch: 0, flow: FlowId(0), body };
+        self.shared.out.push_back(Output::Transmit(Packet { path, ecn: Ecn::NotEct, datagram }));
+    }
+
+    fn event(&mut self, event: SourceEvent) {
+        self.shared.out.push_back(Output::Event(Event::Source(event)));
+    }
+}
+
+impl Endpoint for Source {
+    fn handle(&mut self, now: Time, input: Input) {
+        match input {
+            Input::Packet(packet) => self.on_packet(now, packet),
+            Input::Command(command) => self.on_command(now, command),
+        }
+    }
+
+    fn poll(&mut self, now: Time) -> Output {
+        loop {
+            if let Some(output) = self.shared.out.pop_front() {
+                return output;
+            }
+            self.fire_timers(now);
+            self.report(now);
+            if !self.shared.out.is_empty() {
+                continue;
+            }
+            if let Some(packet) = self.transmit(now) {
+                return Output::Transmit(packet);
+            }
+            if self.shared.out.is_empty() {
+                return Output::Wake(self.wake(now));
+            }
+        }
+    }
+}
+
+fn enqueue(flow: &mut PushFlow, id: FlowId, ready: &mut VecDeque<FlowId>) {
+    if !flow.queued {
+        flow.queued = true;
+        ready.push_back(id);
+    }
+}
+
+/// Makes sure that the table of timers has an entry not later than the flow's deadline. An entry that has become too
+/// early stays: to move it with every ACK would cost more than one idle call when it fires.
+fn arm(flow: &mut PushFlow, id: FlowId, timers: &mut BTreeSet<(Time, FlowId)>, config: &SourceConfig) {
+    let deadline = flow.deadline(config);
+    let keep = match (flow.timer, deadline) {
+        (Some(timer), Some(deadline)) => timer <= deadline,
+        (None, None) => true,
+        _ => false,
+    };
+    if keep {
+        return;
+    }
+    if let Some(timer) = flow.timer {
+        timers.remove(&(timer, id));
+    }
+    if let Some(deadline) = deadline {
+        timers.insert((deadline, id));
+    }
+    flow.timer = deadline;
+}
+
+/// The last flows that ended.
+#[derive(Debug)]
+struct Ended {
+    order: VecDeque<FlowId>,
+    flows: BTreeSet<FlowId>,
+    most: usize,
+}
+
+impl Ended {
+    fn new(most: usize) -> Self {
+        Ended { order: VecDeque::new(), flows: BTreeSet::new(), most }
+    }
+    fn contains(&self, flow: FlowId) -> bool {
+        self.flows.contains(&flow)
+    }
+    fn insert(&mut self, flow: FlowId) {
+        if self.flows.insert(flow) {
+            self.order.push_back(flow);
+            if self.order.len() > self.most
+                && let Some(oldest) = self.order.pop_front()
+            {
+                self.flows.remove(&oldest);
+            }
+        }
+    }
+}

@@ -20,10 +20,6 @@ impl Retry {
     pub(super) fn at(now: Time, first: Duration) -> Self {
         Retry { due: now, wait: first }
     }
-    /// Said just now; due again after the first wait.
-    pub(super) fn after(now: Time, first: Duration) -> Self {
-        Retry { due: now + first, wait: first * 2 }
-    }
     pub(super) fn due(&self) -> Time {
         self.due
     }

@@ -60,7 +60,8 @@ impl Planner {
                 let path = self.topology.path(flow.facts.node, task.receiver, registry);
                 for link in path.links() {
                     let load = loads.entry(*link).or_default();
-                    load.rate += flow.view.map_or(BitRate::ZERO, |view| view.rate);
+                    let rate = flow.view.map_or(0, |view| view.rate.get());
+                    load.rate = BitRate::new(load.rate.get().saturating_add(rate));
                     load.rtt = load.rtt.max(flow.rtt);
                     load.symbol = load.symbol.max(u64::from(task.symbol_size));
                 }

@@ -57,6 +57,8 @@ pub struct ReceiverConfig {
     pub spread: SpreadRule,
     /// At most this many sources; the controller's limit if absent.
     pub max_sources: Option<u8>,
+    /// Symbols are asked for at most this fast, all sources together (payload, without headers).
+    pub limit: Option<BitRate>,
     /// Packets that the socket's buffer holds; the sources together never have more in flight.
     pub receive_window: u32,
     /// An ACK never waits longer (RFC 9000 §13.2.1 has 25 ms; a data centre wants less).
@@ -85,6 +87,7 @@ impl ReceiverConfig {
             class: Class::Bulk,
             spread: SpreadRule::Listed,
             max_sources: None,
+            limit: None,
             receive_window: 4096,
             max_ack_delay: Duration::from_millis(2),
             retry: Duration::from_millis(250),
@@ -187,6 +190,8 @@ pub struct Receiver {
     next_feedback: Time,
     feedback_every: Duration,
     last_useful: Time,
+    /// Symbols that may be asked for now under the limit, and when that was reckoned.
+    allowance: (f64, Time),
     suspicion: BTreeMap<NodeId, u32>,
     distrusted: BTreeSet<NodeId>,
     stats: ReceiverStats,
@@ -219,6 +224,7 @@ impl Receiver {
             next_feedback: Time::ZERO,
             feedback_every: Duration::from_millis(100),
             last_useful: Time::ZERO,
+            allowance: (0.0, Time::ZERO),
             suspicion: BTreeMap::new(),
             distrusted: BTreeSet::new(),
             stats: ReceiverStats::default(),

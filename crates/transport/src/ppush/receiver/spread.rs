@@ -114,6 +114,7 @@ impl Receiver {
 
     /// Gives unassigned work to the flows that will run dry first.
     fn supply(&mut self, now: Time, usable: &[(FlowId, f64)], measured: &[(FlowId, Option<f64>)]) {
+        let mut allowed = self.allowance(now);
         let Some(blocks) = &mut self.blocks else { return };
         let first_block =
             u64::from(self.geometry.map_or(1, |g| g.source_symbols(blocks.first_undecoded()))).max(1);
@@ -146,17 +147,21 @@ impl Receiver {
                 false => target,
             };
             // A slow flow gets parts, so that no block waits for it long.
-            let split = scarce || target < first_block;
+            let split = scarce || target < first_block || allowed.is_some();
             while flow.outstanding + u64::from(LEAST_PIECE) / 2 < target
                 || flow.outstanding == 0 && target > 0
             {
-                if runs(flow) >= MOST_RUNS {
+                if runs(flow) >= MOST_RUNS || allowed.is_some_and(|a| a < f64::from(LEAST_PIECE)) {
                     break;
                 }
                 let open_new = blocks.in_reception() < self.config.blocks_in_flight;
                 let most =
                     (target - flow.outstanding).max(u64::from(LEAST_PIECE)).min(u64::from(u16::MAX)) as u32;
+                let most = allowed.map_or(most, |a| most.min(a as u32));
                 let Some((block, symbols)) = blocks.take(id, most, split, open_new) else { break };
+                if let Some(allowed) = &mut allowed {
+                    *allowed -= f64::from(symbols);
+                }
                 flow.outstanding += u64::from(symbols);
                 if !flow.order.contains(&block) {
                     flow.order.push_back(block);
@@ -167,10 +172,24 @@ impl Receiver {
                 flow.changed = true;
             }
         }
+        if let Some(allowed) = allowed {
+            self.allowance = (allowed, now);
+        }
         if blocks.unassigned() == 0 {
             // Nothing to give before something changes.
             self.flows.values_mut().for_each(|f| f.low_water = 0);
         }
+    }
+
+    /// Symbols that may be asked for now, if there is a limit: what the time since the last plan allows, at most a
+    /// horizon's worth, so that a pause is not made up for by a burst.
+    fn allowance(&self, now: Time) -> Option<f64> {
+        let limit = self.config.limit?;
+        let symbol = f64::from(self.geometry?.symbol_size()) * 8.0;
+        let per_second = limit.get() as f64 / symbol;
+        let (left, since) = self.allowance;
+        let most = (per_second * LEAST_HORIZON.as_secs_f64() * 2.0).max(f64::from(LEAST_PIECE));
+        Some((left + per_second * now.since(since).as_secs_f64()).min(most))
     }
 
     /// Moves unsent work from flows that will end late to flows that will end early.

@@ -1,0 +1,217 @@
+//! Drives a controller machine: its clock, its peers, and the database that lets its tasks survive a restart.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use headwater_transport::ppush::controller::{Controller, ControllerConfig, ControllerView};
+use headwater_transport::{
+    Command, ControllerCommand, ControllerEvent, Endpoint, Event, Input, Output, Packet, TaskRecord,
+};
+use headwater_units::{FlowId, PathId, TaskId, Time};
+use headwater_wire::{Body, Class, Control, Datagram, Ecn};
+use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::oneshot;
+
+use super::AppError;
+
+const TASKS: TableDefinition<u64, &[u8]> = TableDefinition::new("tasks");
+
+enum Order {
+    Attach { path: PathId, to: UnboundedSender<Control> },
+    Deliver { path: PathId, control: Control },
+    Lost { path: PathId },
+    View(oneshot::Sender<ControllerView>),
+}
+
+/// A running controller. Clones are the same one; it ends when the last is dropped.
+#[derive(Clone)]
+pub(crate) struct ControllerHost {
+    orders: UnboundedSender<Order>,
+}
+
+impl ControllerHost {
+    /// Starts one, with the tasks that the database at `state` remembers, if a path is given.
+    pub(crate) fn start(config: ControllerConfig, state: Option<&Path>) -> Result<Self, AppError> {
+        let database = state.map(Tasks::open).transpose()?;
+        let mut machine = Controller::new(config, rand::random());
+        let records = database.as_ref().map_or(Ok(Vec::new()), Tasks::load)?;
+        for record in records {
+            tracing::info!(task = record.task.0, object = %record.object, "task restored");
+            let command = Command::Controller(ControllerCommand::Restore(record));
+            machine.handle(Time::ZERO, Input::Command(command));
+        }
+        let (orders, queue) = unbounded_channel();
+        #[allow(clippy::disallowed_methods)] // The machine's clock starts here.
+        let started = Instant::now();
+        tokio::spawn(Running { machine, started, peers: BTreeMap::new(), database }.run(queue));
+        Ok(ControllerHost { orders })
+    }
+
+    fn order(&self, order: Order) {
+        // The task ends only with the last handle.
+        let _ = self.orders.send(order);
+    }
+
+    /// What the machine says to `path` goes to `to`.
+    pub(crate) fn attach(&self, path: PathId, to: UnboundedSender<Control>) {
+        self.order(Order::Attach { path, to });
+    }
+
+    /// Hands in what came by `path`.
+    pub(crate) fn deliver(&self, path: PathId, control: Control) {
+        self.order(Order::Deliver { path, control });
+    }
+
+    /// The peer behind `path` is gone.
+    pub(crate) fn lost(&self, path: PathId) {
+        self.order(Order::Lost { path });
+    }
+
+    /// What the controller knows at this moment.
+    pub(crate) async fn view(&self) -> Option<ControllerView> {
+        let (reply, view) = oneshot::channel();
+        self.order(Order::View(reply));
+        view.await.ok()
+    }
+}
+
+struct Running {
+    machine: Controller,
+    started: Instant,
+    peers: BTreeMap<PathId, UnboundedSender<Control>>,
+    database: Option<Tasks>,
+}
+
+impl Running {
+    fn now(&self) -> Time {
+        Time::from_nanos(self.started.elapsed().as_nanos() as u64)
+    }
+
+    async fn run(mut self, mut queue: UnboundedReceiver<Order>) {
+        loop {
+            let wake = self.drain();
+            let order = match wake {
+                None => queue.recv().await,
+                Some(at) => {
+                    let wait = at.since(self.now()).into();
+                    match tokio::time::timeout(wait, queue.recv()).await {
+                        Ok(order) => order,
+                        Err(_) => continue,
+                    }
+                }
+            };
+            let Some(order) = order else { return };
+            let now = self.now();
+            match order {
+                Order::Attach { path, to } => drop(self.peers.insert(path, to)),
+                Order::Deliver { path, control } => {
+                    let body = Body::Control(Box::new(control));
+                    let datagram = Datagram { class: Class::Control, key_epoch: 0, flow: FlowId(0), body };
+                    self.machine.handle(now, Input::Packet(Packet { path, ecn: Ecn::NotEct, datagram }));
+                }
+                Order::Lost { path } => {
+                    self.peers.remove(&path);
+                    let command = Command::Controller(ControllerCommand::PathLost { path });
+                    self.machine.handle(now, Input::Command(command));
+                }
+                Order::View(reply) => drop(reply.send(self.machine.view())),
+            }
+        }
+    }
+
+    /// Polls until the machine wants to wait; returns until when.
+    fn drain(&mut self) -> Option<Time> {
+        let now = self.now();
+        loop {
+            match self.machine.poll(now) {
+                Output::Wake(at) => return at,
+                Output::Transmit(packet) => {
+                    if let (Some(peer), Body::Control(control)) =
+                        (self.peers.get(&packet.path), packet.datagram.body)
+                    {
+                        let _ = peer.send(*control);
+                    }
+                }
+                Output::Event(Event::Controller(event)) => self.on_event(event),
+                Output::Event(_) => unreachable!("a controller has controller events"),
+            }
+        }
+    }
+
+    fn on_event(&self, event: ControllerEvent) {
+        match event {
+            ControllerEvent::Persist(record) => self.save(|tasks| tasks.put(&record)),
+            ControllerEvent::Forget { task, outcome } => {
+                tracing::info!(task = task.0, ?outcome, "task over");
+                self.save(|tasks| tasks.remove(task));
+            }
+            ControllerEvent::NodeUp(info) => tracing::info!(node = %info.node, name = info.name, "node up"),
+            ControllerEvent::NodeDown { node } => tracing::info!(%node, "node down"),
+        }
+    }
+
+    fn save(&self, change: impl FnOnce(&Tasks) -> Result<(), AppError>) {
+        if let Some(tasks) = &self.database
+            && let Err(error) = change(tasks)
+        {
+            tracing::error!(%error, "running tasks will not survive a restart of this controller");
+        }
+    }
+}
+
+/// The database of running tasks.
+struct Tasks {
+    database: Database,
+    path: PathBuf,
+}
+
+impl Tasks {
+    fn open(path: &Path) -> Result<Self, AppError> {
+        if let Some(folder) = path.parent() {
+            std::fs::create_dir_all(folder).map_err(|e| AppError::state(folder, e))?;
+        }
+        let database = Database::create(path).map_err(|e| AppError::state(path, e))?;
+        let tasks = Tasks { database, path: path.to_owned() };
+        tasks.change(|_| Ok(()))?;
+        Ok(tasks)
+    }
+
+    fn load(&self) -> Result<Vec<TaskRecord>, AppError> {
+        let read = || -> Result<Vec<TaskRecord>, redb::Error> {
+            let table = self.database.begin_read()?.open_table(TASKS)?;
+            let mut records = Vec::new();
+            for entry in table.iter()? {
+                // A record of an older version is of no use: its receiver will ask again.
+                if let Ok(record) = postcard::from_bytes(entry?.1.value()) {
+                    records.push(record);
+                }
+            }
+            Ok(records)
+        };
+        read().map_err(|e| AppError::state(&self.path, e))
+    }
+
+    fn put(&self, record: &TaskRecord) -> Result<(), AppError> {
+        let bytes = postcard::to_stdvec(record).expect("a record can be written");
+        self.change(|table| table.insert(record.task.0, bytes.as_slice()).map(drop))
+    }
+
+    fn remove(&self, task: TaskId) -> Result<(), AppError> {
+        self.change(|table| table.remove(task.0).map(drop))
+    }
+
+    fn change(
+        &self,
+        change: impl FnOnce(&mut redb::Table<'_, u64, &[u8]>) -> Result<(), redb::StorageError>,
+    ) -> Result<(), AppError> {
+        let write = || -> Result<(), redb::Error> {
+            let transaction = self.database.begin_write()?;
+            change(&mut transaction.open_table(TASKS)?)?;
+            transaction.commit()?;
+            Ok(())
+        };
+        write().map_err(|e| AppError::state(&self.path, e))
+    }
+}

@@ -1,0 +1,293 @@
+//! One object from its sources to the disk: the machine's events, the partial file, and whoever follows the prefix.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
+
+use headwater_store::{BlockHashes, Partial, PartialSpec, StoreError};
+use headwater_transport::ppush::receiver::{ReceiverConfig, ReceiverStats};
+use headwater_units::{BlockIndex, Bytes, NodeId, ObjectId, PathId};
+
+use super::host::Host;
+use super::{AppError, Shutdown};
+use crate::node::{BlockSink, FetchEvent, FetchId};
+
+/// Counters are read this often.
+const TICK: Duration = Duration::from_millis(100);
+/// How long the goodbyes to sources and controller may take once everything is here.
+const GOODBYE: Duration = Duration::from_millis(150);
+/// Block hashes are asked for this often before giving up.
+const HASH_TRIES: u32 = 10;
+
+/// What to fetch, and where to.
+pub(crate) struct Fetch {
+    pub(crate) config: ReceiverConfig,
+    pub(crate) destination: Destination,
+    pub(crate) state_folder: PathBuf,
+    pub(crate) range: Option<(Bytes, Option<Bytes>)>,
+    pub(crate) overwrite: bool,
+    /// The only id accepted.
+    pub(crate) hash: Option<ObjectId>,
+    pub(crate) record: Option<PathBuf>,
+}
+
+/// The final name.
+pub(crate) enum Destination {
+    /// Given by the user.
+    Path(PathBuf),
+    /// In this folder, by the object's name or id.
+    Named(PathBuf),
+    /// Kept only until it was passed on.
+    Passing(PathBuf),
+}
+
+/// Sees a task while it runs.
+pub(crate) trait Follower: Send {
+    /// The partial file is open; blocks will come.
+    fn opened(&mut self, partial: &Arc<Arrivals>, object: ObjectId, bytes: Bytes);
+    /// Ten times a second.
+    fn tick(&mut self, stats: &ReceiverStats);
+    /// A line for the user.
+    fn note(&mut self, line: &str);
+}
+
+/// What came of it. The partial is complete, but not yet under its final name.
+pub(crate) struct Fetched {
+    pub(crate) object: ObjectId,
+    pub(crate) symbol_size: u16,
+    pub(crate) stats: ReceiverStats,
+    pub(crate) arrivals: Arc<Arrivals>,
+    pub(crate) resumed: Bytes,
+    /// Blocks had to wait for decoder, hash or disk most of the time.
+    pub(crate) held_up: bool,
+}
+
+/// The partial file as the data thread's workers fill it, with a way to wait for blocks in order.
+pub(crate) struct Arrivals {
+    pub(crate) partial: Partial,
+    stop: Mutex<bool>,
+    arrived: Condvar,
+}
+
+impl Arrivals {
+    /// Waits until `block` is here; `false` if it never will be.
+    pub(crate) fn wait_for(&self, block: BlockIndex) -> bool {
+        let mut stopped = self.stop.lock().expect("no holder of this lock panics");
+        loop {
+            if self.partial.have().contains(block) {
+                return true;
+            }
+            if *stopped {
+                return false;
+            }
+            stopped = self.arrived.wait(stopped).expect("no holder of this lock panics");
+        }
+    }
+
+    /// No more blocks will come.
+    pub(crate) fn stop(&self) {
+        *self.stop.lock().expect("no holder of this lock panics") = true;
+        self.arrived.notify_all();
+    }
+}
+
+impl BlockSink for Arrivals {
+    fn keep(&self, block: BlockIndex, bytes: &[u8]) -> Result<(), StoreError> {
+        self.partial.write_block(block, bytes)?;
+        // Under the lock, or a waiter that just looked would miss it.
+        let _guard = self.stop.lock().expect("no holder of this lock panics");
+        self.arrived.notify_all();
+        Ok(())
+    }
+}
+
+impl Fetch {
+    /// Runs until everything is here, or it failed. `controller` is the path to ask for block hashes.
+    pub(crate) async fn run(
+        self,
+        host: &Host,
+        controller: Option<PathId>,
+        shutdown: &Shutdown,
+        follower: &mut dyn Follower,
+    ) -> Result<Fetched, AppError> {
+        let what = self.config.name.clone();
+        let (id, mut events) = host.node().fetch(self.config.clone(), self.record.clone());
+        let mut guard = CancelOnDrop { host, id, armed: true };
+        let mut open: Option<Open> = None;
+        let mut broken: Option<StoreError> = None;
+        let mut cancelled = false;
+        let (mut ticks, mut held_up) = (0u32, 0u32);
+        let mut tick = tokio::time::interval(TICK);
+        let result = loop {
+            tokio::select! {
+                event = events.recv() => match event {
+                    Some(FetchEvent::Accepted { object, bytes, symbol_size }) => {
+                        if let Some(expected) = self.hash && expected != object {
+                            break Err(AppError::Verification(format!(
+                                "'{what}' is {object} there, not {expected} as --hash demands; nothing was fetched"
+                            )));
+                        }
+                        let opened = match &open {
+                            // Asked anew after the controller forgot: the file is still open.
+                            Some(open) if open.object == object => Ok(open.arrivals.clone()),
+                            _ => self.open(host, controller, object, bytes, follower).await,
+                        };
+                        let arrivals = match opened {
+                            Ok(arrivals) => arrivals,
+                            Err(error) => break Err(error),
+                        };
+                        let wanted = arrivals.partial.wanted();
+                        let have: Vec<BlockIndex> = arrivals.partial.have().here(wanted.clone()).collect();
+                        if open.is_none() {
+                            let layout = arrivals.partial.hashes().layout();
+                            let resumed = have.iter().map(|&b| layout.len(b)).sum();
+                            open = Some(Open { object, symbol_size, arrivals: arrivals.clone(), resumed });
+                        }
+                        host.node().start_fetch(id, wanted, have, arrivals);
+                    }
+                    Some(FetchEvent::Distrusted(node)) => follower.note(&format!(
+                        "source {} sent bytes that are not the object's; nothing of it is taken any more",
+                        node.short()
+                    )),
+                    Some(FetchEvent::Broken(error)) => broken = Some(error),
+                    Some(FetchEvent::Unrecordable { path, source }) => {
+                        guard.armed = false;
+                        break Err(AppError::io(format!("cannot record to {}", path.display()), source));
+                    }
+                    Some(FetchEvent::Done(stats)) => break Ok(stats),
+                    Some(FetchEvent::Failed(failure, _)) => {
+                        let block = open.as_ref().map_or(Bytes::ZERO, |o| {
+                            o.arrivals.partial.hashes().layout().block_bytes()
+                        });
+                        break Err(match broken.take() {
+                            Some(error) => error.into(),
+                            None => AppError::of_failure(failure, &what, block),
+                        });
+                    }
+                    Some(FetchEvent::Ended) | None => {
+                        break Err(AppError::Failed("the data thread has ended; see the log above".to_owned()));
+                    }
+                },
+                _ = tick.tick() => {
+                    if let Some(stats) = host.node().snapshot().receivers.get(&id) {
+                        ticks += 1;
+                        held_up += u32::from(stats.blocks_behind > 8);
+                        follower.tick(stats);
+                    }
+                }
+                () = shutdown.wait(), if !cancelled => {
+                    cancelled = true;
+                    host.node().cancel(id);
+                }
+            }
+        };
+        if let Some(open) = &open
+            && result.is_err()
+        {
+            open.arrivals.stop();
+        }
+        let stats = result?;
+        guard.armed = false;
+        let Some(Open { object, symbol_size, arrivals, resumed }) = open else {
+            return Err(AppError::Failed("the object came before it was accepted".to_owned()));
+        };
+        // The goodbyes go out while the caller finishes the file; a dead source is not waited for.
+        let _ = tokio::time::timeout(GOODBYE, async {
+            while !matches!(events.recv().await, Some(FetchEvent::Ended) | None) {}
+        });
+        Ok(Fetched { object, symbol_size, stats: *stats, arrivals, resumed, held_up: held_up * 2 > ticks })
+    }
+
+    async fn open(
+        &self,
+        host: &Host,
+        controller: Option<PathId>,
+        object: ObjectId,
+        bytes: Bytes,
+        follower: &mut dyn Follower,
+    ) -> Result<Arc<Arrivals>, AppError> {
+        let hashes = self.hashes(host, controller, object).await?;
+        if hashes.size() != bytes {
+            return Err(AppError::Verification(format!(
+                "the controller says that {object} has {bytes}, its hashes say {}",
+                hashes.size()
+            )));
+        }
+        let destination = match &self.destination {
+            Destination::Path(path) | Destination::Passing(path) => path.clone(),
+            Destination::Named(folder) => folder.join(file_name(&self.config.name, object)),
+        };
+        let range = self.range.map(|(from, to)| from.get()..to.unwrap_or(bytes).min(bytes).get());
+        if range.as_ref().is_some_and(|r| r.start >= r.end) {
+            return Err(AppError::Usage(format!("--range begins at or behind the end of the object ({bytes})")));
+        }
+        let spec = PartialSpec {
+            hashes,
+            destination,
+            state_folder: self.state_folder.clone(),
+            range,
+            overwrite: self.overwrite,
+        };
+        let opened = tokio::task::spawn_blocking(move || Partial::open_or_create(spec, &mut |_| {})).await;
+        let partial = opened.map_err(|e| AppError::Failed(e.to_string()))??;
+        let arrivals = Arc::new(Arrivals { partial, stop: Mutex::new(false), arrived: Condvar::new() });
+        follower.opened(&arrivals, object, bytes);
+        Ok(arrivals)
+    }
+
+    async fn hashes(
+        &self,
+        host: &Host,
+        controller: Option<PathId>,
+        object: ObjectId,
+    ) -> Result<BlockHashes, AppError> {
+        for attempt in 0..HASH_TRIES {
+            if let Some(hashes) = host.hashes(object, controller).await {
+                return Ok(hashes);
+            }
+            tokio::time::sleep(TICK * (attempt + 1)).await;
+        }
+        Err(AppError::NoSource {
+            object: object.to_string(),
+            missing: Bytes::ZERO,
+            hint: "nobody could tell its block hashes; is a source online?".to_owned(),
+        })
+    }
+}
+
+struct Open {
+    object: ObjectId,
+    symbol_size: u16,
+    arrivals: Arc<Arrivals>,
+    resumed: Bytes,
+}
+
+/// A fetch that nobody waits for any more is ended, so that the sources stop.
+struct CancelOnDrop<'a> {
+    host: &'a Host,
+    id: FetchId,
+    armed: bool,
+}
+
+impl Drop for CancelOnDrop<'_> {
+    fn drop(&mut self) {
+        if self.armed {
+            self.host.node().cancel(self.id);
+        }
+    }
+}
+
+/// The last part of an object's name, or its id: never a path out of the folder.
+pub(crate) fn file_name(name: &str, object: ObjectId) -> String {
+    let last = name.rsplit('/').find(|part| !part.is_empty()).unwrap_or("");
+    match last {
+        "" | "." | ".." => object.to_string(),
+        _ if last.contains('\0') => object.to_string(),
+        _ => last.to_owned(),
+    }
+}
+
+/// A source, for people, when nothing better is known.
+pub(crate) fn source_label(node: NodeId) -> String {
+    format!("node {}", node.short())
+}

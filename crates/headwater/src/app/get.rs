@@ -1,0 +1,604 @@
+//! `headwater get`: an object, a range of it, or a folder, from many sources at once.
+
+use std::io::Write;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Instant;
+
+use headwater_store::manifest::{self, Manifest};
+use headwater_store::tree;
+use headwater_transport::ppush::controller::ControllerConfig;
+use headwater_transport::ppush::receiver::{FlowStats, ReceiverConfig, ReceiverStats};
+use headwater_units::{BitRate, BlockIndex, Bytes, NodeId, ObjectId, PathId, Theta};
+use headwater_wire::{Class, MarkSignal, SYMBOL_OVERHEAD, SpreadRule};
+use sha2::{Digest, Sha256};
+
+use super::fetch::{Arrivals, Destination, Fetch, Fetched, Follower, source_label};
+use super::host::{Host, HostConfig, LOCAL};
+use super::{
+    AppError, GetOptions, GetResult, Output, Phase, Progress, ProgressSource, Shutdown, SourceShare, Watch, Where,
+    data_config, usage,
+};
+
+/// Files of a folder that are fetched at the same time.
+const FILES_AT_ONCE: usize = 4;
+/// How long the slower sources of `--from` may take to answer once the first has.
+const LATECOMERS: std::time::Duration = std::time::Duration::from_millis(300);
+/// Ethernet, IPv4 and UDP headers.
+const FRAME_HEADERS: f64 = 14.0 + 20.0 + 8.0;
+
+/// Fetches what the options say.
+///
+/// # Errors
+/// [`AppError`]; what is finished stays on the disk, and the same call goes on from there.
+pub async fn get(
+    options: GetOptions,
+    shutdown: &Shutdown,
+    watch: &mut dyn Watch,
+) -> Result<GetResult, AppError> {
+    match options.timeout {
+        None => run(&options, shutdown, watch).await,
+        Some(limit) => match tokio::time::timeout(limit.into(), run(&options, shutdown, watch)).await {
+            Ok(result) => result,
+            Err(_) => Err(AppError::TimedOut {
+                after: limit,
+                state: "what is finished is kept; run the same command again to go on".to_owned(),
+            }),
+        },
+    }
+}
+
+async fn run(options: &GetOptions, shutdown: &Shutdown, watch: &mut dyn Watch) -> Result<GetResult, AppError> {
+    watch.progress(&Progress { object: options.what.clone(), ..Progress::default() });
+    #[allow(clippy::disallowed_methods)] // The result says how long it took.
+    let started = Instant::now();
+    let (host, path) = connect(options, watch).await?;
+    let job = Job { options, host: &host, path, shutdown, started };
+    let result = job.object(watch).await;
+    tokio::select! {
+        () = host.close() => {}
+        () = tokio::time::sleep(std::time::Duration::from_millis(250)) => {}
+    }
+    result
+}
+
+/// Reaches the controller, or every source that can be reached.
+async fn connect(options: &GetOptions, watch: &mut dyn Watch) -> Result<(Host, PathId), AppError> {
+    let common = &options.common;
+    let addresses = match &options.at {
+        Where::Controller(at) => std::slice::from_ref(at),
+        Where::From(at) => at,
+    };
+    let node = data_config(common, bind_towards(addresses, common.data_port).await, None);
+    let controller = match &options.at {
+        Where::Controller(_) => None,
+        Where::From(at) => {
+            let most = u8::try_from(at.len()).unwrap_or(u8::MAX);
+            let fixed_theta = options.theta.map(Theta::new);
+            Some((ControllerConfig { max_sources: most, fixed_theta, ..Default::default() }, None))
+        }
+    };
+    let host = Host::start(HostConfig { common, listen: None, controller, node: Some(node) })?;
+    if let Some(hint) = host.node().buffer_hint() {
+        tracing::info!("{hint}");
+    }
+    match &options.at {
+        Where::Controller(at) => {
+            let path = host.new_path();
+            host.keep_dialled(path, at, false).await?;
+            Ok((host, path))
+        }
+        Where::From(sources) => {
+            let mut dialling = tokio::task::JoinSet::new();
+            for at in sources {
+                let (host, at) = (host.clone(), at.clone());
+                dialling.spawn(async move {
+                    let path = host.new_path();
+                    host.keep_dialled(path, &at, false).await?;
+                    host.introduce(path).await
+                });
+            }
+            let (mut reached, mut failed) = (0, Vec::new());
+            loop {
+                let next = match reached {
+                    0 => dialling.join_next().await,
+                    _ => tokio::time::timeout(LATECOMERS, dialling.join_next()).await.unwrap_or(None),
+                };
+                match next {
+                    None => break,
+                    Some(Ok(Ok(_))) => reached += 1,
+                    Some(Ok(Err(error))) if error.is_about_trust() => return Err(error),
+                    Some(Ok(Err(error))) => failed.push(error),
+                    Some(Err(error)) => failed.push(AppError::Failed(error.to_string())),
+                }
+            }
+            dialling.detach_all();
+            for error in &failed {
+                watch.note(&format!("going on without a source: {error}"));
+            }
+            match (reached, failed.pop()) {
+                (0, Some(error)) => Err(error),
+                (0, None) => Err(AppError::Usage("--from needs at least one address".to_owned())),
+                _ => Ok((host, LOCAL)),
+            }
+        }
+    }
+}
+
+/// The wildcard address of the family in which the first of the peers is reached.
+async fn bind_towards(peers: &[String], port: u16) -> SocketAddr {
+    let mut v6 = false;
+    for peer in peers {
+        if let Ok(found) = tokio::net::lookup_host(peer.as_str()).await {
+            v6 |= found.into_iter().any(|a| a.is_ipv6());
+        }
+    }
+    if v6 { SocketAddr::from(([0u16; 8], port)) } else { SocketAddr::from(([0u8; 4], port)) }
+}
+
+struct Job<'a> {
+    options: &'a GetOptions,
+    host: &'a Host,
+    path: PathId,
+    shutdown: &'a Shutdown,
+    started: Instant,
+}
+
+impl Job<'_> {
+    fn receiver(&self, what: &str) -> ReceiverConfig {
+        let (options, host) = (self.options, self.host);
+        let mut config = ReceiverConfig::new(what, host.id(), self.path, rand::random());
+        config.room = host.room_on(self.path);
+        config.class = if options.common.gentle { Class::Gentle } else { Class::Bulk };
+        config.spread = if options.residue { SpreadRule::Residue } else { SpreadRule::Listed };
+        config.max_sources = options.max_sources;
+        config.limit = options.common.limit;
+        config.receive_window = host.node().receive_window(config.room);
+        config
+    }
+
+    fn state_folder(&self) -> PathBuf {
+        self.options.common.state.join("partial")
+    }
+
+    async fn object(&self, watch: &mut dyn Watch) -> Result<GetResult, AppError> {
+        let options = self.options;
+        let destination = match &options.output {
+            Output::File(path) if path.is_dir() => Destination::Named(path.clone()),
+            Output::File(path) => Destination::Path(path.clone()),
+            Output::Default => Destination::Named(PathBuf::from(".")),
+            Output::Stdout => {
+                let folder = options.common.state.join("passing");
+                std::fs::create_dir_all(&folder).map_err(|e| AppError::state(&folder, e))?;
+                let name: String = options.what.chars().filter(char::is_ascii_alphanumeric).take(32).collect();
+                let range = options.range.map_or(String::new(), |(a, b)| {
+                    format!("-{}-{}", a.get(), b.map_or(String::new(), |b| b.get().to_string()))
+                });
+                Destination::Passing(folder.join(format!("{name}{range}")))
+            }
+        };
+        let fetch = Fetch {
+            config: self.receiver(&options.what),
+            destination,
+            state_folder: self.state_folder(),
+            range: options.range,
+            overwrite: options.overwrite || options.output == Output::Stdout,
+            hash: options.hash,
+            record: options.record.clone(),
+        };
+        let mut display = Display::new(&options.what, watch, self.host, options.output == Output::Stdout, options.sha256);
+        let controller = (self.path != LOCAL).then_some(self.path);
+        let fetched = fetch.run(self.host, controller, self.shutdown, &mut display).await;
+        let followed = display.join();
+        let fetched = fetched?;
+        if options.range.is_none() && options.output != Output::Stdout {
+            if let Some(manifest) = read_manifest(&fetched.arrivals)? {
+                return self.folder(&fetched, manifest, watch).await;
+            }
+        }
+        let (sha256, _) = followed?;
+        watch.progress(&Progress { object: options.what.clone(), phase: Phase::Finishing, ..Progress::default() });
+        let arrivals = fetched.arrivals.clone();
+        let keep = options.output != Output::Stdout;
+        let output = blocking(move || {
+            if keep {
+                return arrivals.partial.finish().map(Some);
+            }
+            // Passed on already.
+            match Arc::try_unwrap(arrivals) {
+                Ok(arrivals) => arrivals.partial.discard().map(|()| None),
+                Err(shared) => {
+                    let _ = std::fs::remove_file(shared.partial.data_path());
+                    Ok(None)
+                }
+            }
+        })
+        .await??;
+        let seconds = self.started.elapsed().as_secs_f64();
+        let names = self.names().await;
+        let mut result = result_of(&fetched, seconds, &names);
+        result.bytes = wanted_bytes(&fetched, options.range);
+        result.mb_per_s = result.bytes as f64 / seconds / 1e6;
+        result.name = (options.what != result.object).then(|| options.what.clone());
+        result.sha256 = sha256;
+        result.output = output.map(|p| p.display().to_string());
+        Ok(result)
+    }
+
+    /// Addresses of the sources, as far as the controller tells.
+    async fn names(&self) -> Vec<(NodeId, String)> {
+        let report = self.host.report(self.path).await;
+        report.map_or_else(|_| Vec::new(), |r| r.nodes.into_iter().map(|n| (n.id, n.listen)).collect())
+    }
+
+    // ---- folders -------------------------------------------------------------------------------------------------
+
+    async fn folder(
+        &self,
+        root: &Fetched,
+        manifest: Manifest,
+        watch: &mut dyn Watch,
+    ) -> Result<GetResult, AppError> {
+        let target = root.arrivals.partial.spec().destination.clone();
+        let _ = std::fs::remove_file(root.arrivals.partial.data_path());
+        if target.exists() && !target.is_dir() {
+            return Err(AppError::Usage(format!(
+                "{} is a folder there and a file here; choose another name with -o",
+                target.display()
+            )));
+        }
+        std::fs::create_dir_all(&target)
+            .map_err(|e| AppError::io(format!("cannot create {}", target.display()), e))?;
+        manifest.make_folders(&target)?;
+        let total = manifest.total_bytes();
+        let files: Vec<(String, Bytes, ObjectId)> =
+            manifest.files().map(|(path, _, size, object)| (path.to_owned(), size, object)).collect();
+        let mut sum = Sum { stats: root.stats.clone(), ..Sum::default() };
+        let mut waiting = files.into_iter();
+        let mut running = Vec::new();
+        let names = self.names().await;
+        loop {
+            while running.len() < FILES_AT_ONCE
+                && let Some((path, size, object)) = waiting.next()
+            {
+                running.push(Box::pin(self.file(target.join(&path), size, object)));
+            }
+            if running.is_empty() {
+                break;
+            }
+            let (done, index) = first_of(&mut running).await;
+            drop(running.swap_remove(index));
+            let done = done?;
+            sum.bytes += done.bytes;
+            sum.resumed += done.resumed;
+            if let Some(stats) = done.stats {
+                sum.add(&stats);
+            }
+            let elapsed = self.started.elapsed().as_secs_f64();
+            watch.progress(&Progress {
+                object: self.options.what.clone(),
+                bytes_done: sum.bytes.get(),
+                bytes_total: total.get(),
+                rate: BitRate::new(((sum.bytes - sum.resumed).get() as f64 * 8.0 / elapsed) as u64),
+                phase: Phase::Receiving,
+                ..Progress::default()
+            });
+        }
+        let last = target.clone();
+        blocking(move || manifest.complete(&last)).await??;
+        let seconds = self.started.elapsed().as_secs_f64();
+        let whole = Fetched { stats: sum.stats, resumed: sum.resumed, ..root.copy() };
+        let mut result = result_of(&whole, seconds, &names);
+        result.bytes = total.get();
+        result.mb_per_s = result.bytes as f64 / seconds / 1e6;
+        result.name = Some(self.options.what.clone());
+        result.output = Some(target.display().to_string());
+        Ok(result)
+    }
+
+    /// One file of a folder, unless it is there already.
+    async fn file(&self, path: PathBuf, size: Bytes, object: ObjectId) -> Result<FileDone, AppError> {
+        let there = path.clone();
+        if there.is_file() && blocking(move || tree::holds(&there, object, size, &mut |_| {})).await?? {
+            return Ok(FileDone { bytes: size, resumed: size, stats: None });
+        }
+        let fetch = Fetch {
+            config: self.receiver(&object.to_string()),
+            destination: Destination::Path(path),
+            state_folder: self.state_folder(),
+            range: None,
+            overwrite: true,
+            hash: Some(object),
+            record: None,
+        };
+        let controller = (self.path != LOCAL).then_some(self.path);
+        let fetched = fetch.run(self.host, controller, self.shutdown, &mut Quiet).await?;
+        let arrivals = fetched.arrivals.clone();
+        blocking(move || arrivals.partial.finish()).await??;
+        Ok(FileDone { bytes: size, resumed: fetched.resumed, stats: Some(fetched.stats) })
+    }
+}
+
+struct FileDone {
+    bytes: Bytes,
+    resumed: Bytes,
+    stats: Option<ReceiverStats>,
+}
+
+#[derive(Default)]
+struct Sum {
+    bytes: Bytes,
+    resumed: Bytes,
+    stats: ReceiverStats,
+}
+
+impl Sum {
+    fn add(&mut self, other: &ReceiverStats) {
+        let sum = &mut self.stats;
+        sum.source_symbols += other.source_symbols;
+        sum.arrivals += other.arrivals;
+        sum.useless += other.useless;
+        sum.repair_used += other.repair_used;
+        sum.flows.extend(other.flows.iter().cloned());
+    }
+}
+
+struct Quiet;
+
+impl Follower for Quiet {
+    fn opened(&mut self, _: &Arc<Arrivals>, _: ObjectId, _: Bytes) {}
+    fn tick(&mut self, _: &ReceiverStats) {}
+    fn note(&mut self, line: &str) {
+        tracing::warn!("{line}");
+    }
+}
+
+/// Waits for the first of some futures; says which it was.
+async fn first_of<F: Future + Unpin>(running: &mut [F]) -> (F::Output, usize) {
+    std::future::poll_fn(|context| {
+        for (index, future) in running.iter_mut().enumerate() {
+            if let std::task::Poll::Ready(output) = std::pin::Pin::new(future).poll(context) {
+                return std::task::Poll::Ready((output, index));
+            }
+        }
+        std::task::Poll::Pending
+    })
+    .await
+}
+
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, AppError> {
+    tokio::task::spawn_blocking(work).await.map_err(|e| AppError::Failed(e.to_string()))
+}
+
+/// The manifest that the object is, if it is one.
+fn read_manifest(arrivals: &Arrivals) -> Result<Option<Manifest>, AppError> {
+    let size = arrivals.partial.hashes().size();
+    if size == Bytes::ZERO || size.get() > manifest::MAX_MANIFEST_BYTES as u64 {
+        return Ok(None);
+    }
+    let (mut block, mut bytes) = (Vec::new(), Vec::new());
+    for index in 0..arrivals.partial.hashes().layout().block_count() {
+        arrivals.partial.read_block(BlockIndex(index), &mut block)?;
+        bytes.extend_from_slice(&block);
+        if index == 0 && !manifest::is_manifest(&bytes) {
+            return Ok(None);
+        }
+    }
+    Ok(Some(Manifest::parse(&bytes)?))
+}
+
+// ---- following one object ------------------------------------------------------------------------------------------
+
+type Followed = Result<(Option<String>, u64), AppError>;
+
+/// Turns counters into progress, and passes the verified prefix on.
+struct Display<'a> {
+    what: &'a str,
+    watch: &'a mut dyn Watch,
+    host: &'a Host,
+    to_stdout: bool,
+    sha256: bool,
+    arrivals: Option<Arc<Arrivals>>,
+    total: Bytes,
+    follower: Option<JoinHandle<Followed>>,
+}
+
+impl<'a> Display<'a> {
+    fn new(what: &'a str, watch: &'a mut dyn Watch, host: &'a Host, to_stdout: bool, sha256: bool) -> Self {
+        Display { what, watch, host, to_stdout, sha256, arrivals: None, total: Bytes::ZERO, follower: None }
+    }
+
+    /// Waits for whoever follows the prefix.
+    fn join(&mut self) -> Followed {
+        if let Some(arrivals) = &self.arrivals {
+            arrivals.stop();
+        }
+        match self.follower.take().map(JoinHandle::join) {
+            None => Ok((None, 0)),
+            Some(Ok(followed)) => followed,
+            Some(Err(_)) => Err(AppError::Failed("passing the object on has failed".to_owned())),
+        }
+    }
+}
+
+impl Follower for Display<'_> {
+    fn opened(&mut self, arrivals: &Arc<Arrivals>, object: ObjectId, bytes: Bytes) {
+        let _ = object;
+        let layout = arrivals.partial.hashes().layout();
+        self.total = arrivals.partial.wanted().map(|b| layout.len(BlockIndex(b))).sum();
+        debug_assert!(self.total <= bytes);
+        self.arrivals = Some(arrivals.clone());
+        if self.to_stdout || self.sha256 {
+            let (arrivals, to_stdout, sha256) = (arrivals.clone(), self.to_stdout, self.sha256);
+            self.follower = Some(std::thread::spawn(move || follow(&arrivals, to_stdout, sha256)));
+        }
+    }
+
+    fn tick(&mut self, stats: &ReceiverStats) {
+        let Some(arrivals) = &self.arrivals else { return };
+        let layout = arrivals.partial.hashes().layout();
+        let done: Bytes = Bytes::new(u64::from(arrivals.partial.have().count()) * layout.block_bytes().get());
+        let done = done.min(self.total);
+        let rate: BitRate = stats.flows.iter().filter(|f| f.live).map(|f| f.rate).sum();
+        let useful: u64 = stats.flows.iter().map(|f| f.useful).sum();
+        let sources = stats.flows.iter().map(|f| ProgressSource {
+            node: self.host.label(f.node).unwrap_or_else(|| source_label(f.node)),
+            rate: f.rate,
+            share: if useful == 0 { 0.0 } else { f.useful as f64 / useful as f64 },
+            theta: None,
+            live: f.live,
+        });
+        let progress = Progress {
+            object: self.what.to_owned(),
+            bytes_done: done.get(),
+            bytes_total: self.total.get(),
+            rate,
+            eta: (rate > BitRate::ZERO).then(|| (self.total - done) / rate),
+            sources: sources.collect(),
+            phase: Phase::Receiving,
+        };
+        self.watch.progress(&progress);
+    }
+
+    fn note(&mut self, line: &str) {
+        self.watch.note(line);
+    }
+}
+
+/// Passes the blocks on in their order as they become verified: to standard output, and through SHA-256.
+fn follow(arrivals: &Arrivals, to_stdout: bool, sha256: bool) -> Followed {
+    let partial = &arrivals.partial;
+    let layout = partial.hashes().layout();
+    let size = layout.object_bytes().get();
+    let range = partial.spec().range.clone().unwrap_or(0..size);
+    let mut out = std::io::stdout().lock();
+    let mut hasher = Sha256::new();
+    let (mut block, mut passed) = (Vec::new(), 0);
+    for index in partial.wanted().map(BlockIndex) {
+        if !arrivals.wait_for(index) {
+            return Err(AppError::Interrupted { resumable: true });
+        }
+        partial.read_block(index, &mut block)?;
+        let offset = layout.offset(index).get();
+        let from = range.start.saturating_sub(offset).min(block.len() as u64) as usize;
+        let to = (range.end - offset).min(block.len() as u64) as usize;
+        let bytes = &block[from..to];
+        if to_stdout {
+            out.write_all(bytes).map_err(|e| AppError::io("cannot write to standard output", e))?;
+        }
+        if sha256 {
+            hasher.update(bytes);
+        }
+        passed += bytes.len() as u64;
+    }
+    out.flush().map_err(|e| AppError::io("cannot write to standard output", e))?;
+    let digest = sha256.then(|| hasher.finalize().iter().map(|b| format!("{b:02x}")).collect());
+    Ok((digest, passed))
+}
+
+// ---- results -------------------------------------------------------------------------------------------------------
+
+impl Fetched {
+    fn copy(&self) -> Fetched {
+        Fetched {
+            object: self.object,
+            symbol_size: self.symbol_size,
+            stats: self.stats.clone(),
+            arrivals: self.arrivals.clone(),
+            resumed: self.resumed,
+            held_up: self.held_up,
+        }
+    }
+}
+
+fn wanted_bytes(fetched: &Fetched, range: Option<(Bytes, Option<Bytes>)>) -> u64 {
+    let size = fetched.arrivals.partial.hashes().size();
+    match range {
+        None => size.get(),
+        Some((from, to)) => (to.unwrap_or(size).min(size) - from).get(),
+    }
+}
+
+fn share(part: u64, whole: u64) -> f64 {
+    if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
+}
+
+fn result_of(fetched: &Fetched, seconds: f64, names: &[(NodeId, String)]) -> GetResult {
+    let stats = &fetched.stats;
+    let cpu_seconds = usage::cpu_seconds();
+    let layout = fetched.arrivals.partial.hashes().layout();
+    let symbol = f64::from(fetched.symbol_size.max(1));
+    let block = layout.len(BlockIndex(0)).get().max(1) as f64;
+    let padding = (block / symbol).ceil() * symbol / block;
+    GetResult {
+        object: fetched.object.to_string(),
+        bytes: layout.object_bytes().get(),
+        seconds,
+        ideal_seconds: None,
+        ratio: None,
+        wire_floor: (symbol + SYMBOL_OVERHEAD as f64 + FRAME_HEADERS) / symbol * padding,
+        mb_per_s: 0.0,
+        verified: true,
+        repair_share: share(stats.repair_used, stats.source_symbols),
+        duplicate_share: share(stats.useless, stats.arrivals),
+        peak_rss_bytes: usage::peak_rss_bytes(),
+        cpu_seconds,
+        mark_signal: mark_signal(&stats.flows).to_owned(),
+        limited_by: limited_by(fetched, seconds, cpu_seconds).to_owned(),
+        sources: sources_of(&stats.flows, names),
+        name: None,
+        sha256: None,
+        resumed_bytes: fetched.resumed.get(),
+        output: None,
+    }
+}
+
+/// Flows of one source are one line: a source that was replaced and came back had several.
+fn sources_of(flows: &[FlowStats], names: &[(NodeId, String)]) -> Vec<SourceShare> {
+    let total: u64 = flows.iter().map(|f| f.useful).sum();
+    let mut lines: Vec<(NodeId, SourceShare)> = Vec::new();
+    for flow in flows {
+        let at = match lines.iter().position(|(node, _)| *node == flow.node) {
+            Some(at) => at,
+            None => {
+                let name = names.iter().find(|(id, _)| *id == flow.node).map(|(_, name)| name.clone());
+                let node = name.unwrap_or_else(|| source_label(flow.node));
+                lines.push((flow.node, SourceShare { node, ..SourceShare::default() }));
+                lines.len() - 1
+            }
+        };
+        let line = &mut lines[at].1;
+        line.bytes += flow.bytes.get();
+        line.symbols += flow.useful;
+        line.lost += flow.lost;
+        line.share = share(line.symbols, total);
+    }
+    lines.into_iter().map(|(_, line)| line).collect()
+}
+
+fn mark_signal(flows: &[FlowStats]) -> &'static str {
+    let any = |signal| flows.iter().any(|f| f.signal == signal);
+    match (any(MarkSignal::Ecn), any(MarkSignal::Delay)) {
+        (true, true) => "mixed",
+        (true, false) => "ecn",
+        (false, true) => "delay",
+        (false, false) => "unknown",
+    }
+}
+
+/// What held the task back most of the time.
+fn limited_by(fetched: &Fetched, seconds: f64, cpu_seconds: f64) -> &'static str {
+    let starved: u64 = fetched.stats.flows.iter().map(|f| f.starved).sum();
+    // One thread receives; when it never sleeps, the processor is the limit.
+    if cpu_seconds / seconds > 0.9 {
+        "cpu"
+    } else if fetched.held_up {
+        "disk"
+    } else if starved * 2 > fetched.stats.arrivals {
+        "source"
+    } else {
+        "path"
+    }
+}

@@ -1,0 +1,617 @@
+//! One process: its key, its control links, its data socket, its objects, and a controller if it runs one.
+//!
+//! Every link gets a path. What arrives on it is for the controller, or for the machines of the data thread, by its
+//! kind; what those say to the path goes back out. Path 0 is the way from this process's machines to its own controller.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use headwater_store::{BlockHashes, SourceFile};
+use headwater_transport::ppush::controller::ControllerConfig;
+use headwater_units::{Bytes, NodeId, ObjectId, PathId};
+use headwater_wire::{Control, Holding, NodeInfo};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+
+use super::controller_host::ControllerHost;
+use super::query::{Answer, Query, ask};
+use super::report::report;
+use super::{AppError, Common, StatusReport};
+use crate::control::{Backoff, ControlConfig, ControlEndpoint, ControlError, Expect, Identity, Link, Pins};
+use crate::node::{Node, NodeConfig, control_path, room_towards};
+
+/// From this process's machines to its own controller.
+pub(crate) const LOCAL: PathId = control_path(0);
+/// Block hashes of this many objects of others are remembered.
+const HASHES_KEPT: usize = 64;
+
+/// How a process is set up.
+pub(crate) struct HostConfig<'a> {
+    pub(crate) common: &'a Common,
+    /// Where it listens for control links; only dials if absent.
+    pub(crate) listen: Option<SocketAddr>,
+    /// Run a controller, with its tasks kept in this file if one is given.
+    pub(crate) controller: Option<(ControllerConfig, Option<PathBuf>)>,
+    /// Run a data socket.
+    pub(crate) node: Option<NodeConfig>,
+}
+
+/// An object that this process can send.
+#[derive(Clone)]
+pub(crate) struct Held {
+    pub(crate) file: Arc<SourceFile>,
+    pub(crate) hashes: BlockHashes,
+    pub(crate) name: Option<String>,
+}
+
+struct Peer {
+    link: Link,
+    out: UnboundedSender<Control>,
+}
+
+#[derive(Default)]
+struct State {
+    peers: BTreeMap<PathId, Peer>,
+    held: BTreeMap<ObjectId, Held>,
+    /// What others said they hold: by object, their paths and the size.
+    held_by: BTreeMap<ObjectId, (Bytes, BTreeSet<PathId>)>,
+    hashes: BTreeMap<ObjectId, BlockHashes>,
+    /// Where nodes said that they are reached.
+    labels: BTreeMap<NodeId, String>,
+}
+
+/// The process. Clones are the same one.
+#[derive(Clone)]
+pub(crate) struct Host {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    endpoint: ControlEndpoint,
+    identity: Arc<Identity>,
+    listen: Option<SocketAddr>,
+    controller: Option<ControllerHost>,
+    node: Option<Node>,
+    next_path: AtomicU32,
+    state: Mutex<State>,
+    template: NodeInfo,
+    pin: Option<NodeId>,
+    mtu: Option<u16>,
+}
+
+impl Host {
+    /// Sets everything up; links are accepted from now on.
+    pub(crate) fn start(config: HostConfig<'_>) -> Result<Host, AppError> {
+        let common = config.common;
+        let identity = Arc::new(identity_for(&common.state, config.listen)?);
+        let pins = Pins::open(&common.state)?;
+        let (bind, control) = match config.listen {
+            Some(listen) => (listen, ControlConfig::default()),
+            None => (SocketAddr::from(([0u16; 8], 0)), ControlConfig { max_links: 0, ..Default::default() }),
+        };
+        let endpoint = bind_control(bind, config.listen.is_none(), &identity, pins, control)?;
+        let listen = config.listen.map(|_| endpoint.local_addr());
+        let controller = match config.controller {
+            Some((settings, file)) => Some(ControllerHost::start(settings, file.as_deref())?),
+            None => None,
+        };
+        let (node, said) = match config.node {
+            Some(settings) => {
+                let bind = settings.bind;
+                let (node, said) = Node::start(settings).map_err(|e| AppError::io(format!("cannot open the data socket on {bind}"), e))?;
+                (Some(node), Some(said))
+            }
+            None => (None, None),
+        };
+        let template = NodeInfo {
+            node: identity.node(),
+            name: host_name(),
+            listen,
+            data: node.iter().map(Node::data_address).collect(),
+            uplink: common.uplink,
+            downlink: common.downlink,
+            rack: common.rack.clone(),
+            room: 0,
+            incarnation: rand::random(),
+        };
+        let inner = Inner {
+            endpoint,
+            identity,
+            listen,
+            controller,
+            node,
+            next_path: AtomicU32::new(1),
+            state: Mutex::default(),
+            template,
+            pin: common.pin,
+            mtu: common.mtu,
+        };
+        let host = Host { inner: Arc::new(inner) };
+        host.attach_local();
+        if let Some(said) = said {
+            tokio::spawn(host.clone().send_out(said));
+        }
+        if host.inner.listen.is_some() {
+            tokio::spawn(host.clone().accept());
+        }
+        Ok(host)
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.inner.state.lock().expect("no holder of this lock panics")
+    }
+
+    /// The data side.
+    pub(crate) fn node(&self) -> &Node {
+        self.inner.node.as_ref().expect("this process was set up with a data socket")
+    }
+
+    /// This process's name.
+    pub(crate) fn id(&self) -> NodeId {
+        self.inner.identity.node()
+    }
+
+    /// Where it listens.
+    pub(crate) fn listen(&self) -> Option<SocketAddr> {
+        self.inner.listen
+    }
+
+    /// Its controller.
+    pub(crate) fn controller(&self) -> Option<&ControllerHost> {
+        self.inner.controller.as_ref()
+    }
+
+    /// What the controller at `path` knows; [`LOCAL`] is this process's own.
+    pub(crate) async fn report(&self, path: PathId) -> Result<StatusReport, AppError> {
+        if path == LOCAL {
+            return self.own_report().await.ok_or_else(no_controller);
+        }
+        let link = self.link(path).ok_or_else(no_controller)?;
+        match ask(&link, &Query::View).await? {
+            Answer::View { json } => serde_json::from_str(&json)
+                .map_err(|e| AppError::Failed(format!("the controller's answer makes no sense: {e}"))),
+            _ => Err(no_controller()),
+        }
+    }
+
+    async fn own_report(&self) -> Option<StatusReport> {
+        let view = self.inner.controller.as_ref()?.view().await?;
+        Some(report(&view, self.inner.listen.map_or_else(String::new, |a| a.to_string())))
+    }
+
+    /// Where a node is reached, if it said so to this process.
+    pub(crate) fn label(&self, node: NodeId) -> Option<String> {
+        self.state().labels.get(&node).cloned()
+    }
+
+    // ---- links ---------------------------------------------------------------------------------------------------
+
+    fn link(&self, path: PathId) -> Option<Link> {
+        self.state().peers.get(&path).map(|p| p.link.clone())
+    }
+
+    /// Reserves a path; a link for it may come and go.
+    pub(crate) fn new_path(&self) -> PathId {
+        control_path(self.inner.next_path.fetch_add(1, Ordering::Relaxed))
+    }
+
+    async fn accept(self) {
+        while let Some(link) = self.inner.endpoint.accept().await {
+            let path = self.new_path();
+            tokio::spawn(self.clone().serve_link(path, link));
+        }
+    }
+
+    /// Dials `at` (host:port) once.
+    pub(crate) async fn dial(&self, at: &str) -> Result<Link, AppError> {
+        let expect = self.inner.pin.map_or(Expect::Pinned, Expect::Stated);
+        let addresses: Vec<SocketAddr> = tokio::net::lookup_host(at)
+            .await
+            .map_err(|e| unreachable(at, &e))?
+            .collect();
+        let mut last = None;
+        for address in addresses {
+            match self.inner.endpoint.dial(address, expect).await {
+                Ok(link) => return Ok(link),
+                Err(error) => last = Some(error),
+            }
+        }
+        Err(last.map_or_else(
+            || unreachable(at, &"the name has no address"),
+            AppError::from,
+        ))
+    }
+
+    /// Keeps a link to `at` on `path`, dialling again whenever it is lost. The first attempt's error is returned, unless
+    /// `patient`.
+    pub(crate) async fn keep_dialled(&self, path: PathId, at: &str, patient: bool) -> Result<(), AppError> {
+        let first = match self.dial(at).await {
+            Ok(link) => Some(link),
+            Err(error) if patient && !error.is_about_trust() => {
+                tracing::warn!(%error, "will be tried again");
+                None
+            }
+            Err(error) => return Err(error),
+        };
+        let at = at.to_owned();
+        let host = self.clone();
+        // The link is known before the caller says anything over the path.
+        let serving = first.map(|link| host.begin_link(path, link));
+        tokio::spawn(async move {
+            let mut backoff = Backoff::default();
+            if let Some((link, commands)) = serving {
+                host.clone().run_link(path, link, commands).await;
+            }
+            loop {
+                tokio::time::sleep(backoff.next_wait().into()).await;
+                match host.dial(&at).await {
+                    Ok(link) => {
+                        backoff.reset();
+                        host.clone().serve_link(path, link).await;
+                    }
+                    Err(error) => tracing::debug!(%error, at, "not connected"),
+                }
+            }
+        });
+        Ok(())
+    }
+
+    /// Makes a link known and introduces this node over it.
+    fn begin_link(&self, path: PathId, link: Link) -> (Link, UnboundedReceiver<Control>) {
+        let (out, commands) = unbounded_channel();
+        if self.inner.node.is_some() {
+            let _ = out.send(Control::Hello(self.info_for(&link)));
+            for holding in self.holdings() {
+                let _ = out.send(Control::Hold(holding));
+            }
+        }
+        if let Some(controller) = &self.inner.controller {
+            controller.attach(path, out.clone());
+        }
+        self.state().peers.insert(path, Peer { link: link.clone(), out });
+        (link, commands)
+    }
+
+    async fn serve_link(self, path: PathId, link: Link) {
+        let (link, commands) = self.begin_link(path, link);
+        self.run_link(path, link, commands).await;
+    }
+
+    async fn run_link(self, path: PathId, link: Link, mut commands: UnboundedReceiver<Control>) {
+        let sender = link.clone();
+        let sending = tokio::spawn(async move {
+            while let Some(control) = commands.recv().await {
+                if sender.send(control.to_bytes()).await.is_err() {
+                    return;
+                }
+            }
+        });
+        let (asked, host) = (link.clone(), self.clone());
+        let answering = tokio::spawn(async move {
+            while let Some(request) = asked.incoming_request().await {
+                let host = host.clone();
+                let asked = asked.clone();
+                tokio::spawn(async move {
+                    let answer = match postcard::from_bytes(&request.bytes) {
+                        Ok(query) => host.answer(&asked, query).await,
+                        Err(_) => return request.responder.refuse(),
+                    };
+                    let bytes = postcard::to_stdvec(&answer).expect("an answer can be written");
+                    let _ = request.responder.respond(&bytes).await;
+                });
+            }
+        });
+        while let Some(frame) = link.recv().await {
+            match Control::parse(&frame) {
+                Ok(control) => self.on_control(path, &link, control),
+                Err(error) => {
+                    tracing::warn!(peer = %link.peer(), %error, "link closed");
+                    link.close("malformed message");
+                }
+            }
+        }
+        sending.abort();
+        answering.abort();
+        tracing::debug!(peer = %link.peer(), end = ?link.end(), "link ended");
+        let mut state = self.state();
+        // A newer link may have taken the path over.
+        if state.peers.get(&path).is_some_and(|p| p.link.is_same(&link)) {
+            state.peers.remove(&path);
+            state.held_by.retain(|_, (_, paths)| {
+                paths.remove(&path);
+                !paths.is_empty()
+            });
+            drop(state);
+            if let Some(controller) = &self.inner.controller {
+                controller.lost(path);
+            }
+        }
+    }
+
+    /// Lets queued messages go out, then closes every link.
+    pub(crate) async fn close(&self) {
+        let links: Vec<Link> = self.state().peers.values().map(|p| p.link.clone()).collect();
+        for link in links {
+            link.finish().await;
+        }
+        self.inner.endpoint.close("going away").await;
+    }
+
+    // ---- messages ------------------------------------------------------------------------------------------------
+
+    /// The machines of this process and its own controller, without a network between them.
+    fn attach_local(&self) {
+        let Some(controller) = &self.inner.controller else { return };
+        let (out, mut commands) = unbounded_channel();
+        controller.attach(LOCAL, out);
+        if self.inner.node.is_none() {
+            return;
+        }
+        let info = NodeInfo { room: self.room(SocketAddr::from(([127, 0, 0, 1], 1))), ..self.inner.template.clone() };
+        controller.deliver(LOCAL, Control::Hello(info));
+        let host = self.clone();
+        tokio::spawn(async move {
+            while let Some(control) = commands.recv().await {
+                host.node().control(LOCAL, control);
+            }
+        });
+    }
+
+    /// What the machines of the data thread say.
+    async fn send_out(self, mut said: UnboundedReceiver<(PathId, Control)>) {
+        while let Some((path, control)) = said.recv().await {
+            if path == PathId(0) {
+                if let Control::Drop { object } = control {
+                    self.withdraw(object);
+                }
+            } else if path == LOCAL {
+                if let Some(controller) = &self.inner.controller {
+                    controller.deliver(LOCAL, control);
+                }
+            } else if let Some(peer) = self.state().peers.get(&path) {
+                let _ = peer.out.send(control);
+            }
+        }
+    }
+
+    fn on_control(&self, path: PathId, link: &Link, control: Control) {
+        let control = match control {
+            Control::Hello(info) => {
+                let info = resolved(info, link.peer(), link.remote_addr().ip());
+                if let Some(listen) = info.listen {
+                    self.state().labels.insert(info.node, listen.to_string());
+                }
+                Control::Hello(info)
+            }
+            Control::Hold(holding) => {
+                let mut state = self.state();
+                let entry = state.held_by.entry(holding.object).or_insert((holding.bytes, BTreeSet::new()));
+                entry.1.insert(path);
+                Control::Hold(holding)
+            }
+            // Nobody speaks for another node.
+            Control::Request(request) => {
+                Control::Request(headwater_wire::Request { receiver: link.peer(), ..request })
+            }
+            other => other,
+        };
+        match for_controller(&control) {
+            true => {
+                if let Some(controller) = &self.inner.controller {
+                    controller.deliver(path, control);
+                }
+            }
+            false => {
+                if let Some(node) = &self.inner.node {
+                    node.control(path, control);
+                }
+            }
+        }
+    }
+
+    async fn answer(&self, link: &Link, query: Query) -> Answer {
+        match query {
+            Query::Holdings if self.inner.node.is_some() => {
+                Answer::Holdings { info: Box::new(self.info_for(link)), holdings: self.holdings() }
+            }
+            Query::Holdings => Answer::Unknown,
+            Query::Hashes { object } => match self.hashes(object, None).await {
+                Some(hashes) => Answer::Hashes { bytes: hashes.size(), hashes: hashes.as_slice().to_vec() },
+                None => Answer::Unknown,
+            },
+            Query::View => match self.own_report().await {
+                Some(report) => {
+                    Answer::View { json: serde_json::to_string(&report).expect("a report can be written") }
+                }
+                None => Answer::Unknown,
+            },
+        }
+    }
+
+    // ---- objects -------------------------------------------------------------------------------------------------
+
+    fn room(&self, towards: SocketAddr) -> u16 {
+        match self.inner.mtu {
+            Some(mtu) => crate::node::room_in(u64::from(mtu), towards),
+            None => room_towards(towards),
+        }
+    }
+
+    /// Bytes of symbol that a datagram between here and the peer of `path` carries.
+    pub(crate) fn room_on(&self, path: PathId) -> u16 {
+        let towards = self.link(path).map_or(SocketAddr::from(([127, 0, 0, 1], 1)), |l| l.remote_addr());
+        self.room(towards)
+    }
+
+    fn info_for(&self, link: &Link) -> NodeInfo {
+        NodeInfo { room: self.room(link.remote_addr()), ..self.inner.template.clone() }
+    }
+
+    fn holdings(&self) -> Vec<Holding> {
+        let state = self.state();
+        let holding = |(&object, held): (&ObjectId, &Held)| Holding {
+            object,
+            bytes: held.file.size(),
+            name: held.name.clone(),
+        };
+        state.held.iter().map(holding).collect()
+    }
+
+    /// Offers an object to everybody.
+    pub(crate) fn hold(&self, object: ObjectId, held: Held) {
+        self.node().hold(object, held.file.clone());
+        let holding = Holding { object, bytes: held.file.size(), name: held.name.clone() };
+        let mut state = self.state();
+        state.held.insert(object, held);
+        for peer in state.peers.values() {
+            let _ = peer.out.send(Control::Hold(holding.clone()));
+        }
+        drop(state);
+        if let Some(controller) = &self.inner.controller {
+            controller.deliver(LOCAL, Control::Hold(holding));
+        }
+    }
+
+    /// Offers an object no longer.
+    pub(crate) fn withdraw(&self, object: ObjectId) {
+        self.node().withdraw(object);
+        let mut state = self.state();
+        if state.held.remove(&object).is_none() {
+            return;
+        }
+        for peer in state.peers.values() {
+            let _ = peer.out.send(Control::Drop { object });
+        }
+        drop(state);
+        if let Some(controller) = &self.inner.controller {
+            controller.deliver(LOCAL, Control::Drop { object });
+        }
+    }
+
+    /// The block hashes of an object: from here, from a peer that holds it, or from the controller at `path`.
+    /// Whoever they come from, they are what the object's id says.
+    pub(crate) async fn hashes(&self, object: ObjectId, path: Option<PathId>) -> Option<BlockHashes> {
+        let links: Vec<Link> = {
+            let state = self.state();
+            if let Some(held) = state.held.get(&object) {
+                return Some(held.hashes.clone());
+            }
+            if let Some(hashes) = state.hashes.get(&object) {
+                return Some(hashes.clone());
+            }
+            let holders = state.held_by.get(&object).map(|(_, paths)| paths.iter().copied()).into_iter().flatten();
+            holders.chain(path).filter_map(|p| Some(state.peers.get(&p)?.link.clone())).collect()
+        };
+        for link in links {
+            let Ok(Answer::Hashes { bytes, hashes }) = ask(&link, &Query::Hashes { object }).await else { continue };
+            match BlockHashes::verified(object, bytes, hashes) {
+                Ok(hashes) => {
+                    let mut state = self.state();
+                    if state.hashes.len() >= HASHES_KEPT {
+                        state.hashes.pop_first();
+                    }
+                    state.hashes.insert(object, hashes.clone());
+                    return Some(hashes);
+                }
+                Err(error) => tracing::warn!(peer = %link.peer(), %error, "wrong block hashes"),
+            }
+        }
+        None
+    }
+
+    /// Asks a source what it holds and tells the own controller, so that a request finds it there.
+    pub(crate) async fn introduce(&self, path: PathId) -> Result<usize, AppError> {
+        let link = self.link(path).ok_or_else(no_controller)?;
+        let Answer::Holdings { info, holdings } = ask(&link, &Query::Holdings).await? else {
+            let reason = "it answers, but it is no source; a controller is asked with --controller".to_owned();
+            return Err(AppError::Unreachable { who: link.remote_addr().to_string(), reason });
+        };
+        let count = holdings.len();
+        self.on_control(path, &link, Control::Hello(*info));
+        for holding in holdings {
+            self.on_control(path, &link, Control::Hold(holding));
+        }
+        Ok(count)
+    }
+}
+
+fn unreachable(at: &str, reason: &dyn std::fmt::Display) -> AppError {
+    AppError::Unreachable { who: at.to_owned(), reason: reason.to_string() }
+}
+
+fn no_controller() -> AppError {
+    unreachable("the controller", &"no connection to it, or whoever answers there is none")
+}
+
+fn for_controller(control: &Control) -> bool {
+    matches!(
+        control,
+        Control::Hello(_)
+            | Control::Hold(_)
+            | Control::Drop { .. }
+            | Control::Request(_)
+            | Control::Feedback { .. }
+            | Control::Distrust { .. }
+            | Control::Fin { .. }
+            | Control::Pushing { .. }
+            | Control::PushRefused { .. }
+            | Control::Stopped { .. }
+            | Control::Report { .. }
+    )
+}
+
+/// A node's word about itself, with what the link knows better: its key, and the address it really comes from.
+fn resolved(mut info: NodeInfo, peer: NodeId, seen: IpAddr) -> NodeInfo {
+    info.node = peer;
+    for address in info.data.iter_mut().chain(&mut info.listen) {
+        if address.ip().is_unspecified() {
+            address.set_ip(seen);
+        }
+    }
+    info
+}
+
+/// Two processes on one state folder are two nodes: a listener's key goes with its address, so that it stays the same
+/// over restarts; others take the first key that no running process uses.
+fn identity_for(state: &Path, listen: Option<SocketAddr>) -> Result<Identity, AppError> {
+    let keys = state.join("keys");
+    if let Some(listen) = listen.filter(|l| l.port() != 0) {
+        let name: String =
+            listen.to_string().chars().map(|c| if c.is_ascii_alphanumeric() || c == '.' { c } else { '_' }).collect();
+        return Ok(Identity::load_or_create(&keys.join(name))?);
+    }
+    for slot in 0..256 {
+        let folder = keys.join(format!("slot-{slot}"));
+        std::fs::create_dir_all(&folder).map_err(|e| AppError::state(&folder, e))?;
+        let lock = std::fs::File::create(folder.join("lock")).map_err(|e| AppError::state(&folder, e))?;
+        if lock.try_lock().is_ok() {
+            // Held until the process ends.
+            std::mem::forget(lock);
+            return Ok(Identity::load_or_create(&folder)?);
+        }
+    }
+    Ok(Identity::ephemeral()?)
+}
+
+/// A socket that only dials serves IPv6 and IPv4 where there is IPv6, else IPv4.
+fn bind_control(
+    bind: SocketAddr,
+    any: bool,
+    identity: &Arc<Identity>,
+    pins: Pins,
+    config: ControlConfig,
+) -> Result<ControlEndpoint, ControlError> {
+    let first = ControlEndpoint::bind(bind, identity.clone(), pins.clone(), config.clone());
+    match first {
+        Err(_) if any => {
+            ControlEndpoint::bind(SocketAddr::from(([0u8; 4], 0)), identity.clone(), pins, config)
+        }
+        result => result,
+    }
+}
+
+fn host_name() -> String {
+    std::fs::read_to_string("/proc/sys/kernel/hostname").map_or_else(|_| "node".to_owned(), |n| n.trim().to_owned())
+}

@@ -1,0 +1,101 @@
+//! What a controller knows, as the command line shows it.
+
+use std::collections::BTreeMap;
+
+use headwater_transport::ppush::controller::{ControllerView, NodeView, TaskView};
+use headwater_units::{BitRate, Bytes, NodeId};
+use headwater_wire::MarkSignal;
+
+use super::{NodeLine, ObjectLine, StatusReport, TaskLine, TaskSource};
+
+/// Renders a view; `controller` is its own address.
+pub(crate) fn report(view: &ControllerView, controller: String) -> StatusReport {
+    let nodes: BTreeMap<NodeId, &NodeView> = view.nodes.iter().map(|n| (n.info.node, n)).collect();
+    let address = |node: &NodeId| nodes.get(node).map_or_else(|| node.short(), |n| address_of(n));
+    let objects = view.objects.iter().flat_map(|o| {
+        let holders: Vec<String> = o.holders.iter().map(address).collect();
+        let line = move |name| ObjectLine { object: o.object, name, bytes: o.bytes, holders: holders.clone() };
+        match o.names.is_empty() {
+            true => vec![line(None)],
+            false => o.names.iter().cloned().map(Some).map(line).collect(),
+        }
+    });
+    let mut objects: Vec<ObjectLine> = objects.collect();
+    objects.sort_by(|a, b| (&a.name, a.object).cmp(&(&b.name, b.object)));
+    let mut lines: Vec<NodeLine> = view
+        .nodes
+        .iter()
+        .map(|n| NodeLine {
+            name: n.info.name.clone(),
+            id: n.info.node,
+            listen: address_of(n),
+            uplink: n.info.uplink,
+            downlink: n.info.downlink,
+            rack: n.info.rack.as_ref().map(|(name, _)| name.clone()),
+            objects: view.objects.iter().filter(|o| o.holders.contains(&n.info.node)).count() as u64,
+            up: n.here,
+        })
+        .collect();
+    lines.sort_by(|a, b| (&a.name, &a.listen).cmp(&(&b.name, &b.listen)));
+    let tasks = view.tasks.iter().map(|t| task_line(t, &nodes, &address)).collect();
+    StatusReport { controller, nodes: lines, objects, tasks }
+}
+
+/// Where a node listens, or where its data comes from if it only dials.
+fn address_of(node: &NodeView) -> String {
+    let info = &node.info;
+    info.listen.or(info.data.first().copied()).map_or_else(|| info.node.short(), |a| a.to_string())
+}
+
+fn task_line(
+    task: &TaskView,
+    nodes: &BTreeMap<NodeId, &NodeView>,
+    address: &dyn Fn(&NodeId) -> String,
+) -> TaskLine {
+    let total: u64 = task.flows.iter().map(|f| f.bytes.get()).sum();
+    let rate: BitRate = task.flows.iter().map(|f| f.rate).sum();
+    let sources: Vec<TaskSource> = task
+        .flows
+        .iter()
+        .map(|f| TaskSource {
+            node: address(&f.node),
+            share: if total == 0 { 0.0 } else { f.bytes.get() as f64 / total as f64 },
+            rate: f.rate,
+            theta: f.theta.get(),
+            mark_signal: signal(f.signal).to_owned(),
+            rtt: f.rtt,
+            window: f.window.get(),
+            starved: f.starved,
+        })
+        .collect();
+    let starved = !sources.is_empty() && sources.iter().all(|s| s.starved);
+    TaskLine {
+        task: task.task,
+        object: task.object,
+        name: Some(task.name.clone()).filter(|n| *n != task.object.to_string()),
+        receiver: nodes
+            .get(&task.receiver)
+            .map_or_else(|| task.receiver.short(), |n| n.info.name.clone()),
+        bytes: task.bytes,
+        done: task.bytes - task.remaining,
+        rate,
+        eta: (rate > BitRate::ZERO && task.remaining > Bytes::ZERO).then(|| task.remaining / rate),
+        limited_by: if task.held_up {
+            "disk".to_owned()
+        } else if starved {
+            "source".to_owned()
+        } else {
+            "path".to_owned()
+        },
+        sources,
+    }
+}
+
+/// A congestion signal as it is printed.
+pub(crate) fn signal(signal: MarkSignal) -> &'static str {
+    match signal {
+        MarkSignal::Unknown => "unknown",
+        MarkSignal::Ecn => "ecn",
+        MarkSignal::Delay => "delay",
+    }
+}

@@ -1,0 +1,36 @@
+//! Exit codes, and what `--help` says of them. Each failure of a command knows its own: [`AppError::exit_code`].
+//!
+//! [`AppError::exit_code`]: crate::app::AppError::exit_code
+
+/// Done.
+pub(crate) const OK: u8 = 0;
+/// Failed in a way that has no code of its own.
+pub(crate) const FAILED: u8 = 1;
+/// Wrong usage, which includes a wrong config file or variable.
+pub(crate) const USAGE: u8 = 2;
+/// Stopped by the user.
+pub(crate) const INTERRUPTED: u8 = 130;
+
+/// At the end of `--help`.
+pub(crate) const MANUAL: &str = "\
+Settings:
+  Options that describe a machine (uplink, controller, state and so on) may stand in a TOML config file or in the
+  environment too; a flag beats a variable, a variable beats the file. `headwater config` prints all of them.
+
+Exit codes:
+  0    done; what was asked for is there and verified
+  1    failed; the message says what and what to do
+  2    wrong usage, config file or environment; nothing was started
+  3    not found: no such object, block or file
+  4    no source: the controller or all sources are out of reach, or none has what is missing
+  5    verification failed: a hash does not match, a source is corrupt, an object changed
+  6    no room: disk full or quota reached; what is finished is kept
+  7    identity refused: a fingerprint is not the pinned or remembered one
+  130  interrupted; what is finished is kept, run the same command again to go on
+
+Daemons and `serve` end with 0 when they are told to stop.";
+
+/// At the end of `-h`.
+pub(crate) const SHORT: &str = "\
+Exit codes: 0 done, 1 failed, 2 usage, 3 not found, 4 no source, 5 verification failed, 6 no room, 7 identity refused,
+130 interrupted. Units: 256MiB, 10GB, 100Mbit/s, 2s. More: --help.";

@@ -1,0 +1,231 @@
+//! Which sources serve a task: the first ones, joiners, replacements (PPUSH §III-A).
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+
+use headwater_units::{BitRate, BlockIndex, FlowId, FlowKey, Geometry, NodeId, PathId, TaskId, Time};
+use headwater_wire::{FlowGrant, Outcome, Refusal, Request};
+use rand::Rng;
+
+use super::tasks::{Flow, FlowState, Pace, Task};
+use super::timers::Subject;
+use super::{Controller, offered};
+use crate::{ControllerEvent, TaskFlow, TaskRecord};
+
+impl Controller {
+    /// Makes a task of a request, with its first sources.
+    pub(super) fn begin(&mut self, now: Time, path: PathId, request: &Request) -> Result<TaskId, Refusal> {
+        let object = self.registry.resolve(&request.name).ok_or(Refusal::UnknownObject)?;
+        let bytes = self.registry.object(object).ok_or(Refusal::UnknownObject)?.bytes;
+        let max_sources = self.config.sources_for(request.max_sources);
+        let mut task = Task {
+            id: TaskId(0),
+            request: request.request,
+            receiver: request.receiver,
+            object,
+            bytes,
+            name: request.name.clone(),
+            symbol_size: 0,
+            class: request.class,
+            spread: request.spread,
+            max_sources,
+            classes: self.config.classes_for(request.spread, max_sources),
+            version: 0,
+            flows: Vec::new(),
+            distrusted: BTreeSet::new(),
+            path: Some(path),
+            heard: now,
+            pace: Pace::Running,
+            needed: Default::default(),
+            first_undecoded: BlockIndex(0),
+            list: None,
+            barred: BTreeMap::new(),
+            classes_used: BTreeSet::new(),
+        };
+        let mut sources = self.candidates(&task);
+        sources.truncate(usize::from(max_sources));
+        if sources.is_empty() {
+            return Err(Refusal::NoSource);
+        }
+        if self.tasks.len() >= self.config.max_tasks {
+            return Err(Refusal::Full);
+        }
+        let rooms = sources.iter().filter_map(|node| self.registry.node(*node)).map(|node| node.info.room);
+        let geometry = Geometry::fitting(bytes, rooms.fold(request.room, u16::min));
+        (task.symbol_size, task.needed) = (geometry.symbol_size(), geometry.total_symbols());
+        task.id = self.unused_task_id();
+        let id = task.id;
+        self.tasks.add(task);
+        sources.into_iter().for_each(|node| self.open_flow(now, id, node));
+        Ok(id)
+    }
+
+    /// Takes over a task from before a restart; its sources have yet to come back.
+    pub(super) fn adopt(&mut self, now: Time, record: TaskRecord) {
+        // Until its receiver reports, all of it counts as missing.
+        let needed = Geometry::new(record.bytes, record.symbol_size).map_or_else(
+            |_| Geometry::fitting(record.bytes, record.symbol_size).total_symbols(),
+            |geometry| geometry.total_symbols(),
+        );
+        let id = record.task;
+        self.tasks.add(Task {
+            id,
+            request: record.request,
+            receiver: record.receiver,
+            object: record.object,
+            bytes: record.bytes,
+            name: record.name,
+            symbol_size: record.symbol_size,
+            class: record.class,
+            spread: record.spread,
+            max_sources: record.max_sources,
+            classes: record.residue_classes,
+            version: record.flows_version,
+            flows: Vec::new(),
+            distrusted: record.distrusted.into_iter().collect(),
+            path: None,
+            heard: now,
+            pace: Pace::Running,
+            needed,
+            first_undecoded: BlockIndex(0),
+            list: None,
+            barred: BTreeMap::new(),
+            classes_used: BTreeSet::new(),
+        });
+        for facts in record.flows {
+            if self.tasks.of_flow(facts.flow).is_none() {
+                let state = FlowState::Away { replace_after: now + self.config.restore_grace };
+                self.tasks.add_flow(id, Flow::new(facts, Vec::new(), state));
+            }
+        }
+    }
+
+    /// Fills a task's free places, and lets better sources take the places of weak ones. Without any, all stay.
+    pub(super) fn refill(&mut self, now: Time, id: TaskId) {
+        let Some(task) = self.tasks.get(id) else { return };
+        if task.is_paused() {
+            return;
+        }
+        let is_past = |f: &&Flow| matches!(f.state, FlowState::Over { replace_after } if now >= replace_after);
+        let past: Vec<FlowId> = task.flows.iter().filter(is_past).map(|f| f.facts.flow).collect();
+        for flow in past {
+            self.close_flow(now, flow, false);
+            self.changed.insert(id);
+        }
+        let task = self.tasks.get(id).expect("closing a flow ends no task");
+        let free = usize::from(task.max_sources).saturating_sub(task.flows.len());
+        let limit = self.config.silent_limit;
+        let mut weak: Vec<&Flow> = task.flows.iter().filter(|flow| flow.is_weak(now, limit)).collect();
+        if free == 0 && weak.is_empty() {
+            return;
+        }
+        // Those whose sources are away first, then the longest silent.
+        weak.sort_by_key(|f| (!matches!(f.state, FlowState::Away { .. }), Reverse(f.silent())));
+        let weak: Vec<(FlowId, NodeId)> = weak.iter().map(|f| (f.facts.flow, f.facts.node)).collect();
+        let mut better = self.candidates(task).into_iter();
+        for node in better.by_ref().take(free) {
+            self.open_flow(now, id, node);
+            self.changed.insert(id);
+        }
+        for (node, (flow, failed)) in better.zip(weak) {
+            let task = self.tasks.get_mut(id).expect("closing a flow ends no task");
+            task.barred.insert(failed, now + self.config.bar);
+            self.close_flow(now, flow, true);
+            self.open_flow(now, id, node);
+            self.stats.flows_replaced += 1;
+            self.changed.insert(id);
+        }
+    }
+
+    /// Nodes that could serve a task and do not yet, best first: those that no task found lying, then the least loaded,
+    /// then the largest stated uplink, then by id.
+    fn candidates(&self, task: &Task) -> Vec<NodeId> {
+        let Some(object) = self.registry.object(task.object) else { return Vec::new() };
+        let least_room = task.symbol_size.max(self.config.smallest_room);
+        let mut nodes: Vec<_> = object
+            .holders
+            .iter()
+            .filter(|node| **node != task.receiver)
+            .filter(|node| !task.distrusted.contains(node) && !task.barred.contains_key(node))
+            .filter(|node| task.flows.iter().all(|flow| flow.facts.node != **node))
+            .filter_map(|node| self.registry.node(*node))
+            .filter(|node| node.path.is_some() && node.info.room >= least_room)
+            .map(|node| {
+                let uplink = node.info.uplink.unwrap_or(BitRate::ZERO);
+                (node.distrusts > 0, self.tasks.load(node.info.node), Reverse(uplink), node.info.node)
+            })
+            .collect();
+        nodes.sort_unstable();
+        nodes.into_iter().map(|(.., node)| node).collect()
+    }
+
+    fn open_flow(&mut self, now: Time, id: TaskId, node: NodeId) {
+        let info = &self.registry.node(node).expect("sources are chosen among known nodes").info;
+        let (incarnation, at) = (info.incarnation, info.data.clone());
+        let index = self.tasks.get(id).expect("flows are opened for running tasks").free_class();
+        let flow = self.unused_flow_id();
+        let facts = TaskFlow { flow, node, incarnation, key: FlowKey(self.rng.random()), index };
+        self.tasks.add_flow(id, Flow::new(facts, at, offered(now, &self.config)));
+        self.stats.flows_opened += 1;
+        self.touched.insert(id);
+    }
+
+    /// Takes a flow out of its task, and stops it at its source unless that has lost it.
+    pub(super) fn close_flow(&mut self, now: Time, flow: FlowId, stop: bool) {
+        let Some(flow) = self.tasks.remove_flow(flow) else { return };
+        if stop {
+            let TaskFlow { flow, node, incarnation, .. } = flow.facts;
+            self.stop_flow(now, node, flow, incarnation);
+        }
+        self.plan_due = true;
+    }
+
+    /// Ends a task and its flows.
+    pub(super) fn end_task(&mut self, now: Time, id: TaskId, outcome: Outcome) {
+        let Some(task) = self.tasks.get(id) else { return };
+        let flows: Vec<FlowId> = task.flows.iter().map(|flow| flow.facts.flow).collect();
+        flows.into_iter().for_each(|flow| self.close_flow(now, flow, true));
+        self.tasks.remove(id);
+        self.timers.set(Subject::Task(id), None);
+        self.touched.remove(&id);
+        self.changed.remove(&id);
+        match outcome {
+            Outcome::Done => self.stats.tasks_done += 1,
+            Outcome::Cancelled | Outcome::Failed => self.stats.tasks_failed += 1,
+        }
+        self.event(ControllerEvent::Forget { task: id, outcome });
+        self.plan_due = true;
+    }
+
+    /// What a receiver needs to know of a task's flows.
+    pub(super) fn grants(&self, task: &Task) -> Vec<FlowGrant> {
+        let grant = |flow: &Flow| FlowGrant {
+            flow: flow.facts.flow,
+            node: flow.facts.node,
+            at: flow.at.clone(),
+            key: flow.facts.key,
+            index: flow.facts.index,
+            of: task.classes,
+        };
+        task.flows.iter().map(grant).collect()
+    }
+
+    fn unused_task_id(&mut self) -> TaskId {
+        loop {
+            let id = TaskId(self.rng.random());
+            if self.tasks.get(id).is_none() {
+                return id;
+            }
+        }
+    }
+
+    fn unused_flow_id(&mut self) -> FlowId {
+        loop {
+            // Zero stands for "no flow" in control datagrams.
+            let id = FlowId(self.rng.random());
+            if id != FlowId(0) && self.tasks.of_flow(id).is_none() {
+                return id;
+            }
+        }
+    }
+}

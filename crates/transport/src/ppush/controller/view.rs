@@ -1,0 +1,190 @@
+//! A plain picture of everything the controller knows, for people and programs that ask.
+
+use headwater_units::{
+    BitRate, BlockIndex, Bytes, Duration, FlowId, NodeId, ObjectId, Packets, Symbols, TaskId, Theta,
+};
+use headwater_wire::{MarkSignal, NodeInfo};
+use serde::Serialize;
+
+use super::Controller;
+use super::registry::Node;
+use super::tasks::{Flow, FlowState, Task};
+
+/// What a controller knows at a moment; lists ascend by id, flows come in the order of their opening.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct ControllerView {
+    /// Nodes that are here, or were.
+    pub nodes: Vec<NodeView>,
+    /// Objects that somebody holds, or held.
+    pub objects: Vec<ObjectView>,
+    /// Running tasks.
+    pub tasks: Vec<TaskView>,
+}
+
+/// One node.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct NodeView {
+    /// What it said of itself.
+    pub info: NodeInfo,
+    /// Whether it can be reached now.
+    pub here: bool,
+    /// How many flows it sends.
+    pub flows: usize,
+    /// How many tasks found it delivering wrong bytes.
+    pub distrusts: u32,
+}
+
+/// One object.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ObjectView {
+    /// Its id.
+    pub object: ObjectId,
+    /// Its size.
+    pub bytes: Bytes,
+    /// What it is called.
+    pub names: Vec<String>,
+    /// Who holds it and is here.
+    pub holders: Vec<NodeId>,
+    /// Who holds it and is away.
+    pub away: Vec<NodeId>,
+}
+
+/// One running task.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct TaskView {
+    /// Its id.
+    pub task: TaskId,
+    /// Who receives.
+    pub receiver: NodeId,
+    /// What.
+    pub object: ObjectId,
+    /// As asked for.
+    pub name: String,
+    /// The object's size.
+    pub bytes: Bytes,
+    /// What is left of it, about.
+    pub remaining: Bytes,
+    /// Symbols that are still needed.
+    pub needed: Symbols,
+    /// The first block that is not decoded.
+    pub first_undecoded: BlockIndex,
+    /// T.
+    pub symbol_size: u16,
+    /// At most this many sources.
+    pub max_sources: u8,
+    /// The receiver is silent, and the flows are told to wait.
+    pub paused: bool,
+    /// The version of the list of flows.
+    pub flows_version: u32,
+    /// Its flows.
+    pub flows: Vec<FlowStatus>,
+}
+
+/// Where a flow stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum FlowStanding {
+    /// The source was asked, and has not answered.
+    Offered,
+    /// The source said that it pushes.
+    Pushing,
+    /// No path leads to the source.
+    Away,
+    /// The source has ended it by itself.
+    Over,
+}
+
+/// One flow of a running task.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct FlowStatus {
+    /// Its id.
+    pub flow: FlowId,
+    /// Its source.
+    pub node: NodeId,
+    /// Where it stands.
+    pub standing: FlowStanding,
+    /// Its weight, as planned.
+    pub theta: Theta,
+    /// What it delivers lately.
+    pub rate: BitRate,
+    /// What it has delivered of use.
+    pub bytes: Bytes,
+    /// Nothing came for this long although something was expected.
+    pub silent: Duration,
+    /// Its congestion signal.
+    pub signal: MarkSignal,
+    /// Its round-trip time, smoothed.
+    pub rtt: Option<Duration>,
+    /// Its window.
+    pub window: Packets,
+    /// α of Eq. 1.
+    pub mark_fraction: f64,
+    /// Symbols sent and never acknowledged.
+    pub lost: Symbols,
+    /// It waits for its source's disk or encoder.
+    pub starved: bool,
+}
+
+impl Controller {
+    /// A picture of everything that is known now.
+    pub fn view(&self) -> ControllerView {
+        let here = |node: &NodeId| self.registry.path_of(*node).is_some();
+        let object = |(id, object): (&ObjectId, &super::registry::Object)| {
+            let (holders, away) = object.holders.iter().copied().partition(here);
+            let names = object.names.iter().cloned().collect();
+            ObjectView { object: *id, bytes: object.bytes, names, holders, away }
+        };
+        let node = |node: &Node| NodeView {
+            info: node.info.clone(),
+            here: node.path.is_some(),
+            flows: self.tasks.load(node.info.node),
+            distrusts: node.distrusts,
+        };
+        ControllerView {
+            nodes: self.registry.nodes().map(node).collect(),
+            objects: self.registry.objects().map(object).collect(),
+            tasks: self.tasks.iter().map(task_view).collect(),
+        }
+    }
+}
+
+fn task_view(task: &Task) -> TaskView {
+    TaskView {
+        task: task.id,
+        receiver: task.receiver,
+        object: task.object,
+        name: task.name.clone(),
+        bytes: task.bytes,
+        remaining: task.remaining().min(task.bytes),
+        needed: task.needed,
+        first_undecoded: task.first_undecoded,
+        symbol_size: task.symbol_size,
+        max_sources: task.max_sources,
+        paused: task.is_paused(),
+        flows_version: task.version,
+        flows: task.flows.iter().map(flow_status).collect(),
+    }
+}
+
+fn flow_status(flow: &Flow) -> FlowStatus {
+    let report = flow.report.as_ref();
+    FlowStatus {
+        flow: flow.facts.flow,
+        node: flow.facts.node,
+        standing: match flow.state {
+            FlowState::Offered { .. } => FlowStanding::Offered,
+            FlowState::Pushing => FlowStanding::Pushing,
+            FlowState::Away { .. } => FlowStanding::Away,
+            FlowState::Over { .. } => FlowStanding::Over,
+        },
+        theta: flow.theta,
+        rate: flow.view.map_or(BitRate::ZERO, |view| view.rate),
+        bytes: flow.view.map_or(Bytes::ZERO, |view| view.bytes),
+        silent: flow.silent(),
+        signal: report.map_or(MarkSignal::Unknown, |report| report.signal),
+        rtt: flow.rtt,
+        window: report.map_or(Packets::ZERO, |report| report.window),
+        mark_fraction: report.map_or(0.0, |report| report.mark_fraction),
+        lost: report.map_or(Symbols::ZERO, |report| report.lost),
+        starved: report.is_some_and(|report| report.starved),
+    }
+}

@@ -1,0 +1,178 @@
+//! Which blocks the driver holds ready for a flow, and which it may let go (architecture decision 12).
+//!
+//! ```text
+//!  unknown --Prepare--> Asked --BlockReady--> Ready --Release--> unknown
+//!                                   ^           | repair symbols are wanted too
+//!                                   +--Prepare--+
+//! ```
+//! A block is released when nothing of it is left to send, to resend or in flight.
+
+use std::collections::BTreeMap;
+
+use headwater_units::{BlockIndex, FlowId};
+
+use crate::{Event, Output, SourceEvent};
+
+/// Blocks of one flow that were asked for or are in use.
+#[derive(Clone, Debug, Default)]
+pub(super) struct BlockTable {
+    blocks: BTreeMap<u32, Block>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Block {
+    /// Asked for: with repair symbols or without.
+    asked: Option<bool>,
+    /// Ready: with repair symbols or without.
+    ready: Option<bool>,
+    in_flight: u32,
+    to_resend: u32,
+}
+
+impl Block {
+    fn in_use(&self) -> bool {
+        self.in_flight > 0 || self.to_resend > 0
+    }
+}
+
+impl BlockTable {
+    /// Whether a symbol of the block can be named now.
+    pub(super) fn is_ready(&self, block: BlockIndex, repair: bool) -> bool {
+        self.blocks.get(&block.0).and_then(|b| b.ready).is_some_and(|with_repair| with_repair || !repair)
+    }
+
+    /// Packets of the block in flight.
+    pub(super) fn in_flight(&self, block: BlockIndex) -> u32 {
+        self.blocks.get(&block.0).map_or(0, |b| b.in_flight)
+    }
+
+    /// Whether packets of the block are in flight or to be resent.
+    pub(super) fn is_in_use(&self, block: BlockIndex) -> bool {
+        self.blocks.get(&block.0).is_some_and(Block::in_use)
+    }
+
+    /// Asks the driver for the block unless that was done.
+    pub(super) fn prepare(
+        &mut self,
+        flow: FlowId,
+        block: BlockIndex,
+        repair: bool,
+        out: &mut impl Extend<Output>,
+    ) {
+        let entry = self.blocks.entry(block.0).or_default();
+        if entry.asked.is_none_or(|asked| repair && !asked) {
+            entry.asked = Some(repair);
+            out.extend([Output::Event(Event::Source(SourceEvent::Prepare { flow, block, repair }))]);
+        }
+    }
+
+    /// The driver has it. False if nobody asked (any more).
+    pub(super) fn on_ready(&mut self, block: BlockIndex, repair: bool) -> bool {
+        match self.blocks.get_mut(&block.0) {
+            Some(entry) if entry.asked.is_some() => {
+                entry.ready = Some(repair || entry.ready == Some(true));
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// A packet of the block leaves.
+    pub(super) fn sent(&mut self, block: BlockIndex) {
+        self.blocks.entry(block.0).or_default().in_flight += 1;
+    }
+    /// A packet of the block was acknowledged or lost. True if the block is not in use now.
+    pub(super) fn landed(&mut self, block: BlockIndex) -> bool {
+        self.change(block, |b| b.in_flight = b.in_flight.saturating_sub(1))
+    }
+    /// A lost symbol of the block shall go out again.
+    pub(super) fn resend_wanted(&mut self, block: BlockIndex) {
+        self.change(block, |b| b.to_resend += 1);
+    }
+    /// It did, or need not any more. True if the block is not in use now.
+    pub(super) fn resend_settled(&mut self, block: BlockIndex) -> bool {
+        self.change(block, |b| b.to_resend = b.to_resend.saturating_sub(1))
+    }
+
+    fn change(&mut self, block: BlockIndex, change: impl FnOnce(&mut Block)) -> bool {
+        match self.blocks.get_mut(&block.0) {
+            Some(entry) => {
+                change(entry);
+                !entry.in_use()
+            }
+            None => false,
+        }
+    }
+
+    /// Lets a block go that is not in use; the caller knows that nothing of it is left to send.
+    pub(super) fn release(&mut self, flow: FlowId, block: BlockIndex, out: &mut impl Extend<Output>) {
+        if self.blocks.get(&block.0).is_some_and(|b| !b.in_use()) {
+            let entry = self.blocks.remove(&block.0).expect("looked up above");
+            if entry.asked.is_some() {
+                out.extend([Output::Event(Event::Source(SourceEvent::Release { flow, block }))]);
+            }
+        }
+    }
+
+    /// Lets every block go that is not in use and of which `left` says that nothing is left to send.
+    pub(super) fn release_all(
+        &mut self,
+        flow: FlowId,
+        left: impl Fn(BlockIndex) -> bool,
+        out: &mut impl Extend<Output>,
+    ) {
+        self.blocks.retain(|&index, entry| {
+            let block = BlockIndex(index);
+            let keep = entry.in_use() || left(block);
+            if !keep && entry.asked.is_some() {
+                out.extend([Output::Event(Event::Source(SourceEvent::Release { flow, block }))]);
+            }
+            keep
+        });
+    }
+
+    /// How many blocks are known.
+    pub(super) fn len(&self) -> usize {
+        self.blocks.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FLOW: FlowId = FlowId(1);
+    const BLOCK: BlockIndex = BlockIndex(7);
+
+    #[test]
+    fn a_block_is_asked_for_once_and_again_when_repair_symbols_are_wanted() {
+        let (mut table, mut out) = (BlockTable::default(), Vec::new());
+        table.prepare(FLOW, BLOCK, false, &mut out);
+        table.prepare(FLOW, BLOCK, false, &mut out);
+        assert_eq!(out.len(), 1);
+        assert!(table.on_ready(BLOCK, false));
+        assert!(table.is_ready(BLOCK, false) && !table.is_ready(BLOCK, true));
+        table.prepare(FLOW, BLOCK, true, &mut out);
+        table.prepare(FLOW, BLOCK, false, &mut out);
+        assert_eq!(out.len(), 2);
+        assert!(table.is_ready(BLOCK, false), "source symbols go on meanwhile");
+        assert!(table.on_ready(BLOCK, true) && table.is_ready(BLOCK, true));
+    }
+
+    #[test]
+    fn a_block_in_use_is_not_released() {
+        let (mut table, mut out) = (BlockTable::default(), Vec::new());
+        table.prepare(FLOW, BLOCK, false, &mut out);
+        table.on_ready(BLOCK, false);
+        table.sent(BLOCK);
+        table.release(FLOW, BLOCK, &mut out);
+        table.resend_wanted(BLOCK);
+        assert!(!table.landed(BLOCK));
+        table.release_all(FLOW, |_| false, &mut out);
+        assert_eq!((out.len(), table.len()), (1, 1));
+        assert!(table.resend_settled(BLOCK));
+        table.release(FLOW, BLOCK, &mut out);
+        assert_eq!((out.len(), table.len()), (2, 0));
+        assert!(!table.on_ready(BLOCK, false), "an answer to a block let go is no news");
+    }
+}

@@ -1,0 +1,203 @@
+//! What a source can be told, and what it counts.
+
+use headwater_units::{BitRate, Duration, FlowId, NodeId, ObjectId, Packets, Symbols, TaskId, Theta};
+use headwater_wire::MarkSignal;
+
+use super::super::wfcc::WfccConfig;
+use crate::marks::DelayMark;
+use crate::pacer::PacerConfig;
+use crate::rtt::RttConfig;
+
+/// After how many symbols the receiver is asked for an ACK.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AckInterval {
+    /// After each: PPUSH §III-A ("immediately generates an acknowledgment").
+    EverySymbol,
+    /// After a quarter of the window, at most so many: the window moves in steps that a mark threshold can take
+    /// (architecture decision 8).
+    QuarterWindow {
+        /// At most; 46 segments are what one GSO send carries at 1,400 bytes (decision 9).
+        most: u8,
+    },
+}
+
+/// What a flow sends in place of a lost symbol, under the residue rule. Under the listed rule the receiver names
+/// symbols, so it is always the same one again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LostSymbols {
+    /// The same one: keeps source symbols source symbols ("would resend the lost symbols if there are", PPUSH §III-A).
+    Resend,
+    /// A new one of the class: any symbol serves, and the lost one may only be late.
+    New,
+}
+
+/// Tail loss probes (RFC 9002 §6.2): the last packets of a burst are lost without later ones to show it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TailProbe {
+    /// Packets sent per probe. 2: RFC 9002 §6.2.4.
+    pub packets: u8,
+}
+
+/// Everything that a source can be told at its start. `Default` is the product.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SourceConfig {
+    /// Congestion control.
+    pub wfcc: WfccConfig,
+    /// Round-trip time and timeouts.
+    pub rtt: RttConfig,
+    /// Pacing of each flow; `None`: the window alone.
+    pub pacer: Option<PacerConfig>,
+    /// All flows together never send faster (datagrams above UDP).
+    pub limit: Option<BitRate>,
+    /// How often ACKs are asked for.
+    pub ack_interval: AckInterval,
+    /// Tail probes; `None`: the RTO alone.
+    pub tail_probe: Option<TailProbe>,
+    /// Queueing delay as mark where no CE arrives; `None`: only CE counts.
+    pub delay_mark: Option<DelayMark>,
+    /// What replaces a lost symbol.
+    pub lost_symbols: LostSymbols,
+    /// Packets sent to an address before it has echoed a nonce. 10, an initial window: architecture decision 16.
+    pub unvalidated_packets: u64,
+    /// Packets in flight per flow, whatever window the receiver announces: bounds the table of sent packets (3 MiB).
+    pub max_in_flight: u32,
+    /// Lost packets remembered per flow to recognise late ACKs: more than a round trip of losses at 8 % and W = 10,000.
+    pub lost_memory: usize,
+    /// Blocks prepared ahead at least. 4: enough to hide a disk read behind a block on the wire.
+    pub prepare_ahead: usize,
+    /// And enough blocks to cover this many windows of symbols.
+    pub prepare_windows: f64,
+    /// Blocks that a flow looks ahead at most.
+    pub look_ahead: usize,
+    /// How often the controller gets a report. 200 ms.
+    pub report_every: Duration,
+    /// A flow with packets in flight pauses when its receiver has said nothing for so long (PPUSH §III-A has the
+    /// controller pause flows of silent receivers; a source need not wait for it). 10 s.
+    pub silent_pause: Duration,
+    /// Flows at a time; a push beyond is refused.
+    pub max_flows: usize,
+    /// Ended flows remembered, so that a repeated FIN is answered and a repeated push does not revive them.
+    pub ended_memory: usize,
+    /// Receivers whose smallest round-trip time is remembered.
+    pub path_memory: usize,
+}
+
+impl Default for SourceConfig {
+    fn default() -> Self {
+        SourceConfig {
+            wfcc: WfccConfig::default(),
+            rtt: RttConfig::default(),
+            pacer: Some(PacerConfig::default()),
+            limit: None,
+            ack_interval: AckInterval::QuarterWindow { most: 46 },
+            tail_probe: Some(TailProbe { packets: 2 }),
+            delay_mark: Some(DelayMark::default()),
+            lost_symbols: LostSymbols::Resend,
+            unvalidated_packets: 10,
+            max_in_flight: 65_536,
+            lost_memory: 1024,
+            prepare_ahead: 4,
+            prepare_windows: 2.0,
+            look_ahead: 64,
+            report_every: Duration::from_millis(200),
+            silent_pause: Duration::from_secs(10),
+            max_flows: 4096,
+            ended_memory: 1024,
+            path_memory: 1024,
+        }
+    }
+}
+
+impl SourceConfig {
+    /// That of PPUSH's experiments (§IV-B, §V-A): an ACK per symbol, the window alone decides when to send, marks are
+    /// CE, loss moves nothing but the RTO. The timeout is 10 ms, which the paper does not give: an order above the
+    /// loaded round trip of every experiment but the wide-area ones, whose runs set 1 s.
+    pub fn paper() -> Self {
+        SourceConfig {
+            wfcc: WfccConfig::paper(),
+            rtt: RttConfig { min_rto: Duration::from_millis(10), ..RttConfig::default() },
+            pacer: None,
+            ack_interval: AckInterval::EverySymbol,
+            tail_probe: None,
+            delay_mark: None,
+            ..SourceConfig::default()
+        }
+    }
+}
+
+/// One flow, now: for status pages and time series.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct FlowStats {
+    /// The flow.
+    pub flow: FlowId,
+    /// Its task.
+    pub task: TaskId,
+    /// What it sends.
+    pub object: ObjectId,
+    /// To whom.
+    pub receiver: NodeId,
+    /// The weight in force.
+    pub theta: Theta,
+    /// W.
+    pub window: Packets,
+    /// α.
+    pub mark_fraction: f64,
+    /// Smoothed round-trip time.
+    pub rtt: Option<Duration>,
+    /// Smallest recent round-trip time.
+    pub min_rtt: Option<Duration>,
+    /// The congestion signal.
+    pub signal: MarkSignal,
+    /// Packets in flight.
+    pub in_flight: usize,
+    /// Waits for its disk or encoder.
+    pub starved: bool,
+    /// Paused, by the controller or because the receiver is silent.
+    pub paused: bool,
+    /// What happened so far.
+    pub counters: FlowCounters,
+}
+
+/// What happened on one flow so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FlowCounters {
+    /// Symbols sent, copies included.
+    pub sent: Symbols,
+    /// Symbols acknowledged.
+    pub acked: Symbols,
+    /// Symbols declared lost.
+    pub lost: Symbols,
+    /// Of those, acknowledged after all.
+    pub spurious: Symbols,
+    /// Copies sent of lost symbols.
+    pub resent: Symbols,
+    /// Acknowledged symbols that counted as marked.
+    pub marked: Symbols,
+    /// Copies sent to probe.
+    pub probes: Symbols,
+    /// Retransmission timeouts.
+    pub timeouts: u64,
+    /// Time without a block to send from although the window was open.
+    pub starved: Duration,
+    /// ACKs ignored: of packets never sent.
+    pub bad_acks: u64,
+    /// ACKs whose ECN counters were not believed.
+    pub bad_counters: u64,
+    /// Entries of assignments ignored: no work of this object.
+    pub bad_work: u64,
+}
+
+/// What happened on a source so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SourceStats {
+    /// Flows begun.
+    pub opened: u64,
+    /// Flows ended.
+    pub closed: u64,
+    /// Pushes refused.
+    pub refused: u64,
+    /// Datagrams and commands of flows that do not exist.
+    pub unknown_flow: u64,
+    /// Messages that no source takes.
+    pub unexpected: u64,
+}

@@ -1,0 +1,176 @@
+//! Where a flow sends to, and what is known of the way there.
+//!
+//! The first assignment gives the path. Until an assignment that comes over it carries the nonce of our challenge,
+//! little is sent, so that nobody can point a source at a third party (architecture decision 16, as RFC 9000 §8). A
+//! receiver that turns up elsewhere is challenged there, and the flow moves once that path has answered (RFC 9000 §9).
+
+use std::collections::BTreeMap;
+
+use headwater_units::{Duration, NodeId, PathId, Time};
+use rand::RngCore;
+
+use crate::rtt::WindowedMin;
+
+/// The path of a flow, and one that it may move to.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Paths {
+    current: Option<Known>,
+    candidate: Option<Known>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Known {
+    path: PathId,
+    nonce: u64,
+    validated: bool,
+    sent: u64,
+}
+
+/// What to do after a datagram from the receiver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum PathNews {
+    /// Nothing.
+    None,
+    /// Send this nonce there.
+    Challenge(u64),
+    /// The flow goes another way now.
+    Moved,
+}
+
+impl Paths {
+    /// An assignment came over `path`.
+    pub(super) fn on_assign(&mut self, path: PathId, nonce: Option<u64>, rng: &mut impl RngCore) -> PathNews {
+        let (known, moving) = match (&mut self.current, &mut self.candidate) {
+            (Some(current), _) if current.path == path => (current, false),
+            (Some(_), Some(candidate)) if candidate.path == path => (candidate, true),
+            (Some(_), candidate) => (candidate.insert(Known::new(path, rng)), true),
+            (current @ None, _) => (current.insert(Known::new(path, rng)), false),
+        };
+        known.validated |= nonce == Some(known.nonce);
+        match (known.validated, moving) {
+            (false, _) => PathNews::Challenge(known.nonce),
+            (true, false) => PathNews::None,
+            (true, true) => {
+                self.current = self.candidate.take();
+                PathNews::Moved
+            }
+        }
+    }
+
+    /// Something else came over `path`: challenge it once if it is new.
+    pub(super) fn on_other(&mut self, path: PathId, rng: &mut impl RngCore) -> PathNews {
+        let known = |k: &Option<Known>| k.is_some_and(|k| k.path == path);
+        if self.current.is_none() || known(&self.current) || known(&self.candidate) {
+            return PathNews::None;
+        }
+        PathNews::Challenge(self.candidate.insert(Known::new(path, rng)).nonce)
+    }
+
+    /// Where to send.
+    pub(super) fn current(&self) -> Option<PathId> {
+        self.current.map(|k| k.path)
+    }
+
+    /// How many more packets may go there, if at most `unvalidated` may before it has answered.
+    pub(super) fn allowance(&self, unvalidated: u64) -> u64 {
+        match self.current {
+            None => 0,
+            Some(k) if k.validated => u64::MAX,
+            Some(k) => unvalidated.saturating_sub(k.sent),
+        }
+    }
+
+    /// A packet goes there.
+    pub(super) fn on_sent(&mut self) {
+        if let Some(k) = &mut self.current {
+            k.sent += 1;
+        }
+    }
+}
+
+impl Known {
+    fn new(path: PathId, rng: &mut impl RngCore) -> Self {
+        // Zero is no nonce on the wire.
+        Known { path, nonce: rng.next_u64().max(1), validated: false, sent: 0 }
+    }
+}
+
+/// The smallest round-trip time to each receiver, shared by its flows: a late-comer to a standing queue never sees the
+/// empty path, and would take the queue for it.
+#[derive(Clone, Debug)]
+pub(super) struct PathMemory {
+    receivers: BTreeMap<NodeId, (WindowedMin, Time)>,
+    most: usize,
+    window: Duration,
+}
+
+impl PathMemory {
+    pub(super) fn new(most: usize, window: Duration) -> Self {
+        PathMemory { receivers: BTreeMap::new(), most, window }
+    }
+
+    /// Takes a sample and returns the smallest.
+    pub(super) fn record(&mut self, now: Time, receiver: NodeId, sample: Duration) -> Duration {
+        if self.receivers.len() >= self.most && !self.receivers.contains_key(&receiver) {
+            let oldest = self.receivers.iter().min_by_key(|(_, (_, used))| *used).map(|(node, _)| *node);
+            if let Some(oldest) = oldest {
+                self.receivers.remove(&oldest);
+            }
+        }
+        let (min, used) = self.receivers.entry(receiver).or_default();
+        min.record(now, sample, self.window);
+        *used = now;
+        min.get().unwrap_or(sample)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rand::SeedableRng;
+    use rand_chacha::ChaCha12Rng;
+
+    use super::*;
+
+    const A: PathId = PathId(1);
+    const B: PathId = PathId(2);
+
+    fn challenge(news: PathNews) -> u64 {
+        match news {
+            PathNews::Challenge(nonce) => nonce,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_flow_moves_only_to_a_path_that_echoed_its_own_nonce() {
+        let mut rng = ChaCha12Rng::from_seed([3; 32]);
+        let mut paths = Paths::default();
+        let a = challenge(paths.on_assign(A, None, &mut rng));
+        assert_eq!(challenge(paths.on_assign(A, Some(a ^ 1), &mut rng)), a);
+        assert_eq!(paths.allowance(10), 10);
+        paths.on_sent();
+        assert_eq!(paths.allowance(10), 9);
+        assert_eq!(paths.on_assign(A, Some(a), &mut rng), PathNews::None);
+        assert_eq!(paths.allowance(10), u64::MAX);
+        let b = challenge(paths.on_assign(B, Some(a), &mut rng));
+        assert_ne!(a, b);
+        assert_eq!(paths.current(), Some(A));
+        assert_eq!(paths.on_other(B, &mut rng), PathNews::None);
+        assert_eq!(paths.on_assign(B, Some(b), &mut rng), PathNews::Moved);
+        assert_eq!(paths.current(), Some(B));
+        challenge(paths.on_other(A, &mut rng));
+    }
+
+    #[test]
+    fn the_memory_of_paths_is_bounded_and_forgets_the_longest_unused() {
+        let mut memory = PathMemory::new(2, Duration::from_secs(10));
+        let ms = Duration::from_millis;
+        let at = |s: u64| Time::ZERO + Duration::from_secs(s);
+        memory.record(at(0), NodeId([1; 32]), ms(1));
+        memory.record(at(1), NodeId([2; 32]), ms(2));
+        assert_eq!(memory.record(at(2), NodeId([1; 32]), ms(5)), ms(1));
+        memory.record(at(3), NodeId([3; 32]), ms(3));
+        assert_eq!(memory.record(at(4), NodeId([1; 32]), ms(7)), ms(1));
+        assert_eq!(memory.record(at(5), NodeId([2; 32]), ms(7)), ms(7));
+    }
+}

@@ -1,0 +1,610 @@
+//! One push flow at its source: what may leave now, and what an ACK or a timer changes (PPUSH §III-A, §III-B).
+//!
+//! ```text
+//!            first Assign              nothing heard for `silent_pause`, or Pause
+//!  Opened ----------------> Sending <---------------------------------------------> Paused
+//!                              |        any datagram, or Resume
+//!                              v
+//!                  window full | pacer | work done or blocks not ready | receiver's or address limit
+//! ```
+//!
+//! Two timers watch packets in flight. The probe timeout (RFC 9002 §6.2) repeats a tail without touching the window;
+//! one probe per silence. The retransmission timeout (RFC 6298) gives up everything in flight and resets the window.
+
+use std::collections::VecDeque;
+
+use headwater_units::{
+    BlockIndex, Bytes, Geometry, ObjectId, PacketNumber, PathId, SymbolId, Symbols, Theta, Time,
+};
+use headwater_wire::{
+    Ack, Assign, Body, Class, Datagram, Ecn, FlowReport, Push, SYMBOL_OVERHEAD, SymbolHeader,
+};
+use rand_chacha::ChaCha12Rng;
+
+use super::blocks::BlockTable;
+use super::config::{AckInterval, FlowCounters, FlowStats, LostSymbols, SourceConfig};
+use super::paths::{PathMemory, PathNews, Paths};
+use super::work::{Pick, Work};
+use crate::in_flight::{AckOutcome, InFlight, Sent};
+use crate::marks::Marks;
+use crate::pacer::Pacer;
+use crate::ppush::wfcc::{Feedback, Wfcc};
+use crate::rtt::Rtt;
+use crate::{Output, Packet};
+
+/// What the flows of a source have in common.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) config: SourceConfig,
+    pub(super) out: VecDeque<Output>,
+    pub(super) rng: ChaCha12Rng,
+    pub(super) memory: PathMemory,
+    pub(super) outcome: AckOutcome,
+    /// The host's rate limit holds everybody back.
+    pub(super) limited: bool,
+}
+
+/// One flow.
+#[derive(Debug)]
+pub(super) struct PushFlow {
+    push: Push,
+    geometry: Geometry,
+    /// Where its controller is.
+    pub(super) controller: PathId,
+    paths: Paths,
+    wfcc: Wfcc,
+    rtt: Rtt,
+    pacer: Option<Pacer>,
+    packets: InFlight,
+    marks: Marks,
+    blocks: BlockTable,
+    work: Work,
+    /// Of the assignment in force.
+    version: Option<u32>,
+    receive_window: u32,
+    largest_acked: Option<PacketNumber>,
+    /// By the controller.
+    paused: bool,
+    /// By the receiver's silence.
+    silent: bool,
+    heard_at: Time,
+    /// Since when the retransmission timer runs.
+    armed_at: Time,
+    sent_at: Time,
+    probed: bool,
+    probes_due: u8,
+    pace_at: Option<Time>,
+    /// Something else than window and pacer held the flow back last.
+    app_limited: bool,
+    starved_since: Option<Time>,
+    last_block: Option<BlockIndex>,
+    /// The window for which blocks were prepared.
+    prepared_for: f64,
+    counters: FlowCounters,
+    /// It stands in the queue of flows that may send.
+    pub(super) queued: bool,
+    /// Its entry in the table of timers, never later than its deadline.
+    pub(super) timer: Option<Time>,
+}
+
+/// Something that leaves now.
+enum Choice {
+    New(Pick),
+    Again(Sent),
+    Probe(Sent),
+}
+
+impl PushFlow {
+    pub(super) fn new(
+        now: Time,
+        push: Push,
+        geometry: Geometry,
+        controller: PathId,
+        config: &SourceConfig,
+    ) -> Self {
+        let mut flow = PushFlow {
+            wfcc: Wfcc::new(config.wfcc, push.theta),
+            push,
+            geometry,
+            controller,
+            paths: Paths::default(),
+            rtt: Rtt::new(config.rtt),
+            pacer: config.pacer.map(Pacer::new),
+            packets: InFlight::new(config.lost_memory),
+            marks: Marks::new(config.delay_mark),
+            blocks: BlockTable::default(),
+            work: Work::new(geometry, config.look_ahead),
+            version: None,
+            receive_window: 0,
+            largest_acked: None,
+            paused: false,
+            silent: false,
+            heard_at: now,
+            armed_at: now,
+            sent_at: now,
+            probed: false,
+            probes_due: 0,
+            pace_at: None,
+            app_limited: true,
+            starved_since: None,
+            last_block: None,
+            prepared_for: 0.0,
+            counters: FlowCounters::default(),
+            queued: false,
+            timer: None,
+        };
+        flow.set_pace();
+        flow
+    }
+
+    /// The object that it sends.
+    pub(super) fn object(&self) -> ObjectId {
+        self.push.object
+    }
+
+    /// Whether this order to push means this flow: all but the weight, which may have changed since.
+    pub(super) fn is(&self, push: &Push) -> bool {
+        Push { theta: push.theta, ..self.push.clone() } == *push
+    }
+
+    /// Packets that may leave in one turn among the ready flows.
+    pub(super) fn quantum(&self) -> u64 {
+        match &self.pacer {
+            Some(pacer) => pacer.quantum(),
+            None => ((self.wfcc.window().get() / 4.0) as u64).clamp(1, 46),
+        }
+    }
+
+    /// Bytes of one symbol's datagram above UDP.
+    pub(super) fn packet_bytes(&self) -> u64 {
+        u64::from(self.push.symbol_size) + SYMBOL_OVERHEAD as u64
+    }
+
+    // ---- orders of the controller
+
+    pub(super) fn set_theta(&mut self, theta: Theta) {
+        self.wfcc.set_theta(theta);
+    }
+
+    pub(super) fn pause(&mut self, now: Time) {
+        self.paused = true;
+        self.end_starving(now);
+    }
+
+    pub(super) fn resume(&mut self, now: Time) {
+        if self.paused {
+            self.paused = false;
+            (self.armed_at, self.heard_at) = (now, now);
+        }
+    }
+
+    pub(super) fn report(&self) -> FlowReport {
+        FlowReport {
+            flow: self.push.flow,
+            theta: self.wfcc.theta(),
+            window: self.wfcc.window(),
+            rtt: self.rtt.smoothed(),
+            mark_fraction: self.wfcc.mark_fraction(),
+            signal: self.marks.signal(),
+            lost: self.counters.lost - self.counters.spurious,
+            starved: self.starved_since.is_some(),
+        }
+    }
+
+    pub(super) fn stats(&self) -> FlowStats {
+        FlowStats {
+            flow: self.push.flow,
+            task: self.push.task,
+            object: self.push.object,
+            receiver: self.push.receiver,
+            theta: self.wfcc.theta(),
+            window: self.wfcc.window(),
+            mark_fraction: self.wfcc.mark_fraction(),
+            rtt: self.rtt.smoothed(),
+            min_rtt: self.rtt.min(),
+            signal: self.marks.signal(),
+            in_flight: self.packets.in_flight(),
+            starved: self.starved_since.is_some(),
+            paused: self.paused || self.silent,
+            counters: self.counters,
+        }
+    }
+
+    // ---- what the receiver and the driver say
+
+    pub(super) fn on_assign(&mut self, now: Time, path: PathId, assign: &Assign, shared: &mut Shared) {
+        self.heard(now);
+        let news = self.paths.on_assign(path, assign.nonce, &mut shared.rng);
+        self.on_path(news, path, shared);
+        let newer = self.version.is_none_or(|v| (assign.version.wrapping_sub(v) as i32) > 0);
+        if newer {
+            self.version = Some(assign.version);
+            let refused = self.work.assign(&assign.assignment, self.packets.next_number());
+            self.counters.bad_work += refused;
+        }
+        if newer || self.version == Some(assign.version) {
+            self.receive_window = assign.receive_window.min(shared.config.max_in_flight);
+        }
+        if self.work.decoded_below(assign.first_undecoded) || newer {
+            self.release_done(shared);
+            self.prepare(shared);
+        }
+    }
+
+    pub(super) fn on_ack(&mut self, now: Time, path: PathId, ack: &Ack, shared: &mut Shared) {
+        self.heard(now);
+        let news = self.paths.on_other(path, &mut shared.rng);
+        self.on_path(news, path, shared);
+        let before = self.packets.in_flight();
+        let mut outcome = std::mem::take(&mut shared.outcome);
+        if self.packets.on_ack(now, ack, &mut outcome).is_ok() {
+            self.take_outcome(now, ack, before, &mut outcome, shared);
+        } else {
+            self.counters.bad_acks += 1;
+        }
+        shared.outcome = outcome;
+    }
+
+    pub(super) fn on_block_ready(&mut self, block: BlockIndex, repair: bool) -> bool {
+        self.blocks.on_ready(block, repair)
+    }
+
+    fn heard(&mut self, now: Time) {
+        self.heard_at = now;
+        if self.silent {
+            self.silent = false;
+            self.armed_at = now;
+        }
+    }
+
+    fn on_path(&mut self, news: PathNews, path: PathId, shared: &mut Shared) {
+        match news {
+            PathNews::None => {}
+            PathNews::Challenge(nonce) => {
+                let datagram = self.datagram(Class::Control, Body::Challenge { nonce });
+                shared.out.push_back(Output::Transmit(Packet { path, ecn: Ecn::NotEct, datagram }));
+            }
+            PathNews::Moved => {
+                // What was learnt about the old path says nothing about the new one (RFC 9000 §9.4).
+                self.rtt = Rtt::new(shared.config.rtt);
+                self.wfcc = Wfcc::new(shared.config.wfcc, self.wfcc.theta());
+                self.marks.on_new_path();
+                self.set_pace();
+            }
+        }
+    }
+
+    fn take_outcome(
+        &mut self,
+        now: Time,
+        ack: &Ack,
+        before: usize,
+        outcome: &mut AckOutcome,
+        shared: &mut Shared,
+    ) {
+        let acked = (outcome.acked.len() + outcome.late.len()) as u64;
+        let rtt = outcome.rtt.map(|sample| {
+            let adjusted = self.rtt.on_sample(now, sample, ack.delay);
+            let known = shared.memory.record(now, self.push.receiver, sample);
+            (adjusted, self.rtt.min().unwrap_or(sample).min(known))
+        });
+        if acked > 0 {
+            self.armed_at = now;
+            (self.probed, self.probes_due) = (false, 0);
+            self.rtt.on_progress();
+        }
+        self.counters.acked += Symbols::new(acked);
+        self.counters.spurious += Symbols::new(outcome.late.len() as u64);
+        for sent in &outcome.acked {
+            self.blocks.landed(sent.symbol.block);
+        }
+        self.take_losses(outcome, shared);
+
+        let seen = self.marks.on_ack(ack, acked, self.packets.next_number().0, rtt);
+        self.counters.bad_counters = self.marks.disbelieved();
+        self.counters.marked += Symbols::new(seen.marked);
+        let filled = before as f64 + 1.0 > self.wfcc.window().get();
+        let half_filled = self.wfcc.in_slow_start() && 2.0 * before as f64 >= self.wfcc.window().get();
+        let feedback = Feedback {
+            acked,
+            marked: seen.marked,
+            lost: outcome.lost.len() as u64,
+            largest: outcome.largest.unwrap_or_default(),
+            next: self.packets.next_number(),
+            limited: !self.app_limited || filled || half_filled,
+            queueing: seen.queueing,
+        };
+        if acked > 0 || feedback.lost > 0 {
+            self.wfcc.on_ack(now, &feedback);
+            self.set_pace();
+        }
+
+        let newest = self.largest_acked.is_none_or(|largest| ack.largest >= largest);
+        self.largest_acked = self.largest_acked.max(Some(ack.largest));
+        let delivered = outcome.acked.iter().chain(&outcome.late).map(|s| s.symbol.block);
+        self.work.on_ack(ack, newest, delivered);
+        let news = self.work.decoded_below(ack.first_undecoded);
+        if news || ack.owed.iter().any(|o| o.symbols == Symbols::ZERO) {
+            self.release_done(shared);
+        } else {
+            for sent in outcome.acked.iter().chain(&outcome.cancelled) {
+                self.release_if_done(sent.symbol.block, shared);
+            }
+        }
+        if news || self.wfcc.window().get() > 1.5 * self.prepared_for {
+            self.prepare(shared);
+        }
+    }
+
+    fn take_losses(&mut self, outcome: &AckOutcome, shared: &mut Shared) {
+        self.counters.lost += Symbols::new(outcome.lost.len() as u64);
+        for lost in &outcome.lost {
+            let Sent { number, symbol, attempt, .. } = lost.sent;
+            if lost.resend && self.wants(symbol, attempt, &shared.config) {
+                self.blocks.resend_wanted(symbol.block);
+            } else if lost.resend {
+                self.packets.drop_resend(number);
+            }
+            self.blocks.landed(symbol.block);
+            self.release_if_done(symbol.block, shared);
+        }
+        for sent in &outcome.cancelled {
+            self.blocks.resend_settled(sent.symbol.block);
+        }
+    }
+
+    fn wants(&self, symbol: SymbolId, attempt: u8, config: &SourceConfig) -> bool {
+        let again = config.lost_symbols == LostSymbols::Resend || self.work.names_symbols();
+        again && self.work.wants(symbol, attempt)
+    }
+
+    // ---- blocks
+
+    /// Asks for the blocks that come next.
+    fn prepare(&mut self, shared: &mut Shared) {
+        let window = self.wfcc.window().get();
+        self.prepared_for = window;
+        let flow = self.push.flow;
+        let symbols = shared.config.prepare_windows * window;
+        self.work.prepare(&mut self.blocks, shared.config.prepare_ahead, symbols, |blocks, upcoming| {
+            blocks.prepare(flow, upcoming.block, upcoming.repair, &mut shared.out);
+        });
+    }
+
+    fn release_done(&mut self, shared: &mut Shared) {
+        let work = &self.work;
+        self.blocks.release_all(self.push.flow, |block| work.has_left(block), &mut shared.out);
+    }
+
+    fn release_if_done(&mut self, block: BlockIndex, shared: &mut Shared) {
+        if !self.blocks.is_in_use(block) && !self.work.has_left(block) {
+            self.blocks.release(self.push.flow, block, &mut shared.out);
+        }
+    }
+
+    // ---- sending
+
+    /// The next packet that may leave now. `None`: not before the deadline, the next input or the next block.
+    pub(super) fn next(&mut self, now: Time, shared: &mut Shared) -> Option<Packet> {
+        self.pace_at = None;
+        let choice = self.choose(now, shared);
+        if choice.is_none()
+            && let Some(pacer) = &mut self.pacer
+            && self.pace_at.is_none()
+        {
+            pacer.on_blocked();
+        }
+        choice.map(|choice| self.send(now, choice, shared))
+    }
+
+    fn choose(&mut self, now: Time, shared: &mut Shared) -> Option<Choice> {
+        if self.paused || self.silent || self.version.is_none() {
+            return None;
+        }
+        let in_flight = self.packets.in_flight();
+        let room = self.paths.allowance(shared.config.unvalidated_packets) > 0
+            && (in_flight as u64) < u64::from(self.receive_window);
+        if self.probes_due > 0 && room {
+            self.probes_due -= 1;
+            if let Some(sent) = self.choose_probe() {
+                return Some(Choice::Probe(sent));
+            }
+        }
+        if !self.wfcc.allows(in_flight) {
+            self.app_limited = false;
+            self.end_starving(now);
+            return None;
+        }
+        let choice = if room { self.choose_symbol(now, shared) } else { None };
+        if choice.is_none() {
+            self.app_limited = true;
+            return None;
+        }
+        if let Some(pacer) = &self.pacer {
+            let at = pacer.ready_at(now);
+            if at > now {
+                self.app_limited = false;
+                self.end_starving(now);
+                self.pace_at = Some(at);
+                return None;
+            }
+        }
+        choice
+    }
+
+    /// Lost symbols first, then new ones.
+    fn choose_symbol(&mut self, now: Time, shared: &mut Shared) -> Option<Choice> {
+        while let Some(sent) = self.packets.next_resend() {
+            let wanted = self.wants(sent.symbol, sent.attempt, &shared.config);
+            if wanted && self.work.needs(sent.symbol, &self.blocks) {
+                return Some(Choice::Again(sent));
+            }
+            self.packets.drop_resend(sent.number);
+            self.blocks.resend_settled(sent.symbol.block);
+            self.release_if_done(sent.symbol.block, shared);
+        }
+        let (pick, skipped) = self.work.peek(&self.blocks);
+        if skipped {
+            self.prepare(shared);
+        }
+        if pick.is_none() && skipped {
+            self.starved_since.get_or_insert(now);
+        }
+        pick.map(Choice::New)
+    }
+
+    /// The oldest symbol in flight that is still asked for, or else the oldest: any ACK will do.
+    fn choose_probe(&self) -> Option<Sent> {
+        let wanted = self.packets.uncopied().find(|s| self.work.wants(s.symbol, s.attempt));
+        wanted.or_else(|| self.packets.uncopied().next())
+    }
+
+    fn send(&mut self, now: Time, choice: Choice, shared: &mut Shared) -> Packet {
+        if self.packets.in_flight() == 0 {
+            self.armed_at = now;
+        }
+        self.sent_at = now;
+        let starved = self.starved_since.is_some() || shared.limited;
+        let mut ack_now = false;
+        let (symbol, number) = match choice {
+            Choice::New(pick) => {
+                self.work.commit(pick);
+                (pick.symbol, self.packets.send(now, pick.symbol, pick.attempt, None))
+            }
+            Choice::Again(sent) => {
+                self.counters.resent += Symbols::new(1);
+                self.blocks.resend_settled(sent.symbol.block);
+                (sent.symbol, self.packets.send(now, sent.symbol, sent.attempt, Some(sent.number)))
+            }
+            Choice::Probe(sent) => {
+                self.counters.probes += Symbols::new(1);
+                ack_now = true;
+                (sent.symbol, self.packets.send(now, sent.symbol, sent.attempt, Some(sent.number)))
+            }
+        };
+        self.counters.sent += Symbols::new(1);
+        self.blocks.sent(symbol.block);
+        self.paths.on_sent();
+        if let Some(pacer) = &mut self.pacer {
+            pacer.on_sent(now);
+        }
+        if self.last_block.replace(symbol.block) != Some(symbol.block) {
+            self.prepare(shared);
+        }
+        ack_now |= self.nothing_follows(now, shared);
+        let header = SymbolHeader {
+            number,
+            symbol,
+            ack_interval: self.ack_interval(&shared.config),
+            ack_now,
+            assignment: self.version.unwrap_or(0) as u8,
+            starved,
+            trimmed: false,
+        };
+        Packet {
+            path: self.paths.current().expect("an assignment gave the path"),
+            ecn: Ecn::Ect0,
+            datagram: self.datagram(self.push.class, Body::Symbol(header)),
+        }
+    }
+
+    /// Whether the flow now waits for something else than ACKs of what the window holds: then an ACK is wanted at once.
+    fn nothing_follows(&mut self, now: Time, shared: &mut Shared) -> bool {
+        self.paths.allowance(shared.config.unvalidated_packets) == 0
+            || self.packets.in_flight() as u64 >= u64::from(self.receive_window)
+            || (self.wfcc.allows(self.packets.in_flight()) && self.choose_symbol(now, shared).is_none())
+    }
+
+    fn ack_interval(&self, config: &SourceConfig) -> u8 {
+        match config.ack_interval {
+            AckInterval::EverySymbol => 1,
+            AckInterval::QuarterWindow { most } => {
+                ((self.wfcc.window().get() / 4.0) as u64).clamp(1, u64::from(most.max(1))) as u8
+            }
+        }
+    }
+
+    fn datagram(&self, class: Class, body: Body) -> Datagram {
+        Datagram { class, key_epoch: 0, flow: self.push.flow, body }
+    }
+
+    fn set_pace(&mut self) {
+        let packet = Bytes::new(self.packet_bytes());
+        let (window, slow_start) = (self.wfcc.window(), self.wfcc.in_slow_start());
+        if let Some(pacer) = &mut self.pacer {
+            pacer.set_rate(window, self.rtt.smoothed(), slow_start, packet);
+        }
+    }
+
+    fn end_starving(&mut self, now: Time) {
+        if let Some(since) = self.starved_since.take() {
+            self.counters.starved = self.counters.starved + now.since(since);
+        }
+    }
+
+    // ---- timers
+
+    /// When [`PushFlow::on_timer`] has something to do next.
+    pub(super) fn deadline(&self, config: &SourceConfig) -> Option<Time> {
+        let watch = self.watches().then(|| {
+            let silence = self.heard_at + config.silent_pause;
+            self.probe_at(config).unwrap_or(Time::MAX).min(self.timeout_at()).min(silence)
+        });
+        match (self.pace_at, watch) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        }
+    }
+
+    fn watches(&self) -> bool {
+        self.packets.in_flight() > 0 && !self.paused && !self.silent
+    }
+
+    fn timeout_at(&self) -> Time {
+        self.armed_at + self.rtt.rto()
+    }
+
+    /// A probe goes out before the timeout would; the timeout then runs anew (as RFC 8985 §7.3).
+    fn probe_at(&self, config: &SourceConfig) -> Option<Time> {
+        let due = self.armed_at.max(self.sent_at) + self.rtt.pto();
+        (config.tail_probe.is_some() && !self.probed).then(|| due.min(self.timeout_at()))
+    }
+
+    /// The pacer's deadline has come: the flow says anew what it waits for when its turn comes.
+    pub(super) fn wait_no_more(&mut self) {
+        self.pace_at = None;
+    }
+
+    pub(super) fn on_timer(&mut self, now: Time, shared: &mut Shared) {
+        if !self.watches() {
+            return;
+        }
+        if now >= self.heard_at + shared.config.silent_pause {
+            self.silent = true;
+            self.end_starving(now);
+            self.give_up_flight(now, shared);
+        } else if self.probe_at(&shared.config).is_some_and(|at| now >= at) {
+            let packets = shared.config.tail_probe.map_or(0, |p| p.packets);
+            self.probes_due = packets.min(self.packets.in_flight().min(255) as u8);
+            self.probed = true;
+            self.armed_at = now;
+        } else if now >= self.timeout_at() {
+            self.counters.timeouts += 1;
+            self.rtt.back_off();
+            self.give_up_flight(now, shared);
+        }
+    }
+
+    /// Everything in flight is lost, and the window begins anew.
+    fn give_up_flight(&mut self, now: Time, shared: &mut Shared) {
+        let mut outcome = std::mem::take(&mut shared.outcome);
+        self.packets.lose_all(&mut outcome);
+        outcome.cancelled.clear();
+        self.take_losses(&outcome, shared);
+        self.wfcc.on_rto(now, outcome.lost.len() as u64);
+        shared.outcome = outcome;
+        self.set_pace();
+        (self.probed, self.probes_due) = (true, 0);
+        self.armed_at = now;
+    }
+}

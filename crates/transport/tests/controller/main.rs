@@ -1,0 +1,8 @@
+//! The controller of PPUSH §III-A and §III-C, driven by hand: what it says to whom, and when.
+
+mod chaos;
+mod flows;
+mod harness;
+mod registry;
+mod tasks;
+mod weights;
