@@ -10,7 +10,8 @@
 //! ```
 //!
 //! A packet is lost after three packets *sent after it* have been acknowledged (DUPACKNUM, §III-B): they are counted,
-//! so a hole in the numbers alone proves nothing. Packet numbers never repeat (RFC 9000 §12.3), so an ACK always says
+//! so a hole in the numbers alone proves nothing. A packet whose symbol has arrived by a later copy (a probe) is given up
+//! at once. Packet numbers never repeat (RFC 9000 §12.3), so an ACK always says
 //! which copy of a symbol came, and every sample of the round-trip time is true.
 //!
 //! Every packet enters and leaves once; nothing is allocated once the tables have grown to the window. An ACK costs the
@@ -44,7 +45,7 @@ pub struct AckOutcome {
     pub acked: Vec<Sent>,
     /// Packets acknowledged that had been declared lost.
     pub late: Vec<Sent>,
-    /// Packets declared lost now, in the order in which they were sent.
+    /// Packets declared lost now.
     pub lost: Vec<Lost>,
     /// Lost packets whose resend is not needed any more: another copy of the symbol came after all.
     pub cancelled: Vec<Sent>,
@@ -95,8 +96,11 @@ struct Record {
     sent_at: Time,
     /// A later packet that carries the same symbol.
     heir: Option<u64>,
+    /// An earlier one that does, and was in flight when this one left.
+    origin: Option<u64>,
     attempt: u8,
-    acked: bool,
+    /// Out of flight: acknowledged, or lost and now in the other table.
+    gone: bool,
     /// Another copy of the symbol has arrived.
     settled: bool,
 }
@@ -152,15 +156,14 @@ impl InFlight {
         copy_of: Option<PacketNumber>,
     ) -> PacketNumber {
         let number = self.next_number();
-        if let Some(origin) = copy_of {
-            self.set_heir(origin.0, number.0);
-        }
+        let origin = copy_of.map(|origin| origin.0).filter(|origin| self.set_heir(*origin, number.0));
         self.ring.push_back(Record {
             symbol,
             sent_at: now,
             heir: None,
+            origin,
             attempt,
-            acked: false,
+            gone: false,
             settled: false,
         });
         self.flying += 1;
@@ -236,21 +239,25 @@ impl InFlight {
         self.ring
             .iter()
             .enumerate()
-            .filter(|(_, r)| !r.acked && r.heir.is_none() && !r.settled)
+            .filter(|(_, r)| !r.gone && r.heir.is_none() && !r.settled)
             .map(|(i, r)| r.sent(self.base + i as u64))
     }
 
     fn acknowledge(&mut self, number: u64, outcome: &mut AckOutcome) {
         let record = &mut self.ring[(number - self.base) as usize];
-        if record.acked {
+        if record.gone {
             return;
         }
-        // A packet declared lost by a timeout is in `lost` and no longer in the ring, so this one was in flight.
-        record.acked = true;
-        let (sent, heir) = (record.sent(number), record.heir);
+        record.gone = true;
+        let (sent, heir, mut origin) = (record.sent(number), record.heir, record.origin);
         self.flying -= 1;
         self.count(number);
         outcome.acked.push(sent);
+        // A probe came and what it repeats did not: nothing is gained by waiting for that one.
+        while let Some(i) = origin.and_then(|o| o.checked_sub(self.base)) {
+            origin = self.ring[i as usize].origin;
+            self.lose(i as usize, outcome);
+        }
         if let Some(heir) = heir {
             self.settle(heir, outcome);
         }
@@ -301,16 +308,22 @@ impl InFlight {
         }
     }
 
-    fn set_heir(&mut self, origin: u64, heir: u64) {
-        if let Some(record) = origin.checked_sub(self.base).and_then(|i| self.ring.get_mut(i as usize)) {
+    /// True if the origin is in flight.
+    fn set_heir(&mut self, origin: u64, heir: u64) -> bool {
+        if let Some(record) = origin.checked_sub(self.base).and_then(|i| self.ring.get_mut(i as usize))
+            && !record.gone
+        {
             record.heir = Some(heir);
-        } else if let Some(i) = self.find_lost(origin) {
+            return true;
+        }
+        if let Some(i) = self.find_lost(origin) {
             if self.lost[i].state == LostState::ToResend {
                 self.to_resend -= 1;
             }
             self.lost[i].state = LostState::ResentAs(heir);
             self.forget_lost();
         }
+        false
     }
 
     /// Keeps the largest acknowledged numbers.
@@ -334,10 +347,10 @@ impl InFlight {
 
     fn lose(&mut self, i: usize, outcome: &mut AckOutcome) {
         let record = &mut self.ring[i];
-        if record.acked {
+        if record.gone {
             return;
         }
-        record.acked = true; // out of flight; the rest of its life is in `lost`
+        record.gone = true;
         self.flying -= 1;
         let record = *record;
         let sent = record.sent(self.base + i as u64);
@@ -350,14 +363,16 @@ impl InFlight {
             self.to_resend += 1;
             self.resend.push_back(sent.number.0);
         }
-        self.lost.push_back(LostRecord { sent, state });
+        // Nearly always the last one; only what a probe has outlived may lie ahead.
+        let place = self.lost.iter().rposition(|l| l.sent.number < sent.number).map_or(0, |i| i + 1);
+        self.lost.insert(place, LostRecord { sent, state });
         outcome.lost.push(Lost { sent, resend });
         self.forget_lost();
     }
 
     /// Drops what is out of flight at the front.
     fn retire(&mut self) {
-        while self.ring.front().is_some_and(|r| r.acked) {
+        while self.ring.front().is_some_and(|r| r.gone) {
             self.ring.pop_front();
             self.base += 1;
         }
@@ -497,15 +512,17 @@ mod tests {
     }
 
     #[test]
-    fn a_probe_makes_no_third_copy() {
-        let (mut t, mut o) = (table(1), AckOutcome::default());
+    fn a_probe_makes_no_third_copy_and_its_arrival_ends_the_wait_for_the_original() {
+        let (mut t, mut o) = (table(2), AckOutcome::default());
         t.send(Time::ZERO, symbol(0), 0, Some(PacketNumber(0)));
-        assert_eq!(t.uncopied().map(|s| s.number.0).collect::<Vec<_>>(), [1]);
-        for n in 2..6 {
-            t.send(Time::ZERO, symbol(n), 0, None);
-        }
-        t.on_ack(Time::ZERO, &ack(&[1, 2, 3]), &mut o).unwrap();
-        assert_eq!(o.lost, [Lost { sent: o.lost[0].sent, resend: false }]);
+        assert_eq!(t.uncopied().map(|s| s.number.0).collect::<Vec<_>>(), [1, 2]);
+        t.send(Time::ZERO, symbol(0), 0, Some(PacketNumber(2)));
+        t.on_ack(Time::ZERO, &ack(&[3]), &mut o).unwrap();
+        assert_eq!(lost(&o), [2, 0]);
+        assert!(o.lost.iter().all(|l| !l.resend));
+        assert_eq!((t.in_flight(), t.to_resend()), (1, 0));
+        t.on_ack(Time::ZERO, &ack(&[0, 3]), &mut o).unwrap();
+        assert_eq!((numbers(&o.late), t.in_flight()), (vec![0], 1));
         // The original came, the probe is lost.
         let (mut t, mut o) = (table(1), AckOutcome::default());
         t.send(Time::ZERO, symbol(0), 0, Some(PacketNumber(0)));

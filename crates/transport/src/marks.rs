@@ -231,9 +231,6 @@ mod tests {
     #[test]
     fn the_delay_target_is_half_the_path_within_bounds() {
         let d = DelayMark::default();
-        assert_eq!(
-            [ms(1), ms(10), ms(100)].map(|m| d.target(m)),
-            [ms(2), ms(5), ms(20)]
-        );
+        assert_eq!([ms(1), ms(10), ms(100)].map(|m| d.target(m)), [ms(2), ms(5), ms(20)]);
     }
 }

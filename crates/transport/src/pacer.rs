@@ -194,7 +194,8 @@ mod tests {
     #[test]
     fn a_round_trip_carries_a_window_and_a_quarter() {
         let mut pacer = paced(100.0, Duration::from_millis(20));
-        let sent: u64 = run(&mut pacer, Time::from_nanos(2_000_000_000), Duration::ZERO).iter().map(|b| b.1).sum();
+        let sent: u64 =
+            run(&mut pacer, Time::from_nanos(2_000_000_000), Duration::ZERO).iter().map(|b| b.1).sum();
         assert!((12_490..=12_510).contains(&sent), "{sent}");
     }
 
@@ -245,7 +246,8 @@ mod tests {
         let mut pacer =
             Pacer::new(PacerConfig { limit: Some(BitRate::new(10_000_000)), ..PacerConfig::default() });
         pacer.set_rate(Packets::new(1000.0), Some(us(100)), false, Bytes::new(1250));
-        let sent: u64 = run(&mut pacer, Time::from_nanos(1_000_000_000), Duration::ZERO).iter().map(|b| b.1).sum();
+        let sent: u64 =
+            run(&mut pacer, Time::from_nanos(1_000_000_000), Duration::ZERO).iter().map(|b| b.1).sum();
         assert!((1000..=1004).contains(&sent), "{sent}");
     }
 

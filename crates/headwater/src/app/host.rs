@@ -20,7 +20,7 @@ use super::query::{Answer, Query, ask};
 use super::report::report;
 use super::{AppError, Common, StatusReport};
 use crate::control::{Backoff, ControlConfig, ControlEndpoint, ControlError, Expect, Identity, Link, Pins};
-use crate::node::{Node, NodeConfig, control_path, room_towards};
+use crate::node::{Node, NodeConfig, Snapshot, control_path, room_towards};
 
 /// From this process's machines to its own controller.
 pub(crate) const LOCAL: PathId = control_path(0);
@@ -43,7 +43,8 @@ pub(crate) struct HostConfig<'a> {
 pub(crate) struct Held {
     pub(crate) file: Arc<SourceFile>,
     pub(crate) hashes: BlockHashes,
-    pub(crate) name: Option<String>,
+    /// Names that point at it; none for a file of a folder.
+    pub(crate) names: BTreeSet<String>,
 }
 
 struct Peer {
@@ -153,6 +154,16 @@ impl Host {
         self.inner.identity.node()
     }
 
+    /// Where its data socket receives, if it has one.
+    pub(crate) fn data_address(&self) -> Option<SocketAddr> {
+        self.inner.node.as_ref().map(Node::data_address)
+    }
+
+    /// The counters of its data side, if it has one.
+    pub(crate) fn snapshot(&self) -> Option<Snapshot> {
+        self.inner.node.as_ref().map(Node::snapshot)
+    }
+
     /// Where it listens.
     pub(crate) fn listen(&self) -> Option<SocketAddr> {
         self.inner.listen
@@ -240,7 +251,7 @@ impl Host {
         // The link is known before the caller says anything over the path.
         let serving = first.map(|link| host.begin_link(path, link));
         tokio::spawn(async move {
-            let mut backoff = Backoff::default();
+            let mut backoff = Backoff::new();
             if let Some((link, commands)) = serving {
                 host.clone().run_link(path, link, commands).await;
             }
@@ -434,7 +445,7 @@ impl Host {
 
     fn room(&self, towards: SocketAddr) -> u16 {
         match self.inner.mtu {
-            Some(mtu) => crate::node::room_in(u64::from(mtu), towards),
+            Some(mtu) => crate::node::room_in(mtu, towards),
             None => room_towards(towards),
         }
     }
@@ -450,27 +461,24 @@ impl Host {
     }
 
     fn holdings(&self) -> Vec<Holding> {
-        let state = self.state();
-        let holding = |(&object, held): (&ObjectId, &Held)| Holding {
-            object,
-            bytes: held.file.size(),
-            name: held.name.clone(),
-        };
-        state.held.iter().map(holding).collect()
+        self.state().held.iter().flat_map(|(&object, held)| holdings_of(object, held)).collect()
     }
 
     /// Offers an object to everybody.
-    pub(crate) fn hold(&self, object: ObjectId, held: Held) {
+    pub(crate) fn hold(&self, object: ObjectId, mut held: Held) {
         self.node().hold(object, held.file.clone());
-        let holding = Holding { object, bytes: held.file.size(), name: held.name.clone() };
         let mut state = self.state();
+        if let Some(before) = state.held.remove(&object) {
+            held.names.extend(before.names);
+        }
+        let holdings = holdings_of(object, &held);
         state.held.insert(object, held);
-        for peer in state.peers.values() {
+        for (peer, holding) in state.peers.values().flat_map(|p| holdings.iter().map(move |h| (p, h))) {
             let _ = peer.out.send(Control::Hold(holding.clone()));
         }
         drop(state);
         if let Some(controller) = &self.inner.controller {
-            controller.deliver(LOCAL, Control::Hold(holding));
+            holdings.into_iter().for_each(|h| controller.deliver(LOCAL, Control::Hold(h)));
         }
     }
 
@@ -534,6 +542,15 @@ impl Host {
             self.on_control(path, &link, Control::Hold(holding));
         }
         Ok(count)
+    }
+}
+
+fn holdings_of(object: ObjectId, held: &Held) -> Vec<Holding> {
+    let bytes = held.file.size();
+    let holding = |name: Option<&String>| Holding { object, bytes, name: name.cloned() };
+    match held.names.is_empty() {
+        true => vec![holding(None)],
+        false => held.names.iter().map(|name| holding(Some(name))).collect(),
     }
 }
 

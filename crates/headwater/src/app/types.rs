@@ -745,7 +745,8 @@ mod tests {
     #[test]
     fn a_result_lists_its_fields_in_the_order_of_the_manual() {
         let text = serde_json::to_string(&GetResult::default()).unwrap();
-        let order = ["object", "bytes", "seconds", "ideal_seconds", "ratio", "wire_floor", "mb_per_s", "verified"];
+        let order =
+            ["object", "bytes", "seconds", "ideal_seconds", "ratio", "wire_floor", "mb_per_s", "verified"];
         let places: Vec<_> = order.iter().map(|key| text.find(&format!("\"{key}\":")).expect(key)).collect();
         assert!(places.is_sorted(), "{text}");
     }
@@ -754,7 +755,8 @@ mod tests {
     fn full_disks_have_their_own_exit_code_wherever_they_show() {
         let source = io::Error::from(io::ErrorKind::StorageFull);
         assert_eq!(AppError::Io { doing: "cannot write".into(), source }.exit_code(), 6);
-        let error = StoreError::QuotaExceeded { quota: Bytes::kib(1), used: Bytes::ZERO, needed: Bytes::kib(2) };
+        let error =
+            StoreError::QuotaExceeded { quota: Bytes::kib(1), used: Bytes::ZERO, needed: Bytes::kib(2) };
         assert_eq!(AppError::from(error).exit_code(), 6);
     }
 

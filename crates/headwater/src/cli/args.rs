@@ -12,18 +12,17 @@ use headwater_units::{Bytes, Duration, NodeId, ObjectId};
 use super::exit;
 use super::settings::Layer;
 use super::values::{
-    Assignment, ByteRange, DemoRate, Dscp, HostPort, Join, Kill, Listen, Loss, LossResponse, Mtu, Port, ProgressMode,
-    Rack, Rate, Rerate, SourceCount, Theta, truth,
+    Assignment, ByteRange, DemoRate, Dscp, HostPort, Join, Kill, Listen, Loss, LossResponse, Mtu, Port,
+    ProgressMode, Rack, Rate, Rerate, SourceCount, Theta, truth,
 };
 
 const COMMON: &str = "Common options";
 const NETWORK: &str = "Network options";
 const EXPERIMENT: &str = "Options for experiments";
 
-/// Big objects onto many machines, from every machine that already has them.
 #[derive(Debug, Parser)]
 #[command(name = "headwater", version, max_term_width = 110, after_long_help = exit::MANUAL, after_help = exit::SHORT)]
-#[command(subcommand_required = true, arg_required_else_help = true, infer_long_args = false)]
+#[command(subcommand_required = true, arg_required_else_help = true)]
 /// Big objects onto many machines, from every machine that already has them.
 ///
 /// A file on three machines gets onto a fourth from all three at once: each sends different coded symbols, any

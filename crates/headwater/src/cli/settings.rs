@@ -17,8 +17,8 @@ use serde_json::Value;
 use thiserror::Error;
 
 use super::values::{
-    Assignment, Dscp, HostPort, Listen, LossResponse, Mtu, Port, ProgressMode, Rack, Rate, SettingValue, SourceCount,
-    Theta, ValueError,
+    Assignment, Dscp, HostPort, Listen, LossResponse, Mtu, Port, ProgressMode, Rack, Rate, SettingValue,
+    SourceCount, Theta, ValueError,
 };
 use crate::app::remembered_controller;
 
@@ -185,7 +185,9 @@ impl Layer {
             let place = || format!("config file {}: {key}", path.display());
             let text = match value {
                 toml::Value::String(text) => Some(text.clone()),
-                toml::Value::Integer(_) | toml::Value::Float(_) | toml::Value::Boolean(_) => Some(value.to_string()),
+                toml::Value::Integer(_) | toml::Value::Float(_) | toml::Value::Boolean(_) => {
+                    Some(value.to_string())
+                }
                 _ => None,
             };
             // An unknown key first: a table of them is more likely a misunderstanding than a wrong type.
@@ -215,11 +217,12 @@ impl Settings {
     ///
     /// `config` is the file that the user named, which then must exist.
     pub(crate) fn gather(config: Option<PathBuf>, flags: Layer) -> Result<Self, SettingsError> {
-        let named = config.or_else(|| {
-            std::env::var_os(CONFIG_VARIABLE).filter(|path| !path.is_empty()).map(PathBuf::from)
-        });
-        let usual = || dirs::config_dir().map(|dir| dir.join("headwater/config.toml")).filter(|path| path.exists());
-        let mut layers = vec![(Layer::defaults(dirs::data_dir().map(|dir| dir.join("headwater"))), Origin::Default)];
+        let named = config
+            .or_else(|| std::env::var_os(CONFIG_VARIABLE).filter(|path| !path.is_empty()).map(PathBuf::from));
+        let usual =
+            || dirs::config_dir().map(|dir| dir.join("headwater/config.toml")).filter(|path| path.exists());
+        let mut layers =
+            vec![(Layer::defaults(dirs::data_dir().map(|dir| dir.join("headwater"))), Origin::Default)];
         if let Some(path) = named.or_else(usual) {
             let text = std::fs::read_to_string(&path)
                 .map_err(|source| SettingsError::Read { path: path.clone(), source })?;
@@ -335,9 +338,17 @@ mod tests {
 
     #[test]
     fn an_unknown_key_is_told_the_nearest_one() {
-        for (key, nearest) in [("up-link", "uplink"), ("data_port", "data-port"), ("Quota", "quota"), ("maxsources", "max-sources")] {
+        for (key, nearest) in [
+            ("up-link", "uplink"),
+            ("data_port", "data-port"),
+            ("Quota", "quota"),
+            ("maxsources", "max-sources"),
+        ] {
             let error = file(&format!("{key} = 1")).unwrap_err().to_string();
-            assert!(error.contains(&format!("'{key}'")) && error.contains(&format!("'{nearest}'")), "{error}");
+            assert!(
+                error.contains(&format!("'{key}'")) && error.contains(&format!("'{nearest}'")),
+                "{error}"
+            );
         }
         assert!(matches!(file("[node]\nlisten = ':1'"), Err(SettingsError::UnknownKey { .. })));
     }

@@ -54,7 +54,7 @@ macro_rules! setting_values {
     ($($type:ty: |$value:ident| $written:expr;)*) => {$(
         impl SettingValue for $type {
             fn read(text: &str) -> Result<Self, ValueError> {
-                Ok(text.parse::<$type>()?)
+                text.parse::<$type>().map_err(ValueError::from)
             }
             fn written(&self) -> Value {
                 let $value = self;
@@ -139,7 +139,9 @@ impl HostPort {
 impl FromStr for HostPort {
     type Err = ValueError;
     fn from_str(text: &str) -> Result<Self, ValueError> {
-        let wrong = || ValueError(format!("'{text}' is not an address: HOST, HOST:PORT, IPv6 or [IPv6]:PORT expected"));
+        let wrong = || {
+            ValueError(format!("'{text}' is not an address: HOST, HOST:PORT, IPv6 or [IPv6]:PORT expected"))
+        };
         let (host, port) = if let Some(rest) = text.strip_prefix('[') {
             let (host, rest) = rest.split_once(']').ok_or_else(wrong)?;
             let (ip, _scope) = host.split_once('%').unwrap_or((host, ""));
@@ -159,7 +161,8 @@ impl FromStr for HostPort {
             }
             (host, port)
         };
-        let port = port.map(|port| port.parse::<u16>().ok().filter(|&p| p != 0).ok_or_else(wrong)).transpose()?;
+        let port =
+            port.map(|port| port.parse::<u16>().ok().filter(|&p| p != 0).ok_or_else(wrong)).transpose()?;
         Ok(HostPort { host: host.to_owned(), port })
     }
 }
@@ -201,7 +204,9 @@ impl FromStr for Listen {
         }
         match text.strip_prefix(':').unwrap_or(text).parse::<u16>() {
             Ok(port) => Ok(Listen { ip: None, port: Some(port) }),
-            Err(_) => bad(format!("'{text}' is not an address of this machine: IP, IP:PORT, [IPv6]:PORT or :PORT expected")),
+            Err(_) => bad(format!(
+                "'{text}' is not an address of this machine: IP, IP:PORT, [IPv6]:PORT or :PORT expected"
+            )),
         }
     }
 }
@@ -314,7 +319,9 @@ impl FromStr for Theta {
             return Ok(Theta::Auto);
         }
         match text.parse::<f64>() {
-            Ok(value) if value.is_finite() && value >= headwater_units::Theta::FLOOR.get() => Ok(Theta::Fixed(value)),
+            Ok(value) if value.is_finite() && value >= headwater_units::Theta::FLOOR.get() => {
+                Ok(Theta::Fixed(value))
+            }
             _ => bad(format!("'{text}' is no weight: 'auto' or a number of at least 0.5 expected")),
         }
     }
@@ -399,7 +406,9 @@ impl FromStr for ByteRange {
         let from = from.parse::<Bytes>()?;
         let to = Some(to.trim()).filter(|to| !to.is_empty()).map(str::parse::<Bytes>).transpose()?;
         if to.is_some_and(|to| to <= from) {
-            return bad(format!("'{text}' is empty: the end is not included, so it must lie after the start"));
+            return bad(format!(
+                "'{text}' is empty: the end is not included, so it must lie after the start"
+            ));
         }
         Ok(ByteRange { from, to })
     }
@@ -503,7 +512,8 @@ mod tests {
         ] {
             assert_eq!(text.parse::<HostPort>().unwrap().with_port(7000), full);
         }
-        for text in ["", ":7000", "a:b", "a:0", "a:99999", "[fd00::1", "[x]:1", "a b", "http://x:1", "[::1]x"] {
+        for text in ["", ":7000", "a:b", "a:0", "a:99999", "[fd00::1", "[x]:1", "a b", "http://x:1", "[::1]x"]
+        {
             assert!(text.parse::<HostPort>().is_err(), "{text}");
         }
     }
@@ -546,7 +556,7 @@ mod tests {
 
     #[test]
     fn ranges_leave_out_their_end_and_are_never_empty() {
-        let range = |from, to| Ok(ByteRange { from: Bytes::new(from), to: to });
+        let range = |from, to| Ok(ByteRange { from: Bytes::new(from), to });
         assert_eq!("0-1".parse(), range(0, Some(Bytes::new(1))));
         assert_eq!("1MiB-2MiB".parse(), range(1 << 20, Some(Bytes::mib(2))));
         assert_eq!("1k - 2k".parse(), range(1024, Some(Bytes::kib(2))));
@@ -606,7 +616,7 @@ mod tests {
     proptest! {
         #[test]
         fn quantities_that_config_prints_read_back_exactly(n in 1u64..1 << 52, scale in 0u32..4) {
-            let n = (n >> 10 * scale).max(1) * 1000u64.pow(scale);
+            let n = (n >> (10 * scale)).max(1) * 1000u64.pow(scale);
             comes_back(&Rate(BitRate::new(n)));
             comes_back(&Bytes::new(n));
             comes_back(&Duration::from_nanos(n));

@@ -93,8 +93,10 @@ pub struct Node {
     next_fetch: std::sync::atomic::AtomicU64,
 }
 
-/// Loopback has 65,536; beyond a jumbo frame nothing is gained.
-const LARGEST_MTU: u64 = 9216;
+/// Loopback carries 65,507 bytes; beyond a jumbo frame nothing is gained.
+const LARGEST_PAYLOAD: u64 = 9216 - 28;
+/// Where the route's MTU is not known: Ethernet with IPv6.
+const UNKNOWN_PAYLOAD: u64 = 1500 - 48;
 /// What a buffered packet counts against the socket's buffer beside its bytes.
 const PACKET_RECORD: u64 = 640;
 
@@ -236,11 +238,12 @@ impl Drop for Node {
 
 /// Bytes of symbol that a datagram to `remote` carries, by the MTU of the interface towards it.
 pub fn room_towards(remote: SocketAddr) -> u16 {
-    room_in(path_mtu(remote).map_or(1500, Bytes::get), remote)
+    let payload = path_mtu(remote).map_or(UNKNOWN_PAYLOAD, Bytes::get).min(LARGEST_PAYLOAD);
+    payload.saturating_sub(SYMBOL_OVERHEAD as u64) as u16
 }
 
 /// The same for a stated MTU.
-pub fn room_in(mtu: u64, remote: SocketAddr) -> u16 {
+pub fn room_in(mtu: u16, remote: SocketAddr) -> u16 {
     let headers = if remote.ip().to_canonical().is_ipv4() { 20 + 8 } else { 40 + 8 };
-    (mtu.min(LARGEST_MTU).saturating_sub(headers + SYMBOL_OVERHEAD as u64)) as u16
+    mtu.saturating_sub(headers + SYMBOL_OVERHEAD as u16)
 }

@@ -122,6 +122,12 @@ impl UdpPort {
         self.buffer_hint.clone()
     }
 
+    /// What the kernel lets wait for us, counted its way: a packet takes more than its bytes.
+    pub fn receive_buffer(&self) -> Bytes {
+        let doubled = sys::option(self.as_fd(), libc::SOL_SOCKET, libc::SO_RCVBUF).unwrap_or(0);
+        Bytes::new(u64::try_from(doubled).unwrap_or(0))
+    }
+
     /// The counters so far.
     pub fn stats(&self) -> &SocketStats {
         &self.stats

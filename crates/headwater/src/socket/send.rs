@@ -147,6 +147,13 @@ impl SendBatch {
         Some(&mut self.buffer[start..end])
     }
 
+    /// Whether [`SendBatch::push`] would take such a datagram.
+    pub fn has_room(&self, to: &PathAddr, tos: u8, len: usize) -> bool {
+        self.used + len <= self.buffer.len()
+            && (self.groups.len() < self.max_groups
+                || self.groups.last().is_some_and(|group| group.takes(to, tos, len, self.max_group)))
+    }
+
     /// Nothing waits to be sent.
     pub fn is_empty(&self) -> bool {
         self.groups.is_empty()

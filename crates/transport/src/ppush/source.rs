@@ -35,9 +35,7 @@ use headwater_wire::{Body, Class, Control, Datagram, Ecn, MAX_FLOWS, Push, Refus
 use rand::SeedableRng;
 use rand_chacha::ChaCha12Rng;
 
-pub use config::{
-    AckInterval, FlowCounters, FlowStats, LostSymbols, SourceConfig, SourceStats, TailProbe,
-};
+pub use config::{AckInterval, FlowCounters, FlowStats, LostSymbols, SourceConfig, SourceStats, TailProbe};
 use paths::PathMemory;
 use push_flow::{PushFlow, Shared};
 
@@ -214,7 +212,7 @@ impl Source {
 
     // ---- the driver
 
-    fn on_command(&mut self, now: Time, command: Command) {
+    fn on_command(&mut self, command: Command) {
         match command {
             Command::Source(SourceCommand::Hold { object, bytes }) => {
                 self.gone.retain(|o| *o != object);
@@ -333,8 +331,7 @@ impl Source {
 
     /// When to poll again.
     fn wake(&self, now: Time) -> Option<Time> {
-        let limited =
-            self.limit.filter(|_| !self.ready.is_empty()).map(|limit| limit.ready_at(now));
+        let limited = self.limit.filter(|_| !self.ready.is_empty()).map(|limit| limit.ready_at(now));
         let timer = self.timers.first().map(|(at, _)| *at);
         [limited, timer, self.report_at].into_iter().flatten().min()
     }
@@ -354,7 +351,7 @@ impl Endpoint for Source {
     fn handle(&mut self, now: Time, input: Input) {
         match input {
             Input::Packet(packet) => self.on_packet(now, packet),
-            Input::Command(command) => self.on_command(now, command),
+            Input::Command(command) => self.on_command(command),
         }
     }
 

@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use headwater_transport::ppush::controller::{Controller, ControllerConfig, FlowStanding};
-use headwater_transport::{Command, ControllerCommand, ControllerEvent, Endpoint, Event, Input, Output, TaskRecord};
+use headwater_transport::{
+    Command, ControllerCommand, ControllerEvent, Endpoint, Event, Input, Output, TaskRecord,
+};
 use headwater_units::{BlockIndex, Duration, FlowId, NodeId, PathId, Symbols, TaskId, Theta, Time};
 use headwater_wire::{Body, Control, NodeInfo, Outcome};
 use proptest::prelude::*;
@@ -232,7 +234,9 @@ impl World {
                 }
                 _ => {
                     let n = SOURCES[self.dice.roll(5) as usize];
-                    self.tell(Input::Command(Command::Controller(ControllerCommand::PathLost { path: path(n) })));
+                    self.tell(Input::Command(Command::Controller(ControllerCommand::PathLost {
+                        path: path(n),
+                    })));
                 }
             }
         }
@@ -290,7 +294,11 @@ impl World {
         }
         for (n, source) in &self.sources {
             let flows: BTreeSet<FlowId> = source.flows.keys().copied().collect();
-            assert_eq!(flows, expected.remove(&node(*n)).unwrap_or_default(), "source {n} runs its flows only");
+            assert_eq!(
+                flows,
+                expected.remove(&node(*n)).unwrap_or_default(),
+                "source {n} runs its flows only"
+            );
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use headwater_transport::ppush::controller::FlowStanding;
 use headwater_units::{Duration, FlowId};
-use headwater_wire::{Control, NodeInfo, Refusal};
+use headwater_wire::{Control, NodeInfo, Outcome, Refusal};
 
 use crate::harness::{Bench, delivering, holding, info, ms, node, object, path, report, silent};
 
@@ -60,6 +60,7 @@ fn a_joining_holder_is_used_at_once_and_the_receiver_told_until_it_echoes() {
     bench.say(3, Control::Hold(holding(1)));
     let joined = bench.task(accepted.task).flows[2].flow;
     assert_eq!(bench.pushes(3)[0].flow, joined);
+    bench.confirm();
     assert_eq!(bench.list(9), Some((1, vec![node(1), node(2), node(3)])));
     bench.feedback(9, accepted.task, 10, 0, vec![]); // It has not arrived.
     bench.pass(ms(600));
@@ -79,7 +80,11 @@ fn every_flow_of_a_task_has_its_own_residue_class() {
     bench.lose_path(3);
     bench = bench.holders([4]);
     let record = bench.kept().unwrap();
-    assert_eq!(record.flows.iter().map(|f| f.index).collect::<Vec<_>>(), [0, 1, 3], "a class nobody used yet");
+    assert_eq!(
+        record.flows.iter().map(|f| f.index).collect::<Vec<_>>(),
+        [0, 1, 3],
+        "a class nobody used yet"
+    );
     assert_eq!(accepted.flows[2].index, 2);
 }
 
@@ -124,6 +129,32 @@ fn a_source_back_in_another_life_gets_a_new_flow() {
     let flow = bench.task(accepted.task).flows[1].flow;
     assert_ne!(flow, accepted.flows[1].flow);
     assert_eq!(bench.list(9), Some((2, vec![node(1), node(2)])));
+}
+
+#[test]
+fn a_source_that_moves_to_another_path_is_told_its_orders_again() {
+    let mut bench = Bench::new().holders([1, 2]);
+    let accepted = bench.get(9);
+    bench.confirm();
+    bench.say_at(path(51), Control::Hello(info(1))); // Nobody said that the old path is gone.
+    let flow = accepted.flows[0].flow;
+    assert!(bench.pushes(51).iter().any(|push| push.flow == flow));
+    bench.say_at(path(51), Control::Pushing { flow });
+    bench.say_at(path(51), Control::Hello(info(1)));
+    assert!(bench.pushes(51).is_empty(), "on the same path nothing is lost");
+}
+
+#[test]
+fn a_source_in_another_life_is_not_asked_to_stop_what_it_has_forgotten() {
+    let mut bench = Bench::new().holders([1]);
+    let accepted = bench.get(9);
+    bench.confirm();
+    bench.lose_path(1);
+    bench.say(9, Control::Fin { task: accepted.task, outcome: Outcome::Done });
+    bench.say(1, Control::Hello(NodeInfo { incarnation: 2, ..info(1) }));
+    bench.pass(ms(5_000));
+    assert!(bench.stops(1).is_empty());
+    assert_eq!(bench.wake, None);
 }
 
 #[test]

@@ -132,11 +132,18 @@ impl Bench {
         for _ in 0..10_000 {
             match self.controller.poll(self.now) {
                 Output::Transmit(Packet { path, ecn, datagram }) => {
-                    assert_eq!((ecn, datagram.class, datagram.flow), (Ecn::NotEct, Class::Control, FlowId(0)));
+                    assert_eq!(
+                        (ecn, datagram.class, datagram.flow),
+                        (Ecn::NotEct, Class::Control, FlowId(0))
+                    );
                     let Body::Control(control) = datagram.body else {
                         panic!("a controller sends control messages only")
                     };
-                    assert_eq!(Control::parse(&control.to_bytes()).as_ref(), Ok(&*control), "it is within bounds");
+                    assert_eq!(
+                        Control::parse(&control.to_bytes()).as_ref(),
+                        Ok(&*control),
+                        "it is within bounds"
+                    );
                     self.sent.push((path, *control));
                 }
                 Output::Event(Event::Controller(event)) => self.events.push(event),

@@ -1,8 +1,8 @@
 //! Who is here, what is held, what is refused, and how much is remembered.
 
+use headwater_transport::Endpoint;
 use headwater_transport::ppush::controller::ControllerConfig;
 use headwater_transport::{ControllerEvent, Input};
-use headwater_transport::Endpoint;
 use headwater_units::{BitRate, Bytes};
 use headwater_wire::{Body, Control, Datagram, Holding, NodeInfo, Refusal};
 
@@ -185,7 +185,9 @@ fn a_controller_that_knows_no_task_sleeps() {
     assert!(bench.wake.is_some());
     bench.confirm();
     bench.say(9, Control::Fin { task, outcome: headwater_wire::Outcome::Done });
-    for (n, flow) in [1, 2].into_iter().flat_map(|n| bench.stops(n).into_iter().map(move |f| (n, f))).collect::<Vec<_>>() {
+    for (n, flow) in
+        [1, 2].into_iter().flat_map(|n| bench.stops(n).into_iter().map(move |f| (n, f))).collect::<Vec<_>>()
+    {
         bench.say(n, Control::Stopped { flow });
     }
     bench.pass(ms(1000));

@@ -12,13 +12,19 @@ fn a_request_is_answered_with_at_most_three_sources_and_each_is_told_to_push() {
     let mut bench = Bench::new().holders([1, 2, 3, 4]);
     let accepted = bench.get(9);
     assert_eq!(accepted.flows.iter().map(|f| f.node).collect::<Vec<_>>(), [node(1), node(2), node(3)]);
-    assert_eq!(accepted.flows.iter().map(|f| (f.index, f.of)).collect::<Vec<_>>(), [(0, 64), (1, 64), (2, 64)]);
+    assert_eq!(
+        accepted.flows.iter().map(|f| (f.index, f.of)).collect::<Vec<_>>(),
+        [(0, 64), (1, 64), (2, 64)]
+    );
     assert_eq!(accepted.flows[0].at, info(1).data);
     assert_eq!(accepted.symbol_size, 1424);
     for grant in &accepted.flows {
         let pushes = bench.pushes(grant.node.0[0]);
         assert_eq!(pushes.len(), 1);
-        assert_eq!((pushes[0].flow, pushes[0].task, pushes[0].receiver), (grant.flow, accepted.task, node(9)));
+        assert_eq!(
+            (pushes[0].flow, pushes[0].task, pushes[0].receiver),
+            (grant.flow, accepted.task, node(9))
+        );
         assert_eq!((pushes[0].key, pushes[0].symbol_size), (grant.key, 1424));
     }
     assert!(bench.pushes(4).is_empty());
@@ -213,6 +219,9 @@ fn a_restored_task_gives_up_on_a_source_that_stays_away_or_comes_back_in_another
     assert_ne!((renewed.flows[1].flow, renewed.flows[1].key), (record.flows[0].flow, record.flows[0].key));
     bench = bench.holders([3, 4]);
     assert_eq!(bench.sources(task), [2, 1, 3], "the third place is taken at once");
+    for flow in bench.flows().iter().filter(|f| f.standing == FlowStanding::Offered) {
+        bench.say(flow.node.0[0], Control::Pushing { flow: flow.flow });
+    }
     bench.pass_with_feedback(9, task, ms(9_500), &[]);
     assert_eq!(bench.sources(task)[0], 2);
     bench.pass_with_feedback(9, task, ms(1_000), &[]);
@@ -228,6 +237,21 @@ fn a_receiver_that_knows_a_newer_list_than_the_record_is_overtaken() {
     bench.command(ControllerCommand::Restore(record));
     bench.feedback(9, task, 10, 41, vec![]);
     assert_eq!(bench.list(9).map(|(version, _)| version), Some(42));
+}
+
+/// The controller stopped after keeping the record and before telling the receiver; meanwhile a source was paused.
+#[test]
+fn what_a_restart_left_unsaid_is_said_afterwards() {
+    let mut before = Bench::new().holders([1]);
+    let accepted = before.get(9);
+    before = before.holders([2]);
+    let record = before.kept().unwrap();
+    let mut bench = Bench::new();
+    bench.command(ControllerCommand::Restore(record));
+    bench.feedback(9, accepted.task, 10, 0, vec![]);
+    assert_eq!(bench.list(9), Some((1, vec![node(1), node(2)])));
+    bench.join(1);
+    assert!(bench.heard(1).contains(&Control::Resume { flow: accepted.flows[0].flow }));
 }
 
 #[test]
@@ -246,7 +270,8 @@ fn a_receiver_may_speak_without_a_hello_and_move_to_another_path() {
 fn a_task_without_any_source_left_goes_on_when_one_appears() {
     let mut bench = Bench::new().holders([1]);
     let accepted = bench.get(9);
-    bench.say(1, Control::PushRefused { flow: accepted.flows[0].flow, reason: headwater_wire::Refusal::Gone });
+    bench
+        .say(1, Control::PushRefused { flow: accepted.flows[0].flow, reason: headwater_wire::Refusal::Gone });
     assert_eq!(bench.list(9), Some((1, vec![])));
     bench.feedback(9, accepted.task, 10, 1, vec![silent(accepted.flows[0].flow, ms(9))]);
     bench = bench.holders([2]);

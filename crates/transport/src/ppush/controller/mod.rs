@@ -436,8 +436,7 @@ impl Controller {
         self.confirm(report.flow);
         let flow = self.tasks.flow_mut(report.flow).expect("checked to be the node's");
         if let Some(rtt) = report.rtt {
-            flow.rtt =
-                Some(flow.rtt.map_or(rtt, |old| old.mul_f64(1.0 - RTT_GAIN) + rtt.mul_f64(RTT_GAIN)));
+            flow.rtt = Some(flow.rtt.map_or(rtt, |old| old.mul_f64(1.0 - RTT_GAIN) + rtt.mul_f64(RTT_GAIN)));
         }
         let misheard = (report.theta.get() - flow.theta.get()).abs() > SAME_THETA * flow.theta.get();
         let again = misheard && flow.pushed && now >= flow.told + self.config.retry_first;
@@ -519,7 +518,9 @@ fn offered(now: Time, config: &ControllerConfig) -> FlowState {
 impl Endpoint for Controller {
     fn handle(&mut self, now: Time, input: Input) {
         match input {
-            Input::Packet(Packet { path, datagram: Datagram { body: Body::Control(control), .. }, .. }) => {
+            Input::Packet(Packet {
+                path, datagram: Datagram { body: Body::Control(control), .. }, ..
+            }) => {
                 self.control(now, path, *control);
             }
             Input::Command(Command::Controller(ControllerCommand::PathLost { path })) => {

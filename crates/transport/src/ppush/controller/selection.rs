@@ -106,7 +106,8 @@ impl Controller {
         if task.is_paused() {
             return;
         }
-        let is_past = |f: &&Flow| matches!(f.state, FlowState::Over { replace_after } if now >= replace_after);
+        let is_past =
+            |f: &&Flow| matches!(f.state, FlowState::Over { replace_after } if now >= replace_after);
         let past: Vec<FlowId> = task.flows.iter().filter(is_past).map(|f| f.facts.flow).collect();
         for flow in past {
             self.close_flow(now, flow, false);
@@ -121,15 +122,18 @@ impl Controller {
         }
         // Those whose sources are away first, then the longest silent.
         weak.sort_by_key(|f| (!matches!(f.state, FlowState::Away { .. }), Reverse(f.silent())));
-        let weak: Vec<(FlowId, NodeId)> = weak.iter().map(|f| (f.facts.flow, f.facts.node)).collect();
+        let facts = |f: &&Flow| (f.facts.flow, f.facts.node, matches!(f.state, FlowState::Away { .. }));
+        let weak: Vec<(FlowId, NodeId, bool)> = weak.iter().map(facts).collect();
         let mut better = self.candidates(task).into_iter();
         for node in better.by_ref().take(free) {
             self.open_flow(now, id, node);
             self.changed.insert(id);
         }
-        for (node, (flow, failed)) in better.zip(weak) {
-            let task = self.tasks.get_mut(id).expect("closing a flow ends no task");
-            task.barred.insert(failed, now + self.config.bar);
+        for (node, (flow, failed, away)) in better.zip(weak) {
+            if !away {
+                let task = self.tasks.get_mut(id).expect("closing a flow ends no task");
+                task.barred.insert(failed, now + self.config.bar);
+            }
             self.close_flow(now, flow, true);
             self.open_flow(now, id, node);
             self.stats.flows_replaced += 1;

@@ -1,9 +1,11 @@
 //! The running tasks and their flows, and every way to look them up.
 
-use std::collections::{BTreeMap, BTreeSet};
 use core::net::SocketAddr;
+use std::collections::{BTreeMap, BTreeSet};
 
-use headwater_units::{BlockIndex, Bytes, Duration, FlowId, NodeId, ObjectId, PathId, Symbols, TaskId, Theta, Time};
+use headwater_units::{
+    BlockIndex, Bytes, Duration, FlowId, NodeId, ObjectId, PathId, Symbols, TaskId, Theta, Time,
+};
 use headwater_wire::{Class, FlowReport, FlowView, SpreadRule};
 
 use crate::{TaskFlow, TaskRecord};

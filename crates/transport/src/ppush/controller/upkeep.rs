@@ -13,6 +13,8 @@ impl Controller {
     pub(super) fn settle(&mut self, now: Time) {
         loop {
             while let Some(id) = self.changed.pop_first() {
+                self.refill(now, id); // Whatever it changes belongs into the same version.
+                self.changed.remove(&id);
                 self.announce(now, id);
             }
             if self.plan_due {

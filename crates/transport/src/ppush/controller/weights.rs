@@ -141,8 +141,11 @@ impl Topology {
             Some((rack, _)) => self.rack(rack, registry),
             None => self.core,
         };
-        let host =
-            self.fabric.attach(network, info.and_then(|info| info.uplink), info.and_then(|info| info.downlink));
+        let host = self.fabric.attach(
+            network,
+            info.and_then(|info| info.uplink),
+            info.and_then(|info| info.downlink),
+        );
         self.places.extend([Place::Uplink(node), Place::Downlink(node)]);
         self.hosts.insert(node, host);
         host.point

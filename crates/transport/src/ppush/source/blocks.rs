@@ -132,6 +132,7 @@ impl BlockTable {
     }
 
     /// How many blocks are known.
+    #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.blocks.len()
     }

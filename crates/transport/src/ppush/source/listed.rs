@@ -170,9 +170,11 @@ impl Listed {
     /// Whether a block has listed symbols that were not sent.
     pub(super) fn has_left(&self, block: u32) -> bool {
         self.undecoded(block)
-            && self.list.iter().filter(|i| i.blocks.contains(&block)).any(|i| {
-                self.first_missing(block, i.attempt, i.range(&self.geometry, block)).is_some()
-            })
+            && self
+                .list
+                .iter()
+                .filter(|i| i.blocks.contains(&block))
+                .any(|i| self.first_missing(block, i.attempt, i.range(&self.geometry, block)).is_some())
     }
 
     /// The blocks that come next.
@@ -209,10 +211,9 @@ impl Listed {
                 continue;
             }
             let (attempt, esis) = (item.attempt, item.range(&self.geometry, block));
-            if !self.decoded.contains(&block)
-                && self.first_missing(block, attempt, esis.clone()).is_some()
-            {
-                if self.sent.len() + self.open.len() >= MAX_OPEN && !self.sent.contains_key(&(block, attempt)) {
+            if !self.decoded.contains(&block) && self.first_missing(block, attempt, esis.clone()).is_some() {
+                if self.sent.len() + self.open.len() >= MAX_OPEN && !self.sent.contains_key(&(block, attempt))
+                {
                     return;
                 }
                 self.open.push_back(Piece { block, attempt, esis });

@@ -48,7 +48,6 @@ pub(super) struct Shared {
 #[derive(Debug)]
 pub(super) struct PushFlow {
     push: Push,
-    geometry: Geometry,
     /// Where its controller is.
     pub(super) controller: PathId,
     paths: Paths,
@@ -77,6 +76,8 @@ pub(super) struct PushFlow {
     /// Something else than window and pacer held the flow back last.
     app_limited: bool,
     starved_since: Option<Time>,
+    /// A round trip after it last starved: so long its symbols say so.
+    starved_until: Time,
     last_block: Option<BlockIndex>,
     /// The window for which blocks were prepared.
     prepared_for: f64,
@@ -105,7 +106,6 @@ impl PushFlow {
         let mut flow = PushFlow {
             wfcc: Wfcc::new(config.wfcc, push.theta),
             push,
-            geometry,
             controller,
             paths: Paths::default(),
             rtt: Rtt::new(config.rtt),
@@ -127,6 +127,7 @@ impl PushFlow {
             pace_at: None,
             app_limited: true,
             starved_since: None,
+            starved_until: Time::ZERO,
             last_block: None,
             prepared_for: 0.0,
             counters: FlowCounters::default(),
@@ -464,7 +465,7 @@ impl PushFlow {
             self.armed_at = now;
         }
         self.sent_at = now;
-        let starved = self.starved_since.is_some() || shared.limited;
+        let starved = self.starved_since.is_some() || now < self.starved_until || shared.limited;
         let mut ack_now = false;
         let (symbol, number) = match choice {
             Choice::New(pick) => {
@@ -539,6 +540,7 @@ impl PushFlow {
     fn end_starving(&mut self, now: Time) {
         if let Some(since) = self.starved_since.take() {
             self.counters.starved = self.counters.starved + now.since(since);
+            self.starved_until = now + self.rtt.smoothed().unwrap_or_default();
         }
     }
 

@@ -1,0 +1,107 @@
+//! `headwater controller`, `node` and `up`: processes that stay.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use headwater_store::{Store, StoreOptions};
+use headwater_transport::ppush::controller::ControllerConfig;
+use headwater_units::ObjectId;
+
+use super::host::{Held, Host, HostConfig};
+use super::local::{self, Desk};
+use super::{
+    AppError, Common, ControllerOptions, Listening, NodeOptions, Shutdown, Watch, data_config, metrics_page,
+    remember_controller, serve,
+};
+
+fn settings(equal_theta: bool, max_sources: Option<u8>) -> ControllerConfig {
+    let default = ControllerConfig::default();
+    ControllerConfig { equal_theta, max_sources: max_sources.unwrap_or(default.max_sources), ..default }
+}
+
+/// Runs a controller until told to stop.
+///
+/// # Errors
+/// An address or the state folder cannot be used.
+pub async fn controller(
+    options: ControllerOptions,
+    shutdown: &Shutdown,
+    watch: &mut dyn Watch,
+    ready: impl FnOnce(&Listening),
+) -> Result<(), AppError> {
+    let _ = watch;
+    let common = &options.common;
+    let tasks = common.state.join("controller").join("tasks.redb");
+    let controller = Some((settings(options.equal_theta, options.max_sources), Some(tasks)));
+    let host = Host::start(HostConfig { common, listen: Some(options.listen), controller, node: None })?;
+    if let Some(at) = &options.metrics {
+        metrics_page::start(*at, host.clone()).await?;
+    }
+    ready(&serve::listening(&host, std::iter::empty()));
+    shutdown.wait().await;
+    host.close().await;
+    Ok(())
+}
+
+/// Runs a node with its store, and a controller too for `up`, until told to stop.
+///
+/// # Errors
+/// An address, the store or the state folder cannot be used.
+pub async fn node(
+    options: NodeOptions,
+    shutdown: &Shutdown,
+    watch: &mut dyn Watch,
+    ready: impl FnOnce(&Listening),
+) -> Result<(), AppError> {
+    let common = &options.common;
+    let store = open_store(common, &options)?;
+    for problem in store.problems()? {
+        watch.note(&format!("in the store: {problem:?}"));
+    }
+    let controller = options.controller_too.then(|| {
+        let tasks = common.state.join("controller").join("tasks.redb");
+        (settings(options.equal_theta, options.max_sources), Some(tasks))
+    });
+    let mut bind = options.listen;
+    bind.set_port(common.data_port);
+    let node = data_config(common, bind, None);
+    let host = Host::start(HostConfig { common, listen: Some(options.listen), controller, node: Some(node) })?;
+    if let Some(hint) = host.node().buffer_hint() {
+        watch.note(hint);
+    }
+    let mut offered: Vec<(ObjectId, Held)> = Vec::new();
+    for info in store.ls()? {
+        match store.open_object(info.id) {
+            Ok((file, hashes)) => {
+                let names: BTreeSet<String> = info.names.into_iter().collect();
+                let held = Held { file: Arc::new(file), hashes, names };
+                host.hold(info.id, held.clone());
+                offered.push((info.id, held));
+            }
+            Err(error) => watch.note(&format!("{} is not offered: {error}", info.id)),
+        }
+    }
+    if let Some(at) = &options.metrics {
+        metrics_page::start(*at, host.clone()).await?;
+    }
+    let controller_at = match &options.join {
+        Some(at) => {
+            host.keep_dialled(host.new_path(), at, true).await?;
+            at.clone()
+        }
+        None => local::reachable(host.listen().expect("a node listens")).to_string(),
+    };
+    remember_controller(&common.state, &controller_at).map_err(|e| AppError::state(&common.state, e))?;
+    let desk = Desk::open(&common.state, store, host.clone())?;
+    let working = tokio::spawn(desk.run());
+    ready(&serve::listening(&host, offered.iter().map(|(id, held)| (*id, held))));
+    shutdown.wait().await;
+    working.abort();
+    local::close_desk(&common.state);
+    host.close().await;
+    Ok(())
+}
+
+fn open_store(common: &Common, options: &NodeOptions) -> Result<Store, AppError> {
+    Ok(Store::open(&common.state.join("store"), StoreOptions { quota: options.quota })?)
+}

@@ -1,0 +1,332 @@
+//! Commands about this machine's store and about the cluster: `put`, `rm`, `ls`, `status`.
+//!
+//! The store belongs to one process. While a daemon runs on the state folder the commands ask it over a socket in that
+//! folder (one JSON object per line, question and answer); else they open the store themselves.
+
+use std::collections::BTreeSet;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use headwater_store::{Placed, PutMode, Store, StoreOptions};
+use headwater_units::{Bytes, ObjectId};
+use serde::{Deserialize, Serialize};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::{UnixListener, UnixStream};
+
+use super::host::{Held, Host, HostConfig};
+use super::{
+    AppError, Common, ObjectLine, Phase, Progress, PutResult, QueryOptions, RmOptions, RmResult, StatusReport, Watch,
+};
+
+const SOCKET: &str = "daemon.sock";
+/// No question or answer is longer (a listing of a hundred thousand objects).
+const LONGEST_LINE: u64 = 64 << 20;
+
+#[derive(Serialize, Deserialize)]
+enum Question {
+    Put { file: PathBuf, name: Option<String>, link: bool },
+    Rm { what: String },
+    Ls,
+}
+
+#[derive(Serialize, Deserialize)]
+enum Reply {
+    Put { object: ObjectId, name: Option<String>, bytes: Bytes, placed: String },
+    Rm { object: ObjectId, names: Vec<String>, freed: Bytes },
+    Ls { objects: Vec<ObjectLine> },
+    Refused { code: u8, message: String },
+}
+
+/// An address that others on this machine can dial: the wildcard address is none.
+pub(super) fn reachable(listen: SocketAddr) -> SocketAddr {
+    let ip = match listen.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),
+        IpAddr::V6(ip) if ip.is_unspecified() => IpAddr::V6(Ipv6Addr::LOCALHOST),
+        ip => ip,
+    };
+    SocketAddr::new(ip, listen.port())
+}
+
+// ---- the daemon's side ---------------------------------------------------------------------------------------------
+
+/// Answers the commands of this machine.
+pub(super) struct Desk {
+    listener: UnixListener,
+    store: Arc<Store>,
+    host: Host,
+}
+
+impl Desk {
+    pub(super) fn open(state: &Path, store: Store, host: Host) -> Result<Self, AppError> {
+        let path = state.join(SOCKET);
+        // The store is ours, so a socket that is still there belongs to a process that is not.
+        let _ = std::fs::remove_file(&path);
+        let listener = UnixListener::bind(&path).map_err(|e| AppError::state(&path, e))?;
+        Ok(Desk { listener, store: Arc::new(store), host })
+    }
+
+    pub(super) async fn run(self) {
+        loop {
+            match self.listener.accept().await {
+                Ok((stream, _)) => {
+                    tokio::spawn(attend(stream, self.store.clone(), self.host.clone()));
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "a local command could not be accepted");
+                    tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+                }
+            }
+        }
+    }
+}
+
+/// The daemon goes away.
+pub(super) fn close_desk(state: &Path) {
+    let _ = std::fs::remove_file(state.join(SOCKET));
+}
+
+async fn attend(stream: UnixStream, store: Arc<Store>, host: Host) {
+    let (read, mut write) = stream.into_split();
+    let mut line = String::new();
+    if BufReader::new(read).take(LONGEST_LINE).read_line(&mut line).await.is_err() {
+        return;
+    }
+    let reply = match serde_json::from_str(&line) {
+        Ok(question) => {
+            let worked = tokio::task::spawn_blocking(move || work(&store, Some(&host), question, &mut |_| {})).await;
+            worked.unwrap_or_else(|e| Err(AppError::Failed(e.to_string())))
+        }
+        Err(error) => Err(AppError::Usage(format!("not a question: {error}"))),
+    };
+    let reply =
+        reply.unwrap_or_else(|e| Reply::Refused { code: e.exit_code(), message: e.to_string() });
+    let mut text = serde_json::to_string(&reply).expect("a reply can be written");
+    text.push('\n');
+    let _ = write.write_all(text.as_bytes()).await;
+}
+
+fn work(
+    store: &Store,
+    host: Option<&Host>,
+    question: Question,
+    progress: &mut dyn FnMut(Bytes),
+) -> Result<Reply, AppError> {
+    match question {
+        Question::Put { file, name, link } => {
+            let name = match name {
+                Some(name) => Some(name),
+                None => file.file_name().and_then(|n| n.to_str()).map(str::to_owned),
+            };
+            #[allow(clippy::disallowed_methods)] // When an object was put is a date, not a step of a machine.
+            let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |d| d.as_secs());
+            let options = headwater_store::PutOptions {
+                name: name.as_deref(),
+                mode: if link { PutMode::HardLink } else { PutMode::ReflinkOrCopy },
+                added_unix_secs: now,
+            };
+            let stored = match file.is_dir() {
+                false => store.put(&file, &options, progress)?,
+                true => put_folder(store, host, &file, &options, progress)?,
+            };
+            let object = stored.hashes.root();
+            offer(store, host, object)?;
+            Ok(Reply::Put { object, name, bytes: stored.hashes.size(), placed: placed(stored.placed).to_owned() })
+        }
+        Question::Rm { what } => {
+            let removed = store.rm(&what)?;
+            if let Some(host) = host
+                && removed.freed.is_some()
+            {
+                host.withdraw(removed.id);
+            }
+            Ok(Reply::Rm {
+                object: removed.id,
+                names: removed.names,
+                freed: removed.freed.unwrap_or(Bytes::ZERO),
+            })
+        }
+        Question::Ls => {
+            let holders: Vec<String> = host.and_then(Host::listen).map(|l| l.to_string()).into_iter().collect();
+            let lines = store.ls()?.into_iter().flat_map(|o| {
+                let holders = holders.clone();
+                let line =
+                    move |name| ObjectLine { object: o.id, name, bytes: o.size, holders: holders.clone() };
+                match o.names.is_empty() {
+                    true => vec![line(None)],
+                    false => o.names.into_iter().map(Some).map(line).collect(),
+                }
+            });
+            Ok(Reply::Ls { objects: lines.collect() })
+        }
+    }
+}
+
+/// A folder goes in as its files and a manifest.
+fn put_folder(
+    store: &Store,
+    host: Option<&Host>,
+    folder: &Path,
+    options: &headwater_store::PutOptions<'_>,
+    progress: &mut dyn FnMut(Bytes),
+) -> Result<headwater_store::Stored, AppError> {
+    let unnamed = headwater_store::PutOptions { name: None, ..*options };
+    let mut files = Vec::new();
+    let scan = headwater_store::FolderScan::of(
+        folder,
+        &mut |file, _| {
+            files.push(store.put(file.path(), &unnamed, &mut |_| {})?.hashes.root());
+            Ok(())
+        },
+        progress,
+    )?;
+    for object in files {
+        offer(store, host, object)?;
+    }
+    Ok(store.put_reader(&mut scan.manifest.encode().as_slice(), folder, options, &mut |_| {})?)
+}
+
+fn offer(store: &Store, host: Option<&Host>, object: ObjectId) -> Result<(), AppError> {
+    let Some(host) = host else { return Ok(()) };
+    let names: BTreeSet<String> = store.lookup(&object.to_string())?.names.into_iter().collect();
+    let (file, hashes) = store.open_object(object)?;
+    host.hold(object, Held { file: Arc::new(file), hashes, names });
+    Ok(())
+}
+
+fn placed(placed: Placed) -> &'static str {
+    match placed {
+        Placed::Reflinked => "reflinked",
+        Placed::Copied => "copied",
+        Placed::HardLinked => "linked",
+        Placed::AlreadyHere => "known",
+    }
+}
+
+// ---- the command's side --------------------------------------------------------------------------------------------
+
+/// Asks the daemon of the state folder, or does the work here if there is none.
+async fn ask(
+    common: &Common,
+    quota: Option<Bytes>,
+    question: Question,
+    progress: &mut dyn FnMut(Bytes),
+) -> Result<Reply, AppError> {
+    let path = common.state.join(SOCKET);
+    let reply = match UnixStream::connect(&path).await {
+        Ok(stream) => {
+            let failed = |e| AppError::io(format!("cannot ask the daemon at {}", path.display()), e);
+            let (read, mut write) = stream.into_split();
+            let mut text = serde_json::to_string(&question).expect("a question can be written");
+            text.push('\n');
+            write.write_all(text.as_bytes()).await.map_err(failed)?;
+            let mut line = String::new();
+            BufReader::new(read).take(LONGEST_LINE).read_line(&mut line).await.map_err(failed)?;
+            serde_json::from_str(&line)
+                .map_err(|_| AppError::Failed("the daemon ended before it answered".to_owned()))?
+        }
+        Err(_) => {
+            let store = Store::open(&common.state.join("store"), StoreOptions { quota })?;
+            work(&store, None, question, progress)?
+        }
+    };
+    match reply {
+        Reply::Refused { code, message } => Err(match code {
+            2 => AppError::Usage(message),
+            3 => AppError::NotFound(message),
+            5 => AppError::Verification(message),
+            6 => AppError::NoRoom(message),
+            _ => AppError::Failed(message),
+        }),
+        reply => Ok(reply),
+    }
+}
+
+/// Takes a file or folder into this machine's store.
+///
+/// # Errors
+/// The file cannot be read, or there is no room for it.
+pub async fn put(options: super::PutOptions, watch: &mut dyn Watch) -> Result<PutResult, AppError> {
+    let file = std::fs::canonicalize(&options.file).map_err(|e| match e.kind() {
+        std::io::ErrorKind::NotFound => AppError::NotFound(format!("no such file: {}", options.file.display())),
+        _ => AppError::io(format!("cannot read {}", options.file.display()), e),
+    })?;
+    let total = std::fs::metadata(&file).map_or(0, |m| if m.is_file() { m.len() } else { 0 });
+    let label = options.file.display().to_string();
+    let mut progress = |done: Bytes| {
+        watch.progress(&Progress {
+            object: label.clone(),
+            bytes_done: done.get(),
+            bytes_total: total,
+            phase: Phase::Hashing,
+            ..Progress::default()
+        });
+    };
+    let question = Question::Put { file, name: options.name.clone(), link: options.link };
+    match ask(&options.common, options.quota, question, &mut progress).await? {
+        Reply::Put { object, name, bytes, placed } => {
+            Ok(PutResult { object: object.to_string(), name, bytes: bytes.get(), placed })
+        }
+        _ => Err(unexpected()),
+    }
+}
+
+/// Removes an object, or a name of it, from this machine's store.
+///
+/// # Errors
+/// There is no such object.
+pub async fn rm(options: RmOptions) -> Result<RmResult, AppError> {
+    let question = Question::Rm { what: options.what.clone() };
+    match ask(&options.common, None, question, &mut |_| {}).await? {
+        Reply::Rm { object, names, freed } => Ok(RmResult {
+            object: object.to_string(),
+            name: names.into_iter().next(),
+            freed_bytes: freed.get(),
+        }),
+        _ => Err(unexpected()),
+    }
+}
+
+/// What can be fetched: by the controller's word, or what this machine's store holds.
+///
+/// # Errors
+/// The controller cannot be reached, or the store cannot be opened.
+pub async fn ls(options: QueryOptions) -> Result<Vec<ObjectLine>, AppError> {
+    match &options.controller {
+        Some(_) => Ok(status(options).await?.objects),
+        None => match ask(&options.common, None, Question::Ls, &mut |_| {}).await? {
+            Reply::Ls { objects } => Ok(objects),
+            _ => Err(unexpected()),
+        },
+    }
+}
+
+/// Everything a controller knows.
+///
+/// # Errors
+/// It cannot be reached.
+pub async fn status(options: QueryOptions) -> Result<StatusReport, AppError> {
+    let Some(at) = &options.controller else {
+        let objects = ls(options).await?;
+        return Ok(StatusReport { objects, ..StatusReport::default() });
+    };
+    let asked = async {
+        let host =
+            Host::start(HostConfig { common: &options.common, listen: None, controller: None, node: None })?;
+        let path = host.new_path();
+        host.keep_dialled(path, at, false).await?;
+        let mut report = host.report(path).await?;
+        report.controller = at.clone();
+        host.close().await;
+        Ok(report)
+    };
+    match tokio::time::timeout(options.timeout.into(), asked).await {
+        Ok(report) => report,
+        Err(_) => Err(AppError::Unreachable { who: at.clone(), reason: format!("no answer within {}", options.timeout) }),
+    }
+}
+
+fn unexpected() -> AppError {
+    AppError::Failed("the daemon answered something else than was asked; is it of another version?".to_owned())
+}

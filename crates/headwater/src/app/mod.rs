@@ -1,0 +1,81 @@
+//! What the commands do: processes made of a host, its objects and the machines.
+
+mod controller_host;
+mod daemon;
+pub mod demo;
+mod errors;
+mod fetch;
+mod get;
+mod host;
+mod local;
+mod metrics_page;
+mod query;
+mod report;
+mod serve;
+mod types;
+mod usage;
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use headwater_transport::ppush::source::SourceConfig;
+use headwater_transport::ppush::wfcc::LossResponse;
+use headwater_units::Bytes;
+
+pub use daemon::{controller, node};
+pub use demo::demo;
+pub use get::get;
+pub use local::{ls, put, rm, status};
+pub use serve::serve;
+pub use types::*;
+
+use crate::node::{self, Lossy, NodeConfig};
+
+/// Loss on purpose, for drills: `probability:seed`.
+const DROP_VARIABLE: &str = "HEADWATER_DROP";
+
+/// A data socket as the common options want it.
+pub(crate) fn data_config(common: &Common, bind: SocketAddr, record: Option<PathBuf>) -> NodeConfig {
+    let mut source = SourceConfig { limit: common.limit, ..SourceConfig::default() };
+    if common.loss_response_ignore {
+        source.wfcc.loss_response = LossResponse::Ignore;
+    }
+    NodeConfig {
+        bind,
+        dscp: common.dscp,
+        source,
+        seed: rand::random(),
+        record,
+        workers: std::thread::available_parallelism().map_or(2, usize::from),
+        lossy: std::env::var(DROP_VARIABLE).ok().and_then(|text| lossy(&text)),
+        buffer: Bytes::mib(8),
+    }
+}
+
+fn lossy(text: &str) -> Option<Lossy> {
+    let (probability, seed) = text.split_once(':')?;
+    let probability: f64 = probability.parse().ok().filter(|p| (0.0..1.0).contains(p))?;
+    Some(Lossy { probability, seed: seed.parse().ok()? })
+}
+
+/// Feeds a record of a machine to a fresh one.
+///
+/// # Errors
+/// The record cannot be read; a difference is a result, not an error.
+pub fn replay(path: &Path) -> Result<ReplayResult, AppError> {
+    match node::replay(path) {
+        Ok(played) => Ok(ReplayResult {
+            inputs: played.inputs,
+            outputs: played.outputs,
+            identical: true,
+            difference: None,
+        }),
+        Err(error @ node::ReplayError::Differs { .. }) => {
+            Ok(ReplayResult { difference: Some(error.to_string()), ..ReplayResult::default() })
+        }
+        Err(node::ReplayError::Io(source)) => {
+            Err(AppError::io(format!("cannot read {}", path.display()), source))
+        }
+        Err(error) => Err(AppError::Failed(error.to_string())),
+    }
+}

@@ -1,0 +1,323 @@
+//! The command line: reads it, starts the command, shows what comes of it. What commands do is [`crate::app`].
+//!
+//! ```text
+//!   args (as typed) -> settings (file < environment < flags) -> resolve (what a command acts on) -> app
+//!                                   output, bar, tables (what people and programs see) <- Watch, result
+//! ```
+
+mod args;
+mod bar;
+mod debug;
+mod exit;
+mod manual;
+mod output;
+mod resolve;
+mod settings;
+mod tables;
+mod values;
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use clap::Parser;
+use headwater_units::Duration;
+use serde_json::{Value, json};
+use tokio::signal::unix::{SignalKind, signal};
+
+use self::args::{Cli, Command, DebugCommand};
+use self::output::Terminal;
+use self::resolve::{UsageError, data_on_stdout};
+use self::settings::{Layer, Origin, Settings};
+use crate::app::{self, AppError, Listening, QueryOptions, Shutdown, ShutdownTrigger};
+
+/// Threads for control connections and HTTP; data has threads of its own.
+const CONTROL_THREADS: usize = 2;
+/// How long blocking work may hold up the end of the process.
+const LAST_WORK: std::time::Duration = std::time::Duration::from_secs(1);
+
+/// Runs the command line that this process was started with.
+pub fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(answer) => {
+            // Help and version are answers, and a reader that went away does not need them.
+            drop(answer.print());
+            return if answer.use_stderr() { exit::USAGE } else { exit::OK }.into();
+        }
+    };
+    run(&cli).into()
+}
+
+fn run(cli: &Cli) -> u8 {
+    let mut flags = Layer::default();
+    cli.global.fill(&mut flags);
+    cli.command.fill(&mut flags);
+    let data_on_stdout = match &cli.command {
+        Command::Get(args) => data_on_stdout(args.output.as_ref()),
+        Command::Debug(DebugCommand::Decode(_)) => true,
+        _ => false,
+    };
+    let wants_json = flags.json.unwrap_or_default();
+    let settings = match Settings::gather(cli.global.config.clone(), flags) {
+        Ok(settings) => settings,
+        Err(error) => {
+            Terminal::new(wants_json, data_on_stdout, false, values::ProgressMode::None).usage(&error);
+            return exit::USAGE;
+        }
+    };
+    let json = settings.values.json.unwrap_or_default();
+    let progress = settings.values.progress.unwrap_or_default();
+    let terminal = Terminal::new(json, data_on_stdout, cli.global.quiet, progress);
+    terminal.start_logging(cli.global.verbose);
+    match dispatch(&cli.command, &settings, &terminal) {
+        Ok(()) => exit::OK,
+        Err(Failure::Usage(error)) => {
+            terminal.usage(&error);
+            exit::USAGE
+        }
+        // Whoever read our output has had enough; that is no news to anybody.
+        Err(Failure::App(AppError::Io { source, .. })) if source.kind() == io::ErrorKind::BrokenPipe => {
+            exit::FAILED
+        }
+        Err(Failure::App(error)) => {
+            terminal.failure(&error);
+            error.exit_code()
+        }
+    }
+}
+
+/// Why a command did not do what was asked.
+enum Failure {
+    Usage(UsageError),
+    App(AppError),
+}
+
+impl From<UsageError> for Failure {
+    fn from(error: UsageError) -> Self {
+        Failure::Usage(error)
+    }
+}
+
+impl From<AppError> for Failure {
+    fn from(error: AppError) -> Self {
+        Failure::App(error)
+    }
+}
+
+/// Output could not be written.
+impl From<io::Error> for Failure {
+    fn from(source: io::Error) -> Self {
+        Failure::App(AppError::Io { doing: "cannot write the result".to_owned(), source })
+    }
+}
+
+fn dispatch(command: &Command, settings: &Settings, terminal: &Terminal) -> Result<(), Failure> {
+    match command {
+        Command::Config(_) => config(settings, terminal)?,
+        Command::Completions(args) => raw(&manual::completions(args.shell))?,
+        Command::Man(args) => match &args.dir {
+            None => raw(&manual::page()?)?,
+            Some(dir) => {
+                let files = manual::pages(dir).map_err(|source| AppError::Io {
+                    doing: format!("cannot write pages to {}", dir.display()),
+                    source,
+                })?;
+                let words = || format!("{} pages in {}", files.len(), dir.display());
+                terminal.summary(&json!({ "files": files }), words)?;
+            }
+        },
+        Command::Debug(DebugCommand::Symbols(args)) => debug::symbols(args, terminal)?,
+        Command::Debug(DebugCommand::Decode(args)) => debug::decode(args, terminal)?,
+        _ => return on_runtime(command, settings, terminal),
+    }
+    Ok(())
+}
+
+/// Bytes on standard output, as they are.
+fn raw(bytes: &[u8]) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    out.write_all(bytes)?;
+    out.flush()
+}
+
+fn config(settings: &Settings, terminal: &Terminal) -> io::Result<()> {
+    if !terminal.json() {
+        return terminal.out(&tables::settings(settings.rows()));
+    }
+    for (key, value, origin) in settings.rows() {
+        let from = match origin {
+            Some(Origin::File(path)) => Some(path.display().to_string()),
+            Some(Origin::Environment(variable)) => Some((*variable).to_owned()),
+            _ => None,
+        };
+        let (value, origin) = (value.unwrap_or(Value::Null), origin.map(Origin::word));
+        terminal.json_line(&json!({"name": key.name, "value": value, "origin": origin, "from": from}))?;
+    }
+    Ok(())
+}
+
+fn on_runtime(command: &Command, settings: &Settings, terminal: &Terminal) -> Result<(), Failure> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(CONTROL_THREADS)
+        .enable_all()
+        .build()
+        .map_err(|source| AppError::Io { doing: "cannot start threads".to_owned(), source })?;
+    let outcome = runtime.block_on(async {
+        let (trigger, shutdown) = Shutdown::channel();
+        stop_on_signals(trigger, terminal.clone())?;
+        act(command, settings, terminal, &shutdown).await
+    });
+    runtime.shutdown_timeout(LAST_WORK);
+    outcome
+}
+
+/// The first SIGINT or SIGTERM asks the command to stop, the second ends the process at once.
+fn stop_on_signals(trigger: ShutdownTrigger, terminal: Terminal) -> Result<(), AppError> {
+    let listen = |kind| {
+        signal(kind).map_err(|source| AppError::Io { doing: "cannot wait for signals".to_owned(), source })
+    };
+    let (mut interrupts, mut terminations) =
+        (listen(SignalKind::interrupt())?, listen(SignalKind::terminate())?);
+    tokio::spawn(async move {
+        tokio::select! {
+            _ = interrupts.recv() => terminal.note("stopping; once more to stop at once"),
+            _ = terminations.recv() => {}
+        }
+        trigger.set();
+        tokio::select! {
+            _ = interrupts.recv() => {}
+            _ = terminations.recv() => {}
+        }
+        terminal.clear();
+        std::process::exit(i32::from(exit::INTERRUPTED));
+    });
+    Ok(())
+}
+
+async fn act(
+    command: &Command,
+    settings: &Settings,
+    terminal: &Terminal,
+    shutdown: &Shutdown,
+) -> Result<(), Failure> {
+    // What shows progress is gone before the result is printed.
+    match command {
+        Command::Up(args) => {
+            app::node(
+                settings.up(args)?,
+                shutdown,
+                &mut *terminal.watch(),
+                ready("controller and node", terminal),
+            )
+            .await?;
+        }
+        Command::Controller(args) => {
+            app::controller(
+                settings.daemon(args)?,
+                shutdown,
+                &mut *terminal.watch(),
+                ready("controller", terminal),
+            )
+            .await?;
+        }
+        Command::Node(args) => {
+            app::node(settings.node(args)?, shutdown, &mut *terminal.watch(), ready("node", terminal)).await?
+        }
+        Command::Serve(args) => {
+            let options = settings.serve(args)?;
+            app::serve(options, shutdown, &mut *terminal.watch(), ready("serving", terminal)).await?;
+        }
+        Command::Get(args) => {
+            let options = settings.get(args)?;
+            let result = app::get(options, shutdown, &mut *terminal.watch()).await?;
+            terminal.summary(&result, || tables::fetched(&result))?;
+        }
+        Command::Put(args) => {
+            let options = settings.put(args)?;
+            let result = unless_stopped(shutdown, app::put(options, &mut *terminal.watch())).await?;
+            terminal.result(&result, || tables::stored(&result))?;
+        }
+        Command::Ls(_) => {
+            let objects = unless_stopped(shutdown, app::ls(settings.query()?)).await?;
+            if terminal.json() {
+                objects.iter().try_for_each(|line| terminal.json_line(line))?;
+            } else {
+                terminal.out(&tables::objects(&objects))?;
+            }
+        }
+        Command::Rm(args) => {
+            let result = unless_stopped(shutdown, app::rm(settings.rm(args)?)).await?;
+            terminal.result(&result, || tables::removed(&result))?;
+        }
+        Command::Status(args) => match args.watch {
+            None => {
+                let report = unless_stopped(shutdown, app::status(settings.query()?)).await?;
+                terminal.result(&report, || tables::status(&report))?;
+            }
+            Some(interval) => watch_status(&settings.query()?, interval, terminal, shutdown).await?,
+        },
+        Command::Demo(args) => {
+            let options = settings.demo(args)?;
+            let result = app::demo(options, shutdown, &mut *terminal.watch()).await?;
+            let result = serde_json::to_value(result).map_err(io::Error::from)?;
+            terminal.result(&result, || tables::demo(&result))?;
+        }
+        Command::Debug(DebugCommand::Replay(args)) => {
+            let result = app::replay(&args.file)?;
+            terminal.result(&result, || tables::replayed(&result))?;
+            if !result.identical {
+                return Err(AppError::Failed("the machines did not do the same again".to_owned()).into());
+            }
+        }
+        Command::Debug(_) | Command::Config(_) | Command::Completions(_) | Command::Man(_) => {
+            unreachable!("these need no runtime and were run before it was started")
+        }
+    }
+    Ok(())
+}
+
+/// Prints address and fingerprint of a daemon once it listens.
+fn ready(role: &'static str, terminal: &Terminal) -> impl FnOnce(&Listening) {
+    let terminal = terminal.clone();
+    move |listening| {
+        // A daemon whose standard output was closed has work to do all the same.
+        drop(terminal.result(listening, || tables::listening(role, listening)));
+    }
+}
+
+/// A question that Ctrl-C gives up.
+async fn unless_stopped<T>(
+    shutdown: &Shutdown,
+    question: impl Future<Output = Result<T, AppError>>,
+) -> Result<T, AppError> {
+    tokio::select! {
+        answer = question => answer,
+        () = shutdown.wait() => Err(AppError::Interrupted { resumable: false }),
+    }
+}
+
+/// Shows the status until interrupted.
+async fn watch_status(
+    options: &QueryOptions,
+    interval: Duration,
+    terminal: &Terminal,
+    shutdown: &Shutdown,
+) -> Result<(), Failure> {
+    // Below that, asking would keep the controller busy.
+    let interval = std::time::Duration::from(interval.max(Duration::from_millis(100)));
+    loop {
+        let asked = unless_stopped(shutdown, app::status(options.clone())).await;
+        let report = match asked {
+            Err(AppError::Interrupted { .. }) => return Ok(()),
+            asked => asked?,
+        };
+        terminal.new_picture()?;
+        terminal.result(&report, || {
+            format!("total {}\n{}", tables::total_rate(&report), tables::status(&report))
+        })?;
+        tokio::select! {
+            () = tokio::time::sleep(interval) => {}
+            () = shutdown.wait() => return Ok(()),
+        }
+    }
+}

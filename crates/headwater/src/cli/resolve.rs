@@ -1,0 +1,288 @@
+//! From flags and settings to what a command acts on; checks that look at more than one of them.
+
+use std::path::PathBuf;
+
+use headwater_units::{BitRate, Bytes, Duration};
+use thiserror::Error;
+
+use super::args::{ControllerArgs, DemoArgs, GetArgs, NodeArgs, PutArgs, RmArgs, ServeArgs, UpArgs};
+use super::settings::{Origin, Settings, SettingsError};
+use super::values::{Assignment, LossResponse, Theta};
+use crate::app::{
+    CONTROLLER_PORT, Common, ControllerOptions, DemoOptions, GetOptions, NODE_PORT, NodeOptions, Output,
+    PutOptions, QueryOptions, RmOptions, ServeOptions, Where,
+};
+
+/// How long `ls`, `rm` and `status` wait for an answer unless told otherwise.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The options do not go together.
+#[derive(Debug, Error)]
+pub(crate) enum UsageError {
+    #[error(transparent)]
+    Settings(#[from] SettingsError),
+    #[error("{0}")]
+    Options(String),
+}
+
+fn wrong<T>(reason: impl Into<String>) -> Result<T, UsageError> {
+    Err(UsageError::Options(reason.into()))
+}
+
+impl Settings {
+    pub(crate) fn common(&self) -> Result<Common, UsageError> {
+        let values = &self.values;
+        Ok(Common {
+            state: self.state()?,
+            pin: values.pin,
+            uplink: values.uplink.map(|rate| rate.0),
+            downlink: values.downlink.map(|rate| rate.0),
+            rack: values.rack.clone().map(|rack| (rack.name, rack.uplink)),
+            limit: values.limit.map(|rate| rate.0),
+            gentle: values.gentle.unwrap_or_default(),
+            dscp: values.dscp.map_or(0, |dscp| dscp.0),
+            mtu: values.mtu.map(|mtu| mtu.0),
+            data_port: values.data_port.map_or(0, |port| port.0),
+            loss_response_ignore: values.loss_response == Some(LossResponse::Ignore),
+        })
+    }
+
+    pub(crate) fn up(&self, _: &UpArgs) -> Result<NodeOptions, UsageError> {
+        // The first machine of a cluster answers where controllers are looked for.
+        self.any_node(None, CONTROLLER_PORT)
+    }
+
+    pub(crate) fn node(&self, _: &NodeArgs) -> Result<NodeOptions, UsageError> {
+        match self.controller() {
+            Some(join) => self.any_node(Some(join), NODE_PORT),
+            None => wrong(
+                "a node needs a controller: give --join ADDR, or use `headwater up` on the first machine",
+            ),
+        }
+    }
+
+    fn any_node(&self, join: Option<String>, port: u16) -> Result<NodeOptions, UsageError> {
+        let controller_too = join.is_none();
+        Ok(NodeOptions {
+            common: self.common()?,
+            join,
+            listen: self.listen(port),
+            metrics: self.metrics(),
+            quota: self.values.quota,
+            controller_too,
+            equal_theta: self.values.equal_theta.unwrap_or_default(),
+            max_sources: self.values.max_sources.map(|count| count.0),
+        })
+    }
+
+    pub(crate) fn daemon(&self, _: &ControllerArgs) -> Result<ControllerOptions, UsageError> {
+        Ok(ControllerOptions {
+            common: self.common()?,
+            listen: self.listen(CONTROLLER_PORT),
+            metrics: self.metrics(),
+            equal_theta: self.values.equal_theta.unwrap_or_default(),
+            max_sources: self.values.max_sources.map(|count| count.0),
+        })
+    }
+
+    pub(crate) fn serve(&self, args: &ServeArgs) -> Result<ServeOptions, UsageError> {
+        if args.name.is_some() && args.files.len() > 1 {
+            return wrong(format!("--name names one object, but {} files are given", args.files.len()));
+        }
+        // Only a controller that the user chose: a one-shot source does not join a cluster by itself.
+        let chosen = self.origin("controller") != Some(&Origin::Daemon);
+        Ok(ServeOptions {
+            common: self.common()?,
+            files: args.files.clone(),
+            name: args.name.clone(),
+            controller: self.controller().filter(|_| chosen),
+            listen: self.values.listen.map(|listen| listen.at(NODE_PORT)),
+            metrics: self.metrics(),
+            record: args.record.clone(),
+        })
+    }
+
+    pub(crate) fn get(&self, args: &GetArgs) -> Result<GetOptions, UsageError> {
+        let at = if !args.from.is_empty() {
+            Where::From(args.from.iter().map(|address| address.with_port(NODE_PORT)).collect())
+        } else if let Some(controller) = self.controller() {
+            Where::Controller(controller)
+        } else {
+            return wrong(
+                "who has it? Give --from ADDR,... (sources) or --controller ADDR; no daemon of this state folder named one",
+            );
+        };
+        let theta = match (self.values.theta, &at) {
+            (Some(Theta::Fixed(theta)), Where::From(_)) => Some(theta),
+            (Some(Theta::Fixed(_)), Where::Controller(_)) if self.origin("theta") == Some(&Origin::Flag) => {
+                return wrong("--theta needs --from: with a controller, the controller decides the weights");
+            }
+            _ => None,
+        };
+        Ok(GetOptions {
+            common: self.common()?,
+            what: args.what.clone(),
+            at,
+            output: match &args.output {
+                None => Output::Default,
+                Some(path) if path.as_os_str() == "-" => Output::Stdout,
+                Some(path) => Output::File(path.clone()),
+            },
+            range: args.range.map(|range| (range.from, range.to)),
+            hash: args.hash,
+            sha256: args.sha256,
+            overwrite: args.force,
+            residue: self.values.assignment == Some(Assignment::Residue),
+            max_sources: self.values.max_sources.map(|count| count.0),
+            theta,
+            record: args.record.clone(),
+            timeout: self.values.timeout,
+        })
+    }
+
+    pub(crate) fn put(&self, args: &PutArgs) -> Result<PutOptions, UsageError> {
+        Ok(PutOptions {
+            common: self.common()?,
+            file: args.file.clone(),
+            name: args.name.clone(),
+            link: args.link,
+            quota: self.values.quota,
+            controller: self.controller(),
+        })
+    }
+
+    pub(crate) fn query(&self) -> Result<QueryOptions, UsageError> {
+        let timeout = self.values.timeout.unwrap_or(ANSWER_TIMEOUT);
+        Ok(QueryOptions { common: self.common()?, controller: self.controller(), timeout })
+    }
+
+    pub(crate) fn rm(&self, args: &RmArgs) -> Result<RmOptions, UsageError> {
+        let QueryOptions { common, controller, timeout } = self.query()?;
+        Ok(RmOptions { common, what: args.what.clone(), controller, timeout })
+    }
+
+    pub(crate) fn demo(&self, args: &DemoArgs) -> Result<DemoOptions, UsageError> {
+        let sources = args.rates.len() + args.join.len();
+        let events = args.kill.iter().map(|kill| ("--kill", kill.source));
+        for (flag, source) in events.chain(args.rerate.iter().map(|rerate| ("--rerate", rerate.source))) {
+            if source >= sources {
+                return wrong(format!(
+                    "{flag}: there is no source {source}; sources are 0 to {}",
+                    sources - 1
+                ));
+            }
+        }
+        if args.size == Bytes::ZERO {
+            return wrong("--size: an empty object needs no demo");
+        }
+        Ok(DemoOptions {
+            common: self.common()?,
+            rates: args.rates.iter().map(|rate| rate.0).collect::<Vec<BitRate>>(),
+            size: args.size,
+            loss: args.loss.0,
+            kills: args.kill.iter().map(|kill| (kill.source, kill.at)).collect(),
+            joins: args.join.iter().map(|join| (join.rate, join.at)).collect(),
+            rerates: args.rerate.iter().map(|rerate| (rerate.source, rerate.at, rerate.rate)).collect(),
+            seed: args.seed,
+            keep: args.keep,
+        })
+    }
+
+    /// The controller as `host:port`.
+    fn controller(&self) -> Option<String> {
+        self.values.controller.as_ref().map(|address| address.with_port(CONTROLLER_PORT))
+    }
+
+    fn listen(&self, port: u16) -> std::net::SocketAddr {
+        self.values.listen.map_or_else(|| crate::app::wildcard(port), |listen| listen.at(port))
+    }
+
+    fn metrics(&self) -> Option<std::net::SocketAddr> {
+        self.values.metrics.map(|address| address.at(METRICS_PORT))
+    }
+}
+
+/// Where Prometheus looks for exporters that have no port of their own in its list (as OpenTelemetry's does).
+const METRICS_PORT: u16 = 9464;
+
+/// Whether `get` writes the object itself to standard output.
+pub(crate) fn data_on_stdout(output: Option<&PathBuf>) -> bool {
+    output.is_some_and(|path| path.as_os_str() == "-")
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::super::args::{Cli, Command};
+    use super::super::settings::Layer;
+    use super::*;
+
+    fn settings(line: &str) -> (Settings, Command) {
+        let line = format!("headwater {line} --state /nonexistent/headwater");
+        let cli = Cli::try_parse_from(line.split_whitespace()).unwrap();
+        let mut flags = Layer::default();
+        cli.global.fill(&mut flags);
+        cli.command.fill(&mut flags);
+        // An empty config file of our own: the user's must not matter here.
+        let config = tempfile::NamedTempFile::new().unwrap();
+        (Settings::gather(Some(config.path().to_owned()), flags).unwrap(), cli.command)
+    }
+
+    fn get(line: &str) -> Result<GetOptions, UsageError> {
+        match settings(line) {
+            (settings, Command::Get(args)) => settings.get(&args),
+            _ => panic!("not a get"),
+        }
+    }
+
+    fn demo(line: &str) -> Result<DemoOptions, UsageError> {
+        match settings(line) {
+            (settings, Command::Demo(args)) => settings.demo(&args),
+            _ => panic!("not a demo"),
+        }
+    }
+
+    #[test]
+    fn a_get_asks_sources_at_their_port_and_controllers_at_theirs() {
+        let at = |line| get(line).unwrap().at;
+        assert_eq!(at("get x --from a,b:9"), Where::From(vec!["a:7001".into(), "b:9".into()]));
+        assert_eq!(at("get x --controller c"), Where::Controller("c:7000".into()));
+        assert!(get("get x").unwrap_err().to_string().contains("--from"));
+    }
+
+    #[test]
+    fn a_fixed_weight_needs_a_receiver_that_plans_for_itself() {
+        assert_eq!(get("get x --from a --theta 4").unwrap().theta, Some(4.0));
+        assert_eq!(get("get x --from a --theta auto").unwrap().theta, None);
+        assert!(get("get x --controller a --theta 4").is_err());
+    }
+
+    #[test]
+    fn a_dash_is_standard_output() {
+        assert_eq!(get("get x --from a -o -").unwrap().output, Output::Stdout);
+        assert_eq!(get("get x --from a").unwrap().output, Output::Default);
+        assert_eq!(get("get x --from a -o ./-").unwrap().output, Output::File("./-".into()));
+    }
+
+    #[test]
+    fn events_of_a_demo_name_sources_that_exist_or_will() {
+        assert_eq!(demo("demo --kill 2@2s").unwrap().kills, [(2, Duration::from_secs(2))]);
+        assert!(demo("demo --kill 3@2s").unwrap_err().to_string().contains("0 to 2"));
+        assert!(demo("demo --kill 3@2s --join 100@1s").is_ok());
+        assert!(demo("demo --rates 1,2 --rerate 2@1s=3").is_err());
+        assert!(demo("demo --size 0").is_err());
+    }
+
+    #[test]
+    fn one_name_is_for_one_file() {
+        let serve = |line| match settings(line) {
+            (settings, Command::Serve(args)) => settings.serve(&args),
+            _ => panic!("not a serve"),
+        };
+        assert!(serve("serve a b --name n").is_err());
+        let options = serve("serve a --name n --listen 127.0.0.1").unwrap();
+        assert_eq!(options.listen, Some("127.0.0.1:7001".parse().unwrap()));
+        assert_eq!(options.controller, None);
+    }
+}

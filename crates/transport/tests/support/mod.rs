@@ -1,0 +1,509 @@
+//! A small deterministic network for whole deliveries: a controller, sources with a link each, and a receiver.
+//!
+//! Not the simulator: no switches, no topology. Just enough to lose, mark, delay, reorder and duplicate packets, to
+//! kill hosts, and to check what the machines do against an oracle that remembers every symbol.
+
+#![allow(dead_code, missing_docs)]
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
+
+use headwater_transport::ppush::controller::{Controller, ControllerConfig};
+use headwater_transport::ppush::receiver::{Receiver, ReceiverConfig, ReceiverStats};
+use headwater_transport::ppush::source::{Source, SourceConfig};
+use headwater_transport::*;
+use headwater_units::*;
+use headwater_wire::*;
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+
+const CONTROL: u32 = 1000;
+pub const CONTROLLER: usize = 0;
+pub const RECEIVER: usize = 1;
+pub const FIRST_SOURCE: usize = 2;
+
+/// One source's way to the receiver.
+#[derive(Clone, Debug)]
+pub struct Path {
+    pub rate: BitRate,
+    pub delay: Duration,
+    /// Packets that wait at most; more are dropped.
+    pub queue: usize,
+    /// Packets from which arrivals are marked.
+    pub mark_from: Option<usize>,
+    pub loss: f64,
+    pub ack_loss: f64,
+    pub duplicate: f64,
+    /// Chance that a packet is held back by `delay` once more.
+    pub reorder: f64,
+    /// The source's bytes are wrong.
+    pub lies: bool,
+}
+
+impl Default for Path {
+    fn default() -> Self {
+        Path {
+            rate: BitRate::new(100_000_000),
+            delay: Duration::from_micros(100),
+            queue: 100,
+            mark_from: Some(30),
+            loss: 0.0,
+            ack_loss: 0.0,
+            duplicate: 0.0,
+            reorder: 0.0,
+            lies: false,
+        }
+    }
+}
+
+enum Happening {
+    Arrive { to: usize, packet: Packet },
+    Tell { to: usize, command: Command },
+    Wake { to: usize },
+    Do(Act),
+}
+
+/// What a test makes happen at a time.
+#[derive(Clone, Copy, Debug)]
+pub enum Act {
+    Kill(usize),
+    Revive(usize),
+    Join(usize),
+    RestartController,
+    SetRate(usize, BitRate),
+}
+
+struct Entry(Time, u64, Happening);
+impl PartialEq for Entry {
+    fn eq(&self, o: &Self) -> bool {
+        (self.0, self.1) == (o.0, o.1)
+    }
+}
+impl Eq for Entry {}
+impl PartialOrd for Entry {
+    fn partial_cmp(&self, o: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(o))
+    }
+}
+impl Ord for Entry {
+    fn cmp(&self, o: &Self) -> std::cmp::Ordering {
+        (self.0, self.1).cmp(&(o.0, o.1))
+    }
+}
+
+pub enum Machine {
+    Controller(Box<Controller>),
+    Receiver(Box<Receiver>),
+    Source(Box<Source>),
+}
+
+impl Machine {
+    fn endpoint(&mut self) -> &mut dyn Endpoint {
+        match self {
+            Machine::Controller(m) => m.as_mut(),
+            Machine::Receiver(m) => m.as_mut(),
+            Machine::Source(m) => m.as_mut(),
+        }
+    }
+}
+
+#[derive(Default)]
+struct Here {
+    /// Who brought which symbol.
+    symbols: BTreeMap<u32, usize>,
+}
+
+pub struct World {
+    pub now: Time,
+    rng: ChaCha8Rng,
+    agenda: BinaryHeap<Reverse<Entry>>,
+    sequence: u64,
+    pub machines: Vec<Machine>,
+    paths: Vec<Path>,
+    busy_until: Vec<Time>,
+    backlog: Vec<BinaryHeap<Reverse<Time>>>,
+    wakes: BTreeMap<usize, Time>,
+    dead: BTreeSet<usize>,
+    absent: BTreeSet<usize>,
+    object: ObjectId,
+    bytes: Bytes,
+    geometry: Option<Geometry>,
+    blocks: BTreeMap<u32, Here>,
+    done_blocks: BTreeSet<u32>,
+    records: BTreeMap<TaskId, TaskRecord>,
+    flow_source: BTreeMap<FlowId, usize>,
+    pub finished: Option<(Time, Result<(), ReceiverFailure>)>,
+    pub distrusted: Vec<NodeId>,
+    pub first_use: BTreeMap<usize, Time>,
+    pub dropped: u64,
+    /// Hash over every output, for determinism.
+    pub digest: u64,
+    pub digesting: bool,
+    decode_time: Duration,
+    controller_config: ControllerConfig,
+    tasks_seen: u32,
+}
+
+pub fn node(n: usize) -> NodeId {
+    NodeId([n as u8; 32])
+}
+
+impl World {
+    pub fn new(bytes: Bytes, paths: Vec<Path>, seed: u64) -> Self {
+        Self::with(bytes, paths, seed, SourceConfig::default(), |_| {})
+    }
+
+    pub fn with(
+        bytes: Bytes,
+        paths: Vec<Path>,
+        seed: u64,
+        source: SourceConfig,
+        tune: impl FnOnce(&mut ReceiverConfig),
+    ) -> Self {
+        let controller_config = ControllerConfig::default();
+        let mut config = ReceiverConfig::new("object", node(RECEIVER), PathId(CONTROL), 77);
+        tune(&mut config);
+        let mut machines = vec![
+            Machine::Controller(Box::new(Controller::new(controller_config.clone(), [seed as u8; 32]))),
+            Machine::Receiver(Box::new(Receiver::new(config))),
+        ];
+        for i in 0..paths.len() {
+            let seed = [seed as u8 ^ (i as u8 + 1); 32];
+            machines.push(Machine::Source(Box::new(Source::new(source.clone(), seed))));
+        }
+        let mut world = World {
+            now: Time::ZERO,
+            rng: ChaCha8Rng::seed_from_u64(seed),
+            agenda: BinaryHeap::new(),
+            sequence: 0,
+            busy_until: vec![Time::ZERO; paths.len()],
+            backlog: (0..paths.len()).map(|_| BinaryHeap::new()).collect(),
+            machines,
+            paths,
+            wakes: BTreeMap::new(),
+            dead: BTreeSet::new(),
+            absent: BTreeSet::new(),
+            object: ObjectId([9; 32]),
+            bytes,
+            geometry: None,
+            blocks: BTreeMap::new(),
+            done_blocks: BTreeSet::new(),
+            records: BTreeMap::new(),
+            flow_source: BTreeMap::new(),
+            finished: None,
+            distrusted: Vec::new(),
+            first_use: BTreeMap::new(),
+            dropped: 0,
+            digest: 0xcbf2_9ce4_8422_2325,
+            digesting: false,
+            decode_time: Duration::from_micros(200),
+            controller_config,
+            tasks_seen: 0,
+        };
+        for source in FIRST_SOURCE..world.machines.len() {
+            world.introduce(source);
+        }
+        world.at(Time::from_nanos(1_000_000), Happening::Wake { to: RECEIVER });
+        world
+    }
+
+    /// A source that is there only from `when` on.
+    pub fn joins(&mut self, index: usize, when: Duration) {
+        let source = FIRST_SOURCE + index;
+        self.absent.insert(source);
+        self.agenda = std::mem::take(&mut self.agenda)
+            .into_iter()
+            .filter(|Reverse(e)| match &e.2 {
+                Happening::Arrive { packet, .. } => packet.path != PathId(CONTROL + source as u32),
+                _ => true,
+            })
+            .collect();
+        self.act(when, Act::Join(source));
+    }
+
+    pub fn act(&mut self, when: Duration, act: Act) {
+        self.at(Time::ZERO + when, Happening::Do(act));
+    }
+
+    fn at(&mut self, time: Time, what: Happening) {
+        self.sequence += 1;
+        self.agenda.push(Reverse(Entry(time, self.sequence, what)));
+    }
+
+    fn control_packet(&self, from: usize, control: Control) -> Packet {
+        let body = Body::Control(Box::new(control));
+        Packet {
+            path: PathId(CONTROL + from as u32),
+            ecn: Ecn::NotEct,
+            datagram: Datagram { class: Class::Control, key_epoch: 0, flow: FlowId(0), body },
+        }
+    }
+
+    fn introduce(&mut self, source: usize) {
+        let info = NodeInfo {
+            node: node(source),
+            name: format!("source {source}"),
+            listen: None,
+            data: vec![([10, 0, 0, source as u8], 1).into()],
+            uplink: None,
+            downlink: None,
+            rack: None,
+            room: 1424,
+            incarnation: 1,
+        };
+        let holding = Holding { object: self.object, bytes: self.bytes, name: Some("object".into()) };
+        for control in [Control::Hello(info), Control::Hold(holding)] {
+            let packet = self.control_packet(source, control);
+            self.at(self.now, Happening::Arrive { to: CONTROLLER, packet });
+        }
+        let hold = SourceCommand::Hold { object: self.object, bytes: self.bytes };
+        self.at(self.now, Happening::Tell { to: source, command: Command::Source(hold) });
+    }
+
+    /// Runs until the receiver has ended, or `limit`.
+    pub fn run(&mut self, limit: Duration) -> ReceiverStats {
+        while let Some(Reverse(Entry(time, _, what))) = self.agenda.pop() {
+            if time > Time::ZERO + limit {
+                break;
+            }
+            self.now = self.now.max(time);
+            match what {
+                Happening::Arrive { to, packet } => {
+                    if !self.is_down(to) {
+                        let source = to == RECEIVER && packet.path.0 < CONTROL;
+                        let from = packet.path.0 as usize;
+                        self.machines[to].endpoint().handle(self.now, Input::Packet(packet));
+                        self.drain(to, source.then_some(from));
+                    }
+                }
+                Happening::Tell { to, command } => {
+                    if !self.is_down(to) {
+                        self.machines[to].endpoint().handle(self.now, Input::Command(command));
+                        self.drain(to, None);
+                    }
+                }
+                Happening::Wake { to } => {
+                    // Only the newest wake counts; older ones were overtaken.
+                    let due = self.wakes.get(&to).is_none_or(|&at| at <= self.now);
+                    if due && !self.is_down(to) {
+                        self.wakes.remove(&to);
+                        self.drain(to, None);
+                    }
+                }
+                Happening::Do(act) => self.perform(act),
+            }
+            let Machine::Receiver(receiver) = &self.machines[RECEIVER] else { unreachable!() };
+            if receiver.has_ended() {
+                break;
+            }
+        }
+        let Machine::Receiver(receiver) = &mut self.machines[RECEIVER] else { unreachable!() };
+        receiver.stats(self.now)
+    }
+
+    fn is_down(&self, host: usize) -> bool {
+        self.dead.contains(&host) || self.absent.contains(&host)
+    }
+
+    fn perform(&mut self, act: Act) {
+        match act {
+            Act::Kill(host) => {
+                self.dead.insert(host);
+            }
+            Act::Revive(host) => {
+                self.dead.remove(&host);
+                self.at(self.now, Happening::Wake { to: host });
+            }
+            Act::Join(host) => {
+                self.absent.remove(&host);
+                self.introduce(host);
+            }
+            Act::SetRate(index, rate) => self.paths[index].rate = rate,
+            Act::RestartController => {
+                let controller = Controller::new(self.controller_config.clone(), [200; 32]);
+                self.machines[CONTROLLER] = Machine::Controller(Box::new(controller));
+                for record in self.records.values().cloned().collect::<Vec<_>>() {
+                    let command = Command::Controller(ControllerCommand::Restore(record));
+                    self.at(self.now, Happening::Tell { to: CONTROLLER, command });
+                }
+                for source in FIRST_SOURCE..self.machines.len() {
+                    if !self.is_down(source) {
+                        self.introduce(source);
+                    }
+                }
+            }
+        }
+    }
+
+    fn note(&mut self, text: &str) {
+        for byte in text.bytes() {
+            self.digest = (self.digest ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+        }
+    }
+
+    /// Polls a machine dry. `from` is the source whose packet was just handed to the receiver.
+    fn drain(&mut self, host: usize, from: Option<usize>) {
+        for _ in 0..1_000_000 {
+            let output = self.machines[host].endpoint().poll(self.now);
+            if self.digesting {
+                self.note(&format!("{host} {} {output:?}", self.now));
+            }
+            match output {
+                Output::Wake(None) => {
+                    self.wakes.remove(&host);
+                    return;
+                }
+                Output::Wake(Some(time)) => {
+                    if self.wakes.insert(host, time) == Some(time) {
+                        return;
+                    }
+                    assert!(
+                        time > self.now,
+                        "machine {host} wants to be woken in the past: {time} at {}",
+                        self.now
+                    );
+                    return self.at(time, Happening::Wake { to: host });
+                }
+                Output::Transmit(packet) => self.send(host, packet),
+                Output::Event(Event::Source(event)) => self.on_source(host, event),
+                Output::Event(Event::Receiver(event)) => self.on_receiver(event, from),
+                Output::Event(Event::Controller(event)) => match event {
+                    ControllerEvent::Persist(record) => drop(self.records.insert(record.task, record)),
+                    ControllerEvent::Forget { task, .. } => drop(self.records.remove(&task)),
+                    _ => {}
+                },
+            }
+        }
+        panic!("machine {host} never waits");
+    }
+
+    fn send(&mut self, host: usize, mut packet: Packet) {
+        let target = packet.path.0;
+        if target >= CONTROL {
+            assert!(matches!(packet.datagram.body, Body::Control(_)), "only control messages ride links");
+            packet.path = PathId(CONTROL + host as u32);
+            let time = self.now + Duration::from_micros(150);
+            return self.at(time, Happening::Arrive { to: (target - CONTROL) as usize, packet });
+        }
+        let to = target as usize;
+        packet.path = PathId(host as u32);
+        let index = if host == RECEIVER { to } else { host } - FIRST_SOURCE;
+        let path = self.paths[index].clone();
+        if host == RECEIVER {
+            if !self.rng.random_bool(path.ack_loss) {
+                self.at(self.now + path.delay, Happening::Arrive { to, packet });
+            }
+            return;
+        }
+        // The source's link: a FIFO in front of a line.
+        let backlog = &mut self.backlog[index];
+        while backlog.peek().is_some_and(|Reverse(left)| *left <= self.now) {
+            backlog.pop();
+        }
+        if backlog.len() >= path.queue {
+            self.dropped += 1;
+            return;
+        }
+        if packet.ecn == Ecn::Ect0 && path.mark_from.is_some_and(|from| backlog.len() >= from) {
+            packet.ecn = Ecn::Ce;
+        }
+        let size = packet.datagram.len(self.geometry.map_or(1424, |g| g.symbol_size())) as u64 + 42;
+        let start = self.busy_until[index].max(self.now);
+        let leaves = start + Bytes::new(size) / path.rate;
+        self.busy_until[index] = leaves;
+        self.backlog[index].push(Reverse(leaves));
+        let copies = 1 + u32::from(self.rng.random_bool(path.duplicate));
+        for _ in 0..copies {
+            if self.rng.random_bool(path.loss) {
+                self.dropped += 1;
+                continue;
+            }
+            let late = if self.rng.random_bool(path.reorder) { path.delay } else { Duration::ZERO };
+            self.at(leaves + path.delay + late, Happening::Arrive { to, packet: packet.clone() });
+        }
+    }
+
+    fn on_source(&mut self, host: usize, event: SourceEvent) {
+        match event {
+            SourceEvent::Prepare { flow, block, repair } => {
+                let ready = SourceCommand::BlockReady { flow, block, repair };
+                let time = self.now + Duration::from_micros(50);
+                self.at(time, Happening::Tell { to: host, command: Command::Source(ready) });
+            }
+            SourceEvent::Opened { flow, .. } => drop(self.flow_source.insert(flow, host)),
+            SourceEvent::Closed { .. } | SourceEvent::Release { .. } => {}
+        }
+    }
+
+    fn on_receiver(&mut self, event: ReceiverEvent, from: Option<usize>) {
+        let tell = |command| Happening::Tell { to: RECEIVER, command: Command::Receiver(command) };
+        match event {
+            ReceiverEvent::Accepted { object, bytes, symbol_size, .. } => {
+                assert_eq!((object, bytes), (self.object, self.bytes));
+                self.tasks_seen += 1;
+                let geometry = Geometry::new(bytes, symbol_size).unwrap();
+                self.geometry = Some(geometry);
+                let have = self.done_blocks.iter().map(|&b| BlockIndex(b)).collect();
+                let start = ReceiverCommand::Start { wanted: 0..geometry.layout().block_count(), have };
+                self.at(self.now + Duration::from_micros(300), tell(start));
+            }
+            ReceiverEvent::Bind { flow, node, .. } => {
+                let path = PathId(u32::from(node.0[0]));
+                self.at(self.now, tell(ReceiverCommand::FlowPath { flow, path }));
+            }
+            ReceiverEvent::Symbol { symbol, .. } => {
+                let from = from.expect("a symbol is kept right after it came");
+                let block = self.blocks.entry(symbol.block.0).or_default();
+                assert!(!self.done_blocks.contains(&symbol.block.0), "a symbol of a finished block was kept");
+                assert!(block.symbols.insert(symbol.esi.0, from).is_none(), "{symbol:?} was kept twice");
+                self.first_use.entry(from - FIRST_SOURCE).or_insert(self.now);
+            }
+            ReceiverEvent::Decode { block } => {
+                let k = self.geometry.unwrap().source_symbols(block);
+                let here = &self.blocks[&block.0].symbols;
+                assert!(
+                    here.len() >= k as usize,
+                    "decoding {block} needs {k} symbols, {} are here",
+                    here.len()
+                );
+                let corrupt = here.values().any(|&host| self.paths[host - FIRST_SOURCE].lies);
+                let systematic = here.range(..k).count() == k as usize;
+                // One block in 200 with repair symbols needs more than K.
+                let dependent = !systematic && here.len() == k as usize && self.rng.random_bool(1.0 / 200.0);
+                let command = if dependent {
+                    ReceiverCommand::DecodeFailed { block, failure: DecodeFailure::NeedMore }
+                } else if corrupt {
+                    ReceiverCommand::DecodeFailed { block, failure: DecodeFailure::Corrupt }
+                } else {
+                    self.done_blocks.insert(block.0);
+                    self.blocks.remove(&block.0);
+                    ReceiverCommand::BlockDecoded { block }
+                };
+                self.at(self.now + self.decode_time, tell(command));
+            }
+            ReceiverEvent::Discard { block } => drop(self.blocks.remove(&block.0)),
+            ReceiverEvent::Distrusted { node } => self.distrusted.push(node),
+            ReceiverEvent::Done => {
+                assert_eq!(
+                    self.done_blocks.len() as u32,
+                    self.geometry.unwrap().layout().block_count(),
+                    "done without all blocks"
+                );
+                assert!(self.finished.is_none(), "ended twice");
+                self.finished = Some((self.now, Ok(())));
+            }
+            ReceiverEvent::Failed(failure) => {
+                assert!(self.finished.is_none(), "ended twice");
+                self.finished = Some((self.now, Err(failure)));
+            }
+            ReceiverEvent::Unbind { .. } => {}
+        }
+    }
+
+    /// Seconds from the request to the end.
+    pub fn seconds(&self) -> f64 {
+        let (at, outcome) = self.finished.clone().expect("the task has ended");
+        assert_eq!(outcome, Ok(()));
+        at.since(Time::from_nanos(1_000_000)).as_secs_f64()
+    }
+}
