@@ -1,5 +1,8 @@
 //! The product's library: everything behind the `headwater` binary that touches sockets, threads and clocks.
 
+pub mod app;
+pub mod cli;
 pub mod control;
 pub mod netns;
+pub mod node;
 pub mod socket;

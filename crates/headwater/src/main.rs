@@ -1,3 +1,5 @@
 //! The `headwater` command.
 
-fn main() {}
+fn main() -> std::process::ExitCode {
+    headwater::cli::main()
+}

@@ -11,38 +11,79 @@
 //!                              +------- path bleaches --------+
 //! ```
 //!
-//! Until CE is seen nobody knows whether the path marks, so a queueing delay above target marks all packets of the ACK
-//! that shows it. From the first CE on only CE counts, until [`BLEACHED`] packets in a row arrive as Not-ECT: then the
-//! route has changed to one that clears the field.
+//! Until CE is seen nobody knows whether the path marks, so the queueing delay does: the further above target, the more
+//! of the packets count. From the first CE on only CE counts, until [`BLEACHED`] packets in a row arrive as Not-ECT:
+//! then the route has changed to one that clears the field.
+//!
+//! Why a ramp and not "every packet above target is marked": flows on one queue never agree on the empty path's
+//! round-trip time to the microsecond (who came second has measured behind the first one's packets). With a step, the
+//! one that thinks the path shorter sees marks all the time while the other sits just below its own step, and starves
+//! (measured here: 93:1 instead of 4:1). On a ramp the same error is a small difference in the mark fraction.
 
 use headwater_units::Duration;
 use headwater_wire::{Ack, MarkSignal};
+use serde::{Deserialize, Serialize};
 
 /// Packets in a row that arrive as Not-ECT before the path counts as one that clears the field.
 pub const BLEACHED: u64 = 64;
 
-/// When a queueing delay is a mark: above a fraction of the smallest round-trip time, within bounds.
-#[derive(Clone, Copy, Debug, PartialEq)]
+/// How queueing delay marks: the target is a fraction of the smallest round-trip time, within bounds.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DelayMark {
-    /// Of the smallest round-trip time. 0.5: half a path's worth of queue, what K = RTT * C / 7 of DCTCP is with room
-    /// for noise.
+    /// Of the smallest round-trip time. 0.5: half a path's worth of queue keeps the link busy through the sawtooth.
     pub fraction: f64,
     /// The target is never smaller: below, it would measure the scheduler. 2 ms.
     pub least: Duration,
     /// The target is never larger. 20 ms.
     pub most: Duration,
+    /// At least this often the flow looks for the empty path; see [`DelayMark::refresh_every`]. 3 s.
+    pub refresh_least: Duration,
+    /// And at most. 8 s, so that the minimum's memory of 10 s always holds one look.
+    pub refresh_most: Duration,
+    /// Round trips between two looks, within these bounds. 100: a look costs about two, so 2 %.
+    pub refresh_round_trips: u64,
 }
 
 impl Default for DelayMark {
     fn default() -> Self {
-        DelayMark { fraction: 0.5, least: Duration::from_millis(2), most: Duration::from_millis(20) }
+        DelayMark {
+            fraction: 0.5,
+            least: Duration::from_millis(2),
+            most: Duration::from_millis(20),
+            refresh_least: Duration::from_secs(3),
+            refresh_most: Duration::from_secs(8),
+            refresh_round_trips: 100,
+        }
     }
 }
 
 impl DelayMark {
-    /// The queueing delay above which packets count as marked.
+    /// The queueing delay at which marks are well under way.
     pub fn target(&self, min_rtt: Duration) -> Duration {
         min_rtt.mul_f64(self.fraction).max(self.least).min(self.most)
+    }
+
+    /// How long a flow may go without having seen the empty path.
+    ///
+    /// Flows that share a queue keep it standing, and one that comes late takes it for part of the path: it believes
+    /// that nothing queues while the others see marks, and starves them. So a flow that has not seen the smallest
+    /// round-trip time for this long holds back for a round trip (as BBR does in ProbeRTT, draft-cardwell-ccwg-bbr
+    /// §5.3.4, and LEDBAT++ in its slowdowns). All flows of the queue see it empty together and count from then, so
+    /// after the first time they look together.
+    pub fn refresh_every(&self, smoothed_rtt: Duration) -> Duration {
+        (smoothed_rtt * self.refresh_round_trips).max(self.refresh_least).min(self.refresh_most)
+    }
+
+    /// Whether this sample is as good as the smallest: within an eighth of the target.
+    pub fn is_empty_path(&self, sample: Duration, min_rtt: Duration) -> bool {
+        sample <= min_rtt + self.target(min_rtt) / 8
+    }
+
+    /// The share of packets that count as marked at this queueing delay: none up to half the target, all from two and a
+    /// half targets on, a quarter at the target.
+    pub fn share(&self, queueing: Duration, min_rtt: Duration) -> f64 {
+        let target = self.target(min_rtt).as_secs_f64();
+        ((queueing.as_secs_f64() - 0.5 * target) / (2.0 * target)).clamp(0.0, 1.0)
     }
 }
 
@@ -59,6 +100,8 @@ pub struct MarksSeen {
 #[derive(Clone, Debug)]
 pub struct Marks {
     delay: Option<DelayMark>,
+    /// Marks by delay that are due and not yet a whole one.
+    due: f64,
     /// Counters as of the newest ACK believed.
     ect0: u32,
     ce: u32,
@@ -76,6 +119,7 @@ impl Marks {
     pub fn new(delay: Option<DelayMark>) -> Self {
         Marks {
             delay,
+            due: 0.0,
             ect0: 0,
             ce: 0,
             not_ect: 0,
@@ -99,12 +143,17 @@ impl Marks {
         let ce = self.count(ack, sent).min(acked);
         self.acked |= acked > 0;
         self.ce_seen |= ce > 0;
-        let queueing = match (self.delay, rtt) {
-            (Some(delay), Some((sample, min))) => sample.saturating_sub(min) > delay.target(min),
-            _ => false,
-        };
-        let by_delay = self.delay.is_some() && !self.ce_seen && queueing;
-        MarksSeen { marked: if by_delay { acked } else { ce }, queueing }
+        let (mut by_delay, mut queueing) = (0, false);
+        if let (Some(delay), Some((sample, min))) = (self.delay, rtt) {
+            let delayed = sample.saturating_sub(min);
+            queueing = delayed > delay.target(min);
+            if !self.ce_seen {
+                self.due += delay.share(delayed, min) * acked as f64;
+                by_delay = (self.due as u64).min(acked);
+                self.due -= by_delay as f64;
+            }
+        }
+        MarksSeen { marked: if self.ce_seen { ce } else { by_delay.max(ce) }, queueing }
     }
 
     /// The flow goes another way: whether that one marks is unknown. The receiver's counters go on.
@@ -210,11 +259,15 @@ mod tests {
         assert_eq!(m.signal(), MarkSignal::Unknown);
         assert_eq!(m.on_ack(&ack(5, 0, 0), 5, 100, Some((ms(11), ms(10)))).marked, 0);
         assert_eq!(m.signal(), MarkSignal::Delay);
-        let seen = m.on_ack(&ack(9, 0, 0), 4, 100, Some((ms(16), ms(10))));
+        // The target is 5 ms: a quarter of the packets at it, all of them from 12.5 ms on.
+        let seen: Vec<u64> =
+            (6..10).map(|n| m.on_ack(&ack(n, 0, 0), 1, 100, Some((ms(15), ms(10)))).marked).collect();
+        assert_eq!(seen, [0, 0, 0, 1]);
+        let seen = m.on_ack(&ack(13, 0, 0), 4, 100, Some((ms(23), ms(10))));
         assert_eq!(seen, MarksSeen { marked: 4, queueing: true });
-        assert_eq!(m.on_ack(&ack(9, 1, 0), 1, 100, Some((ms(10), ms(10)))).marked, 1);
+        assert_eq!(m.on_ack(&ack(13, 1, 0), 1, 100, Some((ms(10), ms(10)))).marked, 1);
         assert_eq!(m.signal(), MarkSignal::Ecn);
-        let seen = m.on_ack(&ack(19, 1, 0), 10, 100, Some((ms(50), ms(10))));
+        let seen = m.on_ack(&ack(23, 1, 0), 10, 100, Some((ms(50), ms(10))));
         assert_eq!(seen, MarksSeen { marked: 0, queueing: true });
     }
 

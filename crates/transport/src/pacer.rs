@@ -9,9 +9,10 @@
 //! rate: it may poll up to [`PacerConfig::catch_up`] late and finds the quanta of the time in between due.
 
 use headwater_units::{BitRate, Bytes, Duration, Packets, Time};
+use serde::{Deserialize, Serialize};
 
 /// How a flow is paced.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PacerConfig {
     /// Paced rate over window per round trip. 1.25: RFC 9002 §7.7.
     pub gain: f64,
@@ -19,6 +20,8 @@ pub struct PacerConfig {
     pub slow_start_gain: f64,
     /// What a quantum lasts at the paced rate. 0.5 ms: decision 9.
     pub quantum: Duration,
+    /// A quantum is never more than the window divided by this. 4: decision 9.
+    pub window_parts: u32,
     /// A late driver catches up on this much. 1 ms: the resolution of `epoll_wait`.
     pub catch_up: Duration,
     /// A flow is never paced faster.
@@ -31,6 +34,7 @@ impl Default for PacerConfig {
             gain: 1.25,
             slow_start_gain: 2.0,
             quantum: Duration::from_micros(500),
+            window_parts: 4,
             catch_up: Duration::from_millis(1),
             limit: None,
         }
@@ -68,7 +72,7 @@ impl Pacer {
         };
         let by_limit = self.config.limit.map_or(Duration::ZERO, |limit| packet / limit);
         self.interval = by_window.max(by_limit);
-        self.quantum = quantum(window, self.interval, self.config.quantum);
+        self.quantum = quantum(window, self.interval, self.config.quantum, self.config.window_parts);
     }
 
     /// Packets that may leave together.
@@ -92,15 +96,15 @@ impl Pacer {
     }
 }
 
-/// Decision 9: max(2 packets, 0.5 ms), never more than W/4, but at least 1, and 2 once the window has 8.
-fn quantum(window: Packets, interval: Duration, lasting: Duration) -> u64 {
+/// Decision 9: max(2 packets, 0.5 ms), never more than a part of W, but at least 1, and 2 once the window has 8.
+fn quantum(window: Packets, interval: Duration, lasting: Duration, parts: u32) -> u64 {
     let window = window.get();
     let by_time = match interval.as_nanos() {
         0 => u64::MAX,
         n => lasting.as_nanos() / n,
     };
     let least = if window >= 8.0 { 2 } else { 1 };
-    by_time.max(2).min((window / 4.0) as u64).max(least)
+    by_time.max(2).min((window / f64::from(parts.max(1))) as u64).max(least)
 }
 
 /// A rate that many flows share: a token bucket in the form of a departure schedule.

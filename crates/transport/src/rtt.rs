@@ -1,9 +1,10 @@
 //! Round-trip time of one path, and the timers that follow from it (RFC 6298; ACK delay and minimum as RFC 9002 §5).
 
 use headwater_units::{Duration, Time};
+use serde::{Deserialize, Serialize};
 
 /// Bounds and windows of [`Rtt`].
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RttConfig {
     /// Timeout before the first sample. 1 s: RFC 6298 §2.1.
     pub initial_rto: Duration,

@@ -3,10 +3,12 @@
 mod source_net;
 
 use headwater_transport::SourceEvent;
-use headwater_transport::ppush::source::{SourceConfig, TailProbe};
-use headwater_transport::ppush::wfcc::LossResponse;
-use headwater_units::{BlockIndex, Bytes, Duration, Esi, FlowId, PathId, SymbolId, Time};
-use headwater_wire::{Assignment, Body, Control, Ecn, MarkSignal, Refusal, Work};
+use headwater_transport::ppush::source::SourceConfig;
+use headwater_units::{
+    BlockIndex, Duration, ESI_LIMIT, Esi, FlowId, PacketNumber, PathId, SymbolId, Symbols, Time,
+};
+use headwater_wire::{Ack, AckRange, Assign, Assignment, Body, Control, MarkSignal, Owed, Refusal, Work};
+use proptest::prelude::*;
 use source_net::{CONTROLLER, K, Net, OBJECT, Receiver, T, Weather, ms, push};
 
 fn secs(n: u64) -> Time {
@@ -384,16 +386,40 @@ fn a_path_that_does_not_mark_is_driven_by_delay_and_its_queue_stays_short() {
     // 2000 packets a second over 20 ms: the target is 10 ms, 20 packets.
     let weather = Weather { delay: ms(10), bottleneck: Some((2000, usize::MAX, 1000)), ..Weather::default() };
     let mut net = Net::with_flow(SourceConfig::default(), weather, 1, 400);
-    net.run_for(Duration::from_secs(5));
+    net.run_for(Duration::from_secs(2));
     let (flow, before) = (net.flow(), net.receiver().arrivals);
     assert_eq!(flow.signal, MarkSignal::Delay);
-    net.run_for(Duration::from_secs(5));
-    let rate = (net.receiver().arrivals - before) as f64 / 5.0;
+    net.run_for(Duration::from_secs(10));
+    let rate = (net.receiver().arrivals - before) as f64 / 10.0;
     let queueing = net.flow().rtt.unwrap() - Duration::from_millis(20);
     println!("{rate} packets/s, queueing {queueing}, {:?}", net.flow());
     assert!(rate > 0.95 * 2000.0, "{rate}");
     assert!(queueing < ms(20), "{queueing}");
     assert_eq!(net.flow().counters.lost.get(), 0);
+}
+
+/// The late-comer measures its path behind the other's standing queue; looking for the empty path sets that right.
+#[test]
+fn a_late_comer_shares_by_theta_where_nothing_marks() {
+    for (delay, rate) in [(Duration::from_micros(50), 8500), (ms(2), 8500), (ms(20), 2000)] {
+        let weather = Weather { delay, bottleneck: Some((rate, usize::MAX, 1000)), ..Weather::default() };
+        let mut net = Net::new(SourceConfig::default(), weather, 1, 60_000);
+        for (flow, theta) in [(1, 1.0), (2, 4.0)] {
+            let mut receiver =
+                Receiver::new(PathId(flow as u32), Assignment::Listed(vec![blocks(0, 60_000, 0)]));
+            receiver.decodes_with = Some(K);
+            net.start(push(flow, theta, 60_000), receiver);
+            net.run_for(Duration::from_secs(4));
+        }
+        net.run_for(Duration::from_secs(12));
+        let before: Vec<u64> = net.receivers.values().map(|r| r.arrivals).collect();
+        net.run_for(Duration::from_secs(30));
+        let got: Vec<u64> = net.receivers.values().zip(before).map(|(r, b)| r.arrivals - b).collect();
+        let (ratio, sum) = (got[1] as f64 / got[0] as f64, (got[0] + got[1]) as f64 / 30.0 / rate as f64);
+        println!("{delay} one way, {rate} packets/s: ratio {ratio:.2}, {:.1} % of the link", 100.0 * sum);
+        assert!((3.2..5.2).contains(&ratio), "{delay}: ratio {ratio}");
+        assert!(sum > 0.95, "{delay}: {sum}");
+    }
 }
 
 /// P-2 on the transport itself: 2066 packets a second, marks from 30 in the queue on, both flows at one source. Why a
@@ -426,7 +452,9 @@ fn two_flows_share_a_link_by_theta() {
         let (ratio, sum) = (got[1] as f64 / got[0] as f64, (got[0] + got[1]) as f64 / 30.0);
         let alphas = alphas.map(|a| a / n);
         let windows = windows / n;
-        println!("{name}: ratio {ratio:.3}, {sum:.0} packets/s, alpha {alphas:.3?}, sum of windows {windows:.2}");
+        println!(
+            "{name}: ratio {ratio:.3}, {sum:.0} packets/s, alpha {alphas:.3?}, sum of windows {windows:.2}"
+        );
         assert!((3.6..5.2).contains(&ratio), "{name}: ratio {ratio}");
         assert!(sum > 0.98 * 2066.0, "{name}: {sum}");
         assert!(alphas.iter().all(|a| (a - 0.577).abs() < 0.15 * 0.577), "{name}: {alphas:?}");
@@ -490,18 +518,101 @@ fn the_same_inputs_give_the_same_outputs() {
 }
 
 #[test]
-fn a_bleaching_path_is_known_by_its_counters() {
+fn the_signal_is_what_the_counters_show() {
     let mut net = Net::with_flow(SourceConfig::default(), Weather::default(), 1, 40);
     net.run_for(ms(20));
     assert_eq!(net.flow().signal, MarkSignal::Delay);
-    let config = SourceConfig { tail_probe: Some(TailProbe { packets: 1 }), ..SourceConfig::paper() };
-    assert_eq!(config.wfcc.loss_response, LossResponse::Ignore);
-    let mut net =
-        Net::with_flow(config, Weather { bottleneck: Some((2000, 10, 100)), ..Weather::default() }, 1, 40);
+    let weather = Weather { bottleneck: Some((2000, 10, 100)), ..Weather::default() };
+    let mut net = Net::with_flow(SourceConfig::default(), weather, 1, 40);
     assert!(net.run(secs(20), everything));
     let flow = net.flow();
-    let marked = net.receiver().headers.len() as u64;
-    assert!(flow.signal == MarkSignal::Ecn && flow.counters.marked.get() < marked);
-    assert!(flow.counters.marked.get() > 0);
-    let _ = (Ecn::Ce, Bytes::ZERO);
+    assert_eq!(flow.signal, MarkSignal::Ecn);
+    assert!(flow.counters.marked.get() > 0 && flow.counters.marked < flow.counters.acked);
+}
+
+/// Numbers near the edges of what the fields hold, and small ones that mean something.
+fn odd_u32() -> impl Strategy<Value = u32> {
+    prop_oneof![0u32..12, 60u32..70, Just(u32::MAX), Just(u32::MAX - 1), any::<u32>(), Just(ESI_LIMIT - 1)]
+}
+
+fn odd_work() -> impl Strategy<Value = Work> {
+    (any::<bool>(), odd_u32(), odd_u32(), any::<u16>(), 0u8..4).prop_map(
+        |(whole, block, first, count, attempt)| {
+            if whole {
+                Work::Blocks { first: BlockIndex(block), count, attempt }
+            } else {
+                Work::Symbols { block: BlockIndex(block), first: Esi(first), count: count % 200, attempt }
+            }
+        },
+    )
+}
+
+fn odd_body() -> impl Strategy<Value = Body> {
+    let assignment = prop_oneof![
+        (any::<u8>(), any::<u8>()).prop_map(|(index, of)| Assignment::Residue { index, of }),
+        proptest::collection::vec(odd_work(), 0..120).prop_map(Assignment::Listed),
+    ];
+    let assign = (odd_u32(), any::<Option<u64>>(), odd_u32(), odd_u32(), assignment).prop_map(
+        |(version, nonce, receive_window, first_undecoded, assignment)| {
+            let first_undecoded = BlockIndex(first_undecoded % 9);
+            Body::Assign(Box::new(Assign { version, nonce, receive_window, first_undecoded, assignment }))
+        },
+    );
+    let range = (0u16..70, 0u16..70).prop_map(|(gap, run)| AckRange { gap, run });
+    let owed = (odd_u32(), odd_u32())
+        .prop_map(|(b, n)| Owed { block: BlockIndex(b), symbols: Symbols::new(u64::from(n)) });
+    let ack = (
+        prop_oneof![0u64..400, any::<u64>()],
+        any::<u64>(),
+        any::<u16>(),
+        proptest::collection::vec(range, 0..31),
+        proptest::collection::vec(owed, 0..8),
+        [odd_u32(), odd_u32(), odd_u32(), odd_u32()],
+    )
+        .prop_map(|(largest, delay, first_run, ranges, owed, [ect0, ce, not_ect, first])| {
+            Body::Ack(Box::new(Ack {
+                largest: PacketNumber(largest),
+                delay: Duration::from_nanos(delay),
+                first_run,
+                ranges: ranges.into_iter().collect(),
+                ect0,
+                ce,
+                not_ect,
+                first_undecoded: BlockIndex(first % 9),
+                owed: owed.into_iter().collect(),
+            }))
+        });
+    prop_oneof![
+        6 => assign,
+        12 => ack,
+        1 => Just(Body::FinAck),
+        1 => any::<u64>().prop_map(|nonce| Body::Challenge { nonce }),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// Whatever a receiver says, the source neither stops, nor sends without end, nor forgets its bounds.
+    #[test]
+    fn a_hostile_receiver_breaks_nothing(
+        bodies in proptest::collection::vec((odd_body(), 0u64..30, 0u32..4), 1..120), paper in any::<bool>(), seed in 0u64..1000
+    ) {
+        let config = if paper { SourceConfig::paper() } else { SourceConfig::default() };
+        let weather = Weather { loss: 0.1, ack_loss: 0.1, jitter: ms(1), ..Weather::default() };
+        let mut net = Net::with_flow(config, weather, seed, 8);
+        for (body, wait, path) in bodies {
+            net.datagram(PathId(path), FlowId(1), body);
+            net.run_for(ms(wait));
+            let flow = net.flow();
+            prop_assert!(flow.in_flight <= 65_538 && flow.window.get() >= 1.0 && flow.window.get().is_finite());
+            prop_assert!((0.0..=1.0).contains(&flow.mark_fraction));
+        }
+        let open = net.events.iter().fold(0i64, |n, (_, e)| match e {
+            SourceEvent::Prepare { repair: false, .. } => n + 1,
+            SourceEvent::Release { .. } => n - 1,
+            _ => n,
+        });
+        prop_assert!(open <= 8, "{open} blocks are held of 8");
+    }
 }

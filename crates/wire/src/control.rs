@@ -256,6 +256,8 @@ pub enum Control {
         flows_version: u32,
         /// What came from whom.
         flows: Vec<FlowView>,
+        /// Blocks wait for the receiver's decoder or disk: it is the limit, not the network.
+        held_up: bool,
     },
     /// Receiver to controller: this source sent bytes that do not verify.
     Distrust {

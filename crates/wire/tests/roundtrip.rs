@@ -116,6 +116,7 @@ fn control() -> impl Strategy<Value = Control> {
             first_undecoded: BlockIndex(3),
             needed: Symbols::new(r),
             flows_version: 1,
+            held_up: t % 2 == 0,
             flows: vec![FlowView {
                 flow: FlowId(r),
                 bytes: Bytes::new(t),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use headwater_store::{Store, StoreOptions};
 use headwater_transport::ppush::controller::ControllerConfig;
-use headwater_units::ObjectId;
+use headwater_units::{ObjectId, Theta};
 
 use super::host::{Held, Host, HostConfig};
 use super::local::{self, Desk};
@@ -16,7 +16,11 @@ use super::{
 
 fn settings(equal_theta: bool, max_sources: Option<u8>) -> ControllerConfig {
     let default = ControllerConfig::default();
-    ControllerConfig { equal_theta, max_sources: max_sources.unwrap_or(default.max_sources), ..default }
+    ControllerConfig {
+        fixed_theta: equal_theta.then_some(Theta::ONE),
+        max_sources: max_sources.unwrap_or(default.max_sources),
+        ..default
+    }
 }
 
 /// Runs a controller until told to stop.
@@ -65,7 +69,8 @@ pub async fn node(
     let mut bind = options.listen;
     bind.set_port(common.data_port);
     let node = data_config(common, bind, None);
-    let host = Host::start(HostConfig { common, listen: Some(options.listen), controller, node: Some(node) })?;
+    let host =
+        Host::start(HostConfig { common, listen: Some(options.listen), controller, node: Some(node) })?;
     if let Some(hint) = host.node().buffer_hint() {
         watch.note(hint);
     }

@@ -14,7 +14,10 @@ use crate::control::ControlError;
 impl AppError {
     /// Something in the state folder cannot be used.
     pub(crate) fn state(path: &Path, reason: impl Display) -> Self {
-        AppError::Failed(format!("cannot use {}: {reason}; choose another folder with --state", path.display()))
+        AppError::Failed(format!(
+            "cannot use {}: {reason}; choose another folder with --state",
+            path.display()
+        ))
     }
 
     /// Reading or writing failed.
@@ -46,7 +49,9 @@ impl AppError {
                 Bytes::ZERO,
                 "it is known, but every node that holds it is offline; start one of them and run this again",
             ),
-            ReceiverFailure::Refused(reason) => AppError::Failed(format!("the controller refused: {reason:?}")),
+            ReceiverFailure::Refused(reason) => {
+                AppError::Failed(format!("the controller refused: {reason:?}"))
+            }
             ReceiverFailure::NoSource { missing } => no_source(
                 block * u64::from(missing),
                 "every source has fallen silent; what is finished is kept, run this again when one is back",

@@ -219,7 +219,9 @@ impl Fetch {
         };
         let range = self.range.map(|(from, to)| from.get()..to.unwrap_or(bytes).min(bytes).get());
         if range.as_ref().is_some_and(|r| r.start >= r.end) {
-            return Err(AppError::Usage(format!("--range begins at or behind the end of the object ({bytes})")));
+            return Err(AppError::Usage(format!(
+                "--range begins at or behind the end of the object ({bytes})"
+            )));
         }
         let spec = PartialSpec {
             hashes,

@@ -18,8 +18,8 @@ use sha2::{Digest, Sha256};
 use super::fetch::{Arrivals, Destination, Fetch, Fetched, Follower, source_label};
 use super::host::{Host, HostConfig, LOCAL};
 use super::{
-    AppError, GetOptions, GetResult, Output, Phase, Progress, ProgressSource, Shutdown, SourceShare, Watch, Where,
-    data_config, usage,
+    AppError, GetOptions, GetResult, Output, Phase, Progress, ProgressSource, Shutdown, SourceShare, Watch,
+    Where, data_config, usage,
 };
 
 /// Files of a folder that are fetched at the same time.
@@ -50,7 +50,11 @@ pub async fn get(
     }
 }
 
-async fn run(options: &GetOptions, shutdown: &Shutdown, watch: &mut dyn Watch) -> Result<GetResult, AppError> {
+async fn run(
+    options: &GetOptions,
+    shutdown: &Shutdown,
+    watch: &mut dyn Watch,
+) -> Result<GetResult, AppError> {
     watch.progress(&Progress { object: options.what.clone(), ..Progress::default() });
     #[allow(clippy::disallowed_methods)] // The result says how long it took.
     let started = Instant::now();
@@ -172,7 +176,8 @@ impl Job<'_> {
             Output::Stdout => {
                 let folder = options.common.state.join("passing");
                 std::fs::create_dir_all(&folder).map_err(|e| AppError::state(&folder, e))?;
-                let name: String = options.what.chars().filter(char::is_ascii_alphanumeric).take(32).collect();
+                let name: String =
+                    options.what.chars().filter(char::is_ascii_alphanumeric).take(32).collect();
                 let range = options.range.map_or(String::new(), |(a, b)| {
                     format!("-{}-{}", a.get(), b.map_or(String::new(), |b| b.get().to_string()))
                 });
@@ -188,7 +193,8 @@ impl Job<'_> {
             hash: options.hash,
             record: options.record.clone(),
         };
-        let mut display = Display::new(&options.what, watch, self.host, options.output == Output::Stdout, options.sha256);
+        let mut display =
+            Display::new(&options.what, watch, self.host, options.output == Output::Stdout, options.sha256);
         let controller = (self.path != LOCAL).then_some(self.path);
         let fetched = fetch.run(self.host, controller, self.shutdown, &mut display).await;
         let followed = display.join();
@@ -199,7 +205,11 @@ impl Job<'_> {
             }
         }
         let (sha256, _) = followed?;
-        watch.progress(&Progress { object: options.what.clone(), phase: Phase::Finishing, ..Progress::default() });
+        watch.progress(&Progress {
+            object: options.what.clone(),
+            phase: Phase::Finishing,
+            ..Progress::default()
+        });
         let arrivals = fetched.arrivals.clone();
         let keep = options.output != Output::Stdout;
         let output = blocking(move || {

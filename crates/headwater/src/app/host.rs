@@ -101,7 +101,8 @@ impl Host {
         let (node, said) = match config.node {
             Some(settings) => {
                 let bind = settings.bind;
-                let (node, said) = Node::start(settings).map_err(|e| AppError::io(format!("cannot open the data socket on {bind}"), e))?;
+                let (node, said) = Node::start(settings)
+                    .map_err(|e| AppError::io(format!("cannot open the data socket on {bind}"), e))?;
                 (Some(node), Some(said))
             }
             None => (None, None),
@@ -218,10 +219,8 @@ impl Host {
     /// Dials `at` (host:port) once.
     pub(crate) async fn dial(&self, at: &str) -> Result<Link, AppError> {
         let expect = self.inner.pin.map_or(Expect::Pinned, Expect::Stated);
-        let addresses: Vec<SocketAddr> = tokio::net::lookup_host(at)
-            .await
-            .map_err(|e| unreachable(at, &e))?
-            .collect();
+        let addresses: Vec<SocketAddr> =
+            tokio::net::lookup_host(at).await.map_err(|e| unreachable(at, &e))?.collect();
         let mut last = None;
         for address in addresses {
             match self.inner.endpoint.dial(address, expect).await {
@@ -229,10 +228,7 @@ impl Host {
                 Err(error) => last = Some(error),
             }
         }
-        Err(last.map_or_else(
-            || unreachable(at, &"the name has no address"),
-            AppError::from,
-        ))
+        Err(last.map_or_else(|| unreachable(at, &"the name has no address"), AppError::from))
     }
 
     /// Keeps a link to `at` on `path`, dialling again whenever it is lost. The first attempt's error is returned, unless
@@ -360,7 +356,10 @@ impl Host {
         if self.inner.node.is_none() {
             return;
         }
-        let info = NodeInfo { room: self.room(SocketAddr::from(([127, 0, 0, 1], 1))), ..self.inner.template.clone() };
+        let info = NodeInfo {
+            room: self.room(SocketAddr::from(([127, 0, 0, 1], 1))),
+            ..self.inner.template.clone()
+        };
         controller.deliver(LOCAL, Control::Hello(info));
         let host = self.clone();
         tokio::spawn(async move {
@@ -509,11 +508,14 @@ impl Host {
             if let Some(hashes) = state.hashes.get(&object) {
                 return Some(hashes.clone());
             }
-            let holders = state.held_by.get(&object).map(|(_, paths)| paths.iter().copied()).into_iter().flatten();
+            let holders =
+                state.held_by.get(&object).map(|(_, paths)| paths.iter().copied()).into_iter().flatten();
             holders.chain(path).filter_map(|p| Some(state.peers.get(&p)?.link.clone())).collect()
         };
         for link in links {
-            let Ok(Answer::Hashes { bytes, hashes }) = ask(&link, &Query::Hashes { object }).await else { continue };
+            let Ok(Answer::Hashes { bytes, hashes }) = ask(&link, &Query::Hashes { object }).await else {
+                continue;
+            };
             match BlockHashes::verified(object, bytes, hashes) {
                 Ok(hashes) => {
                     let mut state = self.state();
@@ -533,7 +535,8 @@ impl Host {
     pub(crate) async fn introduce(&self, path: PathId) -> Result<usize, AppError> {
         let link = self.link(path).ok_or_else(no_controller)?;
         let Answer::Holdings { info, holdings } = ask(&link, &Query::Holdings).await? else {
-            let reason = "it answers, but it is no source; a controller is asked with --controller".to_owned();
+            let reason =
+                "it answers, but it is no source; a controller is asked with --controller".to_owned();
             return Err(AppError::Unreachable { who: link.remote_addr().to_string(), reason });
         };
         let count = holdings.len();
@@ -595,8 +598,11 @@ fn resolved(mut info: NodeInfo, peer: NodeId, seen: IpAddr) -> NodeInfo {
 fn identity_for(state: &Path, listen: Option<SocketAddr>) -> Result<Identity, AppError> {
     let keys = state.join("keys");
     if let Some(listen) = listen.filter(|l| l.port() != 0) {
-        let name: String =
-            listen.to_string().chars().map(|c| if c.is_ascii_alphanumeric() || c == '.' { c } else { '_' }).collect();
+        let name: String = listen
+            .to_string()
+            .chars()
+            .map(|c| if c.is_ascii_alphanumeric() || c == '.' { c } else { '_' })
+            .collect();
         return Ok(Identity::load_or_create(&keys.join(name))?);
     }
     for slot in 0..256 {
@@ -630,5 +636,6 @@ fn bind_control(
 }
 
 fn host_name() -> String {
-    std::fs::read_to_string("/proc/sys/kernel/hostname").map_or_else(|_| "node".to_owned(), |n| n.trim().to_owned())
+    std::fs::read_to_string("/proc/sys/kernel/hostname")
+        .map_or_else(|_| "node".to_owned(), |n| n.trim().to_owned())
 }

@@ -17,7 +17,8 @@ use tokio::net::{UnixListener, UnixStream};
 
 use super::host::{Held, Host, HostConfig};
 use super::{
-    AppError, Common, ObjectLine, Phase, Progress, PutResult, QueryOptions, RmOptions, RmResult, StatusReport, Watch,
+    AppError, Common, ObjectLine, Phase, Progress, PutResult, QueryOptions, RmOptions, RmResult,
+    StatusReport, Watch,
 };
 
 const SOCKET: &str = "daemon.sock";
@@ -95,13 +96,13 @@ async fn attend(stream: UnixStream, store: Arc<Store>, host: Host) {
     }
     let reply = match serde_json::from_str(&line) {
         Ok(question) => {
-            let worked = tokio::task::spawn_blocking(move || work(&store, Some(&host), question, &mut |_| {})).await;
+            let worked =
+                tokio::task::spawn_blocking(move || work(&store, Some(&host), question, &mut |_| {})).await;
             worked.unwrap_or_else(|e| Err(AppError::Failed(e.to_string())))
         }
         Err(error) => Err(AppError::Usage(format!("not a question: {error}"))),
     };
-    let reply =
-        reply.unwrap_or_else(|e| Reply::Refused { code: e.exit_code(), message: e.to_string() });
+    let reply = reply.unwrap_or_else(|e| Reply::Refused { code: e.exit_code(), message: e.to_string() });
     let mut text = serde_json::to_string(&reply).expect("a reply can be written");
     text.push('\n');
     let _ = write.write_all(text.as_bytes()).await;
@@ -132,7 +133,12 @@ fn work(
             };
             let object = stored.hashes.root();
             offer(store, host, object)?;
-            Ok(Reply::Put { object, name, bytes: stored.hashes.size(), placed: placed(stored.placed).to_owned() })
+            Ok(Reply::Put {
+                object,
+                name,
+                bytes: stored.hashes.size(),
+                placed: placed(stored.placed).to_owned(),
+            })
         }
         Question::Rm { what } => {
             let removed = store.rm(&what)?;
@@ -148,7 +154,8 @@ fn work(
             })
         }
         Question::Ls => {
-            let holders: Vec<String> = host.and_then(Host::listen).map(|l| l.to_string()).into_iter().collect();
+            let holders: Vec<String> =
+                host.and_then(Host::listen).map(|l| l.to_string()).into_iter().collect();
             let lines = store.ls()?.into_iter().flat_map(|o| {
                 let holders = holders.clone();
                 let line =
@@ -249,7 +256,9 @@ async fn ask(
 /// The file cannot be read, or there is no room for it.
 pub async fn put(options: super::PutOptions, watch: &mut dyn Watch) -> Result<PutResult, AppError> {
     let file = std::fs::canonicalize(&options.file).map_err(|e| match e.kind() {
-        std::io::ErrorKind::NotFound => AppError::NotFound(format!("no such file: {}", options.file.display())),
+        std::io::ErrorKind::NotFound => {
+            AppError::NotFound(format!("no such file: {}", options.file.display()))
+        }
         _ => AppError::io(format!("cannot read {}", options.file.display()), e),
     })?;
     let total = std::fs::metadata(&file).map_or(0, |m| if m.is_file() { m.len() } else { 0 });
@@ -294,11 +303,15 @@ pub async fn rm(options: RmOptions) -> Result<RmResult, AppError> {
 /// The controller cannot be reached, or the store cannot be opened.
 pub async fn ls(options: QueryOptions) -> Result<Vec<ObjectLine>, AppError> {
     match &options.controller {
-        Some(_) => Ok(status(options).await?.objects),
-        None => match ask(&options.common, None, Question::Ls, &mut |_| {}).await? {
-            Reply::Ls { objects } => Ok(objects),
-            _ => Err(unexpected()),
-        },
+        Some(at) => Ok(asked(&options, at).await?.objects),
+        None => stored(&options.common).await,
+    }
+}
+
+async fn stored(common: &Common) -> Result<Vec<ObjectLine>, AppError> {
+    match ask(common, None, Question::Ls, &mut |_| {}).await? {
+        Reply::Ls { objects } => Ok(objects),
+        _ => Err(unexpected()),
     }
 }
 
@@ -307,26 +320,34 @@ pub async fn ls(options: QueryOptions) -> Result<Vec<ObjectLine>, AppError> {
 /// # Errors
 /// It cannot be reached.
 pub async fn status(options: QueryOptions) -> Result<StatusReport, AppError> {
-    let Some(at) = &options.controller else {
-        let objects = ls(options).await?;
-        return Ok(StatusReport { objects, ..StatusReport::default() });
-    };
-    let asked = async {
+    match &options.controller {
+        Some(at) => asked(&options, at).await,
+        None => Ok(StatusReport { objects: stored(&options.common).await?, ..StatusReport::default() }),
+    }
+}
+
+async fn asked(options: &QueryOptions, at: &str) -> Result<StatusReport, AppError> {
+    let asking = async {
         let host =
             Host::start(HostConfig { common: &options.common, listen: None, controller: None, node: None })?;
         let path = host.new_path();
         host.keep_dialled(path, at, false).await?;
         let mut report = host.report(path).await?;
-        report.controller = at.clone();
+        report.controller = at.to_owned();
         host.close().await;
         Ok(report)
     };
-    match tokio::time::timeout(options.timeout.into(), asked).await {
+    match tokio::time::timeout(options.timeout.into(), asking).await {
         Ok(report) => report,
-        Err(_) => Err(AppError::Unreachable { who: at.clone(), reason: format!("no answer within {}", options.timeout) }),
+        Err(_) => Err(AppError::Unreachable {
+            who: at.to_owned(),
+            reason: format!("no answer within {}", options.timeout),
+        }),
     }
 }
 
 fn unexpected() -> AppError {
-    AppError::Failed("the daemon answered something else than was asked; is it of another version?".to_owned())
+    AppError::Failed(
+        "the daemon answered something else than was asked; is it of another version?".to_owned(),
+    )
 }

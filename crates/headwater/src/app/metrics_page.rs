@@ -39,12 +39,13 @@ async fn page(State(host): State<Host>) -> String {
             let socket = &snapshot.socket;
             counter!("headwater_datagrams_received_total").absolute(socket.datagrams_received);
             counter!("headwater_datagrams_sent_total").absolute(socket.datagrams_sent);
-            counter!("headwater_bytes_received_total").absolute(socket.bytes_received.get());
-            counter!("headwater_bytes_sent_total").absolute(socket.bytes_sent.get());
+            counter!("headwater_bytes_received_total").absolute(socket.bytes_received);
+            counter!("headwater_bytes_sent_total").absolute(socket.bytes_sent);
             counter!("headwater_datagrams_dropped_by_kernel_total").absolute(socket.kernel_dropped);
             counter!("headwater_datagrams_stray_total").absolute(snapshot.strays);
             gauge!("headwater_flows_sending").set(snapshot.flows.len() as f64);
-            gauge!("headwater_datagrams_per_receive_buffer").set(socket.datagrams_per_buffer().unwrap_or(0.0));
+            gauge!("headwater_datagrams_per_receive_buffer")
+                .set(socket.datagrams_per_buffer().unwrap_or(0.0));
             for flow in &snapshot.flows {
                 let labels = [("flow", flow.flow.to_string()), ("receiver", flow.receiver.short())];
                 gauge!("headwater_flow_window_packets", &labels).set(flow.window.get());

@@ -25,10 +25,18 @@ pub(crate) enum Query {
 /// An answer.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum Answer {
-    Holdings { info: Box<NodeInfo>, holdings: Vec<Holding> },
-    Hashes { bytes: Bytes, hashes: Vec<[u8; 32]> },
+    Holdings {
+        info: Box<NodeInfo>,
+        holdings: Vec<Holding>,
+    },
+    Hashes {
+        bytes: Bytes,
+        hashes: Vec<[u8; 32]>,
+    },
     /// A JSON text, so that a newer controller may say more.
-    View { json: String },
+    View {
+        json: String,
+    },
     /// Not here.
     Unknown,
 }

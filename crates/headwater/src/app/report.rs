@@ -14,7 +14,8 @@ pub(crate) fn report(view: &ControllerView, controller: String) -> StatusReport 
     let address = |node: &NodeId| nodes.get(node).map_or_else(|| node.short(), |n| address_of(n));
     let objects = view.objects.iter().flat_map(|o| {
         let holders: Vec<String> = o.holders.iter().map(address).collect();
-        let line = move |name| ObjectLine { object: o.object, name, bytes: o.bytes, holders: holders.clone() };
+        let line =
+            move |name| ObjectLine { object: o.object, name, bytes: o.bytes, holders: holders.clone() };
         match o.names.is_empty() {
             true => vec![line(None)],
             false => o.names.iter().cloned().map(Some).map(line).collect(),
@@ -73,9 +74,7 @@ fn task_line(
         task: task.task,
         object: task.object,
         name: Some(task.name.clone()).filter(|n| *n != task.object.to_string()),
-        receiver: nodes
-            .get(&task.receiver)
-            .map_or_else(|| task.receiver.short(), |n| n.info.name.clone()),
+        receiver: nodes.get(&task.receiver).map_or_else(|| task.receiver.short(), |n| n.info.name.clone()),
         bytes: task.bytes,
         done: task.bytes - task.remaining,
         rate,

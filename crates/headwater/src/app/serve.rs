@@ -9,8 +9,8 @@ use headwater_units::{Bytes, ObjectId};
 
 use super::host::{Held, Host, HostConfig};
 use super::{
-    AppError, Common, Listening, NODE_PORT, ObjectLine, Phase, Progress, ServeOptions, Shutdown, Watch, data_config,
-    metrics_page, wildcard,
+    AppError, Common, Listening, NODE_PORT, ObjectLine, Phase, Progress, ServeOptions, Shutdown, Watch,
+    data_config, metrics_page, wildcard,
 };
 
 /// Offers the files until told to stop.
@@ -65,12 +65,7 @@ pub(super) fn listening<'a>(host: &Host, held: impl Iterator<Item = (ObjectId, &
             holders: vec![address.to_string()],
         })
     });
-    Listening {
-        address,
-        data_address: host.data_address(),
-        fingerprint: host.id(),
-        objects: lines.collect(),
-    }
+    Listening { address, data_address: host.data_address(), fingerprint: host.id(), objects: lines.collect() }
 }
 
 /// Hashes a file, or a folder with everything in it.
@@ -123,10 +118,14 @@ async fn prepare(
 }
 
 fn own_name(path: &Path) -> Result<String, AppError> {
-    let absolute = std::fs::canonicalize(path).map_err(|e| AppError::io(format!("cannot read {}", path.display()), e))?;
+    let absolute = std::fs::canonicalize(path)
+        .map_err(|e| AppError::io(format!("cannot read {}", path.display()), e))?;
     let name = path.file_name().or(absolute.file_name()).and_then(|n| n.to_str());
     name.map(str::to_owned).ok_or_else(|| {
-        AppError::Usage(format!("{} has no name that others could ask for; give one with --name", path.display()))
+        AppError::Usage(format!(
+            "{} has no name that others could ask for; give one with --name",
+            path.display()
+        ))
     })
 }
 

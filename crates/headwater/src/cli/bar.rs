@@ -239,7 +239,7 @@ mod tests {
     #[test]
     fn each_source_has_a_line_with_its_columns_aligned() {
         let lines = source_lines(&progress().sources);
-        assert_eq!(lines[0], "  10.0.0.1:7001       98.2 Mbit/s   20 %  theta 1.25");
+        assert_eq!(lines[0], "  10.0.0.1:7001      98.2 Mbit/s   20 %  theta 1.25");
         assert_eq!(lines[1], "  10.0.0.20:7001            gone   80 %  theta 1.25");
     }
 

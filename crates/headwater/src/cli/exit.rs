@@ -32,5 +32,7 @@ Daemons and `serve` end with 0 when they are told to stop.";
 
 /// At the end of `-h`.
 pub(crate) const SHORT: &str = "\
-Exit codes: 0 done, 1 failed, 2 usage, 3 not found, 4 no source, 5 verification failed, 6 no room, 7 identity refused,
-130 interrupted. Units: 256MiB, 10GB, 100Mbit/s, 2s. More: --help.";
+Exit codes: 0 done, 1 failed, 2 usage, 3 not found, 4 no source,
+  5 verification failed, 6 no room, 7 identity refused, 130 interrupted
+Units: 256MiB, 10GB, 100Mbit/s, 2s
+More: --help";

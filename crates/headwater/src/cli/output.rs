@@ -55,7 +55,7 @@ impl Terminal {
             self.json_line(value)
         } else {
             if !self.quiet {
-                self.err(&words());
+                self.err(words().trim_end());
             }
             Ok(())
         }

@@ -108,7 +108,7 @@ macro_rules! settings {
             }
 
             /// The values in the order of [`KEYS`].
-            fn written(&self) -> Vec<Option<Value>> {
+            pub(crate) fn written(&self) -> Vec<Option<Value>> {
                 vec![$(self.$field.as_ref().map(SettingValue::written)),*]
             }
 

@@ -89,6 +89,9 @@ pub(crate) fn objects(objects: &[ObjectLine]) -> String {
 
 /// `headwater status`.
 pub(crate) fn status(report: &StatusReport) -> String {
+    if report.controller.is_empty() {
+        return format!("no controller is known, only this machine's store:\n\n{}", objects(&report.objects));
+    }
     let mut text = format!("controller {}\n\n", printable(&report.controller));
     text += &nodes(&report.nodes);
     text.push('\n');
@@ -406,7 +409,9 @@ mod tests {
         ] {
             assert!(text.contains(part), "{part}\n{text}");
         }
-        let nothing = status(&StatusReport::default());
+        let alone = status(&StatusReport::default());
+        assert!(alone.starts_with("no controller") && alone.contains("no objects"), "{alone}");
+        let nothing = status(&StatusReport { controller: "10.0.0.9:7000".into(), ..StatusReport::default() });
         assert!(
             nothing.contains("no nodes")
                 && nothing.contains("no objects")

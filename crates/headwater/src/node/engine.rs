@@ -8,7 +8,8 @@ use std::sync::{Arc, Mutex};
 use headwater_store::SourceFile;
 use headwater_transport::ppush::receiver::{Receiver, ReceiverConfig};
 use headwater_transport::{
-    Command, Endpoint, Event, Input, Output, Packet, ReceiverCommand, ReceiverEvent, SourceCommand, SourceEvent,
+    Command, Endpoint, Event, Input, Output, Packet, ReceiverCommand, ReceiverEvent, SourceCommand,
+    SourceEvent,
 };
 use headwater_units::{BlockIndex, FlowId, ObjectId, PathId, Time};
 use headwater_wire::{Body, Class, Control, Ecn, HeaderKey};
@@ -26,12 +27,32 @@ use crate::socket::{PathAddr, RecvBatch, SendBatch, UdpPort, Waker, wait};
 
 /// What others ask of the data thread.
 pub(super) enum Order {
-    Control { path: PathId, control: Control },
-    Hold { object: ObjectId, file: Arc<SourceFile> },
-    Withdraw { object: ObjectId },
-    Fetch { id: FetchId, config: Box<ReceiverConfig>, record: Option<PathBuf>, events: UnboundedSender<FetchEvent> },
-    Start { id: FetchId, wanted: std::ops::Range<u32>, have: Vec<BlockIndex>, sink: Arc<dyn BlockSink> },
-    Cancel { id: FetchId },
+    Control {
+        path: PathId,
+        control: Control,
+    },
+    Hold {
+        object: ObjectId,
+        file: Arc<SourceFile>,
+    },
+    Withdraw {
+        object: ObjectId,
+    },
+    Fetch {
+        id: FetchId,
+        config: Box<ReceiverConfig>,
+        record: Option<PathBuf>,
+        events: UnboundedSender<FetchEvent>,
+    },
+    Start {
+        id: FetchId,
+        wanted: std::ops::Range<u32>,
+        have: Vec<BlockIndex>,
+        sink: Arc<dyn BlockSink>,
+    },
+    Cancel {
+        id: FetchId,
+    },
     Stop,
 }
 
@@ -253,8 +274,12 @@ impl Engine {
     }
 
     fn on_control(&mut self, now: Time, path: PathId, control: Control) {
-        let datagram =
-            headwater_wire::Datagram { class: Class::Control, key_epoch: 0, flow: FlowId(0), body: Body::FinAck };
+        let datagram = headwater_wire::Datagram {
+            class: Class::Control,
+            key_epoch: 0,
+            flow: FlowId(0),
+            body: Body::FinAck,
+        };
         let packet = |control: Control| Packet {
             path,
             ecn: Ecn::NotEct,
@@ -314,7 +339,8 @@ impl Engine {
     }
 
     fn on_datagram(&mut self, now: Time, bytes: &[u8], from: PathAddr, tos: Option<u8>) {
-        let Some((flow, entry)) = headwater_wire::peek_flow(bytes).and_then(|f| Some((f, self.flows.get(&f)?)))
+        let Some((flow, entry)) =
+            headwater_wire::peek_flow(bytes).and_then(|f| Some((f, self.flows.get(&f)?)))
         else {
             self.strays += 1;
             return;
@@ -365,8 +391,12 @@ impl Engine {
         if self.sources.wake.is_some_and(|at| at <= now) {
             self.drive_source(now);
         }
-        let due: Vec<FetchId> =
-            self.receivers.iter().filter(|(_, r)| r.wake.is_some_and(|at| at <= now)).map(|(&id, _)| id).collect();
+        let due: Vec<FetchId> = self
+            .receivers
+            .iter()
+            .filter(|(_, r)| r.wake.is_some_and(|at| at <= now))
+            .map(|(&id, _)| id)
+            .collect();
         for id in due {
             self.drive_receiver(now, id, None);
         }

@@ -26,7 +26,7 @@ use engine::{Engine, Order, Parts};
 use sending::Sources;
 use tape::{Machine, Taped};
 
-pub use paths::control_path;
+pub(crate) use paths::control_path;
 pub use receiving::{BlockSink, FetchEvent};
 pub use tape::{ReplayError, Replayed, replay};
 

@@ -77,7 +77,11 @@ pub(super) struct Receiving {
 }
 
 impl Receiving {
-    pub(super) fn new(taped: Taped<Receiver>, controller: PathId, events: UnboundedSender<FetchEvent>) -> Self {
+    pub(super) fn new(
+        taped: Taped<Receiver>,
+        controller: PathId,
+        events: UnboundedSender<FetchEvent>,
+    ) -> Self {
         Receiving {
             taped,
             controller,
@@ -117,7 +121,8 @@ impl Receiving {
         let Some(geometry) = self.geometry else { return };
         let spare = &mut self.spare;
         let assembler = self.assembling.entry(symbol.block).or_insert_with(|| {
-            let shape = BlockShape::of(&geometry, symbol.block).expect("the machine names blocks of the object");
+            let shape =
+                BlockShape::of(&geometry, symbol.block).expect("the machine names blocks of the object");
             Assembler::with_buffer(shape, spare.pop().unwrap_or_default())
         });
         if let Err(error) = assembler.insert(symbol.esi, payload) {
@@ -138,7 +143,10 @@ impl Receiving {
     }
 
     /// The job that decodes, verifies and keeps a block.
-    pub(super) fn assemble(&mut self, block: BlockIndex) -> Option<impl FnOnce() -> Assembled + Send + use<>> {
+    pub(super) fn assemble(
+        &mut self,
+        block: BlockIndex,
+    ) -> Option<impl FnOnce() -> Assembled + Send + use<>> {
         let mut assembler = self.assembling.remove(&block)?;
         let sink = self.sink.clone()?;
         Some(move || {

@@ -36,13 +36,7 @@ pub(super) type Prepared = Result<Arc<BlockEncoder>, StoreError>;
 
 impl Sources {
     pub(super) fn new(taped: Taped<Source>) -> Self {
-        Sources {
-            taped,
-            wake: None,
-            files: BTreeMap::new(),
-            flows: BTreeMap::new(),
-            shared: BTreeMap::new(),
-        }
+        Sources { taped, wake: None, files: BTreeMap::new(), flows: BTreeMap::new(), shared: BTreeMap::new() }
     }
 
     pub(super) fn hold(&mut self, object: ObjectId, file: Arc<SourceFile>) {

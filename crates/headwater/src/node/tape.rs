@@ -36,7 +36,11 @@ pub(super) struct Taped<M> {
 
 impl<M> Taped<M> {
     /// Records to `path`, if given.
-    pub(super) fn new(machine: M, made: impl FnOnce() -> Machine, path: Option<&Path>) -> std::io::Result<Self> {
+    pub(super) fn new(
+        machine: M,
+        made: impl FnOnce() -> Machine,
+        path: Option<&Path>,
+    ) -> std::io::Result<Self> {
         let tape = match path {
             None => None,
             Some(path) => {

@@ -30,6 +30,7 @@ impl<R: Send + 'static> Workers<R> {
                     .spawn(move || work(&queue, &results, &waker))
             })
             .collect::<Result<_, _>>()?;
+        Ok(Workers { jobs: Some(jobs), threads })
     }
 
     /// Hands a job over. Runs it here and now should the queue be full, which the machines' bounds prevent.

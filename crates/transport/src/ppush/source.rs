@@ -25,6 +25,7 @@ mod esi_set;
 mod listed;
 mod paths;
 mod push_flow;
+mod refresh;
 mod residue;
 mod work;
 

@@ -19,9 +19,10 @@
 //! §IV-B). The paper does not say what its slow start is; here it is that of RFC 5681 §3.1, ended by a mark alone.
 
 use headwater_units::{Duration, PacketNumber, Packets, Theta, Time};
+use serde::{Deserialize, Serialize};
 
 /// How lost packets act on the window (architecture decision 13).
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub enum LossResponse {
     /// Not at all: what PPUSH's experiments on lossy links do (§V-A, Fig. 4).
     Ignore,
@@ -41,7 +42,7 @@ pub enum LossResponse {
 /// `breaker_threshold` was lost in each of `breaker_intervals` intervals in a row, the breaker trips: the window is held
 /// at its minimum. It resets after one whole interval at or below the threshold; the flow then begins as after an RTO.
 /// Intervals in which nothing was acknowledged or lost do not count.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LossGuard {
     /// Loss fraction above which a round is bad. 8 %: decision 13, well above random loss on links that work.
     pub threshold: f64,
@@ -69,7 +70,7 @@ impl Default for LossGuard {
 }
 
 /// The constants of the algorithm.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct WfccConfig {
     /// g of Eq. 1: weight of the newest window. 1/16: PPUSH §IV-B.
     pub gain: f64,

@@ -217,8 +217,14 @@ impl World {
                 Some(task) => {
                     let needed = Symbols::new(100 * u64::from(n));
                     let first_undecoded = BlockIndex(0);
-                    let feedback =
-                        Control::Feedback { task, first_undecoded, needed, flows_version: version, flows };
+                    let feedback = Control::Feedback {
+                        task,
+                        first_undecoded,
+                        needed,
+                        flows_version: version,
+                        flows,
+                        held_up: false,
+                    };
                     self.throw(true, path(n), feedback);
                 }
             }

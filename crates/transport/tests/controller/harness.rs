@@ -239,6 +239,7 @@ impl Bench {
             needed: Symbols::new(needed),
             flows_version: version,
             flows,
+            held_up: false,
         };
         self.say(n, feedback);
     }

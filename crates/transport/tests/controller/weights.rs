@@ -1,7 +1,7 @@
 //! Algorithm 1 at work: which links are known, what the weights become, and how they are told (PPUSH §III-C).
 
 use headwater_transport::ppush::controller::ControllerConfig;
-use headwater_units::{BitRate, TaskId};
+use headwater_units::{BitRate, TaskId, Theta};
 use headwater_wire::{Control, NodeInfo, Outcome};
 
 use crate::harness::{Accepted, Bench, delivering, holding, info, ms, report, request};
@@ -72,6 +72,7 @@ fn the_smallest_task_takes_what_a_stated_uplink_allows() {
     assert!((theta(&bench, small.task)[0] - 50.5).abs() < 1e-9);
     assert_eq!(theta(&bench, tasks[0].task), [0.5]);
     // And gives it back when it is done.
+    bench.pass(ms(20));
     bench.say(20, Control::Fin { task: small.task, outcome: Outcome::Done });
     assert!((theta(&bench, tasks[0].task)[0] - 51.0).abs() < 1e-9);
 }
@@ -151,8 +152,28 @@ fn the_flows_of_a_silent_receiver_do_not_hold_the_token() {
     assert_eq!(theta(&bench, tasks[1].task), [0.5]);
     bench.pass_with_feedback(9, tasks[1].task, ms(3_000), &[]);
     assert_eq!(theta(&bench, tasks[1].task), [50.0]);
+    bench.pass(ms(20));
     bench.feedback(8, tasks[0].task, 10, 0, vec![]);
     assert_eq!(theta(&bench, tasks[1].task), [0.5]);
+}
+
+#[test]
+fn a_burst_of_arrivals_costs_two_plans_and_the_last_one_knows_all() {
+    let mut bench = stated(ControllerConfig::default());
+    for n in 10..60 {
+        bench.get(n);
+    }
+    assert_eq!(bench.controller.stats().plans, 1);
+    bench.pass(ms(20));
+    assert_eq!(bench.controller.stats().plans, 2);
+    // As in the paper: every arrival by itself.
+    let every =
+        ControllerConfig { replan_gap: headwater_units::Duration::ZERO, ..ControllerConfig::default() };
+    let mut bench = stated(every);
+    for n in 10..60 {
+        bench.get(n);
+    }
+    assert_eq!(bench.controller.stats().plans, 50);
 }
 
 #[test]
@@ -169,7 +190,7 @@ fn weights_follow_remaining_sizes_between_arrivals_too() {
 
 #[test]
 fn control_runs_give_every_flow_the_weight_one() {
-    let mut bench = stated(ControllerConfig { equal_theta: true, ..ControllerConfig::default() });
+    let mut bench = stated(ControllerConfig { fixed_theta: Some(Theta::ONE), ..ControllerConfig::default() });
     let tasks = start(&mut bench, &[(8, 10), (9, 5_000)]);
     assert!(bench.pushes(1).iter().all(|push| push.theta.get() == 1.0));
     measure(&mut bench, 1);

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use headwater_transport::ppush::source::{FlowStats, Source, SourceConfig};
 use headwater_transport::{Command, Endpoint, Event, Input, Output, Packet, SourceCommand, SourceEvent};
 use headwater_units::{
-    BlockIndex, Bytes, Duration, FlowId, FlowKey, Geometry, NodeId, ObjectId, PacketNumber, PathId, SymbolId,
-    Symbols, TaskId, Theta, Time,
+    BlockIndex, Bytes, Duration, FlowId, FlowKey, NodeId, ObjectId, PacketNumber, PathId, SymbolId, Symbols,
+    TaskId, Theta, Time,
 };
 use headwater_wire::{
     Ack, AckRange, Assign, Assignment, Body, Class, Control, Datagram, Ecn, FinReason, MAX_ACK_RANGES,
@@ -15,30 +15,30 @@ use headwater_wire::{
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha12Rng;
 
-pub const CONTROLLER: PathId = PathId(1000);
-pub const OBJECT: ObjectId = ObjectId([7; 32]);
+pub(crate) const CONTROLLER: PathId = PathId(1000);
+pub(crate) const OBJECT: ObjectId = ObjectId([7; 32]);
 /// K = 64 symbols of 4 KiB in a block of 256 KiB.
-pub const T: u16 = 4096;
-pub const K: u32 = 64;
+pub(crate) const T: u16 = 4096;
+pub(crate) const K: u32 = 64;
 
-pub fn ms(n: u64) -> Duration {
+pub(crate) fn ms(n: u64) -> Duration {
     Duration::from_millis(n)
 }
 
 /// How the network treats packets.
 #[derive(Clone, Copy, Debug)]
-pub struct Weather {
+pub(crate) struct Weather {
     /// One way.
-    pub delay: Duration,
+    pub(crate) delay: Duration,
     /// More, at random, so that packets overtake each other.
-    pub jitter: Duration,
-    pub loss: f64,
-    pub ack_loss: f64,
-    pub duplicates: f64,
+    pub(crate) jitter: Duration,
+    pub(crate) loss: f64,
+    pub(crate) ack_loss: f64,
+    pub(crate) duplicates: f64,
     /// Packets a second, and how many in the queue before arrivals are marked (CE) and dropped.
-    pub bottleneck: Option<(u64, usize, usize)>,
+    pub(crate) bottleneck: Option<(u64, usize, usize)>,
     /// The disk answers after this.
-    pub disk: Duration,
+    pub(crate) disk: Duration,
 }
 
 impl Default for Weather {
@@ -57,31 +57,31 @@ impl Default for Weather {
 
 /// One flow's receiving end.
 #[derive(Debug)]
-pub struct Receiver {
-    pub path: PathId,
-    pub assign: Assign,
+pub(crate) struct Receiver {
+    pub(crate) path: PathId,
+    pub(crate) assign: Assign,
     nonce: Option<u64>,
     /// Packet numbers that came, as runs, ascending; only the newest ones.
     runs: Vec<(u64, u64)>,
-    pub symbols: BTreeMap<SymbolId, u32>,
-    pub arrivals: u64,
+    pub(crate) symbols: BTreeMap<SymbolId, u32>,
+    pub(crate) arrivals: u64,
     ecn: [u32; 3],
     unacked: u32,
     arrived_at: Time,
     largest_at: Time,
     touched: BTreeSet<u32>,
     /// Symbols of a block that decode it; `None`: nothing is ever decoded.
-    pub decodes_with: Option<u32>,
-    pub residue_of: u32,
-    pub first_undecoded: u32,
-    pub silent: bool,
-    pub headers: Vec<(Time, SymbolHeader)>,
-    pub challenges: u32,
-    pub fin_acks: u32,
+    pub(crate) decodes_with: Option<u32>,
+    pub(crate) residue_of: u32,
+    pub(crate) first_undecoded: u32,
+    pub(crate) silent: bool,
+    pub(crate) headers: Vec<(Time, SymbolHeader)>,
+    pub(crate) challenges: u32,
+    pub(crate) fin_acks: u32,
 }
 
 impl Receiver {
-    pub fn new(path: PathId, assignment: Assignment) -> Self {
+    pub(crate) fn new(path: PathId, assignment: Assignment) -> Self {
         let assign = Assign {
             version: 1,
             nonce: None,
@@ -162,7 +162,7 @@ impl Receiver {
         }
     }
 
-    pub fn ack(&mut self, now: Time) -> Option<Ack> {
+    pub(crate) fn ack(&mut self, now: Time) -> Option<Ack> {
         let largest = self.runs.last()?.1;
         // A gap or a run that its field does not hold ends the list: what lies below was acknowledged long ago.
         let mut runs: Vec<(u64, u64)> = Vec::new();
@@ -219,27 +219,27 @@ enum What {
 }
 
 /// The source, its receivers and what is on its way between them.
-pub struct Net {
-    pub now: Time,
-    pub source: Source,
-    pub weather: Weather,
-    pub receivers: BTreeMap<FlowId, Receiver>,
+pub(crate) struct Net {
+    pub(crate) now: Time,
+    pub(crate) source: Source,
+    pub(crate) weather: Weather,
+    pub(crate) receivers: BTreeMap<FlowId, Receiver>,
     rng: ChaCha12Rng,
     agenda: BTreeMap<(Time, u64), What>,
     seq: u64,
     queue: std::collections::VecDeque<(FlowId, Packet)>,
     wake: Option<Time>,
-    pub events: Vec<(Time, SourceEvent)>,
-    pub controls: Vec<(Time, PathId, Control)>,
-    pub sent: u64,
+    pub(crate) events: Vec<(Time, SourceEvent)>,
+    pub(crate) controls: Vec<(Time, PathId, Control)>,
+    pub(crate) sent: u64,
     /// Symbols with these packet numbers are dropped on their way.
-    pub drop: BTreeSet<u64>,
-    pub assign_every: Duration,
-    pub log: Vec<String>,
-    pub logging: bool,
+    pub(crate) drop: BTreeSet<u64>,
+    pub(crate) assign_every: Duration,
+    pub(crate) log: Vec<String>,
+    pub(crate) logging: bool,
 }
 
-pub fn push(flow: u64, theta: f64, blocks: u64) -> Push {
+pub(crate) fn push(flow: u64, theta: f64, blocks: u64) -> Push {
     Push {
         task: TaskId(flow),
         flow: FlowId(flow),
@@ -253,12 +253,8 @@ pub fn push(flow: u64, theta: f64, blocks: u64) -> Push {
     }
 }
 
-pub fn geometry(blocks: u64) -> Geometry {
-    Geometry::new(Bytes::kib(256) * blocks, T).unwrap()
-}
-
 impl Net {
-    pub fn new(config: SourceConfig, weather: Weather, seed: u64, blocks: u64) -> Self {
+    pub(crate) fn new(config: SourceConfig, weather: Weather, seed: u64, blocks: u64) -> Self {
         let mut seed_bytes = [0; 32];
         seed_bytes[..8].copy_from_slice(&seed.to_be_bytes());
         let mut net = Net {
@@ -285,58 +281,58 @@ impl Net {
     }
 
     /// One flow of everything, listed.
-    pub fn with_flow(config: SourceConfig, weather: Weather, seed: u64, blocks: u16) -> Self {
+    pub(crate) fn with_flow(config: SourceConfig, weather: Weather, seed: u64, blocks: u16) -> Self {
         let mut net = Net::new(config, weather, seed, u64::from(blocks));
         let work = headwater_wire::Work::Blocks { first: BlockIndex(0), count: blocks, attempt: 0 };
         net.start(push(1, 1.0, u64::from(blocks)), Receiver::new(PathId(1), Assignment::Listed(vec![work])));
         net
     }
 
-    pub fn start(&mut self, push: Push, receiver: Receiver) {
+    pub(crate) fn start(&mut self, push: Push, receiver: Receiver) {
         let flow = push.flow;
         self.receivers.insert(flow, receiver);
         self.control(Control::Push(push));
         self.schedule(Duration::ZERO, What::Assign(flow));
     }
 
-    pub fn control(&mut self, control: Control) {
+    pub(crate) fn control(&mut self, control: Control) {
         let body = Body::Control(Box::new(control));
         self.datagram(CONTROLLER, FlowId(0), body);
     }
 
     /// Hands a datagram to the source at once.
-    pub fn datagram(&mut self, path: PathId, flow: FlowId, body: Body) {
+    pub(crate) fn datagram(&mut self, path: PathId, flow: FlowId, body: Body) {
         let datagram = Datagram { class: Class::Control, key_epoch: 0, flow, body };
         self.handle(Input::Packet(Packet { path, ecn: Ecn::NotEct, datagram }));
     }
 
-    pub fn command(&mut self, command: SourceCommand) {
+    pub(crate) fn command(&mut self, command: SourceCommand) {
         self.handle(Input::Command(Command::Source(command)));
     }
 
-    pub fn receiver(&mut self) -> &mut Receiver {
+    pub(crate) fn receiver(&mut self) -> &mut Receiver {
         self.receivers.get_mut(&FlowId(1)).unwrap()
     }
 
-    pub fn flow(&self) -> FlowStats {
+    pub(crate) fn flow(&self) -> FlowStats {
         self.source.flow(FlowId(1)).unwrap()
     }
 
     /// The next assignment of flow 1, delivered at once.
-    pub fn assign(&mut self, change: impl FnOnce(&mut Assign)) {
+    pub(crate) fn assign(&mut self, change: impl FnOnce(&mut Assign)) {
         let receiver = self.receiver();
         receiver.assign.version = receiver.assign.version.wrapping_add(1);
         change(&mut receiver.assign);
         self.send_assign(FlowId(1), Duration::ZERO);
     }
 
-    pub fn run_for(&mut self, span: Duration) {
+    pub(crate) fn run_for(&mut self, span: Duration) {
         let until = self.now + span;
         self.run(until, |_| false);
     }
 
     /// Runs until `done` or the time; true if `done`.
-    pub fn run(&mut self, until: Time, done: impl Fn(&Net) -> bool) -> bool {
+    pub(crate) fn run(&mut self, until: Time, done: impl Fn(&Net) -> bool) -> bool {
         loop {
             if done(self) {
                 return true;
@@ -409,7 +405,7 @@ impl Net {
         }
     }
 
-    pub fn send_ack(&mut self, flow: FlowId) {
+    pub(crate) fn send_ack(&mut self, flow: FlowId) {
         let now = self.now;
         let lost = self.rng.random_bool(self.weather.ack_loss);
         let receiver = self.receivers.get_mut(&flow).expect("a known flow");
@@ -523,7 +519,7 @@ impl Net {
     }
 
     /// FIN from flow 1's receiver.
-    pub fn fin(&mut self) {
+    pub(crate) fn fin(&mut self) {
         let path = self.receiver().path;
         self.datagram(path, FlowId(1), Body::Fin(FinReason::Done));
     }

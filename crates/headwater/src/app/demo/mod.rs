@@ -76,7 +76,11 @@ pub struct Killed {
 ///
 /// # Errors
 /// [`AppError`]; nothing is left behind, unless it was to be kept.
-pub async fn demo(options: DemoOptions, shutdown: &Shutdown, watch: &mut dyn Watch) -> Result<DemoResult, AppError> {
+pub async fn demo(
+    options: DemoOptions,
+    shutdown: &Shutdown,
+    watch: &mut dyn Watch,
+) -> Result<DemoResult, AppError> {
     let program = std::env::current_exe()
         .map_err(|source| AppError::Io { doing: "cannot find this program's own file".to_owned(), source })?;
     let script = Script::of(&options)?;
@@ -90,7 +94,8 @@ pub async fn demo(options: DemoOptions, shutdown: &Shutdown, watch: &mut dyn Wat
             Ok(capability) => Network::Namespaces { loss: capability.loss },
             Err(why) => {
                 if why.user_namespace
-                    && let Some(result) = unprivileged::demo_inside(&program, &options, shutdown, watch).await?
+                    && let Some(result) =
+                        unprivileged::demo_inside(&program, &options, shutdown, watch).await?
                 {
                     return Ok(result);
                 }

@@ -101,7 +101,12 @@ impl Process {
     ///
     /// # Errors
     /// [`AppError::Io`] if it does not start.
-    pub(super) fn start(name: &str, mut command: Command, log: PathBuf, guard: &Guard) -> Result<Self, AppError> {
+    pub(super) fn start(
+        name: &str,
+        mut command: Command,
+        log: PathBuf,
+        guard: &Guard,
+    ) -> Result<Self, AppError> {
         let failed = |source| AppError::Io { doing: format!("cannot start the demo's {name}"), source };
         let file = OpenOptions::new().create(true).append(true).open(&log).map_err(failed)?;
         let mut child = command
@@ -142,9 +147,8 @@ impl Process {
     /// The next line that is a JSON object.
     pub(super) async fn json(&mut self) -> Option<Value> {
         loop {
-            match serde_json::from_str(&self.line().await?) {
-                Ok(value @ Value::Object(_)) => return Some(value),
-                _ => {}
+            if let Ok(value @ Value::Object(_)) = serde_json::from_str(&self.line().await?) {
+                return Some(value);
             }
         }
     }
@@ -154,10 +158,11 @@ impl Process {
         use tokio::sync::mpsc::error::TryRecvError;
         loop {
             match self.lines.try_recv() {
-                Ok(line) => match serde_json::from_str(&line) {
-                    Ok(value @ Value::Object(_)) => return Ok(Some(value)),
-                    _ => {}
-                },
+                Ok(line) => {
+                    if let Ok(value @ Value::Object(_)) = serde_json::from_str(&line) {
+                        return Ok(Some(value));
+                    }
+                }
                 Err(TryRecvError::Empty) => return Ok(None),
                 Err(TryRecvError::Disconnected) => return Err(Ended),
             }
@@ -259,8 +264,10 @@ fn last_lines(log: &Path) -> String {
     };
     let text = read().unwrap_or_default();
     // Progress is what a program prints while nothing is wrong.
-    let lines: Vec<&str> =
-        text.lines().filter(|line| !line.trim().is_empty() && !line.contains(r#""type":"progress""#)).collect();
+    let lines: Vec<&str> = text
+        .lines()
+        .filter(|line| !line.trim().is_empty() && !line.contains(r#""type":"progress""#))
+        .collect();
     let from = lines.len().saturating_sub(QUOTED_LINES);
     lines[from..].iter().map(|line| format!("  {line}")).collect::<Vec<_>>().join("\n")
 }
@@ -291,7 +298,10 @@ mod tests {
         process.ended().await.unwrap();
         assert!(process.json_now().is_err());
         let error = process.failed("failed").to_string();
-        assert!(error.contains("clerk failed") && error.contains("trouble") && error.contains("noise"), "{error}");
+        assert!(
+            error.contains("clerk failed") && error.contains("trouble") && error.contains("noise"),
+            "{error}"
+        );
         assert_eq!(process.reap().unwrap().code(), Some(3));
     }
 

@@ -48,14 +48,18 @@ impl Script {
         let joins = options.joins.iter().enumerate();
         let joins = joins.map(|(i, (_, at))| Event { at: *at, source: present + i, what: Happening::Join });
         let rerates = options.rerates.iter();
-        let rerates =
-            rerates.map(|(source, at, rate)| Event { at: *at, source: *source, what: Happening::Rerate(*rate) });
+        let rerates = rerates.map(|(source, at, rate)| Event {
+            at: *at,
+            source: *source,
+            what: Happening::Rerate(*rate),
+        });
         let kills = options.kills.iter();
         let kills = kills.map(|(source, at)| Event { at: *at, source: *source, what: Happening::Vanish });
         let mut events: Vec<Event> = joins.chain(rerates).chain(kills).collect();
         // Stable: what happens at the same time happens in the order join, change, end.
         events.sort_by_key(|event| event.at);
-        let rates: Vec<BitRate> = options.rates.iter().chain(options.joins.iter().map(|(rate, _)| rate)).copied().collect();
+        let rates: Vec<BitRate> =
+            options.rates.iter().chain(options.joins.iter().map(|(rate, _)| rate)).copied().collect();
         let script = Script { rates, present, events };
         script.check()?;
         Ok(script)
@@ -74,7 +78,9 @@ impl Script {
                 Happening::Join => *there = true,
                 _ if !*there => {
                     let at = at.as_secs_f64();
-                    return Err(AppError::Usage(format!("source {source} is not there at {at} s, so nothing can happen to it")));
+                    return Err(AppError::Usage(format!(
+                        "source {source} is not there at {at} s, so nothing can happen to it"
+                    )));
                 }
                 Happening::Vanish => *there = false,
                 Happening::Rerate(_) => {}
@@ -151,7 +157,11 @@ mod tests {
         // 2 s at 500, then at 1000.
         assert_eq!(ideal(4, 1, vec![at(3, 2, Happening::Join)]), Some(3.0));
         // 1 s at 500, 1 s at 1000, 500 Mbit more at 250.
-        let both = vec![at(3, 1, Happening::Join), at(3, 2, Happening::Vanish), at(2, 2, Happening::Rerate(mbit(50)))];
+        let both = vec![
+            at(3, 1, Happening::Join),
+            at(3, 2, Happening::Vanish),
+            at(2, 2, Happening::Rerate(mbit(50))),
+        ];
         assert_eq!(ideal(4, 1, both), Some(4.0));
     }
 
@@ -168,7 +178,13 @@ mod tests {
             script.check().unwrap_err().to_string()
         };
         assert!(refused(vec![at(3, 1, Happening::Vanish)]).contains("no source 3"));
-        assert!(refused(vec![at(2, 1, Happening::Vanish), at(2, 2, Happening::Join)]).contains("source 2 is not there"));
-        assert!(refused(vec![at(1, 1, Happening::Vanish), at(1, 2, Happening::Rerate(mbit(2)))]).contains("not there at 2 s"));
+        assert!(
+            refused(vec![at(2, 1, Happening::Vanish), at(2, 2, Happening::Join)])
+                .contains("source 2 is not there")
+        );
+        assert!(
+            refused(vec![at(1, 1, Happening::Vanish), at(1, 2, Happening::Rerate(mbit(2)))])
+                .contains("not there at 2 s")
+        );
     }
 }

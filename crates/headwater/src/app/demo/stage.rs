@@ -55,7 +55,8 @@ impl Stage {
         let options = run.options;
         if run.network == Network::Loopback && !options.rerates.is_empty() {
             return Err(AppError::Usage(
-                "--rerate changes a link, and on loopback there is none; network namespaces need root".to_owned(),
+                "--rerate changes a link, and on loopback there is none; network namespaces need root"
+                    .to_owned(),
             ));
         }
         let scratch = Scratch::create(options.size, options.keep)?;
@@ -77,7 +78,13 @@ impl Stage {
     }
 
     /// A command of this program for `role`, with a state folder of its own.
-    pub(super) fn start(&self, run: &Run<'_>, role: Role, name: &str, arguments: &[String]) -> Result<Process, AppError> {
+    pub(super) fn start(
+        &self,
+        run: &Run<'_>,
+        role: Role,
+        name: &str,
+        arguments: &[String],
+    ) -> Result<Process, AppError> {
         start(run, &self.place, &self.scratch, &self.guard, role, name, arguments)
     }
 
@@ -127,7 +134,9 @@ impl Stage {
             .arg(self.scratch.path().join("asking"))
             .stdin(Stdio::null());
         let output = blocking(move || {
-            command.output().map_err(|source| AppError::Io { doing: "cannot ask the controller".to_owned(), source })
+            command
+                .output()
+                .map_err(|source| AppError::Io { doing: "cannot ask the controller".to_owned(), source })
         })
         .await?;
         let text = String::from_utf8_lossy(&output.stdout).into_owned();

@@ -24,16 +24,22 @@ impl DemoResult {
             let label = if index == 0 { "shares" } else { "" };
             let rate = self.source_rates.get(index).map_or(BitRate::ZERO, |rate| BitRate::new(*rate));
             let fate = self.fate(index);
-            rows.push((label, format!("{index}  {:>13}  {:>8}{fate}", rate.to_string(), percent(source.share))));
+            rows.push((
+                label,
+                format!("{index}  {:>13}  {:>8}{fate}", rate.to_string(), percent(source.share)),
+            ));
         }
         rows.extend([
             ("repair", format!("{} of the source symbols", percent(get.repair_share))),
             ("duplicates", format!("{} of the arrivals", percent(get.duplicate_share))),
-            ("lost", match self.loss_dropped {
-                Some(lost) => format!("{lost} packets on purpose, at {}", percent(self.loss)),
-                None if self.loss > 0.0 => format!("{} of the packets on purpose", percent(self.loss)),
-                None => "nothing on purpose".to_owned(),
-            }),
+            (
+                "lost",
+                match self.loss_dropped {
+                    Some(lost) => format!("{lost} packets on purpose, at {}", percent(self.loss)),
+                    None if self.loss > 0.0 => format!("{} of the packets on purpose", percent(self.loss)),
+                    None => "nothing on purpose".to_owned(),
+                },
+            ),
             ("processor", format!("{:.2} s in all processes", get.cpu_seconds)),
             ("memory", format!("{} at most in the receiver", Bytes::new(get.peak_rss_bytes))),
             ("verified", verified.to_owned()),

@@ -33,10 +33,15 @@ struct Seen {
 
 impl Run<'_> {
     /// Fetches the object, lets the script's events happen meanwhile, and checks what came.
-    pub(super) async fn transfer(&self, stage: &mut Stage, watch: &mut dyn Watch) -> Result<DemoResult, AppError> {
+    pub(super) async fn transfer(
+        &self,
+        stage: &mut Stage,
+        watch: &mut dyn Watch,
+    ) -> Result<DemoResult, AppError> {
         let own_before = cpu_seconds("self");
         let output = stage.scratch.path().join(OUTPUT);
-        let mut arguments = vec!["get".to_owned(), NAME.to_owned(), format!("--controller={}", stage.controller.address)];
+        let mut arguments =
+            vec!["get".to_owned(), NAME.to_owned(), format!("--controller={}", stage.controller.address)];
         arguments.extend(["-o".to_owned(), output.display().to_string()]);
         arguments.extend(["--progress".to_owned(), "json".to_owned()]);
         arguments.extend(sending_flags(&self.options.common));
@@ -54,13 +59,10 @@ impl Run<'_> {
         let stuck = begun + Duration::from_secs_f64(patience) + STUCK.1;
         let mut events = self.script.events.iter();
         let mut next = events.next();
-        let mut line = first;
-        loop {
-            match line {
-                Some(line) => self.hear(line, begun, stage, &mut seen, watch),
-                None => break,
-            }
-            line = loop {
+        let mut next_line = first;
+        while let Some(line) = next_line {
+            self.hear(line, begun, stage, &mut seen, watch);
+            next_line = loop {
                 let due = next.map_or(stuck, |event| begun + event.at.into());
                 tokio::select! {
                     line = receiver.json() => break line,

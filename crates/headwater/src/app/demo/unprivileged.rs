@@ -56,7 +56,9 @@ async fn run(
         }
     }
     child.ended().await?;
-    let status = child.reap().map_err(|source| AppError::Io { doing: "cannot wait for the demo".to_owned(), source })?;
+    let status = child
+        .reap()
+        .map_err(|source| AppError::Io { doing: "cannot wait for the demo".to_owned(), source })?;
     if asked {
         return Err(AppError::Interrupted { resumable: false });
     }
@@ -77,7 +79,8 @@ pub(super) const UNAVAILABLE: &str = "no network namespaces: ";
 fn arguments(options: &DemoOptions) -> Vec<String> {
     let rate = |rate: &BitRate| format!("{}bit/s", rate.get());
     let rates = options.rates.iter().map(rate).collect::<Vec<_>>().join(",");
-    let mut arguments: Vec<String> = ["demo", "--json", "--progress", "json", "--rates"].map(String::from).into();
+    let mut arguments: Vec<String> =
+        ["demo", "--json", "--progress", "json", "--rates"].map(String::from).into();
     arguments.extend([
         rates,
         format!("--size={}B", options.size.get()),
@@ -85,7 +88,9 @@ fn arguments(options: &DemoOptions) -> Vec<String> {
         format!("--seed={}", options.seed),
     ]);
     arguments.extend(options.kills.iter().map(|(source, at)| format!("--kill={source}@{}ns", at.as_nanos())));
-    arguments.extend(options.joins.iter().map(|(uplink, at)| format!("--join={}@{}ns", rate(uplink), at.as_nanos())));
+    arguments.extend(
+        options.joins.iter().map(|(uplink, at)| format!("--join={}@{}ns", rate(uplink), at.as_nanos())),
+    );
     arguments.extend(
         options
             .rerates

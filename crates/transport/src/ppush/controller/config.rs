@@ -41,6 +41,9 @@ pub struct ControllerConfig {
     /// Weights are planned anew this often beside every arrival and completion, since remaining sizes, rates and
     /// round trips change meanwhile: 500 ms.
     pub replan_every: Duration,
+    /// Plans are at least this far apart, so that a thousand arrivals at once cost a few plans: 20 ms. A plan of a
+    /// thousand tasks takes some milliseconds. Zero plans at every single event, as the paper does.
+    pub replan_gap: Duration,
     /// Capacities are the largest delivered rate within this span: 10 s (architecture decision 17).
     pub rate_window: Duration,
     /// θ-: 0.5 (PPUSH Eq. 21).
@@ -49,8 +52,8 @@ pub struct ControllerConfig {
     pub theta_unmeasured: Theta,
     /// Relative change of a weight that is worth telling: 0.01.
     pub theta_step: f64,
-    /// Every flow weighs 1, whatever its task: for control runs. Off.
-    pub equal_theta: bool,
+    /// Every flow weighs this, whatever its task, instead of Algorithm 1: for control runs. None.
+    pub fixed_theta: Option<Theta>,
     /// Running tasks at most: 4,096. More are refused.
     pub max_tasks: usize,
     /// Nodes known at most: 4,096. Absent ones make room.
@@ -87,11 +90,12 @@ impl Default for ControllerConfig {
             restore_grace: Duration::from_secs(10),
             stop_for: Duration::from_secs(600),
             replan_every: Duration::from_millis(500),
+            replan_gap: Duration::from_millis(20),
             rate_window: Duration::from_secs(10),
             theta_floor: Theta::FLOOR,
             theta_unmeasured: Theta::new(2.0),
             theta_step: 0.01,
-            equal_theta: false,
+            fixed_theta: None,
             max_tasks: 4_096,
             max_nodes: 4_096,
             max_objects_per_node: 65_536,

@@ -72,8 +72,10 @@ pub struct Controller {
     touched: BTreeSet<TaskId>,
     /// Tasks whose facts changed, to be kept and told before the next output.
     changed: BTreeSet<TaskId>,
-    /// Weights are to be planned before the next output.
+    /// Weights are to be planned before the next output, or as soon as the last plan is old enough.
     plan_due: bool,
+    /// When they were planned last.
+    planned: Option<Time>,
     out: VecDeque<Output>,
     stats: ControllerStats,
 }
@@ -106,6 +108,7 @@ impl Controller {
             touched: BTreeSet::new(),
             changed: BTreeSet::new(),
             plan_due: false,
+            planned: None,
             out: VecDeque::new(),
             stats: ControllerStats::default(),
         }
@@ -125,10 +128,10 @@ impl Controller {
         match control {
             Control::Hello(info) => self.hello(now, path, info),
             Control::Request(request) => self.request(now, path, request),
-            Control::Feedback { task, first_undecoded, needed, flows_version, flows } => {
+            Control::Feedback { task, first_undecoded, needed, flows_version, flows, held_up } => {
                 if self.hear(now, path, task) {
                     let task = self.tasks.get_mut(task).expect("heard of just now");
-                    (task.first_undecoded, task.needed) = (first_undecoded, needed);
+                    (task.first_undecoded, task.needed, task.held_up) = (first_undecoded, needed, held_up);
                     let task = task.id;
                     self.feedback(now, task, flows_version, &flows);
                 } else if self.tasks.get(task).is_none() {

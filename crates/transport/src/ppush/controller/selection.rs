@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
-use headwater_units::{BitRate, BlockIndex, FlowId, FlowKey, Geometry, NodeId, PathId, TaskId, Time};
+use headwater_units::{BitRate, BlockIndex, FlowId, FlowKey, Geometry, NodeId, PathId, TaskId, Theta, Time};
 use headwater_wire::{FlowGrant, Outcome, Refusal, Request};
 use rand::Rng;
 
@@ -37,6 +37,7 @@ impl Controller {
             heard: now,
             pace: Pace::Running,
             needed: Default::default(),
+            held_up: false,
             first_undecoded: BlockIndex(0),
             list: None,
             barred: BTreeMap::new(),
@@ -87,6 +88,7 @@ impl Controller {
             heard: now,
             pace: Pace::Running,
             needed,
+            held_up: false,
             first_undecoded: BlockIndex(0),
             list: None,
             barred: BTreeMap::new(),
@@ -169,7 +171,9 @@ impl Controller {
         let index = self.tasks.get(id).expect("flows are opened for running tasks").free_class();
         let flow = self.unused_flow_id();
         let facts = TaskFlow { flow, node, incarnation, key: FlowKey(self.rng.random()), index };
-        self.tasks.add_flow(id, Flow::new(facts, at, offered(now, &self.config)));
+        let mut flow = Flow::new(facts, at, offered(now, &self.config));
+        flow.theta = self.config.fixed_theta.unwrap_or(Theta::ONE);
+        self.tasks.add_flow(id, flow);
         self.stats.flows_opened += 1;
         self.touched.insert(id);
     }

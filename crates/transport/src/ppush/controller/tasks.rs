@@ -137,6 +137,8 @@ pub(super) struct Task {
     pub(super) pace: Pace,
     /// v of PPUSH Alg. 1, in symbols.
     pub(super) needed: Symbols,
+    /// Its receiver's decoder or disk is the limit.
+    pub(super) held_up: bool,
     pub(super) first_undecoded: BlockIndex,
     /// Says the list of flows until the receiver echoes its version.
     pub(super) list: Option<Retry>,

@@ -1,6 +1,6 @@
 //! What is done without being asked: orders said again, tasks kept, told, paused and given up, weights planned.
 
-use headwater_units::{FlowId, NodeId, TaskId, Theta, Time};
+use headwater_units::{FlowId, NodeId, TaskId, Time};
 use headwater_wire::{Control, Outcome, Push};
 
 use super::tasks::{FlowState, Pace, Retry, Task};
@@ -160,16 +160,22 @@ impl Controller {
         next
     }
 
-    /// Plans all weights (PPUSH Alg. 1) and tells those that changed.
+    /// Plans all weights (PPUSH Alg. 1) and tells those that changed; in a moment, if the last plan is very young.
     fn plan(&mut self, now: Time) {
         self.plan_due = false;
+        if let Some(next) = self.planned.map(|last| last + self.config.replan_gap).filter(|next| *next > now)
+        {
+            self.timers.set(Subject::Plan, Some(next));
+            return;
+        }
+        self.planned = Some(now);
         self.stats.plans += 1;
-        let weights = match self.config.equal_theta {
-            true => {
+        let weights = match self.config.fixed_theta {
+            Some(theta) => {
                 let flows = self.tasks.iter().flat_map(|task| &task.flows);
-                flows.map(|flow| (flow.facts.flow, Theta::ONE)).collect()
+                flows.map(|flow| (flow.facts.flow, theta)).collect()
             }
-            false => self.planner.weights(now, &self.tasks, &self.registry, &self.config),
+            None => self.planner.weights(now, &self.tasks, &self.registry, &self.config),
         };
         for (id, theta) in weights {
             let flow = self.tasks.flow_mut(id).expect("only known flows are planned");

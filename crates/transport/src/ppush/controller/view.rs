@@ -74,6 +74,8 @@ pub struct TaskView {
     pub max_sources: u8,
     /// The receiver is silent, and the flows are told to wait.
     pub paused: bool,
+    /// Its receiver's decoder or disk is the limit.
+    pub held_up: bool,
     /// The version of the list of flows.
     pub flows_version: u32,
     /// Its flows.
@@ -160,6 +162,7 @@ fn task_view(task: &Task) -> TaskView {
         symbol_size: task.symbol_size,
         max_sources: task.max_sources,
         paused: task.is_paused(),
+        held_up: task.held_up,
         flows_version: task.version,
         flows: task.flows.iter().map(flow_status).collect(),
     }

@@ -49,7 +49,10 @@ impl Planner {
         registry: &Registry,
         config: &ControllerConfig,
     ) -> BTreeMap<FlowId, Theta> {
-        if self.topology.hosts.len() > config.max_nodes + config.max_tasks {
+        let flows = config.max_tasks * usize::from(config.max_sources);
+        if self.topology.hosts.len() > config.max_nodes + config.max_tasks
+            || self.topology.paths.len() > 2 * flows
+        {
             self.forget_topology();
         }
         let mut demand = Demand::default();
@@ -109,6 +112,8 @@ struct Topology {
     core: PointId,
     hosts: BTreeMap<NodeId, Attachment>,
     racks: BTreeMap<String, Attachment>,
+    /// Paths asked for before.
+    paths: BTreeMap<(PointId, PointId), Path>,
     /// By link.
     places: Vec<Place>,
 }
@@ -117,7 +122,8 @@ impl Default for Topology {
     fn default() -> Self {
         let mut fabric = Fabric::new();
         let core = fabric.add_point();
-        Topology { fabric, core, hosts: BTreeMap::new(), racks: BTreeMap::new(), places: Vec::new() }
+        let (hosts, racks, paths, places) = Default::default();
+        Topology { fabric, core, hosts, racks, paths, places }
     }
 }
 
@@ -127,8 +133,9 @@ impl Topology {
     }
 
     fn path(&mut self, from: NodeId, to: NodeId, registry: &Registry) -> Path {
-        let (from, to) = (self.host(from, registry), self.host(to, registry));
-        self.fabric.path(from, to).expect("every host is attached to the core")
+        let ends = (self.host(from, registry), self.host(to, registry));
+        let search = || self.fabric.path(ends.0, ends.1).expect("every host is attached to the core");
+        self.paths.entry(ends).or_insert_with(search).clone()
     }
 
     fn host(&mut self, node: NodeId, registry: &Registry) -> PointId {

@@ -198,6 +198,8 @@ pub struct Receiver {
     ended_flows: Vec<FlowStats>,
 }
 
+/// From so many waiting blocks on, decoder or disk hold the task up.
+const HELD_UP: usize = 8;
 /// The end is said this often.
 const FIN_TRIES: u32 = 6;
 const FIN_RETRY: Duration = Duration::from_millis(40);
@@ -764,7 +766,8 @@ impl Receiver {
             None => (BlockIndex(0), geometry.total_symbols()),
         };
         let flows_version = self.flows_version;
-        self.say(Control::Feedback { task, first_undecoded, needed, flows_version, flows });
+        let held_up = self.blocks.as_ref().is_some_and(|b| b.decoding() >= HELD_UP);
+        self.say(Control::Feedback { task, first_undecoded, needed, flows_version, flows, held_up });
     }
 
     fn say_fins(&mut self, now: Time) {

@@ -17,13 +17,14 @@ use headwater_units::{
     BlockIndex, Bytes, Geometry, ObjectId, PacketNumber, PathId, SymbolId, Symbols, Theta, Time,
 };
 use headwater_wire::{
-    Ack, Assign, Body, Class, Datagram, Ecn, FlowReport, Push, SYMBOL_OVERHEAD, SymbolHeader,
+    Ack, Assign, Body, Class, Datagram, Ecn, FlowReport, MarkSignal, Push, SYMBOL_OVERHEAD, SymbolHeader,
 };
 use rand_chacha::ChaCha12Rng;
 
 use super::blocks::BlockTable;
 use super::config::{AckInterval, FlowCounters, FlowStats, LostSymbols, SourceConfig};
 use super::paths::{PathMemory, PathNews, Paths};
+use super::refresh::Refresh;
 use super::work::{Pick, Work};
 use crate::in_flight::{AckOutcome, InFlight, Sent};
 use crate::marks::Marks;
@@ -56,6 +57,7 @@ pub(super) struct PushFlow {
     pacer: Option<Pacer>,
     packets: InFlight,
     marks: Marks,
+    refresh: Refresh,
     blocks: BlockTable,
     work: Work,
     /// Of the assignment in force.
@@ -112,6 +114,7 @@ impl PushFlow {
             pacer: config.pacer.map(Pacer::new),
             packets: InFlight::new(config.lost_memory),
             marks: Marks::new(config.delay_mark),
+            refresh: Refresh::new(config.delay_mark),
             blocks: BlockTable::default(),
             work: Work::new(geometry, config.look_ahead),
             version: None,
@@ -301,6 +304,9 @@ impl PushFlow {
         }
         self.take_losses(outcome, shared);
 
+        if let Some((sample, min)) = rtt {
+            self.refresh.on_sample(now, sample, min, self.rtt.smoothed().unwrap_or(sample));
+        }
         let seen = self.marks.on_ack(ack, acked, self.packets.next_number().0, rtt);
         self.counters.bad_counters = self.marks.disbelieved();
         self.counters.marked += Symbols::new(seen.marked);
@@ -318,6 +324,12 @@ impl PushFlow {
         if acked > 0 || feedback.lost > 0 {
             self.wfcc.on_ack(now, &feedback);
             self.set_pace();
+        }
+        if self.marks.signal() == MarkSignal::Delay && !self.wfcc.in_slow_start() {
+            let rtt = self.rtt.smoothed().unwrap_or_default();
+            self.refresh.proceed(now, rtt, self.packets.in_flight());
+        } else {
+            self.refresh.stop();
         }
 
         let newest = self.largest_acked.is_none_or(|largest| ack.largest >= largest);
@@ -413,6 +425,11 @@ impl PushFlow {
         }
         if !self.wfcc.allows(in_flight) {
             self.app_limited = false;
+            self.end_starving(now);
+            return None;
+        }
+        if !self.refresh.allows(in_flight) {
+            self.app_limited = true;
             self.end_starving(now);
             return None;
         }
@@ -513,14 +530,19 @@ impl PushFlow {
     fn nothing_follows(&mut self, now: Time, shared: &mut Shared) -> bool {
         self.paths.allowance(shared.config.unvalidated_packets) == 0
             || self.packets.in_flight() as u64 >= u64::from(self.receive_window)
-            || (self.wfcc.allows(self.packets.in_flight()) && self.choose_symbol(now, shared).is_none())
+            || (self.wfcc.allows(self.packets.in_flight())
+                && self.refresh.allows(self.packets.in_flight())
+                && self.choose_symbol(now, shared).is_none())
     }
 
     fn ack_interval(&self, config: &SourceConfig) -> u8 {
         match config.ack_interval {
             AckInterval::EverySymbol => 1,
-            AckInterval::QuarterWindow { most } => {
-                ((self.wfcc.window().get() / 4.0) as u64).clamp(1, u64::from(most.max(1))) as u8
+            // While it looks for the empty path, the flow has no more than a few packets out.
+            AckInterval::WindowPart { .. } if self.refresh.is_looking() => 1,
+            AckInterval::WindowPart { parts, most } => {
+                let part = self.wfcc.window().get() / f64::from(parts.max(1));
+                (part as u64).clamp(1, u64::from(most.max(1))) as u8
             }
         }
     }
@@ -605,6 +627,7 @@ impl PushFlow {
         self.take_losses(&outcome, shared);
         self.wfcc.on_rto(now, outcome.lost.len() as u64);
         shared.outcome = outcome;
+        self.refresh.stop();
         self.set_pace();
         (self.probed, self.probes_due) = (true, 0);
         self.armed_at = now;
