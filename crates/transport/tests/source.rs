@@ -591,7 +591,7 @@ fn odd_body() -> impl Strategy<Value = Body> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
+    #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
 
     /// Whatever a receiver says, the source neither stops, nor sends without end, nor forgets its bounds.
     #[test]

@@ -97,7 +97,9 @@ async fn prepare(
     let manifests = common.state.join("manifests");
     let (done, mut progress) = tokio::sync::mpsc::unbounded_channel();
     let work = tokio::task::spawn_blocking(move || {
-        let mut report = |bytes: Bytes| drop(done.send(bytes));
+        let mut report = |bytes: Bytes| {
+            let _ = done.send(bytes);
+        };
         match folder {
             false => {
                 let (file, hashes) = SourceFile::hash(&path, &mut report)?;

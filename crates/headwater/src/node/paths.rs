@@ -57,7 +57,9 @@ impl Paths {
         if self.addresses.len() >= MOST
             && let Some((_, gone)) = self.addresses.pop_first()
         {
-            gone.iter().for_each(|a| drop(self.known.remove(a)));
+            gone.iter().for_each(|a| {
+                self.known.remove(a);
+            });
         }
         let path = PathId(self.next & !CONTROL);
         self.next = (self.next + 1) & !CONTROL;

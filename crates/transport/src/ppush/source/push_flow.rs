@@ -561,7 +561,7 @@ impl PushFlow {
 
     fn end_starving(&mut self, now: Time) {
         if let Some(since) = self.starved_since.take() {
-            self.counters.starved = self.counters.starved + now.since(since);
+            self.counters.starved += now.since(since);
             self.starved_until = now + self.rtt.smoothed().unwrap_or_default();
         }
     }

@@ -1,0 +1,149 @@
+//! Processes of the real binary on loopback: a controller, sources, and receivers, each killable.
+
+#![allow(dead_code, reason = "each test file uses a part of it")]
+
+use std::io::{BufRead, BufReader};
+use std::net::UdpSocket;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+
+use rand::{RngCore, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use serde_json::Value;
+
+/// A running `headwater`, killed when dropped.
+pub(crate) struct Process {
+    child: Child,
+    lines: Receiver<Value>,
+    log: PathBuf,
+    done: u64,
+}
+
+/// How a process ended, and what it said on standard output.
+pub(crate) struct Ended {
+    pub(crate) code: Option<i32>,
+    pub(crate) last: Option<Value>,
+    pub(crate) log: String,
+}
+
+impl Process {
+    /// Starts `headwater ARGS`, reading the JSON lines of `json_on` (standard output, or error for progress).
+    pub(crate) fn start(folder: &Path, name: &str, args: &[&str]) -> Process {
+        Self::start_with(folder, name, args, &[])
+    }
+
+    pub(crate) fn start_with(
+        folder: &Path,
+        name: &str,
+        args: &[&str],
+        variables: &[(&str, &str)],
+    ) -> Process {
+        let log = folder.join(format!("{name}.log"));
+        let errors = std::fs::OpenOptions::new().create(true).append(true).open(&log).unwrap();
+        let mut child = Command::new(env!("CARGO_BIN_EXE_headwater"))
+            .args(args)
+            .arg("--json")
+            .envs(variables.iter().copied())
+            .env("XDG_CONFIG_HOME", folder.join("config"))
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(errors)
+            .spawn()
+            .unwrap();
+        let (sender, lines) = channel();
+        let out = BufReader::new(child.stdout.take().unwrap());
+        std::thread::spawn(move || {
+            for line in out.lines().map_while(Result::ok) {
+                let value = serde_json::from_str(&line).unwrap_or(Value::String(line));
+                if sender.send(value).is_err() {
+                    return;
+                }
+            }
+        });
+        Process { child, lines, log, done: 0 }
+    }
+
+    /// Waits for the next line of standard output.
+    pub(crate) fn line(&mut self, within: Duration) -> Value {
+        match self.lines.recv_timeout(within) {
+            Ok(line) => line,
+            Err(_) => panic!("said nothing within {within:?}; its log:\n{}", self.text()),
+        }
+    }
+
+    fn text(&self) -> String {
+        std::fs::read_to_string(&self.log).unwrap_or_default()
+    }
+
+    /// Bytes that were verified and on the disk by the progress said so far.
+    pub(crate) fn bytes_done(&mut self) -> u64 {
+        while let Ok(line) = self.lines.try_recv() {
+            self.done = line["bytes_done"].as_u64().unwrap_or(self.done);
+        }
+        self.done
+    }
+
+    /// SIGKILL: no goodbye.
+    pub(crate) fn kill(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Waits for the end.
+    pub(crate) fn end(mut self, within: Duration) -> Ended {
+        let limit = Instant::now() + within;
+        loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                let mut last = None;
+                while let Ok(line) = self.lines.recv_timeout(Duration::from_millis(200)) {
+                    last = Some(line);
+                }
+                return Ended { code: status.code(), last, log: self.text() };
+            }
+            if Instant::now() > limit {
+                self.kill();
+                panic!("did not end within {within:?}; its log:\n{}", self.text());
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// A UDP port that nobody uses now.
+pub(crate) fn free_port() -> u16 {
+    UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+/// A file of random bytes.
+pub(crate) fn random_file(path: &Path, bytes: usize, seed: u64) -> Vec<u8> {
+    let mut content = vec![0; bytes];
+    ChaCha8Rng::seed_from_u64(seed).fill_bytes(&mut content);
+    std::fs::write(path, &content).unwrap();
+    content
+}
+
+/// Path as text.
+pub(crate) fn text(path: &Path) -> String {
+    path.to_str().unwrap().to_owned()
+}
+
+/// Waits until `there` holds.
+pub(crate) fn wait_until(what: &str, within: Duration, mut there: impl FnMut() -> bool) {
+    let limit = Instant::now() + within;
+    while !there() {
+        assert!(Instant::now() < limit, "{what} did not happen within {within:?}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}

@@ -1,0 +1,47 @@
+//! A recorded real run, fed again to the same machines, gives the same outputs.
+
+mod cluster;
+
+use std::time::Duration;
+
+use cluster::{Process, random_file, text};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+#[test]
+fn a_recorded_run_with_loss_replays_identically() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let content = random_file(&folder.join("object.bin"), 3 << 20, 7);
+    let file = text(&folder.join("object.bin"));
+    let mut sources = Vec::new();
+    let mut addresses = Vec::new();
+    let tape = |n: usize| text(&folder.join(format!("source{n}.tape")));
+    for n in 0..2 {
+        let (state, record) = (text(&folder.join(format!("source{n}"))), tape(n));
+        let args = ["serve", &file, "--listen", "127.0.0.1:0", "--state", &state, "--record", &record];
+        let mut source = Process::start(folder, &format!("source{n}"), &args);
+        addresses.push(source.line(PATIENCE)["address"].as_str().unwrap().to_owned());
+        sources.push(source);
+    }
+    let (out, state) = (text(&folder.join("out.bin")), text(&folder.join("receiver")));
+    let (from, record) = (addresses.join(","), text(&folder.join("receiver.tape")));
+    let args = ["get", "object.bin", "--from", &from, "-o", &out, "--state", &state, "--record", &record];
+    let get = Process::start_with(folder, "receiver", &args, &[("HEADWATER_DROP", "0.03:7")]);
+    let ended = get.end(PATIENCE);
+    assert_eq!(ended.code, Some(0), "{}", ended.log);
+    assert_eq!(std::fs::read(folder.join("out.bin")).unwrap(), content);
+    let lost: u64 =
+        ended.last.unwrap()["sources"].as_array().unwrap().iter().map(|s| s["lost"].as_u64().unwrap()).sum();
+    assert!(lost > 0, "the run was meant to lose symbols");
+    // Killed sources leave a truncated tape, which plays up to its end.
+    sources.iter_mut().for_each(Process::kill);
+    for tape in [record, tape(0), tape(1)] {
+        let ended = Process::start(folder, "replay", &["debug", "replay", &tape]).end(PATIENCE);
+        assert_eq!(ended.code, Some(0), "{tape}: {}", ended.log);
+        let result = ended.last.unwrap();
+        println!("{tape}: {result}");
+        assert_eq!(result["identical"], serde_json::Value::Bool(true), "{result}");
+        assert!(result["outputs"].as_u64().unwrap() > 100, "{result}");
+    }
+}
