@@ -268,7 +268,7 @@ impl Host {
     /// Makes a link known and introduces this node over it.
     fn begin_link(&self, path: PathId, link: Link) -> (Link, UnboundedReceiver<Control>) {
         let (out, commands) = unbounded_channel();
-        if self.inner.node.is_some() {
+        if self.introduces_itself() {
             let _ = out.send(Control::Hello(self.info_for(&link)));
             for holding in self.holdings() {
                 let _ = out.send(Control::Hold(holding));
@@ -279,6 +279,13 @@ impl Host {
         }
         self.state().peers.insert(path, Peer { link: link.clone(), out });
         (link, commands)
+    }
+
+    /// A process that only fetches is no node to be listed, unless it has capacities to state.
+    fn introduces_itself(&self) -> bool {
+        let info = &self.inner.template;
+        let states = info.uplink.is_some() || info.downlink.is_some() || info.rack.is_some();
+        self.inner.node.is_some() && (info.listen.is_some() || states)
     }
 
     async fn serve_link(self, path: PathId, link: Link) {
@@ -356,6 +363,7 @@ impl Host {
         if self.inner.node.is_none() {
             return;
         }
+        // A node without a listener is not listed, but its controller must know where its own machines are.
         let info = NodeInfo {
             room: self.room(SocketAddr::from(([127, 0, 0, 1], 1))),
             ..self.inner.template.clone()

@@ -151,18 +151,17 @@ impl World {
             }
         } else if let Some(receiver) = self.receivers.get_mut(&n) {
             match control {
-                Control::Accepted { request, task, flows, .. } if request == receiver.number => {
-                    if receiver.task.is_none() {
-                        receiver.task = Some(task);
-                        receiver.version = 0;
-                        receiver.flows = flows.iter().map(|f| f.flow).collect();
-                    }
+                Control::Accepted { request, task, flows, .. }
+                    if request == receiver.number && receiver.task.is_none() =>
+                {
+                    (receiver.task, receiver.version) = (Some(task), 0);
+                    receiver.flows = flows.iter().map(|f| f.flow).collect();
                 }
-                Control::Flows { task, version, flows } => {
-                    if receiver.task == Some(task) && version > receiver.version {
-                        receiver.version = version;
-                        receiver.flows = flows.iter().map(|f| f.flow).collect();
-                    }
+                Control::Flows { task, version, flows }
+                    if receiver.task == Some(task) && version > receiver.version =>
+                {
+                    receiver.version = version;
+                    receiver.flows = flows.iter().map(|f| f.flow).collect();
                 }
                 Control::UnknownTask { task } if receiver.task == Some(task) && !receiver.leaving => {
                     (receiver.task, receiver.number) = (None, receiver.number + 1);

@@ -117,6 +117,16 @@ fn a_lost_source_without_replacement_keeps_its_flow_and_takes_it_up_again() {
 }
 
 #[test]
+fn a_holder_that_returns_in_the_same_life_is_used_without_saying_its_objects_again() {
+    let mut bench = Bench::new().holders([1, 2]);
+    bench.lose_path(2);
+    let accepted = bench.get(9);
+    assert_eq!(bench.sources(accepted.task), [1]);
+    bench.join(2);
+    assert_eq!(bench.sources(accepted.task), [1, 2]);
+}
+
+#[test]
 fn a_source_back_in_another_life_gets_a_new_flow() {
     let mut bench = Bench::new().holders([1, 2]);
     let accepted = bench.get(9);

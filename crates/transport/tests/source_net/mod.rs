@@ -235,6 +235,8 @@ pub(crate) struct Net {
     /// Symbols with these packet numbers are dropped on their way.
     pub(crate) drop: BTreeSet<u64>,
     pub(crate) assign_every: Duration,
+    /// So many challenges are lost on their way.
+    pub(crate) drop_challenges: u32,
     pub(crate) log: Vec<String>,
     pub(crate) logging: bool,
 }
@@ -272,6 +274,7 @@ impl Net {
             sent: 0,
             drop: BTreeSet::new(),
             assign_every: ms(50),
+            drop_challenges: 0,
             log: Vec::new(),
             logging: false,
         };
@@ -511,6 +514,10 @@ impl Net {
                     }
                     return;
                 }
+            }
+            Body::Challenge { .. } if self.drop_challenges > 0 => {
+                self.drop_challenges -= 1;
+                return;
             }
             _ => {}
         }

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
-use headwater_units::ObjectId;
+use headwater_units::{NodeId, ObjectId};
 use serde_json::Value;
 
 use super::place::{Place, Role};
@@ -12,6 +12,7 @@ use super::process::{Guard, Process};
 use super::progress::error_of;
 use super::scratch::{self, Scratch};
 use super::{Network, Run, blocking, sending_flags};
+use crate::app::fetch::source_label;
 use crate::app::{AppError, Watch};
 
 /// The object's name.
@@ -45,8 +46,24 @@ pub(super) struct Source {
     pub(super) process: Option<Process>,
     /// Its control address, once it listens.
     pub(super) address: Option<String>,
+    /// What the receiver calls it while it has only heard of its key, once it listens.
+    pub(super) label: Option<String>,
     /// It may end: it was killed, or its end has been told already.
     pub(super) dismissed: bool,
+}
+
+impl Source {
+    /// Takes in the line that says that it listens.
+    pub(super) fn listens(&mut self, line: &Value) {
+        self.address = line["address"].as_str().map(str::to_owned);
+        let key: Option<NodeId> = line["fingerprint"].as_str().and_then(|text| text.parse().ok());
+        self.label = key.map(source_label);
+    }
+
+    /// Whether the receiver means this one by `node`.
+    pub(super) fn is_called(&self, node: &str) -> bool {
+        self.address.as_deref() == Some(node) || self.label.as_deref() == Some(node)
+    }
 }
 
 impl Stage {
@@ -112,7 +129,8 @@ impl Stage {
     async fn wait_until_known(&mut self, run: &Run<'_>) -> Result<(), AppError> {
         for source in &mut self.sources {
             if let Some(process) = &mut source.process {
-                source.address = Some(listening(process).await?);
+                let line = listening(process).await?;
+                source.listens(&line);
             }
         }
         let object = self.object.to_string();
@@ -161,7 +179,8 @@ async fn get_ready(
         format!("--max-sources={}", run.script.rates.len().min(usize::from(u8::MAX))),
     ];
     let mut process = start(run, &place, &scratch, &guard, Role::Controller, "controller", &arguments)?;
-    let address = listening(&mut process).await?;
+    let line = listening(&mut process).await?;
+    let address = line["address"].as_str().unwrap_or_default().to_owned();
     let controller = Controller { process, address };
     let sources = run.script.rates.iter().map(|_| Source::default()).collect();
     let mut stage = Stage { sources, controller, place, scratch, guard, object };
@@ -191,22 +210,17 @@ fn start(
     Process::start(name, command, scratch.path().join(format!("{file_name}.log")), guard)
 }
 
-/// Waits until a daemon listens; returns its control address.
-async fn listening(process: &mut Process) -> Result<String, AppError> {
+/// Waits until a daemon listens; returns the line that says so.
+async fn listening(process: &mut Process) -> Result<Value, AppError> {
     while let Some(line) = process.json().await {
-        if let Some(address) = address_of(&line) {
-            return Ok(address);
+        if line["address"].is_string() {
+            return Ok(line);
         }
         if let Some((_, message)) = error_of(&line) {
             return Err(AppError::Failed(format!("the demo's {} failed: {message}", process.name())));
         }
     }
     Err(process.failed("ended before it was ready"))
-}
-
-/// The control address in the line that says that a daemon listens.
-pub(super) fn address_of(line: &Value) -> Option<String> {
-    line["address"].as_str().map(str::to_owned)
 }
 
 fn opening(run: &Run<'_>, place: &Place) -> String {

@@ -11,7 +11,7 @@ use super::process::cpu_seconds;
 use super::progress::{error_of, progress_of};
 use super::scratch;
 use super::script::{Event, Happening};
-use super::stage::{NAME, Stage, address_of};
+use super::stage::{NAME, Stage};
 use super::{DemoResult, Joined, Killed, Run, blocking, failure, sending_flags};
 use crate::app::{AppError, GetResult, Progress, SourceShare, Watch};
 
@@ -21,6 +21,9 @@ const OUTPUT: &str = "received.bin";
 const STUCK: (f64, Duration) = (20.0, Duration::from_secs(60));
 /// How long the receiver may take to begin.
 const BEGIN: Duration = Duration::from_secs(30);
+
+/// Sources are looked after this often.
+const TICK: Duration = Duration::from_millis(50);
 
 /// What was seen while it ran.
 #[derive(Default)]
@@ -59,6 +62,7 @@ impl Run<'_> {
         let stuck = begun + Duration::from_secs_f64(patience) + STUCK.1;
         let mut events = self.script.events.iter();
         let mut next = events.next();
+        let mut tick = tokio::time::interval(TICK);
         let mut next_line = first;
         while let Some(line) = next_line {
             self.hear(line, begun, stage, &mut seen, watch);
@@ -66,6 +70,10 @@ impl Run<'_> {
                 let due = next.map_or(stuck, |event| begun + event.at.into());
                 tokio::select! {
                     line = receiver.json() => break line,
+                    _ = tick.tick() => {
+                        let now = begun.elapsed().as_secs_f64();
+                        stage.look_after_sources(now, &mut seen.joined, watch);
+                    }
                     () = sleep_until(due) => match next.take() {
                         Some(event) => {
                             self.happen(event, begun, stage, &mut seen, watch).await?;
@@ -128,7 +136,7 @@ impl Run<'_> {
     fn hear(&self, line: Value, begun: Instant, stage: &mut Stage, seen: &mut Seen, watch: &mut dyn Watch) {
         let now = begun.elapsed().as_secs_f64();
         stage.look_after_sources(now, &mut seen.joined, watch);
-        let Some(progress) = progress_of(&line) else {
+        let Some(mut progress) = progress_of(&line) else {
             // Sources that only the result tells of were used by its time.
             for share in line["sources"].as_array().into_iter().flatten() {
                 let useful = share["bytes"].as_u64().unwrap_or(0) > 0;
@@ -137,9 +145,15 @@ impl Run<'_> {
             seen.last = Some(line);
             return;
         };
-        for source in &progress.sources {
+        for source in &mut progress.sources {
             stage.note_use(&source.node, source.share > 0.0, now, &mut seen.joined);
+            let ours = stage.sources.iter().find(|ours| ours.is_called(&source.node));
+            if let Some(address) = ours.and_then(|ours| ours.address.as_ref()) {
+                source.node.clone_from(address);
+            }
         }
+        let number = |node: &str| stage.sources.iter().position(|ours| ours.is_called(node));
+        progress.sources.sort_by_cached_key(|source| number(&source.node).unwrap_or(usize::MAX));
         watch.progress(&Progress { object: NAME.to_owned(), ..progress });
     }
 
@@ -187,7 +201,7 @@ impl Stage {
                 Ok(None) => {}
                 Ok(Some(line)) => {
                     if source.address.is_none() {
-                        source.address = address_of(&line);
+                        source.listens(&line);
                         if let Some(joined) = joined.iter_mut().find(|joined| joined.source == number) {
                             joined.ready_after_seconds = Some(now - joined.at_seconds);
                         }
@@ -204,7 +218,7 @@ impl Stage {
     /// Notes when a source that joined is first of use.
     fn note_use(&self, node: &str, useful: bool, now: f64, joined: &mut [Joined]) {
         for joined in joined.iter_mut().filter(|joined| useful && joined.used_after_seconds.is_none()) {
-            if self.sources[joined.source].address.as_deref() == Some(node) {
+            if self.sources[joined.source].is_called(node) {
                 joined.used_after_seconds = Some(now - joined.at_seconds);
             }
         }
@@ -219,10 +233,10 @@ impl Stage {
 
 /// One line per source of the demo in the order of their numbers, also for those that were of no use.
 fn in_our_order(shares: &[SourceShare], stage: &Stage) -> Vec<SourceShare> {
-    let of = |address: &str| shares.iter().find(|share| share.node == address).cloned();
     let ours = stage.sources.iter().map(|source| {
         let node = source.address.clone().unwrap_or_default();
-        of(&node).unwrap_or(SourceShare { node, ..SourceShare::default() })
+        let share = shares.iter().find(|share| source.is_called(&share.node)).cloned().unwrap_or_default();
+        SourceShare { node, ..share }
     });
     ours.collect()
 }

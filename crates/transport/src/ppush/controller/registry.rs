@@ -11,6 +11,9 @@ use headwater_wire::{Holding, NodeInfo};
 
 use super::ControllerConfig;
 
+/// Fewer digits of an id are too easily another's.
+const SHORTEST_BEGINNING: usize = 8;
+
 /// Names of one object of one node, at most; more are not needed by anybody.
 const NAMES_PER_HOLDING: usize = 16;
 
@@ -79,10 +82,23 @@ impl Registry {
     pub(super) fn holds(&self, node: NodeId, object: ObjectId) -> bool {
         self.nodes.get(&node).is_some_and(|n| n.holds.contains_key(&object))
     }
-    /// The object behind a URI: an id as 64 hex digits, else a name.
+    /// The object behind a URI: an id as 64 hex digits, else a name, else the only id that begins with these digits.
     pub(super) fn resolve(&self, uri: &str) -> Option<ObjectId> {
         let id = uri.parse().ok().filter(|id| self.objects.contains_key(id));
-        id.or_else(|| self.names.get(uri).copied())
+        id.or_else(|| self.names.get(uri).copied()).or_else(|| self.beginning(uri))
+    }
+    fn beginning(&self, digits: &str) -> Option<ObjectId> {
+        if !(SHORTEST_BEGINNING..64).contains(&digits.len()) || !digits.is_ascii() {
+            return None;
+        }
+        let first: ObjectId = format!("{digits:0<64}").parse().ok()?;
+        let digits = digits.to_ascii_lowercase();
+        let mut matching = self
+            .objects
+            .range(first..)
+            .map(|(id, _)| *id)
+            .take_while(|id| id.to_string().starts_with(&digits));
+        matching.next().filter(|_| matching.next().is_none())
     }
     /// The smallest capacity that a node of the rack states for the rack's own links.
     pub(super) fn rack_capacity(&self, rack: &str) -> Option<BitRate> {

@@ -10,11 +10,11 @@ use headwater_fabric::{Attachment, Fabric, LinkId, Path, PointId};
 use headwater_policy::theta::{Bounds, plan, theta_ceiling};
 use headwater_policy::{Coflow, Demand, PathedFlow, Share};
 use headwater_units::{BitRate, Bytes, Duration, FlowId, NodeId, Theta, Time};
-use headwater_wire::SYMBOL_OVERHEAD;
+use headwater_wire::{Class, SYMBOL_OVERHEAD};
 
 use super::ControllerConfig;
 use super::registry::Registry;
-use super::tasks::Tasks;
+use super::tasks::{Task, Tasks};
 
 /// IPv4 and UDP headers, which count against a stated capacity.
 const IP_UDP: u64 = 28;
@@ -70,7 +70,7 @@ impl Planner {
                 }
                 flows.push(PathedFlow { flow: flow.facts.flow, path });
             }
-            demand.coflows.push(Coflow { task: task.id, remaining: task.remaining(), flows });
+            demand.coflows.push(Coflow { task: task.id, remaining: rank(task), flows });
         }
         let bucket = now.as_nanos() / config.replan_every.as_nanos();
         let buckets = config.rate_window.as_nanos().div_ceil(config.replan_every.as_nanos());
@@ -195,6 +195,14 @@ impl WindowedMax {
     }
     fn max(&self) -> Option<BitRate> {
         self.samples.front().map(|(_, rate)| *rate)
+    }
+}
+
+/// What Algorithm 1 sorts by: the remaining size, but background tasks come behind all others.
+fn rank(task: &Task) -> Bytes {
+    match task.class {
+        Class::Gentle => Bytes::new(u64::MAX / 2) + task.remaining().min(Bytes::new(u64::MAX / 2)),
+        Class::Control | Class::Bulk => task.remaining(),
     }
 }
 

@@ -13,6 +13,8 @@ const LONGEST_RUN: u64 = u16::MAX as u64;
 pub(super) struct Acks {
     /// Runs of received numbers, inclusive, newest (highest) first; bounded.
     runs: VecDeque<(u64, u64)>,
+    /// Runs below were forgotten: whether such a number is new cannot be told any more.
+    floor: u64,
     largest_at: Time,
     received: u64,
     ect0: u32,
@@ -114,6 +116,9 @@ impl Acks {
 
     /// Adds a number to the runs; `false` if it is in one, or below all of them when no more fit.
     fn insert(&mut self, number: u64) -> bool {
+        if number < self.floor {
+            return false;
+        }
         // Most packets extend the newest run.
         let mut at = 0;
         while at < self.runs.len() && self.runs[at].0 > number {
@@ -132,10 +137,13 @@ impl Acks {
             }
             (true, false) => self.runs[at - 1].0 = number,
             (false, true) => self.runs[at].1 = number,
-            (false, false) if at > 2 * MAX_ACK_RANGES => return false,
             (false, false) => {
                 self.runs.insert(at, (number, number));
-                self.runs.truncate(2 * MAX_ACK_RANGES + 1);
+                if self.runs.len() > 2 * MAX_ACK_RANGES
+                    && let Some((_, last)) = self.runs.pop_back()
+                {
+                    self.floor = last + 1;
+                }
             }
         }
         true

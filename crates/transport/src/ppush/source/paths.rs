@@ -57,13 +57,21 @@ impl Paths {
         }
     }
 
-    /// Something else came over `path`: challenge it once if it is new.
+    /// Something else came over `path`: challenge it unless it has answered. The answer to an assignment may be lost,
+    /// and the receiver, which has got symbols, need not repeat its assignment.
     pub(super) fn on_other(&mut self, path: PathId, rng: &mut impl RngCore) -> PathNews {
-        let known = |k: &Option<Known>| k.is_some_and(|k| k.path == path);
-        if self.current.is_none() || known(&self.current) || known(&self.candidate) {
-            return PathNews::None;
+        match (&self.current, &mut self.candidate) {
+            (None, _) => PathNews::None,
+            (Some(current), _) if current.path == path && current.validated => PathNews::None,
+            (Some(current), _) if current.path == path => PathNews::Challenge(current.nonce),
+            (Some(_), Some(candidate)) if candidate.path == path => PathNews::Challenge(candidate.nonce),
+            (Some(_), candidate) => PathNews::Challenge(candidate.insert(Known::new(path, rng)).nonce),
         }
-        PathNews::Challenge(self.candidate.insert(Known::new(path, rng)).nonce)
+    }
+
+    /// The path in use and its nonce, while it has not answered.
+    pub(super) fn unanswered(&self) -> Option<(PathId, u64)> {
+        self.current.filter(|k| !k.validated).map(|k| (k.path, k.nonce))
     }
 
     /// Where to send.
@@ -155,7 +163,8 @@ mod tests {
         let b = challenge(paths.on_assign(B, Some(a), &mut rng));
         assert_ne!(a, b);
         assert_eq!(paths.current(), Some(A));
-        assert_eq!(paths.on_other(B, &mut rng), PathNews::None);
+        assert_eq!(paths.on_other(B, &mut rng), PathNews::Challenge(b));
+        assert_eq!(paths.on_other(A, &mut rng), PathNews::None);
         assert_eq!(paths.on_assign(B, Some(b), &mut rng), PathNews::Moved);
         assert_eq!(paths.current(), Some(B));
         challenge(paths.on_other(A, &mut rng));

@@ -8,7 +8,7 @@
 //!                  window full | pacer | work done or blocks not ready | receiver's or address limit
 //! ```
 //!
-//! Two timers watch packets in flight. The probe timeout (RFC 9002 §6.2) repeats a tail without touching the window;
+//! Two timers watch packets in flight, and a third one a challenge that has not been answered. The probe timeout (RFC 9002 §6.2) repeats a tail without touching the window;
 //! one probe per silence. The retransmission timeout (RFC 6298) gives up everything in flight and resets the window.
 
 use std::collections::VecDeque;
@@ -74,6 +74,9 @@ pub(super) struct PushFlow {
     sent_at: Time,
     probed: bool,
     probes_due: u8,
+    /// When the address was challenged last, and how often in vain.
+    challenged_at: Time,
+    challenges: u32,
     pace_at: Option<Time>,
     /// Something else than window and pacer held the flow back last.
     app_limited: bool,
@@ -127,6 +130,8 @@ impl PushFlow {
             sent_at: now,
             probed: false,
             probes_due: 0,
+            challenged_at: now,
+            challenges: 0,
             pace_at: None,
             app_limited: true,
             starved_since: None,
@@ -219,7 +224,7 @@ impl PushFlow {
     pub(super) fn on_assign(&mut self, now: Time, path: PathId, assign: &Assign, shared: &mut Shared) {
         self.heard(now);
         let news = self.paths.on_assign(path, assign.nonce, &mut shared.rng);
-        self.on_path(news, path, shared);
+        self.on_path(now, news, path, shared);
         let newer = self.version.is_none_or(|v| (assign.version.wrapping_sub(v) as i32) > 0);
         if newer {
             self.version = Some(assign.version);
@@ -238,7 +243,7 @@ impl PushFlow {
     pub(super) fn on_ack(&mut self, now: Time, path: PathId, ack: &Ack, shared: &mut Shared) {
         self.heard(now);
         let news = self.paths.on_other(path, &mut shared.rng);
-        self.on_path(news, path, shared);
+        self.on_path(now, news, path, shared);
         let before = self.packets.in_flight();
         let mut outcome = std::mem::take(&mut shared.outcome);
         if self.packets.on_ack(now, ack, &mut outcome).is_ok() {
@@ -261,15 +266,17 @@ impl PushFlow {
         }
     }
 
-    fn on_path(&mut self, news: PathNews, path: PathId, shared: &mut Shared) {
+    fn on_path(&mut self, now: Time, news: PathNews, path: PathId, shared: &mut Shared) {
         match news {
             PathNews::None => {}
             PathNews::Challenge(nonce) => {
+                self.challenged_at = now;
                 let datagram = self.datagram(Class::Control, Body::Challenge { nonce });
                 shared.out.push_back(Output::Transmit(Packet { path, ecn: Ecn::NotEct, datagram }));
             }
             PathNews::Moved => {
                 // What was learnt about the old path says nothing about the new one (RFC 9000 §9.4).
+                self.challenges = 0;
                 self.rtt = Rtt::new(shared.config.rtt);
                 self.wfcc = Wfcc::new(shared.config.wfcc, self.wfcc.theta());
                 self.marks.on_new_path();
@@ -570,18 +577,23 @@ impl PushFlow {
 
     /// When [`PushFlow::on_timer`] has something to do next.
     pub(super) fn deadline(&self, config: &SourceConfig) -> Option<Time> {
-        let watch = self.watches().then(|| {
-            let silence = self.heard_at + config.silent_pause;
-            self.probe_at(config).unwrap_or(Time::MAX).min(self.timeout_at()).min(silence)
-        });
-        match (self.pace_at, watch) {
-            (Some(a), Some(b)) => Some(a.min(b)),
-            (a, b) => a.or(b),
-        }
+        let silence = self.watches().then(|| self.heard_at + config.silent_pause);
+        let answer = self.repeat_challenge_at();
+        let loss = (self.watches() && self.packets.in_flight() > 0)
+            .then(|| self.probe_at(config).unwrap_or(Time::MAX).min(self.timeout_at()));
+        [self.pace_at, silence, answer, loss].into_iter().flatten().min()
     }
 
+    /// Whether something is expected of the receiver: ACKs, or the answer to a challenge.
     fn watches(&self) -> bool {
-        self.packets.in_flight() > 0 && !self.paused && !self.silent
+        let expecting = self.packets.in_flight() > 0 || self.paths.unanswered().is_some();
+        expecting && !self.paused && !self.silent
+    }
+
+    /// A challenge may be lost, or its answer: said again after a probe timeout, then after twice as long, and so on.
+    fn repeat_challenge_at(&self) -> Option<Time> {
+        let unanswered = self.watches() && self.paths.unanswered().is_some();
+        unanswered.then(|| self.challenged_at + self.rtt.pto() * (1 << self.challenges.min(16)))
     }
 
     fn timeout_at(&self) -> Time {
@@ -607,7 +619,18 @@ impl PushFlow {
             self.silent = true;
             self.end_starving(now);
             self.give_up_flight(now, shared);
-        } else if self.probe_at(&shared.config).is_some_and(|at| now >= at) {
+            return;
+        }
+        if self.repeat_challenge_at().is_some_and(|at| now >= at)
+            && let Some((path, nonce)) = self.paths.unanswered()
+        {
+            self.challenges += 1;
+            self.on_path(now, PathNews::Challenge(nonce), path, shared);
+        }
+        if self.packets.in_flight() == 0 {
+            return;
+        }
+        if self.probe_at(&shared.config).is_some_and(|at| now >= at) {
             let packets = shared.config.tail_probe.map_or(0, |p| p.packets);
             self.probes_due = packets.min(self.packets.in_flight().min(255) as u8);
             self.probed = true;

@@ -1,0 +1,175 @@
+//! `headwater demo` moves an object through losses, dead sources and late ones, and leaves nothing behind.
+//!
+//! No tight timing here: this machine may be busy. With namespaces where they are allowed (else those tests are skipped
+//! with the reason), and on loopback everywhere.
+
+use std::path::Path;
+use std::process::{Command, Output};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use headwater::netns::{self, Capability};
+use serde_json::Value;
+
+/// Slower than this many times the ideal is broken rather than busy.
+const SANE: f64 = 3.0;
+
+/// One demo at a time: each is several processes.
+fn alone() -> MutexGuard<'static, ()> {
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+    ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Whether networks can be built; says why if not.
+fn namespaces() -> bool {
+    Capability::probe().inspect_err(|why| eprintln!("skipped: {why}")).is_ok()
+}
+
+/// A demo whose files, should it forget any, are in `folder` or in memory under its process id.
+fn demo(network: &str, arguments: &str) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_headwater"));
+    command.args(["demo", "--size", "16MiB", "--rates", "50,50,100", "--json"]);
+    command.args(arguments.split_whitespace()).env("HEADWATER_DEMO_NETWORK", network);
+    command.output().unwrap()
+}
+
+/// The result of a demo that worked, and was sane.
+fn result(network: &str, arguments: &str) -> Value {
+    let output = demo(network, arguments);
+    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{arguments}: {out}{err}");
+    let last = out.lines().last().unwrap_or_default();
+    let result: Value = serde_json::from_str(last).unwrap_or_else(|error| panic!("{error}: {out}{err}"));
+    println!("{network} {arguments}: {result}");
+    assert_eq!(result["network"], network);
+    assert_eq!(result["verified"], true);
+    assert_eq!(result["bytes"], 16 << 20);
+    let ratio = result["ratio"].as_f64().unwrap();
+    assert!(ratio > 0.9 && ratio < SANE, "{result}");
+    let shares: f64 = sources(&result).iter().map(|source| source["share"].as_f64().unwrap()).sum();
+    assert!((shares - 1.0).abs() < 1e-6, "{result}");
+    assert!(result["cpu_seconds"].as_f64().unwrap() > 0.0 && result["peak_rss_bytes"].as_u64().unwrap() > 0);
+    result
+}
+
+fn sources(result: &Value) -> &[Value] {
+    result["sources"].as_array().unwrap()
+}
+
+fn share(result: &Value, source: usize) -> f64 {
+    sources(result)[source]["share"].as_f64().unwrap()
+}
+
+/// Everything that an earlier demo of this machine's may have left.
+fn leftovers() -> Vec<String> {
+    let in_folder = |folder: &Path| {
+        let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+        entries.filter_map(|entry| entry.file_name().into_string().ok()).filter(|name| name.starts_with("headwater-demo-"))
+            .filter(|name| {
+                // One of a demo that still runs, of another user perhaps, is none.
+                let pid = name.trim_start_matches("headwater-demo-").split(['-', '.']).next().unwrap_or_default();
+                !Path::new("/proc").join(pid).exists()
+            })
+            .collect::<Vec<_>>()
+    };
+    let mut found = in_folder(Path::new("/dev/shm"));
+    found.extend(in_folder(&std::env::temp_dir()));
+    found
+}
+
+#[test]
+fn three_sources_in_namespaces_share_the_work_by_their_rates_and_losses_are_counted() {
+    let _alone = alone();
+    if !namespaces() {
+        return;
+    }
+    let result = result("namespaces", "--loss 1%");
+    assert!((share(&result, 2) - 0.5).abs() < 0.15, "{result}");
+    if !result["loss_dropped"].is_null() {
+        // About 12,000 packets.
+        let lost = result["loss_dropped"].as_u64().unwrap();
+        assert!((30..500).contains(&lost), "{lost} packets lost");
+    }
+    assert_eq!(netns::clean().unwrap(), Vec::<String>::new());
+    assert_eq!(leftovers(), Vec::<String>::new());
+}
+
+#[test]
+fn a_host_that_vanishes_and_one_that_comes_late_are_coped_with() {
+    let _alone = alone();
+    if !namespaces() {
+        return;
+    }
+    let result = result("namespaces", "--kill 2@200ms --join 100@300ms");
+    assert_eq!(result["source_rates"].as_array().unwrap().len(), 4);
+    assert_eq!(result["killed"][0]["source"], 2);
+    assert!(share(&result, 2) < 0.4, "{result}");
+    assert!(share(&result, 3) > 0.0 && result["joined"][0]["used_after_seconds"].is_number(), "{result}");
+}
+
+#[test]
+fn a_slower_uplink_counts_in_the_ideal() {
+    let _alone = alone();
+    if !namespaces() {
+        return;
+    }
+    let result = result("namespaces", "--rerate 2@200ms=20");
+    // 134.2 Mbit: 40 in the first 0.2 s, the rest at 120 Mbit/s.
+    let ideal = result["ideal_seconds"].as_f64().unwrap();
+    assert!((ideal - (0.2 + 94.217728 / 120.0)).abs() < 1e-6, "{ideal}");
+}
+
+#[test]
+fn loopback_does_too_and_says_so() {
+    let _alone = alone();
+    let result = result("loopback", "--loss 1% --kill 1@200ms --join 50@300ms");
+    assert!(share(&result, 0) > 0.0 && share(&result, 2) > 0.0, "{result}");
+    assert_eq!(leftovers(), Vec::<String>::new());
+}
+
+#[test]
+fn what_loopback_cannot_do_is_wrong_usage() {
+    let output = demo("loopback", "--rerate 1@1s=10");
+    assert_eq!(output.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("--rerate changes a link"));
+}
+
+#[test]
+fn a_demo_that_is_interrupted_or_killed_leaves_nothing_behind() {
+    let _alone = alone();
+    for (signal, code) in [("INT", Some(130)), ("KILL", None)] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_headwater"));
+        command.args(["demo", "--size", "16MiB", "--rates", "5", "--json"]).env("HEADWATER_DEMO_NETWORK", "loopback");
+        let mut child = command.spawn().unwrap();
+        let pid = child.id();
+        let folder = wait_for(|| {
+            let folder = format!("/dev/shm/headwater-demo-{pid}-0");
+            let other = std::env::temp_dir().join(format!("headwater-demo-{pid}-0")).display().to_string();
+            let found = [folder, other].into_iter().find(|folder| Path::new(folder).join("receiver.log").exists());
+            found
+        });
+        let sent = Command::new("sh").args(["-c", r#"kill -"$1" "$2""#, "sh", signal, &pid.to_string()]).status();
+        assert!(sent.unwrap().success());
+        let status = child.wait().unwrap();
+        assert_eq!(status.code(), code, "{signal}");
+        wait_for(|| (!Path::new(&folder).exists()).then_some(()));
+        wait_for(|| processes_with(&folder).is_empty().then_some(()));
+    }
+}
+
+fn processes_with(text: &str) -> Vec<String> {
+    let entries = std::fs::read_dir("/proc").unwrap().flatten();
+    let lines = entries.filter_map(|entry| std::fs::read_to_string(entry.path().join("cmdline")).ok());
+    lines.filter(|line| line.contains(text)).collect()
+}
+
+#[allow(clippy::disallowed_methods, reason = "drives real processes on a real clock")]
+fn wait_for<T>(mut look: impl FnMut() -> Option<T>) -> T {
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(30);
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(std::time::Instant::now() < deadline, "waited in vain");
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+}
