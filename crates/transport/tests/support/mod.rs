@@ -3,7 +3,7 @@
 //! Not the simulator: no switches, no topology. Just enough to lose, mark, delay, reorder and duplicate packets, to
 //! kill hosts, and to check what the machines do against an oracle that remembers every symbol.
 
-#![allow(dead_code, missing_docs)]
+#![allow(dead_code, missing_docs, unreachable_pub)]
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};

@@ -113,6 +113,7 @@ impl Run<'_> {
                 ideal_seconds: ideal,
                 ratio: ideal.map(|ideal| get.seconds / ideal),
                 cpu_seconds: cpu,
+                output: stage.kept().and(get.output),
                 sources: in_our_order(&get.sources, stage),
                 ..get
             },
