@@ -244,7 +244,7 @@ fn a_misspelt_setting_is_an_error_that_names_the_nearest_one() {
 #[test]
 fn the_controller_that_a_daemon_noted_is_used_by_the_others_but_a_flag_wins() {
     let home = Home::new();
-    fs::write(home.path().join("controller"), "10.0.0.1:7000\n").unwrap();
+    fs::write(home.path().join("controller-address"), "10.0.0.1:7000\n").unwrap();
     let answer = home.run(&["config", "--json", "--state", "."]);
     assert_eq!(setting(&answer, "controller"), ("10.0.0.1:7000".into(), "daemon".into()));
     let answer = home.run(&["config", "--json", "--state", ".", "--controller", "h"]);

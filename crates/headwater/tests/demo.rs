@@ -63,10 +63,13 @@ fn share(result: &Value, source: usize) -> f64 {
 fn leftovers() -> Vec<String> {
     let in_folder = |folder: &Path| {
         let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
-        entries.filter_map(|entry| entry.file_name().into_string().ok()).filter(|name| name.starts_with("headwater-demo-"))
+        entries
+            .filter_map(|entry| entry.file_name().into_string().ok())
+            .filter(|name| name.starts_with("headwater-demo-"))
             .filter(|name| {
                 // One of a demo that still runs, of another user perhaps, is none.
-                let pid = name.trim_start_matches("headwater-demo-").split(['-', '.']).next().unwrap_or_default();
+                let pid =
+                    name.trim_start_matches("headwater-demo-").split(['-', '.']).next().unwrap_or_default();
                 !Path::new("/proc").join(pid).exists()
             })
             .collect::<Vec<_>>()
@@ -138,16 +141,20 @@ fn a_demo_that_is_interrupted_or_killed_leaves_nothing_behind() {
     let _alone = alone();
     for (signal, code) in [("INT", Some(130)), ("KILL", None)] {
         let mut command = Command::new(env!("CARGO_BIN_EXE_headwater"));
-        command.args(["demo", "--size", "16MiB", "--rates", "5", "--json"]).env("HEADWATER_DEMO_NETWORK", "loopback");
+        command
+            .args(["demo", "--size", "16MiB", "--rates", "5", "--json"])
+            .env("HEADWATER_DEMO_NETWORK", "loopback");
         let mut child = command.spawn().unwrap();
         let pid = child.id();
         let folder = wait_for(|| {
             let folder = format!("/dev/shm/headwater-demo-{pid}-0");
             let other = std::env::temp_dir().join(format!("headwater-demo-{pid}-0")).display().to_string();
-            let found = [folder, other].into_iter().find(|folder| Path::new(folder).join("receiver.log").exists());
+            let found =
+                [folder, other].into_iter().find(|folder| Path::new(folder).join("receiver.log").exists());
             found
         });
-        let sent = Command::new("sh").args(["-c", r#"kill -"$1" "$2""#, "sh", signal, &pid.to_string()]).status();
+        let sent =
+            Command::new("sh").args(["-c", r#"kill -"$1" "$2""#, "sh", signal, &pid.to_string()]).status();
         assert!(sent.unwrap().success());
         let status = child.wait().unwrap();
         assert_eq!(status.code(), code, "{signal}");

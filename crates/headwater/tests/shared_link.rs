@@ -30,7 +30,9 @@ fn two_tasks_share_a_link_in_proportion_to_theta() {
     let gets: Vec<Process> = ["1", "4"]
         .iter()
         .enumerate()
-        .map(|(i, theta)| rack.get(RECEIVERS[i], "big.bin", &["--from", &rack.address(SOURCES[i]), "--theta", theta]))
+        .map(|(i, theta)| {
+            rack.get(RECEIVERS[i], "big.bin", &["--from", &rack.address(SOURCES[i]), "--theta", theta])
+        })
         .collect();
     std::thread::sleep(WARM_UP);
     let (from, sent) = (Instant::now(), rack.sent());
@@ -51,7 +53,9 @@ fn two_tasks_share_a_link_in_proportion_to_theta() {
 
 /// Verified bits per second between the first and the last progress in the window.
 fn goodput(said: &[(Instant, Value)], from: Instant, until: Instant) -> f64 {
-    let in_window = |(at, line): &(Instant, Value)| (from..until).contains(at).then(|| (*at, line["bytes_done"].as_f64()));
+    let in_window = |(at, line): &(Instant, Value)| {
+        (from..until).contains(at).then(|| (*at, line["bytes_done"].as_f64()))
+    };
     let points: Vec<(Instant, f64)> =
         said.iter().filter_map(in_window).filter_map(|(at, done)| done.map(|done| (at, done))).collect();
     let (first, last) = (points.first().expect("it made progress"), points.last().expect("it made progress"));

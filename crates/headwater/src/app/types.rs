@@ -27,7 +27,7 @@ pub fn wildcard(port: u16) -> SocketAddr {
 }
 
 /// The file in a state folder that names the controller which the daemon of that folder belongs to.
-const CONTROLLER_NOTE: &str = "controller";
+const CONTROLLER_NOTE: &str = "controller-address";
 
 /// Notes the controller (`host:port`) of a daemon in its state folder, so that other commands with the same folder need
 /// no `--controller`.
@@ -190,8 +190,6 @@ pub struct PutOptions {
     pub link: bool,
     /// The most the store may hold.
     pub quota: Option<Bytes>,
-    /// Whom to tell (`host:port`).
-    pub controller: Option<String>,
 }
 
 /// `headwater ls` and `headwater status`: a question to a controller.
@@ -212,10 +210,6 @@ pub struct RmOptions {
     pub common: Common,
     /// A name, an id, or the beginning of one.
     pub what: String,
-    /// Whom to tell (`host:port`).
-    pub controller: Option<String>,
-    /// Give up after this long without an answer.
-    pub timeout: Duration,
 }
 
 /// `headwater demo`. Sources count from zero: those of `rates`, then those of `joins` in the order given.

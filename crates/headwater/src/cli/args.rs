@@ -457,7 +457,9 @@ pub(crate) struct GetArgs {
   headwater put huge.img --link
 
 The file is cloned where the file system can (no bytes move), else copied. With --link it is hard-linked: quick and
-small everywhere, but then the file must never change again.")]
+small everywhere, but then the file must never change again.
+
+A daemon on the same state folder offers the object at once; without one, start it: headwater node --join HOST.")]
 pub(crate) struct PutArgs {
     /// The file or folder
     #[arg(value_name = "FILE", value_hint = clap::ValueHint::AnyPath)]
@@ -470,8 +472,6 @@ pub(crate) struct PutArgs {
     pub(crate) link: bool,
     #[command(flatten)]
     quota: QuotaFlag,
-    #[command(flatten)]
-    controller: ControllerFlag,
 }
 
 #[derive(Debug, Args)]
@@ -490,17 +490,13 @@ pub(crate) struct LsArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   headwater rm model
-  headwater rm 1f3a9c
+  headwater rm 1f3a9c42
 
 Copies on other machines stay.")]
 pub(crate) struct RmArgs {
     /// A name, an id (64 hex digits), or the beginning of an id
     #[arg(value_name = "NAME|ID")]
     pub(crate) what: String,
-    #[command(flatten)]
-    controller: ControllerFlag,
-    #[command(flatten)]
-    timeout: TimeoutFlag,
 }
 
 #[derive(Debug, Args)]
@@ -711,18 +707,12 @@ impl Command {
                 layer.assignment = args.assignment;
                 layer.theta = args.theta;
             }
-            Command::Put(args) => {
-                args.quota.fill(layer);
-                args.controller.fill(layer);
-            }
+            Command::Put(args) => args.quota.fill(layer),
             Command::Ls(args) => {
                 args.controller.fill(layer);
                 args.timeout.fill(layer);
             }
-            Command::Rm(args) => {
-                args.controller.fill(layer);
-                args.timeout.fill(layer);
-            }
+            Command::Rm(_) => {}
             Command::Status(args) => {
                 args.controller.fill(layer);
                 args.timeout.fill(layer);

@@ -147,7 +147,6 @@ impl Settings {
             name: args.name.clone(),
             link: args.link,
             quota: self.values.quota,
-            controller: self.controller(),
         })
     }
 
@@ -157,8 +156,7 @@ impl Settings {
     }
 
     pub(crate) fn rm(&self, args: &RmArgs) -> Result<RmOptions, UsageError> {
-        let QueryOptions { common, controller, timeout } = self.query()?;
-        Ok(RmOptions { common, what: args.what.clone(), controller, timeout })
+        Ok(RmOptions { common: self.common()?, what: args.what.clone() })
     }
 
     pub(crate) fn demo(&self, args: &DemoArgs) -> Result<DemoOptions, UsageError> {

@@ -70,12 +70,18 @@ impl Rack {
     pub(crate) fn serve(&mut self, source: usize, file: &Path, flags: &[&str]) {
         let listen = self.address(source);
         let file = file.to_str().unwrap();
-        self.daemon(source, &format!("source{source}"), &[&["serve", file, "--listen", &listen, RACK], flags].concat());
+        self.daemon(
+            source,
+            &format!("source{source}"),
+            &[&["serve", file, "--listen", &listen, RACK], flags].concat(),
+        );
     }
 
     fn daemon(&mut self, host: usize, name: &str, arguments: &[&str]) {
         let daemon = self.start(host, name, arguments);
-        daemon.next(Duration::from_secs(30)).unwrap_or_else(|| panic!("{name} did not start: {}", daemon.log()));
+        daemon
+            .next(Duration::from_secs(30))
+            .unwrap_or_else(|| panic!("{name} did not start: {}", daemon.log()));
         self.daemons.push(daemon);
     }
 
@@ -152,7 +158,8 @@ impl Process {
     pub(crate) fn result(mut self, within: Duration) -> Value {
         let deadline = Instant::now() + within;
         let mut last = Value::Null;
-        while let Ok((_, line)) = self.lines.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+        while let Ok((_, line)) = self.lines.recv_timeout(deadline.saturating_duration_since(Instant::now()))
+        {
             last = line;
         }
         assert!(Instant::now() < deadline, "not done within {within:?}: {}", self.log());

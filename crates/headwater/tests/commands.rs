@@ -1,0 +1,245 @@
+//! The commands as a user meets them, with the real binary on loopback.
+
+mod cluster;
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use cluster::{Ended, Process, free_port, random_file, text, wait_until};
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn serve(folder: &Path, what: &Path, listen: &str, more: &[&str]) -> (Process, String, Value) {
+    let (what, state) = (text(what), text(&folder.join("source")));
+    let args = [&["serve", &what, "--listen", listen, "--state", &state], more].concat();
+    let mut process = Process::start(folder, "source", &args);
+    let ready = process.line(PATIENCE);
+    let address = ready["address"].as_str().unwrap().to_owned();
+    (process, address, ready)
+}
+
+fn run(folder: &Path, args: &[&str]) -> Ended {
+    Process::start(folder, args[0], args).end(PATIENCE)
+}
+
+fn get(folder: &Path, name: &str, from: &str, out: &Path, more: &[&str]) -> Ended {
+    let (state, out) = (text(&folder.join("receiver")), text(out));
+    run(folder, &[&["get", name, "--from", from, "-o", &out, "--state", &state], more].concat())
+}
+
+#[test]
+fn a_file_a_range_and_a_stream_arrive_verified() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let content = random_file(&folder.join("model.bin"), 3_000_001, 1);
+    let (_source, from, ready) = serve(folder, &folder.join("model.bin"), "127.0.0.1:0", &[]);
+    let id = ready["objects"][0]["object"].as_str().unwrap().to_owned();
+    assert_eq!(id, blake3::hash(&content).to_hex().as_str());
+
+    let out = folder.join("out.bin");
+    let ended = get(folder, "model.bin", &from, &out, &["--sha256", "--hash", &id]);
+    assert_eq!(ended.code, Some(0), "{}", ended.log);
+    assert_eq!(std::fs::read(&out).unwrap(), content);
+    let result = ended.last.unwrap();
+    let sha256: String = Sha256::digest(&content).iter().map(|b| format!("{b:02x}")).collect();
+    assert_eq!((&result["object"], &result["sha256"]), (&Value::from(id.clone()), &Value::from(sha256)));
+    for key in ["seconds", "wire_floor", "mb_per_s", "repair_share", "duplicate_share", "cpu_seconds"] {
+        assert!(result[key].is_number(), "{key} in {result}");
+    }
+
+    let ended = get(folder, "model.bin", &from, &out, &[]);
+    assert_ne!(ended.code, Some(0), "an existing file is not replaced without being told so");
+    assert_eq!(get(folder, &id[..10], &from, &out, &["--force"]).code, Some(0), "an id by its beginning");
+
+    let part = folder.join("part.bin");
+    let ended = get(folder, "model.bin", &from, &part, &["--range", "300000-300500"]);
+    assert_eq!(ended.code, Some(0), "{}", ended.log);
+    assert_eq!(std::fs::read(&part).unwrap(), content[300_000..300_500]);
+    assert_eq!(ended.last.unwrap()["bytes"], 500);
+
+    let state = text(&folder.join("receiver"));
+    let piped = Command::new(env!("CARGO_BIN_EXE_headwater"))
+        .args(["get", "model.bin", "--from", &from, "-o", "-", "--state", &state, "--progress", "none"])
+        .stderr(Stdio::null())
+        .output()
+        .unwrap();
+    assert!(piped.status.success());
+    assert_eq!(piped.stdout, content, "blocks come out in order");
+}
+
+#[test]
+fn a_folder_arrives_with_modes_links_and_empty_files() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let set = folder.join("set");
+    std::fs::create_dir_all(set.join("a/b")).unwrap();
+    let big = random_file(&set.join("a/b/big.bin"), 1_500_000, 2);
+    std::fs::write(set.join("empty"), b"").unwrap();
+    std::fs::write(set.join("run.sh"), b"#!/bin/sh\n").unwrap();
+    std::fs::set_permissions(set.join("run.sh"), std::fs::Permissions::from_mode(0o755)).unwrap();
+    std::os::unix::fs::symlink("a/b/big.bin", set.join("link")).unwrap();
+    let (_source, from, _) = serve(folder, &set, "127.0.0.1:0", &[]);
+    let out = folder.join("copy");
+    let ended = get(folder, "set", &from, &out, &[]);
+    assert_eq!(ended.code, Some(0), "{}", ended.log);
+    assert_eq!(std::fs::read(out.join("link")).unwrap(), big);
+    assert_eq!(std::fs::read(out.join("empty")).unwrap(), b"");
+    assert_eq!(std::fs::metadata(out.join("run.sh")).unwrap().permissions().mode() & 0o777, 0o755);
+    // A second run finds everything there.
+    let ended = get(folder, "set", &from, &out, &["--force"]);
+    assert_eq!(ended.code, Some(0), "{}", ended.log);
+    let hidden = std::fs::read_dir(folder)
+        .unwrap()
+        .flatten()
+        .any(|e| e.file_name().to_string_lossy().contains("partial"));
+    assert!(!hidden, "nothing is left behind");
+}
+
+#[test]
+fn ipv6_works_as_ipv4_does() {
+    if std::net::UdpSocket::bind("[::1]:0").is_err() {
+        println!("skipped: this machine has no IPv6 loopback");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let content = random_file(&folder.join("six.bin"), 2_000_000, 3);
+    let (_source, from, _) = serve(folder, &folder.join("six.bin"), "[::1]:0", &[]);
+    let ended = get(folder, "six.bin", &from, &folder.join("out.bin"), &[]);
+    assert_eq!(ended.code, Some(0), "{}", ended.log);
+    assert_eq!(std::fs::read(folder.join("out.bin")).unwrap(), content);
+}
+
+#[test]
+fn what_is_not_as_it_should_be_has_its_own_exit_code() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    random_file(&folder.join("a.bin"), 100_000, 4);
+    let port = free_port();
+    let listen = format!("127.0.0.1:{port}");
+    let (source, from, _) = serve(folder, &folder.join("a.bin"), &listen, &[]);
+    let out = folder.join("out.bin");
+    assert_eq!(get(folder, "no-such", &from, &out, &[]).code, Some(3));
+    let wrong = "ab".repeat(32);
+    assert_eq!(get(folder, "a.bin", &from, &out, &["--hash", &wrong]).code, Some(5));
+    assert_eq!(get(folder, "a.bin", &from, &out, &["--pin", &wrong]).code, Some(7));
+    assert!(!out.exists());
+    assert_eq!(get(folder, "a.bin", &from, &out, &[]).code, Some(0), "first contact pins the key");
+    // Somebody else at the same address.
+    drop(source);
+    std::fs::remove_dir_all(folder.join("source")).unwrap();
+    let (_other, _, _) = serve(folder, &folder.join("a.bin"), &listen, &[]);
+    let ended = get(folder, "a.bin", &from, &out, &["--force"]);
+    assert_eq!(ended.code, Some(7), "{}", ended.log);
+    assert!(ended.log.contains("--pin"), "it says what to do: {}", ended.log);
+    let nobody = format!("127.0.0.1:{}", free_port());
+    assert_eq!(get(folder, "a.bin", &nobody, &out, &["--force"]).code, Some(4));
+}
+
+#[test]
+fn a_source_whose_file_changes_withdraws_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    random_file(&folder.join("a.bin"), 1_000_000, 5);
+    let (_source, from, _) = serve(folder, &folder.join("a.bin"), "127.0.0.1:0", &[]);
+    let other = random_file(&folder.join("a.bin"), 1_000_000, 6);
+    let out = folder.join("out.bin");
+    let ended = get(folder, "a.bin", &from, &out, &["--timeout", "4s"]);
+    assert_ne!(ended.code, Some(0));
+    assert!(!out.exists() || std::fs::read(&out).unwrap() != other, "nothing wrong is delivered");
+}
+
+#[test]
+fn a_full_disk_is_exit_code_6_and_the_next_run_goes_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let small = folder.join("small");
+    std::fs::create_dir(&small).unwrap();
+    let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", "size=2m", "tmpfs"]).arg(&small).output();
+    if !mounted.is_ok_and(|m| m.status.success()) {
+        println!("skipped: a small file system cannot be mounted here");
+        return;
+    }
+    let content = random_file(&folder.join("a.bin"), 4_000_000, 7);
+    let (_source, from, _) = serve(folder, &folder.join("a.bin"), "127.0.0.1:0", &[]);
+    let ended = get(folder, "a.bin", &from, &small.join("out.bin"), &[]);
+    let grown = Command::new("mount").args(["-o", "remount,size=16m"]).arg(&small).status();
+    let again = get(folder, "a.bin", &from, &small.join("out.bin"), &[]);
+    let read = std::fs::read(small.join("out.bin"));
+    let _ = Command::new("umount").arg(&small).status();
+    assert_eq!(ended.code, Some(6), "{}", ended.log);
+    assert!(grown.unwrap().success());
+    assert_eq!(again.code, Some(0), "{}", again.log);
+    assert_eq!(read.unwrap(), content);
+}
+
+#[test]
+fn a_daemon_takes_in_offers_lists_and_removes() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let content = random_file(&folder.join("data.bin"), 900_000, 8);
+    let (up, home) = (format!("127.0.0.1:{}", free_port()), text(&folder.join("home")));
+    let page = format!("127.0.0.1:{}", free_port());
+    let mut daemon =
+        Process::start(folder, "up", &["up", "--listen", &up, "--state", &home, "--metrics", &page]);
+    daemon.line(PATIENCE);
+    let ended = run(folder, &["put", &text(&folder.join("data.bin")), "--name", "data", "--state", &home]);
+    assert_eq!(ended.code, Some(0), "{}", ended.log);
+    let id = ended.last.unwrap()["object"].as_str().unwrap().to_owned();
+
+    // A second node joins and takes the same file in: two holders.
+    let (other, away) = (format!("127.0.0.1:{}", free_port()), text(&folder.join("away")));
+    let mut node =
+        Process::start(folder, "node", &["node", "--join", &up, "--listen", &other, "--state", &away]);
+    node.line(PATIENCE);
+    assert_eq!(
+        run(folder, &["put", &text(&folder.join("data.bin")), "--name", "data", "--state", &away]).code,
+        Some(0)
+    );
+    let asker = text(&folder.join("asker"));
+    let list = || run(folder, &["ls", "--controller", &up, "--state", &asker]).last.unwrap_or(Value::Null);
+    wait_until("both nodes are listed", PATIENCE, || {
+        list()["holders"].as_array().is_some_and(|h| h.len() == 2)
+    });
+    assert_eq!(list()["object"], Value::from(id.clone()));
+    let holders = list()["holders"].to_string();
+    assert!(holders.contains(&up) && holders.contains(&other), "{holders}");
+
+    let (out, state) = (text(&folder.join("out.bin")), text(&folder.join("receiver")));
+    let ended = run(
+        folder,
+        &["get", "data", "--controller", &up, "-o", &out, "--state", &state, "--limit", "20Mbit/s"],
+    );
+    assert_eq!(ended.code, Some(0), "{}", ended.log);
+    assert_eq!(std::fs::read(&out).unwrap(), content);
+    let seconds = ended.last.unwrap()["seconds"].as_f64().unwrap();
+    assert!(seconds > 0.3, "20 Mbit/s were asked for, {seconds} s is faster");
+
+    let status = run(folder, &["status", "--controller", &up, "--state", &asker]).last.unwrap();
+    assert!(status["nodes"].as_array().is_some_and(|n| n.len() == 2), "{status}");
+    let mut metrics = String::new();
+    let mut stream = TcpStream::connect(&page).unwrap();
+    stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").unwrap();
+    stream.read_to_string(&mut metrics).unwrap();
+    assert!(metrics.contains("headwater_nodes_up 2"), "{metrics}");
+
+    assert_eq!(run(folder, &["rm", "data", "--state", &away]).code, Some(0));
+    wait_until("one holder is left", PATIENCE, || list()["holders"].as_array().is_some_and(|h| h.len() == 1));
+    assert_eq!(run(folder, &["rm", "data", "--state", &away]).code, Some(3));
+
+    // The daemon dies and comes back with what it had.
+    daemon.kill();
+    let mut daemon = Process::start(folder, "up2", &["up", "--listen", &up, "--state", &home]);
+    daemon.line(PATIENCE);
+    wait_until("the object is listed again", PATIENCE, || list()["object"] == Value::from(id.clone()));
+    let quota = text(&folder.join("tight"));
+    let ended =
+        run(folder, &["put", &text(&folder.join("data.bin")), "--state", &quota, "--quota", "100KiB"]);
+    assert_eq!(ended.code, Some(6), "{}", ended.log);
+}
