@@ -149,9 +149,7 @@ fn a_demo_that_is_interrupted_or_killed_leaves_nothing_behind() {
         let folder = wait_for(|| {
             let folder = format!("/dev/shm/headwater-demo-{pid}-0");
             let other = std::env::temp_dir().join(format!("headwater-demo-{pid}-0")).display().to_string();
-            let found =
-                [folder, other].into_iter().find(|folder| Path::new(folder).join("receiver.log").exists());
-            found
+            [folder, other].into_iter().find(|folder| Path::new(folder).join("receiver.log").exists())
         });
         let sent =
             Command::new("sh").args(["-c", r#"kill -"$1" "$2""#, "sh", signal, &pid.to_string()]).status();

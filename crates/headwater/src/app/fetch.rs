@@ -60,6 +60,8 @@ pub(crate) struct Fetched {
     pub(crate) resumed: Bytes,
     /// Blocks had to wait for decoder, hash or disk most of the time.
     pub(crate) held_up: bool,
+    /// Ends when sources and controller know that the task is over, or do not answer.
+    pub(crate) goodbye: tokio::task::JoinHandle<()>,
 }
 
 /// The partial file as the data thread's workers fill it, with a way to wait for blocks in order.
@@ -191,11 +193,20 @@ impl Fetch {
         let Some(Open { object, symbol_size, arrivals, resumed }) = open else {
             return Err(AppError::Failed("the object came before it was accepted".to_owned()));
         };
-        // The goodbyes go out while the caller finishes the file; a dead source is not waited for.
-        let _ = tokio::time::timeout(GOODBYE, async {
-            while !matches!(events.recv().await, Some(FetchEvent::Ended) | None) {}
+        // The goodbyes go out while the caller finishes the file; a dead source is not waited for long.
+        let goodbye = tokio::spawn(async move {
+            let said = async { while !matches!(events.recv().await, Some(FetchEvent::Ended) | None) {} };
+            let _ = tokio::time::timeout(GOODBYE, said).await;
         });
-        Ok(Fetched { object, symbol_size, stats: *stats, arrivals, resumed, held_up: held_up * 2 > ticks })
+        Ok(Fetched {
+            goodbye,
+            object,
+            symbol_size,
+            stats: *stats,
+            arrivals,
+            resumed,
+            held_up: held_up * 2 > ticks,
+        })
     }
 
     async fn open(

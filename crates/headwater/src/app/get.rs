@@ -199,10 +199,11 @@ impl Job<'_> {
         let fetched = fetch.run(self.host, controller, self.shutdown, &mut display).await;
         let followed = display.join();
         let fetched = fetched?;
-        if options.range.is_none() && options.output != Output::Stdout {
-            if let Some(manifest) = read_manifest(&fetched.arrivals)? {
-                return self.folder(&fetched, manifest, watch).await;
-            }
+        if options.range.is_none()
+            && options.output != Output::Stdout
+            && let Some(manifest) = read_manifest(&fetched.arrivals)?
+        {
+            return self.folder(&fetched, manifest, watch).await;
         }
         let (sha256, _) = followed?;
         watch.progress(&Progress {
@@ -228,12 +229,13 @@ impl Job<'_> {
         .await??;
         let seconds = self.started.elapsed().as_secs_f64();
         let names = self.names().await;
-        let mut result = result_of(&fetched, seconds, &names);
+        let mut result = result_of(&fetched, &fetched.stats, seconds, &names);
         result.bytes = wanted_bytes(&fetched, options.range);
         result.mb_per_s = result.bytes as f64 / seconds / 1e6;
         result.name = (options.what != result.object).then(|| options.what.clone());
         result.sha256 = sha256;
         result.output = output.map(|p| p.display().to_string());
+        let _ = fetched.goodbye.await;
         Ok(result)
     }
 
@@ -299,8 +301,8 @@ impl Job<'_> {
         let last = target.clone();
         blocking(move || manifest.complete(&last)).await??;
         let seconds = self.started.elapsed().as_secs_f64();
-        let whole = Fetched { stats: sum.stats, resumed: sum.resumed, ..root.copy() };
-        let mut result = result_of(&whole, seconds, &names);
+        let mut result = result_of(root, &sum.stats, seconds, &names);
+        result.resumed_bytes = sum.resumed.get();
         result.bytes = total.get();
         result.mb_per_s = result.bytes as f64 / seconds / 1e6;
         result.name = Some(self.options.what.clone());
@@ -510,19 +512,6 @@ fn follow(arrivals: &Arrivals, to_stdout: bool, sha256: bool) -> Followed {
 
 // ---- results -------------------------------------------------------------------------------------------------------
 
-impl Fetched {
-    fn copy(&self) -> Fetched {
-        Fetched {
-            object: self.object,
-            symbol_size: self.symbol_size,
-            stats: self.stats.clone(),
-            arrivals: self.arrivals.clone(),
-            resumed: self.resumed,
-            held_up: self.held_up,
-        }
-    }
-}
-
 fn wanted_bytes(fetched: &Fetched, range: Option<(Bytes, Option<Bytes>)>) -> u64 {
     let size = fetched.arrivals.partial.hashes().size();
     match range {
@@ -535,8 +524,12 @@ fn share(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
 }
 
-fn result_of(fetched: &Fetched, seconds: f64, names: &[(NodeId, String)]) -> GetResult {
-    let stats = &fetched.stats;
+fn result_of(
+    fetched: &Fetched,
+    stats: &ReceiverStats,
+    seconds: f64,
+    names: &[(NodeId, String)],
+) -> GetResult {
     let cpu_seconds = usage::cpu_seconds();
     let layout = fetched.arrivals.partial.hashes().layout();
     let symbol = f64::from(fetched.symbol_size.max(1));
@@ -556,7 +549,7 @@ fn result_of(fetched: &Fetched, seconds: f64, names: &[(NodeId, String)]) -> Get
         peak_rss_bytes: usage::peak_rss_bytes(),
         cpu_seconds,
         mark_signal: mark_signal(&stats.flows).to_owned(),
-        limited_by: limited_by(fetched, seconds, cpu_seconds).to_owned(),
+        limited_by: limited_by(stats, fetched.held_up, seconds, cpu_seconds).to_owned(),
         sources: sources_of(&stats.flows, names),
         name: None,
         sha256: None,
@@ -599,14 +592,14 @@ fn mark_signal(flows: &[FlowStats]) -> &'static str {
 }
 
 /// What held the task back most of the time.
-fn limited_by(fetched: &Fetched, seconds: f64, cpu_seconds: f64) -> &'static str {
-    let starved: u64 = fetched.stats.flows.iter().map(|f| f.starved).sum();
+fn limited_by(stats: &ReceiverStats, held_up: bool, seconds: f64, cpu_seconds: f64) -> &'static str {
+    let starved: u64 = stats.flows.iter().map(|f| f.starved).sum();
     // One thread receives; when it never sleeps, the processor is the limit.
     if cpu_seconds / seconds > 0.9 {
         "cpu"
-    } else if fetched.held_up {
+    } else if held_up {
         "disk"
-    } else if starved * 2 > fetched.stats.arrivals {
+    } else if starved * 2 > stats.arrivals {
         "source"
     } else {
         "path"

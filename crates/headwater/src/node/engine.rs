@@ -172,7 +172,7 @@ impl Engine {
                 self.publish(now);
             }
             let wake = self.next_wake();
-            let timeout = wake.map(|at| at.since(self.now()).into());
+            let timeout = wake.map(|at| at.since(self.now()));
             match wait(&self.port, &self.waker, timeout, self.blocked) {
                 Ok(ready) => self.blocked &= !ready.writable,
                 Err(error) => tracing::error!(%error, "waiting for the data socket failed"),
@@ -595,7 +595,7 @@ impl Engine {
         let snapshot = Snapshot {
             receivers,
             flows: self.sources.taped.machine.flows().collect(),
-            socket: self.port.stats().clone(),
+            socket: *self.port.stats(),
             strays: self.strays,
             dropped_on_purpose: self.dropped_on_purpose,
             unsendable: self.unsendable,

@@ -6,8 +6,10 @@
 //! it sends repair symbols of the blocks that are late. What a silent flow owed goes to the others.
 
 use headwater_units::{BlockIndex, Duration, FlowId, Time};
+use headwater_wire::{MAX_WORK, Work};
 
 use super::Receiver;
+use super::blocks::Blocks;
 use super::flow::Flow;
 
 /// Flows are supplied at least this far ahead: a wake-up may be late by some milliseconds on a busy machine.
@@ -276,4 +278,33 @@ impl Receiver {
             }
         }
     }
+}
+
+/// The work of a flow as it travels: runs of whole blocks merged, at most [`MAX_WORK`] pieces.
+pub(super) fn list(blocks: &Blocks, flow: &mut Flow) -> Vec<Work> {
+    flow.order.retain(|&b| blocks.get(b).is_some_and(|block| block.shares.iter().any(|s| s.flow == flow.id)));
+    let mut work: Vec<Work> = Vec::new();
+    for &index in &flow.order {
+        let Some(block) = blocks.get(index) else { continue };
+        for share in block.shares.iter().filter(|s| s.flow == flow.id) {
+            let attempt = block.attempt;
+            if share.is_whole(block) {
+                if let Some(Work::Blocks { first, count, attempt: before }) = work.last_mut()
+                    && first.0 + u32::from(*count) == index.0
+                    && *before == attempt
+                    && *count < u16::MAX
+                {
+                    *count += 1;
+                    continue;
+                }
+                work.push(Work::Blocks { first: index, count: 1, attempt });
+            } else {
+                let count = (share.range.end - share.range.start) as u16;
+                work.push(Work::Symbols { block: index, first: share.first(), count, attempt });
+            }
+        }
+    }
+    flow.truncated = work.len() > MAX_WORK;
+    work.truncate(MAX_WORK);
+    work
 }

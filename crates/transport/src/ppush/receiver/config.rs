@@ -1,0 +1,128 @@
+//! What a receiver can be told, and what it counts.
+
+use headwater_units::{BitRate, Bytes, Duration, FlowId, NodeId, PathId};
+use headwater_wire::{Class, MarkSignal, SpreadRule};
+use serde::{Deserialize, Serialize};
+
+/// What a receiver needs to know before it begins.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ReceiverConfig {
+    /// The object's name or id.
+    pub name: String,
+    /// This node.
+    pub node: NodeId,
+    /// The control connection to the controller.
+    pub controller: PathId,
+    /// Tells this request from others of the same node; drawn by the driver.
+    pub request: u64,
+    /// Bytes of symbol that a datagram to this node carries.
+    pub room: u16,
+    /// How the symbols queue.
+    pub class: Class,
+    /// How the work is spread over the sources.
+    pub spread: SpreadRule,
+    /// At most this many sources; the controller's limit if absent.
+    pub max_sources: Option<u8>,
+    /// Symbols are asked for at most this fast, all sources together (payload, without headers).
+    pub limit: Option<BitRate>,
+    /// Packets that the socket's buffer holds; the sources together never have more in flight.
+    pub receive_window: u32,
+    /// An ACK never waits longer (RFC 9000 §13.2.1 has 25 ms; a data centre wants less).
+    pub max_ack_delay: Duration,
+    /// The request is said again after this long (PPUSH §III-A: "retries until it gets one").
+    pub retry: Duration,
+    /// Without a controller for this long the receiver gives up.
+    pub patience: Duration,
+    /// Without any symbol for this long, although some are wanted, the receiver gives up.
+    pub source_patience: Duration,
+    /// Blocks that may be partly here or waiting for the decoder; bounds the memory (each holds one block of bytes).
+    pub blocks_in_flight: usize,
+    /// A block that fails its hash this often ends the task.
+    pub attempts: u8,
+}
+
+impl ReceiverConfig {
+    /// A request with the product's defaults.
+    pub fn new(name: impl Into<String>, node: NodeId, controller: PathId, request: u64) -> Self {
+        ReceiverConfig {
+            name: name.into(),
+            node,
+            controller,
+            request,
+            room: 1424,
+            class: Class::Bulk,
+            spread: SpreadRule::Listed,
+            max_sources: None,
+            limit: None,
+            receive_window: 4096,
+            max_ack_delay: Duration::from_millis(2),
+            retry: Duration::from_millis(250),
+            patience: Duration::from_secs(20),
+            source_patience: Duration::from_secs(30),
+            blocks_in_flight: 256,
+            attempts: 8,
+        }
+    }
+}
+
+/// What a receiver counted.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct ReceiverStats {
+    /// Blocks wanted.
+    pub blocks: u32,
+    /// Blocks here, verified.
+    pub blocks_done: u32,
+    /// Blocks that wait for decoder, hash or disk.
+    pub blocks_behind: u32,
+    /// The most that ever waited.
+    pub blocks_behind_most: u32,
+    /// Source symbols wanted in all (of blocks that were not here at the start).
+    pub source_symbols: u64,
+    /// Symbols still needed.
+    pub needed: u64,
+    /// Symbols that arrived.
+    pub arrivals: u64,
+    /// Arrivals that brought nothing new.
+    pub useless: u64,
+    /// Repair symbols that stood in for source symbols in a decoded block.
+    pub repair_used: u64,
+    /// Blocks that failed their hash.
+    pub corrupt: u64,
+    /// Decodings that needed more symbols.
+    pub need_more: u64,
+    /// Datagrams that made no sense from where they came.
+    pub strays: u64,
+    /// Per flow, in order of their ids.
+    pub flows: Vec<FlowStats>,
+}
+
+/// What a receiver counted of one flow.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct FlowStats {
+    /// The flow.
+    pub flow: FlowId,
+    /// Its source.
+    pub node: NodeId,
+    /// Useful payload.
+    pub bytes: Bytes,
+    /// Symbols that arrived.
+    pub symbols: u64,
+    /// Of these, useful ones.
+    pub useful: u64,
+    /// Symbols sent and not arrived, as far as the packet numbers tell.
+    pub lost: u64,
+    /// Symbols that arrived marked CE.
+    pub marked: u32,
+    /// Lately.
+    pub rate: BitRate,
+    /// Symbols sent while the source itself was the limit.
+    pub starved: u64,
+    /// Symbols asked for that have not come.
+    pub outstanding: u64,
+    /// From asking to receiving.
+    pub turnaround: Option<Duration>,
+    /// Over, distrusted or silent flows bring nothing.
+    pub live: bool,
+    /// The congestion signal as far as the receiver can tell.
+    pub signal: MarkSignal,
+}
