@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use arbitrary::{Result, Unstructured};
 use headwater_transport::ppush::controller::{Controller, ControllerConfig};
 use headwater_transport::ppush::receiver::{Receiver, ReceiverConfig};
-use headwater_transport::ppush::source::{Source, SourceConfig};
+use headwater_transport::ppush::source::{LostSymbols, Source, SourceConfig};
 use headwater_transport::*;
 use headwater_units::*;
 use headwater_wire::*;
@@ -35,7 +35,8 @@ const STEPS: usize = 400;
 struct Kept {
     geometry: Option<Geometry>,
     wanted: u32,
-    symbols: BTreeMap<u32, BTreeSet<u32>>,
+    /// By block and ESI: the flow that brought it.
+    symbols: BTreeMap<u32, BTreeMap<u32, FlowId>>,
     decoding: BTreeSet<u32>,
     done: BTreeSet<u32>,
     ended: bool,
@@ -48,12 +49,21 @@ struct World<'a> {
     receiver: Receiver,
     sources: [Source; 2],
     size: Bytes,
+    /// The second source's bytes are wrong.
+    lies: bool,
+    /// A block with repair symbols needs more than K.
+    dependent: bool,
+    /// A calm network loses each so manieth packet; none if zero.
+    loses: u8,
+    delivered: u8,
     packets: VecDeque<(u32, Packet)>,
     commands: VecDeque<(u32, Command)>,
     wakes: [Option<Time>; HOSTS as usize],
     records: BTreeMap<TaskId, TaskRecord>,
     /// Each flow, its source, and the largest packet number that the source has used.
     flows: BTreeMap<FlowId, (u32, u64)>,
+    /// Blocks that a source was told are ready, and whether with repair symbols.
+    ready: BTreeMap<(FlowId, BlockIndex), bool>,
     tasks: Vec<TaskId>,
     grants: Vec<FlowGrant>,
     kept: Kept,
@@ -67,6 +77,7 @@ fuzz_target!(|bytes: &[u8]| {
 fn run(bytes: &[u8]) -> Result<()> {
     let mut bytes = Unstructured::new(bytes);
     let setting: u8 = bytes.arbitrary()?;
+    let troubles: u8 = bytes.arbitrary()?;
     let mut config = ReceiverConfig::new("object", node(RECEIVER), PathId(CONTROL), 77);
     config.spread = if setting & 1 == 0 { SpreadRule::Listed } else { SpreadRule::Residue };
     config.room = if setting & 2 == 0 { 9000 } else { 1424 };
@@ -82,12 +93,17 @@ fn run(bytes: &[u8]) -> Result<()> {
         receiver: Receiver::new(config),
         sources: [2, 3].map(|n| Source::new(source.clone(), [n; 32])),
         size: Bytes::new(u64::from(setting >> 5) * 150_000),
+        lies: troubles & 1 != 0,
+        dependent: troubles & 2 != 0,
+        loses: [0, 50, 7, 3][usize::from(troubles >> 2 & 3)],
+        delivered: 0,
         bytes,
         packets: VecDeque::new(),
         commands: VecDeque::new(),
         wakes: [None; HOSTS as usize],
         records: BTreeMap::new(),
         flows: BTreeMap::new(),
+        ready: BTreeMap::new(),
         tasks: Vec::new(),
         grants: Vec::new(),
         kept: Kept::default(),
@@ -172,7 +188,11 @@ impl World<'_> {
     /// Delivers what is under way, answers what is asked, and goes on to the next wake.
     fn calm(&mut self) {
         for _ in 0..self.packets.len() {
-            self.deliver(0);
+            self.delivered = self.delivered.wrapping_add(1);
+            match self.delivered.checked_rem(self.loses) {
+                Some(0) => drop(self.packets.pop_front()),
+                _ => self.deliver(0),
+            }
         }
         while let Some((to, command)) = self.commands.pop_front() {
             self.tell(to, command);
@@ -216,6 +236,9 @@ impl World<'_> {
             self.kept.done.insert(block.0);
             self.kept.symbols.remove(&block.0);
         }
+        if let Command::Source(SourceCommand::BlockReady { flow, block, repair }) = &command {
+            *self.ready.entry((*flow, *block)).or_default() |= repair;
+        }
         let now = self.now;
         self.machine(to).handle(now, Input::Command(command));
         self.poll(to, None);
@@ -235,7 +258,10 @@ impl World<'_> {
         for _ in 0..OUTPUTS {
             match self.machine(host).poll(now) {
                 Output::Wake(at) => {
-                    assert!(at.is_none_or(|at| at > now), "host {host} wants to be woken at {at:?}, now {now}");
+                    assert!(
+                        at.is_none_or(|at| at > now),
+                        "host {host} wants to be woken at {at:?}, now {now}"
+                    );
                     self.wakes[host as usize] = at;
                     return;
                 }
@@ -248,7 +274,8 @@ impl World<'_> {
                     SourceEvent::Opened { flow, .. } => {
                         self.flows.entry(flow).or_insert((host, 0));
                     }
-                    SourceEvent::Release { .. } | SourceEvent::Closed { .. } => {}
+                    SourceEvent::Release { flow, block } => drop(self.ready.remove(&(flow, block))),
+                    SourceEvent::Closed { flow } => self.ready.retain(|(of, _), _| *of != flow),
                 },
                 Output::Event(Event::Receiver(event)) => self.on_receiver(event, &mut symbol),
                 Output::Event(Event::Controller(event)) => match event {
@@ -272,6 +299,8 @@ impl World<'_> {
             && let Some((_, largest)) = self.flows.get_mut(&datagram.flow)
         {
             *largest = (*largest).max(header.number.0);
+            let SymbolId { block, .. } = header.symbol;
+            assert!(self.ready.contains_key(&(datagram.flow, block)), "{block} is named but was not ready");
         }
         if let Body::Control(control) = &said.body {
             match &**control {
@@ -312,18 +341,28 @@ impl World<'_> {
             ReceiverEvent::Bind { flow, node, .. } => {
                 answer(ReceiverCommand::FlowPath { flow, path: PathId(u32::from(node.0[0])) });
             }
-            ReceiverEvent::Symbol { symbol, .. } => {
+            ReceiverEvent::Symbol { flow, symbol } => {
                 assert_eq!(handed_in.take(), Some(symbol), "only what was handed in can be kept");
                 assert!(!kept.done.contains(&symbol.block.0), "a symbol of a finished block was kept");
-                let new = kept.symbols.entry(symbol.block.0).or_default().insert(symbol.esi.0);
-                assert!(new, "{symbol:?} was kept twice");
+                let before = kept.symbols.entry(symbol.block.0).or_default().insert(symbol.esi.0, flow);
+                assert_eq!(before, None, "{symbol:?} was kept twice");
             }
             ReceiverEvent::Decode { block } => {
                 let need = kept.geometry.expect("it was accepted").source_symbols(block) as usize;
-                let here = kept.symbols.get(&block.0).map_or(0, BTreeSet::len);
+                let here = kept.symbols.get(&block.0).map_or(0, BTreeMap::len);
                 assert!(need > 0 && here >= need, "decoding {block} needs {need} symbols, {here} are here");
                 assert!(kept.decoding.insert(block.0), "{block} is being decoded already");
-                answer(ReceiverCommand::BlockDecoded { block });
+                let symbols = &kept.symbols[&block.0];
+                let systematic = symbols.range(..need as u32).count() == need;
+                let wrong =
+                    self.lies && symbols.values().any(|f| self.flows.get(f).is_some_and(|f| f.0 == 3));
+                answer(if self.dependent && !systematic && here == need {
+                    ReceiverCommand::DecodeFailed { block, failure: DecodeFailure::NeedMore }
+                } else if wrong {
+                    ReceiverCommand::DecodeFailed { block, failure: DecodeFailure::Corrupt }
+                } else {
+                    ReceiverCommand::BlockDecoded { block }
+                });
             }
             ReceiverEvent::Discard { block } => {
                 assert!(!kept.decoding.contains(&block.0), "a worker has these symbols");
@@ -427,10 +466,15 @@ impl World<'_> {
         let flow = self.some_flow()?;
         let (source, largest) = self.flows.get(&flow).copied().unwrap_or((2, 0));
         let to_source: bool = self.bytes.arbitrary()?;
-        let near = |bytes: &mut Unstructured<'_>| Ok(largest.saturating_sub(u64::from(bytes.arbitrary::<u8>()?)));
+        let near =
+            |bytes: &mut Unstructured<'_>| Ok(largest.saturating_sub(u64::from(bytes.arbitrary::<u8>()?)));
         let body = match self.bytes.int_in_range(0..=6)? {
             0 | 1 if !to_source => Body::Symbol(SymbolHeader {
-                number: PacketNumber(if self.bytes.arbitrary()? { self.wild()? } else { near(&mut self.bytes)? }),
+                number: PacketNumber(if self.bytes.arbitrary()? {
+                    self.wild()?
+                } else {
+                    near(&mut self.bytes)?
+                }),
                 symbol: SymbolId {
                     block: BlockIndex(self.wild()? as u32),
                     esi: Esi(self.wild()? as u32 % ESI_LIMIT),
@@ -469,9 +513,12 @@ impl World<'_> {
                         (BlockIndex(self.wild()? as u32), self.wild()? as u16, self.bytes.arbitrary()?);
                     works.push(match self.bytes.arbitrary()? {
                         true => Work::Blocks { first: block, count, attempt },
-                        false => {
-                            Work::Symbols { block, first: Esi(self.wild()? as u32 % ESI_LIMIT), count, attempt }
-                        }
+                        false => Work::Symbols {
+                            block,
+                            first: Esi(self.wild()? as u32 % ESI_LIMIT),
+                            count,
+                            attempt,
+                        },
                     });
                 }
                 let (index, of) = self.bytes.arbitrary()?;
@@ -487,7 +534,11 @@ impl World<'_> {
                 }))
             }
             2 => Body::Challenge { nonce: self.wild()?.max(1) },
-            3 => Body::Fin(*self.bytes.choose(&[FinReason::Done, FinReason::Cancelled, FinReason::Distrusted])?),
+            3 => Body::Fin(*self.bytes.choose(&[
+                FinReason::Done,
+                FinReason::Cancelled,
+                FinReason::Distrusted,
+            ])?),
             4 => Body::FinAck,
             // What comes again, at whichever end.
             _ => match self.packets.front() {
@@ -519,7 +570,7 @@ impl World<'_> {
             false => *self.bytes.choose(&self.tasks)?,
         };
         let theta = Theta::new(f64::from(self.bytes.arbitrary::<f32>()?));
-        let refusal = *self.bytes.choose(&[Refusal::UnknownObject, Refusal::Full, Refusal::Gone])?;
+        let refusal = self.bytes.choose(&[Refusal::UnknownObject, Refusal::Full, Refusal::Gone])?.clone();
         let (source, wild) = (self.bytes.int_in_range(2..=HOSTS - 1)?, self.wild()?);
         let (to, control) = match self.bytes.int_in_range(0..=17)? {
             0 => (source, Control::SetTheta { flow, theta }),
@@ -543,7 +594,7 @@ impl World<'_> {
             5 => {
                 let keep = self.bytes.int_in_range(0..=self.grants.len())?;
                 let mut flows = self.grants[..keep].to_vec();
-                flows.extend((self.bytes.arbitrary()?).then(|| FlowGrant {
+                flows.extend(self.bytes.arbitrary::<bool>()?.then(|| FlowGrant {
                     flow: FlowId(wild),
                     node: node(source),
                     at: Vec::new(),
@@ -615,7 +666,8 @@ impl World<'_> {
                 (CONTROLLER, Control::Request(request))
             }
             _ => {
-                let holding = Holding { object: OBJECT, bytes: Bytes::new(wild), name: Some("object".into()) };
+                let holding =
+                    Holding { object: OBJECT, bytes: Bytes::new(wild), name: Some("object".into()) };
                 (CONTROLLER, Control::Hold(holding))
             }
         };

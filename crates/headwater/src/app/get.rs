@@ -61,10 +61,7 @@ async fn run(
     let (host, path) = connect(options, watch).await?;
     let job = Job { options, host: &host, path, shutdown, started };
     let result = job.object(watch).await;
-    tokio::select! {
-        () = host.close() => {}
-        () = tokio::time::sleep(std::time::Duration::from_millis(250)) => {}
-    }
+    host.close().await;
     result
 }
 

@@ -24,6 +24,9 @@ use crate::node::{Node, NodeConfig, Snapshot, control_path, room_towards};
 
 /// From this process's machines to its own controller.
 pub(crate) const LOCAL: PathId = control_path(0);
+/// How long queued messages may take to arrive when the process ends, and the closing of connections to leave.
+const LAST_WORDS: std::time::Duration = std::time::Duration::from_millis(250);
+const CLOSING: std::time::Duration = std::time::Duration::from_millis(5);
 /// Block hashes of this many objects of others are remembered.
 const HASHES_KEPT: usize = 64;
 
@@ -347,10 +350,14 @@ impl Host {
     /// Lets queued messages go out, then closes every link.
     pub(crate) async fn close(&self) {
         let links: Vec<Link> = self.state().peers.values().map(|p| p.link.clone()).collect();
+        let mut finishing = tokio::task::JoinSet::new();
         for link in links {
-            link.finish().await;
+            finishing.spawn(async move { link.finish().await });
         }
-        self.inner.endpoint.close("going away").await;
+        let _ =
+            tokio::time::timeout(LAST_WORDS, async { while finishing.join_next().await.is_some() {} }).await;
+        // The closing packets leave at once; QUIC would go on listening for three timeouts.
+        let _ = tokio::time::timeout(CLOSING, self.inner.endpoint.close("going away")).await;
     }
 
     // ---- messages ------------------------------------------------------------------------------------------------

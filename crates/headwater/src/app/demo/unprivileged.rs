@@ -38,13 +38,18 @@ async fn run(
     let mut command = in_user_namespace(program);
     command.args(arguments(options)).env(NETWORK_VARIABLE, "namespaces");
     let mut child = Process::start("user namespace", command, log.to_owned(), &guard)?;
-    let (mut last, mut asked) = (None, false);
+    let (mut last, mut begun, mut asked) = (None, false, false);
     loop {
         tokio::select! {
             line = child.json() => {
                 let Some(line) = line else { break };
                 match progress_of(&line) {
-                    Some(progress) => watch.progress(&progress),
+                    Some(progress) => {
+                        if !std::mem::replace(&mut begun, true) {
+                            watch.note("in network namespaces inside a user namespace, limited in the middle");
+                        }
+                        watch.progress(&progress);
+                    }
                     None => last = Some(line),
                 }
             }

@@ -479,6 +479,7 @@ impl Receiver {
         if blocks.get(block).is_none_or(|b| b.is_filling()) {
             return;
         }
+        self.last_useful = now;
         match failure {
             DecodeFailure::NeedMore => {
                 self.stats.need_more += 1;
@@ -695,7 +696,10 @@ impl Receiver {
             Phase::Preparing => at(self.next_feedback),
             Phase::Receiving => {
                 at(self.next_feedback);
-                at(self.last_useful + self.config.source_patience);
+                // Nobody can be blamed for silence while the decoder or the disk has the next word.
+                if self.blocks.as_ref().is_none_or(|b| b.decoding() == 0) {
+                    at(self.last_useful + self.config.source_patience);
+                }
                 if self.listed {
                     at(self.plan_at());
                 }
