@@ -1,5 +1,7 @@
 //! The commands as a user meets them, with the real binary on loopback.
 
+#![allow(clippy::disallowed_methods, reason = "these tests drive processes and wait for them")]
+
 mod cluster;
 
 use std::io::{Read, Write};

@@ -3,6 +3,8 @@
 //!
 //! `HEADWATER_CRASH_RUNS` sets how many seeded runs are made (50).
 
+#![allow(clippy::disallowed_methods, reason = "these tests drive processes and wait for them")]
+
 mod cluster;
 
 use std::path::Path;

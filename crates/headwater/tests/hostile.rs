@@ -1,5 +1,7 @@
 //! A stranger on the data and control ports, and strange datagrams: a transfer never stops, grows or goes wrong.
 
+#![allow(clippy::disallowed_methods, reason = "these tests drive processes and wait for them")]
+
 mod cluster;
 
 use std::net::UdpSocket;

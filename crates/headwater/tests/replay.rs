@@ -1,5 +1,7 @@
 //! A recorded real run, fed again to the same machines, gives the same outputs.
 
+#![allow(clippy::disallowed_methods, reason = "these tests drive processes and wait for them")]
+
 mod cluster;
 
 use std::time::Duration;

@@ -190,8 +190,7 @@ impl Job<'_> {
             hash: options.hash,
             record: options.record.clone(),
         };
-        let mut display =
-            Display::new(&options.what, watch, self.host, options.output == Output::Stdout, options.sha256);
+        let mut display = Display::new(self, watch);
         let controller = (self.path != LOCAL).then_some(self.path);
         let fetched = fetch.run(self.host, controller, self.shutdown, &mut display).await;
         let followed = display.join();
@@ -231,6 +230,7 @@ impl Job<'_> {
         result.mb_per_s = result.bytes as f64 / seconds / 1e6;
         result.name = (options.what != result.object).then(|| options.what.clone());
         result.sha256 = sha256;
+        result.dropped_on_purpose = host_dropped(self.host);
         result.output = output.map(|p| p.display().to_string());
         let _ = fetched.goodbye.await;
         Ok(result)
@@ -407,16 +407,30 @@ struct Display<'a> {
     what: &'a str,
     watch: &'a mut dyn Watch,
     host: &'a Host,
+    path: PathId,
     to_stdout: bool,
     sha256: bool,
     arrivals: Option<Arc<Arrivals>>,
     total: Bytes,
     follower: Option<JoinHandle<Followed>>,
+    ticks: u32,
 }
 
 impl<'a> Display<'a> {
-    fn new(what: &'a str, watch: &'a mut dyn Watch, host: &'a Host, to_stdout: bool, sha256: bool) -> Self {
-        Display { what, watch, host, to_stdout, sha256, arrivals: None, total: Bytes::ZERO, follower: None }
+    fn new(job: &Job<'a>, watch: &'a mut dyn Watch) -> Self {
+        let options = job.options;
+        Display {
+            what: &options.what,
+            watch,
+            host: job.host,
+            path: job.path,
+            to_stdout: options.output == Output::Stdout,
+            sha256: options.sha256,
+            arrivals: None,
+            total: Bytes::ZERO,
+            follower: None,
+            ticks: 0,
+        }
     }
 
     /// Waits for whoever follows the prefix.
@@ -452,6 +466,12 @@ impl Follower for Display<'_> {
         let done = done.min(self.total);
         let rate: BitRate = stats.flows.iter().filter(|f| f.live).map(|f| f.rate).sum();
         let useful: u64 = stats.flows.iter().map(|f| f.useful).sum();
+        self.ticks += 1;
+        // The controller knows the addresses of sources that this process has no link to.
+        if self.ticks % 10 == 1 && stats.flows.iter().any(|f| self.host.label(f.node).is_none()) {
+            let (host, path) = (self.host.clone(), self.path);
+            tokio::spawn(async move { host.learn_labels(path).await });
+        }
         let sources = stats.flows.iter().map(|f| ProgressSource {
             node: self.host.label(f.node).unwrap_or_else(|| source_label(f.node)),
             rate: f.rate,
@@ -509,6 +529,11 @@ fn follow(arrivals: &Arrivals, to_stdout: bool, sha256: bool) -> Followed {
 
 // ---- results -------------------------------------------------------------------------------------------------------
 
+/// What a drill dropped in the data thread; nothing outside of drills.
+fn host_dropped(host: &Host) -> Option<u64> {
+    host.snapshot().map(|s| s.dropped_on_purpose).filter(|&n| n > 0)
+}
+
 fn wanted_bytes(fetched: &Fetched, range: Option<(Bytes, Option<Bytes>)>) -> u64 {
     let size = fetched.arrivals.partial.hashes().size();
     match range {
@@ -552,6 +577,7 @@ fn result_of(
         sha256: None,
         resumed_bytes: fetched.resumed.get(),
         output: None,
+        dropped_on_purpose: None,
     }
 }
 

@@ -196,6 +196,13 @@ impl Host {
         Some(report(&view, self.inner.listen.map_or_else(String::new, |a| a.to_string())))
     }
 
+    /// Asks the controller at `path` where its nodes are reached.
+    pub(crate) async fn learn_labels(&self, path: PathId) {
+        if let Ok(report) = self.report(path).await {
+            self.state().labels.extend(report.nodes.into_iter().map(|n| (n.id, n.listen)));
+        }
+    }
+
     /// Where a node is reached, if it said so to this process.
     pub(crate) fn label(&self, node: NodeId) -> Option<String> {
         self.state().labels.get(&node).cloned()

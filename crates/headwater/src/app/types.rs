@@ -309,6 +309,9 @@ pub struct GetResult {
     /// Where the object is; `None` for standard output.
     #[serde(default)]
     pub output: Option<String>,
+    /// Symbols dropped by this process itself, in a drill.
+    #[serde(default)]
+    pub dropped_on_purpose: Option<u64>,
 }
 
 /// The end of a `put`.

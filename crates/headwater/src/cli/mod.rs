@@ -259,8 +259,7 @@ async fn act(
         Command::Demo(args) => {
             let options = settings.demo(args)?;
             let result = app::demo(options, shutdown, &mut *terminal.watch()).await?;
-            let result = serde_json::to_value(result).map_err(io::Error::from)?;
-            terminal.result(&result, || tables::demo(&result))?;
+            terminal.result(&result, || result.table())?;
         }
         Command::Debug(DebugCommand::Replay(args)) => {
             let result = app::replay(&args.file)?;

@@ -188,7 +188,7 @@ impl<'a> MakeWriter<'a> for BehindBars {
 }
 
 /// Often enough for a program that draws its own bar.
-const JSON_INTERVAL: Duration = Duration::from_millis(500);
+const JSON_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Lets something happen no more often than every so long.
 #[derive(Debug)]

@@ -238,22 +238,6 @@ fn details(result: &GetResult) -> String {
     text
 }
 
-/// `headwater demo`: what a get says, and whatever the demo adds to it.
-pub(crate) fn demo(value: &Value) -> String {
-    let Ok(result) = serde_json::from_value::<GetResult>(value.clone()) else {
-        return format!("{value:#}");
-    };
-    let mut text = headline(&result);
-    text.push('\n');
-    text += &details(&result);
-    let known = serde_json::to_value(&result).unwrap_or_default();
-    for (key, value) in value.as_object().into_iter().flatten().filter(|(key, _)| known.get(key).is_none()) {
-        let value = value.as_str().map_or_else(|| value.to_string(), printable);
-        let _ = writeln!(text, "  {}: {value}", key.replace('_', " "));
-    }
-    text
-}
-
 /// A daemon or source is ready.
 pub(crate) fn listening(role: &str, listening: &Listening) -> String {
     let mut text = format!("{role} at {}, fingerprint {}\n", listening.address, listening.fingerprint);
@@ -331,7 +315,6 @@ pub(crate) fn total_rate(report: &StatusReport) -> BitRate {
 #[cfg(test)]
 mod tests {
     use headwater_units::{NodeId, ObjectId, TaskId};
-    use serde_json::json;
 
     use super::*;
     use crate::app::SourceShare;
@@ -445,16 +428,6 @@ mod tests {
             "{text}"
         );
         assert!(text.contains("ratio 1.026") && text.contains("limited by path, marks by delay"), "{text}");
-    }
-
-    #[test]
-    fn a_demo_prints_what_it_adds_and_survives_what_it_lacks() {
-        let mut value = serde_json::to_value(result()).unwrap();
-        value["network"] = json!("namespaces");
-        value["sources"][0]["extra"] = json!(1);
-        let text = demo(&value);
-        assert!(text.starts_with("model: ") && text.contains("\n  network: namespaces\n"), "{text}");
-        assert!(demo(&json!({"what": 1})).contains("\"what\": 1"));
     }
 
     #[test]

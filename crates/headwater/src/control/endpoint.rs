@@ -28,6 +28,9 @@ const HANDSHAKES_UNCHECKED: usize = 32;
 const ACCEPTED: usize = 64;
 /// The most that may be under way on one stream. 1 MiB: 170 Mbit/s at 50 ms, plenty for lists of hashes.
 const STREAM_WINDOW: u32 = 1 << 20;
+/// What a round trip is taken for before one is measured. 50 ms: with QUIC's 333 ms (RFC 9002 §6.2.2) one lost
+/// handshake packet costs a second, longer than many deliveries; a path that is slower sees one packet twice.
+const INITIAL_RTT: std::time::Duration = std::time::Duration::from_millis(50);
 /// TLS alert "no application protocol" (RFC 7301 §3.2).
 const NO_APPLICATION_PROTOCOL: u8 = 120;
 
@@ -446,6 +449,7 @@ fn transport(config: &ControlConfig) -> TransportConfig {
     let idle = std::time::Duration::from(config.idle_timeout);
     let mut transport = TransportConfig::default();
     transport
+        .initial_rtt(INITIAL_RTT)
         .keep_alive_interval(Some(config.keep_alive.into()))
         .max_idle_timeout(IdleTimeout::try_from(idle).ok())
         .max_concurrent_bidi_streams(VarInt::from_u32(requests + 1))

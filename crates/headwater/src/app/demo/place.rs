@@ -17,8 +17,6 @@ use crate::netns::{HostSpec, Link, Net, NetError, Spec};
 
 /// Tells the receiver to throw away symbols: `PROBABILITY:SEED`.
 const DROP_VARIABLE: &str = "HEADWATER_DROP";
-/// How often the receiver tells how far it is; enough to see when a source begins to be of use.
-const PROGRESS: (&str, &str) = ("HEADWATER_PROGRESS_INTERVAL", "100ms");
 /// No child may be led astray by what the user has set up for real work.
 const NO_CONFIG: (&str, &str) = ("HEADWATER_CONFIG", "/dev/null");
 /// Where controller and sources listen on hosts of their own.
@@ -82,7 +80,7 @@ impl Place {
                 command.env_remove(name);
             }
         }
-        command.env(NO_CONFIG.0, NO_CONFIG.1).env(PROGRESS.0, PROGRESS.1);
+        command.env(NO_CONFIG.0, NO_CONFIG.1);
         Ok(command)
     }
 
