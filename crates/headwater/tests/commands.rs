@@ -239,7 +239,7 @@ fn a_daemon_takes_in_offers_lists_and_removes() {
     daemon.kill();
     let mut daemon = Process::start(folder, "up2", &["up", "--listen", &up, "--state", &home]);
     daemon.line(PATIENCE);
-    wait_until("the object is listed again", PATIENCE, || list()["object"] == Value::from(id.clone()));
+    wait_until("the object is listed again", PATIENCE, || list()["object"].as_str() == Some(id.as_str()));
     let quota = text(&folder.join("tight"));
     let ended =
         run(folder, &["put", &text(&folder.join("data.bin")), "--state", &quota, "--quota", "100KiB"]);
