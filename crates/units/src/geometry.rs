@@ -174,7 +174,7 @@ mod tests {
         #[test]
         fn fitted_symbols_cover_every_block_and_fit_the_room(size in 0u64..1 << 24, room in 64u16..9152) {
             let g = Geometry::fitting(Bytes::new(size), room);
-            prop_assert!(g.symbol_size() <= room && g.symbol_size() % 8 == 0);
+            prop_assert!(g.symbol_size() <= room && g.symbol_size().is_multiple_of(8));
             prop_assert!(Geometry::new(Bytes::new(size), g.symbol_size()).is_ok());
             for b in 0..g.layout().block_count() {
                 let (k, t) = (u64::from(g.source_symbols(BlockIndex(b))), u64::from(g.symbol_size()));
