@@ -83,7 +83,7 @@ async fn connect(options: &GetOptions, watch: &mut dyn Watch) -> Result<(Host, P
     };
     let host = Host::start(HostConfig { common, listen: None, controller, node: Some(node) })?;
     if let Some(hint) = host.node().buffer_hint() {
-        tracing::info!("{hint}");
+        watch.note(hint);
     }
     match &options.at {
         Where::Controller(at) => {
