@@ -350,6 +350,11 @@ impl Engine {
             return;
         };
         let owner = entry.owner;
+        // Orders come over control links, whose peer is known; a flow's key gives no right to give any.
+        if matches!(parsed.datagram.body, Body::Control(_)) {
+            self.strays += 1;
+            return;
+        }
         if let Body::Symbol(header) = &parsed.datagram.body {
             if let Some((rng, probability)) = &mut self.lossy
                 && rng.random_bool(*probability)

@@ -247,3 +247,64 @@ pub fn room_in(mtu: u16, remote: SocketAddr) -> u16 {
     let headers = if remote.ip().to_canonical().is_ipv4() { 20 + 8 } else { 40 + 8 };
     mtu.saturating_sub(headers + SYMBOL_OVERHEAD as u16)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::net::UdpSocket;
+
+    use headwater_units::{FlowId, FlowKey, NodeId, TaskId, Theta};
+    use headwater_wire::{Body, Class, Datagram, HeaderKey, Push, emit};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_flow_key_gives_no_right_to_give_orders() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("object");
+        std::fs::write(&path, vec![7; 100_000]).unwrap();
+        let (file, hashes) = SourceFile::hash(&path, &mut |_| {}).unwrap();
+        let config = NodeConfig {
+            bind: "127.0.0.1:0".parse().unwrap(),
+            dscp: 0,
+            source: SourceConfig::default(),
+            seed: [1; 32],
+            record: None,
+            workers: 1,
+            lossy: None,
+            buffer: Bytes::kib(256),
+        };
+        let (node, mut said) = Node::start(config).unwrap();
+        node.hold(hashes.root(), Arc::new(file));
+        let (flow, key) = (FlowId(5), FlowKey([3; 32]));
+        let push = Push {
+            task: TaskId(1),
+            flow,
+            object: hashes.root(),
+            bytes: hashes.size(),
+            symbol_size: 1024,
+            key,
+            theta: Theta::ONE,
+            class: Class::Bulk,
+            receiver: NodeId([9; 32]),
+        };
+        node.control(control_path(1), Control::Push(push));
+        assert_eq!(said.recv().await, Some((control_path(1), Control::Pushing { flow })));
+
+        // The receiver of the flow tries to raise its own weight over the data port.
+        let order = Control::SetTheta { flow, theta: Theta::new(50.0) };
+        let body = Body::Control(Box::new(order));
+        let datagram = Datagram { class: Class::Control, key_epoch: 0, flow, body };
+        let mut bytes = vec![0; datagram.len(0)];
+        emit(&datagram, 0, &HeaderKey::new(&key), &mut bytes);
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let snapshot = loop {
+            socket.send_to(&bytes, node.data_address()).unwrap();
+            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+            let snapshot = node.snapshot();
+            if snapshot.strays > 0 && !snapshot.flows.is_empty() {
+                break snapshot;
+            }
+        };
+        assert_eq!(snapshot.flows[0].theta, Theta::ONE);
+    }
+}
