@@ -20,7 +20,7 @@ BINARY := $(TARGET_DIR)/release/headwater
 # rustup's cargo first, so that one that was just installed is found; nft and tc often live outside a user's PATH.
 export PATH := $(CARGO_HOME_DIR)/bin:$(PATH):/usr/sbin:/sbin
 
-.PHONY: help deps build demo test lint fuzz install uninstall clean
+.PHONY: help deps build demo test lint experiments fuzz install uninstall clean
 
 help: ## Show this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
@@ -43,6 +43,10 @@ lint: ## Check formatting, run clippy, and shellcheck where there is one
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	@if command -v shellcheck >/dev/null; then shellcheck scripts/* .ci/run; fi
+
+experiments: deps ## Weighted sharing of one link, measured in namespaces (about a minute, on an idle machine)
+	$(CARGO) test --release --locked --package headwater --test shared_link -- \
+	  --ignored --nocapture --test-threads=1
 
 fuzz: ## Run every fuzz target for FUZZ_SECONDS each
 	FUZZ_SECONDS=$(FUZZ_SECONDS) scripts/fuzz

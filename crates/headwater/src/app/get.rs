@@ -1,10 +1,8 @@
 //! `headwater get`: an object, a range of it, or a folder, from many sources at once.
 
-use std::io::Write;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::thread::JoinHandle;
 use std::time::Instant;
 
 use headwater_store::manifest::{self, Manifest};
@@ -13,13 +11,13 @@ use headwater_transport::ppush::controller::ControllerConfig;
 use headwater_transport::ppush::receiver::{FlowStats, ReceiverConfig, ReceiverStats};
 use headwater_units::{BitRate, BlockIndex, Bytes, NodeId, ObjectId, PathId, Theta};
 use headwater_wire::{Class, MarkSignal, SYMBOL_OVERHEAD, SpreadRule};
-use sha2::{Digest, Sha256};
 
+use super::display::Display;
 use super::fetch::{Arrivals, Destination, Fetch, Fetched, Follower, source_label};
 use super::host::{Host, HostConfig, LOCAL};
 use super::{
-    AppError, GetOptions, GetResult, Output, Phase, Progress, ProgressSource, Shutdown, SourceShare, Watch,
-    Where, data_config, usage,
+    AppError, GetOptions, GetResult, Output, Phase, Progress, Shutdown, SourceShare, Watch, Where,
+    data_config, usage,
 };
 
 /// Files of a folder that are fetched at the same time.
@@ -190,7 +188,7 @@ impl Job<'_> {
             hash: options.hash,
             record: options.record.clone(),
         };
-        let mut display = Display::new(self, watch);
+        let mut display = Display::new(options, self.host, self.path, watch);
         let controller = (self.path != LOCAL).then_some(self.path);
         let fetched = fetch.run(self.host, controller, self.shutdown, &mut display).await;
         let followed = display.join();
@@ -396,135 +394,6 @@ fn read_manifest(arrivals: &Arrivals) -> Result<Option<Manifest>, AppError> {
         }
     }
     Ok(Some(Manifest::parse(&bytes)?))
-}
-
-// ---- following one object ------------------------------------------------------------------------------------------
-
-type Followed = Result<(Option<String>, u64), AppError>;
-
-/// Turns counters into progress, and passes the verified prefix on.
-struct Display<'a> {
-    what: &'a str,
-    watch: &'a mut dyn Watch,
-    host: &'a Host,
-    path: PathId,
-    to_stdout: bool,
-    sha256: bool,
-    arrivals: Option<Arc<Arrivals>>,
-    total: Bytes,
-    follower: Option<JoinHandle<Followed>>,
-    ticks: u32,
-}
-
-impl<'a> Display<'a> {
-    fn new(job: &Job<'a>, watch: &'a mut dyn Watch) -> Self {
-        let options = job.options;
-        Display {
-            what: &options.what,
-            watch,
-            host: job.host,
-            path: job.path,
-            to_stdout: options.output == Output::Stdout,
-            sha256: options.sha256,
-            arrivals: None,
-            total: Bytes::ZERO,
-            follower: None,
-            ticks: 0,
-        }
-    }
-
-    /// Waits for whoever follows the prefix.
-    fn join(&mut self) -> Followed {
-        if let Some(arrivals) = &self.arrivals {
-            arrivals.stop();
-        }
-        match self.follower.take().map(JoinHandle::join) {
-            None => Ok((None, 0)),
-            Some(Ok(followed)) => followed,
-            Some(Err(_)) => Err(AppError::Failed("passing the object on has failed".to_owned())),
-        }
-    }
-}
-
-impl Follower for Display<'_> {
-    fn opened(&mut self, arrivals: &Arc<Arrivals>, object: ObjectId, bytes: Bytes) {
-        let _ = object;
-        let layout = arrivals.partial.hashes().layout();
-        self.total = arrivals.partial.wanted().map(|b| layout.len(BlockIndex(b))).sum();
-        debug_assert!(self.total <= bytes);
-        self.arrivals = Some(arrivals.clone());
-        if self.to_stdout || self.sha256 {
-            let (arrivals, to_stdout, sha256) = (arrivals.clone(), self.to_stdout, self.sha256);
-            self.follower = Some(std::thread::spawn(move || follow(&arrivals, to_stdout, sha256)));
-        }
-    }
-
-    fn tick(&mut self, stats: &ReceiverStats) {
-        let Some(arrivals) = &self.arrivals else { return };
-        let layout = arrivals.partial.hashes().layout();
-        let done: Bytes = Bytes::new(u64::from(arrivals.partial.have().count()) * layout.block_bytes().get());
-        let done = done.min(self.total);
-        let rate: BitRate = stats.flows.iter().filter(|f| f.live).map(|f| f.rate).sum();
-        let useful: u64 = stats.flows.iter().map(|f| f.useful).sum();
-        self.ticks += 1;
-        // The controller knows the addresses of sources that this process has no link to.
-        if self.ticks % 10 == 1 && stats.flows.iter().any(|f| self.host.label(f.node).is_none()) {
-            let (host, path) = (self.host.clone(), self.path);
-            tokio::spawn(async move { host.learn_labels(path).await });
-        }
-        let sources = stats.flows.iter().map(|f| ProgressSource {
-            node: self.host.label(f.node).unwrap_or_else(|| source_label(f.node)),
-            rate: f.rate,
-            share: if useful == 0 { 0.0 } else { f.useful as f64 / useful as f64 },
-            theta: None,
-            live: f.live,
-        });
-        let progress = Progress {
-            object: self.what.to_owned(),
-            bytes_done: done.get(),
-            bytes_total: self.total.get(),
-            rate,
-            eta: (rate > BitRate::ZERO).then(|| (self.total - done) / rate),
-            sources: sources.collect(),
-            phase: Phase::Receiving,
-        };
-        self.watch.progress(&progress);
-    }
-
-    fn note(&mut self, line: &str) {
-        self.watch.note(line);
-    }
-}
-
-/// Passes the blocks on in their order as they become verified: to standard output, and through SHA-256.
-fn follow(arrivals: &Arrivals, to_stdout: bool, sha256: bool) -> Followed {
-    let partial = &arrivals.partial;
-    let layout = partial.hashes().layout();
-    let size = layout.object_bytes().get();
-    let range = partial.spec().range.clone().unwrap_or(0..size);
-    let mut out = std::io::stdout().lock();
-    let mut hasher = Sha256::new();
-    let (mut block, mut passed) = (Vec::new(), 0);
-    for index in partial.wanted().map(BlockIndex) {
-        if !arrivals.wait_for(index) {
-            return Err(AppError::Interrupted { resumable: true });
-        }
-        partial.read_block(index, &mut block)?;
-        let offset = layout.offset(index).get();
-        let from = range.start.saturating_sub(offset).min(block.len() as u64) as usize;
-        let to = (range.end - offset).min(block.len() as u64) as usize;
-        let bytes = &block[from..to];
-        if to_stdout {
-            out.write_all(bytes).map_err(|e| AppError::io("cannot write to standard output", e))?;
-        }
-        if sha256 {
-            hasher.update(bytes);
-        }
-        passed += bytes.len() as u64;
-    }
-    out.flush().map_err(|e| AppError::io("cannot write to standard output", e))?;
-    let digest = sha256.then(|| hasher.finalize().iter().map(|b| format!("{b:02x}")).collect());
-    Ok((digest, passed))
 }
 
 // ---- results -------------------------------------------------------------------------------------------------------

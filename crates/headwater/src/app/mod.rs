@@ -3,6 +3,7 @@
 mod controller_host;
 mod daemon;
 pub mod demo;
+mod display;
 mod errors;
 mod fetch;
 mod get;

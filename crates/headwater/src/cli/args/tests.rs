@@ -1,0 +1,66 @@
+use clap::CommandFactory;
+
+use super::*;
+
+fn parsed(line: &str) -> Result<Cli, clap::Error> {
+    Cli::try_parse_from(std::iter::once("headwater").chain(line.split_whitespace()))
+}
+
+#[test]
+fn the_definitions_are_consistent() {
+    Cli::command().debug_assert();
+}
+
+#[test]
+fn every_option_and_command_says_what_it_does() {
+    fn check(command: &clap::Command) {
+        assert!(command.get_about().is_some(), "{}", command.get_name());
+        for argument in command.get_arguments() {
+            assert!(argument.get_help().is_some(), "{} {}", command.get_name(), argument.get_id());
+        }
+        command.get_subcommands().for_each(check);
+    }
+    check(&Cli::command());
+}
+
+#[test]
+fn every_setting_that_is_a_flag_reaches_its_layer() {
+    let flags = "--state s --json --progress none --controller h --pin 0000000000000000000000000000000000000000000000000000000000000001 \
+        --listen :1 --uplink 1M --downlink 2M --rack r --data-port 5 --limit 3M --gentle --dscp 4 --mtu 1500 --loss-response ignore \
+        --max-sources 2 --equal-theta --metrics :2 --quota 1G --timeout 3s --assignment residue --theta 2";
+    let cli = parsed(&format!("config {flags}")).unwrap();
+    let mut layer = Layer::default();
+    cli.global.fill(&mut layer);
+    cli.command.fill(&mut layer);
+    assert!(layer.written().iter().all(Option::is_some), "{layer:?}");
+}
+
+#[test]
+fn common_options_may_stand_before_or_after_the_command() {
+    for line in ["--json --state s ls", "ls --state s --json"] {
+        let cli = parsed(line).unwrap();
+        assert_eq!((cli.global.json, cli.global.state), (Some(true), Some("s".into())));
+    }
+    assert_eq!(parsed("ls --json=false").unwrap().global.json, Some(false));
+}
+
+#[test]
+fn the_commands_of_the_comparison_bench_parse() {
+    for line in [
+        "controller --listen 10.77.0.1:7000 --state /d/hw",
+        "status --controller 10.77.0.1:7000 --state /d/hw --json",
+        "serve --controller 10.77.0.1:7000 --listen 10.77.0.11:7001 --state /d/hw /d/object.bin",
+        "ls --controller 10.77.0.1:7000 --state /d/hw --json",
+        "get object.bin --controller 10.77.0.1:7000 --state /d/hw -o /d/out",
+        "demo --rates 100,100,300 --loss 1% --kill 2@2s --json",
+    ] {
+        parsed(line).unwrap_or_else(|error| panic!("{line}: {error}"));
+    }
+}
+
+#[test]
+fn a_get_names_sources_or_a_controller_but_not_both() {
+    assert!(parsed("get x --from a,b --controller c").is_err());
+    let Command::Get(args) = parsed("get x --from a,b:9").unwrap().command else { panic!("not a get") };
+    assert_eq!(args.from.len(), 2);
+}
