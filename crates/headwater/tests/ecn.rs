@@ -38,9 +38,8 @@ fn get_through(rule: &str) -> Option<Value> {
     }
     let host = HostSpec { uplink: Some(BitRate::new(200_000_000)), ..HostSpec::default() };
     let net = Net::build(&Spec { hosts: vec![host, HostSpec::default()], ..Spec::default() }).unwrap();
-    let rules = format!(
-        "table inet t {{ chain c {{ type filter hook prerouting priority -300; udp length > 1000 {rule}; }} }}"
-    );
+    let hook = "type filter hook prerouting priority -300;";
+    let rules = format!("table inet t {{\nchain c {{\n{hook}\nudp length > 1000 {rule}\n}}\n}}\n");
     let loaded = net.command(RECEIVER, "nft").unwrap().arg(&rules).output().unwrap();
     assert!(loaded.status.success(), "{}", String::from_utf8_lossy(&loaded.stderr));
 
