@@ -249,3 +249,17 @@ fn a_lone_flow_settles_at_the_mark_fraction_of_equation_18() {
     assert!((s.alphas[0] - 0.258).abs() < 0.15 * 0.258, "{s:?}");
     assert!((s.windows - 30.0).abs() < 4.0, "{s:?}");
 }
+
+#[test]
+fn the_fraction_of_the_window_is_used_in_some_rounds() {
+    let mut wfcc = Wfcc::new(WfccConfig { carry_fraction: true, ..WfccConfig::paper() }, Theta::ONE);
+    wfcc.window = 4.75;
+    wfcc.slow_start = false;
+    let mut in_flight = 0;
+    for round in 0..100 {
+        wfcc.window = 4.75;
+        wfcc.end_round(PacketNumber(round));
+        in_flight += (0..10).take_while(|&n| wfcc.allows(n)).count();
+    }
+    assert_eq!(in_flight, 475);
+}
