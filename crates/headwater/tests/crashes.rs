@@ -32,7 +32,15 @@ struct Cluster<'a> {
     file: String,
 }
 
-impl Cluster<'_> {
+impl<'a> Cluster<'a> {
+    fn with_controller(folder: &'a Path) -> Self {
+        let file = text(&folder.join("object.bin"));
+        let mut cluster = Cluster { folder, controller_port: free_port(), processes: Vec::new(), file };
+        let controller = cluster.start_controller();
+        cluster.processes.push(controller);
+        cluster
+    }
+
     fn controller(&self) -> String {
         format!("127.0.0.1:{}", self.controller_port)
     }
@@ -99,14 +107,7 @@ fn run(seed: u64) -> &'static str {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     let content = random_file(&folder.join("object.bin"), BYTES, seed);
-    let mut cluster = Cluster {
-        folder,
-        controller_port: free_port(),
-        processes: Vec::new(),
-        file: text(&folder.join("object.bin")),
-    };
-    let controller = cluster.start_controller();
-    cluster.processes.push(controller);
+    let mut cluster = Cluster::with_controller(folder);
     for n in 0..SOURCES {
         let source = cluster.start_source(n);
         cluster.processes.push(source);
@@ -172,14 +173,7 @@ fn without_any_source_left_the_error_says_what_is_missing_and_a_later_run_goes_o
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     let content = random_file(&folder.join("object.bin"), BYTES, 99);
-    let mut cluster = Cluster {
-        folder,
-        controller_port: free_port(),
-        processes: Vec::new(),
-        file: text(&folder.join("object.bin")),
-    };
-    let controller = cluster.start_controller();
-    cluster.processes.push(controller);
+    let mut cluster = Cluster::with_controller(folder);
     let mut source = cluster.start_source(0);
     let (at, state, out) =
         (cluster.controller(), text(&folder.join("receiver")), text(&folder.join("out.bin")));

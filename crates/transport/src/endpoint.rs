@@ -4,7 +4,7 @@ use core::net::SocketAddr;
 use core::ops::Range;
 
 use headwater_units::{BlockIndex, Bytes, FlowId, FlowKey, NodeId, ObjectId, PathId, SymbolId, TaskId, Time};
-use headwater_wire::{Class, Datagram, Ecn, NodeInfo, Outcome, Refusal, SpreadRule};
+use headwater_wire::{Body, Class, Control, Datagram, Ecn, NodeInfo, Outcome, Refusal, SpreadRule};
 use serde::{Deserialize, Serialize};
 
 /// A state machine at one end of a delivery.
@@ -26,6 +26,15 @@ pub struct Packet {
     pub ecn: Ecn,
     /// The message. A symbol's payload is named here, never carried.
     pub datagram: Datagram,
+}
+
+impl Packet {
+    /// A control message, as every machine and driver sends one: of the top class, of no flow, not ECN-capable.
+    pub fn control(path: PathId, control: Control) -> Self {
+        let body = Body::Control(Box::new(control));
+        let datagram = Datagram { class: Class::Control, key_epoch: 0, flow: FlowId(0), body };
+        Packet { path, ecn: Ecn::NotEct, datagram }
+    }
 }
 
 /// What a machine is told.

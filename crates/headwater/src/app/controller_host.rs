@@ -8,8 +8,8 @@ use headwater_transport::ppush::controller::{Controller, ControllerConfig, Contr
 use headwater_transport::{
     Command, ControllerCommand, ControllerEvent, Endpoint, Event, Input, Output, Packet, TaskRecord,
 };
-use headwater_units::{FlowId, PathId, TaskId, Time};
-use headwater_wire::{Body, Class, Control, Datagram, Ecn};
+use headwater_units::{PathId, TaskId, Time};
+use headwater_wire::{Body, Control};
 use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
@@ -107,9 +107,7 @@ impl Running {
             match order {
                 Order::Attach { path, to } => drop(self.peers.insert(path, to)),
                 Order::Deliver { path, control } => {
-                    let body = Body::Control(Box::new(control));
-                    let datagram = Datagram { class: Class::Control, key_epoch: 0, flow: FlowId(0), body };
-                    self.machine.handle(now, Input::Packet(Packet { path, ecn: Ecn::NotEct, datagram }));
+                    self.machine.handle(now, Input::Packet(Packet::control(path, control)));
                 }
                 Order::Lost { path } => {
                     self.peers.remove(&path);

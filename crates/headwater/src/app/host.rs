@@ -20,7 +20,7 @@ use super::query::{Answer, Query, ask};
 use super::report::report;
 use super::{AppError, Common, StatusReport};
 use crate::control::{Backoff, ControlConfig, ControlEndpoint, ControlError, Expect, Identity, Link, Pins};
-use crate::node::{Node, NodeConfig, Snapshot, control_path, room_towards};
+use crate::node::{Node, NodeConfig, Said, Snapshot, control_path, room_towards};
 
 /// From this process's machines to its own controller.
 pub(crate) const LOCAL: PathId = control_path(0);
@@ -392,18 +392,20 @@ impl Host {
     }
 
     /// What the machines of the data thread say.
-    async fn send_out(self, mut said: UnboundedReceiver<(PathId, Control)>) {
-        while let Some((path, control)) = said.recv().await {
-            if path == PathId(0) {
-                if let Control::Drop { object } = control {
-                    self.withdraw(object);
+    async fn send_out(self, mut said: UnboundedReceiver<Said>) {
+        while let Some(said) = said.recv().await {
+            match said {
+                Said::Unreadable(object) => self.withdraw(object),
+                Said::Control(LOCAL, control) => {
+                    if let Some(controller) = &self.inner.controller {
+                        controller.deliver(LOCAL, control);
+                    }
                 }
-            } else if path == LOCAL {
-                if let Some(controller) = &self.inner.controller {
-                    controller.deliver(LOCAL, control);
+                Said::Control(path, control) => {
+                    if let Some(peer) = self.state().peers.get(&path) {
+                        let _ = peer.out.send(control);
+                    }
                 }
-            } else if let Some(peer) = self.state().peers.get(&path) {
-                let _ = peer.out.send(control);
             }
         }
     }

@@ -22,7 +22,7 @@ use super::receiving::{Assembled, BlockSink, FetchEvent, Receiving};
 use super::sending::{Prepared, Sources};
 use super::tape::{Machine, Taped};
 use super::workers::Workers;
-use super::{FetchId, Lossy, Snapshot};
+use super::{FetchId, Lossy, Said, Snapshot};
 use crate::socket::{PathAddr, RecvBatch, SendBatch, UdpPort, Waker, wait};
 
 /// What others ask of the data thread.
@@ -91,7 +91,7 @@ pub(super) struct Engine {
     orders: Queue<Order>,
     results: Queue<Outcome>,
     own_results: Sender<Outcome>,
-    control: UnboundedSender<(PathId, Control)>,
+    said: UnboundedSender<Said>,
     workers: Workers<Outcome>,
     started: std::time::Instant,
     dscp: u8,
@@ -114,7 +114,7 @@ pub(super) struct Parts {
     pub(super) port: UdpPort,
     pub(super) waker: Waker,
     pub(super) orders: Queue<Order>,
-    pub(super) control: UnboundedSender<(PathId, Control)>,
+    pub(super) said: UnboundedSender<Said>,
     pub(super) workers: usize,
     pub(super) dscp: u8,
     pub(super) lossy: Option<Lossy>,
@@ -133,7 +133,7 @@ impl Engine {
             orders: parts.orders,
             results,
             own_results,
-            control: parts.control,
+            said: parts.said,
             started: std::time::Instant::now(),
             dscp: parts.dscp,
             lossy: parts.lossy.map(|l| (ChaCha8Rng::seed_from_u64(l.seed), l.probability)),
@@ -259,7 +259,7 @@ impl Engine {
                     let Some(object) = self.sources.object_of(flow) else { continue };
                     tracing::warn!(%object, block = block.0, %error, "object withdrawn");
                     self.sources.withdraw(object);
-                    let _ = self.control.send((PathId(0), Control::Drop { object }));
+                    let _ = self.said.send(Said::Unreadable(object));
                     self.tell_source(now, SourceCommand::Withdraw { object });
                 }
             }
@@ -274,19 +274,8 @@ impl Engine {
     }
 
     fn on_control(&mut self, now: Time, path: PathId, control: Control) {
-        let datagram = headwater_wire::Datagram {
-            class: Class::Control,
-            key_epoch: 0,
-            flow: FlowId(0),
-            body: Body::FinAck,
-        };
-        let packet = |control: Control| Packet {
-            path,
-            ecn: Ecn::NotEct,
-            datagram: headwater_wire::Datagram { body: Body::Control(Box::new(control)), ..datagram.clone() },
-        };
         if is_for_source(&control) {
-            self.sources.taped.handle(now, Input::Packet(packet(control)));
+            self.sources.taped.handle(now, Input::Packet(Packet::control(path, control)));
             self.drive_source(now);
             return;
         }
@@ -294,7 +283,7 @@ impl Engine {
             self.receivers.iter().filter(|(_, r)| r.controller == path).map(|(&id, _)| id).collect();
         for id in ids {
             if let Some(receiving) = self.receivers.get_mut(&id) {
-                receiving.taped.handle(now, Input::Packet(packet(control.clone())));
+                receiving.taped.handle(now, Input::Packet(Packet::control(path, control.clone())));
             }
             self.drive_receiver(now, id, None);
         }
@@ -525,7 +514,7 @@ impl Engine {
     fn transmit(&mut self, packet: Packet) {
         let Packet { path, ecn, datagram } = packet;
         if let Body::Control(control) = datagram.body {
-            let _ = self.control.send((path, *control));
+            let _ = self.said.send(Said::Control(path, *control));
             return;
         }
         debug_assert!(!paths::is_control(path), "datagrams of a flow have a data path");

@@ -64,6 +64,15 @@ pub struct NodeConfig {
     pub buffer: Bytes,
 }
 
+/// What the data thread says to the rest of the process.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Said {
+    /// A machine says this over a control path.
+    Control(PathId, Control),
+    /// A block of this object cannot be read any more: it is not to be offered.
+    Unreadable(ObjectId),
+}
+
 /// What the data thread counted, refreshed ten times a second while it is busy.
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot {
@@ -101,12 +110,11 @@ const UNKNOWN_PAYLOAD: u64 = 1500 - 48;
 const PACKET_RECORD: u64 = 640;
 
 impl Node {
-    /// Binds the data socket and starts its thread. The second value yields what the machines say to control paths;
-    /// path 0 stands for every controller.
+    /// Binds the data socket and starts its thread. The second value yields what it says to the rest of the process.
     ///
     /// # Errors
     /// When the socket cannot be bound, or the record cannot be created.
-    pub fn start(config: NodeConfig) -> std::io::Result<(Node, UnboundedReceiver<(PathId, Control)>)> {
+    pub fn start(config: NodeConfig) -> std::io::Result<(Node, UnboundedReceiver<Said>)> {
         let options = SocketOptions {
             receive_buffer: config.buffer,
             send_buffer: config.buffer,
@@ -117,7 +125,7 @@ impl Node {
         let hint = port.buffer_hint();
         let receive_buffer = port.receive_buffer();
         let waker = Waker::new()?;
-        let (control, control_out) = unbounded_channel();
+        let (said, listener) = unbounded_channel();
         let (orders, queue) = channel();
         let shared = Arc::new(Mutex::new(Snapshot::default()));
         let machine = Source::new(config.source.clone(), config.seed);
@@ -127,7 +135,7 @@ impl Node {
             port,
             waker: waker.clone(),
             orders: queue,
-            control,
+            said,
             workers: config.workers,
             dscp: config.dscp,
             lossy: config.lossy,
@@ -150,7 +158,7 @@ impl Node {
             shared,
             next_fetch: Default::default(),
         };
-        Ok((node, control_out))
+        Ok((node, listener))
     }
 
     fn order(&self, order: Order) {
@@ -288,7 +296,7 @@ mod tests {
             receiver: NodeId([9; 32]),
         };
         node.control(control_path(1), Control::Push(push));
-        assert_eq!(said.recv().await, Some((control_path(1), Control::Pushing { flow })));
+        assert_eq!(said.recv().await, Some(Said::Control(control_path(1), Control::Pushing { flow })));
 
         // The receiver of the flow tries to raise its own weight over the data port.
         let order = Control::SetTheta { flow, theta: Theta::new(50.0) };

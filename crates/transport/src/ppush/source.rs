@@ -338,9 +338,7 @@ impl Source {
     }
 
     fn tell(&mut self, path: PathId, control: Control) {
-        let body = Body::Control(Box::new(control));
-        let datagram = Datagram { class: Class::Control, key_epoch: 0, flow: FlowId(0), body };
-        self.shared.out.push_back(Output::Transmit(Packet { path, ecn: Ecn::NotEct, datagram }));
+        self.shared.out.push_back(Output::Transmit(Packet::control(path, control)));
     }
 
     fn event(&mut self, event: SourceEvent) {

@@ -23,9 +23,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use headwater_units::{FlowId, NodeId, ObjectId, PathId, TaskId, Time};
-use headwater_wire::{
-    Body, Class, Control, Datagram, Ecn, FlowReport, FlowView, NodeInfo, Outcome, Refusal, Request,
-};
+use headwater_wire::{Body, Control, Datagram, FlowReport, FlowView, NodeInfo, Outcome, Refusal, Request};
 use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::SeedableRng;
 
@@ -507,9 +505,7 @@ impl Controller {
     }
 
     fn send(&mut self, path: PathId, control: Control) {
-        let body = Body::Control(Box::new(control));
-        let datagram = Datagram { class: Class::Control, key_epoch: 0, flow: FlowId(0), body };
-        self.out.push_back(Output::Transmit(Packet { path, ecn: Ecn::NotEct, datagram }));
+        self.out.push_back(Output::Transmit(Packet::control(path, control)));
     }
 }
 

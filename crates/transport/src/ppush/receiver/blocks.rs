@@ -234,8 +234,8 @@ impl Blocks {
         Arrival::Complete
     }
 
-    /// The block is verified and kept. Returns who is to blame for an earlier failure of it, if that is clear now, and
-    /// otherwise whom it makes suspicious.
+    /// The block is verified and kept. Returns who took part when it failed before, but not now that it came right:
+    /// whom that makes suspicious.
     pub(super) fn finish(&mut self, block: BlockIndex) -> BTreeSet<NodeId> {
         let Some(entry) = self.open.remove(&block.0) else { return BTreeSet::new() };
         debug_assert!(entry.shares.is_empty(), "a complete block is owed by nobody");

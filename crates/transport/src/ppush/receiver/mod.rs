@@ -140,7 +140,7 @@ impl Receiver {
     }
 
     fn say(&mut self, control: Control) {
-        self.send(self.config.controller, FlowId(0), Body::Control(Box::new(control)));
+        self.outputs.push_back(Output::Transmit(Packet::control(self.config.controller, control)));
     }
 
     fn event(&mut self, event: ReceiverEvent) {
