@@ -1,0 +1,1 @@
+//! Models of a network: packets (discrete events), rates (flow), equations (fluid); scenarios, workloads, claims.

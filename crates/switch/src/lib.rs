@@ -1,0 +1,1 @@
+//! What the middle runs, without I/O: queues, marking, trimming, forwarding.
