@@ -3,6 +3,7 @@
 mod support;
 
 use headwater_transport::ReceiverFailure;
+use headwater_transport::ppush::receiver::ReceiverStats;
 use headwater_transport::ppush::source::SourceConfig;
 use headwater_units::{BitRate, Bytes, Duration};
 use headwater_wire::SpreadRule;
@@ -122,14 +123,37 @@ fn if_every_source_dies_the_receiver_says_what_is_missing() {
 
 #[test]
 fn the_papers_residue_classes_deliver_too() {
-    let mut world =
-        World::with(Bytes::mib(16), paths(&[100, 100, 100]), 9, SourceConfig::paper(), |config| {
-            config.spread = SpreadRule::Residue;
-        });
+    let stats = by_rule(SpreadRule::Residue, &[100, 100, 100], 0.0, 1.35);
+    assert!(stats.flows.iter().all(|f| f.useful > 0));
+}
+
+#[test]
+fn an_equal_split_is_as_slow_as_its_slowest_source_and_needs_no_repair() {
+    // A third of the object from each, and the slowest has a fifth of the mean rate.
+    let stats = by_rule(SpreadRule::Equal, &[100, 180, 20], 0.0, 5.5);
+    let useful: Vec<u64> = stats.flows.iter().map(|f| f.useful).collect();
+    let (least, most) = (useful.iter().min().unwrap(), useful.iter().max().unwrap());
+    assert!(most - least <= 64, "one symbol of each of 64 blocks apart: {useful:?}");
+    assert_eq!(stats.repair_used, 0);
+}
+
+#[test]
+fn an_equal_split_survives_loss() {
+    let stats = by_rule(SpreadRule::Equal, &[100, 100, 100], 0.05, 2.5);
+    assert_eq!(stats.repair_used, 0);
+}
+
+/// 16 MiB with the paper's settings; at most `limit` times the ideal for the sum of the rates.
+fn by_rule(rule: SpreadRule, rates: &[u64], loss: f64, limit: f64) -> ReceiverStats {
+    let lossy = paths(rates).into_iter().map(|p| Path { loss, ..p }).collect();
+    let mut world = World::with(Bytes::mib(16), lossy, 9, SourceConfig::paper(), |config| {
+        config.spread = rule;
+    });
     let stats = world.run(LIMIT);
-    let ratio = world.seconds() / ideal(Bytes::mib(16), &[100, 100, 100]);
-    println!("ratio {ratio:.3} useless {} of {}", stats.useless, stats.arrivals);
-    assert!(ratio < 1.35, "{ratio}");
+    let ratio = world.seconds() / ideal(Bytes::mib(16), rates);
+    println!("{rule:?}: ratio {ratio:.3} useless {} of {}", stats.useless, stats.arrivals);
+    assert!(ratio < limit, "{ratio}");
+    stats
 }
 
 #[test]

@@ -54,6 +54,13 @@ pub enum Assignment {
         /// M, the number of places; at least 1.
         of: u8,
     },
+    /// Of every block in order the source symbols ESI = index + k * of, which no other source sends.
+    Equal {
+        /// i, this source's place.
+        index: u8,
+        /// M, the number of places; at least 1.
+        of: u8,
+    },
     /// What the receiver lists, at most [`MAX_WORK`] entries; what was sent before and is not listed any more is no
     /// longer wanted.
     Listed(Vec<Work>),
@@ -78,7 +85,7 @@ impl Assign {
     pub(crate) fn len(&self) -> usize {
         FIXED
             + match &self.assignment {
-                Assignment::Residue { .. } => 0,
+                Assignment::Residue { .. } | Assignment::Equal { .. } => 0,
                 Assignment::Listed(work) => ENTRY * work.len(),
             }
     }
@@ -87,6 +94,7 @@ impl Assign {
         let (rule, index, of, works) = match &self.assignment {
             Assignment::Residue { index, of } => (0, *index, *of, &[][..]),
             Assignment::Listed(work) => (1, 0, 0, work.as_slice()),
+            Assignment::Equal { index, of } => (2, *index, *of, &[][..]),
         };
         out[..4].copy_from_slice(&self.version.to_be_bytes());
         out[4] = rule | if self.nonce.is_some() { 0x80 } else { 0 };
@@ -129,6 +137,7 @@ impl Assign {
         };
         let assignment = match fixed[4] & 0x7f {
             0 if count == 0 && fixed[5] < fixed[6] => Assignment::Residue { index: fixed[5], of: fixed[6] },
+            2 if count == 0 && fixed[5] < fixed[6] => Assignment::Equal { index: fixed[5], of: fixed[6] },
             1 if fixed[5] == 0 && fixed[6] == 0 => Assignment::Listed(
                 body[FIXED..].chunks_exact(ENTRY).map(parse_work).collect::<Result<_, _>>()?,
             ),

@@ -61,6 +61,10 @@ pub struct Holding {
 pub enum SpreadRule {
     /// Source i of M sends ESI = i + kM of every block (PPUSH §III-A).
     Residue,
+    /// Source i of M sends the source symbols ESI = i + kM of every block, and nobody else ever does: an equal part of
+    /// the task for each, decided once. What PPUSH compares itself with (§V-B, PPUSH(0,0) and PPUSH(0,1)); a task is as
+    /// slow as its slowest source.
+    Equal,
     /// The receiver lists blocks and ranges by measured rate (architecture decision 10).
     #[default]
     Listed,

@@ -61,6 +61,7 @@ fn assign() -> impl Strategy<Value = Assign> {
     ];
     let assignment = prop_oneof![
         (0u8..4, 4u8..).prop_map(|(index, of)| Assignment::Residue { index, of }),
+        (0u8..4, 4u8..).prop_map(|(index, of)| Assignment::Equal { index, of }),
         vec(work, 0..=MAX_WORK).prop_map(|w| Assignment::Listed(w.into_iter().collect())),
     ];
     (any::<u32>(), any::<Option<u64>>(), any::<u32>(), any::<u32>(), assignment).prop_map(

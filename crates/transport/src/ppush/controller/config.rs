@@ -48,6 +48,8 @@ pub struct ControllerConfig {
     pub rate_window: Duration,
     /// θ-: 0.5 (PPUSH Eq. 21).
     pub theta_floor: Theta,
+    /// θ+ of every link, where the operator knows it (PPUSH Eq. 20); `None`: from measured rates and round trips.
+    pub theta_ceiling: Option<Theta>,
     /// θ+ of a path where nothing is measured: 2 (architecture decision 17).
     pub theta_unmeasured: Theta,
     /// Relative change of a weight that is worth telling: 0.01.
@@ -93,6 +95,7 @@ impl Default for ControllerConfig {
             replan_gap: Duration::from_millis(20),
             rate_window: Duration::from_secs(10),
             theta_floor: Theta::FLOOR,
+            theta_ceiling: None,
             theta_unmeasured: Theta::new(2.0),
             theta_step: 0.01,
             fixed_theta: None,
@@ -118,6 +121,7 @@ impl ControllerConfig {
     pub(super) fn classes_for(&self, spread: SpreadRule, sources: u8) -> u8 {
         match spread {
             SpreadRule::Residue => sources.saturating_add(self.spare_classes),
+            SpreadRule::Equal => sources,
             SpreadRule::Listed => sources.max(self.listed_classes),
         }
     }

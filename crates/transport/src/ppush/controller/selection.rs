@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use headwater_units::{BitRate, BlockIndex, FlowId, FlowKey, Geometry, NodeId, PathId, TaskId, Theta, Time};
-use headwater_wire::{FlowGrant, Outcome, Refusal, Request};
+use headwater_wire::{FlowGrant, Outcome, Refusal, Request, SpreadRule};
 use rand::Rng;
 
 use super::tasks::{Flow, FlowState, Pace, Task};
@@ -56,6 +56,10 @@ impl Controller {
         (task.symbol_size, task.needed) = (geometry.symbol_size(), geometry.total_symbols());
         task.id = self.unused_task_id();
         let id = task.id;
+        if task.spread == SpreadRule::Equal {
+            // No other source covers the part of one that is not there.
+            task.classes = sources.len() as u8;
+        }
         self.tasks.add(task);
         sources.into_iter().for_each(|node| self.open_flow(now, id, node));
         Ok(id)

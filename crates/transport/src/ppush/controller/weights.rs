@@ -78,7 +78,8 @@ impl Planner {
             self.delivered.entry(self.topology.place(*link).clone()).or_default().add(bucket, load.rate);
         }
         self.delivered.retain(|_, window| window.keep_since(bucket.saturating_sub(buckets)));
-        let ceilings = loads.iter().map(|(link, load)| (*link, self.ceiling(*link, load))).collect();
+        let ceiling = |link, load| config.theta_ceiling.or_else(|| self.ceiling(link, load));
+        let ceilings = loads.iter().map(|(link, load)| (*link, ceiling(*link, load))).collect();
         let bounds = Bounds { floor: config.theta_floor, unmeasured: config.theta_unmeasured, ceilings };
         let plan = plan(&demand, &bounds).expect("every flow is listed once and every link has a ceiling");
         plan.shares.into_iter().map(|(flow, Share::Weight(theta))| (flow, theta)).collect()

@@ -11,6 +11,9 @@ use core::ops::Range;
 use std::collections::{BTreeMap, BTreeSet};
 
 use headwater_units::{BlockIndex, ESI_LIMIT, Esi, FlowId, Geometry, NodeId, SymbolId, Time};
+use headwater_wire::SpreadRule;
+
+use super::flow::Flow;
 
 /// A part of a block that one flow was asked for: the ESIs `range`, of which `missing` have not come.
 #[derive(Debug)]
@@ -45,6 +48,8 @@ pub(super) struct Block {
     next_repair: u32,
     /// When repair symbols were last asked for to help along.
     pub(super) helped_at: Option<Time>,
+    /// Source symbols here of each class of the equal rule; empty under the others.
+    here_by_class: Vec<u32>,
 }
 
 /// A block that is asked of one source alone, because what several sent together did not verify.
@@ -198,25 +203,29 @@ impl Blocks {
         block
     }
 
-    /// Takes in a symbol. `settle` hears of every flow that owes one symbol (or more) less now.
+    /// Takes in a symbol from one of `of` places. `settle` hears of every flow that owes one symbol (or more) less now.
     pub(super) fn arrive(
         &mut self,
         flow: FlowId,
         node: NodeId,
         symbol: SymbolId,
-        listed: bool,
+        rule: SpreadRule,
+        of: u8,
         mut settle: impl FnMut(FlowId, u32),
     ) -> Arrival {
         let Some(block) = self.open.get_mut(&symbol.block.0) else { return Arrival::Useless };
         let esi = symbol.esi.0;
         let refused = block.phase == Phase::Decoding
             || block.alone.as_ref().is_some_and(|alone| alone.flow != Some(flow))
-            || esi >= if listed { block.next_repair } else { ESI_LIMIT };
+            || esi >= if rule == SpreadRule::Listed { block.next_repair } else { ESI_LIMIT };
         let before = block.wants();
         if refused || !block.insert(esi) {
             return Arrival::Useless;
         }
         block.contributors.insert(node);
+        if rule == SpreadRule::Equal {
+            block.count_class(esi, of);
+        }
         self.needed -= u64::from(before - block.wants());
         for share in block.shares.iter_mut().filter(|share| share.range.contains(&esi)) {
             share.missing -= 1;
@@ -434,18 +443,21 @@ impl Blocks {
     }
 
     /// What a source still owes of a block (PPUSH §III-A, footnote 1: ceil((u - v + 2) / N) with the residue rule).
-    pub(super) fn owed(&self, block: BlockIndex, flow: FlowId, listed: bool, sources: u32) -> u64 {
+    pub(super) fn owed(&self, block: BlockIndex, flow: &Flow, rule: SpreadRule, sources: u32) -> u64 {
         match self.open.get(&block.0) {
             None => {
                 if block.0 < self.wanted.start || block.0 >= self.wanted.end || self.is_done(block.0) {
                     0
+                } else if rule == SpreadRule::Equal {
+                    u64::from(class_size(self.k(block.0), flow.index, flow.of))
                 } else {
                     (u64::from(self.k(block.0)) + 2).div_ceil(u64::from(sources.max(1)))
                 }
             }
             Some(entry) if entry.phase == Phase::Decoding => 0,
-            Some(entry) if listed => {
-                entry.shares.iter().filter(|s| s.flow == flow).map(|s| u64::from(s.missing)).sum()
+            Some(entry) if rule == SpreadRule::Equal => u64::from(entry.missing_of_class(flow.index, flow.of)),
+            Some(entry) if rule == SpreadRule::Listed => {
+                entry.shares.iter().filter(|s| s.flow == flow.id).map(|s| u64::from(s.missing)).sum()
             }
             Some(entry) => (u64::from(entry.wants()) + 2).div_ceil(u64::from(sources.max(1))),
         }
@@ -466,16 +478,25 @@ impl Block {
             alone: None,
             next_repair: source_symbols,
             helped_at: None,
+            here_by_class: Vec::new(),
         }
     }
 
     fn reset(&mut self) {
         self.present = Bits::new(self.source_symbols);
         self.repair.clear();
+        self.here_by_class.clear();
         self.overhead = 0;
         self.phase = Phase::Filling;
         self.attempt = self.attempt.saturating_add(1);
         debug_assert!(self.shares.is_empty(), "a block starts anew only when nobody owes it");
+    }
+
+    /// Source symbols of one class of the equal rule that are not here.
+    fn missing_of_class(&self, index: u8, of: u8) -> u32 {
+        let all = class_size(self.source_symbols, index, of);
+        let here = self.here_by_class.get(usize::from(index)).map_or(0, |here| *here);
+        all.saturating_sub(here)
     }
 
     fn has(&self, esi: u32) -> bool {
@@ -506,6 +527,12 @@ impl Block {
         self.phase == Phase::Filling
     }
 
+    fn count_class(&mut self, esi: u32, of: u8) {
+        let of = usize::from(of.max(1));
+        self.here_by_class.resize(of, 0);
+        self.here_by_class[esi as usize % of] += 1;
+    }
+
     fn fresh_repair(&mut self, count: u32) -> Range<u32> {
         let first = self.next_repair;
         self.next_repair = (first + count).min(ESI_LIMIT);
@@ -526,6 +553,11 @@ impl Block {
         }
         runs
     }
+}
+
+/// Source symbols i, i + M, i + 2M and so on below K.
+fn class_size(source_symbols: u32, index: u8, of: u8) -> u32 {
+    source_symbols.saturating_sub(u32::from(index)).div_ceil(u32::from(of.max(1)))
 }
 
 impl Share {

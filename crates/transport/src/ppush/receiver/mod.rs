@@ -60,7 +60,8 @@ pub struct Receiver {
     blocks: Option<Blocks>,
     flows: BTreeMap<FlowId, Flow>,
     flows_version: u32,
-    listed: bool,
+    /// In force: the listed one replaces any other once a block failed its hash.
+    rule: SpreadRule,
     outputs: VecDeque<Output>,
     next_plan: Time,
     plan_soon: bool,
@@ -90,7 +91,7 @@ impl Receiver {
         Receiver {
             phase: Phase::Asking { since: Time::MAX, next: Time::ZERO, tries: 0 },
             request: config.request,
-            listed: config.spread == SpreadRule::Listed,
+            rule: config.spread,
             task: None,
             object: None,
             geometry: None,
@@ -341,8 +342,8 @@ impl Receiver {
         if !flow.touched.contains(&block) && flow.touched.len() < MAX_OWED {
             flow.touched.push(block);
         }
-        let node = flow.node;
-        if !self.listed {
+        let (node, of) = (flow.node, flow.of);
+        if self.rule != SpreadRule::Listed {
             blocks.open_through(block, self.config.blocks_in_flight);
         }
         let flows = &mut self.flows;
@@ -351,7 +352,7 @@ impl Receiver {
                 flow.outstanding = flow.outstanding.saturating_sub(u64::from(n));
             }
         };
-        let arrival = blocks.arrive(id, node, header.symbol, self.listed, settle);
+        let arrival = blocks.arrive(id, node, header.symbol, self.rule, of, settle);
         if arrival == Arrival::Useless {
             self.stats.useless += 1;
             return;
@@ -360,7 +361,7 @@ impl Receiver {
         let flow = self.flows.get_mut(&id).expect("the caller found it");
         flow.useful += 1;
         flow.bytes += Bytes::new(u64::from(geometry.symbol_size()));
-        self.plan_soon |= self.listed && spread::is_hungry(flow);
+        self.plan_soon |= self.rule == SpreadRule::Listed && spread::is_hungry(flow);
         self.event(ReceiverEvent::Symbol { flow: id, symbol: header.symbol });
         if arrival == Arrival::Complete {
             self.event(ReceiverEvent::Decode { block });
@@ -380,10 +381,11 @@ impl Receiver {
             }
             let Some(mut ack) = flow.acks.take(now, blocks.first_undecoded()) else { continue };
             flow.touched.sort_unstable();
-            for block in flow.touched.drain(..) {
-                let symbols = Symbols::new(blocks.owed(block, flow.id, self.listed, sources));
+            for &block in &flow.touched {
+                let symbols = Symbols::new(blocks.owed(block, flow, self.rule, sources));
                 ack.owed.push(Owed { block, symbols });
             }
+            flow.touched.clear();
             ready.push((path, flow.id, ack));
         }
         for (path, flow, ack) in ready {
@@ -402,9 +404,11 @@ impl Receiver {
                 continue;
             }
             flow.on_assign(now);
-            let assignment = match self.listed {
-                true => Assignment::Listed(spread::list(blocks, flow)),
-                false => Assignment::Residue { index: flow.index, of: flow.of },
+            let (index, of) = (flow.index, flow.of);
+            let assignment = match self.rule {
+                SpreadRule::Listed => Assignment::Listed(spread::list(blocks, flow)),
+                SpreadRule::Residue => Assignment::Residue { index, of },
+                SpreadRule::Equal => Assignment::Equal { index, of },
             };
             let assign = Assign {
                 version: flow.version,
@@ -497,8 +501,8 @@ impl Receiver {
                 let attempts = blocks.attempts(block);
                 self.event(ReceiverEvent::Discard { block });
                 // One source alone can be asked only by listing.
-                if !self.listed {
-                    self.listed = true;
+                if self.rule != SpreadRule::Listed {
+                    self.rule = SpreadRule::Listed;
                     self.flows.values_mut().for_each(|f| f.changed = true);
                 }
                 if let Some(Blame::Liar(node)) = blame {
@@ -596,7 +600,7 @@ impl Receiver {
             }
         }
         if matches!(self.phase, Phase::Receiving) {
-            if self.listed && now >= self.plan_at() {
+            if self.rule == SpreadRule::Listed && now >= self.plan_at() {
                 self.plan(now);
             }
             if now.since(self.last_useful) >= self.config.source_patience
@@ -700,7 +704,7 @@ impl Receiver {
                 if self.blocks.as_ref().is_none_or(|b| b.decoding() == 0) {
                     at(self.last_useful + self.config.source_patience);
                 }
-                if self.listed {
+                if self.rule == SpreadRule::Listed {
                     at(self.plan_at());
                 }
             }

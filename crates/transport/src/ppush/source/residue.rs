@@ -22,6 +22,8 @@ pub(super) struct Residue {
     look_ahead: usize,
     index: u32,
     of: u32,
+    /// Only source symbols, and those are nobody else's: [`headwater_wire::Assignment::Equal`].
+    equal: bool,
     /// The block at the front of `open`.
     first: u32,
     /// Consecutive blocks.
@@ -39,17 +41,17 @@ struct Open {
 
 impl Residue {
     /// `index` below `of`; the wire checks that, and here it is made so.
-    pub(super) fn new(geometry: Geometry, look_ahead: usize, index: u8, of: u8) -> Self {
+    pub(super) fn new(geometry: Geometry, look_ahead: usize, index: u8, of: u8, equal: bool) -> Self {
         let of = u32::from(of.max(1));
         let index = u32::from(index) % of;
-        let mut residue = Residue { geometry, look_ahead, index, of, first: 0, open: VecDeque::new() };
+        let mut residue = Residue { geometry, look_ahead, index, of, equal, first: 0, open: VecDeque::new() };
         residue.unfold();
         residue
     }
 
     /// Whether this is already the class in force.
-    pub(super) fn is(&self, index: u8, of: u8) -> bool {
-        (self.index, self.of) == (u32::from(index), u32::from(of))
+    pub(super) fn is(&self, index: u8, of: u8, equal: bool) -> bool {
+        (self.index, self.of, self.equal) == (u32::from(index), u32::from(of), equal)
     }
 
     /// Every block below is decoded.
@@ -85,7 +87,8 @@ impl Residue {
         let mut skipped = false;
         for (block, open) in (self.first..).zip(&self.open) {
             let block = BlockIndex(block);
-            if !open.wants_more(blocks.in_flight(block)) {
+            let ended = self.equal && open.next_esi >= self.geometry.source_symbols(block);
+            if ended || !(self.equal || open.wants_more(blocks.in_flight(block))) || open.decoded {
                 continue;
             }
             if blocks.is_ready(block, open.next_esi >= self.geometry.source_symbols(block)) {
@@ -109,7 +112,8 @@ impl Residue {
 
     /// Whether what is in flight of its block does not cover what is owed, so that a lost symbol goes out again.
     pub(super) fn needs(&self, symbol: SymbolId, blocks: &BlockTable) -> bool {
-        self.get(symbol.block.0).is_some_and(|o| !o.decoded && blocks.in_flight(symbol.block) < o.owed)
+        let needs = |o: &Open| self.equal || blocks.in_flight(symbol.block) < o.owed;
+        self.get(symbol.block.0).is_some_and(|o| !o.decoded && needs(o))
     }
 
     /// Whether a symbol that was lost is still of use.
@@ -128,7 +132,8 @@ impl Residue {
         let block = BlockIndex(self.first + i as u32);
         let symbols = if open.decoded { 0 } else { open.owed.saturating_sub(blocks.in_flight(block)) };
         let last = open.next_esi.saturating_add(self.of.saturating_mul(symbols.saturating_sub(1)));
-        Some(Upcoming { block, repair: last >= self.geometry.source_symbols(block), symbols })
+        let repair = !self.equal && last >= self.geometry.source_symbols(block);
+        Some(Upcoming { block, repair, symbols })
     }
 
     fn get(&self, block: u32) -> Option<&Open> {
@@ -152,8 +157,12 @@ impl Residue {
         let end = self.geometry.layout().block_count();
         while self.open.len() < self.look_ahead && self.first + (self.open.len() as u32) < end {
             let block = BlockIndex(self.first + self.open.len() as u32);
-            let owed = (self.geometry.source_symbols(block) + OVERHEAD).div_ceil(self.of);
-            self.open.push_back(Open { next_esi: self.index, owed, decoded: false });
+            let source_symbols = self.geometry.source_symbols(block);
+            let owed = match self.equal {
+                true => source_symbols.saturating_sub(self.index).div_ceil(self.of),
+                false => (source_symbols + OVERHEAD).div_ceil(self.of),
+            };
+            self.open.push_back(Open { next_esi: self.index, owed, decoded: owed == 0 });
         }
     }
 }
@@ -189,7 +198,7 @@ mod tests {
     #[test]
     fn a_source_sends_its_class_of_each_block_until_the_packets_in_flight_cover_what_is_owed() {
         let (geometry, mut table) = setting(3); // K = 64
-        let mut r = Residue::new(geometry, 64, 1, 3);
+        let mut r = Residue::new(geometry, 64, 1, 3, false);
         let sent: Vec<_> = std::iter::from_fn(|| send(&mut r, &mut table)).collect();
         let expected: Vec<_> = (0..3).flat_map(|b| (0..22).map(move |k| (b, 1 + 3 * k))).collect();
         assert_eq!(sent, expected, "ceil((64 + 2) / 3) = 22 of each block");
@@ -198,7 +207,7 @@ mod tests {
     #[test]
     fn a_block_that_owes_more_than_is_in_flight_goes_on_before_later_ones() {
         let (geometry, mut table) = setting(2);
-        let mut r = Residue::new(geometry, 64, 0, 1);
+        let mut r = Residue::new(geometry, 64, 0, 1, false);
         for _ in 0..66 {
             send(&mut r, &mut table);
         }
@@ -216,7 +225,7 @@ mod tests {
     #[test]
     fn without_word_from_the_receiver_a_block_never_ends() {
         let (geometry, mut table) = setting(1);
-        let mut r = Residue::new(geometry, 64, 0, 1);
+        let mut r = Residue::new(geometry, 64, 0, 1, false);
         for _ in 0..200 {
             send(&mut r, &mut table);
             table.landed(BlockIndex(0));
@@ -230,7 +239,7 @@ mod tests {
     #[test]
     fn open_blocks_are_bounded() {
         let (geometry, table) = setting(500);
-        let mut r = Residue::new(geometry, 64, 9, 3);
+        let mut r = Residue::new(geometry, 64, 9, 3, false);
         assert_eq!(r.open.len(), 64);
         r.decoded_below(470);
         assert_eq!((r.first, r.open.len()), (470, 30));

@@ -52,12 +52,13 @@ impl Work {
     pub(super) fn assign(&mut self, assignment: &Assignment, next: PacketNumber) -> u64 {
         self.since = next;
         match assignment {
-            Assignment::Residue { index, of } => {
+            Assignment::Residue { index, of } | Assignment::Equal { index, of } => {
+                let equal = matches!(assignment, Assignment::Equal { .. });
                 if *of == 0 || index >= of {
                     return 1;
                 }
-                if !matches!(&self.rule, Rule::Residue(r) if r.is(*index, *of)) {
-                    let mut residue = Residue::new(self.geometry, self.look_ahead, *index, *of);
+                if !matches!(&self.rule, Rule::Residue(r) if r.is(*index, *of, equal)) {
+                    let mut residue = Residue::new(self.geometry, self.look_ahead, *index, *of, equal);
                     residue.decoded_below(self.first_undecoded);
                     self.rule = Rule::Residue(residue);
                 }

@@ -1,0 +1,135 @@
+//! True bytes for small runs: every message crosses `wire`, every symbol is made and decoded by the true codec.
+
+use std::collections::BTreeMap;
+
+use headwater_codec::{BlockEncoder, BlockShape};
+use headwater_transport::Packet;
+use headwater_units::{BlockIndex, Bytes, FlowId, FlowKey, Geometry, ObjectId, PacketNumber, SymbolId};
+use headwater_wire::{Body, Datagram, HeaderKey, emit, parse};
+use rand::{RngCore, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+
+/// What one flow carries.
+#[derive(Clone)]
+struct Lading {
+    key: FlowKey,
+    object: ObjectId,
+    symbol_size: u16,
+}
+
+/// Messages as bytes, and the objects that they are of.
+pub(super) struct Cargo {
+    seed: u64,
+    flows: BTreeMap<FlowId, Lading>,
+    objects: BTreeMap<ObjectId, Bytes>,
+    encoders: BTreeMap<(ObjectId, u16, BlockIndex), BlockEncoder>,
+    /// By the place of the message.
+    under_way: Vec<Vec<u8>>,
+    payload: Vec<u8>,
+}
+
+impl Cargo {
+    pub(super) fn new(seed: u64) -> Self {
+        Cargo {
+            seed,
+            flows: BTreeMap::new(),
+            objects: BTreeMap::new(),
+            encoders: BTreeMap::new(),
+            under_way: Vec::new(),
+            payload: Vec::new(),
+        }
+    }
+
+    /// An object of this size exists; its bytes are a function of its id and the run's seed.
+    pub(super) fn exists(&mut self, object: ObjectId, bytes: Bytes) {
+        self.objects.insert(object, bytes);
+    }
+
+    /// A flow begins.
+    pub(super) fn opened(&mut self, flow: FlowId, key: FlowKey, object: ObjectId, symbol_size: u16) {
+        self.flows.insert(flow, Lading { key, object, symbol_size });
+    }
+
+    /// One block of an object.
+    fn block(&self, object: ObjectId, geometry: &Geometry, block: BlockIndex) -> Vec<u8> {
+        let mut seed = object.0;
+        seed[16..24].copy_from_slice(&self.seed.to_be_bytes());
+        seed[24..28].copy_from_slice(&block.0.to_be_bytes());
+        let mut bytes = vec![0; geometry.layout().len(block).get() as usize];
+        ChaCha8Rng::from_seed(seed).fill_bytes(&mut bytes);
+        bytes
+    }
+
+    /// Whether these are the bytes of that block.
+    pub(super) fn is_block(
+        &self,
+        object: ObjectId,
+        geometry: &Geometry,
+        block: BlockIndex,
+        bytes: &[u8],
+    ) -> bool {
+        self.block(object, geometry, block) == bytes
+    }
+
+    fn symbol(&mut self, lading: &Lading, symbol: SymbolId, out: &mut [u8]) {
+        let bytes = self.objects[&lading.object];
+        let geometry = Geometry::new(bytes, lading.symbol_size).expect("the set-up was checked");
+        let shape = BlockShape::of(&geometry, symbol.block).expect("a source names blocks of its object");
+        let key = (lading.object, lading.symbol_size, symbol.block);
+        if !self.encoders.contains_key(&key) {
+            let block = self.block(lading.object, &geometry, symbol.block);
+            let encoder = BlockEncoder::new(shape, block).expect("the block has its own length");
+            self.encoders.insert(key, encoder);
+        }
+        self.encoders[&key].symbol(symbol.esi, out).expect("a source names symbols that exist");
+    }
+
+    /// Writes a message as it would be on the wire.
+    pub(super) fn sent(&mut self, place: u32, packet: &Packet) {
+        let Packet { datagram, .. } = packet;
+        let lading = self.flows.get(&datagram.flow).cloned();
+        let key = HeaderKey::new(&lading.as_ref().map_or(FlowKey([0; 32]), |l| l.key));
+        let symbol_size = lading.as_ref().map_or(0, |l| l.symbol_size);
+        let mut bytes = vec![0; datagram.len(symbol_size)];
+        let room = emit(datagram, symbol_size, &key, &mut bytes);
+        if let (Body::Symbol(header), Some(lading)) = (&datagram.body, &lading) {
+            self.symbol(lading, header.symbol, room);
+        }
+        let place = place as usize;
+        if self.under_way.len() <= place {
+            self.under_way.resize(place + 1, Vec::new());
+        }
+        self.under_way[place] = bytes;
+    }
+
+    /// Reads a message back. What was read must be what was sent: packet numbers but for what the wire cuts off.
+    pub(super) fn arrived(&mut self, place: u32, sent: Packet) -> Packet {
+        let key =
+            HeaderKey::new(&self.flows.get(&sent.datagram.flow).map_or(FlowKey([0; 32]), |l| l.key));
+        let parsed = parse(&self.under_way[place as usize], &key)
+            .unwrap_or_else(|e| panic!("{:?} was written and cannot be read: {e}", sent.datagram));
+        assert_eq!(parsed.datagram, as_written(&sent.datagram), "what was read is what was written");
+        self.payload.clear();
+        self.payload.extend_from_slice(parsed.payload);
+        Packet { datagram: parsed.datagram, ..sent }
+    }
+
+    /// The payload of the message that was read last.
+    pub(super) fn payload(&self) -> &[u8] {
+        &self.payload
+    }
+}
+
+/// A datagram with the precision that the wire has.
+fn as_written(datagram: &Datagram) -> Datagram {
+    let mut written = datagram.clone();
+    match &mut written.body {
+        Body::Symbol(header) => header.number = PacketNumber(header.number.0 & 0xffff_ffff),
+        Body::Ack(ack) => {
+            let micros = ack.delay.as_micros().min(u64::from(u32::MAX));
+            ack.delay = headwater_units::Duration::from_micros(micros);
+        }
+        _ => {}
+    }
+    written
+}

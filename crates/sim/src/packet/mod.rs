@@ -1,0 +1,75 @@
+//! The packet simulator: the machines of `transport` and the switch of `switch`, driven by events.
+//!
+//! ```text
+//!   Setup -> World --Start--> machines --Transmit--> NIC (Port) --link--> Switch --link--> ... --> machine
+//!              ^                  | Event                                                           |
+//!              +---- Agenda <-----+------------------------ Wake, Decoded --------------------------+
+//! ```
+//!
+//! A run is a pure function of its [`Setup`]: integer time, one agenda in a fixed order, randomness from the seed alone.
+//! Symbols are names; with `carry_bytes` every message is also written and read by `wire`, and the true codec decodes.
+
+mod agenda;
+mod assembly;
+mod carry;
+mod director;
+mod frame;
+mod network;
+mod records;
+mod setup;
+mod world;
+
+use headwater_units::Time;
+
+pub use frame::FrameSizes;
+pub use network::{FaultCounts, LinkChange};
+pub use records::{Counts, FlowRow, Records, SampleRow, TaskRow};
+pub use setup::{
+    Change, ControlPlane, DecodeModel, PpushSetup, Sampling, Setup, SetupError, TaskPlan, Transport,
+};
+
+use frame::SimFrame;
+
+/// What is to happen.
+#[derive(Clone, Copy, Debug)]
+enum Event {
+    /// A frame has crossed a link.
+    Arrive { link: u32, frame: SimFrame },
+    /// A machine asked to be polled.
+    Wake { endpoint: u32 },
+    /// A frame may have left a port that keeps its frames.
+    Serve { link: u32 },
+    /// A message that does not cross the network arrives.
+    Deliver { body: u32 },
+    /// A task arrives.
+    Start { task: u32 },
+    /// A task is broken off.
+    Stop { task: u32 },
+    /// A block has been decoded.
+    Decoded { endpoint: u32, block: u32 },
+    /// Something happens to the network.
+    Change { index: u32 },
+    /// Time to look.
+    Sample,
+}
+
+/// How far a run is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ran {
+    /// Simulated time.
+    pub at: Time,
+    /// Tasks that are over.
+    pub tasks_done: usize,
+    /// Tasks in all.
+    pub tasks: usize,
+    /// Events so far.
+    pub events: u64,
+}
+
+/// Runs to the end; tells `watch` about every million events how far it is.
+///
+/// # Errors
+/// [`SetupError`] before anything runs.
+pub fn run(setup: Setup, watch: &mut dyn FnMut(Ran)) -> Result<Records, SetupError> {
+    Ok(world::World::new(setup)?.run(watch))
+}

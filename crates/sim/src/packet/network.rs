@@ -1,0 +1,407 @@
+//! Frames from host to host: ports, lines, links with delay and faults, switches.
+//!
+//! Every directed link has one egress port at its near end: a host's NIC is a [`Port`] like a switch's. A frame is one
+//! event per hop where the port is a plain FIFO, since its departure is known when it arrives; other ports keep their
+//! frames and get an event per departure.
+
+use headwater_fabric::{LinkId, PointId, Topology};
+use headwater_switch::{Egress, Offered, Passed, Port, PortConfig, PortIndex, PortStats, Switch};
+use headwater_units::{BitRate, Duration, Time};
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+
+use super::agenda::Agenda;
+use super::frame::{Bodies, SimFrame};
+use super::{Event, SetupError};
+
+/// Where a link ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Far {
+    Host(u32),
+    Switch { switch: u32, port: PortIndex },
+}
+
+/// Where a link begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Near {
+    /// Place among all hosts' NICs.
+    Nic(u32),
+    Switch {
+        switch: u32,
+        port: PortIndex,
+    },
+}
+
+#[derive(Debug)]
+struct Link {
+    near: Near,
+    far: Far,
+    delay: u64,
+    /// When the next departure event of a port that keeps its frames is due; `u64::MAX`: none is.
+    serving: u64,
+    faults: Option<Box<Faults>>,
+}
+
+/// What a link does to the frames that leave its queue.
+#[derive(Debug)]
+struct Faults {
+    down: bool,
+    loss: f64,
+    duplicate: f64,
+    reorder: f64,
+    /// A frame that is held back arrives up to this much later.
+    reorder_by: Duration,
+    /// So many frames with a symbol are dropped from now on.
+    drop_next: u64,
+    rng: ChaCha8Rng,
+}
+
+/// A change of a link's behaviour.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum LinkChange {
+    /// Drops each frame with this chance, behind the queue.
+    Loss(f64),
+    /// Delivers each frame twice with this chance.
+    Duplicate(f64),
+    /// Holds each frame back with this chance, for a random part of this long.
+    Reorder(f64, Duration),
+    /// Drops the next so many frames that carry a symbol.
+    DropNext(u64),
+    /// The line's new rate.
+    Rate(BitRate),
+    /// Cut, with all frames in its queue, or mended.
+    Down(bool),
+}
+
+struct SwitchAt {
+    switch: Switch<SimFrame>,
+    /// The link behind each port.
+    links: Vec<u32>,
+}
+
+/// What the faults did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FaultCounts {
+    /// Frames lost on links.
+    pub lost: u64,
+    /// Frames made twice.
+    pub duplicated: u64,
+    /// Frames held back.
+    pub reordered: u64,
+    /// Frames with no way to their host.
+    pub unroutable: u64,
+}
+
+pub(super) struct Network {
+    links: Vec<Link>,
+    nics: Vec<Port<SimFrame>>,
+    /// The NIC's link of each host; a host with several sends on the first that is up.
+    uplinks: Vec<Vec<u32>>,
+    switches: Vec<SwitchAt>,
+    seed: u64,
+    pub(super) faults: FaultCounts,
+}
+
+impl Network {
+    /// Ports and routes for a topology; `config` says what a link's port is like.
+    pub(super) fn new(
+        topology: &Topology,
+        routes: &dyn Fn(PointId, u32) -> Vec<LinkId>,
+        config: &dyn Fn(LinkId, bool) -> PortConfig,
+        choice: &dyn Fn(u32) -> headwater_switch::Choice,
+        seed: u64,
+    ) -> Result<Self, SetupError> {
+        let fabric = topology.fabric();
+        let host_of: Vec<Option<u32>> = {
+            let mut of = vec![None; fabric.point_count()];
+            for (index, point) in topology.hosts().iter().enumerate() {
+                of[point.0 as usize] = Some(index as u32);
+            }
+            of
+        };
+        let leaving: Vec<Vec<LinkId>> = {
+            let mut leaving = vec![Vec::new(); fabric.point_count()];
+            for id in (0..fabric.link_count() as u32).map(LinkId) {
+                let link = fabric.link(id).expect("ids count from zero");
+                leaving[link.from.0 as usize].push(id);
+            }
+            leaving
+        };
+        let mut near = vec![Near::Nic(0); fabric.link_count()];
+        let (mut nics, mut switches) = (Vec::new(), Vec::new());
+        let mut uplinks = vec![Vec::new(); topology.hosts().len()];
+        let mut switch_of = vec![0; fabric.point_count()];
+        for (point, links) in leaving.iter().enumerate() {
+            if let Some(host) = host_of[point] {
+                for link in links {
+                    near[link.0 as usize] = Near::Nic(nics.len() as u32);
+                    nics.push(Port::new(config(*link, true))?);
+                    uplinks[host as usize].push(link.0);
+                }
+                continue;
+            }
+            let index = switches.len() as u32;
+            switch_of[point] = index;
+            let mut ports = Vec::new();
+            for (port, link) in links.iter().enumerate() {
+                near[link.0 as usize] = Near::Switch { switch: index, port: port as PortIndex };
+                ports.push(config(*link, false));
+            }
+            let mut switch = Switch::new(ports, topology.hosts().len(), choice(index))?;
+            for host in 0..topology.hosts().len() as u32 {
+                let set: Vec<PortIndex> = routes(PointId(point as u32), host)
+                    .iter()
+                    .map(|link| links.iter().position(|l| l == link).expect("a route leaves here") as PortIndex)
+                    .collect();
+                switch.forwarding_mut().set_routes(host, &set);
+            }
+            switches.push(SwitchAt { switch, links: links.iter().map(|l| l.0).collect() });
+        }
+        let links = (0..fabric.link_count() as u32)
+            .map(|id| {
+                let link = fabric.link(LinkId(id)).expect("ids count from zero");
+                let far = match host_of[link.to.0 as usize] {
+                    Some(host) => Far::Host(host),
+                    None => Far::Switch { switch: switch_of[link.to.0 as usize], port: 0 },
+                };
+                let delay = link.delay.as_nanos();
+                Link { near: near[id as usize], far, delay, serving: u64::MAX, faults: None }
+            })
+            .collect();
+        Ok(Network { links, nics, uplinks, switches, seed, faults: FaultCounts::default() })
+    }
+
+    /// A host sends.
+    #[inline]
+    pub(super) fn launch(
+        &mut self,
+        now: Time,
+        host: u32,
+        frame: SimFrame,
+        agenda: &mut Agenda<Event>,
+        bodies: &mut Bodies,
+    ) {
+        let ways = &self.uplinks[host as usize];
+        let link = match ways[..] {
+            [only] => only,
+            _ => match ways.iter().find(|&&l| !self.is_down(l)) {
+                Some(&first) => first,
+                None => {
+                    self.faults.unroutable += 1;
+                    return bodies.forget(frame.body);
+                }
+            },
+        };
+        self.offer(now, link, frame, agenda, bodies);
+    }
+
+    /// A frame has crossed a link. Gives it back if it has come to its host.
+    #[inline]
+    pub(super) fn arrive(
+        &mut self,
+        now: Time,
+        link: u32,
+        frame: SimFrame,
+        agenda: &mut Agenda<Event>,
+        bodies: &mut Bodies,
+    ) -> Option<SimFrame> {
+        match self.links[link as usize].far {
+            Far::Host(host) if host == frame.to => Some(frame),
+            Far::Host(_) => {
+                self.faults.unroutable += 1;
+                bodies.forget(frame.body);
+                None
+            }
+            Far::Switch { switch, .. } => {
+                let at = &mut self.switches[switch as usize];
+                match at.switch.forwarding_mut().egress_host(frame.to, frame.hash) {
+                    Some(port) => {
+                        let link = at.links[port as usize];
+                        self.offer(now, link, frame, agenda, bodies);
+                    }
+                    None => {
+                        self.faults.unroutable += 1;
+                        bodies.forget(frame.body);
+                    }
+                }
+                None
+            }
+        }
+    }
+
+    #[inline]
+    fn port(&mut self, near: Near) -> &mut Port<SimFrame> {
+        match near {
+            Near::Nic(nic) => &mut self.nics[nic as usize],
+            Near::Switch { switch, port } => self.switches[switch as usize].switch.port_mut(port),
+        }
+    }
+
+    /// A frame goes into the queue of a link.
+    #[inline]
+    fn offer(
+        &mut self,
+        now: Time,
+        link: u32,
+        mut frame: SimFrame,
+        agenda: &mut Agenda<Event>,
+        bodies: &mut Bodies,
+    ) {
+        let near = self.links[link as usize].near;
+        let port = self.port(near);
+        if port.is_plain() {
+            match port.pass(now, &mut frame) {
+                Passed::Leaves(at) => self.depart(at, link, frame, agenda, bodies),
+                Passed::Dropped => bodies.forget(frame.body),
+            }
+            return;
+        }
+        if let Offered::Dropped(frame) = port.enqueue(now, frame) {
+            bodies.forget(frame.body);
+        }
+        self.serve(now, link, agenda, bodies);
+    }
+
+    /// Sends what has left the queue of a port that keeps its frames, and looks when the next one will.
+    pub(super) fn serve(&mut self, now: Time, link: u32, agenda: &mut Agenda<Event>, bodies: &mut Bodies) {
+        let near = self.links[link as usize].near;
+        while let Some((at, frame)) = self.port(near).dequeue(now) {
+            self.depart(at, link, frame, agenda, bodies);
+        }
+        let next = self.port(near).next_departure().map_or(u64::MAX, Time::as_nanos);
+        let link_state = &mut self.links[link as usize];
+        if next < link_state.serving {
+            link_state.serving = next;
+            agenda.push(next, Event::Serve { link });
+        }
+    }
+
+    /// The departure event of a link has come.
+    pub(super) fn serve_due(&mut self, now: Time, link: u32, agenda: &mut Agenda<Event>, bodies: &mut Bodies) {
+        let state = &mut self.links[link as usize];
+        if state.serving == now.as_nanos() {
+            state.serving = u64::MAX;
+        }
+        self.serve(now, link, agenda, bodies);
+    }
+
+    /// The last bit of a frame leaves at `at`; the link's delay, and its faults, are before it.
+    #[inline]
+    fn depart(
+        &mut self,
+        at: Time,
+        link: u32,
+        frame: SimFrame,
+        agenda: &mut Agenda<Event>,
+        bodies: &mut Bodies,
+    ) {
+        let state = &self.links[link as usize];
+        let arrival = at.as_nanos() + state.delay;
+        if state.faults.is_some() {
+            return self.depart_faulty(arrival, link, frame, agenda, bodies);
+        }
+        agenda.push(arrival, Event::Arrive { link, frame });
+    }
+
+    fn depart_faulty(
+        &mut self,
+        arrival: u64,
+        link: u32,
+        frame: SimFrame,
+        agenda: &mut Agenda<Event>,
+        bodies: &mut Bodies,
+    ) {
+        let faults = self.links[link as usize].faults.as_mut().expect("seen by the caller");
+        let scripted = faults.drop_next > 0 && frame.trimmed_len > 0;
+        faults.drop_next -= u64::from(scripted);
+        if faults.down || scripted || (faults.loss > 0.0 && faults.rng.random::<f64>() < faults.loss) {
+            self.faults.lost += 1;
+            return bodies.forget(frame.body);
+        }
+        let held = |faults: &mut Faults| match faults.reorder > 0.0
+            && faults.rng.random::<f64>() < faults.reorder
+        {
+            true => faults.rng.random_range(0..=faults.reorder_by.as_nanos()),
+            false => 0,
+        };
+        let twice = faults.duplicate > 0.0 && faults.rng.random::<f64>() < faults.duplicate;
+        let (later, later_copy) = (held(faults), if twice { held(faults) } else { 0 });
+        self.faults.reordered += u64::from(later > 0);
+        if twice {
+            self.faults.duplicated += 1;
+            bodies.copied(frame.body);
+            agenda.push(arrival + later_copy, Event::Arrive { link, frame });
+        }
+        agenda.push(arrival + later, Event::Arrive { link, frame });
+    }
+
+    /// Changes how a link behaves from now on.
+    pub(super) fn change(
+        &mut self,
+        now: Time,
+        link: u32,
+        change: LinkChange,
+        agenda: &mut Agenda<Event>,
+        bodies: &mut Bodies,
+    ) {
+        let near = self.links[link as usize].near;
+        if let LinkChange::Rate(rate) = change {
+            self.port(near).set_rate(now, rate);
+            return self.serve(now, link, agenda, bodies);
+        }
+        let seed = self.seed ^ (u64::from(link) << 32);
+        let faults = self.links[link as usize].faults.get_or_insert_with(|| {
+            Box::new(Faults {
+                down: false,
+                loss: 0.0,
+                duplicate: 0.0,
+                reorder: 0.0,
+                reorder_by: Duration::ZERO,
+                drop_next: 0,
+                rng: ChaCha8Rng::seed_from_u64(seed),
+            })
+        });
+        match change {
+            LinkChange::Loss(chance) => faults.loss = chance,
+            LinkChange::Duplicate(chance) => faults.duplicate = chance,
+            LinkChange::Reorder(chance, by) => (faults.reorder, faults.reorder_by) = (chance, by),
+            LinkChange::DropNext(count) => faults.drop_next += count,
+            LinkChange::Down(down) => {
+                faults.down = down;
+                for frame in self.port(near).clear(now) {
+                    bodies.forget(frame.body);
+                }
+                if let Near::Switch { switch, port } = near {
+                    self.switches[switch as usize].switch.forwarding_mut().set_port_up(port, !down);
+                }
+            }
+            LinkChange::Rate(_) => {}
+        }
+    }
+
+    /// The port of this link must be able to change its rate or to be cut: it keeps its frames from the start.
+    pub(super) fn keep_frames(&mut self, link: u32) {
+        let near = self.links[link as usize].near;
+        self.port(near).make_plain(false);
+    }
+
+    fn is_down(&self, link: u32) -> bool {
+        self.links[link as usize].faults.as_ref().is_some_and(|f| f.down)
+    }
+
+    /// Frames in the queue of a link, the one on the line included.
+    pub(super) fn queue_len(&mut self, now: Time, link: u32) -> usize {
+        let near = self.links[link as usize].near;
+        self.port(near).queue_len(now)
+    }
+
+    /// What the port of a link counted.
+    pub(super) fn stats(&mut self, now: Time, link: u32) -> PortStats {
+        let near = self.links[link as usize].near;
+        self.port(near).stats(now)
+    }
+
+    pub(super) fn link_count(&self) -> u32 {
+        self.links.len() as u32
+    }
+}

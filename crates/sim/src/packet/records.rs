@@ -1,0 +1,126 @@
+//! What a packet run leaves behind: rows and counters, in simulated time.
+
+use headwater_switch::PortStats;
+use headwater_units::{FlowId, Time};
+
+use super::network::FaultCounts;
+
+/// Everything that a run recorded.
+#[derive(Clone, Debug, Default)]
+pub struct Records {
+    /// By task.
+    pub tasks: Vec<TaskRow>,
+    /// By task and flow.
+    pub flows: Vec<FlowRow>,
+    /// By time.
+    pub samples: Vec<SampleRow>,
+    /// Of each link's port, by link.
+    pub links: Vec<PortStats>,
+    /// Of the whole run.
+    pub counts: Counts,
+}
+
+/// One task.
+#[derive(Clone, Debug)]
+pub struct TaskRow {
+    /// Its place among the plans.
+    pub task: u32,
+    /// Its name.
+    pub name: String,
+    /// When it arrived.
+    pub arrival: Time,
+    /// When its receiver had everything; `None` if it never had.
+    pub finish: Option<Time>,
+    /// When the last ACK was back at the last sender (baselines).
+    pub closed: Option<Time>,
+    /// Its size.
+    pub packets: u64,
+    /// Symbols or packets that were new to the receiver.
+    pub useful: u64,
+    /// Host.
+    pub receiver: u32,
+    /// How many.
+    pub sources: u32,
+}
+
+/// One flow of a task.
+#[derive(Clone, Debug, Default)]
+pub struct FlowRow {
+    /// Its task.
+    pub task: u32,
+    /// Its id.
+    pub flow: FlowId,
+    /// Host.
+    pub source: u32,
+    /// Packets that were new to the receiver.
+    pub useful: u64,
+    /// Its part of all useful packets of the task.
+    pub share: f64,
+    /// Packets sent, copies included.
+    pub sent: u64,
+    /// Packets taken for lost (a baseline: sent again).
+    pub lost: u64,
+    /// Packets acknowledged as marked.
+    pub marked: u64,
+    /// Retransmission timeouts.
+    pub timeouts: u64,
+    /// Its weight at the end.
+    pub theta: f64,
+}
+
+/// One value of a time series.
+#[derive(Clone, Debug)]
+pub struct SampleRow {
+    /// When.
+    pub at: Time,
+    /// Of what.
+    pub entity: String,
+    /// Which quantity: packets, seconds, packets per second, fractions.
+    pub quantity: &'static str,
+    /// Its value.
+    pub value: f64,
+}
+
+impl SampleRow {
+    pub(super) fn new(at: Time, entity: &str, quantity: &'static str, value: f64) -> Self {
+        SampleRow { at, entity: entity.to_owned(), quantity, value }
+    }
+}
+
+/// Counters of a run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// When it ended.
+    pub ended: Time,
+    /// Events handled.
+    pub events: u64,
+    /// Frames that left over a link, each link counting once.
+    pub hops: u64,
+    /// Frames that came to a port.
+    pub offered: u64,
+    /// Frames dropped for want of room, or with a cut link.
+    pub drops: u64,
+    /// Frames marked.
+    pub marks: u64,
+    /// Frames trimmed.
+    pub trims: u64,
+    /// Frames in queues at the end.
+    pub queued: u64,
+    /// What links did beside.
+    pub faults: FaultCounts,
+    /// Messages under way at the end.
+    pub under_way: u64,
+    /// Events pending at the end.
+    pub pending: u64,
+}
+
+impl Counts {
+    pub(super) fn add(&mut self, port: &PortStats) {
+        self.hops += port.frames_out;
+        self.offered += port.frames_in;
+        self.drops += port.dropped;
+        self.marks += port.marked;
+        self.trims += port.trimmed;
+        self.queued += port.frames_in - port.frames_out - port.dropped;
+    }
+}

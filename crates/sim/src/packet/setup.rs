@@ -1,0 +1,213 @@
+//! What a packet run is made of, in plain values: made from a scenario, or by a program.
+
+use headwater_fabric::{LinkId, PointId, Topology};
+use headwater_switch::{Choice, PortConfig};
+use headwater_transport::baseline;
+use headwater_transport::ppush::controller::ControllerConfig;
+use headwater_transport::ppush::source::SourceConfig;
+use headwater_units::{BitRate, Bytes, Duration, Theta, Time};
+use headwater_wire::SpreadRule;
+use thiserror::Error;
+
+pub use super::frame::FrameSizes;
+pub use super::network::LinkChange;
+
+/// One packet run: a pure function of this.
+pub struct Setup {
+    /// The network.
+    pub topology: Topology,
+    /// Where a switch sends what is for a host: links of one length, ascending.
+    pub routes: Box<dyn Fn(PointId, u32) -> Vec<LinkId>>,
+    /// The port of a link; the flag says whether a host's NIC is meant.
+    pub port: Box<dyn Fn(LinkId, bool) -> PortConfig>,
+    /// How a switch chooses among equal ways.
+    pub choice: Box<dyn Fn(u32) -> Choice>,
+    /// How long frames are.
+    pub sizes: FrameSizes,
+    /// How control messages travel.
+    pub control: ControlPlane,
+    /// What the ends run.
+    pub transport: Transport,
+    /// Who wants what from whom, ascending by time.
+    pub tasks: Vec<TaskPlan>,
+    /// What happens to the network and its hosts.
+    pub changes: Vec<(Time, Change)>,
+    /// How often flows and queues are looked at, and which queues.
+    pub sample: Option<Sampling>,
+    /// The run ends then, whatever is left to do.
+    pub until: Option<Time>,
+    /// How long a block takes to decode when symbols were lost, and how many symbols beyond K it needs.
+    pub decode: DecodeModel,
+    /// The true codec works on true bytes, and every header crosses `wire`.
+    pub carry_bytes: bool,
+    /// Everything that is drawn.
+    pub seed: u64,
+}
+
+impl Setup {
+    /// T, if the ends send symbols.
+    pub(super) fn symbol_size(&self) -> u16 {
+        match &self.transport {
+            Transport::Ppush(ppush) => ppush.symbol_size,
+            Transport::Baseline { .. } => 0,
+        }
+    }
+}
+
+/// One task: a receiver wants an object from some sources; with a baseline, an equal part from each.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TaskPlan {
+    /// What records call it.
+    pub name: String,
+    /// When it arrives.
+    pub at: Time,
+    /// When it is broken off, if it does not end by itself.
+    pub stop: Option<Time>,
+    /// Its size in data packets: symbols of [`PpushSetup::symbol_size`] or segments.
+    pub packets: u64,
+    /// Hosts.
+    pub sources: Vec<u32>,
+    /// Host.
+    pub receiver: u32,
+    /// Weight of each flow, where the experiment states it.
+    pub thetas: Option<Vec<Theta>>,
+}
+
+/// How control messages between nodes and controller travel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ControlPlane {
+    /// Beside the network: nothing is lost, everything takes this long one way.
+    Beside {
+        /// One way.
+        delay: Duration,
+    },
+    /// As packets of the top class, to and from this host.
+    AtHost {
+        /// Where the controller runs.
+        host: u32,
+    },
+}
+
+/// What the ends run.
+#[derive(Clone, Debug)]
+pub enum Transport {
+    /// Push flows and a controller.
+    Ppush(Box<PpushSetup>),
+    /// One of the baselines, a flow from each source.
+    Baseline {
+        /// The sending end.
+        sender: baseline::SenderConfig,
+        /// The receiving end.
+        receiver: baseline::ReceiverConfig,
+    },
+}
+
+/// Settings of the machines of PPUSH.
+#[derive(Clone, Debug)]
+pub struct PpushSetup {
+    /// Every source.
+    pub source: SourceConfig,
+    /// How work is spread over sources.
+    pub spread: SpreadRule,
+    /// Packets that a receiver's buffer holds.
+    pub receive_window: u32,
+    /// Blocks that a receiver keeps open.
+    pub blocks_in_flight: usize,
+    /// An ACK never waits longer.
+    pub max_ack_delay: Duration,
+    /// Without any symbol for so long, a receiver gives up.
+    pub source_patience: Duration,
+    /// The controller's settings.
+    pub controller: ControllerConfig,
+    /// T.
+    pub symbol_size: u16,
+    /// What Algorithm 1 is told of each host's links.
+    pub host_rate: Option<BitRate>,
+}
+
+/// What happens at a time.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Change {
+    /// To a link.
+    Link(LinkId, LinkChange),
+    /// A host hears and says nothing from now on, or again.
+    Paused(u32, bool),
+    /// A host forgets all but its objects and finished blocks.
+    Restart(u32),
+    /// The controller forgets all but what it was told to keep.
+    RestartController,
+}
+
+/// What is sampled.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Sampling {
+    /// How often.
+    pub every: Duration,
+    /// Queues, with the names that records give them.
+    pub queues: Vec<(String, LinkId)>,
+    /// The flows' windows, mark fractions, rates; not for runs with many tasks.
+    pub flows: bool,
+}
+
+/// How decoding is modelled where no bytes are.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct DecodeModel {
+    /// Symbols beyond K that a block with repair symbols needs; `None`: drawn (1 % need one, 0.01 % two: SCDP §II).
+    pub overhead: Option<u32>,
+    /// For each byte of a block that has lost symbols.
+    pub ns_per_byte: f64,
+    /// For each byte of a block that has not.
+    pub ns_per_byte_whole: f64,
+}
+
+/// A run cannot be set up.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum SetupError {
+    /// A port cannot be as asked for.
+    #[error(transparent)]
+    Port(#[from] headwater_switch::PortError),
+    /// A task names a host that is not there.
+    #[error("task '{task}' names host {host}; there are {hosts}")]
+    NoSuchHost {
+        /// The task.
+        task: String,
+        /// The host.
+        host: u32,
+        /// How many there are.
+        hosts: u32,
+    },
+    /// A task has no source, or its weights are not one for each.
+    #[error("task '{task}' has {sources} sources and {thetas} weights; give one weight for each of 1..=128 sources")]
+    Weights {
+        /// The task.
+        task: String,
+        /// Its sources.
+        sources: usize,
+        /// Its weights.
+        thetas: usize,
+    },
+    /// Some tasks state weights and some do not.
+    #[error("task '{task}' states weights and others do not: either the script or Algorithm 1 decides")]
+    MixedWeights {
+        /// The task.
+        task: String,
+    },
+    /// T and the size make no object.
+    #[error("task '{task}' of {packets} packets of {symbol} bytes is no object: {why}")]
+    Object {
+        /// The task.
+        task: String,
+        /// Its packets.
+        packets: u64,
+        /// T.
+        symbol: u16,
+        /// What is wrong.
+        why: headwater_units::GeometryError,
+    },
+}
+
+/// An object of so many symbols, at most 2^62 bytes: what endless flows send.
+pub(super) fn object_bytes(packets: u64, symbol: u16) -> Bytes {
+    Bytes::new(packets.saturating_mul(u64::from(symbol)).min(1 << 46))
+}
