@@ -1,0 +1,177 @@
+//! A network of rates: no packets, no queues, no round trips; every flow has at each moment the rate that a rule grants.
+//!
+//! What a scheme would give if its ends settled at once: weighted max-min for push flows, since WFCC's shares of a
+//! bottleneck go by theta (PPUSH Theorem 1), plain max-min for DCTCP and its kin, strict ranks for schemes that serve one
+//! after the other. Rates change when tasks arrive, when something completes, and when a [`Weigher`] changes its mind;
+//! between two such moments nothing happens, so a run costs its events and not its bytes.
+//!
+//! * [`rates`]: who gets what now.
+//! * [`run`]: tasks over time, from arrival to completion.
+//! * [`weigh`]: weights and ranks, such as the thetas of PPUSH Algorithm 1.
+//!
+//! Leaves out what takes time or is lost on the way: slow start, convergence, headers, repair symbols, drops, propagation.
+
+use headwater_fabric::{LinkId, Path};
+use headwater_policy::PlanError;
+use headwater_units::{BitRate, Bytes, TaskId, Time};
+use thiserror::Error;
+
+pub mod rates;
+pub mod weigh;
+
+mod events;
+
+pub use events::run;
+
+/// The links, and what each carries.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Network {
+    capacities: Vec<BitRate>,
+}
+
+impl Network {
+    /// A network whose link of id `i` carries `capacities[i]`.
+    ///
+    /// # Errors
+    /// [`FlowError::DeadLink`] if one carries nothing: a flow over it would never end.
+    pub fn new(capacities: Vec<BitRate>) -> Result<Self, FlowError> {
+        match capacities.iter().zip(0..).find(|(capacity, _)| **capacity == BitRate::ZERO) {
+            Some((_, link)) => Err(FlowError::DeadLink(LinkId(link))),
+            None => Ok(Network { capacities }),
+        }
+    }
+
+    /// What every link carries, by id.
+    pub fn capacities(&self) -> &[BitRate] {
+        &self.capacities
+    }
+}
+
+/// How the links are shared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Allocation {
+    /// Nobody can have more without someone who has no more than that getting less. Weights and ranks do not count.
+    MaxMin,
+    /// The same with every rate divided by its flow's weight. Ranks do not count.
+    WeightedMaxMin,
+    /// Weighted max-min within the smallest rank; then the same for the next rank with what is left, and so on.
+    Priority,
+}
+
+/// What a flow is to the rule.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Share {
+    /// From 10^-6 to 10^9 (PPUSH theta).
+    pub weight: f64,
+    /// Position in line, smaller first.
+    pub rank: u32,
+}
+
+impl Share {
+    /// Weight 1, rank 0.
+    pub const EVEN: Share = Share { weight: 1.0, rank: 0 };
+}
+
+/// Who brings how much of a task.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Work {
+    /// Any flow brings any byte, until all are there (PPUSH(1,·), dynamic assignment).
+    Pooled(Bytes),
+    /// Every flow brings its own part, all parts alike (PPUSH(0,·), static assignment); odd bytes go to the first flows.
+    Equal(Bytes),
+    /// Every flow brings its own, one number per path (a coflow).
+    Own(Vec<Bytes>),
+}
+
+/// Flows that matter only when all are done.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Task {
+    /// Its name, for whoever weighs it.
+    pub task: TaskId,
+    /// When its flows begin.
+    pub arrival: Time,
+    /// What is to be brought.
+    pub work: Work,
+    /// One flow each.
+    pub paths: Vec<Path>,
+}
+
+/// A task that has come to its end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Done {
+    /// When the last byte came.
+    pub finish: Time,
+    /// What every flow brought, in the order of the paths; together exactly the task's bytes.
+    pub brought: Vec<Bytes>,
+}
+
+/// A task under way, as a weigher sees it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ActiveTask<'a> {
+    /// The task.
+    pub task: &'a Task,
+    /// What is left of it over all flows, to the nearest byte but never zero.
+    pub remaining: Bytes,
+    /// Which of its paths still bring something, ascending; at least one.
+    pub flows: Vec<usize>,
+}
+
+/// Gives every flow of every active task its share, as one list in the order of the tasks and their flows.
+///
+/// Asked whenever a task arrives or completes, as PPUSH §III-C does it, and not when one flow of a task is done before
+/// the others.
+pub type Weigher<'a> = dyn FnMut(&[ActiveTask]) -> Result<Vec<Share>, FlowError> + 'a;
+
+/// Why a run cannot be.
+#[derive(Clone, Debug, PartialEq, Error)]
+#[non_exhaustive]
+pub enum FlowError {
+    /// A link carries nothing.
+    #[error("link {0} carries nothing")]
+    DeadLink(LinkId),
+    /// A path must have links, all of the network and none twice.
+    #[error("{path:?} is not a path over the {links} links of the network")]
+    Path {
+        /// The path.
+        path: Path,
+        /// How many links there are.
+        links: usize,
+    },
+    /// A task has no path at all.
+    #[error("task {0} has no flows")]
+    NoFlows(TaskId),
+    /// [`Work::Own`] must have a number per path.
+    #[error("task {task} has {sizes} sizes for {paths} paths")]
+    Sizes {
+        /// The task.
+        task: TaskId,
+        /// How many numbers.
+        sizes: usize,
+        /// How many paths.
+        paths: usize,
+    },
+    /// A weight must be a number from 10^-6 to 10^9.
+    #[error("weight {0} is not within 1e-6 and 1e9")]
+    Weight(f64),
+    /// The weigher gave too few shares or too many.
+    #[error("{shares} shares for {flows} flows")]
+    Shares {
+        /// How many it gave.
+        shares: usize,
+        /// How many flows are active.
+        flows: usize,
+    },
+    /// The policy behind the weigher refused.
+    #[error(transparent)]
+    Plan(#[from] PlanError),
+}
+
+fn check_path(path: &Path, links: usize) -> Result<(), FlowError> {
+    let list = path.links();
+    let unknown = list.iter().any(|link| link.0 as usize >= links);
+    let twice = list.iter().enumerate().any(|(at, link)| list[..at].contains(link));
+    match list.is_empty() || unknown || twice {
+        true => Err(FlowError::Path { path: path.clone(), links }),
+        false => Ok(()),
+    }
+}
