@@ -72,19 +72,26 @@ pub struct Rtt {
     latest: Option<Duration>,
     min: WindowedMin,
     backoff: u32,
+    /// Follow from the others; asked for with every packet.
+    rto: Duration,
+    pto: Duration,
 }
 
 impl Rtt {
     /// Without a sample.
     pub fn new(config: RttConfig) -> Self {
-        Rtt {
+        let mut rtt = Rtt {
             config,
             smoothed: None,
             variation: Duration::ZERO,
             latest: None,
             min: WindowedMin::default(),
             backoff: 0,
-        }
+            rto: Duration::ZERO,
+            pto: Duration::ZERO,
+        };
+        rtt.reckon();
+        rtt
     }
 
     /// Takes a sample: from the sending of the largest packet newly acknowledged to now, and how long the receiver
@@ -108,6 +115,7 @@ impl Rtt {
             }
         }
         self.latest = Some(adjusted);
+        self.reckon();
         adjusted
     }
 
@@ -130,32 +138,40 @@ impl Rtt {
 
     /// The retransmission timeout, backed off (RFC 6298 §2.3 and §5.5).
     pub fn rto(&self) -> Duration {
-        let base = match self.smoothed {
-            None => self.config.initial_rto,
-            Some(smoothed) => smoothed + (self.variation * 4).max(self.config.granularity),
-        };
-        let base = base.max(self.config.min_rto).min(self.config.max_rto);
-        (base * (1u64 << self.backoff.min(32))).min(self.config.max_rto)
+        self.rto
     }
 
     /// The probe timeout, not backed off (RFC 9002 §6.2.1).
     pub fn pto(&self) -> Duration {
-        match self.smoothed {
-            None => self.config.initial_rto,
+        self.pto
+    }
+
+    fn reckon(&mut self) {
+        let config = &self.config;
+        let (base, probe) = match self.smoothed {
+            None => (config.initial_rto, config.initial_rto),
             Some(smoothed) => {
-                smoothed + (self.variation * 4).max(self.config.granularity) + self.config.max_ack_delay
+                let base = smoothed + (self.variation * 4).max(config.granularity);
+                (base, base + config.max_ack_delay)
             }
-        }
+        };
+        let base = base.max(config.min_rto).min(config.max_rto);
+        self.rto = (base * (1u64 << self.backoff.min(32))).min(config.max_rto);
+        self.pto = probe;
     }
 
     /// The timeout fired: the next one takes twice as long.
     pub fn back_off(&mut self) {
         self.backoff = self.backoff.saturating_add(1);
+        self.reckon();
     }
 
     /// New data was acknowledged: no back-off any more. Packet numbers are unique, so Karn's ambiguity does not arise.
     pub fn on_progress(&mut self) {
-        self.backoff = 0;
+        if self.backoff > 0 {
+            self.backoff = 0;
+            self.reckon();
+        }
     }
 }
 

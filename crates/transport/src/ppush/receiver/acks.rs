@@ -65,13 +65,13 @@ impl Acks {
     }
 
     /// The acknowledgment of everything so far; without `owed`, which the caller knows. `None` before any arrival.
-    pub(super) fn take(&mut self, now: Time, first_undecoded: BlockIndex) -> Option<Ack> {
+    pub(super) fn take(&mut self, now: Time, first_undecoded: BlockIndex) -> Option<Box<Ack>> {
         let &(first, largest) = self.runs.front()?;
         self.unacknowledged = 0;
         self.waiting_since = None;
         self.at_once = false;
         let run = |first: u64, last: u64| (last - first + 1).min(LONGEST_RUN) as u16;
-        let mut ack = Ack {
+        let mut ack = Box::new(Ack {
             largest: PacketNumber(largest),
             delay: now.since(self.largest_at),
             first_run: run(first, largest),
@@ -81,7 +81,7 @@ impl Acks {
             not_ect: self.not_ect,
             first_undecoded,
             owed: Default::default(),
-        };
+        });
         // A run that was cut short would shift the gap below it, so nothing follows one.
         let mut above = (first, largest);
         for &(first, last) in self.runs.iter().skip(1).take(MAX_ACK_RANGES) {

@@ -40,7 +40,7 @@ pub(super) struct Block {
     phase: Phase,
     pub(super) shares: Vec<Share>,
     /// Who sent what is here.
-    contributors: BTreeSet<NodeId>,
+    contributors: Vec<(FlowId, NodeId)>,
     /// Which try this is; tells a source that it must send again what it sent before.
     pub(super) attempt: u8,
     /// After a failed hash: symbols are taken from one flow alone.
@@ -222,7 +222,9 @@ impl Blocks {
         if refused || !block.insert(esi) {
             return Arrival::Useless;
         }
-        block.contributors.insert(node);
+        if !block.contributors.iter().any(|(known, _)| *known == flow) {
+            block.contributors.push((flow, node));
+        }
         if rule == SpreadRule::Equal {
             block.count_class(esi, of);
         }
@@ -253,7 +255,10 @@ impl Blocks {
         }
         self.skip_done();
         match entry.alone {
-            Some(alone) => alone.suspects.difference(&entry.contributors).copied().collect(),
+            Some(alone) => {
+                let took_part = entry.contributors.iter().map(|(_, node)| *node).collect();
+                alone.suspects.difference(&took_part).copied().collect()
+            }
             None => BTreeSet::new(),
         }
     }
@@ -278,7 +283,7 @@ impl Blocks {
     /// The block decoded but is wrong: everything of it is thrown away and asked of one source alone.
     pub(super) fn corrupt(&mut self, block: BlockIndex) -> Option<Blame> {
         let entry = self.open.get_mut(&block.0)?;
-        let senders = std::mem::take(&mut entry.contributors);
+        let senders: BTreeSet<NodeId> = entry.contributors.drain(..).map(|(_, node)| node).collect();
         let mut suspects = match entry.alone.take() {
             Some(alone) => alone.suspects,
             None => senders.clone(),
@@ -473,7 +478,7 @@ impl Block {
             repair: BTreeSet::new(),
             phase: Phase::Filling,
             shares: Vec::new(),
-            contributors: BTreeSet::new(),
+            contributors: Vec::new(),
             attempt: 0,
             alone: None,
             next_repair: source_symbols,

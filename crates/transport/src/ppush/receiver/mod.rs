@@ -63,6 +63,8 @@ pub struct Receiver {
     /// In force: the listed one replaces any other once a block failed its hash.
     rule: SpreadRule,
     outputs: VecDeque<Output>,
+    /// Before this moment nothing is due: a poll costs one comparison. Every input but a plain symbol resets it.
+    quiet_until: Time,
     next_plan: Time,
     plan_soon: bool,
     last_plan: Option<Time>,
@@ -99,6 +101,7 @@ impl Receiver {
             flows: BTreeMap::new(),
             flows_version: 0,
             outputs: VecDeque::new(),
+            quiet_until: Time::ZERO,
             next_plan: Time::ZERO,
             plan_soon: false,
             last_plan: None,
@@ -290,7 +293,7 @@ impl Receiver {
 
     // ---- from the sources ----------------------------------------------------------------------------------------
 
-    fn on_packet(&mut self, now: Time, packet: Packet) {
+    fn on_packet(&mut self, now: Time, packet: Packet, quiet_until: Time) {
         let Packet { path, ecn, datagram } = packet;
         if let Body::Control(control) = datagram.body {
             if path == self.config.controller {
@@ -310,7 +313,7 @@ impl Receiver {
         }
         flow.last_heard = Some(now);
         match datagram.body {
-            Body::Symbol(header) => self.on_symbol(now, datagram.flow, header, ecn),
+            Body::Symbol(header) => self.on_symbol(now, datagram.flow, header, ecn, quiet_until),
             Body::Challenge { nonce } => {
                 flow.nonce = Some(nonce);
                 flow.retry_at = Some(now);
@@ -320,7 +323,7 @@ impl Receiver {
         }
     }
 
-    fn on_symbol(&mut self, now: Time, id: FlowId, header: SymbolHeader, ecn: Ecn) {
+    fn on_symbol(&mut self, now: Time, id: FlowId, header: SymbolHeader, ecn: Ecn, quiet_until: Time) {
         let (Some(blocks), Some(geometry)) = (&mut self.blocks, self.geometry) else { return };
         let flow = self.flows.get_mut(&id).expect("the caller found it");
         if header.trimmed || flow.ending.is_some() || flow.distrusted {
@@ -333,7 +336,7 @@ impl Receiver {
             self.stats.useless += 1;
             return;
         }
-        flow.silent = false;
+        let was_silent = std::mem::take(&mut flow.silent);
         flow.revivals = 0;
         flow.expecting_since = Some(now);
         flow.rate.on_arrival(now, 1);
@@ -361,41 +364,47 @@ impl Receiver {
         let flow = self.flows.get_mut(&id).expect("the caller found it");
         flow.useful += 1;
         flow.bytes += Bytes::new(u64::from(geometry.symbol_size()));
-        self.plan_soon |= self.rule == SpreadRule::Listed && spread::is_hungry(flow);
+        let listed = self.rule == SpreadRule::Listed;
+        self.plan_soon |= listed && spread::is_hungry(flow);
+        if !(listed && self.plan_soon) && !was_silent {
+            self.quiet_until = quiet_until;
+        }
         self.event(ReceiverEvent::Symbol { flow: id, symbol: header.symbol });
         if arrival == Arrival::Complete {
             self.event(ReceiverEvent::Decode { block });
             let behind = self.blocks.as_ref().map_or(0, |b| b.decoding() as u32);
             self.stats.blocks_behind_most = self.stats.blocks_behind_most.max(behind);
         }
+        self.acknowledge_symbol(now, id);
     }
 
-    fn acknowledge(&mut self, now: Time) {
-        let Some(blocks) = &self.blocks else { return };
-        let sources = self.flows.values().filter(|f| f.is_live()).count() as u32;
-        let mut ready = Vec::new();
-        for flow in self.flows.values_mut() {
-            let Some(path) = flow.path else { continue };
-            if !flow.acks.due(now, self.config.max_ack_delay) {
-                continue;
-            }
-            let Some(mut ack) = flow.acks.take(now, blocks.first_undecoded()) else { continue };
-            flow.touched.sort_unstable();
-            for &block in &flow.touched {
-                let symbols = Symbols::new(blocks.owed(block, flow, self.rule, sources));
-                ack.owed.push(Owed { block, symbols });
-            }
-            flow.touched.clear();
-            ready.push((path, flow.id, ack));
+    /// What a symbol makes due at once, so that a poll need not look for it among all flows.
+    fn acknowledge_symbol(&mut self, now: Time, id: FlowId) {
+        let sources = self.live_flows();
+        let Receiver { blocks: Some(blocks), flows, outputs, rule, config, .. } = self else { return };
+        let Some(flow) = flows.get_mut(&id) else { return };
+        if flow.acks.due(now, config.max_ack_delay) {
+            outputs.extend(acknowledge(now, flow, blocks, *rule, sources));
         }
-        for (path, flow, ack) in ready {
-            self.send(path, flow, Body::Ack(Box::new(ack)));
+        let deadline = flow.acks.deadline(config.max_ack_delay).unwrap_or(Time::MAX);
+        self.quiet_until = self.quiet_until.min(deadline);
+    }
+
+    fn acknowledge_all(&mut self, now: Time) {
+        let sources = self.live_flows();
+        let Receiver { blocks: Some(blocks), flows, outputs, rule, config, .. } = self else { return };
+        for flow in flows.values_mut().filter(|flow| flow.acks.due(now, config.max_ack_delay)) {
+            outputs.extend(acknowledge(now, flow, blocks, *rule, sources));
         }
+    }
+
+    fn live_flows(&self) -> u32 {
+        self.flows.values().filter(|f| f.is_live()).count() as u32
     }
 
     fn send_assignments(&mut self, now: Time) {
         let Some(blocks) = &self.blocks else { return };
-        let live = self.flows.values().filter(|f| f.is_live()).count().max(1) as u32;
+        let live = self.live_flows().max(1);
         let mut ready = Vec::new();
         for flow in self.flows.values_mut() {
             let Some(path) = flow.path else { continue };
@@ -611,7 +620,7 @@ impl Receiver {
             }
         }
         if self.is_running() {
-            self.acknowledge(now);
+            self.acknowledge_all(now);
             self.send_assignments(now);
             if now >= self.next_feedback {
                 self.feedback(now);
@@ -727,8 +736,9 @@ impl Receiver {
 
 impl Endpoint for Receiver {
     fn handle(&mut self, now: Time, input: Input) {
+        let quiet_until = std::mem::take(&mut self.quiet_until);
         match input {
-            Input::Packet(packet) => self.on_packet(now, packet),
+            Input::Packet(packet) => self.on_packet(now, packet, quiet_until),
             Input::Command(Command::Receiver(command)) => self.on_command(now, command),
             Input::Command(_) => self.stats.strays += 1,
         }
@@ -738,12 +748,31 @@ impl Endpoint for Receiver {
         if let Some(output) = self.outputs.pop_front() {
             return output;
         }
-        self.on_time(now);
-        match self.outputs.pop_front() {
-            Some(output) => output,
-            None => Output::Wake(self.next_wake()),
+        if now >= self.quiet_until {
+            self.on_time(now);
+            if let Some(output) = self.outputs.pop_front() {
+                self.quiet_until = Time::ZERO;
+                return output;
+            }
+            self.quiet_until = self.next_wake().unwrap_or(Time::MAX);
         }
+        Output::Wake(Some(self.quiet_until).filter(|at| *at < Time::MAX))
     }
+}
+
+
+/// The ACK that a flow is due. `None` if nothing came, or if nobody knows where its source is.
+fn acknowledge(now: Time, flow: &mut Flow, blocks: &Blocks, rule: SpreadRule, sources: u32) -> Option<Output> {
+    let path = flow.path?;
+    let mut ack = flow.acks.take(now, blocks.first_undecoded())?;
+    flow.touched.sort_unstable();
+    for &block in &flow.touched {
+        let symbols = Symbols::new(blocks.owed(block, flow, rule, sources));
+        ack.owed.push(Owed { block, symbols });
+    }
+    flow.touched.clear();
+    let datagram = Datagram { class: Class::Control, key_epoch: 0, flow: flow.id, body: Body::Ack(ack) };
+    Some(Output::Transmit(Packet { path, ecn: Ecn::NotEct, datagram }))
 }
 
 fn rate_of(flow: &mut Flow, now: Time, symbol: u64) -> BitRate {

@@ -14,7 +14,7 @@
 use std::collections::VecDeque;
 
 use headwater_units::{
-    BlockIndex, Bytes, Geometry, ObjectId, PacketNumber, PathId, SymbolId, Symbols, Theta, Time,
+    BlockIndex, Bytes, Duration, Geometry, ObjectId, PacketNumber, PathId, SymbolId, Symbols, Theta, Time,
 };
 use headwater_wire::{
     Ack, Assign, Body, Class, Datagram, Ecn, FlowReport, MarkSignal, Push, SYMBOL_OVERHEAD, SymbolHeader,
@@ -32,6 +32,9 @@ use crate::pacer::Pacer;
 use crate::ppush::wfcc::{Feedback, Wfcc};
 use crate::rtt::Rtt;
 use crate::{Output, Packet};
+
+/// The memory of paths is asked so often per window of the minimum that it keeps.
+const MEMORY_LOOKS: u64 = 1000;
 
 /// What the flows of a source have in common.
 #[derive(Debug)]
@@ -84,6 +87,8 @@ pub(super) struct PushFlow {
     /// A round trip after it last starved: so long its symbols say so.
     starved_until: Time,
     last_block: Option<BlockIndex>,
+    /// What [`PathMemory`] said last, and until when that will do.
+    known_min: (Duration, Time),
     /// The window for which blocks were prepared.
     prepared_for: f64,
     counters: FlowCounters,
@@ -137,6 +142,7 @@ impl PushFlow {
             starved_since: None,
             starved_until: Time::ZERO,
             last_block: None,
+            known_min: (Duration::MAX, Time::ZERO),
             prepared_for: 0.0,
             counters: FlowCounters::default(),
             queued: false,
@@ -296,8 +302,7 @@ impl PushFlow {
         let acked = (outcome.acked.len() + outcome.late.len()) as u64;
         let rtt = outcome.rtt.map(|sample| {
             let adjusted = self.rtt.on_sample(now, sample, ack.delay);
-            let known = shared.memory.record(now, self.push.receiver, sample);
-            (adjusted, self.rtt.min().unwrap_or(sample).min(known))
+            (adjusted, self.rtt.min().unwrap_or(sample).min(self.remember(now, sample, shared)))
         });
         if acked > 0 {
             self.armed_at = now;
@@ -354,6 +359,18 @@ impl PushFlow {
         if news || self.wfcc.window().get() > 1.5 * self.prepared_for {
             self.prepare(shared);
         }
+    }
+
+    /// The smallest round-trip time that any flow to this receiver has seen. The memory they share is asked when the
+    /// sample is news, else now and then: it is a table of all receivers.
+    fn remember(&mut self, now: Time, sample: Duration, shared: &mut Shared) -> Duration {
+        let (known, until) = self.known_min;
+        if sample >= known && now < until {
+            return known;
+        }
+        let known = shared.memory.record(now, self.push.receiver, sample);
+        self.known_min = (known, now + shared.config.rtt.min_window / MEMORY_LOOKS);
+        known
     }
 
     fn take_losses(&mut self, outcome: &AckOutcome, shared: &mut Shared) {
@@ -516,11 +533,13 @@ impl PushFlow {
         if self.last_block.replace(symbol.block) != Some(symbol.block) {
             self.prepare(shared);
         }
-        ack_now |= self.nothing_follows(now, shared);
+        let ack_interval = self.ack_interval(&shared.config);
+        // Where each symbol is acknowledged anyway, it is not worth looking whether this is the last one.
+        ack_now |= self.is_held_back(shared) || (ack_interval > 1 && self.nothing_follows(now, shared));
         let header = SymbolHeader {
             number,
             symbol,
-            ack_interval: self.ack_interval(&shared.config),
+            ack_interval,
             ack_now,
             assignment: self.version.unwrap_or(0) as u8,
             starved,
@@ -533,13 +552,17 @@ impl PushFlow {
         }
     }
 
-    /// Whether the flow now waits for something else than ACKs of what the window holds: then an ACK is wanted at once.
-    fn nothing_follows(&mut self, now: Time, shared: &mut Shared) -> bool {
+    /// Whether its address or its receiver allows no more: then an ACK is wanted at once.
+    fn is_held_back(&self, shared: &Shared) -> bool {
         self.paths.allowance(shared.config.unvalidated_packets) == 0
             || self.packets.in_flight() as u64 >= u64::from(self.receive_window)
-            || (self.wfcc.allows(self.packets.in_flight())
-                && self.refresh.allows(self.packets.in_flight())
-                && self.choose_symbol(now, shared).is_none())
+    }
+
+    /// Whether the window has room and there is nothing to fill it with: likewise.
+    fn nothing_follows(&mut self, now: Time, shared: &mut Shared) -> bool {
+        self.wfcc.allows(self.packets.in_flight())
+            && self.refresh.allows(self.packets.in_flight())
+            && self.choose_symbol(now, shared).is_none()
     }
 
     fn ack_interval(&self, config: &SourceConfig) -> u8 {
@@ -577,11 +600,15 @@ impl PushFlow {
 
     /// When [`PushFlow::on_timer`] has something to do next.
     pub(super) fn deadline(&self, config: &SourceConfig) -> Option<Time> {
-        let silence = self.watches().then(|| self.heard_at + config.silent_pause);
-        let answer = self.repeat_challenge_at();
-        let loss = (self.watches() && self.packets.in_flight() > 0)
-            .then(|| self.probe_at(config).unwrap_or(Time::MAX).min(self.timeout_at()));
-        [self.pace_at, silence, answer, loss].into_iter().flatten().min()
+        let mut at = self.pace_at.unwrap_or(Time::MAX);
+        if self.watches() {
+            at = at.min(self.heard_at + config.silent_pause);
+            if self.packets.in_flight() > 0 {
+                at = at.min(self.timeout_at()).min(self.probe_at(config).unwrap_or(Time::MAX));
+            }
+            at = at.min(self.repeat_challenge_at().unwrap_or(Time::MAX));
+        }
+        (at < Time::MAX).then_some(at)
     }
 
     /// Whether something is expected of the receiver: ACKs, or the answer to a challenge.
