@@ -1,1 +1,38 @@
 //! What the middle runs, without I/O: queues, marking, trimming, forwarding.
+//!
+//! A [`Switch`] is a machine with two verbs: `handle` takes a frame in, `poll` says which frame leaves by which port and
+//! when. It is put together from [`Port`]s and one [`Forwarding`] table, and both serve alone too: a host's network card
+//! is a `Port`. What a frame is stays open ([`Frame`]): a simulator's typed packet and raw bytes edited in place run
+//! through the same code.
+//!
+//! ```text
+//!  handle(frame) -> Forwarding: which ports -> Port: queue, mark, trim or drop -> Line: when its last bit leaves -> poll
+//! ```
+//!
+//! A port has four independent parts, each chosen in its [`PortConfig`]: queues with their limits and mark thresholds
+//! (PPUSH Eq. 3), the [`Service`] between them, what happens when one is full ([`WhenFull`]; SCDP §III-C), and a rate
+//! allocator (none yet). There is no type per combination.
+//!
+//! Not here: links and their delays, who talks to whom, and anything about protocols above the frame's header.
+
+mod config;
+mod forwarding;
+mod frame;
+mod line;
+mod port;
+mod promises;
+mod queue;
+mod service;
+mod stats;
+mod switch;
+
+pub use config::{
+    Allocator, ClassMap, Limit, MAX_QUEUE_BYTES, MAX_QUEUES, PortConfig, PortError, QueueConfig, Service,
+    Threshold, WhenFull,
+};
+pub use forwarding::{Choice, Egress, Forwarding, ForwardingError, PortIndex};
+pub use frame::{Destination, Frame};
+pub use line::{Line, MAX_RATE, MIN_RATE};
+pub use port::{Cleared, Offered, Passed, Port};
+pub use stats::{PortStats, SwitchStats};
+pub use switch::{Switch, SwitchError, SwitchOutput};

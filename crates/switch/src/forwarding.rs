@@ -1,0 +1,284 @@
+//! Which port a frame leaves by: unicast over equal-cost ports, and multicast copies.
+//!
+//! A host's routes are a set of ports, all equally good. [`Choice`] picks one of those that are up: by the flow's hash
+//! (ECMP, RFC 2992), by spraying each packet anew (SCDP §III-C, as NDP: a random permutation of the ports, reshuffled each
+//! round), or always the first. A group's frames are copied out of every port of the group but the one they came in by.
+//!
+//! Hosts are small numbers and many share a set, so a set is stored once and a host is an index to it: a frame with one
+//! way to go takes two array reads.
+//!
+//! Not here: how routes are found, and which ports exist.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::{RngCore, SeedableRng};
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+/// A port of a switch, counted from zero.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct PortIndex(pub u16);
+
+impl PortIndex {
+    /// No port: where frames come from that the device itself sends.
+    pub const OWN: PortIndex = PortIndex(u16::MAX);
+
+    pub(crate) fn index(self) -> usize {
+        usize::from(self.0)
+    }
+}
+
+impl fmt::Display for PortIndex {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// How one of several equally good ports is chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Choice {
+    /// By the flow's hash: all frames of a flow take one way.
+    Hash {
+        /// Mixed into every hash. Give each switch its own: with one salt for all, what a switch spreads over its ports
+        /// arrives at the next ones already sorted, and they use a part of their ports only.
+        salt: u64,
+    },
+    /// Per packet: for each destination a random walk that takes every port once per round.
+    Spray {
+        /// Decides all walks.
+        seed: u64,
+    },
+    /// The lowest port that is up.
+    First,
+}
+
+impl Default for Choice {
+    fn default() -> Self {
+        Choice::Hash { salt: 0 }
+    }
+}
+
+/// Where a frame leaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Egress<'a> {
+    /// By one port.
+    One(PortIndex),
+    /// A copy by each of these, at least one.
+    Copies(&'a [PortIndex]),
+    /// Nowhere: the destination is unknown, or no port that leads there is up.
+    None,
+}
+
+/// Routes cannot be set so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum ForwardingError {
+    /// The table was made for fewer hosts.
+    #[error("host {host} is not among the {hosts} of this table")]
+    UnknownHost {
+        /// The host.
+        host: u32,
+        /// How many there are, counted from zero.
+        hosts: usize,
+    },
+}
+
+/// A set of ports, as a part of the table's list of ports: those that are up come first, both parts in order.
+#[derive(Clone, Copy, Debug, Default)]
+struct Set {
+    start: u32,
+    len: u16,
+    up: u16,
+    /// The first that is up, at hand for sets of one.
+    first: PortIndex,
+}
+
+/// Where one destination's spraying stands.
+#[derive(Clone, Debug)]
+struct Walk {
+    /// Places in the destination's set, in this round's order.
+    order: Vec<u16>,
+    next: usize,
+}
+
+/// A switch's table: from a destination to ports.
+#[derive(Clone, Debug)]
+pub struct Forwarding {
+    /// For each host, its set.
+    hosts: Vec<u32>,
+    groups: BTreeMap<u32, u32>,
+    /// The first one is empty.
+    sets: Vec<Set>,
+    ports: Vec<PortIndex>,
+    /// Sets by their ports, so that none is stored twice.
+    known: BTreeMap<Vec<PortIndex>, u32>,
+    down: BTreeSet<PortIndex>,
+    choice: Choice,
+    rng: ChaCha8Rng,
+    /// By host; made when a host's first frame is sprayed.
+    walks: Vec<Option<Box<Walk>>>,
+    /// The ports of the last multicast.
+    copies: Vec<PortIndex>,
+}
+
+impl Forwarding {
+    /// A table for hosts `0..hosts`, none of which can be reached yet; choices by hash.
+    pub fn new(hosts: usize) -> Self {
+        Forwarding {
+            hosts: vec![0; hosts],
+            groups: BTreeMap::new(),
+            sets: vec![Set::default()],
+            ports: Vec::new(),
+            known: BTreeMap::from([(Vec::new(), 0)]),
+            down: BTreeSet::new(),
+            choice: Choice::default(),
+            rng: ChaCha8Rng::seed_from_u64(0),
+            walks: Vec::new(),
+            copies: Vec::new(),
+        }
+    }
+    /// The same table with another choice.
+    pub fn with_choice(mut self, choice: Choice) -> Self {
+        self.set_choice(choice);
+        self
+    }
+    /// From now on chooses so; spraying begins anew from its seed.
+    pub fn set_choice(&mut self, choice: Choice) {
+        self.choice = choice;
+        self.walks.clear();
+        if let Choice::Spray { seed } = choice {
+            self.rng = ChaCha8Rng::seed_from_u64(seed);
+            self.walks.resize_with(self.hosts.len(), || None);
+        }
+    }
+    /// Sets the equally good ports that lead to a host, in any order; none makes it unreachable.
+    ///
+    /// # Errors
+    /// [`ForwardingError::UnknownHost`] beyond the hosts of [`Forwarding::new`].
+    pub fn set_routes(&mut self, host: u32, ports: &[PortIndex]) -> Result<(), ForwardingError> {
+        let set = self.intern(ports);
+        let hosts = self.hosts.len();
+        let slot = self.hosts.get_mut(host as usize).ok_or(ForwardingError::UnknownHost { host, hosts })?;
+        *slot = set;
+        Ok(())
+    }
+    /// Sets the ports that lead to members of a group, and to its sources, in any order; none forgets the group.
+    pub fn set_group(&mut self, group: u32, ports: &[PortIndex]) {
+        match self.intern(ports) {
+            0 => drop(self.groups.remove(&group)),
+            set => drop(self.groups.insert(group, set)),
+        }
+    }
+    /// Leaves a port out of all sets, or takes it in again. At first all are up.
+    pub fn set_port_up(&mut self, port: PortIndex, up: bool) {
+        let changed = if up { self.down.remove(&port) } else { self.down.insert(port) };
+        if changed {
+            for set in &mut self.sets {
+                sort_set(set, &mut self.ports, &self.down);
+            }
+        }
+    }
+    /// Whether a port is up.
+    pub fn is_port_up(&self, port: PortIndex) -> bool {
+        !self.down.contains(&port)
+    }
+    /// The ports that lead to a host and are up, in order.
+    pub fn routes(&self, host: u32) -> &[PortIndex] {
+        self.hosts.get(host as usize).map_or(&[], |&set| self.up_ports(set))
+    }
+
+    /// Where a frame leaves that came in by `ingress` ([`PortIndex::OWN`] if the device itself sends it).
+    #[inline]
+    pub fn egress(&mut self, ingress: PortIndex, to: crate::Destination, flow_hash: u32) -> Egress<'_> {
+        match to {
+            crate::Destination::Host(host) => self.unicast(host, flow_hash).map_or(Egress::None, Egress::One),
+            crate::Destination::Group(group) => self.multicast(ingress, group),
+        }
+    }
+
+    #[inline]
+    fn unicast(&mut self, host: u32, flow_hash: u32) -> Option<PortIndex> {
+        let set = self.sets[*self.hosts.get(host as usize)? as usize];
+        let place = match (set.up, self.choice) {
+            (0, _) => return None,
+            (1, _) | (_, Choice::First) => return Some(set.first),
+            (up, Choice::Hash { salt }) => pick(flow_hash, salt, up),
+            (up, Choice::Spray { .. }) => self.spray(host as usize, up),
+        };
+        Some(self.ports[set.start as usize + usize::from(place)])
+    }
+
+    fn spray(&mut self, host: usize, up: u16) -> u16 {
+        let walk = self.walks[host].get_or_insert_with(|| Box::new(Walk { order: Vec::new(), next: 0 }));
+        if walk.order.len() != usize::from(up) {
+            // Another set of ports: a round begun in the old one is not worth finishing.
+            walk.order = (0..up).collect();
+            walk.next = usize::from(up);
+        }
+        if walk.next == walk.order.len() {
+            shuffle(&mut walk.order, &mut self.rng);
+            walk.next = 0;
+        }
+        walk.next += 1;
+        walk.order[walk.next - 1]
+    }
+
+    fn multicast(&mut self, ingress: PortIndex, group: u32) -> Egress<'_> {
+        let Some(&set) = self.groups.get(&group) else { return Egress::None };
+        let Set { start, up, .. } = self.sets[set as usize];
+        let ports = &self.ports[start as usize..][..usize::from(up)];
+        self.copies.clear();
+        self.copies.extend(ports.iter().filter(|&&port| port != ingress));
+        if self.copies.is_empty() { Egress::None } else { Egress::Copies(&self.copies) }
+    }
+
+    fn up_ports(&self, set: u32) -> &[PortIndex] {
+        let Set { start, up, .. } = self.sets[set as usize];
+        &self.ports[start as usize..][..usize::from(up)]
+    }
+
+    fn intern(&mut self, ports: &[PortIndex]) -> u32 {
+        let ports: Vec<PortIndex> = BTreeSet::from_iter(ports).into_iter().copied().collect();
+        if let Some(&set) = self.known.get(&ports) {
+            return set;
+        }
+        let mut set = Set {
+            start: u32::try_from(self.ports.len()).expect("fewer than 2^32 ports in all sets"),
+            len: u16::try_from(ports.len()).expect("a set has fewer ports than there are indices"),
+            ..Set::default()
+        };
+        self.ports.extend(&ports);
+        sort_set(&mut set, &mut self.ports, &self.down);
+        let id = u32::try_from(self.sets.len()).expect("fewer than 2^32 sets");
+        self.sets.push(set);
+        self.known.insert(ports, id);
+        id
+    }
+}
+
+fn sort_set(set: &mut Set, ports: &mut [PortIndex], down: &BTreeSet<PortIndex>) {
+    let ports = &mut ports[set.start as usize..][..usize::from(set.len)];
+    ports.sort_unstable_by_key(|port| (down.contains(port), *port));
+    set.up = ports.partition_point(|port| !down.contains(port)) as u16;
+    set.first = ports.first().copied().unwrap_or_default();
+}
+
+/// One of `0..of` by a hash, evenly: every bit of hash and salt counts.
+#[inline]
+fn pick(hash: u32, salt: u64, of: u16) -> u16 {
+    // The finisher of SplitMix64 (Steele, Lea and Flood 2014); what it is given differs in salt and hash.
+    let mut mixed = u64::from(hash) ^ salt.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    (((mixed >> 32) * u64::from(of)) >> 32) as u16
+}
+
+/// Fisher and Yates. The bias of a 32-bit draw over at most 65,535 places is below 2^-16.
+fn shuffle(order: &mut [u16], rng: &mut ChaCha8Rng) {
+    for last in (1..order.len()).rev() {
+        let other = (u64::from(rng.next_u32()) * (last as u64 + 1)) >> 32;
+        order.swap(last, other as usize);
+    }
+}

@@ -1,0 +1,38 @@
+//! What a switch asks of a frame, whoever sent it.
+//!
+//! The trait has no notion of protocols: a switch never asks "whose packet is this", only how long it is, which class it
+//! is in, whether it may be marked or trimmed, and where it goes.
+
+use headwater_units::Bytes;
+use headwater_wire::{Class, Ecn};
+
+/// Where a frame goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Destination {
+    /// One host, by its number in the forwarding table.
+    Host(u32),
+    /// Everybody in a group: one copy per port that leads to a member.
+    Group(u32),
+}
+
+/// One frame on its way: a simulator's packet, or raw bytes.
+///
+/// While a port holds a frame its answers do not change, save through [`Frame::mark`] and [`Frame::trim`].
+#[expect(clippy::len_without_is_empty, reason = "a frame has headers, so it is never empty")]
+pub trait Frame: Clone {
+    /// What it occupies on the line, all headers included.
+    fn len(&self) -> Bytes;
+    /// The class that chooses its queue.
+    fn class(&self) -> Class;
+    /// The ECN field of its IP header.
+    fn ecn(&self) -> Ecn;
+    /// Sets CE. A port calls it only on ECN-capable frames (any [`Frame::ecn`] but [`Ecn::NotEct`]).
+    fn mark(&mut self);
+    /// Cuts the payload off, so that the header alone travels on (SCDP §III-B); false, and nothing changed, if this frame
+    /// cannot be trimmed. [`Frame::len`] and [`Frame::class`] change accordingly, and `len` never grows.
+    fn trim(&mut self) -> bool;
+    /// The same for all frames of one flow: keeps a flow on one path where paths are chosen by hash (RFC 2992).
+    fn flow_hash(&self) -> u32;
+    /// Where it goes.
+    fn destination(&self) -> Destination;
+}

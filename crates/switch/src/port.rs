@@ -1,0 +1,360 @@
+//! A port: a device's egress, from the arrival of a frame to the departure of its last bit.
+//!
+//! Four independent parts, none of which knows the others: queues with limits and mark thresholds (PPUSH Eq. 3), service
+//! between them (SCDP §III-C), what happens when full (drop, or trim the arrival), and a slot for a rate allocator.
+//!
+//! ```text
+//!            Drop | Trim         queue 0  [x x x]  \
+//!  enqueue -> has it room? ----> queue 1  [x]       > service -> line -> left, for dequeue
+//!                 mark           queue 2  []       /
+//! ```
+//!
+//! Occupancy, wherever it is compared or reported, counts frames from arrival until the last bit has left the line. At one
+//! and the same nanosecond a departure comes before an arrival, and the line picks its next frame before the arrival too.
+//!
+//! A port of one queue that never trims is *plain*: a frame's departure is known when it arrives. [`Port::pass`] then does
+//! all at once and leaves the frame with its owner, which is what makes a simulation fast. Everything else takes the general
+//! way, [`Port::enqueue`] and [`Port::dequeue`]; both agree wherever both apply.
+//!
+//! Time given to a port never runs backwards; if it does, the port acts as if it had stood still.
+
+use std::collections::VecDeque;
+
+use headwater_units::{BitRate, Bytes, Time};
+use headwater_wire::Ecn;
+
+use crate::config::{Bound, Occupancy};
+use crate::promises::Promises;
+use crate::queue::Queues;
+use crate::service::Turns;
+use crate::{Allocator, Frame, Line, PortConfig, PortError, PortStats, WhenFull};
+
+/// What became of a frame that was offered to [`Port::enqueue`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Offered<F> {
+    /// It waits, perhaps marked or trimmed.
+    Queued,
+    /// It found no room. If it was trimmed first and its header found none either, this is the header.
+    Dropped(F),
+}
+
+/// What became of a frame that was offered to [`Port::pass`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Passed {
+    /// Its last bit leaves then; perhaps it was marked.
+    Leaves(Time),
+    /// It found no room.
+    Dropped,
+}
+
+/// What a port had not yet sent when it was cleared.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[must_use]
+pub struct Cleared<F> {
+    /// Frames that were queued or in transmission.
+    pub frames: Vec<F>,
+    /// How many passed frames will not leave after all: those whose promised departure is after the clearing.
+    pub promised: u64,
+}
+
+/// A frame whose bits are on the line.
+#[derive(Clone, Debug)]
+struct Sending<F> {
+    at: Time,
+    queue: usize,
+    len: u64,
+    frame: F,
+}
+
+/// Totals of what is not in [`Promises`].
+#[derive(Clone, Copy, Debug, Default)]
+struct Counters {
+    /// Taken in by [`Port::enqueue`] and gone, by their length then.
+    sent: Occupancy,
+    dropped: Occupancy,
+    trimmed: Occupancy,
+    marked: u64,
+    high_water: u64,
+}
+
+/// A device's egress. See the module's description.
+#[derive(Clone, Debug)]
+pub struct Port<F> {
+    plain: bool,
+    can_be_plain: bool,
+    line: Line,
+    /// The first queue's, at hand for the plain way.
+    room: Bound,
+    mark: Bound,
+    /// Below it a frame can pass without another question; zero unless plain.
+    quiet: Bound,
+    promises: Promises,
+    counters: Counters,
+
+    queues: Queues<F>,
+    service: Turns,
+    when_full: WhenFull,
+    #[expect(dead_code, reason = "the slot of PAM's rates; there is only `None` so far")]
+    allocator: Allocator,
+    sending: Option<Sending<F>>,
+    /// Frames that have left and were not collected yet.
+    left: VecDeque<(Time, F)>,
+}
+
+impl<F: Frame> Port<F> {
+    /// An empty port; a plain one where the configuration allows it.
+    ///
+    /// # Errors
+    /// See [`PortError`].
+    pub fn new(config: PortConfig) -> Result<Self, PortError> {
+        config.check()?;
+        let queues = Queues::new(&config);
+        let (room, mark) = queues.first_bounds();
+        let mut port = Port {
+            plain: false,
+            can_be_plain: config.is_plain(),
+            line: Line::new(config.rate)?,
+            room,
+            mark,
+            quiet: Bound::ZERO,
+            promises: Promises::default(),
+            counters: Counters::default(),
+            queues,
+            service: Turns::new(&config.service, config.queues.len()),
+            when_full: config.when_full,
+            allocator: config.allocator,
+            sending: None,
+            left: VecDeque::new(),
+        };
+        port.make_plain(true);
+        Ok(port)
+    }
+
+    /// Offers a frame to a plain port: says at once when its last bit leaves, marks it if it is due, and keeps nothing but
+    /// that time and the length.
+    ///
+    /// # Panics
+    /// If the port is not plain: see [`Port::is_plain`].
+    #[inline]
+    pub fn pass(&mut self, now: Time, frame: &mut F) -> Passed {
+        let len = frame.len().get();
+        self.promises.settle(now);
+        let found = self.promises.here();
+        if self.quiet.passed_by(found, len) && !self.admit(found, len, frame) {
+            return Passed::Dropped;
+        }
+        let at = self.line.send_raw(now, len);
+        self.promises.push(at, len);
+        if found.packets >= self.counters.high_water {
+            self.counters.high_water = found.packets + 1;
+        }
+        Passed::Leaves(at)
+    }
+
+    /// Drops or marks a passing frame that finds much; whether it may pass.
+    #[inline]
+    fn admit(&mut self, found: Occupancy, len: u64, frame: &mut F) -> bool {
+        assert!(self.plain, "only a plain port knows a departure on arrival; others take frames by enqueue");
+        if self.room.passed_by(found, len) {
+            self.count_drop(len);
+            return false;
+        }
+        if self.mark.passed_by(found, len) {
+            self.mark_if_capable(frame);
+        }
+        true
+    }
+
+    /// Offers a frame to the queue of its class, to leave in its turn by [`Port::dequeue`].
+    ///
+    /// A plain port is plain no longer after this, until [`Port::make_plain`].
+    pub fn enqueue(&mut self, now: Time, mut frame: F) -> Offered<F> {
+        self.make_plain(false);
+        self.settle(now);
+        // Only a port that was plain has promised anything, and then there is but one queue.
+        let ahead = self.promises.here();
+        let arrived = frame.len().get();
+        let mut len = arrived;
+        let mut queue = self.queues.classes().queue(frame.class());
+        let mut fits = self.queues.has_room(queue, ahead, len);
+        let cut = !fits && self.when_full == WhenFull::Trim && frame.trim();
+        if cut {
+            len = frame.len().get();
+            assert!(len <= arrived, "trimming made a frame of {arrived} bytes longer: {len}");
+            queue = self.queues.classes().queue(frame.class());
+            fits = self.queues.has_room(queue, ahead, len);
+        }
+        if !fits {
+            self.count_drop(arrived);
+            return Offered::Dropped(frame);
+        }
+        if cut {
+            let saved = Occupancy { packets: 1, bytes: arrived - len };
+            self.counters.trimmed = self.counters.trimmed.plus(saved);
+        }
+        if self.queues.marks(queue, ahead, len) {
+            self.mark_if_capable(&mut frame);
+        }
+        self.queues.push(queue, frame, len);
+        let here = self.queues.here().packets + ahead.packets;
+        self.counters.high_water = self.counters.high_water.max(here);
+        if self.sending.is_none() {
+            self.start(now);
+        }
+        Offered::Queued
+    }
+
+    /// The next frame whose last bit has left the line by `now`, with the time when it did; none if there is none yet.
+    ///
+    /// However late it is asked, frames leave in the order and at the times of a port that was asked at every moment.
+    pub fn dequeue(&mut self, now: Time) -> Option<(Time, F)> {
+        self.settle(now);
+        self.left.pop_front()
+    }
+
+    /// When [`Port::dequeue`] has the next frame, which may be in the past; none if no frame was enqueued that has not been
+    /// collected. A plain port has said all its departures already, so it has none.
+    pub fn next_departure(&self) -> Option<Time> {
+        let left = self.left.front().map(|it| it.0);
+        left.or(self.sending.as_ref().map(|it| it.at))
+    }
+
+    /// Whether frames go by [`Port::pass`]: the port has one queue and never trims, nobody has asked for the general way,
+    /// and nothing is queued.
+    #[inline]
+    pub fn is_plain(&self) -> bool {
+        self.plain
+    }
+
+    /// Chooses between the plain way and the general one; says whether the port is plain now.
+    ///
+    /// To go general is always possible: what was promised stays promised, and counts until it has left. To go plain takes a
+    /// port whose configuration allows it and that holds no frame.
+    pub fn make_plain(&mut self, plain: bool) -> bool {
+        self.plain = plain && self.can_be_plain && self.queues.here().packets == 0;
+        self.quiet = if self.plain { self.room.or(self.mark) } else { Bound::ZERO };
+        self.plain
+    }
+
+    /// Goes on at another rate.
+    ///
+    /// The bits of enqueued frames that have not left by `now` leave at the new rate. Departures that [`Port::pass`] has
+    /// promised stay as promised, and the new rate counts from the next frame on: where that is too coarse, make the port
+    /// [general](Port::make_plain) before it is used.
+    ///
+    /// # Errors
+    /// [`PortError::Rate`] outside [`MIN_RATE`](crate::MIN_RATE)..=[`MAX_RATE`](crate::MAX_RATE); nothing has changed then.
+    pub fn set_rate(&mut self, now: Time, rate: BitRate) -> Result<(), PortError> {
+        self.settle(now);
+        // Only what follows the last promise is still open to change.
+        let from = self.promises.last().map_or(now, |promised| promised.max(now));
+        self.line.set_rate(from, rate)?;
+        if let Some(sending) = &mut self.sending {
+            sending.at = self.line.free_at();
+        }
+        Ok(())
+    }
+
+    /// The line's rate.
+    pub fn rate(&self) -> BitRate {
+        self.line.rate()
+    }
+
+    /// Drops all that has not left by `now`: the link is down. The line is free again at once.
+    ///
+    /// Frames that have left and were not collected are still there for [`Port::dequeue`].
+    pub fn clear(&mut self, now: Time) -> Cleared<F> {
+        self.settle(now);
+        let queued = self.queues.here();
+        let revoked = self.promises.revoke();
+        let mut frames = Vec::new();
+        if let Some(sending) = self.sending.take() {
+            self.queues.release(sending.queue, sending.len);
+            frames.push(sending.frame);
+        }
+        self.queues.drain_into(&mut frames);
+        self.counters.dropped = self.counters.dropped.plus(queued).plus(revoked);
+        self.line.cut(now);
+        Cleared { frames, promised: revoked.packets }
+    }
+
+    /// How many frames are here at `now`, the one in transmission included.
+    pub fn queue_len(&mut self, now: Time) -> u64 {
+        self.settle(now);
+        self.here().packets
+    }
+
+    /// How many bytes are here at `now`, all of the frame in transmission included.
+    pub fn queue_bytes(&mut self, now: Time) -> Bytes {
+        self.settle(now);
+        Bytes::new(self.here().bytes)
+    }
+
+    /// How many frames of one queue are here at `now`, the one in transmission included; none if there is no such queue.
+    pub fn len_of_queue(&mut self, now: Time, queue: usize) -> u64 {
+        self.settle(now);
+        let promised = if queue == 0 { self.promises.here().packets } else { 0 };
+        self.queues.in_queue(queue).packets + promised
+    }
+
+    /// What has happened so far, as of the last call that told the time.
+    pub fn stats(&self) -> PortStats {
+        let Counters { sent, dropped, trimmed, marked, high_water } = self.counters;
+        let out = sent.plus(self.promises.gone());
+        let taken_in = out.plus(self.here());
+        PortStats {
+            frames_in: taken_in.packets + dropped.packets,
+            bytes_in: Bytes::new(taken_in.bytes.saturating_add(dropped.bytes).saturating_add(trimmed.bytes)),
+            frames_out: out.packets,
+            bytes_out: Bytes::new(out.bytes),
+            dropped: dropped.packets,
+            bytes_dropped: Bytes::new(dropped.bytes),
+            marked,
+            trimmed: trimmed.packets,
+            bytes_trimmed: Bytes::new(trimmed.bytes),
+            high_water,
+        }
+    }
+
+    fn here(&self) -> Occupancy {
+        self.queues.here().plus(self.promises.here())
+    }
+
+    /// Brings the line's schedule up to `now`: every frame that has left by then, and the one that follows it.
+    fn settle(&mut self, now: Time) {
+        self.promises.settle(now);
+        while let Some(Sending { at, queue, len, frame }) = self.sending.take_if(|it| it.at <= now) {
+            self.queues.release(queue, len);
+            self.counters.sent.packets += 1;
+            self.counters.sent.bytes += len;
+            self.left.push_back((at, frame));
+            // Rounded down, `at` may be a fraction early; the line itself knows better.
+            self.start(at);
+        }
+    }
+
+    /// Puts the next frame on the free line, if there is one.
+    fn start(&mut self, now: Time) {
+        if let Some(queue) = self.service.next(self.queues.ready()) {
+            let (frame, len) = self.queues.take(queue);
+            let at = self.line.send_raw(now, len);
+            self.sending = Some(Sending { at, queue, len, frame });
+        }
+    }
+
+    /// RFC 3168 §5: a frame that is not ECN-capable is left as it is.
+    #[inline]
+    fn mark_if_capable(&mut self, frame: &mut F) {
+        if frame.ecn() != Ecn::NotEct {
+            frame.mark();
+            self.counters.marked += 1;
+        }
+    }
+
+    #[inline]
+    fn count_drop(&mut self, len: u64) {
+        self.counters.dropped = self.counters.dropped.plus(Occupancy { packets: 1, bytes: len });
+    }
+}
