@@ -271,15 +271,15 @@ impl World<'_> {
                         let ready = SourceCommand::BlockReady { flow, block, repair };
                         self.commands.push_back((host, Command::Source(ready)));
                     }
-                    SourceEvent::Opened { flow, .. } => {
-                        self.flows.entry(flow).or_insert((host, 0));
+                    SourceEvent::Opened(opened) => {
+                        self.flows.entry(opened.flow).or_insert((host, 0));
                     }
                     SourceEvent::Release { flow, block } => drop(self.ready.remove(&(flow, block))),
                     SourceEvent::Closed { flow } => self.ready.retain(|(of, _), _| *of != flow),
                 },
                 Output::Event(Event::Receiver(event)) => self.on_receiver(event, &mut symbol),
                 Output::Event(Event::Controller(event)) => match event {
-                    ControllerEvent::Persist(record) => drop(self.records.insert(record.task, record)),
+                    ControllerEvent::Persist(record) => drop(self.records.insert(record.task, *record)),
                     ControllerEvent::Forget { task, .. } => drop(self.records.remove(&task)),
                     _ => {}
                 },
@@ -338,8 +338,9 @@ impl World<'_> {
                 let have = kept.done.iter().map(|&b| BlockIndex(b)).collect();
                 answer(ReceiverCommand::Start { wanted: 0..kept.wanted, have });
             }
-            ReceiverEvent::Bind { flow, node, .. } => {
-                answer(ReceiverCommand::FlowPath { flow, path: PathId(u32::from(node.0[0])) });
+            ReceiverEvent::Bind(bind) => {
+                let path = PathId(u32::from(bind.node.0[0]));
+                answer(ReceiverCommand::FlowPath { flow: bind.flow, path });
             }
             ReceiverEvent::Symbol { flow, symbol } => {
                 assert_eq!(handed_in.take(), Some(symbol), "only what was handed in can be kept");
@@ -447,7 +448,7 @@ impl World<'_> {
                 // The controller dies and comes back with what it wrote down.
                 self.controller = Controller::new(ControllerConfig::default(), [2; 32]);
                 for record in self.records.values().cloned().collect::<Vec<_>>() {
-                    self.tell(CONTROLLER, Command::Controller(ControllerCommand::Restore(record)));
+                    self.tell(CONTROLLER, Command::Controller(ControllerCommand::Restore(Box::new(record))));
                 }
                 self.poll(CONTROLLER, None);
             }

@@ -38,6 +38,8 @@ impl Packet {
 }
 
 /// What a machine is told.
+///
+/// Commands and events that are large and rare are boxed, so that a packet in and a packet out stay cheap to move.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Input {
     /// Something arrived, authenticated.
@@ -108,21 +110,8 @@ pub enum SourceCommand {
 /// What a source tells the driver.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum SourceEvent {
-    /// A flow begins: accept datagrams under this key.
-    Opened {
-        /// The flow.
-        flow: FlowId,
-        /// Its task.
-        task: TaskId,
-        /// Its key.
-        key: FlowKey,
-        /// The object that it sends.
-        object: ObjectId,
-        /// T.
-        symbol_size: u16,
-        /// How its symbols queue.
-        class: Class,
-    },
+    /// A flow begins: accept datagrams under its key.
+    Opened(Box<Opened>),
     /// A flow is over: forget its key, its path and its blocks.
     Closed {
         /// The flow.
@@ -144,6 +133,23 @@ pub enum SourceEvent {
         /// The block.
         block: BlockIndex,
     },
+}
+
+/// A flow that a source has opened.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Opened {
+    /// The flow.
+    pub flow: FlowId,
+    /// Its task.
+    pub task: TaskId,
+    /// Its key.
+    pub key: FlowKey,
+    /// The object that it sends.
+    pub object: ObjectId,
+    /// T.
+    pub symbol_size: u16,
+    /// How its symbols queue.
+    pub class: Class,
 }
 
 /// Why a block is not there although enough symbols came.
@@ -202,17 +208,8 @@ pub enum ReceiverEvent {
         /// T.
         symbol_size: u16,
     },
-    /// A flow begins: accept datagrams under this key, find a path, answer with [`ReceiverCommand::FlowPath`].
-    Bind {
-        /// The flow.
-        flow: FlowId,
-        /// Its source.
-        node: NodeId,
-        /// Where the source may be reached, best first.
-        at: Vec<SocketAddr>,
-        /// The key.
-        key: FlowKey,
-    },
+    /// A flow begins: accept datagrams under its key, find a path, answer with [`ReceiverCommand::FlowPath`].
+    Bind(Box<Bind>),
     /// A flow is over.
     Unbind {
         /// The flow.
@@ -244,6 +241,19 @@ pub enum ReceiverEvent {
     Done,
     /// It will not be completed.
     Failed(ReceiverFailure),
+}
+
+/// A flow that a receiver expects, and where its source is.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Bind {
+    /// The flow.
+    pub flow: FlowId,
+    /// Its source.
+    pub node: NodeId,
+    /// Where the source may be reached, best first.
+    pub at: Vec<SocketAddr>,
+    /// The key.
+    pub key: FlowKey,
 }
 
 /// Why a receiver gives up. What is finished stays finished.
@@ -278,14 +288,14 @@ pub enum ControllerCommand {
         path: PathId,
     },
     /// A task that was running when the controller stopped.
-    Restore(TaskRecord),
+    Restore(Box<TaskRecord>),
 }
 
 /// What a controller tells the driver.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum ControllerEvent {
     /// Keep this, replacing an older record of the same task.
-    Persist(TaskRecord),
+    Persist(Box<TaskRecord>),
     /// The task is over: forget it.
     Forget {
         /// The task.
@@ -294,7 +304,7 @@ pub enum ControllerEvent {
         outcome: Outcome,
     },
     /// A node is known now, or again.
-    NodeUp(NodeInfo),
+    NodeUp(Box<NodeInfo>),
     /// A node is gone.
     NodeDown {
         /// The node.

@@ -6,6 +6,7 @@
 //!
 //! Bytes never pass through. A machine names a symbol, and the driver moves its bytes.
 
+pub mod baseline;
 mod endpoint;
 pub mod in_flight;
 pub mod marks;
@@ -14,6 +15,7 @@ pub mod ppush;
 pub mod rtt;
 
 pub use endpoint::{
-    Command, ControllerCommand, ControllerEvent, DecodeFailure, Endpoint, Event, Input, Output, Packet,
-    ReceiverCommand, ReceiverEvent, ReceiverFailure, SourceCommand, SourceEvent, TaskFlow, TaskRecord,
+    Bind, Command, ControllerCommand, ControllerEvent, DecodeFailure, Endpoint, Event, Input, Opened, Output,
+    Packet, ReceiverCommand, ReceiverEvent, ReceiverFailure, SourceCommand, SourceEvent, TaskFlow,
+    TaskRecord,
 };

@@ -347,7 +347,7 @@ fn pushes_are_idempotent_and_refused_with_a_reason() {
             refused(4, Refusal::UnknownObject),
         ]
     );
-    assert_eq!(count(&net, |e| matches!(e, SourceEvent::Opened { .. })), 1);
+    assert_eq!(count(&net, |e| matches!(e, SourceEvent::Opened(_))), 1);
     assert_eq!(net.flow().theta.get(), 1.0, "a push said again does not undo a later weight");
     net.control(Control::SetTheta { flow: FlowId(1), theta: headwater_units::Theta::new(0.1) });
     assert_eq!(net.flow().theta.get(), 0.5);

@@ -4,7 +4,7 @@ use headwater_units::{BlockIndex, ESI_LIMIT, Esi, FlowId, MAX_SYMBOL_SIZE, Packe
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::{Ack, Assign, Control, HeaderKey};
+use crate::{Ack, AckVector, Assign, Control, Cumulative, HeaderKey};
 
 /// Bytes of the prelude that every datagram begins with.
 pub const PRELUDE: usize = 16;
@@ -128,6 +128,10 @@ pub enum Body {
     FinAck,
     /// A control message that travels as a datagram (simulation; on real hosts they ride QUIC streams).
     Control(Box<Control>),
+    /// Receiver to source, of a flow that runs TCP: what came, without a gap.
+    Cumulative(Cumulative),
+    /// Receiver to source, of a flow that runs DCCP: which of the newest packets came.
+    AckVector(AckVector),
 }
 
 /// A datagram's meaning, without payload.
@@ -279,6 +283,8 @@ pub fn parse<'a>(bytes: &'a [u8], key: &HeaderKey) -> Result<Parsed<'a>, WireErr
         KIND_CONTROL => Body::Control(Box::new(
             Control::parse(rest).map_err(|_| WireError::Field { what: "control message" })?,
         )),
+        KIND_CUMULATIVE => Body::Cumulative(Cumulative::parse(rest)?),
+        KIND_ACK_VECTOR => Body::AckVector(AckVector::parse(rest)?),
         other => return Err(WireError::Kind(other)),
     };
     Ok(Parsed { datagram: Datagram { class, key_epoch: header[2], flow, body }, payload })
@@ -317,6 +323,8 @@ const KIND_CHALLENGE: u8 = 4;
 const KIND_FIN: u8 = 5;
 const KIND_FIN_ACK: u8 = 6;
 const KIND_CONTROL: u8 = 7;
+const KIND_CUMULATIVE: u8 = 8;
+const KIND_ACK_VECTOR: u8 = 9;
 
 impl Datagram {
     /// Bytes on the wire, above UDP; `symbol_size` counts only for an untrimmed symbol.
@@ -331,6 +339,8 @@ impl Datagram {
                 Body::Fin(_) => 1,
                 Body::FinAck => 0,
                 Body::Control(control) => control.encoded_len(),
+                Body::Cumulative(_) => Cumulative::LEN,
+                Body::AckVector(_) => AckVector::LEN,
             }
     }
 }
@@ -383,6 +393,14 @@ pub fn emit<'a>(datagram: &Datagram, symbol_size: u16, key: &HeaderKey, out: &'a
         Body::Control(control) => {
             control.emit_into(&mut out[HEADER..]);
             KIND_CONTROL
+        }
+        Body::Cumulative(ack) => {
+            ack.emit(&mut out[HEADER..]);
+            KIND_CUMULATIVE
+        }
+        Body::AckVector(vector) => {
+            vector.emit(&mut out[HEADER..]);
+            KIND_ACK_VECTOR
         }
     };
     out[0] = (VERSION << 4) | kind;

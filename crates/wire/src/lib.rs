@@ -11,12 +11,13 @@
 //! symbol body:  block (4) | ESI (3) | assignment version (1) | T bytes of symbol | 16 reserved for sealing
 //! ```
 //!
-//! Numbers are big-endian. Symbols and ACKs are parsed and emitted without allocation; the rarer [`Assign`] and
-//! [`Control`] messages own bounded lists. Nothing here touches a socket: bytes in, values out, and back.
+//! Numbers are big-endian. Symbols and the compact ACKs ([`Cumulative`], [`AckVector`]) are parsed and emitted without
+//! allocation, an [`Ack`] with one; the rarer [`Assign`] and [`Control`] messages own bounded lists. Nothing here touches a socket: bytes in, values out, and back.
 
 mod ack;
 mod assign;
 mod control;
+mod cumulative;
 mod datagram;
 mod tag;
 
@@ -26,6 +27,7 @@ pub use control::{
     Control, ControlError, FlowGrant, FlowReport, FlowView, Holding, MAX_CONTROL, MAX_FLOWS, MAX_NAME,
     MarkSignal, NodeInfo, Outcome, Push, Refusal, Request, SpreadRule,
 };
+pub use cumulative::{AckVector, Cumulative};
 pub use datagram::{
     Body, Class, Datagram, Ecn, FinReason, HEADER, HEADER_TAG, PRELUDE, Parsed, SEAL, SYMBOL_OVERHEAD,
     SymbolHeader, WireError, emit, mark_trimmed, parse, peek_flow,

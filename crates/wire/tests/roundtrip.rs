@@ -1,5 +1,7 @@
 //! Emitting and then parsing gives back what was meant; whatever is changed on the way is noticed.
 
+use std::hash::Hasher as _;
+
 use headwater_units::{
     BitRate, BlockIndex, Bytes, Duration, Esi, FlowId, FlowKey, NodeId, ObjectId, PacketNumber, SymbolId,
     Symbols, TaskId, Theta,
@@ -7,6 +9,7 @@ use headwater_units::{
 use headwater_wire::*;
 use proptest::collection::vec;
 use proptest::prelude::*;
+use siphasher::sip::SipHasher24;
 
 fn key() -> HeaderKey {
     HeaderKey::new(&FlowKey([7; 32]))
@@ -128,6 +131,19 @@ fn control() -> impl Strategy<Value = Control> {
     ]
 }
 
+fn cumulative() -> impl Strategy<Value = Cumulative> {
+    (any::<u64>(), any::<bool>()).prop_map(|(next, echo)| Cumulative { next: PacketNumber(next), echo })
+}
+
+fn ack_vector() -> impl Strategy<Value = AckVector> {
+    let largest = prop_oneof![0u64..40, any::<u64>()];
+    (largest, any::<u32>(), any::<u32>()).prop_map(|(largest, received, marked)| {
+        let largest = PacketNumber(largest);
+        let received = (received | 1 << 31) & AckVector::possible(largest);
+        AckVector { largest, received, marked: marked & received }
+    })
+}
+
 fn datagram() -> impl Strategy<Value = Datagram> {
     let body = prop_oneof![
         symbol().prop_map(Body::Symbol),
@@ -137,6 +153,8 @@ fn datagram() -> impl Strategy<Value = Datagram> {
         Just(Body::Fin(FinReason::Distrusted)),
         Just(Body::FinAck),
         control().prop_map(|c| Body::Control(Box::new(c))),
+        cumulative().prop_map(Body::Cumulative),
+        ack_vector().prop_map(Body::AckVector),
     ];
     let class = prop_oneof![Just(Class::Control), Just(Class::Bulk), Just(Class::Gentle)];
     (class, any::<u8>(), any::<u64>(), body).prop_map(|(class, key_epoch, flow, body)| Datagram {
@@ -255,4 +273,67 @@ fn runs_of_an_ack_go_downwards() {
         owed: Default::default(),
     };
     assert_eq!(ack.runs().collect::<Vec<_>>(), [(98, 100), (95, 95), (90, 93)]);
+}
+
+/// Emits `body` after `change` has had its way with it, under a tag that matches: what a peer with the key could say.
+fn said(body: Body, change: impl FnOnce(&mut AckVector)) -> Result<(), WireError> {
+    let Body::AckVector(mut vector) = body else { unreachable!("only vectors are changed here") };
+    change(&mut vector);
+    let datagram =
+        Datagram { class: Class::Control, key_epoch: 0, flow: FlowId(1), body: Body::AckVector(vector) };
+    let mut bytes = vec![0; datagram.len(0)];
+    emit(&datagram, 0, &key(), &mut bytes);
+    parse(&bytes, &key()).map(|_| ())
+}
+
+#[test]
+fn an_ack_vector_that_contradicts_itself_is_refused() {
+    let honest = || {
+        Body::AckVector(AckVector { largest: PacketNumber(4), received: 0b1011 << 28, marked: 0b10 << 28 })
+    };
+    let refused = Err(WireError::Field { what: "ACK vector" });
+    assert_eq!(said(honest(), |_| ()), Ok(()));
+    assert_eq!(
+        said(honest(), |v| v.received &= !(1 << 31)),
+        refused,
+        "the largest one is here by definition"
+    );
+    assert_eq!(said(honest(), |v| v.marked |= 1 << 30), refused, "a packet that did not come has no mark");
+    assert_eq!(said(honest(), |v| v.received |= 1 << 27), Ok(()), "packet 0");
+    assert_eq!(said(honest(), |v| v.received |= 1 << 26), refused, "there is no packet before packet 0");
+    assert_eq!(said(honest(), |v| v.largest = PacketNumber(0)), refused);
+}
+
+#[test]
+fn unknown_flags_of_a_cumulative_ack_are_refused() {
+    let ack = Cumulative { next: PacketNumber(u64::MAX), echo: true };
+    let datagram =
+        Datagram { class: Class::Control, key_epoch: 0, flow: FlowId(1), body: Body::Cumulative(ack) };
+    let mut bytes = vec![0; datagram.len(0)];
+    emit(&datagram, 0, &key(), &mut bytes);
+    assert_eq!(bytes.len(), 33);
+    assert_eq!(bytes[32], 1);
+    for flags in [0b10, 0b1000_0001, 0xff] {
+        bytes[32] = flags;
+        retag(&mut bytes);
+        assert_eq!(parse(&bytes, &key()), Err(WireError::Field { what: "flags of a cumulative ACK" }));
+    }
+    bytes[32] = 0;
+    retag(&mut bytes);
+    let quiet = Body::Cumulative(Cumulative { echo: false, ..ack });
+    assert_eq!(parse(&bytes, &key()).unwrap().datagram.body, quiet);
+}
+
+/// Writes the tag that the holder of the key would write.
+fn retag(bytes: &mut [u8]) {
+    let mut hasher = SipHasher24::new_with_key(&[7; 16]);
+    hasher.write(&bytes[..PRELUDE]);
+    hasher.write(&bytes[HEADER..]);
+    bytes[PRELUDE..HEADER].copy_from_slice(&hasher.finish().to_be_bytes());
+}
+
+#[test]
+fn what_a_simulation_moves_for_every_packet_is_small() {
+    assert!(size_of::<Body>() <= 24, "{}", size_of::<Body>());
+    assert!(size_of::<Datagram>() <= 40, "{}", size_of::<Datagram>());
 }

@@ -39,7 +39,7 @@ impl ControllerHost {
         let records = database.as_ref().map_or(Ok(Vec::new()), Tasks::load)?;
         for record in records {
             tracing::info!(task = record.task.0, object = %record.object, "task restored");
-            let command = Command::Controller(ControllerCommand::Restore(record));
+            let command = Command::Controller(ControllerCommand::Restore(Box::new(record)));
             machine.handle(Time::ZERO, Input::Command(command));
         }
         let (orders, queue) = unbounded_channel();

@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex};
 use headwater_store::SourceFile;
 use headwater_transport::ppush::receiver::{Receiver, ReceiverConfig};
 use headwater_transport::{
-    Command, Endpoint, Event, Input, Output, Packet, ReceiverCommand, ReceiverEvent, SourceCommand,
-    SourceEvent,
+    Bind, Command, Endpoint, Event, Input, Opened, Output, Packet, ReceiverCommand, ReceiverEvent,
+    SourceCommand, SourceEvent,
 };
 use headwater_units::{BlockIndex, FlowId, ObjectId, PathId, Time};
 use headwater_wire::{Body, Class, Control, Ecn, HeaderKey};
@@ -441,7 +441,8 @@ impl Engine {
                 receiving.cut(bytes, symbol_size);
                 let _ = receiving.events.send(FetchEvent::Accepted { object, bytes, symbol_size });
             }
-            ReceiverEvent::Bind { flow, at, key, .. } => {
+            ReceiverEvent::Bind(bind) => {
+                let Bind { flow, at, key, .. } = *bind;
                 receiving.bind(flow);
                 let path = self.paths.towards(&at);
                 let entry = FlowEntry { key: HeaderKey::new(&key), owner: Owner::Receiver(id) };
@@ -486,7 +487,8 @@ impl Engine {
 
     fn on_source_event(&mut self, event: SourceEvent) {
         match event {
-            SourceEvent::Opened { flow, key, object, symbol_size, .. } => {
+            SourceEvent::Opened(opened) => {
+                let Opened { flow, key, object, symbol_size, .. } = *opened;
                 self.sources.open(flow, object, symbol_size);
                 let entry = FlowEntry { key: HeaderKey::new(&key), owner: Owner::Source };
                 self.flows.insert(flow, entry);

@@ -42,7 +42,7 @@ use push_flow::{PushFlow, Shared};
 
 use crate::in_flight::AckOutcome;
 use crate::pacer::RateLimit;
-use crate::{Command, Endpoint, Event, Input, Output, Packet, SourceCommand, SourceEvent};
+use crate::{Command, Endpoint, Event, Input, Opened, Output, Packet, SourceCommand, SourceEvent};
 
 /// Objects that were withdrawn, remembered to say "gone" rather than "unknown".
 const GONE_MEMORY: usize = 1024;
@@ -114,7 +114,11 @@ impl Source {
             }),
             Body::Ack(ack) => self.with_flow(flow, |f, shared| f.on_ack(now, path, &ack, shared)),
             Body::Fin(_) => self.on_fin(flow, path),
-            Body::Symbol(_) | Body::Challenge { .. } | Body::FinAck => self.stats.unexpected += 1,
+            Body::Symbol(_)
+            | Body::Challenge { .. }
+            | Body::FinAck
+            | Body::Cumulative(_)
+            | Body::AckVector(_) => self.stats.unexpected += 1,
         }
     }
 
@@ -162,14 +166,14 @@ impl Source {
             return self.refuse(path, flow, Refusal::Full);
         }
         self.stats.opened += 1;
-        self.event(SourceEvent::Opened {
+        self.event(SourceEvent::Opened(Box::new(Opened {
             flow,
             task: push.task,
             key: push.key,
             object: push.object,
             symbol_size: push.symbol_size,
             class: push.class,
-        });
+        })));
         self.flows.insert(flow, PushFlow::new(now, push, geometry, path, &self.shared.config));
         self.report_at.get_or_insert(now + self.shared.config.report_every);
         self.tell(path, Control::Pushing { flow });

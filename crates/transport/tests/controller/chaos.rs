@@ -102,7 +102,7 @@ impl World {
                     self.throw(false, p.path, *control);
                 }
                 Output::Event(Event::Controller(ControllerEvent::Persist(record))) => {
-                    self.records.insert(record.task, record);
+                    self.records.insert(record.task, *record);
                 }
                 Output::Event(Event::Controller(ControllerEvent::Forget { task, .. })) => {
                     self.records.remove(&task);
@@ -251,7 +251,7 @@ impl World {
         let seed = [self.dice.at as u8; 32];
         self.controller = Controller::new(ControllerConfig::default(), seed);
         for record in self.records.clone().into_values() {
-            self.tell(Input::Command(Command::Controller(ControllerCommand::Restore(record))));
+            self.tell(Input::Command(Command::Controller(ControllerCommand::Restore(Box::new(record)))));
         }
     }
 

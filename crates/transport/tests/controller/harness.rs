@@ -274,7 +274,7 @@ impl Bench {
 
     /// The newest record that was to be kept.
     pub(crate) fn kept(&mut self) -> Option<TaskRecord> {
-        let kept = |event| if let ControllerEvent::Persist(record) = event { Some(record) } else { None };
+        let kept = |event| if let ControllerEvent::Persist(record) = event { Some(*record) } else { None };
         std::mem::take(&mut self.events).into_iter().filter_map(kept).next_back()
     }
 }

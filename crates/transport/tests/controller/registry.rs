@@ -21,7 +21,7 @@ fn a_hello_makes_a_node_known_and_a_lost_path_sends_it_away() {
     let mut bench = Bench::new();
     bench.join(1);
     bench.join(1);
-    assert_eq!(bench.events, [ControllerEvent::NodeUp(info(1))], "said twice, heard once");
+    assert_eq!(bench.events, [ControllerEvent::NodeUp(Box::new(info(1)))], "said twice, heard once");
     bench.lose_path(1);
     bench.lose_path(1);
     assert_eq!(bench.events[1..], [ControllerEvent::NodeDown { node: node(1) }]);

@@ -189,8 +189,8 @@ fn a_restored_task_takes_its_sources_back_when_they_return_in_the_same_life() {
     let accepted = before.get(9);
     let record = before.kept().unwrap();
     let mut bench = Bench::new();
-    bench.command(ControllerCommand::Restore(record.clone()));
-    bench.command(ControllerCommand::Restore(record.clone())); // Twice: no difference.
+    bench.command(ControllerCommand::Restore(Box::new(record.clone())));
+    bench.command(ControllerCommand::Restore(Box::new(record.clone()))); // Twice: no difference.
     assert!(bench.task(accepted.task).flows.iter().all(|f| f.standing == FlowStanding::Away));
     bench = bench.holders([1, 2]);
     let push = &bench.pushes(1)[0];
@@ -210,7 +210,7 @@ fn a_restored_task_gives_up_on_a_source_that_stays_away_or_comes_back_in_another
     let task = before.get(9).task;
     let record = before.kept().unwrap();
     let mut bench = Bench::new();
-    bench.command(ControllerCommand::Restore(record.clone()));
+    bench.command(ControllerCommand::Restore(Box::new(record.clone())));
     bench.say(1, Control::Hello(NodeInfo { incarnation: 2, ..info(1) }));
     assert_eq!(bench.sources(task), [2], "the flow died with its source");
     bench.say(1, Control::Hold(holding(1)));
@@ -234,7 +234,7 @@ fn a_receiver_that_knows_a_newer_list_than_the_record_is_overtaken() {
     let task = before.get(9).task;
     let record = before.kept().unwrap();
     let mut bench = Bench::new().holders([1]);
-    bench.command(ControllerCommand::Restore(record));
+    bench.command(ControllerCommand::Restore(Box::new(record)));
     bench.feedback(9, task, 10, 41, vec![]);
     assert_eq!(bench.list(9).map(|(version, _)| version), Some(42));
 }
@@ -247,7 +247,7 @@ fn what_a_restart_left_unsaid_is_said_afterwards() {
     before = before.holders([2]);
     let record = before.kept().unwrap();
     let mut bench = Bench::new();
-    bench.command(ControllerCommand::Restore(record));
+    bench.command(ControllerCommand::Restore(Box::new(record)));
     bench.feedback(9, accepted.task, 10, 0, vec![]);
     assert_eq!(bench.list(9), Some((1, vec![node(1), node(2)])));
     bench.join(1);

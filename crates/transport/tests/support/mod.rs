@@ -323,7 +323,7 @@ impl World {
                 let controller = Controller::new(self.controller_config.clone(), [200; 32]);
                 self.machines[CONTROLLER] = Machine::Controller(Box::new(controller));
                 for record in self.records.values().cloned().collect::<Vec<_>>() {
-                    let command = Command::Controller(ControllerCommand::Restore(record));
+                    let command = Command::Controller(ControllerCommand::Restore(Box::new(record)));
                     self.at(self.now, Happening::Tell { to: CONTROLLER, command });
                 }
                 for source in FIRST_SOURCE..self.machines.len() {
@@ -368,7 +368,7 @@ impl World {
                 Output::Event(Event::Source(event)) => self.on_source(host, event),
                 Output::Event(Event::Receiver(event)) => self.on_receiver(event, from),
                 Output::Event(Event::Controller(event)) => match event {
-                    ControllerEvent::Persist(record) => drop(self.records.insert(record.task, record)),
+                    ControllerEvent::Persist(record) => drop(self.records.insert(record.task, *record)),
                     ControllerEvent::Forget { task, .. } => drop(self.records.remove(&task)),
                     _ => {}
                 },
@@ -430,7 +430,7 @@ impl World {
                 let time = self.now + Duration::from_micros(50);
                 self.at(time, Happening::Tell { to: host, command: Command::Source(ready) });
             }
-            SourceEvent::Opened { flow, .. } => drop(self.flow_source.insert(flow, host)),
+            SourceEvent::Opened(opened) => drop(self.flow_source.insert(opened.flow, host)),
             SourceEvent::Closed { .. } | SourceEvent::Release { .. } => {}
         }
     }
@@ -447,9 +447,9 @@ impl World {
                 let start = ReceiverCommand::Start { wanted: 0..geometry.layout().block_count(), have };
                 self.at(self.now + Duration::from_micros(300), tell(start));
             }
-            ReceiverEvent::Bind { flow, node, .. } => {
-                let path = PathId(u32::from(node.0[0]));
-                self.at(self.now, tell(ReceiverCommand::FlowPath { flow, path }));
+            ReceiverEvent::Bind(bind) => {
+                let path = PathId(u32::from(bind.node.0[0]));
+                self.at(self.now, tell(ReceiverCommand::FlowPath { flow: bind.flow, path }));
             }
             ReceiverEvent::Symbol { symbol, .. } => {
                 let from = from.expect("a symbol is kept right after it came");

@@ -230,7 +230,7 @@ impl Controller {
             self.touched.extend(held.flat_map(|object| self.tasks.wanting(object)));
         }
         if greeting.new_path || greeting.changed {
-            self.event(ControllerEvent::NodeUp(info));
+            self.event(ControllerEvent::NodeUp(Box::new(info)));
         }
     }
 
@@ -490,7 +490,7 @@ impl Controller {
 
     fn persist(&mut self, id: TaskId) {
         let record = self.tasks.get(id).expect("only running tasks are kept").record();
-        self.event(ControllerEvent::Persist(record));
+        self.event(ControllerEvent::Persist(Box::new(record)));
     }
 
     fn event(&mut self, event: ControllerEvent) {
@@ -526,7 +526,7 @@ impl Endpoint for Controller {
                 self.path_lost(now, path);
             }
             Input::Command(Command::Controller(ControllerCommand::Restore(record))) => {
-                self.restore(now, record);
+                self.restore(now, *record);
             }
             Input::Packet(_) | Input::Command(_) => self.stats.unexpected += 1,
         }

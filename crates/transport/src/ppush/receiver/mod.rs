@@ -32,7 +32,7 @@ use headwater_wire::{
 };
 
 use crate::{
-    Command, DecodeFailure, Endpoint, Event, Input, Output, Packet, ReceiverCommand, ReceiverEvent,
+    Bind, Command, DecodeFailure, Endpoint, Event, Input, Output, Packet, ReceiverCommand, ReceiverEvent,
     ReceiverFailure,
 };
 use blocks::{Arrival, Blame, Blocks};
@@ -261,12 +261,12 @@ impl Receiver {
             }
             if !self.flows.contains_key(&grant.flow) {
                 let flow = Flow::new(grant);
-                self.event(ReceiverEvent::Bind {
+                self.event(ReceiverEvent::Bind(Box::new(Bind {
                     flow: flow.id,
                     node: flow.node,
                     at: flow.at.clone(),
                     key: flow.key,
-                });
+                })));
                 self.flows.insert(flow.id, flow);
             }
         }
@@ -319,7 +319,12 @@ impl Receiver {
                 flow.retry_at = Some(now);
             }
             Body::FinAck => self.unbind(now, datagram.flow),
-            Body::Ack(_) | Body::Assign(_) | Body::Fin(_) | Body::Control(_) => self.stats.strays += 1,
+            Body::Ack(_)
+            | Body::Assign(_)
+            | Body::Fin(_)
+            | Body::Control(_)
+            | Body::Cumulative(_)
+            | Body::AckVector(_) => self.stats.strays += 1,
         }
     }
 

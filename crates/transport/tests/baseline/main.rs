@@ -1,0 +1,11 @@
+//! The comparison schemes, each against the sentences of its RFC, and all of them against a network that loses, reorders,
+//! doubles and marks.
+
+mod any_network;
+mod bench;
+mod dccp;
+mod dctcp;
+mod ending;
+mod net;
+mod recovery;
+mod window;
