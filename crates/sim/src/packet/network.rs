@@ -4,21 +4,22 @@
 //! event per hop where the port is a plain FIFO, since its departure is known when it arrives; other ports keep their
 //! frames and get an event per departure.
 
-use headwater_fabric::{LinkId, PointId, Topology};
-use headwater_switch::{Egress, Offered, Passed, Port, PortConfig, PortIndex, PortStats, Switch};
+use headwater_fabric::{HostId, LinkId, PointId, Routes, Topology};
+use headwater_switch::{Destination, Egress, Forwarding, Offered, Passed, Port, PortIndex, PortStats, Switch};
 use headwater_units::{BitRate, Duration, Time};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 use super::agenda::Agenda;
 use super::frame::{Bodies, SimFrame};
-use super::{Event, SetupError};
+use super::Event;
+use super::setup::{Setup, SetupError};
 
 /// Where a link ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Far {
     Host(u32),
-    Switch { switch: u32, port: PortIndex },
+    Switch(u32),
 }
 
 /// Where a link begins.
@@ -103,14 +104,9 @@ pub(super) struct Network {
 }
 
 impl Network {
-    /// Ports and routes for a topology; `config` says what a link's port is like.
-    pub(super) fn new(
-        topology: &Topology,
-        routes: &dyn Fn(PointId, u32) -> Vec<LinkId>,
-        config: &dyn Fn(LinkId, bool) -> PortConfig,
-        choice: &dyn Fn(u32) -> headwater_switch::Choice,
-        seed: u64,
-    ) -> Result<Self, SetupError> {
+    /// Ports and routes of a set-up.
+    pub(super) fn new(setup: &Setup) -> Result<Self, SetupError> {
+        let topology = &setup.topology;
         let fabric = topology.fabric();
         let host_of: Vec<Option<u32>> = {
             let mut of = vec![None; fabric.point_count()];
@@ -119,42 +115,29 @@ impl Network {
             }
             of
         };
-        let leaving: Vec<Vec<LinkId>> = {
-            let mut leaving = vec![Vec::new(); fabric.point_count()];
-            for id in (0..fabric.link_count() as u32).map(LinkId) {
-                let link = fabric.link(id).expect("ids count from zero");
-                leaving[link.from.0 as usize].push(id);
-            }
-            leaving
-        };
         let mut near = vec![Near::Nic(0); fabric.link_count()];
         let (mut nics, mut switches) = (Vec::new(), Vec::new());
         let mut uplinks = vec![Vec::new(); topology.hosts().len()];
         let mut switch_of = vec![0; fabric.point_count()];
-        for (point, links) in leaving.iter().enumerate() {
+        for point in 0..fabric.point_count() {
+            let links = fabric.leaving(PointId(point as u32));
             if let Some(host) = host_of[point] {
                 for link in links {
                     near[link.0 as usize] = Near::Nic(nics.len() as u32);
-                    nics.push(Port::new(config(*link, true))?);
+                    nics.push(Port::new((setup.port)(*link, true))?);
                     uplinks[host as usize].push(link.0);
                 }
                 continue;
             }
             let index = switches.len() as u32;
             switch_of[point] = index;
-            let mut ports = Vec::new();
             for (port, link) in links.iter().enumerate() {
-                near[link.0 as usize] = Near::Switch { switch: index, port: port as PortIndex };
-                ports.push(config(*link, false));
+                near[link.0 as usize] = Near::Switch { switch: index, port: PortIndex(port as u16) };
             }
-            let mut switch = Switch::new(ports, topology.hosts().len(), choice(index))?;
-            for host in 0..topology.hosts().len() as u32 {
-                let set: Vec<PortIndex> = routes(PointId(point as u32), host)
-                    .iter()
-                    .map(|link| links.iter().position(|l| l == link).expect("a route leaves here") as PortIndex)
-                    .collect();
-                switch.forwarding_mut().set_routes(host, &set);
-            }
+            let ports = links.iter().map(|link| (setup.port)(*link, false)).collect();
+            let choice = (setup.choice)(index);
+            let forwarding = table(topology, &setup.routes, PointId(point as u32)).with_choice(choice);
+            let switch = Switch::new(ports, forwarding)?;
             switches.push(SwitchAt { switch, links: links.iter().map(|l| l.0).collect() });
         }
         let links = (0..fabric.link_count() as u32)
@@ -162,12 +145,13 @@ impl Network {
                 let link = fabric.link(LinkId(id)).expect("ids count from zero");
                 let far = match host_of[link.to.0 as usize] {
                     Some(host) => Far::Host(host),
-                    None => Far::Switch { switch: switch_of[link.to.0 as usize], port: 0 },
+                    None => Far::Switch(switch_of[link.to.0 as usize]),
                 };
                 let delay = link.delay.as_nanos();
                 Link { near: near[id as usize], far, delay, serving: u64::MAX, faults: None }
             })
             .collect();
+        let seed = setup.seed;
         Ok(Network { links, nics, uplinks, switches, seed, faults: FaultCounts::default() })
     }
 
@@ -212,14 +196,15 @@ impl Network {
                 bodies.forget(frame.body);
                 None
             }
-            Far::Switch { switch, .. } => {
+            Far::Switch(switch) => {
                 let at = &mut self.switches[switch as usize];
-                match at.switch.forwarding_mut().egress_host(frame.to, frame.hash) {
-                    Some(port) => {
-                        let link = at.links[port as usize];
+                let to = Destination::Host(frame.to);
+                match at.switch.forwarding_mut().egress(PortIndex::OWN, to, frame.hash) {
+                    Egress::One(port) => {
+                        let link = at.links[usize::from(port.0)];
                         self.offer(now, link, frame, agenda, bodies);
                     }
-                    None => {
+                    Egress::Copies(_) | Egress::None => {
                         self.faults.unroutable += 1;
                         bodies.forget(frame.body);
                     }
@@ -346,7 +331,7 @@ impl Network {
     ) {
         let near = self.links[link as usize].near;
         if let LinkChange::Rate(rate) = change {
-            self.port(near).set_rate(now, rate);
+            self.port(near).set_rate(now, rate).expect("the set-up was checked");
             return self.serve(now, link, agenda, bodies);
         }
         let seed = self.seed ^ (u64::from(link) << 32);
@@ -368,7 +353,7 @@ impl Network {
             LinkChange::DropNext(count) => faults.drop_next += count,
             LinkChange::Down(down) => {
                 faults.down = down;
-                for frame in self.port(near).clear(now) {
+                for frame in self.port(near).clear(now).frames {
                     bodies.forget(frame.body);
                 }
                 if let Near::Switch { switch, port } = near {
@@ -390,7 +375,7 @@ impl Network {
     }
 
     /// Frames in the queue of a link, the one on the line included.
-    pub(super) fn queue_len(&mut self, now: Time, link: u32) -> usize {
+    pub(super) fn queue_len(&mut self, now: Time, link: u32) -> u64 {
         let near = self.links[link as usize].near;
         self.port(near).queue_len(now)
     }
@@ -398,10 +383,28 @@ impl Network {
     /// What the port of a link counted.
     pub(super) fn stats(&mut self, now: Time, link: u32) -> PortStats {
         let near = self.links[link as usize].near;
-        self.port(near).stats(now)
+        self.port(near).queue_len(now);
+        self.port(near).stats()
     }
 
     pub(super) fn link_count(&self) -> u32 {
         self.links.len() as u32
     }
+}
+
+/// Where one switch sends what is for each host.
+fn table(topology: &Topology, routes: &Routes, at: PointId) -> Forwarding {
+    let hosts = topology.hosts().len();
+    let links = topology.fabric().leaving(at);
+    let mut forwarding = Forwarding::new(hosts);
+    for host in 0..hosts as u32 {
+        let set: Vec<PortIndex> = routes
+            .next(at, HostId(host))
+            .iter()
+            .map(|link| links.iter().position(|l| l == link).expect("a route leaves by a link of its point"))
+            .map(|port| PortIndex(port as u16))
+            .collect();
+        forwarding.set_routes(host, &set).expect("the table was made for all hosts");
+    }
+    forwarding
 }

@@ -52,13 +52,17 @@ pub struct FlowRow {
     pub flow: FlowId,
     /// Host.
     pub source: u32,
+    /// When it began.
+    pub start: Time,
+    /// When its last useful packet came.
+    pub last: Option<Time>,
     /// Packets that were new to the receiver.
     pub useful: u64,
     /// Its part of all useful packets of the task.
     pub share: f64,
     /// Packets sent, copies included.
     pub sent: u64,
-    /// Packets taken for lost (a baseline: sent again).
+    /// Packets taken for lost.
     pub lost: u64,
     /// Packets acknowledged as marked.
     pub marked: u64,

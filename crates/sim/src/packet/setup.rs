@@ -1,6 +1,6 @@
 //! What a packet run is made of, in plain values: made from a scenario, or by a program.
 
-use headwater_fabric::{LinkId, PointId, Topology};
+use headwater_fabric::{LinkId, Routes, Topology};
 use headwater_switch::{Choice, PortConfig};
 use headwater_transport::baseline;
 use headwater_transport::ppush::controller::ControllerConfig;
@@ -9,15 +9,15 @@ use headwater_units::{BitRate, Bytes, Duration, Theta, Time};
 use headwater_wire::SpreadRule;
 use thiserror::Error;
 
-pub use super::frame::FrameSizes;
-pub use super::network::LinkChange;
+use super::frame::FrameSizes;
+use super::network::LinkChange;
 
 /// One packet run: a pure function of this.
 pub struct Setup {
     /// The network.
     pub topology: Topology,
-    /// Where a switch sends what is for a host: links of one length, ascending.
-    pub routes: Box<dyn Fn(PointId, u32) -> Vec<LinkId>>,
+    /// Where switches send what is for a host.
+    pub routes: Routes,
     /// The port of a link; the flag says whether a host's NIC is meant.
     pub port: Box<dyn Fn(LinkId, bool) -> PortConfig>,
     /// How a switch chooses among equal ways.
@@ -123,6 +123,8 @@ pub struct PpushSetup {
     pub symbol_size: u16,
     /// What Algorithm 1 is told of each host's links.
     pub host_rate: Option<BitRate>,
+    /// And of the links that each host shares with its rack, where those are narrower: name and rate.
+    pub racks: Vec<Option<(String, BitRate)>>,
 }
 
 /// What happens at a time.
@@ -167,6 +169,9 @@ pub enum SetupError {
     /// A port cannot be as asked for.
     #[error(transparent)]
     Port(#[from] headwater_switch::PortError),
+    /// A switch cannot be as asked for.
+    #[error(transparent)]
+    Switch(#[from] headwater_switch::SwitchError),
     /// A task names a host that is not there.
     #[error("task '{task}' names host {host}; there are {hosts}")]
     NoSuchHost {

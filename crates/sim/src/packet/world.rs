@@ -10,10 +10,8 @@ use headwater_transport::{
     Command, ControllerCommand, ControllerEvent, Endpoint, Event as Said, Input, Output, Packet,
     ReceiverCommand, ReceiverEvent, SourceCommand, SourceEvent, TaskRecord,
 };
-use headwater_units::{BlockIndex, Bytes, Duration, FlowId, NodeId, ObjectId, PathId, TaskId, Time};
-use headwater_wire::{Body, Control, Ecn, Holding, NodeInfo, SYMBOL_OVERHEAD};
-use rand::SeedableRng;
-use rand_chacha::ChaCha8Rng;
+use headwater_units::{BlockIndex, FlowId, NodeId, ObjectId, PathId, TaskId, Time};
+use headwater_wire::{Body, Control, Ecn, Holding, NodeInfo};
 
 use super::agenda::Agenda;
 use super::assembly::Assembly;
@@ -77,8 +75,18 @@ struct Running {
     assembly: Option<Assembly>,
     /// Symbols or packets that were new.
     useful: u64,
-    /// Flows that its receiver was given, in order, with their sources.
-    flows: Vec<(FlowId, u32)>,
+    /// Flows that its receiver was given, in order.
+    flows: Vec<Flowing>,
+}
+
+/// A flow of a task.
+struct Flowing {
+    flow: FlowId,
+    /// Host.
+    source: u32,
+    start: Time,
+    /// When its last useful packet came.
+    last: Option<Time>,
 }
 
 /// The simulated world.
@@ -97,7 +105,6 @@ pub(super) struct World {
     kept: BTreeMap<TaskId, TaskRecord>,
     incarnations: u64,
     paused: Vec<bool>,
-    rng: ChaCha8Rng,
     cargo: Option<Cargo>,
     left: usize,
     sampled: Vec<u64>,
@@ -123,10 +130,6 @@ fn object(task: u32) -> ObjectId {
     ObjectId(id)
 }
 
-fn task_of(object: ObjectId) -> u32 {
-    u32::from_be_bytes(object.0[..4].try_into().expect("4 bytes"))
-}
-
 fn name(task: u32) -> String {
     format!("object-{task}")
 }
@@ -135,9 +138,8 @@ impl World {
     pub(super) fn new(setup: Setup) -> Result<Self, SetupError> {
         check(&setup)?;
         let hosts = setup.topology.hosts().len();
-        let mut network =
-            Network::new(&setup.topology, &setup.routes, &setup.port, &setup.choice, setup.seed)?;
-        let agenda = Agenda::new(grain(&setup));
+        let mut network = Network::new(&setup)?;
+        let agenda = Agenda::new();
         for (_, change) in &setup.changes {
             if let Change::Link(link, super::LinkChange::Rate(_) | super::LinkChange::Down(_)) = change {
                 network.keep_frames(link.0);
@@ -155,7 +157,6 @@ impl World {
             kept: BTreeMap::new(),
             incarnations: 1,
             paused: vec![false; hosts],
-            rng: ChaCha8Rng::seed_from_u64(setup.seed ^ 0x5eed_0f5e_ed00),
             cargo: setup.carry_bytes.then(|| Cargo::new(setup.seed)),
             left: setup.tasks.len(),
             sampled: vec![0; setup.tasks.len()],
@@ -296,7 +297,7 @@ impl World {
             data: Vec::new(),
             uplink: ppush.host_rate,
             downlink: ppush.host_rate,
-            rack: None,
+            rack: ppush.racks.get(host as usize).cloned().flatten().map(|(name, rate)| (name, Some(rate))),
             room: ppush.symbol_size,
             incarnation: self.incarnations,
         };
@@ -471,14 +472,14 @@ impl World {
                     let packets = plan.packets.div_ceil(of);
                     let flow = FlowId(u64::from(task) << 8 | index as u64);
                     let there = self.slots.len() as u32;
-                    let sink = baseline::Receiver::new(receiver.clone(), flow, PathId(there + 1), packets);
+                    let sink = baseline::Receiver::new(receiver, flow, PathId(there + 1), packets);
                     let sink = self.add(Machine::Sink(Box::new(sink)), plan.receiver, task);
-                    let from = baseline::Sender::new(sender.clone(), flow, PathId(sink), packets);
+                    let from = baseline::Sender::new(sender, flow, PathId(sink), packets);
                     let from = self.add(Machine::Sender(Box::new(from)), source, task);
                     let running = &mut self.tasks[task as usize];
                     running.receivers.push(sink);
                     running.senders.push(from);
-                    running.flows.push((flow, source));
+                    running.flows.push(Flowing { flow, source, start: self.now, last: None });
                     running.unfinished += 1;
                     running.open += 1;
                     self.drain(sink);
@@ -555,9 +556,9 @@ impl World {
                     machine.handle(self.now, Input::Command(Command::Source(command)));
                 }
             }
-            SourceEvent::Opened { flow, key, object, symbol_size, .. } => {
+            SourceEvent::Opened(opened) => {
                 if let Some(cargo) = &mut self.cargo {
-                    cargo.opened(flow, key, object, symbol_size);
+                    cargo.opened(opened.flow, opened.key, opened.object, opened.symbol_size);
                 }
             }
             SourceEvent::Closed { .. } => {
@@ -581,6 +582,9 @@ impl World {
         match event {
             ReceiverEvent::Symbol { flow, symbol } => {
                 running.useful += 1;
+                if let Some(flowing) = running.flows.iter_mut().find(|f| f.flow == flow) {
+                    flowing.last = Some(self.now);
+                }
                 if let Some(assembly) = &mut running.assembly {
                     let cargo = self.cargo.as_ref().map(|cargo| cargo.payload());
                     assembly.insert(flow, symbol, cargo);
@@ -606,17 +610,22 @@ impl World {
                 let (wanted, have) = (0..assembly.blocks(), assembly.have());
                 self.tell_later(endpoint, ReceiverCommand::Start { wanted, have });
             }
-            ReceiverEvent::Bind { flow, node, key, .. } => {
-                let host = host_of(node);
-                running.flows.push((flow, host));
+            ReceiverEvent::Bind(bind) => {
+                let (flow, host) = (bind.flow, host_of(bind.node));
+                running.flows.push(Flowing { flow, source: host, start: self.now, last: None });
                 if let Some(cargo) = &mut self.cargo {
-                    cargo.opened(flow, key, object(task), self.setup.symbol_size());
+                    cargo.opened(flow, bind.key, object(task), self.setup.symbol_size());
                 }
                 let path = PathId(self.sources[host as usize]);
                 self.tell_later(endpoint, ReceiverCommand::FlowPath { flow, path });
             }
             ReceiverEvent::Done => {
                 running.unfinished = running.unfinished.saturating_sub(1);
+                if let Some(at) = running.receivers.iter().position(|e| *e == endpoint)
+                    && !running.senders.is_empty()
+                {
+                    running.flows[at].last = Some(self.now);
+                }
                 if running.unfinished == 0 {
                     self.note_end(task, false);
                 }
@@ -680,12 +689,12 @@ impl World {
     fn note_flows(&mut self, task: u32) {
         let running = &self.tasks[task as usize];
         let mut rows = Vec::new();
-        for (index, &(flow, host)) in running.flows.iter().enumerate() {
-            let mut row = FlowRow { task, flow, source: host, ..FlowRow::default() };
+        for (index, &Flowing { flow, source: host, start, last }) in running.flows.iter().enumerate() {
+            let mut row = FlowRow { task, flow, source: host, start, last, ..FlowRow::default() };
             if let Some(&sender) = running.senders.get(index) {
                 if let Machine::Sender(sender) = &self.slots[sender as usize].machine {
                     let stats = sender.stats();
-                    (row.sent, row.lost, row.marked) = (stats.sent, stats.resent, stats.marked);
+                    (row.sent, row.lost, row.marked) = (stats.sent, stats.lost, stats.marked);
                     row.timeouts = stats.timeouts;
                 }
                 if let Machine::Sink(sink) = &self.slots[running.receivers[index] as usize].machine {
@@ -823,7 +832,7 @@ impl World {
             }
             let name = &self.setup.tasks[task].name;
             self.records.samples.push(SampleRow::new(t, name, "goodput", rate));
-            for (index, &(flow, host)) in running.flows.iter().enumerate() {
+            for (index, &Flowing { flow, source: host, .. }) in running.flows.iter().enumerate() {
                 let entity = match running.flows.len() {
                     1 => name.clone(),
                     _ => format!("{name}.{}", index + 1),
@@ -926,18 +935,6 @@ fn check(setup: &Setup) -> Result<(), SetupError> {
         }
     }
     Ok(())
-}
-
-/// Where events are about as far apart as the width of one slot of the agenda: a packet time of the fastest link, over
-/// the number of hosts that may be busy at once.
-fn grain(setup: &Setup) -> u64 {
-    let fabric = setup.topology.fabric();
-    let ids = 0..fabric.link_count() as u32;
-    let fastest = ids.filter_map(|id| fabric.link(headwater_fabric::LinkId(id))?.capacity).max();
-    let bytes = setup.sizes.data.unwrap_or(Bytes::new(u64::from(setup.sizes.symbol) + SYMBOL_OVERHEAD as u64));
-    let packet = fastest.map_or(Duration::from_micros(1), |rate| bytes / rate).as_nanos();
-    let busy = setup.topology.hosts().len().min(2 * setup.tasks.len().max(1)).max(1) as u64;
-    (packet / busy).clamp(16, 1 << 20)
 }
 
 /// Spreads flows over the numbers (a finaliser of splitmix64).

@@ -1,0 +1,212 @@
+//! Claims: what a paper says, how it is measured, how near we must come, and the verdict.
+//!
+//! A [`Claim`] has a [`Metric`], an expression over the result tables that is evaluated seed by seed, so that its mean
+//! comes with a Student t interval; a published value; and a [`Tolerance`]. The verdict is computed from raw rows and
+//! nothing else, so it can be computed again. What has no rows is pending; what has rows that do not say it is a miss.
+
+use serde::{Deserialize, Serialize};
+
+use crate::experiment::{Axis, Engine, Scale};
+use crate::stats;
+use crate::table::Tables;
+
+mod check;
+mod eval;
+mod formula;
+mod metric;
+mod points;
+mod series;
+mod tolerance;
+
+pub(crate) use check::{Names, Shape};
+pub use eval::{EvalError, Value};
+pub(crate) use eval::{evaluate, rows, time_series};
+pub use metric::{Across, Best, Direction, Metric, Pick, Selector, Stat};
+pub use tolerance::{ParseToleranceError, Tolerance};
+
+/// What a paper says, and how we check it.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Claim {
+    /// The catalogue's, with a part after a slash where one row holds several: `P-8a`, `P-8f/dctcp`.
+    pub id: String,
+    /// What is measured, in words.
+    pub about: String,
+    /// The paper's words or place.
+    pub source: String,
+    /// The published value.
+    #[serde(default)]
+    pub published: Option<Published>,
+    /// How near we must come.
+    pub within: Tolerance,
+    /// How near we must come at small scale, where `within` is too narrow for so few tasks.
+    #[serde(default)]
+    pub within_small: Option<Tolerance>,
+    /// The engines of which it is made; all of the experiment's if absent.
+    #[serde(default)]
+    pub engines: Option<Vec<Engine>>,
+    /// The scales at which it is judged; all of the experiment's if absent.
+    #[serde(default)]
+    pub scales: Option<Vec<Scale>>,
+    /// The verdict is `report` if the 95 % interval covers this value.
+    #[serde(default)]
+    pub report_if_covers: Option<f64>,
+    /// Scheme and axis values that hold for the whole metric, where it does not say otherwise.
+    #[serde(default)]
+    pub on: Selector,
+    /// What is measured.
+    pub metric: Metric,
+}
+
+/// A published value.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Published {
+    /// A number.
+    Number(f64),
+    /// Words.
+    Words(String),
+}
+
+/// The end of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Outcome {
+    /// Within the tolerance.
+    Pass,
+    /// Not.
+    Miss,
+    /// Our number, without a pass line.
+    Report,
+    /// Not run, or not runnable yet.
+    Pending,
+}
+
+/// A claim, judged.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Verdict {
+    /// The experiment's id.
+    pub experiment: String,
+    /// The claim's id.
+    pub claim: String,
+    /// What was measured, in words.
+    pub about: String,
+    /// The paper's words or place.
+    pub source: String,
+    /// What computed the runs.
+    pub engine: Engine,
+    /// How large they were.
+    pub scale: Scale,
+    /// How many seeds had a value; 0 for a formula.
+    pub seeds: u32,
+    /// The published value, if there is one.
+    pub published: Option<Published>,
+    /// Ours: the mean over seeds; 1 or 0 for a claim that is true or false; nothing if there is no number.
+    pub measured: Option<f64>,
+    /// The 95 % interval of `measured`, from two seeds on.
+    pub ci95: Option<(f64, f64)>,
+    /// How near it had to be.
+    pub tolerance: String,
+    /// The end of it.
+    pub verdict: Outcome,
+    /// The numbers behind a claim that is true or false, or why there is no number.
+    pub note: String,
+}
+
+/// What claims are judged by.
+#[derive(Clone, Copy, Debug)]
+pub struct Context<'a> {
+    /// The experiment's id.
+    pub experiment: &'a str,
+    /// What computed the runs.
+    pub engine: Engine,
+    /// How large they were.
+    pub scale: Scale,
+    /// The rows of all jobs, with coordinates.
+    pub tables: &'a Tables,
+    /// The axes with the values of this scale.
+    pub axes: &'a [Axis],
+}
+
+impl Claim {
+    /// Whether it is judged for this engine at this scale.
+    pub fn is_made_of(&self, engine: Engine, scale: Scale) -> bool {
+        self.engines.as_ref().is_none_or(|list| list.contains(&engine))
+            && self.scales.as_ref().is_none_or(|list| list.contains(&scale))
+    }
+
+    /// The tolerance at that scale.
+    pub fn tolerance(&self, scale: Scale) -> &Tolerance {
+        match (scale, &self.within_small) {
+            (Scale::Small, Some(small)) => small,
+            _ => &self.within,
+        }
+    }
+
+    /// The verdict `pending`, for that reason.
+    pub fn pending(&self, experiment: &str, engine: Engine, scale: Scale, reason: String) -> Verdict {
+        Verdict {
+            experiment: experiment.to_owned(),
+            claim: self.id.clone(),
+            about: self.about.clone(),
+            source: self.source.clone(),
+            engine,
+            scale,
+            seeds: 0,
+            published: self.published.clone(),
+            measured: None,
+            ci95: None,
+            tolerance: self.tolerance(scale).to_string(),
+            verdict: Outcome::Pending,
+            note: reason,
+        }
+    }
+
+    /// Judges it by the tables.
+    pub fn judge(&self, context: &Context<'_>) -> Verdict {
+        let blank =
+            |note: String| self.pending(context.experiment, context.engine, context.scale, note);
+        let (value, note) = match eval::evaluate(&self.metric, &self.on, context) {
+            Ok(found) => found,
+            Err(error) => {
+                let verdict = if error.is_pending() { Outcome::Pending } else { Outcome::Miss };
+                return Verdict { verdict, ..blank(error.to_string()) };
+            }
+        };
+        let (measured, ci95, seeds) = match &value {
+            Value::Truth(truth, seeds) => (f64::from(u8::from(*truth)), None, *seeds),
+            Value::Number(number, seeds) => (*number, None, *seeds),
+            Value::Seeds(by_seed) => {
+                let values: Vec<f64> = by_seed.values().copied().collect();
+                let mean = stats::mean(&values).unwrap_or(f64::NAN);
+                (mean, stats::interval95(&values), values.len() as u32)
+            }
+        };
+        let tolerance = self.tolerance(context.scale);
+        let covered = match (self.report_if_covers, ci95) {
+            (Some(value), Some((low, high))) => low <= value && value <= high,
+            _ => false,
+        };
+        let verdict = match tolerance.holds(measured, self.published_number()) {
+            _ if *tolerance == Tolerance::Report || covered => Outcome::Report,
+            true => Outcome::Pass,
+            false => Outcome::Miss,
+        };
+        let finite = |x: f64| x.is_finite().then_some(x);
+        let note = match (note.is_empty(), measured.is_finite(), covered) {
+            (false, ..) => note,
+            (_, false, _) => "there is no finite value: unfinished tasks, or a division by zero".to_owned(),
+            (.., true) => "the 95 % interval covers the value that would decide".to_owned(),
+            _ => String::new(),
+        };
+        let ci95 = ci95.filter(|(low, high)| low.is_finite() && high.is_finite());
+        Verdict { seeds, measured: finite(measured), ci95, verdict, ..blank(note) }
+    }
+
+    pub(crate) fn published_number(&self) -> Option<f64> {
+        match self.published {
+            Some(Published::Number(number)) => Some(number),
+            _ => None,
+        }
+    }
+}

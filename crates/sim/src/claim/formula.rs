@@ -1,0 +1,143 @@
+//! Formulas that claims check exactly, by name; each is the very function that the rest of the code uses.
+
+use std::collections::BTreeMap;
+
+use headwater_fabric::LinkId;
+use headwater_policy::{Coflow, Demand, PathedFlow, Share, theta};
+use headwater_units::{BitRate, Bytes, Duration, FlowId, TaskId, Theta};
+use thiserror::Error;
+
+/// A formula that cannot be computed.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub(super) enum FormulaError {
+    /// No such name.
+    #[error("there is no formula '{name}'; there are {}", NAMES.join(", "))]
+    Unknown {
+        /// As given.
+        name: String,
+    },
+    /// The wrong arguments.
+    #[error("formula '{name}' takes {takes}; given: {given}")]
+    Arguments {
+        /// The formula.
+        name: &'static str,
+        /// What it takes.
+        takes: &'static str,
+        /// What was given.
+        given: String,
+    },
+    /// Arguments outside the formula's domain.
+    #[error("formula '{name}': {reason}")]
+    Domain {
+        /// The formula.
+        name: &'static str,
+        /// Why not.
+        reason: String,
+    },
+}
+
+const NAMES: [&str; 3] = ["mark_fraction", "theta_ceiling", "token_theta"];
+
+/// The value of a formula.
+///
+/// * `mark_fraction { thetas, bdp, threshold }`: PPUSH Eq. 18, for weights that sum to `thetas`, a path that holds `bdp`
+///   packets (C d) and a mark threshold K of `threshold` packets.
+/// * `theta_ceiling { rtt_s, pps }`: PPUSH Eq. 20, for a loaded round trip and a rate in packets per second.
+/// * `token_theta { flows, ceiling }`: PPUSH Alg. 1, the weight of the smallest of so many one-flow tasks on a link.
+///
+/// # Errors
+/// [`FormulaError`] for an unknown name, arguments that are missing or too many, or values without an answer.
+pub(super) fn value(name: &str, args: &BTreeMap<String, f64>) -> Result<f64, FormulaError> {
+    match name {
+        "mark_fraction" => {
+            let [thetas, bdp, threshold] = given("mark_fraction", ["thetas", "bdp", "threshold"], args)?;
+            Ok((2.0 * thetas / (bdp + threshold)).sqrt())
+        }
+        "theta_ceiling" => {
+            let [rtt, pps] = given("theta_ceiling", ["rtt_s", "pps"], args)?;
+            // One byte a packet: a rate in packets then is the rate in bytes.
+            let rate = BitRate::new((pps * 8.0) as u64);
+            Ok(theta::theta_ceiling(Duration::from_secs_f64(rtt), rate, Bytes::new(1)).get())
+        }
+        "token_theta" => {
+            let [flows, ceiling] = given("token_theta", ["flows", "ceiling"], args)?;
+            token_theta(flows, ceiling)
+        }
+        other => Err(FormulaError::Unknown { name: other.to_owned() }),
+    }
+}
+
+fn given<const N: usize>(
+    name: &'static str,
+    takes: [&'static str; N],
+    args: &BTreeMap<String, f64>,
+) -> Result<[f64; N], FormulaError> {
+    let fail = || {
+        let takes = match name {
+            "mark_fraction" => "thetas, bdp, threshold",
+            "theta_ceiling" => "rtt_s, pps",
+            _ => "flows, ceiling",
+        };
+        let given: Vec<&str> = args.keys().map(String::as_str).collect();
+        FormulaError::Arguments { name, takes, given: given.join(", ") }
+    };
+    if args.len() != N {
+        return Err(fail());
+    }
+    let mut values = [0.0; N];
+    for (value, arg) in values.iter_mut().zip(takes) {
+        *value = *args.get(arg).ok_or_else(fail)?;
+    }
+    Ok(values)
+}
+
+fn token_theta(flows: f64, ceiling: f64) -> Result<f64, FormulaError> {
+    let domain = |reason: String| FormulaError::Domain { name: "token_theta", reason };
+    if !(1.0..=10_000.0).contains(&flows) {
+        return Err(domain(format!("{flows} flows; write 1 to 10000")));
+    }
+    let link = LinkId(0);
+    let coflows = (0..flows as u64).map(|n| Coflow {
+        task: TaskId(n),
+        remaining: Bytes::new(n + 1),
+        flows: vec![PathedFlow { flow: FlowId(n), path: [link].into_iter().collect() }],
+    });
+    let bounds =
+        theta::Bounds { ceilings: BTreeMap::from([(link, Some(Theta::new(ceiling)))]), ..Default::default() };
+    let plan = theta::plan(&Demand { coflows: coflows.collect() }, &bounds)
+        .map_err(|error| domain(error.to_string()))?;
+    let Some(Share::Weight(theta)) = plan.shares.get(&FlowId(0)) else {
+        return Err(domain("the plan has no weight for the smallest task".to_owned()));
+    };
+    Ok(theta.get())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn formula(name: &str, args: &[(&str, f64)]) -> Result<f64, FormulaError> {
+        value(name, &args.iter().map(|(n, v)| ((*n).to_owned(), *v)).collect())
+    }
+
+    #[test]
+    fn every_printed_value_of_the_paper_comes_out() {
+        let alpha = |thetas| {
+            formula("mark_fraction", &[("thetas", thetas), ("bdp", 0.0), ("threshold", 30.0)]).unwrap()
+        };
+        assert!((alpha(1.0) - 0.258).abs() < 5e-4 && (alpha(5.0) - 0.577).abs() < 5e-4);
+        assert_eq!(formula("theta_ceiling", &[("rtt_s", 110e-6), ("pps", 1e6)]), Ok(55.0));
+        assert_eq!(formula("token_theta", &[("flows", 9.0), ("ceiling", 55.0)]), Ok(51.0));
+        assert_eq!(formula("token_theta", &[("flows", 10.0), ("ceiling", 55.0)]), Ok(50.5));
+    }
+
+    #[test]
+    fn unknown_names_and_wrong_arguments_say_what_there_is() {
+        assert!(formula("alpha", &[]).unwrap_err().to_string().contains("mark_fraction"));
+        let error = formula("token_theta", &[("flows", 1.0)]).unwrap_err().to_string();
+        assert!(error.contains("flows, ceiling"), "{error}");
+        assert!(formula("token_theta", &[("flows", f64::NAN), ("ceiling", 1.0)]).is_err());
+        assert!(formula("token_theta", &[("flows", 2.0), ("ceiling", f64::NAN)]).is_err());
+    }
+}

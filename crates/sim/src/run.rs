@@ -1,0 +1,52 @@
+//! One job on one engine: a scenario and a seed in, tables out.
+//!
+//! Each engine has an adapter that builds what it needs from the [`Scenario`] and writes the rows that claims read. What an
+//! engine cannot model it refuses with [`RunError::Unsupported`].
+
+use thiserror::Error;
+
+use crate::experiment::{Engine, Job};
+use crate::scenario::ScenarioError;
+use crate::table::Tables;
+
+mod packet;
+
+/// How far a run is: a part of its tasks, in 0..=1, and what it did.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Progress {
+    /// Part of the work that is done; a guess.
+    pub done: f64,
+    /// Events so far.
+    pub events: u64,
+}
+
+/// A run cannot be made.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum RunError {
+    /// The scenario is wrong.
+    #[error(transparent)]
+    Scenario(#[from] ScenarioError),
+    /// The packet engine cannot set it up.
+    #[error(transparent)]
+    Packet(#[from] crate::packet::SetupError),
+    /// The engine has no model of something in it.
+    #[error("the {engine} engine cannot run this: {what}")]
+    Unsupported {
+        /// The engine.
+        engine: Engine,
+        /// What it has no model of.
+        what: String,
+    },
+}
+
+/// Runs a job. Tells `watch` now and then how far it is. The tables have no coordinates yet: see [`Job::gather`].
+///
+/// # Errors
+/// [`RunError`], before anything runs.
+pub fn run_job(job: &Job, watch: &mut dyn FnMut(Progress)) -> Result<Tables, RunError> {
+    match job.engine() {
+        Engine::Packet => packet::run(&job.scenario, job.seed, watch),
+        engine => Err(RunError::Unsupported { engine, what: "it has no adapter yet".into() }),
+    }
+}

@@ -1,0 +1,583 @@
+//! A scenario on the packet engine.
+
+use std::collections::BTreeMap;
+
+use headwater_fabric::{LinkId, Metric, PointId, Routes, Topology};
+use headwater_switch::{
+    Choice, ClassMap, Limit, PortConfig, QueueConfig, Service as PortService, Threshold, WhenFull as PortFull,
+};
+use headwater_transport::baseline;
+use headwater_transport::ppush::controller::ControllerConfig;
+use headwater_transport::ppush::source::SourceConfig;
+use headwater_transport::ppush::wfcc::{LossGuard, LossResponse as WindowResponse};
+use headwater_units::{BitRate, Bytes, Duration, Packets, Theta, Time};
+use headwater_wire::{Class, SpreadRule};
+
+use super::{Progress, RunError};
+use crate::experiment::Engine;
+use crate::packet::{
+    self, Change, ControlPlane, DecodeModel, FrameSizes, LinkChange, PpushSetup, Ran, Records, Sampling, Setup,
+    TaskPlan, Transport,
+};
+use crate::scenario::{
+    Action, Amount, Assignment, LossResponse, Place, PortSpec, Quantity, Routing, Scenario, Scheme, Service,
+    Target, WhenFull, link_name, link_named,
+};
+use crate::table::{FlowRow, MeasureRow, SampleRow, TaskRow, Tables};
+use crate::workload::{self, Network};
+
+/// Bytes of a block of a simulated object: [`headwater_units::BlockLayout`] for everything up to 16 GiB.
+const BLOCK: u64 = 256 << 10;
+/// A queue's mean over a sampling interval is that of so many looks.
+const LOOKS: u64 = 8;
+
+/// Runs it.
+pub(super) fn run(
+    scenario: &Scenario,
+    seed: u64,
+    watch: &mut dyn FnMut(Progress),
+) -> Result<Tables, RunError> {
+    let prepared = Prepared::new(scenario, seed)?;
+    let end = prepared.setup.until;
+    let report = Report::new(scenario, &prepared);
+    let records = packet::run(prepared.setup, &mut |ran: Ran| {
+        let by_time = end.map_or(0.0, |end| ran.at.as_secs_f64() / end.as_secs_f64());
+        let by_tasks = ran.tasks_done as f64 / ran.tasks.max(1) as f64;
+        watch(Progress { done: by_time.max(by_tasks).min(1.0), events: ran.events });
+    })?;
+    Ok(report.tables(&records))
+}
+
+struct Prepared {
+    setup: Setup,
+    network: Network,
+    plans: Vec<workload::TaskPlan>,
+}
+
+fn unsupported(what: impl Into<String>) -> RunError {
+    RunError::Unsupported { engine: Engine::Packet, what: what.into() }
+}
+
+impl Prepared {
+    fn new(scenario: &Scenario, seed: u64) -> Result<Self, RunError> {
+        let topology = scenario.topology().map_err(crate::scenario::ScenarioError::from)?;
+        let network = Network::of(&topology, scenario.packet.data);
+        let plans = scenario.workload.plan(&network, seed).map_err(crate::scenario::ScenarioError::from)?;
+        let transport = transport(scenario, &topology, &network)?;
+        let until = until(scenario);
+        let tasks = plans.iter().map(|plan| task(plan, &network, until)).collect();
+        let routes = match scenario.routing {
+            Routing::DModK => Routes::d_mod_k(&topology),
+            Routing::Ecmp | Routing::Spray | Routing::First => Routes::all(&topology, Metric::Hops),
+        };
+        let routes = routes.map_err(crate::scenario::ScenarioError::from)?;
+        let routing = scenario.routing;
+        let choice = move |switch: u32| match routing {
+            Routing::Ecmp => Choice::Hash { salt: u64::from(switch) << 32 | seed },
+            Routing::Spray => Choice::Spray { seed: seed ^ (u64::from(switch) << 32) },
+            Routing::DModK | Routing::First => Choice::First,
+        };
+        let rates: Vec<BitRate> = (0..topology.fabric().link_count() as u32)
+            .map(|id| topology.fabric().link(LinkId(id)).and_then(|link| link.capacity).unwrap_or_default())
+            .collect();
+        let switch_port = port(&scenario.port);
+        let nic = scenario.nic.as_ref().map_or_else(|| switch_port.clone(), port);
+        let setup = Setup {
+            routes,
+            port: Box::new(move |link, is_nic| {
+                let of = if is_nic { &nic } else { &switch_port };
+                PortConfig { rate: rates[link.0 as usize], ..of.clone() }
+            }),
+            choice: Box::new(choice),
+            sizes: sizes(scenario),
+            control: ControlPlane::Beside { delay: base_rtt(scenario, &topology) / 2 },
+            transport,
+            tasks,
+            changes: changes(scenario, &topology)?,
+            sample: sampling(scenario, &topology),
+            until,
+            decode: DecodeModel {
+                overhead: Some(scenario.transport.decode.overhead),
+                ns_per_byte: scenario.transport.decode.latency.as_nanos() as f64 / BLOCK as f64,
+                ns_per_byte_whole: 0.0,
+            },
+            carry_bytes: scenario.carry_bytes,
+            seed,
+            topology,
+        };
+        Ok(Prepared { setup, network, plans })
+    }
+}
+
+/// When the run ends: as stated, or with the last look at the last join.
+fn until(scenario: &Scenario) -> Option<Time> {
+    let joined = scenario.workload.join_windows().last().map(|(_, _, end)| *end);
+    scenario.until.map(|until| Time::ZERO + until).or(joined)
+}
+
+fn task(plan: &workload::TaskPlan, network: &Network, until: Option<Time>) -> TaskPlan {
+    // A flow without end is one that cannot end: half as much again as its host can send until it is stopped.
+    let endless = || {
+        let stop = plan.stop.or(until).unwrap_or(plan.at);
+        (stop.since(plan.at).as_secs_f64() * network.host_rate * 1.5) as u64 + 10_000
+    };
+    TaskPlan {
+        name: plan.name.clone(),
+        at: plan.at,
+        stop: plan.stop,
+        packets: plan.packets.unwrap_or_else(endless),
+        sources: plan.sources.clone(),
+        receiver: plan.receiver,
+        thetas: plan.theta.map(|theta| vec![Theta::new(theta); plan.sources.len()]),
+    }
+}
+
+/// One port of the file, but for the rate of its link.
+fn port(spec: &PortSpec) -> PortConfig {
+    let limit = |amount: Amount| match amount {
+        Amount::Packets(n) => Some(Limit::Packets(n)),
+        Amount::Bytes(n) => Some(Limit::Bytes(n)),
+        Amount::Unlimited => None,
+    };
+    let threshold = |amount: Amount| match amount {
+        Amount::Packets(n) => Some(Threshold::Packets(n)),
+        Amount::Bytes(n) => Some(Threshold::Bytes(n)),
+        Amount::Unlimited => None,
+    };
+    let mut config = PortConfig::fifo(BitRate::ZERO, limit(spec.queue), threshold(spec.mark_threshold));
+    if !spec.classes.is_empty() {
+        config.pool = limit(spec.queue);
+        config.queues = spec
+            .classes
+            .iter()
+            .map(|class| QueueConfig {
+                limit: limit(class.queue),
+                mark_threshold: threshold(class.mark_threshold.unwrap_or(spec.mark_threshold)),
+                shares_pool: config.pool.is_some(),
+            })
+            .collect();
+        let queue_of = |class: Class| {
+            let number = class as u8;
+            spec.classes.iter().position(|c| c.of.contains(&number)).unwrap_or(0)
+        };
+        config.classes = ClassMap::by(queue_of);
+        config.service = match spec.service {
+            Service::Strict => PortService::Strict,
+            Service::Weighted => PortService::Weighted(spec.classes.iter().map(|c| c.weight).collect()),
+        };
+    }
+    config.when_full = match spec.when_full {
+        WhenFull::Drop => PortFull::Drop,
+        WhenFull::Trim => PortFull::Trim,
+    };
+    config
+}
+
+fn sizes(scenario: &Scenario) -> FrameSizes {
+    let stated = !scenario.packet.true_sizes;
+    FrameSizes {
+        data: stated.then_some(scenario.packet.data),
+        ack: stated.then_some(scenario.packet.ack),
+        around: Bytes::new(66),
+        symbol: symbol_size(scenario),
+    }
+}
+
+/// T such that a block has as many symbols as stated. No bytes are carried, so it need not fill a packet.
+fn symbol_size(scenario: &Scenario) -> u16 {
+    let size = BLOCK / u64::from(scenario.transport.block_symbols.max(1));
+    (size.next_multiple_of(8)).clamp(8, 9_152) as u16
+}
+
+/// The longest unloaded round trip between two hosts.
+fn base_rtt(scenario: &Scenario, topology: &Topology) -> Duration {
+    let longest = || {
+        let hosts = topology.hosts().len() as u32;
+        // One host to all others, and back from the farthest: exact on the symmetric networks, a lower bound on others.
+        let rtt = |from, to| {
+            let (data, ack) = (scenario.packet.data, scenario.packet.ack);
+            topology.unloaded_rtt(headwater_fabric::HostId(from), headwater_fabric::HostId(to), data, ack)
+        };
+        (1..hosts).filter_map(|to| rtt(0, to)).max().unwrap_or(Duration::from_micros(100))
+    };
+    scenario.transport.base_rtt.unwrap_or_else(longest)
+}
+
+fn transport(scenario: &Scenario, topology: &Topology, network: &Network) -> Result<Transport, RunError> {
+    let spec = &scenario.transport;
+    let baseline = |scheme| {
+        let config = baseline::SenderConfig {
+            initial_window: Packets::new(spec.initial_window),
+            ..baseline::SenderConfig::data_centre(scheme)
+        };
+        let rtt = headwater_transport::rtt::RttConfig {
+            initial_rto: spec.min_rto,
+            min_rto: spec.min_rto,
+            ..config.rtt
+        };
+        let sender = baseline::SenderConfig { rtt, ..config };
+        Transport::Baseline { receiver: baseline::ReceiverConfig::of(&sender), sender }
+    };
+    let (pool, weigh) = match scenario.scheme {
+        Scheme::Dctcp => {
+            let dctcp = baseline::DctcpConfig { gain: spec.gain, ..baseline::DctcpConfig::default() };
+            return Ok(baseline(baseline::Scheme::Dctcp(dctcp)));
+        }
+        Scheme::Reno => return Ok(baseline(baseline::Scheme::NewReno)),
+        Scheme::Dccp => return Ok(baseline(baseline::Scheme::DCCP)),
+        Scheme::Scdp => return Err(unsupported("scheme scdp is not built yet")),
+        Scheme::Ppush { pool, weigh } => (pool, weigh),
+    };
+    let mut source = SourceConfig::paper();
+    source.wfcc.initial_window = Packets::new(spec.initial_window);
+    source.wfcc.gain = spec.gain;
+    source.wfcc.carry_fraction = spec.carry_fraction;
+    source.wfcc.theta_floor = Theta::new(spec.theta_floor);
+    source.wfcc.loss_response = match spec.loss_response {
+        LossResponse::Ignore => WindowResponse::Ignore,
+        LossResponse::Guarded => WindowResponse::Guarded(LossGuard::default()),
+    };
+    source.rtt.min_rto = spec.min_rto;
+    source.rtt.initial_rto = spec.min_rto.max(Duration::from_millis(100));
+    // The simulated receiver is where it says it is, and all its blocks may be open at once.
+    (source.unvalidated_packets, source.look_ahead, source.max_in_flight) = (u64::MAX, 4096, u32::MAX);
+    source.silent_pause = Duration::from_secs(1 << 20);
+    let rate = network.host_rate;
+    let ceiling = spec.theta_ceiling.unwrap_or_else(|| {
+        // Eq. 20 with the loaded round trip: d and the queue at its threshold.
+        let queue = match scenario.port.mark_threshold {
+            Amount::Packets(n) => f64::from(n),
+            Amount::Bytes(n) => n.get() as f64 / scenario.packet.data.get() as f64,
+            Amount::Unlimited => 0.0,
+        };
+        (base_rtt(scenario, topology).as_secs_f64() * bottleneck(scenario, topology, rate) + queue) / 2.0
+    });
+    let controller = ControllerConfig {
+        feedback_every: spec.feedback_every,
+        // Weights follow arrivals and completions alone (PPUSH §III-C).
+        replan_every: Duration::from_secs(1 << 20),
+        replan_gap: Duration::ZERO,
+        rate_window: Duration::from_secs(1 << 20),
+        theta_floor: Theta::new(spec.theta_floor),
+        theta_ceiling: Some(Theta::new(ceiling)),
+        theta_step: 0.0,
+        fixed_theta: (!weigh).then_some(Theta::ONE),
+        // A flow that yields to a heavier one is not dead.
+        silent_limit: Duration::from_secs(1 << 20),
+        receiver_silent: Duration::from_secs(1 << 20),
+        receiver_gone: Duration::from_secs(1 << 21),
+        max_sources: 128,
+        sources_limit: 128,
+        smallest_room: 8,
+        ..ControllerConfig::default()
+    };
+    let symbol_size = symbol_size(scenario);
+    let packet_bits = scenario.packet.data.get() as f64 * 8.0;
+    Ok(Transport::Ppush(Box::new(PpushSetup {
+        source,
+        spread: match (pool, spec.assignment) {
+            (false, _) => SpreadRule::Equal,
+            (true, Assignment::Residue) => SpreadRule::Residue,
+            (true, Assignment::Listed) => SpreadRule::Listed,
+        },
+        receive_window: u32::MAX,
+        blocks_in_flight: 1 << 20,
+        max_ack_delay: Duration::from_millis(2),
+        source_patience: Duration::from_secs(1 << 20),
+        controller,
+        symbol_size,
+        host_rate: Some(BitRate::new((rate * packet_bits) as u64)),
+        racks: racks(topology),
+    })))
+}
+
+/// Packets per second of the slowest link: what θ+ is about.
+fn bottleneck(scenario: &Scenario, topology: &Topology, host_rate: f64) -> f64 {
+    let fabric = topology.fabric();
+    let slowest = (0..fabric.link_count() as u32).filter_map(|id| fabric.link(LinkId(id))?.capacity).min();
+    slowest.map_or(host_rate, |rate| rate.get() as f64 / (scenario.packet.data.get() as f64 * 8.0))
+}
+
+/// For each host the switch that it shares with others and the links of which carry less than those of its hosts: what
+/// Algorithm 1 must know beside the hosts' own links.
+fn racks(topology: &Topology) -> Vec<Option<(String, BitRate)>> {
+    let fabric = topology.fabric();
+    let is_host = |point| topology.hosts().contains(&point);
+    let rate = |link: &LinkId| fabric.link(*link).and_then(|l| l.capacity).map_or(0, BitRate::get);
+    let rack = |host: &PointId| {
+        let [uplink] = fabric.leaving(*host) else { return None };
+        let switch = fabric.link(*uplink)?.to;
+        let (mut outwards, mut inwards) = (0u64, 0u64);
+        for link in fabric.leaving(switch) {
+            let to = fabric.link(*link)?.to;
+            *(if is_host(to) { &mut inwards } else { &mut outwards }) += rate(link);
+        }
+        let name = topology.name(switch)?.to_owned();
+        (outwards > 0 && outwards < inwards).then(|| (name, BitRate::new(outwards)))
+    };
+    topology.hosts().iter().map(rack).collect()
+}
+
+fn changes(scenario: &Scenario, topology: &Topology) -> Result<Vec<(Time, Change)>, RunError> {
+    let mut changes = Vec::new();
+    for fault in &scenario.faults {
+        let (begin, end) = (Time::ZERO + fault.at, fault.until.map(|until| Time::ZERO + until));
+        let mut both = |during: Change, after: Option<Change>| {
+            changes.push((begin, during));
+            changes.extend(end.zip(after));
+        };
+        match (&fault.on, &fault.what) {
+            (Target::Link(name), what) => {
+                let link = link_named(topology, name).expect("the scenario was checked");
+                let rate = topology.fabric().link(link).and_then(|l| l.capacity).unwrap_or_default();
+                let (during, after) = match *what {
+                    Action::DropRun { packets } => (LinkChange::DropNext(u64::from(packets)), None),
+                    Action::RandomLoss { place: Place::BeforeQueue, .. } => {
+                        return Err(unsupported("loss before the queue"));
+                    }
+                    Action::RandomLoss { p, .. } => (LinkChange::Loss(p), Some(LinkChange::Loss(0.0))),
+                    Action::Reorder { p, by } => {
+                        (LinkChange::Reorder(p, by), Some(LinkChange::Reorder(0.0, by)))
+                    }
+                    Action::Duplicate { p } => (LinkChange::Duplicate(p), Some(LinkChange::Duplicate(0.0))),
+                    Action::SetRate { rate: to } => {
+                        let to = to.resolve(scenario.packet.data);
+                        (LinkChange::Rate(to), Some(LinkChange::Rate(rate)))
+                    }
+                    Action::LinkDown => (LinkChange::Down(true), Some(LinkChange::Down(false))),
+                    Action::HostPause | Action::HostRestart => {
+                        return Err(unsupported("a host's fault on a link"));
+                    }
+                };
+                both(Change::Link(link, during), after.map(|after| Change::Link(link, after)));
+            }
+            (&Target::Host(host), Action::HostPause) => {
+                both(Change::Paused(host, true), Some(Change::Paused(host, false)));
+            }
+            (&Target::Host(host), Action::HostRestart) => both(Change::Restart(host), None),
+            (Target::Host(_), _) => return Err(unsupported("a link's fault on a host")),
+        }
+    }
+    // Stable: changes of one moment happen in the order of the file.
+    changes.sort_by_key(|(at, _)| *at);
+    Ok(changes)
+}
+
+/// The links whose queues are looked at: those named, and the bottleneck of joining flows.
+fn watched(scenario: &Scenario, topology: &Topology) -> Vec<(String, LinkId)> {
+    let named = scenario.sample.iter().flat_map(|sample| &sample.links);
+    let mut links: Vec<(String, LinkId)> =
+        named.filter_map(|name| Some((name.clone(), link_named(topology, name)?))).collect();
+    if links.is_empty() {
+        links = between_switches(topology);
+    }
+    links
+}
+
+/// Links from switch to switch, if there are few: the bottlenecks of dumbbells and chains.
+fn between_switches(topology: &Topology) -> Vec<(String, LinkId)> {
+    let fabric = topology.fabric();
+    let is_host = |point| topology.hosts().contains(&point);
+    let links: Vec<LinkId> = (0..fabric.link_count() as u32)
+        .map(LinkId)
+        .filter(|id| fabric.link(*id).is_some_and(|link| !is_host(link.from) && !is_host(link.to)))
+        .take(17)
+        .collect();
+    if links.len() > 16 {
+        return Vec::new();
+    }
+    links.into_iter().filter_map(|id| Some((link_name(topology, id)?, id))).collect()
+}
+
+fn sampling(scenario: &Scenario, topology: &Topology) -> Option<Sampling> {
+    let queues = watched(scenario, topology);
+    let joins = scenario.workload.join_windows();
+    if let Some((_, from, to)) = joins.first() {
+        return Some(Sampling { every: to.since(*from) / 40, queues, flows: false });
+    }
+    let sample = scenario.sample.as_ref()?;
+    let looks_at_queues = sample.what.contains(&Quantity::Queue);
+    Some(Sampling {
+        every: if looks_at_queues { sample.every / LOOKS } else { sample.every },
+        queues: if looks_at_queues { queues } else { Vec::new() },
+        flows: sample.what.iter().any(|what| *what != Quantity::Queue),
+    })
+}
+
+/// Turns records into tables.
+struct Report {
+    what: Vec<Quantity>,
+    /// Looks at queues per sample.
+    looks: u64,
+    joins: Vec<(u32, Time, Time)>,
+    normaliser: Option<f64>,
+    plans: Vec<workload::TaskPlan>,
+    links: Vec<(String, LinkId, BitRate)>,
+    until: Option<Time>,
+}
+
+impl Report {
+    fn new(scenario: &Scenario, prepared: &Prepared) -> Self {
+        let topology = &prepared.setup.topology;
+        let rate = |link: LinkId| topology.fabric().link(link).and_then(|l| l.capacity).unwrap_or_default();
+        let links = watched(scenario, topology).into_iter().map(|(name, link)| (name, link, rate(link)));
+        let sample = scenario.sample.as_ref();
+        let what = sample.map(|s| s.what.clone()).unwrap_or_default();
+        Report {
+            looks: if what.contains(&Quantity::Queue) { LOOKS } else { 1 },
+            what,
+            joins: scenario.workload.join_windows(),
+            normaliser: scenario.workload.normaliser_s(&prepared.network).ok().flatten(),
+            plans: prepared.plans.clone(),
+            links: links.collect(),
+            until: prepared.setup.until,
+        }
+    }
+
+    fn tables(&self, records: &Records) -> Tables {
+        let mut tables = Tables {
+            tasks: TaskRow::table(),
+            flows: FlowRow::table(),
+            samples: SampleRow::table(),
+            measures: MeasureRow::table(),
+        };
+        self.tasks(records, &mut tables);
+        self.flows(records, &mut tables);
+        self.samples(records, &mut tables);
+        self.measures(records, &mut tables);
+        tables
+    }
+
+    fn tasks(&self, records: &Records, tables: &mut Tables) {
+        for row in &records.tasks {
+            let finish = row.finish.map_or(f64::NAN, Time::as_secs_f64);
+            let tct = row.finish.map_or(f64::NAN, |at| at.since(row.arrival).as_secs_f64());
+            let flows = records.flows.iter().filter(|flow| flow.task == row.task);
+            TaskRow {
+                task: row.name.clone(),
+                arrival_s: row.arrival.as_secs_f64(),
+                finish_s: finish,
+                tct_s: tct,
+                normalised: self.normaliser.map_or(f64::NAN, |by| tct / by),
+                packets: self.plans[row.task as usize].packets.unwrap_or(0),
+                receiver: u64::from(row.receiver),
+                fanout: u64::from(row.sources),
+                timeouts: flows.map(|flow| flow.timeouts).sum(),
+            }
+            .push(&mut tables.tasks);
+        }
+    }
+
+    fn flows(&self, records: &Records, tables: &mut Tables) {
+        let mut of_task = (u32::MAX, 0);
+        for row in &records.flows {
+            of_task = if of_task.0 == row.task { (row.task, of_task.1 + 1) } else { (row.task, 0) };
+            let plan = &self.plans[row.task as usize];
+            let place = plan.sources.iter().position(|s| *s == row.source).unwrap_or(of_task.1);
+            FlowRow {
+                task: plan.name.clone(),
+                flow: match plan.sources.len() {
+                    1 => plan.name.clone(),
+                    _ => format!("{}.{place}", plan.name),
+                },
+                source: u64::from(row.source),
+                receiver: u64::from(plan.receiver),
+                packets: row.useful,
+                share: row.share,
+                start_s: row.start.as_secs_f64(),
+                finish_s: row.last.map_or(f64::NAN, Time::as_secs_f64),
+                timeouts: row.timeouts,
+                losses: row.lost,
+                marks: row.marked,
+            }
+            .push(&mut tables.flows);
+        }
+    }
+
+    fn samples(&self, records: &Records, tables: &mut Tables) {
+        if !self.joins.is_empty() {
+            return self.joined(records, tables);
+        }
+        // Queues are looked at more often than is written: a row has the mean since the last, where a mean makes sense.
+        let mut sums: BTreeMap<(&str, &str), f64> = BTreeMap::new();
+        let mut last = (Time::MAX, 0);
+        for row in &records.samples {
+            if row.at != last.0 {
+                last = (row.at, last.1 + 1);
+            }
+            let whole = last.1 % self.looks == 0;
+            let mut value = row.value;
+            if matches!(row.quantity, "queue" | "goodput") {
+                let sum = sums.entry((&row.entity, row.quantity)).or_default();
+                *sum += row.value;
+                value = *sum / self.looks as f64;
+                if whole {
+                    *sum = 0.0;
+                }
+            }
+            if whole && self.what.iter().any(|what| what.name() == row.quantity) {
+                let (entity, quantity) = (row.entity.clone(), row.quantity.to_owned());
+                SampleRow { t_s: row.at.as_secs_f64(), entity, quantity, value }.push(&mut tables.samples);
+            }
+        }
+    }
+
+    /// The mean queue of the bottleneck after each join.
+    fn joined(&self, records: &Records, tables: &mut Tables) {
+        let Some((link, ..)) = self.links.first() else { return };
+        for (flows, from, to) in &self.joins {
+            let within = records
+                .samples
+                .iter()
+                .filter(|row| row.quantity == "queue" && row.entity == *link && row.at > *from && row.at <= *to);
+            let (sum, count) = within.fold((0.0, 0u32), |(sum, count), row| (sum + row.value, count + 1));
+            if count > 0 {
+                SampleRow {
+                    t_s: to.as_secs_f64(),
+                    entity: flows.to_string(),
+                    quantity: "mean_queue_after_join".to_owned(),
+                    value: sum / f64::from(count),
+                }
+                .push(&mut tables.samples);
+            }
+        }
+    }
+
+    fn measures(&self, records: &Records, tables: &mut Tables) {
+        let mut note = |name: String, value: f64| MeasureRow { name, value }.push(&mut tables.measures);
+        let counts = &records.counts;
+        let span = self.until.unwrap_or(counts.ended).as_secs_f64();
+        let useful: u64 = records.tasks.iter().map(|task| task.useful).sum();
+        note("goodput".into(), useful as f64 / span);
+        note("drops".into(), counts.drops as f64);
+        note("marks".into(), counts.marks as f64);
+        note("lost".into(), counts.faults.lost as f64);
+        note("timeouts".into(), records.flows.iter().map(|flow| flow.timeouts as f64).sum());
+        note("events".into(), counts.events as f64);
+        note("hops".into(), counts.hops as f64);
+        note("span_s".into(), span);
+        if let Some(normaliser) = self.normaliser {
+            note("normaliser_s".into(), normaliser);
+        }
+        for (name, link, rate) in &self.links {
+            let stats = &records.links[link.0 as usize];
+            let carried = stats.bytes_out.get() as f64 * 8.0 / (rate.get() as f64 * span);
+            note(format!("utilisation {name}"), carried);
+            note(format!("max_queue {name}"), stats.high_water as f64);
+            let looks = records.samples.iter().filter(|s| s.quantity == "queue" && s.entity == *name);
+            let (sum, count) = looks.fold((0.0, 0u32), |(sum, count), row| (sum + row.value, count + 1));
+            if count > 0 {
+                note(format!("mean_queue {name}"), sum / f64::from(count));
+            }
+        }
+        let closed: Vec<f64> = records
+            .tasks
+            .iter()
+            .filter_map(|task| Some(task.closed?.since(task.arrival).as_secs_f64()))
+            .collect();
+        if !closed.is_empty() {
+            note("fct_mean_s".into(), closed.iter().sum::<f64>() / closed.len() as f64);
+            note("fct_max_s".into(), closed.iter().copied().fold(0.0, f64::max));
+        }
+    }
+}

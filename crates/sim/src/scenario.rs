@@ -1,0 +1,214 @@
+//! What is set up for one run: the network, its ports, who sends what to whom, by which scheme, and what goes wrong.
+//!
+//! A [`Scenario`] is the `[scenario]` part of an experiment file with every axis, override and scheme filled in. It is
+//! plain data: engines build from it what they can model and refuse the rest with an error. Defaults are those of
+//! PPUSH's evaluation (§IV-B, §V) and of the reproduction's stated choices; each field names its source. Times, rates
+//! and sizes are written as people write them: `"40 us"`, `"200000 pps"`, `"100 packets"`.
+
+use headwater_fabric::FabricSpec;
+use headwater_units::{Bytes, Duration};
+use serde::{Deserialize, Serialize};
+
+mod check;
+mod faults;
+mod ports;
+mod scheme;
+pub(crate) mod text;
+mod transport;
+
+pub use check::{ScenarioError, link_name, link_named};
+pub use faults::{Action, Fault, Place, Target};
+pub use ports::{Amount, PortClass, PortSpec, Service, WhenFull};
+pub use scheme::{ParseSchemeError, Scheme};
+pub use transport::{Assignment, Decode, LossResponse, TransportSpec};
+
+use crate::workload::Workload;
+
+/// Everything that decides a run, but for its seed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Scenario {
+    /// The network: its shape, rates and delays.
+    pub fabric: FabricSpec,
+    /// Every port of every switch.
+    #[serde(default)]
+    pub port: PortSpec,
+    /// The port of every host; as [`Scenario::port`] if absent, since in PPUSH's one big switch the bottleneck is the
+    /// storage node's own link, which must mark.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nic: Option<PortSpec>,
+    /// How long packets are on the line.
+    #[serde(default)]
+    pub packet: PacketSpec,
+    /// Which of several shortest paths a packet takes.
+    #[serde(default)]
+    pub routing: Routing,
+    /// Who decides the sending.
+    pub scheme: Scheme,
+    /// The constants of that scheme's machines.
+    #[serde(default)]
+    pub transport: TransportSpec,
+    /// What must be delivered.
+    pub workload: Workload,
+    /// What goes wrong, in any order.
+    #[serde(default)]
+    pub faults: Vec<Fault>,
+    /// Time series to take; none if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sample: Option<Sample>,
+    /// When the run ends, if not before by all tasks being done.
+    #[serde(default, with = "text::maybe", skip_serializing_if = "Option::is_none")]
+    pub until: Option<Duration>,
+    /// Whether symbols carry true bytes through the true codec, and headers go through `wire`; for small runs.
+    #[serde(default)]
+    pub carry_bytes: bool,
+}
+
+/// How long packets are on the line.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PacketSpec {
+    /// A data packet, all headers; 1210 B by PPUSH §IV-B. Rates in `pps` are in packets of this length.
+    #[serde(default = "PacketSpec::paper_data", with = "text::one")]
+    pub data: Bytes,
+    /// An ACK; 40 B (a bare TCP/IP header; PPUSH does not say).
+    #[serde(default = "PacketSpec::bare_ack", with = "text::one")]
+    pub ack: Bytes,
+    /// Every packet is as long as `wire` makes it, and `data` and `ack` only convert units.
+    #[serde(default)]
+    pub true_sizes: bool,
+}
+
+impl PacketSpec {
+    fn paper_data() -> Bytes {
+        Bytes::new(1210)
+    }
+    fn bare_ack() -> Bytes {
+        Bytes::new(40)
+    }
+}
+
+impl Default for PacketSpec {
+    fn default() -> Self {
+        PacketSpec { data: Self::paper_data(), ack: Self::bare_ack(), true_sizes: false }
+    }
+}
+
+/// Which of several shortest paths a packet takes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Routing {
+    /// One per flow, by its hash: the choice for all of PPUSH's figures.
+    #[default]
+    Ecmp,
+    /// One per packet, evenly (SCDP, NDP).
+    Spray,
+    /// One per destination on a fat-tree: the rack's uplink by the destination's slot in its rack, the aggregation's
+    /// uplink by the destination's rack in its pod.
+    DModK,
+    /// The lowest one.
+    First,
+}
+
+/// Which time series are taken, and how often.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Sample {
+    /// The interval.
+    #[serde(with = "text::one")]
+    pub every: Duration,
+    /// What, of every flow or every switch port that has it.
+    pub what: Vec<Quantity>,
+    /// The links to sample, as `a-b`; all that ever queued a packet if absent.
+    #[serde(default)]
+    pub links: Vec<String>,
+}
+
+/// A time series.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Quantity {
+    /// A flow's congestion window, packets.
+    Window,
+    /// A flow's last measured round-trip time, seconds.
+    Rtt,
+    /// A flow's running share of marked packets (PPUSH alpha), 0..=1.
+    MarkFraction,
+    /// What a flow sent during the interval, packets per second.
+    Rate,
+    /// A flow's weight.
+    Theta,
+    /// Useful packets that arrived during the interval, per second.
+    Goodput,
+    /// A link's queue, packets, the one in transmission included; the mean over the interval.
+    Queue,
+}
+
+impl Quantity {
+    /// As it is written in the samples.
+    pub fn name(self) -> &'static str {
+        match self {
+            Quantity::Window => "window",
+            Quantity::Rtt => "rtt",
+            Quantity::MarkFraction => "mark_fraction",
+            Quantity::Rate => "rate",
+            Quantity::Theta => "theta",
+            Quantity::Goodput => "goodput",
+            Quantity::Queue => "queue",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SMALL: &str = r#"
+        scheme = "ppush(1,1)"
+        fabric = { kind = "dumbbell", left = 1, right = 1, rate = "20 Mbit/s", delay = "10 us" }
+        nic = { queue = "unlimited", mark_threshold = "none" }
+        sample = { every = "1 ms", what = ["window", "mark_fraction"] }
+        [workload]
+        kind = "long-flows"
+        flows = [{ name = "f1", from = 0, to = 1, theta = 1.0 }]
+        [[faults]]
+        at = "50 ms"
+        on = "link left-right"
+        what = { kind = "drop-run", packets = 100 }
+    "#;
+
+    #[test]
+    fn what_is_left_out_is_as_in_the_paper() {
+        let scenario: Scenario = toml::from_str(SMALL).unwrap();
+        assert_eq!(scenario.port.queue, Amount::Packets(100));
+        assert_eq!(scenario.port.mark_threshold, Amount::Packets(30));
+        assert_eq!(scenario.nic.unwrap().queue, Amount::Unlimited);
+        assert_eq!(scenario.packet.data, Bytes::new(1210));
+        assert_eq!(scenario.transport.min_rto, Duration::from_millis(10));
+        assert_eq!(scenario.transport.initial_window, 1.0);
+        assert_eq!(scenario.transport.gain, 1.0 / 16.0);
+        assert_eq!(scenario.routing, Routing::Ecmp);
+        assert!(!scenario.carry_bytes);
+    }
+
+    #[test]
+    fn a_scenario_survives_being_written_and_read() {
+        let scenario: Scenario = toml::from_str(SMALL).unwrap();
+        let again: Scenario = toml::from_str(&toml::to_string(&scenario).unwrap()).unwrap();
+        assert_eq!(again, scenario);
+    }
+
+    #[test]
+    fn an_unknown_field_is_named_with_its_line_and_the_known_ones() {
+        let text = SMALL.replace("scheme =", "schem =");
+        let error = toml::from_str::<Scenario>(&text).unwrap_err().to_string();
+        assert!(error.contains("line 2") && error.contains("`schem`") && error.contains("`scheme`"), "{error}");
+    }
+
+    #[test]
+    fn a_bad_quantity_says_how_to_write_one() {
+        let text = SMALL.replace("1 ms", "1 fortnight");
+        let error = toml::from_str::<Scenario>(&text).unwrap_err().to_string();
+        assert!(error.contains("fortnight") && error.contains("2s"), "{error}");
+    }
+}

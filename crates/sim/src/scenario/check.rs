@@ -1,0 +1,209 @@
+//! Whether a scenario can be run at all: its network can be built, its tasks planned, and what it names is there.
+
+use headwater_fabric::{FabricError, LinkId, Topology};
+use thiserror::Error;
+
+use super::{Action, Scenario, Target};
+use crate::workload::{Network, WorkloadError};
+
+/// Why a scenario cannot be run.
+#[derive(Clone, Debug, PartialEq, Error)]
+#[non_exhaustive]
+pub enum ScenarioError {
+    /// The network cannot be built.
+    #[error("fabric: {0}")]
+    Fabric(#[from] FabricError),
+    /// The tasks cannot be planned.
+    #[error("workload: {0}")]
+    Workload(#[from] WorkloadError),
+    /// A link that is not there.
+    #[error("{place}: there is no link '{name}'; write the two points it joins, as in '{example}'")]
+    NoLink {
+        /// Where it is named.
+        place: String,
+        /// As given.
+        name: String,
+        /// One that is there.
+        example: String,
+    },
+    /// A host that is not there.
+    #[error("{place}: there is no host {host}; there are {hosts}, numbered from 0")]
+    NoHost {
+        /// Where it is named.
+        place: String,
+        /// As given.
+        host: u32,
+        /// How many there are.
+        hosts: u32,
+    },
+    /// What belongs to a host is asked of a link, or the other way round.
+    #[error("{place}: this happens to a {needs}, not to a {given}")]
+    WrongPlace {
+        /// Where it is named.
+        place: String,
+        /// `link` or `host`.
+        needs: &'static str,
+        /// `link` or `host`.
+        given: &'static str,
+    },
+    /// A number outside its range.
+    #[error("{place} is {value}; it must be {must}")]
+    OutOfRange {
+        /// Which field.
+        place: String,
+        /// Its value.
+        value: f64,
+        /// What it must be.
+        must: &'static str,
+    },
+    /// A flow without an end, in a run without one.
+    #[error("task '{0}' has no end: give the run an `until`, or the flow `packets` or a `stop`")]
+    Endless(String),
+}
+
+impl Scenario {
+    /// Builds the network.
+    ///
+    /// # Errors
+    /// [`FabricError`].
+    pub fn topology(&self) -> Result<Topology, FabricError> {
+        self.fabric.build(self.packet.data)
+    }
+
+    /// Whether it can be run: builds the network, plans the tasks of seed 1, and looks up every link and host.
+    ///
+    /// # Errors
+    /// [`ScenarioError`], for the first thing that is wrong.
+    pub fn check(&self) -> Result<(), ScenarioError> {
+        self.check_numbers()?;
+        let topology = self.topology()?;
+        let tasks = self.workload.plan(&Network::of(&topology, self.packet.data), 1)?;
+        if self.until.is_none() && self.workload.join_windows().is_empty() {
+            if let Some(task) = tasks.iter().find(|task| task.packets.is_none() && task.stop.is_none()) {
+                return Err(ScenarioError::Endless(task.name.clone()));
+            }
+        }
+        for link in self.sample.iter().flat_map(|sample| &sample.links) {
+            look_up(&topology, "sample.links", link)?;
+        }
+        for (i, fault) in self.faults.iter().enumerate() {
+            let place = format!("faults.{i}");
+            let needs_host = matches!(fault.what, Action::HostPause | Action::HostRestart);
+            match &fault.on {
+                Target::Link(_) if needs_host => {
+                    return Err(ScenarioError::WrongPlace { place, needs: "host", given: "link" });
+                }
+                Target::Host(_) if !needs_host => {
+                    return Err(ScenarioError::WrongPlace { place, needs: "link", given: "host" });
+                }
+                Target::Link(name) => {
+                    look_up(&topology, &place, name)?;
+                }
+                Target::Host(host) => {
+                    let hosts = topology.hosts().len() as u32;
+                    if *host >= hosts {
+                        return Err(ScenarioError::NoHost { place, host: *host, hosts });
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn check_numbers(&self) -> Result<(), ScenarioError> {
+        let within = |place: &str, value: f64, ok: bool, must: &'static str| match ok {
+            true => Ok(()),
+            false => Err(ScenarioError::OutOfRange { place: place.to_owned(), value, must }),
+        };
+        let spec = &self.transport;
+        let (window, gain, floor) = (spec.initial_window, spec.gain, spec.theta_floor);
+        within("transport.initial_window", window, (1.0..=1e6).contains(&window), "1 to 10^6 packets")?;
+        within("transport.gain", gain, gain > 0.0 && gain <= 1.0, "above 0 and at most 1")?;
+        within("transport.theta_floor", floor, floor > 0.0 && floor <= 1.0, "above 0 and at most 1")?;
+        if let Some(ceiling) = spec.theta_ceiling {
+            let ok = ceiling >= floor && ceiling.is_finite();
+            within("transport.theta_ceiling", ceiling, ok, "a number not below theta_floor")?;
+        }
+        let (symbols, acks) = (f64::from(spec.block_symbols), f64::from(spec.ack_every));
+        within("transport.block_symbols", symbols, (1.0..=56_403.0).contains(&symbols), "1 to 56403 (RFC 6330)")?;
+        within("transport.ack_every", acks, acks >= 1.0, "at least 1")?;
+        let data = self.packet.data.get() as f64;
+        within("packet.data", data, (1.0..=65_536.0).contains(&data), "1 to 65536 bytes")?;
+        let ack = self.packet.ack.get() as f64;
+        within("packet.ack", ack, (1.0..=65_536.0).contains(&ack), "1 to 65536 bytes")?;
+        if let Some(sample) = &self.sample {
+            let every = sample.every.as_secs_f64();
+            within("sample.every", every, every > 0.0, "more than no time")?;
+        }
+        for (i, fault) in self.faults.iter().enumerate() {
+            if let Action::RandomLoss { p, .. } | Action::Reorder { p, .. } | Action::Duplicate { p } = fault.what {
+                within(&format!("faults.{i}.what.p"), p, (0.0..=1.0).contains(&p), "a probability, 0 to 1")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The link from one point to another, written `a-b`.
+///
+/// # Errors
+/// [`ScenarioError::NoLink`].
+fn look_up(topology: &Topology, place: &str, name: &str) -> Result<LinkId, ScenarioError> {
+    link_named(topology, name).ok_or_else(|| ScenarioError::NoLink {
+        place: place.to_owned(),
+        name: name.to_owned(),
+        example: link_name(topology, LinkId(0)).unwrap_or_default(),
+    })
+}
+
+/// The link from one point to another, written `a-b`; the names may have hyphens of their own.
+pub fn link_named(topology: &Topology, name: &str) -> Option<LinkId> {
+    let cuts = name.match_indices('-').map(|(at, _)| at);
+    cuts.filter_map(|at| topology.link_between(&name[..at], &name[at + 1..])).next()
+}
+
+/// How a link is written in files and tables: `a-b`, from a to b.
+pub fn link_name(topology: &Topology, link: LinkId) -> Option<String> {
+    let link = topology.fabric().link(link)?;
+    Some(format!("{}-{}", topology.name(link.from)?, topology.name(link.to)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GOOD: &str = r#"
+        scheme = "dctcp"
+        fabric = { kind = "graph", switches = ["s-1"], hosts = ["a on s-1, 1 Mpps, 1 us", "b on s-1, 1 Mpps, 1 us"] }
+        sample = { every = "1 ms", what = ["queue"], links = ["s-1-b"] }
+        until = "1 s"
+        workload = { kind = "long-flows", flows = [{ name = "f", from = 0, to = 1 }] }
+        faults = [{ on = "link a-s-1", what = { kind = "random-loss", p = 0.5 } }]
+    "#;
+
+    fn check(from: &str, to: &str) -> Result<(), ScenarioError> {
+        assert!(from.is_empty() || GOOD.contains(from), "nothing to replace: {from}");
+        toml::from_str::<Scenario>(&GOOD.replace(from, to)).unwrap().check()
+    }
+
+    #[test]
+    fn links_are_found_by_the_points_they_join_even_with_hyphens() {
+        assert_eq!(check("p = 0.5", "p = 0.5"), Ok(()));
+        let topology = toml::from_str::<Scenario>(GOOD).unwrap().topology().unwrap();
+        let link = link_named(&topology, "s-1-b").unwrap();
+        assert_eq!(link_name(&topology, link).as_deref(), Some("s-1-b"));
+    }
+
+    #[test]
+    fn what_is_not_there_is_named_with_an_example() {
+        let error = check("s-1-b", "b-a").unwrap_err().to_string();
+        assert!(error.contains("sample.links") && error.contains("'b-a'") && error.contains("'a-s-1'"), "{error}");
+        assert!(matches!(check("to = 1", "to = 2"), Err(ScenarioError::Workload(_))));
+        assert!(matches!(check("1 Mpps", "0 bit/s"), Err(ScenarioError::Fabric(_))));
+        assert!(matches!(check("p = 0.5", "p = 1.5"), Err(ScenarioError::OutOfRange { .. })));
+        assert!(matches!(check("link a-s-1", "host 0"), Err(ScenarioError::WrongPlace { .. })));
+        assert!(matches!(check("until = \"1 s\"", ""), Err(ScenarioError::Endless(_))));
+        let host = check("{ on = \"link a-s-1\", what = { kind = \"random-loss\", p = 0.5 } }", "{ on = \"host 9\", what = { kind = \"host-pause\" } }");
+        assert!(matches!(host, Err(ScenarioError::NoHost { host: 9, .. })));
+    }
+}

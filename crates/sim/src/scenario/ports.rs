@@ -1,0 +1,161 @@
+//! How a port queues: limits, the mark threshold, classes.
+
+use std::str::FromStr;
+
+use headwater_units::Bytes;
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+/// A number of packets, a number of bytes, or no bound at all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub enum Amount {
+    /// So many packets.
+    Packets(u32),
+    /// So many bytes.
+    Bytes(Bytes),
+    /// `"unlimited"`, or `"none"` for a threshold.
+    Unlimited,
+}
+
+/// A text that is not an [`Amount`].
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("'{0}' is not an amount; write for example \"100 packets\", \"256 KiB\" or \"unlimited\"")]
+pub struct ParseAmountError(String);
+
+/// The queues of a port.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PortSpec {
+    /// The most that waits, the packet in transmission included; 100 packets by PPUSH §V-A.
+    #[serde(default = "PortSpec::paper_queue")]
+    pub queue: Amount,
+    /// Arrivals are marked that make the queue longer than this (PPUSH K); 30 packets by §IV-B.
+    #[serde(default = "PortSpec::paper_threshold")]
+    pub mark_threshold: Amount,
+    /// Queues of their own for some classes; one FIFO for all if empty.
+    #[serde(default)]
+    pub classes: Vec<PortClass>,
+    /// Which queue is served next, where there are several.
+    #[serde(default)]
+    pub service: Service,
+    /// What happens to a packet that finds its queue full.
+    #[serde(default)]
+    pub when_full: WhenFull,
+}
+
+/// A queue of some classes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PortClass {
+    /// The wire's class numbers that use this queue.
+    pub of: Vec<u8>,
+    /// The most that waits in it; with the port's `queue` as a pool that all share.
+    pub queue: Amount,
+    /// Its own threshold; the port's if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mark_threshold: Option<Amount>,
+    /// Its share under weighted service.
+    #[serde(default = "PortClass::equal")]
+    pub weight: u32,
+}
+
+/// Which queue is served next.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Service {
+    /// The first that has a packet.
+    #[default]
+    Strict,
+    /// Round robin by weight.
+    Weighted,
+}
+
+/// What happens to a packet that finds its queue full.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum WhenFull {
+    /// It is dropped.
+    #[default]
+    Drop,
+    /// Its payload is cut off and its header queued (SCDP, NDP).
+    Trim,
+}
+
+impl PortSpec {
+    fn paper_queue() -> Amount {
+        Amount::Packets(100)
+    }
+    fn paper_threshold() -> Amount {
+        Amount::Packets(30)
+    }
+}
+
+impl Default for PortSpec {
+    /// 100 packets, marks above 30, one FIFO, drops the tail (PPUSH §IV-B, §V-A).
+    fn default() -> Self {
+        PortSpec {
+            queue: Self::paper_queue(),
+            mark_threshold: Self::paper_threshold(),
+            classes: Vec::new(),
+            service: Service::default(),
+            when_full: WhenFull::default(),
+        }
+    }
+}
+
+impl PortClass {
+    fn equal() -> u32 {
+        1
+    }
+}
+
+impl FromStr for Amount {
+    type Err = ParseAmountError;
+    fn from_str(text: &str) -> Result<Self, ParseAmountError> {
+        let fail = || ParseAmountError(text.to_owned());
+        let trimmed = text.trim();
+        if matches!(trimmed, "unlimited" | "none") {
+            return Ok(Amount::Unlimited);
+        }
+        match trimmed.strip_suffix("packets").or(trimmed.strip_suffix("packet")) {
+            Some(number) => number.trim().parse().map(Amount::Packets).map_err(|_| fail()),
+            // A bare number would be read as bytes; here that is a mistake rather than a wish.
+            None if trimmed.bytes().all(|b| b.is_ascii_digit()) => Err(fail()),
+            None => trimmed.parse().map(Amount::Bytes).map_err(|_| fail()),
+        }
+    }
+}
+impl TryFrom<String> for Amount {
+    type Error = ParseAmountError;
+    fn try_from(text: String) -> Result<Self, ParseAmountError> {
+        text.parse()
+    }
+}
+impl From<Amount> for String {
+    fn from(amount: Amount) -> String {
+        match amount {
+            Amount::Packets(n) => format!("{n} packets"),
+            Amount::Bytes(bytes) => format!("{} B", bytes.get()),
+            Amount::Unlimited => "unlimited".to_owned(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn amounts_are_packets_or_bytes_but_never_bare_numbers() {
+        assert_eq!("100 packets".parse(), Ok(Amount::Packets(100)));
+        assert_eq!("256 KiB".parse(), Ok(Amount::Bytes(Bytes::kib(256))));
+        assert_eq!("unlimited".parse(), Ok(Amount::Unlimited));
+        for bad in ["100", "", "-1 packets", "many packets", "100 boxes"] {
+            assert!(bad.parse::<Amount>().unwrap_err().to_string().contains("100 packets"), "{bad}");
+        }
+        for amount in [Amount::Packets(7), Amount::Bytes(Bytes::new(30_000)), Amount::Unlimited] {
+            assert_eq!(Amount::try_from(String::from(amount)), Ok(amount));
+        }
+    }
+}

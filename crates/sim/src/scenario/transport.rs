@@ -1,0 +1,108 @@
+//! The constants of the machines at the ends.
+
+use headwater_units::Duration;
+use serde::{Deserialize, Serialize};
+
+use super::text;
+
+/// The constants of the machines at the ends; one set for all of a paper's figures.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct TransportSpec {
+    /// The window that a flow starts with, packets; 1 (PPUSH §IV-B: W(0) = 1).
+    pub initial_window: f64,
+    /// The weight of the newest mark fraction (PPUSH g, Eq. 1); 1/16 (§IV-B).
+    pub gain: f64,
+    /// Whether a window's fraction is carried over to later round trips, so that W packets are in flight on average; yes. The
+    /// letter of `in_flight + 1 <= W` loses half a packet per flow to rounding, which at windows of 6 and 24 turns shares
+    /// of 1:4 into 1:5, while the model of §IV has W real.
+    pub carry_fraction: bool,
+    /// A packet is lost when this many later ones are acknowledged (PPUSH DUPACKNUM, §III-B); 3.
+    pub duplicate_acks: u32,
+    /// The least retransmission timeout; 10 ms (the paper does not say; 1 s over WAN).
+    #[serde(with = "text::one")]
+    pub min_rto: Duration,
+    /// Source symbols of a block (RFC 6330 K); 1024 (the paper does not say).
+    pub block_symbols: u32,
+    /// Which symbols a source sends; by residue class, as PPUSH §III-A.
+    pub assignment: Assignment,
+    /// Packets per ACK; 1 (PPUSH §III-A: an ACK per symbol).
+    pub ack_every: u32,
+    /// How a source takes loss; it ignores it (PPUSH Eq. 2 does not know loss).
+    pub loss_response: LossResponse,
+    /// The least weight, θ-; 0.5 (PPUSH Eq. 21).
+    pub theta_floor: f64,
+    /// The unloaded round trip d from which each link's θ+ = (C d + K) / 2 follows (PPUSH Eq. 20); the fabric's longest
+    /// if absent.
+    #[serde(with = "text::maybe", skip_serializing_if = "Option::is_none")]
+    pub base_rtt: Option<Duration>,
+    /// θ+ of every link, whatever its rate; by Eq. 20 if absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub theta_ceiling: Option<f64>,
+    /// How often a receiver tells the controller what it still needs; 1 ms (PPUSH §III-A: "periodically").
+    #[serde(with = "text::one")]
+    pub feedback_every: Duration,
+    /// What decoding a block takes.
+    pub decode: Decode,
+}
+
+impl Default for TransportSpec {
+    /// As each field says.
+    fn default() -> Self {
+        TransportSpec {
+            initial_window: 1.0,
+            gain: 1.0 / 16.0,
+            carry_fraction: true,
+            duplicate_acks: 3,
+            min_rto: Duration::from_millis(10),
+            block_symbols: 1024,
+            assignment: Assignment::default(),
+            ack_every: 1,
+            loss_response: LossResponse::default(),
+            theta_floor: 0.5,
+            base_rtt: None,
+            theta_ceiling: None,
+            feedback_every: Duration::from_millis(1),
+            decode: Decode::default(),
+        }
+    }
+}
+
+/// Which symbols a source sends.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Assignment {
+    /// Source i of M: symbols i, i + M, i + 2M (PPUSH §III-A).
+    #[default]
+    Residue,
+    /// Whole blocks by measured rate, as in the product.
+    Listed,
+}
+
+/// How a source takes loss.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LossResponse {
+    /// Loss never moves the window; only a timeout does.
+    #[default]
+    Ignore,
+    /// Long loss without marks counts as marks, as in the product.
+    Guarded,
+}
+
+/// What decoding a block takes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Decode {
+    /// Symbols beyond K that a block needs; 2 (PPUSH footnote 1).
+    pub overhead: u32,
+    /// From the last needed symbol to the decoded block; none (the paper models none).
+    #[serde(with = "text::one")]
+    pub latency: Duration,
+}
+
+impl Default for Decode {
+    fn default() -> Self {
+        Decode { overhead: 2, latency: Duration::ZERO }
+    }
+}
