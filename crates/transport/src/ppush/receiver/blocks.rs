@@ -447,8 +447,13 @@ impl Blocks {
         count
     }
 
-    /// What a source still owes of a block (PPUSH §III-A, footnote 1: ceil((u - v + 2) / N) with the residue rule).
-    pub(super) fn owed(&self, block: BlockIndex, flow: &Flow, rule: SpreadRule, sources: u32) -> u64 {
+    /// What a source still owes of a block.
+    ///
+    /// With the residue rule its part of what is missing (PPUSH §III-A, footnote 1: u - v + 2). The footnote's estimate is
+    /// an equal part for each of N sources. Here it is the part that the source had in the arrivals lately: otherwise a
+    /// slow source goes on with a block that a fast one finishes before its symbols arrive (two sources of 20 : 1 with
+    /// blocks of 1024 symbols: most of what the slow one sent came too late, and Fig. 6 could not be had).
+    pub(super) fn owed(&self, block: BlockIndex, flow: &Flow, rule: SpreadRule, inflow: Inflow) -> u64 {
         match self.open.get(&block.0) {
             None => {
                 if block.0 < self.wanted.start || block.0 >= self.wanted.end || self.is_done(block.0) {
@@ -456,7 +461,7 @@ impl Blocks {
                 } else if rule == SpreadRule::Equal {
                     u64::from(class_size(self.k(block.0), flow.index, flow.of))
                 } else {
-                    (u64::from(self.k(block.0)) + 2).div_ceil(u64::from(sources.max(1)))
+                    inflow.part_of(self.k(block.0) + 2, flow)
                 }
             }
             Some(entry) if entry.phase == Phase::Decoding => 0,
@@ -464,8 +469,25 @@ impl Blocks {
             Some(entry) if rule == SpreadRule::Listed => {
                 entry.shares.iter().filter(|s| s.flow == flow.id).map(|s| u64::from(s.missing)).sum()
             }
-            Some(entry) => (u64::from(entry.wants()) + 2).div_ceil(u64::from(sources.max(1))),
+            Some(entry) => inflow.part_of(entry.wants() + 2, flow),
         }
+    }
+}
+
+/// The live flows of a task together.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Inflow {
+    pub(super) flows: u32,
+    /// Arrivals lately, of all of them.
+    pub(super) recent: u32,
+}
+
+impl Inflow {
+    /// A flow's part of so many symbols, at least one; equal parts as long as little has come.
+    fn part_of(self, symbols: u32, flow: &Flow) -> u64 {
+        let own = u64::from(flow.recent) + 1;
+        let all = u64::from(self.recent) + u64::from(self.flows.max(1));
+        (u64::from(symbols) * own).div_ceil(all)
     }
 }
 

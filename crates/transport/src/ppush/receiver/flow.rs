@@ -68,6 +68,8 @@ pub(super) struct Flow {
     pub(super) starved: u64,
     pub(super) useful: u64,
     pub(super) arrivals: u64,
+    /// Arrivals lately: halved together with those of all other flows, see [`super::RECENT`].
+    pub(super) recent: u32,
     pub(super) bytes: Bytes,
     /// Blocks touched since the last ACK.
     pub(super) touched: Vec<BlockIndex>,
@@ -107,6 +109,7 @@ impl Flow {
             starved: 0,
             useful: 0,
             arrivals: 0,
+            recent: 0,
             bytes: Bytes::ZERO,
             touched: Vec::new(),
         }

@@ -35,7 +35,7 @@ use crate::{
     Bind, Command, DecodeFailure, Endpoint, Event, Input, Output, Packet, ReceiverCommand, ReceiverEvent,
     ReceiverFailure,
 };
-use blocks::{Arrival, Blame, Blocks};
+use blocks::{Arrival, Blame, Blocks, Inflow};
 pub use config::{FlowStats, ReceiverConfig, ReceiverStats};
 use flow::{Ending, Flow};
 
@@ -79,6 +79,9 @@ pub struct Receiver {
     ended_flows: Vec<FlowStats>,
 }
 
+/// Of so many arrivals lately the flows' parts are taken, when it is estimated what each still owes of a block: one to
+/// two blocks of a thousand symbols.
+const RECENT: u32 = 1024;
 /// From so many waiting blocks on, decoder or disk hold the task up.
 const HELD_UP: usize = 8;
 /// The end is said this often.
@@ -336,6 +339,7 @@ impl Receiver {
         }
         self.stats.arrivals += 1;
         flow.arrivals += 1;
+        flow.recent += 1;
         flow.starved += u64::from(header.starved);
         if !flow.acks.on_packet(now, &header, ecn) {
             self.stats.useless += 1;
@@ -385,26 +389,40 @@ impl Receiver {
 
     /// What a symbol makes due at once, so that a poll need not look for it among all flows.
     fn acknowledge_symbol(&mut self, now: Time, id: FlowId) {
-        let sources = self.live_flows();
+        let inflow = self.inflow();
         let Receiver { blocks: Some(blocks), flows, outputs, rule, config, .. } = self else { return };
         let Some(flow) = flows.get_mut(&id) else { return };
         if flow.acks.due(now, config.max_ack_delay) {
-            outputs.extend(acknowledge(now, flow, blocks, *rule, sources));
+            outputs.extend(acknowledge(now, flow, blocks, *rule, inflow));
         }
         let deadline = flow.acks.deadline(config.max_ack_delay).unwrap_or(Time::MAX);
         self.quiet_until = self.quiet_until.min(deadline);
     }
 
     fn acknowledge_all(&mut self, now: Time) {
-        let sources = self.live_flows();
+        let inflow = self.inflow();
         let Receiver { blocks: Some(blocks), flows, outputs, rule, config, .. } = self else { return };
         for flow in flows.values_mut().filter(|flow| flow.acks.due(now, config.max_ack_delay)) {
-            outputs.extend(acknowledge(now, flow, blocks, *rule, sources));
+            outputs.extend(acknowledge(now, flow, blocks, *rule, inflow));
         }
     }
 
     fn live_flows(&self) -> u32 {
         self.flows.values().filter(|f| f.is_live()).count() as u32
+    }
+
+    /// How many flows there are to share what is missing, and how much they brought lately.
+    fn inflow(&mut self) -> Inflow {
+        if self.rule != SpreadRule::Residue {
+            return Inflow::default();
+        }
+        let live = self.flows.values().filter(|f| f.is_live());
+        let inflow = live.fold(Inflow::default(), |s, f| Inflow { flows: s.flows + 1, recent: s.recent + f.recent });
+        if inflow.recent >= 2 * RECENT {
+            self.flows.values_mut().for_each(|f| f.recent /= 2);
+            return self.inflow();
+        }
+        inflow
     }
 
     fn send_assignments(&mut self, now: Time) {
@@ -501,6 +519,10 @@ impl Receiver {
         match failure {
             DecodeFailure::NeedMore => {
                 self.stats.need_more += 1;
+                if self.rule != SpreadRule::Listed {
+                    // Sources have been told that the block is done; repeated until they answer.
+                    self.flows.values_mut().for_each(|f| f.changed = true);
+                }
                 if let Some((owing, n)) = blocks.need_more(block)
                     && let Some(flow) = self.flows.get_mut(&owing)
                 {
@@ -767,12 +789,17 @@ impl Endpoint for Receiver {
 
 
 /// The ACK that a flow is due. `None` if nothing came, or if nobody knows where its source is.
-fn acknowledge(now: Time, flow: &mut Flow, blocks: &Blocks, rule: SpreadRule, sources: u32) -> Option<Output> {
+fn acknowledge(now: Time, flow: &mut Flow, blocks: &Blocks, rule: SpreadRule, inflow: Inflow) -> Option<Output> {
     let path = flow.path?;
-    let mut ack = flow.acks.take(now, blocks.first_undecoded())?;
+    let first = blocks.first_undecoded();
+    let mut ack = flow.acks.take(now, first)?;
+    // What is wanted next, also if nothing of it came from this source: else it learns that a whole queue too late.
+    if rule == SpreadRule::Residue && !flow.touched.contains(&first) && flow.touched.len() < MAX_OWED {
+        flow.touched.push(first);
+    }
     flow.touched.sort_unstable();
     for &block in &flow.touched {
-        let symbols = Symbols::new(blocks.owed(block, flow, rule, sources));
+        let symbols = Symbols::new(blocks.owed(block, flow, rule, inflow));
         ack.owed.push(Owed { block, symbols });
     }
     flow.touched.clear();

@@ -26,8 +26,11 @@ pub(super) struct Residue {
     equal: bool,
     /// The block at the front of `open`.
     first: u32,
-    /// Consecutive blocks.
+    /// Consecutive blocks; those that the receiver calls decoded stay until all before them are, since a decoder may yet
+    /// ask for more.
     open: VecDeque<Open>,
+    /// So many at the front are decoded.
+    settled: usize,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -44,8 +47,9 @@ impl Residue {
     pub(super) fn new(geometry: Geometry, look_ahead: usize, index: u8, of: u8, equal: bool) -> Self {
         let of = u32::from(of.max(1));
         let index = u32::from(index) % of;
-        let mut residue = Residue { geometry, look_ahead, index, of, equal, first: 0, open: VecDeque::new() };
+        let mut residue = Residue { geometry, look_ahead, index, of, equal, first: 0, open: VecDeque::new(), settled: 0 };
         residue.unfold();
+        residue.settle();
         residue
     }
 
@@ -60,9 +64,19 @@ impl Residue {
         let block = block.min(end);
         while self.first < block && self.open.pop_front().is_some() {
             self.first += 1;
+            self.settled = self.settled.saturating_sub(1);
         }
         self.first = self.first.max(block);
-        self.retire();
+        self.unfold();
+        self.settle();
+    }
+
+    /// The receiver says its assignment anew: a block did not decode with the symbols that should have sufficed.
+    pub(super) fn reopen(&mut self) {
+        if !self.equal {
+            self.open.iter_mut().filter(|o| o.decoded).for_each(|o| (o.decoded, o.owed) = (false, 1));
+            self.settled = 0;
+        }
     }
 
     /// The receiver wants this many more symbols of a block from this source; none if it is decoded.
@@ -70,7 +84,11 @@ impl Residue {
         if let Some(open) = self.get_mut(block) {
             open.decoded = symbols == 0;
             open.owed = u32::try_from(symbols).unwrap_or(u32::MAX);
-            self.retire();
+            let at = (block - self.first) as usize;
+            if symbols > 0 {
+                self.settled = self.settled.min(at);
+            }
+            self.settle();
         }
     }
 
@@ -85,7 +103,7 @@ impl Residue {
     /// The next new symbol whose block is ready; `true` beside it if one before it was not.
     pub(super) fn peek(&self, blocks: &BlockTable) -> (Option<Pick>, bool) {
         let mut skipped = false;
-        for (block, open) in (self.first..).zip(&self.open) {
+        for (block, open) in (self.first..).zip(&self.open).skip(self.settled) {
             let block = BlockIndex(block);
             let ended = self.equal && open.next_esi >= self.geometry.source_symbols(block);
             if ended || !(self.equal || open.wants_more(blocks.in_flight(block))) || open.decoded {
@@ -144,13 +162,10 @@ impl Residue {
         self.open.get_mut(block.checked_sub(self.first)? as usize)
     }
 
-    /// Drops decoded blocks at the front and opens as many behind.
-    fn retire(&mut self) {
-        while self.open.front().is_some_and(|o| o.decoded) {
-            self.open.pop_front();
-            self.first += 1;
+    fn settle(&mut self) {
+        while self.open.get(self.settled).is_some_and(|o| o.decoded) {
+            self.settled += 1;
         }
-        self.unfold();
     }
 
     fn unfold(&mut self) {

@@ -61,6 +61,8 @@ impl Work {
                     let mut residue = Residue::new(self.geometry, self.look_ahead, *index, *of, equal);
                     residue.decoded_below(self.first_undecoded);
                     self.rule = Rule::Residue(residue);
+                } else if let Rule::Residue(residue) = &mut self.rule {
+                    residue.reopen();
                 }
                 0
             }
