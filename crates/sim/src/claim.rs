@@ -164,8 +164,7 @@ impl Claim {
 
     /// Judges it by the tables.
     pub fn judge(&self, context: &Context<'_>) -> Verdict {
-        let blank =
-            |note: String| self.pending(context.experiment, context.engine, context.scale, note);
+        let blank = |note: String| self.pending(context.experiment, context.engine, context.scale, note);
         let (value, note) = match eval::evaluate(&self.metric, &self.on, context) {
             Ok(found) => found,
             Err(error) => {

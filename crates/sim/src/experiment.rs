@@ -146,7 +146,12 @@ impl Experiment {
     ///
     /// # Errors
     /// [`ExperimentError::NoEngine`] or [`ExperimentError::NoScale`] if the file does not list it.
-    pub fn jobs(&self, engine: Engine, scale: Scale, seeds: Option<u32>) -> Result<Vec<Job>, ExperimentError> {
+    pub fn jobs(
+        &self,
+        engine: Engine,
+        scale: Scale,
+        seeds: Option<u32>,
+    ) -> Result<Vec<Job>, ExperimentError> {
         expand::jobs(self, engine, scale, seeds)
     }
 
@@ -222,5 +227,7 @@ impl Job {
 
 /// FNV-1a, 64 bits: stable over builds and machines, and enough for names that nobody forges.
 fn fnv1a(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3))
+    bytes
+        .iter()
+        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3))
 }

@@ -40,6 +40,10 @@ pub struct Scenario {
     /// How long packets are on the line.
     #[serde(default)]
     pub packet: PacketSpec,
+    /// What a host takes to send a packet is random, up to this; one data packet's time on the slowest link if absent,
+    /// without which flows of one bottleneck lock into patterns (Floyd and Jacobson, "On traffic phase effects", 1991).
+    #[serde(default, with = "text::maybe", skip_serializing_if = "Option::is_none")]
+    pub jitter: Option<Duration>,
     /// Which of several shortest paths a packet takes.
     #[serde(default)]
     pub routing: Routing,
@@ -202,7 +206,10 @@ mod tests {
     fn an_unknown_field_is_named_with_its_line_and_the_known_ones() {
         let text = SMALL.replace("scheme =", "schem =");
         let error = toml::from_str::<Scenario>(&text).unwrap_err().to_string();
-        assert!(error.contains("line 2") && error.contains("`schem`") && error.contains("`scheme`"), "{error}");
+        assert!(
+            error.contains("line 2") && error.contains("`schem`") && error.contains("`scheme`"),
+            "{error}"
+        );
     }
 
     #[test]

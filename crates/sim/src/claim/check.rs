@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::metric::{Metric, Selector};
-use super::{Claim, formula};
+use super::{Claim, Tolerance, formula};
 use crate::experiment::{Axis, axis_label};
 use crate::scenario::Scheme;
 
@@ -36,8 +36,10 @@ impl Names<'_> {
         let tolerances = [Some(&claim.within), claim.within_small.as_ref()];
         for tolerance in tolerances.into_iter().flatten() {
             match shape {
+                _ if *tolerance == Tolerance::Report => {}
                 Shape::Truth if !tolerance.needs_truth() => {
-                    return Err(format!("the metric is true or false: write within = \"shape\", not {tolerance}"));
+                    let hint = "the metric is true or false: write within = \"shape\"";
+                    return Err(format!("{hint}, not {tolerance}"));
                 }
                 Shape::Number if tolerance.needs_truth() => {
                     return Err(format!("the metric is a number and cannot be judged by '{tolerance}'"));
@@ -80,7 +82,7 @@ impl Names<'_> {
                 if entities.is_empty() {
                     return Err("`entities` is empty: name at least one flow or link".to_owned());
                 }
-                if to_s.is_some_and(|to| !(to > *from_s)) {
+                if to_s.is_some_and(|to| to.is_nan() || to <= *from_s) || from_s.is_nan() {
                     return Err(format!("the window from {from_s} s to {to_s:?} s is empty"));
                 }
                 self.leaf(fixed, on)
@@ -162,7 +164,9 @@ impl Names<'_> {
                 }
                 for part in of {
                     if self.shape(part, fixed)? != Shape::Truth {
-                        return Err("every part of `all` must be true or false; wrap numbers in holds".to_owned());
+                        return Err(
+                            "every part of `all` must be true or false; wrap numbers in holds".to_owned()
+                        );
                     }
                 }
                 Ok(Shape::Truth)
@@ -230,7 +234,9 @@ impl Names<'_> {
     fn numeric(&self, axis: &Axis) -> Result<Shape, String> {
         match axis.points.iter().find(|p| p.number.is_none()) {
             None => Ok(Shape::Number),
-            Some(p) => Err(format!("axis '{}' has the value '{}', which is not a number", axis.name, p.label)),
+            Some(p) => {
+                Err(format!("axis '{}' has the value '{}', which is not a number", axis.name, p.label))
+            }
         }
     }
 

@@ -167,7 +167,7 @@ impl Evaluator<'_> {
                 }
                 Ok(Value::Seeds(put_together(&parts, *across)))
             }
-            Metric::Settle { entity, over, quantity, from_s, to_s, band, smooth, unit_s, on } => {
+            Metric::Settle { entity, over, quantity, from_s, to_s, band, smooth, stay, unit_s, on } => {
                 let window = (*from_s, *to_s);
                 let scope = scope.narrowed(on);
                 let mut found = series::of(self, entity, quantity, window, &scope)?;
@@ -176,7 +176,7 @@ impl Evaluator<'_> {
                     found = series::divided(found, &below);
                 }
                 let settle = |points: Vec<(f64, f64)>| {
-                    series::settled(&points, *smooth, *band).map_or(f64::NAN, |t| (t - from_s) / unit_s)
+                    series::settled(&points, *smooth, *band, *stay).map_or(f64::NAN, |t| (t - from_s) / unit_s)
                 };
                 Ok(Value::Seeds(found.into_iter().map(|(seed, points)| (seed, settle(points))).collect()))
             }

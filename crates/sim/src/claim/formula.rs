@@ -4,8 +4,10 @@ use std::collections::BTreeMap;
 
 use headwater_fabric::LinkId;
 use headwater_policy::{Coflow, Demand, PathedFlow, Share, theta};
-use headwater_units::{BitRate, Bytes, Duration, FlowId, TaskId, Theta};
+use headwater_units::{BitRate, Bytes, Duration, FlowId, Packets, TaskId, Theta};
 use thiserror::Error;
+
+use crate::fluid::ppush::steady::Bottleneck;
 
 /// A formula that cannot be computed.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -52,7 +54,7 @@ pub(super) fn value(name: &str, args: &BTreeMap<String, f64>) -> Result<f64, For
     match name {
         "mark_fraction" => {
             let [thetas, bdp, threshold] = given("mark_fraction", ["thetas", "bdp", "threshold"], args)?;
-            Ok((2.0 * thetas / (bdp + threshold)).sqrt())
+            mark_fraction(thetas, bdp, threshold)
         }
         "theta_ceiling" => {
             let [rtt, pps] = given("theta_ceiling", ["rtt_s", "pps"], args)?;
@@ -92,6 +94,21 @@ fn given<const N: usize>(
     Ok(values)
 }
 
+fn mark_fraction(thetas: f64, bdp: f64, threshold: f64) -> Result<f64, FormulaError> {
+    if !(thetas >= 0.0 && bdp >= 0.0 && threshold > 0.0) {
+        let reason = "thetas and bdp must not be negative, threshold must be positive".to_owned();
+        return Err(FormulaError::Domain { name: "mark_fraction", reason });
+    }
+    // One packet a microsecond: a path of as many microseconds holds bdp packets.
+    let bottleneck = Bottleneck {
+        capacity: BitRate::new(8_000_000),
+        packet: Bytes::new(1),
+        propagation: Duration::from_secs_f64(bdp * 1e-6),
+        mark_threshold: Packets::new(threshold),
+    };
+    Ok(bottleneck.mean_mark_fraction(&[Theta::new(thetas)]))
+}
+
 fn token_theta(flows: f64, ceiling: f64) -> Result<f64, FormulaError> {
     let domain = |reason: String| FormulaError::Domain { name: "token_theta", reason };
     if !(1.0..=10_000.0).contains(&flows) {
@@ -127,6 +144,9 @@ mod tests {
             formula("mark_fraction", &[("thetas", thetas), ("bdp", 0.0), ("threshold", 30.0)]).unwrap()
         };
         assert!((alpha(1.0) - 0.258).abs() < 5e-4 && (alpha(5.0) - 0.577).abs() < 5e-4);
+        let with_delay =
+            formula("mark_fraction", &[("thetas", 1.0), ("bdp", 80.0), ("threshold", 30.0)]).unwrap();
+        assert!((with_delay - (2.0f64 / 110.0).sqrt()).abs() < 1e-9, "{with_delay}");
         assert_eq!(formula("theta_ceiling", &[("rtt_s", 110e-6), ("pps", 1e6)]), Ok(55.0));
         assert_eq!(formula("token_theta", &[("flows", 9.0), ("ceiling", 55.0)]), Ok(51.0));
         assert_eq!(formula("token_theta", &[("flows", 10.0), ("ceiling", 55.0)]), Ok(50.5));
@@ -137,6 +157,7 @@ mod tests {
         assert!(formula("alpha", &[]).unwrap_err().to_string().contains("mark_fraction"));
         let error = formula("token_theta", &[("flows", 1.0)]).unwrap_err().to_string();
         assert!(error.contains("flows, ceiling"), "{error}");
+        assert!(formula("mark_fraction", &[("thetas", 1.0), ("bdp", -1.0), ("threshold", 30.0)]).is_err());
         assert!(formula("token_theta", &[("flows", f64::NAN), ("ceiling", 1.0)]).is_err());
         assert!(formula("token_theta", &[("flows", 2.0), ("ceiling", f64::NAN)]).is_err());
     }

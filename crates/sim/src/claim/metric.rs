@@ -109,6 +109,10 @@ pub enum Metric {
         /// Samples that are averaged, the latest and those before it; 1 if absent.
         #[serde(default = "one")]
         smooth: usize,
+        /// Whether it must stay in the band from then on; yes if absent. Where the final value itself is noisy, the first time
+        /// is the answer.
+        #[serde(default = "yes")]
+        stay: bool,
         /// Seconds in the unit of the answer (a round trip, for instance); 1 if absent.
         #[serde(default = "unit")]
         unit_s: f64,
@@ -360,6 +364,10 @@ pub enum Direction {
 fn tasks() -> Which {
     Which::Tasks
 }
+fn yes() -> bool {
+    true
+}
+
 fn one() -> usize {
     1
 }
@@ -396,7 +404,8 @@ impl Stat {
 impl TryFrom<String> for Stat {
     type Error = String;
     fn try_from(text: String) -> Result<Self, String> {
-        let fail = || format!("unknown statistic '{text}'; write mean, sum, min, max, median, count, last or p99");
+        let fail =
+            || format!("unknown statistic '{text}'; write mean, sum, min, max, median, count, last or p99");
         Ok(match text.as_str() {
             "mean" => Stat::Mean,
             "sum" => Stat::Sum,

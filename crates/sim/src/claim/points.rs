@@ -15,7 +15,11 @@ struct At {
 }
 
 /// The metrics that run along an axis.
-pub(super) fn value(evaluator: &mut Evaluator<'_>, metric: &Metric, scope: &Scope) -> Result<Value, EvalError> {
+pub(super) fn value(
+    evaluator: &mut Evaluator<'_>,
+    metric: &Metric,
+    scope: &Scope,
+) -> Result<Value, EvalError> {
     match metric {
         Metric::OverPoints { axis, from, to, pick, target, of } => {
             let points = along(evaluator, axis, (*from, *to), of, scope)?;
@@ -77,8 +81,7 @@ fn along(
         (_, _, None) => false,
         (from, to, Some(x)) => from.is_none_or(|from| x >= from) && to.is_none_or(|to| x <= to),
     };
-    let points: Vec<_> =
-        evaluator.axis(axis)?.points.iter().filter(|p| inside(p.number)).cloned().collect();
+    let points: Vec<_> = evaluator.axis(axis)?.points.iter().filter(|p| inside(p.number)).cloned().collect();
     if points.is_empty() {
         return Err(EvalError::NotRun(format!("no value of {axis} in that range at this scale")));
     }
@@ -193,13 +196,16 @@ fn trend(
         Direction::Rising => steps(|a, b| a - b) && last - first > least * first.abs(),
         Direction::Falling => steps(|a, b| b - a) && first - last > least * first.abs(),
         Direction::Linear => {
-            let line: Option<Vec<(f64, f64)>> = points.iter().map(|p| p.number.map(|x| (x, p.mean))).collect();
-            let line = line.ok_or_else(|| EvalError::Nonsense(format!("{axis} is not an axis of numbers")))?;
+            let line: Option<Vec<(f64, f64)>> =
+                points.iter().map(|p| p.number.map(|x| (x, p.mean))).collect();
+            let line =
+                line.ok_or_else(|| EvalError::Nonsense(format!("{axis} is not an axis of numbers")))?;
             let fit = stats::line_fit(&line);
             if let Some((slope, explained)) = fit {
                 evaluator.notes.push(format!("slope {slope:.4}, r squared {explained:.4}"));
             }
-            fit.is_some_and(|(_, explained)| explained >= 1.0 - slack) && (last - first).abs() > least * first.abs()
+            fit.is_some_and(|(_, explained)| explained >= 1.0 - slack)
+                && (last - first).abs() > least * first.abs()
         }
     };
     Ok(Value::Truth(truth, seeds))

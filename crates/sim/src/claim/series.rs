@@ -19,8 +19,10 @@ pub(super) fn of(
         evaluator.seeds(scope)?.into_iter().map(|seed| (seed, Vec::new())).collect();
     let missing = || EvalError::Missing(format!("samples of {quantity} of '{entity}' in {from} s to {to} s"));
     let table = evaluator.context.tables.get(Which::Samples);
-    let columns = (table.column("t_s"), table.column("entity"), table.column("quantity"), table.column("value"));
-    let (Some(Column::F64(times)), Some(entities), Some(quantities), Some(Column::F64(values))) = columns else {
+    let columns =
+        (table.column("t_s"), table.column("entity"), table.column("quantity"), table.column("value"));
+    let (Some(Column::F64(times)), Some(entities), Some(quantities), Some(Column::F64(values))) = columns
+    else {
         return Err(missing());
     };
     let mut found = false;
@@ -55,9 +57,9 @@ pub(super) fn divided(above: BTreeMap<u64, Points>, below: &BTreeMap<u64, Points
         .collect()
 }
 
-/// When the series, averaged over `smooth` samples, comes within `band` of its final value to stay. The final value is
+/// When the series, averaged over `smooth` samples, comes within `band` of its final value, to `stay` or for the first time. The final value is
 /// the mean of the last quarter of the samples; with fewer than 8 samples there is no saying.
-pub(super) fn settled(points: &[(f64, f64)], smooth: usize, band: f64) -> Option<f64> {
+pub(super) fn settled(points: &[(f64, f64)], smooth: usize, band: f64, stay: bool) -> Option<f64> {
     if points.len() < 8 {
         return None;
     }
@@ -67,6 +69,9 @@ pub(super) fn settled(points: &[(f64, f64)], smooth: usize, band: f64) -> Option
         let value = mean(&points[(i + 1).saturating_sub(smooth.max(1))..=i]);
         (value - last).abs() <= band * last.abs()
     };
+    if !stay {
+        return (smooth.max(1) - 1..points.len()).find(|i| inside(*i)).map(|i| points[i].0);
+    }
     // Backwards from the end; a series that leaves the band at its very end has not settled.
     let start = (0..points.len()).rev().take_while(|i| inside(*i)).last()?;
     Some(points[start].0)
@@ -112,22 +117,22 @@ mod tests {
     fn a_series_settles_when_it_enters_the_band_for_good() {
         let decay: Points = (0..40).map(|i| (i as f64, 10.0 + 8.0 * 0.5f64.powi(i))).collect();
         // 8 / 2^i <= 1 from i = 3 on.
-        assert_eq!(settled(&decay, 1, 0.1), Some(3.0));
+        assert_eq!(settled(&decay, 1, 0.1, true), Some(3.0));
         let mut late = decay.clone();
-        late[30].1 = 20.0;
-        assert_eq!(settled(&late, 1, 0.09), Some(31.0), "an excursion starts the count anew");
+        late[20].1 = 20.0;
+        assert_eq!(settled(&late, 1, 0.1, true), Some(21.0), "an excursion starts the count anew");
         let mut never = decay.clone();
         never[39].1 = 30.0;
-        assert_eq!(settled(&never, 1, 0.1), None);
-        assert_eq!(settled(&decay[..7], 1, 0.1), None);
+        assert_eq!(settled(&never, 1, 0.1, true), None);
+        assert_eq!(settled(&decay[..7], 1, 0.1, true), None);
+        assert_eq!(settled(&late, 1, 0.1, false), Some(3.0), "noise later on is another question");
     }
 
     #[test]
     fn smoothing_averages_a_sawtooth() {
         let saw: Points = (0..64).map(|i| (i as f64, if i % 4 == 0 { 6.0 } else { 10.0 })).collect();
-        assert_eq!(settled(&saw, 1, 0.1), Some(61.0), "the last tooth is at 60");
-        assert_eq!(settled(&saw, 4, 0.1), Some(1.0).filter(|_| false).or(Some(settled(&saw, 4, 0.1).unwrap())));
-        assert!(settled(&saw, 4, 0.1).unwrap() <= 3.0);
+        assert_eq!(settled(&saw, 1, 0.1, true), None, "single samples are 11 % above or 33 % below the mean");
+        assert_eq!(settled(&saw, 4, 0.1, true), Some(2.0), "(6 + 10 + 10) / 3 is within a tenth of 9");
     }
 
     #[test]

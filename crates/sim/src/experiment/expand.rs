@@ -91,9 +91,15 @@ fn resolve(
     Ok((scenario, canonical))
 }
 
+/// Deeper keys are a mistake; tables are written and dropped by recursion.
+const DEEPEST_KEY: usize = 16;
+
 /// Sets a dotted key. Tables on the way are made; an index must be within its list.
 fn set(table: &mut toml::Table, key: &str, value: toml::Value) -> Result<(), String> {
     let mut parts: Vec<&str> = key.split('.').collect();
+    if parts.len() > DEEPEST_KEY {
+        return Err(format!("{} parts; at most {DEEPEST_KEY}", parts.len()));
+    }
     let last = parts.pop().filter(|last| !last.is_empty()).ok_or("the key is empty")?;
     let Some((first, middle)) = parts.split_first() else {
         table.insert(last.to_owned(), value);
@@ -144,10 +150,12 @@ mod tests {
     #[test]
     fn keys_that_lead_nowhere_are_refused_with_the_reason() {
         let mut table: toml::Table = toml::from_str("n = 1\nl = [1]").unwrap();
-        for (key, part) in [("", "empty"), ("n.x", "integer"), ("l.1", "beyond"), ("l.x", "index"), ("a.", "empty")]
+        for (key, part) in
+            [("", "empty"), ("n.x", "integer"), ("l.1", "beyond"), ("l.x", "index"), ("a.", "empty")]
         {
             let error = set(&mut table, key, 1.into()).unwrap_err();
             assert!(error.contains(part), "{key}: {error}");
         }
+        assert!(set(&mut table, &"a.".repeat(100_000), 1.into()).unwrap_err().contains("at most 16"));
     }
 }

@@ -239,7 +239,8 @@ fn check_overrides(experiment: &Experiment) -> Result<(), ExperimentError> {
                 return Err(field(id, format!("{place}.only.{name}"), "there is no axis of that name"));
             };
             if let Some(value) = values.iter().find(|value| axis.point(&axis::label(value)).is_none()) {
-                let reason = format!("{} is not among the axis' values: {}", axis::label(value), axis.labels());
+                let reason =
+                    format!("{} is not among the axis' values: {}", axis::label(value), axis.labels());
                 return Err(field(id, format!("{place}.only.{name}"), reason));
             }
         }
@@ -282,7 +283,8 @@ fn check_size(experiment: &Experiment, engine: Engine, scale: Scale) -> Result<(
 fn check_references(experiment: &Experiment) -> Result<(), ExperimentError> {
     let id = &experiment.id;
     let names = Names { axes: &experiment.axes, schemes: &experiment.schemes };
-    let reference = |place: String, reason: String| ExperimentError::Reference { id: id.clone(), place, reason };
+    let reference =
+        |place: String, reason: String| ExperimentError::Reference { id: id.clone(), place, reason };
     let mut judged = BTreeSet::new();
     for claim in &experiment.claims {
         let place = || format!("claim {}", claim.id);

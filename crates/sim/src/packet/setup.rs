@@ -24,6 +24,9 @@ pub struct Setup {
     pub choice: Box<dyn Fn(u32) -> Choice>,
     /// How long frames are.
     pub sizes: FrameSizes,
+    /// What a host takes to send a packet is random, up to this: without it, flows that share a bottleneck can lock into a
+    /// pattern in which always the same one finds the queue full (Floyd and Jacobson, "On traffic phase effects", 1991).
+    pub jitter: Duration,
     /// How control messages travel.
     pub control: ControlPlane,
     /// What the ends run.

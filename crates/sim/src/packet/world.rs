@@ -10,7 +10,9 @@ use headwater_transport::{
     Command, ControllerCommand, ControllerEvent, Endpoint, Event as Said, Input, Output, Packet,
     ReceiverCommand, ReceiverEvent, SourceCommand, SourceEvent, TaskRecord,
 };
-use headwater_units::{BlockIndex, FlowId, NodeId, ObjectId, PathId, TaskId, Time};
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use headwater_units::{Duration, BlockIndex, FlowId, NodeId, ObjectId, PathId, TaskId, Time};
 use headwater_wire::{Body, Control, Ecn, Holding, NodeInfo};
 
 use super::agenda::Agenda;
@@ -105,6 +107,9 @@ pub(super) struct World {
     kept: BTreeMap<TaskId, TaskRecord>,
     incarnations: u64,
     paused: Vec<bool>,
+    rng: ChaCha8Rng,
+    /// When each host's last packet leaves its machines.
+    launched: Vec<u64>,
     cargo: Option<Cargo>,
     left: usize,
     sampled: Vec<u64>,
@@ -157,6 +162,8 @@ impl World {
             kept: BTreeMap::new(),
             incarnations: 1,
             paused: vec![false; hosts],
+            rng: ChaCha8Rng::seed_from_u64(setup.seed ^ 0x6a69_7474_6572),
+            launched: vec![0; hosts],
             cargo: setup.carry_bytes.then(|| Cargo::new(setup.seed)),
             left: setup.tasks.len(),
             sampled: vec![0; setup.tasks.len()],
@@ -447,8 +454,16 @@ impl World {
         if to_host == here {
             return self.agenda.push(self.now.as_nanos(), Event::Deliver { body });
         }
+        let mut at = self.now;
+        if self.setup.jitter > Duration::ZERO {
+            // Later by a random part of the jitter, but never before what the host sent earlier: so the queue of its NIC may be told at once.
+            let drawn = self.rng.random_range(0..=self.setup.jitter.as_nanos());
+            let last = &mut self.launched[here as usize];
+            *last = (*last).max(self.now.as_nanos() + drawn);
+            at = Time::from_nanos(*last);
+        }
         let World { network, agenda, bodies, .. } = self;
-        network.launch(self.now, here, frame, agenda, bodies);
+        network.launch(at, here, frame, agenda, bodies);
     }
 
     /// Puts true bytes to a message if this run carries them.

@@ -23,6 +23,7 @@ use crate::scenario::{
     Action, Amount, Assignment, LossResponse, Place, PortSpec, Quantity, Routing, Scenario, Scheme, Service,
     Target, WhenFull, link_name, link_named,
 };
+use crate::stats;
 use crate::table::{FlowRow, MeasureRow, SampleRow, TaskRow, Tables};
 use crate::workload::{self, Network};
 
@@ -90,6 +91,7 @@ impl Prepared {
             }),
             choice: Box::new(choice),
             sizes: sizes(scenario),
+            jitter: scenario.jitter.unwrap_or_else(|| packet_time(scenario, &topology)),
             control: ControlPlane::Beside { delay: base_rtt(scenario, &topology) / 2 },
             transport,
             tasks,
@@ -231,14 +233,13 @@ fn transport(scenario: &Scenario, topology: &Topology, network: &Network) -> Res
     let mut source = SourceConfig::paper();
     source.wfcc.initial_window = Packets::new(spec.initial_window);
     source.wfcc.gain = spec.gain;
-    source.wfcc.carry_fraction = spec.carry_fraction;
     source.wfcc.theta_floor = Theta::new(spec.theta_floor);
     source.wfcc.loss_response = match spec.loss_response {
         LossResponse::Ignore => WindowResponse::Ignore,
         LossResponse::Guarded => WindowResponse::Guarded(LossGuard::default()),
     };
     source.rtt.min_rto = spec.min_rto;
-    source.rtt.initial_rto = spec.min_rto.max(Duration::from_millis(100));
+    source.rtt.initial_rto = spec.min_rto;
     // The simulated receiver is where it says it is, and all its blocks may be open at once.
     (source.unvalidated_packets, source.look_ahead, source.max_in_flight) = (u64::MAX, 4096, u32::MAX);
     source.silent_pause = Duration::from_secs(1 << 20);
@@ -289,6 +290,11 @@ fn transport(scenario: &Scenario, topology: &Topology, network: &Network) -> Res
         host_rate: Some(BitRate::new((rate * packet_bits) as u64)),
         racks: racks(topology),
     })))
+}
+
+/// One data packet's time on the slowest link.
+fn packet_time(scenario: &Scenario, topology: &Topology) -> Duration {
+    Duration::from_secs_f64(1.0 / bottleneck(scenario, topology, 1e9))
 }
 
 /// Packets per second of the slowest link: what θ+ is about.
@@ -522,21 +528,21 @@ impl Report {
         }
     }
 
-    /// The mean queue of the bottleneck after each join.
+    /// The mean and the median queue of the bottleneck after each join.
     fn joined(&self, records: &Records, tables: &mut Tables) {
         let Some((link, ..)) = self.links.first() else { return };
         for (flows, from, to) in &self.joins {
-            let within = records
-                .samples
-                .iter()
-                .filter(|row| row.quantity == "queue" && row.entity == *link && row.at > *from && row.at <= *to);
-            let (sum, count) = within.fold((0.0, 0u32), |(sum, count), row| (sum + row.value, count + 1));
-            if count > 0 {
+            let within = |row: &&packet::SampleRow| {
+                row.quantity == "queue" && row.entity == *link && row.at > *from && row.at <= *to
+            };
+            let looks: Vec<f64> = records.samples.iter().filter(within).map(|row| row.value).collect();
+            for (quantity, value) in [("mean", stats::mean(&looks)), ("median", stats::median(&looks))] {
+                let Some(value) = value else { continue };
                 SampleRow {
                     t_s: to.as_secs_f64(),
                     entity: flows.to_string(),
-                    quantity: "mean_queue_after_join".to_owned(),
-                    value: sum / f64::from(count),
+                    quantity: format!("{quantity}_queue_after_join"),
+                    value,
                 }
                 .push(&mut tables.samples);
             }

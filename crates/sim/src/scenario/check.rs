@@ -78,10 +78,10 @@ impl Scenario {
         self.check_numbers()?;
         let topology = self.topology()?;
         let tasks = self.workload.plan(&Network::of(&topology, self.packet.data), 1)?;
-        if self.until.is_none() && self.workload.join_windows().is_empty() {
-            if let Some(task) = tasks.iter().find(|task| task.packets.is_none() && task.stop.is_none()) {
-                return Err(ScenarioError::Endless(task.name.clone()));
-            }
+        let ends = self.until.is_some() || !self.workload.join_windows().is_empty();
+        let endless = tasks.iter().find(|task| !ends && task.packets.is_none() && task.stop.is_none());
+        if let Some(task) = endless {
+            return Err(ScenarioError::Endless(task.name.clone()));
         }
         for link in self.sample.iter().flat_map(|sample| &sample.links) {
             look_up(&topology, "sample.links", link)?;
@@ -125,7 +125,12 @@ impl Scenario {
             within("transport.theta_ceiling", ceiling, ok, "a number not below theta_floor")?;
         }
         let (symbols, acks) = (f64::from(spec.block_symbols), f64::from(spec.ack_every));
-        within("transport.block_symbols", symbols, (1.0..=56_403.0).contains(&symbols), "1 to 56403 (RFC 6330)")?;
+        within(
+            "transport.block_symbols",
+            symbols,
+            (1.0..=56_403.0).contains(&symbols),
+            "1 to 56403 (RFC 6330)",
+        )?;
         within("transport.ack_every", acks, acks >= 1.0, "at least 1")?;
         let data = self.packet.data.get() as f64;
         within("packet.data", data, (1.0..=65_536.0).contains(&data), "1 to 65536 bytes")?;
@@ -136,7 +141,9 @@ impl Scenario {
             within("sample.every", every, every > 0.0, "more than no time")?;
         }
         for (i, fault) in self.faults.iter().enumerate() {
-            if let Action::RandomLoss { p, .. } | Action::Reorder { p, .. } | Action::Duplicate { p } = fault.what {
+            if let Action::RandomLoss { p, .. } | Action::Reorder { p, .. } | Action::Duplicate { p } =
+                fault.what
+            {
                 within(&format!("faults.{i}.what.p"), p, (0.0..=1.0).contains(&p), "a probability, 0 to 1")?;
             }
         }
@@ -197,13 +204,19 @@ mod tests {
     #[test]
     fn what_is_not_there_is_named_with_an_example() {
         let error = check("s-1-b", "b-a").unwrap_err().to_string();
-        assert!(error.contains("sample.links") && error.contains("'b-a'") && error.contains("'a-s-1'"), "{error}");
+        assert!(
+            error.contains("sample.links") && error.contains("'b-a'") && error.contains("'a-s-1'"),
+            "{error}"
+        );
         assert!(matches!(check("to = 1", "to = 2"), Err(ScenarioError::Workload(_))));
         assert!(matches!(check("1 Mpps", "0 bit/s"), Err(ScenarioError::Fabric(_))));
         assert!(matches!(check("p = 0.5", "p = 1.5"), Err(ScenarioError::OutOfRange { .. })));
         assert!(matches!(check("link a-s-1", "host 0"), Err(ScenarioError::WrongPlace { .. })));
         assert!(matches!(check("until = \"1 s\"", ""), Err(ScenarioError::Endless(_))));
-        let host = check("{ on = \"link a-s-1\", what = { kind = \"random-loss\", p = 0.5 } }", "{ on = \"host 9\", what = { kind = \"host-pause\" } }");
+        let host = check(
+            "{ on = \"link a-s-1\", what = { kind = \"random-loss\", p = 0.5 } }",
+            "{ on = \"host 9\", what = { kind = \"host-pause\" } }",
+        );
         assert!(matches!(host, Err(ScenarioError::NoHost { host: 9, .. })));
     }
 }

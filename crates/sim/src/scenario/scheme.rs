@@ -29,7 +29,9 @@ pub enum Scheme {
 
 /// A name that is not a [`Scheme`].
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("unknown scheme '{0}'; there are ppush(0,0), ppush(0,1), ppush(1,0), ppush(1,1), dctcp, dccp, reno, scdp")]
+#[error(
+    "unknown scheme '{0}'; there are ppush(0,0), ppush(0,1), ppush(1,0), ppush(1,1), dctcp, dccp, reno, scdp"
+)]
 pub struct ParseSchemeError(pub String);
 
 impl Scheme {

@@ -13,10 +13,6 @@ pub struct TransportSpec {
     pub initial_window: f64,
     /// The weight of the newest mark fraction (PPUSH g, Eq. 1); 1/16 (§IV-B).
     pub gain: f64,
-    /// Whether a window's fraction is carried over to later round trips, so that W packets are in flight on average; yes. The
-    /// letter of `in_flight + 1 <= W` loses half a packet per flow to rounding, which at windows of 6 and 24 turns shares
-    /// of 1:4 into 1:5, while the model of §IV has W real.
-    pub carry_fraction: bool,
     /// A packet is lost when this many later ones are acknowledged (PPUSH DUPACKNUM, §III-B); 3.
     pub duplicate_acks: u32,
     /// The least retransmission timeout; 10 ms (the paper does not say; 1 s over WAN).
@@ -52,7 +48,6 @@ impl Default for TransportSpec {
         TransportSpec {
             initial_window: 1.0,
             gain: 1.0 / 16.0,
-            carry_fraction: true,
             duplicate_acks: 3,
             min_rto: Duration::from_millis(10),
             block_symbols: 1024,

@@ -136,7 +136,10 @@ fn poisson(
         at += -(1.0 - arrivals.unit()).ln() / tasks_per_second;
         let (sources, receiver) = places.of_task(seed, n);
         let when = Time::ZERO + Duration::from_secs_f64(at);
-        TaskPlan { packets: Some(drawn.at(of_size.unit())), ..plain(format!("t{n}"), when, sources, receiver) }
+        TaskPlan {
+            packets: Some(drawn.at(of_size.unit())),
+            ..plain(format!("t{n}"), when, sources, receiver)
+        }
     };
     Ok((0..tasks).map(task).collect())
 }
@@ -211,7 +214,8 @@ fn one_per_pod(network: &Network, nodes: u32, draw: &mut Draw) -> Result<Vec<u32
         return Err(WorkloadError::PerPod { pods: pods.len() as u32, nodes });
     }
     let one = |pod: &u32| {
-        let members: Vec<u32> = (0..network.hosts).filter(|h| network.pods.get(*h as usize) == Some(pod)).collect();
+        let members: Vec<u32> =
+            (0..network.hosts).filter(|h| network.pods.get(*h as usize) == Some(pod)).collect();
         members.get(draw.below(members.len().max(1) as u32) as usize).copied()
     };
     let chosen: Option<Vec<u32>> = pods.iter().map(one).collect();
@@ -269,11 +273,17 @@ fn permutation(
     if met.len() != hosts as usize || to_itself {
         return Err(WorkloadError::NoPermutation { multiplier, hosts });
     }
-    let flow = |i: u32| TaskPlan { packets: Some(packets), ..plain(format!("f{i}"), Time::ZERO, vec![i], to(i)) };
+    let flow =
+        |i: u32| TaskPlan { packets: Some(packets), ..plain(format!("f{i}"), Time::ZERO, vec![i], to(i)) };
     Ok((0..hosts).map(flow).collect())
 }
 
-fn incast(network: &Network, senders: u32, receiver: u32, packets: u64) -> Result<Vec<TaskPlan>, WorkloadError> {
+fn incast(
+    network: &Network,
+    senders: u32,
+    receiver: u32,
+    packets: u64,
+) -> Result<Vec<TaskPlan>, WorkloadError> {
     count("senders", senders)?;
     if senders >= network.hosts {
         let (needed, there) = (u64::from(senders) + 1, network.hosts.into());
@@ -329,7 +339,11 @@ fn rate(network: &Network) -> Result<f64, WorkloadError> {
     if value > 0.0 && value.is_finite() {
         return Ok(value);
     }
-    Err(WorkloadError::OutOfRange { what: "the rate of a host's link", value, must: "above 0 packets per second" })
+    Err(WorkloadError::OutOfRange {
+        what: "the rate of a host's link",
+        value,
+        must: "above 0 packets per second",
+    })
 }
 
 /// What a stream of random numbers is for.

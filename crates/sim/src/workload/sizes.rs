@@ -74,7 +74,11 @@ impl SizeTable {
                 _ => panic!("a row of our own table of sizes is not two or three numbers: {line}"),
             }
         };
-        self.text().lines().filter(|line| !line.starts_with('#') && !line.trim().is_empty()).map(row).collect()
+        self.text()
+            .lines()
+            .filter(|line| !line.starts_with('#') && !line.trim().is_empty())
+            .map(row)
+            .collect()
     }
 
     /// The mean of the distribution.
@@ -166,7 +170,8 @@ mod tests {
         assert_eq!(drawn.at(1.0 - 1e-12), 204_800);
         // By hand: rescaling is linear, so the mean is that of the table's packets, rescaled: 1141.07 packets of
         // 6..20000.
-        let by_hand = 2048.0 + (SizeTable::Websearch.mean().get() as f64 / 1460.0 - 6.0) / 19_994.0 * 202_752.0;
+        let by_hand =
+            2048.0 + (SizeTable::Websearch.mean().get() as f64 / 1460.0 - 6.0) / 19_994.0 * 202_752.0;
         assert!((PAPER.mean().unwrap() - by_hand).abs() < 1.0, "{} {by_hand}", PAPER.mean().unwrap());
     }
 

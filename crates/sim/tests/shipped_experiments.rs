@@ -1,0 +1,157 @@
+//! Every experiment file of the repository can run and covers what it should.
+
+mod common;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use common::{experiment, shipped};
+use headwater_fabric::HostId;
+use headwater_sim::claim::Outcome;
+use headwater_sim::experiment::{Engine, Experiment, Scale};
+use headwater_sim::scenario::{Amount, Scheme};
+use headwater_sim::table::Tables;
+use headwater_units::Bytes;
+
+/// PPUSH's rows of the catalogue of claims.
+const ROWS: [&str; 35] = [
+    "P-2", "P-2q", "P-2w", "P-2a1", "P-2a2", "P-2c", "P-3", "P-4a", "P-4a2", "P-4b", "P-5", "P-6", "P-7",
+    "P-7r", "P-inc", "P-8a", "P-8b", "P-8c", "P-8d", "P-8e", "P-8f", "P-9", "P-10", "P-11a", "P-11b",
+    "P-11c", "P-11d", "P-12", "P-13", "P-14a", "P-14b", "P-T2", "P-head", "bench-A1", "bench-B",
+];
+
+fn all() -> Vec<Experiment> {
+    let parsed = shipped().into_iter().map(|(id, text)| Experiment::parse(&id, &text));
+    parsed.map(|experiment| experiment.unwrap_or_else(|error| panic!("{error}"))).collect()
+}
+
+#[test]
+fn every_file_parses_and_every_row_of_the_catalogue_is_claimed() {
+    let all = all();
+    assert!(all.len() >= 25, "{} experiments", all.len());
+    let claimed: BTreeSet<&str> =
+        all.iter().flat_map(|e| &e.claims).map(|claim| claim.id.split('/').next().unwrap()).collect();
+    for row in ROWS {
+        assert!(claimed.contains(row), "no claim {row}");
+    }
+    let known: BTreeSet<&str> = ROWS.into();
+    assert_eq!(claimed.difference(&known).collect::<Vec<_>>(), Vec::<&&str>::new(), "claims of no known row");
+    for experiment in &all {
+        assert!(!experiment.choices.is_empty() && !experiment.about.is_empty(), "{}", experiment.id);
+        assert_eq!(experiment.scales, Scale::ALL, "{} runs at both scales", experiment.id);
+    }
+}
+
+#[test]
+fn a_claim_belongs_to_one_experiment() {
+    let mut home: BTreeMap<String, String> = BTreeMap::new();
+    for experiment in all() {
+        for claim in &experiment.claims {
+            let first = home.entry(claim.id.clone()).or_insert_with(|| experiment.id.clone());
+            assert_eq!(*first, experiment.id, "{}", claim.id);
+        }
+    }
+}
+
+#[test]
+fn keys_differ_from_job_to_job_are_safe_for_files_and_stay_the_same() {
+    let fig8 = experiment("ppush/fig8");
+    let jobs = fig8.jobs(Engine::Packet, Scale::Paper, None).unwrap();
+    assert_eq!(jobs.len(), 3 * 7 * 20);
+    let keys: BTreeSet<String> = jobs.iter().map(|job| job.key()).collect();
+    assert_eq!(keys.len(), jobs.len());
+    for key in &keys {
+        assert!(key.chars().all(|c| c.is_ascii_alphanumeric() || c == '-') && key.len() < 40, "{key}");
+    }
+    let again: BTreeSet<String> = experiment("ppush/fig8")
+        .jobs(Engine::Packet, Scale::Paper, None)
+        .unwrap()
+        .iter()
+        .map(|job| job.key())
+        .collect();
+    assert_eq!(again, keys);
+    let other_engine = fig8.jobs(Engine::Flow, Scale::Paper, None).unwrap();
+    assert!(other_engine.iter().all(|job| !keys.contains(&job.key())));
+}
+
+#[test]
+fn a_key_changes_with_anything_that_decides_the_run() {
+    let (_, text) = shipped().into_iter().find(|(id, _)| id == "ppush/table2").unwrap();
+    let keys = |text: &str| -> BTreeSet<String> {
+        let experiment = Experiment::parse("x", text).unwrap();
+        experiment.jobs(Engine::Packet, Scale::Small, None).unwrap().iter().map(|job| job.key()).collect()
+    };
+    let before = keys(&text);
+    for (from, to) in [("17417 ns", "17418 ns"), ("load = 0.5", "load = 0.6"), ("30 packets", "31 packets")] {
+        assert!(text.contains(from));
+        assert!(keys(&text.replace(from, to)).is_disjoint(&before), "{from} -> {to}");
+    }
+    assert_eq!(
+        keys(&text.replace("load = 0.5", "load = 0.50")),
+        before,
+        "how a number is written decides nothing"
+    );
+}
+
+#[test]
+fn the_same_runs_in_two_figures_are_the_same_jobs() {
+    let keys = |id: &str| -> BTreeSet<String> {
+        experiment(id).jobs(Engine::Packet, Scale::Paper, None).unwrap().iter().map(|job| job.key()).collect()
+    };
+    let fig8 = keys("ppush/fig8");
+    assert!(keys("ppush/fig9").is_subset(&fig8), "Fig. 9 is Fig. 8's big switch");
+    assert_eq!(keys("ppush/fig10").intersection(&fig8).count(), 7 * 20, "Fig. 10 at fanout 3");
+    assert_eq!(keys("ppush/fig11a").intersection(&fig8).count(), 7 * 20, "Fig. 11a at load 0.9");
+}
+
+#[test]
+fn one_set_of_constants_serves_all_of_the_papers_figures() {
+    for experiment in all().iter().filter(|e| e.id.starts_with("ppush/")) {
+        for job in experiment.jobs(Engine::Packet, Scale::Paper, Some(1)).unwrap() {
+            let (port, transport) = (&job.scenario.port, &job.scenario.transport);
+            assert_eq!(port.queue, Amount::Packets(100), "{}", experiment.id);
+            assert_eq!(port.mark_threshold, Amount::Packets(30), "{}", experiment.id);
+            assert_eq!((transport.gain, transport.duplicate_acks), (1.0 / 16.0, 3), "{}", experiment.id);
+            assert_eq!((transport.theta_floor, transport.theta_ceiling), (0.5, None), "{}", experiment.id);
+            assert_eq!((transport.block_symbols, transport.ack_every), (1024, 1), "{}", experiment.id);
+            assert!(job.scenario.nic.is_none(), "{}", experiment.id);
+            let sensitivity = experiment.id == "ppush/fig8-window";
+            assert!(transport.initial_window == 1.0 || sensitivity, "{}", experiment.id);
+            let rto = transport.min_rto.as_secs_f64();
+            assert!(rto == 0.01 || (rto == 1.0 && experiment.id.contains("fig14")), "{}", experiment.id);
+        }
+    }
+}
+
+#[test]
+fn the_unloaded_round_trip_between_the_farthest_hosts_is_80_us() {
+    for (id, points) in [("ppush/fig8", 3), ("ppush/fig8-spines", 1)] {
+        let mut seen = 0;
+        for job in experiment(id).jobs(Engine::Packet, Scale::Paper, Some(1)).unwrap() {
+            if job.scheme != Scheme::TABLE_II[0].to_string() {
+                continue;
+            }
+            seen += 1;
+            let topology = job.scenario.topology().unwrap();
+            let last = HostId(topology.hosts().len() as u32 - 1);
+            let (data, ack) = (Bytes::new(1210), Bytes::new(40));
+            let rtt = topology.unloaded_rtt(HostId(0), last, data, ack).unwrap().as_secs_f64();
+            assert!((rtt - 80e-6).abs() < 0.05e-6, "{:?}: {rtt}", job.point);
+        }
+        assert_eq!(seen, points);
+    }
+}
+
+#[test]
+fn without_results_everything_is_pending_but_formulas() {
+    for experiment in all() {
+        for engine in &experiment.engines {
+            for verdict in experiment.judge(*engine, Scale::Paper, &Tables::gathering()) {
+                let formula = verdict.claim.contains("eq18")
+                    || verdict.claim.contains("alg1")
+                    || verdict.claim.contains("theta-plus");
+                let expected = if formula { Outcome::Pass } else { Outcome::Pending };
+                assert_eq!(verdict.verdict, expected, "{}: {}", verdict.claim, verdict.note);
+            }
+        }
+    }
+}
