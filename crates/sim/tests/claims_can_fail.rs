@@ -249,7 +249,7 @@ fn incast_takes_the_first_number_of_flows_that_fills_the_buffer() {
             let mut tables = Tables::default();
             for n in 1..=220 {
                 let queue = if n >= full_at(&job.scheme) { 99.5 } else { 30.0 };
-                sample(f64::from(n), &n.to_string(), "median_queue_after_join", queue)
+                sample(f64::from(n), &n.to_string(), "mean_queue_after_join", queue)
                     .push(&mut tables.samples);
             }
             tables

@@ -528,7 +528,7 @@ impl Report {
         }
     }
 
-    /// The mean and the median queue of the bottleneck after each join.
+    /// The mean queue of the bottleneck after each join.
     fn joined(&self, records: &Records, tables: &mut Tables) {
         let Some((link, ..)) = self.links.first() else { return };
         for (flows, from, to) in &self.joins {
@@ -536,16 +536,9 @@ impl Report {
                 row.quantity == "queue" && row.entity == *link && row.at > *from && row.at <= *to
             };
             let looks: Vec<f64> = records.samples.iter().filter(within).map(|row| row.value).collect();
-            for (quantity, value) in [("mean", stats::mean(&looks)), ("median", stats::median(&looks))] {
-                let Some(value) = value else { continue };
-                SampleRow {
-                    t_s: to.as_secs_f64(),
-                    entity: flows.to_string(),
-                    quantity: format!("{quantity}_queue_after_join"),
-                    value,
-                }
-                .push(&mut tables.samples);
-            }
+            let Some(value) = stats::mean(&looks) else { continue };
+            let quantity = "mean_queue_after_join".to_owned();
+            SampleRow { t_s: to.as_secs_f64(), entity: flows.to_string(), quantity, value }.push(&mut tables.samples);
         }
     }
 

@@ -106,8 +106,7 @@ row! {
         /// Whose it is: a flow (`f1`), or a link by the points it joins (`a-b`, from a to b).
         entity: Text,
         /// What: `window` and `queue` in packets, `rtt` in seconds, `mark_fraction` 0..=1, `rate` and `goodput` in useful
-        /// packets per second over the interval that ends at `t_s`, `theta`; `mean_queue_after_join` and
-        /// `median_queue_after_join` in packets,
+        /// packets per second over the interval that ends at `t_s`, `theta`; `mean_queue_after_join` in packets,
         /// where the entity is the number of flows that have joined.
         quantity: Text,
         /// In the quantity's unit.
