@@ -3,6 +3,7 @@
 pub mod app;
 pub mod cli;
 pub mod control;
+pub mod lab;
 pub mod netns;
 pub mod node;
 pub mod socket;

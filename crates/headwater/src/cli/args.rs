@@ -10,6 +10,7 @@ use headwater_codec::text::EsiRange;
 use headwater_units::{Bytes, Duration, NodeId, ObjectId};
 
 use super::exit;
+use super::lab::LabCommand;
 use super::settings::Layer;
 use super::values::{
     Assignment, ByteRange, DemoRate, Dscp, HostPort, Join, Kill, Listen, Loss, LossResponse, Mtu, Port,
@@ -60,6 +61,9 @@ pub(crate) enum Command {
     Status(StatusArgs),
     /// Show many sources and one receiver at work on this machine, with real packets
     Demo(Box<DemoArgs>),
+    /// Experiments of the papers in a simulated network: list, run, report
+    #[command(subcommand)]
+    Lab(LabCommand),
     /// Look inside: symbols as text, recorded runs
     #[command(subcommand)]
     Debug(DebugCommand),
@@ -730,7 +734,7 @@ impl Command {
                 layer.assignment = args.assignment;
                 layer.theta = args.theta;
             }
-            Command::Debug(_) | Command::Completions(_) | Command::Man(_) => {}
+            Command::Lab(_) | Command::Debug(_) | Command::Completions(_) | Command::Man(_) => {}
         }
     }
 }

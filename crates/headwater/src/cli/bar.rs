@@ -11,10 +11,10 @@ use crate::app::{Phase, Progress, ProgressSource, Watch};
 
 /// Lines of sources on the screen; more would scroll the bar away on a small terminal.
 const SOURCE_LINES: usize = 8;
-const WITH_END: &str = "{prefix} [{bar:30}] {percent:>3} %  {wide_msg}";
+pub(crate) const WITH_END: &str = "{prefix} [{bar:30}] {percent:>3} %  {wide_msg}";
 const WITHOUT_END: &str = "{prefix} {spinner} {wide_msg}";
 /// How often a log file gets a line.
-const LINE_INTERVAL: StdDuration = StdDuration::from_secs(2);
+pub(crate) const LINE_INTERVAL: StdDuration = StdDuration::from_secs(2);
 
 /// What is going on, in a word.
 fn phase_word(phase: Phase) -> &'static str {
@@ -110,7 +110,7 @@ impl Bar {
     }
 }
 
-fn restyle(bar: &ProgressBar, template: &str) {
+pub(crate) fn restyle(bar: &ProgressBar, template: &str) {
     // The templates are ours; with a broken one the bar keeps its plain look.
     if let Ok(style) = ProgressStyle::with_template(template) {
         bar.set_style(style.progress_chars("=> "));

@@ -1,4 +1,5 @@
-//! The command line: reads it, starts the command, shows what comes of it. What commands do is [`crate::app`].
+//! The command line: reads it, starts the command, shows what comes of it. What commands do is [`crate::app`] and
+//! [`crate::lab`].
 //!
 //! ```text
 //!   args (as typed) -> settings (file < environment < flags) -> resolve (what a command acts on) -> app
@@ -9,6 +10,7 @@ mod args;
 mod bar;
 mod debug;
 mod exit;
+mod lab;
 mod manual;
 mod output;
 mod resolve;
@@ -83,6 +85,8 @@ fn run(cli: &Cli) -> u8 {
             terminal.failure(&error);
             error.exit_code()
         }
+        // The table or the objects have said which.
+        Err(Failure::Missed) => exit::MISSED,
     }
 }
 
@@ -90,6 +94,8 @@ fn run(cli: &Cli) -> u8 {
 enum Failure {
     Usage(UsageError),
     App(AppError),
+    /// Everything ran, and a claim is a miss.
+    Missed,
 }
 
 impl From<UsageError> for Failure {
@@ -261,6 +267,7 @@ async fn act(
             let result = app::demo(options, shutdown, &mut *terminal.watch()).await?;
             terminal.result(&result, || result.table())?;
         }
+        Command::Lab(command) => lab::act(command, terminal, shutdown)?,
         Command::Debug(DebugCommand::Replay(args)) => {
             let result = app::replay(&args.file)?;
             terminal.result(&result, || tables::replayed(&result))?;

@@ -135,16 +135,29 @@ impl Terminal {
 
     /// What shows progress as the user wants it.
     pub(crate) fn watch(&self) -> Box<dyn Watch> {
+        match self.shown() {
+            Shown::Json => Box::new(JsonWatch { terminal: self.clone(), pace: Pace::new(JSON_INTERVAL) }),
+            Shown::Lines => Box::new(Lines::new(self.clone())),
+            Shown::Bar => Box::new(Bar::new(self.clone(), &self.bars)),
+            Shown::Nothing => Box::new(Silent(self.clone())),
+        }
+    }
+
+    /// How progress is shown here.
+    pub(crate) fn shown(&self) -> Shown {
         let on_terminal = io::stderr().is_terminal();
         match self.progress {
-            ProgressMode::Json => {
-                Box::new(JsonWatch { terminal: self.clone(), pace: Pace::new(JSON_INTERVAL) })
-            }
-            ProgressMode::Bar if !on_terminal => Box::new(Lines::new(self.clone())),
-            ProgressMode::Bar => Box::new(Bar::new(self.clone(), &self.bars)),
-            ProgressMode::Auto if on_terminal && !self.quiet => Box::new(Bar::new(self.clone(), &self.bars)),
-            ProgressMode::Auto | ProgressMode::None => Box::new(Silent(self.clone())),
+            ProgressMode::Json => Shown::Json,
+            ProgressMode::Bar if !on_terminal => Shown::Lines,
+            ProgressMode::Bar => Shown::Bar,
+            ProgressMode::Auto if on_terminal && !self.quiet => Shown::Bar,
+            ProgressMode::Auto | ProgressMode::None => Shown::Nothing,
         }
+    }
+
+    /// Where bars are drawn.
+    pub(crate) fn bars(&self) -> &MultiProgress {
+        &self.bars
     }
 
     /// Sends logs to standard error: RUST_LOG if set, else warnings and as much more as there are `-v`.
@@ -164,6 +177,19 @@ impl Terminal {
         // A second start in one process keeps the first one's logs.
         drop(logs.try_init());
     }
+}
+
+/// Ways of showing progress.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Shown {
+    /// A bar on a terminal.
+    Bar,
+    /// A plain line now and then, for a log file.
+    Lines,
+    /// JSON lines, for a program.
+    Json,
+    /// Nothing but remarks.
+    Nothing,
 }
 
 /// Writes to standard error without tearing the bars. One event is one write.
@@ -188,7 +214,7 @@ impl<'a> MakeWriter<'a> for BehindBars {
 }
 
 /// Often enough for a program that draws its own bar.
-const JSON_INTERVAL: Duration = Duration::from_millis(100);
+pub(crate) const JSON_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Lets something happen no more often than every so long.
 #[derive(Debug)]

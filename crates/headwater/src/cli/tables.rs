@@ -28,22 +28,22 @@ fn percent(share: f64) -> String {
 }
 
 /// Rows whose columns are padded to the same width; columns whose heading begins with a blank are right-aligned.
-struct Table {
+pub(crate) struct Table {
     rows: Vec<Vec<String>>,
 }
 
 impl Table {
-    fn new(headings: &[&str]) -> Self {
+    pub(crate) fn new(headings: &[&str]) -> Self {
         Table { rows: vec![headings.iter().map(|heading| (*heading).to_owned()).collect()] }
     }
 
-    fn row<const N: usize>(&mut self, cells: [String; N]) {
+    pub(crate) fn row<const N: usize>(&mut self, cells: [String; N]) {
         // Names come from other machines: nothing of theirs moves the cursor.
         self.rows.push(cells.iter().map(|cell| printable(cell)).collect());
     }
 
     /// The lines, each behind `indent`, without blanks at the end.
-    fn render(&self, indent: &str) -> String {
+    pub(crate) fn render(&self, indent: &str) -> String {
         let Some(headings) = self.rows.first() else { return String::new() };
         let right: Vec<bool> = headings.iter().map(|heading| heading.starts_with(' ')).collect();
         let width_of = |cell: &String| cell.trim_start().chars().count();

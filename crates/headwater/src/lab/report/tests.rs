@@ -1,0 +1,152 @@
+//! The page of a small fixture, letter by letter, and what it says of results that do not fit any more.
+
+use headwater_sim::claim::Published;
+
+use super::super::fixture;
+use super::super::results::{Kind, Line, StoredRun};
+use super::*;
+
+fn stored_run(engine: Engine, verdicts: Vec<Verdict>) -> StoredRun {
+    let line = |name: &str, up: f64| Line {
+        name: name.into(),
+        points: vec![
+            vec![Some(0.5), Some(1.0 + up), Some(0.9 + up), Some(1.1 + up)],
+            vec![Some(0.9), Some(5.0 + up), Some(4.5 + up), Some(5.5 + up)],
+        ],
+    };
+    StoredRun {
+        engine,
+        scale: Scale::Paper,
+        seeds: 3,
+        commit: Some("0123456789abcdef0123456789abcdef01234567".into()),
+        code: "c0de".into(),
+        verdicts,
+        means: Vec::new(),
+        figures: vec![Drawn {
+            title: "Mean completion time".into(),
+            kind: Kind::Lines,
+            x_label: "load".into(),
+            y_label: "completion time (s)".into(),
+            log_x: false,
+            log_y: false,
+            categories: Vec::new(),
+            series: vec![line("ppush(1,1)", 0.0), line("dctcp", 1.0)],
+        }],
+    }
+}
+
+/// Verdicts of the fixture's claims as they are now: the first passes, the second misses.
+fn verdicts(experiment: &Experiment, engine: Engine) -> Vec<Verdict> {
+    let mut verdicts = experiment.pending(engine, Scale::Paper, "");
+    (verdicts[0].seeds, verdicts[0].measured) = (3, Some(1.98765));
+    (verdicts[0].ci95, verdicts[0].verdict) = (Some((1.96, 2.0149)), Outcome::Pass);
+    (verdicts[1].seeds, verdicts[1].measured) = (3, Some(2.0));
+    verdicts[1].verdict = Outcome::Miss;
+    verdicts[1].note = "12 | 14 packets".into();
+    verdicts
+}
+
+struct Place {
+    folder: tempfile::TempDir,
+    experiment: Experiment,
+}
+
+impl Place {
+    /// Two experiments, of which the first has results.
+    fn new() -> Place {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["ppush/fig0", "scdp/fig1"] {
+            let path = folder.path().join(format!("experiments/{name}.toml"));
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, fixture::EXPERIMENT).unwrap();
+        }
+        let experiment = Experiment::parse("ppush/fig0", fixture::EXPERIMENT).unwrap();
+        Place { folder, experiment }
+    }
+
+    fn options(&self) -> ReportOptions {
+        ReportOptions {
+            results: self.folder.path().join("experiments/results"),
+            out: self.folder.path().join("docs"),
+        }
+    }
+
+    fn catalogue(&self) -> Catalogue {
+        Catalogue::at(&self.folder.path().join("experiments")).unwrap()
+    }
+
+    fn store(&self, run: StoredRun) {
+        results::store(&self.options().results, "ppush/fig0", run).unwrap();
+    }
+
+    fn page(&self) -> (Report, String) {
+        let report = report(&self.options(), &self.catalogue()).unwrap();
+        let text = fs::read_to_string(&report.page).unwrap();
+        (report, text)
+    }
+}
+
+#[test]
+fn the_page_of_the_fixture_is_the_golden_one() {
+    let place = Place::new();
+    place.store(stored_run(Engine::Packet, verdicts(&place.experiment, Engine::Packet)));
+    let (written, text) = place.page();
+    assert_eq!(text, include_str!("golden.md"), "if the new page is better, make it the golden one:\n{text}");
+    assert_eq!(written.counts, Counts { pass: 1, miss: 1, report: 0, pending: 2 });
+    assert_eq!(written.plots, 1);
+    for ending in ["svg", "png"] {
+        let picture = place.options().out.join(format!("reproduction/ppush-fig0-1.{ending}"));
+        assert!(fs::metadata(&picture).unwrap().len() > 1000, "{}", picture.display());
+    }
+    let (_, again) = place.page();
+    assert_eq!(again, text);
+}
+
+#[test]
+fn several_engines_have_a_column_and_one_picture() {
+    let place = Place::new();
+    for engine in [Engine::Packet, Engine::Fluid] {
+        place.store(stored_run(engine, verdicts(&place.experiment, engine)));
+    }
+    let (written, text) = place.page();
+    assert!(text.contains("| Engine |") && text.contains("| fluid | 2 |"), "{text}");
+    assert_eq!((written.plots, written.counts.pass), (1, 2));
+    let svg = fs::read_to_string(place.options().out.join("reproduction/ppush-fig0-1.svg")).unwrap();
+    assert!(svg.contains("dctcp (fluid)") && svg.contains("dctcp (packet)"));
+}
+
+#[test]
+fn a_verdict_of_a_claim_that_is_another_now_does_not_count() {
+    let place = Place::new();
+    let mut old = verdicts(&place.experiment, Engine::Packet);
+    old[0].published = Some(Published::Number(1.9));
+    old[1].claim = "T-0".into();
+    place.store(stored_run(Engine::Packet, old));
+    let (written, text) = place.page();
+    assert_eq!(written.counts, Counts { pending: 4, ..Counts::default() });
+    assert!(text.contains("T-1 (packet): the claim has changed since it was run"), "{text}");
+    assert!(text.contains("T-2/small (packet): the claim is newer than the stored run"), "{text}");
+    assert!(!text.contains("T-0"), "{text}");
+}
+
+#[test]
+fn a_note_about_misses_is_on_the_page() {
+    let place = Place::new();
+    place.store(stored_run(Engine::Packet, verdicts(&place.experiment, Engine::Packet)));
+    let note = place.options().results.join("notes/ppush/fig0.md");
+    fs::create_dir_all(note.parent().unwrap()).unwrap();
+    fs::write(note, "The queue is shorter than the paper's.\n").unwrap();
+    let (_, text) = place.page();
+    assert!(text.contains("**On the misses.** The queue is shorter than the paper's.\n"), "{text}");
+}
+
+#[test]
+fn stored_verdicts_are_listed_with_their_commit() {
+    let place = Place::new();
+    place.store(stored_run(Engine::Packet, verdicts(&place.experiment, Engine::Packet)));
+    let listed = stored_verdicts(&place.options().results, &place.catalogue()).unwrap();
+    assert_eq!(listed.len(), 2);
+    let json = serde_json::to_value(&listed[0]).unwrap();
+    assert_eq!((&json["claim"], &json["verdict"]), (&"T-1".into(), &"pass".into()));
+    assert!(json["commit"].as_str().unwrap().starts_with("0123456789ab"));
+}
