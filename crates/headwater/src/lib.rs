@@ -1,6 +1,7 @@
 //! The product's library: everything behind the `headwater` binary that touches sockets, threads and clocks.
 
 pub mod app;
+pub mod bench;
 pub mod cli;
 pub mod control;
 pub mod lab;

@@ -10,6 +10,7 @@ use headwater_codec::text::EsiRange;
 use headwater_units::{Bytes, Duration, NodeId, ObjectId};
 
 use super::exit;
+use super::bench::BenchCommand;
 use super::lab::LabCommand;
 use super::settings::Layer;
 use super::values::{
@@ -64,6 +65,9 @@ pub(crate) enum Command {
     /// Experiments of the papers in a simulated network: list, run, report
     #[command(subcommand)]
     Lab(LabCommand),
+    /// How fast parts of the product are on this machine
+    #[command(subcommand)]
+    Bench(BenchCommand),
     /// Look inside: symbols as text, recorded runs
     #[command(subcommand)]
     Debug(DebugCommand),
@@ -734,7 +738,7 @@ impl Command {
                 layer.assignment = args.assignment;
                 layer.theta = args.theta;
             }
-            Command::Lab(_) | Command::Debug(_) | Command::Completions(_) | Command::Man(_) => {}
+            Command::Lab(_) | Command::Bench(_) | Command::Debug(_) | Command::Completions(_) | Command::Man(_) => {}
         }
     }
 }

@@ -8,6 +8,7 @@
 
 mod args;
 mod bar;
+mod bench;
 mod debug;
 mod exit;
 mod lab;
@@ -268,6 +269,7 @@ async fn act(
             terminal.result(&result, || result.table())?;
         }
         Command::Lab(command) => lab::act(command, terminal, shutdown)?,
+        Command::Bench(command) => bench::act(command, terminal)?,
         Command::Debug(DebugCommand::Replay(args)) => {
             let result = app::replay(&args.file)?;
             terminal.result(&result, || tables::replayed(&result))?;

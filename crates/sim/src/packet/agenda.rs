@@ -90,27 +90,34 @@ impl<E: Copy> Agenda<E> {
     pub(super) fn pop(&mut self) -> Option<(u64, E)> {
         loop {
             let wheel = &mut self.wheels[0];
-            let Some(slot) = wheel.next_occupied((self.now % SLOTS as u64) as usize) else {
-                if !self.descend() {
-                    return None;
+            if let Some(slot) = wheel.next_occupied((self.now % SLOTS as u64) as usize) {
+                let place = &mut wheel.slots[slot];
+                let index = place.head;
+                place.head = self.pool[index as usize].next;
+                if place.head == NONE {
+                    place.tail = NONE;
+                    wheel.occupied[slot / 64] &= !(1 << (slot % 64));
                 }
-                continue;
-            };
-            let place = &mut wheel.slots[slot];
-            let index = place.head;
-            let entry = &mut self.pool[index as usize];
-            let (time, event) = (entry.time, entry.event);
-            place.head = entry.next;
-            if place.head == NONE {
-                place.tail = NONE;
-                wheel.occupied[slot / 64] &= !(1 << (slot % 64));
+                return Some(self.release(index));
             }
-            entry.next = self.free;
-            self.free = index;
-            self.now = time;
-            self.len -= 1;
-            return Some((time, event));
+            match self.descend() {
+                Descent::Only(index) => return Some(self.release(index)),
+                Descent::Many => {}
+                Descent::Nothing => return None,
+            }
         }
+    }
+
+    /// The entry's event happens now.
+    #[inline]
+    fn release(&mut self, index: u32) -> (u64, E) {
+        let entry = &mut self.pool[index as usize];
+        let happens = (entry.time, entry.event);
+        entry.next = self.free;
+        self.free = index;
+        self.now = happens.0;
+        self.len -= 1;
+        happens
     }
 
     /// Chains an entry to the slot of its time, on the lowest wheel that can tell it from the present.
@@ -129,28 +136,41 @@ impl<E: Copy> Agenda<E> {
         place.tail = index;
     }
 
-    /// The present enters the next slot that holds something, of the lowest wheel that has one, and its events move down.
-    /// False if there is none.
-    fn descend(&mut self) -> bool {
+    /// The present enters the next slot that holds something, of the lowest wheel that has one, and its events move down;
+    /// an event alone in its slot need not, since it is the next.
+    fn descend(&mut self) -> Descent {
         for level in 1..WHEELS {
             let shift = level as u32 * BITS;
             let present = (self.now >> shift) as usize % SLOTS;
             let wheel = &mut self.wheels[level];
             let Some(slot) = wheel.next_occupied(present) else { continue };
-            let mut index = std::mem::replace(&mut wheel.slots[slot], EMPTY).head;
+            let Slot { head, tail } = std::mem::replace(&mut wheel.slots[slot], EMPTY);
             wheel.occupied[slot / 64] &= !(1 << (slot % 64));
+            if head == tail {
+                return Descent::Only(head);
+            }
             let above = self.now.checked_shr(shift + BITS).unwrap_or(0);
             self.now = (above.checked_shl(BITS).unwrap_or(0) | slot as u64) << shift;
+            let mut index = head;
             while index != NONE {
-                let Entry { time, next, .. } = self.pool[index as usize];
-                self.pool[index as usize].next = NONE;
+                let entry = &mut self.pool[index as usize];
+                let (time, next) = (entry.time, std::mem::replace(&mut entry.next, NONE));
                 self.append(time, index);
                 index = next;
             }
-            return true;
+            return Descent::Many;
         }
-        false
+        Descent::Nothing
     }
+}
+
+/// What a slot that the present enters held.
+enum Descent {
+    Nothing,
+    /// This entry, taken out.
+    Only(u32),
+    /// Entries that are now on lower wheels.
+    Many,
 }
 
 impl Wheel {

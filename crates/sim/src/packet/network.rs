@@ -96,8 +96,10 @@ pub struct FaultCounts {
 pub(super) struct Network {
     links: Vec<Link>,
     nics: Vec<Port<SimFrame>>,
-    /// The NIC's link of each host; a host with several sends on the first that is up.
+    /// The links of each host; a host with several sends on the first that is up.
     uplinks: Vec<Vec<u32>>,
+    /// The link of a host that has one; else `u32::MAX`.
+    only_uplink: Vec<u32>,
     switches: Vec<SwitchAt>,
     seed: u64,
     pub(super) faults: FaultCounts,
@@ -152,7 +154,9 @@ impl Network {
             })
             .collect();
         let seed = setup.seed;
-        Ok(Network { links, nics, uplinks, switches, seed, faults: FaultCounts::default() })
+        let only = |ways: &Vec<u32>| if let [only] = ways[..] { only } else { u32::MAX };
+        let only_uplink = uplinks.iter().map(only).collect();
+        Ok(Network { links, nics, uplinks, only_uplink, switches, seed, faults: FaultCounts::default() })
     }
 
     /// A host sends.
@@ -165,16 +169,15 @@ impl Network {
         agenda: &mut Agenda<Event>,
         bodies: &mut Bodies,
     ) {
-        let ways = &self.uplinks[host as usize];
-        let link = match ways[..] {
-            [only] => only,
-            _ => match ways.iter().find(|&&l| !self.is_down(l)) {
+        let link = match self.only_uplink[host as usize] {
+            u32::MAX => match self.uplinks[host as usize].iter().find(|&&l| !self.is_down(l)) {
                 Some(&first) => first,
                 None => {
                     self.faults.unroutable += 1;
                     return bodies.forget(frame.body);
                 }
             },
+            only => only,
         };
         self.offer(now, link, frame, agenda, bodies);
     }

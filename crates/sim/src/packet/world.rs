@@ -57,6 +57,8 @@ struct Slot {
     host: u32,
     /// When it is woken next; `u64::MAX`: not at all.
     wake: u64,
+    /// Its host is paused.
+    paused: bool,
     /// Its task, if it serves only one.
     task: u32,
 }
@@ -280,7 +282,8 @@ impl World {
     }
 
     fn add(&mut self, machine: Machine, host: u32, task: u32) -> u32 {
-        self.slots.push(Slot { machine, host, wake: u64::MAX, task });
+        let paused = self.paused[host as usize];
+        self.slots.push(Slot { machine, host, wake: u64::MAX, paused, task });
         (self.slots.len() - 1) as u32
     }
 
@@ -387,7 +390,7 @@ impl World {
     #[inline]
     fn input(&mut self, endpoint: u32, input: Input) {
         let slot = &mut self.slots[endpoint as usize];
-        if self.paused[slot.host as usize] {
+        if slot.paused {
             return;
         }
         let Some(machine) = slot.machine.endpoint() else { return };
@@ -403,7 +406,7 @@ impl World {
     fn drain(&mut self, endpoint: u32) {
         loop {
             let slot = &mut self.slots[endpoint as usize];
-            if self.paused[slot.host as usize] {
+            if slot.paused {
                 return;
             }
             let Some(machine) = slot.machine.endpoint() else { return };
@@ -427,36 +430,33 @@ impl World {
     #[inline]
     fn send(&mut self, from: u32, packet: Packet) {
         let to = packet.path.0;
-        let (Some(there), here) = (self.slots.get(to as usize), self.slots[from as usize].host) else {
-            return;
-        };
-        let to_host = there.host;
-        if let ControlPlane::Beside { delay } = self.setup.control
-            && (self.controller == Some(to) || self.controller == Some(from))
+        let Some(to_host) = self.slots.get(to as usize).map(|there| there.host) else { return };
+        let here = self.slots[from as usize].host;
+        if let Body::Control(_) = packet.datagram.body
+            && let ControlPlane::Beside { delay } = self.setup.control
         {
             let body = self.bodies.put(packet, from, to);
             self.load(body);
             return self.agenda.push((self.now + delay).as_nanos(), Event::Deliver { body });
         }
-        let sizes = &self.setup.sizes;
-        let frame = SimFrame {
+        let mut frame = SimFrame {
             body: 0,
-            len: sizes.of(&packet),
+            len: self.setup.sizes.of(&packet),
             trimmed_len: if matches!(packet.datagram.body, Body::Symbol(_)) { 64 } else { 0 },
             class: packet.datagram.class,
             ecn: packet.ecn,
             to: to_host,
-            hash: mix(packet.datagram.flow.0 ^ (u64::from(from) << 40) ^ (u64::from(to) << 20)),
+            hash: hash(packet.datagram.flow, from, to),
         };
-        let body = self.bodies.put(packet, from, to);
-        let frame = SimFrame { body, ..frame };
-        self.load(body);
+        frame.body = self.bodies.put(packet, from, to);
+        self.load(frame.body);
         if to_host == here {
-            return self.agenda.push(self.now.as_nanos(), Event::Deliver { body });
+            return self.agenda.push(self.now.as_nanos(), Event::Deliver { body: frame.body });
         }
         let mut at = self.now;
         if self.setup.jitter > Duration::ZERO {
-            // Later by a random part of the jitter, but never before what the host sent earlier: so the queue of its NIC may be told at once.
+            // Later by a random part of the jitter, but never before what the host sent earlier: so the queue of its NIC
+            // may be told at once.
             let drawn = self.rng.random_range(0..=self.setup.jitter.as_nanos());
             let last = &mut self.launched[here as usize];
             *last = (*last).max(self.now.as_nanos() + drawn);
@@ -754,6 +754,7 @@ impl World {
             }
             Change::Paused(host, paused) => {
                 self.paused[host as usize] = paused;
+                self.slots.iter_mut().filter(|slot| slot.host == host).for_each(|slot| slot.paused = paused);
                 if !paused {
                     let here = (0..self.slots.len() as u32).filter(|&e| self.slots[e as usize].host == host);
                     for endpoint in here.collect::<Vec<_>>() {
@@ -952,10 +953,9 @@ fn check(setup: &Setup) -> Result<(), SetupError> {
     Ok(())
 }
 
-/// Spreads flows over the numbers (a finaliser of splitmix64).
+/// Spreads flows over the numbers; switches mix it further with salts of their own.
 #[inline]
-fn mix(mut x: u64) -> u32 {
-    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    (x ^ (x >> 31)) as u32
+fn hash(flow: FlowId, from: u32, to: u32) -> u32 {
+    let ends = (u64::from(from) << 32 | u64::from(to)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    ((flow.0 ^ ends).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 32) as u32
 }

@@ -550,6 +550,7 @@ impl Report {
         note("goodput".into(), useful as f64 / span);
         note("drops".into(), counts.drops as f64);
         note("marks".into(), counts.marks as f64);
+        note("trims".into(), counts.trims as f64);
         note("lost".into(), counts.faults.lost as f64);
         note("timeouts".into(), records.flows.iter().map(|flow| flow.timeouts as f64).sum());
         note("events".into(), counts.events as f64);
@@ -572,11 +573,17 @@ impl Report {
         let closed: Vec<f64> = records
             .tasks
             .iter()
-            .filter_map(|task| Some(task.closed?.since(task.arrival).as_secs_f64()))
+            .filter_map(|task| Some(task.closed.or(task.finish)?.since(task.arrival).as_secs_f64()))
             .collect();
         if !closed.is_empty() {
-            note("fct_mean_s".into(), closed.iter().sum::<f64>() / closed.len() as f64);
-            note("fct_max_s".into(), closed.iter().copied().fold(0.0, f64::max));
+            for (name, value) in [
+                ("fct_mean_s", stats::mean(&closed)),
+                ("fct_p50_s", stats::quantile(&closed, 0.5)),
+                ("fct_p99_s", stats::quantile(&closed, 0.99)),
+                ("fct_max_s", stats::quantile(&closed, 1.0)),
+            ] {
+                note(name.into(), value.unwrap_or(f64::NAN));
+            }
         }
     }
 }

@@ -375,7 +375,8 @@ impl Receiver {
         flow.bytes += Bytes::new(u64::from(geometry.symbol_size()));
         let listed = self.rule == SpreadRule::Listed;
         self.plan_soon |= listed && spread::is_hungry(flow);
-        if !(listed && self.plan_soon) && !was_silent {
+        let plan_due = listed && self.plan_soon;
+        if !plan_due && !was_silent {
             self.quiet_until = quiet_until;
         }
         self.event(ReceiverEvent::Symbol { flow: id, symbol: header.symbol });

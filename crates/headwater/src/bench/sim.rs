@@ -1,0 +1,181 @@
+//! How fast the packet simulator is: jobs with known packet-hops, timed in CPU seconds.
+//!
+//! A packet-hop is one packet sent over one link, ACKs included. Jobs A1 and B are DCTCP on plain ports, as csg-htsim and
+//! ns-3 run them too; the third is PPUSH with everything that the product's machines do.
+
+use headwater_sim::experiment::{Engine, Experiment, Scale};
+use headwater_sim::run::run_job;
+use headwater_sim::table::Tables;
+use headwater_units::Bytes;
+use rustix::time::{ClockId, clock_gettime};
+use serde::Serialize;
+use thiserror::Error;
+
+macro_rules! job {
+    ($name:literal, $file:literal) => {
+        ($name, $file, include_str!(concat!("../../../../experiments/bench/", $file, ".toml")))
+    };
+}
+
+/// The jobs: what they are called, their experiment, its text.
+const JOBS: [(&str, &str, &str); 3] =
+    [job!("A1", "ft128-perm"), job!("B", "star16-incast"), job!("ppush", "ppush-obs")];
+
+/// One job, measured.
+#[derive(Clone, Debug, Serialize)]
+pub struct SimBench {
+    /// `A1` (permutation on a fat-tree of 128 hosts), `B` (16 hosts send to one) or `ppush` (60 tasks on one big switch).
+    pub job: &'static str,
+    /// Flows, or tasks, that ended.
+    pub flows_done: u64,
+    /// Packets sent over links, ACKs included.
+    pub packet_hops: u64,
+    /// Events handled.
+    pub events: u64,
+    /// CPU time of one run, user and system: the median of the repeats.
+    pub cpu_seconds: f64,
+    /// `packet_hops / cpu_seconds`.
+    pub hops_per_cpu_second: f64,
+    /// The most memory that this process ever had resident: of this job only if no larger one ran before it.
+    pub peak_rss_bytes: u64,
+    /// Packets dropped.
+    pub drops: u64,
+    /// Packets marked.
+    pub marks: u64,
+    /// Packets trimmed.
+    pub trims: u64,
+    /// From a flow's start until its last ACK is back, or until its task is complete.
+    pub fct_us: Fct,
+}
+
+/// Completion times, microseconds.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Fct {
+    /// Mean.
+    pub mean: f64,
+    /// Median.
+    pub p50: f64,
+    /// 99th percentile.
+    pub p99: f64,
+    /// Longest.
+    pub max: f64,
+}
+
+/// The benchmark cannot be run.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum SimBenchError {
+    /// No such job.
+    #[error("there is no job '{0}'; there are A1, B and ppush")]
+    Unknown(String),
+    /// A job's experiment does not run.
+    #[error("job {job}: {why}")]
+    Job {
+        /// Which.
+        job: &'static str,
+        /// What is wrong.
+        why: String,
+    },
+}
+
+/// Runs one job, or all, so many times each; says each when it is done.
+///
+/// # Errors
+/// [`SimBenchError`].
+pub fn run(
+    job: Option<&str>,
+    repeat: u32,
+    mut done: impl FnMut(&SimBench),
+) -> Result<Vec<SimBench>, SimBenchError> {
+    let wanted: Vec<_> = JOBS.iter().filter(|(name, ..)| job.is_none_or(|j| j.eq_ignore_ascii_case(name))).collect();
+    if wanted.is_empty() {
+        return Err(SimBenchError::Unknown(job.unwrap_or_default().to_owned()));
+    }
+    let mut results = Vec::new();
+    for (name, file, text) in wanted {
+        let result = measure(name, file, text, repeat.max(1))?;
+        done(&result);
+        results.push(result);
+    }
+    Ok(results)
+}
+
+fn measure(job: &'static str, file: &str, text: &str, repeat: u32) -> Result<SimBench, SimBenchError> {
+    let wrong = |why: String| SimBenchError::Job { job, why };
+    let experiment = Experiment::parse(&format!("bench/{file}"), text).map_err(|e| wrong(e.to_string()))?;
+    let jobs = experiment.jobs(Engine::Packet, Scale::Paper, Some(1)).map_err(|e| wrong(e.to_string()))?;
+    let [run] = &jobs[..] else { return Err(wrong("it has more than one run".to_owned())) };
+    let mut times = Vec::new();
+    let mut tables = None;
+    for _ in 0..repeat {
+        let before = cpu_seconds();
+        tables = Some(run_job(run, &mut |_| {}).map_err(|e| wrong(e.to_string()))?);
+        times.push(cpu_seconds() - before);
+    }
+    times.sort_by(f64::total_cmp);
+    let cpu_seconds = times[times.len() / 2];
+    let tables = tables.expect("it ran at least once");
+    let value = |name| measured(&tables, name);
+    let hops = value("hops");
+    Ok(SimBench {
+        job,
+        flows_done: tables.tasks.rows() as u64,
+        packet_hops: hops as u64,
+        events: value("events") as u64,
+        cpu_seconds,
+        hops_per_cpu_second: hops / cpu_seconds,
+        peak_rss_bytes: peak_resident().get(),
+        drops: value("drops") as u64,
+        marks: value("marks") as u64,
+        trims: value("trims") as u64,
+        fct_us: Fct {
+            mean: value("fct_mean_s") * 1e6,
+            p50: value("fct_p50_s") * 1e6,
+            p99: value("fct_p99_s") * 1e6,
+            max: value("fct_max_s") * 1e6,
+        },
+    })
+}
+
+fn measured(tables: &Tables, name: &str) -> f64 {
+    let (Some(names), Some(values)) = (tables.measures.column("name"), tables.measures.column("value")) else {
+        return f64::NAN;
+    };
+    let row = (0..tables.measures.rows()).find(|row| names.is(*row, name));
+    row.and_then(|row| values.number(row)).unwrap_or(f64::NAN)
+}
+
+/// CPU time of this process so far, user and system.
+fn cpu_seconds() -> f64 {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
+}
+
+/// The most memory that this process had resident; zero where the system does not say.
+fn peak_resident() -> Bytes {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    Bytes::kib(line.and_then(|l| l.trim().trim_end_matches("kB").trim().parse().ok()).unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_jobs_have_exactly_the_packet_hops_that_can_be_counted_by_hand() {
+        let a1 = run(Some("A1"), 1, |_| {}).unwrap().remove(0);
+        assert_eq!((a1.flows_done, a1.packet_hops, a1.drops), (128, 2_056_416, 0));
+        assert!((a1.fct_us.mean / 245.9 - 1.0).abs() < 0.1, "csg-htsim: 245.9 us; {:?}", a1.fct_us);
+        let b = run(Some("b"), 1, |_| {}).unwrap().remove(0);
+        assert_eq!((b.flows_done, b.packet_hops, b.drops), (16, 442_048, 0));
+        assert!((b.fct_us.mean / 131_900.0 - 1.0).abs() < 0.05, "csg-htsim: 131.9 ms; {:?}", b.fct_us);
+        assert!((b.fct_us.max / 132_700.0 - 1.0).abs() < 0.01, "csg-htsim: 132.7 ms; {:?}", b.fct_us);
+        assert!(b.cpu_seconds > 0.0 && b.peak_rss_bytes > 1 << 20);
+    }
+
+    #[test]
+    fn a_job_that_is_not_there_is_named_with_those_that_are() {
+        assert!(run(Some("C"), 1, |_| {}).unwrap_err().to_string().contains("A1, B and ppush"));
+    }
+}
