@@ -25,7 +25,7 @@ const ARROWS: &[(&str, &[&str])] = &[
 ];
 
 /// The crates that run the same on sockets and in simulation: they decide, and leave all doing to a driver.
-const MACHINES: [&str; 7] = ["units", "wire", "fabric", "policy", "codec", "transport", "switch"];
+const MACHINES: [&str; 8] = ["units", "wire", "fabric", "policy", "codec", "transport", "switch", "sim"];
 
 /// Crates that a machine may not name in its manifest: runtimes, sockets, system calls, clocks, entropy.
 const DENIED: &[&str] = &[
