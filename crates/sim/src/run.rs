@@ -9,6 +9,9 @@ use crate::experiment::{Engine, Job};
 use crate::scenario::ScenarioError;
 use crate::table::Tables;
 
+mod common;
+mod flow;
+mod fluid;
 mod packet;
 
 /// How far a run is: a part of its tasks, in 0..=1, and what it did.
@@ -30,6 +33,12 @@ pub enum RunError {
     /// The packet engine cannot set it up.
     #[error(transparent)]
     Packet(#[from] crate::packet::SetupError),
+    /// The rate model cannot run it.
+    #[error(transparent)]
+    Flow(#[from] crate::flow::FlowError),
+    /// The fluid model cannot integrate it.
+    #[error(transparent)]
+    Fluid(#[from] crate::fluid::ppush::model::FluidError),
     /// The engine has no model of something in it.
     #[error("the {engine} engine cannot run this: {what}")]
     Unsupported {
@@ -47,6 +56,11 @@ pub enum RunError {
 pub fn run_job(job: &Job, watch: &mut dyn FnMut(Progress)) -> Result<Tables, RunError> {
     match job.engine() {
         Engine::Packet => packet::run(&job.scenario, job.seed, watch),
-        engine => Err(RunError::Unsupported { engine, what: "it has no adapter yet".into() }),
+        Engine::Flow => flow::run(&job.scenario, job.seed, watch),
+        Engine::Fluid => fluid::run(&job.scenario, job.seed, watch),
+        Engine::Netns => Err(RunError::Unsupported {
+            engine: Engine::Netns,
+            what: "it needs network namespaces, which a pure function of a scenario has not".into(),
+        }),
     }
 }

@@ -2,7 +2,9 @@
 
 use headwater_fabric::{LinkId, Path};
 use headwater_sim::flow::weigh::{equal, smallest_first, theta_bounds, thetas};
-use headwater_sim::flow::{ActiveTask, Allocation, Done, FlowError, Network, Share, Task, Work, run};
+use headwater_sim::flow::{
+    ActiveTask, Allocation, Done, FlowError, Network, Share, Span, Task, Work, run, run_until,
+};
 use headwater_units::{BitRate, Bytes, Duration, Packets, TaskId, Time};
 use proptest::prelude::*;
 
@@ -266,4 +268,39 @@ proptest! {
         backward.reverse();
         prop_assert_eq!(finishes(&forward), finishes(&backward));
     }
+}
+
+/// Two share a link until one is broken off at 400 ns with 200 of its bytes there; the other then has it alone.
+#[test]
+fn a_task_that_is_broken_off_keeps_what_came_and_frees_its_part() {
+    let tasks =
+        [task(1, 0, pooled(1_000), &[&[0]]), task(2, 0, Work::Own(bytes(&[700, 300])), &[&[0], &[1]])];
+    let (mut spans, mut tenths) = (Vec::new(), 0.0);
+    let mut watch = |span: &Span| {
+        spans.push((span.from.as_nanos(), span.to.as_nanos(), span.tasks_done));
+        let bits: f64 = span.flows.iter().map(|flowing| flowing.rate).sum();
+        tenths += bits * span.to.since(span.from).as_secs_f64() / 80.0;
+    };
+    let stops = [Some(Time::from_nanos(400)), None];
+    let network = network(&[BYTE_PER_NS, BYTE_PER_NS]);
+    let done = run_until(&network, &tasks, &stops, Allocation::MaxMin, &mut equal, &mut watch).unwrap();
+    assert_eq!(done[0], Done { finish: Time::from_nanos(400), brought: bytes(&[200]) });
+    assert_eq!(done[1], Done { finish: Time::from_nanos(900), brought: bytes(&[700, 300]) });
+    assert_eq!(spans, [(0, 0, 0), (0, 300, 0), (300, 400, 0), (400, 900, 1)]);
+    assert!((tenths - 120.0).abs() < 1e-6, "what the spans show is what was brought: {tenths}");
+}
+
+#[test]
+fn an_end_that_is_past_leaves_nothing_and_one_that_is_never_reached_changes_nothing() {
+    let tasks = [task(1, 100, pooled(1_000), &[&[0]]), task(2, 100, pooled(500), &[&[0]])];
+    let network = network(&[BYTE_PER_NS]);
+    let ended = |stops: &[Option<Time>]| {
+        run_until(&network, &tasks, stops, Allocation::MaxMin, &mut equal, &mut |_| ())
+    };
+    let done = ended(&[Some(Time::from_nanos(50)), None]).unwrap();
+    assert_eq!(done[0], Done { finish: Time::from_nanos(100), brought: bytes(&[0]) });
+    assert_eq!(finishes(&done), [100, 600]);
+    let plain = run(&network, &tasks, Allocation::MaxMin, &mut equal);
+    assert_eq!(ended(&[Some(Time::from_nanos(9_999)), Some(Time::from_nanos(1_100))]), plain);
+    assert_eq!(ended(&[None]), Err(FlowError::Stops { stops: 1, tasks: 2 }));
 }

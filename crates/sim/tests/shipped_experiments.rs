@@ -13,10 +13,10 @@ use headwater_sim::table::Tables;
 use headwater_units::Bytes;
 
 /// PPUSH's rows of the catalogue of claims.
-const ROWS: [&str; 35] = [
+const ROWS: [&str; 36] = [
     "P-2", "P-2q", "P-2w", "P-2a1", "P-2a2", "P-2c", "P-3", "P-4a", "P-4a2", "P-4b", "P-5", "P-6", "P-7",
     "P-7r", "P-inc", "P-8a", "P-8b", "P-8c", "P-8d", "P-8e", "P-8f", "P-9", "P-10", "P-11a", "P-11b",
-    "P-11c", "P-11d", "P-12", "P-13", "P-14a", "P-14b", "P-T2", "P-head", "bench-A1", "bench-B",
+    "P-11c", "P-11d", "P-12", "P-13", "P-14a", "P-14b", "P-T2", "P-head", "bench-A1", "bench-B", "bench-ppush",
 ];
 
 fn all() -> Vec<Experiment> {

@@ -9,7 +9,7 @@ use std::collections::{BTreeSet, BinaryHeap};
 use headwater_units::{Bytes, Time};
 
 use super::rates::{Rates, Slot};
-use super::{ActiveTask, Allocation, Done, FlowError, Network, Share, Task, Weigher, Work};
+use super::{ActiveTask, Allocation, Done, FlowError, Flowing, Network, Share, Span, Task, Weigher, Work};
 
 /// Events nearer to each other than this are one.
 const MOMENT: f64 = 0.5;
@@ -24,14 +24,48 @@ pub fn run(
     rule: Allocation,
     weigher: &mut Weigher,
 ) -> Result<Vec<Done>, FlowError> {
+    drive(network, tasks, &vec![None; tasks.len()], rule, weigher, None)
+}
+
+/// As [`run`], but breaks a task off at its end in `stops`, one per task, if it is not through by then; one whose end is
+/// not after its arrival brings nothing. Shows `watch` every span of time in which no rate changes, from zero on.
+///
+/// # Errors
+/// [`FlowError`] if a task cannot be run on this network, or the weigher fails.
+pub fn run_until(
+    network: &Network,
+    tasks: &[Task],
+    stops: &[Option<Time>],
+    rule: Allocation,
+    weigher: &mut Weigher,
+    watch: &mut dyn FnMut(&Span),
+) -> Result<Vec<Done>, FlowError> {
+    drive(network, tasks, stops, rule, weigher, Some(watch))
+}
+
+fn drive(
+    network: &Network,
+    tasks: &[Task],
+    stops: &[Option<Time>],
+    rule: Allocation,
+    weigher: &mut Weigher,
+    mut watch: Option<&mut dyn FnMut(&Span)>,
+) -> Result<Vec<Done>, FlowError> {
+    if stops.len() != tasks.len() {
+        return Err(FlowError::Stops { stops: stops.len(), tasks: tasks.len() });
+    }
     for task in tasks {
         check(task, network.capacities.len())?;
     }
-    let mut run = Run::new(network, tasks, rule);
+    let mut run = Run::new(network, tasks, stops, rule);
     while let Some(now) = run.next_moment() {
+        if let Some(watch) = &mut watch {
+            watch(&run.span(now));
+        }
         run.now = now;
         let completed = run.complete();
-        if run.admit()? || completed {
+        let admitted = run.admit()?;
+        if run.stop() || admitted || completed {
             run.weigh(weigher)?;
         }
         run.share_out();
@@ -58,6 +92,8 @@ struct Run<'a> {
     now: f64,
     /// Not arrived yet; the next one last.
     waiting: Vec<usize>,
+    /// When tasks are broken off that are not over by then; the next one last.
+    stops: Vec<(f64, usize)>,
     /// Arrived and not done, by index.
     active: BTreeSet<usize>,
     /// Of every task that has arrived, by index.
@@ -117,14 +153,18 @@ impl Ord for Completion {
 }
 
 impl<'a> Run<'a> {
-    fn new(network: &Network, tasks: &'a [Task], rule: Allocation) -> Self {
+    fn new(network: &Network, tasks: &'a [Task], stops: &[Option<Time>], rule: Allocation) -> Self {
         let mut waiting: Vec<usize> = (0..tasks.len()).collect();
         waiting.sort_by_key(|&task| Reverse((tasks[task].arrival, task)));
+        let mut ends: Vec<(Time, usize)> =
+            (0..tasks.len()).filter_map(|at| Some((stops[at]?.max(tasks[at].arrival), at))).collect();
+        ends.sort_unstable_by_key(|end| Reverse(*end));
         Run {
             tasks,
             rates: Rates::new(network, rule),
             now: 0.0,
             waiting,
+            stops: ends.into_iter().map(|(end, task)| (end.as_nanos() as f64, task)).collect(),
             active: BTreeSet::new(),
             pools_of: vec![Vec::new(); tasks.len()],
             pools: Vec::new(),
@@ -141,13 +181,34 @@ impl<'a> Run<'a> {
         {
             self.completions.pop();
         }
+        while self.stops.last().is_some_and(|(_, task)| self.is_over(*task)) {
+            self.stops.pop();
+        }
         let arrival = self.waiting.last().map(|&task| self.arrival(task));
         let completion = self.completions.peek().map(|Reverse(next)| next.at);
-        match (arrival, completion) {
-            (Some(arrival), Some(completion)) => Some(arrival.min(completion)),
-            (either, or) => either.or(or),
+        let stop = self.stops.last().map(|(at, _)| *at);
+        let next = [arrival, completion, stop].into_iter().flatten().reduce(f64::min);
+        next.map(|moment| moment.max(self.now))
+    }
+
+    /// Whether a task has arrived and brings nothing any more.
+    fn is_over(&self, task: usize) -> bool {
+        self.done[task].is_some() && !self.active.contains(&task)
+    }
+
+    /// What goes on from now until the next moment.
+    fn span(&self, until: f64) -> Span {
+        let moment = |at: f64| Time::from_nanos(at.round() as u64);
+        let mut flows = Vec::new();
+        for &task in &self.active {
+            let slots = self.pools_of[task].iter().flat_map(|&pool| &self.pools[pool].flows);
+            flows.extend(slots.map(|&slot| {
+                let Flow { place, rate, .. } = self.flows[slot.index()];
+                Flowing { task, place, rate, share: self.rates.share(slot) }
+            }));
         }
-        .map(|moment| moment.max(self.now))
+        let tasks_done = self.tasks.len() - self.waiting.len() - self.active.len();
+        Span { from: moment(self.now), to: moment(until), tasks_done, flows }
     }
 
     fn arrival(&self, task: usize) -> f64 {
@@ -171,6 +232,32 @@ impl<'a> Run<'a> {
 
     fn empty(&mut self, pool: usize) -> bool {
         self.settle(pool);
+        let bytes = self.pools[pool].bytes;
+        self.close(pool, bytes)
+    }
+
+    /// Breaks off the tasks whose end is now; whether there was one.
+    fn stop(&mut self) -> bool {
+        let mut stopped = false;
+        while let Some(&(at, task)) = self.stops.last()
+            && at <= self.now + MOMENT
+        {
+            self.stops.pop();
+            for pool in self.pools_of[task].clone() {
+                if !self.pools[pool].flows.is_empty() {
+                    self.settle(pool);
+                    let flows = self.pools[pool].flows.iter();
+                    let bits: f64 = flows.map(|slot| self.flows[slot.index()].brought).sum();
+                    let bytes = Bytes::new((bits / 8.0).round() as u64).min(self.pools[pool].bytes);
+                    stopped |= self.close(pool, bytes);
+                }
+            }
+        }
+        stopped
+    }
+
+    /// Ends a settled pool of which so much was brought; whether its task has no other.
+    fn close(&mut self, pool: usize, bytes: Bytes) -> bool {
         let slots = std::mem::take(&mut self.pools[pool].flows);
         self.pools[pool].version += 1;
         self.open -= 1;
@@ -178,7 +265,7 @@ impl<'a> Run<'a> {
         for &slot in &slots {
             self.rates.remove(slot);
         }
-        for (slot, bytes) in slots.iter().zip(self.brought(pool, &slots)) {
+        for (slot, bytes) in slots.iter().zip(self.brought(&slots, bytes)) {
             let place = self.flows[slot.index()].place;
             let done = self.done[task].as_mut().expect("an active task has its account");
             done.brought[place] = bytes;
@@ -191,14 +278,15 @@ impl<'a> Run<'a> {
         completed
     }
 
-    /// A pool's bytes by flow: whole ones that sum up to all of them.
-    fn brought(&self, pool: usize, slots: &[Slot]) -> Vec<Bytes> {
+    /// What a pool's flows brought of so many bytes: whole ones that sum up to all of them.
+    fn brought(&self, slots: &[Slot], bytes: Bytes) -> Vec<Bytes> {
         let total: f64 = slots.iter().map(|slot| self.flows[slot.index()].brought).sum();
-        let (bytes, mut so_far, mut given) = (self.pools[pool].bytes, 0.0, Bytes::ZERO);
+        let (mut so_far, mut given) = (0.0, Bytes::ZERO);
         let mut list = Vec::new();
         for slot in slots {
             so_far += self.flows[slot.index()].brought;
-            let until = Bytes::new((bytes.get() as f64 * so_far / total).round() as u64).min(bytes);
+            let part = if total > 0.0 { so_far / total } else { 0.0 };
+            let until = Bytes::new((bytes.get() as f64 * part).round() as u64).min(bytes);
             list.push(until - given);
             given = until;
         }

@@ -10,6 +10,8 @@
 //! * [`weigh`]: weights and ranks, such as the thetas of PPUSH Algorithm 1.
 //!
 //! Leaves out what takes time or is lost on the way: slow start, convergence, headers, repair symbols, drops, propagation.
+//! And what WFCC does where Theorem 1 does not reach: by Eq. 15 a window follows the marks of the whole path, so a flow that
+//! crosses several full links gets less there than max-min grants, and so does one with a longer round trip than others.
 
 use headwater_fabric::{LinkId, Path};
 use headwater_policy::PlanError;
@@ -21,7 +23,7 @@ pub mod weigh;
 
 mod events;
 
-pub use events::run;
+pub use events::{run, run_until};
 
 /// The links, and what each carries.
 #[derive(Clone, Debug, PartialEq)]
@@ -99,10 +101,37 @@ pub struct Task {
 /// A task that has come to its end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Done {
-    /// When the last byte came.
+    /// When the last byte came, or when the task was broken off.
     pub finish: Time,
-    /// What every flow brought, in the order of the paths; together exactly the task's bytes.
+    /// What every flow brought, in the order of the paths; together exactly the task's bytes, or less if it was broken
+    /// off.
     pub brought: Vec<Bytes>,
+}
+
+/// A time in which no rate changes, as [`run_until`] shows it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Span {
+    /// It begins here; where the last one ended.
+    pub from: Time,
+    /// And ends here.
+    pub to: Time,
+    /// Tasks that were over when it began.
+    pub tasks_done: usize,
+    /// Everybody who brings something, by task and place.
+    pub flows: Vec<Flowing>,
+}
+
+/// A flow in a [`Span`].
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Flowing {
+    /// The index of its task among those given.
+    pub task: usize,
+    /// Its place among the task's paths.
+    pub place: usize,
+    /// Bits per second.
+    pub rate: f64,
+    /// What it is to the rule.
+    pub share: Share,
 }
 
 /// A task under way, as a weigher sees it.
@@ -149,6 +178,14 @@ pub enum FlowError {
         sizes: usize,
         /// How many paths.
         paths: usize,
+    },
+    /// Every task must have its end, or none.
+    #[error("{stops} ends for {tasks} tasks")]
+    Stops {
+        /// How many ends.
+        stops: usize,
+        /// How many tasks.
+        tasks: usize,
     },
     /// A weight must be a number from 10^-6 to 10^9.
     #[error("weight {0} is not within 1e-6 and 1e9")]

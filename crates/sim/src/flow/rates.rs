@@ -124,6 +124,11 @@ impl Rates {
         Ok(())
     }
 
+    /// What a flow is to the rule now.
+    pub fn share(&self, slot: Slot) -> Share {
+        self.flows[slot.0].share
+    }
+
     /// What a flow gets since the last update, in bits per second; zero once it is gone.
     pub fn rate(&self, slot: Slot) -> f64 {
         self.flows[slot.0].rate

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use headwater_fabric::{LinkId, Metric, PointId, Routes, Topology};
+use headwater_fabric::{LinkId, PointId, Topology};
 use headwater_switch::{
     Choice, ClassMap, Limit, PortConfig, QueueConfig, Service as PortService, Threshold, WhenFull as PortFull,
 };
@@ -13,18 +13,19 @@ use headwater_transport::ppush::wfcc::{LossGuard, LossResponse as WindowResponse
 use headwater_units::{BitRate, Bytes, Duration, Packets, Theta, Time};
 use headwater_wire::{Class, SpreadRule};
 
+use super::common::{self, Ground, base_rtt, watched};
 use super::{Progress, RunError};
 use crate::experiment::Engine;
 use crate::packet::{
-    self, Change, ControlPlane, DecodeModel, FrameSizes, LinkChange, PpushSetup, Ran, Records, Sampling, Setup,
-    TaskPlan, Transport,
+    self, Change, ControlPlane, DecodeModel, FrameSizes, LinkChange, PpushSetup, Ran, Records, Sampling,
+    Setup, TaskPlan, Transport,
 };
 use crate::scenario::{
     Action, Amount, Assignment, LossResponse, Place, PortSpec, Quantity, Routing, Scenario, Scheme, Service,
-    Target, WhenFull, link_name, link_named,
+    Target, WhenFull, link_named,
 };
 use crate::stats;
-use crate::table::{FlowRow, MeasureRow, SampleRow, TaskRow, Tables};
+use crate::table::{FlowRow, MeasureRow, SampleRow, Tables};
 use crate::workload::{self, Network};
 
 /// Bytes of a block of a simulated object: [`headwater_units::BlockLayout`] for everything up to 16 GiB.
@@ -51,36 +52,28 @@ pub(super) fn run(
 
 struct Prepared {
     setup: Setup,
-    network: Network,
+    normaliser: Option<f64>,
     plans: Vec<workload::TaskPlan>,
 }
 
 fn unsupported(what: impl Into<String>) -> RunError {
-    RunError::Unsupported { engine: Engine::Packet, what: what.into() }
+    common::unsupported(Engine::Packet, what)
 }
 
 impl Prepared {
     fn new(scenario: &Scenario, seed: u64) -> Result<Self, RunError> {
-        let topology = scenario.topology().map_err(crate::scenario::ScenarioError::from)?;
-        let network = Network::of(&topology, scenario.packet.data);
-        let plans = scenario.workload.plan(&network, seed).map_err(crate::scenario::ScenarioError::from)?;
+        let Ground { topology, network, plans, until, normaliser } = Ground::new(scenario, seed)?;
         let transport = transport(scenario, &topology, &network)?;
-        let until = until(scenario);
         let tasks = plans.iter().map(|plan| task(plan, &network, until)).collect();
-        let routes = match scenario.routing {
-            Routing::DModK => Routes::d_mod_k(&topology),
-            Routing::Ecmp | Routing::Spray | Routing::First => Routes::all(&topology, Metric::Hops),
-        };
-        let routes = routes.map_err(crate::scenario::ScenarioError::from)?;
+        let routes = common::routes(scenario, &topology)?;
         let routing = scenario.routing;
         let choice = move |switch: u32| match routing {
             Routing::Ecmp => Choice::Hash { salt: u64::from(switch) << 32 | seed },
             Routing::Spray => Choice::Spray { seed: seed ^ (u64::from(switch) << 32) },
             Routing::DModK | Routing::First => Choice::First,
         };
-        let rates: Vec<BitRate> = (0..topology.fabric().link_count() as u32)
-            .map(|id| topology.fabric().link(LinkId(id)).and_then(|link| link.capacity).unwrap_or_default())
-            .collect();
+        let rates: Vec<BitRate> =
+            common::links(&topology).map(|link| common::capacity(&topology, link)).collect();
         let switch_port = port(&scenario.port);
         let nic = scenario.nic.as_ref().map_or_else(|| switch_port.clone(), port);
         let setup = Setup {
@@ -107,14 +100,8 @@ impl Prepared {
             seed,
             topology,
         };
-        Ok(Prepared { setup, network, plans })
+        Ok(Prepared { setup, normaliser, plans })
     }
-}
-
-/// When the run ends: as stated, or with the last look at the last join.
-fn until(scenario: &Scenario) -> Option<Time> {
-    let joined = scenario.workload.join_windows().last().map(|(_, _, end)| *end);
-    scenario.until.map(|until| Time::ZERO + until).or(joined)
 }
 
 fn task(plan: &workload::TaskPlan, network: &Network, until: Option<Time>) -> TaskPlan {
@@ -191,20 +178,6 @@ fn symbol_size(scenario: &Scenario) -> u16 {
     (size.next_multiple_of(8)).clamp(8, 9_152) as u16
 }
 
-/// The longest unloaded round trip between two hosts.
-fn base_rtt(scenario: &Scenario, topology: &Topology) -> Duration {
-    let longest = || {
-        let hosts = topology.hosts().len() as u32;
-        // One host to all others, and back from the farthest: exact on the symmetric networks, a lower bound on others.
-        let rtt = |from, to| {
-            let (data, ack) = (scenario.packet.data, scenario.packet.ack);
-            topology.unloaded_rtt(headwater_fabric::HostId(from), headwater_fabric::HostId(to), data, ack)
-        };
-        (1..hosts).filter_map(|to| rtt(0, to)).max().unwrap_or(Duration::from_micros(100))
-    };
-    scenario.transport.base_rtt.unwrap_or_else(longest)
-}
-
 fn transport(scenario: &Scenario, topology: &Topology, network: &Network) -> Result<Transport, RunError> {
     let spec = &scenario.transport;
     let baseline = |scheme| {
@@ -246,11 +219,7 @@ fn transport(scenario: &Scenario, topology: &Topology, network: &Network) -> Res
     let rate = network.host_rate;
     let ceiling = spec.theta_ceiling.unwrap_or_else(|| {
         // Eq. 20 with the loaded round trip: d and the queue at its threshold.
-        let queue = match scenario.port.mark_threshold {
-            Amount::Packets(n) => f64::from(n),
-            Amount::Bytes(n) => n.get() as f64 / scenario.packet.data.get() as f64,
-            Amount::Unlimited => 0.0,
-        };
+        let queue = common::in_packets(scenario.port.mark_threshold, scenario.packet.data).unwrap_or(0.0);
         (base_rtt(scenario, topology).as_secs_f64() * bottleneck(scenario, topology, rate) + queue) / 2.0
     });
     let controller = ControllerConfig {
@@ -369,32 +338,6 @@ fn changes(scenario: &Scenario, topology: &Topology) -> Result<Vec<(Time, Change
     Ok(changes)
 }
 
-/// The links whose queues are looked at: those named, and the bottleneck of joining flows.
-fn watched(scenario: &Scenario, topology: &Topology) -> Vec<(String, LinkId)> {
-    let named = scenario.sample.iter().flat_map(|sample| &sample.links);
-    let mut links: Vec<(String, LinkId)> =
-        named.filter_map(|name| Some((name.clone(), link_named(topology, name)?))).collect();
-    if links.is_empty() {
-        links = between_switches(topology);
-    }
-    links
-}
-
-/// Links from switch to switch, if there are few: the bottlenecks of dumbbells and chains.
-fn between_switches(topology: &Topology) -> Vec<(String, LinkId)> {
-    let fabric = topology.fabric();
-    let is_host = |point| topology.hosts().contains(&point);
-    let links: Vec<LinkId> = (0..fabric.link_count() as u32)
-        .map(LinkId)
-        .filter(|id| fabric.link(*id).is_some_and(|link| !is_host(link.from) && !is_host(link.to)))
-        .take(17)
-        .collect();
-    if links.len() > 16 {
-        return Vec::new();
-    }
-    links.into_iter().filter_map(|id| Some((link_name(topology, id)?, id))).collect()
-}
-
 fn sampling(scenario: &Scenario, topology: &Topology) -> Option<Sampling> {
     let queues = watched(scenario, topology);
     let joins = scenario.workload.join_windows();
@@ -425,15 +368,15 @@ struct Report {
 impl Report {
     fn new(scenario: &Scenario, prepared: &Prepared) -> Self {
         let topology = &prepared.setup.topology;
-        let rate = |link: LinkId| topology.fabric().link(link).and_then(|l| l.capacity).unwrap_or_default();
-        let links = watched(scenario, topology).into_iter().map(|(name, link)| (name, link, rate(link)));
+        let links = watched(scenario, topology).into_iter();
+        let links = links.map(|(name, link)| (name, link, common::capacity(topology, link)));
         let sample = scenario.sample.as_ref();
         let what = sample.map(|s| s.what.clone()).unwrap_or_default();
         Report {
             looks: if what.contains(&Quantity::Queue) { LOOKS } else { 1 },
             what,
             joins: scenario.workload.join_windows(),
-            normaliser: scenario.workload.normaliser_s(&prepared.network).ok().flatten(),
+            normaliser: prepared.normaliser,
             plans: prepared.plans.clone(),
             links: links.collect(),
             until: prepared.setup.until,
@@ -441,12 +384,7 @@ impl Report {
     }
 
     fn tables(&self, records: &Records) -> Tables {
-        let mut tables = Tables {
-            tasks: TaskRow::table(),
-            flows: FlowRow::table(),
-            samples: SampleRow::table(),
-            measures: MeasureRow::table(),
-        };
+        let mut tables = common::empty_tables();
         self.tasks(records, &mut tables);
         self.flows(records, &mut tables);
         self.samples(records, &mut tables);
@@ -456,21 +394,10 @@ impl Report {
 
     fn tasks(&self, records: &Records, tables: &mut Tables) {
         for row in &records.tasks {
-            let finish = row.finish.map_or(f64::NAN, Time::as_secs_f64);
-            let tct = row.finish.map_or(f64::NAN, |at| at.since(row.arrival).as_secs_f64());
             let flows = records.flows.iter().filter(|flow| flow.task == row.task);
-            TaskRow {
-                task: row.name.clone(),
-                arrival_s: row.arrival.as_secs_f64(),
-                finish_s: finish,
-                tct_s: tct,
-                normalised: self.normaliser.map_or(f64::NAN, |by| tct / by),
-                packets: self.plans[row.task as usize].packets.unwrap_or(0),
-                receiver: u64::from(row.receiver),
-                fanout: u64::from(row.sources),
-                timeouts: flows.map(|flow| flow.timeouts).sum(),
-            }
-            .push(&mut tables.tasks);
+            let timeouts = flows.map(|flow| flow.timeouts).sum();
+            let plan = &self.plans[row.task as usize];
+            common::task_row(plan, row.finish, self.normaliser, timeouts).push(&mut tables.tasks);
         }
     }
 
@@ -482,10 +409,7 @@ impl Report {
             let place = plan.sources.iter().position(|s| *s == row.source).unwrap_or(of_task.1);
             FlowRow {
                 task: plan.name.clone(),
-                flow: match plan.sources.len() {
-                    1 => plan.name.clone(),
-                    _ => format!("{}.{place}", plan.name),
-                },
+                flow: common::flow_name(plan, place),
                 source: u64::from(row.source),
                 receiver: u64::from(plan.receiver),
                 packets: row.useful,
@@ -538,7 +462,8 @@ impl Report {
             let looks: Vec<f64> = records.samples.iter().filter(within).map(|row| row.value).collect();
             let Some(value) = stats::mean(&looks) else { continue };
             let quantity = "mean_queue_after_join".to_owned();
-            SampleRow { t_s: to.as_secs_f64(), entity: flows.to_string(), quantity, value }.push(&mut tables.samples);
+            SampleRow { t_s: to.as_secs_f64(), entity: flows.to_string(), quantity, value }
+                .push(&mut tables.samples);
         }
     }
 

@@ -24,7 +24,12 @@ pub(super) fn run(model: &Model, step: Step, sampling: Duration) -> Series {
     let (end, interval) = (model.end.as_secs_f64(), sampling.as_secs_f64());
     let mut series = Series::default();
     let mut sums = Sums::new(model);
-    let mut due = interval.min(end);
+    // Multiples and not sums, and no sample for what rounding leaves of the last interval.
+    let due_at = |n: u64| {
+        let at = n as f64 * interval;
+        if at > end - interval * 1e-6 { end } else { at }
+    };
+    let (mut count, mut due) = (1, due_at(1));
     while state.now < end {
         let span = state.span(due);
         state.advance(span);
@@ -32,7 +37,8 @@ pub(super) fn run(model: &Model, step: Step, sampling: Duration) -> Series {
         if state.now >= due {
             series.samples.push(sums.take(state.now, model));
             while due <= state.now && due < end {
-                due = (due + interval).min(end);
+                count += 1;
+                due = due_at(count);
             }
         }
     }
