@@ -40,7 +40,8 @@ pub struct Scenario {
     /// How long packets are on the line.
     #[serde(default)]
     pub packet: PacketSpec,
-    /// What a host takes to send a packet is random, up to this; one data packet's time on the slowest link if absent,
+    /// What a host takes to send a packet is random, up to this; one data packet's time on the slowest link of its path if
+    /// absent,
     /// without which flows of one bottleneck lock into patterns (Floyd and Jacobson, "On traffic phase effects", 1991).
     #[serde(default, with = "text::maybe", skip_serializing_if = "Option::is_none")]
     pub jitter: Option<Duration>,

@@ -25,7 +25,7 @@ pub use frame::FrameSizes;
 pub use network::{FaultCounts, LinkChange};
 pub use records::{Counts, FlowRow, Records, SampleRow, TaskRow};
 pub use setup::{
-    Change, ControlPlane, DecodeModel, PpushSetup, Sampling, Setup, SetupError, TaskPlan, Transport,
+    Change, ControlPlane, DecodeModel, Jitter, PpushSetup, Sampling, Setup, SetupError, TaskPlan, Transport,
 };
 
 use frame::SimFrame;

@@ -1,6 +1,6 @@
 //! What a packet run is made of, in plain values: made from a scenario, or by a program.
 
-use headwater_fabric::{LinkId, Routes, Topology};
+use headwater_fabric::{HostId, LinkId, Routes, Topology};
 use headwater_switch::{Choice, PortConfig};
 use headwater_transport::baseline;
 use headwater_transport::ppush::controller::ControllerConfig;
@@ -26,7 +26,7 @@ pub struct Setup {
     pub sizes: FrameSizes,
     /// What a host takes to send a packet is random, up to this: without it, flows that share a bottleneck can lock into a
     /// pattern in which always the same one finds the queue full (Floyd and Jacobson, "On traffic phase effects", 1991).
-    pub jitter: Duration,
+    pub jitter: Jitter,
     /// How control messages travel.
     pub control: ControlPlane,
     /// What the ends run.
@@ -48,6 +48,14 @@ pub struct Setup {
 }
 
 impl Setup {
+    /// One data packet's time on the slowest link from one host to another; zero if there is no way.
+    pub(super) fn packet_on_path(&self, from: u32, to: u32) -> Duration {
+        let bytes = self.sizes.data.unwrap_or(Bytes::new(1500));
+        let path = self.routes.path(&self.topology, HostId(from), HostId(to), |_, _| 0);
+        let rates = path.iter().flat_map(|path| path.links()).filter_map(|link| self.topology.fabric().link(*link)?.capacity);
+        rates.min().map_or(Duration::ZERO, |slowest| bytes / slowest)
+    }
+
     /// T, if the ends send symbols.
     pub(super) fn symbol_size(&self) -> u16 {
         match &self.transport {
@@ -74,6 +82,17 @@ pub struct TaskPlan {
     pub receiver: u32,
     /// Weight of each flow, where the experiment states it.
     pub thetas: Option<Vec<Theta>>,
+}
+
+/// How long a host may take to send a packet; each packet's time is drawn evenly from zero to this.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Jitter {
+    /// No time at all.
+    None,
+    /// Up to this.
+    UpTo(Duration),
+    /// Up to one data packet's time on the slowest link of its path.
+    PacketOnPath,
 }
 
 /// How control messages between nodes and controller travel.

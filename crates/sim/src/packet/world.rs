@@ -12,7 +12,7 @@ use headwater_transport::{
 };
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use headwater_units::{Duration, BlockIndex, FlowId, NodeId, ObjectId, PathId, TaskId, Time};
+use headwater_units::{BlockIndex, FlowId, NodeId, ObjectId, PathId, TaskId, Time};
 use headwater_wire::{Body, Control, Ecn, Holding, NodeInfo};
 
 use super::agenda::Agenda;
@@ -22,7 +22,7 @@ use super::director::{Director, Part};
 use super::frame::{Bodies, Carried, SimFrame};
 use super::network::Network;
 use super::records::{Counts, FlowRow, Records, SampleRow, TaskRow};
-use super::setup::{Change, ControlPlane, PpushSetup, Setup, SetupError, TaskPlan, Transport, object_bytes};
+use super::setup::{Change, ControlPlane, Jitter, PpushSetup, Setup, SetupError, TaskPlan, Transport, object_bytes};
 use super::{Event, Ran};
 
 /// A state machine at one end.
@@ -112,6 +112,8 @@ pub(super) struct World {
     rng: ChaCha8Rng,
     /// When each host's last packet leaves its machines.
     launched: Vec<u64>,
+    /// By pair of hosts, once it was asked for.
+    jitters: Vec<u32>,
     cargo: Option<Cargo>,
     left: usize,
     sampled: Vec<u64>,
@@ -166,6 +168,7 @@ impl World {
             paused: vec![false; hosts],
             rng: ChaCha8Rng::seed_from_u64(setup.seed ^ 0x6a69_7474_6572),
             launched: vec![0; hosts],
+            jitters: if setup.jitter == Jitter::PacketOnPath { vec![u32::MAX; hosts * hosts] } else { Vec::new() },
             cargo: setup.carry_bytes.then(|| Cargo::new(setup.seed)),
             left: setup.tasks.len(),
             sampled: vec![0; setup.tasks.len()],
@@ -454,16 +457,34 @@ impl World {
             return self.agenda.push(self.now.as_nanos(), Event::Deliver { body: frame.body });
         }
         let mut at = self.now;
-        if self.setup.jitter > Duration::ZERO {
+        if self.setup.jitter != Jitter::None {
             // Later by a random part of the jitter, but never before what the host sent earlier: so the queue of its NIC
             // may be told at once.
-            let drawn = self.rng.random_range(0..=self.setup.jitter.as_nanos());
+            let most = self.jitter(here, to_host);
+            let drawn = self.rng.random_range(0..=most);
             let last = &mut self.launched[here as usize];
             *last = (*last).max(self.now.as_nanos() + drawn);
             at = Time::from_nanos(*last);
         }
         let World { network, agenda, bodies, .. } = self;
         network.launch(at, here, frame, agenda, bodies);
+    }
+
+    /// The most that a packet from one host to another is held back, nanoseconds.
+    #[inline]
+    fn jitter(&mut self, from: u32, to: u32) -> u64 {
+        let hosts = self.paused.len();
+        let place = from as usize * hosts + to as usize;
+        match self.setup.jitter {
+            Jitter::None => 0,
+            Jitter::UpTo(most) => most.as_nanos(),
+            Jitter::PacketOnPath => {
+                if self.jitters[place] == u32::MAX {
+                    self.jitters[place] = self.setup.packet_on_path(from, to).as_nanos().min(u64::from(u32::MAX - 1)) as u32;
+                }
+                u64::from(self.jitters[place])
+            }
+        }
     }
 
     /// Puts true bytes to a message if this run carries them.

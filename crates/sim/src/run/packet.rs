@@ -17,7 +17,7 @@ use super::common::{self, Ground, base_rtt, watched};
 use super::{Progress, RunError};
 use crate::experiment::Engine;
 use crate::packet::{
-    self, Change, ControlPlane, DecodeModel, FrameSizes, LinkChange, PpushSetup, Ran, Records, Sampling,
+    self, Change, ControlPlane, DecodeModel, FrameSizes, Jitter, LinkChange, PpushSetup, Ran, Records, Sampling,
     Setup, TaskPlan, Transport,
 };
 use crate::scenario::{
@@ -84,7 +84,11 @@ impl Prepared {
             }),
             choice: Box::new(choice),
             sizes: sizes(scenario),
-            jitter: scenario.jitter.unwrap_or_else(|| packet_time(scenario, &topology)),
+            jitter: match scenario.jitter {
+                None => Jitter::PacketOnPath,
+                Some(Duration::ZERO) => Jitter::None,
+                Some(most) => Jitter::UpTo(most),
+            },
             control: ControlPlane::Beside { delay: base_rtt(scenario, &topology) / 2 },
             transport,
             tasks,
@@ -259,11 +263,6 @@ fn transport(scenario: &Scenario, topology: &Topology, network: &Network) -> Res
         host_rate: Some(BitRate::new((rate * packet_bits) as u64)),
         racks: racks(topology),
     })))
-}
-
-/// One data packet's time on the slowest link.
-fn packet_time(scenario: &Scenario, topology: &Topology) -> Duration {
-    Duration::from_secs_f64(1.0 / bottleneck(scenario, topology, 1e9))
 }
 
 /// Packets per second of the slowest link: what θ+ is about.
