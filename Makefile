@@ -10,6 +10,7 @@ DATADIR ?= $(PREFIX)/share
 MANDIR ?= $(DATADIR)/man/man1
 DESTDIR ?=
 FUZZ_SECONDS ?= 60
+STORMS ?= 1000
 # Passed on to the demo, for example: make demo DEMO="--rates 50,50 --loss 1%"
 DEMO ?=
 
@@ -20,7 +21,7 @@ BINARY := $(TARGET_DIR)/release/headwater
 # rustup's cargo first, so that one that was just installed is found; nft and tc often live outside a user's PATH.
 export PATH := $(CARGO_HOME_DIR)/bin:$(PATH):/usr/sbin:/sbin
 
-.PHONY: help deps build demo test lint experiments fuzz install uninstall clean
+.PHONY: help deps build demo test lint experiments storms fuzz install uninstall clean
 
 help: ## Show this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
@@ -47,6 +48,9 @@ lint: ## Check formatting, run clippy, and shellcheck where there is one
 experiments: deps ## Weighted sharing of one link, measured in namespaces (about a minute, on an idle machine)
 	$(CARGO) test --release --locked --package headwater --test shared_link -- \
 	  --ignored --nocapture --test-threads=1
+
+storms: deps ## Break 1000 random simulated networks: all must be delivered, or reported
+	HEADWATER_STORMS=$(STORMS) $(CARGO) test --locked --package headwater-sim --test fault_storms -- --nocapture
 
 fuzz: ## Run every fuzz target for FUZZ_SECONDS each
 	FUZZ_SECONDS=$(FUZZ_SECONDS) scripts/fuzz

@@ -84,3 +84,147 @@ fn slow_decoder_or_disk_makes_nobody_impatient_or_busy() {
     let failed = |o: &Output| matches!(o, Output::Event(Event::Receiver(ReceiverEvent::Failed(_))));
     assert!(!said.iter().any(failed), "the sources had no time to answer: {said:?}");
 }
+
+/// A receiver of so many bytes in symbols of 1000 from the sources behind these paths; flow numbers are path numbers.
+fn receiving(spread: SpreadRule, bytes: u64, paths: &[PathId]) -> Receiver {
+    let config = ReceiverConfig::new("object", NodeId([1; 32]), CONTROLLER, 77);
+    let mut receiver = Receiver::new(ReceiverConfig { spread, blocks_in_flight: 1, ..config });
+    drain(&mut receiver, after(0));
+    let grant = |(index, path): (usize, &PathId)| FlowGrant {
+        flow: FlowId(u64::from(path.0)),
+        node: NodeId([path.0 as u8; 32]),
+        at: vec![],
+        key: FlowKey([3; 32]),
+        index: index as u8,
+        of: paths.len() as u8,
+    };
+    let accepted = Control::Accepted {
+        request: 77,
+        task: TaskId(1),
+        object: ObjectId([9; 32]),
+        bytes: Bytes::new(bytes),
+        symbol_size: 1000,
+        feedback_every: Duration::from_millis(100),
+        flows: paths.iter().enumerate().map(grant).collect(),
+    };
+    receiver.handle(after(0), packet(CONTROLLER, FlowId(0), Body::Control(Box::new(accepted))));
+    let wanted = 0..bytes.div_ceil(256 << 10) as u32;
+    command(&mut receiver, after(0), ReceiverCommand::Start { wanted, have: vec![] });
+    for &path in paths {
+        command(&mut receiver, after(0), ReceiverCommand::FlowPath { flow: FlowId(u64::from(path.0)), path });
+    }
+    receiver
+}
+
+fn symbol(path: PathId, number: u64, block: u32, esi: u32, assignment: u8) -> Input {
+    let header = SymbolHeader {
+        number: PacketNumber(number),
+        symbol: SymbolId { block: BlockIndex(block), esi: Esi(esi) },
+        ack_interval: 1,
+        ack_now: false,
+        assignment,
+        starved: false,
+        trimmed: false,
+    };
+    packet(path, FlowId(u64::from(path.0)), Body::Symbol(header))
+}
+
+/// What it says while time passes, with the time.
+fn pass(receiver: &mut Receiver, from: Time, to: Time) -> Vec<(Time, Output)> {
+    let (mut now, mut said) = (from, Vec::new());
+    while now < to {
+        let (outputs, wake) = drain(receiver, now);
+        said.extend(outputs.into_iter().map(|output| (now, output)));
+        now = wake.unwrap_or(to).max(now + Duration::from_micros(1));
+    }
+    said
+}
+
+fn assignments(said: &[(Time, Output)], to: PathId) -> Vec<(Time, Assign)> {
+    let to_it =
+        |(at, output): &(Time, Output)| match output {
+            Output::Transmit(Packet {
+                path, datagram: Datagram { body: Body::Assign(assign), .. }, ..
+            }) if *path == to => Some((*at, (**assign).clone())),
+            _ => None,
+        };
+    said.iter().filter_map(to_it).collect()
+}
+
+#[test]
+fn a_source_without_a_list_that_falls_silent_is_asked_again_and_the_controller_told() {
+    for spread in [SpreadRule::Residue, SpreadRule::Equal] {
+        let mut receiver = receiving(spread, 100_000, &[SOURCE]);
+        drain(&mut receiver, after(0));
+        receiver.handle(after(0), symbol(SOURCE, 0, 0, 0, 1));
+        let said = pass(&mut receiver, after(0), after(20));
+        let again = assignments(&said, SOURCE);
+        assert!(again.len() >= 10, "{spread:?}: {} times", again.len());
+        assert!(again.iter().all(|(at, assign)| *at >= after(1) && assign.version == 2), "{again:?}");
+        let told = said.iter().any(|(_, output)| match output {
+            Output::Transmit(Packet { datagram: Datagram { body: Body::Control(control), .. }, .. }) => {
+                matches!(&**control, Control::Feedback { flows, .. } if flows[0].silent > Duration::from_secs(15))
+            }
+            _ => false,
+        });
+        assert!(told, "{spread:?}");
+    }
+}
+
+#[test]
+fn a_source_that_has_sent_its_equal_part_is_not_asked_again() {
+    let mut receiver = receiving(SpreadRule::Equal, 2_000, &[SOURCE, PathId(3)]);
+    drain(&mut receiver, after(0));
+    receiver.handle(after(0), symbol(SOURCE, 0, 0, 0, 1));
+    let said = pass(&mut receiver, after(0), after(20));
+    assert_eq!(assignments(&said, SOURCE), []);
+    assert!(assignments(&said, PathId(3)).len() > 10);
+}
+
+#[test]
+fn under_the_equal_rule_there_is_room_for_all_that_sources_look_ahead() {
+    let mut receiver = receiving(SpreadRule::Equal, 3 * (256 << 10), &[SOURCE]);
+    for block in 0..3 {
+        receiver.handle(after(0), symbol(SOURCE, u64::from(block), block, 0, 1));
+        let kept = Output::Event(Event::Receiver(ReceiverEvent::Symbol {
+            flow: FLOW_OF_SOURCE,
+            symbol: SymbolId { block: BlockIndex(block), esi: Esi(0) },
+        }));
+        assert!(drain(&mut receiver, after(0)).0.contains(&kept), "block {block}: nobody else would send it");
+    }
+}
+
+const FLOW_OF_SOURCE: FlowId = FlowId(2);
+
+#[test]
+fn a_dead_source_that_kept_the_work_does_not_keep_it_from_those_that_were_silent_before() {
+    let (alive, late) = (SOURCE, PathId(3));
+    let mut receiver = receiving(SpreadRule::Listed, 64_000, &[alive, late]);
+    let at = |ms: u64| Time::ZERO + Duration::from_millis(ms);
+    // One answers for a while: the other loses its work. Then nobody answers.
+    for n in 0..10 {
+        pass(&mut receiver, at(n * 50), at(n * 50 + 50));
+        receiver.handle(at(n * 50 + 50), symbol(alive, n, 0, n as u32, 1));
+    }
+    let said = pass(&mut receiver, at(500), after(12));
+    let listed =
+        |(_, assign): &(Time, Assign)| matches!(&assign.assignment, Assignment::Listed(w) if !w.is_empty());
+    let again = assignments(&said, late);
+    assert!(again.iter().any(listed), "{again:?}");
+}
+
+#[test]
+fn a_receiver_waits_for_a_controller_that_does_not_know_its_object_any_more() {
+    let mut receiver = receiving(SpreadRule::Listed, 64_000, &[SOURCE]);
+    drain(&mut receiver, after(0));
+    let forgotten = Control::UnknownTask { task: TaskId(1) };
+    receiver.handle(after(1), packet(CONTROLLER, FlowId(0), Body::Control(Box::new(forgotten))));
+    pass(&mut receiver, after(1), after(2));
+    let refused = Control::Refused { request: 78, reason: Refusal::UnknownObject };
+    receiver.handle(after(2), packet(CONTROLLER, FlowId(0), Body::Control(Box::new(refused.clone()))));
+    let failed = |said: &[(Time, Output)]| {
+        said.iter().any(|(_, o)| matches!(o, Output::Event(Event::Receiver(ReceiverEvent::Failed(_)))))
+    };
+    assert!(!failed(&pass(&mut receiver, after(2), after(10))), "its holders may be back any moment");
+    assert!(failed(&pass(&mut receiver, after(10), after(30))), "but not for ever");
+}

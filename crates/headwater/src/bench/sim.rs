@@ -87,7 +87,8 @@ pub fn run(
     repeat: u32,
     mut done: impl FnMut(&SimBench),
 ) -> Result<Vec<SimBench>, SimBenchError> {
-    let wanted: Vec<_> = JOBS.iter().filter(|(name, ..)| job.is_none_or(|j| j.eq_ignore_ascii_case(name))).collect();
+    let wanted: Vec<_> =
+        JOBS.iter().filter(|(name, ..)| job.is_none_or(|j| j.eq_ignore_ascii_case(name))).collect();
     if wanted.is_empty() {
         return Err(SimBenchError::Unknown(job.unwrap_or_default().to_owned()));
     }
@@ -138,7 +139,8 @@ fn measure(job: &'static str, file: &str, text: &str, repeat: u32) -> Result<Sim
 }
 
 fn measured(tables: &Tables, name: &str) -> f64 {
-    let (Some(names), Some(values)) = (tables.measures.column("name"), tables.measures.column("value")) else {
+    let (Some(names), Some(values)) = (tables.measures.column("name"), tables.measures.column("value"))
+    else {
         return f64::NAN;
     };
     let row = (0..tables.measures.rows()).find(|row| names.is(*row, name));

@@ -9,8 +9,8 @@ use clap::{Args, Parser, Subcommand};
 use headwater_codec::text::EsiRange;
 use headwater_units::{Bytes, Duration, NodeId, ObjectId};
 
-use super::exit;
 use super::bench::BenchCommand;
+use super::exit;
 use super::lab::LabCommand;
 use super::settings::Layer;
 use super::values::{
@@ -738,7 +738,11 @@ impl Command {
                 layer.assignment = args.assignment;
                 layer.theta = args.theta;
             }
-            Command::Lab(_) | Command::Bench(_) | Command::Debug(_) | Command::Completions(_) | Command::Man(_) => {}
+            Command::Lab(_)
+            | Command::Bench(_)
+            | Command::Debug(_)
+            | Command::Completions(_)
+            | Command::Man(_) => {}
         }
     }
 }

@@ -55,7 +55,18 @@ pub(crate) fn act(command: &BenchCommand, terminal: &Terminal) -> Result<(), Fai
 }
 
 fn table(results: &[SimBench]) -> String {
-    let mut table = Table::new(&["JOB", "PACKET-HOPS", "EVENTS", "CPU", "M HOPS/CPU S", "PEAK", "DROPS", "MARKS", "MEAN FCT", "MAX FCT"]);
+    let mut table = Table::new(&[
+        "JOB",
+        "PACKET-HOPS",
+        "EVENTS",
+        "CPU",
+        "M HOPS/CPU S",
+        "PEAK",
+        "DROPS",
+        "MARKS",
+        "MEAN FCT",
+        "MAX FCT",
+    ]);
     for r in results {
         table.row([
             r.job.to_owned(),

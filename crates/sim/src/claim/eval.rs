@@ -176,7 +176,8 @@ impl Evaluator<'_> {
                     found = series::divided(found, &below);
                 }
                 let settle = |points: Vec<(f64, f64)>| {
-                    series::settled(&points, *smooth, *band, *stay).map_or(f64::NAN, |t| (t - from_s) / unit_s)
+                    series::settled(&points, *smooth, *band, *stay)
+                        .map_or(f64::NAN, |t| (t - from_s) / unit_s)
                 };
                 Ok(Value::Seeds(found.into_iter().map(|(seed, points)| (seed, settle(points))).collect()))
             }

@@ -29,6 +29,17 @@ impl Assembly {
         Assembly { geometry, overhead, true_bytes, open: BTreeMap::new(), done: BTreeSet::new(), rng }
     }
 
+    /// T.
+    pub(super) fn symbol_size(&self) -> u16 {
+        self.geometry.symbol_size()
+    }
+
+    /// The object is cut into symbols of another size from now on: only what was finished still counts.
+    pub(super) fn recut(&mut self, geometry: Geometry) {
+        self.open.clear();
+        self.geometry = geometry;
+    }
+
     pub(super) fn blocks(&self) -> u32 {
         self.geometry.layout().block_count()
     }
@@ -80,7 +91,8 @@ impl Assembly {
         match decoder.finish() {
             Err(_) => failed(DecodeFailure::NeedMore),
             Ok(bytes) => {
-                if truth.is_some_and(|(cargo, object)| !cargo.is_block(object, &self.geometry, block, bytes)) {
+                if truth.is_some_and(|(cargo, object)| !cargo.is_block(object, &self.geometry, block, bytes))
+                {
                     return failed(DecodeFailure::Corrupt);
                 }
                 self.open.remove(&block.0);

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use headwater_codec::{BlockEncoder, BlockShape};
 use headwater_transport::Packet;
 use headwater_units::{BlockIndex, Bytes, FlowId, FlowKey, Geometry, ObjectId, PacketNumber, SymbolId};
-use headwater_wire::{Body, Datagram, HeaderKey, emit, parse};
+use headwater_wire::{Body, Datagram, HeaderKey, emit, mark_trimmed, parse};
 use rand::{RngCore, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
@@ -104,9 +104,19 @@ impl Cargo {
 
     /// Reads a message back. What was read must be what was sent: packet numbers but for what the wire cuts off.
     pub(super) fn arrived(&mut self, place: u32, sent: Packet) -> Packet {
-        let key =
-            HeaderKey::new(&self.flows.get(&sent.datagram.flow).map_or(FlowKey([0; 32]), |l| l.key));
-        let parsed = parse(&self.under_way[place as usize], &key)
+        let key = HeaderKey::new(&self.flows.get(&sent.datagram.flow).map_or(FlowKey([0; 32]), |l| l.key));
+        let cut = match &sent.datagram.body {
+            Body::Symbol(header) if header.trimmed => {
+                // Another copy of the frame may still be whole.
+                let mut bytes = self.under_way[place as usize].clone();
+                let rest = mark_trimmed(&mut bytes).expect("only whole symbols are cut");
+                bytes.truncate(rest);
+                Some(bytes)
+            }
+            _ => None,
+        };
+        let bytes = cut.as_ref().unwrap_or(&self.under_way[place as usize]);
+        let parsed = parse(bytes, &key)
             .unwrap_or_else(|e| panic!("{:?} was written and cannot be read: {e}", sent.datagram));
         assert_eq!(parsed.datagram, as_written(&sent.datagram), "what was read is what was written");
         self.payload.clear();

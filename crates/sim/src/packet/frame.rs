@@ -25,6 +25,13 @@ pub(super) struct SimFrame {
     pub(super) hash: u32,
 }
 
+impl SimFrame {
+    /// Whether a frame with a symbol has lost it; nothing of other frames.
+    pub(super) fn is_cut(&self) -> bool {
+        self.trimmed_len == 0
+    }
+}
+
 impl Frame for SimFrame {
     #[inline]
     fn len(&self) -> Bytes {

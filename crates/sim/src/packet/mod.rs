@@ -22,7 +22,7 @@ mod world;
 use headwater_units::Time;
 
 pub use frame::FrameSizes;
-pub use network::{FaultCounts, LinkChange};
+pub use network::{FaultCounts, LinkChange, LinkTally, Seen};
 pub use records::{Counts, FlowRow, Records, SampleRow, TaskRow};
 pub use setup::{
     Change, ControlPlane, DecodeModel, Jitter, PpushSetup, Sampling, Setup, SetupError, TaskPlan, Transport,
@@ -49,6 +49,8 @@ enum Event {
     Decoded { endpoint: u32, block: u32 },
     /// Something happens to the network.
     Change { index: u32 },
+    /// A host says again who it is.
+    Introduce { host: u32 },
     /// Time to look.
     Sample,
 }

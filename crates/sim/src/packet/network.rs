@@ -5,14 +5,16 @@
 //! frames and get an event per departure.
 
 use headwater_fabric::{HostId, LinkId, PointId, Routes, Topology};
-use headwater_switch::{Destination, Egress, Forwarding, Offered, Passed, Port, PortIndex, PortStats, Switch};
+use headwater_switch::{
+    Destination, Egress, Forwarding, Offered, Passed, Port, PortIndex, PortStats, Switch,
+};
 use headwater_units::{BitRate, Duration, Time};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
+use super::Event;
 use super::agenda::Agenda;
 use super::frame::{Bodies, SimFrame};
-use super::Event;
 use super::setup::{Setup, SetupError};
 
 /// Where a link ends.
@@ -93,6 +95,37 @@ pub struct FaultCounts {
     pub unroutable: u64,
 }
 
+/// What was seen at the two ends of a link, counted apart from its port: to check one by the other.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LinkTally {
+    /// Offered to the port at its near end.
+    pub offered: Seen,
+    /// Lost behind the port.
+    pub lost: Seen,
+    /// Made twice behind the port.
+    pub duplicated: Seen,
+    /// Come to its far end.
+    pub arrived: Seen,
+    /// Of those, frames with no way on.
+    pub stray: Seen,
+}
+
+/// Frames and their bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Seen {
+    /// How many.
+    pub frames: u64,
+    /// Their length, at this place.
+    pub bytes: u64,
+}
+
+impl Seen {
+    fn note(&mut self, frame: &SimFrame) {
+        self.frames += 1;
+        self.bytes += u64::from(frame.len);
+    }
+}
+
 pub(super) struct Network {
     links: Vec<Link>,
     nics: Vec<Port<SimFrame>>,
@@ -102,6 +135,8 @@ pub(super) struct Network {
     only_uplink: Vec<u32>,
     switches: Vec<SwitchAt>,
     seed: u64,
+    /// By link; empty where nobody will look.
+    pub(super) tallies: Vec<LinkTally>,
     pub(super) faults: FaultCounts,
 }
 
@@ -156,7 +191,18 @@ impl Network {
         let seed = setup.seed;
         let only = |ways: &Vec<u32>| if let [only] = ways[..] { only } else { u32::MAX };
         let only_uplink = uplinks.iter().map(only).collect();
-        Ok(Network { links, nics, uplinks, only_uplink, switches, seed, faults: FaultCounts::default() })
+        let tallied = if setup.drain.is_some() { fabric.link_count() } else { 0 };
+        let tallies = vec![LinkTally::default(); tallied];
+        Ok(Network {
+            links,
+            nics,
+            uplinks,
+            only_uplink,
+            switches,
+            seed,
+            tallies,
+            faults: FaultCounts::default(),
+        })
     }
 
     /// A host sends.
@@ -192,11 +238,13 @@ impl Network {
         agenda: &mut Agenda<Event>,
         bodies: &mut Bodies,
     ) -> Option<SimFrame> {
+        if let Some(tally) = self.tallies.get_mut(link as usize) {
+            tally.arrived.note(&frame);
+        }
         match self.links[link as usize].far {
             Far::Host(host) if host == frame.to => Some(frame),
             Far::Host(_) => {
-                self.faults.unroutable += 1;
-                bodies.forget(frame.body);
+                self.stray(link, frame, bodies);
                 None
             }
             Far::Switch(switch) => {
@@ -207,14 +255,20 @@ impl Network {
                         let link = at.links[usize::from(port.0)];
                         self.offer(now, link, frame, agenda, bodies);
                     }
-                    Egress::Copies(_) | Egress::None => {
-                        self.faults.unroutable += 1;
-                        bodies.forget(frame.body);
-                    }
+                    Egress::Copies(_) | Egress::None => self.stray(link, frame, bodies),
                 }
                 None
             }
         }
+    }
+
+    /// A frame that came over this link has no way on.
+    fn stray(&mut self, link: u32, frame: SimFrame, bodies: &mut Bodies) {
+        self.faults.unroutable += 1;
+        if let Some(tally) = self.tallies.get_mut(link as usize) {
+            tally.stray.note(&frame);
+        }
+        bodies.forget(frame.body);
     }
 
     #[inline]
@@ -235,6 +289,9 @@ impl Network {
         agenda: &mut Agenda<Event>,
         bodies: &mut Bodies,
     ) {
+        if let Some(tally) = self.tallies.get_mut(link as usize) {
+            tally.offered.note(&frame);
+        }
         let near = self.links[link as usize].near;
         let port = self.port(near);
         if port.is_plain() {
@@ -265,7 +322,13 @@ impl Network {
     }
 
     /// The departure event of a link has come.
-    pub(super) fn serve_due(&mut self, now: Time, link: u32, agenda: &mut Agenda<Event>, bodies: &mut Bodies) {
+    pub(super) fn serve_due(
+        &mut self,
+        now: Time,
+        link: u32,
+        agenda: &mut Agenda<Event>,
+        bodies: &mut Bodies,
+    ) {
         let state = &mut self.links[link as usize];
         if state.serving == now.as_nanos() {
             state.serving = u64::MAX;
@@ -304,19 +367,24 @@ impl Network {
         faults.drop_next -= u64::from(scripted);
         if faults.down || scripted || (faults.loss > 0.0 && faults.rng.random::<f64>() < faults.loss) {
             self.faults.lost += 1;
+            if let Some(tally) = self.tallies.get_mut(link as usize) {
+                tally.lost.note(&frame);
+            }
             return bodies.forget(frame.body);
         }
-        let held = |faults: &mut Faults| match faults.reorder > 0.0
-            && faults.rng.random::<f64>() < faults.reorder
-        {
-            true => faults.rng.random_range(0..=faults.reorder_by.as_nanos()),
-            false => 0,
-        };
+        let held =
+            |faults: &mut Faults| match faults.reorder > 0.0 && faults.rng.random::<f64>() < faults.reorder {
+                true => faults.rng.random_range(0..=faults.reorder_by.as_nanos()),
+                false => 0,
+            };
         let twice = faults.duplicate > 0.0 && faults.rng.random::<f64>() < faults.duplicate;
         let (later, later_copy) = (held(faults), if twice { held(faults) } else { 0 });
         self.faults.reordered += u64::from(later > 0);
         if twice {
             self.faults.duplicated += 1;
+            if let Some(tally) = self.tallies.get_mut(link as usize) {
+                tally.duplicated.note(&frame);
+            }
             bodies.copied(frame.body);
             agenda.push(arrival + later_copy, Event::Arrive { link, frame });
         }

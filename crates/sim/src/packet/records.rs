@@ -1,9 +1,10 @@
 //! What a packet run leaves behind: rows and counters, in simulated time.
 
 use headwater_switch::PortStats;
+use headwater_transport::ReceiverFailure;
 use headwater_units::{FlowId, Time};
 
-use super::network::FaultCounts;
+use super::network::{FaultCounts, LinkTally};
 
 /// Everything that a run recorded.
 #[derive(Clone, Debug, Default)]
@@ -16,6 +17,10 @@ pub struct Records {
     pub samples: Vec<SampleRow>,
     /// Of each link's port, by link.
     pub links: Vec<PortStats>,
+    /// Of each link's two ends, by link, counted apart from its port; empty unless the run drains.
+    pub tallies: Vec<LinkTally>,
+    /// Flows that sources had at the end: host and flow.
+    pub flows_left: Vec<(u32, FlowId)>,
     /// Of the whole run.
     pub counts: Counts,
 }
@@ -31,6 +36,12 @@ pub struct TaskRow {
     pub arrival: Time,
     /// When its receiver had everything; `None` if it never had.
     pub finish: Option<Time>,
+    /// Why its receiver gave up, if it did.
+    pub failure: Option<ReceiverFailure>,
+    /// Blocks that were decoded, and verified where bytes are carried (PPUSH).
+    pub blocks_done: u32,
+    /// Blocks of its object, as far as the receiver was told of it.
+    pub blocks: Option<u32>,
     /// When the last ACK was back at the last sender (baselines).
     pub closed: Option<Time>,
     /// Its size.
@@ -112,6 +123,8 @@ pub struct Counts {
     pub queued: u64,
     /// What links did beside.
     pub faults: FaultCounts,
+    /// Blocks that decoded to other bytes than the object's.
+    pub corrupt: u64,
     /// Messages under way at the end.
     pub under_way: u64,
     /// Events pending at the end.

@@ -39,6 +39,8 @@ pub struct Setup {
     pub sample: Option<Sampling>,
     /// The run ends then, whatever is left to do.
     pub until: Option<Time>,
+    /// After the last task the run goes on, for so long at most, until all machines that can be reached are at rest.
+    pub drain: Option<Duration>,
     /// How long a block takes to decode when symbols were lost, and how many symbols beyond K it needs.
     pub decode: DecodeModel,
     /// The true codec works on true bytes, and every header crosses `wire`.
@@ -52,15 +54,18 @@ impl Setup {
     pub(super) fn packet_on_path(&self, from: u32, to: u32) -> Duration {
         let bytes = self.sizes.data.unwrap_or(Bytes::new(1500));
         let path = self.routes.path(&self.topology, HostId(from), HostId(to), |_, _| 0);
-        let rates = path.iter().flat_map(|path| path.links()).filter_map(|link| self.topology.fabric().link(*link)?.capacity);
+        let rates = path
+            .iter()
+            .flat_map(|path| path.links())
+            .filter_map(|link| self.topology.fabric().link(*link)?.capacity);
         rates.min().map_or(Duration::ZERO, |slowest| bytes / slowest)
     }
 
-    /// T, if the ends send symbols.
-    pub(super) fn symbol_size(&self) -> u16 {
+    /// How long a receiver waits for anybody.
+    pub(super) fn patience(&self) -> Duration {
         match &self.transport {
-            Transport::Ppush(ppush) => ppush.symbol_size,
-            Transport::Baseline { .. } => 0,
+            Transport::Ppush(ppush) => ppush.source_patience,
+            Transport::Baseline { .. } => Duration::ZERO,
         }
     }
 }
@@ -76,12 +81,21 @@ pub struct TaskPlan {
     pub stop: Option<Time>,
     /// Its size in data packets: symbols of [`PpushSetup::symbol_size`] or segments.
     pub packets: u64,
+    /// The size of its object, where that is not the whole packets (PPUSH only).
+    pub bytes: Option<Bytes>,
     /// Hosts.
     pub sources: Vec<u32>,
     /// Host.
     pub receiver: u32,
     /// Weight of each flow, where the experiment states it.
     pub thetas: Option<Vec<Theta>>,
+}
+
+impl TaskPlan {
+    /// The size of its object in symbols of T bytes.
+    pub(super) fn object_bytes(&self, symbol: u16) -> Bytes {
+        self.bytes.unwrap_or_else(|| object_bytes(self.packets, symbol))
+    }
 }
 
 /// How long a host may take to send a packet; each packet's time is drawn evenly from zero to this.
@@ -103,7 +117,8 @@ pub enum ControlPlane {
         /// One way.
         delay: Duration,
     },
-    /// As packets of the top class, to and from this host.
+    /// As packets of the top class, to and from this host. Nobody acknowledges who a node is and what it holds, so nodes
+    /// say it again all the time.
     AtHost {
         /// Where the controller runs.
         host: u32,
@@ -205,7 +220,9 @@ pub enum SetupError {
         hosts: u32,
     },
     /// A task has no source, or its weights are not one for each.
-    #[error("task '{task}' has {sources} sources and {thetas} weights; give one weight for each of 1..=128 sources")]
+    #[error(
+        "task '{task}' has {sources} sources and {thetas} weights; give one weight for each of 1..=128 sources"
+    )]
     Weights {
         /// The task.
         task: String,
@@ -220,6 +237,9 @@ pub enum SetupError {
         /// The task.
         task: String,
     },
+    /// The baselines count segments; they have no bytes to carry.
+    #[error("bytes can be carried for push flows only: the segments of the baselines have none")]
+    NothingToCarry,
     /// T and the size make no object.
     #[error("task '{task}' of {packets} packets of {symbol} bytes is no object: {why}")]
     Object {
@@ -235,6 +255,6 @@ pub enum SetupError {
 }
 
 /// An object of so many symbols, at most 2^62 bytes: what endless flows send.
-pub(super) fn object_bytes(packets: u64, symbol: u16) -> Bytes {
+fn object_bytes(packets: u64, symbol: u16) -> Bytes {
     Bytes::new(packets.saturating_mul(u64::from(symbol)).min(1 << 46))
 }

@@ -7,13 +7,13 @@ use headwater_transport::ppush::controller::Controller;
 use headwater_transport::ppush::receiver::Receiver;
 use headwater_transport::ppush::source::Source;
 use headwater_transport::{
-    Command, ControllerCommand, ControllerEvent, Endpoint, Event as Said, Input, Output, Packet,
-    ReceiverCommand, ReceiverEvent, SourceCommand, SourceEvent, TaskRecord,
+    Command, ControllerCommand, ControllerEvent, DecodeFailure, Endpoint, Event as Said, Input, Output,
+    Packet, ReceiverCommand, ReceiverEvent, ReceiverFailure, SourceCommand, SourceEvent, TaskRecord,
 };
+use headwater_units::{BlockIndex, Duration, FlowId, Geometry, NodeId, ObjectId, PathId, TaskId, Time};
+use headwater_wire::{Body, Control, Ecn, Holding, NodeInfo, Refusal};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use headwater_units::{BlockIndex, FlowId, NodeId, ObjectId, PathId, TaskId, Time};
-use headwater_wire::{Body, Control, Ecn, Holding, NodeInfo};
 
 use super::agenda::Agenda;
 use super::assembly::Assembly;
@@ -22,8 +22,15 @@ use super::director::{Director, Part};
 use super::frame::{Bodies, Carried, SimFrame};
 use super::network::Network;
 use super::records::{Counts, FlowRow, Records, SampleRow, TaskRow};
-use super::setup::{Change, ControlPlane, Jitter, PpushSetup, Setup, SetupError, TaskPlan, Transport, object_bytes};
+use super::setup::{Change, ControlPlane, Jitter, PpushSetup, Setup, SetupError, TaskPlan, Transport};
 use super::{Event, Ran};
+
+/// How often hosts say who they are, on average, where nobody acknowledges it.
+const INTRODUCE_EVERY: Duration = Duration::from_millis(500);
+
+/// How long lines have for their last frames: so many steps of so long.
+const LAST_FRAMES: u32 = 100;
+const LAST_FRAMES_STEP: Duration = Duration::from_millis(100);
 
 /// A state machine at one end.
 pub(super) enum Machine {
@@ -76,6 +83,9 @@ struct Running {
     finished: Option<Time>,
     closed: Option<Time>,
     failed: bool,
+    /// Its row is written.
+    over: bool,
+    failure: Option<ReceiverFailure>,
     assembly: Option<Assembly>,
     /// Symbols or packets that were new.
     useful: u64,
@@ -107,8 +117,17 @@ pub(super) struct World {
     controller: Option<u32>,
     /// What the controller asked to be kept.
     kept: BTreeMap<TaskId, TaskRecord>,
+    /// Starts of anything so far: seeds and numbers of a new start are new.
     incarnations: u64,
+    /// Which of them was each host's last.
+    starts: Vec<u64>,
+    /// By host; one more for whoever is at none.
     paused: Vec<bool>,
+    /// Nothing is said or heard any more; what is under way still arrives.
+    muted: bool,
+    /// Changes that have not happened yet.
+    changes_left: usize,
+    corrupt: u64,
     rng: ChaCha8Rng,
     /// When each host's last packet leaves its machines.
     launched: Vec<u64>,
@@ -165,10 +184,18 @@ impl World {
             controller: None,
             kept: BTreeMap::new(),
             incarnations: 1,
-            paused: vec![false; hosts],
+            starts: vec![1; hosts],
+            paused: vec![false; hosts + 1],
+            muted: false,
+            changes_left: setup.changes.len(),
+            corrupt: 0,
             rng: ChaCha8Rng::seed_from_u64(setup.seed ^ 0x6a69_7474_6572),
             launched: vec![0; hosts],
-            jitters: if setup.jitter == Jitter::PacketOnPath { vec![u32::MAX; hosts * hosts] } else { Vec::new() },
+            jitters: if setup.jitter == Jitter::PacketOnPath {
+                vec![u32::MAX; hosts * hosts]
+            } else {
+                Vec::new()
+            },
             cargo: setup.carry_bytes.then(|| Cargo::new(setup.seed)),
             left: setup.tasks.len(),
             sampled: vec![0; setup.tasks.len()],
@@ -196,6 +223,8 @@ impl World {
                 finished: None,
                 closed: None,
                 failed: false,
+                over: false,
+                failure: None,
                 assembly: None,
                 useful: 0,
                 flows: Vec::new(),
@@ -218,7 +247,7 @@ impl World {
         let hosts = self.setup.topology.hosts().len() as u32;
         let controller_host = match self.setup.control {
             ControlPlane::AtHost { host } => host,
-            ControlPlane::Beside { .. } => 0,
+            ControlPlane::Beside { .. } => hosts,
         };
         let scripted = self.setup.tasks.iter().any(|t| t.thetas.is_some());
         let mut parts = BTreeMap::new();
@@ -229,15 +258,15 @@ impl World {
         let mut holders: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
         for (index, plan) in self.setup.tasks.iter().enumerate() {
             let index = index as u32;
-            headwater_units::Geometry::new(object_bytes(plan.packets, ppush.symbol_size), ppush.symbol_size)
-                .map_err(|why| SetupError::Object {
-                    task: plan.name.clone(),
-                    packets: plan.packets,
-                    symbol: ppush.symbol_size,
-                    why,
-                })?;
+            let bytes = plan.object_bytes(ppush.symbol_size);
+            Geometry::new(bytes, ppush.symbol_size).map_err(|why| SetupError::Object {
+                task: plan.name.clone(),
+                packets: plan.packets,
+                symbol: ppush.symbol_size,
+                why,
+            })?;
             if let Some(cargo) = &mut self.cargo {
-                cargo.exists(object(index), object_bytes(plan.packets, ppush.symbol_size));
+                cargo.exists(object(index), bytes);
             }
             for &source in &plan.sources {
                 holders.entry(source).or_default().push(index);
@@ -247,7 +276,7 @@ impl World {
                 let flows = flows.map(|(&s, &theta)| (node(s), PathId(self.sources[s as usize]), theta));
                 let part = Part {
                     object: object(index),
-                    bytes: object_bytes(plan.packets, ppush.symbol_size),
+                    bytes,
                     symbol_size: ppush.symbol_size,
                     flows: flows.collect(),
                 };
@@ -264,7 +293,10 @@ impl World {
             for &task in holders.get(&host).into_iter().flatten() {
                 self.hold(host, task);
             }
-            self.introduce(host, holders.get(&host).map_or(&[][..], |h| h));
+            match self.setup.control {
+                ControlPlane::Beside { .. } => self.introduce(host),
+                ControlPlane::AtHost { .. } => self.introduce_soon(host, INTRODUCE_EVERY / 64),
+            }
         }
         Ok(())
     }
@@ -293,13 +325,19 @@ impl World {
     /// A host's source is told that it holds the object of a task.
     fn hold(&mut self, host: u32, task: u32) {
         let Transport::Ppush(ppush) = &self.setup.transport else { return };
-        let bytes = object_bytes(self.setup.tasks[task as usize].packets, ppush.symbol_size);
+        let bytes = self.setup.tasks[task as usize].object_bytes(ppush.symbol_size);
         let command = SourceCommand::Hold { object: object(task), bytes };
         self.tell(self.sources[host as usize], Command::Source(command));
     }
 
+    /// The tasks whose objects a host holds.
+    fn holds(&self, host: u32) -> Vec<u32> {
+        let tasks = 0..self.setup.tasks.len() as u32;
+        tasks.filter(|&task| self.setup.tasks[task as usize].sources.contains(&host)).collect()
+    }
+
     /// A host says to the controller who it is and what it holds, as nodes do when they connect.
-    fn introduce(&mut self, host: u32, holds: &[u32]) {
+    fn introduce(&mut self, host: u32) {
         let (Transport::Ppush(ppush), Some(controller)) = (&self.setup.transport, self.controller) else {
             return;
         };
@@ -312,19 +350,31 @@ impl World {
             downlink: ppush.host_rate,
             rack: ppush.racks.get(host as usize).cloned().flatten().map(|(name, rate)| (name, Some(rate))),
             room: ppush.symbol_size,
-            incarnation: self.incarnations,
+            incarnation: self.starts[host as usize],
         };
         let symbol = ppush.symbol_size;
         let mut words = vec![Control::Hello(info)];
-        words.extend(holds.iter().map(|&task| {
-            let bytes = object_bytes(self.setup.tasks[task as usize].packets, symbol);
+        words.extend(self.holds(host).into_iter().map(|task| {
+            let bytes = self.setup.tasks[task as usize].object_bytes(symbol);
             Control::Hold(Holding { object: object(task), bytes, name: Some(name(task)) })
         }));
         let from = self.sources[host as usize];
         for control in words {
-            let packet = Packet::control(PathId(from), control);
-            self.input(controller, Input::Packet(packet));
+            match self.setup.control {
+                // Connections are made at once: the control plane beside the network has a delay for messages alone.
+                ControlPlane::Beside { .. } => {
+                    self.input(controller, Input::Packet(Packet::control(PathId(from), control)));
+                }
+                ControlPlane::AtHost { .. } if self.paused[host as usize] => {}
+                ControlPlane::AtHost { .. } => self.send(from, Packet::control(PathId(controller), control)),
+            }
         }
+    }
+
+    /// At a random time: of hosts that speak all at once the same ones would find the controller's queue full each time.
+    fn introduce_soon(&mut self, host: u32, within: Duration) {
+        let wait = self.rng.random_range(0..within.as_nanos());
+        self.agenda.push(self.now.as_nanos() + wait, Event::Introduce { host });
     }
 
     // ---- the loop
@@ -346,7 +396,45 @@ impl World {
             }
             self.happen(event);
         }
+        if let Some(longest) = self.setup.drain {
+            self.rest(longest);
+        }
         self.finish()
+    }
+
+    /// Goes on until all machines are at rest, or so long; then nobody says anything more, and what is under way arrives.
+    fn rest(&mut self, longest: Duration) {
+        let until = (self.now + longest).as_nanos();
+        while !self.muted || self.bodies.len() > 0 {
+            let Some((at, event)) = self.agenda.pop() else { break };
+            self.now = Time::from_nanos(at);
+            self.events += 1;
+            self.muted |= at > until;
+            self.happen(event);
+            self.muted |= self.is_at_rest();
+        }
+        // A frame that its link will lose is forgotten when it is queued; its line is busy with it a moment longer.
+        let links = 0..self.network.link_count();
+        for _ in 0..LAST_FRAMES {
+            if links.clone().all(|link| self.network.queue_len(self.now, link) == 0) {
+                break;
+            }
+            self.now += LAST_FRAMES_STEP;
+        }
+    }
+
+    /// Whether nothing is under way, no source has a flow, the controller no task, and every receiver has said its
+    /// farewells. Hosts that will not wake up again do not count.
+    fn is_at_rest(&self) -> bool {
+        let awake = |slot: &&Slot| !self.paused[slot.host as usize];
+        self.bodies.len() == 0
+            && self.changes_left == 0
+            && self.slots.iter().filter(awake).all(|slot| match &slot.machine {
+                Machine::Source(source) => source.flows().next().is_none(),
+                Machine::Receiver(receiver) => receiver.has_ended(),
+                Machine::Controller(controller) => controller.running_tasks() == 0,
+                _ => true,
+            })
     }
 
     #[inline]
@@ -355,7 +443,7 @@ impl World {
             Event::Arrive { link, frame } => {
                 let World { network, agenda, bodies, .. } = self;
                 if let Some(frame) = network.arrive(self.now, link, frame, agenda, bodies) {
-                    self.deliver(frame.body, frame.ecn);
+                    self.deliver(frame.body, frame.ecn, frame.is_cut());
                 }
             }
             Event::Wake { endpoint } => {
@@ -369,19 +457,32 @@ impl World {
                 let World { network, agenda, bodies, .. } = self;
                 network.serve_due(self.now, link, agenda, bodies);
             }
-            Event::Deliver { body } => self.deliver(body, Ecn::NotEct),
+            Event::Deliver { body } => self.deliver(body, Ecn::NotEct, false),
             Event::Start { task } => self.start(task),
             Event::Stop { task } => self.stop(task),
             Event::Decoded { endpoint, block } => self.on_decoded(endpoint, BlockIndex(block)),
             Event::Change { index } => self.change(index),
-            Event::Sample => self.sample(),
+            Event::Introduce { host } => {
+                if !self.muted {
+                    self.introduce(host);
+                    self.introduce_soon(host, INTRODUCE_EVERY * 2);
+                }
+            }
+            Event::Sample => {
+                if !self.muted {
+                    self.sample();
+                }
+            }
         }
     }
 
     /// A message has come to its end.
     #[inline]
-    fn deliver(&mut self, body: u32, ecn: Ecn) {
+    fn deliver(&mut self, body: u32, ecn: Ecn, cut: bool) {
         let Carried { mut packet, from, to, .. } = self.bodies.take(body);
+        if cut && let Body::Symbol(header) = &mut packet.datagram.body {
+            header.trimmed = true;
+        }
         if let Some(cargo) = &mut self.cargo {
             packet = cargo.arrived(body, packet);
         }
@@ -393,7 +494,8 @@ impl World {
     #[inline]
     fn input(&mut self, endpoint: u32, input: Input) {
         let slot = &mut self.slots[endpoint as usize];
-        if slot.paused {
+        // What the network brings to a paused host is gone; its own disk and decoder wait for it.
+        if self.muted || (slot.paused && matches!(input, Input::Packet(_))) {
             return;
         }
         let Some(machine) = slot.machine.endpoint() else { return };
@@ -409,7 +511,7 @@ impl World {
     fn drain(&mut self, endpoint: u32) {
         loop {
             let slot = &mut self.slots[endpoint as usize];
-            if slot.paused {
+            if self.muted || slot.paused {
                 return;
             }
             let Some(machine) = slot.machine.endpoint() else { return };
@@ -473,14 +575,15 @@ impl World {
     /// The most that a packet from one host to another is held back, nanoseconds.
     #[inline]
     fn jitter(&mut self, from: u32, to: u32) -> u64 {
-        let hosts = self.paused.len();
+        let hosts = self.launched.len();
         let place = from as usize * hosts + to as usize;
         match self.setup.jitter {
             Jitter::None => 0,
             Jitter::UpTo(most) => most.as_nanos(),
             Jitter::PacketOnPath => {
                 if self.jitters[place] == u32::MAX {
-                    self.jitters[place] = self.setup.packet_on_path(from, to).as_nanos().min(u64::from(u32::MAX - 1)) as u32;
+                    self.jitters[place] =
+                        self.setup.packet_on_path(from, to).as_nanos().min(u64::from(u32::MAX - 1)) as u32;
                 }
                 u64::from(self.jitters[place])
             }
@@ -498,6 +601,10 @@ impl World {
     // ---- tasks
 
     fn start(&mut self, task: u32) {
+        let running = &self.tasks[task as usize];
+        if running.finished.is_some() || !running.receivers.is_empty() {
+            return; // It was broken off, or its host restarted, before its request was made again.
+        }
         let plan = self.setup.tasks[task as usize].clone();
         match self.setup.transport.clone() {
             Transport::Ppush(ppush) => self.start_receiver(task, &plan, &ppush),
@@ -537,8 +644,9 @@ impl World {
     fn receiver(&self, task: u32, plan: &TaskPlan, ppush: &PpushSetup) -> Machine {
         use headwater_transport::ppush::receiver::ReceiverConfig;
         let controller = PathId(self.controller.expect("made before the first task"));
-        // The number of the request names the task in the script; a restarted receiver draws another.
-        let request = u64::from(task) + 1 + (self.incarnations << 32);
+        // The number of the request names the task in the script. A restarted receiver draws another, and one that asks
+        // again counts on from it: it must not come to another task's number.
+        let request = (u64::from(task) + 1) << 24 | (self.incarnations & 0xffff) << 8;
         let mut config = ReceiverConfig::new(name(task), node(plan.receiver), controller, request);
         config.room = ppush.symbol_size;
         config.spread = ppush.spread;
@@ -638,19 +746,21 @@ impl World {
                 }
             }
             ReceiverEvent::Accepted { bytes, symbol_size, .. } => {
-                let overhead = self.setup.decode.overhead;
-                if running.assembly.is_none() {
-                    running.assembly = Some(Assembly::new(bytes, symbol_size, overhead, self.cargo.is_some()));
+                let (overhead, true_bytes) = (self.setup.decode.overhead, self.cargo.is_some());
+                let made = || Assembly::new(bytes, symbol_size, overhead, true_bytes);
+                let assembly = running.assembly.get_or_insert_with(made);
+                if assembly.symbol_size() != symbol_size {
+                    assembly.recut(Geometry::new(bytes, symbol_size).expect("the receiver checked it"));
                 }
-                let assembly = running.assembly.as_ref().expect("made a line above");
                 let (wanted, have) = (0..assembly.blocks(), assembly.have());
                 self.tell_later(endpoint, ReceiverCommand::Start { wanted, have });
             }
             ReceiverEvent::Bind(bind) => {
                 let (flow, host) = (bind.flow, host_of(bind.node));
                 running.flows.push(Flowing { flow, source: host, start: self.now, last: None });
-                if let Some(cargo) = &mut self.cargo {
-                    cargo.opened(flow, bind.key, object(task), self.setup.symbol_size());
+                if let (Some(cargo), Some(assembly)) = (&mut self.cargo, &running.assembly) {
+                    // The task's own T: the controller fits it to the object.
+                    cargo.opened(flow, bind.key, object(task), assembly.symbol_size());
                 }
                 let path = PathId(self.sources[host as usize]);
                 self.tell_later(endpoint, ReceiverCommand::FlowPath { flow, path });
@@ -666,8 +776,18 @@ impl World {
                     self.note_end(task, false);
                 }
             }
-            ReceiverEvent::Failed(_) => {
+            ReceiverEvent::Failed(ReceiverFailure::Refused(Refusal::UnknownObject))
+                if matches!(self.setup.control, ControlPlane::AtHost { .. })
+                    && running.finished.is_none()
+                    && self.now.since(self.setup.tasks[task as usize].at) < self.setup.patience() =>
+            {
+                // Inside the network a request may be there before those who hold the object: it is made again.
+                running.receivers.clear();
+                self.agenda.push((self.now + INTRODUCE_EVERY).as_nanos(), Event::Start { task });
+            }
+            ReceiverEvent::Failed(failure) => {
                 if running.finished.is_none() {
+                    running.failure = Some(failure);
                     self.note_end(task, true);
                 }
             }
@@ -684,9 +804,15 @@ impl World {
 
     fn on_decoded(&mut self, endpoint: u32, block: BlockIndex) {
         let task = self.slots[endpoint as usize].task;
-        let Some(assembly) = &mut self.tasks[task as usize].assembly else { return };
+        let running = &mut self.tasks[task as usize];
+        // The decoder of a receiver that has restarted since is gone with it.
+        let here = running.receivers.contains(&endpoint);
+        let Some(assembly) = running.assembly.as_mut().filter(|_| here) else { return };
         let truth = self.cargo.as_ref().map(|cargo| (cargo, object(task)));
         let command = assembly.finish(block, truth);
+        let corrupt =
+            matches!(command, ReceiverCommand::DecodeFailed { failure: DecodeFailure::Corrupt, .. });
+        self.corrupt += u64::from(corrupt);
         self.tell(endpoint, Command::Receiver(command));
     }
 
@@ -703,8 +829,11 @@ impl World {
         }
     }
 
-    /// Nothing more is expected of a task.
+    /// Nothing more is expected of a task, though its senders may still close.
     fn over(&mut self, task: u32) {
+        if std::mem::replace(&mut self.tasks[task as usize].over, true) {
+            return;
+        }
         let plan = &self.setup.tasks[task as usize];
         let running = &self.tasks[task as usize];
         self.records.tasks.push(TaskRow {
@@ -712,6 +841,9 @@ impl World {
             name: plan.name.clone(),
             arrival: plan.at,
             finish: if running.failed { None } else { running.finished },
+            failure: running.failure.clone(),
+            blocks_done: running.assembly.as_ref().map_or(0, |assembly| assembly.have().len() as u32),
+            blocks: running.assembly.as_ref().map(Assembly::blocks),
             closed: running.closed,
             packets: plan.packets,
             useful: running.useful,
@@ -768,6 +900,7 @@ impl World {
     // ---- what happens from outside
 
     fn change(&mut self, index: u32) {
+        self.changes_left -= 1;
         match self.setup.changes[index as usize].1.clone() {
             Change::Link(link, change) => {
                 let World { network, agenda, bodies, .. } = self;
@@ -792,38 +925,38 @@ impl World {
     fn restart(&mut self, host: u32) {
         let Transport::Ppush(ppush) = self.setup.transport.clone() else { return };
         self.incarnations += 1;
+        self.starts[host as usize] = self.incarnations;
         let endpoint = self.sources[host as usize];
         // A new start has new addresses: what is under way to the old one finds nobody.
         self.slots[endpoint as usize].machine = Machine::Nobody;
         let machine = self.source(&ppush, host);
         self.sources[host as usize] = self.add(machine, host, u32::MAX);
-        let holds: Vec<u32> = (0..self.setup.tasks.len() as u32)
-            .filter(|&t| self.setup.tasks[t as usize].sources.contains(&host))
-            .collect();
-        for &task in &holds {
+        for task in self.holds(host) {
             self.hold(host, task);
         }
-        if let Some(controller) = self.controller {
-            self.tell(
-                controller,
-                Command::Controller(ControllerCommand::PathLost { path: PathId(endpoint) }),
-            );
+        // A connection that breaks is seen at both ends; inside the network there are none.
+        if let (Some(controller), ControlPlane::Beside { .. }) = (self.controller, self.setup.control) {
+            let lost = ControllerCommand::PathLost { path: PathId(endpoint) };
+            self.tell(controller, Command::Controller(lost));
         }
-        self.introduce(host, &holds);
+        self.introduce(host);
         for task in 0..self.tasks.len() as u32 {
             let plan = self.setup.tasks[task as usize].clone();
             let running = &mut self.tasks[task as usize];
             let begun = !running.receivers.is_empty();
-            if plan.receiver != host || !begun || running.finished.is_some() {
+            if plan.receiver != host || !begun {
+                continue;
+            }
+            for old in std::mem::take(&mut running.receivers) {
+                self.slots[old as usize].machine = Machine::Nobody;
+            }
+            if running.finished.is_some() {
                 continue;
             }
             if let Some(assembly) = &mut running.assembly {
                 assembly.restart();
             }
             running.flows.clear();
-            for old in std::mem::take(&mut running.receivers) {
-                self.slots[old as usize].machine = Machine::Nobody;
-            }
             self.start_receiver(task, &plan, &ppush);
         }
     }
@@ -839,10 +972,7 @@ impl World {
             self.tell(endpoint, Command::Controller(ControllerCommand::Restore(Box::new(record))));
         }
         for host in 0..self.setup.topology.hosts().len() as u32 {
-            let holds: Vec<u32> = (0..self.setup.tasks.len() as u32)
-                .filter(|&t| self.setup.tasks[t as usize].sources.contains(&host))
-                .collect();
-            self.introduce(host, &holds);
+            self.introduce(host);
         }
     }
 
@@ -927,8 +1057,7 @@ impl World {
             row.useful = self.tasks[row.task as usize].useful;
         }
         for task in 0..self.tasks.len() as u32 {
-            let noted = self.records.tasks.iter().any(|row| row.task == task);
-            if !noted {
+            if !self.tasks[task as usize].over {
                 self.tasks[task as usize].failed = true;
                 self.left += 1;
                 self.over(task);
@@ -940,6 +1069,7 @@ impl World {
             ended: self.now,
             events: self.events,
             faults: self.network.faults,
+            corrupt: self.corrupt,
             under_way: self.bodies.len() as u64,
             pending: self.agenda.len() as u64,
             ..Counts::default()
@@ -949,6 +1079,13 @@ impl World {
             counts.add(&stats);
             self.records.links.push(stats);
         }
+        self.records.tallies = std::mem::take(&mut self.network.tallies);
+        for (host, &endpoint) in self.sources.iter().enumerate() {
+            if let Machine::Source(source) = &self.slots[endpoint as usize].machine {
+                let flows = source.flows().map(|flow| (host as u32, flow.flow));
+                self.records.flows_left.extend(flows);
+            }
+        }
         self.records.counts = counts;
         self.records
     }
@@ -957,6 +1094,9 @@ impl World {
 fn check(setup: &Setup) -> Result<(), SetupError> {
     let hosts = setup.topology.hosts().len() as u32;
     let scripted = setup.tasks.iter().any(|t| t.thetas.is_some());
+    if setup.carry_bytes && matches!(setup.transport, Transport::Baseline { .. }) {
+        return Err(SetupError::NothingToCarry);
+    }
     for plan in &setup.tasks {
         let strange = plan.sources.iter().chain([&plan.receiver]).find(|&&h| h >= hosts);
         if let Some(&host) = strange {

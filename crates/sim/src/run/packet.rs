@@ -17,8 +17,8 @@ use super::common::{self, Ground, base_rtt, watched};
 use super::{Progress, RunError};
 use crate::experiment::Engine;
 use crate::packet::{
-    self, Change, ControlPlane, DecodeModel, FrameSizes, Jitter, LinkChange, PpushSetup, Ran, Records, Sampling,
-    Setup, TaskPlan, Transport,
+    self, Change, ControlPlane, DecodeModel, FrameSizes, Jitter, LinkChange, PpushSetup, Ran, Records,
+    Sampling, Setup, TaskPlan, Transport,
 };
 use crate::scenario::{
     Action, Amount, Assignment, LossResponse, Place, PortSpec, Quantity, Routing, Scenario, Scheme, Service,
@@ -95,6 +95,7 @@ impl Prepared {
             changes: changes(scenario, &topology)?,
             sample: sampling(scenario, &topology),
             until,
+            drain: None,
             decode: DecodeModel {
                 overhead: Some(scenario.transport.decode.overhead),
                 ns_per_byte: scenario.transport.decode.latency.as_nanos() as f64 / BLOCK as f64,
@@ -119,6 +120,7 @@ fn task(plan: &workload::TaskPlan, network: &Network, until: Option<Time>) -> Ta
         at: plan.at,
         stop: plan.stop,
         packets: plan.packets.unwrap_or_else(endless),
+        bytes: None,
         sources: plan.sources.clone(),
         receiver: plan.receiver,
         thetas: plan.theta.map(|theta| vec![Theta::new(theta); plan.sources.len()]),

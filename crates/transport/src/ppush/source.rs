@@ -36,6 +36,7 @@ use headwater_wire::{Body, Class, Control, Datagram, Ecn, MAX_FLOWS, Push, Refus
 use rand::SeedableRng;
 use rand_chacha::ChaCha12Rng;
 
+pub(crate) use config::LOOK_AHEAD;
 pub use config::{AckInterval, FlowCounters, FlowStats, LostSymbols, SourceConfig, SourceStats, TailProbe};
 use paths::PathMemory;
 use push_flow::{PushFlow, Shared};

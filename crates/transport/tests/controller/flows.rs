@@ -2,9 +2,9 @@
 
 use headwater_transport::ppush::controller::FlowStanding;
 use headwater_units::{Duration, FlowId};
-use headwater_wire::{Control, NodeInfo, Outcome, Refusal};
+use headwater_wire::{Control, NodeInfo, Outcome, Refusal, Request, SpreadRule};
 
-use crate::harness::{Bench, delivering, holding, info, ms, node, object, path, report, silent};
+use crate::harness::{Bench, delivering, holding, info, ms, node, object, path, report, request, silent};
 
 #[test]
 fn a_push_is_said_until_confirmed_at_growing_intervals() {
@@ -71,6 +71,17 @@ fn a_joining_holder_is_used_at_once_and_the_receiver_told_until_it_echoes() {
     // A fourth is not needed.
     bench = bench.holders([4]);
     assert_eq!(bench.sources(accepted.task), [1, 2, 3]);
+}
+
+#[test]
+fn a_holder_that_comes_later_has_no_part_in_an_equal_split() {
+    let mut bench = Bench::new().holders([1, 2]);
+    let asked = Request { spread: SpreadRule::Equal, max_sources: Some(4), ..request(9, 1, "object-1") };
+    let accepted = bench.ask(9, asked);
+    bench.join(3);
+    bench.say(3, Control::Hold(holding(1)));
+    assert_eq!(bench.sources(accepted.task), [1, 2]);
+    assert!(accepted.flows.iter().all(|flow| flow.of == 2));
 }
 
 #[test]

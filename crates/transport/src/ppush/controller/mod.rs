@@ -117,6 +117,11 @@ impl Controller {
         &self.config
     }
 
+    /// Tasks that are not over.
+    pub fn running_tasks(&self) -> usize {
+        self.tasks.len()
+    }
+
     /// Its counters.
     pub fn stats(&self) -> &ControllerStats {
         &self.stats

@@ -59,6 +59,8 @@ impl Controller {
         if task.spread == SpreadRule::Equal {
             // No other source covers the part of one that is not there.
             task.classes = sources.len() as u8;
+            // And a source that comes later has no part.
+            task.max_sources = task.classes;
         }
         self.tasks.add(task);
         sources.into_iter().for_each(|node| self.open_flow(now, id, node));

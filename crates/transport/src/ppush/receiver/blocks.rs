@@ -447,6 +447,25 @@ impl Blocks {
         count
     }
 
+    /// Whether anything is to be expected of a flow.
+    pub(super) fn expects(&self, flow: &Flow, rule: SpreadRule) -> bool {
+        let mut filling = self.open.values().filter(|block| block.is_filling());
+        match rule {
+            SpreadRule::Listed => flow.outstanding > 0,
+            SpreadRule::Residue => self.fresh < self.wanted.end || filling.next().is_some(),
+            SpreadRule::Equal => {
+                let mut fresh = (self.fresh..self.wanted.end).filter(|&block| !self.is_done(block));
+                filling.any(|block| block.missing_of_class(flow.index, flow.of) > 0)
+                    || fresh.any(|block| class_size(self.k(block), flow.index, flow.of) > 0)
+            }
+        }
+    }
+
+    /// Whether a block is wanted, but there is no room for it yet.
+    pub(super) fn is_too_early(&self, block: BlockIndex) -> bool {
+        self.wanted.contains(&block.0) && block.0 >= self.fresh && !self.is_done(block.0)
+    }
+
     /// What a source still owes of a block.
     ///
     /// With the residue rule its part of what is missing (PPUSH §III-A, footnote 1: u - v + 2). The footnote's estimate is
@@ -465,7 +484,9 @@ impl Blocks {
                 }
             }
             Some(entry) if entry.phase == Phase::Decoding => 0,
-            Some(entry) if rule == SpreadRule::Equal => u64::from(entry.missing_of_class(flow.index, flow.of)),
+            Some(entry) if rule == SpreadRule::Equal => {
+                u64::from(entry.missing_of_class(flow.index, flow.of))
+            }
             Some(entry) if rule == SpreadRule::Listed => {
                 entry.shares.iter().filter(|s| s.flow == flow.id).map(|s| u64::from(s.missing)).sum()
             }

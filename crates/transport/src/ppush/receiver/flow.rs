@@ -12,6 +12,8 @@ use super::rate::Rate;
 /// A flow that never answered is asked again after this long, doubled each time.
 const FIRST_RETRY: Duration = Duration::from_millis(30);
 const LAST_RETRY: Duration = Duration::from_secs(1);
+/// A flow without a list that has brought nothing for so long is asked again.
+const LONG_SILENCE: Duration = Duration::from_secs(1);
 /// A revocation without work left is repeated this often without an echo; the source then finds out by being useless.
 const REPEATS_WITHOUT_WORK: u32 = 3;
 
@@ -125,8 +127,14 @@ impl Flow {
         self.ending.is_none() && !self.distrusted
     }
 
-    /// An assignment is about to leave.
-    pub(super) fn on_assign(&mut self, now: Time) {
+    /// When it is asked again if nothing comes of it although something should, under the rules by which it is asked once
+    /// for all: it may never have heard, or taken us for gone.
+    pub(super) fn remind_at(&self) -> Option<Time> {
+        self.expecting_since.filter(|_| self.retry_at.is_none()).map(|since| since + LONG_SILENCE)
+    }
+
+    /// An assignment is about to leave; something is to come of it, or not.
+    pub(super) fn on_assign(&mut self, now: Time, expected: bool) {
         if self.changed {
             self.version += 1;
             self.changed = false;
@@ -135,7 +143,7 @@ impl Flow {
         } else {
             self.retries += 1;
         }
-        let echo_expected = self.outstanding > 0 || self.retries < REPEATS_WITHOUT_WORK;
+        let echo_expected = expected || self.retries < REPEATS_WITHOUT_WORK;
         let floor = self.turnaround.map_or(FIRST_RETRY, |t| FIRST_RETRY.max(t * 2));
         self.retry_at =
             echo_expected.then(|| now + (floor * (1 << self.retries.min(6))).min(LAST_RETRY.max(floor)));

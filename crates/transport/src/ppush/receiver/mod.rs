@@ -31,6 +31,7 @@ use headwater_wire::{
     MarkSignal, Outcome, Owed, Refusal, Request, SpreadRule, SymbolHeader,
 };
 
+use crate::ppush::source::LOOK_AHEAD;
 use crate::{
     Bind, Command, DecodeFailure, Endpoint, Event, Input, Output, Packet, ReceiverCommand, ReceiverEvent,
     ReceiverFailure,
@@ -169,7 +170,9 @@ impl Receiver {
                     return;
                 }
                 // Somebody who has it may come back any moment; nobody who never had it will.
-                let waiting_helps = matches!(reason, Refusal::NoSource | Refusal::Full);
+                // A controller that has restarted learns only by and by what it knew when it accepted us.
+                let known = self.object.is_some() && reason == Refusal::UnknownObject;
+                let waiting_helps = known || matches!(reason, Refusal::NoSource | Refusal::Full);
                 if !waiting_helps || now.since(since) >= self.config.patience {
                     self.fail(now, ReceiverFailure::Refused(reason));
                 }
@@ -337,6 +340,20 @@ impl Receiver {
         if header.trimmed || flow.ending.is_some() || flow.distrusted {
             return;
         }
+        let block = header.symbol.block;
+        match self.rule {
+            SpreadRule::Listed => {}
+            SpreadRule::Residue => drop(blocks.open_through(block, self.config.blocks_in_flight)),
+            SpreadRule::Equal => {
+                // Sources go through the blocks by themselves, and what one sends nobody else has: there is room for all
+                // that they look ahead. What is still too early is not acknowledged, so that it comes again.
+                let room = self.config.blocks_in_flight.max(LOOK_AHEAD);
+                if !blocks.open_through(block, room) && blocks.is_too_early(block) {
+                    self.stats.useless += 1;
+                    return;
+                }
+            }
+        }
         self.stats.arrivals += 1;
         flow.arrivals += 1;
         flow.recent += 1;
@@ -350,14 +367,10 @@ impl Receiver {
         flow.expecting_since = Some(now);
         flow.rate.on_arrival(now, 1);
         flow.on_echo(now, header.assignment);
-        let block = header.symbol.block;
         if !flow.touched.contains(&block) && flow.touched.len() < MAX_OWED {
             flow.touched.push(block);
         }
         let (node, of) = (flow.node, flow.of);
-        if self.rule != SpreadRule::Listed {
-            blocks.open_through(block, self.config.blocks_in_flight);
-        }
         let flows = &mut self.flows;
         let settle = |owing: FlowId, n: u32| {
             if let Some(flow) = flows.get_mut(&owing) {
@@ -375,8 +388,7 @@ impl Receiver {
         flow.bytes += Bytes::new(u64::from(geometry.symbol_size()));
         let listed = self.rule == SpreadRule::Listed;
         self.plan_soon |= listed && spread::is_hungry(flow);
-        let plan_due = listed && self.plan_soon;
-        if !plan_due && !was_silent {
+        if !(listed && self.plan_soon || was_silent) {
             self.quiet_until = quiet_until;
         }
         self.event(ReceiverEvent::Symbol { flow: id, symbol: header.symbol });
@@ -418,12 +430,26 @@ impl Receiver {
             return Inflow::default();
         }
         let live = self.flows.values().filter(|f| f.is_live());
-        let inflow = live.fold(Inflow::default(), |s, f| Inflow { flows: s.flows + 1, recent: s.recent + f.recent });
+        let inflow =
+            live.fold(Inflow::default(), |s, f| Inflow { flows: s.flows + 1, recent: s.recent + f.recent });
         if inflow.recent >= 2 * RECENT {
             self.flows.values_mut().for_each(|f| f.recent /= 2);
             return self.inflow();
         }
         inflow
+    }
+
+    /// Has the flows that should bring something, and do not, asked again.
+    fn remind(&mut self, now: Time) {
+        let Some(blocks) = self.blocks.as_ref().filter(|_| self.rule != SpreadRule::Listed) else { return };
+        for flow in self.flows.values_mut() {
+            let due = flow.path.is_some() && flow.is_live() && flow.remind_at().is_some_and(|at| now >= at);
+            if due && blocks.expects(flow, self.rule) {
+                flow.changed = true;
+            } else if due {
+                flow.expecting_since = Some(now);
+            }
+        }
     }
 
     fn send_assignments(&mut self, now: Time) {
@@ -436,7 +462,7 @@ impl Receiver {
             if !due || !flow.is_live() {
                 continue;
             }
-            flow.on_assign(now);
+            flow.on_assign(now, blocks.expects(flow, self.rule));
             let (index, of) = (flow.index, flow.of);
             let assignment = match self.rule {
                 SpreadRule::Listed => Assignment::Listed(spread::list(blocks, flow)),
@@ -649,6 +675,7 @@ impl Receiver {
         }
         if self.is_running() {
             self.acknowledge_all(now);
+            self.remind(now);
             self.send_assignments(now);
             if now >= self.next_feedback {
                 self.feedback(now);
@@ -667,6 +694,8 @@ impl Receiver {
         self.next_feedback = now + self.feedback_every;
         let (Some(task), Some(geometry)) = (self.task, self.geometry) else { return };
         let symbol = u64::from(geometry.symbol_size());
+        let (blocks, rule) = (&self.blocks, self.rule);
+        let expects = |flow: &Flow| blocks.as_ref().is_some_and(|b| b.expects(flow, rule));
         let flows = self
             .flows
             .values_mut()
@@ -675,8 +704,8 @@ impl Receiver {
                 flow: f.id,
                 bytes: f.bytes,
                 rate: rate_of(f, now, symbol),
-                silent: match (f.outstanding, f.expecting_since) {
-                    (1.., Some(since)) => now.since(since),
+                silent: match f.expecting_since {
+                    Some(since) if expects(f) => now.since(since),
                     _ => Duration::ZERO,
                 },
             })
@@ -755,6 +784,9 @@ impl Receiver {
                 flow.acks.deadline(self.config.max_ack_delay).into_iter().for_each(&mut at);
                 if flow.is_live() {
                     flow.retry_at.into_iter().for_each(&mut at);
+                    if self.rule != SpreadRule::Listed {
+                        flow.remind_at().into_iter().for_each(&mut at);
+                    }
                 }
             }
         }
@@ -788,9 +820,14 @@ impl Endpoint for Receiver {
     }
 }
 
-
 /// The ACK that a flow is due. `None` if nothing came, or if nobody knows where its source is.
-fn acknowledge(now: Time, flow: &mut Flow, blocks: &Blocks, rule: SpreadRule, inflow: Inflow) -> Option<Output> {
+fn acknowledge(
+    now: Time,
+    flow: &mut Flow,
+    blocks: &Blocks,
+    rule: SpreadRule,
+    inflow: Inflow,
+) -> Option<Output> {
     let path = flow.path?;
     let first = blocks.first_undecoded();
     let mut ack = flow.acks.take(now, first)?;

@@ -37,6 +37,12 @@ pub(super) fn is_hungry(flow: &Flow) -> bool {
     flow.low_water > flow.outstanding && flow.is_usable()
 }
 
+/// Whether a flow should long have brought what it was asked for.
+fn is_overdue(flow: &Flow, now: Time) -> bool {
+    let limit = LEAST_SILENCE.max(flow.turnaround.unwrap_or(UNKNOWN_TURNAROUND) * 4);
+    flow.outstanding > 0 && flow.expecting_since.is_some_and(|since| now.since(since) > limit)
+}
+
 /// How many separate runs of blocks a flow's list has.
 fn runs(flow: &Flow) -> usize {
     let follows = |(a, b): (&BlockIndex, &BlockIndex)| a.0 + 1 == b.0;
@@ -73,17 +79,8 @@ impl Receiver {
     }
 
     fn drop_silent(&mut self, now: Time) {
-        let silent: Vec<FlowId> = self
-            .flows
-            .values()
-            .filter(|f| {
-                let limit = LEAST_SILENCE.max(f.turnaround.unwrap_or(UNKNOWN_TURNAROUND) * 4);
-                f.is_usable()
-                    && f.outstanding > 0
-                    && f.expecting_since.is_some_and(|since| now.since(since) > limit)
-            })
-            .map(|f| f.id)
-            .collect();
+        let silent: Vec<FlowId> =
+            self.flows.values().filter(|f| f.is_usable() && is_overdue(f, now)).map(|f| f.id).collect();
         // The last usable flow keeps its work: nobody else could do it.
         let usable = self.flows.values().filter(|f| f.is_usable()).count();
         if silent.len() == usable {
@@ -98,10 +95,11 @@ impl Receiver {
         }
     }
 
-    /// Tries silent flows again now and then, while there is enough to do that the trial delays nothing.
+    /// Tries silent flows again now and then, while there is enough to do that the trial delays nothing, or while nobody
+    /// brings anything: the one that kept its work may be as dead as they were.
     fn revive(&mut self, now: Time) {
         let plenty = self.blocks.as_ref().is_some_and(|b| b.unassigned() > u64::from(MOST_HELP) * 16);
-        let alone = !self.flows.values().any(Flow::is_usable);
+        let alone = !self.flows.values().any(|f| f.is_usable() && !is_overdue(f, now));
         for flow in self.flows.values_mut().filter(|f| f.silent && f.is_live()) {
             if (plenty || alone) && flow.revive_at.is_some_and(|at| now >= at) {
                 flow.silent = false;

@@ -9,6 +9,9 @@ use crate::marks::DelayMark;
 use crate::pacer::PacerConfig;
 use crate::rtt::RttConfig;
 
+/// Blocks that a flow looks ahead at most, unless told otherwise.
+pub(crate) const LOOK_AHEAD: usize = 64;
+
 /// After how many symbols the receiver is asked for an ACK.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum AckInterval {
@@ -102,7 +105,7 @@ impl Default for SourceConfig {
             lost_memory: 1024,
             prepare_ahead: 4,
             prepare_windows: 2.0,
-            look_ahead: 64,
+            look_ahead: LOOK_AHEAD,
             report_every: Duration::from_millis(200),
             silent_pause: Duration::from_secs(10),
             max_flows: 4096,

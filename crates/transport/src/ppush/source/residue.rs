@@ -47,7 +47,8 @@ impl Residue {
     pub(super) fn new(geometry: Geometry, look_ahead: usize, index: u8, of: u8, equal: bool) -> Self {
         let of = u32::from(of.max(1));
         let index = u32::from(index) % of;
-        let mut residue = Residue { geometry, look_ahead, index, of, equal, first: 0, open: VecDeque::new(), settled: 0 };
+        let mut residue =
+            Residue { geometry, look_ahead, index, of, equal, first: 0, open: VecDeque::new(), settled: 0 };
         residue.unfold();
         residue.settle();
         residue
