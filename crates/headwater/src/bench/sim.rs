@@ -3,11 +3,13 @@
 //! A packet-hop is one packet sent over one link, ACKs included. Jobs A1 and B are DCTCP on plain ports, as csg-htsim and
 //! ns-3 run them too; the third is PPUSH with everything that the product's machines do.
 
+use std::time::Duration;
+
+use cpu_time::ProcessTime;
 use headwater_sim::experiment::{Engine, Experiment, Scale};
 use headwater_sim::run::run_job;
 use headwater_sim::table::Tables;
 use headwater_units::Bytes;
-use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 use thiserror::Error;
 
@@ -109,12 +111,12 @@ fn measure(job: &'static str, file: &str, text: &str, repeat: u32) -> Result<Sim
     let mut times = Vec::new();
     let mut tables = None;
     for _ in 0..repeat {
-        let before = cpu_seconds();
+        let before = ProcessTime::now();
         tables = Some(run_job(run, &mut |_| {}).map_err(|e| wrong(e.to_string()))?);
-        times.push(cpu_seconds() - before);
+        times.push(before.elapsed());
     }
-    times.sort_by(f64::total_cmp);
-    let cpu_seconds = times[times.len() / 2];
+    times.sort();
+    let cpu_seconds = Duration::as_secs_f64(&times[times.len() / 2]);
     let tables = tables.expect("it ran at least once");
     let value = |name| measured(&tables, name);
     let hops = value("hops");
@@ -145,12 +147,6 @@ fn measured(tables: &Tables, name: &str) -> f64 {
     };
     let row = (0..tables.measures.rows()).find(|row| names.is(*row, name));
     row.and_then(|row| values.number(row)).unwrap_or(f64::NAN)
-}
-
-/// CPU time of this process so far, user and system.
-fn cpu_seconds() -> f64 {
-    let time = clock_gettime(ClockId::ProcessCPUTime);
-    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 
 /// The most memory that this process had resident; zero where the system does not say.
