@@ -51,7 +51,7 @@ impl Assembler {
         } else if esi.0 < self.shape.source_symbols() {
             Some(&self.block[self.shape.span(esi.0)])
         } else {
-            self.symbols.repair().get(&esi).map(|bytes| &**bytes)
+            self.symbols.repair_symbol(esi).map(|bytes| &**bytes)
         }
     }
 
@@ -97,7 +97,7 @@ impl Assembler {
     /// The padded block from all source symbols and at most `limit` repair symbols at hand.
     fn solve(&self, limit: usize) -> Option<Vec<u8>> {
         let sources = self.symbols.sources(true).map(|i| (Esi(i), &self.block[self.shape.span(i)]));
-        let repair = self.symbols.repair().iter().map(|(&esi, bytes)| (esi, &**bytes));
+        let repair = self.symbols.repair().iter().map(|(esi, bytes)| (*esi, &**bytes));
         rfc6330::decode(self.shape, sources.chain(repair.take(limit)))
     }
 

@@ -1,6 +1,4 @@
-//! Which symbols of a block are at hand: a bitmap for source symbols, a map for repair symbols.
-
-use std::collections::BTreeMap;
+//! Which symbols of a block are at hand: a bitmap for source symbols, a sorted list for repair symbols.
 
 use headwater_units::Esi;
 
@@ -12,7 +10,8 @@ pub(crate) struct SymbolSet<P> {
     source_symbols: u32,
     present: Vec<u64>,
     present_count: u32,
-    repair: BTreeMap<Esi, P>,
+    /// In rising order of ESI, in which most of them come: so one goes to the end, or near it.
+    repair: Vec<(Esi, P)>,
 }
 
 impl<P> SymbolSet<P> {
@@ -22,7 +21,7 @@ impl<P> SymbolSet<P> {
             source_symbols,
             present: vec![0; source_symbols.div_ceil(64) as usize],
             present_count: 0,
-            repair: BTreeMap::new(),
+            repair: Vec::new(),
         }
     }
 
@@ -35,7 +34,7 @@ impl<P> SymbolSet<P> {
     }
 
     pub(crate) fn contains(&self, esi: Esi) -> bool {
-        if esi.0 < self.source_symbols { self.has_source(esi.0) } else { self.repair.contains_key(&esi) }
+        if esi.0 < self.source_symbols { self.has_source(esi.0) } else { self.find_repair(esi).is_ok() }
     }
 
     pub(crate) fn has_source(&self, index: u32) -> bool {
@@ -54,13 +53,11 @@ impl<P> SymbolSet<P> {
 
     /// Keeps a repair symbol, made by `keep` only if it is new and there is room. `esi` is at least K.
     pub(crate) fn insert_repair(&mut self, esi: Esi, keep: impl FnOnce() -> P) -> Inserted {
-        if self.repair.contains_key(&esi) {
-            return Inserted::Duplicate;
-        }
+        let Err(place) = self.find_repair(esi) else { return Inserted::Duplicate };
         if self.distinct() >= self.source_symbols + SPARE_SYMBOLS {
             return Inserted::Surplus;
         }
-        self.repair.insert(esi, keep());
+        self.repair.insert(place, (esi, keep()));
         Inserted::New
     }
 
@@ -70,8 +67,13 @@ impl<P> SymbolSet<P> {
     }
 
     /// Repair symbols at hand, in rising order of ESI.
-    pub(crate) fn repair(&self) -> &BTreeMap<Esi, P> {
+    pub(crate) fn repair(&self) -> &[(Esi, P)] {
         &self.repair
+    }
+
+    /// What was kept with a repair symbol.
+    pub(crate) fn repair_symbol(&self, esi: Esi) -> Option<&P> {
+        self.find_repair(esi).ok().map(|at| &self.repair[at].1)
     }
 
     /// Forgets every symbol for which `keep` is false; returns how many.
@@ -83,7 +85,11 @@ impl<P> SymbolSet<P> {
                 self.present_count -= 1;
             }
         }
-        self.repair.retain(|&esi, _| keep(esi));
+        self.repair.retain(|&(esi, _)| keep(esi));
         before - self.distinct()
+    }
+
+    fn find_repair(&self, esi: Esi) -> Result<usize, usize> {
+        self.repair.binary_search_by_key(&esi, |&(esi, _)| esi)
     }
 }

@@ -15,12 +15,12 @@
 //! which copy of a symbol came, and every sample of the round-trip time is true.
 //!
 //! Every packet enters and leaves once; nothing is allocated once the tables have grown to the window. An ACK costs the
-//! runs that it carries plus the packets that are new in it, whatever it repeats.
+//! packets that are new in it, and its runs if others than the newest have changed, whatever it repeats.
 
 use std::collections::VecDeque;
 
 use headwater_units::{Duration, PacketNumber, SymbolId, Time};
-use headwater_wire::Ack;
+use headwater_wire::{Ack, AckRange};
 
 /// DUPACKNUM of PPUSH §III-B: later-sent packets acknowledged before a packet is taken for lost.
 pub const LATER_ACKS: usize = 3;
@@ -78,10 +78,13 @@ pub struct InFlight {
     ring: VecDeque<Record>,
     base: u64,
     flying: usize,
-    /// The largest numbers acknowledged, downwards: what is below the last of them has [`LATER_ACKS`] later ones.
-    top: [Option<u64>; LATER_ACKS],
+    /// The largest numbers acknowledged, downwards: what is below the last of them has [`LATER_ACKS`] later ones. Zero
+    /// until so many are: nothing is below that.
+    top: [u64; LATER_ACKS],
     /// Every packet below has been judged by `top`.
     judged: u64,
+    /// Where the newest run of the ACK before began, and the runs below it.
+    told: (u64, Vec<AckRange>),
     /// Lost packets by ascending number.
     lost: VecDeque<LostRecord>,
     lost_memory: usize,
@@ -125,8 +128,9 @@ impl InFlight {
             ring: VecDeque::new(),
             base: 0,
             flying: 0,
-            top: [None; LATER_ACKS],
+            top: [0; LATER_ACKS],
             judged: 0,
+            told: (0, Vec::new()),
             lost: VecDeque::new(),
             lost_memory,
             resend: VecDeque::new(),
@@ -183,14 +187,15 @@ impl InFlight {
         if ack.largest >= self.next_number() {
             return Err(AckError::NeverSent(ack.largest));
         }
-        for (first, last) in ack.runs() {
-            if last >= self.base {
-                for number in first.max(self.base)..=last {
-                    self.acknowledge(number, outcome);
-                }
-            }
-            if !self.lost.is_empty() {
-                self.acknowledge_lost(first, last, outcome);
+        let mut runs = ack.runs();
+        if let Some((first, last)) = runs.next() {
+            self.acknowledge_run(first, last, outcome);
+            // An ACK repeats old runs for as long as they fit; there is no news in them.
+            if first != self.told.0 || ack.ranges[..] != self.told.1[..] {
+                runs.for_each(|(first, last)| self.acknowledge_run(first, last, outcome));
+                self.told.0 = first;
+                self.told.1.clear();
+                self.told.1.extend_from_slice(&ack.ranges);
             }
         }
         let news = outcome.acked.iter().chain(&outcome.late).max_by_key(|s| s.number);
@@ -243,6 +248,15 @@ impl InFlight {
             .map(|(i, r)| r.sent(self.base + i as u64))
     }
 
+    fn acknowledge_run(&mut self, first: u64, last: u64, outcome: &mut AckOutcome) {
+        for number in first.max(self.base)..last + 1 {
+            self.acknowledge(number, outcome);
+        }
+        if self.lost.back().is_some_and(|l| l.sent.number.0 >= first) {
+            self.acknowledge_lost(first, last, outcome);
+        }
+    }
+
     fn acknowledge(&mut self, number: u64, outcome: &mut AckOutcome) {
         let record = &mut self.ring[(number - self.base) as usize];
         if record.gone {
@@ -265,7 +279,7 @@ impl InFlight {
 
     fn acknowledge_lost(&mut self, first: u64, last: u64, outcome: &mut AckOutcome) {
         let from = self.lost.partition_point(|l| l.sent.number.0 < first);
-        let until = self.lost.partition_point(|l| l.sent.number.0 <= last);
+        let until = from + self.lost.range(from..).take_while(|l| l.sent.number.0 <= last).count();
         if from == until {
             return;
         }
@@ -328,7 +342,7 @@ impl InFlight {
 
     /// Keeps the largest acknowledged numbers.
     fn count(&mut self, number: u64) {
-        let mut entering = Some(number);
+        let mut entering = number;
         for place in &mut self.top {
             if entering > *place {
                 std::mem::swap(&mut entering, place);
@@ -338,7 +352,7 @@ impl InFlight {
 
     /// Declares lost what has enough later acknowledged packets.
     fn judge(&mut self, outcome: &mut AckOutcome) {
-        let Some(until) = self.top[LATER_ACKS - 1] else { return };
+        let until = self.top[LATER_ACKS - 1];
         for number in self.judged.max(self.base)..until {
             self.lose((number - self.base) as usize, outcome);
         }
@@ -547,6 +561,16 @@ mod tests {
         assert_eq!(o.rtt, Some(Duration::from_nanos(98)));
         t.on_ack(Time::from_nanos(200), &ack(&[1, 2]), &mut o).unwrap();
         assert_eq!((o.rtt, o.largest), (None, Some(PacketNumber(1))));
+    }
+
+    #[test]
+    fn news_below_an_unchanged_newest_run_is_heard() {
+        let (mut t, mut o) = (table(10), AckOutcome::default());
+        t.on_ack(Time::ZERO, &ack(&[1, 3, 8, 9]), &mut o).unwrap();
+        t.on_ack(Time::ZERO, &ack(&[1, 3, 8, 9]), &mut o).unwrap();
+        assert_eq!((o.acked.len(), o.late.len()), (0, 0));
+        t.on_ack(Time::ZERO, &ack(&[0, 1, 3, 5, 8, 9]), &mut o).unwrap();
+        assert_eq!((numbers(&o.acked), numbers(&o.late)), (vec![5], vec![0]));
     }
 
     #[test]

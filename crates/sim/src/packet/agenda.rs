@@ -1,22 +1,27 @@
 //! What happens when: future events in exact order.
 //!
 //! Events of one time come out in the order in which they were put in; that, and nothing else, makes a run a function of
-//! its seed. A hierarchy of wheels (Varghese and Lauck 1987, scheme 7): the lowest has a slot per nanosecond, each higher
-//! one slots 256 times as wide, and an event waits on the lowest wheel on which it is not in the slot of the present. When
-//! the present enters a slot, its events move down. So nothing is ever compared or sorted, however dense or sparse events
-//! are, and no event moves more often than there are wheels below it: once or twice for a packet.
+//! its seed.
 //!
-//! A slot is a chain through one pool of entries, so the memory in use is that of the events pending, and is reused hot.
-//! Chains are first in, first out, and an event enters a slot of a lower wheel directly only after the slot above has been
-//! emptied into it: so equal times keep their order.
+//! A calendar (Brown 1988): a *day* is a power of two of nanoseconds, and has a chain of its events in order. A *year* has
+//! 4096 days; only the present year has days. Events of the years to come wait, unsorted, in a chain for each year of the
+//! present *age* of 256 years, or in one chain for all later ages, and move down when their year or age begins. So an event
+//! is looked at two or three times, and compared with its neighbour once.
+//!
+//! How long a day is follows from the work: shorter where events have to be put before others too often, longer where most
+//! days have none. It decides what an event costs, never when it comes.
+//!
+//! Chains go through one pool of entries, so the memory in use is that of the events pending, and is reused hot. They are
+//! first in, first out among equals, and nothing is put into a year or an age directly before what waited for it has moved
+//! in: so equal times keep their order.
 
-/// Bits of the time that one wheel resolves.
-const BITS: u32 = 8;
-const SLOTS: usize = 1 << BITS;
-/// Enough for every 64-bit time.
-const WHEELS: usize = (u64::BITS / BITS) as usize;
-const WORDS: usize = SLOTS / 64;
+const DAYS: usize = 4096;
+const YEARS: usize = 256;
 const NONE: u32 = u32::MAX;
+/// Days get shorter at once when so many entries were passed over in a year.
+const MAX_PASSED: usize = 4 * DAYS;
+/// A day is at most 2^20 ns.
+const MAX_GRAIN: u32 = 20;
 
 #[derive(Clone, Copy)]
 struct Entry<E> {
@@ -26,26 +31,34 @@ struct Entry<E> {
 }
 
 #[derive(Clone, Copy)]
-struct Slot {
+struct Chain {
     head: u32,
+    /// Without meaning while there is no head.
     tail: u32,
 }
 
-const EMPTY: Slot = Slot { head: NONE, tail: NONE };
-
-#[derive(Clone, Copy)]
-struct Wheel {
-    occupied: [u64; WORDS],
-    slots: [Slot; SLOTS],
-}
+const EMPTY: Chain = Chain { head: NONE, tail: NONE };
 
 /// A queue of events by time (nanoseconds), first in first out among equals.
 pub(super) struct Agenda<E> {
     now: u64,
-    wheels: Box<[Wheel; WHEELS]>,
+    /// The day of `now`, or one before the next event, counted from time zero.
+    today: u64,
+    /// Bits of the time within a day.
+    grain: u32,
+    days: Box<[Chain; DAYS]>,
+    years: Box<[Chain; YEARS]>,
+    ages: Chain,
+    /// Events pending: this year, this age and not this year, and later.
+    this_year: usize,
+    this_age: usize,
+    later: usize,
     pool: Vec<Entry<E>>,
     free: u32,
-    len: usize,
+    /// Events that have happened this year.
+    happened: usize,
+    /// Entries passed over this year to put others before later ones.
+    passed: usize,
 }
 
 impl<E: Copy> Agenda<E> {
@@ -53,138 +66,238 @@ impl<E: Copy> Agenda<E> {
     pub(super) fn new() -> Self {
         Agenda {
             now: 0,
-            wheels: Box::new([Wheel { occupied: [0; WORDS], slots: [EMPTY; SLOTS] }; WHEELS]),
+            today: 0,
+            grain: 0,
+            days: Box::new([EMPTY; DAYS]),
+            years: Box::new([EMPTY; YEARS]),
+            ages: EMPTY,
+            this_year: 0,
+            this_age: 0,
+            later: 0,
             pool: Vec::with_capacity(1024),
             free: NONE,
-            len: 0,
+            happened: 0,
+            passed: 0,
         }
     }
 
     /// Events pending.
     pub(super) fn len(&self) -> usize {
-        self.len
+        self.this_year + self.this_age + self.later
     }
 
     /// Puts an event in; a time that has passed counts as now.
-    #[inline]
+    // Once for every hop of every packet; a call costs a seventh of what it does.
+    #[inline(always)]
     pub(super) fn push(&mut self, time: u64, event: E) {
-        let entry = Entry { time: time.max(self.now), next: NONE, event };
-        self.len += 1;
-        let index = match self.free {
-            NONE => {
-                self.pool.push(entry);
-                (self.pool.len() - 1) as u32
-            }
-            index => {
-                let place = &mut self.pool[index as usize];
-                self.free = place.next;
+        let time = time.max(self.now);
+        let entry = Entry { time, next: NONE, event };
+        let index = match self.pool.get_mut(self.free as usize) {
+            Some(place) => {
+                let index = std::mem::replace(&mut self.free, place.next);
                 *place = entry;
                 index
             }
+            None => self.grow(entry),
         };
-        self.append(time.max(self.now), index);
+        self.insert(time, index);
+        if self.passed > MAX_PASSED {
+            self.regrain(self.grain.saturating_sub(2), self.now);
+        }
+    }
+
+    #[cold]
+    fn grow(&mut self, entry: Entry<E>) -> u32 {
+        self.pool.push(entry);
+        (self.pool.len() - 1) as u32
     }
 
     /// The earliest event.
     #[inline]
     pub(super) fn pop(&mut self) -> Option<(u64, E)> {
-        loop {
-            let wheel = &mut self.wheels[0];
-            if let Some(slot) = wheel.next_occupied((self.now % SLOTS as u64) as usize) {
-                let place = &mut wheel.slots[slot];
-                let index = place.head;
-                place.head = self.pool[index as usize].next;
-                if place.head == NONE {
-                    place.tail = NONE;
-                    wheel.occupied[slot / 64] &= !(1 << (slot % 64));
-                }
-                return Some(self.release(index));
-            }
-            match self.descend() {
-                Descent::Only(index) => return Some(self.release(index)),
-                Descent::Many => {}
-                Descent::Nothing => return None,
+        while self.this_year == 0 {
+            if !self.turn() {
+                return None;
             }
         }
-    }
-
-    /// The entry's event happens now.
-    #[inline]
-    fn release(&mut self, index: u32) -> (u64, E) {
+        let index = self.next();
         let entry = &mut self.pool[index as usize];
         let happens = (entry.time, entry.event);
-        entry.next = self.free;
-        self.free = index;
+        entry.next = std::mem::replace(&mut self.free, index);
         self.now = happens.0;
-        self.len -= 1;
-        happens
+        self.happened += 1;
+        Some(happens)
     }
 
-    /// Chains an entry to the slot of its time, on the lowest wheel that can tell it from the present.
+    /// Takes the first of this year's entries out.
     #[inline]
-    fn append(&mut self, time: u64, index: u32) {
-        let level = (u64::BITS - 1 - ((time ^ self.now) | 1).leading_zeros()) / BITS;
-        let slot = (time >> (level * BITS)) as usize % SLOTS;
-        let wheel = &mut self.wheels[level as usize];
-        let place = &mut wheel.slots[slot];
-        if place.tail == NONE {
-            place.head = index;
-            wheel.occupied[slot / 64] |= 1 << (slot % 64);
+    fn next(&mut self) -> u32 {
+        while self.days[self.today as usize % DAYS].head == NONE {
+            self.today += 1;
+        }
+        let day = &mut self.days[self.today as usize % DAYS];
+        let index = day.head;
+        day.head = self.pool[index as usize].next;
+        self.this_year -= 1;
+        index
+    }
+
+    /// Puts an entry where its time belongs.
+    #[inline(always)]
+    fn insert(&mut self, time: u64, index: u32) {
+        let date = time >> self.grain;
+        if (date ^ self.today) >= DAYS as u64 {
+            return self.insert_later(date, index);
+        }
+        self.this_year += 1;
+        let day = &mut self.days[date as usize % DAYS];
+        if day.head == NONE {
+            *day = Chain { head: index, tail: index };
+        } else if self.pool[day.tail as usize].time <= time {
+            self.pool[day.tail as usize].next = index;
+            day.tail = index;
         } else {
-            self.pool[place.tail as usize].next = index;
+            self.insert_before_last(date, time, index);
         }
-        place.tail = index;
     }
 
-    /// The present enters the next slot that holds something, of the lowest wheel that has one, and its events move down;
-    /// an event alone in its slot need not, since it is the next.
-    fn descend(&mut self) -> Descent {
-        for level in 1..WHEELS {
-            let shift = level as u32 * BITS;
-            let present = (self.now >> shift) as usize % SLOTS;
-            let wheel = &mut self.wheels[level];
-            let Some(slot) = wheel.next_occupied(present) else { continue };
-            let Slot { head, tail } = std::mem::replace(&mut wheel.slots[slot], EMPTY);
-            wheel.occupied[slot / 64] &= !(1 << (slot % 64));
-            if head == tail {
-                return Descent::Only(head);
-            }
-            let above = self.now.checked_shr(shift + BITS).unwrap_or(0);
-            self.now = (above.checked_shl(BITS).unwrap_or(0) | slot as u64) << shift;
-            let mut index = head;
-            while index != NONE {
-                let entry = &mut self.pool[index as usize];
-                let (time, next) = (entry.time, std::mem::replace(&mut entry.next, NONE));
-                self.append(time, index);
-                index = next;
-            }
-            return Descent::Many;
+    #[cold]
+    fn insert_later(&mut self, date: u64, index: u32) {
+        let chain = if (date ^ self.today) < (DAYS * YEARS) as u64 {
+            self.this_age += 1;
+            &mut self.years[(date / DAYS as u64) as usize % YEARS]
+        } else {
+            self.later += 1;
+            &mut self.ages
+        };
+        append(chain, &mut self.pool, index);
+    }
+
+    /// Puts an entry into a day whose last entry comes after it.
+    #[cold]
+    fn insert_before_last(&mut self, date: u64, time: u64, index: u32) {
+        let day = &mut self.days[date as usize % DAYS];
+        let (mut before, mut next) = (NONE, day.head);
+        while self.pool[next as usize].time <= time {
+            (before, next) = (next, self.pool[next as usize].next);
+            self.passed += 1;
         }
-        Descent::Nothing
+        self.pool[index as usize].next = next;
+        match self.pool.get_mut(before as usize) {
+            Some(entry) => entry.next = index,
+            None => day.head = index,
+        }
+    }
+
+    /// This year has no events any more: the next year that has some begins. False if there is none.
+    #[cold]
+    fn turn(&mut self) -> bool {
+        let turned = self.turn_year();
+        if turned {
+            self.review();
+        }
+        turned
+    }
+
+    /// At the beginning of a year: are days of a good length?
+    fn review(&mut self) {
+        let (happened, passed) = (std::mem::take(&mut self.happened), std::mem::take(&mut self.passed));
+        let grain = if passed > 2 * happened {
+            self.grain.saturating_sub(1)
+        } else if happened + self.this_year < DAYS / 4 && passed < happened / 4 {
+            (self.grain + 1).min(MAX_GRAIN)
+        } else {
+            self.grain
+        };
+        // Nothing is put in before the first event of this year has happened.
+        self.regrain(grain, self.today << self.grain);
+    }
+
+    fn turn_year(&mut self) -> bool {
+        if self.this_age == 0 {
+            if self.later == 0 {
+                return false;
+            }
+            self.turn_age();
+        }
+        let year = self.today / DAYS as u64;
+        let next = (year as usize % YEARS..YEARS).find(|&at| self.years[at].head != NONE);
+        let next = next.expect("an event of this age is in one of its years");
+        self.today = (year / YEARS as u64 * YEARS as u64 + next as u64) * DAYS as u64;
+        let chain = std::mem::replace(&mut self.years[next], EMPTY);
+        let moved = self.insert_chain(chain);
+        self.this_age -= moved;
+        true
+    }
+
+    /// The age of the earliest of the later events begins, and its events move to their years.
+    fn turn_age(&mut self) {
+        let Chain { mut head, .. } = std::mem::replace(&mut self.ages, EMPTY);
+        self.later = 0;
+        let mut first = u64::MAX;
+        let mut index = head;
+        while index != NONE {
+            let entry = &self.pool[index as usize];
+            first = first.min(entry.time);
+            index = entry.next;
+        }
+        let age = (DAYS * YEARS) as u64;
+        self.today = (first >> self.grain) / age * age;
+        while head != NONE {
+            let entry = &mut self.pool[head as usize];
+            let (index, date) = (head, entry.time >> self.grain);
+            head = std::mem::replace(&mut entry.next, NONE);
+            if (date ^ self.today) < age {
+                self.this_age += 1;
+                append(&mut self.years[(date / DAYS as u64) as usize % YEARS], &mut self.pool, index);
+            } else {
+                self.later += 1;
+                append(&mut self.ages, &mut self.pool, index);
+            }
+        }
+    }
+
+    /// Puts the entries of a chain where they belong; says how many there were.
+    fn insert_chain(&mut self, chain: Chain) -> usize {
+        let (mut index, mut count) = (chain.head, 0);
+        while index != NONE {
+            let entry = &mut self.pool[index as usize];
+            let (time, next) = (entry.time, std::mem::replace(&mut entry.next, NONE));
+            self.insert(time, index);
+            index = next;
+            count += 1;
+        }
+        count
+    }
+
+    /// Sorts all pending events into days of another length; none of them, and none that is put in later, is before `from`.
+    #[cold]
+    fn regrain(&mut self, grain: u32, from: u64) {
+        self.passed = 0;
+        if grain == self.grain {
+            return;
+        }
+        let mut order = EMPTY;
+        while self.this_year > 0 || self.turn_year() {
+            let index = self.next();
+            self.pool[index as usize].next = NONE;
+            append(&mut order, &mut self.pool, index);
+        }
+        self.grain = grain;
+        self.today = from >> grain;
+        self.insert_chain(order);
     }
 }
 
-/// What a slot that the present enters held.
-enum Descent {
-    Nothing,
-    /// This entry, taken out.
-    Only(u32),
-    /// Entries that are now on lower wheels.
-    Many,
-}
-
-impl Wheel {
-    /// The first slot from `from` on that holds something.
-    #[inline]
-    fn next_occupied(&self, from: usize) -> Option<usize> {
-        let mut word = from / 64;
-        let mut bits = self.occupied[word] & (u64::MAX << (from % 64));
-        while bits == 0 {
-            word += 1;
-            bits = *self.occupied.get(word)?;
-        }
-        Some(word * 64 + bits.trailing_zeros() as usize)
+/// Puts an entry at a chain's end.
+#[inline]
+fn append<E>(chain: &mut Chain, pool: &mut [Entry<E>], index: u32) {
+    if chain.head == NONE {
+        chain.head = index;
+    } else {
+        pool[chain.tail as usize].next = index;
     }
+    chain.tail = index;
 }
 
 #[cfg(test)]
@@ -220,6 +333,34 @@ mod tests {
             }
             prop_assert_eq!(agenda.pop(), None);
         }
+    }
+
+    /// Dense and sparse times by turns, so that days get shorter and longer.
+    #[test]
+    fn order_does_not_depend_on_how_long_days_are() {
+        let (mut agenda, mut oracle) = (Agenda::new(), std::collections::BTreeMap::new());
+        let (mut random, mut now, mut grains) = (7u64, 0, std::collections::BTreeSet::new());
+        for number in 0..400_000u64 {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let spread = [300, 3_000_000, 40, 500_000_000][number as usize / 50_000 % 4];
+            let time = now + (random >> 33) % spread;
+            agenda.push(time, number);
+            oracle.insert((time, number), ());
+            if number % 500 > 200 {
+                let ((time, number), ()) = oracle.pop_first().unwrap();
+                assert_eq!(agenda.pop(), Some((time, number)));
+                now = time;
+            }
+            if oracle.len() > 2_000 {
+                for ((time, number), ()) in std::mem::take(&mut oracle) {
+                    assert_eq!(agenda.pop(), Some((time, number)));
+                    now = time;
+                }
+            }
+            grains.insert(agenda.grain);
+            assert_eq!(agenda.len(), oracle.len());
+        }
+        assert!(grains.len() > 5, "days were always {grains:?} bits long");
     }
 
     #[test]

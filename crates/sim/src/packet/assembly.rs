@@ -17,7 +17,6 @@ pub(super) struct Assembly {
     overhead: Option<u32>,
     true_bytes: bool,
     open: BTreeMap<u32, Box<dyn Decoder>>,
-    /// The block of the last symbol: most symbols are of the same one as the symbol before.
     done: BTreeSet<u32>,
     rng: ChaCha8Rng,
 }

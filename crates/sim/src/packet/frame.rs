@@ -95,14 +95,25 @@ impl FrameSizes {
     }
 }
 
-/// A message under way, and its ends.
+/// A message under way.
 #[derive(Clone, Debug)]
 pub(super) struct Carried {
+    /// Its path is where it comes from.
     pub(super) packet: Packet,
-    pub(super) from: u32,
+    /// The endpoint that it is for.
     pub(super) to: u32,
     /// Copies of the frame that are still under way: a switch or a fault may have made more than one.
-    pub(super) copies: u32,
+    copies: u32,
+}
+
+impl Carried {
+    #[inline]
+    fn arrives(&mut self, ecn: Ecn, cut: bool) {
+        self.packet.ecn = ecn;
+        if cut && let Body::Symbol(header) = &mut self.packet.datagram.body {
+            header.trimmed = true;
+        }
+    }
 }
 
 /// The messages under way; places are used again, so that a steady state allocates nothing.
@@ -114,8 +125,8 @@ pub(super) struct Bodies {
 
 impl Bodies {
     #[inline]
-    pub(super) fn put(&mut self, packet: Packet, from: u32, to: u32) -> u32 {
-        let carried = Some(Carried { packet, from, to, copies: 1 });
+    pub(super) fn put(&mut self, packet: Packet, to: u32) -> u32 {
+        let carried = Some(Carried { packet, to, copies: 1 });
         match self.free.pop() {
             Some(at) => {
                 self.places[at as usize] = carried;
@@ -128,17 +139,21 @@ impl Bodies {
         }
     }
 
-    /// One copy has arrived or is lost; the message comes out with the last one, else as a copy.
+    /// One copy has arrived, perhaps marked or cut; the message comes out with the last one, else as a copy.
     #[inline]
-    pub(super) fn take(&mut self, at: u32) -> Carried {
+    pub(super) fn take(&mut self, at: u32, ecn: Ecn, cut: bool) -> (u32, Packet) {
         let place = &mut self.places[at as usize];
         let carried = place.as_mut().expect("a frame names a message that is kept");
         if carried.copies > 1 {
             carried.copies -= 1;
-            return carried.clone();
+            let mut copy = carried.clone();
+            copy.arrives(ecn, cut);
+            return (copy.to, copy.packet);
         }
+        carried.arrives(ecn, cut);
         self.free.push(at);
-        place.take().expect("just seen")
+        let Carried { packet, to, .. } = place.take().expect("just seen");
+        (to, packet)
     }
 
     /// The frame was dropped.

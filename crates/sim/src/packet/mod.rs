@@ -15,6 +15,7 @@ mod carry;
 mod director;
 mod frame;
 mod network;
+mod post;
 mod records;
 mod setup;
 mod world;

@@ -40,6 +40,8 @@ struct Link {
     near: Near,
     far: Far,
     delay: u64,
+    /// It has faults, or is tallied.
+    watched: bool,
     /// When the next departure event of a port that keeps its frames is due; `u64::MAX`: none is.
     serving: u64,
     faults: Option<Box<Faults>>,
@@ -131,8 +133,6 @@ pub(super) struct Network {
     nics: Vec<Port<SimFrame>>,
     /// The links of each host; a host with several sends on the first that is up.
     uplinks: Vec<Vec<u32>>,
-    /// The link of a host that has one; else `u32::MAX`.
-    only_uplink: Vec<u32>,
     switches: Vec<SwitchAt>,
     seed: u64,
     /// By link; empty where nobody will look.
@@ -185,24 +185,14 @@ impl Network {
                     None => Far::Switch(switch_of[link.to.0 as usize]),
                 };
                 let delay = link.delay.as_nanos();
-                Link { near: near[id as usize], far, delay, serving: u64::MAX, faults: None }
+                let watched = setup.drain.is_some();
+                Link { near: near[id as usize], far, delay, watched, serving: u64::MAX, faults: None }
             })
             .collect();
         let seed = setup.seed;
-        let only = |ways: &Vec<u32>| if let [only] = ways[..] { only } else { u32::MAX };
-        let only_uplink = uplinks.iter().map(only).collect();
         let tallied = if setup.drain.is_some() { fabric.link_count() } else { 0 };
         let tallies = vec![LinkTally::default(); tallied];
-        Ok(Network {
-            links,
-            nics,
-            uplinks,
-            only_uplink,
-            switches,
-            seed,
-            tallies,
-            faults: FaultCounts::default(),
-        })
+        Ok(Network { links, nics, uplinks, switches, seed, tallies, faults: FaultCounts::default() })
     }
 
     /// A host sends.
@@ -215,15 +205,15 @@ impl Network {
         agenda: &mut Agenda<Event>,
         bodies: &mut Bodies,
     ) {
-        let link = match self.only_uplink[host as usize] {
-            u32::MAX => match self.uplinks[host as usize].iter().find(|&&l| !self.is_down(l)) {
+        let link = match self.uplinks[host as usize][..] {
+            [only] => only,
+            ref several => match several.iter().find(|&&l| !self.is_down(l)) {
                 Some(&first) => first,
                 None => {
                     self.faults.unroutable += 1;
                     return bodies.forget(frame.body);
                 }
             },
-            only => only,
         };
         self.offer(now, link, frame, agenda, bodies);
     }
@@ -238,28 +228,34 @@ impl Network {
         agenda: &mut Agenda<Event>,
         bodies: &mut Bodies,
     ) -> Option<SimFrame> {
-        if let Some(tally) = self.tallies.get_mut(link as usize) {
+        let state = &self.links[link as usize];
+        if state.watched
+            && let Some(tally) = self.tallies.get_mut(link as usize)
+        {
             tally.arrived.note(&frame);
         }
-        match self.links[link as usize].far {
-            Far::Host(host) if host == frame.to => Some(frame),
-            Far::Host(_) => {
-                self.stray(link, frame, bodies);
-                None
-            }
+        match state.far {
+            Far::Host(host) if host == frame.to => return Some(frame),
+            Far::Host(_) => self.stray(link, frame, bodies),
             Far::Switch(switch) => {
                 let at = &mut self.switches[switch as usize];
                 let to = Destination::Host(frame.to);
                 match at.switch.forwarding_mut().egress(PortIndex::OWN, to, frame.hash) {
                     Egress::One(port) => {
                         let link = at.links[usize::from(port.0)];
-                        self.offer(now, link, frame, agenda, bodies);
+                        let state = &self.links[link as usize];
+                        let port = at.switch.port_mut(port);
+                        if port.is_plain() && !state.watched {
+                            pass(now, link, state, port, frame, agenda, bodies);
+                        } else {
+                            self.offer(now, link, frame, agenda, bodies);
+                        }
                     }
                     Egress::Copies(_) | Egress::None => self.stray(link, frame, bodies),
                 }
-                None
             }
         }
+        None
     }
 
     /// A frame that came over this link has no way on.
@@ -289,10 +285,18 @@ impl Network {
         agenda: &mut Agenda<Event>,
         bodies: &mut Bodies,
     ) {
+        let state = &self.links[link as usize];
+        if let Near::Nic(nic) = state.near
+            && !state.watched
+            && let port = &mut self.nics[nic as usize]
+            && port.is_plain()
+        {
+            return pass(now, link, state, port, frame, agenda, bodies);
+        }
         if let Some(tally) = self.tallies.get_mut(link as usize) {
             tally.offered.note(&frame);
         }
-        let near = self.links[link as usize].near;
+        let near = state.near;
         let port = self.port(near);
         if port.is_plain() {
             match port.pass(now, &mut frame) {
@@ -406,6 +410,7 @@ impl Network {
             return self.serve(now, link, agenda, bodies);
         }
         let seed = self.seed ^ (u64::from(link) << 32);
+        self.links[link as usize].watched = true;
         let faults = self.links[link as usize].faults.get_or_insert_with(|| {
             Box::new(Faults {
                 down: false,
@@ -460,6 +465,24 @@ impl Network {
 
     pub(super) fn link_count(&self) -> u32 {
         self.links.len() as u32
+    }
+}
+
+/// A frame goes through a plain port to a link that does what it should.
+// Once for every hop of every packet; a call costs a seventh of what it does.
+#[inline(always)]
+fn pass(
+    now: Time,
+    link: u32,
+    state: &Link,
+    port: &mut Port<SimFrame>,
+    mut frame: SimFrame,
+    agenda: &mut Agenda<Event>,
+    bodies: &mut Bodies,
+) {
+    match port.pass(now, &mut frame) {
+        Passed::Leaves(at) => agenda.push(at.as_nanos() + state.delay, Event::Arrive { link, frame }),
+        Passed::Dropped => bodies.forget(frame.body),
     }
 }
 

@@ -125,6 +125,17 @@ pub enum ControlPlane {
     },
 }
 
+impl ControlPlane {
+    /// How long a message takes beside the network, if that is where it travels.
+    #[inline]
+    pub(super) fn delay(self) -> Option<Duration> {
+        match self {
+            ControlPlane::Beside { delay } => Some(delay),
+            ControlPlane::AtHost { .. } => None,
+        }
+    }
+}
+
 /// What the ends run.
 #[derive(Clone, Debug)]
 pub enum Transport {

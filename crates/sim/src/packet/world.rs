@@ -1,5 +1,9 @@
 //! Endpoints on hosts, driven by events: the third driver of the loop that sockets and tests run.
 
+mod looking;
+mod push;
+mod said;
+
 use std::collections::BTreeMap;
 
 use headwater_transport::baseline;
@@ -7,22 +11,17 @@ use headwater_transport::ppush::controller::Controller;
 use headwater_transport::ppush::receiver::Receiver;
 use headwater_transport::ppush::source::Source;
 use headwater_transport::{
-    Command, ControllerCommand, ControllerEvent, DecodeFailure, Endpoint, Event as Said, Input, Output,
-    Packet, ReceiverCommand, ReceiverEvent, ReceiverFailure, SourceCommand, SourceEvent, TaskRecord,
+    Command, Endpoint, Event as Said, Input, Output, ReceiverCommand, ReceiverFailure, SourceCommand,
+    TaskRecord,
 };
-use headwater_units::{BlockIndex, Duration, FlowId, Geometry, NodeId, ObjectId, PathId, TaskId, Time};
-use headwater_wire::{Body, Control, Ecn, Holding, NodeInfo, Refusal};
-use rand::{Rng, SeedableRng};
-use rand_chacha::ChaCha8Rng;
+use headwater_units::{BlockIndex, Duration, FlowId, NodeId, ObjectId, PathId, TaskId, Time};
+use headwater_wire::Ecn;
 
-use super::agenda::Agenda;
 use super::assembly::Assembly;
-use super::carry::Cargo;
-use super::director::{Director, Part};
-use super::frame::{Bodies, Carried, SimFrame};
-use super::network::Network;
-use super::records::{Counts, FlowRow, Records, SampleRow, TaskRow};
-use super::setup::{Change, ControlPlane, Jitter, PpushSetup, Setup, SetupError, TaskPlan, Transport};
+use super::director::Director;
+use super::post::Post;
+use super::records::Records;
+use super::setup::{Change, Setup, SetupError, Transport};
 use super::{Event, Ran};
 
 /// How often hosts say who they are, on average, where nobody acknowledges it.
@@ -107,9 +106,7 @@ struct Flowing {
 pub(super) struct World {
     setup: Setup,
     now: Time,
-    agenda: Agenda<Event>,
-    bodies: Bodies,
-    network: Network,
+    post: Post,
     slots: Vec<Slot>,
     tasks: Vec<Running>,
     /// The source endpoint of each host (PPUSH).
@@ -128,12 +125,6 @@ pub(super) struct World {
     /// Changes that have not happened yet.
     changes_left: usize,
     corrupt: u64,
-    rng: ChaCha8Rng,
-    /// When each host's last packet leaves its machines.
-    launched: Vec<u64>,
-    /// By pair of hosts, once it was asked for.
-    jitters: Vec<u32>,
-    cargo: Option<Cargo>,
     left: usize,
     sampled: Vec<u64>,
     records: Records,
@@ -166,18 +157,15 @@ impl World {
     pub(super) fn new(setup: Setup) -> Result<Self, SetupError> {
         check(&setup)?;
         let hosts = setup.topology.hosts().len();
-        let mut network = Network::new(&setup)?;
-        let agenda = Agenda::new();
+        let mut post = Post::new(&setup)?;
         for (_, change) in &setup.changes {
             if let Change::Link(link, super::LinkChange::Rate(_) | super::LinkChange::Down(_)) = change {
-                network.keep_frames(link.0);
+                post.network.keep_frames(link.0);
             }
         }
         let mut world = World {
             now: Time::ZERO,
-            agenda,
-            bodies: Bodies::default(),
-            network,
+            post,
             slots: Vec::new(),
             tasks: Vec::new(),
             sources: Vec::new(),
@@ -189,14 +177,6 @@ impl World {
             muted: false,
             changes_left: setup.changes.len(),
             corrupt: 0,
-            rng: ChaCha8Rng::seed_from_u64(setup.seed ^ 0x6a69_7474_6572),
-            launched: vec![0; hosts],
-            jitters: if setup.jitter == Jitter::PacketOnPath {
-                vec![u32::MAX; hosts * hosts]
-            } else {
-                Vec::new()
-            },
-            cargo: setup.carry_bytes.then(|| Cargo::new(setup.seed)),
             left: setup.tasks.len(),
             sampled: vec![0; setup.tasks.len()],
             records: Records::default(),
@@ -211,9 +191,9 @@ impl World {
     fn prepare(&mut self) -> Result<(), SetupError> {
         for index in 0..self.setup.tasks.len() {
             let plan = &self.setup.tasks[index];
-            self.agenda.push(plan.at.as_nanos(), Event::Start { task: index as u32 });
+            self.post.agenda.push(plan.at.as_nanos(), Event::Start { task: index as u32 });
             if let Some(stop) = plan.stop {
-                self.agenda.push(stop.as_nanos(), Event::Stop { task: index as u32 });
+                self.post.agenda.push(stop.as_nanos(), Event::Stop { task: index as u32 });
             }
             self.tasks.push(Running {
                 receivers: Vec::new(),
@@ -231,10 +211,10 @@ impl World {
             });
         }
         for (index, (at, _)) in self.setup.changes.iter().enumerate() {
-            self.agenda.push(at.as_nanos(), Event::Change { index: index as u32 });
+            self.post.agenda.push(at.as_nanos(), Event::Change { index: index as u32 });
         }
         if let Some(sampling) = &self.setup.sample {
-            self.agenda.push(sampling.every.as_nanos(), Event::Sample);
+            self.post.agenda.push(sampling.every.as_nanos(), Event::Sample);
         }
         if let Transport::Ppush(ppush) = &self.setup.transport {
             let ppush = (**ppush).clone();
@@ -243,138 +223,11 @@ impl World {
         Ok(())
     }
 
-    fn prepare_ppush(&mut self, ppush: &PpushSetup) -> Result<(), SetupError> {
-        let hosts = self.setup.topology.hosts().len() as u32;
-        let controller_host = match self.setup.control {
-            ControlPlane::AtHost { host } => host,
-            ControlPlane::Beside { .. } => hosts,
-        };
-        let scripted = self.setup.tasks.iter().any(|t| t.thetas.is_some());
-        let mut parts = BTreeMap::new();
-        for host in 0..hosts {
-            let endpoint = self.add(self.source(ppush, host), host, u32::MAX);
-            self.sources.push(endpoint);
-        }
-        let mut holders: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
-        for (index, plan) in self.setup.tasks.iter().enumerate() {
-            let index = index as u32;
-            let bytes = plan.object_bytes(ppush.symbol_size);
-            Geometry::new(bytes, ppush.symbol_size).map_err(|why| SetupError::Object {
-                task: plan.name.clone(),
-                packets: plan.packets,
-                symbol: ppush.symbol_size,
-                why,
-            })?;
-            if let Some(cargo) = &mut self.cargo {
-                cargo.exists(object(index), bytes);
-            }
-            for &source in &plan.sources {
-                holders.entry(source).or_default().push(index);
-            }
-            if let Some(thetas) = &plan.thetas {
-                let flows = plan.sources.iter().zip(thetas);
-                let flows = flows.map(|(&s, &theta)| (node(s), PathId(self.sources[s as usize]), theta));
-                let part = Part {
-                    object: object(index),
-                    bytes,
-                    symbol_size: ppush.symbol_size,
-                    flows: flows.collect(),
-                };
-                parts.insert(name(index), part);
-            }
-        }
-        let machine = if scripted {
-            Machine::Director(Box::new(Director::new(parts, ppush.controller.feedback_every)))
-        } else {
-            Machine::Controller(Box::new(self.new_controller(ppush)))
-        };
-        self.controller = Some(self.add(machine, controller_host, u32::MAX));
-        for host in 0..hosts {
-            for &task in holders.get(&host).into_iter().flatten() {
-                self.hold(host, task);
-            }
-            match self.setup.control {
-                ControlPlane::Beside { .. } => self.introduce(host),
-                ControlPlane::AtHost { .. } => self.introduce_soon(host, INTRODUCE_EVERY / 64),
-            }
-        }
-        Ok(())
-    }
-
-    fn source(&self, ppush: &PpushSetup, host: u32) -> Machine {
-        let mut seed = [0; 32];
-        seed[..8].copy_from_slice(&self.setup.seed.to_be_bytes());
-        seed[8..12].copy_from_slice(&host.to_be_bytes());
-        seed[12..20].copy_from_slice(&self.incarnations.to_be_bytes());
-        Machine::Source(Box::new(Source::new(ppush.source.clone(), seed)))
-    }
-
-    fn new_controller(&self, ppush: &PpushSetup) -> Controller {
-        let mut seed = [1; 32];
-        seed[..8].copy_from_slice(&self.setup.seed.to_be_bytes());
-        seed[8..16].copy_from_slice(&self.incarnations.to_be_bytes());
-        Controller::new(ppush.controller.clone(), seed)
-    }
-
     fn add(&mut self, machine: Machine, host: u32, task: u32) -> u32 {
         let paused = self.paused[host as usize];
         self.slots.push(Slot { machine, host, wake: u64::MAX, paused, task });
+        self.post.settle(host);
         (self.slots.len() - 1) as u32
-    }
-
-    /// A host's source is told that it holds the object of a task.
-    fn hold(&mut self, host: u32, task: u32) {
-        let Transport::Ppush(ppush) = &self.setup.transport else { return };
-        let bytes = self.setup.tasks[task as usize].object_bytes(ppush.symbol_size);
-        let command = SourceCommand::Hold { object: object(task), bytes };
-        self.tell(self.sources[host as usize], Command::Source(command));
-    }
-
-    /// The tasks whose objects a host holds.
-    fn holds(&self, host: u32) -> Vec<u32> {
-        let tasks = 0..self.setup.tasks.len() as u32;
-        tasks.filter(|&task| self.setup.tasks[task as usize].sources.contains(&host)).collect()
-    }
-
-    /// A host says to the controller who it is and what it holds, as nodes do when they connect.
-    fn introduce(&mut self, host: u32) {
-        let (Transport::Ppush(ppush), Some(controller)) = (&self.setup.transport, self.controller) else {
-            return;
-        };
-        let info = NodeInfo {
-            node: node(host),
-            name: format!("host {host}"),
-            listen: None,
-            data: Vec::new(),
-            uplink: ppush.host_rate,
-            downlink: ppush.host_rate,
-            rack: ppush.racks.get(host as usize).cloned().flatten().map(|(name, rate)| (name, Some(rate))),
-            room: ppush.symbol_size,
-            incarnation: self.starts[host as usize],
-        };
-        let symbol = ppush.symbol_size;
-        let mut words = vec![Control::Hello(info)];
-        words.extend(self.holds(host).into_iter().map(|task| {
-            let bytes = self.setup.tasks[task as usize].object_bytes(symbol);
-            Control::Hold(Holding { object: object(task), bytes, name: Some(name(task)) })
-        }));
-        let from = self.sources[host as usize];
-        for control in words {
-            match self.setup.control {
-                // Connections are made at once: the control plane beside the network has a delay for messages alone.
-                ControlPlane::Beside { .. } => {
-                    self.input(controller, Input::Packet(Packet::control(PathId(from), control)));
-                }
-                ControlPlane::AtHost { .. } if self.paused[host as usize] => {}
-                ControlPlane::AtHost { .. } => self.send(from, Packet::control(PathId(controller), control)),
-            }
-        }
-    }
-
-    /// At a random time: of hosts that speak all at once the same ones would find the controller's queue full each time.
-    fn introduce_soon(&mut self, host: u32, within: Duration) {
-        let wait = self.rng.random_range(0..within.as_nanos());
-        self.agenda.push(self.now.as_nanos() + wait, Event::Introduce { host });
     }
 
     // ---- the loop
@@ -383,7 +236,7 @@ impl World {
     pub(super) fn run(mut self, watch: &mut dyn FnMut(Ran)) -> Records {
         let until = self.setup.until.map_or(u64::MAX, Time::as_nanos);
         while self.left > 0 || self.setup.until.is_some() {
-            let Some((at, event)) = self.agenda.pop() else { break };
+            let Some((at, event)) = self.post.agenda.pop() else { break };
             if at > until {
                 self.now = Time::from_nanos(until);
                 break;
@@ -405,8 +258,8 @@ impl World {
     /// Goes on until all machines are at rest, or so long; then nobody says anything more, and what is under way arrives.
     fn rest(&mut self, longest: Duration) {
         let until = (self.now + longest).as_nanos();
-        while !self.muted || self.bodies.len() > 0 {
-            let Some((at, event)) = self.agenda.pop() else { break };
+        while !self.muted || self.post.bodies.len() > 0 {
+            let Some((at, event)) = self.post.agenda.pop() else { break };
             self.now = Time::from_nanos(at);
             self.events += 1;
             self.muted |= at > until;
@@ -414,9 +267,9 @@ impl World {
             self.muted |= self.is_at_rest();
         }
         // A frame that its link will lose is forgotten when it is queued; its line is busy with it a moment longer.
-        let links = 0..self.network.link_count();
+        let links = 0..self.post.network.link_count();
         for _ in 0..LAST_FRAMES {
-            if links.clone().all(|link| self.network.queue_len(self.now, link) == 0) {
+            if links.clone().all(|link| self.post.network.queue_len(self.now, link) == 0) {
                 break;
             }
             self.now += LAST_FRAMES_STEP;
@@ -427,7 +280,7 @@ impl World {
     /// farewells. Hosts that will not wake up again do not count.
     fn is_at_rest(&self) -> bool {
         let awake = |slot: &&Slot| !self.paused[slot.host as usize];
-        self.bodies.len() == 0
+        self.post.bodies.len() == 0
             && self.changes_left == 0
             && self.slots.iter().filter(awake).all(|slot| match &slot.machine {
                 Machine::Source(source) => source.flows().next().is_none(),
@@ -441,11 +294,19 @@ impl World {
     fn happen(&mut self, event: Event) {
         match event {
             Event::Arrive { link, frame } => {
-                let World { network, agenda, bodies, .. } = self;
-                if let Some(frame) = network.arrive(self.now, link, frame, agenda, bodies) {
+                if let Some(frame) = self.post.arrive(self.now, link, frame) {
                     self.deliver(frame.body, frame.ecn, frame.is_cut());
                 }
             }
+            rarer => self.happen_rarer(rarer),
+        }
+    }
+
+    /// Not inlined, so that what happens for every hop of every packet stays small.
+    #[inline(never)]
+    fn happen_rarer(&mut self, event: Event) {
+        match event {
+            Event::Arrive { .. } => {}
             Event::Wake { endpoint } => {
                 let slot = &mut self.slots[endpoint as usize];
                 if slot.wake == self.now.as_nanos() {
@@ -453,10 +314,7 @@ impl World {
                     self.drain(endpoint);
                 }
             }
-            Event::Serve { link } => {
-                let World { network, agenda, bodies, .. } = self;
-                network.serve_due(self.now, link, agenda, bodies);
-            }
+            Event::Serve { link } => self.post.serve(self.now, link),
             Event::Deliver { body } => self.deliver(body, Ecn::NotEct, false),
             Event::Start { task } => self.start(task),
             Event::Stop { task } => self.stop(task),
@@ -477,17 +335,9 @@ impl World {
     }
 
     /// A message has come to its end.
-    #[inline]
+    #[inline(never)]
     fn deliver(&mut self, body: u32, ecn: Ecn, cut: bool) {
-        let Carried { mut packet, from, to, .. } = self.bodies.take(body);
-        if cut && let Body::Symbol(header) = &mut packet.datagram.body {
-            header.trimmed = true;
-        }
-        if let Some(cargo) = &mut self.cargo {
-            packet = cargo.arrived(body, packet);
-        }
-        packet.path = PathId(from);
-        packet.ecn = ecn;
+        let (to, packet) = self.post.take(body, ecn, cut);
         self.input(to, Input::Packet(packet));
     }
 
@@ -508,93 +358,36 @@ impl World {
     }
 
     /// Polls a machine until it waits.
+    #[inline]
     fn drain(&mut self, endpoint: u32) {
+        while let Some(event) = self.poll(endpoint) {
+            self.on_event(endpoint, event);
+        }
+    }
+
+    /// Polls a machine until it waits or has something to say to its driver.
+    #[inline]
+    fn poll(&mut self, endpoint: u32) -> Option<Said> {
+        let World { slots, post, setup, now, .. } = self;
+        let slot = &mut slots[endpoint as usize];
+        if self.muted || slot.paused {
+            return None;
+        }
+        let machine = slot.machine.endpoint()?;
         loop {
-            let slot = &mut self.slots[endpoint as usize];
-            if self.muted || slot.paused {
-                return;
-            }
-            let Some(machine) = slot.machine.endpoint() else { return };
-            match machine.poll(self.now) {
-                Output::Transmit(packet) => self.send(endpoint, packet),
-                Output::Wake(None) => return,
+            match machine.poll(*now) {
+                Output::Transmit(packet) => post.send(setup, *now, endpoint, packet),
+                Output::Event(event) => return Some(event),
+                Output::Wake(None) => return None,
                 Output::Wake(Some(at)) => {
-                    let at = at.as_nanos().max(self.now.as_nanos());
+                    let at = at.max(*now).as_nanos();
                     if at < slot.wake {
                         slot.wake = at;
-                        self.agenda.push(at, Event::Wake { endpoint });
+                        post.agenda.push(at, Event::Wake { endpoint });
                     }
-                    return;
+                    return None;
                 }
-                Output::Event(event) => self.on_event(endpoint, event),
             }
-        }
-    }
-
-    /// A machine sends.
-    #[inline]
-    fn send(&mut self, from: u32, packet: Packet) {
-        let to = packet.path.0;
-        let Some(to_host) = self.slots.get(to as usize).map(|there| there.host) else { return };
-        let here = self.slots[from as usize].host;
-        if let Body::Control(_) = packet.datagram.body
-            && let ControlPlane::Beside { delay } = self.setup.control
-        {
-            let body = self.bodies.put(packet, from, to);
-            self.load(body);
-            return self.agenda.push((self.now + delay).as_nanos(), Event::Deliver { body });
-        }
-        let mut frame = SimFrame {
-            body: 0,
-            len: self.setup.sizes.of(&packet),
-            trimmed_len: if matches!(packet.datagram.body, Body::Symbol(_)) { 64 } else { 0 },
-            class: packet.datagram.class,
-            ecn: packet.ecn,
-            to: to_host,
-            hash: hash(packet.datagram.flow, from, to),
-        };
-        frame.body = self.bodies.put(packet, from, to);
-        self.load(frame.body);
-        if to_host == here {
-            return self.agenda.push(self.now.as_nanos(), Event::Deliver { body: frame.body });
-        }
-        let mut at = self.now;
-        if self.setup.jitter != Jitter::None {
-            // Later by a random part of the jitter, but never before what the host sent earlier: so the queue of its NIC
-            // may be told at once.
-            let most = self.jitter(here, to_host);
-            let drawn = self.rng.random_range(0..=most);
-            let last = &mut self.launched[here as usize];
-            *last = (*last).max(self.now.as_nanos() + drawn);
-            at = Time::from_nanos(*last);
-        }
-        let World { network, agenda, bodies, .. } = self;
-        network.launch(at, here, frame, agenda, bodies);
-    }
-
-    /// The most that a packet from one host to another is held back, nanoseconds.
-    #[inline]
-    fn jitter(&mut self, from: u32, to: u32) -> u64 {
-        let hosts = self.launched.len();
-        let place = from as usize * hosts + to as usize;
-        match self.setup.jitter {
-            Jitter::None => 0,
-            Jitter::UpTo(most) => most.as_nanos(),
-            Jitter::PacketOnPath => {
-                if self.jitters[place] == u32::MAX {
-                    self.jitters[place] =
-                        self.setup.packet_on_path(from, to).as_nanos().min(u64::from(u32::MAX - 1)) as u32;
-                }
-                u64::from(self.jitters[place])
-            }
-        }
-    }
-
-    /// Puts true bytes to a message if this run carries them.
-    #[inline]
-    fn load(&mut self, body: u32) {
-        if let Some(cargo) = &mut self.cargo {
-            cargo.sent(body, &self.bodies.get(body).packet);
         }
     }
 
@@ -632,33 +425,6 @@ impl World {
         }
     }
 
-    fn start_receiver(&mut self, task: u32, plan: &TaskPlan, ppush: &PpushSetup) {
-        let receiver = self.receiver(task, plan, ppush);
-        let endpoint = self.add(receiver, plan.receiver, task);
-        let running = &mut self.tasks[task as usize];
-        running.receivers = vec![endpoint];
-        running.unfinished = 1;
-        self.drain(endpoint);
-    }
-
-    fn receiver(&self, task: u32, plan: &TaskPlan, ppush: &PpushSetup) -> Machine {
-        use headwater_transport::ppush::receiver::ReceiverConfig;
-        let controller = PathId(self.controller.expect("made before the first task"));
-        // The number of the request names the task in the script. A restarted receiver draws another, and one that asks
-        // again counts on from it: it must not come to another task's number.
-        let request = (u64::from(task) + 1) << 24 | (self.incarnations & 0xffff) << 8;
-        let mut config = ReceiverConfig::new(name(task), node(plan.receiver), controller, request);
-        config.room = ppush.symbol_size;
-        config.spread = ppush.spread;
-        config.max_sources = Some(plan.sources.len() as u8);
-        config.receive_window = ppush.receive_window;
-        config.blocks_in_flight = ppush.blocks_in_flight;
-        config.max_ack_delay = ppush.max_ack_delay;
-        config.source_patience = ppush.source_patience;
-        config.patience = ppush.source_patience;
-        Machine::Receiver(Box::new(Receiver::new(config)))
-    }
-
     fn stop(&mut self, task: u32) {
         if self.tasks[task as usize].finished.is_some() {
             return;
@@ -675,237 +441,12 @@ impl World {
         }
     }
 
-    // ---- what machines say
-
-    fn on_event(&mut self, endpoint: u32, event: Said) {
-        match event {
-            Said::Source(event) => self.on_source(endpoint, event),
-            Said::Receiver(event) => self.on_receiver(endpoint, event),
-            Said::Controller(ControllerEvent::Persist(record)) => {
-                self.kept.insert(record.task, *record);
-            }
-            Said::Controller(ControllerEvent::Forget { task, .. }) => {
-                self.kept.remove(&task);
-            }
-            Said::Controller(_) => {}
-        }
-    }
-
-    fn on_source(&mut self, endpoint: u32, event: SourceEvent) {
-        match event {
-            // A simulated disk is as fast as it takes to say so.
-            SourceEvent::Prepare { flow, block, .. } => {
-                let command = SourceCommand::BlockReady { flow, block, repair: true };
-                if let Some(machine) = self.slots[endpoint as usize].machine.endpoint() {
-                    machine.handle(self.now, Input::Command(Command::Source(command)));
-                }
-            }
-            SourceEvent::Opened(opened) => {
-                if let Some(cargo) = &mut self.cargo {
-                    cargo.opened(opened.flow, opened.key, opened.object, opened.symbol_size);
-                }
-            }
-            SourceEvent::Closed { .. } => {
-                let task = self.slots[endpoint as usize].task;
-                if task != u32::MAX {
-                    let running = &mut self.tasks[task as usize];
-                    running.open -= 1;
-                    if running.open == 0 {
-                        running.closed = Some(self.now);
-                        self.over(task);
-                    }
-                }
-            }
-            SourceEvent::Release { .. } => {}
-        }
-    }
-
-    fn on_receiver(&mut self, endpoint: u32, event: ReceiverEvent) {
-        let task = self.slots[endpoint as usize].task;
-        let running = &mut self.tasks[task as usize];
-        match event {
-            ReceiverEvent::Symbol { flow, symbol } => {
-                running.useful += 1;
-                if let Some(flowing) = running.flows.iter_mut().find(|f| f.flow == flow) {
-                    flowing.last = Some(self.now);
-                }
-                if let Some(assembly) = &mut running.assembly {
-                    let cargo = self.cargo.as_ref().map(|cargo| cargo.payload());
-                    assembly.insert(flow, symbol, cargo);
-                }
-            }
-            ReceiverEvent::Decode { block } => {
-                let Some(assembly) = &mut running.assembly else { return };
-                let took = assembly.latency(block, &self.setup.decode);
-                let at = (self.now + took).as_nanos();
-                self.agenda.push(at, Event::Decoded { endpoint, block: block.0 });
-            }
-            ReceiverEvent::Discard { block } => {
-                if let Some(assembly) = &mut running.assembly {
-                    assembly.discard(block);
-                }
-            }
-            ReceiverEvent::Accepted { bytes, symbol_size, .. } => {
-                let (overhead, true_bytes) = (self.setup.decode.overhead, self.cargo.is_some());
-                let made = || Assembly::new(bytes, symbol_size, overhead, true_bytes);
-                let assembly = running.assembly.get_or_insert_with(made);
-                if assembly.symbol_size() != symbol_size {
-                    assembly.recut(Geometry::new(bytes, symbol_size).expect("the receiver checked it"));
-                }
-                let (wanted, have) = (0..assembly.blocks(), assembly.have());
-                self.tell_later(endpoint, ReceiverCommand::Start { wanted, have });
-            }
-            ReceiverEvent::Bind(bind) => {
-                let (flow, host) = (bind.flow, host_of(bind.node));
-                running.flows.push(Flowing { flow, source: host, start: self.now, last: None });
-                if let (Some(cargo), Some(assembly)) = (&mut self.cargo, &running.assembly) {
-                    // The task's own T: the controller fits it to the object.
-                    cargo.opened(flow, bind.key, object(task), assembly.symbol_size());
-                }
-                let path = PathId(self.sources[host as usize]);
-                self.tell_later(endpoint, ReceiverCommand::FlowPath { flow, path });
-            }
-            ReceiverEvent::Done => {
-                running.unfinished = running.unfinished.saturating_sub(1);
-                if let Some(at) = running.receivers.iter().position(|e| *e == endpoint)
-                    && !running.senders.is_empty()
-                {
-                    running.flows[at].last = Some(self.now);
-                }
-                if running.unfinished == 0 {
-                    self.note_end(task, false);
-                }
-            }
-            ReceiverEvent::Failed(ReceiverFailure::Refused(Refusal::UnknownObject))
-                if matches!(self.setup.control, ControlPlane::AtHost { .. })
-                    && running.finished.is_none()
-                    && self.now.since(self.setup.tasks[task as usize].at) < self.setup.patience() =>
-            {
-                // Inside the network a request may be there before those who hold the object: it is made again.
-                running.receivers.clear();
-                self.agenda.push((self.now + INTRODUCE_EVERY).as_nanos(), Event::Start { task });
-            }
-            ReceiverEvent::Failed(failure) => {
-                if running.finished.is_none() {
-                    running.failure = Some(failure);
-                    self.note_end(task, true);
-                }
-            }
-            ReceiverEvent::Unbind { .. } | ReceiverEvent::Distrusted { .. } => {}
-        }
-    }
-
-    /// A command in answer to an event: handled at once, polled by the loop that is running.
-    fn tell_later(&mut self, endpoint: u32, command: ReceiverCommand) {
-        if let Some(machine) = self.slots[endpoint as usize].machine.endpoint() {
-            machine.handle(self.now, Input::Command(Command::Receiver(command)));
-        }
-    }
-
-    fn on_decoded(&mut self, endpoint: u32, block: BlockIndex) {
-        let task = self.slots[endpoint as usize].task;
-        let running = &mut self.tasks[task as usize];
-        // The decoder of a receiver that has restarted since is gone with it.
-        let here = running.receivers.contains(&endpoint);
-        let Some(assembly) = running.assembly.as_mut().filter(|_| here) else { return };
-        let truth = self.cargo.as_ref().map(|cargo| (cargo, object(task)));
-        let command = assembly.finish(block, truth);
-        let corrupt =
-            matches!(command, ReceiverCommand::DecodeFailed { failure: DecodeFailure::Corrupt, .. });
-        self.corrupt += u64::from(corrupt);
-        self.tell(endpoint, Command::Receiver(command));
-    }
-
-    /// The receivers of a task have all they wanted, or gave up.
-    fn note_end(&mut self, task: u32, failed: bool) {
-        let now = self.now;
-        let running = &mut self.tasks[task as usize];
-        running.finished = Some(now);
-        running.failed = failed;
-        let pushes = matches!(self.setup.transport, Transport::Ppush(_));
-        self.note_flows(task);
-        if pushes || failed {
-            self.over(task);
-        }
-    }
-
-    /// Nothing more is expected of a task, though its senders may still close.
-    fn over(&mut self, task: u32) {
-        if std::mem::replace(&mut self.tasks[task as usize].over, true) {
-            return;
-        }
-        let plan = &self.setup.tasks[task as usize];
-        let running = &self.tasks[task as usize];
-        self.records.tasks.push(TaskRow {
-            task,
-            name: plan.name.clone(),
-            arrival: plan.at,
-            finish: if running.failed { None } else { running.finished },
-            failure: running.failure.clone(),
-            blocks_done: running.assembly.as_ref().map_or(0, |assembly| assembly.have().len() as u32),
-            blocks: running.assembly.as_ref().map(Assembly::blocks),
-            closed: running.closed,
-            packets: plan.packets,
-            useful: running.useful,
-            receiver: plan.receiver,
-            sources: plan.sources.len() as u32,
-        });
-        self.left -= 1;
-    }
-
-    /// What each flow of a task did, before the machines forget.
-    fn note_flows(&mut self, task: u32) {
-        let running = &self.tasks[task as usize];
-        let mut rows = Vec::new();
-        for (index, &Flowing { flow, source: host, start, last }) in running.flows.iter().enumerate() {
-            let mut row = FlowRow { task, flow, source: host, start, last, ..FlowRow::default() };
-            if let Some(&sender) = running.senders.get(index) {
-                if let Machine::Sender(sender) = &self.slots[sender as usize].machine {
-                    let stats = sender.stats();
-                    (row.sent, row.lost, row.marked) = (stats.sent, stats.lost, stats.marked);
-                    row.timeouts = stats.timeouts;
-                }
-                if let Machine::Sink(sink) = &self.slots[running.receivers[index] as usize].machine {
-                    row.useful = sink.stats().distinct;
-                }
-            } else if let Some(&source) = self.sources.get(host as usize)
-                && let Machine::Source(source) = &self.slots[source as usize].machine
-                && let Some(stats) = source.flow(flow)
-            {
-                row.sent = stats.counters.sent.get();
-                row.lost = stats.counters.lost.get();
-                row.marked = stats.counters.marked.get();
-                row.timeouts = stats.counters.timeouts;
-                row.theta = stats.theta.get();
-            }
-            rows.push(row);
-        }
-        if running.senders.is_empty()
-            && let Some(&endpoint) = running.receivers.first()
-            && let Machine::Receiver(receiver) = &mut self.slots[endpoint as usize].machine
-        {
-            for stats in receiver.stats(self.now).flows {
-                if let Some(row) = rows.iter_mut().find(|row| row.flow == stats.flow) {
-                    row.useful = stats.useful;
-                }
-            }
-        }
-        let total: u64 = rows.iter().map(|row| row.useful).sum();
-        for row in &mut rows {
-            row.share = row.useful as f64 / total.max(1) as f64;
-        }
-        self.records.flows.extend(rows);
-    }
-
     // ---- what happens from outside
 
     fn change(&mut self, index: u32) {
         self.changes_left -= 1;
         match self.setup.changes[index as usize].1.clone() {
-            Change::Link(link, change) => {
-                let World { network, agenda, bodies, .. } = self;
-                network.change(self.now, link.0, change, agenda, bodies);
-            }
+            Change::Link(link, change) => self.post.change(self.now, link.0, change),
             Change::Paused(host, paused) => {
                 self.paused[host as usize] = paused;
                 self.slots.iter_mut().filter(|slot| slot.host == host).for_each(|slot| slot.paused = paused);
@@ -920,174 +461,6 @@ impl World {
             Change::Restart(host) => self.restart(host),
             Change::RestartController => self.restart_controller(),
         }
-    }
-
-    fn restart(&mut self, host: u32) {
-        let Transport::Ppush(ppush) = self.setup.transport.clone() else { return };
-        self.incarnations += 1;
-        self.starts[host as usize] = self.incarnations;
-        let endpoint = self.sources[host as usize];
-        // A new start has new addresses: what is under way to the old one finds nobody.
-        self.slots[endpoint as usize].machine = Machine::Nobody;
-        let machine = self.source(&ppush, host);
-        self.sources[host as usize] = self.add(machine, host, u32::MAX);
-        for task in self.holds(host) {
-            self.hold(host, task);
-        }
-        // A connection that breaks is seen at both ends; inside the network there are none.
-        if let (Some(controller), ControlPlane::Beside { .. }) = (self.controller, self.setup.control) {
-            let lost = ControllerCommand::PathLost { path: PathId(endpoint) };
-            self.tell(controller, Command::Controller(lost));
-        }
-        self.introduce(host);
-        for task in 0..self.tasks.len() as u32 {
-            let plan = self.setup.tasks[task as usize].clone();
-            let running = &mut self.tasks[task as usize];
-            let begun = !running.receivers.is_empty();
-            if plan.receiver != host || !begun {
-                continue;
-            }
-            for old in std::mem::take(&mut running.receivers) {
-                self.slots[old as usize].machine = Machine::Nobody;
-            }
-            if running.finished.is_some() {
-                continue;
-            }
-            if let Some(assembly) = &mut running.assembly {
-                assembly.restart();
-            }
-            running.flows.clear();
-            self.start_receiver(task, &plan, &ppush);
-        }
-    }
-
-    fn restart_controller(&mut self) {
-        let Transport::Ppush(ppush) = self.setup.transport.clone() else { return };
-        let Some(endpoint) = self.controller else { return };
-        self.incarnations += 1;
-        let fresh = self.new_controller(&ppush);
-        self.slots[endpoint as usize].machine = Machine::Controller(Box::new(fresh));
-        self.slots[endpoint as usize].wake = u64::MAX;
-        for record in self.kept.values().cloned().collect::<Vec<_>>() {
-            self.tell(endpoint, Command::Controller(ControllerCommand::Restore(Box::new(record))));
-        }
-        for host in 0..self.setup.topology.hosts().len() as u32 {
-            self.introduce(host);
-        }
-    }
-
-    // ---- looking
-
-    fn sample(&mut self) {
-        let Some(sampling) = self.setup.sample.clone() else { return };
-        let t = self.now;
-        self.agenda.push((t + sampling.every).as_nanos(), Event::Sample);
-        for (name, link) in &sampling.queues {
-            let value = self.network.queue_len(t, link.0) as f64;
-            self.records.samples.push(SampleRow::new(t, name, "queue", value));
-        }
-        if !sampling.flows {
-            return;
-        }
-        for task in 0..self.tasks.len() {
-            let useful = self.useful(task);
-            let gained = useful - std::mem::replace(&mut self.sampled[task], useful);
-            let rate = gained as f64 / sampling.every.as_secs_f64();
-            let running = &self.tasks[task];
-            if running.receivers.is_empty() || running.finished.is_some_and(|at| at < t) {
-                continue;
-            }
-            let name = &self.setup.tasks[task].name;
-            self.records.samples.push(SampleRow::new(t, name, "goodput", rate));
-            for (index, &Flowing { flow, source: host, .. }) in running.flows.iter().enumerate() {
-                let entity = match running.flows.len() {
-                    1 => name.clone(),
-                    _ => format!("{name}.{}", index + 1),
-                };
-                let mut note = |quantity, value| {
-                    self.records.samples.push(SampleRow::new(t, &entity, quantity, value));
-                };
-                if let Some(&sender) = running.senders.get(index) {
-                    if let Machine::Sender(sender) = &self.slots[sender as usize].machine {
-                        let stats = sender.stats();
-                        note("window", stats.window.get());
-                        note("mark_fraction", stats.mark_fraction);
-                        note("in_flight", stats.in_flight as f64);
-                        if let Some(rtt) = stats.rtt {
-                            note("rtt", rtt.as_secs_f64());
-                        }
-                    }
-                } else if let Some(&source) = self.sources.get(host as usize)
-                    && let Machine::Source(source) = &self.slots[source as usize].machine
-                    && let Some(stats) = source.flow(flow)
-                {
-                    note("window", stats.window.get());
-                    note("mark_fraction", stats.mark_fraction);
-                    note("theta", stats.theta.get());
-                    note("in_flight", stats.in_flight as f64);
-                    if let Some(rtt) = stats.rtt {
-                        note("rtt", rtt.as_secs_f64());
-                    }
-                }
-            }
-        }
-    }
-
-    /// New symbols or packets that a task has received.
-    fn useful(&self, task: usize) -> u64 {
-        let running = &self.tasks[task];
-        let sinks = running.receivers.iter().filter_map(|&e| match &self.slots[e as usize].machine {
-            Machine::Sink(sink) => Some(sink.stats().distinct),
-            _ => None,
-        });
-        running.useful + sinks.sum::<u64>()
-    }
-
-    fn finish(mut self) -> Records {
-        for task in 0..self.tasks.len() as u32 {
-            let running = &self.tasks[task as usize];
-            if running.finished.is_none() && !running.receivers.is_empty() {
-                self.note_flows(task);
-            }
-        }
-        for task in 0..self.tasks.len() {
-            self.tasks[task].useful = self.useful(task);
-        }
-        for row in &mut self.records.tasks {
-            row.useful = self.tasks[row.task as usize].useful;
-        }
-        for task in 0..self.tasks.len() as u32 {
-            if !self.tasks[task as usize].over {
-                self.tasks[task as usize].failed = true;
-                self.left += 1;
-                self.over(task);
-            }
-        }
-        self.records.tasks.sort_by_key(|row| row.task);
-        self.records.flows.sort_by_key(|row| (row.task, row.flow));
-        let mut counts = Counts {
-            ended: self.now,
-            events: self.events,
-            faults: self.network.faults,
-            corrupt: self.corrupt,
-            under_way: self.bodies.len() as u64,
-            pending: self.agenda.len() as u64,
-            ..Counts::default()
-        };
-        for link in 0..self.network.link_count() {
-            let stats = self.network.stats(self.now, link);
-            counts.add(&stats);
-            self.records.links.push(stats);
-        }
-        self.records.tallies = std::mem::take(&mut self.network.tallies);
-        for (host, &endpoint) in self.sources.iter().enumerate() {
-            if let Machine::Source(source) = &self.slots[endpoint as usize].machine {
-                let flows = source.flows().map(|flow| (host as u32, flow.flow));
-                self.records.flows_left.extend(flows);
-            }
-        }
-        self.records.counts = counts;
-        self.records
     }
 }
 
@@ -1112,11 +485,4 @@ fn check(setup: &Setup) -> Result<(), SetupError> {
         }
     }
     Ok(())
-}
-
-/// Spreads flows over the numbers; switches mix it further with salts of their own.
-#[inline]
-fn hash(flow: FlowId, from: u32, to: u32) -> u32 {
-    let ends = (u64::from(from) << 32 | u64::from(to)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    ((flow.0 ^ ends).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 32) as u32
 }

@@ -11,5 +11,6 @@
 
 pub mod controller;
 pub mod receiver;
+mod sorted_map;
 pub mod source;
 pub mod wfcc;

@@ -43,6 +43,7 @@ use push_flow::{PushFlow, Shared};
 
 use crate::in_flight::AckOutcome;
 use crate::pacer::RateLimit;
+use crate::ppush::sorted_map::SortedMap;
 use crate::{Command, Endpoint, Event, Input, Opened, Output, Packet, SourceCommand, SourceEvent};
 
 /// Objects that were withdrawn, remembered to say "gone" rather than "unknown".
@@ -54,16 +55,18 @@ pub struct Source {
     shared: Shared,
     holdings: BTreeMap<ObjectId, Bytes>,
     gone: VecDeque<ObjectId>,
-    flows: BTreeMap<FlowId, PushFlow>,
+    flows: SortedMap<FlowId, Box<PushFlow>>,
     ended: Ended,
     /// Flows that may send, the one whose turn it is in front.
     ready: VecDeque<FlowId>,
     /// Packets that it has sent in this turn.
     turn: u64,
-    timers: BTreeSet<(Time, FlowId)>,
+    timers: Timers,
     report_at: Option<Time>,
     limit: Option<RateLimit>,
     stats: SourceStats,
+    /// What the ACK at hand changes; kept for its lists.
+    outcome: AckOutcome,
 }
 
 impl Source {
@@ -72,19 +75,19 @@ impl Source {
         Source {
             holdings: BTreeMap::new(),
             gone: VecDeque::new(),
-            flows: BTreeMap::new(),
+            flows: SortedMap::default(),
             ended: Ended::new(config.ended_memory),
             ready: VecDeque::new(),
             turn: 0,
-            timers: BTreeSet::new(),
+            timers: Timers::new(),
             report_at: None,
             limit: config.limit.map(RateLimit::new),
             stats: SourceStats::default(),
+            outcome: AckOutcome::default(),
             shared: Shared {
                 out: VecDeque::new(),
                 rng: ChaCha12Rng::from_seed(seed),
                 memory: PathMemory::new(config.path_memory, config.rtt.min_window),
-                outcome: AckOutcome::default(),
                 limited: false,
                 config,
             },
@@ -93,12 +96,12 @@ impl Source {
 
     /// The flows, by id.
     pub fn flows(&self) -> impl Iterator<Item = FlowStats> + '_ {
-        self.flows.values().map(PushFlow::stats)
+        self.flows.values().map(|flow| flow.stats())
     }
 
     /// One flow.
     pub fn flow(&self, flow: FlowId) -> Option<FlowStats> {
-        self.flows.get(&flow).map(PushFlow::stats)
+        self.flows.get(&flow).map(|flow| flow.stats())
     }
 
     /// What happened so far.
@@ -110,10 +113,12 @@ impl Source {
         let Packet { path, datagram: Datagram { flow, body, .. }, .. } = packet;
         match body {
             Body::Control(control) => self.on_control(now, path, *control),
-            Body::Assign(assign) => self.with_flow(flow, |f, shared| {
+            Body::Assign(assign) => self.with_flow(flow, |f, shared, _| {
                 f.on_assign(now, path, &assign, shared);
             }),
-            Body::Ack(ack) => self.with_flow(flow, |f, shared| f.on_ack(now, path, &ack, shared)),
+            Body::Ack(ack) => {
+                self.with_flow(flow, |f, shared, outcome| f.on_ack(now, path, &ack, outcome, shared));
+            }
             Body::Fin(_) => self.on_fin(flow, path),
             Body::Symbol(_)
             | Body::Challenge { .. }
@@ -128,9 +133,9 @@ impl Source {
     fn on_control(&mut self, now: Time, path: PathId, control: Control) {
         match control {
             Control::Push(push) => self.on_push(now, path, push),
-            Control::SetTheta { flow, theta } => self.with_flow(flow, |f, _| f.set_theta(theta)),
-            Control::Pause { flow } => self.with_flow(flow, |f, _| f.pause(now)),
-            Control::Resume { flow } => self.with_flow(flow, |f, _| f.resume(now)),
+            Control::SetTheta { flow, theta } => self.with_flow(flow, |f, _, _| f.set_theta(theta)),
+            Control::Pause { flow } => self.with_flow(flow, |f, _, _| f.pause(now)),
+            Control::Resume { flow } => self.with_flow(flow, |f, _, _| f.resume(now)),
             Control::Stop { flow } => {
                 self.close(flow);
                 // Also a flow never heard of: a push that is overtaken by its stop must not begin it later.
@@ -175,7 +180,8 @@ impl Source {
             symbol_size: push.symbol_size,
             class: push.class,
         })));
-        self.flows.insert(flow, PushFlow::new(now, push, geometry, path, &self.shared.config));
+        let opened = PushFlow::new(now, push, geometry, path, &self.shared.config);
+        self.flows.insert(flow, Box::new(opened));
         self.report_at.get_or_insert(now + self.shared.config.report_every);
         self.tell(path, Control::Pushing { flow });
     }
@@ -236,7 +242,7 @@ impl Source {
                 self.end_flows_of(object);
             }
             Command::Source(SourceCommand::BlockReady { flow, block, repair }) => {
-                self.with_flow(flow, |f, _| {
+                self.with_flow(flow, |f, _, _| {
                     f.on_block_ready(block, repair);
                 });
             }
@@ -260,7 +266,7 @@ impl Source {
     fn close(&mut self, flow: FlowId) -> Option<PathId> {
         let closed = self.flows.remove(&flow)?;
         if let Some(at) = closed.timer {
-            self.timers.remove(&(at, flow));
+            self.timers.remove(at, flow);
         }
         self.ended.insert(flow);
         self.stats.closed += 1;
@@ -269,24 +275,21 @@ impl Source {
     }
 
     /// Changes a flow, which then may have something to send.
-    fn with_flow(&mut self, flow: FlowId, change: impl FnOnce(&mut PushFlow, &mut Shared)) {
+    fn with_flow(&mut self, flow: FlowId, change: impl FnOnce(&mut PushFlow, &mut Shared, &mut AckOutcome)) {
         let Some(known) = self.flows.get_mut(&flow) else {
             self.stats.unknown_flow += 1;
             return;
         };
-        change(known, &mut self.shared);
+        change(known, &mut self.shared, &mut self.outcome);
         enqueue(known, flow, &mut self.ready);
         arm(known, flow, &mut self.timers, &self.shared.config);
     }
 
     fn fire_timers(&mut self, now: Time) {
-        while let Some(&(at, flow)) = self.timers.first()
-            && at <= now
-        {
-            self.timers.pop_first();
+        while let Some(flow) = self.timers.pop_due(now) {
             let known = self.flows.get_mut(&flow).expect("a closed flow takes its timer along");
             known.timer = None;
-            known.on_timer(now, &mut self.shared);
+            known.on_timer(now, &mut self.outcome, &mut self.shared);
             enqueue(known, flow, &mut self.ready);
             known.wait_no_more();
             arm(known, flow, &mut self.timers, &self.shared.config);
@@ -306,27 +309,26 @@ impl Source {
                 continue;
             };
             let packet = known.next(now, &mut self.shared);
-            match packet {
-                Some(_) => {
-                    self.turn += 1;
-                    if let Some(limit) = &mut self.limit {
-                        limit.on_sent(now, Bytes::new(known.packet_bytes()));
-                    }
-                    if self.turn >= known.quantum() {
-                        self.ready.rotate_left(1);
-                        self.turn = 0;
-                    }
-                }
-                None => {
-                    known.queued = false;
-                    self.ready.pop_front();
-                    self.turn = 0;
-                }
+            if packet.is_none() {
+                known.queued = false;
+                self.ready.pop_front();
+                self.turn = 0;
+                arm(known, flow, &mut self.timers, &self.shared.config);
+                continue;
             }
-            arm(known, flow, &mut self.timers, &self.shared.config);
-            if packet.is_some() {
-                return packet;
+            self.turn += 1;
+            if let Some(limit) = &mut self.limit {
+                limit.on_sent(now, Bytes::new(known.packet_bytes()));
             }
+            // A packet that follows others can only put the deadline off.
+            if known.is_flight_new() {
+                arm(known, flow, &mut self.timers, &self.shared.config);
+            }
+            if self.turn >= known.quantum() {
+                self.ready.rotate_left(1);
+                self.turn = 0;
+            }
+            return packet;
         }
         self.shared.limited = false;
         if let Some(limit) = &mut self.limit {
@@ -337,9 +339,11 @@ impl Source {
 
     /// When to poll again.
     fn wake(&self, now: Time) -> Option<Time> {
-        let limited = self.limit.filter(|_| !self.ready.is_empty()).map(|limit| limit.ready_at(now));
-        let timer = self.timers.first().map(|(at, _)| *at);
-        [limited, timer, self.report_at].into_iter().flatten().min()
+        let mut at = self.timers.first.min(self.report_at.unwrap_or(Time::MAX));
+        if let Some(limit) = self.limit.filter(|_| !self.ready.is_empty()) {
+            at = at.min(limit.ready_at(now));
+        }
+        (at < Time::MAX).then_some(at)
     }
 
     fn tell(&mut self, path: PathId, control: Control) {
@@ -388,7 +392,7 @@ fn enqueue(flow: &mut PushFlow, id: FlowId, ready: &mut VecDeque<FlowId>) {
 
 /// Makes sure that the table of timers has an entry not later than the flow's deadline. An entry that has become too
 /// early stays: to move it with every ACK would cost more than one idle call when it fires.
-fn arm(flow: &mut PushFlow, id: FlowId, timers: &mut BTreeSet<(Time, FlowId)>, config: &SourceConfig) {
+fn arm(flow: &mut PushFlow, id: FlowId, timers: &mut Timers, config: &SourceConfig) {
     let deadline = flow.deadline(config);
     let keep = match (flow.timer, deadline) {
         (Some(timer), Some(deadline)) => timer <= deadline,
@@ -399,12 +403,46 @@ fn arm(flow: &mut PushFlow, id: FlowId, timers: &mut BTreeSet<(Time, FlowId)>, c
         return;
     }
     if let Some(timer) = flow.timer {
-        timers.remove(&(timer, id));
+        timers.remove(timer, id);
     }
     if let Some(deadline) = deadline {
-        timers.insert((deadline, id));
+        timers.insert(deadline, id);
     }
     flow.timer = deadline;
+}
+
+/// When flows want to be called.
+#[derive(Debug)]
+struct Timers {
+    entries: BTreeSet<(Time, FlowId)>,
+    /// The time of the first, or [`Time::MAX`]: every poll asks for it.
+    first: Time,
+}
+
+impl Timers {
+    fn new() -> Self {
+        Timers { entries: BTreeSet::new(), first: Time::MAX }
+    }
+    fn insert(&mut self, at: Time, flow: FlowId) {
+        self.entries.insert((at, flow));
+        self.find_first();
+    }
+    fn remove(&mut self, at: Time, flow: FlowId) {
+        self.entries.remove(&(at, flow));
+        self.find_first();
+    }
+    /// Takes out the first that is due.
+    fn pop_due(&mut self, now: Time) -> Option<FlowId> {
+        if now < self.first {
+            return None;
+        }
+        let (_, flow) = self.entries.pop_first()?;
+        self.find_first();
+        Some(flow)
+    }
+    fn find_first(&mut self) {
+        self.first = self.entries.first().map_or(Time::MAX, |&(at, _)| at);
+    }
 }
 
 /// The last flows that ended.

@@ -1,7 +1,5 @@
 //! What has arrived of one flow, and when to say so (architecture decision 8).
 
-use std::collections::VecDeque;
-
 use headwater_units::{BlockIndex, Duration, PacketNumber, Time};
 use headwater_wire::{Ack, AckRange, Ecn, MAX_ACK_RANGES, SymbolHeader};
 
@@ -11,8 +9,11 @@ const LONGEST_RUN: u64 = u16::MAX as u64;
 /// The receiving side of one flow's packet numbers.
 #[derive(Debug, Default)]
 pub(super) struct Acks {
-    /// Runs of received numbers, inclusive, newest (highest) first; bounded.
-    runs: VecDeque<(u64, u64)>,
+    /// Runs of received numbers, inclusive, ascending; bounded.
+    runs: Vec<(u64, u64)>,
+    /// The runs below the newest as an ACK names them, kept because they change rarely.
+    older: Vec<AckRange>,
+    older_changed: bool,
     /// Runs below were forgotten: whether such a number is new cannot be told any more.
     floor: u64,
     largest_at: Time,
@@ -34,7 +35,7 @@ impl Acks {
         if !self.insert(number) {
             return false;
         }
-        if self.runs[0].1 == number {
+        if self.largest() == Some(PacketNumber(number)) {
             self.largest_at = now;
         }
         self.received += 1;
@@ -66,15 +67,17 @@ impl Acks {
 
     /// The acknowledgment of everything so far; without `owed`, which the caller knows. `None` before any arrival.
     pub(super) fn take(&mut self, now: Time, first_undecoded: BlockIndex) -> Option<Box<Ack>> {
-        let &(first, largest) = self.runs.front()?;
+        let &(first, largest) = self.runs.last()?;
         self.unacknowledged = 0;
         self.waiting_since = None;
         self.at_once = false;
-        let run = |first: u64, last: u64| (last - first + 1).min(LONGEST_RUN) as u16;
+        if std::mem::take(&mut self.older_changed) {
+            self.name_older();
+        }
         let mut ack = Box::new(Ack {
             largest: PacketNumber(largest),
             delay: now.since(self.largest_at),
-            first_run: run(first, largest),
+            first_run: run_length(first, largest),
             ranges: Default::default(),
             ect0: self.ect0,
             ce: self.ce,
@@ -82,17 +85,23 @@ impl Acks {
             first_undecoded,
             owed: Default::default(),
         });
-        // A run that was cut short would shift the gap below it, so nothing follows one.
-        let mut above = (first, largest);
-        for &(first, last) in self.runs.iter().skip(1).take(MAX_ACK_RANGES) {
+        if largest - first < LONGEST_RUN {
+            ack.ranges.try_extend_from_slice(&self.older).expect("no more are named than an ACK holds");
+        }
+        Some(ack)
+    }
+
+    fn name_older(&mut self) {
+        self.older.clear();
+        for pair in self.runs.windows(2).rev().take(MAX_ACK_RANGES) {
+            let [(first, last), above] = [pair[0], pair[1]];
             let gap = above.0 - last - 1;
+            // A run that is cut short would shift the gap below it, so nothing follows one.
             if gap > LONGEST_RUN || above.1 - above.0 >= LONGEST_RUN {
                 break;
             }
-            ack.ranges.push(AckRange { gap: gap as u16, run: run(first, last) });
-            above = (first, last);
+            self.older.push(AckRange { gap: gap as u16, run: run_length(first, last) });
         }
-        Some(ack)
     }
 
     /// Packets that came.
@@ -111,43 +120,51 @@ impl Acks {
     }
 
     fn largest(&self) -> Option<PacketNumber> {
-        self.runs.front().map(|&(_, last)| PacketNumber(last))
+        self.runs.last().map(|&(_, last)| PacketNumber(last))
     }
 
     /// Adds a number to the runs; `false` if it is in one, or below all of them when no more fit.
     fn insert(&mut self, number: u64) -> bool {
+        // Most packets extend the newest run.
+        if let Some((_, last)) = self.runs.last_mut()
+            && *last + 1 == number
+        {
+            *last = number;
+            return true;
+        }
         if number < self.floor {
             return false;
         }
-        // Most packets extend the newest run.
-        let mut at = 0;
-        while at < self.runs.len() && self.runs[at].0 > number {
-            at += 1;
-        }
-        if at < self.runs.len() && number <= self.runs[at].1 {
+        // The first run that lies wholly above the number; new ones are near the end.
+        let at = self.runs.iter().rposition(|&(first, _)| first <= number).map_or(0, |below| below + 1);
+        if at > 0 && number <= self.runs[at - 1].1 {
             return false;
         }
-        // `at` is the first run that lies wholly below the number.
-        let joins_below = at < self.runs.len() && self.runs[at].1 + 1 == number;
-        let joins_above = at > 0 && self.runs[at - 1].0 == number + 1;
+        self.older_changed = true;
+        let joins_below = at > 0 && self.runs[at - 1].1 + 1 == number;
+        let joins_above = at < self.runs.len() && self.runs[at].0 == number + 1;
         match (joins_above, joins_below) {
             (true, true) => {
-                self.runs[at - 1].0 = self.runs[at].0;
+                self.runs[at - 1].1 = self.runs[at].1;
                 self.runs.remove(at);
             }
-            (true, false) => self.runs[at - 1].0 = number,
-            (false, true) => self.runs[at].1 = number,
+            (true, false) => self.runs[at].0 = number,
+            (false, true) => self.runs[at - 1].1 = number,
             (false, false) => {
                 self.runs.insert(at, (number, number));
-                if self.runs.len() > 2 * MAX_ACK_RANGES
-                    && let Some((_, last)) = self.runs.pop_back()
-                {
+                if self.runs.len() > 2 * MAX_ACK_RANGES {
+                    let (_, last) = self.runs.remove(0);
                     self.floor = last + 1;
                 }
             }
         }
         true
     }
+}
+
+/// As much of a run as an ACK can name.
+fn run_length(first: u64, last: u64) -> u16 {
+    (last - first + 1).min(LONGEST_RUN) as u16
 }
 
 #[cfg(test)]
@@ -199,20 +216,20 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_an_ack_says_came_did_come(mut numbers in proptest::collection::vec(0u64..300, 1..400)) {
+        fn what_an_ack_says_came_did_come(numbers in proptest::collection::vec(0u64..300, 1..400)) {
             let mut acks = Acks::default();
             let mut seen = std::collections::BTreeSet::new();
             for &number in &numbers {
                 if acks.on_packet(Time::ZERO, &header(number), Ecn::Ect0) {
                     prop_assert!(seen.insert(number), "a replay was taken for new");
                 }
-            }
-            let ack = acks.take(Time::ZERO, BlockIndex(0)).unwrap();
-            numbers.sort_unstable();
-            prop_assert_eq!(Some(&ack.largest.0), numbers.last());
-            prop_assert_eq!(ack.runs().count(), 1 + ack.ranges.len());
-            for (first, last) in ack.runs() {
-                prop_assert!((first..=last).all(|n| seen.contains(&n)));
+                let ack = acks.take(Time::ZERO, BlockIndex(0)).unwrap();
+                prop_assert_eq!(Some(&ack.largest.0), seen.last());
+                prop_assert_eq!(ack.runs().count(), acks.runs.len().min(1 + MAX_ACK_RANGES));
+                for (run, known) in ack.runs().zip(acks.runs.iter().rev()) {
+                    prop_assert_eq!(run, *known);
+                    prop_assert!((run.0..=run.1).all(|n| seen.contains(&n)));
+                }
             }
         }
     }

@@ -14,6 +14,7 @@ use headwater_units::{BlockIndex, ESI_LIMIT, Esi, FlowId, Geometry, NodeId, Symb
 use headwater_wire::SpreadRule;
 
 use super::flow::Flow;
+use crate::ppush::sorted_map::SortedMap;
 
 /// A part of a block that one flow was asked for: the ESIs `range`, of which `missing` have not come.
 #[derive(Debug)]
@@ -36,7 +37,8 @@ pub(super) struct Block {
     /// Symbols beyond K that decoding turned out to need.
     overhead: u32,
     present: Bits,
-    repair: BTreeSet<u32>,
+    /// Ascending.
+    repair: Vec<u32>,
     phase: Phase,
     pub(super) shares: Vec<Share>,
     /// Who sent what is here.
@@ -90,7 +92,7 @@ pub(super) struct Blocks {
     undone: u32,
     first_undecoded: u32,
     fresh: u32,
-    open: BTreeMap<u32, Block>,
+    open: SortedMap<u32, Block>,
     pool: BTreeMap<u32, Vec<Range<u32>>>,
     fresh_symbols: u64,
     pooled: u64,
@@ -108,7 +110,7 @@ impl Blocks {
             undone: end - wanted.start,
             first_undecoded: wanted.start,
             fresh: wanted.start,
-            open: BTreeMap::new(),
+            open: SortedMap::default(),
             pool: BTreeMap::new(),
             fresh_symbols: 0,
             pooled: 0,
@@ -228,13 +230,14 @@ impl Blocks {
         if rule == SpreadRule::Equal {
             block.count_class(esi, of);
         }
-        self.needed -= u64::from(before - block.wants());
+        let wants = block.wants();
+        self.needed -= u64::from(before - wants);
         for share in block.shares.iter_mut().filter(|share| share.range.contains(&esi)) {
             share.missing -= 1;
             settle(share.flow, 1);
         }
         block.shares.retain(|share| share.missing > 0);
-        if block.wants() > 0 {
+        if wants > 0 {
             return Arrival::Kept;
         }
         block.phase = Phase::Decoding;
@@ -378,7 +381,7 @@ impl Blocks {
     pub(super) fn release(&mut self, flow: FlowId) -> Vec<BlockIndex> {
         let mut restart = Vec::new();
         let mut back = Vec::new();
-        for (&block, entry) in &mut self.open {
+        for (&block, entry) in self.open.iter_mut() {
             let alone =
                 entry.alone.as_ref().is_some_and(|a| a.flow == Some(flow)) && entry.phase == Phase::Filling;
             if alone {
@@ -474,15 +477,7 @@ impl Blocks {
     /// blocks of 1024 symbols: most of what the slow one sent came too late, and Fig. 6 could not be had).
     pub(super) fn owed(&self, block: BlockIndex, flow: &Flow, rule: SpreadRule, inflow: Inflow) -> u64 {
         match self.open.get(&block.0) {
-            None => {
-                if block.0 < self.wanted.start || block.0 >= self.wanted.end || self.is_done(block.0) {
-                    0
-                } else if rule == SpreadRule::Equal {
-                    u64::from(class_size(self.k(block.0), flow.index, flow.of))
-                } else {
-                    inflow.part_of(self.k(block.0) + 2, flow)
-                }
-            }
+            None => self.owed_unopened(block, flow, rule, inflow),
             Some(entry) if entry.phase == Phase::Decoding => 0,
             Some(entry) if rule == SpreadRule::Equal => {
                 u64::from(entry.missing_of_class(flow.index, flow.of))
@@ -491,6 +486,17 @@ impl Blocks {
                 entry.shares.iter().filter(|s| s.flow == flow.id).map(|s| u64::from(s.missing)).sum()
             }
             Some(entry) => inflow.part_of(entry.wants() + 2, flow),
+        }
+    }
+
+    #[cold] // An ACK seldom speaks of a block that is not open.
+    fn owed_unopened(&self, block: BlockIndex, flow: &Flow, rule: SpreadRule, inflow: Inflow) -> u64 {
+        if !self.wanted.contains(&block.0) || self.is_done(block.0) {
+            0
+        } else if rule == SpreadRule::Equal {
+            u64::from(class_size(self.k(block.0), flow.index, flow.of))
+        } else {
+            inflow.part_of(self.k(block.0) + 2, flow)
         }
     }
 }
@@ -518,7 +524,7 @@ impl Block {
             source_symbols,
             overhead: 0,
             present: Bits::new(source_symbols),
-            repair: BTreeSet::new(),
+            repair: Vec::new(),
             phase: Phase::Filling,
             shares: Vec::new(),
             contributors: Vec::new(),
@@ -548,11 +554,19 @@ impl Block {
     }
 
     fn has(&self, esi: u32) -> bool {
-        if esi < self.source_symbols { self.present.get(esi) } else { self.repair.contains(&esi) }
+        if esi < self.source_symbols {
+            self.present.get(esi)
+        } else {
+            self.repair.binary_search(&esi).is_ok()
+        }
     }
 
     fn insert(&mut self, esi: u32) -> bool {
-        if esi < self.source_symbols { self.present.set(esi) } else { self.repair.insert(esi) }
+        if esi < self.source_symbols {
+            return self.present.set(esi);
+        }
+        let place = self.repair.binary_search(&esi);
+        place.inspect_err(|&place| self.repair.insert(place, esi)).is_err()
     }
 
     /// Distinct symbols here.

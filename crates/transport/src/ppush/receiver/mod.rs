@@ -31,6 +31,7 @@ use headwater_wire::{
     MarkSignal, Outcome, Owed, Refusal, Request, SpreadRule, SymbolHeader,
 };
 
+use crate::ppush::sorted_map::SortedMap;
 use crate::ppush::source::LOOK_AHEAD;
 use crate::{
     Bind, Command, DecodeFailure, Endpoint, Event, Input, Output, Packet, ReceiverCommand, ReceiverEvent,
@@ -59,7 +60,7 @@ pub struct Receiver {
     object: Option<ObjectId>,
     geometry: Option<Geometry>,
     blocks: Option<Blocks>,
-    flows: BTreeMap<FlowId, Flow>,
+    flows: SortedMap<FlowId, Flow>,
     flows_version: u32,
     /// In force: the listed one replaces any other once a block failed its hash.
     rule: SpreadRule,
@@ -78,6 +79,8 @@ pub struct Receiver {
     distrusted: BTreeSet<NodeId>,
     stats: ReceiverStats,
     ended_flows: Vec<FlowStats>,
+    /// The live flows together, counted anew when one comes or goes.
+    inflow: Inflow,
 }
 
 /// Of so many arrivals lately the flows' parts are taken, when it is estimated what each still owes of a block: one to
@@ -102,7 +105,7 @@ impl Receiver {
             object: None,
             geometry: None,
             blocks: None,
-            flows: BTreeMap::new(),
+            flows: SortedMap::default(),
             flows_version: 0,
             outputs: VecDeque::new(),
             quiet_until: Time::ZERO,
@@ -117,6 +120,7 @@ impl Receiver {
             distrusted: BTreeSet::new(),
             stats: ReceiverStats::default(),
             ended_flows: Vec::new(),
+            inflow: Inflow::default(),
             config,
         }
     }
@@ -276,6 +280,7 @@ impl Receiver {
                 self.flows.insert(flow.id, flow);
             }
         }
+        self.count_inflow();
         self.plan_soon = true;
     }
 
@@ -285,6 +290,7 @@ impl Receiver {
             flow.distrusted |= reason == FinReason::Distrusted;
             flow.ending = Some(Ending { reason, next: now, tries: 0 });
         }
+        self.count_inflow();
     }
 
     fn unbind(&mut self, now: Time, id: FlowId) {
@@ -294,6 +300,7 @@ impl Receiver {
                 self.ended_flows.push(flow_stats(&mut flow, now, symbol));
             }
             self.event(ReceiverEvent::Unbind { flow: id });
+            self.count_inflow();
         }
     }
 
@@ -343,7 +350,11 @@ impl Receiver {
         let block = header.symbol.block;
         match self.rule {
             SpreadRule::Listed => {}
-            SpreadRule::Residue => drop(blocks.open_through(block, self.config.blocks_in_flight)),
+            SpreadRule::Residue => {
+                blocks.open_through(block, self.config.blocks_in_flight);
+                flow.recent += 1;
+                self.inflow.recent += 1;
+            }
             SpreadRule::Equal => {
                 // Sources go through the blocks by themselves, and what one sends nobody else has: there is room for all
                 // that they look ahead. What is still too early is not acknowledged, so that it comes again.
@@ -356,7 +367,6 @@ impl Receiver {
         }
         self.stats.arrivals += 1;
         flow.arrivals += 1;
-        flow.recent += 1;
         flow.starved += u64::from(header.starved);
         if !flow.acks.on_packet(now, &header, ecn) {
             self.stats.useless += 1;
@@ -406,7 +416,7 @@ impl Receiver {
         let Receiver { blocks: Some(blocks), flows, outputs, rule, config, .. } = self else { return };
         let Some(flow) = flows.get_mut(&id) else { return };
         if flow.acks.due(now, config.max_ack_delay) {
-            outputs.extend(acknowledge(now, flow, blocks, *rule, inflow));
+            acknowledge(now, flow, blocks, *rule, inflow, outputs);
         }
         let deadline = flow.acks.deadline(config.max_ack_delay).unwrap_or(Time::MAX);
         self.quiet_until = self.quiet_until.min(deadline);
@@ -416,7 +426,7 @@ impl Receiver {
         let inflow = self.inflow();
         let Receiver { blocks: Some(blocks), flows, outputs, rule, config, .. } = self else { return };
         for flow in flows.values_mut().filter(|flow| flow.acks.due(now, config.max_ack_delay)) {
-            outputs.extend(acknowledge(now, flow, blocks, *rule, inflow));
+            acknowledge(now, flow, blocks, *rule, inflow, outputs);
         }
     }
 
@@ -429,14 +439,17 @@ impl Receiver {
         if self.rule != SpreadRule::Residue {
             return Inflow::default();
         }
-        let live = self.flows.values().filter(|f| f.is_live());
-        let inflow =
-            live.fold(Inflow::default(), |s, f| Inflow { flows: s.flows + 1, recent: s.recent + f.recent });
-        if inflow.recent >= 2 * RECENT {
+        while self.inflow.recent >= 2 * RECENT {
             self.flows.values_mut().for_each(|f| f.recent /= 2);
-            return self.inflow();
+            self.count_inflow();
         }
-        inflow
+        self.inflow
+    }
+
+    fn count_inflow(&mut self) {
+        let live = self.flows.values().filter(|f| f.is_live());
+        self.inflow =
+            live.fold(Inflow::default(), |s, f| Inflow { flows: s.flows + 1, recent: s.recent + f.recent });
     }
 
     /// Has the flows that should bring something, and do not, asked again.
@@ -629,6 +642,7 @@ impl Receiver {
         for flow in self.flows.values_mut().filter(|f| f.ending.is_none()) {
             flow.ending = Some(Ending { reason, next: now, tries: 0 });
         }
+        self.count_inflow();
         self.phase = Phase::Ending { outcome, next: now, tries: 0 };
     }
 
@@ -820,17 +834,18 @@ impl Endpoint for Receiver {
     }
 }
 
-/// The ACK that a flow is due. `None` if nothing came, or if nobody knows where its source is.
+/// Sends the ACK that a flow is due, unless nothing came, or nobody knows where its source is.
 fn acknowledge(
     now: Time,
     flow: &mut Flow,
     blocks: &Blocks,
     rule: SpreadRule,
     inflow: Inflow,
-) -> Option<Output> {
-    let path = flow.path?;
+    outputs: &mut VecDeque<Output>,
+) {
+    let Some(path) = flow.path else { return };
     let first = blocks.first_undecoded();
-    let mut ack = flow.acks.take(now, first)?;
+    let Some(mut ack) = flow.acks.take(now, first) else { return };
     // What is wanted next, also if nothing of it came from this source: else it learns that a whole queue too late.
     if rule == SpreadRule::Residue && !flow.touched.contains(&first) && flow.touched.len() < MAX_OWED {
         flow.touched.push(first);
@@ -842,7 +857,7 @@ fn acknowledge(
     }
     flow.touched.clear();
     let datagram = Datagram { class: Class::Control, key_epoch: 0, flow: flow.id, body: Body::Ack(ack) };
-    Some(Output::Transmit(Packet { path, ecn: Ecn::NotEct, datagram }))
+    outputs.push_back(Output::Transmit(Packet { path, ecn: Ecn::NotEct, datagram }));
 }
 
 fn rate_of(flow: &mut Flow, now: Time, symbol: u64) -> BitRate {

@@ -7,43 +7,43 @@
 //! ```
 //! A block is released when nothing of it is left to send, to resend or in flight.
 
-use std::collections::BTreeMap;
-
 use headwater_units::{BlockIndex, FlowId};
 
+use crate::ppush::sorted_map::SortedMap;
 use crate::{Event, Output, SourceEvent};
 
 /// Blocks of one flow that were asked for or are in use.
 #[derive(Clone, Debug, Default)]
 pub(super) struct BlockTable {
-    blocks: BTreeMap<u32, Block>,
+    blocks: SortedMap<u32, Block>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Block {
+pub(super) struct Block {
     /// Asked for: with repair symbols or without.
     asked: Option<bool>,
     /// Ready: with repair symbols or without.
     ready: Option<bool>,
-    in_flight: u32,
+    /// Packets of it in flight.
+    pub(super) in_flight: u32,
     to_resend: u32,
 }
 
 impl Block {
+    /// Whether a symbol of the block can be named now.
+    pub(super) fn is_ready(&self, repair: bool) -> bool {
+        self.ready.is_some_and(|with_repair| with_repair || !repair)
+    }
+
     fn in_use(&self) -> bool {
         self.in_flight > 0 || self.to_resend > 0
     }
 }
 
 impl BlockTable {
-    /// Whether a symbol of the block can be named now.
-    pub(super) fn is_ready(&self, block: BlockIndex, repair: bool) -> bool {
-        self.blocks.get(&block.0).and_then(|b| b.ready).is_some_and(|with_repair| with_repair || !repair)
-    }
-
-    /// Packets of the block in flight.
-    pub(super) fn in_flight(&self, block: BlockIndex) -> u32 {
-        self.blocks.get(&block.0).map_or(0, |b| b.in_flight)
+    /// What is known of a block; of an unknown one, that nothing was done with it.
+    pub(super) fn get(&self, block: BlockIndex) -> Block {
+        self.blocks.get(&block.0).copied().unwrap_or_default()
     }
 
     /// Whether packets of the block are in flight or to be resent.
@@ -59,7 +59,7 @@ impl BlockTable {
         repair: bool,
         out: &mut impl Extend<Output>,
     ) {
-        let entry = self.blocks.entry(block.0).or_default();
+        let entry = self.blocks.get_or_default(block.0);
         if entry.asked.is_none_or(|asked| repair && !asked) {
             entry.asked = Some(repair);
             out.extend([Output::Event(Event::Source(SourceEvent::Prepare { flow, block, repair }))]);
@@ -79,7 +79,7 @@ impl BlockTable {
 
     /// A packet of the block leaves.
     pub(super) fn sent(&mut self, block: BlockIndex) {
-        self.blocks.entry(block.0).or_default().in_flight += 1;
+        self.blocks.get_or_default(block.0).in_flight += 1;
     }
     /// A packet of the block was acknowledged or lost. True if the block is not in use now.
     pub(super) fn landed(&mut self, block: BlockIndex) -> bool {
@@ -152,12 +152,12 @@ mod tests {
         table.prepare(FLOW, BLOCK, false, &mut out);
         assert_eq!(out.len(), 1);
         assert!(table.on_ready(BLOCK, false));
-        assert!(table.is_ready(BLOCK, false) && !table.is_ready(BLOCK, true));
+        assert!(table.get(BLOCK).is_ready(false) && !table.get(BLOCK).is_ready(true));
         table.prepare(FLOW, BLOCK, true, &mut out);
         table.prepare(FLOW, BLOCK, false, &mut out);
         assert_eq!(out.len(), 2);
-        assert!(table.is_ready(BLOCK, false), "source symbols go on meanwhile");
-        assert!(table.on_ready(BLOCK, true) && table.is_ready(BLOCK, true));
+        assert!(table.get(BLOCK).is_ready(false), "source symbols go on meanwhile");
+        assert!(table.on_ready(BLOCK, true) && table.get(BLOCK).is_ready(true));
     }
 
     #[test]

@@ -140,7 +140,7 @@ impl Listed {
                 continue;
             };
             let block = BlockIndex(piece.block);
-            if blocks.is_ready(block, esi >= self.geometry.source_symbols(block)) {
+            if blocks.get(block).is_ready(esi >= self.geometry.source_symbols(block)) {
                 let symbol = SymbolId { block, esi: Esi(esi) };
                 return (Some(Pick { symbol, attempt: piece.attempt }), skipped);
             }

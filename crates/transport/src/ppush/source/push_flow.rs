@@ -43,7 +43,6 @@ pub(super) struct Shared {
     pub(super) out: VecDeque<Output>,
     pub(super) rng: ChaCha12Rng,
     pub(super) memory: PathMemory,
-    pub(super) outcome: AckOutcome,
     /// The host's rate limit holds everybody back.
     pub(super) limited: bool,
 }
@@ -170,6 +169,11 @@ impl PushFlow {
         }
     }
 
+    /// Whether the packet sent last is the only one in flight, so that the timers begin to run with it.
+    pub(super) fn is_flight_new(&self) -> bool {
+        self.packets.in_flight() == 1
+    }
+
     /// Bytes of one symbol's datagram above UDP.
     pub(super) fn packet_bytes(&self) -> u64 {
         u64::from(self.push.symbol_size) + SYMBOL_OVERHEAD as u64
@@ -246,18 +250,25 @@ impl PushFlow {
         }
     }
 
-    pub(super) fn on_ack(&mut self, now: Time, path: PathId, ack: &Ack, shared: &mut Shared) {
+    pub(super) fn on_ack(
+        &mut self,
+        now: Time,
+        path: PathId,
+        ack: &Ack,
+        outcome: &mut AckOutcome,
+        shared: &mut Shared,
+    ) {
         self.heard(now);
         let news = self.paths.on_other(path, &mut shared.rng);
-        self.on_path(now, news, path, shared);
+        if news != PathNews::None {
+            self.on_path(now, news, path, shared);
+        }
         let before = self.packets.in_flight();
-        let mut outcome = std::mem::take(&mut shared.outcome);
-        if self.packets.on_ack(now, ack, &mut outcome).is_ok() {
-            self.take_outcome(now, ack, before, &mut outcome, shared);
+        if self.packets.on_ack(now, ack, outcome).is_ok() {
+            self.take_outcome(now, ack, before, outcome, shared);
         } else {
             self.counters.bad_acks += 1;
         }
-        shared.outcome = outcome;
     }
 
     pub(super) fn on_block_ready(&mut self, block: BlockIndex, repair: bool) -> bool {
@@ -296,7 +307,7 @@ impl PushFlow {
         now: Time,
         ack: &Ack,
         before: usize,
-        outcome: &mut AckOutcome,
+        outcome: &AckOutcome,
         shared: &mut Shared,
     ) {
         let acked = (outcome.acked.len() + outcome.late.len()) as u64;
@@ -424,14 +435,15 @@ impl PushFlow {
     /// The next packet that may leave now. `None`: not before the deadline, the next input or the next block.
     pub(super) fn next(&mut self, now: Time, shared: &mut Shared) -> Option<Packet> {
         self.pace_at = None;
-        let choice = self.choose(now, shared);
-        if choice.is_none()
-            && let Some(pacer) = &mut self.pacer
-            && self.pace_at.is_none()
-        {
-            pacer.on_blocked();
-        }
-        choice.map(|choice| self.send(now, choice, shared))
+        let Some(choice) = self.choose(now, shared) else {
+            if let Some(pacer) = &mut self.pacer
+                && self.pace_at.is_none()
+            {
+                pacer.on_blocked();
+            }
+            return None;
+        };
+        Some(self.send(now, choice, shared))
     }
 
     fn choose(&mut self, now: Time, shared: &mut Shared) -> Option<Choice> {
@@ -604,9 +616,14 @@ impl PushFlow {
         if self.watches() {
             at = at.min(self.heard_at + config.silent_pause);
             if self.packets.in_flight() > 0 {
-                at = at.min(self.timeout_at()).min(self.probe_at(config).unwrap_or(Time::MAX));
+                at = at.min(self.timeout_at());
+                if let Some(probe_at) = self.probe_at(config) {
+                    at = at.min(probe_at);
+                }
             }
-            at = at.min(self.repeat_challenge_at().unwrap_or(Time::MAX));
+            if let Some(repeat_at) = self.repeat_challenge_at() {
+                at = at.min(repeat_at);
+            }
         }
         (at < Time::MAX).then_some(at)
     }
@@ -619,8 +636,7 @@ impl PushFlow {
 
     /// A challenge may be lost, or its answer: said again after a probe timeout, then after twice as long, and so on.
     fn repeat_challenge_at(&self) -> Option<Time> {
-        let unanswered = self.watches() && self.paths.unanswered().is_some();
-        unanswered.then(|| self.challenged_at + self.rtt.pto() * (1 << self.challenges.min(16)))
+        self.paths.unanswered().map(|_| self.challenged_at + self.rtt.pto() * (1 << self.challenges.min(16)))
     }
 
     fn timeout_at(&self) -> Time {
@@ -638,14 +654,14 @@ impl PushFlow {
         self.pace_at = None;
     }
 
-    pub(super) fn on_timer(&mut self, now: Time, shared: &mut Shared) {
+    pub(super) fn on_timer(&mut self, now: Time, outcome: &mut AckOutcome, shared: &mut Shared) {
         if !self.watches() {
             return;
         }
         if now >= self.heard_at + shared.config.silent_pause {
             self.silent = true;
             self.end_starving(now);
-            self.give_up_flight(now, shared);
+            self.give_up_flight(now, outcome, shared);
             return;
         }
         if self.repeat_challenge_at().is_some_and(|at| now >= at)
@@ -665,18 +681,16 @@ impl PushFlow {
         } else if now >= self.timeout_at() {
             self.counters.timeouts += 1;
             self.rtt.back_off();
-            self.give_up_flight(now, shared);
+            self.give_up_flight(now, outcome, shared);
         }
     }
 
     /// Everything in flight is lost, and the window begins anew.
-    fn give_up_flight(&mut self, now: Time, shared: &mut Shared) {
-        let mut outcome = std::mem::take(&mut shared.outcome);
-        self.packets.lose_all(&mut outcome);
+    fn give_up_flight(&mut self, now: Time, outcome: &mut AckOutcome, shared: &mut Shared) {
+        self.packets.lose_all(outcome);
         outcome.cancelled.clear();
-        self.take_losses(&outcome, shared);
+        self.take_losses(outcome, shared);
         self.wfcc.on_rto(now, outcome.lost.len() as u64);
-        shared.outcome = outcome;
         self.refresh.stop();
         self.set_pace();
         (self.probed, self.probes_due) = (true, 0);

@@ -35,6 +35,8 @@ pub(super) struct Residue {
 
 #[derive(Clone, Copy, Debug)]
 struct Open {
+    /// K.
+    source_symbols: u32,
     /// The next new symbol.
     next_esi: u32,
     /// Symbols that the receiver still wants of this block from this source.
@@ -104,13 +106,15 @@ impl Residue {
     /// The next new symbol whose block is ready; `true` beside it if one before it was not.
     pub(super) fn peek(&self, blocks: &BlockTable) -> (Option<Pick>, bool) {
         let mut skipped = false;
-        for (block, open) in (self.first..).zip(&self.open).skip(self.settled) {
-            let block = BlockIndex(block);
-            let ended = self.equal && open.next_esi >= self.geometry.source_symbols(block);
-            if ended || !(self.equal || open.wants_more(blocks.in_flight(block))) || open.decoded {
+        for at in self.settled..self.open.len() {
+            let (block, open) = (BlockIndex(self.first + at as u32), &self.open[at]);
+            let held = blocks.get(block);
+            let repair = open.next_esi >= open.source_symbols;
+            let wanted = if self.equal { !repair } else { open.wants_more(held.in_flight) };
+            if open.decoded || !wanted {
                 continue;
             }
-            if blocks.is_ready(block, open.next_esi >= self.geometry.source_symbols(block)) {
+            if held.is_ready(repair) {
                 let symbol = SymbolId { block, esi: Esi(open.next_esi) };
                 return (Some(Pick { symbol, attempt: 0 }), skipped);
             }
@@ -131,7 +135,7 @@ impl Residue {
 
     /// Whether what is in flight of its block does not cover what is owed, so that a lost symbol goes out again.
     pub(super) fn needs(&self, symbol: SymbolId, blocks: &BlockTable) -> bool {
-        let needs = |o: &Open| self.equal || blocks.in_flight(symbol.block) < o.owed;
+        let needs = |o: &Open| self.equal || blocks.get(symbol.block).in_flight < o.owed;
         self.get(symbol.block.0).is_some_and(|o| !o.decoded && needs(o))
     }
 
@@ -149,9 +153,9 @@ impl Residue {
     pub(super) fn upcoming(&self, i: usize, blocks: &BlockTable) -> Option<Upcoming> {
         let open = self.open.get(i)?;
         let block = BlockIndex(self.first + i as u32);
-        let symbols = if open.decoded { 0 } else { open.owed.saturating_sub(blocks.in_flight(block)) };
+        let symbols = if open.decoded { 0 } else { open.owed.saturating_sub(blocks.get(block).in_flight) };
         let last = open.next_esi.saturating_add(self.of.saturating_mul(symbols.saturating_sub(1)));
-        let repair = !self.equal && last >= self.geometry.source_symbols(block);
+        let repair = !self.equal && last >= open.source_symbols;
         Some(Upcoming { block, repair, symbols })
     }
 
@@ -178,7 +182,7 @@ impl Residue {
                 true => source_symbols.saturating_sub(self.index).div_ceil(self.of),
                 false => (source_symbols + OVERHEAD).div_ceil(self.of),
             };
-            self.open.push_back(Open { next_esi: self.index, owed, decoded: owed == 0 });
+            self.open.push_back(Open { source_symbols, next_esi: self.index, owed, decoded: owed == 0 });
         }
     }
 }

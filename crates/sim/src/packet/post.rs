@@ -1,0 +1,151 @@
+//! The way of a message: from one machine's `Transmit` to another machine's input.
+//!
+//! A message is put aside and its frame goes through the network, or it goes beside the network, as the set-up has it.
+
+use headwater_transport::Packet;
+use headwater_units::{PathId, Time};
+use headwater_wire::{Body, Ecn};
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+
+use super::Event;
+use super::agenda::Agenda;
+use super::carry::Cargo;
+use super::frame::{Bodies, FrameSizes, SimFrame};
+use super::network::{LinkChange, Network};
+use super::setup::{ControlPlane, Jitter, Setup, SetupError};
+
+/// Bytes that remain of a symbol's frame when a switch cuts the payload off.
+const TRIMMED: u16 = 64;
+
+/// Frames under way, messages put aside, and everything else that is still to happen.
+pub(super) struct Post {
+    pub(super) agenda: Agenda<Event>,
+    pub(super) bodies: Bodies,
+    pub(super) network: Network,
+    /// True bytes, where a run carries them.
+    pub(super) cargo: Option<Cargo>,
+    pub(super) rng: ChaCha8Rng,
+    sizes: FrameSizes,
+    control: ControlPlane,
+    jitter: Jitter,
+    /// The host of each endpoint.
+    hosts: Vec<u32>,
+    /// By host: when its last packet leaves its machines.
+    launched: Vec<u64>,
+    /// By pair of hosts: what a packet from the one to the other is held back at most, once it was asked for.
+    jitters: Vec<u32>,
+}
+
+impl Post {
+    pub(super) fn new(setup: &Setup) -> Result<Self, SetupError> {
+        let hosts = setup.topology.hosts().len();
+        let pairs = if setup.jitter == Jitter::PacketOnPath { hosts * hosts } else { 0 };
+        Ok(Post {
+            agenda: Agenda::new(),
+            bodies: Bodies::default(),
+            network: Network::new(setup)?,
+            cargo: setup.carry_bytes.then(|| Cargo::new(setup.seed)),
+            rng: ChaCha8Rng::seed_from_u64(setup.seed ^ 0x6a69_7474_6572),
+            sizes: setup.sizes,
+            control: setup.control,
+            jitter: setup.jitter,
+            hosts: Vec::new(),
+            launched: vec![0; hosts],
+            jitters: vec![u32::MAX; pairs],
+        })
+    }
+
+    /// One more endpoint, numbered in order.
+    pub(super) fn settle(&mut self, host: u32) {
+        self.hosts.push(host);
+    }
+
+    /// A machine sends.
+    #[inline]
+    pub(super) fn send(&mut self, setup: &Setup, now: Time, from: u32, mut packet: Packet) {
+        let to = std::mem::replace(&mut packet.path, PathId(from)).0;
+        let Some(&to_host) = self.hosts.get(to as usize) else { return };
+        let here = self.hosts[from as usize];
+        let mut frame = SimFrame {
+            body: 0,
+            len: self.sizes.of(&packet),
+            trimmed_len: 0,
+            class: packet.datagram.class,
+            ecn: packet.ecn,
+            to: to_host,
+            hash: hash(packet.datagram.flow.0, from, to),
+        };
+        let mut beside = None;
+        match packet.datagram.body {
+            Body::Symbol(_) => frame.trimmed_len = TRIMMED,
+            Body::Control(_) => beside = self.control.delay(),
+            _ => {}
+        }
+        frame.body = self.bodies.put(packet, to);
+        if let Some(cargo) = &mut self.cargo {
+            cargo.sent(frame.body, &self.bodies.get(frame.body).packet);
+        }
+        if let Some(delay) = beside {
+            return self.agenda.push((now + delay).as_nanos(), Event::Deliver { body: frame.body });
+        }
+        if to_host == here {
+            return self.agenda.push(now.as_nanos(), Event::Deliver { body: frame.body });
+        }
+        let at = if self.jitter == Jitter::None { now } else { self.hold_back(setup, now, here, to_host) };
+        self.network.launch(at, here, frame, &mut self.agenda, &mut self.bodies);
+    }
+
+    /// When a packet that is sent now leaves its host's machines: later by a random part of the jitter, but never before what
+    /// the host sent earlier, so that the queue of its NIC may be told at once.
+    fn hold_back(&mut self, setup: &Setup, now: Time, from: u32, to: u32) -> Time {
+        let most = match self.jitter {
+            Jitter::None => 0,
+            Jitter::UpTo(most) => most.as_nanos(),
+            Jitter::PacketOnPath => {
+                let place = &mut self.jitters[from as usize * self.launched.len() + to as usize];
+                if *place == u32::MAX {
+                    *place = setup.packet_on_path(from, to).as_nanos().min(u64::from(u32::MAX - 1)) as u32;
+                }
+                u64::from(*place)
+            }
+        };
+        let drawn = self.rng.random_range(0..=most);
+        let last = &mut self.launched[from as usize];
+        *last = (*last).max(now.as_nanos() + drawn);
+        Time::from_nanos(*last)
+    }
+
+    /// A frame has crossed a link. Gives it back if it has come to its host.
+    #[inline]
+    pub(super) fn arrive(&mut self, now: Time, link: u32, frame: SimFrame) -> Option<SimFrame> {
+        self.network.arrive(now, link, frame, &mut self.agenda, &mut self.bodies)
+    }
+
+    /// The departure event of a link has come.
+    pub(super) fn serve(&mut self, now: Time, link: u32) {
+        self.network.serve_due(now, link, &mut self.agenda, &mut self.bodies);
+    }
+
+    /// A link behaves otherwise from now on.
+    pub(super) fn change(&mut self, now: Time, link: u32, change: LinkChange) {
+        self.network.change(now, link, change, &mut self.agenda, &mut self.bodies);
+    }
+
+    /// Takes a message that has come to its end, and the endpoint that it is for.
+    #[inline]
+    pub(super) fn take(&mut self, body: u32, ecn: Ecn, cut: bool) -> (u32, Packet) {
+        let (to, packet) = self.bodies.take(body, ecn, cut);
+        match &mut self.cargo {
+            Some(cargo) => (to, cargo.arrived(body, packet)),
+            None => (to, packet),
+        }
+    }
+}
+
+/// Spreads flows over the numbers; switches mix it further with salts of their own.
+#[inline]
+fn hash(flow: u64, from: u32, to: u32) -> u32 {
+    let ends = (u64::from(from) << 32 | u64::from(to)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    ((flow ^ ends).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 32) as u32
+}

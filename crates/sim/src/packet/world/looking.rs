@@ -1,0 +1,163 @@
+//! What a run is asked for: samples while it goes, rows when something ends, totals at the end.
+
+use super::{Flowing, Machine, World};
+use crate::packet::Event;
+use crate::packet::records::{Counts, FlowRow, Records, SampleRow};
+
+impl World {
+    pub(super) fn sample(&mut self) {
+        let Some(sampling) = self.setup.sample.clone() else { return };
+        let t = self.now;
+        self.post.agenda.push((t + sampling.every).as_nanos(), Event::Sample);
+        for (name, link) in &sampling.queues {
+            let value = self.post.network.queue_len(t, link.0) as f64;
+            self.records.samples.push(SampleRow::new(t, name, "queue", value));
+        }
+        if !sampling.flows {
+            return;
+        }
+        for task in 0..self.tasks.len() {
+            let useful = self.useful(task);
+            let gained = useful - std::mem::replace(&mut self.sampled[task], useful);
+            let rate = gained as f64 / sampling.every.as_secs_f64();
+            let running = &self.tasks[task];
+            if running.receivers.is_empty() || running.finished.is_some_and(|at| at < t) {
+                continue;
+            }
+            let name = &self.setup.tasks[task].name;
+            self.records.samples.push(SampleRow::new(t, name, "goodput", rate));
+            for (index, &Flowing { flow, source: host, .. }) in running.flows.iter().enumerate() {
+                let entity = match running.flows.len() {
+                    1 => name.clone(),
+                    _ => format!("{name}.{index}"),
+                };
+                let mut note = |quantity, value| {
+                    self.records.samples.push(SampleRow::new(t, &entity, quantity, value));
+                };
+                if let Some(&sender) = running.senders.get(index) {
+                    if let Machine::Sender(sender) = &self.slots[sender as usize].machine {
+                        let stats = sender.stats();
+                        note("window", stats.window.get());
+                        note("mark_fraction", stats.mark_fraction);
+                        note("in_flight", stats.in_flight as f64);
+                        if let Some(rtt) = stats.rtt {
+                            note("rtt", rtt.as_secs_f64());
+                        }
+                    }
+                } else if let Some(&source) = self.sources.get(host as usize)
+                    && let Machine::Source(source) = &self.slots[source as usize].machine
+                    && let Some(stats) = source.flow(flow)
+                {
+                    note("window", stats.window.get());
+                    note("mark_fraction", stats.mark_fraction);
+                    note("theta", stats.theta.get());
+                    note("in_flight", stats.in_flight as f64);
+                    if let Some(rtt) = stats.rtt {
+                        note("rtt", rtt.as_secs_f64());
+                    }
+                }
+            }
+        }
+    }
+
+    /// New symbols or packets that a task has received.
+    fn useful(&self, task: usize) -> u64 {
+        let running = &self.tasks[task];
+        let sinks = running.receivers.iter().filter_map(|&e| match &self.slots[e as usize].machine {
+            Machine::Sink(sink) => Some(sink.stats().distinct),
+            _ => None,
+        });
+        running.useful + sinks.sum::<u64>()
+    }
+
+    /// What each flow of a task did, before the machines forget.
+    pub(super) fn note_flows(&mut self, task: u32) {
+        let running = &self.tasks[task as usize];
+        let mut rows = Vec::new();
+        for (index, &Flowing { flow, source: host, start, last }) in running.flows.iter().enumerate() {
+            let mut row = FlowRow { task, flow, source: host, start, last, ..FlowRow::default() };
+            if let Some(&sender) = running.senders.get(index) {
+                if let Machine::Sender(sender) = &self.slots[sender as usize].machine {
+                    let stats = sender.stats();
+                    (row.sent, row.lost, row.marked) = (stats.sent, stats.lost, stats.marked);
+                    row.timeouts = stats.timeouts;
+                }
+                if let Machine::Sink(sink) = &self.slots[running.receivers[index] as usize].machine {
+                    row.useful = sink.stats().distinct;
+                }
+            } else if let Some(&source) = self.sources.get(host as usize)
+                && let Machine::Source(source) = &self.slots[source as usize].machine
+                && let Some(stats) = source.flow(flow)
+            {
+                row.sent = stats.counters.sent.get();
+                row.lost = stats.counters.lost.get();
+                row.marked = stats.counters.marked.get();
+                row.timeouts = stats.counters.timeouts;
+                row.theta = stats.theta.get();
+            }
+            rows.push(row);
+        }
+        if running.senders.is_empty()
+            && let Some(&endpoint) = running.receivers.first()
+            && let Machine::Receiver(receiver) = &mut self.slots[endpoint as usize].machine
+        {
+            for stats in receiver.stats(self.now).flows {
+                if let Some(row) = rows.iter_mut().find(|row| row.flow == stats.flow) {
+                    row.useful = stats.useful;
+                }
+            }
+        }
+        let total: u64 = rows.iter().map(|row| row.useful).sum();
+        for row in &mut rows {
+            row.share = row.useful as f64 / total.max(1) as f64;
+        }
+        self.records.flows.extend(rows);
+    }
+
+    pub(super) fn finish(mut self) -> Records {
+        for task in 0..self.tasks.len() as u32 {
+            let running = &self.tasks[task as usize];
+            if running.finished.is_none() && !running.receivers.is_empty() {
+                self.note_flows(task);
+            }
+        }
+        for task in 0..self.tasks.len() {
+            self.tasks[task].useful = self.useful(task);
+        }
+        for row in &mut self.records.tasks {
+            row.useful = self.tasks[row.task as usize].useful;
+        }
+        for task in 0..self.tasks.len() as u32 {
+            if !self.tasks[task as usize].over {
+                self.tasks[task as usize].failed = true;
+                self.left += 1;
+                self.over(task);
+            }
+        }
+        self.records.tasks.sort_by_key(|row| row.task);
+        self.records.flows.sort_by_key(|row| (row.task, row.flow));
+        let mut counts = Counts {
+            ended: self.now,
+            events: self.events,
+            faults: self.post.network.faults,
+            corrupt: self.corrupt,
+            under_way: self.post.bodies.len() as u64,
+            pending: self.post.agenda.len() as u64,
+            ..Counts::default()
+        };
+        for link in 0..self.post.network.link_count() {
+            let stats = self.post.network.stats(self.now, link);
+            counts.add(&stats);
+            self.records.links.push(stats);
+        }
+        self.records.tallies = std::mem::take(&mut self.post.network.tallies);
+        for (host, &endpoint) in self.sources.iter().enumerate() {
+            if let Machine::Source(source) = &self.slots[endpoint as usize].machine {
+                let flows = source.flows().map(|flow| (host as u32, flow.flow));
+                self.records.flows_left.extend(flows);
+            }
+        }
+        self.records.counts = counts;
+        self.records
+    }
+}

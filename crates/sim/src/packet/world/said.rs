@@ -1,0 +1,192 @@
+//! What machines say to their driver, and what a task is after it.
+
+use headwater_transport::{
+    Command, ControllerEvent, DecodeFailure, Event as Said, Input, ReceiverCommand, ReceiverEvent,
+    ReceiverFailure, SourceCommand, SourceEvent,
+};
+use headwater_units::{BlockIndex, Geometry, PathId};
+use headwater_wire::Refusal;
+
+use super::{Flowing, INTRODUCE_EVERY, World, host_of, object};
+use crate::packet::Event;
+use crate::packet::assembly::Assembly;
+use crate::packet::records::TaskRow;
+use crate::packet::setup::{ControlPlane, Transport};
+
+impl World {
+    pub(super) fn on_event(&mut self, endpoint: u32, event: Said) {
+        match event {
+            Said::Source(event) => self.on_source(endpoint, event),
+            Said::Receiver(event) => self.on_receiver(endpoint, event),
+            Said::Controller(ControllerEvent::Persist(record)) => {
+                self.kept.insert(record.task, *record);
+            }
+            Said::Controller(ControllerEvent::Forget { task, .. }) => {
+                self.kept.remove(&task);
+            }
+            Said::Controller(_) => {}
+        }
+    }
+
+    fn on_source(&mut self, endpoint: u32, event: SourceEvent) {
+        match event {
+            // A simulated disk is as fast as it takes to say so.
+            SourceEvent::Prepare { flow, block, .. } => {
+                let command = SourceCommand::BlockReady { flow, block, repair: true };
+                if let Some(machine) = self.slots[endpoint as usize].machine.endpoint() {
+                    machine.handle(self.now, Input::Command(Command::Source(command)));
+                }
+            }
+            SourceEvent::Opened(opened) => {
+                if let Some(cargo) = &mut self.post.cargo {
+                    cargo.opened(opened.flow, opened.key, opened.object, opened.symbol_size);
+                }
+            }
+            SourceEvent::Closed { .. } => {
+                let task = self.slots[endpoint as usize].task;
+                if task != u32::MAX {
+                    let running = &mut self.tasks[task as usize];
+                    running.open -= 1;
+                    if running.open == 0 {
+                        running.closed = Some(self.now);
+                        self.over(task);
+                    }
+                }
+            }
+            SourceEvent::Release { .. } => {}
+        }
+    }
+
+    fn on_receiver(&mut self, endpoint: u32, event: ReceiverEvent) {
+        let task = self.slots[endpoint as usize].task;
+        let running = &mut self.tasks[task as usize];
+        match event {
+            ReceiverEvent::Symbol { flow, symbol } => {
+                running.useful += 1;
+                if let Some(flowing) = running.flows.iter_mut().find(|f| f.flow == flow) {
+                    flowing.last = Some(self.now);
+                }
+                if let Some(assembly) = &mut running.assembly {
+                    let cargo = self.post.cargo.as_ref().map(|cargo| cargo.payload());
+                    assembly.insert(flow, symbol, cargo);
+                }
+            }
+            ReceiverEvent::Decode { block } => {
+                let Some(assembly) = &mut running.assembly else { return };
+                let took = assembly.latency(block, &self.setup.decode);
+                let at = (self.now + took).as_nanos();
+                self.post.agenda.push(at, Event::Decoded { endpoint, block: block.0 });
+            }
+            ReceiverEvent::Discard { block } => {
+                if let Some(assembly) = &mut running.assembly {
+                    assembly.discard(block);
+                }
+            }
+            ReceiverEvent::Accepted { bytes, symbol_size, .. } => {
+                let (overhead, true_bytes) = (self.setup.decode.overhead, self.post.cargo.is_some());
+                let made = || Assembly::new(bytes, symbol_size, overhead, true_bytes);
+                let assembly = running.assembly.get_or_insert_with(made);
+                if assembly.symbol_size() != symbol_size {
+                    assembly.recut(Geometry::new(bytes, symbol_size).expect("the receiver checked it"));
+                }
+                let (wanted, have) = (0..assembly.blocks(), assembly.have());
+                self.tell_later(endpoint, ReceiverCommand::Start { wanted, have });
+            }
+            ReceiverEvent::Bind(bind) => {
+                let (flow, host) = (bind.flow, host_of(bind.node));
+                running.flows.push(Flowing { flow, source: host, start: self.now, last: None });
+                if let (Some(cargo), Some(assembly)) = (&mut self.post.cargo, &running.assembly) {
+                    // The task's own T: the controller fits it to the object.
+                    cargo.opened(flow, bind.key, object(task), assembly.symbol_size());
+                }
+                let path = PathId(self.sources[host as usize]);
+                self.tell_later(endpoint, ReceiverCommand::FlowPath { flow, path });
+            }
+            ReceiverEvent::Done => {
+                running.unfinished = running.unfinished.saturating_sub(1);
+                if let Some(at) = running.receivers.iter().position(|e| *e == endpoint)
+                    && !running.senders.is_empty()
+                {
+                    running.flows[at].last = Some(self.now);
+                }
+                if running.unfinished == 0 {
+                    self.note_end(task, false);
+                }
+            }
+            ReceiverEvent::Failed(ReceiverFailure::Refused(Refusal::UnknownObject))
+                if matches!(self.setup.control, ControlPlane::AtHost { .. })
+                    && running.finished.is_none()
+                    && self.now.since(self.setup.tasks[task as usize].at) < self.setup.patience() =>
+            {
+                // Inside the network a request may be there before those who hold the object: it is made again.
+                running.receivers.clear();
+                self.post.agenda.push((self.now + INTRODUCE_EVERY).as_nanos(), Event::Start { task });
+            }
+            ReceiverEvent::Failed(failure) => {
+                if running.finished.is_none() {
+                    running.failure = Some(failure);
+                    self.note_end(task, true);
+                }
+            }
+            ReceiverEvent::Unbind { .. } | ReceiverEvent::Distrusted { .. } => {}
+        }
+    }
+
+    /// A command in answer to an event: handled at once, polled by the loop that is running.
+    fn tell_later(&mut self, endpoint: u32, command: ReceiverCommand) {
+        if let Some(machine) = self.slots[endpoint as usize].machine.endpoint() {
+            machine.handle(self.now, Input::Command(Command::Receiver(command)));
+        }
+    }
+
+    pub(super) fn on_decoded(&mut self, endpoint: u32, block: BlockIndex) {
+        let task = self.slots[endpoint as usize].task;
+        let running = &mut self.tasks[task as usize];
+        // The decoder of a receiver that has restarted since is gone with it.
+        let here = running.receivers.contains(&endpoint);
+        let Some(assembly) = running.assembly.as_mut().filter(|_| here) else { return };
+        let truth = self.post.cargo.as_ref().map(|cargo| (cargo, object(task)));
+        let command = assembly.finish(block, truth);
+        let corrupt =
+            matches!(command, ReceiverCommand::DecodeFailed { failure: DecodeFailure::Corrupt, .. });
+        self.corrupt += u64::from(corrupt);
+        self.tell(endpoint, Command::Receiver(command));
+    }
+
+    /// The receivers of a task have all they wanted, or gave up.
+    pub(super) fn note_end(&mut self, task: u32, failed: bool) {
+        let now = self.now;
+        let running = &mut self.tasks[task as usize];
+        running.finished = Some(now);
+        running.failed = failed;
+        let pushes = matches!(self.setup.transport, Transport::Ppush(_));
+        self.note_flows(task);
+        if pushes || failed {
+            self.over(task);
+        }
+    }
+
+    /// Nothing more is expected of a task, though its senders may still close.
+    pub(super) fn over(&mut self, task: u32) {
+        if std::mem::replace(&mut self.tasks[task as usize].over, true) {
+            return;
+        }
+        let plan = &self.setup.tasks[task as usize];
+        let running = &self.tasks[task as usize];
+        self.records.tasks.push(TaskRow {
+            task,
+            name: plan.name.clone(),
+            arrival: plan.at,
+            finish: if running.failed { None } else { running.finished },
+            failure: running.failure.clone(),
+            blocks_done: running.assembly.as_ref().map_or(0, |assembly| assembly.have().len() as u32),
+            blocks: running.assembly.as_ref().map(Assembly::blocks),
+            closed: running.closed,
+            packets: plan.packets,
+            useful: running.useful,
+            receiver: plan.receiver,
+            sources: plan.sources.len() as u32,
+        });
+        self.left -= 1;
+    }
+}
