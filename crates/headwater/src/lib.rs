@@ -8,3 +8,4 @@ pub mod lab;
 pub mod netns;
 pub mod node;
 pub mod socket;
+pub mod soft_switch;

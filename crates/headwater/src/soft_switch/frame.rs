@@ -1,0 +1,210 @@
+//! An Ethernet frame as a switch sees it: its bytes, read once and edited in place.
+//!
+//! Marking sets the two ECN bits (RFC 3168 §5), trimming cuts a UDP packet's payload as switches of the SAI do, and both
+//! keep the IPv4 header's checksum right by RFC 1624; IPv6 has none. Nothing else of a packet changes on its way, save the
+//! destination's MAC address, which a routed network would rewrite too.
+//!
+//! Knows nothing of symbols: whether a trimmed packet means anything is for its receiver to say.
+
+use std::hash::Hasher as _;
+
+use headwater_switch::{Destination, Frame};
+use headwater_units::Bytes;
+use headwater_wire::{Class, Ecn};
+use siphasher::sip::SipHasher13;
+
+use super::address::AddressBook;
+use super::buffer::RawBuffer;
+use super::checksum;
+use super::layout::{IPV6_HEADER, Layout, NotForwarded, Version};
+
+/// Class selector 6: control, which has preference over the default (RFC 2474 §4.2.2.2).
+pub const DSCP_CONTROL: u8 = 48;
+/// Class selector 7: control that a network sends for itself; the same class here.
+pub const DSCP_NETWORK_CONTROL: u8 = 56;
+/// Lower effort (RFC 8622): what symbols of the gentle class leave hosts with.
+pub const DSCP_LOWER_EFFORT: u8 = 1;
+/// What a trimmed packet is known by, from the pool for local use (RFC 2474 §6). Its upper bits are those of
+/// [`DSCP_CONTROL`], so that equipment that looks at the old precedence alone prefers it as well.
+pub const DSCP_TRIMMED: u8 = 51;
+
+/// What a trimmed frame keeps unless told otherwise, in bytes from the destination MAC address on: the usual size of
+/// switches that trim.
+pub const TRIM_SIZE: u16 = 128;
+/// A trimmed packet keeps at least this much of its UDP payload, in bytes, however long the headers before it.
+pub const TRIM_PAYLOAD: usize = 56;
+
+/// An Ethernet address.
+pub type MacAddress = [u8; 6];
+
+/// The class that a DSCP stands for: control, trimmed packets with it; gentle for lower effort; else bulk, which is what
+/// an unknown code point gets (RFC 2474 §3: as the default).
+pub const fn class_of(dscp: u8) -> Class {
+    match dscp {
+        DSCP_CONTROL | DSCP_NETWORK_CONTROL | DSCP_TRIMMED => Class::Control,
+        DSCP_LOWER_EFFORT => Class::Gentle,
+        _ => Class::Bulk,
+    }
+}
+
+/// A frame on its way through the switch.
+///
+/// Invariant: `layout` describes the bytes of `buffer`, which ends where the IP packet ends.
+#[derive(Clone, Debug)]
+pub struct RawFrame {
+    buffer: RawBuffer,
+    layout: Layout,
+    destination: Destination,
+    flow_hash: u32,
+    trim_size: u16,
+}
+
+impl RawFrame {
+    /// Reads a frame that has arrived, and looks up where it goes. Padding behind the IP packet is cut off.
+    ///
+    /// # Errors
+    /// [`NotForwarded`] for what this switch does not carry; the buffer is back in its pool then.
+    pub fn parse(mut buffer: RawBuffer, book: &AddressBook) -> Result<RawFrame, NotForwarded> {
+        let layout = Layout::find(buffer.bytes())?;
+        buffer.truncate(layout.end);
+        let bytes = buffer.bytes();
+        let destination = book.destination(layout.addresses(bytes).1);
+        let flow_hash = flow_hash(&layout, bytes);
+        Ok(RawFrame { buffer, layout, destination, flow_hash, trim_size: TRIM_SIZE })
+    }
+
+    /// From now on trims to `size` bytes of frame instead of [`TRIM_SIZE`].
+    pub fn set_trim_size(&mut self, size: u16) {
+        self.trim_size = size;
+    }
+
+    /// Addresses the frame to the machine that it is delivered to, whose kernel would ignore it otherwise.
+    pub fn set_destination_mac(&mut self, mac: MacAddress) {
+        self.buffer.bytes_mut()[..6].copy_from_slice(&mac);
+    }
+
+    /// The bytes from the destination's MAC address to the end of the IP packet.
+    pub fn bytes(&self) -> &[u8] {
+        self.buffer.bytes()
+    }
+
+    /// The differentiated services code point, 0..=63.
+    pub fn dscp(&self) -> u8 {
+        self.traffic_class() >> 2
+    }
+
+    /// TOS of IPv4, traffic class of IPv6: DSCP and ECN.
+    fn traffic_class(&self) -> u8 {
+        let [first, second] = self.word(0).to_be_bytes();
+        match self.layout.version {
+            Version::V4 => second,
+            Version::V6 => first << 4 | second >> 4,
+        }
+    }
+
+    fn set_traffic_class(&mut self, class: u8) {
+        let old = self.word(0);
+        let class = u16::from(class);
+        let new = match self.layout.version {
+            Version::V4 => old & 0xff00 | class,
+            Version::V6 => old & 0xf00f | class << 4,
+        };
+        self.set_word(0, new);
+    }
+
+    /// The big-endian word at this offset in the IP header.
+    fn word(&self, at: usize) -> u16 {
+        let bytes = &self.buffer.bytes()[self.layout.ip + at..];
+        u16::from_be_bytes([bytes[0], bytes[1]])
+    }
+
+    /// Changes a word of the IP header, and the IPv4 checksum with it.
+    fn set_word(&mut self, at: usize, new: u16) {
+        const CHECKSUM: usize = 10;
+        let (old, sum) = (self.word(at), self.word(CHECKSUM));
+        let header = &mut self.buffer.bytes_mut()[self.layout.ip..];
+        header[at..at + 2].copy_from_slice(&new.to_be_bytes());
+        if self.layout.version == Version::V4 {
+            header[CHECKSUM..CHECKSUM + 2].copy_from_slice(&checksum::updated(sum, old, new).to_be_bytes());
+        }
+    }
+}
+
+impl Frame for RawFrame {
+    /// The Ethernet frame without preamble, FCS and gap: IP packet and 14 bytes, with a tag 18. What a line adds to each
+    /// frame is for the line's rate to account for.
+    #[inline]
+    fn len(&self) -> Bytes {
+        Bytes::new(self.buffer.bytes().len() as u64)
+    }
+
+    /// See [`class_of`].
+    #[inline]
+    fn class(&self) -> Class {
+        class_of(self.dscp())
+    }
+
+    #[inline]
+    fn ecn(&self) -> Ecn {
+        Ecn::from_tos(self.traffic_class())
+    }
+
+    fn mark(&mut self) {
+        self.set_traffic_class(self.traffic_class() | Ecn::Ce as u8);
+    }
+
+    /// Cuts a UDP packet down to the trim size, though never into the first [`TRIM_PAYLOAD`] bytes of its payload, and
+    /// gives it [`DSCP_TRIMMED`].
+    ///
+    /// The IP header is right afterwards: its length, its checksum. UDP's length and checksum are those of the whole packet,
+    /// as real switches leave them: an ordinary socket will not see it. A fragment is not trimmed, since no receiver could
+    /// put it together with the others.
+    fn trim(&mut self) -> bool {
+        let Some(payload) = self.layout.udp_payload() else { return false };
+        let end = usize::from(self.trim_size).max(payload + TRIM_PAYLOAD);
+        if end >= self.layout.end {
+            return false;
+        }
+        // IPv4 counts its header (RFC 791 §3.1), IPv6 what follows the fixed one (RFC 8200 §3).
+        let (field, counted_from) = match self.layout.version {
+            Version::V4 => (2, self.layout.ip),
+            Version::V6 => (4, self.layout.ip + IPV6_HEADER),
+        };
+        self.set_word(field, (end - counted_from) as u16);
+        self.set_traffic_class(DSCP_TRIMMED << 2 | self.ecn() as u8);
+        self.layout.end = end;
+        self.buffer.truncate(end);
+        true
+    }
+
+    /// From addresses, protocol and ports; of fragments, and where there are no ports, from addresses and protocol, so that
+    /// all fragments of a packet go one way. The same in every run.
+    #[inline]
+    fn flow_hash(&self) -> u32 {
+        self.flow_hash
+    }
+
+    /// By the destination's IP address; [`AddressBook::NOWHERE`] if nobody is known to have it.
+    #[inline]
+    fn destination(&self) -> Destination {
+        self.destination
+    }
+}
+
+impl AsRef<[u8]> for RawFrame {
+    fn as_ref(&self) -> &[u8] {
+        self.bytes()
+    }
+}
+
+fn flow_hash(layout: &Layout, frame: &[u8]) -> u32 {
+    let addresses = match layout.version {
+        Version::V4 => &frame[layout.ip + 12..][..8],
+        Version::V6 => &frame[layout.ip + 8..][..32],
+    };
+    let mut hasher = SipHasher13::new();
+    hasher.write(addresses);
+    hasher.write(&[layout.protocol]);
+    hasher.write(layout.ports(frame).unwrap_or_default());
+    hasher.finish() as u32
+}

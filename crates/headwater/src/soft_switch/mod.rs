@@ -1,0 +1,40 @@
+//! A switch for real packets: what `headwater_switch` decides, done to Ethernet frames between network namespaces.
+//!
+//! The lower half is here: frames as bytes that a switch may mark and trim ([`RawFrame`]), the buffers they live in
+//! ([`FramePool`]), who has which address ([`AddressBook`]), and the sockets that they come and go by ([`PacketPort`]).
+//!
+//! ```text
+//!  interface -> PacketPort::receive -> RawBuffer -> RawFrame::parse -> a switch -> PacketPort::send -> interface
+//! ```
+//!
+//! A sending host's interface must not leave checksums and segmentation to hardware that is not there:
+//! [`offloads_off`], run [inside its namespace](in_namespace). Nothing is learned and nothing answered: the switch knows
+//! hosts by their IP addresses from the start, the hosts have fixed neighbours, and ARP goes nowhere. It is a bridge in
+//! that it leaves TTL and hop limit alone.
+//!
+//! Not here: which frames wait where and when they leave.
+
+mod address;
+mod buffer;
+mod checksum;
+mod frame;
+#[cfg(test)]
+mod laws;
+mod layout;
+mod namespace;
+mod offload;
+mod ring;
+mod sys;
+#[cfg(test)]
+mod tests;
+
+pub use address::{AddressBook, AddressError};
+pub use buffer::{FramePool, MAX_FRAME, RawBuffer};
+pub use frame::{
+    DSCP_CONTROL, DSCP_LOWER_EFFORT, DSCP_NETWORK_CONTROL, DSCP_TRIMMED, MacAddress, RawFrame, TRIM_PAYLOAD,
+    TRIM_SIZE, class_of,
+};
+pub use layout::NotForwarded;
+pub use namespace::in_namespace;
+pub use offload::offloads_off;
+pub use ring::{FramePort, PORT_BATCH, PacketPort, RingConfig, RingStats, wait};
