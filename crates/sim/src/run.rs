@@ -6,7 +6,8 @@
 use thiserror::Error;
 
 use crate::experiment::{Engine, Job};
-use crate::scenario::ScenarioError;
+use crate::packet::Setup;
+use crate::scenario::{Scenario, ScenarioError};
 use crate::table::Tables;
 
 mod common;
@@ -63,4 +64,12 @@ pub fn run_job(job: &Job, watch: &mut dyn FnMut(Progress)) -> Result<Tables, Run
             what: "it needs network namespaces, which a pure function of a scenario has not".into(),
         }),
     }
+}
+
+/// What the packet engine would run: also the network, ports and faults for whoever runs the same scenario on real packets.
+///
+/// # Errors
+/// [`RunError`] if it could not run it.
+pub fn packet_setup(scenario: &Scenario, seed: u64) -> Result<Setup, RunError> {
+    packet::setup(scenario, seed)
 }

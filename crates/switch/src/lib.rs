@@ -13,12 +13,16 @@
 //! (PPUSH Eq. 3), the [`Service`] between them, what happens when one is full ([`WhenFull`]; SCDP §III-C), and a rate
 //! allocator (none yet). There is no type per combination.
 //!
-//! Not here: links and their delays, who talks to whom, and anything about protocols above the frame's header.
+//! Behind a port is a link. Its delay is a number that drivers add; what else it may do to a frame is [`LinkFaults`], the
+//! same for simulated and for real ones.
+//!
+//! Not here: who is joined to whom, who talks to whom, and anything about protocols above the frame's header.
 
 mod config;
 mod forwarding;
 mod frame;
 mod line;
+mod link;
 mod port;
 mod promises;
 mod queue;
@@ -33,6 +37,7 @@ pub use config::{
 pub use forwarding::{Choice, Egress, Forwarding, ForwardingError, PortIndex};
 pub use frame::{Destination, Frame};
 pub use line::{Line, MAX_RATE, MIN_RATE};
+pub use link::{Fate, FaultCounts, LinkChange, LinkFaults};
 pub use port::{Cleared, Offered, Passed, Port};
-pub use stats::{PortStats, SwitchStats};
+pub use stats::{PortStats, Seen, SwitchStats};
 pub use switch::{Switch, SwitchError, SwitchOutput};

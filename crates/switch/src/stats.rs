@@ -3,6 +3,8 @@
 use headwater_units::Bytes;
 use serde::{Deserialize, Serialize};
 
+use crate::Frame;
+
 /// What has happened at a port so far, up to the last call that told it the time.
 ///
 /// Nothing gets lost: `frames_in = frames_out + dropped + frames queued now`, and
@@ -42,4 +44,27 @@ pub struct SwitchStats {
     pub copies: u64,
     /// Frames for nobody: an unknown destination, no port up, or a group whose only port they came in by.
     pub unroutable: u64,
+}
+
+/// Frames and their bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Seen {
+    /// How many.
+    pub frames: u64,
+    /// Their length, at the place where they were seen.
+    pub bytes: u64,
+}
+
+impl Seen {
+    /// Counts one more.
+    #[inline]
+    pub fn note(&mut self, frame: &impl Frame) {
+        self.add(1, frame.len().get());
+    }
+    /// Counts so many more, of so many bytes each.
+    #[inline]
+    pub fn add(&mut self, frames: u64, bytes_each: u64) {
+        self.frames += frames;
+        self.bytes = self.bytes.saturating_add(frames.saturating_mul(bytes_each));
+    }
 }

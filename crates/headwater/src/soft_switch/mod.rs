@@ -12,11 +12,13 @@
 //! hosts by their IP addresses from the start, the hosts have fixed neighbours, and ARP goes nowhere. It is a bridge in
 //! that it leaves TTL and hop limit alone.
 //!
-//! Not here: which frames wait where and when they leave.
+//! The upper half is [`EmulatedFabric`]: a whole network of switches as one machine without sockets or a clock, built from
+//! what a scenario says, as the simulator's is.
 
 mod address;
 mod buffer;
 mod checksum;
+mod fabric;
 mod frame;
 #[cfg(test)]
 mod laws;
@@ -30,6 +32,7 @@ mod tests;
 
 pub use address::{AddressBook, AddressError};
 pub use buffer::{FramePool, MAX_FRAME, RawBuffer};
+pub use fabric::{DropReason, EmulatedFabric, EmulatedFabricError, FabricCounts, FabricOutput};
 pub use frame::{
     DSCP_CONTROL, DSCP_LOWER_EFFORT, DSCP_NETWORK_CONTROL, DSCP_TRIMMED, MacAddress, RawFrame, TRIM_PAYLOAD,
     TRIM_SIZE, class_of,

@@ -23,7 +23,8 @@ mod world;
 use headwater_units::Time;
 
 pub use frame::FrameSizes;
-pub use network::{FaultCounts, LinkChange, LinkTally, Seen};
+pub use headwater_switch::{FaultCounts, LinkChange, Seen};
+pub use network::{LinkTally, forwarding_table};
 pub use records::{Counts, FlowRow, Records, SampleRow, TaskRow};
 pub use setup::{
     Change, ControlPlane, DecodeModel, Jitter, PpushSetup, Sampling, Setup, SetupError, TaskPlan, Transport,

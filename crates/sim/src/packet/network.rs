@@ -6,11 +6,10 @@
 
 use headwater_fabric::{HostId, LinkId, PointId, Routes, Topology};
 use headwater_switch::{
-    Destination, Egress, Forwarding, Offered, Passed, Port, PortIndex, PortStats, Switch,
+    Destination, Egress, Fate, FaultCounts, Forwarding, LinkChange, LinkFaults, Offered, Passed, Port,
+    PortIndex, PortStats, Seen, Switch,
 };
-use headwater_units::{BitRate, Duration, Time};
-use rand::{Rng, SeedableRng};
-use rand_chacha::ChaCha8Rng;
+use headwater_units::Time;
 
 use super::Event;
 use super::agenda::Agenda;
@@ -44,57 +43,13 @@ struct Link {
     watched: bool,
     /// When the next departure event of a port that keeps its frames is due; `u64::MAX`: none is.
     serving: u64,
-    faults: Option<Box<Faults>>,
-}
-
-/// What a link does to the frames that leave its queue.
-#[derive(Debug)]
-struct Faults {
-    down: bool,
-    loss: f64,
-    duplicate: f64,
-    reorder: f64,
-    /// A frame that is held back arrives up to this much later.
-    reorder_by: Duration,
-    /// So many frames with a symbol are dropped from now on.
-    drop_next: u64,
-    rng: ChaCha8Rng,
-}
-
-/// A change of a link's behaviour.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum LinkChange {
-    /// Drops each frame with this chance, behind the queue.
-    Loss(f64),
-    /// Delivers each frame twice with this chance.
-    Duplicate(f64),
-    /// Holds each frame back with this chance, for a random part of this long.
-    Reorder(f64, Duration),
-    /// Drops the next so many frames that carry a symbol.
-    DropNext(u64),
-    /// The line's new rate.
-    Rate(BitRate),
-    /// Cut, with all frames in its queue, or mended.
-    Down(bool),
+    faults: Option<Box<LinkFaults>>,
 }
 
 struct SwitchAt {
     switch: Switch<SimFrame>,
     /// The link behind each port.
     links: Vec<u32>,
-}
-
-/// What the faults did.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct FaultCounts {
-    /// Frames lost on links.
-    pub lost: u64,
-    /// Frames made twice.
-    pub duplicated: u64,
-    /// Frames held back.
-    pub reordered: u64,
-    /// Frames with no way to their host.
-    pub unroutable: u64,
 }
 
 /// What was seen at the two ends of a link, counted apart from its port: to check one by the other.
@@ -110,22 +65,6 @@ pub struct LinkTally {
     pub arrived: Seen,
     /// Of those, frames with no way on.
     pub stray: Seen,
-}
-
-/// Frames and their bytes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Seen {
-    /// How many.
-    pub frames: u64,
-    /// Their length, at this place.
-    pub bytes: u64,
-}
-
-impl Seen {
-    fn note(&mut self, frame: &SimFrame) {
-        self.frames += 1;
-        self.bytes += u64::from(frame.len);
-    }
 }
 
 pub(super) struct Network {
@@ -173,8 +112,9 @@ impl Network {
             }
             let ports = links.iter().map(|link| (setup.port)(*link, false)).collect();
             let choice = (setup.choice)(index);
-            let forwarding = table(topology, &setup.routes, PointId(point as u32)).with_choice(choice);
-            let switch = Switch::new(ports, forwarding)?;
+            let table = forwarding_table(topology, &setup.routes, PointId(point as u32))
+                .expect("a set-up has the routes of its topology");
+            let switch = Switch::new(ports, table.with_choice(choice))?;
             switches.push(SwitchAt { switch, links: links.iter().map(|l| l.0).collect() });
         }
         let links = (0..fabric.link_count() as u32)
@@ -367,32 +307,22 @@ impl Network {
         bodies: &mut Bodies,
     ) {
         let faults = self.links[link as usize].faults.as_mut().expect("seen by the caller");
-        let scripted = faults.drop_next > 0 && frame.trimmed_len > 0;
-        faults.drop_next -= u64::from(scripted);
-        if faults.down || scripted || (faults.loss > 0.0 && faults.rng.random::<f64>() < faults.loss) {
-            self.faults.lost += 1;
+        let fate = faults.carry(frame.trimmed_len > 0);
+        self.faults.note(fate);
+        let Fate::Arrives { later, copy } = fate else {
             if let Some(tally) = self.tallies.get_mut(link as usize) {
                 tally.lost.note(&frame);
             }
             return bodies.forget(frame.body);
-        }
-        let held =
-            |faults: &mut Faults| match faults.reorder > 0.0 && faults.rng.random::<f64>() < faults.reorder {
-                true => faults.rng.random_range(0..=faults.reorder_by.as_nanos()),
-                false => 0,
-            };
-        let twice = faults.duplicate > 0.0 && faults.rng.random::<f64>() < faults.duplicate;
-        let (later, later_copy) = (held(faults), if twice { held(faults) } else { 0 });
-        self.faults.reordered += u64::from(later > 0);
-        if twice {
-            self.faults.duplicated += 1;
+        };
+        if let Some(later) = copy {
             if let Some(tally) = self.tallies.get_mut(link as usize) {
                 tally.duplicated.note(&frame);
             }
             bodies.copied(frame.body);
-            agenda.push(arrival + later_copy, Event::Arrive { link, frame });
+            agenda.push(arrival + later.as_nanos(), Event::Arrive { link, frame });
         }
-        agenda.push(arrival + later, Event::Arrive { link, frame });
+        agenda.push(arrival + later.as_nanos(), Event::Arrive { link, frame });
     }
 
     /// Changes how a link behaves from now on.
@@ -409,34 +339,17 @@ impl Network {
             self.port(near).set_rate(now, rate).expect("the set-up was checked");
             return self.serve(now, link, agenda, bodies);
         }
-        let seed = self.seed ^ (u64::from(link) << 32);
-        self.links[link as usize].watched = true;
-        let faults = self.links[link as usize].faults.get_or_insert_with(|| {
-            Box::new(Faults {
-                down: false,
-                loss: 0.0,
-                duplicate: 0.0,
-                reorder: 0.0,
-                reorder_by: Duration::ZERO,
-                drop_next: 0,
-                rng: ChaCha8Rng::seed_from_u64(seed),
-            })
-        });
-        match change {
-            LinkChange::Loss(chance) => faults.loss = chance,
-            LinkChange::Duplicate(chance) => faults.duplicate = chance,
-            LinkChange::Reorder(chance, by) => (faults.reorder, faults.reorder_by) = (chance, by),
-            LinkChange::DropNext(count) => faults.drop_next += count,
-            LinkChange::Down(down) => {
-                faults.down = down;
-                for frame in self.port(near).clear(now).frames {
-                    bodies.forget(frame.body);
-                }
-                if let Near::Switch { switch, port } = near {
-                    self.switches[switch as usize].switch.forwarding_mut().set_port_up(port, !down);
-                }
+        let seed = self.seed;
+        let state = &mut self.links[link as usize];
+        state.watched = true;
+        state.faults.get_or_insert_with(|| Box::new(LinkFaults::new(seed, link))).change(change);
+        if let LinkChange::Down(down) = change {
+            for frame in self.port(near).clear(now).frames {
+                bodies.forget(frame.body);
             }
-            LinkChange::Rate(_) => {}
+            if let Near::Switch { switch, port } = near {
+                self.switches[switch as usize].switch.forwarding_mut().set_port_up(port, !down);
+            }
         }
     }
 
@@ -447,7 +360,7 @@ impl Network {
     }
 
     fn is_down(&self, link: u32) -> bool {
-        self.links[link as usize].faults.as_ref().is_some_and(|f| f.down)
+        self.links[link as usize].faults.as_ref().is_some_and(|f| f.is_down())
     }
 
     /// Frames in the queue of a link, the one on the line included.
@@ -486,19 +399,16 @@ fn pass(
     }
 }
 
-/// Where one switch sends what is for each host.
-fn table(topology: &Topology, routes: &Routes, at: PointId) -> Forwarding {
+/// Where the switch at a point sends what is for each host: port `n` is the `n`th link that leaves there. None if the routes
+/// are those of another topology.
+pub fn forwarding_table(topology: &Topology, routes: &Routes, at: PointId) -> Option<Forwarding> {
     let hosts = topology.hosts().len();
     let links = topology.fabric().leaving(at);
     let mut forwarding = Forwarding::new(hosts);
     for host in 0..hosts as u32 {
-        let set: Vec<PortIndex> = routes
-            .next(at, HostId(host))
-            .iter()
-            .map(|link| links.iter().position(|l| l == link).expect("a route leaves by a link of its point"))
-            .map(|port| PortIndex(port as u16))
-            .collect();
+        let port = |link| links.iter().position(|it| it == link).map(|port| PortIndex(port as u16));
+        let set = routes.next(at, HostId(host)).iter().map(port).collect::<Option<Vec<PortIndex>>>()?;
         forwarding.set_routes(host, &set).expect("the table was made for all hosts");
     }
-    forwarding
+    Some(forwarding)
 }

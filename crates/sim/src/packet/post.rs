@@ -2,6 +2,7 @@
 //!
 //! A message is put aside and its frame goes through the network, or it goes beside the network, as the set-up has it.
 
+use headwater_switch::LinkChange;
 use headwater_transport::Packet;
 use headwater_units::{PathId, Time};
 use headwater_wire::{Body, Ecn};
@@ -12,7 +13,7 @@ use super::Event;
 use super::agenda::Agenda;
 use super::carry::Cargo;
 use super::frame::{Bodies, FrameSizes, SimFrame};
-use super::network::{LinkChange, Network};
+use super::network::Network;
 use super::setup::{ControlPlane, Jitter, Setup, SetupError};
 
 /// Bytes that remain of a symbol's frame when a switch cuts the payload off.

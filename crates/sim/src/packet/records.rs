@@ -1,10 +1,10 @@
 //! What a packet run leaves behind: rows and counters, in simulated time.
 
-use headwater_switch::PortStats;
+use headwater_switch::{FaultCounts, PortStats};
 use headwater_transport::ReceiverFailure;
 use headwater_units::{FlowId, Time};
 
-use super::network::{FaultCounts, LinkTally};
+use super::network::LinkTally;
 
 /// Everything that a run recorded.
 #[derive(Clone, Debug, Default)]

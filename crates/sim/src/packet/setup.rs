@@ -1,7 +1,7 @@
 //! What a packet run is made of, in plain values: made from a scenario, or by a program.
 
 use headwater_fabric::{HostId, LinkId, Routes, Topology};
-use headwater_switch::{Choice, PortConfig};
+use headwater_switch::{Choice, LinkChange, PortConfig};
 use headwater_transport::baseline;
 use headwater_transport::ppush::controller::ControllerConfig;
 use headwater_transport::ppush::source::SourceConfig;
@@ -10,7 +10,6 @@ use headwater_wire::SpreadRule;
 use thiserror::Error;
 
 use super::frame::FrameSizes;
-use super::network::LinkChange;
 
 /// One packet run: a pure function of this.
 pub struct Setup {

@@ -50,6 +50,11 @@ pub(super) fn run(
     Ok(report.tables(&records))
 }
 
+/// What would be run.
+pub(super) fn setup(scenario: &Scenario, seed: u64) -> Result<Setup, RunError> {
+    Ok(Prepared::new(scenario, seed)?.setup)
+}
+
 struct Prepared {
     setup: Setup,
     normaliser: Option<f64>,
