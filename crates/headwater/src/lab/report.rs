@@ -177,12 +177,14 @@ fn figures(stored: &Stored) -> Vec<(&str, Vec<(&str, &Drawn)>)> {
     all
 }
 
-/// Every claim with what is stored of it, or pending.
+/// Every claim that is made at the scale of the page, with what is stored of it, or pending.
 fn verdicts(experiment: &Experiment, stored: Option<&Stored>) -> Vec<Verdict> {
     let runs = || stored.iter().flat_map(|stored| &stored.runs);
     let mut taken = BTreeSet::new();
     let mut all = Vec::new();
-    for claim in &experiment.claims {
+    let scale = scale_of(experiment);
+    let made = |claim: &&Claim| claim.scales.as_ref().is_none_or(|scales| scales.contains(&scale));
+    for claim in experiment.claims.iter().filter(made) {
         let of_claim = runs().flat_map(|run| &run.verdicts).filter(|verdict| {
             verdict.claim == claim.id
                 && claim.is_made_of(verdict.engine, verdict.scale)
@@ -210,8 +212,13 @@ fn current(claim: &Claim, experiment: &Experiment, verdict: &Verdict) -> Verdict
     claim.pending(&experiment.id, verdict.engine, verdict.scale, reason)
 }
 
+/// The paper's, where the experiment has it.
+fn scale_of(experiment: &Experiment) -> Scale {
+    if experiment.scales.contains(&Scale::Paper) { Scale::Paper } else { Scale::Small }
+}
+
 fn never_run(claim: &Claim, experiment: &Experiment, run: &[Engine]) -> Verdict {
-    let scale = if experiment.scales.contains(&Scale::Paper) { Scale::Paper } else { Scale::Small };
+    let scale = scale_of(experiment);
     let able = experiment.engines.iter().filter(|engine| claim.is_made_of(**engine, scale));
     let engine = able.copied().next().unwrap_or(Engine::Packet);
     let reason = if run.contains(&engine) { "the claim is newer than the stored run" } else { "not run" };

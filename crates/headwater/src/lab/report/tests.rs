@@ -130,6 +130,14 @@ fn a_verdict_of_a_claim_that_is_another_now_does_not_count() {
 }
 
 #[test]
+fn a_claim_of_the_small_scale_alone_is_not_awaited_on_the_page() {
+    let mut experiment = Place::new().experiment;
+    experiment.claims[1].scales = Some(vec![Scale::Small]);
+    let claims: Vec<_> = super::verdicts(&experiment, None).into_iter().map(|it| it.claim).collect();
+    assert!(claims.contains(&"T-1".to_owned()) && !claims.contains(&"T-2/small".to_owned()), "{claims:?}");
+}
+
+#[test]
 fn a_note_about_misses_is_on_the_page() {
     let place = Place::new();
     place.store(stored_run(Engine::Packet, verdicts(&place.experiment, Engine::Packet)));
