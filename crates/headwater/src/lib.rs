@@ -4,6 +4,7 @@ pub mod app;
 pub mod bench;
 pub mod cli;
 pub mod control;
+pub mod emulate;
 pub mod lab;
 pub mod netns;
 pub mod node;

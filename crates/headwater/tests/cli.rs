@@ -101,7 +101,9 @@ fn help_is_an_answer_and_lists_commands_and_exit_codes() {
 #[test]
 fn help_of_each_command_teaches_by_example() {
     let home = Home::new();
-    for command in ["up", "controller", "node", "serve", "get", "put", "ls", "rm", "status", "demo", "man"] {
+    for command in
+        ["up", "controller", "node", "serve", "get", "put", "ls", "rm", "status", "demo", "emulate", "man"]
+    {
         let help = home.run(&[command, "--help"]);
         assert!(help.ends_with(0).out.contains("Examples:\n  headwater "), "{command}\n{}", help.out);
     }
@@ -271,7 +273,13 @@ fn every_command_has_a_manual_page() {
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
         .collect();
     assert_eq!(names.len(), files);
-    for name in ["headwater.1", "headwater-get.1", "headwater-debug-symbols.1", "headwater-demo.1"] {
+    for name in [
+        "headwater.1",
+        "headwater-get.1",
+        "headwater-debug-symbols.1",
+        "headwater-demo.1",
+        "headwater-emulate-exec.1",
+    ] {
         assert!(names.iter().any(|n| n == name), "{name} of {names:?}");
     }
     let page = fs::read_to_string(home.path().join("pages/man1/headwater-get.1")).unwrap();

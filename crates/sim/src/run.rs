@@ -13,7 +13,10 @@ use crate::table::Tables;
 mod common;
 mod flow;
 mod fluid;
+mod network;
 mod packet;
+
+pub use network::NetworkSetup;
 
 /// How far a run is: a part of its tasks, in 0..=1, and what it did.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -72,4 +75,13 @@ pub fn run_job(job: &Job, watch: &mut dyn FnMut(Progress)) -> Result<Tables, Run
 /// [`RunError`] if it could not run it.
 pub fn packet_setup(scenario: &Scenario, seed: u64) -> Result<Setup, RunError> {
     packet::setup(scenario, seed)
+}
+
+/// The network of a scenario alone, as [`packet_setup`] has it: also of one without a workload
+/// ([`Scenario::of_network`]).
+///
+/// # Errors
+/// [`RunError`] if it cannot be built.
+pub fn network_setup(scenario: &Scenario, seed: u64) -> Result<NetworkSetup, RunError> {
+    network::setup(scenario, seed)
 }

@@ -11,13 +11,16 @@ use serde::{Deserialize, Serialize};
 
 mod check;
 mod faults;
+mod network;
 mod ports;
 mod scheme;
 pub(crate) mod text;
 mod transport;
 
+pub(crate) use check::look_up;
 pub use check::{ScenarioError, link_name, link_named};
 pub use faults::{Action, Fault, Place, Target};
+pub use network::NetworkTextError;
 pub use ports::{Amount, PortClass, PortSpec, Service, WhenFull};
 pub use scheme::{ParseSchemeError, Scheme};
 pub use transport::{Assignment, Decode, LossResponse, TransportSpec};

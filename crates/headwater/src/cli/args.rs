@@ -10,6 +10,7 @@ use headwater_codec::text::EsiRange;
 use headwater_units::{Bytes, Duration, NodeId, ObjectId};
 
 use super::bench::BenchCommand;
+use super::emulate::EmulateArgs;
 use super::exit;
 use super::lab::LabCommand;
 use super::settings::Layer;
@@ -65,6 +66,8 @@ pub(crate) enum Command {
     /// Experiments of the papers in a simulated network: list, run, report
     #[command(subcommand)]
     Lab(LabCommand),
+    /// Run a network of a scenario under real programs, each host a network namespace
+    Emulate(EmulateArgs),
     /// How fast parts of the product are on this machine
     #[command(subcommand)]
     Bench(BenchCommand),
@@ -739,6 +742,7 @@ impl Command {
                 layer.theta = args.theta;
             }
             Command::Lab(_)
+            | Command::Emulate(_)
             | Command::Bench(_)
             | Command::Debug(_)
             | Command::Completions(_)

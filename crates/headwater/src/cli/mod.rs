@@ -1,5 +1,5 @@
-//! The command line: reads it, starts the command, shows what comes of it. What commands do is [`crate::app`] and
-//! [`crate::lab`].
+//! The command line: reads it, starts the command, shows what comes of it. What commands do is [`crate::app`],
+//! [`crate::emulate`] and [`crate::lab`].
 //!
 //! ```text
 //!   args (as typed) -> settings (file < environment < flags) -> resolve (what a command acts on) -> app
@@ -10,6 +10,7 @@ mod args;
 mod bar;
 mod bench;
 mod debug;
+mod emulate;
 mod exit;
 mod lab;
 mod manual;
@@ -269,6 +270,7 @@ async fn act(
             terminal.result(&result, || result.table())?;
         }
         Command::Lab(command) => lab::act(command, terminal, shutdown)?,
+        Command::Emulate(args) => emulate::act(args, terminal, shutdown)?,
         Command::Bench(command) => bench::act(command, terminal)?,
         Command::Debug(DebugCommand::Replay(args)) => {
             let result = app::replay(&args.file)?;

@@ -24,16 +24,18 @@
 
 mod error;
 mod guard;
+mod namespaces;
 mod spec;
-mod tool;
+pub(crate) mod tool;
 
 pub use error::NetError;
+pub(crate) use namespaces::{Namespaces, command_in};
 pub use spec::{Counters, HostSpec, Link, MAX_HOSTS, MAX_RACKS, RackSpec, Spec};
 
 use std::ffi::OsStr;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::process::Command;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use headwater_units::{BitRate, Bytes};
 use serde_json::Value;
@@ -91,7 +93,7 @@ pub fn in_user_namespace(program: impl AsRef<OsStr>) -> Command {
     command
 }
 
-fn user_namespace_works() -> bool {
+pub(crate) fn user_namespace_works() -> bool {
     in_user_namespace("ip").args(["netns", "add", "probe"]).output().is_ok_and(|o| o.status.success())
 }
 
@@ -105,15 +107,11 @@ pub fn clean() -> Result<Vec<String>, NetError> {
 
 /// A network of namespaces. Dropping it kills what runs inside and removes it.
 pub struct Net {
-    run_id: String,
-    middle: String,
-    namespaces: Vec<String>,
+    namespaces: Namespaces,
     spec: Spec,
     ipv6: bool,
     /// Whether random loss was ever asked for, so that counting does not need `nft` before.
     lossy: AtomicBool,
-    /// Dropped last, after [`Net::drop`] has removed everything: then it finds nothing to do.
-    _guard: guard::Guard,
 }
 
 impl Net {
@@ -124,7 +122,6 @@ impl Net {
     /// # Errors
     /// [`NetError`] for a spec that makes no sense, or the command that failed; nothing is left behind then.
     pub fn build(spec: &Spec) -> Result<Self, NetError> {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
         let (hosts, racks) = (spec.hosts.len(), spec.racks.len());
         if !(1..=MAX_HOSTS).contains(&hosts) || racks > MAX_RACKS {
             return Err(NetError::Size { hosts, racks });
@@ -132,19 +129,12 @@ impl Net {
         if let Some(rack) = spec.hosts.iter().filter_map(|host| host.rack).find(|rack| *rack >= racks) {
             return Err(NetError::UnknownRack { rack, racks });
         }
-        clean()?;
-        let run_id =
-            format!("{}{}-{}", guard::PREFIX, std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
         let net = Net {
-            middle: format!("{run_id}-mid"),
-            namespaces: (0..hosts).map(|host| format!("{run_id}-h{host}")).collect(),
+            namespaces: Namespaces::create(hosts)?,
             spec: spec.clone(),
-            ipv6: spec.mtu >= 1280 && std::path::Path::new("/proc/net/if_inet6").exists(),
+            ipv6: spec.mtu >= 1280 && has_ipv6(),
             lossy: AtomicBool::new(false),
-            _guard: guard::Guard::start(&run_id)?,
-            run_id,
         };
-        net.add_namespaces()?;
         net.build_middle()?;
         for host in 0..hosts {
             net.build_host(host)?;
@@ -162,7 +152,7 @@ impl Net {
 
     /// What all its namespaces' names begin with: `hw-<process id>-<number>`.
     pub fn run_id(&self) -> &str {
-        &self.run_id
+        self.namespaces.run_id()
     }
 
     /// How many hosts there are.
@@ -175,10 +165,7 @@ impl Net {
     /// # Errors
     /// [`NetError::UnknownHost`].
     pub fn namespace(&self, host: usize) -> Result<&str, NetError> {
-        self.namespaces
-            .get(host)
-            .map(String::as_str)
-            .ok_or(NetError::UnknownHost { host, hosts: self.hosts() })
+        self.namespaces.host(host)
     }
 
     /// A host's IPv4 address.
@@ -198,10 +185,7 @@ impl Net {
     /// # Errors
     /// [`NetError::UnknownHost`].
     pub fn command(&self, host: usize, program: impl AsRef<OsStr>) -> Result<Command, NetError> {
-        // Not `ip netns exec`: that remounts /sys, which user namespaces inside containers may not.
-        let mut command = tool::command("nsenter");
-        command.arg(format!("--net=/run/netns/{}", self.namespace(host)?)).arg("--").arg(program);
-        Ok(command)
+        Ok(command_in(self.namespace(host)?, program))
     }
 
     /// Limits `link` to `rate` from now on; `None` takes the limit away.
@@ -216,7 +200,8 @@ impl Net {
             // Nothing to delete if there was no limit; `replace` makes sure there is something.
             None => {
                 self.bucket("replace", &device, BitRate::new(1_000_000_000))?;
-                tool::run("tc", &["-n", &self.middle, "qdisc", "delete", "dev", &device, "root"]).map(drop)
+                tool::run("tc", &["-n", self.namespaces.middle(), "qdisc", "delete", "dev", &device, "root"])
+                    .map(drop)
             }
         }
     }
@@ -257,7 +242,7 @@ impl Net {
                  numgen random mod {LOSS_STEPS} < {below} counter name \"{chain}\" drop\n"
             );
         }
-        let entered = format!("--net=/run/netns/{}", self.middle);
+        let entered = format!("--net=/run/netns/{}", self.namespaces.middle());
         tool::feed("nsenter", &[&entered, "--", "nft", "-f", "-"], &script)?;
         self.lossy.store(true, Ordering::Relaxed);
         Ok(())
@@ -295,8 +280,9 @@ impl Net {
     pub fn counters(&self, link: Link) -> Result<Counters, NetError> {
         self.check(link)?;
         let device = link.device();
-        let sent = json("ip", &["-n", &self.middle, "-s", "-j", "link", "show", "dev", &device])?;
-        let queue = json("tc", &["-n", &self.middle, "-s", "-j", "qdisc", "show", "dev", &device])?;
+        let sent = json("ip", &["-n", self.namespaces.middle(), "-s", "-j", "link", "show", "dev", &device])?;
+        let queue =
+            json("tc", &["-n", self.namespaces.middle(), "-s", "-j", "qdisc", "show", "dev", &device])?;
         let number = |value: &Value, path: &str| value.pointer(path).and_then(Value::as_u64).unwrap_or(0);
         Ok(Counters {
             packets: number(&sent, "/0/stats64/tx/packets"),
@@ -307,7 +293,7 @@ impl Net {
     }
 
     fn lost(&self, link: Link) -> Result<u64, NetError> {
-        let entered = format!("--net=/run/netns/{}", self.middle);
+        let entered = format!("--net=/run/netns/{}", self.namespaces.middle());
         let listed = json(
             "nsenter",
             &[&entered, "--", "nft", "-j", "list", "counters", "table", "bridge", "headwater"],
@@ -333,7 +319,8 @@ impl Net {
 
     fn switch_link(&self, host: usize, to: &str) -> Result<(), NetError> {
         self.namespace(host)?;
-        tool::run("ip", &["-n", &self.middle, "link", "set", "dev", &format!("up{host}"), to]).map(drop)
+        tool::run("ip", &["-n", self.namespaces.middle(), "link", "set", "dev", &format!("up{host}"), to])
+            .map(drop)
     }
 
     fn limit_new(&self, link: Link, rate: Option<BitRate>) -> Result<(), NetError> {
@@ -344,18 +331,8 @@ impl Net {
         let (burst, limit) = bucket_size(&self.spec, rate);
         let (rate, burst, limit) = (format!("{}bit", rate.get()), burst.to_string(), limit.to_string());
         let queue = ["tbf", "rate", &rate, "burst", &burst, "limit", &limit];
-        let place = ["-n", &self.middle, "qdisc", verb, "dev", device, "root"];
+        let place = ["-n", self.namespaces.middle(), "qdisc", verb, "dev", device, "root"];
         tool::run("tc", &[place, queue].concat()).map(drop)
-    }
-
-    fn add_namespaces(&self) -> Result<(), NetError> {
-        for namespace in std::iter::once(&self.middle).chain(&self.namespaces) {
-            tool::run("ip", &["netns", "add", namespace])?;
-        }
-        // The middle only forwards frames; its own IPv6 chatter would wait in the queues that we measure.
-        let entered = format!("--net=/run/netns/{}", self.middle);
-        let quiet = "f=/proc/sys/net/ipv6/conf/default/disable_ipv6; [ ! -e $f ] || echo 1 > $f";
-        tool::run("nsenter", &[&entered, "--", "sh", "-c", quiet]).map(drop)
     }
 
     fn build_middle(&self) -> Result<(), NetError> {
@@ -378,7 +355,7 @@ impl Net {
         }
         for (host, HostSpec { rack, .. }) in self.spec.hosts.iter().enumerate() {
             let above = rack.map_or("core".to_owned(), |rack| format!("rack{rack}"));
-            let far = &self.namespaces[host];
+            let far = self.namespaces.host(host)?;
             links.extend([
                 bridge(&format!("edge{host}")),
                 format!("link set dev edge{host} up"),
@@ -403,8 +380,8 @@ impl Net {
                 _ => format!("fdb add {} dev rackup{seen_from} master static", mac(host)),
             }));
         }
-        tool::batch("ip", &self.middle, &links)?;
-        tool::batch("bridge", &self.middle, &forwarding)
+        tool::batch("ip", self.namespaces.middle(), &links)?;
+        tool::batch("bridge", self.namespaces.middle(), &forwarding)
     }
 
     fn build_host(&self, host: usize) -> Result<(), NetError> {
@@ -425,23 +402,22 @@ impl Net {
                 lines.push(format!("neigh add {} lladdr {} dev eth0 nud permanent", ipv6(peer), mac(peer)));
             }
         }
-        tool::batch("ip", &self.namespaces[host], &lines)
-    }
-}
-
-impl Drop for Net {
-    fn drop(&mut self) {
-        for namespace in self.namespaces.iter().chain(std::iter::once(&self.middle)) {
-            // The guard tries once more, and the next run after it.
-            let _ = guard::remove(namespace);
-        }
+        tool::batch("ip", self.namespaces.host(host)?, &lines)
     }
 }
 
 impl std::fmt::Debug for Net {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Net").field("run_id", &self.run_id).field("spec", &self.spec).finish_non_exhaustive()
+        f.debug_struct("Net")
+            .field("run_id", &self.run_id())
+            .field("spec", &self.spec)
+            .finish_non_exhaustive()
     }
+}
+
+/// Whether this kernel has IPv6 at all.
+pub(crate) fn has_ipv6() -> bool {
+    std::path::Path::new("/proc/net/if_inet6").exists()
 }
 
 fn ipv4(host: usize) -> Ipv4Addr {

@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use super::NetError;
 
 /// A command for `tool` that also finds it in the system folders.
-pub(super) fn command(tool: impl AsRef<OsStr>) -> Command {
+pub(crate) fn command(tool: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new(tool);
     let mut path = std::env::var_os("PATH").unwrap_or_else(|| OsString::from("/usr/bin:/bin"));
     path.push(":/usr/sbin:/sbin");
@@ -19,12 +19,12 @@ pub(super) fn command(tool: impl AsRef<OsStr>) -> Command {
 }
 
 /// Runs `tool` with `args`, returns what it printed.
-pub(super) fn run(tool: &str, args: &[&str]) -> Result<String, NetError> {
+pub(crate) fn run(tool: &str, args: &[&str]) -> Result<String, NetError> {
     feed(tool, args, "")
 }
 
 /// Runs `tool` with `args` and `input` on its standard input, returns what it printed.
-pub(super) fn feed(tool: &str, args: &[&str], input: &str) -> Result<String, NetError> {
+pub(crate) fn feed(tool: &str, args: &[&str], input: &str) -> Result<String, NetError> {
     let shown = || std::iter::once(tool).chain(args.iter().copied()).collect::<Vec<_>>().join(" ");
     let started = |source| NetError::Start { command: shown(), source };
     let mut child = command(tool)
@@ -57,7 +57,7 @@ pub(super) fn feed(tool: &str, args: &[&str], input: &str) -> Result<String, Net
 }
 
 /// Runs many `ip`, `bridge` or `tc` commands inside `namespace` with one process.
-pub(super) fn batch(tool: &str, namespace: &str, lines: &[String]) -> Result<(), NetError> {
+pub(crate) fn batch(tool: &str, namespace: &str, lines: &[String]) -> Result<(), NetError> {
     match lines {
         [] => Ok(()),
         _ => feed(tool, &["-n", namespace, "-batch", "-"], &(lines.join("\n") + "\n")).map(drop),

@@ -13,11 +13,12 @@
 //! that it leaves TTL and hop limit alone.
 //!
 //! The upper half is [`EmulatedFabric`]: a whole network of switches as one machine without sockets or a clock, built from
-//! what a scenario says, as the simulator's is.
+//! what a scenario says, as the simulator's is. [`SoftSwitch`] joins the two: a thread that moves frames in real time.
 
 mod address;
 mod buffer;
 mod checksum;
+mod driver;
 mod fabric;
 mod frame;
 #[cfg(test)]
@@ -32,6 +33,9 @@ mod tests;
 
 pub use address::{AddressBook, AddressError};
 pub use buffer::{FramePool, MAX_FRAME, RawBuffer};
+pub use driver::{
+    LinkState, QueueSample, Sampling, Snapshot, SoftSwitch, SoftSwitchError, SoftSwitchSpec, Validity,
+};
 pub use fabric::{DropReason, EmulatedFabric, EmulatedFabricError, FabricCounts, FabricOutput};
 pub use frame::{
     DSCP_CONTROL, DSCP_LOWER_EFFORT, DSCP_NETWORK_CONTROL, DSCP_TRIMMED, MacAddress, RawFrame, TRIM_PAYLOAD,

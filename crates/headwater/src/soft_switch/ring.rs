@@ -13,7 +13,7 @@ use headwater_units::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::buffer::{FramePool, MAX_FRAME, RawBuffer};
-use super::sys::{self, Arrived, Geometry, Ring};
+use super::sys::{self, Arrived, Geometry, Ring, Stamp};
 
 /// Most frames of one [`FramePort::receive`], so that one busy port does not keep the others waiting.
 pub const PORT_BATCH: usize = 64;
@@ -23,6 +23,9 @@ const BLOCK: usize = 1 << 16;
 const MAX_SLOTS: u32 = 1 << 16;
 /// The protocol of tags (IEEE 802.1Q), where the kernel says that there was one but not which.
 const TYPE_TAG: u16 = 0x8100;
+
+/// Nobody waits longer for a frame that is there; what claims it has a stamp that is no arrival.
+const LONGEST_WAIT: Duration = Duration::from_secs(10);
 
 /// A place where frames come in and go out, in batches; one end of a cable.
 pub trait FramePort {
@@ -94,6 +97,8 @@ pub struct PacketPort {
     receiver: OwnedFd,
     sender: OwnedFd,
     stats: RingStats,
+    /// When the first frame of the last batch came, by the kernel's calendar.
+    oldest: Option<Stamp>,
 }
 
 impl PacketPort {
@@ -121,7 +126,7 @@ impl PacketPort {
             // Without it frames take a little longer, and nothing else.
             let _ = sys::set_option(sender.as_fd(), libc::PACKET_QDISC_BYPASS, 1);
             sys::bind(sender.as_fd(), index, 0)?;
-            Ok(PacketPort { ring, receiver, sender, stats: RingStats::default() })
+            Ok(PacketPort { ring, receiver, sender, stats: RingStats::default(), oldest: None })
         };
         opened().map_err(|error: io::Error| {
             io::Error::new(error.kind(), format!("packet socket on {interface}: {error}"))
@@ -137,6 +142,23 @@ impl PacketPort {
         self.stats.kernel_drops += u64::from(sys::new_drops(self.receiver.as_fd())?);
         Ok(self.stats)
     }
+
+    /// What had happened by then the last time that [`PacketPort::stats`] asked for drops, and what was received and sent
+    /// since.
+    pub(super) fn last_stats(&self) -> RingStats {
+        self.stats
+    }
+
+    /// How long the first frame of the last batch has been here by now; none if that batch was empty, or if the calendar
+    /// was set meanwhile.
+    pub(super) fn oldest_wait(&self) -> Option<Duration> {
+        let now = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
+        let (seconds, nanos) = self.oldest?;
+        let waited =
+            (now.tv_sec - i64::from(seconds)) * 1_000_000_000 + now.tv_nsec as i64 - i64::from(nanos);
+        let waited = Duration::from_nanos(u64::try_from(waited).ok()?);
+        (waited < LONGEST_WAIT).then_some(waited)
+    }
 }
 
 impl FramePort for PacketPort {
@@ -144,16 +166,18 @@ impl FramePort for PacketPort {
     /// [`FramePort::send`] say so.
     fn receive(&mut self, pool: &FramePool, out: &mut Vec<RawBuffer>) -> io::Result<usize> {
         let mut count = 0;
+        self.oldest = None;
         while count < PORT_BATCH {
-            match self.ring.take(|frame| copy(frame, pool)) {
+            match self.ring.take(|frame| (frame.stamp, copy(frame, pool))) {
                 None => break,
-                Some(Ok(buffer)) => {
+                Some((stamp, Ok(buffer))) => {
                     out.push(buffer);
                     count += 1;
+                    self.oldest.get_or_insert(stamp);
                 }
-                Some(Err(Unfit::Outgoing)) => {}
-                Some(Err(Unfit::TooLong)) => self.stats.too_long += 1,
-                Some(Err(Unfit::WithoutChecksum)) => self.stats.without_checksum += 1,
+                Some((_, Err(Unfit::Outgoing))) => {}
+                Some((_, Err(Unfit::TooLong))) => self.stats.too_long += 1,
+                Some((_, Err(Unfit::WithoutChecksum))) => self.stats.without_checksum += 1,
             }
         }
         self.stats.received += count as u64;

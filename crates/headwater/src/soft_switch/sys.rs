@@ -139,6 +139,9 @@ impl Geometry {
     }
 }
 
+/// Seconds and nanoseconds of the machine's calendar.
+pub(super) type Stamp = (u32, u32);
+
 /// What the kernel has put into one slot.
 pub(super) struct Arrived<'a> {
     /// The frame as far as it fits into the slot, without the tag that it came with.
@@ -151,6 +154,8 @@ pub(super) struct Arrived<'a> {
     pub(super) tag: (u16, u16),
     /// This machine sent it by the interface.
     pub(super) outgoing: bool,
+    /// When it came.
+    pub(super) stamp: Stamp,
 }
 
 /// The receive ring of a packet socket, mapped. Slots are read in order.
@@ -233,6 +238,7 @@ impl Ring {
             status,
             tag: (header.tp_vlan_tpid, header.tp_vlan_tci),
             outgoing: address.sll_pkttype == libc::PACKET_OUTGOING,
+            stamp: (header.tp_sec, header.tp_nsec),
         });
         // Release: the kernel may write the slot only after all reads above.
         owner.store(libc::TP_STATUS_KERNEL, Ordering::Release);

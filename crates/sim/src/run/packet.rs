@@ -3,27 +3,22 @@
 use std::collections::BTreeMap;
 
 use headwater_fabric::{LinkId, PointId, Topology};
-use headwater_switch::{
-    Choice, ClassMap, Limit, PortConfig, QueueConfig, Service as PortService, Threshold, WhenFull as PortFull,
-};
 use headwater_transport::baseline;
 use headwater_transport::ppush::controller::ControllerConfig;
 use headwater_transport::ppush::source::SourceConfig;
 use headwater_transport::ppush::wfcc::{LossGuard, LossResponse as WindowResponse};
 use headwater_units::{BitRate, Bytes, Duration, Packets, Theta, Time};
-use headwater_wire::{Class, SpreadRule};
+use headwater_wire::SpreadRule;
 
 use super::common::{self, Ground, base_rtt, watched};
+use super::network::{self, NetworkSetup};
 use super::{Progress, RunError};
 use crate::experiment::Engine;
 use crate::packet::{
-    self, Change, ControlPlane, DecodeModel, FrameSizes, Jitter, LinkChange, PpushSetup, Ran, Records,
-    Sampling, Setup, TaskPlan, Transport,
+    self, ControlPlane, DecodeModel, FrameSizes, Jitter, PpushSetup, Ran, Records, Sampling, Setup, TaskPlan,
+    Transport,
 };
-use crate::scenario::{
-    Action, Amount, Assignment, LossResponse, Place, PortSpec, Quantity, Routing, Scenario, Scheme, Service,
-    Target, WhenFull, link_named,
-};
+use crate::scenario::{Assignment, LossResponse, Quantity, Scenario, Scheme};
 use crate::stats;
 use crate::table::{FlowRow, MeasureRow, SampleRow, Tables};
 use crate::workload::{self, Network};
@@ -70,24 +65,12 @@ impl Prepared {
         let Ground { topology, network, plans, until, normaliser } = Ground::new(scenario, seed)?;
         let transport = transport(scenario, &topology, &network)?;
         let tasks = plans.iter().map(|plan| task(plan, &network, until)).collect();
-        let routes = common::routes(scenario, &topology)?;
-        let routing = scenario.routing;
-        let choice = move |switch: u32| match routing {
-            Routing::Ecmp => Choice::Hash { salt: u64::from(switch) << 32 | seed },
-            Routing::Spray => Choice::Spray { seed: seed ^ (u64::from(switch) << 32) },
-            Routing::DModK | Routing::First => Choice::First,
-        };
-        let rates: Vec<BitRate> =
-            common::links(&topology).map(|link| common::capacity(&topology, link)).collect();
-        let switch_port = port(&scenario.port);
-        let nic = scenario.nic.as_ref().map_or_else(|| switch_port.clone(), port);
+        let NetworkSetup { topology, routes, port, choice, changes } =
+            network::setup_on(scenario, topology, seed)?;
         let setup = Setup {
             routes,
-            port: Box::new(move |link, is_nic| {
-                let of = if is_nic { &nic } else { &switch_port };
-                PortConfig { rate: rates[link.0 as usize], ..of.clone() }
-            }),
-            choice: Box::new(choice),
+            port,
+            choice,
             sizes: sizes(scenario),
             jitter: match scenario.jitter {
                 None => Jitter::PacketOnPath,
@@ -97,7 +80,7 @@ impl Prepared {
             control: ControlPlane::Beside { delay: base_rtt(scenario, &topology) / 2 },
             transport,
             tasks,
-            changes: changes(scenario, &topology)?,
+            changes,
             sample: sampling(scenario, &topology),
             until,
             drain: None,
@@ -130,47 +113,6 @@ fn task(plan: &workload::TaskPlan, network: &Network, until: Option<Time>) -> Ta
         receiver: plan.receiver,
         thetas: plan.theta.map(|theta| vec![Theta::new(theta); plan.sources.len()]),
     }
-}
-
-/// One port of the file, but for the rate of its link.
-fn port(spec: &PortSpec) -> PortConfig {
-    let limit = |amount: Amount| match amount {
-        Amount::Packets(n) => Some(Limit::Packets(n)),
-        Amount::Bytes(n) => Some(Limit::Bytes(n)),
-        Amount::Unlimited => None,
-    };
-    let threshold = |amount: Amount| match amount {
-        Amount::Packets(n) => Some(Threshold::Packets(n)),
-        Amount::Bytes(n) => Some(Threshold::Bytes(n)),
-        Amount::Unlimited => None,
-    };
-    let mut config = PortConfig::fifo(BitRate::ZERO, limit(spec.queue), threshold(spec.mark_threshold));
-    if !spec.classes.is_empty() {
-        config.pool = limit(spec.queue);
-        config.queues = spec
-            .classes
-            .iter()
-            .map(|class| QueueConfig {
-                limit: limit(class.queue),
-                mark_threshold: threshold(class.mark_threshold.unwrap_or(spec.mark_threshold)),
-                shares_pool: config.pool.is_some(),
-            })
-            .collect();
-        let queue_of = |class: Class| {
-            let number = class as u8;
-            spec.classes.iter().position(|c| c.of.contains(&number)).unwrap_or(0)
-        };
-        config.classes = ClassMap::by(queue_of);
-        config.service = match spec.service {
-            Service::Strict => PortService::Strict,
-            Service::Weighted => PortService::Weighted(spec.classes.iter().map(|c| c.weight).collect()),
-        };
-    }
-    config.when_full = match spec.when_full {
-        WhenFull::Drop => PortFull::Drop,
-        WhenFull::Trim => PortFull::Trim,
-    };
-    config
 }
 
 fn sizes(scenario: &Scenario) -> FrameSizes {
@@ -297,51 +239,6 @@ fn racks(topology: &Topology) -> Vec<Option<(String, BitRate)>> {
         (outwards > 0 && outwards < inwards).then(|| (name, BitRate::new(outwards)))
     };
     topology.hosts().iter().map(rack).collect()
-}
-
-fn changes(scenario: &Scenario, topology: &Topology) -> Result<Vec<(Time, Change)>, RunError> {
-    let mut changes = Vec::new();
-    for fault in &scenario.faults {
-        let (begin, end) = (Time::ZERO + fault.at, fault.until.map(|until| Time::ZERO + until));
-        let mut both = |during: Change, after: Option<Change>| {
-            changes.push((begin, during));
-            changes.extend(end.zip(after));
-        };
-        match (&fault.on, &fault.what) {
-            (Target::Link(name), what) => {
-                let link = link_named(topology, name).expect("the scenario was checked");
-                let rate = topology.fabric().link(link).and_then(|l| l.capacity).unwrap_or_default();
-                let (during, after) = match *what {
-                    Action::DropRun { packets } => (LinkChange::DropNext(u64::from(packets)), None),
-                    Action::RandomLoss { place: Place::BeforeQueue, .. } => {
-                        return Err(unsupported("loss before the queue"));
-                    }
-                    Action::RandomLoss { p, .. } => (LinkChange::Loss(p), Some(LinkChange::Loss(0.0))),
-                    Action::Reorder { p, by } => {
-                        (LinkChange::Reorder(p, by), Some(LinkChange::Reorder(0.0, by)))
-                    }
-                    Action::Duplicate { p } => (LinkChange::Duplicate(p), Some(LinkChange::Duplicate(0.0))),
-                    Action::SetRate { rate: to } => {
-                        let to = to.resolve(scenario.packet.data);
-                        (LinkChange::Rate(to), Some(LinkChange::Rate(rate)))
-                    }
-                    Action::LinkDown => (LinkChange::Down(true), Some(LinkChange::Down(false))),
-                    Action::HostPause | Action::HostRestart => {
-                        return Err(unsupported("a host's fault on a link"));
-                    }
-                };
-                both(Change::Link(link, during), after.map(|after| Change::Link(link, after)));
-            }
-            (&Target::Host(host), Action::HostPause) => {
-                both(Change::Paused(host, true), Some(Change::Paused(host, false)));
-            }
-            (&Target::Host(host), Action::HostRestart) => both(Change::Restart(host), None),
-            (Target::Host(_), _) => return Err(unsupported("a link's fault on a host")),
-        }
-    }
-    // Stable: changes of one moment happen in the order of the file.
-    changes.sort_by_key(|(at, _)| *at);
-    Ok(changes)
 }
 
 fn sampling(scenario: &Scenario, topology: &Topology) -> Option<Sampling> {

@@ -86,6 +86,19 @@ impl Scenario {
         for link in self.sample.iter().flat_map(|sample| &sample.links) {
             look_up(&topology, "sample.links", link)?;
         }
+        self.check_faults(&topology)
+    }
+
+    /// Whether its network can be built and all that goes wrong in it is somewhere.
+    ///
+    /// # Errors
+    /// [`ScenarioError`], for the first thing that is wrong.
+    pub(super) fn check_network(&self) -> Result<(), ScenarioError> {
+        self.check_numbers()?;
+        self.check_faults(&self.topology()?)
+    }
+
+    fn check_faults(&self, topology: &Topology) -> Result<(), ScenarioError> {
         for (i, fault) in self.faults.iter().enumerate() {
             let place = format!("faults.{i}");
             let needs_host = matches!(fault.what, Action::HostPause | Action::HostRestart);
@@ -97,7 +110,7 @@ impl Scenario {
                     return Err(ScenarioError::WrongPlace { place, needs: "link", given: "host" });
                 }
                 Target::Link(name) => {
-                    look_up(&topology, &place, name)?;
+                    look_up(topology, &place, name)?;
                 }
                 Target::Host(host) => {
                     let hosts = topology.hosts().len() as u32;
@@ -155,7 +168,7 @@ impl Scenario {
 ///
 /// # Errors
 /// [`ScenarioError::NoLink`].
-fn look_up(topology: &Topology, place: &str, name: &str) -> Result<LinkId, ScenarioError> {
+pub(crate) fn look_up(topology: &Topology, place: &str, name: &str) -> Result<LinkId, ScenarioError> {
     link_named(topology, name).ok_or_else(|| ScenarioError::NoLink {
         place: place.to_owned(),
         name: name.to_owned(),

@@ -1,0 +1,87 @@
+//! What can go wrong with an emulated network.
+
+use std::io;
+use std::path::PathBuf;
+
+use headwater_sim::run::RunError;
+use thiserror::Error;
+
+use super::MAX_HOSTS;
+use crate::netns::{NetError, Unavailable};
+use crate::soft_switch::SoftSwitchError;
+
+/// How to get the rights in a user namespace.
+const IN_USER_NAMESPACE: &str = "; run it as root, or everything that is to see it inside \
+    `unshare --user --map-root-user --net --mount sh -c 'mount -t tmpfs tmpfs /run && exec sh'`";
+
+/// An emulated network cannot be built, changed or asked.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum EmulateError {
+    /// The scenario has no network that can be built.
+    #[error(transparent)]
+    Setup(#[from] RunError),
+    /// Too many hosts.
+    #[error("a network of namespaces has at most {MAX_HOSTS} hosts, not {hosts}")]
+    Size {
+        /// Hosts asked for.
+        hosts: usize,
+    },
+    /// Hosts would have to forward.
+    #[error(
+        "in this network hosts forward for others (BCube, torus), which the hosts of an emulated one do not"
+    )]
+    HostsForward,
+    /// A fault happens to a host.
+    #[error("faults on hosts cannot be emulated; those on links can")]
+    HostFault,
+    /// Namespaces or interfaces are not to be had.
+    #[error("{0}{hint}", hint = if .0.user_namespace { IN_USER_NAMESPACE } else { "; it needs root" })]
+    Unavailable(#[from] Unavailable),
+    /// A command failed that usually does not.
+    #[error(transparent)]
+    Net(#[from] NetError),
+    /// Something inside a namespace failed.
+    #[error("cannot set up {what}: {source}")]
+    Inside {
+        /// What was set up.
+        what: String,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The switch.
+    #[error(transparent)]
+    Switch(#[from] SoftSwitchError),
+    /// There is no such link.
+    #[error("there is no link '{name}'; write the two points it joins, as in '{example}'")]
+    UnknownLink {
+        /// As given.
+        name: String,
+        /// One that is there.
+        example: String,
+    },
+    /// Words that are no fault.
+    #[error("{0}")]
+    Fault(String),
+    /// No network is running that could be meant.
+    #[error("{0}")]
+    NoRun(String),
+    /// The other side refused.
+    #[error("{0}")]
+    Refused(String),
+    /// The control socket.
+    #[error("control socket {}: {source}", .path.display())]
+    Socket {
+        /// Where it is.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+impl EmulateError {
+    /// What to make of a failure inside a namespace.
+    pub(super) fn inside(what: String) -> impl FnOnce(io::Error) -> EmulateError {
+        move |source| EmulateError::Inside { what, source }
+    }
+}

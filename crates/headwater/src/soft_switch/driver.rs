@@ -1,0 +1,339 @@
+//! The switch at work: a thread that moves frames between hosts' interfaces and the [`EmulatedFabric`] in real time.
+//!
+//! ```text
+//!  PacketPort::receive -> RawFrame::parse -> EmulatedFabric::inject
+//!                                            EmulatedFabric::poll -> set the host's MAC -> PacketPort::send
+//! ```
+//!
+//! Due times follow from the network alone, so a thread that runs late delivers late and loses no rate. How late is
+//! recorded for every frame, and [`Validity`] says whether what was measured meanwhile counts: this is a clock on a machine
+//! that has other things to do.
+//!
+//! Near a due time the thread spins, since sleeping wakes tens of microseconds late; else it sleeps until a frame comes.
+//! Commands come over a channel and are heard within a millisecond.
+//!
+//! Not here: the namespaces and interfaces, which are [`crate::emulate`]'s.
+
+use std::io;
+use std::net::IpAddr;
+use std::num::NonZero;
+use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
+use std::thread::{self, JoinHandle};
+use std::time::Instant;
+
+use headwater_fabric::{HostId, LinkId, Routes, Topology};
+use headwater_switch::{Choice, LinkChange, PortConfig, PortStats};
+use headwater_units::{BitRate, Duration, Time};
+use thiserror::Error;
+
+use super::{
+    AddressBook, AddressError, EmulatedFabric, EmulatedFabricError, FabricCounts, MacAddress, NotForwarded,
+    PacketPort, RingStats, wait,
+};
+
+mod lateness;
+mod mover;
+#[cfg(test)]
+mod tests;
+
+pub use lateness::Validity;
+use mover::{Mover, Round};
+
+/// What is due sooner than this is waited for awake: more than most wake-ups take.
+const AWAKE: Duration = Duration::from_micros(100);
+/// The longest sleep, so that commands are heard.
+const NAP: Duration = Duration::from_millis(1);
+/// Before other programs of the machine, and not so far before that a spinning switch leaves them nothing.
+const NICE: i32 = -10;
+
+/// A network, and the cables to its hosts.
+pub struct SoftSwitchSpec<'a> {
+    /// The network.
+    pub topology: &'a Topology,
+    /// Where switches send what is for a host.
+    pub routes: &'a Routes,
+    /// The port of a link; the flag says whether a host's NIC is meant.
+    pub port: &'a dyn Fn(LinkId, bool) -> PortConfig,
+    /// How a switch, counted by its point, chooses among equal ways.
+    pub choice: &'a dyn Fn(u32) -> Choice,
+    /// What chance follows from.
+    pub seed: u64,
+    /// The switch's end of each host's cable and the address of the host's, by host.
+    pub hosts: Vec<(PacketPort, MacAddress)>,
+    /// Who has which address.
+    pub book: AddressBook,
+    /// What happens to links and when, since the start; ascending by time.
+    pub changes: Vec<(Time, LinkId, LinkChange)>,
+}
+
+/// The switch cannot be started, changed or asked.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum SoftSwitchError {
+    /// The network cannot be, or be changed, so.
+    #[error(transparent)]
+    Fabric(#[from] EmulatedFabricError),
+    /// The address of a group is none, or another's.
+    #[error(transparent)]
+    Address(#[from] AddressError),
+    /// Not as many cables as hosts.
+    #[error("there are {hosts} hosts and {cables} cables")]
+    Cables {
+        /// Hosts of the topology.
+        hosts: usize,
+        /// Cables given.
+        cables: usize,
+    },
+    /// No thread to run on.
+    #[error("cannot start the switch's thread: {0}")]
+    Thread(#[source] io::Error),
+    /// The thread has ended, which it does not do by itself.
+    #[error("the switch has stopped{}", if .reason.is_empty() { String::new() } else { format!(": {}", .reason) })]
+    Stopped {
+        /// What it said last; empty where that will be told by [`SoftSwitch::stop`].
+        reason: String,
+    },
+}
+
+/// Which queues are looked at, and how often.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sampling {
+    /// The interval.
+    pub every: Duration,
+    /// Which links.
+    pub links: Vec<LinkId>,
+    /// Samples to keep at most; memory for all of them is taken at once, and later looks are left out.
+    pub most: usize,
+}
+
+/// A look at a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QueueSample {
+    /// When, exactly, however late the switch was.
+    pub at: Time,
+    /// The link whose queue it is.
+    pub link: LinkId,
+    /// What was in it, the frame on the line included.
+    pub packets: u64,
+}
+
+/// A link at one moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LinkState {
+    /// Frames in its queue, the one on the line included.
+    pub queue: u64,
+    /// What its port has counted.
+    pub port: PortStats,
+    /// Frames that the link has lost behind its queue.
+    pub lost: u64,
+}
+
+/// Everything that is counted, at one moment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Snapshot {
+    /// Since the start.
+    pub at: Time,
+    /// By link.
+    pub links: Vec<LinkState>,
+    /// What has become of all frames.
+    pub counts: FabricCounts,
+    /// Frames on links, behind their queues.
+    pub in_flight: u64,
+    /// What the cables have carried, by host.
+    pub ports: Vec<RingStats>,
+    /// Frames that went nowhere, by [`NotForwarded`].
+    pub not_forwarded: [u64; NotForwarded::ALL.len()],
+    /// Frames that had arrived at their host when its interface took no more.
+    pub unsent: u64,
+    /// How often an interface was down or away.
+    pub port_errors: u64,
+    /// How well the switch has kept time since the start, or since [`SoftSwitch::forget_lateness`].
+    pub validity: Validity,
+}
+
+/// A running switch. Dropping it stops it.
+#[derive(Debug)]
+pub struct SoftSwitch {
+    commands: Sender<Command>,
+    thread: Option<JoinHandle<Snapshot>>,
+}
+
+type Reply<T> = Sender<T>;
+
+enum Command {
+    Change(LinkId, LinkChange, Reply<Result<(), EmulatedFabricError>>),
+    SetGroup(IpAddr, u32, Vec<HostId>, Reply<Result<(), SoftSwitchError>>),
+    Snapshot(Reply<Snapshot>),
+    Sample(Sampling, Reply<()>),
+    TakeSamples(Reply<Vec<QueueSample>>),
+    ForgetLateness(Reply<()>),
+    Stop,
+}
+
+impl SoftSwitch {
+    /// Begins to move frames. Time runs from here.
+    ///
+    /// # Errors
+    /// [`SoftSwitchError`]; nothing is moved then.
+    pub fn start(spec: SoftSwitchSpec<'_>) -> Result<SoftSwitch, SoftSwitchError> {
+        let SoftSwitchSpec { topology, routes, port, choice, seed, hosts, book, changes } = spec;
+        if hosts.len() != topology.hosts().len() {
+            return Err(SoftSwitchError::Cables { hosts: topology.hosts().len(), cables: hosts.len() });
+        }
+        let mut tried = EmulatedFabric::new(topology, routes, port, choice, seed)?;
+        let fabric = tried.clone();
+        // What will be changed is tried on a copy, so that it cannot fail on the way.
+        changes.iter().try_for_each(|(at, link, change)| tried.change(*at, *link, *change))?;
+        let links = topology.fabric().link_count() as u32;
+        let rates = (0..links).filter_map(|link| topology.fabric().link(LinkId(link))?.capacity);
+        let limit = lateness::limit(rates.min().unwrap_or(BitRate::new(u64::MAX)));
+        let mover = Mover::new(fabric, links, hosts, book, changes, limit);
+        let (commands, inbox) = channel();
+        let thread = thread::Builder::new()
+            .name("soft-switch".to_owned())
+            .spawn(move || run(mover, &inbox))
+            .map_err(SoftSwitchError::Thread)?;
+        Ok(SoftSwitch { commands, thread: Some(thread) })
+    }
+
+    /// Changes how a link behaves, from now on.
+    ///
+    /// # Errors
+    /// No such link, a rate at which no line runs, or the switch has stopped.
+    pub fn change(&self, link: LinkId, change: LinkChange) -> Result<(), SoftSwitchError> {
+        Ok(self.ask(|reply| Command::Change(link, change, reply))??)
+    }
+
+    /// Makes hosts the members of a multicast group, and says which number its address has; see
+    /// [`EmulatedFabric::set_group`].
+    ///
+    /// # Errors
+    /// No multicast address or that of another group, or the switch has stopped.
+    pub fn set_group(
+        &self,
+        address: IpAddr,
+        group: u32,
+        members: Vec<HostId>,
+    ) -> Result<(), SoftSwitchError> {
+        self.ask(|reply| Command::SetGroup(address, group, members, reply))?
+    }
+
+    /// Everything that is counted, now.
+    ///
+    /// # Errors
+    /// The switch has stopped.
+    pub fn snapshot(&self) -> Result<Snapshot, SoftSwitchError> {
+        self.ask(Command::Snapshot)
+    }
+
+    /// Looks at queues from now on; what was sampled before and not taken is forgotten.
+    ///
+    /// # Errors
+    /// The switch has stopped.
+    pub fn sample(&self, what: Sampling) -> Result<(), SoftSwitchError> {
+        // Else the samples of one moment would never end.
+        let every = what.every.max(Duration::from_nanos(1));
+        self.ask(|reply| Command::Sample(Sampling { every, ..what }, reply))
+    }
+
+    /// Ends the sampling and returns what was seen, ascending by time.
+    ///
+    /// # Errors
+    /// The switch has stopped.
+    pub fn take_samples(&self) -> Result<Vec<QueueSample>, SoftSwitchError> {
+        self.ask(Command::TakeSamples)
+    }
+
+    /// Counts lateness, and what [`Validity`] says, from now on only.
+    ///
+    /// # Errors
+    /// The switch has stopped.
+    pub fn forget_lateness(&self) -> Result<(), SoftSwitchError> {
+        self.ask(Command::ForgetLateness)
+    }
+
+    /// Ends it: what is in queues and on links is gone. Returns the last counts.
+    ///
+    /// # Errors
+    /// [`SoftSwitchError::Stopped`] with the reason if its thread had panicked.
+    pub fn stop(mut self) -> Result<Snapshot, SoftSwitchError> {
+        self.join()
+    }
+
+    fn join(&mut self) -> Result<Snapshot, SoftSwitchError> {
+        // One that is gone needs no telling.
+        let _ = self.commands.send(Command::Stop);
+        let thread =
+            self.thread.take().expect("joined only once: by `stop`, which takes the switch, or `drop`");
+        thread.join().map_err(|panic| {
+            let text = panic.downcast_ref::<String>().map(String::as_str);
+            let text = text.or(panic.downcast_ref::<&str>().copied());
+            SoftSwitchError::Stopped { reason: text.unwrap_or("it panicked").to_owned() }
+        })
+    }
+
+    fn ask<T>(&self, command: impl FnOnce(Reply<T>) -> Command) -> Result<T, SoftSwitchError> {
+        let stopped = || SoftSwitchError::Stopped { reason: String::new() };
+        let (reply, answer) = channel();
+        self.commands.send(command(reply)).map_err(|_| stopped())?;
+        answer.recv().map_err(|_| stopped())
+    }
+}
+
+impl Drop for SoftSwitch {
+    fn drop(&mut self) {
+        if self.thread.is_some() {
+            // Whoever wants to know calls `stop`.
+            let _ = self.join();
+        }
+    }
+}
+
+#[allow(clippy::disallowed_methods, reason = "the emulated network's clock starts here")]
+fn run(mut mover: Mover<PacketPort>, commands: &Receiver<Command>) -> Snapshot {
+    // Neither is a must: without them it is late more often, which is recorded.
+    let _ = rustix::thread::set_current_timer_slack(NonZero::new(1));
+    let _ = rustix::process::setpriority_process(None, NICE);
+
+    let start = Instant::now();
+    let mut clock = || Time::ZERO + start.elapsed().into();
+    loop {
+        loop {
+            match commands.try_recv() {
+                Ok(Command::Stop) | Err(TryRecvError::Disconnected) => return mover.snapshot(&mut clock),
+                Ok(command) => obey(&mut mover, &mut clock, command),
+                Err(TryRecvError::Empty) => break,
+            }
+        }
+        let Round { busy, next } = mover.round(&mut clock);
+        let left = next.map_or(Duration::MAX, |next| next.since(clock()));
+        if busy || left <= AWAKE {
+            std::hint::spin_loop();
+            continue;
+        }
+        // An interface that is down is noticed when frames are sent to it; the sleep is short either way.
+        let _ = wait(mover.ports(), Some((left - AWAKE).min(NAP)));
+    }
+}
+
+/// Whoever asked may be gone, and then needs no answer.
+fn obey(mover: &mut Mover<PacketPort>, clock: &mut impl FnMut() -> Time, command: Command) {
+    let now = clock();
+    match command {
+        Command::Change(link, change, reply) => drop(reply.send(mover.change(now, link, change))),
+        Command::SetGroup(address, group, members, reply) => {
+            drop(reply.send(mover.set_group(now, address, group, &members)));
+        }
+        Command::Snapshot(reply) => drop(reply.send(mover.snapshot(clock))),
+        Command::Sample(what, reply) => {
+            mover.sample(now, what);
+            let _ = reply.send(());
+        }
+        Command::TakeSamples(reply) => drop(reply.send(mover.take_samples())),
+        Command::ForgetLateness(reply) => {
+            mover.forget_lateness();
+            let _ = reply.send(());
+        }
+        Command::Stop => unreachable!("the loop ends on it"),
+    }
+}

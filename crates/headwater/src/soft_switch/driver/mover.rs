@@ -1,0 +1,289 @@
+//! One round of the switch: what has arrived goes in, what is due goes out. Time and waiting are the thread's.
+
+use std::collections::VecDeque;
+use std::net::IpAddr;
+
+use headwater_fabric::{HostId, LinkId};
+use headwater_switch::LinkChange;
+use headwater_units::{Duration, Time};
+
+use super::lateness::Lateness;
+use super::{LinkState, QueueSample, Sampling, Snapshot, SoftSwitchError};
+use crate::soft_switch::{
+    AddressBook, DropReason, EmulatedFabric, EmulatedFabricError, FabricOutput, FramePool, FramePort,
+    MacAddress, NotForwarded, PacketPort, RawBuffer, RawFrame, RingStats,
+};
+
+/// Buffers that are kept for later: more than a burst of all hosts of a small network.
+const KEEP: usize = 4096;
+
+/// A port that knows how it is doing.
+pub(super) trait Cable: FramePort {
+    /// What has happened so far.
+    fn counters(&mut self) -> RingStats;
+    /// How long the first frame of the last batch had been there when it was read, if that is known.
+    fn waited(&self) -> Option<Duration>;
+}
+
+impl Cable for PacketPort {
+    fn counters(&mut self) -> RingStats {
+        // The kernel has no reason to refuse; its drops are then those it told last.
+        self.stats().unwrap_or_else(|_| self.last_stats())
+    }
+
+    fn waited(&self) -> Option<Duration> {
+        self.oldest_wait()
+    }
+}
+
+/// The switch's end of a host's cable.
+struct HostEnd<P> {
+    port: P,
+    mac: MacAddress,
+    /// What is due, and since when; empty between rounds.
+    outgoing: Vec<RawFrame>,
+    due: Vec<Time>,
+}
+
+/// What a round found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Round {
+    /// Whether anything came in.
+    pub(super) busy: bool,
+    /// When there is something to do next.
+    pub(super) next: Option<Time>,
+}
+
+/// The network, its hosts' cables, and what is counted.
+pub(super) struct Mover<P> {
+    fabric: EmulatedFabric<RawFrame>,
+    links: u32,
+    hosts: Vec<HostEnd<P>>,
+    book: AddressBook,
+    pool: FramePool,
+    arrived: Vec<RawBuffer>,
+    /// Ascending by time.
+    changes: VecDeque<(Time, LinkId, LinkChange)>,
+    sampling: Option<Sampler>,
+    /// By link.
+    lost: Vec<u64>,
+    not_forwarded: [u64; NotForwarded::ALL.len()],
+    unsent: u64,
+    port_errors: u64,
+    lateness: Lateness,
+    /// What had been missed when lateness was forgotten.
+    missed_before: u64,
+}
+
+struct Sampler {
+    what: Sampling,
+    next: Time,
+    samples: Vec<QueueSample>,
+}
+
+impl<P: Cable> Mover<P> {
+    pub(super) fn new(
+        fabric: EmulatedFabric<RawFrame>,
+        links: u32,
+        hosts: Vec<(P, MacAddress)>,
+        book: AddressBook,
+        changes: Vec<(Time, LinkId, LinkChange)>,
+        limit: Duration,
+    ) -> Self {
+        let end = |(port, mac)| HostEnd { port, mac, outgoing: Vec::new(), due: Vec::new() };
+        Mover {
+            fabric,
+            links,
+            hosts: hosts.into_iter().map(end).collect(),
+            book,
+            pool: FramePool::new(KEEP),
+            arrived: Vec::new(),
+            changes: changes.into(),
+            sampling: None,
+            lost: vec![0; links as usize],
+            not_forwarded: Default::default(),
+            unsent: 0,
+            port_errors: 0,
+            lateness: Lateness::new(limit),
+            missed_before: 0,
+        }
+    }
+
+    pub(super) fn ports(&self) -> impl Iterator<Item = &P> {
+        self.hosts.iter().map(|host| &host.port)
+    }
+
+    /// Takes in what has arrived and sends what is due by now; `clock` is read as often as something happens.
+    pub(super) fn round(&mut self, clock: &mut impl FnMut() -> Time) -> Round {
+        let mut busy = false;
+        for host in 0..self.hosts.len() {
+            busy |= self.take_in(host, clock);
+        }
+        let now = clock();
+        self.up_to(now);
+        Round { busy, next: self.deliver(now, clock) }
+    }
+
+    /// Sends what is due by `now`, and says when there is more.
+    fn deliver(&mut self, now: Time, clock: &mut impl FnMut() -> Time) -> Option<Time> {
+        let next = loop {
+            match self.fabric.poll(now) {
+                FabricOutput::Deliver { host, due, mut frame } => {
+                    let host = &mut self.hosts[host.index()];
+                    frame.set_destination_mac(host.mac);
+                    host.outgoing.push(frame);
+                    host.due.push(due);
+                }
+                FabricOutput::Dropped { link: Some(link), why: DropReason::Lost, .. } => {
+                    self.lost[link.index()] += 1;
+                }
+                FabricOutput::Dropped { .. } => {}
+                FabricOutput::Wake(at) => break at,
+            }
+        };
+        (0..self.hosts.len()).for_each(|host| self.send(host, clock));
+        next
+    }
+
+    fn take_in(&mut self, host: usize, clock: &mut impl FnMut() -> Time) -> bool {
+        let end = &mut self.hosts[host];
+        let count = match end.port.receive(&self.pool, &mut self.arrived) {
+            Ok(0) => return false,
+            Ok(count) => count,
+            Err(_) => {
+                self.port_errors += 1;
+                return false;
+            }
+        };
+        if let Some(waited) = end.port.waited() {
+            self.lateness.read(count, waited);
+        }
+        let now = clock();
+        self.up_to(now);
+        for buffer in self.arrived.drain(..) {
+            match RawFrame::parse(buffer, &self.book) {
+                Ok(frame) => self.fabric.inject(now, HostId(host as u32), frame),
+                Err(reason) => self.not_forwarded[reason as usize] += 1,
+            }
+        }
+        true
+    }
+
+    fn send(&mut self, host: usize, clock: &mut impl FnMut() -> Time) {
+        let HostEnd { port, outgoing, due, .. } = &mut self.hosts[host];
+        if outgoing.is_empty() {
+            return;
+        }
+        // An interface that is down takes none.
+        let done = port.send(outgoing).unwrap_or_else(|_| {
+            self.port_errors += 1;
+            0
+        });
+        let now = clock();
+        due[..done].iter().for_each(|due| self.lateness.sent(now.since(*due)));
+        // A real cable does not wait either.
+        self.unsent += (outgoing.len() - done) as u64;
+        outgoing.clear();
+        due.clear();
+    }
+
+    /// Changes the network and looks at its queues, each at its time, however late it is now.
+    fn up_to(&mut self, now: Time) {
+        loop {
+            let change = self.changes.front().map(|it| it.0);
+            let sample = self.sampling.as_ref().and_then(Sampler::next);
+            match change.into_iter().chain(sample).min() {
+                Some(at) if at <= now && sample == Some(at) => self.look(at),
+                Some(at) if at <= now => {
+                    let (at, link, change) = self.changes.pop_front().expect("seen just now");
+                    self.fabric.change(at, link, change).expect("all changes were tried before the start");
+                }
+                _ => return,
+            }
+        }
+    }
+
+    fn look(&mut self, at: Time) {
+        let Some(sampler) = &mut self.sampling else { return };
+        for &link in &sampler.what.links {
+            let packets = self.fabric.queue_len(at, link);
+            sampler.samples.push(QueueSample { at, link, packets });
+        }
+        sampler.next = at + sampler.what.every;
+    }
+
+    pub(super) fn change(
+        &mut self,
+        now: Time,
+        link: LinkId,
+        change: LinkChange,
+    ) -> Result<(), EmulatedFabricError> {
+        self.up_to(now);
+        self.fabric.change(now, link, change)
+    }
+
+    pub(super) fn set_group(
+        &mut self,
+        now: Time,
+        address: IpAddr,
+        group: u32,
+        members: &[HostId],
+    ) -> Result<(), SoftSwitchError> {
+        self.up_to(now);
+        self.book.insert_group(address, group)?;
+        self.fabric.set_group(now, group, members);
+        Ok(())
+    }
+
+    pub(super) fn sample(&mut self, now: Time, what: Sampling) {
+        // All at once: growing in the middle would be a pause.
+        let samples = Vec::with_capacity(what.most);
+        self.sampling = Some(Sampler { next: now, what, samples });
+    }
+
+    pub(super) fn take_samples(&mut self) -> Vec<QueueSample> {
+        self.sampling.take().map(|sampler| sampler.samples).unwrap_or_default()
+    }
+
+    pub(super) fn forget_lateness(&mut self) {
+        self.missed_before = self.missed();
+        self.lateness.forget();
+    }
+
+    fn missed(&mut self) -> u64 {
+        let unread: u64 = self.hosts.iter_mut().map(|host| host.port.counters().kernel_drops).sum();
+        unread + self.unsent
+    }
+
+    pub(super) fn snapshot(&mut self, clock: &mut impl FnMut() -> Time) -> Snapshot {
+        let now = clock();
+        self.up_to(now);
+        // So that what has come to its host has also been sent to it.
+        self.deliver(now, clock);
+        let links = (0..self.links).map(LinkId).map(|link| LinkState {
+            queue: self.fabric.queue_len(now, link),
+            port: self.fabric.stats(now, link),
+            lost: self.lost[link.index()],
+        });
+        let links = links.collect();
+        let missed = self.missed() - self.missed_before;
+        Snapshot {
+            at: now,
+            links,
+            counts: self.fabric.counts(),
+            in_flight: self.fabric.in_flight().frames,
+            ports: self.hosts.iter_mut().map(|host| host.port.counters()).collect(),
+            not_forwarded: self.not_forwarded,
+            unsent: self.unsent,
+            port_errors: self.port_errors,
+            validity: self.lateness.validity(missed),
+        }
+    }
+}
+
+impl Sampler {
+    /// When it looks again, if there is room for what it sees.
+    fn next(&self) -> Option<Time> {
+        (self.samples.len() + self.what.links.len() <= self.what.most).then_some(self.next)
+    }
+}
