@@ -15,8 +15,10 @@ mod flow;
 mod fluid;
 mod network;
 mod packet;
+mod stage;
 
 pub use network::NetworkSetup;
+pub use stage::Stage;
 
 /// How far a run is: a part of its tasks, in 0..=1, and what it did.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -1,5 +1,6 @@
 //! What the commands do: processes made of a host, its objects and the machines.
 
+pub(crate) mod children;
 mod controller_host;
 mod daemon;
 pub mod demo;

@@ -104,7 +104,7 @@ pub struct Counters {
     pub bytes: Bytes,
     /// Packets that found the queue full, since the link was last without a limit.
     pub dropped: u64,
-    /// Packets that [`Net::loss`] took.
+    /// Packets that [`Net::loss`](super::Net::loss) took.
     pub lost: u64,
 }
 

@@ -34,10 +34,9 @@ pub(super) fn run(
     seed: u64,
     watch: &mut dyn FnMut(Progress),
 ) -> Result<Tables, RunError> {
-    let prepared = Prepared::new(scenario, seed)?;
-    let end = prepared.setup.until;
-    let report = Report::new(scenario, &prepared);
-    let records = packet::run(prepared.setup, &mut |ran: Ran| {
+    let Prepared { setup, report } = Prepared::new(scenario, seed)?;
+    let end = setup.until;
+    let records = packet::run(setup, &mut |ran: Ran| {
         let by_time = end.map_or(0.0, |end| ran.at.as_secs_f64() / end.as_secs_f64());
         let by_tasks = ran.tasks_done as f64 / ran.tasks.max(1) as f64;
         watch(Progress { done: by_time.max(by_tasks).min(1.0), events: ran.events });
@@ -52,8 +51,7 @@ pub(super) fn setup(scenario: &Scenario, seed: u64) -> Result<Setup, RunError> {
 
 struct Prepared {
     setup: Setup,
-    normaliser: Option<f64>,
-    plans: Vec<workload::TaskPlan>,
+    report: Report,
 }
 
 fn unsupported(what: impl Into<String>) -> RunError {
@@ -62,7 +60,9 @@ fn unsupported(what: impl Into<String>) -> RunError {
 
 impl Prepared {
     fn new(scenario: &Scenario, seed: u64) -> Result<Self, RunError> {
-        let Ground { topology, network, plans, until, normaliser } = Ground::new(scenario, seed)?;
+        let ground = Ground::new(scenario, seed)?;
+        let report = Report::new(scenario, &ground, LOOKS);
+        let Ground { topology, network, plans, until, .. } = ground;
         let transport = transport(scenario, &topology, &network)?;
         let tasks = plans.iter().map(|plan| task(plan, &network, until)).collect();
         let NetworkSetup { topology, routes, port, choice, changes } =
@@ -93,11 +93,12 @@ impl Prepared {
             seed,
             topology,
         };
-        Ok(Prepared { setup, normaliser, plans })
+        Ok(Prepared { setup, report })
     }
 }
 
-fn task(plan: &workload::TaskPlan, network: &Network, until: Option<Time>) -> TaskPlan {
+/// A task as it is run: also one without an end has a size.
+pub(super) fn task(plan: &workload::TaskPlan, network: &Network, until: Option<Time>) -> TaskPlan {
     // A flow without end is one that cannot end: half as much again as its host can send until it is stopped.
     let endless = || {
         let stop = plan.stop.or(until).unwrap_or(plan.at);
@@ -170,11 +171,7 @@ fn transport(scenario: &Scenario, topology: &Topology, network: &Network) -> Res
     (source.unvalidated_packets, source.look_ahead, source.max_in_flight) = (u64::MAX, 4096, u32::MAX);
     source.silent_pause = Duration::from_secs(1 << 20);
     let rate = network.host_rate;
-    let ceiling = spec.theta_ceiling.unwrap_or_else(|| {
-        // Eq. 20 with the loaded round trip: d and the queue at its threshold.
-        let queue = common::in_packets(scenario.port.mark_threshold, scenario.packet.data).unwrap_or(0.0);
-        (base_rtt(scenario, topology).as_secs_f64() * bottleneck(scenario, topology, rate) + queue) / 2.0
-    });
+    let ceiling = theta_ceiling(scenario, topology, rate);
     let controller = ControllerConfig {
         feedback_every: spec.feedback_every,
         // Weights follow arrivals and completions alone (PPUSH §III-C).
@@ -212,6 +209,15 @@ fn transport(scenario: &Scenario, topology: &Topology, network: &Network) -> Res
         host_rate: Some(BitRate::new((rate * packet_bits) as u64)),
         racks: racks(topology),
     })))
+}
+
+/// The largest sum of weights on a link.
+pub(super) fn theta_ceiling(scenario: &Scenario, topology: &Topology, host_rate: f64) -> f64 {
+    scenario.transport.theta_ceiling.unwrap_or_else(|| {
+        // Eq. 20 with the loaded round trip: d and the queue at its threshold.
+        let queue = common::in_packets(scenario.port.mark_threshold, scenario.packet.data).unwrap_or(0.0);
+        (base_rtt(scenario, topology).as_secs_f64() * bottleneck(scenario, topology, host_rate) + queue) / 2.0
+    })
 }
 
 /// Packets per second of the slowest link: what θ+ is about.
@@ -257,7 +263,7 @@ fn sampling(scenario: &Scenario, topology: &Topology) -> Option<Sampling> {
 }
 
 /// Turns records into tables.
-struct Report {
+pub(super) struct Report {
     what: Vec<Quantity>,
     /// Looks at queues per sample.
     looks: u64,
@@ -269,24 +275,25 @@ struct Report {
 }
 
 impl Report {
-    fn new(scenario: &Scenario, prepared: &Prepared) -> Self {
-        let topology = &prepared.setup.topology;
+    /// Queues are looked at `looks` times for each sample.
+    pub(super) fn new(scenario: &Scenario, ground: &Ground, looks: u64) -> Self {
+        let topology = &ground.topology;
         let links = watched(scenario, topology).into_iter();
         let links = links.map(|(name, link)| (name, link, common::capacity(topology, link)));
         let sample = scenario.sample.as_ref();
         let what = sample.map(|s| s.what.clone()).unwrap_or_default();
         Report {
-            looks: if what.contains(&Quantity::Queue) { LOOKS } else { 1 },
+            looks: if what.contains(&Quantity::Queue) { looks } else { 1 },
             what,
             joins: scenario.workload.join_windows(),
-            normaliser: prepared.normaliser,
-            plans: prepared.plans.clone(),
+            normaliser: ground.normaliser,
+            plans: ground.plans.clone(),
             links: links.collect(),
-            until: prepared.setup.until,
+            until: ground.until,
         }
     }
 
-    fn tables(&self, records: &Records) -> Tables {
+    pub(super) fn tables(&self, records: &Records) -> Tables {
         let mut tables = common::empty_tables();
         self.tasks(records, &mut tables);
         self.flows(records, &mut tables);

@@ -5,9 +5,7 @@
 //! that is not to be had all run on loopback, and the result says so. Whatever was made is gone afterwards, however it ends.
 
 mod place;
-mod process;
 mod progress;
-mod scratch;
 mod script;
 mod stage;
 mod table;

@@ -13,12 +13,11 @@ use headwater_units::BitRate;
 
 use super::script::Script;
 use crate::app::AppError;
+use crate::app::children::without_settings;
 use crate::netns::{HostSpec, Link, Net, NetError, Spec};
 
 /// Tells the receiver to throw away symbols: `PROBABILITY:SEED`.
 const DROP_VARIABLE: &str = "HEADWATER_DROP";
-/// No child may be led astray by what the user has set up for real work.
-const NO_CONFIG: (&str, &str) = ("HEADWATER_CONFIG", "/dev/null");
 /// Where controller and sources listen on hosts of their own.
 const PORT: u16 = 7000;
 
@@ -75,12 +74,7 @@ impl Place {
             Place::Namespaces { net, .. } => net.command(self.host(role), program).map_err(in_network)?,
             Place::Loopback => Command::new(program),
         };
-        for (name, _) in std::env::vars_os() {
-            if name.to_str().is_some_and(|name| name.starts_with("HEADWATER_")) {
-                command.env_remove(name);
-            }
-        }
-        command.env(NO_CONFIG.0, NO_CONFIG.1);
+        without_settings(&mut command);
         Ok(command)
     }
 

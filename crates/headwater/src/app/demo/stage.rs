@@ -8,10 +8,9 @@ use headwater_units::{NodeId, ObjectId};
 use serde_json::Value;
 
 use super::place::{Place, Role};
-use super::process::{Guard, Process};
 use super::progress::error_of;
-use super::scratch::{self, Scratch};
 use super::{Network, Run, blocking, sending_flags};
+use crate::app::children::{Guard, Process, Scratch, write_random};
 use crate::app::fetch::source_label;
 use crate::app::{AppError, Watch};
 
@@ -76,7 +75,7 @@ impl Stage {
                     .to_owned(),
             ));
         }
-        let scratch = Scratch::create(options.size, options.keep)?;
+        let scratch = Scratch::create("demo", options.size, options.keep)?;
         let guard = Guard::start((!options.keep).then(|| scratch.path()))?;
         let place = match run.network {
             Network::Namespaces { loss } => Place::namespaces(&run.script, options.loss, loss).await?,
@@ -84,7 +83,7 @@ impl Stage {
         };
         watch.note(&opening(run, &place));
         let (file, size, seed) = (scratch.path().join(NAME), options.size, options.seed);
-        let object = blocking(move || scratch::write_random(&file, size, seed)).await?;
+        let object = blocking(move || write_random(&file, size, seed)).await?;
         match tokio::time::timeout(READY, get_ready(run, place, scratch, guard, object)).await {
             Ok(stage) => stage,
             Err(_) => Err(AppError::Failed(format!(
@@ -207,7 +206,12 @@ fn start(
     if role == Role::Receiver {
         place.lose(&mut command, run.options.loss, run.options.seed);
     }
-    Process::start(name, command, scratch.path().join(format!("{file_name}.log")), guard)
+    Process::start(
+        &format!("the demo's {name}"),
+        command,
+        scratch.path().join(format!("{file_name}.log")),
+        guard,
+    )
 }
 
 /// Waits until a daemon listens; returns the line that says so.
@@ -217,7 +221,7 @@ async fn listening(process: &mut Process) -> Result<Value, AppError> {
             return Ok(line);
         }
         if let Some((_, message)) = error_of(&line) {
-            return Err(AppError::Failed(format!("the demo's {} failed: {message}", process.name())));
+            return Err(AppError::Failed(format!("{} failed: {message}", process.name())));
         }
     }
     Err(process.failed("ended before it was ready"))

@@ -8,7 +8,7 @@ use headwater_units::{BitRate, Bytes, Duration};
 use tempfile::TempDir;
 
 use super::*;
-use crate::app::{Progress, SourceShare};
+use crate::app::{Progress, SourceShare, children};
 
 const SIZE: Bytes = Bytes::new(100_000);
 const SEED: u64 = 7;
@@ -46,7 +46,7 @@ struct Fake {
 impl Fake {
     fn new(get: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let object = scratch::write_random(&folder.path().join("object"), SIZE, SEED).unwrap();
+        let object = children::write_random(&folder.path().join("object"), SIZE, SEED).unwrap();
         let result = GetResult {
             object: object.to_string(),
             bytes: SIZE.get(),

@@ -6,9 +6,9 @@ use std::path::Path;
 
 use headwater_units::BitRate;
 
-use super::process::{Guard, Process};
 use super::progress::{error_of, progress_of};
 use super::{DemoResult, NETWORK_VARIABLE, failure};
+use crate::app::children::{Guard, Process};
 use crate::app::{AppError, DemoOptions, Shutdown, Watch};
 use crate::netns::in_user_namespace;
 
@@ -37,7 +37,7 @@ async fn run(
     let guard = Guard::start(None)?;
     let mut command = in_user_namespace(program);
     command.args(arguments(options)).env(NETWORK_VARIABLE, "namespaces");
-    let mut child = Process::start("user namespace", command, log.to_owned(), &guard)?;
+    let mut child = Process::start("the demo's user namespace", command, log.to_owned(), &guard)?;
     let (mut last, mut begun, mut asked) = (None, false, false);
     loop {
         tokio::select! {

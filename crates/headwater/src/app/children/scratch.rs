@@ -1,4 +1,4 @@
-//! The demo's folder and the object in it.
+//! A folder for a while, and objects in it.
 
 use std::fs::{DirBuilder, File};
 use std::io::{self, BufReader, Read as _, Write as _};
@@ -14,24 +14,24 @@ use crate::app::AppError;
 
 /// Memory, where it is a file system: then no disk slows anybody down.
 const IN_MEMORY: &str = "/dev/shm";
-/// Free memory that the demo's files must leave to everybody else.
+/// Free memory that the files must leave to everybody else.
 const MEMORY_LEFT: Bytes = Bytes::mib(1024);
 /// Room for stores, keys and logs.
 const SLACK: Bytes = Bytes::mib(64);
 
 /// A new folder of our own, removed with all it holds when dropped, unless it is to be kept.
 #[derive(Debug)]
-pub(super) struct Scratch {
+pub(crate) struct Scratch {
     path: PathBuf,
     keep: bool,
 }
 
 impl Scratch {
-    /// Makes one where `size` fits twice: as the sources have it and as the receiver writes it.
+    /// Makes one for `what`, `demo` or so, where `size` fits twice: as the sources have it and as the receiver writes it.
     ///
     /// # Errors
     /// [`AppError::NoRoom`], or what the system says.
-    pub(super) fn create(size: Bytes, keep: bool) -> Result<Self, AppError> {
+    pub(crate) fn create(what: &str, size: Bytes, keep: bool) -> Result<Self, AppError> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let needed = size * 2 + SLACK;
         let memory = Path::new(IN_MEMORY);
@@ -43,23 +43,23 @@ impl Scratch {
             &usual
         } else {
             return Err(AppError::NoRoom(format!(
-                "the demo needs {needed} and {} has less; set TMPDIR to a folder with more, or give a smaller --size",
+                "the {what} needs {needed} and {} has less; set TMPDIR to a folder with more, or make it smaller",
                 usual.display()
             )));
         };
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let path = place.join(format!("headwater-demo-{}-{number}", std::process::id()));
+        let path = place.join(format!("headwater-{what}-{}-{number}", std::process::id()));
         // A dead run with the same process id may have left one behind.
         let _ = std::fs::remove_dir_all(&path);
         DirBuilder::new().mode(0o700).create(&path).map_err(|error| cannot("create", &path, error))?;
         Ok(Scratch { path, keep })
     }
 
-    pub(super) fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    pub(super) fn is_kept(&self) -> bool {
+    pub(crate) fn is_kept(&self) -> bool {
         self.keep
     }
 }
@@ -89,7 +89,7 @@ fn free_memory() -> Bytes {
 ///
 /// # Errors
 /// What the system says.
-pub(super) fn write_random(path: &Path, size: Bytes, seed: u64) -> Result<ObjectId, AppError> {
+pub(crate) fn write_random(path: &Path, size: Bytes, seed: u64) -> Result<ObjectId, AppError> {
     let failed = |error| cannot("write", path, error);
     let mut random = ChaCha8Rng::seed_from_u64(seed);
     let mut file = File::create_new(path).map_err(failed)?;
@@ -111,7 +111,7 @@ pub(super) fn write_random(path: &Path, size: Bytes, seed: u64) -> Result<Object
 ///
 /// # Errors
 /// What the system says.
-pub(super) fn hash(path: &Path) -> Result<ObjectId, AppError> {
+pub(crate) fn hash(path: &Path) -> Result<ObjectId, AppError> {
     let failed = |error| cannot("read", path, error);
     let mut file = BufReader::with_capacity(1 << 20, File::open(path).map_err(failed)?);
     let mut hasher = blake3::Hasher::new();
@@ -134,7 +134,7 @@ mod tests {
 
     #[test]
     fn the_same_seed_makes_the_same_bytes_and_nothing_is_left() {
-        let scratch = Scratch::create(Bytes::mib(3), false).unwrap();
+        let scratch = Scratch::create("test", Bytes::mib(3), false).unwrap();
         let folder = scratch.path().to_owned();
         let write = |name: &str, seed| write_random(&folder.join(name), Bytes::new(2_500_001), seed).unwrap();
         let (first, again, other) = (write("a", 1), write("b", 1), write("c", 2));
@@ -148,7 +148,7 @@ mod tests {
 
     #[test]
     fn no_room_is_said_before_anything_is_written() {
-        let error = Scratch::create(Bytes::new(1 << 60), false).unwrap_err();
+        let error = Scratch::create("test", Bytes::new(1 << 60), false).unwrap_err();
         assert!(matches!(error, AppError::NoRoom(_)), "{error}");
     }
 }

@@ -1,8 +1,8 @@
-//! Child processes that never outlive the demo.
+//! Child processes that never outlive their maker.
 //!
 //! Each writes its log to a file and its standard output, line by line, to us as well. None is reaped before the end:
 //! the kernel keeps what a dead child has used for as long as it is a zombie, and nobody else gets its number. Should
-//! we die first, by whatever signal, a guard process sees its pipe close, kills them and removes the demo's folder.
+//! we die first, by whatever signal, a guard process sees its pipe close, kills them and removes the folder.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead as _, BufReader, Read as _, Seek as _, SeekFrom, Write as _};
@@ -12,6 +12,7 @@ use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
@@ -19,6 +20,8 @@ use crate::app::AppError;
 
 /// Clock ticks per second of the times in `/proc`: USER_HZ is part of Linux's ABI.
 const USER_HZ: f64 = 100.0;
+/// Instead of the user's file of settings.
+const NO_CONFIG: (&str, &str) = ("HEADWATER_CONFIG", "/dev/null");
 /// How much of a log's end an error quotes.
 const QUOTED_LINES: usize = 8;
 /// Where in a log those are looked for.
@@ -44,7 +47,7 @@ for pid in $pids; do kill -KILL "$pid"; done
 
 /// The process that cleans up if we cannot.
 #[derive(Clone)]
-pub(super) struct Guard {
+pub(crate) struct Guard {
     inner: Arc<GuardProcess>,
 }
 
@@ -55,7 +58,7 @@ struct GuardProcess {
 
 impl Guard {
     /// Starts one; `folder` is what it removes.
-    pub(super) fn start(folder: Option<&Path>) -> Result<Self, AppError> {
+    pub(crate) fn start(folder: Option<&Path>) -> Result<Self, AppError> {
         let mut child = Command::new("sh")
             .args(["-c", SCRIPT, "sh"])
             .arg(folder.unwrap_or(Path::new("")))
@@ -87,37 +90,38 @@ impl Drop for GuardProcess {
 }
 
 /// A running child; dropping it kills it.
-pub(super) struct Process {
-    /// For people: `source 2`.
+pub(crate) struct Process {
+    /// For people: `the demo's source 2`.
     name: String,
     child: Child,
+    input: Option<ChildStdin>,
     log: PathBuf,
     lines: UnboundedReceiver<String>,
     guard: Guard,
 }
 
 impl Process {
-    /// Starts `command`; what it prints goes to `log`.
+    /// Starts `command`, which can be [told](Process::tell) lines; what it prints goes to `log`.
     ///
     /// # Errors
     /// [`AppError::Io`] if it does not start.
-    pub(super) fn start(
+    pub(crate) fn start(
         name: &str,
         mut command: Command,
         log: PathBuf,
         guard: &Guard,
     ) -> Result<Self, AppError> {
-        let failed = |source| AppError::Io { doing: format!("cannot start the demo's {name}"), source };
+        let failed = |source| AppError::Io { doing: format!("cannot start {name}"), source };
         let file = OpenOptions::new().create(true).append(true).open(&log).map_err(failed)?;
         let mut child = command
-            .stdin(Stdio::null())
+            .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(file.try_clone().map_err(failed)?)
             .process_group(0)
             .spawn()
             .map_err(failed)?;
         guard.order('+', child.id());
-        let output = child.stdout.take();
+        let (input, output) = (child.stdin.take(), child.stdout.take());
         let (to, lines) = unbounded_channel();
         let pump = move || {
             let (mut file, output) = (file, output.into_iter().map(BufReader::new));
@@ -130,22 +134,22 @@ impl Process {
                 let _ = to.send(text);
             }
         };
-        let process = Process { name: name.to_owned(), child, log, lines, guard: guard.clone() };
-        std::thread::Builder::new().name("demo-output".to_owned()).spawn(pump).map_err(failed)?;
+        let process = Process { name: name.to_owned(), child, input, log, lines, guard: guard.clone() };
+        std::thread::Builder::new().name("child-output".to_owned()).spawn(pump).map_err(failed)?;
         Ok(process)
     }
 
-    pub(super) fn name(&self) -> &str {
+    pub(crate) fn name(&self) -> &str {
         &self.name
     }
 
     /// The next line it prints; `None` once it has closed its output.
-    pub(super) async fn line(&mut self) -> Option<String> {
+    pub(crate) async fn line(&mut self) -> Option<String> {
         self.lines.recv().await
     }
 
     /// The next line that is a JSON object.
-    pub(super) async fn json(&mut self) -> Option<Value> {
+    pub(crate) async fn json(&mut self) -> Option<Value> {
         loop {
             if let Ok(value @ Value::Object(_)) = serde_json::from_str(&self.line().await?) {
                 return Some(value);
@@ -154,7 +158,7 @@ impl Process {
     }
 
     /// A JSON object that it has printed already; `Err` once there will be no more.
-    pub(super) fn json_now(&mut self) -> Result<Option<Value>, Ended> {
+    pub(crate) fn json_now(&mut self) -> Result<Option<Value>, Ended> {
         use tokio::sync::mpsc::error::TryRecvError;
         loop {
             match self.lines.try_recv() {
@@ -173,7 +177,7 @@ impl Process {
     ///
     /// # Errors
     /// It closed its output long ago and still runs.
-    pub(super) async fn ended(&self) -> Result<(), AppError> {
+    pub(crate) async fn ended(&self) -> Result<(), AppError> {
         let poll = async {
             while !is_zombie(self.child.id()) {
                 tokio::time::sleep(Duration::from_millis(1)).await;
@@ -185,40 +189,59 @@ impl Process {
     }
 
     /// User and system seconds so far, or in all if it has ended.
-    pub(super) fn cpu_seconds(&self) -> f64 {
+    pub(crate) fn cpu_seconds(&self) -> f64 {
         cpu_seconds(&self.child.id().to_string())
     }
 
     /// Kills it, without reaping it.
-    pub(super) fn kill(&mut self) {
+    pub(crate) fn kill(&mut self) {
         // An error means that it has ended.
         let _ = self.child.kill();
     }
 
     /// Asks it to stop.
-    pub(super) fn interrupt(&self) {
-        let _ = Command::new("sh")
-            .args(["-c", r#"kill -INT "$1""#, "sh", &self.child.id().to_string()])
-            .stderr(Stdio::null())
-            .status();
+    pub(crate) fn interrupt(&self) {
+        self.signal(Signal::INT);
+    }
+
+    /// Stops it where it is; it forgets nothing.
+    pub(crate) fn freeze(&self) {
+        self.signal(Signal::STOP);
+    }
+
+    /// Lets it go on after [`freeze`](Process::freeze).
+    pub(crate) fn thaw(&self) {
+        self.signal(Signal::CONT);
+    }
+
+    fn signal(&self, signal: Signal) {
+        // It was not reaped, so the number is its own; one that has ended takes no signals.
+        let _ = kill_process(Pid::from_child(&self.child), signal);
+    }
+
+    /// Writes a line to its standard input; one that no longer listens is not told.
+    pub(crate) fn tell(&mut self, line: &str) {
+        if let Some(input) = &mut self.input {
+            let _ = writeln!(input, "{line}").and_then(|()| input.flush());
+        }
     }
 
     /// Reaps it once it has [`ended`](Process::ended).
-    pub(super) fn reap(&mut self) -> io::Result<ExitStatus> {
+    pub(crate) fn reap(&mut self) -> io::Result<ExitStatus> {
         self.guard.order('-', self.child.id());
         self.child.wait()
     }
 
     /// An error about it that quotes the end of its log.
-    pub(super) fn failed(&self, how: &str) -> AppError {
+    pub(crate) fn failed(&self, how: &str) -> AppError {
         AppError::Failed(self.blame(how))
     }
 
     /// The text of [`failed`](Process::failed).
-    pub(super) fn blame(&self, how: &str) -> String {
+    pub(crate) fn blame(&self, how: &str) -> String {
         match last_lines(&self.log) {
-            quoted if quoted.is_empty() => format!("the demo's {} {how}; it printed nothing", self.name),
-            quoted => format!("the demo's {} {how}; the last it printed:\n{quoted}", self.name),
+            quoted if quoted.is_empty() => format!("{} {how}; it printed nothing", self.name),
+            quoted => format!("{} {how}; the last it printed:\n{quoted}", self.name),
         }
     }
 }
@@ -230,13 +253,23 @@ impl Drop for Process {
     }
 }
 
+/// Takes away what the user has set up for real work: no child may be led astray by it.
+pub(crate) fn without_settings(command: &mut Command) {
+    for (name, _) in std::env::vars_os() {
+        if name.to_str().is_some_and(|name| name.starts_with("HEADWATER_")) {
+            command.env_remove(name);
+        }
+    }
+    command.env(NO_CONFIG.0, NO_CONFIG.1);
+}
+
 /// A process has closed its output.
 #[derive(Debug)]
-pub(super) struct Ended;
+pub(crate) struct Ended;
 
 /// User and system seconds of a process (`self` is this one), also of one that has ended and was not reaped; zero if
 /// there is none.
-pub(super) fn cpu_seconds(pid: &str) -> f64 {
+pub(crate) fn cpu_seconds(pid: &str) -> f64 {
     let ticks: f64 = stat(pid).skip(11).take(2).filter_map(|field| field.parse::<f64>().ok()).sum();
     ticks / USER_HZ
 }

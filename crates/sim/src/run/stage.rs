@@ -1,0 +1,58 @@
+//! A scenario for whoever runs it elsewhere than in the models: who wants what, what to look at, and how records become
+//! the tables that all engines write.
+
+use headwater_fabric::LinkId;
+use headwater_units::{Duration, Time};
+
+use super::RunError;
+use super::common::{self, Ground};
+use super::packet::{self, Report};
+use crate::experiment::Engine;
+use crate::packet::{Records, TaskPlan};
+use crate::scenario::Scenario;
+use crate::table::Tables;
+
+/// What the packet engine knows of a run before it begins, but for the machines.
+pub struct Stage {
+    /// By arrival. Those without an end have more packets than can be sent.
+    pub tasks: Vec<TaskPlan>,
+    /// The run ends then, whatever is left to do; with its last task if absent.
+    pub until: Option<Time>,
+    /// How often flows and queues are looked at, if they are.
+    pub every: Option<Duration>,
+    /// The queues that are looked at, by the names of their links.
+    pub queues: Vec<(String, LinkId)>,
+    /// The largest sum of weights on a link (PPUSH Eq. 20), as stated or by the slowest link.
+    pub theta_ceiling: f64,
+    report: Report,
+}
+
+impl Stage {
+    /// What a seed makes of a scenario.
+    ///
+    /// # Errors
+    /// [`RunError`] if it cannot be run at all.
+    pub fn new(scenario: &Scenario, seed: u64) -> Result<Self, RunError> {
+        let ground = Ground::new(scenario, seed)?;
+        if !scenario.workload.join_windows().is_empty() {
+            return Err(common::unsupported(Engine::Netns, "flows that join until a queue is stable"));
+        }
+        let tasks =
+            ground.plans.iter().map(|plan| packet::task(plan, &ground.network, ground.until)).collect();
+        let theta_ceiling = packet::theta_ceiling(scenario, &ground.topology, ground.network.host_rate);
+        Ok(Stage {
+            tasks,
+            until: ground.until,
+            every: scenario.sample.as_ref().map(|sample| sample.every),
+            queues: common::watched(scenario, &ground.topology),
+            theta_ceiling,
+            report: Report::new(scenario, &ground, 1),
+        })
+    }
+
+    /// The tables that claims read. Samples are the values of their moments; those of queues and goodput are means since
+    /// the moment before.
+    pub fn tables(&self, records: &Records) -> Tables {
+        self.report.tables(records)
+    }
+}
