@@ -1,7 +1,8 @@
 //! Embeds the shipped experiments, and a hash of the code that computes runs.
 //!
 //! The hash covers the sources and data of every crate that a simulated run passes through. Finished runs carry it, so
-//! that a run which other code made is never taken for one of this code. Lines of comments do not count.
+//! that a run which other code made is never taken for one of this code. Lines of comments do not count. A run of real
+//! processes passes through the product too, so it has a hash of its own that covers both.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -9,6 +10,10 @@ use std::{env, fs};
 
 /// The crates that decide what a run records.
 const CRATES: [&str; 8] = ["codec", "fabric", "policy", "sim", "switch", "transport", "units", "wire"];
+/// The crates that decide what a run of real processes records besides.
+const REAL: [&str; 2] = ["headwater", "store"];
+/// Folders of this crate that no run passes through.
+const BESIDE: [&str; 3] = ["bench", "cli", "lab"];
 
 fn main() {
     let manifest = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it"));
@@ -16,16 +21,22 @@ fn main() {
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets it"));
     embed(&root.join("experiments"), &out.join("experiments.rs"));
     let mut hash = 0xcbf2_9ce4_8422_2325;
-    for name in CRATES {
+    add_crates(&root, &CRATES, &mut hash);
+    println!("cargo::rustc-env=HEADWATER_CODE={hash:016x}");
+    add_crates(&root, &REAL, &mut hash);
+    println!("cargo::rustc-env=HEADWATER_CODE_REAL={hash:016x}");
+}
+
+fn add_crates(root: &Path, names: &[&str], hash: &mut u64) {
+    for name in names {
         for part in ["src", "data"] {
             let folder = root.join("crates").join(name).join(part);
             if folder.exists() {
                 println!("cargo::rerun-if-changed={}", folder.display());
-                add_sources(&root, &folder, &mut hash);
+                add_sources(root, &folder, hash);
             }
         }
     }
-    println!("cargo::rustc-env=HEADWATER_CODE={hash:016x}");
 }
 
 /// Writes a list of ids and texts of the experiment files.
@@ -49,7 +60,11 @@ fn embed(folder: &Path, to: &Path) {
 }
 
 fn add_sources(root: &Path, folder: &Path, hash: &mut u64) {
-    for file in files(folder) {
+    let beside = |file: &PathBuf| {
+        let within = file.strip_prefix(root.join("crates/headwater/src"));
+        within.is_ok_and(|within| BESIDE.iter().any(|folder| within.starts_with(folder)))
+    };
+    for file in files(folder).into_iter().filter(|file| !beside(file)) {
         let text = fs::read(&file).expect("a source file is readable");
         let name = file.strip_prefix(root).expect("it is below").display().to_string();
         add(hash, name.as_bytes());

@@ -140,7 +140,9 @@ fn what_cannot_be_run_says_what_can() {
         (&["run", "P-8z"], 1, "P-8a"),
         (&["run", "small.toml", "--engine", "flow"], 1, "only on: packet"),
         (&["run", "small.toml", "--scale", "paper"], 1, "only at: small"),
-        (&["run", "small.toml", "--engine", "netns"], 2, "packet, flow, fluid"),
+        (&["run", "small.toml", "--engine", "netns"], 1, "only on: packet"),
+        (&["run", "small.toml", "--engine", "weather"], 2, "packet, flow, fluid, netns"),
+        (&["run", "small.toml", "--pcap", "p"], 2, "--engine netns"),
         (&["run", "small.toml", "--seeds", "0"], 2, "--seeds"),
         (&["run", "small.toml", "--out", "taken"], 1, "--out"),
         (&["run", "small.toml", "--store", "--results", "r"], 2, "--scale paper"),
@@ -150,6 +152,9 @@ fn what_cannot_be_run_says_what_can() {
         (&["list", "--experiments", "nowhere"], 1, "nowhere"),
         (&["report"], 2, "--results"),
         (&["report", "--results", "r"], 2, "--out"),
+        (&["report", "nowhere"], 1, "nowhere"),
+        (&["report", "."], 1, "lab run"),
+        (&["report", ".", "--results", "r"], 2, "--results"),
     ] {
         let answer = lab(folder.path(), arguments);
         assert!(answer.ends_with(code).err.contains(hint), "{arguments:?}\n{}", answer.err);
@@ -174,4 +179,28 @@ fn a_report_without_results_has_every_claim_pending() {
     assert!(page.contains("| P-8a |") && page.contains("| 1.586 | - | 10 % | pending |"), "{page}");
     let stored = lab(folder.path(), &["report", "--results", "none", "--json"]);
     assert!(stored.ends_with(0).out.is_empty(), "{}", stored.out);
+}
+
+#[test]
+fn what_a_folder_holds_is_reported_with_its_pictures() {
+    let folder = folder();
+    fs::write(folder.path().join("drawn.toml"), SMALL.replace("[[claim]]", "[[plot]]\ntitle = \"Time\"\nkind = \"bars\"\nmetric = { kind = \"column\", column = \"tct_s\" }\n\n[[claim]]")).unwrap();
+    lab(folder.path(), &["run", "drawn.toml", "small.toml", "--out", "x"]).ends_with(0);
+    let written = lab(folder.path(), &["report", "x"]);
+    assert!(
+        written.ends_with(0).err.contains("x/report.md: 1 plots; 0 pass, 0 miss, 2 report"),
+        "{}",
+        written.err
+    );
+    let page = fs::read_to_string(folder.path().join("x/report.md")).unwrap();
+    assert!(page.contains("packet engine at small scale, 2 seeds") && page.contains("| T-1 |"), "{page}");
+    assert!(page.contains("(report/drawn-small-1.svg)"), "{page}");
+    for ending in ["svg", "png"] {
+        let picture = folder.path().join(format!("x/report/drawn-small-1.{ending}"));
+        assert!(fs::metadata(&picture).unwrap().len() > 1000, "{}", picture.display());
+    }
+    let listed = lab(folder.path(), &["report", "x", "--json"]);
+    let listed = listed.ends_with(0).json();
+    assert_eq!(listed.iter().map(|line| &line["experiment"]).collect::<Vec<_>>(), ["drawn", "small"]);
+    assert!(listed[0]["range"].is_array(), "{}", listed[0]);
 }

@@ -105,6 +105,9 @@ pub struct Verdict {
     pub measured: Option<f64>,
     /// The 95 % interval of `measured`, from two seeds on.
     pub ci95: Option<(f64, f64)>,
+    /// The lowest and the highest value of a seed, from two seeds on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub range: Option<(f64, f64)>,
     /// How near it had to be.
     pub tolerance: String,
     /// The end of it.
@@ -156,6 +159,7 @@ impl Claim {
             published: self.published.clone(),
             measured: None,
             ci95: None,
+            range: None,
             tolerance: self.tolerance(scale).to_string(),
             verdict: Outcome::Pending,
             note: reason,
@@ -172,13 +176,14 @@ impl Claim {
                 return Verdict { verdict, ..blank(error.to_string()) };
             }
         };
-        let (measured, ci95, seeds) = match &value {
-            Value::Truth(truth, seeds) => (f64::from(u8::from(*truth)), None, *seeds),
-            Value::Number(number, seeds) => (*number, None, *seeds),
+        let (measured, ci95, range, seeds) = match &value {
+            Value::Truth(truth, seeds) => (f64::from(u8::from(*truth)), None, None, *seeds),
+            Value::Number(number, seeds) => (*number, None, None, *seeds),
             Value::Seeds(by_seed) => {
                 let values: Vec<f64> = by_seed.values().copied().collect();
                 let mean = stats::mean(&values).unwrap_or(f64::NAN);
-                (mean, stats::interval95(&values), values.len() as u32)
+                let range = (values.len() > 1).then(|| (Stat::Min.of(&values), Stat::Max.of(&values)));
+                (mean, stats::interval95(&values), range, values.len() as u32)
             }
         };
         let tolerance = self.tolerance(context.scale);
@@ -198,8 +203,9 @@ impl Claim {
             (.., true) => "the 95 % interval covers the value that would decide".to_owned(),
             _ => String::new(),
         };
-        let ci95 = ci95.filter(|(low, high)| low.is_finite() && high.is_finite());
-        Verdict { seeds, measured: finite(measured), ci95, verdict, ..blank(note) }
+        let both_finite = |(low, high): &(f64, f64)| low.is_finite() && high.is_finite();
+        let (ci95, range) = (ci95.filter(both_finite), range.filter(both_finite));
+        Verdict { seeds, measured: finite(measured), ci95, range, verdict, ..blank(note) }
     }
 
     pub(crate) fn published_number(&self) -> Option<f64> {
@@ -207,5 +213,15 @@ impl Claim {
             Some(Published::Number(number)) => Some(number),
             _ => None,
         }
+    }
+}
+
+impl Verdict {
+    /// Puts a remark behind the note.
+    pub fn add_note(&mut self, remark: &str) {
+        if !self.note.is_empty() {
+            self.note += "; ";
+        }
+        self.note += remark;
     }
 }

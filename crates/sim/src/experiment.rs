@@ -105,6 +105,11 @@ impl Engine {
             Engine::Netns => "netns",
         }
     }
+
+    /// Whether its runs take the time that they measure: each needs the machine for itself, and no two are the same.
+    pub fn is_real_time(self) -> bool {
+        self == Engine::Netns
+    }
 }
 
 impl Scale {

@@ -343,3 +343,29 @@ fn results_of_one_seed_more_narrow_the_interval_and_keep_the_mean() {
     assert!((many.measured.unwrap() - few.measured.unwrap()).abs() < 1e-9);
     assert_eq!(judged(1).ci95, None);
 }
+
+#[test]
+fn a_number_comes_with_its_lowest_and_highest_seed_and_a_truth_does_not() {
+    // Of 20 seeds one is slower by a tenth and one faster.
+    let uneven = |job: &Job| match (job.scheme.as_str(), job.seed) {
+        ("ppush(1,1)", 3) => published_time(job) / 0.9,
+        ("ppush(1,1)", 4) => published_time(job) / 1.2,
+        _ => published_time(job),
+    };
+    let verdicts = fig8(uneven);
+    let gain = &verdicts["P-8a"];
+    let (low, high) = gain.range.expect("there are 20 seeds");
+    assert!((low / 1.586 - 0.9).abs() < 1e-9 && (high / 1.586 - 1.2).abs() < 1e-9, "{gain:?}");
+    assert!(verdicts.values().any(|verdict| verdict.tolerance == "order" && verdict.range.is_none()));
+    let unfinished = fig8(|job| if job.seed == 7 { f64::NAN } else { published_time(job) });
+    assert_eq!(unfinished["P-8a"].range, None, "a seed that has no value is no end of a range");
+}
+
+#[test]
+fn remarks_stand_behind_the_note() {
+    let mut verdict = fig8(published_time).remove("P-8a").unwrap();
+    verdict.note.clear();
+    verdict.add_note("2 of 20 runs skipped");
+    verdict.add_note("and more");
+    assert_eq!(verdict.note, "2 of 20 runs skipped; and more");
+}

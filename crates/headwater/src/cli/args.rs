@@ -10,6 +10,7 @@ use headwater_codec::text::EsiRange;
 use headwater_units::{Bytes, Duration, NodeId, ObjectId};
 
 use super::bench::BenchCommand;
+use super::drill::DrillArgs;
 use super::emulate::EmulateArgs;
 use super::exit;
 use super::lab::LabCommand;
@@ -68,6 +69,8 @@ pub(crate) enum Command {
     Lab(LabCommand),
     /// Run a network of a scenario under real programs, each host a network namespace
     Emulate(EmulateArgs),
+    /// Try the product on this machine while things go wrong: losses, dead links, dead and frozen sources
+    Drill(DrillArgs),
     /// How fast parts of the product are on this machine
     #[command(subcommand)]
     Bench(BenchCommand),
@@ -743,6 +746,7 @@ impl Command {
             }
             Command::Lab(_)
             | Command::Emulate(_)
+            | Command::Drill(_)
             | Command::Bench(_)
             | Command::Debug(_)
             | Command::Completions(_)

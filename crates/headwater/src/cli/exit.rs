@@ -8,7 +8,7 @@ pub(crate) const OK: u8 = 0;
 pub(crate) const FAILED: u8 = 1;
 /// Wrong usage, which includes a wrong config file or variable.
 pub(crate) const USAGE: u8 = 2;
-/// `lab run`: a claim misses.
+/// `lab run`: a claim misses. `drill`: one failed.
 pub(crate) const MISSED: u8 = 3;
 /// Stopped by the user.
 pub(crate) const INTERRUPTED: u8 = 130;
@@ -23,7 +23,7 @@ Exit codes:
   0    done; what was asked for is there and verified
   1    failed; the message says what and what to do
   2    wrong usage, config file or environment; nothing was started
-  3    not found: no such object, block or file; for `lab run`: a claim is a miss
+  3    not found: no such object, block or file; for `lab run` and `drill`: a claim is a miss
   4    no source: the controller or all sources are out of reach, or none has what is missing
   5    verification failed: a hash does not match, a source is corrupt, an object changed
   6    no room: disk full or quota reached; what is finished is kept

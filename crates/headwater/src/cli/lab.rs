@@ -15,13 +15,14 @@ use serde_json::json;
 
 use super::Failure;
 use super::bar::{LINE_INTERVAL, WITH_END, restyle, span};
+use super::engines::AllEngines;
 use super::output::{JSON_INTERVAL, Pace, Shown, Terminal};
 use super::resolve::UsageError;
 use super::tables::Table;
 use crate::app::{AppError, Shutdown};
 use crate::lab::{
     self, Catalogue, Checkout, ExperimentLine, ExperimentRun, LabError, LabProgress, LabWatch, ReportOptions,
-    RunOptions, Shipped,
+    RunOptions, SkippedRun,
 };
 
 /// Where raw results go unless told otherwise.
@@ -71,16 +72,24 @@ pub(crate) struct ListArgs {
   headwater lab run fig2                             an experiment, small: seconds
   headwater lab run P-8a --scale paper               the experiment that claims it, as large as the paper's
   headwater lab run my.toml --engine flow --seeds 3  a file of your own
+  headwater lab run fig2 --engine netns              real processes and packets, in real time
   headwater lab run --all --json                     everything, one object per claim
 
 Every finished run is kept in OUT/EXPERIMENT/ENGINE-SCALE/jobs. A run that was stopped or killed goes on from there when
 the same command is given again; nothing is computed twice unless the experiment or the code has changed. Beside jobs/
 the rows of all runs are in tasks.arrow, flows.arrow, samples.arrow and measures.arrow (Arrow IPC files:
 polars.read_ipc, pandas.read_feather), and the verdicts in verdicts.json. All but the file `times` is the same, byte for
-byte, for the same experiment, seeds and code, whatever the number of threads.
+byte, for the same experiment, seeds and code, whatever the number of threads. `headwater lab report OUT` makes a page of it,
+with all engines that were run in one table and one plot per quantity.
 
-With --json, one line per claim: experiment, claim, engine, scale, seeds, published, measured, ci95, tolerance, verdict
-(pass, miss, report or pending), note, commit.
+On the netns engine every host is a network namespace with the product's own processes, and our switch is between them. Its
+runs take the time that they measure, so they are made one at a time, whatever --jobs says, and nothing else should keep the
+machine busy: a run in which the switch was too late is tried again, and skipped after three tries. A skipped run counts
+for nothing, neither as a pass nor as a miss; the same command tries it again.
+
+With --json, one line per claim: experiment, claim, engine, scale, seeds, published, measured, ci95, range (lowest and
+highest seed), tolerance, verdict (pass, miss, report or pending), note, commit. A skipped run is a line of its own, with
+type \"skipped\", experiment, engine, run and reason.
 
 Exit code: 0 if no claim misses, 3 if one does, 1 if a run went wrong.")]
 pub(crate) struct RunArgs {
@@ -109,6 +118,9 @@ pub(crate) struct RunArgs {
     /// Compute finished runs again
     #[arg(long)]
     fresh: bool,
+    /// Keep the packets of every port in DIR/EXPERIMENT/RUN/, as they left it; netns engine only
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pcap: Option<PathBuf>,
     /// Keep verdicts and a summary beside the experiments, where `lab report` reads them; only at paper scale
     #[arg(long)]
     store: bool,
@@ -118,14 +130,18 @@ pub(crate) struct RunArgs {
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
+  headwater lab report lab-results                   what `lab run` left there, as lab-results/report.md and pictures
   headwater lab report                               docs/reproduction.md and docs/reproduction/*.svg, *.png
   headwater lab report --json                        every stored verdict, one object per line; writes nothing
   headwater lab report --results r --out page        outside a checkout
 
-Results come from `headwater lab run ... --scale paper --store`. Text about misses is taken from
+Without a folder, results come from `headwater lab run ... --scale paper --store`, and text about misses from
 RESULTS/notes/EXPERIMENT.md. The same results give the same page and pictures, byte for byte.")]
 pub(crate) struct ReportArgs {
-    /// Folder for reproduction.md and reproduction/ [default: docs of the checkout around the current folder]
+    /// Report what `lab run` wrote to this folder, instead of what is stored beside the experiments
+    #[arg(value_name = "FOLDER", conflicts_with_all = ["experiments", "results"], value_hint = ValueHint::DirPath)]
+    folder: Option<PathBuf>,
+    /// Folder for the page and its pictures [default: FOLDER, else docs of the checkout around the current folder]
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     out: Option<PathBuf>,
     #[command(flatten)]
@@ -141,6 +157,8 @@ enum EngineName {
     Flow,
     /// Equations of one bottleneck
     Fluid,
+    /// Real processes and packets in network namespaces, in real time
+    Netns,
 }
 
 /// How large a run is.
@@ -158,6 +176,7 @@ impl EngineName {
             EngineName::Packet => Engine::Packet,
             EngineName::Flow => Engine::Flow,
             EngineName::Fluid => Engine::Fluid,
+            EngineName::Netns => Engine::Netns,
         }
     }
 }
@@ -186,9 +205,10 @@ impl std::convert::From<LabError> for Failure {
     fn from(error: LabError) -> Self {
         let text = error.to_string();
         match error {
-            LabError::Nothing | LabError::StoreSmall | LabError::NoCheckout { .. } => {
-                Failure::Usage(UsageError::Options(text))
-            }
+            LabError::Nothing
+            | LabError::StoreSmall
+            | LabError::NoCheckout { .. }
+            | LabError::Captures { .. } => Failure::Usage(UsageError::Options(text)),
             LabError::Write { path, source, .. } if source.kind() == io::ErrorKind::StorageFull => {
                 Failure::App(AppError::Io { doing: format!("cannot write {}", path.display()), source })
             }
@@ -249,13 +269,14 @@ fn run(args: &RunArgs, terminal: &Terminal, shutdown: &Shutdown) -> Result<(), F
         threads: args.jobs.or(std::thread::available_parallelism().ok()).map_or(1, NonZero::get),
         out: args.out.clone(),
         fresh: args.fresh,
+        pcap: args.pcap.clone(),
         store,
         commit: checkout.and_then(|checkout| checkout.commit()),
     };
     let catalogue = args.from.catalogue()?;
     let mut shown = Progress::new(terminal);
     let stop = || shutdown.is_set();
-    let done = lab::run(&options, &catalogue, Arc::new(Shipped), &stop, &mut shown);
+    let done = lab::run(&options, &catalogue, Arc::new(AllEngines), &stop, &mut shown);
     let printed = shown.finish();
     let done = done.inspect_err(|error| {
         if matches!(error, LabError::Stopped { .. }) {
@@ -263,6 +284,14 @@ fn run(args: &RunArgs, terminal: &Terminal, shutdown: &Shutdown) -> Result<(), F
         }
     })?;
     printed?;
+    let skipped: Vec<&SkippedRun> = done.iter().flat_map(|experiment| &experiment.skipped).collect();
+    if let Some(first) = skipped.first() {
+        let runs: usize = done.iter().map(ExperimentRun::runs).sum();
+        terminal.note(&format!(
+            "{} of {runs} runs skipped: they count for nothing, and the same command tries them again; the first: {first}",
+            skipped.len()
+        ));
+    }
     let failed: Vec<&String> = done.iter().flat_map(|experiment| &experiment.failures).collect();
     if let Some(first) = failed.first() {
         return Err(AppError::Failed(format!(
@@ -275,6 +304,9 @@ fn run(args: &RunArgs, terminal: &Terminal, shutdown: &Shutdown) -> Result<(), F
 }
 
 fn report(args: &ReportArgs, terminal: &Terminal) -> Result<(), Failure> {
+    if let Some(folder) = &args.folder {
+        return report_runs(folder, args.out.as_ref(), terminal);
+    }
     let checkout = checkout();
     let catalogue = args.from.catalogue()?;
     let results = args
@@ -293,16 +325,7 @@ fn report(args: &ReportArgs, terminal: &Terminal) -> Result<(), Failure> {
     if let Some(out) = out {
         let written = lab::report(&ReportOptions { results: results.clone(), out }, &catalogue)?;
         if !terminal.json() {
-            let counts = written.counts;
-            terminal.note(&format!(
-                "{}: {} plots; {} pass, {} miss, {} report, {} pending",
-                written.page.display(),
-                written.plots,
-                counts.pass,
-                counts.miss,
-                counts.report,
-                counts.pending
-            ));
+            terminal.note(&written_text(&written));
         }
     }
     if terminal.json() {
@@ -310,6 +333,34 @@ fn report(args: &ReportArgs, terminal: &Terminal) -> Result<(), Failure> {
         all.iter().try_for_each(|judged| terminal.json_line(judged))?;
     }
     Ok(())
+}
+
+/// Of a folder of `lab run`.
+fn report_runs(folder: &Path, out: Option<&PathBuf>, terminal: &Terminal) -> Result<(), Failure> {
+    // Who asks for JSON asks a question.
+    if !terminal.json() || out.is_some() {
+        let written = lab::report_runs(folder, out.map_or(folder, PathBuf::as_path))?;
+        if !terminal.json() {
+            terminal.note(&written_text(&written));
+        }
+    }
+    if terminal.json() {
+        lab::verdicts_of_runs(folder)?.iter().try_for_each(|judged| terminal.json_line(judged))?;
+    }
+    Ok(())
+}
+
+fn written_text(written: &lab::Report) -> String {
+    let counts = written.counts;
+    format!(
+        "{}: {} plots; {} pass, {} miss, {} report, {} pending",
+        written.page.display(),
+        written.plots,
+        counts.pass,
+        counts.miss,
+        counts.report,
+        counts.pending
+    )
 }
 
 /// How far the runs are, as the user wants to see it.
@@ -365,6 +416,7 @@ impl LabWatch for Progress<'_> {
                         "experiment": progress.experiment,
                         "runs": progress.runs,
                         "runs_done": progress.done,
+                        "runs_skipped": progress.skipped,
                         "part": progress.part,
                         "eta_seconds": progress.left,
                     });
@@ -384,7 +436,19 @@ impl LabWatch for Progress<'_> {
         // The first failure stays; the runs go on and are kept.
         if self.printed.is_ok() {
             self.printed = if self.terminal.json() {
-                run.verdicts.iter().try_for_each(|judged| self.terminal.json_line(judged))
+                let (experiment, engine) = (&run.experiment, run.engine);
+                let skipped = run.skipped.iter().try_for_each(|run| {
+                    let line = json!({
+                        "type": "skipped",
+                        "experiment": experiment,
+                        "engine": engine,
+                        "run": run.run,
+                        "reason": run.reason,
+                    });
+                    self.terminal.json_line(&line)
+                });
+                skipped
+                    .and_then(|()| run.verdicts.iter().try_for_each(|judged| self.terminal.json_line(judged)))
             } else {
                 self.terminal.out(&run_text(run))
             };
@@ -404,8 +468,11 @@ impl Drop for Progress<'_> {
 /// `12 of 400 runs, 1 h 02 m left`.
 fn amounts(progress: &LabProgress) -> String {
     let mut text = format!("{} of {} runs", progress.done, progress.runs);
-    if let Some(left) = progress.left.filter(|_| progress.done < progress.runs) {
+    if progress.skipped > 0 {
         // Writing to a String cannot fail.
+        let _ = write!(text, " ({} skipped)", progress.skipped);
+    }
+    if let Some(left) = progress.left.filter(|_| progress.done < progress.runs) {
         let _ = write!(text, ", {} left", span(Duration::from_secs_f64(left)));
     }
     text
@@ -460,6 +527,13 @@ fn run_text(run: &ExperimentRun) -> String {
     }
     if run.not_modelled > 0 {
         let _ = write!(text, ", {} not modelled", run.not_modelled);
+    }
+    if run.invalid_tries > 0 {
+        let tries = if run.invalid_tries == 1 { "try" } else { "tries" };
+        let _ = write!(text, ", {} {tries} invalid", run.invalid_tries);
+    }
+    if !run.skipped.is_empty() {
+        let _ = write!(text, ", {} SKIPPED", run.skipped.len());
     }
     let _ = writeln!(text, "; {}", shown(&run.folder));
     if let Some(stored) = &run.stored {

@@ -1,5 +1,5 @@
 //! The command line: reads it, starts the command, shows what comes of it. What commands do is [`crate::app`],
-//! [`crate::emulate`] and [`crate::lab`].
+//! [`crate::drill`], [`crate::emulate`] and [`crate::lab`].
 //!
 //! ```text
 //!   args (as typed) -> settings (file < environment < flags) -> resolve (what a command acts on) -> app
@@ -10,7 +10,9 @@ mod args;
 mod bar;
 mod bench;
 mod debug;
+mod drill;
 mod emulate;
+mod engines;
 mod exit;
 mod lab;
 mod manual;
@@ -96,7 +98,7 @@ fn run(cli: &Cli) -> u8 {
 enum Failure {
     Usage(UsageError),
     App(AppError),
-    /// Everything ran, and a claim is a miss.
+    /// Everything ran, and a claim is a miss, or a drill has failed.
     Missed,
 }
 
@@ -271,6 +273,7 @@ async fn act(
         }
         Command::Lab(command) => lab::act(command, terminal, shutdown)?,
         Command::Emulate(args) => emulate::act(args, terminal, shutdown)?,
+        Command::Drill(args) => drill::act(args, terminal, shutdown)?,
         Command::Bench(command) => bench::act(command, terminal)?,
         Command::Debug(DebugCommand::Replay(args)) => {
             let result = app::replay(&args.file)?;

@@ -13,6 +13,9 @@ use super::LabError;
 static SHIPPED: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/experiments.rs"));
 /// Where stored results are, beside the experiments.
 const RESULTS: &str = "results";
+/// How the ids of drills begin: they are about the user's machine, not about what a paper says, so they are left out where
+/// nobody asks for one by name.
+const DRILLS: &str = "drill/";
 /// Names that are proposed for a misspelt one.
 const PROPOSED: usize = 4;
 
@@ -55,9 +58,19 @@ impl Catalogue {
         Catalogue { entries }
     }
 
-    /// All experiments, or what is wrong with their files.
+    /// All experiments but the drills, or what is wrong with their files.
     pub fn all(&self) -> Vec<Result<Experiment, ExperimentError>> {
-        self.entries.iter().map(|(id, text)| Experiment::parse(id, text)).collect()
+        self.parsed(|id| !id.starts_with(DRILLS))
+    }
+
+    /// The drills, in their order, or what is wrong with their files.
+    pub fn drills(&self) -> Vec<Result<Experiment, ExperimentError>> {
+        self.parsed(|id| id.starts_with(DRILLS))
+    }
+
+    fn parsed(&self, wanted: impl Fn(&str) -> bool) -> Vec<Result<Experiment, ExperimentError>> {
+        let wanted = self.entries.iter().filter(|(id, _)| wanted(id));
+        wanted.map(|(id, text)| Experiment::parse(id, text)).collect()
     }
 
     /// What a word means: a file, an experiment's id or its last part, or a claim's id.
@@ -266,7 +279,9 @@ mod tests {
     #[test]
     fn every_shipped_experiment_can_be_read() {
         assert!(!SHIPPED.is_empty(), "the build found no experiments");
-        for parsed in Catalogue::shipped().all() {
+        let shipped = Catalogue::shipped();
+        assert_eq!(shipped.all().len() + shipped.drills().len(), SHIPPED.len());
+        for parsed in shipped.all().into_iter().chain(shipped.drills()) {
             parsed.unwrap_or_else(|error| panic!("{error}"));
         }
     }

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use headwater_sim::experiment::ExperimentError;
+use headwater_sim::experiment::{Engine, ExperimentError};
 use headwater_sim::table::TableError;
 use thiserror::Error;
 
@@ -101,6 +101,20 @@ pub enum LabError {
     /// Only results at paper scale are stored.
     #[error("only results at paper scale are kept beside the experiments; add --scale paper to --store")]
     StoreSmall,
+    /// Nothing could be captured.
+    #[error(
+        "--pcap keeps real packets, and the {engine} engine has none; add --engine netns, or leave --pcap out"
+    )]
+    Captures {
+        /// What would compute the runs.
+        engine: Engine,
+    },
+    /// There is nothing to report.
+    #[error("no finished experiment is in {}; `headwater lab run ... --out {}` puts some there", path.display(), path.display())]
+    NoRuns {
+        /// The folder.
+        path: PathBuf,
+    },
     /// A plot could not be drawn.
     #[error("cannot draw '{title}': {reason}")]
     Draw {

@@ -7,7 +7,7 @@ use headwater_sim::claim::{Outcome, Published, Verdict};
 use headwater_sim::experiment::{Engine, Job, Scale};
 use headwater_sim::table::{MeasureRow, SampleRow, Tables, TaskRow};
 
-use super::models::{ModelError, Models};
+use super::models::{ModelError, Models, RunContext};
 
 /// Two points, two schemes and two seeds at small scale; a claim that passes, one that can miss, plots of four kinds.
 pub(super) const EXPERIMENT: &str = r#"
@@ -15,7 +15,7 @@ title = "Completion times under load"
 source = "A paper, Fig. 0"
 about = ["Push flows finish sooner."]
 choices = ["The paper does not say how long the cable is; here it is short."]
-engines = ["packet", "fluid"]
+engines = ["packet", "fluid", "netns"]
 schemes = ["ppush(1,1)", "dctcp"]
 
 [scale.small]
@@ -80,6 +80,18 @@ pub(super) struct Fake {
     pub(super) unknown: Option<&'static str>,
     /// A key of a run that fails, and how: with an error, or a panic.
     pub(super) fails: Option<(&'static str, u64, bool)>,
+    /// A scheme and a seed whose runs are skipped; an empty name stands for all.
+    pub(super) skips: Option<(&'static str, Option<u64>)>,
+    /// Tries before each run that were invalid.
+    pub(super) invalid_tries: f64,
+    /// How many runs are at work.
+    pub(super) at_work: AtomicUsize,
+    /// Runs in real time that were not alone at some time.
+    pub(super) disturbed: AtomicUsize,
+    /// Runs in real time go on until they are told to stop, and count themselves here then.
+    pub(super) endless: Option<AtomicUsize>,
+    /// What runs may use, as they were told.
+    pub(super) contexts: Mutex<Vec<RunContext>>,
     /// The code that it claims to be.
     pub(super) code: &'static str,
     /// Packets that are lost.
@@ -88,8 +100,50 @@ pub(super) struct Fake {
     pub(super) stuck: Mutex<()>,
 }
 
+#[allow(clippy::disallowed_methods, reason = "time must pass for runs to be beside each other")]
+fn wait(ms: u64) {
+    std::thread::sleep(std::time::Duration::from_millis(ms));
+}
+
 impl Models for Fake {
-    fn run(&self, job: &Job, watch: &mut dyn FnMut(f64)) -> Result<Tables, ModelError> {
+    fn run(&self, job: &Job, context: &RunContext, watch: &mut dyn FnMut(f64)) -> Result<Tables, ModelError> {
+        self.at_work.fetch_add(1, Ordering::SeqCst);
+        self.contexts.lock().unwrap().push(context.clone());
+        // Long enough for others to begin meanwhile, if they may.
+        wait(2);
+        let ran = self.tables(job, context, watch);
+        if self.at_work.fetch_sub(1, Ordering::SeqCst) > 1 && job.engine().is_real_time() {
+            self.disturbed.fetch_add(1, Ordering::SeqCst);
+        }
+        ran
+    }
+
+    fn code(&self, _: Engine) -> &str {
+        self.code
+    }
+}
+
+impl Fake {
+    fn tables(
+        &self,
+        job: &Job,
+        context: &RunContext,
+        watch: &mut dyn FnMut(f64),
+    ) -> Result<Tables, ModelError> {
+        if let Some((scheme, seed)) = self.skips
+            && (scheme.is_empty() || scheme == job.scheme)
+            && seed.is_none_or(|seed| seed == job.seed)
+        {
+            return Err(ModelError::Skipped("invalid: machine too busy".into()));
+        }
+        if let Some(ended) = self.endless.as_ref().filter(|_| job.engine().is_real_time()) {
+            self.ran.fetch_add(1, Ordering::SeqCst);
+            while !context.stop() {
+                wait(5);
+            }
+            ended.fetch_add(1, Ordering::SeqCst);
+            return Err(ModelError::Stopped);
+        }
         if self.unknown.is_some_and(|unknown| unknown.is_empty() || unknown == job.scheme) {
             return Err(ModelError::NotModelled(format!("{} comes later", job.scheme)));
         }
@@ -107,11 +161,11 @@ impl Models for Fake {
         watch(0.5);
         // Different in length, so that many threads end them in another order.
         std::thread::yield_now();
-        Ok(tables(job, self.drops))
-    }
-
-    fn code(&self) -> &str {
-        self.code
+        let mut tables = tables(job, self.drops);
+        if job.engine().is_real_time() {
+            MeasureRow { name: "invalid_tries".into(), value: self.invalid_tries }.push(&mut tables.measures);
+        }
+        Ok(tables)
     }
 }
 
@@ -155,6 +209,7 @@ pub(super) fn verdicts(experiment: &str, engine: Engine) -> Vec<Verdict> {
         published: Some(Published::Number(1.586)),
         measured,
         ci95: measured.map(|m| (m - 0.02, m + 0.02)),
+        range: measured.map(|m| (m - 0.05, m + 0.05)),
         tolerance: "10 %".into(),
         verdict,
         note: note.into(),

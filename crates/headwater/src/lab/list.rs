@@ -125,7 +125,7 @@ mod tests {
         assert_eq!(jobs, [(Scale::Small, 8), (Scale::Paper, 12)]);
         assert_eq!((line.claims[0].claim.as_str(), line.claims[0].tolerance.as_str()), ("T-1", "10 %"));
         let json = serde_json::to_value(&line).unwrap();
-        assert_eq!(json["engines"], serde_json::json!(["packet", "fluid"]));
+        assert_eq!(json["engines"], serde_json::json!(["packet", "fluid", "netns"]));
         assert_eq!(json["claims"][0]["published"], 2.0);
     }
 }

@@ -1,8 +1,8 @@
 //! The lab: experiments of the papers, run in models of a network, judged, stored and reported.
 //!
 //! `sim` is pure: it turns an experiment file into runs, a run into tables, tables into verdicts. What touches files,
-//! threads and clocks is here. The same experiment, seeds and code give the same bytes, whatever the number of threads;
-//! a run that was stopped or killed goes on where it was.
+//! threads and clocks is here. The same experiment, seeds and code give the same bytes, whatever the number of threads,
+//! but for runs in real time, which are made one at a time; a run that was stopped or killed goes on where it was.
 //!
 //! ```text
 //!   catalogue (what there is) -> run -> pool (threads) -> run_file (finished runs) -> join, verdicts
@@ -21,6 +21,7 @@ mod files;
 #[cfg(test)]
 mod fixture;
 mod list;
+mod machine;
 mod models;
 mod pool;
 mod report;
@@ -32,11 +33,12 @@ pub use catalogue::{Catalogue, Chosen};
 pub use checkout::Checkout;
 pub use error::LabError;
 pub use list::{ClaimLine, ExperimentLine, JobCount, StoredVerdict, list};
-pub use models::{ModelError, Models, Shipped};
+pub use machine::Machine;
+pub use models::{ModelError, Models, RunContext, Shipped};
 pub(crate) use report::page::digits;
-pub use report::{Counts, Report, ReportOptions, report, stored_verdicts};
-pub use results::{Drawn, Kind, Line, Means, Stored, StoredRun, load};
-pub use run::{ExperimentRun, Judged, RunOptions, run};
+pub use report::{Counts, Report, ReportOptions, report, report_runs, stored_verdicts, verdicts_of_runs};
+pub use results::{Drawn, Heading, Kind, Line, Means, Stored, StoredRun, load};
+pub use run::{ExperimentRun, Judged, RunOptions, SkippedRun, run};
 
 /// Whom a run tells how far it is.
 pub trait LabWatch {
@@ -55,6 +57,8 @@ pub struct LabProgress {
     pub runs: usize,
     /// Runs that are over.
     pub done: usize,
+    /// Those of them that could not be made here and now.
+    pub skipped: usize,
     /// The part of the work that is done, 0..=1.
     pub part: f64,
     /// Seconds that are left, once anything is known.

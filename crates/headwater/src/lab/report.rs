@@ -1,6 +1,8 @@
-//! `lab report`: a page of every claim with the published value beside ours, and the plots, from what is stored.
+//! `lab report`: a page of every claim with the published value beside ours, and the plots, from what is stored beside the
+//! experiments, or from what one folder of `lab run` has.
 //!
-//! Nothing is computed here: the same stored results give the same page and pictures, byte for byte.
+//! An experiment that ran on several engines has one table, with a column for each, and one picture per plot. Nothing is
+//! computed here: the same results give the same page and pictures, byte for byte.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -11,9 +13,10 @@ use headwater_sim::claim::{Claim, Outcome, Verdict};
 use headwater_sim::experiment::{Engine, Experiment, Scale};
 use serde::Serialize;
 
+use super::catalogue::natural;
 use super::chart::Chart;
 use super::files::write_whole;
-use super::results::{self, Drawn, Stored};
+use super::results::{self, Drawn, Heading, Stored, StoredRun, Summary};
 use super::{Catalogue, Judged, LabError};
 
 pub(super) mod page;
@@ -74,14 +77,26 @@ impl Counts {
 /// An experiment on the page.
 #[derive(Debug)]
 struct Section {
-    experiment: Experiment,
-    stored: Option<Stored>,
+    heading: Heading,
+    /// Its name among the sections, fit for links and files.
+    anchor: String,
+    /// The engines that ran it, from equations to real packets.
+    runs: Vec<StoredRun>,
     /// Every claim in the file's order, stored or pending.
     verdicts: Vec<Verdict>,
     /// Title and file name without ending of each plot.
     plots: Vec<(String, String)>,
-    /// What somebody wrote about its misses.
-    note: Option<String>,
+    note: Note,
+}
+
+/// What somebody wrote about an experiment's misses.
+#[derive(Debug)]
+enum Note {
+    Written(String),
+    /// Nothing yet, in this file.
+    Missing(String),
+    /// Nobody is expected to.
+    Nobody,
 }
 
 impl Section {
@@ -92,38 +107,122 @@ impl Section {
     }
 }
 
-/// Writes the page and the pictures.
+/// Writes the page of all experiments and its pictures.
 ///
 /// # Errors
 /// A file that is wrong, a result that cannot be read, a folder that cannot be written.
 pub fn report(options: &ReportOptions, catalogue: &Catalogue) -> Result<Report, LabError> {
-    let pictures = options.out.join("reproduction");
-    fs::create_dir_all(&pictures).map_err(|source| LabError::write(&pictures, "--out", source))?;
     let mut sections = Vec::new();
-    let mut plots = 0;
     for experiment in catalogue.all() {
         let experiment = experiment?;
         let stored = results::load(&options.results, &experiment.id)?;
-        let drawn = stored.as_ref().map(figures).unwrap_or_default();
-        let mut names = Vec::new();
-        for (number, (title, figures)) in drawn.into_iter().enumerate() {
-            let Some(chart) = Chart::new(&figures) else { continue };
-            let name = format!("{}-{}", experiment.id.replace('/', "-"), number + 1);
-            write(&pictures.join(format!("{name}.svg")), chart.svg()?.as_bytes())?;
-            write(&pictures.join(format!("{name}.png")), &chart.png()?)?;
-            names.push((title.to_owned(), name));
-            plots += 1;
-        }
+        let verdicts = verdicts(&experiment, stored.as_ref());
         sections.push(Section {
-            verdicts: verdicts(&experiment, stored.as_ref()),
+            heading: Heading::of(&experiment),
+            anchor: experiment.id.replace('/', "-"),
+            runs: stored.map(|stored| ordered(stored.runs)).unwrap_or_default(),
+            verdicts,
+            plots: Vec::new(),
             note: note(&options.results, &experiment.id)?,
-            experiment,
-            stored,
-            plots: names,
         });
     }
-    let page = options.out.join("reproduction.md");
-    write(&page, page::written(&sections).as_bytes())?;
+    publish(sections, page::HEAD, &options.out, "reproduction")
+}
+
+/// Writes the page of what is in a folder of `lab run` and its pictures: `report.md` and `report/` in `out`.
+///
+/// # Errors
+/// As [`report`], and [`LabError::NoRuns`].
+pub fn report_runs(folder: &Path, out: &Path) -> Result<Report, LabError> {
+    let section = |(heading, runs): (Heading, Vec<StoredRun>)| Section {
+        anchor: runs
+            .iter()
+            .take(1)
+            .fold(heading.experiment.replace('/', "-"), |id, run| format!("{id}-{}", run.scale)),
+        heading,
+        verdicts: by_claim(&runs),
+        runs,
+        plots: Vec::new(),
+        note: Note::Nobody,
+    };
+    publish(runs_in(folder)?.into_iter().map(section).collect(), page::HEAD_OF_RUNS, out, "report")
+}
+
+/// All verdicts of a folder of `lab run`, each with its commit.
+///
+/// # Errors
+/// As [`report_runs`].
+pub fn verdicts_of_runs(folder: &Path) -> Result<Vec<Judged>, LabError> {
+    Ok(runs_in(folder)?.into_iter().flat_map(|(_, runs)| runs).flat_map(judged).collect())
+}
+
+/// The runs of each experiment at each scale, as people sort them.
+fn runs_in(folder: &Path) -> Result<Vec<(Heading, Vec<StoredRun>)>, LabError> {
+    let mut all: BTreeMap<_, (Heading, Vec<StoredRun>)> = BTreeMap::new();
+    for Summary { heading, run } in results::summaries(folder)? {
+        let place = (natural(&heading.experiment), run.scale);
+        all.entry(place).or_insert_with(|| (heading, Vec::new())).1.push(run);
+    }
+    if all.is_empty() {
+        return Err(LabError::NoRuns { path: folder.to_owned() });
+    }
+    Ok(all.into_values().map(|(heading, runs)| (heading, ordered(runs))).collect())
+}
+
+/// The verdicts of all engines, claim by claim in the order of the file, as far as the engines show it.
+fn by_claim(runs: &[StoredRun]) -> Vec<Verdict> {
+    let mut claims: Vec<&str> = Vec::new();
+    for run in runs {
+        let mut next = 0;
+        for verdict in &run.verdicts {
+            // One that no other engine has comes behind the one before it.
+            let known = claims.iter().position(|claim| *claim == verdict.claim);
+            let place = known.unwrap_or(next);
+            if known.is_none() {
+                claims.insert(place, &verdict.claim);
+            }
+            next = place + 1;
+        }
+    }
+    let of = |claim: &str| {
+        let all = runs.iter().flat_map(|run| &run.verdicts);
+        all.filter(|verdict| verdict.claim == claim).cloned().collect::<Vec<_>>()
+    };
+    claims.into_iter().flat_map(of).collect()
+}
+
+/// From equations to real packets.
+fn ordered(mut runs: Vec<StoredRun>) -> Vec<StoredRun> {
+    runs.sort_by_key(|run| rank(run.engine));
+    runs
+}
+
+fn rank(engine: Engine) -> usize {
+    match engine {
+        Engine::Fluid => 0,
+        Engine::Flow => 1,
+        Engine::Packet => 2,
+        Engine::Netns => 3,
+    }
+}
+
+/// Draws the plots and writes the page.
+fn publish(mut sections: Vec<Section>, head: &str, out: &Path, name: &str) -> Result<Report, LabError> {
+    let pictures = out.join(name);
+    fs::create_dir_all(&pictures).map_err(|source| LabError::write(&pictures, "--out", source))?;
+    let mut plots = 0;
+    for section in &mut sections {
+        for (number, (title, figures)) in figures(&section.runs).into_iter().enumerate() {
+            let Some(chart) = Chart::new(&figures) else { continue };
+            let file = format!("{}-{}", section.anchor, number + 1);
+            write(&pictures.join(format!("{file}.svg")), chart.svg()?.as_bytes())?;
+            write(&pictures.join(format!("{file}.png")), &chart.png()?)?;
+            section.plots.push((title.to_owned(), format!("{name}/{file}")));
+            plots += 1;
+        }
+    }
+    let page = out.join(format!("{name}.md"));
+    write(&page, page::written(&sections, head).as_bytes())?;
     let counts = sections.iter().map(Section::counts).fold(Counts::default(), Counts::plus);
     Ok(Report { page, plots, counts })
 }
@@ -136,31 +235,35 @@ pub fn stored_verdicts(results: &Path, catalogue: &Catalogue) -> Result<Vec<Judg
     let mut all = Vec::new();
     for experiment in catalogue.all() {
         let stored = results::load(results, &experiment?.id)?;
-        for run in stored.into_iter().flat_map(|stored| stored.runs) {
-            let commit = run.commit;
-            all.extend(run.verdicts.into_iter().map(|verdict| Judged { verdict, commit: commit.clone() }));
-        }
+        all.extend(stored.into_iter().flat_map(|stored| stored.runs).flat_map(judged));
     }
     Ok(all)
+}
+
+fn judged(run: StoredRun) -> impl Iterator<Item = Judged> {
+    let commit = run.commit;
+    run.verdicts.into_iter().map(move |verdict| Judged { verdict, commit: commit.clone() })
 }
 
 fn write(path: &Path, bytes: &[u8]) -> Result<(), LabError> {
     write_whole(path, |file| file.write_all(bytes)).map_err(|source| LabError::write(path, "--out", source))
 }
 
-fn note(results: &Path, experiment: &str) -> Result<Option<String>, LabError> {
+fn note(results: &Path, experiment: &str) -> Result<Note, LabError> {
     let path = results.join("notes").join(format!("{experiment}.md"));
+    let missing = Note::Missing(format!("experiments/results/notes/{experiment}.md"));
     match fs::read_to_string(&path) {
-        Ok(text) => Ok(Some(text.trim().to_owned()).filter(|text| !text.is_empty())),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Ok(text) if text.trim().is_empty() => Ok(missing),
+        Ok(text) => Ok(Note::Written(text.trim().to_owned())),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(missing),
         Err(source) => Err(LabError::Read { path, source }),
     }
 }
 
 /// The plots in their order, each with what every engine gives of it.
-fn figures(stored: &Stored) -> Vec<(&str, Vec<(&str, &Drawn)>)> {
+fn figures(runs: &[StoredRun]) -> Vec<(&str, Vec<(&str, &Drawn)>)> {
     let mut all: Vec<(&str, Vec<(&str, &Drawn)>)> = Vec::new();
-    for run in &stored.runs {
+    for run in runs {
         // Titles may come twice in a file; then their order tells them apart.
         let mut seen: BTreeMap<&str, usize> = BTreeMap::new();
         for figure in &run.figures {

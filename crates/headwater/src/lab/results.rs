@@ -1,7 +1,8 @@
 //! Results at paper scale, kept beside the experiments: one small JSON file per experiment that a change can be read in.
 //!
 //! A file holds, per engine: what was run, the verdicts, a line of means per run, and the points of every plot. Raw rows
-//! are not kept; they come again from the same file, seeds and code.
+//! are not kept; they come again from the same file, seeds and code. The same summary of one engine, of whatever scale, is
+//! beside the rows in the folder that `lab run` writes.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -9,14 +10,19 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use headwater_sim::claim::{Outcome, Verdict};
-use headwater_sim::experiment::{Engine, Figure, Job, PlotKind, Point, Scale};
+use headwater_sim::experiment::{Engine, Experiment, Figure, Job, PlotKind, Point, Scale};
 use headwater_sim::stats;
 use headwater_sim::table::{Column, Tables};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::LabError;
 use super::files::write_whole;
+use super::{LabError, Machine, SkippedRun};
 
+/// The summary of an engine's runs beside their rows.
+const SUMMARY: &str = "summary.json";
+/// The measure of a run in real time that counts the tries before it whose timing was invalid.
+const INVALID_TRIES: &str = "invalid_tries";
 /// More points than this in a line are thinned before they are kept.
 const MOST_POINTS: usize = 600;
 
@@ -42,12 +48,41 @@ pub struct StoredRun {
     pub commit: Option<String>,
     /// The code that computed them, as a hash of its sources.
     pub code: String,
+    /// Where and when, if they took the time that they measure.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub machine: Option<Machine>,
+    /// Runs that could not be made, and why; they count for nothing.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub skipped: Vec<SkippedRun>,
     /// The claims, judged.
     pub verdicts: Vec<Verdict>,
     /// A line per run.
     pub means: Vec<Means>,
     /// What is drawn.
     pub figures: Vec<Drawn>,
+}
+
+/// What a report says of an experiment before its results.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Heading {
+    /// Its id.
+    pub experiment: String,
+    /// Its title.
+    pub title: String,
+    /// The paper's section and figure.
+    pub source: String,
+    /// What it shows, in sentences.
+    pub about: Vec<String>,
+    /// What the paper leaves open and how it is filled, a sentence each.
+    pub choices: Vec<String>,
+}
+
+/// One engine's runs with what a report needs to know of the experiment.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Summary {
+    #[serde(flatten)]
+    pub(super) heading: Heading,
+    pub(super) run: StoredRun,
 }
 
 /// One run in a line.
@@ -119,7 +154,26 @@ pub struct Line {
     pub points: Vec<Vec<Option<f64>>>,
 }
 
+impl Heading {
+    /// Of an experiment.
+    pub(super) fn of(experiment: &Experiment) -> Heading {
+        Heading {
+            experiment: experiment.id.clone(),
+            title: experiment.title.clone(),
+            source: experiment.source.clone(),
+            about: experiment.about.clone(),
+            choices: experiment.choices.clone(),
+        }
+    }
+}
+
 impl Means {
+    /// Tries before this run whose timing was invalid.
+    pub(super) fn invalid_tries(&self) -> u64 {
+        // A count, so there is nothing to lose.
+        self.measures.get(INVALID_TRIES).map_or(0, |tries| *tries as u64)
+    }
+
     /// Of a run's tables, before coordinates are added.
     pub(super) fn of(job: &Job, tables: &Tables) -> Means {
         let numbers = |name: &str| match tables.tasks.column(name) {
@@ -217,6 +271,24 @@ impl StoredRun {
     pub fn count(&self, outcome: Outcome) -> usize {
         self.verdicts.iter().filter(|v| v.verdict == outcome).count()
     }
+
+    /// `20 runs, 3 tries invalid, 1 run skipped`.
+    pub fn amount(&self) -> String {
+        amount(self.means.len(), self.means.iter().map(Means::invalid_tries).sum(), self.skipped.len())
+    }
+}
+
+/// `20 runs, 3 tries invalid, 1 run skipped`.
+pub(crate) fn amount(runs: usize, invalid_tries: u64, skipped: usize) -> String {
+    let of = |count: u64, one: &str, more: &str| format!("{count} {}", if count == 1 { one } else { more });
+    let mut text = of(runs as u64, "run", "runs");
+    if invalid_tries > 0 {
+        text += &format!(", {} invalid", of(invalid_tries, "try", "tries"));
+    }
+    if skipped > 0 {
+        text += &format!(", {} skipped", of(skipped as u64, "run", "runs"));
+    }
+    text
 }
 
 /// Where an experiment's results are.
@@ -230,18 +302,60 @@ pub(super) fn path(folder: &Path, experiment: &str) -> PathBuf {
 /// [`LabError::Read`] and [`LabError::Results`].
 pub fn load(folder: &Path, experiment: &str) -> Result<Option<Stored>, LabError> {
     let path = path(folder, experiment);
-    let text = match fs::read_to_string(&path) {
-        Ok(text) => text,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        Err(source) => return Err(LabError::Read { path, source }),
-    };
-    let stored: Stored = serde_json::from_str(&text)
-        .map_err(|error| LabError::Results { path: path.clone(), reason: error.to_string() })?;
+    let Some(stored) = read::<Stored>(&path)? else { return Ok(None) };
     if stored.experiment != experiment {
         let reason = format!("it is about {}", stored.experiment);
         return Err(LabError::Results { path, reason });
     }
     Ok(Some(stored))
+}
+
+/// A JSON file, if it is there.
+fn read<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, LabError> {
+    let text = match fs::read_to_string(path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(source) => return Err(LabError::read(path, source)),
+    };
+    let wrong =
+        |error: serde_json::Error| LabError::Results { path: path.to_owned(), reason: error.to_string() };
+    serde_json::from_str(&text).map(Some).map_err(wrong)
+}
+
+/// Puts an engine's results beside their rows.
+///
+/// # Errors
+/// [`LabError::Write`].
+pub(super) fn summarise(folder: &Path, heading: Heading, run: &StoredRun) -> Result<(), LabError> {
+    let path = folder.join(SUMMARY);
+    let failed = |source| LabError::write(&path, "--out", source);
+    let head = serde_json::to_string(&heading).map_err(|e| failed(e.into()))?;
+    let head = head.strip_suffix('}').unwrap_or(&head);
+    let run = written_run(run).map_err(|e| failed(e.into()))?;
+    let text = format!("{head},\n  \"run\": {run}\n}}\n");
+    write_whole(&path, |file| file.write_all(text.as_bytes())).map_err(failed)
+}
+
+/// All summaries below a folder that `lab run` wrote, ordered by path.
+///
+/// # Errors
+/// [`LabError::Read`] and [`LabError::Results`].
+pub(super) fn summaries(folder: &Path) -> Result<Vec<Summary>, LabError> {
+    let failed = |source| LabError::read(folder, source);
+    let mut below = Vec::new();
+    for entry in fs::read_dir(folder).map_err(failed)? {
+        let entry = entry.map_err(failed)?;
+        // Not through links, which may lead round in a circle.
+        if entry.file_type().map_err(failed)?.is_dir() {
+            below.push(entry.path());
+        }
+    }
+    below.sort();
+    let mut all: Vec<Summary> = read(&folder.join(SUMMARY))?.into_iter().collect();
+    for folder in below {
+        all.extend(summaries(&folder)?);
+    }
+    Ok(all)
 }
 
 /// Keeps an engine's results in place of its earlier ones; those of other engines stay.
@@ -264,49 +378,49 @@ pub(super) fn store(folder: &Path, experiment: &str, run: StoredRun) -> Result<P
 
 /// JSON with a verdict, a run's means or a line of a plot per line of text.
 fn written(stored: &Stored) -> Result<String, serde_json::Error> {
-    let json = |value: &dyn erased::Json| value.json();
-    let list = |items: Vec<String>, indent: &str| match items.is_empty() {
-        true => "[]".to_owned(),
-        false => format!("[\n{indent}  {}\n{indent}]", items.join(&format!(",\n{indent}  "))),
-    };
-    let mut runs = Vec::new();
-    for run in &stored.runs {
-        let verdicts = run.verdicts.iter().map(|v| json(v)).collect::<Result<Vec<_>, _>>()?;
-        let means = run.means.iter().map(|m| json(m)).collect::<Result<Vec<_>, _>>()?;
-        let mut figures = Vec::new();
-        for figure in &run.figures {
-            let lines = figure.series.iter().map(|line| json(line)).collect::<Result<Vec<_>, _>>()?;
-            let bare = json(&Drawn { series: Vec::new(), ..figure.clone() })?;
-            // The list of lines is the last field.
-            let head = bare.strip_suffix("[]}").unwrap_or(&bare);
-            figures.push(format!("{head}{}}}", list(lines, "      ")));
-        }
-        runs.push(format!(
-            "{{\n      \"engine\": {}, \"scale\": {}, \"seeds\": {}, \"commit\": {}, \"code\": {},\n      \
-             \"verdicts\": {},\n      \"means\": {},\n      \"figures\": {}\n    }}",
-            json(&run.engine)?,
-            json(&run.scale)?,
-            run.seeds,
-            json(&run.commit)?,
-            json(&run.code)?,
-            list(verdicts, "      "),
-            list(means, "      "),
-            list(figures, "      "),
-        ));
-    }
-    let id = json(&stored.experiment)?;
-    Ok(format!("{{\n  \"experiment\": {id},\n  \"runs\": {}\n}}\n", list(runs, "  ")))
+    let runs = stored.runs.iter().map(written_run).collect::<Result<Vec<_>, _>>()?;
+    let id = serde_json::to_string(&stored.experiment)?;
+    Ok(format!("{{\n  \"experiment\": {id},\n  \"runs\": {}\n}}\n", list(&runs, "  ")))
 }
 
-/// One closure for values of many types.
-mod erased {
-    pub(super) trait Json {
-        fn json(&self) -> serde_json::Result<String>;
+fn written_run(run: &StoredRun) -> Result<String, serde_json::Error> {
+    let mut figures = Vec::new();
+    for figure in &run.figures {
+        let bare = serde_json::to_string(&Drawn { series: Vec::new(), ..figure.clone() })?;
+        // The list of lines is the last field.
+        let head = bare.strip_suffix("[]}").unwrap_or(&bare);
+        figures.push(format!("{head}{}}}", list(&each(&figure.series)?, "      ")));
     }
-    impl<T: serde::Serialize> Json for T {
-        fn json(&self) -> serde_json::Result<String> {
-            serde_json::to_string(self)
-        }
+    let mut head = format!(
+        "\"engine\": {}, \"scale\": {}, \"seeds\": {}, \"commit\": {}, \"code\": {}",
+        serde_json::to_string(&run.engine)?,
+        serde_json::to_string(&run.scale)?,
+        run.seeds,
+        serde_json::to_string(&run.commit)?,
+        serde_json::to_string(&run.code)?,
+    );
+    if let Some(machine) = &run.machine {
+        head += &format!(",\n      \"machine\": {}", serde_json::to_string(machine)?);
+    }
+    if !run.skipped.is_empty() {
+        head += &format!(",\n      \"skipped\": {}", list(&each(&run.skipped)?, "      "));
+    }
+    Ok(format!(
+        "{{\n      {head},\n      \"verdicts\": {},\n      \"means\": {},\n      \"figures\": {}\n    }}",
+        list(&each(&run.verdicts)?, "      "),
+        list(&each(&run.means)?, "      "),
+        list(&figures, "      "),
+    ))
+}
+
+fn each(values: &[impl Serialize]) -> Result<Vec<String>, serde_json::Error> {
+    values.iter().map(serde_json::to_string).collect()
+}
+
+fn list(items: &[String], indent: &str) -> String {
+    match items.is_empty() {
+        true => "[]".to_owned(),
+        false => format!("[\n{indent}  {}\n{indent}]", items.join(&format!(",\n{indent}  "))),
     }
 }
 
@@ -344,6 +458,8 @@ mod tests {
             seeds: 5,
             commit: Some("c0ffee".into()),
             code: "c0de".into(),
+            machine: None,
+            skipped: Vec::new(),
             verdicts: fixture::verdicts("ppush/fig8", engine),
             means: vec![Means {
                 point: [("load".to_owned(), "0.9".to_owned())].into(),
@@ -379,6 +495,32 @@ mod tests {
         let verdicts = fixture::verdicts("ppush/fig8", Engine::Packet).len();
         assert_eq!(text.lines().filter(|l| l.trim_start().starts_with("{\"experiment\"")).count(), verdicts);
         assert_eq!(text.lines().filter(|l| l.trim_start().starts_with("{\"point\"")).count(), 1);
+    }
+
+    #[test]
+    fn what_was_made_in_real_time_says_where_and_what_was_skipped() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut real = StoredRun {
+            machine: Some(Machine::of_now()),
+            skipped: vec![SkippedRun { run: "seed 2".into(), reason: "invalid: machine too busy".into() }],
+            ..run(Engine::Netns)
+        };
+        real.means[0].measures.insert("invalid_tries".into(), 2.0);
+        assert_eq!(real.amount(), "1 run, 2 tries invalid, 1 run skipped");
+        store(folder.path(), "ppush/fig8", real.clone()).unwrap();
+        assert_eq!(load(folder.path(), "ppush/fig8").unwrap().unwrap().runs, [real.clone()]);
+        let heading = Heading {
+            experiment: "ppush/fig8".into(),
+            title: "Gain".into(),
+            source: "Fig. 8".into(),
+            about: Vec::new(),
+            choices: vec!["One.".into()],
+        };
+        let below = folder.path().join("ppush/fig8/netns-small");
+        fs::create_dir_all(&below).unwrap();
+        summarise(&below, heading.clone(), &real).unwrap();
+        let found = summaries(folder.path()).unwrap();
+        assert_eq!(found, [Summary { heading, run: real }]);
     }
 
     #[test]

@@ -5,31 +5,37 @@
 //! * `jobs/<key>.arrow`: a finished run; what is here and fits is not computed again,
 //! * `tasks.arrow`, `flows.arrow`, `samples.arrow`, `measures.arrow`: the rows of all runs, in the order of the runs,
 //! * `verdicts.json`: a line per claim,
-//! * `times`: what each run took; the only file that differs from one time to the next.
+//! * `summary.json`: the same with means per run and the points of the plots, for `lab report`,
+//! * `times`: what each run took.
+//!
+//! Only `times` differs from one time to the next, and what was measured in real time.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, BufWriter, Write};
+use std::fmt;
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
 
-use arrow_schema::ArrowError;
 use headwater_sim::claim::{Outcome as Verdicted, Verdict};
 use headwater_sim::experiment::{Engine, Experiment, Job, Scale};
-use headwater_sim::table::Tables;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::catalogue::{Catalogue, Chosen};
-use super::columns::{TABLES, TableFile, in_order};
 use super::estimate::{Estimate, Kind};
 use super::files::{Claimed, claim_folder, remove_unfinished, write_whole};
+use super::machine::Machine;
 use super::models::Models;
-use super::pool::{News, Outcome, Pool, Task};
-use super::results::{self, Drawn, Means, StoredRun};
-use super::run_file::{self, Origin};
+use super::pool::{News, Outcome, Pool, Task, threads_for};
+use super::results::{self, Drawn, Heading, Means, StoredRun};
+use super::run_file::Origin;
 use super::{LabError, LabProgress, LabWatch};
+
+mod join;
+
+use self::join::join;
 
 /// What to run, and how.
 #[derive(Clone, Debug)]
@@ -50,6 +56,8 @@ pub struct RunOptions {
     pub out: PathBuf,
     /// Whether finished runs are computed again.
     pub fresh: bool,
+    /// Where each run's packets are kept, in `<experiment>/<key>/`; only for engines that have packets of their own.
+    pub pcap: Option<PathBuf>,
     /// Where a summary is kept, if it is.
     pub store: Option<PathBuf>,
     /// The commit that is checked out, for the verdicts.
@@ -77,6 +85,10 @@ pub struct ExperimentRun {
     pub kept: usize,
     /// Runs that the engine cannot do.
     pub not_modelled: usize,
+    /// Runs that could not be made here and now: which, and why. They count for nothing and are tried again the next time.
+    pub skipped: Vec<SkippedRun>,
+    /// Tries whose timing was invalid, before a valid one, of all runs.
+    pub invalid_tries: u64,
     /// From the beginning of the first computed run to the end of the last, seconds; other experiments may have run
     /// meanwhile.
     pub seconds: f64,
@@ -88,6 +100,21 @@ pub struct ExperimentRun {
     pub failures: Vec<String>,
     /// Where a summary was kept.
     pub stored: Option<PathBuf>,
+}
+
+/// A run that could not be made.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SkippedRun {
+    /// Experiment, point, scheme, seed and key.
+    pub run: String,
+    /// Why.
+    pub reason: String,
+}
+
+impl fmt::Display for SkippedRun {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.run, self.reason)
+    }
 }
 
 /// A verdict and the commit that it is of.
@@ -105,6 +132,7 @@ struct Batch {
     experiment: Experiment,
     engine: Engine,
     seeds: u32,
+    code: String,
     folder: PathBuf,
     tasks: Vec<Task>,
     times: BTreeMap<String, f64>,
@@ -135,9 +163,16 @@ pub fn run(
     if options.store.is_some() && options.scale != Scale::Paper {
         return Err(LabError::StoreSmall);
     }
+    let chosen = choose(options, catalogue, watch)?;
+    if let Some((_, engine)) =
+        chosen.iter().find(|(_, engine)| options.pcap.is_some() && !engine.is_real_time())
+    {
+        return Err(LabError::Captures { engine: *engine });
+    }
     let mut batches = Vec::new();
-    for (experiment, engine) in choose(options, catalogue, watch)? {
-        batches.push(prepare(experiment, engine, options, models.code())?);
+    for (experiment, engine) in chosen {
+        let code = models.code(engine);
+        batches.push(prepare(experiment, engine, options, code)?);
     }
     compute(options, batches, models, stop, watch)
 }
@@ -218,12 +253,18 @@ fn prepare(
     }
     let task = |job: Job| {
         let key = job.key();
-        let path = kept.join(format!("{key}.arrow"));
-        Task { job: Arc::new(job), path, origin: Origin { key, code: code.to_owned() } }
+        Task {
+            job: Arc::new(job),
+            path: kept.join(format!("{key}.arrow")),
+            pcap: options.pcap.as_ref().map(|to| to.join(&experiment.id).join(&key)),
+            logs: folder.join("logs").join(&key),
+            origin: Origin { key, code: code.to_owned() },
+        }
     };
     let tasks: Vec<Task> = jobs.into_iter().map(task).collect();
     Ok(Batch {
         seeds: options.seeds.unwrap_or_else(|| experiment.seeds(engine, scale)),
+        code: code.to_owned(),
         times: read_times(&folder),
         open: tasks.len(),
         busy: None,
@@ -245,18 +286,18 @@ fn compute(
     stop: &dyn Fn() -> bool,
     watch: &mut dyn LabWatch,
 ) -> Result<Vec<ExperimentRun>, LabError> {
-    let code = models.code().to_owned();
     let places: Vec<(usize, usize)> = batches
         .iter()
         .enumerate()
         .flat_map(|(batch, b)| (0..b.tasks.len()).map(move |run| (batch, run)))
         .collect();
     let tasks: Vec<Task> = batches.iter().flat_map(|batch| batch.tasks.iter().cloned()).collect();
-    let mut estimate = estimate_of(&batches, options.threads);
+    let threads = threads_for(&tasks, options.threads);
+    let mut estimate = estimate_of(&batches, threads);
     let total = tasks.len();
-    let pool = Pool::start(tasks, options.threads.min(total).max(1), models).map_err(LabError::Threads)?;
+    let mut pool = Pool::start(tasks, threads, models).map_err(LabError::Threads)?;
     let mut finished: Vec<Option<ExperimentRun>> = batches.iter().map(|_| None).collect();
-    let (mut over, mut told) = (0, 0);
+    let (mut over, mut told, mut skipped) = (0, 0, 0);
     let began = Instant::now();
     let mut current = String::new();
     while over < total {
@@ -286,12 +327,13 @@ fn compute(
                     if let Some((_, end)) = &mut batches[batch].busy {
                         *end = now();
                     }
-                    if let Outcome::Failed(reason) = &outcome {
-                        watch.note(&format!("failed: {}: {reason}", batches[batch].name(run)));
+                    if let Some(note) = batches[batch].remark(run, &outcome) {
+                        watch.note(&note);
                     }
+                    skipped += usize::from(matches!(outcome, Outcome::Skipped(_)));
                     batches[batch].note(run, outcome)?;
                     if batches[batch].open == 0 {
-                        finished[batch] = Some(conclude(&mut batches[batch], options, &code)?);
+                        finished[batch] = Some(conclude(&mut batches[batch], options)?);
                     }
                 }
             }
@@ -308,11 +350,22 @@ fn compute(
         watch.progress(&LabProgress {
             runs: total,
             done: outlook.done,
+            skipped,
             part: outlook.part,
             left: outlook.left,
             experiment: current.clone(),
         });
         if over < total && stop() {
+            pool.stop();
+            // A run that was told to stop may have left something behind, and says so.
+            for (number, news) in pool.news.try_iter() {
+                let (batch, run) = places[number];
+                if let News::Over(outcome) = news
+                    && let Some(note) = batches[batch].remark(run, &outcome)
+                {
+                    watch.note(&note);
+                }
+            }
             finished.iter().skip(told).flatten().for_each(|run| watch.concluded(run));
             return Err(LabError::Stopped { done: over, jobs: total, out: options.out.clone() });
         }
@@ -331,7 +384,7 @@ fn estimate_of(batches: &[Batch], threads: usize) -> Estimate {
             let kind = *numbers.entry(name).or_insert(next);
             kinds.push(Kind { experiment, kind });
             known.push(batch.times.get(&task.origin.key).copied());
-            there.push(task.path.exists());
+            there.push(task.path.exists() && task.pcap.as_ref().is_none_or(|folder| folder.exists()));
         }
     }
     let mut estimate = Estimate::new(kinds, known, threads);
@@ -349,6 +402,15 @@ impl Batch {
         let point: Vec<String> = task.job.point.iter().map(|(axis, at)| format!("{axis} {at}, ")).collect();
         let (id, point) = (&self.experiment.id, point.concat());
         format!("{id} at {point}{}, seed {} ({})", task.job.scheme, task.job.seed, task.origin.key)
+    }
+
+    /// What the user should know at once of a run's end.
+    fn remark(&self, run: usize, outcome: &Outcome) -> Option<String> {
+        match outcome {
+            Outcome::Failed(reason) => Some(format!("failed: {}: {reason}", self.name(run))),
+            Outcome::Skipped(reason) => Some(format!("skipped: {}: {reason}", self.name(run))),
+            _ => None,
+        }
     }
 
     /// Takes down what became of a run.
@@ -377,9 +439,9 @@ fn read_times(folder: &Path) -> BTreeMap<String, f64> {
 }
 
 /// Joins the rows of all runs and judges the claims.
-fn conclude(batch: &mut Batch, options: &RunOptions, code: &str) -> Result<ExperimentRun, LabError> {
+fn conclude(batch: &mut Batch, options: &RunOptions) -> Result<ExperimentRun, LabError> {
     let (mut ran, mut kept, mut added_seconds) = (0, 0, 0.0);
-    let (mut failures, mut not_modelled) = (Vec::new(), Vec::new());
+    let (mut failures, mut not_modelled, mut skipped) = (Vec::new(), Vec::new(), Vec::new());
     for (run, outcome) in batch.outcomes.iter().enumerate() {
         match outcome {
             Some(Outcome::Ran(took)) => {
@@ -388,6 +450,9 @@ fn conclude(batch: &mut Batch, options: &RunOptions, code: &str) -> Result<Exper
             }
             Some(Outcome::Kept) => kept += 1,
             Some(Outcome::NotModelled(reason)) => not_modelled.push(reason.clone()),
+            Some(Outcome::Skipped(reason)) => {
+                skipped.push(SkippedRun { run: batch.name(run), reason: reason.clone() });
+            }
             Some(Outcome::Failed(reason)) => failures.push(format!("{}: {reason}", batch.name(run))),
             Some(Outcome::Unwritable(..)) | None => unreachable!("every run of it is over"),
         }
@@ -402,6 +467,8 @@ fn conclude(batch: &mut Batch, options: &RunOptions, code: &str) -> Result<Exper
         ran,
         kept,
         not_modelled: not_modelled.len(),
+        skipped,
+        invalid_tries: 0,
         seconds: batch.busy.map_or(0.0, |(begin, end)| end - begin),
         added_seconds,
         verdicts: Vec::new(),
@@ -413,34 +480,58 @@ fn conclude(batch: &mut Batch, options: &RunOptions, code: &str) -> Result<Exper
         return Ok(result);
     }
     let (experiment, engine, scale) = (&batch.experiment, batch.engine, options.scale);
-    let (tables, means) = join(batch, options.scale, code)?;
-    let verdicts = match not_modelled.first() {
+    let (tables, means) = join(batch, options.scale)?;
+    result.invalid_tries = means.iter().map(Means::invalid_tries).sum();
+    let skipped = result.skipped.first().map(SkippedRun::to_string);
+    let verdicts = match not_modelled.first().or(skipped.as_ref()) {
         Some(reason) if ran + kept == 0 => experiment.pending(engine, scale, reason),
-        _ => experiment.judge(engine, scale, &tables),
+        _ => {
+            let mut verdicts = experiment.judge(engine, scale, &tables);
+            let runs = batch.tasks.len();
+            verdicts.iter_mut().for_each(|verdict| say_what_was_skipped(verdict, &result.skipped, runs));
+            verdicts
+        }
     };
     result.verdicts =
         verdicts.iter().cloned().map(|verdict| Judged { verdict, commit: options.commit.clone() }).collect();
     let path = batch.folder.join("verdicts.json");
     write_whole(&path, |file| file.write_all(lines_of_json(&result.verdicts)?.as_bytes()))
         .map_err(|source| LabError::write(&path, "--out", source))?;
-    if let Some(folder) = options.store.as_ref().filter(|_| ran + kept > 0) {
-        let axes = experiment.axes_at(engine, scale);
-        let draw = |plot: &headwater_sim::experiment::Plot| {
-            Drawn::of(&plot.figure(engine, scale, &tables, &axes, &experiment.schemes))
-        };
-        let run = StoredRun {
-            engine,
-            scale,
-            seeds: batch.seeds,
-            commit: options.commit.clone(),
-            code: code.to_owned(),
-            verdicts,
-            means,
-            figures: experiment.plots.iter().map(draw).collect(),
-        };
+    if ran + kept == 0 {
+        return Ok(result);
+    }
+    let axes = experiment.axes_at(engine, scale);
+    let draw = |plot: &headwater_sim::experiment::Plot| {
+        Drawn::of(&plot.figure(engine, scale, &tables, &axes, &experiment.schemes))
+    };
+    let run = StoredRun {
+        engine,
+        scale,
+        seeds: batch.seeds,
+        commit: options.commit.clone(),
+        code: batch.code.clone(),
+        machine: engine.is_real_time().then(Machine::of_now),
+        skipped: result.skipped.clone(),
+        verdicts,
+        means,
+        figures: experiment.plots.iter().map(draw).collect(),
+    };
+    results::summarise(&batch.folder, Heading::of(experiment), &run)?;
+    if let Some(folder) = &options.store {
         result.stored = Some(results::store(folder, &experiment.id, run)?);
     }
     Ok(result)
+}
+
+/// A number from fewer runs than were asked for says so, and so does a claim for which none is left.
+fn say_what_was_skipped(verdict: &mut Verdict, skipped: &[SkippedRun], runs: usize) {
+    let Some(first) = skipped.first() else { return };
+    // A formula has no runs.
+    if verdict.seeds > 0 {
+        verdict.add_note(&format!("{} of {runs} runs skipped", skipped.len()));
+    } else if verdict.verdict == Verdicted::Pending {
+        verdict.add_note(&format!("{} of {runs} runs skipped, the first: {first}", skipped.len()));
+    }
 }
 
 /// A JSON list with an element per line.
@@ -449,83 +540,12 @@ fn lines_of_json(values: &[impl Serialize]) -> io::Result<String> {
     Ok(format!("[\n{}\n]\n", lines.join(",\n")))
 }
 
-/// The rows of all runs, in the order of the runs: as tables, and in the four files that people read.
-fn join(batch: &Batch, scale: Scale, code: &str) -> Result<(Tables, Vec<Means>), LabError> {
-    let id = &batch.experiment.id;
-    let head = [
-        ("headwater.experiment", id.clone()),
-        ("headwater.engine", batch.engine.to_string()),
-        ("headwater.scale", scale.to_string()),
-        ("headwater.code", code.to_owned()),
-    ];
-    let mut all = Tables::gathering();
-    let mut means = Vec::new();
-    let mut files: Vec<Joined> = Vec::new();
-    for (task, outcome) in batch.tasks.iter().zip(&batch.outcomes) {
-        if !matches!(outcome, Some(Outcome::Ran(_) | Outcome::Kept)) {
-            continue;
-        }
-        let lost = |reason| LabError::Lost { path: task.path.clone(), reason };
-        let mut tables = run_file::read(&task.path, &task.origin).map_err(lost)?;
-        means.push(Means::of(&task.job, &tables));
-        let differ = |source| LabError::Tables { experiment: id.clone(), source };
-        task.job.coordinate(&mut tables).map_err(differ)?;
-        if files.is_empty() {
-            for (name, table) in TABLES.iter().zip(in_order(&tables)) {
-                files.push(Joined::begin(&batch.folder, name, table, &head)?);
-            }
-        }
-        for (file, table) in files.iter_mut().zip(in_order(&tables)) {
-            file.add(table)?;
-        }
-        all.append(tables).map_err(differ)?;
-    }
-    files.into_iter().try_for_each(Joined::end)?;
-    Ok((all, means))
-}
-
-/// One of the four files while it is written; it gets its name at the end.
-struct Joined {
-    file: TableFile<BufWriter<File>>,
-    unfinished: PathBuf,
-    path: PathBuf,
-}
-
-impl Joined {
-    fn begin(
-        folder: &Path,
-        name: &str,
-        first: &headwater_sim::table::Table,
-        head: &[(&str, String)],
-    ) -> Result<Joined, LabError> {
-        // What a killed process leaves of it is removed by the next.
-        let unfinished = folder.join(format!(".{name}.arrow.tmp"));
-        let path = folder.join(format!("{name}.arrow"));
-        let failed = |source| LabError::write(&path, "--out", source);
-        let file = BufWriter::new(File::create(&unfinished).map_err(failed)?);
-        let file = TableFile::new(file, first, head).map_err(|e| failed(of_arrow(e)))?;
-        Ok(Joined { file, unfinished, path })
-    }
-
-    fn add(&mut self, table: &headwater_sim::table::Table) -> Result<(), LabError> {
-        self.file.write(table).map_err(|e| LabError::write(&self.path, "--out", of_arrow(e)))
-    }
-
-    fn end(self) -> Result<(), LabError> {
-        let failed = |source| LabError::write(&self.path, "--out", source);
-        self.file.finish().map_err(|e| failed(of_arrow(e)))?;
-        fs::rename(&self.unfinished, &self.path).map_err(failed)
-    }
-}
-
-fn of_arrow(error: ArrowError) -> io::Error {
-    match error {
-        ArrowError::IoError(_, source) => source,
-        other => io::Error::other(other),
-    }
-}
-
 impl ExperimentRun {
+    /// Runs in all, whatever became of them.
+    pub fn runs(&self) -> usize {
+        self.ran + self.kept + self.not_modelled + self.skipped.len() + self.failures.len()
+    }
+
     /// Claims that miss.
     pub fn misses(&self) -> usize {
         self.verdicts.iter().filter(|judged| judged.verdict.verdict == Verdicted::Miss).count()

@@ -88,13 +88,22 @@ pub(super) fn remove(namespace: &str) -> Result<(), NetError> {
 /// Removes the namespaces of runs whose maker no longer lives; returns their names in order.
 pub(super) fn remove_leftovers() -> Result<Vec<String>, NetError> {
     let mut removed = Vec::new();
-    for name in names() {
-        if maker(&name).is_some_and(|pid| !Path::new("/proc").join(pid.to_string()).exists()) {
-            remove(&name)?;
-            removed.push(name);
-        }
+    for name in names().into_iter().filter(|name| is_orphan(name)) {
+        remove(&name)?;
+        removed.push(name);
     }
     Ok(removed)
+}
+
+/// The namespaces that this process made, or a dead one, in order.
+pub(super) fn unanswered() -> Vec<String> {
+    let ours = |name: &String| maker(name) == Some(std::process::id()) || is_orphan(name);
+    names().into_iter().filter(ours).collect()
+}
+
+/// Whether its maker no longer lives.
+fn is_orphan(name: &str) -> bool {
+    maker(name).is_some_and(|pid| !Path::new("/proc").join(pid.to_string()).exists())
 }
 
 /// The names of all namespaces that look like ours, in order.

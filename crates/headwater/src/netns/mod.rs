@@ -105,6 +105,11 @@ pub fn clean() -> Result<Vec<String>, NetError> {
     guard::remove_leftovers()
 }
 
+/// The namespaces of ours that are there and that nobody else answers for: their maker is this process, or is dead.
+pub fn left_behind() -> Vec<String> {
+    guard::unanswered()
+}
+
 /// A network of namespaces. Dropping it kills what runs inside and removes it.
 pub struct Net {
     namespaces: Namespaces,

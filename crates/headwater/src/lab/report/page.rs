@@ -5,9 +5,11 @@ use std::fmt::Write;
 use headwater_sim::claim::{Outcome, Published, Verdict};
 use headwater_sim::experiment::Engine;
 
-use super::{Counts, Section};
+use super::{Counts, Note, Section, rank};
+use crate::lab::StoredRun;
 
-const HEAD: &str = "\
+/// Of the page of all experiments.
+pub(super) const HEAD: &str = "\
 # Reproduction
 
 What the papers say, and what we get. This page is made by `headwater lab report` from the results in
@@ -18,16 +20,29 @@ What the papers say, and what we get. This page is made by `headwater lab report
 
 A claim is a number or an order that a paper states. *Ours* is the mean over seeds with its 95 % interval (Student's t).
 The verdict is `pass` within the stated tolerance, `miss` outside it, `report` where there is no pass line or our interval
-does not decide, `pending` where nothing was run yet.
+does not decide, `pending` where nothing was run yet. Where several engines ran, each has a column: the mean with its
+interval, the lowest and the highest seed and how many there are, and the verdict.
+";
+
+/// Of the page of one folder of runs.
+pub(super) const HEAD_OF_RUNS: &str = "\
+# Results
+
+What came of the runs in this folder. This page is made by `headwater lab report FOLDER` from their summaries.
+
+A claim is a number or an order that a source states, or a goal. *Ours* is the mean over seeds with its 95 % interval
+(Student's t). The verdict is `pass` within the stated tolerance, `miss` outside it, `report` where there is no pass line or
+our interval does not decide, `pending` where there was no run. Where several engines ran, each has a column: the mean with
+its interval, the lowest and the highest seed and how many there are, and the verdict.
 ";
 
 /// The whole page.
-pub(super) fn written(sections: &[Section]) -> String {
-    let mut page = HEAD.to_owned();
+pub(super) fn written(sections: &[Section], head: &str) -> String {
+    let mut page = head.to_owned();
     summary(&mut page, sections);
     let mut paper = "";
     for section in sections {
-        let of = paper_of(&section.experiment.id);
+        let of = paper_of(&section.heading.experiment);
         if of != paper {
             line(&mut page, format_args!("\n## {}", paper_name(of)));
             paper = of;
@@ -57,14 +72,10 @@ fn paper_name(folder: &str) -> String {
     }
 }
 
-fn anchor(id: &str) -> String {
-    id.replace('/', "-")
-}
-
 fn summary(page: &mut String, sections: &[Section]) {
     let mut papers: Vec<(&str, Counts)> = Vec::new();
     for section in sections {
-        let paper = paper_of(&section.experiment.id);
+        let paper = paper_of(&section.heading.experiment);
         match papers.last_mut() {
             Some((last, counts)) if *last == paper => *counts = counts.plus(section.counts()),
             _ => papers.push((paper, section.counts())),
@@ -81,7 +92,7 @@ fn summary(page: &mut String, sections: &[Section]) {
     }
     let missed = sections.iter().flat_map(|section| {
         let missed = section.verdicts.iter().filter(|verdict| verdict.verdict == Outcome::Miss);
-        missed.map(|verdict| format!("[{}](#{})", verdict.claim, anchor(&section.experiment.id)))
+        missed.map(|verdict| format!("[{}](#{})", verdict.claim, section.anchor))
     });
     let missed: Vec<String> = missed.collect();
     if !missed.is_empty() {
@@ -90,8 +101,8 @@ fn summary(page: &mut String, sections: &[Section]) {
     line(page, format_args!("\n| Experiment | | pass | miss | report | pending |"));
     line(page, format_args!("|---|---|---:|---:|---:|---:|"));
     for section in sections {
-        let (id, title) = (&section.experiment.id, cell(&section.experiment.title));
-        line(page, format_args!("| [{id}](#{}) | {title} | {} |", anchor(id), cells(&section.counts())));
+        let (id, title) = (&section.heading.experiment, cell(&section.heading.title));
+        line(page, format_args!("| [{id}](#{}) | {title} | {} |", section.anchor, cells(&section.counts())));
     }
 }
 
@@ -100,85 +111,164 @@ fn cells(counts: &Counts) -> String {
 }
 
 fn one(page: &mut String, section: &Section) {
-    let experiment = &section.experiment;
-    line(page, format_args!("\n<a id=\"{}\"></a>\n", anchor(&experiment.id)));
-    line(page, format_args!("### {}\n", experiment.title));
-    line(page, format_args!("{}; `{}`.", experiment.source, experiment.id));
-    for sentence in &experiment.about {
+    let heading = &section.heading;
+    line(page, format_args!("\n<a id=\"{}\"></a>\n", section.anchor));
+    line(page, format_args!("### {}\n", heading.title));
+    line(page, format_args!("{}; `{}`.", heading.source, heading.experiment));
+    for sentence in &heading.about {
         line(page, format_args!("{sentence}"));
     }
     line(page, format_args!(""));
-    match &section.stored {
-        None => line(
-            page,
-            format_args!("Not run yet: `headwater lab run {} --scale paper --store`.", experiment.id),
-        ),
-        Some(stored) => {
-            for run in &stored.runs {
-                let seeds = if run.seeds == 1 { "1 seed".to_owned() } else { format!("{} seeds", run.seeds) };
-                let commit = run.commit.as_deref().map_or_else(String::new, |commit| {
-                    format!(", commit `{}`", commit.get(..12).unwrap_or(commit))
-                });
-                line(
-                    page,
-                    format_args!(
-                        "- {} engine at {} scale, {seeds}{commit}, code `{}`",
-                        run.engine, run.scale, run.code
-                    ),
-                );
-            }
-        }
+    if section.runs.is_empty() {
+        let id = &heading.experiment;
+        line(page, format_args!("Not run yet: `headwater lab run {id} --scale paper --store`."));
     }
+    section.runs.iter().for_each(|run| ran(page, run));
     for (title, file) in &section.plots {
         let alt = title.replace(['[', ']'], "");
-        line(
-            page,
-            format_args!("\n![{alt}](reproduction/{file}.svg)\n\n[{alt}, as PNG](reproduction/{file}.png)"),
-        );
+        line(page, format_args!("\n![{alt}]({file}.svg)\n\n[{alt}, as PNG]({file}.png)"));
     }
     table(page, section);
     notes(page, section);
-    if !experiment.choices.is_empty() {
+    if !heading.choices.is_empty() {
         line(page, format_args!("\nWhere the paper leaves it open, we chose:\n"));
-        for choice in &experiment.choices {
+        for choice in &heading.choices {
             line(page, format_args!("- {choice}"));
         }
     }
 }
 
-fn table(page: &mut String, section: &Section) {
-    if section.verdicts.is_empty() {
-        return;
+/// What was run, of which code, and for real time on what.
+fn ran(page: &mut String, run: &StoredRun) {
+    let seeds = if run.seeds == 1 { "1 seed".to_owned() } else { format!("{} seeds", run.seeds) };
+    let commit = run
+        .commit
+        .as_deref()
+        .map_or_else(String::new, |commit| format!(", commit `{}`", commit.get(..12).unwrap_or(commit)));
+    let mut text =
+        format!("{} engine at {} scale, {seeds}{commit}, code `{}`", run.engine, run.scale, run.code);
+    if run.machine.is_some() || !run.skipped.is_empty() {
+        text += &format!("; {}", run.amount());
     }
-    let engines: Vec<Engine> = section.verdicts.iter().map(|verdict| verdict.engine).collect();
-    let several = engines.iter().any(|engine| *engine != engines[0]);
-    let (head, rule) = if several { (" Engine |", "---|") } else { ("", "") };
-    line(
-        page,
-        format_args!(
-            "\n| Claim | What | Where |{head} Published | Ours | Within | Verdict |\n|---|---|---|{rule}---|---|---|---|"
-        ),
-    );
-    for verdict in &section.verdicts {
-        let engine = if several { format!(" {} |", verdict.engine) } else { String::new() };
-        let word = match verdict.verdict {
-            Outcome::Pass => "pass",
-            Outcome::Miss => "**miss**",
-            Outcome::Report => "report",
-            Outcome::Pending => "pending",
-        };
+    if let Some(machine) = &run.machine {
+        text += &format!("; {}", cell(&machine.to_string()));
+    }
+    line(page, format_args!("- {text}"));
+    for skipped in &run.skipped {
+        line(page, format_args!("  - skipped: {}", cell(&skipped.to_string())));
+    }
+}
+
+fn table(page: &mut String, section: &Section) {
+    let mut engines: Vec<Engine> = section.verdicts.iter().map(|verdict| verdict.engine).collect();
+    engines.sort_by_key(|engine| rank(*engine));
+    engines.dedup();
+    match engines.len() {
+        0 => {}
+        1 => of_one_engine(page, &section.verdicts),
+        _ => of_engines(page, &section.verdicts, &engines),
+    }
+}
+
+fn of_one_engine(page: &mut String, verdicts: &[Verdict]) {
+    line(page, format_args!("\n| Claim | What | Where | Published | Ours | Within | Verdict |"));
+    line(page, format_args!("|---|---|---|---|---|---|---|"));
+    for verdict in verdicts {
         line(
             page,
             format_args!(
-                "| {} | {} | {} |{engine} {} | {} | {} | {word} |",
+                "| {} | {} | {} | {} | {} | {} | {} |",
                 verdict.claim,
                 cell(&verdict.about),
                 cell(&verdict.source),
                 published(verdict),
                 ours(verdict),
                 cell(&verdict.tolerance),
+                word(verdict.verdict),
             ),
         );
+    }
+}
+
+/// A row per claim, a column per engine.
+fn of_engines(page: &mut String, verdicts: &[Verdict], engines: &[Engine]) {
+    let names: Vec<&str> = engines.iter().map(|engine| engine.name()).collect();
+    line(page, format_args!("\n| Claim | What | Where | Published | Within | {} |", names.join(" | ")));
+    line(page, format_args!("|---|---|---|---|---|{}", "---|".repeat(engines.len())));
+    let mut rows: Vec<Vec<&Verdict>> = Vec::new();
+    for verdict in verdicts {
+        // One id may stand for claims with several published values.
+        let is_same = |row: &&mut Vec<&Verdict>| {
+            row.iter().all(|other| {
+                (&other.claim, &other.published) == (&verdict.claim, &verdict.published)
+                    && other.engine != verdict.engine
+            })
+        };
+        match rows.iter_mut().find(is_same) {
+            Some(row) => row.push(verdict),
+            None => rows.push(vec![verdict]),
+        }
+    }
+    for row in rows {
+        let first = row[0];
+        let of_engine = |engine: &Engine| match row.iter().find(|verdict| verdict.engine == *engine) {
+            Some(verdict) => in_cell(verdict),
+            None => "-".to_owned(),
+        };
+        let columns: Vec<String> = engines.iter().map(of_engine).collect();
+        line(
+            page,
+            format_args!(
+                "| {} | {} | {} | {} | {} | {} |",
+                first.claim,
+                cell(&first.about),
+                cell(&first.source),
+                published(first),
+                within(&row),
+                columns.join(" | "),
+            ),
+        );
+    }
+}
+
+/// `10 %`, or `3 % (fluid), 15 % (packet, netns)`.
+fn within(row: &[&Verdict]) -> String {
+    let mut all: Vec<(&str, Vec<&str>)> = Vec::new();
+    for verdict in row {
+        match all.iter_mut().find(|(tolerance, _)| *tolerance == verdict.tolerance) {
+            Some((_, engines)) => engines.push(verdict.engine.name()),
+            None => all.push((&verdict.tolerance, vec![verdict.engine.name()])),
+        }
+    }
+    if let [(tolerance, _)] = &all[..] {
+        return cell(tolerance);
+    }
+    let each = all.iter().map(|(tolerance, engines)| format!("{} ({})", cell(tolerance), engines.join(", ")));
+    each.collect::<Vec<_>>().join(", ")
+}
+
+/// One engine's answer to a claim.
+fn in_cell(verdict: &Verdict) -> String {
+    let mut parts = Vec::new();
+    if verdict.measured.is_some() {
+        parts.push(ours(verdict));
+    }
+    let seeds = if verdict.seeds == 1 { "seed" } else { "seeds" };
+    match (verdict.range, verdict.seeds) {
+        (Some((low, high)), n) => parts.push(format!("{} to {}, {n} {seeds}", digits(low), digits(high))),
+        (None, 0) => {}
+        (None, n) => parts.push(format!("{n} {seeds}")),
+    }
+    parts.push(word(verdict.verdict).to_owned());
+    parts.join("<br>")
+}
+
+fn word(outcome: Outcome) -> &'static str {
+    match outcome {
+        Outcome::Pass => "pass",
+        Outcome::Miss => "**miss**",
+        Outcome::Report => "report",
+        Outcome::Pending => "pending",
     }
 }
 
@@ -186,7 +276,7 @@ fn table(page: &mut String, section: &Section) {
 fn notes(page: &mut String, section: &Section) {
     let said: Vec<&Verdict> = section.verdicts.iter().filter(|verdict| !verdict.note.is_empty()).collect();
     // What was never run needs no line per claim.
-    if section.stored.is_some() && !said.is_empty() {
+    if !section.runs.is_empty() && !said.is_empty() {
         line(page, format_args!(""));
         for verdict in said {
             line(page, format_args!("- {} ({}): {}", verdict.claim, verdict.engine, verdict.note));
@@ -194,17 +284,12 @@ fn notes(page: &mut String, section: &Section) {
     }
     let misses = section.counts().miss;
     match &section.note {
-        Some(note) if misses > 0 => line(page, format_args!("\n**On the misses.** {note}")),
-        Some(note) => line(page, format_args!("\n{note}")),
-        None if misses > 0 => line(
-            page,
-            format_args!(
-                "\n**On the misses.** Nothing is written about them yet \
-                 (`experiments/results/notes/{}.md`).",
-                section.experiment.id
-            ),
-        ),
-        None => {}
+        Note::Written(note) if misses > 0 => line(page, format_args!("\n**On the misses.** {note}")),
+        Note::Written(note) => line(page, format_args!("\n{note}")),
+        Note::Missing(file) if misses > 0 => {
+            line(page, format_args!("\n**On the misses.** Nothing is written about them yet (`{file}`)."));
+        }
+        Note::Missing(_) | Note::Nobody => {}
     }
 }
 

@@ -11,6 +11,8 @@ use tempfile::TempDir;
 use super::super::fixture::{EXPERIMENT, Fake};
 use super::*;
 
+mod real_time;
+
 /// An experiment in a folder of its own, and an output folder.
 struct Place {
     folder: TempDir,
@@ -62,6 +64,7 @@ impl Place {
             threads: 2,
             out: self.out(),
             fresh: false,
+            pcap: None,
             store: None,
             commit: Some("c0ffee".into()),
         }
@@ -115,8 +118,8 @@ fn the_bytes_are_the_same_whatever_the_number_of_threads() {
     one.run_with(&RunOptions { threads: 1, ..one.options() }, &fake()).unwrap();
     four.run_with(&RunOptions { threads: 4, ..four.options() }, &fake()).unwrap();
     let (ours, theirs) = (raw(&one.out()), raw(&four.out()));
-    // Eight runs, four tables, the verdicts.
-    assert_eq!(ours.len(), 13, "{:?}", ours.keys());
+    // Eight runs, four tables, the verdicts, the summary.
+    assert_eq!(ours.len(), 14, "{:?}", ours.keys());
     assert_eq!(ours, theirs);
 }
 
@@ -302,7 +305,7 @@ fn what_was_asked_for_must_exist_and_fit() {
     };
     assert!(ask(&|o| o.what = vec!["fig9".into()]).contains("did you mean ppush/fig0"));
     assert!(ask(&|o| o.what.clear()).contains("--all"));
-    assert!(ask(&|o| o.engine = Some(Engine::Flow)).contains("only on: packet, fluid"));
+    assert!(ask(&|o| o.engine = Some(Engine::Flow)).contains("only on: packet, fluid, netns"));
     assert!(ask(&|o| o.store = Some("x".into())).contains("--scale paper"));
     let nothing = ask(&|o| (o.all, o.what, o.engine) = (true, Vec::new(), Some(Engine::Flow)));
     assert!(nothing.contains("flow engine"), "{nothing}");
