@@ -17,6 +17,7 @@ use serde_json::json;
 use super::Failure;
 use super::bar::{LINE_INTERVAL, WITH_END, restyle, span};
 use super::engines::AllEngines;
+use super::inside::with_networks;
 use super::output::{JSON_INTERVAL, Pace, Shown, Terminal};
 use super::resolve::UsageError;
 use super::tables::Table;
@@ -102,6 +103,7 @@ fn list_text(drills: &[Drill]) -> String {
 
 #[allow(clippy::disallowed_methods, reason = "drills take the user's time")]
 fn run(args: &DrillArgs, terminal: &Terminal, shutdown: &Shutdown) -> Result<(), Failure> {
+    with_networks(terminal, shutdown)?;
     let folder = folder()?;
     let checkout = std::env::current_dir().ok().and_then(|here| Checkout::around(&here));
     let options = DrillOptions {

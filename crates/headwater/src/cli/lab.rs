@@ -16,6 +16,7 @@ use serde_json::json;
 use super::Failure;
 use super::bar::{LINE_INTERVAL, WITH_END, restyle, span};
 use super::engines::AllEngines;
+use super::inside::with_networks;
 use super::output::{JSON_INTERVAL, Pace, Shown, Terminal};
 use super::resolve::UsageError;
 use super::tables::Table;
@@ -252,6 +253,9 @@ fn list(args: &ListArgs, terminal: &Terminal) -> Result<(), Failure> {
 }
 
 fn run(args: &RunArgs, terminal: &Terminal, shutdown: &Shutdown) -> Result<(), Failure> {
+    if args.engine.map(EngineName::engine).is_some_and(Engine::is_real_time) {
+        with_networks(terminal, shutdown)?;
+    }
     let checkout = checkout();
     let store = match (args.store, args.from.results(checkout.as_ref())) {
         (true, None) => {

@@ -14,6 +14,7 @@ mod drill;
 mod emulate;
 mod engines;
 mod exit;
+mod inside;
 mod lab;
 mod manual;
 mod output;
@@ -91,6 +92,7 @@ fn run(cli: &Cli) -> u8 {
         }
         // The table or the objects have said which.
         Err(Failure::Missed) => exit::MISSED,
+        Err(Failure::Elsewhere(code)) => code,
     }
 }
 
@@ -100,6 +102,8 @@ enum Failure {
     App(AppError),
     /// Everything ran, and a claim is a miss, or a drill has failed.
     Missed,
+    /// Another process did it, said all there is to say, and ended with this code.
+    Elsewhere(u8),
 }
 
 impl From<UsageError> for Failure {
