@@ -12,3 +12,4 @@ pub mod netns_engine;
 pub mod node;
 pub mod socket;
 pub mod soft_switch;
+pub mod tcp;

@@ -9,6 +9,7 @@ use headwater_fabric::FabricSpec;
 use headwater_units::{Bytes, Duration};
 use serde::{Deserialize, Serialize};
 
+mod background;
 mod check;
 mod faults;
 mod network;
@@ -17,13 +18,14 @@ mod scheme;
 pub(crate) mod text;
 mod transport;
 
+pub use background::Background;
 pub(crate) use check::look_up;
 pub use check::{ScenarioError, link_name, link_named};
 pub use faults::{Action, Fault, Place, Target};
 pub use network::NetworkTextError;
 pub use ports::{Amount, PortClass, PortSpec, Service, WhenFull};
 pub use scheme::{ParseSchemeError, Scheme};
-pub use transport::{Assignment, Decode, LossResponse, TransportSpec};
+pub use transport::{Assignment, DataClass, Decode, LossResponse, TransportSpec};
 
 use crate::workload::Workload;
 
@@ -58,6 +60,9 @@ pub struct Scenario {
     pub transport: TransportSpec,
     /// What must be delivered.
     pub workload: Workload,
+    /// What is sent beside it, by other rules.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub background: Vec<Background>,
     /// What goes wrong, in any order.
     #[serde(default)]
     pub faults: Vec<Fault>,
@@ -204,6 +209,27 @@ mod tests {
         let scenario: Scenario = toml::from_str(SMALL).unwrap();
         let again: Scenario = toml::from_str(&toml::to_string(&scenario).unwrap()).unwrap();
         assert_eq!(again, scenario);
+    }
+
+    #[test]
+    fn what_is_newer_than_the_first_runs_is_written_only_where_it_is_used() {
+        let scenario: Scenario = toml::from_str(SMALL).unwrap();
+        let text = toml::to_string(&scenario).unwrap();
+        assert!(!text.contains("background") && !text.contains("class ="), "{text}");
+        let used = SMALL.replace(
+            "[workload]",
+            "transport = { class = 'gentle' }
+            background = [{ name = 'tcp', from = 0, to = 1, scheme = 'cubic', stop = '1 s' }]
+            [workload]",
+        );
+        let scenario: Scenario = toml::from_str(&used).unwrap();
+        assert_eq!(scenario.transport.class, DataClass::Gentle);
+        let flow = &scenario.background[0];
+        assert_eq!(
+            (flow.scheme, flow.start, flow.stop),
+            (Scheme::Cubic, Duration::ZERO, Some(Duration::from_secs(1)))
+        );
+        assert_eq!(toml::from_str::<Scenario>(&toml::to_string(&scenario).unwrap()).unwrap(), scenario);
     }
 
     #[test]

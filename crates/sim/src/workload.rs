@@ -9,7 +9,7 @@ use headwater_units::{Bytes, Duration, Time};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::scenario::text;
+use crate::scenario::{Background, text};
 
 mod generate;
 mod sizes;
@@ -58,6 +58,21 @@ pub struct TaskPlan {
     pub theta: Option<f64>,
     /// When it is given up, whatever has arrived.
     pub stop: Option<Time>,
+}
+
+impl TaskPlan {
+    /// A flow of background, in the same words: without an end but its stop.
+    pub fn of_background(flow: &Background) -> TaskPlan {
+        TaskPlan {
+            name: flow.name.clone(),
+            at: Time::ZERO + flow.start,
+            packets: None,
+            sources: vec![flow.from],
+            receiver: flow.to,
+            theta: None,
+            stop: flow.stop.map(|stop| Time::ZERO + stop),
+        }
+    }
 }
 
 /// What must be delivered.

@@ -369,3 +369,26 @@ fn remarks_stand_behind_the_note() {
     verdict.add_note("and more");
     assert_eq!(verdict.note, "2 of 20 runs skipped; and more");
 }
+
+/// One run of five is slow: the median does not see it, the worst does, and without an end there is neither.
+#[test]
+fn the_worst_run_counts_where_a_claim_is_about_it() {
+    let delivery = experiment("emulate/delivery");
+    let judged = |slow: f64| {
+        let tables = gathered(&delivery, Scale::Paper, |job| {
+            let mut tables = Tables::default();
+            task("t", if job.seed == 3 { slow } else { 0.85 }).push(&mut tables.tasks);
+            tables
+        });
+        let verdicts = verdicts(&delivery, &tables);
+        ["E-delivery/clean", "E-delivery/clean-worst"].map(|claim| verdicts[claim].clone())
+    };
+    let [median, worst] = judged(0.86);
+    assert_eq!([median.verdict, worst.verdict], [Outcome::Pass; 2], "{worst:?}");
+    let [median, worst] = judged(1.7);
+    assert_eq!([median.verdict, worst.verdict], [Outcome::Pass, Outcome::Miss], "{worst:?}");
+    assert_eq!((median.seeds, worst.seeds), (5, 5));
+    assert!((worst.measured.unwrap() - 1.7 / 0.8077).abs() < 1e-3 && worst.ci95.is_none(), "{worst:?}");
+    let [median, worst] = judged(f64::NAN);
+    assert_eq!([median.verdict, worst.verdict], [Outcome::Miss; 2], "an unfinished run is no small matter");
+}

@@ -25,6 +25,7 @@ fn calm(bytes: u64) -> Setup {
         sources: vec![1],
         receiver: 2,
         thetas: None,
+        background: None,
     };
     let mut setup = Storm::new(0).setup;
     setup.routes = Routes::all(&topology, Metric::Hops).unwrap();
@@ -133,4 +134,57 @@ fn a_baseline_that_is_broken_off_is_over_once() {
     (setup.tasks[0].stop, setup.carry_bytes) = (Some(at_ms(20)), false);
     let records = run(setup);
     assert_eq!((records.tasks.len(), records.tasks[0].finish), (1, None));
+}
+
+/// Two sources and a killed one: what is not there goes on being sent by the other.
+#[test]
+fn a_killed_source_is_done_without() {
+    let mut setup = calm(2 << 20);
+    setup.tasks[0].sources = vec![1, 3];
+    setup.changes = vec![(at_ms(40), Change::Killed(3))];
+    let records = run(setup);
+    let row = &records.tasks[0];
+    assert_eq!((row.finish.is_some(), Some(row.blocks_done)), (true, row.blocks), "{row:?}");
+    assert!(row.finish > Some(at_ms(150)), "one uplink has most of 168 ms to carry: {row:?}");
+}
+
+#[test]
+fn a_host_that_was_killed_is_of_use_again_once_it_has_restarted() {
+    let mut setup = calm(1 << 20);
+    setup.changes = vec![
+        (at_ms(30), Change::Killed(1)),
+        (at_ms(500), Change::Restart(1)),
+        (at_ms(500), Change::Paused(1, false)),
+    ];
+    let records = run(setup);
+    assert_delivered(&records);
+    assert!(records.tasks[0].finish > Some(at_ms(500)), "{:?}", records.tasks[0]);
+}
+
+/// TCP has no second life: a host that restarts knows nothing of its connections.
+#[test]
+fn background_ends_with_a_restart_of_either_end() {
+    for host in [0, 3] {
+        let mut setup = calm(1 << 20);
+        (setup.carry_bytes, setup.drain) = (false, None);
+        let tcp = TaskPlan {
+            name: "tcp".into(),
+            at: Time::ZERO,
+            stop: None,
+            packets: u64::MAX,
+            bytes: None,
+            sources: vec![0],
+            receiver: 3,
+            thetas: None,
+            background: Some(baseline::SenderConfig::data_centre(baseline::Scheme::NewReno)),
+        };
+        setup.tasks.push(tcp);
+        setup.until = Some(at_ms(500));
+        setup.changes = vec![(at_ms(200), Change::Restart(host))];
+        let records = run(setup);
+        assert!(records.tasks[0].finish.is_some(), "{:?}", records.tasks[0]);
+        // 100 Mbit/s for 200 ms, in frames of 1514 bytes.
+        let useful = records.flows.iter().find(|flow| flow.task == 1).unwrap().useful;
+        assert!((1000..1700).contains(&useful), "{useful} packets in 200 of 500 ms");
+    }
 }

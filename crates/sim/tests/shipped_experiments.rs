@@ -5,11 +5,12 @@ mod common;
 use std::collections::{BTreeMap, BTreeSet};
 
 use common::{experiment, shipped};
-use headwater_fabric::HostId;
+use headwater_fabric::{HostId, LinkId, PointId};
 use headwater_sim::claim::Outcome;
 use headwater_sim::experiment::{Engine, Experiment, Scale};
-use headwater_sim::scenario::{Amount, Scheme};
+use headwater_sim::scenario::{Amount, Assignment, LossResponse, Scenario, Scheme};
 use headwater_sim::table::Tables;
+use headwater_sim::workload::Workload;
 use headwater_units::Bytes;
 
 /// PPUSH's rows of the catalogue of claims.
@@ -52,6 +53,9 @@ const ROWS: [&str; 36] = [
     "bench-ppush",
 ];
 
+/// What the emulated fabric must show.
+const GOALS: [&str; 5] = ["E-background", "E-contention", "E-delivery", "E-parity", "E-ten-tasks"];
+
 fn all() -> Vec<Experiment> {
     let parsed = shipped().into_iter().map(|(id, text)| Experiment::parse(&id, &text));
     parsed.map(|experiment| experiment.unwrap_or_else(|error| panic!("{error}"))).collect()
@@ -63,10 +67,10 @@ fn every_file_parses_and_every_row_of_the_catalogue_is_claimed() {
     assert!(all.len() >= 25, "{} experiments", all.len());
     let claimed: BTreeSet<&str> =
         all.iter().flat_map(|e| &e.claims).map(|claim| claim.id.split('/').next().unwrap()).collect();
-    for row in ROWS {
+    let known: BTreeSet<&str> = ROWS.into_iter().chain(GOALS).collect();
+    for row in &known {
         assert!(claimed.contains(row), "no claim {row}");
     }
-    let known: BTreeSet<&str> = ROWS.into();
     assert_eq!(claimed.difference(&known).collect::<Vec<_>>(), Vec::<&&str>::new(), "claims of no known row");
     for experiment in &all {
         assert!(!experiment.choices.is_empty() && !experiment.about.is_empty(), "{}", experiment.id);
@@ -155,6 +159,55 @@ fn one_set_of_constants_serves_all_of_the_papers_figures() {
             assert!(rto == if over_wan { 1.0 } else { 0.01 } || rto_is_varied, "{}", experiment.id);
         }
     }
+}
+
+#[test]
+fn experiments_on_real_packets_are_those_of_the_product_and_what_one_thread_can_forward() {
+    let emulated: Vec<_> = all().into_iter().filter(|e| e.id.starts_with("emulate/")).collect();
+    assert_eq!(emulated.len(), GOALS.len());
+    for experiment in &emulated {
+        assert_eq!(experiment.engines, [Engine::Packet, Engine::Netns], "{}", experiment.id);
+        for job in experiment.jobs(Engine::Netns, Scale::Paper, Some(1)).unwrap() {
+            let (transport, packet) = (&job.scenario.transport, &job.scenario.packet);
+            assert_eq!(transport.assignment, Assignment::Listed, "{}", experiment.id);
+            assert_eq!(transport.loss_response, LossResponse::Guarded, "{}", experiment.id);
+            assert_eq!((transport.initial_window, transport.min_rto.as_nanos()), (10.0, 50_000_000));
+            // A block of 256 KiB in symbols of what a frame has room for: 90 bytes are headers and tags.
+            let symbols = (256u64 << 10).div_ceil(packet.data.get() - 90);
+            assert!(symbols.abs_diff(transport.block_symbols.into()) <= 1, "{}", experiment.id);
+            assert!(packet.data.get() <= 9014, "{}", experiment.id);
+            // An ACK for every packet at the most.
+            let rate = most(&job.scenario) as f64 / (packet.data.get() as f64 * 8.0);
+            assert!(2.0 * rate < 25_000.0, "{} {:?}: {rate} packets/s", experiment.id, job.point);
+        }
+    }
+}
+
+/// What all sources together can bring to all receivers, bit/s.
+fn most(scenario: &Scenario) -> u64 {
+    let pairs: Vec<(u32, u32)> = match &scenario.workload {
+        Workload::TaskList { tasks } => {
+            tasks.iter().flat_map(|task| task.sources.iter().map(|source| (*source, task.receiver))).collect()
+        }
+        Workload::LongFlows { flows } => flows.iter().map(|flow| (flow.from, flow.to)).collect(),
+        other => panic!("{other:?}"),
+    };
+    let topology = scenario.topology().unwrap();
+    let point = |host: &u32| topology.hosts()[*host as usize];
+    let sources: BTreeSet<PointId> = pairs.iter().map(|(source, _)| point(source)).collect();
+    let receivers: BTreeSet<PointId> = pairs.iter().map(|(_, receiver)| point(receiver)).collect();
+    let links =
+        (0..topology.fabric().link_count() as u32).filter_map(|id| topology.fabric().link(LinkId(id)));
+    let (mut out, mut into, mut between) = (0, 0, u64::MAX);
+    for link in links {
+        let rate = link.capacity.unwrap().get();
+        out += if sources.contains(&link.from) { rate } else { 0 };
+        into += if receivers.contains(&link.to) { rate } else { 0 };
+        if ![link.from, link.to].iter().any(|end| topology.hosts().contains(end)) {
+            between = rate;
+        }
+    }
+    out.min(into).min(between)
 }
 
 #[test]

@@ -20,6 +20,8 @@ use super::values::{
     ProgressMode, Rack, Rate, Rerate, SourceCount, Theta, truth,
 };
 
+pub(crate) use self::tcp::{TcpCommand, TcpReceiveArgs, TcpSendArgs};
+
 const COMMON: &str = "Common options";
 const NETWORK: &str = "Network options";
 const EXPERIMENT: &str = "Options for experiments";
@@ -584,6 +586,9 @@ With --json each line is an object: esi, symbol.")]
     Decode(DecodeArgs),
     /// Feed a recorded run through the same machines again and compare every output
     Replay(ReplayArgs),
+    /// Send and receive by the kernel's TCP, to compare with or to be beside
+    #[command(subcommand, after_help = tcp::EXAMPLE)]
+    Tcp(TcpCommand),
 }
 
 #[derive(Debug, Args)]
@@ -755,5 +760,6 @@ impl Command {
     }
 }
 
+mod tcp;
 #[cfg(test)]
 mod tests;

@@ -31,7 +31,7 @@ use headwater_units::Duration;
 use serde_json::{Value, json};
 use tokio::signal::unix::{SignalKind, signal};
 
-use self::args::{Cli, Command, DebugCommand};
+use self::args::{Cli, Command, DebugCommand, TcpCommand};
 use self::output::Terminal;
 use self::resolve::{UsageError, data_on_stdout};
 use self::settings::{Layer, Origin, Settings};
@@ -285,6 +285,12 @@ async fn act(
             if !result.identical {
                 return Err(AppError::Failed("the machines did not do the same again".to_owned()).into());
             }
+        }
+        Command::Debug(DebugCommand::Tcp(TcpCommand::Receive(args))) => {
+            debug::tcp_receive(args, terminal, shutdown)?;
+        }
+        Command::Debug(DebugCommand::Tcp(TcpCommand::Send(args))) => {
+            debug::tcp_send(args, terminal, shutdown)?;
         }
         Command::Debug(_) | Command::Config(_) | Command::Completions(_) | Command::Man(_) => {
             unreachable!("these need no runtime and were run before it was started")

@@ -113,6 +113,7 @@ impl Names<'_> {
                 }
                 Ok(Shape::Number)
             }
+            Metric::OverSeeds { of, .. } => self.number(of, fixed),
             Metric::Constant { value } if value.is_finite() => Ok(Shape::Number),
             Metric::Constant { value } => Err(format!("a constant of {value}")),
             Metric::Axis { name } => {

@@ -235,6 +235,14 @@ impl Evaluator<'_> {
             | Metric::FirstWhere { .. }
             | Metric::Crossing { .. }
             | Metric::Trend { .. } => points::value(self, metric, scope),
+            Metric::OverSeeds { stat, of } => match self.value(of, scope)? {
+                Value::Seeds(by_seed) => {
+                    let values: Vec<f64> = by_seed.into_values().collect();
+                    Ok(Value::Number(stat.of(&values), values.len() as u32))
+                }
+                // The same for every seed.
+                value => Ok(value),
+            },
             Metric::Ordering { schemes, best, margin, of } => {
                 points::ordering(self, schemes, *best, *margin, of, scope)
             }

@@ -228,6 +228,13 @@ pub enum Metric {
         /// Of what.
         of: Box<Metric>,
     },
+    /// A statistic over seeds of a value that each seed has: the median run, the worst one.
+    OverSeeds {
+        /// Which statistic.
+        stat: Stat,
+        /// Of what.
+        of: Box<Metric>,
+    },
     /// Whether the schemes stand in this order, best first, by their means over seeds.
     Ordering {
         /// Best first.

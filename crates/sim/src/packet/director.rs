@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use headwater_transport::{Endpoint, Input, Output, Packet};
 use headwater_units::{Bytes, Duration, FlowId, FlowKey, NodeId, ObjectId, PathId, TaskId, Theta, Time};
-use headwater_wire::{Body, Class, Control, FlowGrant, Push, Request};
+use headwater_wire::{Body, Control, FlowGrant, Push, Request};
 
 /// What is written down for one object.
 #[derive(Clone, Debug)]
@@ -55,7 +55,7 @@ impl Director {
                     symbol_size: part.symbol_size,
                     key,
                     theta,
-                    class: Class::Bulk,
+                    class: request.class,
                     receiver: request.receiver,
                 }),
             );

@@ -6,7 +6,7 @@ use headwater_transport::baseline;
 use headwater_transport::ppush::controller::ControllerConfig;
 use headwater_transport::ppush::source::SourceConfig;
 use headwater_units::{BitRate, Bytes, Duration, Theta, Time};
-use headwater_wire::SpreadRule;
+use headwater_wire::{Class, SpreadRule};
 use thiserror::Error;
 
 use super::frame::FrameSizes;
@@ -30,7 +30,7 @@ pub struct Setup {
     pub control: ControlPlane,
     /// What the ends run.
     pub transport: Transport,
-    /// Who wants what from whom, ascending by time.
+    /// Who wants what from whom, ascending by time; background may stand anywhere.
     pub tasks: Vec<TaskPlan>,
     /// What happens to the network and its hosts.
     pub changes: Vec<(Time, Change)>,
@@ -88,6 +88,8 @@ pub struct TaskPlan {
     pub receiver: u32,
     /// Weight of each flow, where the experiment states it.
     pub thetas: Option<Vec<Theta>>,
+    /// It is no task but background: its flows run this, whatever [`Setup::transport`] is, and nobody waits for its end.
+    pub background: Option<baseline::SenderConfig>,
 }
 
 impl TaskPlan {
@@ -168,6 +170,8 @@ pub struct PpushSetup {
     pub controller: ControllerConfig,
     /// T.
     pub symbol_size: u16,
+    /// How symbols queue.
+    pub class: Class,
     /// What Algorithm 1 is told of each host's links.
     pub host_rate: Option<BitRate>,
     /// And of the links that each host shares with its rack, where those are narrower: name and rate.
@@ -183,6 +187,9 @@ pub enum Change {
     Paused(u32, bool),
     /// A host forgets all but its objects and finished blocks.
     Restart(u32),
+    /// A host is gone without a goodbye: it hears and says nothing until it restarts and is no longer paused. What it
+    /// knows is of no use to it then.
+    Killed(u32),
     /// The controller forgets all but what it was told to keep.
     RestartController,
 }

@@ -177,7 +177,7 @@ impl World {
             muted: false,
             changes_left: setup.changes.len(),
             corrupt: 0,
-            left: setup.tasks.len(),
+            left: setup.tasks.iter().filter(|plan| plan.background.is_none()).count(),
             sampled: vec![0; setup.tasks.len()],
             records: Records::default(),
             events: 0,
@@ -399,7 +399,10 @@ impl World {
             return; // It was broken off, or its host restarted, before its request was made again.
         }
         let plan = self.setup.tasks[task as usize].clone();
-        match self.setup.transport.clone() {
+        let background = plan
+            .background
+            .map(|sender| Transport::Baseline { receiver: baseline::ReceiverConfig::of(&sender), sender });
+        match background.unwrap_or_else(|| self.setup.transport.clone()) {
             Transport::Ppush(ppush) => self.start_receiver(task, &plan, &ppush),
             Transport::Baseline { sender, receiver } => {
                 let of = plan.sources.len() as u64;
@@ -447,19 +450,23 @@ impl World {
         self.changes_left -= 1;
         match self.setup.changes[index as usize].1.clone() {
             Change::Link(link, change) => self.post.change(self.now, link.0, change),
-            Change::Paused(host, paused) => {
-                self.paused[host as usize] = paused;
-                self.slots.iter_mut().filter(|slot| slot.host == host).for_each(|slot| slot.paused = paused);
-                if !paused {
-                    let here = (0..self.slots.len() as u32).filter(|&e| self.slots[e as usize].host == host);
-                    for endpoint in here.collect::<Vec<_>>() {
-                        self.slots[endpoint as usize].wake = u64::MAX;
-                        self.drain(endpoint);
-                    }
-                }
-            }
+            Change::Paused(host, paused) => self.pause(host, paused),
+            // Nobody can tell the two from outside; what it forgets it forgets when it restarts.
+            Change::Killed(host) => self.pause(host, true),
             Change::Restart(host) => self.restart(host),
             Change::RestartController => self.restart_controller(),
+        }
+    }
+
+    fn pause(&mut self, host: u32, paused: bool) {
+        self.paused[host as usize] = paused;
+        self.slots.iter_mut().filter(|slot| slot.host == host).for_each(|slot| slot.paused = paused);
+        if !paused {
+            let here = (0..self.slots.len() as u32).filter(|&e| self.slots[e as usize].host == host);
+            for endpoint in here.collect::<Vec<_>>() {
+                self.slots[endpoint as usize].wake = u64::MAX;
+                self.drain(endpoint);
+            }
         }
     }
 }
@@ -467,7 +474,8 @@ impl World {
 fn check(setup: &Setup) -> Result<(), SetupError> {
     let hosts = setup.topology.hosts().len() as u32;
     let scripted = setup.tasks.iter().any(|t| t.thetas.is_some());
-    if setup.carry_bytes && matches!(setup.transport, Transport::Baseline { .. }) {
+    let background = setup.tasks.iter().any(|plan| plan.background.is_some());
+    if setup.carry_bytes && (background || matches!(setup.transport, Transport::Baseline { .. })) {
         return Err(SetupError::NothingToCarry);
     }
     for plan in &setup.tasks {
@@ -480,7 +488,7 @@ fn check(setup: &Setup) -> Result<(), SetupError> {
             let (task, sources) = (plan.name.clone(), plan.sources.len());
             return Err(SetupError::Weights { task, sources, thetas });
         }
-        if scripted && plan.thetas.is_none() {
+        if scripted && plan.thetas.is_none() && plan.background.is_none() {
             return Err(SetupError::MixedWeights { task: plan.name.clone() });
         }
     }

@@ -65,6 +65,9 @@ fn modelled(scenario: &Scenario) -> Result<(bool, bool), RunError> {
     if !scenario.faults.is_empty() {
         return Err(unsupported("faults hit packets, and there are none"));
     }
+    if !scenario.background.is_empty() {
+        return Err(unsupported("background is TCP, which lives on losses and marks of packets"));
+    }
     if [Some(&scenario.port), scenario.nic.as_ref()]
         .into_iter()
         .flatten()

@@ -63,6 +63,9 @@ fn modelled(scenario: &Scenario, ground: &Ground) -> Result<Vec<Theta>, RunError
     if !scenario.faults.is_empty() {
         return Err(unsupported("faults hit packets, and there are none"));
     }
+    if !scenario.background.is_empty() {
+        return Err(unsupported("background is TCP, which lives on losses and marks of packets"));
+    }
     if scenario.carry_bytes {
         return Err(unsupported("there are no packets to carry true bytes"));
     }

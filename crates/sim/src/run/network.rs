@@ -127,7 +127,7 @@ fn changes(scenario: &Scenario, topology: &Topology) -> Result<Vec<(Time, Change
                         (LinkChange::Rate(to), Some(LinkChange::Rate(rate)))
                     }
                     Action::LinkDown => (LinkChange::Down(true), Some(LinkChange::Down(false))),
-                    Action::HostPause | Action::HostRestart => {
+                    Action::HostPause | Action::HostRestart | Action::HostKill => {
                         return Err(unsupported("a host's fault on a link"));
                     }
                 };
@@ -137,6 +137,11 @@ fn changes(scenario: &Scenario, topology: &Topology) -> Result<Vec<(Time, Change
                 both(Change::Paused(host, true), Some(Change::Paused(host, false)));
             }
             (&Target::Host(host), Action::HostRestart) => both(Change::Restart(host), None),
+            (&Target::Host(host), Action::HostKill) => {
+                both(Change::Killed(host), Some(Change::Restart(host)));
+                // It starts anew in silence, and speaks at once after that.
+                changes.extend(end.map(|end| (end, Change::Paused(host, false))));
+            }
             (Target::Host(_), _) => return Err(unsupported("a link's fault on a host")),
         }
     }

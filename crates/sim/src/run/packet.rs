@@ -18,7 +18,7 @@ use crate::packet::{
     self, ControlPlane, DecodeModel, FrameSizes, Jitter, PpushSetup, Ran, Records, Sampling, Setup, TaskPlan,
     Transport,
 };
-use crate::scenario::{Assignment, LossResponse, Quantity, Scenario, Scheme};
+use crate::scenario::{Assignment, Background, LossResponse, Quantity, Scenario, Scheme, TransportSpec};
 use crate::stats;
 use crate::table::{FlowRow, MeasureRow, SampleRow, Tables};
 use crate::workload::{self, Network};
@@ -64,7 +64,10 @@ impl Prepared {
         let report = Report::new(scenario, &ground, LOOKS);
         let Ground { topology, network, plans, until, .. } = ground;
         let transport = transport(scenario, &topology, &network)?;
-        let tasks = plans.iter().map(|plan| task(plan, &network, until)).collect();
+        let mut tasks: Vec<TaskPlan> = plans.iter().map(|plan| task(plan, &network, until)).collect();
+        for flow in &scenario.background {
+            tasks.push(background(flow, &scenario.transport)?);
+        }
         let NetworkSetup { topology, routes, port, choice, changes } =
             network::setup_on(scenario, topology, seed)?;
         let setup = Setup {
@@ -113,7 +116,44 @@ pub(super) fn task(plan: &workload::TaskPlan, network: &Network, until: Option<T
         sources: plan.sources.clone(),
         receiver: plan.receiver,
         thetas: plan.theta.map(|theta| vec![Theta::new(theta); plan.sources.len()]),
+        background: None,
     }
+}
+
+fn background(flow: &Background, spec: &TransportSpec) -> Result<TaskPlan, RunError> {
+    Ok(TaskPlan {
+        name: flow.name.clone(),
+        at: Time::ZERO + flow.start,
+        stop: flow.stop.map(|stop| Time::ZERO + stop),
+        packets: u64::MAX,
+        bytes: None,
+        sources: vec![flow.from],
+        receiver: flow.to,
+        thetas: None,
+        background: Some(baseline(flow.scheme, spec)?),
+    })
+}
+
+/// The sending end of a baseline.
+fn baseline(scheme: Scheme, spec: &TransportSpec) -> Result<baseline::SenderConfig, RunError> {
+    let scheme = match scheme {
+        Scheme::Dctcp => baseline::Scheme::Dctcp(baseline::DctcpConfig {
+            gain: spec.gain,
+            ..baseline::DctcpConfig::default()
+        }),
+        Scheme::Reno => baseline::Scheme::NewReno,
+        Scheme::Dccp => baseline::Scheme::DCCP,
+        Scheme::Cubic => return Err(unsupported("cubic is the kernel's own TCP: real packets run it")),
+        Scheme::Scdp => return Err(unsupported("scheme scdp is not built yet")),
+        Scheme::Ppush { .. } => return Err(unsupported("a push flow is no baseline")),
+    };
+    let config = baseline::SenderConfig::data_centre(scheme);
+    let rtt = headwater_transport::rtt::RttConfig {
+        initial_rto: spec.min_rto,
+        min_rto: spec.min_rto,
+        ..config.rtt
+    };
+    Ok(baseline::SenderConfig { initial_window: Packets::new(spec.initial_window), rtt, ..config })
 }
 
 fn sizes(scenario: &Scenario) -> FrameSizes {
@@ -134,28 +174,9 @@ fn symbol_size(scenario: &Scenario) -> u16 {
 
 fn transport(scenario: &Scenario, topology: &Topology, network: &Network) -> Result<Transport, RunError> {
     let spec = &scenario.transport;
-    let baseline = |scheme| {
-        let config = baseline::SenderConfig {
-            initial_window: Packets::new(spec.initial_window),
-            ..baseline::SenderConfig::data_centre(scheme)
-        };
-        let rtt = headwater_transport::rtt::RttConfig {
-            initial_rto: spec.min_rto,
-            min_rto: spec.min_rto,
-            ..config.rtt
-        };
-        let sender = baseline::SenderConfig { rtt, ..config };
-        Transport::Baseline { receiver: baseline::ReceiverConfig::of(&sender), sender }
-    };
-    let (pool, weigh) = match scenario.scheme {
-        Scheme::Dctcp => {
-            let dctcp = baseline::DctcpConfig { gain: spec.gain, ..baseline::DctcpConfig::default() };
-            return Ok(baseline(baseline::Scheme::Dctcp(dctcp)));
-        }
-        Scheme::Reno => return Ok(baseline(baseline::Scheme::NewReno)),
-        Scheme::Dccp => return Ok(baseline(baseline::Scheme::DCCP)),
-        Scheme::Scdp => return Err(unsupported("scheme scdp is not built yet")),
-        Scheme::Ppush { pool, weigh } => (pool, weigh),
+    let Scheme::Ppush { pool, weigh } = scenario.scheme else {
+        let sender = baseline(scenario.scheme, spec)?;
+        return Ok(Transport::Baseline { receiver: baseline::ReceiverConfig::of(&sender), sender });
     };
     let mut source = SourceConfig::paper();
     source.wfcc.initial_window = Packets::new(spec.initial_window);
@@ -206,6 +227,7 @@ fn transport(scenario: &Scenario, topology: &Topology, network: &Network) -> Res
         source_patience: Duration::from_secs(1 << 20),
         controller,
         symbol_size,
+        class: spec.class.into(),
         host_rate: Some(BitRate::new((rate * packet_bits) as u64)),
         racks: racks(topology),
     })))
@@ -269,7 +291,10 @@ pub(super) struct Report {
     looks: u64,
     joins: Vec<(u32, Time, Time)>,
     normaliser: Option<f64>,
+    /// Of the tasks, and behind them of background.
     plans: Vec<workload::TaskPlan>,
+    /// How many are tasks.
+    tasks: u32,
     links: Vec<(String, LinkId, BitRate)>,
     until: Option<Time>,
 }
@@ -282,12 +307,14 @@ impl Report {
         let links = links.map(|(name, link)| (name, link, common::capacity(topology, link)));
         let sample = scenario.sample.as_ref();
         let what = sample.map(|s| s.what.clone()).unwrap_or_default();
+        let background = scenario.background.iter().map(workload::TaskPlan::of_background);
         Report {
             looks: if what.contains(&Quantity::Queue) { looks } else { 1 },
             what,
             joins: scenario.workload.join_windows(),
             normaliser: ground.normaliser,
-            plans: ground.plans.clone(),
+            plans: ground.plans.iter().cloned().chain(background).collect(),
+            tasks: ground.plans.len() as u32,
             links: links.collect(),
             until: ground.until,
         }
@@ -303,7 +330,7 @@ impl Report {
     }
 
     fn tasks(&self, records: &Records, tables: &mut Tables) {
-        for row in &records.tasks {
+        for row in records.tasks.iter().filter(|row| row.task < self.tasks) {
             let flows = records.flows.iter().filter(|flow| flow.task == row.task);
             let timeouts = flows.map(|flow| flow.timeouts).sum();
             let plan = &self.plans[row.task as usize];
@@ -381,13 +408,15 @@ impl Report {
         let mut note = |name: String, value: f64| MeasureRow { name, value }.push(&mut tables.measures);
         let counts = &records.counts;
         let span = self.until.unwrap_or(counts.ended).as_secs_f64();
-        let useful: u64 = records.tasks.iter().map(|task| task.useful).sum();
+        let tasks = || records.tasks.iter().filter(|task| task.task < self.tasks);
+        let useful: u64 = tasks().map(|task| task.useful).sum();
         note("goodput".into(), useful as f64 / span);
         note("drops".into(), counts.drops as f64);
         note("marks".into(), counts.marks as f64);
         note("trims".into(), counts.trims as f64);
         note("lost".into(), counts.faults.lost as f64);
-        note("timeouts".into(), records.flows.iter().map(|flow| flow.timeouts as f64).sum());
+        let flows = records.flows.iter().filter(|flow| flow.task < self.tasks);
+        note("timeouts".into(), flows.map(|flow| flow.timeouts).sum::<u64>() as f64);
         note("events".into(), counts.events as f64);
         note("hops".into(), counts.hops as f64);
         note("span_s".into(), span);
@@ -405,9 +434,7 @@ impl Report {
                 note(format!("mean_queue {name}"), sum / f64::from(count));
             }
         }
-        let closed: Vec<f64> = records
-            .tasks
-            .iter()
+        let closed: Vec<f64> = tasks()
             .filter_map(|task| Some(task.closed.or(task.finish)?.since(task.arrival).as_secs_f64()))
             .collect();
         if !closed.is_empty() {

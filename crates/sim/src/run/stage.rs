@@ -9,13 +9,16 @@ use super::common::{self, Ground};
 use super::packet::{self, Report};
 use crate::experiment::Engine;
 use crate::packet::{Records, TaskPlan};
-use crate::scenario::Scenario;
+use crate::scenario::{Scenario, Scheme};
 use crate::table::Tables;
+use crate::workload;
 
 /// What the packet engine knows of a run before it begins, but for the machines.
 pub struct Stage {
-    /// By arrival. Those without an end have more packets than can be sent.
+    /// By arrival; behind them the flows of the background. Those without an end have more packets than can be sent.
     pub tasks: Vec<TaskPlan>,
+    /// The schemes of the background's flows: the last so many of the tasks.
+    pub background: Vec<Scheme>,
     /// The run ends then, whatever is left to do; with its last task if absent.
     pub until: Option<Time>,
     /// How often flows and queues are looked at, if they are.
@@ -37,11 +40,13 @@ impl Stage {
         if !scenario.workload.join_windows().is_empty() {
             return Err(common::unsupported(Engine::Netns, "flows that join until a queue is stable"));
         }
-        let tasks =
-            ground.plans.iter().map(|plan| packet::task(plan, &ground.network, ground.until)).collect();
+        let background = scenario.background.iter().map(workload::TaskPlan::of_background);
+        let plans = ground.plans.iter().cloned().chain(background);
+        let tasks = plans.map(|plan| packet::task(&plan, &ground.network, ground.until)).collect();
         let theta_ceiling = packet::theta_ceiling(scenario, &ground.topology, ground.network.host_rate);
         Ok(Stage {
             tasks,
+            background: scenario.background.iter().map(|flow| flow.scheme).collect(),
             until: ground.until,
             every: scenario.sample.as_ref().map(|sample| sample.every),
             queues: common::watched(scenario, &ground.topology),

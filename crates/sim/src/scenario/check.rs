@@ -1,10 +1,13 @@
 //! Whether a scenario can be run at all: its network can be built, its tasks planned, and what it names is there.
 
+use std::collections::BTreeSet;
+
 use headwater_fabric::{FabricError, LinkId, Topology};
+use headwater_units::Duration;
 use thiserror::Error;
 
-use super::{Action, Scenario, Target};
-use crate::workload::{Network, WorkloadError};
+use super::{Action, Scenario, Scheme, Target};
+use crate::workload::{Network, TaskPlan, WorkloadError};
 
 /// Why a scenario cannot be run.
 #[derive(Clone, Debug, PartialEq, Error)]
@@ -56,6 +59,24 @@ pub enum ScenarioError {
         /// What it must be.
         must: &'static str,
     },
+    /// Background of a kind that there is none of.
+    #[error("{place} cannot be {scheme}; background is reno, cubic, dctcp or dccp")]
+    NoBackground {
+        /// Which field.
+        place: String,
+        /// As given.
+        scheme: Scheme,
+    },
+    /// Background that ends before it begins.
+    #[error("background '{name}' stops at {stop}, which is not after its start at {start}")]
+    BackgroundEmpty {
+        /// Which.
+        name: String,
+        /// As given.
+        start: Duration,
+        /// As given.
+        stop: Duration,
+    },
     /// A flow without an end, in a run without one.
     #[error("task '{0}' has no end: give the run an `until`, or the flow `packets` or a `stop`")]
     Endless(String),
@@ -79,6 +100,7 @@ impl Scenario {
         let topology = self.topology()?;
         let tasks = self.workload.plan(&Network::of(&topology, self.packet.data), 1)?;
         let ends = self.until.is_some() || !self.workload.join_windows().is_empty();
+        self.check_background(&topology, &tasks)?;
         let endless = tasks.iter().find(|task| !ends && task.packets.is_none() && task.stop.is_none());
         if let Some(task) = endless {
             return Err(ScenarioError::Endless(task.name.clone()));
@@ -98,10 +120,38 @@ impl Scenario {
         self.check_faults(&self.topology()?)
     }
 
+    fn check_background(&self, topology: &Topology, tasks: &[TaskPlan]) -> Result<(), ScenarioError> {
+        let hosts = topology.hosts().len() as u32;
+        let mut names: BTreeSet<&str> = tasks.iter().map(|task| task.name.as_str()).collect();
+        for (i, flow) in self.background.iter().enumerate() {
+            let place = |field: &str| format!("background.{i}.{field}");
+            for (field, host) in [("from", flow.from), ("to", flow.to)] {
+                if host >= hosts {
+                    return Err(ScenarioError::NoHost { place: place(field), host, hosts });
+                }
+            }
+            if flow.from == flow.to {
+                let (task, host) = (flow.name.clone(), flow.from);
+                return Err(WorkloadError::HostTwice { task, host }.into());
+            }
+            if !names.insert(&flow.name) {
+                return Err(WorkloadError::NameTwice(flow.name.clone()).into());
+            }
+            if let Scheme::Ppush { .. } | Scheme::Scdp = flow.scheme {
+                return Err(ScenarioError::NoBackground { place: place("scheme"), scheme: flow.scheme });
+            }
+            if let Some(stop) = flow.stop.filter(|stop| *stop <= flow.start) {
+                let (name, start) = (flow.name.clone(), flow.start);
+                return Err(ScenarioError::BackgroundEmpty { name, start, stop });
+            }
+        }
+        Ok(())
+    }
+
     fn check_faults(&self, topology: &Topology) -> Result<(), ScenarioError> {
         for (i, fault) in self.faults.iter().enumerate() {
             let place = format!("faults.{i}");
-            let needs_host = matches!(fault.what, Action::HostPause | Action::HostRestart);
+            let needs_host = fault.what.is_of_host();
             match &fault.on {
                 Target::Link(_) if needs_host => {
                     return Err(ScenarioError::WrongPlace { place, needs: "host", given: "link" });
@@ -226,6 +276,18 @@ mod tests {
         assert!(matches!(check("p = 0.5", "p = 1.5"), Err(ScenarioError::OutOfRange { .. })));
         assert!(matches!(check("link a-s-1", "host 0"), Err(ScenarioError::WrongPlace { .. })));
         assert!(matches!(check("until = \"1 s\"", ""), Err(ScenarioError::Endless(_))));
+        let background = |flow: &str| check("scheme =", &format!("background = [{flow}]\nscheme ="));
+        assert_eq!(background("{ name = 'tcp', from = 0, to = 1, scheme = 'cubic' }"), Ok(()));
+        for (flow, named) in [
+            ("{ name = 'tcp', from = 0, to = 2, scheme = 'reno' }", "background.0.to"),
+            ("{ name = 'tcp', from = 1, to = 1, scheme = 'reno' }", "host 1 twice"),
+            ("{ name = 'f', from = 0, to = 1, scheme = 'reno' }", "two tasks are called 'f'"),
+            ("{ name = 'tcp', from = 0, to = 1, scheme = 'ppush(1,1)' }", "reno, cubic, dctcp or dccp"),
+            ("{ name = 'tcp', from = 0, to = 1, scheme = 'reno', start = '2 s', stop = '1 s' }", "not after"),
+        ] {
+            let error = background(flow).unwrap_err().to_string();
+            assert!(error.contains(named), "{flow}: {error}");
+        }
         let host = check(
             "{ on = \"link a-s-1\", what = { kind = \"random-loss\", p = 0.5 } }",
             "{ on = \"host 9\", what = { kind = \"host-pause\" } }",

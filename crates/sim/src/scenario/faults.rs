@@ -81,6 +81,15 @@ pub enum Action {
     HostPause,
     /// The host loses all its state and starts anew.
     HostRestart,
+    /// The host is gone, and says goodbye to nobody. When the fault is over it starts anew, without what it knew.
+    HostKill,
+}
+
+impl Action {
+    /// Whether it happens to a host and not to a link.
+    pub fn is_of_host(&self) -> bool {
+        matches!(self, Action::HostPause | Action::HostRestart | Action::HostKill)
+    }
 }
 
 /// Where on a link packets are lost.

@@ -1,4 +1,4 @@
-//! The schemes that are compared (PPUSH Table II).
+//! The schemes that are compared (PPUSH Table II), and the kernel's own TCP.
 
 use std::fmt;
 use std::str::FromStr;
@@ -25,12 +25,14 @@ pub enum Scheme {
     Reno,
     /// SCDP: pulls, trimming, MLFQ.
     Scdp,
+    /// TCP CUBIC (RFC 9438), equal parts: the kernel's own, so on real packets only. Not in PPUSH Table II.
+    Cubic,
 }
 
 /// A name that is not a [`Scheme`].
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error(
-    "unknown scheme '{0}'; there are ppush(0,0), ppush(0,1), ppush(1,0), ppush(1,1), dctcp, dccp, reno, scdp"
+    "unknown scheme '{0}'; there are ppush(0,0), ppush(0,1), ppush(1,0), ppush(1,1), dctcp, dccp, reno, scdp, cubic"
 )]
 pub struct ParseSchemeError(pub String);
 
@@ -56,14 +58,15 @@ impl fmt::Display for Scheme {
             Scheme::Dccp => f.write_str("dccp"),
             Scheme::Reno => f.write_str("reno"),
             Scheme::Scdp => f.write_str("scdp"),
+            Scheme::Cubic => f.write_str("cubic"),
         }
     }
 }
 impl FromStr for Scheme {
     type Err = ParseSchemeError;
     fn from_str(text: &str) -> Result<Self, ParseSchemeError> {
-        let known = Scheme::TABLE_II.into_iter().find(|scheme| scheme.to_string() == text);
-        known.ok_or_else(|| ParseSchemeError(text.to_owned()))
+        let mut known = Scheme::TABLE_II.into_iter().chain([Scheme::Cubic]);
+        known.find(|scheme| scheme.to_string() == text).ok_or_else(|| ParseSchemeError(text.to_owned()))
     }
 }
 impl TryFrom<String> for Scheme {
@@ -88,6 +91,8 @@ mod tests {
             assert_eq!(scheme.to_string().parse(), Ok(scheme));
         }
         assert_eq!("ppush(1,0)".parse(), Ok(Scheme::Ppush { pool: true, weigh: false }));
+        assert_eq!(Scheme::Cubic.to_string().parse(), Ok(Scheme::Cubic));
+        assert!(!Scheme::TABLE_II.contains(&Scheme::Cubic));
         assert!("ppush(2,0)".parse::<Scheme>().unwrap_err().to_string().contains("ppush(0,0)"));
     }
 }

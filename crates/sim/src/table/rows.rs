@@ -73,7 +73,7 @@ row! {
 row! {
     /// What became of one flow: what one source sent for one task.
     FlowRow {
-        /// The task's name.
+        /// The task's name; of background, its own.
         task: Text,
         /// The task's name if it has one source, else that and the source's place: `t7.0`, `t7.1`.
         flow: Text,
@@ -117,7 +117,7 @@ row! {
 row! {
     /// One number about a whole run.
     MeasureRow {
-        /// Which: `utilisation a-b` (0..=1, of the link from a to b), `goodput` (useful packets per second over the run),
+        /// Which: `utilisation a-b` (0..=1, of the link from a to b), `goodput` (the tasks' useful packets per second over the run),
         /// `drops`, `mean_queue a-b` and `max_queue a-b` (packets), `timeouts`, `normaliser_s`, `events`, `hops` (packets
         /// sent over a link, ACKs included), `fct_mean_s` and `fct_max_s` (of flows, until the last ACK is back).
         name: Text,

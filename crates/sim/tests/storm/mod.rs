@@ -15,7 +15,7 @@ use headwater_sim::packet::{
 use headwater_transport::ppush::controller::ControllerConfig;
 use headwater_transport::ppush::source::SourceConfig;
 use headwater_units::{BitRate, Bytes, Duration, Time};
-use headwater_wire::SpreadRule;
+use headwater_wire::{Class, SpreadRule};
 use rand::seq::SliceRandom;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -150,6 +150,7 @@ fn tasks(rng: &mut ChaCha8Rng, hosts: u32, symbol_size: u16) -> Vec<TaskPlan> {
                 sources: others,
                 receiver,
                 thetas: None,
+                background: None,
             }
         })
         .collect()
@@ -166,6 +167,7 @@ fn ppush(rng: &mut ChaCha8Rng, spread: SpreadRule, product: bool, symbol_size: u
         source_patience: Duration::from_secs(300),
         controller: ControllerConfig::default(),
         symbol_size,
+        class: Class::Bulk,
         host_rate: None,
         racks: Vec::new(),
     }

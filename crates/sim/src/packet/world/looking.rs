@@ -130,7 +130,7 @@ impl World {
         for task in 0..self.tasks.len() as u32 {
             if !self.tasks[task as usize].over {
                 self.tasks[task as usize].failed = true;
-                self.left += 1;
+                self.left += usize::from(self.setup.tasks[task as usize].background.is_none());
                 self.over(task);
             }
         }

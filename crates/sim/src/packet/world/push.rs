@@ -29,8 +29,8 @@ impl World {
             self.sources.push(endpoint);
         }
         let mut holders: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
-        for (index, plan) in self.setup.tasks.iter().enumerate() {
-            let index = index as u32;
+        let tasks = self.setup.tasks.iter().zip(0u32..).filter(|(plan, _)| plan.background.is_none());
+        for (plan, index) in tasks {
             let bytes = plan.object_bytes(ppush.symbol_size);
             Geometry::new(bytes, ppush.symbol_size).map_err(|why| SetupError::Object {
                 task: plan.name.clone(),
@@ -99,8 +99,8 @@ impl World {
 
     /// The tasks whose objects a host holds.
     fn holds(&self, host: u32) -> Vec<u32> {
-        let tasks = 0..self.setup.tasks.len() as u32;
-        tasks.filter(|&task| self.setup.tasks[task as usize].sources.contains(&host)).collect()
+        let tasks = self.setup.tasks.iter().zip(0u32..).filter(|(plan, _)| plan.background.is_none());
+        tasks.filter(|(plan, _)| plan.sources.contains(&host)).map(|(_, task)| task).collect()
     }
 
     /// A host says to the controller who it is and what it holds, as nodes do when they connect.
@@ -164,6 +164,7 @@ impl World {
         let mut config = ReceiverConfig::new(name(task), node(plan.receiver), controller, request);
         config.room = ppush.symbol_size;
         config.spread = ppush.spread;
+        config.class = ppush.class;
         config.max_sources = Some(plan.sources.len() as u8);
         config.receive_window = ppush.receive_window;
         config.blocks_in_flight = ppush.blocks_in_flight;
@@ -195,6 +196,13 @@ impl World {
             let plan = self.setup.tasks[task as usize].clone();
             let running = &mut self.tasks[task as usize];
             let begun = !running.receivers.is_empty();
+            if plan.background.is_some() {
+                // Neither end of a connection outlives the other.
+                if begun && (plan.receiver == host || plan.sources.contains(&host)) {
+                    self.stop(task);
+                }
+                continue;
+            }
             if plan.receiver != host || !begun {
                 continue;
             }

@@ -159,7 +159,8 @@ impl World {
         let running = &mut self.tasks[task as usize];
         running.finished = Some(now);
         running.failed = failed;
-        let pushes = matches!(self.setup.transport, Transport::Ppush(_));
+        let background = self.setup.tasks[task as usize].background.is_some();
+        let pushes = matches!(self.setup.transport, Transport::Ppush(_)) && !background;
         self.note_flows(task);
         if pushes || failed {
             self.over(task);
@@ -187,6 +188,6 @@ impl World {
             receiver: plan.receiver,
             sources: plan.sources.len() as u32,
         });
-        self.left -= 1;
+        self.left -= usize::from(plan.background.is_none());
     }
 }
