@@ -17,10 +17,11 @@ use super::resolve::UsageError;
 use super::tables::Table;
 use crate::app::{AppError, Shutdown};
 use crate::emulate::{
-    ControlSocket, EmulateError, EmulatedNet, HostStatus, LinkStatus, Runs, Status, TimeStatus, check_fault,
-    command_on,
+    CaptureStatus, ControlSocket, EmulateError, EmulatedNet, HostStatus, LinkStatus, NetOptions, Runs,
+    Status, TimeStatus, check_fault, command_on,
 };
 use crate::netns;
+use crate::soft_switch::MAX_FRAME;
 
 /// How soon Ctrl-C and the end of `--for` are noticed.
 const STEP: std::time::Duration = std::time::Duration::from_millis(50);
@@ -32,7 +33,7 @@ const SECOND: std::time::Duration = std::time::Duration::from_secs(1);
 #[command(after_help = "Examples:
   headwater emulate 'fabric = { kind = \"dumbbell\", left = 1, right = 1, rate = \"20 Mbit/s\", delay = \"10 ms\" }'
   headwater emulate lab.toml --for 10s --json
-  headwater emulate experiments/ppush/fig2.toml
+  headwater emulate experiments/ppush/fig2.toml --pcap captures
 Then, in another terminal:
   headwater emulate exec 0 -- ping -c 3 10.99.0.2
   headwater emulate fault left-right loss 1%
@@ -45,6 +46,9 @@ in `headwater lab run`. Text with a `=` in it is taken for the scenario itself.
 Hosts are network namespaces, with the addresses 10.99.0.1, fd00:99::1 and so on. All links are run by one thread of this
 process: together they may carry some 50000 packets a second on a machine that has two idle processors. How late packets were
 is said at the end; where it says INVALID the machine was too slow or too busy, and measurements do not count.
+
+With --pcap, DIR gets a file for each direction of each cable, which Wireshark and tcpdump read: packets as they left its queue,
+with marks, and at the nanosecond at which their last bit did. Files of that name that are there already are replaced.
 
 With --json: an object with \"type\":\"ready\", then one per second with \"type\":\"second\", and at the end the last counts.")]
 pub(crate) struct EmulateArgs {
@@ -59,6 +63,12 @@ pub(crate) struct EmulateArgs {
     /// Where everything random in the network comes from [default: 1]
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
+    /// Keep all packets as they leave their ports: a pcap file for each in this folder, as in left-right.pcap
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pcap: Option<PathBuf>,
+    /// How many bytes of each packet are kept [default: 128]
+    #[arg(long, value_name = "N", requires = "pcap", value_parser = clap::value_parser!(u16).range(14..=MAX_FRAME as i64))]
+    pcap_snap: Option<u16>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -143,6 +153,7 @@ impl From<EmulateError> for Failure {
             EmulateError::Fault(_)
             | EmulateError::Setup(_)
             | EmulateError::Size { .. }
+            | EmulateError::PacketSize { .. }
             | EmulateError::HostsForward
             | EmulateError::HostFault => Failure::Usage(UsageError::Options(text)),
             EmulateError::NoRun(_) | EmulateError::UnknownLink { .. } => {
@@ -155,9 +166,9 @@ impl From<EmulateError> for Failure {
 
 /// Does what was asked; waits, so this is for a thread that may.
 pub(crate) fn act(args: &EmulateArgs, terminal: &Terminal, shutdown: &Shutdown) -> Result<(), Failure> {
-    if args.command.is_some() && (args.scenario.is_some() || args.span.is_some() || args.seed.is_some()) {
-        let text =
-            "a scenario, --for and --seed start a network; they do not go with exec, fault, status or clean";
+    let starts = args.scenario.is_some() || args.span.is_some() || args.seed.is_some() || args.pcap.is_some();
+    if args.command.is_some() && starts {
+        let text = "a scenario, --for, --seed and --pcap start a network; they do not go with exec, fault, status or clean";
         return Err(UsageError::Options(text.to_owned()).into());
     }
     // Nothing else goes on in this runtime but the waiting for signals.
@@ -174,7 +185,9 @@ pub(crate) fn act(args: &EmulateArgs, terminal: &Terminal, shutdown: &Shutdown) 
 #[allow(clippy::disallowed_methods, reason = "seconds of people, and `--for`")]
 fn up(scenario: &str, args: &EmulateArgs, terminal: &Terminal, shutdown: &Shutdown) -> Result<(), Failure> {
     let scenario = read(scenario)?;
-    let net = EmulatedNet::build(&scenario, args.seed.unwrap_or(1))?;
+    let mut options = NetOptions { pcap: args.pcap.clone(), ..NetOptions::default() };
+    options.pcap_snap = args.pcap_snap.map_or(options.pcap_snap, usize::from);
+    let net = EmulatedNet::build_with(&scenario, args.seed.unwrap_or(1), &options)?;
     let control = ControlSocket::open(net.run_id())?;
     let mut before = net.status()?;
     if terminal.json() {
@@ -208,7 +221,7 @@ fn up(scenario: &str, args: &EmulateArgs, terminal: &Terminal, shutdown: &Shutdo
     }
     let last = net.status();
     drop(control);
-    let stopped = net.stop().map_err(EmulateError::from);
+    let stopped = net.stop();
     let last = match last {
         Ok(last) => last,
         Err(error) => return Err(stopped.err().unwrap_or(error).into()),
@@ -217,6 +230,7 @@ fn up(scenario: &str, args: &EmulateArgs, terminal: &Terminal, shutdown: &Shutdo
         terminal.new_picture()?;
     }
     terminal.result(&last, || totals(&last))?;
+    stopped?;
     Ok(())
 }
 
@@ -396,8 +410,9 @@ fn totals(status: &Status) -> String {
     let mut text = table.render("  ");
     let _ = writeln!(
         text,
-        "  {} packets sent, {} received, {} dropped, {} lost, {} twice, {} held back, {} without a way",
+        "  {} packets sent, {} copied for groups, {} received, {} dropped, {} lost, {} twice, {} held back, {} without a way",
         status.injected,
+        status.copied,
         status.delivered,
         status.dropped,
         status.lost,
@@ -407,6 +422,9 @@ fn totals(status: &Status) -> String {
     );
     for (reason, count) in &status.not_forwarded {
         let _ = writeln!(text, "  {count} not forwarded: {reason}");
+    }
+    if let Some(CaptureStatus { folder, frames, missed }) = &status.capture {
+        let _ = writeln!(text, "  {frames} packets kept in {}, {missed} missed", folder.display());
     }
     text + &verdict(&status.lateness)
 }

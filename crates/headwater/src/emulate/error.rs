@@ -4,9 +4,10 @@ use std::io;
 use std::path::PathBuf;
 
 use headwater_sim::run::RunError;
+use headwater_units::Bytes;
 use thiserror::Error;
 
-use super::MAX_HOSTS;
+use super::{ETHERNET, MAX_HOSTS, MAX_MTU};
 use crate::netns::{NetError, Unavailable};
 use crate::soft_switch::SoftSwitchError;
 
@@ -32,7 +33,14 @@ pub enum EmulateError {
         "in this network hosts forward for others (BCube, torus), which the hosts of an emulated one do not"
     )]
     HostsForward,
-    /// A fault happens to a host.
+    /// Packets are longer than a frame can be.
+    #[error("packets of {packet} are too long: a frame has at most {most} bytes here, its Ethernet header included", most = MAX_MTU + ETHERNET)]
+    PacketSize {
+        /// The scenario's `packet.data`.
+        packet: Bytes,
+    },
+    /// A fault happens to a host, and nobody has said that he carries out those; see
+    /// [`NetOptions::hold_faults`](super::NetOptions::hold_faults).
     #[error("faults on hosts cannot be emulated; those on links can")]
     HostFault,
     /// Namespaces or interfaces are not to be had.
@@ -46,6 +54,14 @@ pub enum EmulateError {
     Inside {
         /// What was set up.
         what: String,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// What left ports could not be kept.
+    #[error("cannot write captures to {}: {source}", .folder.display())]
+    Capture {
+        /// Where they were to be.
+        folder: PathBuf,
         /// What the system said.
         source: io::Error,
     },

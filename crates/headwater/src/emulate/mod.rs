@@ -16,42 +16,55 @@
 //! Built from `ip` and `nsenter`, which run by way of [`crate::netns`]; needs root or a user namespace. How many packets a
 //! second there may be is the machine's affair: [`crate::soft_switch::Validity`] says whether it kept up.
 //!
-//! Not here: networks whose hosts forward (BCube, torus), and hosts that fail.
+//! Not here: networks whose hosts forward (BCube, torus), and hosts that fail. When they should is known
+//! ([`EmulatedNet::host_faults`]): whoever runs programs on them stops and starts those.
 
 mod address;
 mod control;
 mod error;
 mod fault;
+mod options;
 mod status;
 
 use std::ffi::OsStr;
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr};
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use headwater_fabric::{LinkId, Topology};
-use headwater_sim::packet::Change;
 use headwater_sim::run::{NetworkSetup, network_setup};
 use headwater_sim::scenario::{Scenario, link_name, link_named};
-use headwater_switch::LinkChange;
-use headwater_units::{Bytes, Time};
+use headwater_units::{Bytes, Duration};
 
 pub use control::{ControlSocket, Request, Runs};
 pub use error::EmulateError;
-pub use status::{HostStatus, LinkStatus, Status, TimeStatus};
+pub use options::{HostFault, NetOptions};
+pub use status::{CaptureStatus, HostStatus, LinkStatus, Status, TimeStatus};
 
+pub use crate::soft_switch::Begin;
+
+use self::options::Faults;
 use crate::netns::{Namespaces, NetError, Unavailable, command_in, has_ipv6, tool, user_namespace_works};
 use crate::soft_switch::{
-    AddressBook, PacketPort, RingConfig, Snapshot, SoftSwitch, SoftSwitchError, SoftSwitchSpec, in_namespace,
-    offloads_off,
+    AddressBook, Capture, PacketPort, Recorder, RingConfig, Snapshot, SoftSwitch, SoftSwitchError,
+    SoftSwitchSpec, in_namespace, offloads_off,
 };
 
-/// More hosts than this are refused: their rings alone would take half a gigabyte.
+/// More hosts than this are refused: starting so many namespaces takes a minute, and one thread serves them all.
 pub const MAX_HOSTS: usize = 256;
-/// Largest IP packet of hosts, in bytes.
-const MTU: u32 = 1500;
-/// Slots of all rings together, at most: what 64 hosts have by default.
-const SLOTS: usize = 64 * 2048;
+/// The longest IP packet of hosts, in bytes, where packets of the scenario are not longer.
+const MTU: u16 = 1500;
+/// The longest IP packet that a scenario may ask for, in bytes: what is common as jumbo.
+pub const MAX_MTU: u16 = 9000;
+/// Bytes before the IP packet.
+const ETHERNET: u16 = 14;
+/// A tag may come on top of that.
+const TAG: u16 = 4;
+/// Memory of one ring, at most: 2048 frames of usual length, 900 of the longest.
+const RING: Bytes = Bytes::new(8 << 20);
+/// Memory of all rings together, at most: 2048 frames of usual length for each of 64 hosts.
+const RINGS: Bytes = Bytes::new(200 << 20);
 
 /// A running network. Dropping it ends the switch, kills what runs on the hosts and removes them.
 ///
@@ -61,8 +74,12 @@ pub struct EmulatedNet {
     switch: SoftSwitch,
     topology: Topology,
     packet: Bytes,
+    mtu: u16,
     ipv6: bool,
+    host_faults: Vec<(Duration, HostFault)>,
     namespaces: Namespaces,
+    // After the switch: its files are complete when that has ended.
+    capture: Option<(PathBuf, Capture)>,
 }
 
 impl EmulatedNet {
@@ -74,6 +91,19 @@ impl EmulatedNet {
     /// # Errors
     /// [`EmulateError`]; nothing is left behind then.
     pub fn build(scenario: &Scenario, seed: u64) -> Result<EmulatedNet, EmulateError> {
+        EmulatedNet::build_with(scenario, seed, &NetOptions::default())
+    }
+
+    /// The same, with what is not in the scenario.
+    ///
+    /// # Errors
+    /// [`EmulateError`]; nothing is left behind then.
+    pub fn build_with(
+        scenario: &Scenario,
+        seed: u64,
+        options: &NetOptions,
+    ) -> Result<EmulatedNet, EmulateError> {
+        let mtu = mtu(scenario.packet.data)?;
         let setup = network_setup(scenario, seed)?;
         let hosts = setup.topology.hosts().len();
         if hosts > MAX_HOSTS {
@@ -82,18 +112,31 @@ impl EmulatedNet {
         if setup.topology.hosts().iter().any(|host| setup.topology.forwards(*host)) {
             return Err(EmulateError::HostsForward);
         }
-        let changes = setup.changes.iter().map(|(at, change)| match change {
-            Change::Link(link, change) => Ok((*at, *link, *change)),
-            _ => Err(EmulateError::HostFault),
-        });
-        let changes: Vec<(Time, LinkId, LinkChange)> = changes.collect::<Result<_, _>>()?;
+        let Faults { on_links, on_hosts } = Faults::sort(&setup.changes, options.hold_faults)?;
 
         let namespaces = Namespaces::create(hosts).map_err(unavailable)?;
         let ipv6 = has_ipv6();
-        connect(&namespaces, ipv6)?;
-        let switch = start(&setup, &namespaces, changes, seed)?;
+        connect(&namespaces, mtu, ipv6)?;
+        on_hosts.iter().try_for_each(|(_, fault)| namespaces.host(fault.host()).map(drop))?;
+        let book = listed(hosts)?;
+        let ports = ports(&namespaces, mtu)?;
+        let (capture, recorder) = capture(&setup.topology, options)?.unzip();
+        let switch = SoftSwitch::start(SoftSwitchSpec {
+            topology: &setup.topology,
+            routes: &setup.routes,
+            port: &*setup.port,
+            choice: &*setup.choice,
+            seed,
+            hosts: ports.into_iter().zip((0..hosts).map(address::mac)).collect(),
+            book,
+            changes: on_links,
+            hold: options.hold_faults,
+            recorder,
+        })?;
         let NetworkSetup { topology, .. } = setup;
-        Ok(EmulatedNet { switch, topology, packet: scenario.packet.data, ipv6, namespaces })
+        let packet = scenario.packet.data;
+        let capture = options.pcap.clone().zip(capture);
+        Ok(EmulatedNet { switch, topology, packet, mtu, ipv6, host_faults: on_hosts, namespaces, capture })
     }
 
     /// Whether networks can be emulated here: builds the smallest one and removes it.
@@ -133,6 +176,12 @@ impl EmulatedNet {
     /// A host's IPv6 address, where this kernel has IPv6.
     pub fn ipv6(&self, host: usize) -> Option<Ipv6Addr> {
         self.ipv6.then(|| address::ipv6(host))
+    }
+
+    /// The longest IP packet that hosts send, in bytes: 1500, or what makes the scenario's `packet.data` a frame with its
+    /// Ethernet header.
+    pub fn mtu(&self) -> u16 {
+        self.mtu
     }
 
     /// A command that runs `program` on `host`; add arguments, environment and pipes, then spawn it.
@@ -176,6 +225,21 @@ impl EmulatedNet {
         Ok(self.switch.change(self.link(link)?, change)?)
     }
 
+    /// Lets the faults that were [held](NetOptions::hold_faults) happen at their times since now, and says when that is;
+    /// see [`SoftSwitch::begin`].
+    ///
+    /// # Errors
+    /// The switch has stopped.
+    pub fn begin(&self) -> Result<Begin, EmulateError> {
+        Ok(self.switch.begin()?)
+    }
+
+    /// What is to happen to hosts, by time since the beginning: not done by the network, whose hosts have no programs of
+    /// their own. Empty unless faults are [held](NetOptions::hold_faults).
+    pub fn host_faults(&self) -> &[(Duration, HostFault)] {
+        &self.host_faults
+    }
+
     /// Everything that is known, now.
     ///
     /// # Errors
@@ -184,15 +248,23 @@ impl EmulatedNet {
         Ok(Status::new(self, &self.switch.snapshot()?))
     }
 
-    /// Ends the network and returns the last counts.
+    /// Ends the network and returns the last counts. Captures are complete then.
     ///
     /// # Errors
-    /// [`SoftSwitchError::Stopped`] with the reason if the switch had stopped before.
-    pub fn stop(self) -> Result<Snapshot, SoftSwitchError> {
-        let EmulatedNet { switch, namespaces, .. } = self;
+    /// [`SoftSwitchError::Stopped`] with the reason if the switch had stopped before; [`EmulateError::Capture`].
+    pub fn stop(self) -> Result<Snapshot, EmulateError> {
+        let EmulatedNet { switch, namespaces, capture, .. } = self;
         let last = switch.stop();
         drop(namespaces);
-        last
+        if let Some((folder, capture)) = capture {
+            capture.finish().map_err(|source| EmulateError::Capture { folder, source })?;
+        }
+        Ok(last?)
+    }
+
+    /// Where captures are written, if they are.
+    fn captures(&self) -> Option<&Path> {
+        self.capture.as_ref().map(|(folder, _)| folder.as_path())
     }
 }
 
@@ -220,7 +292,7 @@ fn unavailable(reason: NetError) -> EmulateError {
 }
 
 /// Gives every host its cable, whose far end is `port<n>` in the middle, and its addresses.
-fn connect(namespaces: &Namespaces, ipv6: bool) -> Result<(), EmulateError> {
+fn connect(namespaces: &Namespaces, mtu: u16, ipv6: bool) -> Result<(), EmulateError> {
     let inside = |what: &str, host: &str| EmulateError::inside(format!("{what} of {host}"));
     let mut cables = Vec::new();
     for host in 0..namespaces.len() {
@@ -230,7 +302,7 @@ fn connect(namespaces: &Namespaces, ipv6: bool) -> Result<(), EmulateError> {
         }
         let mac = address::written(address::mac(host));
         cables.push(format!(
-            "link add name port{host} mtu {MTU} type veth peer name eth0 mtu {MTU} address {mac} netns {far}"
+            "link add name port{host} mtu {mtu} type veth peer name eth0 mtu {mtu} address {mac} netns {far}"
         ));
         cables.push(format!("link set dev port{host} up"));
     }
@@ -265,36 +337,58 @@ fn be_quiet() -> io::Result<()> {
     Ok(())
 }
 
-fn start(
-    setup: &NetworkSetup,
-    namespaces: &Namespaces,
-    changes: Vec<(Time, LinkId, LinkChange)>,
-    seed: u64,
-) -> Result<SoftSwitch, EmulateError> {
+/// The MTU with which a frame may have so many bytes.
+fn mtu(packet: Bytes) -> Result<u16, EmulateError> {
+    let most = MAX_MTU + ETHERNET;
+    let packet = u16::try_from(packet.get())
+        .ok()
+        .filter(|it| *it <= most)
+        .ok_or(EmulateError::PacketSize { packet })?;
+    Ok(MTU.max(packet.saturating_sub(ETHERNET)))
+}
+
+/// The switch's ends of all cables.
+fn ports(namespaces: &Namespaces, mtu: u16) -> Result<Vec<PacketPort>, EmulateError> {
     let hosts = namespaces.len();
-    let usual = RingConfig::default();
-    let slots = usual.slots.min((SLOTS / hosts.max(1)) as u32);
-    let config = RingConfig { slots, ..usual };
+    let memory = RING.min(Bytes::new(RINGS.get() / hosts.max(1) as u64));
+    let config = RingConfig::within(usize::from(mtu + ETHERNET + TAG), memory);
     let open = || -> io::Result<Vec<PacketPort>> {
         (0..hosts).map(|host| PacketPort::open(&format!("port{host}"), config)).collect()
     };
     let ports = in_namespace(namespaces.middle(), open).and_then(|opened| opened);
-    let ports = ports.map_err(EmulateError::inside("the switch".to_owned()))?;
+    ports.map_err(EmulateError::inside("the switch".to_owned()))
+}
+
+/// The files of what leaves ports, if they are wanted, and who fills them.
+fn capture(topology: &Topology, options: &NetOptions) -> Result<Option<(Capture, Recorder)>, EmulateError> {
+    let Some(folder) = &options.pcap else { return Ok(None) };
+    let links = (0..topology.fabric().link_count() as u32).map(LinkId);
+    let names = links.map(|link| link_name(topology, link).unwrap_or_else(|| format!("link{link}")));
+    let started = Capture::start(folder, names, options.pcap_snap);
+    started.map(Some).map_err(|source| EmulateError::Capture { folder: folder.clone(), source })
+}
+
+/// All hosts with their addresses.
+fn listed(hosts: usize) -> Result<AddressBook, SoftSwitchError> {
     let mut book = AddressBook::new();
     for host in 0..hosts {
-        let listed = [address::ipv4(host).into(), address::ipv6(host).into()]
-            .into_iter()
-            .try_for_each(|address| book.insert_host(address, host as u32));
-        listed.map_err(SoftSwitchError::from)?;
+        book.insert_host(address::ipv4(host).into(), host as u32)?;
+        book.insert_host(address::ipv6(host).into(), host as u32)?;
     }
-    Ok(SoftSwitch::start(SoftSwitchSpec {
-        topology: &setup.topology,
-        routes: &setup.routes,
-        port: &*setup.port,
-        choice: &*setup.choice,
-        seed,
-        hosts: ports.into_iter().zip((0..hosts).map(address::mac)).collect(),
-        book,
-        changes,
-    })?)
+    Ok(book)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_frame_of_the_scenarios_packets_fits_and_no_frame_is_longer_than_jumbo() {
+        let of = |bytes| mtu(Bytes::new(bytes));
+        assert_eq!([0, 1210, 1514, 1515, 9014].map(|it| of(it).unwrap()), [1500, 1500, 1500, 1501, 9000]);
+        for bytes in [9015, 65_536 + 100, u64::MAX] {
+            let error = of(bytes).unwrap_err().to_string();
+            assert!(error.contains(&Bytes::new(bytes).to_string()) && error.contains("9014"), "{error}");
+        }
+    }
 }

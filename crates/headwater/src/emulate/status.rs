@@ -1,6 +1,7 @@
 //! What an emulated network says of itself, to people and programs.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
+use std::path::PathBuf;
 
 use headwater_fabric::LinkId;
 use headwater_sim::scenario::link_name;
@@ -23,6 +24,9 @@ pub struct Status {
     pub links: Vec<LinkStatus>,
     /// Frames that hosts have put in.
     pub injected: u64,
+    /// Frames that switches have made beyond the first of each multicast.
+    #[serde(default)]
+    pub copied: u64,
     /// Frames that came to their hosts.
     pub delivered: u64,
     /// Frames dropped by queues.
@@ -39,6 +43,20 @@ pub struct Status {
     pub not_forwarded: Vec<(String, u64)>,
     /// How well it keeps time.
     pub lateness: TimeStatus,
+    /// What is written of what leaves ports, if it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub capture: Option<CaptureStatus>,
+}
+
+/// Files of frames as they left their ports.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CaptureStatus {
+    /// Where they are: one for each direction of each cable.
+    pub folder: PathBuf,
+    /// Frames that were kept.
+    pub frames: u64,
+    /// Frames that were not, since the disk did not keep up or its writer has failed.
+    pub missed: u64,
 }
 
 /// A host.
@@ -142,6 +160,7 @@ impl Status {
             hosts: hosts.collect(),
             links: links.collect(),
             injected: counts.injected.frames,
+            copied: counts.copied.frames,
             delivered: counts.delivered.frames,
             dropped: counts.dropped.frames,
             lost: counts.lost.frames,
@@ -150,6 +169,11 @@ impl Status {
             unroutable: counts.unroutable.frames,
             not_forwarded: reasons.map(|(reason, count)| (reason.to_string(), count)).collect(),
             lateness: seen.validity.into(),
+            capture: net.captures().zip(seen.captured).map(|(folder, counts)| CaptureStatus {
+                folder: folder.to_owned(),
+                frames: counts.frames,
+                missed: counts.missed,
+            }),
         }
     }
 }

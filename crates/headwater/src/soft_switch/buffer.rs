@@ -27,12 +27,13 @@ struct Shelves {
     free: [Vec<Box<[u8]>>; SIZES.len()],
     keep: usize,
     allocated: u64,
+    lent: u64,
 }
 
 impl FramePool {
     /// A pool that keeps at most `keep` unused buffers of either size, and has none so far.
     pub fn new(keep: usize) -> Self {
-        let shelves = Shelves { free: [Vec::new(), Vec::new()], keep, allocated: 0 };
+        let shelves = Shelves { free: [Vec::new(), Vec::new()], keep, allocated: 0, lent: 0 };
         FramePool { shelves: Arc::new(Mutex::new(shelves)) }
     }
 
@@ -57,9 +58,15 @@ impl FramePool {
         self.shelves().allocated
     }
 
+    /// How many buffers are in somebody's hands.
+    pub fn lent(&self) -> u64 {
+        self.shelves().lent
+    }
+
     fn take(&self, len: usize) -> Box<[u8]> {
         let shelf = usize::from(len > SMALL);
         let mut shelves = self.shelves();
+        shelves.lent += 1;
         shelves.free[shelf].pop().unwrap_or_else(|| {
             shelves.allocated += 1;
             vec![0; SIZES[shelf]].into()
@@ -68,6 +75,7 @@ impl FramePool {
 
     fn give_back(&self, memory: Box<[u8]>) {
         let mut shelves = self.shelves();
+        shelves.lent -= 1;
         let keep = shelves.keep;
         if let Some(shelf) = SIZES.iter().position(|&size| size == memory.len())
             && shelves.free[shelf].len() < keep

@@ -19,7 +19,6 @@ use std::net::IpAddr;
 use std::num::NonZero;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::thread::{self, JoinHandle};
-use std::time::Instant;
 
 use headwater_fabric::{HostId, LinkId, Routes, Topology};
 use headwater_switch::{Choice, LinkChange, PortConfig, PortStats};
@@ -27,8 +26,8 @@ use headwater_units::{BitRate, Duration, Time};
 use thiserror::Error;
 
 use super::{
-    AddressBook, AddressError, EmulatedFabric, EmulatedFabricError, FabricCounts, MacAddress, NotForwarded,
-    PacketPort, RingStats, wait,
+    AddressBook, AddressError, CaptureCounts, EmulatedFabric, EmulatedFabricError, FabricCounts, MacAddress,
+    NotForwarded, PacketPort, RawFrame, Recorder, RingStats, wait,
 };
 
 mod lateness;
@@ -64,6 +63,19 @@ pub struct SoftSwitchSpec<'a> {
     pub book: AddressBook,
     /// What happens to links and when, since the start; ascending by time.
     pub changes: Vec<(Time, LinkId, LinkChange)>,
+    /// Who keeps what leaves ports, if anybody does.
+    pub recorder: Option<Recorder>,
+    /// They do not happen before [`SoftSwitch::begin`], and their times are since then.
+    pub hold: bool,
+}
+
+/// One moment on two clocks, of which neither is ever set: what is timed by one can be told in the other's time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Begin {
+    /// On the switch's, which runs since its start and dates samples and snapshots.
+    pub switch: Time,
+    /// On the machine's (`CLOCK_MONOTONIC`), which all its processes share; in nanoseconds.
+    pub monotonic_ns: u64,
 }
 
 /// The switch cannot be started, changed or asked.
@@ -145,8 +157,12 @@ pub struct Snapshot {
     pub not_forwarded: [u64; NotForwarded::ALL.len()],
     /// Frames that had arrived at their host when its interface took no more.
     pub unsent: u64,
+    /// Buffers that hold frames: those in queues and on links, once what is due has been sent.
+    pub buffers: u64,
     /// How often an interface was down or away.
     pub port_errors: u64,
+    /// What was kept of what left ports, if anybody did.
+    pub captured: Option<CaptureCounts>,
     /// How well the switch has kept time since the start, or since [`SoftSwitch::forget_lateness`].
     pub validity: Validity,
 }
@@ -163,6 +179,7 @@ type Reply<T> = Sender<T>;
 enum Command {
     Change(LinkId, LinkChange, Reply<Result<(), EmulatedFabricError>>),
     SetGroup(IpAddr, u32, Vec<HostId>, Reply<Result<(), SoftSwitchError>>),
+    Begin(Reply<Begin>),
     Snapshot(Reply<Snapshot>),
     Sample(Sampling, Reply<()>),
     TakeSamples(Reply<Vec<QueueSample>>),
@@ -176,18 +193,22 @@ impl SoftSwitch {
     /// # Errors
     /// [`SoftSwitchError`]; nothing is moved then.
     pub fn start(spec: SoftSwitchSpec<'_>) -> Result<SoftSwitch, SoftSwitchError> {
-        let SoftSwitchSpec { topology, routes, port, choice, seed, hosts, book, changes } = spec;
+        let SoftSwitchSpec { topology, routes, port, choice, seed, hosts, book, changes, hold, recorder } =
+            spec;
         if hosts.len() != topology.hosts().len() {
             return Err(SoftSwitchError::Cables { hosts: topology.hosts().len(), cables: hosts.len() });
         }
-        let mut tried = EmulatedFabric::new(topology, routes, port, choice, seed)?;
-        let fabric = tried.clone();
-        // What will be changed is tried on a copy, so that it cannot fail on the way.
+        let fabric = EmulatedFabric::with_tap(topology, routes, port, choice, seed, recorder)?;
+        // What will be changed is tried on another, so that it cannot fail on the way.
+        let mut tried = EmulatedFabric::<RawFrame>::new(topology, routes, port, choice, seed)?;
         changes.iter().try_for_each(|(at, link, change)| tried.change(*at, *link, *change))?;
         let links = topology.fabric().link_count() as u32;
         let rates = (0..links).filter_map(|link| topology.fabric().link(LinkId(link))?.capacity);
         let limit = lateness::limit(rates.min().unwrap_or(BitRate::new(u64::MAX)));
-        let mover = Mover::new(fabric, links, hosts, book, changes, limit);
+        let mut mover = Mover::new(fabric, links, hosts, book, changes, limit);
+        if !hold {
+            mover.begin(Time::ZERO);
+        }
         let (commands, inbox) = channel();
         let thread = thread::Builder::new()
             .name("soft-switch".to_owned())
@@ -216,6 +237,17 @@ impl SoftSwitch {
         members: Vec<HostId>,
     ) -> Result<(), SoftSwitchError> {
         self.ask(|reply| Command::SetGroup(address, group, members, reply))?
+    }
+
+    /// Lets the changes that were [held](SoftSwitchSpec::hold) happen at their times since now, and says when that is.
+    ///
+    /// Called again, they begin anew, and what has not happened until then does not happen any more. Where none were held,
+    /// it only says what time it is.
+    ///
+    /// # Errors
+    /// The switch has stopped.
+    pub fn begin(&self) -> Result<Begin, SoftSwitchError> {
+        self.ask(Command::Begin)
     }
 
     /// Everything that is counted, now.
@@ -289,27 +321,63 @@ impl Drop for SoftSwitch {
     }
 }
 
-#[allow(clippy::disallowed_methods, reason = "the emulated network's clock starts here")]
+/// Time since the switch was started.
+#[derive(Clone, Copy, Debug)]
+struct Clock {
+    /// By `CLOCK_MONOTONIC`.
+    start_ns: u64,
+}
+
+impl Clock {
+    fn start() -> Clock {
+        Clock { start_ns: monotonic_ns() }
+    }
+
+    fn now(self) -> Time {
+        Time::from_nanos(monotonic_ns() - self.start_ns)
+    }
+
+    fn moment(self, at: Time) -> Begin {
+        Begin { switch: at, monotonic_ns: self.start_ns + at.as_nanos() }
+    }
+}
+
+fn monotonic_ns() -> u64 {
+    nanos(rustix::time::clock_gettime(rustix::time::ClockId::Monotonic))
+}
+
+/// Neither part is negative: one clock runs since the machine was started, and the other since 1970.
+fn nanos(time: rustix::time::Timespec) -> u64 {
+    time.tv_sec.cast_unsigned() * 1_000_000_000 + time.tv_nsec as u64
+}
+
 fn run(mut mover: Mover<PacketPort>, commands: &Receiver<Command>) -> Snapshot {
     // Neither is a must: without them it is late more often, which is recorded.
     let _ = rustix::thread::set_current_timer_slack(NonZero::new(1));
     let _ = rustix::process::setpriority_process(None, NICE);
 
-    let start = Instant::now();
-    let mut clock = || Time::ZERO + start.elapsed().into();
+    let clock = Clock::start();
+    if let Some(recorder) = mover.recorder() {
+        recorder.begin(nanos(rustix::time::clock_gettime(rustix::time::ClockId::Realtime)));
+    }
     loop {
         loop {
             match commands.try_recv() {
-                Ok(Command::Stop) | Err(TryRecvError::Disconnected) => return mover.snapshot(&mut clock),
-                Ok(command) => obey(&mut mover, &mut clock, command),
+                Ok(Command::Stop) | Err(TryRecvError::Disconnected) => {
+                    return mover.snapshot(&mut || clock.now());
+                }
+                Ok(command) => obey(&mut mover, clock, command),
                 Err(TryRecvError::Empty) => break,
             }
         }
-        let Round { busy, next } = mover.round(&mut clock);
-        let left = next.map_or(Duration::MAX, |next| next.since(clock()));
+        let Round { busy, next } = mover.round(&mut || clock.now());
+        let left = next.map_or(Duration::MAX, |next| next.since(clock.now()));
         if busy || left <= AWAKE {
             std::hint::spin_loop();
             continue;
+        }
+        if let Some(recorder) = mover.recorder() {
+            recorder.idle(clock.now());
         }
         // An interface that is down is noticed when frames are sent to it; the sleep is short either way.
         let _ = wait(mover.ports(), Some((left - AWAKE).min(NAP)));
@@ -317,14 +385,18 @@ fn run(mut mover: Mover<PacketPort>, commands: &Receiver<Command>) -> Snapshot {
 }
 
 /// Whoever asked may be gone, and then needs no answer.
-fn obey(mover: &mut Mover<PacketPort>, clock: &mut impl FnMut() -> Time, command: Command) {
-    let now = clock();
+fn obey(mover: &mut Mover<PacketPort>, clock: Clock, command: Command) {
+    let now = clock.now();
     match command {
         Command::Change(link, change, reply) => drop(reply.send(mover.change(now, link, change))),
         Command::SetGroup(address, group, members, reply) => {
             drop(reply.send(mover.set_group(now, address, group, &members)));
         }
-        Command::Snapshot(reply) => drop(reply.send(mover.snapshot(clock))),
+        Command::Begin(reply) => {
+            mover.begin(now);
+            let _ = reply.send(clock.moment(now));
+        }
+        Command::Snapshot(reply) => drop(reply.send(mover.snapshot(&mut || clock.now()))),
         Command::Sample(what, reply) => {
             mover.sample(now, what);
             let _ = reply.send(());

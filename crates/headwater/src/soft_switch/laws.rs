@@ -64,7 +64,7 @@ pub(super) fn judge(mut frame: RawFrame, arrived: &RawBuffer, book: &AddressBook
 }
 
 /// What a frame remembers of its bytes is what the next switch reads in them.
-fn agrees_with_its_bytes(frame: &RawFrame, book: &AddressBook) {
+pub(super) fn agrees_with_its_bytes(frame: &RawFrame, book: &AddressBook) {
     let bytes = FramePool::new(0).gather(&[frame.bytes()]).expect("a frame fits a buffer");
     let again = RawFrame::parse(bytes, book).expect("a frame stays a frame");
     assert_eq!(again.len(), frame.len());

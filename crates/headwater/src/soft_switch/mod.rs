@@ -14,9 +14,11 @@
 //!
 //! The upper half is [`EmulatedFabric`]: a whole network of switches as one machine without sockets or a clock, built from
 //! what a scenario says, as the simulator's is. [`SoftSwitch`] joins the two: a thread that moves frames in real time.
+//! What leaves its ports can be kept in files ([`Capture`]).
 
 mod address;
 mod buffer;
+mod capture;
 mod checksum;
 mod driver;
 mod fabric;
@@ -27,16 +29,19 @@ mod layout;
 mod namespace;
 mod offload;
 mod ring;
+#[cfg(test)]
+mod storm;
 mod sys;
 #[cfg(test)]
 mod tests;
 
 pub use address::{AddressBook, AddressError};
 pub use buffer::{FramePool, MAX_FRAME, RawBuffer};
+pub use capture::{Capture, CaptureCounts, Recorder, SNAP};
 pub use driver::{
-    LinkState, QueueSample, Sampling, Snapshot, SoftSwitch, SoftSwitchError, SoftSwitchSpec, Validity,
+    Begin, LinkState, QueueSample, Sampling, Snapshot, SoftSwitch, SoftSwitchError, SoftSwitchSpec, Validity,
 };
-pub use fabric::{DropReason, EmulatedFabric, EmulatedFabricError, FabricCounts, FabricOutput};
+pub use fabric::{DropReason, EmulatedFabric, EmulatedFabricError, FabricCounts, FabricOutput, Tap};
 pub use frame::{
     DSCP_CONTROL, DSCP_LOWER_EFFORT, DSCP_NETWORK_CONTROL, DSCP_TRIMMED, MacAddress, RawFrame, TRIM_PAYLOAD,
     TRIM_SIZE, class_of,

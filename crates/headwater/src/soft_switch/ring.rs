@@ -9,7 +9,7 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use headwater_units::Duration;
+use headwater_units::{Bytes, Duration};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::buffer::{FramePool, MAX_FRAME, RawBuffer};
@@ -60,13 +60,25 @@ impl Default for RingConfig {
 }
 
 impl RingConfig {
+    /// As many slots for frames of `max_frame` bytes as fit so much memory, at least one and no more than are usual.
+    pub fn within(max_frame: usize, memory: Bytes) -> Self {
+        let usual = RingConfig::default().slots;
+        let slots = (memory.get() / Self::slot(max_frame) as u64).clamp(1, usual.into());
+        RingConfig { slots: slots as u32, max_frame }
+    }
+
+    /// Bytes of one slot.
+    fn slot(max_frame: usize) -> usize {
+        (Geometry::BEFORE_FRAME + max_frame).next_multiple_of(16)
+    }
+
     fn geometry(self) -> io::Result<Geometry> {
         let RingConfig { slots, max_frame } = self;
         if !(1..=MAX_SLOTS).contains(&slots) || max_frame > MAX_FRAME {
             let what = format!("{slots} slots for frames of {max_frame} bytes");
             return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
         }
-        let slot = (Geometry::BEFORE_FRAME + max_frame).next_multiple_of(16);
+        let slot = Self::slot(max_frame);
         let blocks = slots.div_ceil((BLOCK / slot) as u32);
         Ok(Geometry { slot: slot as u32, block: BLOCK as u32, blocks })
     }

@@ -88,7 +88,7 @@ pub(crate) fn at(address: IpAddr) -> SocketAddr {
 
 /// Datagrams that arrive until none has for `quiet`.
 pub(crate) fn drain(socket: &UdpSocket, quiet: Duration) -> Vec<Vec<u8>> {
-    let (mut got, mut last, mut buffer) = (Vec::new(), Instant::now(), [0; 2048]);
+    let (mut got, mut last, mut buffer) = (Vec::new(), Instant::now(), [0; 9216]);
     while last.elapsed() < quiet {
         match socket.recv(&mut buffer) {
             Ok(len) => {

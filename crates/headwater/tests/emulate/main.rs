@@ -7,4 +7,7 @@
 
 mod command;
 mod common;
+mod options;
+mod pcap;
+mod storm;
 mod traffic;

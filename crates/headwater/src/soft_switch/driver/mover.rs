@@ -1,6 +1,5 @@
 //! One round of the switch: what has arrived goes in, what is due goes out. Time and waiting are the thread's.
 
-use std::collections::VecDeque;
 use std::net::IpAddr;
 
 use headwater_fabric::{HostId, LinkId};
@@ -11,7 +10,7 @@ use super::lateness::Lateness;
 use super::{LinkState, QueueSample, Sampling, Snapshot, SoftSwitchError};
 use crate::soft_switch::{
     AddressBook, DropReason, EmulatedFabric, EmulatedFabricError, FabricOutput, FramePool, FramePort,
-    MacAddress, NotForwarded, PacketPort, RawBuffer, RawFrame, RingStats,
+    MacAddress, NotForwarded, PacketPort, RawBuffer, RawFrame, Recorder, RingStats,
 };
 
 /// Buffers that are kept for later: more than a burst of all hosts of a small network.
@@ -56,14 +55,16 @@ pub(super) struct Round {
 
 /// The network, its hosts' cables, and what is counted.
 pub(super) struct Mover<P> {
-    fabric: EmulatedFabric<RawFrame>,
+    fabric: EmulatedFabric<RawFrame, Option<Recorder>>,
     links: u32,
     hosts: Vec<HostEnd<P>>,
     book: AddressBook,
     pool: FramePool,
     arrived: Vec<RawBuffer>,
-    /// Ascending by time.
-    changes: VecDeque<(Time, LinkId, LinkChange)>,
+    /// Ascending by time, since the beginning.
+    script: Vec<(Time, LinkId, LinkChange)>,
+    /// When that was, and how much of the script has happened since.
+    begun: Option<(Time, usize)>,
     sampling: Option<Sampler>,
     /// By link.
     lost: Vec<u64>,
@@ -83,11 +84,11 @@ struct Sampler {
 
 impl<P: Cable> Mover<P> {
     pub(super) fn new(
-        fabric: EmulatedFabric<RawFrame>,
+        fabric: EmulatedFabric<RawFrame, Option<Recorder>>,
         links: u32,
         hosts: Vec<(P, MacAddress)>,
         book: AddressBook,
-        changes: Vec<(Time, LinkId, LinkChange)>,
+        script: Vec<(Time, LinkId, LinkChange)>,
         limit: Duration,
     ) -> Self {
         let end = |(port, mac)| HostEnd { port, mac, outgoing: Vec::new(), due: Vec::new() };
@@ -98,7 +99,8 @@ impl<P: Cable> Mover<P> {
             book,
             pool: FramePool::new(KEEP),
             arrived: Vec::new(),
-            changes: changes.into(),
+            script,
+            begun: None,
             sampling: None,
             lost: vec![0; links as usize],
             not_forwarded: Default::default(),
@@ -107,6 +109,11 @@ impl<P: Cable> Mover<P> {
             lateness: Lateness::new(limit),
             missed_before: 0,
         }
+    }
+
+    /// Who keeps what leaves, if anybody does.
+    pub(super) fn recorder(&mut self) -> Option<&mut Recorder> {
+        self.fabric.tap_mut().as_mut()
     }
 
     pub(super) fn ports(&self) -> impl Iterator<Item = &P> {
@@ -187,16 +194,30 @@ impl<P: Cable> Mover<P> {
         due.clear();
     }
 
+    /// Changes happen from now on as the script says; nothing happens before this.
+    pub(super) fn begin(&mut self, now: Time) {
+        self.up_to(now);
+        self.begun = Some((now, 0));
+    }
+
+    /// The next change of the script.
+    fn next_change(&self) -> Option<(Time, LinkId, LinkChange)> {
+        let (beginning, done) = self.begun?;
+        let (at, link, change) = *self.script.get(done)?;
+        Some((beginning + at.since(Time::ZERO), link, change))
+    }
+
     /// Changes the network and looks at its queues, each at its time, however late it is now.
     fn up_to(&mut self, now: Time) {
         loop {
-            let change = self.changes.front().map(|it| it.0);
+            let change = self.next_change();
             let sample = self.sampling.as_ref().and_then(Sampler::next);
-            match change.into_iter().chain(sample).min() {
+            match change.map(|it| it.0).into_iter().chain(sample).min() {
                 Some(at) if at <= now && sample == Some(at) => self.look(at),
                 Some(at) if at <= now => {
-                    let (at, link, change) = self.changes.pop_front().expect("seen just now");
+                    let (_, link, change) = change.expect("what is due is a sample or a change");
                     self.fabric.change(at, link, change).expect("all changes were tried before the start");
+                    self.begun = self.begun.map(|(beginning, done)| (beginning, done + 1));
                 }
                 _ => return,
             }
@@ -275,7 +296,9 @@ impl<P: Cable> Mover<P> {
             ports: self.hosts.iter_mut().map(|host| host.port.counters()).collect(),
             not_forwarded: self.not_forwarded,
             unsent: self.unsent,
+            buffers: self.pool.lent(),
             port_errors: self.port_errors,
+            captured: self.recorder().map(|recorder| recorder.counts()),
             validity: self.lateness.validity(missed),
         }
     }

@@ -89,7 +89,8 @@ impl Bench {
         let scenario = Scenario::of_network(NETWORK).unwrap();
         let setup = network_setup(&scenario, 1).unwrap();
         let fabric =
-            EmulatedFabric::new(&setup.topology, &setup.routes, &*setup.port, &*setup.choice, 1).unwrap();
+            EmulatedFabric::with_tap(&setup.topology, &setup.routes, &*setup.port, &*setup.choice, 1, None)
+                .unwrap();
         let links = setup.topology.fabric().link_count() as u32;
         let middle = setup.topology.link_between("left", "right").unwrap();
         let mut book = AddressBook::new();
@@ -98,7 +99,8 @@ impl Bench {
         hosts.iter().for_each(|host| host.borrow_mut().room = 1_000);
         let cables = hosts.iter().cloned().zip(MACS).collect();
         let changes = changes.iter().map(|(at, change)| (*at, middle, *change)).collect();
-        let mover = Mover::new(fabric, links, cables, book, changes, Duration::from_micros(50));
+        let mut mover = Mover::new(fabric, links, cables, book, changes, Duration::from_micros(50));
+        mover.begin(Time::ZERO);
         Bench { mover, hosts, middle }
     }
 
@@ -173,6 +175,27 @@ fn changes_and_samples_have_their_times_however_late_the_round_is() {
         bench.mover.take_samples().iter().map(|it| (it.at.as_nanos() / 1_000, it.packets)).collect();
     assert_eq!(samples, [(0, 0), (40, 3), (80, 3), (120, 2), (160, 2)]);
     assert!(bench.mover.take_samples().is_empty());
+}
+
+#[test]
+fn a_script_happens_at_its_times_since_its_beginning_and_anew_when_it_begins_again() {
+    let mut bench = Bench::new(&[(us(0), LinkChange::Loss(1.0)), (us(400), LinkChange::Loss(0.0))]);
+    // Each leaves the middle 88 us after it was read: the first one is lost, and the second after the end of the loss not.
+    let one_more = |bench: &mut Bench, at| {
+        bench.send(vec![frame(1_000)]);
+        bench.round(us(at));
+        bench.round(us(at + 300));
+        bench.got()
+    };
+    bench.mover.begin(us(10_000));
+    assert_eq!(one_more(&mut bench, 10_010), 0);
+    assert_eq!(one_more(&mut bench, 10_350), 1);
+    bench.mover.begin(us(20_000));
+    assert_eq!(one_more(&mut bench, 20_010), 1);
+    // Begun once more before the loss was over: it lasts 400 us from here.
+    bench.mover.begin(us(20_390));
+    assert_eq!(one_more(&mut bench, 20_400), 1);
+    assert_eq!(one_more(&mut bench, 20_710), 2);
 }
 
 #[test]

@@ -1,3 +1,4 @@
+mod any_frames;
 mod bytes;
 mod oracle;
 mod veth;

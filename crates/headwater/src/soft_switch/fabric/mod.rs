@@ -68,6 +68,27 @@ pub enum FabricOutput<F> {
     Wake(Option<Time>),
 }
 
+/// Somebody who sees frames leave their ports, marked and trimmed as they are then. Nobody, unless told otherwise: `()`.
+pub trait Tap<F> {
+    /// The last bit of a frame has left the port of `link` at `at`; what the link does to it is still to come. The times of
+    /// one link ascend; those of several do not together.
+    fn left(&mut self, link: LinkId, at: Time, frame: &F);
+}
+
+impl<F> Tap<F> for () {
+    #[inline]
+    fn left(&mut self, _: LinkId, _: Time, _: &F) {}
+}
+
+impl<F, T: Tap<F>> Tap<F> for Option<T> {
+    #[inline]
+    fn left(&mut self, link: LinkId, at: Time, frame: &F) {
+        if let Some(tap) = self {
+            tap.left(link, at, frame);
+        }
+    }
+}
+
 /// Why a frame is gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DropReason {
@@ -161,7 +182,7 @@ impl FabricCounts {
 /// No call panics, whatever frame, host or link it names. Time never runs backwards; where it is said to, the last time
 /// that was told holds on.
 #[derive(Clone, Debug)]
-pub struct EmulatedFabric<F> {
+pub struct EmulatedFabric<F, T = ()> {
     now: Time,
     seed: u64,
     links: Vec<Link>,
@@ -180,6 +201,7 @@ pub struct EmulatedFabric<F> {
     /// Said before anything else happens.
     outbox: VecDeque<FabricOutput<F>>,
     counts: FabricCounts,
+    tap: T,
 }
 
 /// What is next to happen.
@@ -201,11 +223,7 @@ enum Asked {
 }
 
 impl<F: Frame> EmulatedFabric<F> {
-    /// An idle network at time zero.
-    ///
-    /// `port` says how the port of a link is set up, and is told whether it is a host's NIC; `choice` says how a switch,
-    /// counted by its point, chooses among equal ways. Links that the topology has down are cut. Chance follows from `seed`
-    /// as in the simulator.
+    /// One that nobody looks into; see [`EmulatedFabric::with_tap`].
     ///
     /// # Errors
     /// [`EmulatedFabricError`], with the link or point that is wrong.
@@ -215,6 +233,27 @@ impl<F: Frame> EmulatedFabric<F> {
         port: &dyn Fn(LinkId, bool) -> PortConfig,
         choice: &dyn Fn(u32) -> Choice,
         seed: u64,
+    ) -> Result<Self, EmulatedFabricError> {
+        EmulatedFabric::with_tap(topology, routes, port, choice, seed, ())
+    }
+}
+
+impl<F: Frame, T: Tap<F>> EmulatedFabric<F, T> {
+    /// An idle network at time zero.
+    ///
+    /// `port` says how the port of a link is set up, and is told whether it is a host's NIC; `choice` says how a switch,
+    /// counted by its point, chooses among equal ways. Links that the topology has down are cut. Chance follows from `seed`
+    /// as in the simulator.
+    ///
+    /// # Errors
+    /// [`EmulatedFabricError`], with the link or point that is wrong.
+    pub fn with_tap(
+        topology: &Topology,
+        routes: &Routes,
+        port: &dyn Fn(LinkId, bool) -> PortConfig,
+        choice: &dyn Fn(u32) -> Choice,
+        seed: u64,
+        tap: T,
     ) -> Result<Self, EmulatedFabricError> {
         let Wiring { links, nics, switches, uplinks } = Wiring::new(topology, routes, port, choice)?;
         let devices = nics.len() + switches.len();
@@ -231,6 +270,7 @@ impl<F: Frame> EmulatedFabric<F> {
             departed: 0,
             outbox: VecDeque::new(),
             counts: FabricCounts::default(),
+            tap,
         };
         for link in (0..fabric.links.len() as u32).map(LinkId).filter(|&link| topology.is_down(link)) {
             fabric.change(Time::ZERO, link, LinkChange::Down(true))?;
@@ -322,6 +362,11 @@ impl<F: Frame> EmulatedFabric<F> {
     /// What has become of all frames by the last time that was told.
     pub fn counts(&self) -> FabricCounts {
         self.counts
+    }
+
+    /// Who sees frames leave.
+    pub fn tap_mut(&mut self) -> &mut T {
+        &mut self.tap
     }
 
     /// What is on links, behind their queues: sent and not yet arrived.
@@ -448,6 +493,7 @@ impl<F: Frame> EmulatedFabric<F> {
 
     /// The last bit of a frame has left the line at `at`; the link's delay, and its faults, are before it.
     fn depart(&mut self, at: Time, link: u32, frame: F) {
+        self.tap.left(LinkId(link), at, &frame);
         let Link { faults, delay, .. } = &mut self.links[link as usize];
         let arrival = at + *delay;
         let fate = match faults {
@@ -508,10 +554,10 @@ impl<F: Frame> EmulatedFabric<F> {
         }
     }
 
-    fn look<T: Default>(&mut self, now: Time, link: LinkId, at: impl FnOnce(&mut Port<F>, Time) -> T) -> T {
+    fn look<R: Default>(&mut self, now: Time, link: LinkId, at: impl FnOnce(&mut Port<F>, Time) -> R) -> R {
         let now = self.catch_up(now);
         let near = self.links.get(link.index()).map(|link| link.near);
-        near.map_or_else(T::default, |near| at(self.port(near), now))
+        near.map_or_else(R::default, |near| at(self.port(near), now))
     }
 
     fn port(&mut self, near: Near) -> &mut Port<F> {

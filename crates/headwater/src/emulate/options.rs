@@ -1,0 +1,86 @@
+//! What is said of an emulated network beside its scenario, and who carries out which of the scenario's faults.
+
+use std::path::PathBuf;
+
+use headwater_fabric::LinkId;
+use headwater_sim::packet::Change;
+use headwater_switch::LinkChange;
+use headwater_units::{Duration, Time};
+
+use super::EmulateError;
+use crate::soft_switch::SNAP;
+
+/// How a network is built; by default as [`EmulatedNet::build`](super::EmulatedNet::build) does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NetOptions {
+    /// Where to write all frames as they leave their ports, one file for each; see [`Capture`](crate::soft_switch::Capture).
+    pub pcap: Option<PathBuf>,
+    /// How much of each frame, in bytes.
+    pub pcap_snap: usize,
+    /// The scenario's faults wait for [`EmulatedNet::begin`](super::EmulatedNet::begin). Those on hosts are then its
+    /// caller's to carry out; else a scenario with any is refused.
+    pub hold_faults: bool,
+}
+
+impl Default for NetOptions {
+    fn default() -> Self {
+        NetOptions { pcap: None, pcap_snap: SNAP, hold_faults: false }
+    }
+}
+
+/// What is to happen to the programs of a host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HostFault {
+    /// The host, by number, neither sends nor receives, and forgets nothing.
+    Pause(usize),
+    /// It goes on.
+    Resume(usize),
+    /// It loses all its state and starts anew.
+    Restart(usize),
+    /// It is gone without a goodbye, until it starts anew.
+    Kill(usize),
+}
+
+impl HostFault {
+    /// Whom it happens to.
+    pub fn host(self) -> usize {
+        match self {
+            HostFault::Pause(host)
+            | HostFault::Resume(host)
+            | HostFault::Restart(host)
+            | HostFault::Kill(host) => host,
+        }
+    }
+}
+
+/// The faults of a scenario, each ascending by time.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Faults {
+    pub(super) on_links: Vec<(Time, LinkId, LinkChange)>,
+    pub(super) on_hosts: Vec<(Duration, HostFault)>,
+}
+
+impl Faults {
+    /// Sorts them by whom they happen to; `held` allows those on hosts.
+    pub(super) fn sort(changes: &[(Time, Change)], held: bool) -> Result<Faults, EmulateError> {
+        let mut faults = Faults::default();
+        for (at, change) in changes {
+            let fault = match *change {
+                Change::Link(link, change) => {
+                    faults.on_links.push((*at, link, change));
+                    continue;
+                }
+                Change::Paused(host, true) => HostFault::Pause(host as usize),
+                Change::Paused(host, false) => HostFault::Resume(host as usize),
+                Change::Restart(host) => HostFault::Restart(host as usize),
+                Change::Killed(host) => HostFault::Kill(host as usize),
+                Change::RestartController => return Err(EmulateError::HostFault),
+            };
+            if !held {
+                return Err(EmulateError::HostFault);
+            }
+            faults.on_hosts.push((at.since(Time::ZERO), fault));
+        }
+        Ok(faults)
+    }
+}
