@@ -130,6 +130,7 @@ impl EmulatedNet {
             hosts: ports.into_iter().zip((0..hosts).map(address::mac)).collect(),
             book,
             changes: on_links,
+            jitter: if options.host_jitter { setup.jitter(scenario) } else { Vec::new() },
             hold: options.hold_faults,
             recorder,
         })?;

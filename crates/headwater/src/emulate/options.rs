@@ -17,6 +17,9 @@ pub struct NetOptions {
     pub pcap: Option<PathBuf>,
     /// How much of each frame, in bytes.
     pub pcap_snap: usize,
+    /// Hosts take a random time to send a packet, up to the scenario's jitter, as simulated hosts do. Else they take what
+    /// this machine takes.
+    pub host_jitter: bool,
     /// The scenario's faults wait for [`EmulatedNet::begin`](super::EmulatedNet::begin). Those on hosts are then its
     /// caller's to carry out; else a scenario with any is refused.
     pub hold_faults: bool,
@@ -24,7 +27,7 @@ pub struct NetOptions {
 
 impl Default for NetOptions {
     fn default() -> Self {
-        NetOptions { pcap: None, pcap_snap: SNAP, hold_faults: false }
+        NetOptions { pcap: None, pcap_snap: SNAP, host_jitter: false, hold_faults: false }
     }
 }
 

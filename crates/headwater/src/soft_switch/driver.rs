@@ -30,12 +30,14 @@ use super::{
     NotForwarded, PacketPort, RawFrame, Recorder, RingStats, wait,
 };
 
+mod jitter;
 mod lateness;
 mod mover;
 #[cfg(test)]
 mod tests;
 
 pub use lateness::Validity;
+use jitter::Jitter;
 use mover::{Mover, Round};
 
 /// What is due sooner than this is waited for awake: more than most wake-ups take.
@@ -63,6 +65,9 @@ pub struct SoftSwitchSpec<'a> {
     pub book: AddressBook,
     /// What happens to links and when, since the start; ascending by time.
     pub changes: Vec<(Time, LinkId, LinkChange)>,
+    /// The longest time that a host takes to send a packet to another, by the number of hosts times the one plus the other;
+    /// empty if they take none.
+    pub jitter: Vec<Duration>,
     /// Who keeps what leaves ports, if anybody does.
     pub recorder: Option<Recorder>,
     /// They do not happen before [`SoftSwitch::begin`], and their times are since then.
@@ -193,8 +198,8 @@ impl SoftSwitch {
     /// # Errors
     /// [`SoftSwitchError`]; nothing is moved then.
     pub fn start(spec: SoftSwitchSpec<'_>) -> Result<SoftSwitch, SoftSwitchError> {
-        let SoftSwitchSpec { topology, routes, port, choice, seed, hosts, book, changes, hold, recorder } =
-            spec;
+        let SoftSwitchSpec { topology, routes, port, choice, seed, hosts, book, changes, .. } = spec;
+        let SoftSwitchSpec { hold, recorder, jitter, .. } = spec;
         if hosts.len() != topology.hosts().len() {
             return Err(SoftSwitchError::Cables { hosts: topology.hosts().len(), cables: hosts.len() });
         }
@@ -205,7 +210,11 @@ impl SoftSwitch {
         let links = topology.fabric().link_count() as u32;
         let rates = (0..links).filter_map(|link| topology.fabric().link(LinkId(link))?.capacity);
         let limit = lateness::limit(rates.min().unwrap_or(BitRate::new(u64::MAX)));
+        let count = hosts.len();
         let mut mover = Mover::new(fabric, links, hosts, book, changes, limit);
+        if !jitter.is_empty() {
+            mover.delay_hosts(Jitter::new(jitter, count, seed));
+        }
         if !hold {
             mover.begin(Time::ZERO);
         }

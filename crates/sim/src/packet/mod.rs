@@ -26,6 +26,7 @@ pub use frame::FrameSizes;
 pub use headwater_switch::{FaultCounts, LinkChange, Seen};
 pub use network::{LinkTally, forwarding_table};
 pub use records::{Counts, FlowRow, Records, SampleRow, TaskRow};
+pub(crate) use setup::packet_on_path;
 pub use setup::{
     Change, ControlPlane, DecodeModel, Jitter, PpushSetup, Sampling, Setup, SetupError, TaskPlan, Transport,
 };

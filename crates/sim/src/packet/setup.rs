@@ -52,12 +52,7 @@ impl Setup {
     /// One data packet's time on the slowest link from one host to another; zero if there is no way.
     pub(super) fn packet_on_path(&self, from: u32, to: u32) -> Duration {
         let bytes = self.sizes.data.unwrap_or(Bytes::new(1500));
-        let path = self.routes.path(&self.topology, HostId(from), HostId(to), |_, _| 0);
-        let rates = path
-            .iter()
-            .flat_map(|path| path.links())
-            .filter_map(|link| self.topology.fabric().link(*link)?.capacity);
-        rates.min().map_or(Duration::ZERO, |slowest| bytes / slowest)
+        packet_on_path(&self.topology, &self.routes, bytes, from, to)
     }
 
     /// How long a receiver waits for anybody.
@@ -67,6 +62,20 @@ impl Setup {
             Transport::Baseline { .. } => Duration::ZERO,
         }
     }
+}
+
+/// One packet's time on the slowest link from one host to another; zero if there is no way.
+pub(crate) fn packet_on_path(
+    topology: &Topology,
+    routes: &Routes,
+    packet: Bytes,
+    from: u32,
+    to: u32,
+) -> Duration {
+    let path = routes.path(topology, HostId(from), HostId(to), |_, _| 0);
+    let links = path.iter().flat_map(|path| path.links());
+    let rates = links.filter_map(|link| topology.fabric().link(*link)?.capacity);
+    rates.min().map_or(Duration::ZERO, |slowest| packet / slowest)
 }
 
 /// One task: a receiver wants an object from some sources; with a baseline, an equal part from each.

@@ -5,12 +5,12 @@ use headwater_switch::{
     Choice, ClassMap, Limit, LinkChange, PortConfig, QueueConfig, Service as PortService, Threshold,
     WhenFull as PortFull,
 };
-use headwater_units::{BitRate, Time};
+use headwater_units::{BitRate, Duration, Time};
 use headwater_wire::Class;
 
-use super::{RunError, common};
+use super::{RunError, common, packet};
 use crate::experiment::Engine;
-use crate::packet::Change;
+use crate::packet::{Change, Jitter, packet_on_path};
 use crate::scenario::{
     Action, Amount, Place, PortSpec, Routing, Scenario, ScenarioError, Service, Target, WhenFull, look_up,
 };
@@ -27,6 +27,23 @@ pub struct NetworkSetup {
     pub choice: Box<dyn Fn(u32) -> Choice>,
     /// What goes wrong, ascending by time.
     pub changes: Vec<(Time, Change)>,
+}
+
+impl NetworkSetup {
+    /// The longest time that a host takes to send a packet to another, by the number of hosts times the one plus the other;
+    /// empty if they take none.
+    pub fn jitter(&self, scenario: &Scenario) -> Vec<Duration> {
+        let hosts = self.topology.hosts().len() as u32;
+        let pairs = (0..hosts).flat_map(|from| (0..hosts).map(move |to| (from, to)));
+        match packet::jitter(scenario) {
+            Jitter::None => Vec::new(),
+            Jitter::UpTo(most) => pairs.map(|_| most).collect(),
+            Jitter::PacketOnPath => {
+                let data = scenario.packet.data;
+                pairs.map(|(from, to)| packet_on_path(&self.topology, &self.routes, data, from, to)).collect()
+            }
+        }
+    }
 }
 
 /// Builds the network of a scenario.

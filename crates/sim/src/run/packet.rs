@@ -75,11 +75,7 @@ impl Prepared {
             port,
             choice,
             sizes: sizes(scenario),
-            jitter: match scenario.jitter {
-                None => Jitter::PacketOnPath,
-                Some(Duration::ZERO) => Jitter::None,
-                Some(most) => Jitter::UpTo(most),
-            },
+            jitter: jitter(scenario),
             control: ControlPlane::Beside { delay: base_rtt(scenario, &topology) / 2 },
             transport,
             tasks,
@@ -97,6 +93,15 @@ impl Prepared {
             topology,
         };
         Ok(Prepared { setup, report })
+    }
+}
+
+/// What hosts take to send a packet.
+pub(super) fn jitter(scenario: &Scenario) -> Jitter {
+    match scenario.jitter {
+        None => Jitter::PacketOnPath,
+        Some(Duration::ZERO) => Jitter::None,
+        Some(most) => Jitter::UpTo(most),
     }
 }
 

@@ -6,6 +6,7 @@ use headwater_fabric::{HostId, LinkId};
 use headwater_switch::LinkChange;
 use headwater_units::{Duration, Time};
 
+use super::jitter::Jitter;
 use super::lateness::Lateness;
 use super::{LinkState, QueueSample, Sampling, Snapshot, SoftSwitchError};
 use crate::soft_switch::{
@@ -59,6 +60,8 @@ pub(super) struct Mover<P> {
     links: u32,
     hosts: Vec<HostEnd<P>>,
     book: AddressBook,
+    /// What hosts take to send, if they take time.
+    jitter: Option<Jitter>,
     pool: FramePool,
     arrived: Vec<RawBuffer>,
     /// Ascending by time, since the beginning.
@@ -97,6 +100,7 @@ impl<P: Cable> Mover<P> {
             links,
             hosts: hosts.into_iter().map(end).collect(),
             book,
+            jitter: None,
             pool: FramePool::new(KEEP),
             arrived: Vec::new(),
             script,
@@ -109,6 +113,11 @@ impl<P: Cable> Mover<P> {
             lateness: Lateness::new(limit),
             missed_before: 0,
         }
+    }
+
+    /// Hosts take time to send.
+    pub(super) fn delay_hosts(&mut self, jitter: Jitter) {
+        self.jitter = Some(jitter);
     }
 
     /// Who keeps what leaves, if anybody does.
@@ -128,7 +137,9 @@ impl<P: Cable> Mover<P> {
         }
         let now = clock();
         self.up_to(now);
-        Round { busy, next: self.deliver(now, clock) }
+        let next = self.deliver(now, clock);
+        let leaves = self.jitter.as_ref().and_then(Jitter::next);
+        Round { busy, next: next.into_iter().chain(leaves).min() }
     }
 
     /// Sends what is due by `now`, and says when there is more.
@@ -169,7 +180,10 @@ impl<P: Cable> Mover<P> {
         self.up_to(now);
         for buffer in self.arrived.drain(..) {
             match RawFrame::parse(buffer, &self.book) {
-                Ok(frame) => self.fabric.inject(now, HostId(host as u32), frame),
+                Ok(frame) => match &mut self.jitter {
+                    Some(jitter) => jitter.hold(now, HostId(host as u32), frame),
+                    None => self.fabric.inject(now, HostId(host as u32), frame),
+                },
                 Err(reason) => self.not_forwarded[reason as usize] += 1,
             }
         }
@@ -207,8 +221,16 @@ impl<P: Cable> Mover<P> {
         Some((beginning + at.since(Time::ZERO), link, change))
     }
 
-    /// Changes the network and looks at its queues, each at its time, however late it is now.
+    /// Lets frames leave their hosts, changes the network and looks at its queues, each at its time, however late it is now.
     fn up_to(&mut self, now: Time) {
+        while let Some((at, host, frame)) = self.jitter.as_mut().and_then(|jitter| jitter.release(now)) {
+            self.change_and_look(at);
+            self.fabric.inject(at, host, frame);
+        }
+        self.change_and_look(now);
+    }
+
+    fn change_and_look(&mut self, now: Time) {
         loop {
             let change = self.next_change();
             let sample = self.sampling.as_ref().and_then(Sampler::next);
