@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 mod background;
 mod check;
 mod faults;
+mod machines;
 mod network;
 mod ports;
 mod scheme;

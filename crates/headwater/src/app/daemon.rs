@@ -14,13 +14,9 @@ use super::{
     remember_controller, serve,
 };
 
-fn settings(equal_theta: bool, max_sources: Option<u8>) -> ControllerConfig {
-    let default = ControllerConfig::default();
-    ControllerConfig {
-        fixed_theta: equal_theta.then_some(Theta::ONE),
-        max_sources: max_sources.unwrap_or(default.max_sources),
-        ..default
-    }
+fn settings(common: &Common, equal_theta: bool, max_sources: Option<u8>) -> ControllerConfig {
+    let config = common.experiments.controller_config(equal_theta.then_some(Theta::ONE));
+    ControllerConfig { max_sources: max_sources.unwrap_or(config.max_sources), ..config }
 }
 
 /// Runs a controller until told to stop.
@@ -36,7 +32,7 @@ pub async fn controller(
     let _ = watch;
     let common = &options.common;
     let tasks = common.state.join("controller").join("tasks.redb");
-    let controller = Some((settings(options.equal_theta, options.max_sources), Some(tasks)));
+    let controller = Some((settings(common, options.equal_theta, options.max_sources), Some(tasks)));
     let host = Host::start(HostConfig { common, listen: Some(options.listen), controller, node: None })?;
     if let Some(at) = &options.metrics {
         metrics_page::start(*at, host.clone()).await?;
@@ -64,11 +60,11 @@ pub async fn node(
     }
     let controller = options.controller_too.then(|| {
         let tasks = common.state.join("controller").join("tasks.redb");
-        (settings(options.equal_theta, options.max_sources), Some(tasks))
+        (settings(common, options.equal_theta, options.max_sources), Some(tasks))
     });
     let mut bind = options.listen;
     bind.set_port(common.data_port);
-    let node = data_config(common, bind, None);
+    let node = data_config(common, bind, None)?;
     let host =
         Host::start(HostConfig { common, listen: Some(options.listen), controller, node: Some(node) })?;
     if let Some(hint) = host.node().buffer_hint() {

@@ -56,6 +56,8 @@ pub(crate) struct Fetched {
     pub(crate) object: ObjectId,
     pub(crate) symbol_size: u16,
     pub(crate) stats: ReceiverStats,
+    /// When the last block was verified and kept, nanoseconds of CLOCK_MONOTONIC.
+    pub(crate) received_ns: u64,
     pub(crate) arrivals: Arc<Arrivals>,
     pub(crate) resumed: Bytes,
     /// Blocks had to wait for decoder, hash or disk most of the time.
@@ -156,7 +158,7 @@ impl Fetch {
                         guard.armed = false;
                         break Err(AppError::io(format!("cannot record to {}", path.display()), source));
                     }
-                    Some(FetchEvent::Done(stats)) => break Ok(stats),
+                    Some(FetchEvent::Done { stats, at_ns }) => break Ok((stats, at_ns)),
                     Some(FetchEvent::Failed(failure, _)) => {
                         let block = open.as_ref().map_or(Bytes::ZERO, |o| {
                             o.arrivals.partial.hashes().layout().block_bytes()
@@ -188,7 +190,7 @@ impl Fetch {
         {
             open.arrivals.stop();
         }
-        let stats = result?;
+        let (stats, received_ns) = result?;
         guard.armed = false;
         let Some(Open { object, symbol_size, arrivals, resumed }) = open else {
             return Err(AppError::Failed("the object came before it was accepted".to_owned()));
@@ -203,6 +205,7 @@ impl Fetch {
             object,
             symbol_size,
             stats: *stats,
+            received_ns,
             arrivals,
             resumed,
             held_up: held_up * 2 > ticks,

@@ -10,15 +10,16 @@ use headwater_store::tree;
 use headwater_transport::ppush::controller::ControllerConfig;
 use headwater_transport::ppush::receiver::{FlowStats, ReceiverConfig, ReceiverStats};
 use headwater_units::{BitRate, BlockIndex, Bytes, NodeId, ObjectId, PathId, Theta};
-use headwater_wire::{Class, MarkSignal, SYMBOL_OVERHEAD, SpreadRule};
+use headwater_wire::{Class, MarkSignal, SYMBOL_OVERHEAD};
 
 use super::display::Display;
 use super::fetch::{Arrivals, Destination, Fetch, Fetched, Follower, source_label};
 use super::host::{Host, HostConfig, LOCAL};
 use super::{
     AppError, GetOptions, GetResult, Output, Phase, Progress, Shutdown, SourceShare, Watch, Where,
-    data_config, usage,
+    data_config, start_line, usage,
 };
+use crate::node::monotonic_nanos;
 
 /// Files of a folder that are fetched at the same time.
 const FILES_AT_ONCE: usize = 4;
@@ -27,7 +28,7 @@ const LATECOMERS: std::time::Duration = std::time::Duration::from_millis(300);
 /// Ethernet, IPv4 and UDP headers.
 const FRAME_HEADERS: f64 = 14.0 + 20.0 + 8.0;
 
-/// Fetches what the options say.
+/// Fetches what the options say. `ready` is called before a wait for the start, if there is one.
 ///
 /// # Errors
 /// [`AppError`]; what is finished stays on the disk, and the same call goes on from there.
@@ -35,32 +36,42 @@ pub async fn get(
     options: GetOptions,
     shutdown: &Shutdown,
     watch: &mut dyn Watch,
-) -> Result<GetResult, AppError> {
-    match options.timeout {
-        None => run(&options, shutdown, watch).await,
-        Some(limit) => match tokio::time::timeout(limit.into(), run(&options, shutdown, watch)).await {
-            Ok(result) => result,
-            Err(_) => Err(AppError::TimedOut {
-                after: limit,
-                state: "what is finished is kept; run the same command again to go on".to_owned(),
-            }),
-        },
-    }
-}
-
-async fn run(
-    options: &GetOptions,
-    shutdown: &Shutdown,
-    watch: &mut dyn Watch,
+    ready: impl FnOnce(),
 ) -> Result<GetResult, AppError> {
     watch.progress(&Progress { object: options.what.clone(), ..Progress::default() });
     #[allow(clippy::disallowed_methods)] // The result says how long it took.
-    let started = Instant::now();
-    let (host, path) = connect(options, watch).await?;
-    let job = Job { options, host: &host, path, shutdown, started };
-    let result = job.object(watch).await;
+    let now = Instant::now;
+    let mut started = now();
+    let (host, path) = within(&options, started, connect(&options, watch)).await?;
+    if options.wait_for_start {
+        ready();
+        if let Err(error) = start_line::wait(shutdown).await {
+            host.close().await;
+            return Err(error);
+        }
+        started = now();
+    }
+    let start_ns = monotonic_nanos();
+    let job = Job { options: &options, host: &host, path, shutdown, started };
+    let result = within(&options, started, job.object(watch)).await;
     host.close().await;
-    result
+    result.map(|result| GetResult { start_ns, ..result })
+}
+
+/// Gives up when the time is over that counts from `since`.
+async fn within<T>(
+    options: &GetOptions,
+    since: Instant,
+    work: impl Future<Output = Result<T, AppError>>,
+) -> Result<T, AppError> {
+    let Some(limit) = options.timeout else { return work.await };
+    match tokio::time::timeout_at((since + std::time::Duration::from(limit)).into(), work).await {
+        Ok(result) => result,
+        Err(_) => Err(AppError::TimedOut {
+            after: limit,
+            state: "what is finished is kept; run the same command again to go on".to_owned(),
+        }),
+    }
 }
 
 /// Reaches the controller, or every source that can be reached.
@@ -70,13 +81,14 @@ async fn connect(options: &GetOptions, watch: &mut dyn Watch) -> Result<(Host, P
         Where::Controller(at) => std::slice::from_ref(at),
         Where::From(at) => at,
     };
-    let node = data_config(common, bind_towards(addresses, common.data_port).await, None);
+    let node = data_config(common, bind_towards(addresses, common.data_port).await, None)?;
     let controller = match &options.at {
         Where::Controller(_) => None,
         Where::From(at) => {
             let most = u8::try_from(at.len()).unwrap_or(u8::MAX);
             let fixed_theta = options.theta.map(Theta::new);
-            Some((ControllerConfig { max_sources: most, fixed_theta, ..Default::default() }, None))
+            let config = common.experiments.controller_config(fixed_theta);
+            Some((ControllerConfig { max_sources: most, ..config }, None))
         }
     };
     let host = Host::start(HostConfig { common, listen: None, controller, node: Some(node) })?;
@@ -151,10 +163,11 @@ impl Job<'_> {
         let mut config = ReceiverConfig::new(what, host.id(), self.path, rand::random());
         config.room = host.room_on(self.path);
         config.class = if options.common.gentle { Class::Gentle } else { Class::Bulk };
-        config.spread = if options.residue { SpreadRule::Residue } else { SpreadRule::Listed };
+        config.spread = options.spread;
         config.max_sources = options.max_sources;
         config.limit = options.common.limit;
         config.receive_window = host.node().receive_window(config.room);
+        options.common.experiments.tune_receiver(&mut config);
         config
     }
 
@@ -221,9 +234,10 @@ impl Job<'_> {
             }
         })
         .await??;
-        let seconds = self.started.elapsed().as_secs_f64();
+        let (seconds, finish_ns) = (self.started.elapsed().as_secs_f64(), monotonic_nanos());
         let names = self.names().await;
         let mut result = result_of(&fetched, &fetched.stats, seconds, &names);
+        (result.received_ns, result.finish_ns) = (fetched.received_ns, finish_ns);
         result.bytes = wanted_bytes(&fetched, options.range);
         result.mb_per_s = result.bytes as f64 / seconds / 1e6;
         result.name = (options.what != result.object).then(|| options.what.clone());
@@ -262,7 +276,7 @@ impl Job<'_> {
         let total = manifest.total_bytes();
         let files: Vec<(String, Bytes, ObjectId)> =
             manifest.files().map(|(path, _, size, object)| (path.to_owned(), size, object)).collect();
-        let mut sum = Sum { stats: root.stats.clone(), ..Sum::default() };
+        let mut sum = Sum { stats: root.stats.clone(), received_ns: root.received_ns, ..Sum::default() };
         let mut waiting = files.into_iter();
         let mut running = Vec::new();
         let names = self.names().await;
@@ -280,8 +294,9 @@ impl Job<'_> {
             let done = done?;
             sum.bytes += done.bytes;
             sum.resumed += done.resumed;
-            if let Some(stats) = done.stats {
+            if let Some((stats, received_ns)) = done.came {
                 sum.add(&stats);
+                sum.received_ns = sum.received_ns.max(received_ns);
             }
             let elapsed = self.started.elapsed().as_secs_f64();
             watch.progress(&Progress {
@@ -295,8 +310,9 @@ impl Job<'_> {
         }
         let last = target.clone();
         blocking(move || manifest.complete(&last)).await??;
-        let seconds = self.started.elapsed().as_secs_f64();
+        let (seconds, finish_ns) = (self.started.elapsed().as_secs_f64(), monotonic_nanos());
         let mut result = result_of(root, &sum.stats, seconds, &names);
+        (result.received_ns, result.finish_ns) = (sum.received_ns, finish_ns);
         result.resumed_bytes = sum.resumed.get();
         result.bytes = total.get();
         result.mb_per_s = result.bytes as f64 / seconds / 1e6;
@@ -309,7 +325,7 @@ impl Job<'_> {
     async fn file(&self, path: PathBuf, size: Bytes, object: ObjectId) -> Result<FileDone, AppError> {
         let there = path.clone();
         if there.is_file() && blocking(move || tree::holds(&there, object, size, &mut |_| {})).await?? {
-            return Ok(FileDone { bytes: size, resumed: size, stats: None });
+            return Ok(FileDone { bytes: size, resumed: size, came: None });
         }
         let fetch = Fetch {
             config: self.receiver(&object.to_string()),
@@ -324,20 +340,26 @@ impl Job<'_> {
         let fetched = fetch.run(self.host, controller, self.shutdown, &mut Quiet).await?;
         let arrivals = fetched.arrivals.clone();
         blocking(move || arrivals.partial.finish()).await??;
-        Ok(FileDone { bytes: size, resumed: fetched.resumed, stats: Some(fetched.stats) })
+        Ok(FileDone {
+            bytes: size,
+            resumed: fetched.resumed,
+            came: Some((fetched.stats, fetched.received_ns)),
+        })
     }
 }
 
 struct FileDone {
     bytes: Bytes,
     resumed: Bytes,
-    stats: Option<ReceiverStats>,
+    /// What was counted and when the last block came, unless it was there already.
+    came: Option<(ReceiverStats, u64)>,
 }
 
 #[derive(Default)]
 struct Sum {
     bytes: Bytes,
     resumed: Bytes,
+    received_ns: u64,
     stats: ReceiverStats,
 }
 
@@ -447,6 +469,9 @@ fn result_of(
         resumed_bytes: fetched.resumed.get(),
         output: None,
         dropped_on_purpose: None,
+        start_ns: 0,
+        received_ns: 0,
+        finish_ns: 0,
     }
 }
 

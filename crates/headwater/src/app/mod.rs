@@ -6,6 +6,7 @@ mod daemon;
 pub mod demo;
 mod display;
 mod errors;
+mod experiments;
 mod fetch;
 mod get;
 mod host;
@@ -14,18 +15,19 @@ mod metrics_page;
 mod query;
 mod report;
 mod serve;
+mod start_line;
 mod types;
 mod usage;
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use headwater_transport::ppush::source::SourceConfig;
 use headwater_transport::ppush::wfcc::LossResponse;
 use headwater_units::Bytes;
 
 pub use daemon::{controller, node};
 pub use demo::demo;
+pub use experiments::{Experiments, TimelineOptions};
 pub use get::get;
 pub use local::{ls, put, rm, status};
 pub use serve::serve;
@@ -37,21 +39,31 @@ use crate::node::{self, Lossy, NodeConfig};
 const DROP_VARIABLE: &str = "HEADWATER_DROP";
 
 /// A data socket as the common options want it.
-pub(crate) fn data_config(common: &Common, bind: SocketAddr, record: Option<PathBuf>) -> NodeConfig {
-    let mut source = SourceConfig { limit: common.limit, ..SourceConfig::default() };
+///
+/// # Errors
+/// The timeline cannot be written where it should be.
+pub(crate) fn data_config(
+    common: &Common,
+    bind: SocketAddr,
+    record: Option<PathBuf>,
+) -> Result<NodeConfig, AppError> {
+    let mut source = common.experiments.source_config();
+    source.limit = common.limit;
     if common.loss_response_ignore {
         source.wfcc.loss_response = LossResponse::Ignore;
     }
-    NodeConfig {
+    Ok(NodeConfig {
         bind,
         dscp: common.dscp,
+        dscp_control: common.dscp_control,
         source,
         seed: rand::random(),
         record,
+        timeline: common.experiments.timeline_file()?,
         workers: std::thread::available_parallelism().map_or(2, usize::from),
         lossy: std::env::var(DROP_VARIABLE).ok().and_then(|text| lossy(&text)),
         buffer: Bytes::mib(8),
-    }
+    })
 }
 
 fn lossy(text: &str) -> Option<Lossy> {

@@ -34,7 +34,7 @@ pub async fn serve(
     let listen = options.listen.unwrap_or_else(|| wildcard(NODE_PORT));
     let mut bind = listen;
     bind.set_port(common.data_port);
-    let node = data_config(common, bind, options.record.clone());
+    let node = data_config(common, bind, options.record.clone())?;
     let host = Host::start(HostConfig { common, listen: Some(listen), controller: None, node: Some(node) })?;
     if let Some(hint) = host.node().buffer_hint() {
         watch.note(hint);

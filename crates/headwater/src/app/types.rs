@@ -10,9 +10,12 @@ use std::path::{Path, PathBuf};
 
 use headwater_store::StoreError;
 use headwater_units::{BitRate, Bytes, Duration, NodeId, ObjectId, TaskId};
+use headwater_wire::SpreadRule;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use tokio::sync::watch;
+
+use super::Experiments;
 
 /// Where a controller listens unless told otherwise: what `--controller HOST` and `--join HOST` add.
 pub const CONTROLLER_PORT: u16 = 7000;
@@ -63,12 +66,16 @@ pub struct Common {
     pub gentle: bool,
     /// Differentiated services code point of data packets, 0..=63.
     pub dscp: u8,
+    /// That of datagrams without data: ACKs, assignments and the like.
+    pub dscp_control: u8,
     /// The largest IP packet to use; `None`: what the interface and the path say.
     pub mtu: Option<u16>,
     /// UDP port of the data socket; 0: any free one.
     pub data_port: u16,
     /// Loss alone never shrinks a window (the papers' experiments).
     pub loss_response_ignore: bool,
+    /// What experiments ask for.
+    pub experiments: Experiments,
 }
 
 /// Where sources come from. Every address is `host:port`, an IPv6 address in brackets.
@@ -110,15 +117,17 @@ pub struct GetOptions {
     pub sha256: bool,
     /// Replace an existing file.
     pub overwrite: bool,
-    /// Residue classes (ESI = i + kM) instead of the listed assignment.
-    pub residue: bool,
+    /// Which symbols each source sends.
+    pub spread: SpreadRule,
     /// At most so many sources at once; at least 1.
     pub max_sources: Option<u8>,
     /// A fixed weight for every flow, instead of Algorithm 1; only with [`Where::From`].
     pub theta: Option<f64>,
     /// Record the machines' inputs here.
     pub record: Option<PathBuf>,
-    /// Give up after this long.
+    /// Connect, say so, and request only after a line on standard input.
+    pub wait_for_start: bool,
+    /// Give up after this long; a wait for the start does not count.
     pub timeout: Option<Duration>,
 }
 
@@ -312,6 +321,15 @@ pub struct GetResult {
     /// Symbols dropped by this process itself, in a drill.
     #[serde(default)]
     pub dropped_on_purpose: Option<u64>,
+    /// When the first request was made, nanoseconds of CLOCK_MONOTONIC: a clock that all processes of a machine share.
+    #[serde(default)]
+    pub start_ns: u64,
+    /// When the last block was decoded and verified, on the same clock.
+    #[serde(default)]
+    pub received_ns: u64,
+    /// When the object was there under its final name, on the same clock.
+    #[serde(default)]
+    pub finish_ns: u64,
 }
 
 /// The end of a `put`.

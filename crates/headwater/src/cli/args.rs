@@ -3,12 +3,15 @@
 //! Options that a config file or the environment can set too are `Option`s collected into a [`Layer`]; all others belong
 //! to one run and are read from here.
 
+mod experiments;
+
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 use headwater_codec::text::EsiRange;
 use headwater_units::{Bytes, Duration, NodeId, ObjectId};
 
+pub(crate) use self::experiments::{TimelineFlags, TuningFlag};
 use super::bench::BenchCommand;
 use super::drill::DrillArgs;
 use super::emulate::EmulateArgs;
@@ -16,8 +19,8 @@ use super::exit;
 use super::lab::LabCommand;
 use super::settings::Layer;
 use super::values::{
-    Assignment, ByteRange, DemoRate, Dscp, HostPort, Join, Kill, Listen, Loss, LossResponse, Mtu, Port,
-    ProgressMode, Rack, Rate, Rerate, SourceCount, Theta, truth,
+    ByteRange, DemoRate, Dscp, HostPort, Join, Kill, Listen, Loss, LossResponse, Mtu, Port, ProgressMode,
+    Rack, Rate, Rerate, SourceCount, Spread, Theta, truth,
 };
 
 pub(crate) use self::tcp::{TcpCommand, TcpReceiveArgs, TcpSendArgs};
@@ -207,6 +210,13 @@ pub(crate) struct SendingFlags {
     #[arg(long, value_name = "N", help_heading = NETWORK)]
     dscp: Option<Dscp>,
 
+    /// That of datagrams without data (ACKs, assignments and the like), 0..=63 [default: as --dscp says]
+    ///
+    /// 48 (CS6) where switches give ACKs a class of their own and trust hosts to say so; at the edge of other networks it
+    /// may be remarked or policed. Control connections (QUIC) always have 0.
+    #[arg(long, value_name = "N", help_heading = EXPERIMENT)]
+    dscp_control: Option<Dscp>,
+
     /// Largest IP packet to use, in bytes [default: what the interface says]
     #[arg(long, value_name = "BYTES", help_heading = NETWORK)]
     mtu: Option<Mtu>,
@@ -221,6 +231,7 @@ impl SendingFlags {
         layer.limit = self.limit;
         layer.gentle = self.gentle;
         layer.dscp = self.dscp;
+        layer.dscp_control = self.dscp_control;
         layer.mtu = self.mtu;
         layer.loss_response = self.loss_response;
     }
@@ -333,6 +344,10 @@ pub(crate) struct UpArgs {
     planning: PlanningFlags,
     #[command(flatten)]
     metrics: MetricsFlag,
+    #[command(flatten)]
+    pub(crate) timeline: TimelineFlags,
+    #[command(flatten)]
+    pub(crate) tuning: TuningFlag,
 }
 
 #[derive(Debug, Args)]
@@ -348,6 +363,8 @@ pub(crate) struct ControllerArgs {
     planning: PlanningFlags,
     #[command(flatten)]
     metrics: MetricsFlag,
+    #[command(flatten)]
+    pub(crate) tuning: TuningFlag,
 }
 
 #[derive(Debug, Args)]
@@ -370,6 +387,10 @@ pub(crate) struct NodeArgs {
     sending: SendingFlags,
     #[command(flatten)]
     metrics: MetricsFlag,
+    #[command(flatten)]
+    pub(crate) timeline: TimelineFlags,
+    #[command(flatten)]
+    pub(crate) tuning: TuningFlag,
 }
 
 #[derive(Debug, Args)]
@@ -405,6 +426,10 @@ pub(crate) struct ServeArgs {
     sending: SendingFlags,
     #[command(flatten)]
     metrics: MetricsFlag,
+    #[command(flatten)]
+    pub(crate) timeline: TimelineFlags,
+    #[command(flatten)]
+    pub(crate) tuning: TuningFlag,
 }
 
 #[derive(Debug, Args)]
@@ -455,15 +480,24 @@ pub(crate) struct GetArgs {
     machine: MachineFlags,
     #[command(flatten)]
     sending: SendingFlags,
-    /// Which symbols a source sends [default: listed]
+    /// Which symbols a source sends [default: listed, or what --tuning says]
     #[arg(long, value_name = "HOW", help_heading = EXPERIMENT)]
-    assignment: Option<Assignment>,
+    spread: Option<Spread>,
     /// Weight of every flow: `auto` or a number of at least 0.5; a number only with --from [default: auto]
     #[arg(long, value_name = "VALUE", help_heading = EXPERIMENT)]
     theta: Option<Theta>,
     /// Record every input of this receiver, for `debug replay`
     #[arg(long, value_name = "FILE", help_heading = EXPERIMENT)]
     pub(crate) record: Option<PathBuf>,
+    /// Connect, say so ({"type":"ready"} with --json), and request only after a line on standard input
+    ///
+    /// The seconds of the result, and --timeout, then count from that line.
+    #[arg(long, help_heading = EXPERIMENT)]
+    pub(crate) wait_for_start: bool,
+    #[command(flatten)]
+    pub(crate) timeline: TimelineFlags,
+    #[command(flatten)]
+    pub(crate) tuning: TuningFlag,
 }
 
 #[derive(Debug, Args)]
@@ -656,7 +690,7 @@ pub(crate) struct ConfigArgs {
     timeout: TimeoutFlag,
     /// As in `get`
     #[arg(long, value_name = "HOW", help_heading = EXPERIMENT)]
-    assignment: Option<Assignment>,
+    spread: Option<Spread>,
     /// As in `get`
     #[arg(long, value_name = "VALUE", help_heading = EXPERIMENT)]
     theta: Option<Theta>,
@@ -723,7 +757,7 @@ impl Command {
                 args.sources.fill(layer);
                 args.machine.fill(layer);
                 args.sending.fill(layer);
-                layer.assignment = args.assignment;
+                layer.spread = args.spread;
                 layer.theta = args.theta;
             }
             Command::Put(args) => args.quota.fill(layer),
@@ -746,7 +780,7 @@ impl Command {
                 args.metrics.fill(layer);
                 args.quota.fill(layer);
                 args.timeout.fill(layer);
-                layer.assignment = args.assignment;
+                layer.spread = args.spread;
                 layer.theta = args.theta;
             }
             Command::Lab(_)

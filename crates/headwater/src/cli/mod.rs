@@ -14,6 +14,7 @@ mod drill;
 mod emulate;
 mod engines;
 mod exit;
+mod experiments;
 mod inside;
 mod lab;
 mod manual;
@@ -243,7 +244,7 @@ async fn act(
         }
         Command::Get(args) => {
             let options = settings.get(args)?;
-            let result = app::get(options, shutdown, &mut *terminal.watch()).await?;
+            let result = app::get(options, shutdown, &mut *terminal.watch(), waiting(terminal)).await?;
             terminal.summary(&result, || tables::fetched(&result))?;
         }
         Command::Put(args) => {
@@ -305,6 +306,16 @@ fn ready(role: &'static str, terminal: &Terminal) -> impl FnOnce(&Listening) {
     move |listening| {
         // A daemon whose standard output was closed has work to do all the same.
         drop(terminal.result(listening, || tables::listening(role, listening)));
+    }
+}
+
+/// Says that a request waits for its line.
+fn waiting(terminal: &Terminal) -> impl FnOnce() {
+    let terminal = terminal.clone();
+    move || match terminal.json() {
+        // Whoever no longer listens will send no line either.
+        true => drop(terminal.json_line(&json!({"type": "ready"}))),
+        false => terminal.note("ready; a line on standard input starts the request"),
     }
 }
 

@@ -2,15 +2,21 @@
 
 use std::path::PathBuf;
 
+use headwater_sim::scenario::{self, TransportSpec};
 use headwater_units::{BitRate, Bytes, Duration};
+use headwater_wire::SpreadRule;
 use thiserror::Error;
 
-use super::args::{ControllerArgs, DemoArgs, GetArgs, NodeArgs, PutArgs, RmArgs, ServeArgs, UpArgs};
+use super::args::{
+    ControllerArgs, DemoArgs, GetArgs, NodeArgs, PutArgs, RmArgs, ServeArgs, TimelineFlags, TuningFlag,
+    UpArgs,
+};
+use super::experiments::{self, ExperimentError};
 use super::settings::{Origin, Settings, SettingsError};
-use super::values::{Assignment, LossResponse, Theta};
+use super::values::{LossResponse, Spread, Theta};
 use crate::app::{
-    CONTROLLER_PORT, Common, ControllerOptions, DemoOptions, GetOptions, NODE_PORT, NodeOptions, Output,
-    PutOptions, QueryOptions, RmOptions, ServeOptions, Where,
+    CONTROLLER_PORT, Common, ControllerOptions, DemoOptions, Experiments, GetOptions, NODE_PORT, NodeOptions,
+    Output, PutOptions, QueryOptions, RmOptions, ServeOptions, Where,
 };
 
 /// How long `ls`, `rm` and `status` wait for an answer unless told otherwise.
@@ -21,6 +27,8 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 pub(crate) enum UsageError {
     #[error(transparent)]
     Settings(#[from] SettingsError),
+    #[error(transparent)]
+    Experiment(#[from] ExperimentError),
     #[error("{0}")]
     Options(String),
 }
@@ -41,30 +49,54 @@ impl Settings {
             limit: values.limit.map(|rate| rate.0),
             gentle: values.gentle.unwrap_or_default(),
             dscp: values.dscp.map_or(0, |dscp| dscp.0),
+            dscp_control: values.dscp_control.or(values.dscp).map_or(0, |dscp| dscp.0),
             mtu: values.mtu.map(|mtu| mtu.0),
             data_port: values.data_port.map_or(0, |port| port.0),
             loss_response_ignore: values.loss_response == Some(LossResponse::Ignore),
+            experiments: Experiments::default(),
         })
     }
 
-    pub(crate) fn up(&self, _: &UpArgs) -> Result<NodeOptions, UsageError> {
-        // The first machine of a cluster answers where controllers are looked for.
-        self.any_node(None, CONTROLLER_PORT)
+    /// As [`Settings::common`], with what these flags ask for. What the user set wins over constants of a paper.
+    fn measured(&self, timeline: &TimelineFlags, tuning: &TuningFlag) -> Result<Common, UsageError> {
+        let mut experiments = experiments::read(timeline, tuning)?;
+        if let Some(tuning) = &mut experiments.tuning
+            && self.is_chosen("loss-response")
+        {
+            tuning.loss_response = match self.values.loss_response {
+                Some(LossResponse::Ignore) => scenario::LossResponse::Ignore,
+                _ => scenario::LossResponse::Guarded,
+            };
+        }
+        let common = self.common()?;
+        // Then the constants say all about it.
+        let loss_response_ignore = common.loss_response_ignore && experiments.tuning.is_none();
+        Ok(Common { experiments, loss_response_ignore, ..common })
     }
 
-    pub(crate) fn node(&self, _: &NodeArgs) -> Result<NodeOptions, UsageError> {
+    /// Whether somebody set the key, rather than nobody.
+    fn is_chosen(&self, key: &str) -> bool {
+        self.origin(key).is_some_and(|origin| *origin != Origin::Default)
+    }
+
+    pub(crate) fn up(&self, args: &UpArgs) -> Result<NodeOptions, UsageError> {
+        // The first machine of a cluster answers where controllers are looked for.
+        self.any_node(self.measured(&args.timeline, &args.tuning)?, None, CONTROLLER_PORT)
+    }
+
+    pub(crate) fn node(&self, args: &NodeArgs) -> Result<NodeOptions, UsageError> {
         match self.controller() {
-            Some(join) => self.any_node(Some(join), NODE_PORT),
+            Some(join) => self.any_node(self.measured(&args.timeline, &args.tuning)?, Some(join), NODE_PORT),
             None => wrong(
                 "a node needs a controller: give --join ADDR, or use `headwater up` on the first machine",
             ),
         }
     }
 
-    fn any_node(&self, join: Option<String>, port: u16) -> Result<NodeOptions, UsageError> {
+    fn any_node(&self, common: Common, join: Option<String>, port: u16) -> Result<NodeOptions, UsageError> {
         let controller_too = join.is_none();
         Ok(NodeOptions {
-            common: self.common()?,
+            common,
             join,
             listen: self.listen(port),
             metrics: self.metrics(),
@@ -75,9 +107,9 @@ impl Settings {
         })
     }
 
-    pub(crate) fn daemon(&self, _: &ControllerArgs) -> Result<ControllerOptions, UsageError> {
+    pub(crate) fn daemon(&self, args: &ControllerArgs) -> Result<ControllerOptions, UsageError> {
         Ok(ControllerOptions {
-            common: self.common()?,
+            common: self.measured(&TimelineFlags::default(), &args.tuning)?,
             listen: self.listen(CONTROLLER_PORT),
             metrics: self.metrics(),
             equal_theta: self.values.equal_theta.unwrap_or_default(),
@@ -92,7 +124,7 @@ impl Settings {
         // Only a controller that the user chose: a one-shot source does not join a cluster by itself.
         let chosen = self.origin("controller") != Some(&Origin::Daemon);
         Ok(ServeOptions {
-            common: self.common()?,
+            common: self.measured(&args.timeline, &args.tuning)?,
             files: args.files.clone(),
             name: args.name.clone(),
             controller: self.controller().filter(|_| chosen),
@@ -119,8 +151,10 @@ impl Settings {
             }
             _ => None,
         };
+        let common = self.measured(&args.timeline, &args.tuning)?;
         Ok(GetOptions {
-            common: self.common()?,
+            spread: self.spread(common.experiments.tuning.as_ref()),
+            common,
             what: args.what.clone(),
             at,
             output: match &args.output {
@@ -132,10 +166,10 @@ impl Settings {
             hash: args.hash,
             sha256: args.sha256,
             overwrite: args.force,
-            residue: self.values.assignment == Some(Assignment::Residue),
             max_sources: self.values.max_sources.map(|count| count.0),
             theta,
             record: args.record.clone(),
+            wait_for_start: args.wait_for_start,
             timeout: self.values.timeout,
         })
     }
@@ -184,6 +218,16 @@ impl Settings {
             seed: args.seed,
             keep: args.keep,
         })
+    }
+
+    /// What the user chose, else what the constants say, else the product's.
+    fn spread(&self, tuning: Option<&TransportSpec>) -> SpreadRule {
+        match (tuning, self.values.spread.unwrap_or_default()) {
+            (Some(tuning), _) if !self.is_chosen("spread") => tuning.spread_rule(true),
+            (_, Spread::Listed) => SpreadRule::Listed,
+            (_, Spread::Residue) => SpreadRule::Residue,
+            (_, Spread::Equal) => SpreadRule::Equal,
+        }
     }
 
     /// The controller as `host:port`.
@@ -254,6 +298,43 @@ mod tests {
         assert_eq!(get("get x --from a --theta 4").unwrap().theta, Some(4.0));
         assert_eq!(get("get x --from a --theta auto").unwrap().theta, None);
         assert!(get("get x --controller a --theta 4").is_err());
+    }
+
+    #[test]
+    fn symbols_are_spread_as_chosen_or_as_the_constants_say_or_as_usual() {
+        let spread = |line: &str| get(&format!("get x --from a {line}")).unwrap().spread;
+        assert_eq!(spread(""), SpreadRule::Listed);
+        assert_eq!(spread("--spread equal"), SpreadRule::Equal);
+        assert_eq!(spread("--tuning gain=0.0625"), SpreadRule::Residue);
+        assert_eq!(spread("--tuning assignment='listed'"), SpreadRule::Listed);
+        assert_eq!(spread("--tuning gain=0.0625 --spread listed"), SpreadRule::Listed);
+    }
+
+    #[test]
+    fn a_chosen_response_to_loss_wins_over_constants() {
+        let response = |line: &str| {
+            let common = get(&format!("get x --from a {line}")).unwrap().common;
+            (common.experiments.tuning.map(|tuning| tuning.loss_response), common.loss_response_ignore)
+        };
+        use scenario::LossResponse::{Guarded, Ignore};
+        assert_eq!(response("--loss-response ignore"), (None, true));
+        assert_eq!(response("--tuning gain=0.0625"), (Some(Ignore), false));
+        assert_eq!(response("--tuning gain=0.0625 --loss-response guarded"), (Some(Guarded), false));
+        assert_eq!(
+            response("--tuning loss_response='guarded' --loss-response ignore"),
+            (Some(Ignore), false)
+        );
+    }
+
+    #[test]
+    fn acks_have_the_code_point_of_data_unless_told_otherwise() {
+        let dscp = |line: &str| {
+            let common = get(&format!("get x --from a {line}")).unwrap().common;
+            (common.dscp, common.dscp_control)
+        };
+        assert_eq!(dscp(""), (0, 0));
+        assert_eq!(dscp("--dscp 10"), (10, 10));
+        assert_eq!(dscp("--dscp 10 --dscp-control 48"), (10, 48));
     }
 
     #[test]

@@ -17,8 +17,8 @@ use serde_json::Value;
 use thiserror::Error;
 
 use super::values::{
-    Assignment, Dscp, HostPort, Listen, LossResponse, Mtu, Port, ProgressMode, Rack, Rate, SettingValue,
-    SourceCount, Theta, ValueError,
+    Dscp, HostPort, Listen, LossResponse, Mtu, Port, ProgressMode, Rack, Rate, SettingValue, SourceCount,
+    Spread, Theta, ValueError,
 };
 use crate::app::remembered_controller;
 
@@ -133,9 +133,10 @@ settings! {
     limit: Rate = "limit", "HEADWATER_LIMIT";
     gentle: bool = "gentle", "HEADWATER_GENTLE";
     dscp: Dscp = "dscp", "HEADWATER_DSCP";
+    dscp_control: Dscp = "dscp-control", "HEADWATER_DSCP_CONTROL";
     mtu: Mtu = "mtu", "HEADWATER_MTU";
     max_sources: SourceCount = "max-sources", "HEADWATER_MAX_SOURCES";
-    assignment: Assignment = "assignment", "HEADWATER_ASSIGNMENT";
+    spread: Spread = "spread", "HEADWATER_SPREAD";
     loss_response: LossResponse = "loss-response", "HEADWATER_LOSS_RESPONSE";
     theta: Theta = "theta", "HEADWATER_THETA";
     equal_theta: bool = "equal-theta", "HEADWATER_EQUAL_THETA";
@@ -152,7 +153,7 @@ impl Layer {
             data_port: Some(Port(0)),
             gentle: Some(false),
             dscp: Some(Dscp(0)),
-            assignment: Some(Assignment::default()),
+            spread: Some(Spread::default()),
             loss_response: Some(LossResponse::default()),
             theta: Some(Theta::default()),
             equal_theta: Some(false),

@@ -78,7 +78,7 @@ setting_values! {
     Port: |port| port.0;
     SourceCount: |count| count.0;
     Theta: |theta| theta.to_string();
-    Assignment: |assignment| assignment.to_string();
+    Spread: |spread| spread.to_string();
     LossResponse: |response| response.to_string();
     ProgressMode: |mode| mode.to_string();
 }
@@ -361,12 +361,14 @@ macro_rules! choice {
 
 choice! {
     /// Which symbols a source sends.
-    Assignment {
+    Spread {
         /// Whole blocks per source by its measured rate, ranges at the end
         #[default]
         Listed = "listed",
-        /// ESI = i + kM, as in the PPUSH paper
+        /// ESI = i + kM until enough are there, as in the PPUSH paper
         Residue = "residue",
+        /// An equal part of each block, which no other source sends: PPUSH without its pool, the scheme ppush(0,x)
+        Equal = "equal",
     }
     /// What random loss does to a window.
     LossResponse {

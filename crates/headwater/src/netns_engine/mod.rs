@@ -1,14 +1,151 @@
-//! Runs of real processes in network namespaces around our switch, in real time.
+//! The netns engine: a scenario's tasks with real daemons on real packets.
+//!
+//! ```text
+//!  scenario, seed --> Stage: who wants what, and when                     (headwater_sim::run)
+//!                 --> EmulatedNet: the fabric, under real packets         (crate::emulate)
+//!                 --> Cast: a `serve` per source, a `get` per task, a controller; `debug tcp` where the scheme is TCP
+//!                     play: starts, stops and host faults at their times; queues are sampled meanwhile
+//!                 --> Records, as the packet engine leaves them --> the same tables, judged by the same claims
+//! ```
+//! Everything has one clock, CLOCK_MONOTONIC: the switch's samples, the daemons' timelines and the results of `get`.
+//!
+//! A run in real time measures the machine too. When the switch was late ([`crate::soft_switch::Validity`]) nothing that was
+//! seen counts: the run is tried again, [`TRIES`] times in all, and then skipped.
+//!
+//! What differs from the packet engine: control messages share the network with data, hosts need processor time, and TCP is
+//! the kernel's.
+
+mod cast;
+mod play;
+mod records;
+mod timeline;
 
 use headwater_sim::experiment::Job;
-use headwater_sim::table::Tables;
+use headwater_sim::run::{RunError, Stage};
+use headwater_sim::scenario::Scenario;
+use headwater_sim::table::{MeasureRow, Tables};
 
+use crate::app::AppError;
+use crate::emulate::EmulateError;
 use crate::lab::{ModelError, RunContext};
+use crate::soft_switch::{SoftSwitchError, Validity};
+use cast::Cast;
 
-/// Runs a job to its end; see [`crate::lab::Models::run`].
+/// So often a run is tried before the machine counts as too busy for it.
+const TRIES: u32 = 3;
+
+/// Runs a job; see the module's description.
 ///
 /// # Errors
-/// [`ModelError`].
-pub fn run(_: &Job, _: &RunContext, _: &mut dyn FnMut(f64)) -> Result<Tables, ModelError> {
-    Err(ModelError::NotModelled("this binary has no netns engine".to_owned()))
+/// [`ModelError`]; nothing of the run is left behind, whatever happens.
+pub fn run(job: &Job, context: &RunContext, watch: &mut dyn FnMut(f64)) -> Result<Tables, ModelError> {
+    let scenario = &job.scenario;
+    let stage = Stage::new(scenario, job.seed).map_err(Trouble::from)?;
+    let mut invalid = None;
+    for tries in 0..TRIES {
+        match attempt(scenario, &stage, job.seed, context, watch)? {
+            (mut tables, Validity { valid: true, .. }) => {
+                let (name, value) = ("invalid_tries".to_owned(), f64::from(tries));
+                MeasureRow { name, value }.push(&mut tables.measures);
+                return Ok(tables);
+            }
+            (_, validity) => invalid = Some(validity),
+        }
+    }
+    Err(ModelError::Skipped(match invalid {
+        Some(seen) => format!(
+            "invalid: machine too busy (p99 lateness {:.0} us, read after p99 {:.0} us, limit {:.0} us, {} packets missed, \
+             {TRIES} tries)",
+            micros(seen.p99),
+            micros(seen.read_p99),
+            micros(seen.limit),
+            seen.missed
+        ),
+        None => "not tried".to_owned(),
+    }))
+}
+
+fn attempt(
+    scenario: &Scenario,
+    stage: &Stage,
+    seed: u64,
+    context: &RunContext,
+    watch: &mut dyn FnMut(f64),
+) -> Result<(Tables, Validity), Trouble> {
+    let mut cast = Cast::ready(scenario, stage, seed, context)?;
+    let played = play::play(&mut cast, stage, context, watch)?;
+    let validity = played.last.validity;
+    let timelines = cast.leave()?;
+    let records = records::records(stage, &cast, &played, &timelines)?;
+    let mut tables = stage.tables(&records);
+    for (name, value) in [
+        ("lateness_p99_us", micros(validity.p99)),
+        ("read_p99_us", micros(validity.read_p99)),
+        ("packets_per_s", validity.sent as f64 / played.seconds()),
+    ] {
+        MeasureRow { name: name.to_owned(), value }.push(&mut tables.measures);
+    }
+    Ok((tables, validity))
+}
+
+fn micros(duration: headwater_units::Duration) -> f64 {
+    duration.as_secs_f64() * 1e6
+}
+
+/// Why an attempt gave nothing.
+#[derive(Debug)]
+enum Trouble {
+    /// No engine of real packets can do it.
+    Unsupported(String),
+    /// Not on this machine.
+    Unavailable(String),
+    /// The user stopped it.
+    Stopped,
+    /// Something went wrong.
+    Failed(String),
+}
+
+impl From<Trouble> for ModelError {
+    fn from(trouble: Trouble) -> Self {
+        match trouble {
+            Trouble::Unsupported(what) => {
+                ModelError::NotModelled(format!("the netns engine cannot run this: {what}"))
+            }
+            Trouble::Unavailable(what) => ModelError::Skipped(what),
+            Trouble::Stopped => ModelError::Stopped,
+            Trouble::Failed(what) => ModelError::Failed(what),
+        }
+    }
+}
+
+impl From<RunError> for Trouble {
+    fn from(error: RunError) -> Self {
+        match error {
+            RunError::Unsupported { what, .. } => Trouble::Unsupported(what),
+            other => Trouble::Failed(other.to_string()),
+        }
+    }
+}
+
+impl From<EmulateError> for Trouble {
+    fn from(error: EmulateError) -> Self {
+        let text = error.to_string();
+        match error {
+            EmulateError::Unavailable(_) => Trouble::Unavailable(text),
+            EmulateError::Size { .. } | EmulateError::HostsForward => Trouble::Unsupported(text),
+            _ => Trouble::Failed(text),
+        }
+    }
+}
+
+impl From<SoftSwitchError> for Trouble {
+    fn from(error: SoftSwitchError) -> Self {
+        Trouble::Failed(error.to_string())
+    }
+}
+
+impl From<AppError> for Trouble {
+    fn from(error: AppError) -> Self {
+        Trouble::Failed(error.to_string())
+    }
 }

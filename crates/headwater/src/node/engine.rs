@@ -1,5 +1,8 @@
 //! The data thread: one UDP socket, one source machine, any number of receivers, and the loop that drives them.
 
+mod out;
+mod watched;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver as Queue, Sender, channel};
@@ -12,15 +15,17 @@ use headwater_transport::{
     SourceCommand, SourceEvent,
 };
 use headwater_units::{BlockIndex, FlowId, ObjectId, PathId, Time};
-use headwater_wire::{Body, Class, Control, Ecn, HeaderKey};
+use headwater_wire::{Body, Control, Ecn, HeaderKey};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use tokio::sync::mpsc::UnboundedSender;
 
-use super::paths::{self, Paths};
+use super::clock::monotonic_nanos;
+use super::paths::Paths;
 use super::receiving::{Assembled, BlockSink, FetchEvent, Receiving};
 use super::sending::{Prepared, Sources};
 use super::tape::{Machine, Taped};
+use super::timeline::{Timeline, TimelineFile};
 use super::workers::Workers;
 use super::{FetchId, Lossy, Said, Snapshot};
 use crate::socket::{PathAddr, RecvBatch, SendBatch, UdpPort, Waker, wait};
@@ -82,8 +87,6 @@ const SNAPSHOT_EVERY: u64 = 100_000_000;
 /// Bytes and groups of one send batch.
 const BATCH_BYTES: usize = 1 << 20;
 const BATCH_GROUPS: usize = 64;
-/// RFC 8622: lower effort.
-const DSCP_LOWER_EFFORT: u8 = 1;
 
 pub(super) struct Engine {
     port: UdpPort,
@@ -94,7 +97,11 @@ pub(super) struct Engine {
     said: UnboundedSender<Said>,
     workers: Workers<Outcome>,
     started: std::time::Instant,
+    /// CLOCK_MONOTONIC when it started, nanoseconds.
+    epoch: u64,
+    timeline: Option<Timeline>,
     dscp: u8,
+    dscp_control: u8,
     lossy: Option<(ChaCha8Rng, f64)>,
     sources: Sources,
     receivers: BTreeMap<FetchId, Receiving>,
@@ -117,6 +124,8 @@ pub(super) struct Parts {
     pub(super) said: UnboundedSender<Said>,
     pub(super) workers: usize,
     pub(super) dscp: u8,
+    pub(super) dscp_control: u8,
+    pub(super) timeline: Option<TimelineFile>,
     pub(super) lossy: Option<Lossy>,
     pub(super) sources: Sources,
     pub(super) shared: Arc<Mutex<Snapshot>>,
@@ -126,6 +135,8 @@ impl Engine {
     #[allow(clippy::disallowed_methods)] // The clock of this thread's machines starts here.
     pub(super) fn new(parts: Parts) -> std::io::Result<Self> {
         let (own_results, results) = channel();
+        let epoch = monotonic_nanos();
+        let timeline = parts.timeline.map(|file| Timeline::start(file, epoch)).transpose()?;
         Ok(Engine {
             workers: Workers::start(parts.workers, &own_results, &parts.waker)?,
             port: parts.port,
@@ -135,7 +146,10 @@ impl Engine {
             own_results,
             said: parts.said,
             started: std::time::Instant::now(),
+            epoch,
+            timeline,
             dscp: parts.dscp,
+            dscp_control: parts.dscp_control,
             lossy: parts.lossy.map(|l| (ChaCha8Rng::seed_from_u64(l.seed), l.probability)),
             sources: parts.sources,
             receivers: BTreeMap::new(),
@@ -160,6 +174,9 @@ impl Engine {
     pub(super) fn run(mut self) {
         let mut incoming = RecvBatch::new(RecvBatch::DEFAULT_BUFFERS);
         loop {
+            if self.timeline.is_some() {
+                self.sample_if_due(self.now());
+            }
             if !self.take_orders() {
                 break;
             }
@@ -181,13 +198,15 @@ impl Engine {
         let now = self.now();
         self.flush();
         self.publish(now);
+        self.end_timeline(now);
     }
 
     fn next_wake(&self) -> Option<Time> {
         let source = if self.blocked { None } else { self.sources.wake };
         let busy = !self.receivers.is_empty() || self.sources.is_sending();
         let snapshot = busy.then_some(self.next_snapshot);
-        self.receivers.values().filter_map(|r| r.wake).chain(source).chain(snapshot).min()
+        let sample = self.timeline.as_ref().and_then(Timeline::wake);
+        self.receivers.values().filter_map(|r| r.wake).chain(source).chain(snapshot).chain(sample).min()
     }
 
     // ---- orders and results --------------------------------------------------------------------------------------
@@ -275,7 +294,7 @@ impl Engine {
 
     fn on_control(&mut self, now: Time, path: PathId, control: Control) {
         if is_for_source(&control) {
-            self.sources.taped.handle(now, Input::Packet(Packet::control(path, control)));
+            self.hand_to_source(now, Input::Packet(Packet::control(path, control)));
             self.drive_source(now);
             return;
         }
@@ -290,7 +309,7 @@ impl Engine {
     }
 
     fn tell_source(&mut self, now: Time, command: SourceCommand) {
-        self.sources.taped.handle(now, Input::Command(Command::Source(command)));
+        self.hand_to_source(now, Input::Command(Command::Source(command)));
         self.drive_source(now);
     }
 
@@ -367,7 +386,7 @@ impl Engine {
             datagram: parsed.datagram,
         };
         match owner {
-            Owner::Source => self.sources.taped.handle(now, Input::Packet(packet)),
+            Owner::Source => self.hand_to_source(now, Input::Packet(packet)),
             Owner::Receiver(id) => {
                 if let Some(receiving) = self.receivers.get_mut(&id) {
                     receiving.taped.handle(now, Input::Packet(packet));
@@ -425,6 +444,7 @@ impl Engine {
     }
 
     fn on_receiver_event(&mut self, now: Time, id: FetchId, event: ReceiverEvent, payload: Option<&[u8]>) {
+        self.watch_receiver(now, id, &event);
         let Some(receiving) = self.receivers.get_mut(&id) else { return };
         match event {
             ReceiverEvent::Symbol { symbol, .. } => {
@@ -438,7 +458,7 @@ impl Engine {
             }
             ReceiverEvent::Discard { block } => receiving.discard(block),
             ReceiverEvent::Accepted { object, bytes, symbol_size, .. } => {
-                receiving.cut(bytes, symbol_size);
+                receiving.cut(object, bytes, symbol_size);
                 let _ = receiving.events.send(FetchEvent::Accepted { object, bytes, symbol_size });
             }
             ReceiverEvent::Bind(bind) => {
@@ -459,7 +479,8 @@ impl Engine {
             }
             ReceiverEvent::Done => {
                 let stats = Box::new(receiving.taped.machine.stats(now));
-                let _ = receiving.events.send(FetchEvent::Done(stats));
+                let at_ns = self.epoch + now.as_nanos();
+                let _ = receiving.events.send(FetchEvent::Done { stats, at_ns });
             }
             ReceiverEvent::Failed(failure) => {
                 let stats = Box::new(receiving.taped.machine.stats(now));
@@ -478,14 +499,15 @@ impl Engine {
                     return;
                 }
                 Output::Transmit(packet) => self.transmit(packet),
-                Output::Event(Event::Source(event)) => self.on_source_event(event),
+                Output::Event(Event::Source(event)) => self.on_source_event(now, event),
                 Output::Event(_) => unreachable!("a source has source events"),
             }
         }
         self.sources.wake = Some(now);
     }
 
-    fn on_source_event(&mut self, event: SourceEvent) {
+    fn on_source_event(&mut self, now: Time, event: SourceEvent) {
+        self.watch_source(now, &event);
         match event {
             SourceEvent::Opened(opened) => {
                 let Opened { flow, key, object, symbol_size, .. } = *opened;
@@ -508,80 +530,6 @@ impl Engine {
                 }
             }
             SourceEvent::Release { flow, block } => self.sources.release(flow, block),
-        }
-    }
-
-    // ---- datagrams out -------------------------------------------------------------------------------------------
-
-    fn transmit(&mut self, packet: Packet) {
-        let Packet { path, ecn, datagram } = packet;
-        if let Body::Control(control) = datagram.body {
-            let _ = self.said.send(Said::Control(path, *control));
-            return;
-        }
-        debug_assert!(!paths::is_control(path), "datagrams of a flow have a data path");
-        let Some(key) = self.flows.get(&datagram.flow).map(|entry| entry.key.clone()) else {
-            self.unsendable += 1;
-            return;
-        };
-        let symbol = match &datagram.body {
-            Body::Symbol(header) => Some(header.symbol),
-            _ => None,
-        };
-        let symbol_size = match symbol {
-            Some(_) => self.sources.symbol_size(datagram.flow).unwrap_or(0),
-            None => 0,
-        };
-        let tos = (self.dscp_of(datagram.class) << 2) | ecn as u8;
-        let len = datagram.len(symbol_size);
-        for nth in 0..self.paths.addresses(path).len() {
-            let address = self.paths.addresses(path)[nth];
-            let block = match symbol.map(|s| self.sources.block(datagram.flow, s)) {
-                Some(None) => {
-                    debug_assert!(false, "a symbol of a block that is not ready");
-                    self.unsendable += 1;
-                    return;
-                }
-                block => block.flatten(),
-            };
-            if !self.out.has_room(&address, tos, len) {
-                match self.port.flush(&mut self.out) {
-                    Ok(flush) => self.blocked = flush.blocked,
-                    Err(error) => {
-                        tracing::warn!(%error, "sending failed");
-                        self.out.clear();
-                    }
-                }
-            }
-            let Some(out) = self.out.push(address, tos, len) else {
-                // The socket is full. Symbols are not asked for then; an ACK that is lost here is followed by another.
-                self.unsendable += 1;
-                continue;
-            };
-            let room = headwater_wire::emit(&datagram, symbol_size, &key, out);
-            if let (Some(symbol), Some(block)) = (symbol, block) {
-                block.symbol(symbol.esi, room).expect("the machine names symbols of the block");
-            }
-        }
-    }
-
-    fn dscp_of(&self, class: Class) -> u8 {
-        match class {
-            Class::Control | Class::Bulk => self.dscp,
-            Class::Gentle => DSCP_LOWER_EFFORT,
-        }
-    }
-
-    fn flush(&mut self) {
-        if self.out.is_empty() {
-            return;
-        }
-        match self.port.flush(&mut self.out) {
-            Ok(flush) => self.blocked = flush.blocked,
-            Err(error) => {
-                tracing::warn!(%error, "sending failed");
-                self.out.clear();
-            }
         }
     }
 

@@ -1,10 +1,12 @@
 //! Real sockets under the machines: one data thread per node, its workers, and a handle for everybody else.
 
+mod clock;
 mod engine;
 mod paths;
 mod receiving;
 mod sending;
 mod tape;
+mod timeline;
 mod workers;
 
 use std::collections::BTreeMap;
@@ -26,9 +28,11 @@ use engine::{Engine, Order, Parts};
 use sending::Sources;
 use tape::{Machine, Taped};
 
+pub(crate) use clock::monotonic_nanos;
 pub(crate) use paths::control_path;
 pub use receiving::{BlockSink, FetchEvent};
 pub use tape::{ReplayError, Replayed, replay};
+pub use timeline::TimelineFile;
 
 /// Names one fetch of this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -48,14 +52,18 @@ pub struct Lossy {
 pub struct NodeConfig {
     /// Where the data socket is bound; port 0 lets the kernel choose.
     pub bind: SocketAddr,
-    /// DSCP of symbols of the bulk class and of everything the receivers say.
+    /// DSCP of symbols of the bulk class.
     pub dscp: u8,
+    /// DSCP of datagrams without a symbol: ACKs, assignments, and the rest of what keeps a flow going.
+    pub dscp_control: u8,
     /// The source machine's settings.
     pub source: SourceConfig,
     /// Seed of the source machine (its nonces); from the system's entropy in real life.
     pub seed: [u8; 32],
     /// Where the source machine's inputs are recorded.
     pub record: Option<PathBuf>,
+    /// Where what each flow does is written, interval by interval.
+    pub timeline: Option<TimelineFile>,
     /// Threads that read, decode, verify and write.
     pub workers: usize,
     /// Loss on purpose.
@@ -138,6 +146,8 @@ impl Node {
             said,
             workers: config.workers,
             dscp: config.dscp,
+            dscp_control: config.dscp_control,
+            timeline: config.timeline,
             lossy: config.lossy,
             shared: shared.clone(),
         };
@@ -259,51 +269,107 @@ pub fn room_in(mtu: u16, remote: SocketAddr) -> u16 {
 #[cfg(test)]
 mod tests {
     use std::net::UdpSocket;
+    use std::path::Path;
 
     use headwater_units::{FlowId, FlowKey, NodeId, TaskId, Theta};
-    use headwater_wire::{Body, Class, Datagram, HeaderKey, Push, emit};
+    use headwater_wire::{Assign, Assignment, Body, Class, Datagram, Ecn, HeaderKey, Push, emit};
 
     use super::*;
+    use crate::socket::{PathAddr, RecvBatch, SendBatch};
 
-    #[tokio::test]
-    async fn a_flow_key_gives_no_right_to_give_orders() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("object");
+    const FLOW: FlowId = FlowId(5);
+    const KEY: FlowKey = FlowKey([3; 32]);
+
+    /// A node that has pushed, for a test's flow, an object of 100,000 bytes.
+    async fn pushing(dscp: u8, dscp_control: u8, folder: &Path) -> (Node, UnboundedReceiver<Said>) {
+        let path = folder.join("object");
         std::fs::write(&path, vec![7; 100_000]).unwrap();
         let (file, hashes) = SourceFile::hash(&path, &mut |_| {}).unwrap();
         let config = NodeConfig {
             bind: "127.0.0.1:0".parse().unwrap(),
-            dscp: 0,
+            dscp,
+            dscp_control,
             source: SourceConfig::default(),
             seed: [1; 32],
             record: None,
+            timeline: None,
             workers: 1,
             lossy: None,
             buffer: Bytes::kib(256),
         };
         let (node, mut said) = Node::start(config).unwrap();
         node.hold(hashes.root(), Arc::new(file));
-        let (flow, key) = (FlowId(5), FlowKey([3; 32]));
         let push = Push {
             task: TaskId(1),
-            flow,
+            flow: FLOW,
             object: hashes.root(),
             bytes: hashes.size(),
             symbol_size: 1024,
-            key,
+            key: KEY,
             theta: Theta::ONE,
             class: Class::Bulk,
             receiver: NodeId([9; 32]),
         };
         node.control(control_path(1), Control::Push(push));
-        assert_eq!(said.recv().await, Some(Said::Control(control_path(1), Control::Pushing { flow })));
+        assert_eq!(said.recv().await, Some(Said::Control(control_path(1), Control::Pushing { flow: FLOW })));
+        (node, said)
+    }
+
+    fn emitted(body: Body) -> Vec<u8> {
+        let datagram = Datagram { class: Class::Control, key_epoch: 0, flow: FLOW, body };
+        let mut bytes = vec![0; datagram.len(0)];
+        emit(&datagram, 0, &HeaderKey::new(&KEY), &mut bytes);
+        bytes
+    }
+
+    #[tokio::test]
+    async fn symbols_and_what_has_none_leave_with_code_points_of_their_own() {
+        let folder = tempfile::tempdir().unwrap();
+        let (node, _said) = pushing(10, 48, folder.path()).await;
+        let mut port = UdpPort::bind("127.0.0.1:0".parse().unwrap(), &SocketOptions::default()).unwrap();
+        let assign = emitted(Body::Assign(Box::new(Assign {
+            version: 1,
+            nonce: None,
+            receive_window: 100,
+            first_undecoded: BlockIndex(0),
+            assignment: Assignment::Residue { index: 0, of: 1 },
+        })));
+        let mut batch = RecvBatch::new(RecvBatch::DEFAULT_BUFFERS);
+        let mut out = SendBatch::new(4096, 4);
+        let (mut symbols, mut others) = (0, 0);
+        while symbols == 0 || others == 0 {
+            let to = PathAddr::to(node.data_address());
+            out.push(to, 0, assign.len()).unwrap().copy_from_slice(&assign);
+            assert!(!port.flush(&mut out).unwrap().blocked);
+            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+            if port.recv(&mut batch).unwrap() == 0 {
+                continue;
+            }
+            for datagram in batch.datagrams() {
+                let parsed = headwater_wire::parse(datagram.bytes, &HeaderKey::new(&KEY)).unwrap();
+                let tos = datagram.tos.unwrap();
+                match parsed.datagram.body {
+                    Body::Symbol(_) => {
+                        assert_eq!(tos, 10 << 2 | Ecn::Ect0 as u8);
+                        symbols += 1;
+                    }
+                    other => {
+                        assert_eq!(tos, 48 << 2 | Ecn::NotEct as u8, "{other:?}");
+                        others += 1;
+                    }
+                }
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn a_flow_key_gives_no_right_to_give_orders() {
+        let folder = tempfile::tempdir().unwrap();
+        let (node, _said) = pushing(0, 0, folder.path()).await;
 
         // The receiver of the flow tries to raise its own weight over the data port.
-        let order = Control::SetTheta { flow, theta: Theta::new(50.0) };
-        let body = Body::Control(Box::new(order));
-        let datagram = Datagram { class: Class::Control, key_epoch: 0, flow, body };
-        let mut bytes = vec![0; datagram.len(0)];
-        emit(&datagram, 0, &HeaderKey::new(&key), &mut bytes);
+        let order = Control::SetTheta { flow: FLOW, theta: Theta::new(50.0) };
+        let bytes = emitted(Body::Control(Box::new(order)));
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         let snapshot = loop {
             socket.send_to(&bytes, node.data_address()).unwrap();

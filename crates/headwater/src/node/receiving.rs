@@ -39,7 +39,12 @@ pub enum FetchEvent {
     /// A source is not believed any more.
     Distrusted(NodeId),
     /// Every wanted block is kept.
-    Done(Box<ReceiverStats>),
+    Done {
+        /// What was counted.
+        stats: Box<ReceiverStats>,
+        /// When the machine said so, nanoseconds of CLOCK_MONOTONIC.
+        at_ns: u64,
+    },
     /// It ended without the object.
     Failed(ReceiverFailure, Box<ReceiverStats>),
     /// A block could not be kept.
@@ -70,6 +75,9 @@ pub(super) struct Receiving {
     pub(super) events: UnboundedSender<FetchEvent>,
     pub(super) sink: Option<Arc<dyn BlockSink>>,
     pub(super) wake: Option<Time>,
+    /// The machine has said how it ended.
+    pub(super) over: bool,
+    object: Option<ObjectId>,
     geometry: Option<Geometry>,
     assembling: BTreeMap<BlockIndex, Assembler>,
     spare: Vec<Vec<u8>>,
@@ -88,6 +96,8 @@ impl Receiving {
             events,
             sink: None,
             wake: Some(Time::ZERO),
+            over: false,
+            object: None,
             geometry: None,
             assembling: BTreeMap::new(),
             spare: Vec::new(),
@@ -99,7 +109,13 @@ impl Receiving {
         self.geometry.map(|g| g.symbol_size())
     }
 
-    pub(super) fn cut(&mut self, bytes: Bytes, symbol_size: u16) {
+    /// What a timeline calls its flows: the object, while it is known and still coming.
+    pub(super) fn watched(&self) -> Option<ObjectId> {
+        self.object.filter(|_| !self.over)
+    }
+
+    pub(super) fn cut(&mut self, object: ObjectId, bytes: Bytes, symbol_size: u16) {
+        self.object = Some(object);
         self.geometry = Geometry::new(bytes, symbol_size).ok();
         self.assembling.clear();
     }

@@ -36,8 +36,8 @@ mod mover;
 #[cfg(test)]
 mod tests;
 
-pub use lateness::Validity;
 use jitter::Jitter;
+pub use lateness::Validity;
 use mover::{Mover, Round};
 
 /// What is due sooner than this is waited for awake: more than most wake-ups take.

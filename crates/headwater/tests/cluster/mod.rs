@@ -2,7 +2,7 @@
 
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::net::UdpSocket;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -40,6 +40,15 @@ impl Process {
         args: &[&str],
         variables: &[(&str, &str)],
     ) -> Process {
+        Self::spawn(folder, name, args, variables, Stdio::null())
+    }
+
+    /// Starts one that will be [told](Process::say) something on standard input.
+    pub(crate) fn start_listening(folder: &Path, name: &str, args: &[&str]) -> Process {
+        Self::spawn(folder, name, args, &[], Stdio::piped())
+    }
+
+    fn spawn(folder: &Path, name: &str, args: &[&str], variables: &[(&str, &str)], input: Stdio) -> Process {
         let log = folder.join(format!("{name}.log"));
         let errors = std::fs::OpenOptions::new().create(true).append(true).open(&log).unwrap();
         let mut child = Command::new(env!("CARGO_BIN_EXE_headwater"))
@@ -47,7 +56,7 @@ impl Process {
             .arg("--json")
             .envs(variables.iter().copied())
             .env("XDG_CONFIG_HOME", folder.join("config"))
-            .stdin(Stdio::null())
+            .stdin(input)
             .stdout(Stdio::piped())
             .stderr(errors)
             .spawn()
@@ -85,10 +94,26 @@ impl Process {
         self.done
     }
 
+    /// Writes a line to its standard input.
+    pub(crate) fn say(&mut self, line: &str) {
+        let input = self.child.stdin.as_mut().expect("it was started listening");
+        writeln!(input, "{line}").unwrap();
+    }
+
+    /// Ends its standard input.
+    pub(crate) fn say_no_more(&mut self) {
+        self.child.stdin = None;
+    }
+
     /// SIGKILL: no goodbye.
     pub(crate) fn kill(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
+    }
+
+    /// Whether it has not ended.
+    pub(crate) fn is_running(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_none()
     }
 
     pub(crate) fn id(&self) -> u32 {

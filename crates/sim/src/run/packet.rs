@@ -5,10 +5,7 @@ use std::collections::BTreeMap;
 use headwater_fabric::{LinkId, PointId, Topology};
 use headwater_transport::baseline;
 use headwater_transport::ppush::controller::ControllerConfig;
-use headwater_transport::ppush::source::SourceConfig;
-use headwater_transport::ppush::wfcc::{LossGuard, LossResponse as WindowResponse};
 use headwater_units::{BitRate, Bytes, Duration, Packets, Theta, Time};
-use headwater_wire::SpreadRule;
 
 use super::common::{self, Ground, base_rtt, watched};
 use super::network::{self, NetworkSetup};
@@ -18,7 +15,7 @@ use crate::packet::{
     self, ControlPlane, DecodeModel, FrameSizes, Jitter, PpushSetup, Ran, Records, Sampling, Setup, TaskPlan,
     Transport,
 };
-use crate::scenario::{Assignment, Background, LossResponse, Quantity, Scenario, Scheme, TransportSpec};
+use crate::scenario::{Background, Quantity, Scenario, Scheme, TransportSpec};
 use crate::stats;
 use crate::table::{FlowRow, MeasureRow, SampleRow, Tables};
 use crate::workload::{self, Network};
@@ -179,35 +176,20 @@ fn symbol_size(scenario: &Scenario) -> u16 {
 
 fn transport(scenario: &Scenario, topology: &Topology, network: &Network) -> Result<Transport, RunError> {
     let spec = &scenario.transport;
+    if let Some((field, stated, does)) = spec.fixed() {
+        return Err(unsupported(format!("transport.{field} = {stated}; its machines have {does}")));
+    }
     let Scheme::Ppush { pool, weigh } = scenario.scheme else {
         let sender = baseline(scenario.scheme, spec)?;
         return Ok(Transport::Baseline { receiver: baseline::ReceiverConfig::of(&sender), sender });
     };
-    let mut source = SourceConfig::paper();
-    source.wfcc.initial_window = Packets::new(spec.initial_window);
-    source.wfcc.gain = spec.gain;
-    source.wfcc.theta_floor = Theta::new(spec.theta_floor);
-    source.wfcc.loss_response = match spec.loss_response {
-        LossResponse::Ignore => WindowResponse::Ignore,
-        LossResponse::Guarded => WindowResponse::Guarded(LossGuard::default()),
-    };
-    source.rtt.min_rto = spec.min_rto;
-    source.rtt.initial_rto = spec.min_rto;
+    let mut source = spec.source_config();
     // The simulated receiver is where it says it is, and all its blocks may be open at once.
     (source.unvalidated_packets, source.look_ahead, source.max_in_flight) = (u64::MAX, 4096, u32::MAX);
     source.silent_pause = Duration::from_secs(1 << 20);
     let rate = network.host_rate;
     let ceiling = theta_ceiling(scenario, topology, rate);
     let controller = ControllerConfig {
-        feedback_every: spec.feedback_every,
-        // Weights follow arrivals and completions alone (PPUSH §III-C).
-        replan_every: Duration::from_secs(1 << 20),
-        replan_gap: Duration::ZERO,
-        rate_window: Duration::from_secs(1 << 20),
-        theta_floor: Theta::new(spec.theta_floor),
-        theta_ceiling: Some(Theta::new(ceiling)),
-        theta_step: 0.0,
-        fixed_theta: (!weigh).then_some(Theta::ONE),
         // A flow that yields to a heavier one is not dead.
         silent_limit: Duration::from_secs(1 << 20),
         receiver_silent: Duration::from_secs(1 << 20),
@@ -215,20 +197,16 @@ fn transport(scenario: &Scenario, topology: &Topology, network: &Network) -> Res
         max_sources: 128,
         sources_limit: 128,
         smallest_room: 8,
-        ..ControllerConfig::default()
+        ..spec.controller_config(Some(Theta::new(ceiling)), weigh)
     };
     let symbol_size = symbol_size(scenario);
     let packet_bits = scenario.packet.data.get() as f64 * 8.0;
     Ok(Transport::Ppush(Box::new(PpushSetup {
         source,
-        spread: match (pool, spec.assignment) {
-            (false, _) => SpreadRule::Equal,
-            (true, Assignment::Residue) => SpreadRule::Residue,
-            (true, Assignment::Listed) => SpreadRule::Listed,
-        },
+        spread: spec.spread_rule(pool),
         receive_window: u32::MAX,
         blocks_in_flight: 1 << 20,
-        max_ack_delay: Duration::from_millis(2),
+        max_ack_delay: spec.max_ack_delay(),
         source_patience: Duration::from_secs(1 << 20),
         controller,
         symbol_size,

@@ -6,7 +6,7 @@ use headwater_fabric::{FabricError, LinkId, Topology};
 use headwater_units::Duration;
 use thiserror::Error;
 
-use super::{Action, Scenario, Scheme, Target};
+use super::{Action, Scenario, Scheme, Target, TransportSpec};
 use crate::workload::{Network, TaskPlan, WorkloadError};
 
 /// Why a scenario cannot be run.
@@ -174,27 +174,7 @@ impl Scenario {
     }
 
     fn check_numbers(&self) -> Result<(), ScenarioError> {
-        let within = |place: &str, value: f64, ok: bool, must: &'static str| match ok {
-            true => Ok(()),
-            false => Err(ScenarioError::OutOfRange { place: place.to_owned(), value, must }),
-        };
-        let spec = &self.transport;
-        let (window, gain, floor) = (spec.initial_window, spec.gain, spec.theta_floor);
-        within("transport.initial_window", window, (1.0..=1e6).contains(&window), "1 to 10^6 packets")?;
-        within("transport.gain", gain, gain > 0.0 && gain <= 1.0, "above 0 and at most 1")?;
-        within("transport.theta_floor", floor, floor > 0.0 && floor <= 1.0, "above 0 and at most 1")?;
-        if let Some(ceiling) = spec.theta_ceiling {
-            let ok = ceiling >= floor && ceiling.is_finite();
-            within("transport.theta_ceiling", ceiling, ok, "a number not below theta_floor")?;
-        }
-        let (symbols, acks) = (f64::from(spec.block_symbols), f64::from(spec.ack_every));
-        within(
-            "transport.block_symbols",
-            symbols,
-            (1.0..=56_403.0).contains(&symbols),
-            "1 to 56403 (RFC 6330)",
-        )?;
-        within("transport.ack_every", acks, acks >= 1.0, "at least 1")?;
+        self.transport.check()?;
         let data = self.packet.data.get() as f64;
         within("packet.data", data, (1.0..=65_536.0).contains(&data), "1 to 65536 bytes")?;
         let ack = self.packet.ack.get() as f64;
@@ -211,6 +191,38 @@ impl Scenario {
             }
         }
         Ok(())
+    }
+}
+
+impl TransportSpec {
+    /// Whether every number is one that a machine can run with.
+    ///
+    /// # Errors
+    /// [`ScenarioError::OutOfRange`], for the first one that is not.
+    pub fn check(&self) -> Result<(), ScenarioError> {
+        let (window, gain, floor) = (self.initial_window, self.gain, self.theta_floor);
+        within("transport.initial_window", window, (1.0..=1e6).contains(&window), "1 to 10^6 packets")?;
+        within("transport.gain", gain, gain > 0.0 && gain <= 1.0, "above 0 and at most 1")?;
+        within("transport.theta_floor", floor, floor > 0.0 && floor <= 1.0, "above 0 and at most 1")?;
+        if let Some(ceiling) = self.theta_ceiling {
+            let ok = ceiling >= floor && ceiling.is_finite();
+            within("transport.theta_ceiling", ceiling, ok, "a number not below theta_floor")?;
+        }
+        let (symbols, acks) = (f64::from(self.block_symbols), f64::from(self.ack_every));
+        within(
+            "transport.block_symbols",
+            symbols,
+            (1.0..=56_403.0).contains(&symbols),
+            "1 to 56403 (RFC 6330)",
+        )?;
+        within("transport.ack_every", acks, acks >= 1.0, "at least 1")
+    }
+}
+
+fn within(place: &str, value: f64, ok: bool, must: &'static str) -> Result<(), ScenarioError> {
+    match ok {
+        true => Ok(()),
+        false => Err(ScenarioError::OutOfRange { place: place.to_owned(), value, must }),
     }
 }
 

@@ -148,7 +148,8 @@ impl Run<'_> {
 
 /// What the user set for packets, as flags for a child.
 fn sending_flags(common: &Common) -> Vec<String> {
-    let mut flags = vec![format!("--dscp={}", common.dscp)];
+    let mut flags =
+        vec![format!("--dscp={}", common.dscp), format!("--dscp-control={}", common.dscp_control)];
     flags.extend(common.mtu.map(|mtu| format!("--mtu={mtu}")));
     flags.extend(common.gentle.then(|| "--gentle".to_owned()));
     flags.extend(common.loss_response_ignore.then(|| "--loss-response=ignore".to_owned()));

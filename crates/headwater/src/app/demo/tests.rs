@@ -74,9 +74,11 @@ impl Fake {
             limit: None,
             gentle: false,
             dscp: 0,
+            dscp_control: 0,
             mtu: None,
             data_port: 0,
             loss_response_ignore: false,
+            experiments: Default::default(),
         };
         let options = DemoOptions {
             common,

@@ -26,8 +26,8 @@ fn every_option_and_command_says_what_it_does() {
 #[test]
 fn every_setting_that_is_a_flag_reaches_its_layer() {
     let flags = "--state s --json --progress none --controller h --pin 0000000000000000000000000000000000000000000000000000000000000001 \
-        --listen :1 --uplink 1M --downlink 2M --rack r --data-port 5 --limit 3M --gentle --dscp 4 --mtu 1500 --loss-response ignore \
-        --max-sources 2 --equal-theta --metrics :2 --quota 1G --timeout 3s --assignment residue --theta 2";
+        --listen :1 --uplink 1M --downlink 2M --rack r --data-port 5 --limit 3M --gentle --dscp 4 --dscp-control 48 --mtu 1500 --loss-response ignore \
+        --max-sources 2 --equal-theta --metrics :2 --quota 1G --timeout 3s --spread residue --theta 2";
     let cli = parsed(&format!("config {flags}")).unwrap();
     let mut layer = Layer::default();
     cli.global.fill(&mut layer);
@@ -56,6 +56,21 @@ fn the_commands_of_the_comparison_bench_parse() {
     ] {
         parsed(line).unwrap_or_else(|error| panic!("{line}: {error}"));
     }
+}
+
+#[test]
+fn the_commands_of_an_experiment_parse() {
+    let measured = "--timeline t.csv --timeline-every 1ms --tuning t.toml --dscp-control 48";
+    for line in [
+        format!("get x --from a --spread equal --wait-for-start {measured}"),
+        format!("serve x {measured}"),
+        format!("node --join a {measured}"),
+        format!("up {measured}"),
+        "controller --tuning t.toml --equal-theta".to_owned(),
+    ] {
+        parsed(&line).unwrap_or_else(|error| panic!("{line}: {error}"));
+    }
+    assert!(parsed("get x --from a --timeline-every 1ms").is_err(), "an interval of nothing");
 }
 
 #[test]

@@ -146,6 +146,16 @@ impl Receiver {
         stats
     }
 
+    /// Useful symbols so far of each flow that is not over, by id: what a time series needs, without moving any estimate.
+    pub fn useful(&self) -> impl Iterator<Item = (FlowId, u64)> + '_ {
+        self.flows.values().map(|flow| (flow.id, flow.useful))
+    }
+
+    /// Useful symbols of a flow that is over; `None` if nothing ever came by it.
+    pub fn useful_of_ended(&self, flow: FlowId) -> Option<u64> {
+        self.ended_flows.iter().rev().find(|ended| ended.flow == flow).map(|ended| ended.useful)
+    }
+
     fn send(&mut self, path: PathId, flow: FlowId, body: Body) {
         let datagram = Datagram { class: Class::Control, key_epoch: 0, flow, body };
         self.outputs.push_back(Output::Transmit(Packet { path, ecn: Ecn::NotEct, datagram }));

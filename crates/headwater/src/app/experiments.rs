@@ -1,0 +1,61 @@
+//! What experiments ask of a process beside its work: time series, and the constants of a paper.
+
+use std::path::PathBuf;
+
+use headwater_sim::scenario::TransportSpec;
+use headwater_transport::ppush::controller::ControllerConfig;
+use headwater_transport::ppush::receiver::ReceiverConfig;
+use headwater_transport::ppush::source::SourceConfig;
+use headwater_units::{Duration, Theta};
+
+use super::AppError;
+use crate::node::TimelineFile;
+
+/// Options that measure or change how flows are driven. Without any of them a process is the product as it is.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Experiments {
+    /// Write what every flow does.
+    pub timeline: Option<TimelineOptions>,
+    /// Constants for the machines, in place of the product's.
+    pub tuning: Option<TransportSpec>,
+}
+
+/// `--timeline` and `--timeline-every`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TimelineOptions {
+    /// The CSV file.
+    pub path: PathBuf,
+    /// From sample to sample; not zero.
+    pub every: Duration,
+}
+
+impl Experiments {
+    /// The file of the timeline, created.
+    pub(super) fn timeline_file(&self) -> Result<Option<TimelineFile>, AppError> {
+        let create = |options: &TimelineOptions| {
+            TimelineFile::create(&options.path, options.every).map_err(|e| {
+                AppError::io(format!("cannot write the timeline to {}", options.path.display()), e)
+            })
+        };
+        self.timeline.as_ref().map(create).transpose()
+    }
+
+    pub(super) fn source_config(&self) -> SourceConfig {
+        self.tuning.as_ref().map_or_else(SourceConfig::default, TransportSpec::source_config)
+    }
+
+    /// A controller's settings; `fixed_theta` is the weight of every flow instead of Algorithm 1.
+    pub(super) fn controller_config(&self, fixed_theta: Option<Theta>) -> ControllerConfig {
+        let base = match &self.tuning {
+            None => ControllerConfig::default(),
+            Some(tuning) => tuning.controller_config(tuning.theta_ceiling.map(Theta::new), true),
+        };
+        ControllerConfig { fixed_theta, ..base }
+    }
+
+    pub(super) fn tune_receiver(&self, config: &mut ReceiverConfig) {
+        if let Some(tuning) = &self.tuning {
+            config.max_ack_delay = tuning.max_ack_delay();
+        }
+    }
+}

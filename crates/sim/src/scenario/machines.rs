@@ -1,0 +1,151 @@
+//! From the constants of a scenario to the settings of PPUSH's machines: the one mapping, for simulated hosts and real ones.
+//!
+//! The base is [`SourceConfig::paper`], PPUSH's experiments (§IV-B, §V-A), not the product's defaults: an ACK per symbol,
+//! no pacing, no tail probes, CE as the only mark, windows whose fraction is not carried. Everything that is a constant of
+//! a paper is set here. What is not set here keeps a machine's default, and the packet engine then sets what simulated
+//! hosts need no protection from:
+//!
+//! | Setting | Simulated hosts | Real ones |
+//! |---|---|---|
+//! | source: packets to an address not yet validated, blocks looked ahead, packets in flight | no limit, 4,096, no limit | the machine's defaults |
+//! | source: pause of a silent receiver | never | the machine's default |
+//! | receiver: window of its socket, blocks in flight, patience | no limit, 2^20, none | the socket's buffer, the machine's defaults |
+//! | controller: silent flows and receivers | never given up | the machine's defaults |
+//! | controller: sources per task, smallest symbol | 128, 8 bytes | as the user says, the machine's default |
+//! | symbol size | a block over `block_symbols` | what the path's MTU carries |
+//! | θ+ where none is stated | Eq. 20 with the fabric's `base_rtt` | Eq. 20 with measured rates and round trips |
+//! | decoding | `decode` | the codec |
+//!
+//! Real hosts thus do without `block_symbols`, `base_rtt` and `decode`. `duplicate_acks` and `ack_every` no machine can
+//! vary: see [`TransportSpec::fixed`].
+
+use headwater_transport::in_flight::LATER_ACKS;
+use headwater_transport::ppush::controller::ControllerConfig;
+use headwater_transport::ppush::source::SourceConfig;
+use headwater_transport::ppush::wfcc::{LossGuard, LossResponse as WindowResponse};
+use headwater_units::{Duration, Packets, Theta};
+use headwater_wire::SpreadRule;
+
+use super::{Assignment, LossResponse, TransportSpec};
+
+/// Longer than any run: what should never happen by itself happens after this.
+const NEVER: Duration = Duration::from_secs(1 << 20);
+
+impl TransportSpec {
+    /// A host's source. Initial and least retransmission timeout are the same, since the paper knows one (§III-B).
+    pub fn source_config(&self) -> SourceConfig {
+        let mut source = SourceConfig::paper();
+        source.wfcc.initial_window = Packets::new(self.initial_window);
+        source.wfcc.gain = self.gain;
+        source.wfcc.theta_floor = Theta::new(self.theta_floor);
+        source.wfcc.loss_response = match self.loss_response {
+            LossResponse::Ignore => WindowResponse::Ignore,
+            LossResponse::Guarded => WindowResponse::Guarded(LossGuard::default()),
+        };
+        source.rtt.min_rto = self.min_rto;
+        source.rtt.initial_rto = self.min_rto;
+        source
+    }
+
+    /// The controller, with Algorithm 1 if `weigh`, else with weight 1 for every flow. `ceiling` is θ+ of every link;
+    /// `None` leaves it to measured rates and round trips.
+    pub fn controller_config(&self, ceiling: Option<Theta>, weigh: bool) -> ControllerConfig {
+        ControllerConfig {
+            feedback_every: self.feedback_every,
+            // Weights follow arrivals and completions alone (PPUSH §III-C).
+            replan_every: NEVER,
+            replan_gap: Duration::ZERO,
+            rate_window: NEVER,
+            theta_floor: Theta::new(self.theta_floor),
+            theta_ceiling: ceiling,
+            theta_step: 0.0,
+            fixed_theta: (!weigh).then_some(Theta::ONE),
+            ..ControllerConfig::default()
+        }
+    }
+
+    /// How a receiver spreads its work: over sources that share one pool of symbols, as `assignment` says, or in equal
+    /// parts that nobody else sends (the scheme ppush(0,x)).
+    pub fn spread_rule(&self, pool: bool) -> SpreadRule {
+        match (pool, self.assignment) {
+            (false, _) => SpreadRule::Equal,
+            (true, Assignment::Residue) => SpreadRule::Residue,
+            (true, Assignment::Listed) => SpreadRule::Listed,
+        }
+    }
+
+    /// An ACK never waits longer for more symbols. Where a source asks for an ACK per symbol, none waits at all.
+    pub fn max_ack_delay(&self) -> Duration {
+        Duration::from_millis(2)
+    }
+
+    /// The first field that states something else than all machines do, what it states, and what they do: a loss is
+    /// inferred from three later packets, and a source of [`SourceConfig::paper`] asks for an ACK per symbol. Whoever runs
+    /// machines should refuse such constants rather than run others.
+    pub fn fixed(&self) -> Option<(&'static str, u32, u32)> {
+        let stated =
+            [("duplicate_acks", self.duplicate_acks, LATER_ACKS as u32), ("ack_every", self.ack_every, 1)];
+        stated.into_iter().find(|(_, stated, does)| stated != does)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_constant_of_a_source_arrives_at_its_machine() {
+        let spec = TransportSpec {
+            initial_window: 7.0,
+            gain: 0.25,
+            theta_floor: 0.75,
+            min_rto: Duration::from_millis(123),
+            loss_response: LossResponse::Guarded,
+            ..TransportSpec::default()
+        };
+        let source = spec.source_config();
+        let wfcc = source.wfcc;
+        assert_eq!((wfcc.initial_window, wfcc.gain, wfcc.theta_floor.get()), (Packets::new(7.0), 0.25, 0.75));
+        assert_eq!(wfcc.loss_response, WindowResponse::Guarded(LossGuard::default()));
+        assert_eq!((source.rtt.min_rto, source.rtt.initial_rto), (spec.min_rto, spec.min_rto));
+    }
+
+    #[test]
+    fn without_a_word_a_source_is_that_of_the_paper_but_for_its_first_timeout() {
+        let spec = TransportSpec::default();
+        let mut paper = SourceConfig::paper();
+        paper.rtt.initial_rto = spec.min_rto;
+        assert_eq!(spec.source_config(), paper);
+        assert_eq!(spec.fixed(), None);
+    }
+
+    #[test]
+    fn each_constant_of_a_controller_arrives_at_its_machine() {
+        let spec = TransportSpec {
+            feedback_every: Duration::from_millis(5),
+            theta_floor: 0.25,
+            ..TransportSpec::default()
+        };
+        let controller = spec.controller_config(Some(Theta::new(9.0)), false);
+        assert_eq!(controller.feedback_every, Duration::from_millis(5));
+        assert_eq!((controller.theta_floor.get(), controller.theta_ceiling), (0.25, Some(Theta::new(9.0))));
+        assert_eq!(controller.fixed_theta, Some(Theta::ONE));
+        assert_eq!(spec.controller_config(None, true).fixed_theta, None);
+    }
+
+    #[test]
+    fn flows_without_a_pool_have_equal_parts() {
+        let listed = TransportSpec { assignment: Assignment::Listed, ..TransportSpec::default() };
+        assert_eq!(TransportSpec::default().spread_rule(true), SpreadRule::Residue);
+        assert_eq!(listed.spread_rule(true), SpreadRule::Listed);
+        assert_eq!(listed.spread_rule(false), SpreadRule::Equal);
+    }
+
+    #[test]
+    fn what_no_machine_can_vary_is_found() {
+        let spec = TransportSpec { duplicate_acks: 4, ..TransportSpec::default() };
+        assert_eq!(spec.fixed(), Some(("duplicate_acks", 4, 3)));
+        let spec = TransportSpec { ack_every: 2, ..TransportSpec::default() };
+        assert_eq!(spec.fixed(), Some(("ack_every", 2, 1)));
+    }
+}
