@@ -18,7 +18,7 @@ mod packet;
 mod stage;
 
 pub use network::NetworkSetup;
-pub use stage::Stage;
+pub use stage::{HostFacts, Stage};
 
 /// How far a run is: a part of its tasks, in 0..=1, and what it did.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration as Patience, Instant};
 
 use headwater_sim::packet::TaskPlan;
-use headwater_sim::run::Stage;
+use headwater_sim::run::{HostFacts, Stage};
 use headwater_sim::scenario::{DataClass, Scenario, Scheme};
 use headwater_switch::LinkChange;
-use headwater_units::{BlockIndex, Bytes, Duration, Geometry};
+use headwater_units::{BitRate, BlockIndex, Bytes, Duration, Geometry};
 use serde_json::Value;
 
 use super::Trouble;
@@ -171,6 +171,7 @@ impl<'a> Cast<'a> {
             arguments.push(format!("--listen={}:{SOURCE_PORT}", self.net.ipv4(*host)));
             arguments.extend(controller.iter().map(|address| format!("--controller={address}")));
             arguments.extend(common.iter().chain(&data).cloned());
+            arguments.extend(facts(&stage.hosts[*host]));
             self.enter(Part::Serve, *host, format!("source-{host}"), arguments)?;
         }
         self.wait_for(context, "address", |part| part == Part::Serve)?;
@@ -193,6 +194,7 @@ impl<'a> Cast<'a> {
             arguments.extend(recipe.gentle.then(|| "--gentle".to_owned()));
             arguments.push("--wait-for-start".to_owned());
             arguments.extend(common.iter().chain(&data).cloned());
+            arguments.extend(facts(&stage.hosts[task.receiver as usize]));
             self.enter(Part::Get(place), task.receiver as usize, format!("task-{place}"), arguments)?;
         }
         self.wait_for(context, "ready", |part| matches!(part, Part::Get(_)))
@@ -436,6 +438,15 @@ impl<'a> Cast<'a> {
         }
         Ok(())
     }
+}
+
+/// What a host tells the controller of its links, as its operator would.
+fn facts(host: &HostFacts) -> Vec<String> {
+    let rate = |rate: BitRate| format!("{}bit/s", rate.get());
+    let mut flags =
+        vec![format!("--uplink={}", rate(host.uplink)), format!("--downlink={}", rate(host.downlink))];
+    flags.extend(host.rack.as_ref().map(|(name, carries)| format!("--rack={name}={}", rate(*carries))));
+    flags
 }
 
 /// What the scenario asks of real processes.

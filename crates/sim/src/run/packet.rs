@@ -234,7 +234,7 @@ fn bottleneck(scenario: &Scenario, topology: &Topology, host_rate: f64) -> f64 {
 
 /// For each host the switch that it shares with others and the links of which carry less than those of its hosts: what
 /// Algorithm 1 must know beside the hosts' own links.
-fn racks(topology: &Topology) -> Vec<Option<(String, BitRate)>> {
+pub(super) fn racks(topology: &Topology) -> Vec<Option<(String, BitRate)>> {
     let fabric = topology.fabric();
     let is_host = |point| topology.hosts().contains(&point);
     let rate = |link: &LinkId| fabric.link(*link).and_then(|l| l.capacity).map_or(0, BitRate::get);

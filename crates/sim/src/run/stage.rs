@@ -1,8 +1,8 @@
 //! A scenario for whoever runs it elsewhere than in the models: who wants what, what to look at, and how records become
 //! the tables that all engines write.
 
-use headwater_fabric::LinkId;
-use headwater_units::{Duration, Time};
+use headwater_fabric::{LinkId, PointId, Topology};
+use headwater_units::{BitRate, Duration, Time};
 
 use super::RunError;
 use super::common::{self, Ground};
@@ -27,7 +27,20 @@ pub struct Stage {
     pub queues: Vec<(String, LinkId)>,
     /// The largest sum of weights on a link (PPUSH Eq. 20), as stated or by the slowest link.
     pub theta_ceiling: f64,
+    /// What the controller is told of each host.
+    pub hosts: Vec<HostFacts>,
     report: Report,
+}
+
+/// What the controller is told of a host: Algorithm 1 must know the links that flows share.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HostFacts {
+    /// What its links carry away from it, and towards it.
+    pub uplink: BitRate,
+    /// See [`HostFacts::uplink`].
+    pub downlink: BitRate,
+    /// The switch that it shares with others where that carries less than their links together, and what it carries.
+    pub rack: Option<(String, BitRate)>,
 }
 
 impl Stage {
@@ -51,6 +64,7 @@ impl Stage {
             every: scenario.sample.as_ref().map(|sample| sample.every),
             queues: common::watched(scenario, &ground.topology),
             theta_ceiling,
+            hosts: hosts(&ground.topology),
             report: Report::new(scenario, &ground, 1),
         })
     }
@@ -60,4 +74,18 @@ impl Stage {
     pub fn tables(&self, records: &Records) -> Tables {
         self.report.tables(records)
     }
+}
+
+fn hosts(topology: &Topology) -> Vec<HostFacts> {
+    let sum = |links: &[LinkId]| {
+        BitRate::new(links.iter().map(|link| common::capacity(topology, *link).get()).sum())
+    };
+    let fabric = topology.fabric();
+    let hosts = topology.hosts().iter().zip(packet::racks(topology));
+    let facts = |(host, rack): (&PointId, _)| HostFacts {
+        uplink: sum(fabric.leaving(*host)),
+        downlink: sum(fabric.entering(*host)),
+        rack,
+    };
+    hosts.map(facts).collect()
 }
