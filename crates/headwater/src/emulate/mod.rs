@@ -129,6 +129,7 @@ impl EmulatedNet {
             seed,
             hosts: ports.into_iter().zip((0..hosts).map(address::mac)).collect(),
             book,
+            packet: scenario.packet.data,
             changes: on_links,
             jitter: if options.host_jitter { setup.jitter(scenario) } else { Vec::new() },
             hold: options.hold_faults,

@@ -16,6 +16,7 @@ use crate::app::children::{Ended, Guard, Process, Scratch, without_settings, wri
 use crate::emulate::{EmulatedNet, NetOptions};
 use crate::lab::RunContext;
 use crate::node::room_in;
+use crate::soft_switch::DSCP_CONTROL;
 
 /// Ports of the parts.
 const CONTROLLER_PORT: u16 = 7000;
@@ -154,7 +155,10 @@ impl<'a> Cast<'a> {
         std::fs::write(&tuning, text)
             .map_err(|e| Trouble::Failed(format!("cannot write {}: {e}", tuning.display())))?;
         let common = vec![format!("--tuning={}", tuning.display())];
-        let data = [format!("--mtu={}", recipe.mtu), format!("--timeline-every={}ns", self.every.as_nanos())];
+        let mut data = vec![format!("--mtu={}", recipe.mtu)];
+        data.push(format!("--timeline-every={}ns", self.every.as_nanos()));
+        // Where ports have classes, that of ACKs is known by its code point.
+        data.extend((!scenario.port.classes.is_empty()).then(|| format!("--dscp-control={DSCP_CONTROL}")));
 
         let controller = recipe.controller.map(|host| format!("{}:{CONTROLLER_PORT}", self.net.ipv4(host)));
         if let (Some(host), Some(address)) = (recipe.controller, &controller) {

@@ -22,7 +22,7 @@ use std::thread::{self, JoinHandle};
 
 use headwater_fabric::{HostId, LinkId, Routes, Topology};
 use headwater_switch::{Choice, LinkChange, PortConfig, PortStats};
-use headwater_units::{BitRate, Duration, Time};
+use headwater_units::{BitRate, Bytes, Duration, Time};
 use thiserror::Error;
 
 use super::{
@@ -63,6 +63,8 @@ pub struct SoftSwitchSpec<'a> {
     pub hosts: Vec<(PacketPort, MacAddress)>,
     /// Who has which address.
     pub book: AddressBook,
+    /// How long packets are that fill a link: what [`Validity`] allows follows from it.
+    pub packet: Bytes,
     /// What happens to links and when, since the start; ascending by time.
     pub changes: Vec<(Time, LinkId, LinkChange)>,
     /// The longest time that a host takes to send a packet to another, by the number of hosts times the one plus the other;
@@ -199,7 +201,7 @@ impl SoftSwitch {
     /// [`SoftSwitchError`]; nothing is moved then.
     pub fn start(spec: SoftSwitchSpec<'_>) -> Result<SoftSwitch, SoftSwitchError> {
         let SoftSwitchSpec { topology, routes, port, choice, seed, hosts, book, changes, .. } = spec;
-        let SoftSwitchSpec { hold, recorder, jitter, .. } = spec;
+        let SoftSwitchSpec { hold, recorder, jitter, packet, .. } = spec;
         if hosts.len() != topology.hosts().len() {
             return Err(SoftSwitchError::Cables { hosts: topology.hosts().len(), cables: hosts.len() });
         }
@@ -209,7 +211,7 @@ impl SoftSwitch {
         changes.iter().try_for_each(|(at, link, change)| tried.change(*at, *link, *change))?;
         let links = topology.fabric().link_count() as u32;
         let rates = (0..links).filter_map(|link| topology.fabric().link(LinkId(link))?.capacity);
-        let limit = lateness::limit(rates.min().unwrap_or(BitRate::new(u64::MAX)));
+        let limit = lateness::limit(packet, rates.min().unwrap_or(BitRate::new(u64::MAX)));
         let count = hosts.len();
         let mut mover = Mover::new(fabric, links, hosts, book, changes, limit);
         if !jitter.is_empty() {

@@ -11,7 +11,6 @@ const DIGITS: u8 = 2;
 const ALWAYS_ALLOWED: Duration = Duration::from_micros(50);
 /// Lateness may be this part of a packet's time on the slowest link: the order of packets there is then as it should be.
 const PART_OF_PACKET: u64 = 4;
-const PACKET: Bytes = Bytes::new(1500);
 
 /// Whether the switch kept time well enough for what was measured to count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,7 +27,7 @@ pub struct Validity {
     pub max: Duration,
     /// How long all but one in a hundred frames of hosts waited at most until the switch read them.
     pub read_p99: Duration,
-    /// What `p99` and `read_p99` must not exceed: 50 us, or a quarter of the time that 1500 bytes take on the slowest link.
+    /// What `p99` and `read_p99` must not exceed: 50 us, or a quarter of the time that a packet takes on the slowest link.
     pub limit: Duration,
     /// Frames that were lost outside of the emulated network: the switch read too slowly, or a host's interface took no
     /// more.
@@ -38,8 +37,8 @@ pub struct Validity {
 }
 
 /// The most that is allowed where the slowest link has this rate.
-pub(super) fn limit(slowest: BitRate) -> Duration {
-    ALWAYS_ALLOWED.max((PACKET / slowest) / PART_OF_PACKET)
+pub(super) fn limit(packet: Bytes, slowest: BitRate) -> Duration {
+    ALWAYS_ALLOWED.max((packet / slowest) / PART_OF_PACKET)
 }
 
 /// What was seen so far.
@@ -103,8 +102,8 @@ mod tests {
 
     #[test]
     fn the_limit_is_a_quarter_of_a_packet_on_the_slowest_link_but_never_below_50_us() {
-        assert_eq!(limit(BitRate::new(20_000_000)), us(150));
-        assert_eq!(limit(BitRate::new(1_000_000_000)), us(50));
+        assert_eq!(limit(Bytes::new(1500), BitRate::new(20_000_000)), us(150));
+        assert_eq!(limit(Bytes::new(1500), BitRate::new(1_000_000_000)), us(50));
     }
 
     #[test]
