@@ -43,6 +43,7 @@ pub(super) fn with_networks(terminal: &Terminal, shutdown: &Shutdown) -> Result<
             // It has not been reaped, so the number is its own.
             let _ = kill_process(Pid::from_child(&child), Signal::INT);
         }
+        #[allow(clippy::disallowed_methods, reason = "a child is waited for")]
         std::thread::sleep(LOOK);
     }
 }

@@ -78,6 +78,13 @@ pub(super) struct Actor {
     pub(super) ended: bool,
 }
 
+impl Actor {
+    /// Whether it shares its host's fate. A controller does not: it is no part of the scenario, and only lodges there.
+    pub(super) fn fails_with(&self, host: usize) -> bool {
+        self.host == host && self.part != Part::Controller
+    }
+}
+
 /// A run that is ready to begin.
 pub(super) struct Cast<'a> {
     // In the order in which they must go: processes, network, files; the guard last.
@@ -154,7 +161,7 @@ impl<'a> Cast<'a> {
         let text = toml::to_string(&constants).map_err(|e| Trouble::Failed(e.to_string()))?;
         std::fs::write(&tuning, text)
             .map_err(|e| Trouble::Failed(format!("cannot write {}: {e}", tuning.display())))?;
-        let common = vec![format!("--tuning={}", tuning.display())];
+        let common = [format!("--tuning={}", tuning.display())];
         let mut data = vec![format!("--mtu={}", recipe.mtu)];
         data.push(format!("--timeline-every={}ns", self.every.as_nanos()));
         // Where ports have classes, that of ACKs is known by its code point.
@@ -307,10 +314,14 @@ impl<'a> Cast<'a> {
         self.connect(host, true)?;
         for index in 0..self.actors.len() {
             let actor = &mut self.actors[index];
-            if actor.host != host || actor.ended && !actor.killed {
+            // What was done, or told to stop, is not done once more.
+            if !actor.fails_with(host) || actor.dismissed || actor.ended && !actor.killed {
                 continue;
             }
             actor.process.kill();
+            // Else its successor may find its port and its state taken.
+            let reaped = actor.process.reap();
+            reaped.map_err(|e| Trouble::Failed(format!("cannot wait for {}: {e}", actor.name)))?;
             if matches!(actor.part, Part::Get(task) if begun(task)) {
                 actor.arguments.retain(|argument| argument != "--wait-for-start");
             }
@@ -328,7 +339,7 @@ impl<'a> Cast<'a> {
     pub(super) fn kill(&mut self, host: usize) -> Result<(), Trouble> {
         // Else its kernel would tell everybody that nobody listens there any more.
         self.connect(host, false)?;
-        for actor in self.actors.iter_mut().filter(|actor| actor.host == host && !actor.ended) {
+        for actor in self.actors.iter_mut().filter(|actor| actor.fails_with(host) && !actor.ended) {
             actor.process.kill();
             actor.killed = true;
         }
@@ -414,7 +425,7 @@ impl<'a> Cast<'a> {
             let deadline = deadline(GONE);
             for actor in asked {
                 while actor.process.json_now().is_ok() && before(deadline) {
-                    std::thread::sleep(LOOK);
+                    nap();
                 }
                 actor.ended = true;
             }
@@ -535,7 +546,7 @@ fn congestion(scheme: Scheme) -> Result<Option<&'static str>, Trouble> {
 
 /// The size of an object of so many symbols, each as large as fits the room.
 fn object_of(packets: u64, room: u16) -> Bytes {
-    // Whole blocks decide T; smaller objects have about that.
+    // Whole blocks decide T, and less than one is cut alike.
     let geometry = Geometry::fitting(Bytes::mib(1), room);
     let (block, symbols) =
         (geometry.layout().len(BlockIndex(0)), u64::from(geometry.source_symbols(BlockIndex(0))));
@@ -555,8 +566,13 @@ fn pause(context: &RunContext, deadline: Instant, blame: impl FnOnce() -> String
     if !before(deadline) {
         return Err(Trouble::Failed(format!("not ready after {} s: {}", READY.as_secs(), blame())));
     }
-    std::thread::sleep(LOOK);
+    nap();
     Ok(())
+}
+
+#[allow(clippy::disallowed_methods, reason = "real processes need real time")]
+fn nap() {
+    std::thread::sleep(LOOK);
 }
 
 #[allow(clippy::disallowed_methods, reason = "real processes need real time")]
@@ -567,4 +583,19 @@ fn deadline(patience: Patience) -> Instant {
 #[allow(clippy::disallowed_methods, reason = "real processes need real time")]
 fn before(deadline: Instant) -> bool {
     Instant::now() < deadline
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn an_object_has_as_many_symbols_as_the_task_has_packets(packets in 1_u64..100_000, room in 64_u16..9000) {
+            let object = object_of(packets, room);
+            prop_assert_eq!(Geometry::fitting(object, room).total_symbols().get(), packets);
+        }
+    }
 }

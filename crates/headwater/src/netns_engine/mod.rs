@@ -76,7 +76,7 @@ fn attempt(
     let played = play::play(&mut cast, stage, context, watch)?;
     let validity = played.last.validity;
     let timelines = cast.leave()?;
-    let records = records::records(stage, &cast, &played, &timelines)?;
+    let records = records::records(stage, &cast.objects, &played, &timelines)?;
     let mut tables = stage.tables(&records);
     for (name, value) in [
         ("lateness_p99_us", micros(validity.p99)),

@@ -57,6 +57,7 @@ enum Cue {
 }
 
 /// Plays it to its end.
+#[allow(clippy::disallowed_methods, reason = "what happens in real time is waited for")]
 pub(super) fn play(
     cast: &mut Cast<'_>,
     stage: &Stage,
@@ -78,7 +79,8 @@ pub(super) fn play(
     let end = stage.until.unwrap_or(Time::ZERO + LONGEST);
     let ended = loop {
         let now = play.now();
-        while let Some((_, cue)) = cues.pop_front_if(|(at, _)| *at <= now) {
+        while cues.front().is_some_and(|(at, _)| *at <= now) {
+            let (_, cue) = cues.pop_front().expect("it was seen just now");
             play.act(cast, cue)?;
         }
         play.hear(cast, stage)?;
@@ -176,7 +178,7 @@ impl Play {
                 }
             }
             Cue::Host(fault) => {
-                let on = |host: usize| move |actor: &&Actor| actor.host == host;
+                let on = |host: usize| move |actor: &&Actor| actor.fails_with(host);
                 match fault {
                     HostFault::Pause(host) => {
                         cast.actors.iter().filter(on(host)).for_each(|a| a.process.freeze())

@@ -10,7 +10,7 @@ use headwater_switch::{FaultCounts, PortStats};
 use headwater_units::{Duration, FlowId, Time};
 
 use super::Trouble;
-use super::cast::{Cast, Part};
+use super::cast::Part;
 use super::play::Played;
 use super::timeline::{Series, Timeline, total, value_at};
 
@@ -24,14 +24,14 @@ struct Flow {
     received: Vec<Series>,
 }
 
-/// Reads all timelines and puts everything on one axis.
+/// Reads all timelines and puts everything on one axis; `objects` by task.
 pub(super) fn records(
     stage: &Stage,
-    cast: &Cast<'_>,
+    objects: &[String],
     played: &Played,
     written: &[(Part, usize, PathBuf)],
 ) -> Result<Records, Trouble> {
-    let flows = flows(stage, cast, played, written)?;
+    let flows = flows(stage, objects, played, written)?;
     let mut records = Records { links: links(played), ..Records::default() };
     for (number, (task, flows)) in stage.tasks.iter().zip(&flows).enumerate() {
         let useful: Vec<f64> = flows.iter().map(|flow| sum(&flow.received, "useful")).collect();
@@ -82,14 +82,14 @@ pub(super) fn records(
 /// By task and place of the source.
 fn flows(
     stage: &Stage,
-    cast: &Cast<'_>,
+    objects: &[String],
     played: &Played,
     written: &[(Part, usize, PathBuf)],
 ) -> Result<Vec<Vec<Flow>>, Trouble> {
     let mut flows: Vec<Vec<Flow>> =
         stage.tasks.iter().map(|task| vec![Flow::default(); task.sources.len()]).collect();
     let tasks: BTreeMap<&str, usize> =
-        cast.objects.iter().enumerate().map(|(task, object)| (object.as_str(), task)).collect();
+        objects.iter().enumerate().map(|(task, object)| (object.as_str(), task)).collect();
     // Which source a flow is of, its receiver does not say.
     let mut places: BTreeMap<String, usize> = BTreeMap::new();
     let mut received = Vec::new();
@@ -226,4 +226,130 @@ fn samples(stage: &Stage, played: &Played, flows: &[Vec<Flow>], every: Duration)
 
 fn cell(at: Time, every: Duration) -> u64 {
     at.as_nanos() / every.as_nanos().max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use headwater_sim::scenario::Scenario;
+
+    use super::*;
+    use crate::soft_switch::{NotForwarded, Snapshot, Validity};
+
+    const SCENARIO: &str = r#"
+        scheme = "ppush(1,1)"
+        packet = { data = "1514 B" }
+        until = "1 s"
+        sample = { every = "100 ms", what = ["window", "goodput", "queue"], links = ["switch-h2"] }
+        workload = { kind = "task-list", tasks = [{ name = "t", packets = 100, sources = [0, 1], receiver = 2 }] }
+        fabric = { kind = "big-switch", hosts = 3, rate = "10 Mbit/s", delay = "1 ms" }
+    "#;
+    /// The beginning of the run by the clock of the timelines, ns.
+    const BEGIN: u64 = 5_000_000_000;
+
+    fn nothing_counted() -> Snapshot {
+        let validity = Validity {
+            sent: 0,
+            p50: Duration::ZERO,
+            p99: Duration::ZERO,
+            p999: Duration::ZERO,
+            max: Duration::ZERO,
+            read_p99: Duration::ZERO,
+            limit: Duration::ZERO,
+            missed: 0,
+            valid: true,
+        };
+        Snapshot {
+            at: Time::ZERO,
+            links: Vec::new(),
+            counts: Default::default(),
+            in_flight: 0,
+            ports: Vec::new(),
+            not_forwarded: [0; NotForwarded::ALL.len()],
+            unsent: 0,
+            buffers: 0,
+            port_errors: 0,
+            captured: None,
+            validity,
+        }
+    }
+
+    fn at(ms: u64) -> Time {
+        Time::from_nanos(ms * 1_000_000)
+    }
+
+    /// A run of 300 ms in which the second source died and came back as another flow; lines are `ms flow quantity value`.
+    fn recorded(task_finish: Option<Time>) -> Records {
+        let scenario: Scenario = toml::from_str(SCENARIO).unwrap();
+        let stage = Stage::new(&scenario, 1).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let mut written = Vec::new();
+        for (part, host, lines) in [
+            (Part::Controller, 2, ""),
+            (Part::Serve, 0, "0 a window 10;50 a sent 20;150 a window 12;250 a sent 60;250 a marked 4"),
+            (Part::Serve, 1, "0 b window 3;100 b sent 15;100 b lost 2"),
+            (Part::Serve, 1, "180 c window 7;250 c sent 30;250 c lost 1"),
+            (
+                Part::Get(0),
+                2,
+                "90 a useful 15;90 b useful 10;190 a useful 40;290 a useful 60;290 c useful 28;295 x useful 9",
+            ),
+        ] {
+            let path = folder.path().join(format!("{}.csv", written.len()));
+            let mut text = "t_ns,object,flow,quantity,value\n".to_owned();
+            for line in lines.split(';').filter(|line| !line.is_empty()) {
+                let (ms, rest) = line.split_once(' ').unwrap();
+                let ns = BEGIN + ms.parse::<u64>().unwrap() * 1_000_000;
+                text += &format!("{ns},ab,{}\n", rest.replace(' ', ","));
+            }
+            std::fs::write(&path, text).unwrap();
+            written.push((part, host, path));
+        }
+        let link = stage.queues[0].1;
+        let looks =
+            [(10, 2), (60, 4), (110, 8), (150, 12), (190, 10)].map(|(ms, n)| (at(ms), link, n)).to_vec();
+        let played = Played {
+            begin_ns: BEGIN,
+            ended: at(300),
+            finished: vec![task_finish],
+            stopped: vec![None],
+            first: nothing_counted(),
+            last: nothing_counted(),
+            looks,
+        };
+        records(&stage, &["ab".to_owned()], &played, &written).unwrap()
+    }
+
+    /// `ms: value`.
+    fn series(records: &Records, entity: &str, quantity: &str) -> Vec<(u64, f64)> {
+        let rows = records.samples.iter().filter(|row| row.entity == entity && row.quantity == quantity);
+        rows.map(|row| (row.at.as_nanos() / 1_000_000, row.value)).collect()
+    }
+
+    #[test]
+    fn a_flow_is_what_its_source_and_its_receiver_wrote_and_its_lives_are_added_up() {
+        let records = recorded(Some(at(300)));
+        let [first, second] = &records.flows[..] else { panic!("{:?}", records.flows) };
+        assert_eq!((first.useful, first.sent, first.lost, first.marked), (60, 60, 0, 4));
+        // Flow x is of no source that is known.
+        assert_eq!((second.useful, second.sent, second.lost, second.marked), (38, 45, 3, 0));
+        assert_eq!((first.source, second.source, second.start, second.last), (0, 1, at(0), Some(at(290))));
+        assert!((second.share - 38.0 / 98.0).abs() < 1e-12);
+        assert_eq!((records.tasks[0].useful, records.tasks[0].finish), (98, Some(at(300))));
+    }
+
+    #[test]
+    fn samples_are_means_of_queues_differences_of_counts_and_values_in_force() {
+        let records = recorded(Some(at(300)));
+        assert_eq!(series(&records, "switch-h2", "queue"), [(100, 3.0), (200, 10.0)]);
+        assert_eq!(series(&records, "t", "goodput"), [(100, 250.0), (200, 250.0), (300, 480.0)]);
+        assert_eq!(series(&records, "t.0", "window"), [(100, 10.0), (200, 12.0), (300, 12.0)]);
+        assert_eq!(series(&records, "t.1", "window"), [(100, 3.0), (200, 7.0), (300, 7.0)]);
+    }
+
+    #[test]
+    fn a_task_that_is_over_has_no_more_samples() {
+        let over = recorded(Some(at(210)));
+        assert_eq!(series(&over, "t", "goodput").len(), 2);
+        assert_eq!(series(&recorded(None), "t", "goodput").len(), 3);
+    }
 }

@@ -49,9 +49,8 @@ impl Jitter {
 
     /// The next frame that has left by `now`, from whom, and when it did.
     pub(super) fn release(&mut self, now: Time) -> Option<(Time, HostId, RawFrame)> {
-        let first =
-            |(host, (_, held)): (usize, &(Time, VecDeque<(Time, RawFrame)>))| Some((held.front()?.0, host));
-        let (at, host) = self.hosts.iter().enumerate().filter_map(first).min()?;
+        let hosts = self.hosts.iter().enumerate();
+        let (at, host) = hosts.filter_map(|(host, (_, held))| Some((held.front()?.0, host))).min()?;
         if at > now {
             return None;
         }
