@@ -26,7 +26,7 @@ pub use faults::{Action, Fault, Place, Target};
 pub use network::NetworkTextError;
 pub use ports::{Amount, PortClass, PortSpec, Service, WhenFull};
 pub use scheme::{ParseSchemeError, Scheme};
-pub use transport::{Assignment, DataClass, Decode, LossResponse, TransportSpec};
+pub use transport::{Assignment, DataClass, Decode, LossResponse, Machines, TransportSpec};
 
 use crate::workload::Workload;
 
@@ -216,15 +216,18 @@ mod tests {
     fn what_is_newer_than_the_first_runs_is_written_only_where_it_is_used() {
         let scenario: Scenario = toml::from_str(SMALL).unwrap();
         let text = toml::to_string(&scenario).unwrap();
-        assert!(!text.contains("background") && !text.contains("class ="), "{text}");
+        for newer in ["background", "class =", "machines"] {
+            assert!(!text.contains(newer), "{newer}: {text}");
+        }
         let used = SMALL.replace(
             "[workload]",
-            "transport = { class = 'gentle' }
+            "transport = { machines = 'product', class = 'gentle' }
             background = [{ name = 'tcp', from = 0, to = 1, scheme = 'cubic', stop = '1 s' }]
             [workload]",
         );
         let scenario: Scenario = toml::from_str(&used).unwrap();
         assert_eq!(scenario.transport.class, DataClass::Gentle);
+        assert_eq!(scenario.transport.machines, Machines::Product);
         let flow = &scenario.background[0];
         assert_eq!(
             (flow.scheme, flow.start, flow.stop),

@@ -53,8 +53,24 @@ fn the_good_file_is_good() {
 }
 
 #[test]
+fn an_engine_may_have_seeds_of_its_own_for_all_scales_or_for_some() {
+    let jobs = |seeds: &str| {
+        let text = GOOD.replace("[[vary]]", &format!("[engine.packet]\nseeds = {seeds}\n[[vary]]"));
+        Experiment::parse("x/good", &text).unwrap().jobs(Engine::Packet, Scale::Small, None).unwrap().len()
+    };
+    assert_eq!((jobs("3"), jobs("{ small = 4 }"), jobs("{ paper = 4 }")), (6, 8, 4));
+}
+
+#[test]
 fn every_mistake_is_named_with_its_place_and_a_way_out() {
-    let cases: [(&str, &str, &[&str]); 33] = [
+    let cases: [(&str, &str, &[&str]); 36] = [
+        ("[[vary]]", "[engine.packet]\nseeds = { small = 0 }\n[[vary]]", &["engine.packet.seeds", "1 to"]),
+        ("[[vary]]", "[engine.packet]\nseeds = { medium = 1 }\n[[vary]]", &["one for some scales"]),
+        (
+            "[scenario]",
+            "[scenario]\ntransport = { machines = 'product', gain = 0.5 }",
+            &["transport.gain is 0.5", "leave it out"],
+        ),
         ("title = \"t\"", "titel = \"t\"", &["line 2", "`titel`", "`title`"]),
         ("title = \"t\"", "title = 3", &["line 2", "string"]),
         ("title = \"t\"", "title = ", &["line 2"]),

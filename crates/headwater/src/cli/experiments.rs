@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use headwater_sim::scenario::TransportSpec;
+use headwater_sim::scenario::{Machines, TransportSpec};
 use headwater_units::Duration;
 use serde::Deserialize;
 use thiserror::Error;
@@ -40,7 +40,9 @@ pub(crate) fn read(timeline: &TimelineFlags, tuning: &TuningFlag) -> Result<Expe
         return Err(ExperimentError::TooOften(every));
     }
     let timeline = timeline.timeline.clone().map(|path| TimelineOptions { path, every });
-    Ok(Experiments { timeline, tuning: tuning.tuning.as_deref().map(constants).transpose()? })
+    let tuning = tuning.tuning.as_deref().map(constants).transpose()?;
+    // The product's machines are what runs without any constants.
+    Ok(Experiments { timeline, tuning: tuning.filter(|spec| spec.machines != Machines::Product) })
 }
 
 /// Constants from a file, or from the text itself if it cannot be a file's name.
@@ -108,6 +110,13 @@ mod tests {
     }
 
     #[test]
+    fn the_products_machines_are_what_runs_without_constants() {
+        let flag = TuningFlag { tuning: Some("machines = 'product', class = 'gentle'".to_owned()) };
+        let experiments = read(&TimelineFlags::default(), &flag).unwrap();
+        assert_eq!(experiments, Experiments::default());
+    }
+
+    #[test]
     fn what_cannot_be_followed_is_refused_with_what_is_wrong() {
         for (given, must_say) in [
             ("gian = 0.25", "gian"),
@@ -115,6 +124,7 @@ mod tests {
             ("min_rto = 'soon'", "soon"),
             ("duplicate_acks = 4", "duplicate_acks = 4"),
             ("ack_every = 2", "ack_every = 2"),
+            ("machines = 'product', gain = 0.25", "transport.gain is 0.25"),
             ("/nonexistent/tuning.toml", "/nonexistent/tuning.toml"),
         ] {
             let error = tuning(given).unwrap_err().to_string();

@@ -5,6 +5,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use headwater_sim::experiment::Job;
+use headwater_sim::scenario::Machines;
 use headwater_sim::table::{MeasureRow, Tables, TaskRow};
 
 use super::*;
@@ -272,6 +273,9 @@ fn every_shipped_drill_says_what_it_does_and_meets_its_goal_in_the_simulator() {
     for experiment in catalogue.drills() {
         let experiment = experiment.unwrap();
         assert_eq!(experiment.engines.first(), Some(&Engine::Netns), "{}", experiment.id);
+        for job in experiment.jobs(Engine::Netns, Scale::Small, None).unwrap() {
+            assert_eq!(job.scenario.transport.machines, Machines::Product, "{}", experiment.id);
+        }
         assert!(experiment.claims.len() > 1 && !experiment.about.is_empty(), "{}", experiment.id);
         let arrived = experiment.claims.iter().any(|claim| claim.id.ends_with("/arrived"));
         assert!(arrived, "{}: nobody asks whether the object arrived", experiment.id);

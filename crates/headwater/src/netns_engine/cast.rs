@@ -1,21 +1,20 @@
 //! Everybody in place: the network, objects on disk, and a process for each part.
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration as Patience, Instant};
 
 use headwater_sim::packet::TaskPlan;
-use headwater_sim::run::{HostFacts, Stage};
-use headwater_sim::scenario::{DataClass, Scenario, Scheme};
+use headwater_sim::run::Stage;
+use headwater_sim::scenario::Scenario;
 use headwater_switch::LinkChange;
-use headwater_units::{BitRate, BlockIndex, Bytes, Duration, Geometry};
+use headwater_units::{Bytes, Duration};
 use serde_json::Value;
 
 use super::Trouble;
+use super::recipe::{ETHERNET, Recipe, facts, tuning};
 use crate::app::children::{Ended, Guard, Process, Scratch, without_settings, write_random};
 use crate::emulate::{EmulatedNet, NetOptions};
 use crate::lab::RunContext;
-use crate::node::room_in;
 use crate::soft_switch::DSCP_CONTROL;
 
 /// Ports of the parts.
@@ -24,8 +23,6 @@ const SOURCE_PORT: u16 = 7001;
 const TCP_PORT: u16 = 7100;
 /// More processes than this would want more processor time than there is.
 const MOST_PARTS: usize = 128;
-/// Objects of one run, each stored twice at most.
-const MOST_BYTES: Bytes = Bytes::mib(4096);
 /// How long everybody may take to get ready, and to end.
 const READY: Patience = Patience::from_secs(60);
 const GONE: Patience = Patience::from_secs(5);
@@ -33,8 +30,6 @@ const GONE: Patience = Patience::from_secs(5);
 const LOOK: Patience = Patience::from_millis(2);
 /// Flows are looked at so often where the scenario takes no samples: for their totals.
 const SELDOM: Duration = Duration::from_millis(50);
-/// An Ethernet header.
-const ETHERNET: u64 = 14;
 /// IPv4 and TCP headers with timestamps.
 const TCP_HEADERS: u64 = 20 + 32;
 
@@ -155,13 +150,7 @@ impl<'a> Cast<'a> {
                 None => format!("task-{task}"),
             });
         }
-        let tuning = folder.join("tuning.toml");
-        let mut constants = scenario.transport.clone();
-        constants.theta_ceiling.get_or_insert(stage.theta_ceiling);
-        let text = toml::to_string(&constants).map_err(|e| Trouble::Failed(e.to_string()))?;
-        std::fs::write(&tuning, text)
-            .map_err(|e| Trouble::Failed(format!("cannot write {}: {e}", tuning.display())))?;
-        let common = [format!("--tuning={}", tuning.display())];
+        let common = tuning(scenario, stage, &folder)?;
         let mut data = vec![format!("--mtu={}", recipe.mtu)];
         data.push(format!("--timeline-every={}ns", self.every.as_nanos()));
         // Where ports have classes, that of ACKs is known by its code point.
@@ -439,6 +428,14 @@ impl<'a> Cast<'a> {
         Ok(written.collect())
     }
 
+    /// Ends the network; captures are whole then.
+    pub(super) fn close(self) -> Result<(), Trouble> {
+        let Cast { actors, net, .. } = self;
+        drop(actors);
+        net.stop()?;
+        Ok(())
+    }
+
     /// Copies logs and timelines to where the user wants them.
     fn keep_logs(&self, to: &Path) -> Result<(), Trouble> {
         let failed = |error| Trouble::Failed(format!("cannot write to {}: {error}", to.display()));
@@ -453,105 +450,6 @@ impl<'a> Cast<'a> {
         }
         Ok(())
     }
-}
-
-/// What a host tells the controller of its links, as its operator would.
-fn facts(host: &HostFacts) -> Vec<String> {
-    let rate = |rate: BitRate| format!("{}bit/s", rate.get());
-    let mut flags =
-        vec![format!("--uplink={}", rate(host.uplink)), format!("--downlink={}", rate(host.downlink))];
-    flags.extend(host.rack.as_ref().map(|(name, carries)| format!("--rack={name}={}", rate(*carries))));
-    flags
-}
-
-/// What the scenario asks of real processes.
-struct Recipe {
-    mtu: u64,
-    /// The kernel's congestion control, for each task that is TCP's.
-    tcp: Vec<Option<&'static str>>,
-    /// The object of each task that is not.
-    sizes: Vec<Option<Bytes>>,
-    /// Tasks of which a host has the object.
-    holdings: BTreeMap<usize, Vec<usize>>,
-    /// Where the controller runs, if one is needed.
-    controller: Option<usize>,
-    equal_theta: bool,
-    equal_parts: bool,
-    gentle: bool,
-    most_sources: usize,
-}
-
-impl Recipe {
-    fn of(scenario: &Scenario, stage: &Stage) -> Result<Self, Trouble> {
-        let tasks = stage.tasks.len() - stage.background.len();
-        let schemes = std::iter::repeat_n(scenario.scheme, tasks).chain(stage.background.iter().copied());
-        let tcp = schemes.map(congestion).collect::<Result<Vec<_>, _>>()?;
-        let (equal_parts, weigh) = match scenario.scheme {
-            Scheme::Ppush { pool, weigh } => (!pool, weigh),
-            _ => (true, false),
-        };
-        let mtu = scenario.packet.data.get().saturating_sub(ETHERNET);
-        let room = room_in(u16::try_from(mtu).unwrap_or(u16::MAX), ([10, 0, 0, 1], 1).into());
-        let push = |place: &usize| tcp[*place].is_none();
-        let sizes: Vec<Option<Bytes>> = (0..stage.tasks.len())
-            .map(|place| push(&place).then(|| object_of(stage.tasks[place].packets, room)))
-            .collect();
-        let total: Bytes = sizes.iter().flatten().copied().sum();
-        if total > MOST_BYTES {
-            return Err(Trouble::Unsupported(format!("objects of {total} in all, more than {MOST_BYTES}")));
-        }
-        let mut holdings: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
-        for place in (0..stage.tasks.len()).filter(push) {
-            let sources = &stage.tasks[place].sources;
-            sources.iter().for_each(|host| holdings.entry(*host as usize).or_default().push(place));
-        }
-        let weighed = (0..stage.tasks.len()).filter(push).find(|place| stage.tasks[*place].thetas.is_none());
-        Ok(Recipe {
-            mtu,
-            tcp,
-            sizes,
-            holdings,
-            // Where data comes in, it is in nobody's way.
-            controller: weighed.map(|place| stage.tasks[place].receiver as usize),
-            equal_theta: !weigh,
-            equal_parts,
-            gentle: scenario.transport.class == DataClass::Gentle,
-            most_sources: stage.tasks.iter().map(|task| task.sources.len()).max().unwrap_or(1).max(1),
-        })
-    }
-
-    /// Those that are TCP's, or the others, with their places.
-    fn tasks<'s>(&self, stage: &'s Stage, tcp: bool) -> Vec<(usize, &'s TaskPlan)> {
-        let all = stage.tasks.iter().enumerate();
-        all.filter(|(place, _)| self.tcp[*place].is_some() == tcp).collect()
-    }
-}
-
-/// What the kernel calls a scheme; nothing where it is ours.
-fn congestion(scheme: Scheme) -> Result<Option<&'static str>, Trouble> {
-    const KNOWN: &str = "/proc/sys/net/ipv4/tcp_available_congestion_control";
-    let name = match scheme {
-        Scheme::Ppush { .. } => return Ok(None),
-        Scheme::Reno => "reno",
-        Scheme::Cubic => "cubic",
-        Scheme::Dctcp => "dctcp",
-        other => return Err(Trouble::Unsupported(format!("there is no real {other} here"))),
-    };
-    let known = std::fs::read_to_string(KNOWN).unwrap_or_default();
-    match known.split_whitespace().any(|it| it == name) {
-        true => Ok(Some(name)),
-        false => Err(Trouble::Unsupported(format!("this kernel has no TCP {name}, only {}", known.trim()))),
-    }
-}
-
-/// The size of an object of so many symbols, each as large as fits the room.
-fn object_of(packets: u64, room: u16) -> Bytes {
-    // Whole blocks decide T, and less than one is cut alike.
-    let geometry = Geometry::fitting(Bytes::mib(1), room);
-    let (block, symbols) =
-        (geometry.layout().len(BlockIndex(0)), u64::from(geometry.source_symbols(BlockIndex(0))));
-    let rest = (packets % symbols) * u64::from(geometry.symbol_size());
-    Bytes::new((packets / symbols) * block.get() + rest.min(block.get())).max(Bytes::new(1))
 }
 
 /// The message of a line that tells of an error.
@@ -583,19 +481,4 @@ fn deadline(patience: Patience) -> Instant {
 #[allow(clippy::disallowed_methods, reason = "real processes need real time")]
 fn before(deadline: Instant) -> bool {
     Instant::now() < deadline
-}
-
-#[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    proptest! {
-        #[test]
-        fn an_object_has_as_many_symbols_as_the_task_has_packets(packets in 1_u64..100_000, room in 64_u16..9000) {
-            let object = object_of(packets, room);
-            prop_assert_eq!(Geometry::fitting(object, room).total_symbols().get(), packets);
-        }
-    }
 }

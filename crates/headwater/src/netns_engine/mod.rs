@@ -17,6 +17,7 @@
 
 mod cast;
 mod play;
+mod recipe;
 mod records;
 mod timeline;
 
@@ -41,28 +42,26 @@ const TRIES: u32 = 3;
 pub fn run(job: &Job, context: &RunContext, watch: &mut dyn FnMut(f64)) -> Result<Tables, ModelError> {
     let scenario = &job.scenario;
     let stage = Stage::new(scenario, job.seed).map_err(Trouble::from)?;
-    let mut invalid = None;
-    for tries in 0..TRIES {
-        match attempt(scenario, &stage, job.seed, context, watch)? {
-            (mut tables, Validity { valid: true, .. }) => {
-                let (name, value) = ("invalid_tries".to_owned(), f64::from(tries));
-                MeasureRow { name, value }.push(&mut tables.measures);
-                return Ok(tables);
-            }
-            (_, validity) => invalid = Some(validity),
+    let mut tries = 0;
+    loop {
+        let (mut tables, seen) = attempt(scenario, &stage, job.seed, context, watch)?;
+        if seen.valid {
+            let (name, value) = ("invalid_tries".to_owned(), f64::from(tries));
+            MeasureRow { name, value }.push(&mut tables.measures);
+            return Ok(tables);
+        }
+        tries += 1;
+        if tries == TRIES {
+            return Err(ModelError::Skipped(format!(
+                "invalid: machine too busy (p99 lateness {:.0} us, read after p99 {:.0} us, limit {:.0} us, {} packets \
+                 missed, {TRIES} tries)",
+                micros(seen.p99),
+                micros(seen.read_p99),
+                micros(seen.limit),
+                seen.missed
+            )));
         }
     }
-    Err(ModelError::Skipped(match invalid {
-        Some(seen) => format!(
-            "invalid: machine too busy (p99 lateness {:.0} us, read after p99 {:.0} us, limit {:.0} us, {} packets missed, \
-             {TRIES} tries)",
-            micros(seen.p99),
-            micros(seen.read_p99),
-            micros(seen.limit),
-            seen.missed
-        ),
-        None => "not tried".to_owned(),
-    }))
 }
 
 fn attempt(
@@ -77,6 +76,7 @@ fn attempt(
     let validity = played.last.validity;
     let timelines = cast.leave()?;
     let records = records::records(stage, &cast.objects, &played, &timelines)?;
+    cast.close()?;
     let mut tables = stage.tables(&records);
     for (name, value) in [
         ("lateness_p99_us", micros(validity.p99)),

@@ -87,8 +87,9 @@ pub(super) fn play(
         let over = play.over();
         let by_time = stage.until.map_or(0.0, |until| now.as_secs_f64() / until.as_secs_f64().max(1e-9));
         watch(by_time.max(over as f64 / play.wanted.max(1) as f64).min(1.0));
-        // Where there is nothing but background, only the clock ends it.
-        if play.wanted > 0 && over == play.wanted || now >= end {
+        // Where nobody wants anything the run is about its background, until its end.
+        let all_have = over == play.wanted && (play.wanted > 0 || stage.until.is_none());
+        if all_have || now >= end {
             break play.now();
         }
         if context.stop() {

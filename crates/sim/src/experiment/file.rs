@@ -49,12 +49,35 @@ struct ForScale {
     only: BTreeMap<String, Vec<toml::Value>>,
 }
 
+/// How many seeds an engine runs, where that is not as at the scale.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(untagged, expecting = "write a number of seeds, or one for some scales, as in { paper = 20 }")]
+enum Seeds {
+    Always(u32),
+    At(BTreeMap<Scale, u32>),
+}
+
+impl Default for Seeds {
+    fn default() -> Self {
+        Seeds::At(BTreeMap::new())
+    }
+}
+
+impl Seeds {
+    fn at(&self, scale: Scale) -> Option<u32> {
+        match self {
+            Seeds::Always(seeds) => Some(*seeds),
+            Seeds::At(scales) => scales.get(&scale).copied(),
+        }
+    }
+}
+
 /// What is particular to an engine.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ForEngine {
     #[serde(default)]
-    seeds: Option<u32>,
+    seeds: Seeds,
     #[serde(default)]
     set: toml::Table,
     #[serde(default)]
@@ -93,7 +116,7 @@ pub(super) struct Overrides {
 
 impl Overrides {
     pub(super) fn seeds(&self, engine: Engine, scale: Scale) -> u32 {
-        let of_engine = self.engine.get(&engine).and_then(|e| e.seeds);
+        let of_engine = self.engine.get(&engine).and_then(|e| e.seeds.at(scale));
         of_engine.or(self.scale.get(&scale).map(|s| s.seeds)).unwrap_or(0)
     }
 
@@ -228,10 +251,11 @@ fn check_overrides(experiment: &Experiment) -> Result<(), ExperimentError> {
     if let Some(engine) = overrides.engine.keys().find(|e| !experiment.engines.contains(e)) {
         return Err(field(id, format!("engine.{engine}"), "this engine is not listed in `engines`"));
     }
-    let of_scale = overrides.scale.iter().map(|(s, f)| (format!("scale.{s}"), Some(f.seeds), &f.only));
-    let of_engine = overrides.engine.iter().map(|(e, f)| (format!("engine.{e}"), f.seeds, &f.only));
+    let of_scale = overrides.scale.iter().map(|(s, f)| (format!("scale.{s}"), vec![f.seeds], &f.only));
+    let all = |seeds: &Seeds| Scale::ALL.into_iter().filter_map(|scale| seeds.at(scale)).collect();
+    let of_engine = overrides.engine.iter().map(|(e, f)| (format!("engine.{e}"), all(&f.seeds), &f.only));
     for (place, seeds, only) in of_scale.chain(of_engine) {
-        if seeds.is_some_and(|n| n == 0 || n > MOST_SEEDS) {
+        if seeds.iter().any(|n| *n == 0 || *n > MOST_SEEDS) {
             return Err(field(id, format!("{place}.seeds"), format!("write 1 to {MOST_SEEDS}")));
         }
         for (name, values) in only {

@@ -17,7 +17,7 @@ use super::common::{self, Ground};
 use super::{Progress, RunError};
 use crate::experiment::Engine;
 use crate::fluid::ppush::model::{self, Link, Model, PushFlow, Series, Step};
-use crate::scenario::{PortSpec, Quantity, Routing, Scenario, Scheme};
+use crate::scenario::{Machines, PortSpec, Quantity, Routing, Scenario, Scheme};
 use crate::table::{FlowRow, MeasureRow, SampleRow, Tables};
 use crate::workload::Workload;
 
@@ -68,6 +68,9 @@ fn modelled(scenario: &Scenario, ground: &Ground) -> Result<Vec<Theta>, RunError
     }
     if scenario.carry_bytes {
         return Err(unsupported("there are no packets to carry true bytes"));
+    }
+    if scenario.transport.machines == Machines::Product {
+        return Err(unsupported("its windows follow the equations of PPUSH, not the product's machines"));
     }
     if scenario.transport.initial_window != 1.0 {
         let window = scenario.transport.initial_window;

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use headwater_fabric::{LinkId, PointId, Topology};
 use headwater_transport::baseline;
-use headwater_transport::ppush::controller::ControllerConfig;
-use headwater_units::{BitRate, Bytes, Duration, Packets, Theta, Time};
+use headwater_transport::ppush::receiver::ReceiverConfig;
+use headwater_units::{BitRate, Bytes, Duration, NodeId, PathId, Theta, Time};
 
 use super::common::{self, Ground, base_rtt, watched};
 use super::network::{self, NetworkSetup};
@@ -15,7 +15,7 @@ use crate::packet::{
     self, ControlPlane, DecodeModel, FrameSizes, Jitter, PpushSetup, Ran, Records, Sampling, Setup, TaskPlan,
     Transport,
 };
-use crate::scenario::{Background, Quantity, Scenario, Scheme, TransportSpec};
+use crate::scenario::{Background, Machines, Quantity, Scenario, Scheme, TransportSpec};
 use crate::stats;
 use crate::table::{FlowRow, MeasureRow, SampleRow, Tables};
 use crate::workload::{self, Network};
@@ -140,7 +140,7 @@ fn background(flow: &Background, spec: &TransportSpec) -> Result<TaskPlan, RunEr
 fn baseline(scheme: Scheme, spec: &TransportSpec) -> Result<baseline::SenderConfig, RunError> {
     let scheme = match scheme {
         Scheme::Dctcp => baseline::Scheme::Dctcp(baseline::DctcpConfig {
-            gain: spec.gain,
+            gain: spec.source_config().wfcc.gain,
             ..baseline::DctcpConfig::default()
         }),
         Scheme::Reno => baseline::Scheme::NewReno,
@@ -149,13 +149,10 @@ fn baseline(scheme: Scheme, spec: &TransportSpec) -> Result<baseline::SenderConf
         Scheme::Scdp => return Err(unsupported("scheme scdp is not built yet")),
         Scheme::Ppush { .. } => return Err(unsupported("a push flow is no baseline")),
     };
+    // The timeouts and the first window are those that a push flow would have.
+    let source = spec.source_config();
     let config = baseline::SenderConfig::data_centre(scheme);
-    let rtt = headwater_transport::rtt::RttConfig {
-        initial_rto: spec.min_rto,
-        min_rto: spec.min_rto,
-        ..config.rtt
-    };
-    Ok(baseline::SenderConfig { initial_window: Packets::new(spec.initial_window), rtt, ..config })
+    Ok(baseline::SenderConfig { initial_window: source.wfcc.initial_window, rtt: source.rtt, ..config })
 }
 
 fn sizes(scenario: &Scenario) -> FrameSizes {
@@ -183,37 +180,45 @@ fn transport(scenario: &Scenario, topology: &Topology, network: &Network) -> Res
         let sender = baseline(scenario.scheme, spec)?;
         return Ok(Transport::Baseline { receiver: baseline::ReceiverConfig::of(&sender), sender });
     };
-    let mut source = spec.source_config();
-    // The simulated receiver is where it says it is, and all its blocks may be open at once.
-    (source.unvalidated_packets, source.look_ahead, source.max_in_flight) = (u64::MAX, 4096, u32::MAX);
-    source.silent_pause = Duration::from_secs(1 << 20);
     let rate = network.host_rate;
     let ceiling = theta_ceiling(scenario, topology, rate);
-    let controller = ControllerConfig {
-        // A flow that yields to a heavier one is not dead.
-        silent_limit: Duration::from_secs(1 << 20),
-        receiver_silent: Duration::from_secs(1 << 20),
-        receiver_gone: Duration::from_secs(1 << 21),
-        max_sources: 128,
-        sources_limit: 128,
-        smallest_room: 8,
-        ..spec.controller_config(Some(Theta::new(ceiling)), weigh)
-    };
-    let symbol_size = symbol_size(scenario);
     let packet_bits = scenario.packet.data.get() as f64 * 8.0;
-    Ok(Transport::Ppush(Box::new(PpushSetup {
-        source,
+    let receiver = ReceiverConfig::new("", NodeId([0; 32]), PathId(0), 0);
+    let mut setup = PpushSetup {
+        source: spec.source_config(),
         spread: spec.spread_rule(pool),
-        receive_window: u32::MAX,
-        blocks_in_flight: 1 << 20,
+        receive_window: receiver.receive_window,
+        blocks_in_flight: receiver.blocks_in_flight,
         max_ack_delay: spec.max_ack_delay(),
-        source_patience: Duration::from_secs(1 << 20),
-        controller,
-        symbol_size,
+        source_patience: receiver.source_patience,
+        controller: spec.controller_config(Some(Theta::new(ceiling)), weigh),
+        symbol_size: symbol_size(scenario),
         class: spec.class.into(),
         host_rate: Some(BitRate::new((rate * packet_bits) as u64)),
         racks: racks(topology),
-    })))
+    };
+    // Symbols without bytes may be as small as they like.
+    setup.controller.smallest_room = 8;
+    if spec.machines == Machines::Paper {
+        unprotect(&mut setup);
+    }
+    Ok(Transport::Ppush(Box::new(setup)))
+}
+
+/// Lifts the limits that papers do not have and simulated hosts do not need.
+fn unprotect(setup: &mut PpushSetup) {
+    let source = &mut setup.source;
+    // The simulated receiver is where it says it is, and all its blocks may be open at once.
+    (source.unvalidated_packets, source.look_ahead, source.max_in_flight) = (u64::MAX, 4096, u32::MAX);
+    source.silent_pause = Duration::from_secs(1 << 20);
+    let controller = &mut setup.controller;
+    // A flow that yields to a heavier one is not dead.
+    controller.silent_limit = Duration::from_secs(1 << 20);
+    controller.receiver_silent = Duration::from_secs(1 << 20);
+    controller.receiver_gone = Duration::from_secs(1 << 21);
+    (controller.max_sources, controller.sources_limit) = (128, 128);
+    (setup.receive_window, setup.blocks_in_flight) = (u32::MAX, 1 << 20);
+    setup.source_patience = Duration::from_secs(1 << 20);
 }
 
 /// The largest sum of weights on a link.

@@ -6,7 +6,7 @@ use headwater_fabric::{FabricError, LinkId, Topology};
 use headwater_units::Duration;
 use thiserror::Error;
 
-use super::{Action, Scenario, Scheme, Target, TransportSpec};
+use super::{Action, Machines, Scenario, Scheme, Target, TransportSpec};
 use crate::workload::{Network, TaskPlan, WorkloadError};
 
 /// Why a scenario cannot be run.
@@ -58,6 +58,14 @@ pub enum ScenarioError {
         value: f64,
         /// What it must be.
         must: &'static str,
+    },
+    /// A constant beside machines that have their own.
+    #[error("transport.{field} is {value} beside machines = \"product\", which have their own; leave it out")]
+    NotOfProduct {
+        /// Which field.
+        field: String,
+        /// As given.
+        value: String,
     },
     /// Background of a kind that there is none of.
     #[error("{place} cannot be {scheme}; background is reno, cubic, dctcp or dccp")]
@@ -198,7 +206,7 @@ impl TransportSpec {
     /// Whether every number is one that a machine can run with.
     ///
     /// # Errors
-    /// [`ScenarioError::OutOfRange`], for the first one that is not.
+    /// [`ScenarioError::OutOfRange`], for the first one that is not; [`ScenarioError::NotOfProduct`].
     pub fn check(&self) -> Result<(), ScenarioError> {
         let (window, gain, floor) = (self.initial_window, self.gain, self.theta_floor);
         within("transport.initial_window", window, (1.0..=1e6).contains(&window), "1 to 10^6 packets")?;
@@ -215,7 +223,29 @@ impl TransportSpec {
             (1.0..=56_403.0).contains(&symbols),
             "1 to 56403 (RFC 6330)",
         )?;
-        within("transport.ack_every", acks, acks >= 1.0, "at least 1")
+        within("transport.ack_every", acks, acks >= 1.0, "at least 1")?;
+        self.check_machines()
+    }
+
+    /// The product's machines are what they are: nothing may be stated that they would not follow.
+    fn check_machines(&self) -> Result<(), ScenarioError> {
+        if self.machines == Machines::Paper {
+            return Ok(());
+        }
+        let free = TransportSpec {
+            machines: self.machines,
+            class: self.class,
+            block_symbols: self.block_symbols,
+            decode: self.decode.clone(),
+            ..TransportSpec::default()
+        };
+        let [stated, free] = [self, &free].map(|spec| {
+            toml::Table::try_from(spec).expect("constants are numbers and words, which a table can hold")
+        });
+        match stated.into_iter().find(|(field, value)| free.get(field) != Some(value)) {
+            Some((field, value)) => Err(ScenarioError::NotOfProduct { field, value: value.to_string() }),
+            None => Ok(()),
+        }
     }
 }
 
@@ -274,6 +304,28 @@ mod tests {
         let topology = toml::from_str::<Scenario>(GOOD).unwrap().topology().unwrap();
         let link = link_named(&topology, "s-1-b").unwrap();
         assert_eq!(link_name(&topology, link).as_deref(), Some("s-1-b"));
+    }
+
+    #[test]
+    fn beside_the_products_machines_only_what_they_follow_may_be_stated() {
+        let stated = |constants: &str| {
+            check("scheme =", &format!("transport = {{ machines = 'product'{constants} }}\nscheme ="))
+        };
+        assert_eq!(stated(""), Ok(()));
+        assert_eq!(stated(", class = 'gentle', block_symbols = 30, decode = { overhead = 0 }"), Ok(()));
+        for (constant, field, value) in [
+            ("assignment = 'listed'", "assignment", "\"listed\""),
+            ("initial_window = 10.0", "initial_window", "10.0"),
+            ("theta_ceiling = 9.0", "theta_ceiling", "9.0"),
+            ("feedback_every = '5 ms'", "feedback_every", "\"5 ms\""),
+            ("loss_response = 'guarded'", "loss_response", "\"guarded\""),
+        ] {
+            let error = stated(&format!(", {constant}")).unwrap_err();
+            let (field, value) = (field.to_owned(), value.to_owned());
+            assert_eq!(error, ScenarioError::NotOfProduct { field, value }, "{constant}");
+        }
+        let error = stated(", gain = 2.0").unwrap_err();
+        assert!(matches!(error, ScenarioError::OutOfRange { .. }), "{error}");
     }
 
     #[test]

@@ -1,9 +1,9 @@
 //! From the constants of a scenario to the settings of PPUSH's machines: the one mapping, for simulated hosts and real ones.
 //!
-//! The base is [`SourceConfig::paper`], PPUSH's experiments (§IV-B, §V-A), not the product's defaults: an ACK per symbol,
-//! no pacing, no tail probes, CE as the only mark, windows whose fraction is not carried. Everything that is a constant of
-//! a paper is set here. What is not set here keeps a machine's default, and the packet engine then sets what simulated
-//! hosts need no protection from:
+//! With [`Machines::Paper`] the base is [`SourceConfig::paper`], PPUSH's experiments (§IV-B, §V-A), not the product's
+//! defaults: an ACK per symbol, no pacing, no tail probes, CE as the only mark, windows whose fraction is not carried.
+//! Everything that is a constant of a paper is set here. What is not set here keeps a machine's default, and the packet
+//! engine then sets what simulated hosts need no protection from:
 //!
 //! | Setting | Simulated hosts | Real ones |
 //! |---|---|---|
@@ -18,6 +18,10 @@
 //!
 //! Real hosts thus do without `block_symbols`, `base_rtt` and `decode`. `duplicate_acks` and `ack_every` no machine can
 //! vary: see [`TransportSpec::fixed`].
+//!
+//! With [`Machines::Product`] every machine has its own defaults in both worlds. Of the table's middle column only the
+//! smallest symbol, `block_symbols` and `decode` are left, and a simulated receiver, which has no socket, has the default
+//! window of 4,096 packets. θ+ is measured. Real hosts are told nothing at all: they are the product without options.
 
 use headwater_transport::in_flight::LATER_ACKS;
 use headwater_transport::ppush::controller::ControllerConfig;
@@ -26,7 +30,7 @@ use headwater_transport::ppush::wfcc::{LossGuard, LossResponse as WindowResponse
 use headwater_units::{Duration, Packets, Theta};
 use headwater_wire::SpreadRule;
 
-use super::{Assignment, LossResponse, TransportSpec};
+use super::{Assignment, LossResponse, Machines, TransportSpec};
 
 /// Longer than any run: what should never happen by itself happens after this.
 const NEVER: Duration = Duration::from_secs(1 << 20);
@@ -34,6 +38,9 @@ const NEVER: Duration = Duration::from_secs(1 << 20);
 impl TransportSpec {
     /// A host's source. Initial and least retransmission timeout are the same, since the paper knows one (§III-B).
     pub fn source_config(&self) -> SourceConfig {
+        if self.machines == Machines::Product {
+            return SourceConfig::default();
+        }
         let mut source = SourceConfig::paper();
         source.wfcc.initial_window = Packets::new(self.initial_window);
         source.wfcc.gain = self.gain;
@@ -48,8 +55,12 @@ impl TransportSpec {
     }
 
     /// The controller, with Algorithm 1 if `weigh`, else with weight 1 for every flow. `ceiling` is θ+ of every link;
-    /// `None` leaves it to measured rates and round trips.
+    /// `None` leaves it to measured rates and round trips, as the product always does.
     pub fn controller_config(&self, ceiling: Option<Theta>, weigh: bool) -> ControllerConfig {
+        let fixed_theta = (!weigh).then_some(Theta::ONE);
+        if self.machines == Machines::Product {
+            return ControllerConfig { fixed_theta, ..ControllerConfig::default() };
+        }
         ControllerConfig {
             feedback_every: self.feedback_every,
             // Weights follow arrivals and completions alone (PPUSH §III-C).
@@ -59,18 +70,18 @@ impl TransportSpec {
             theta_floor: Theta::new(self.theta_floor),
             theta_ceiling: ceiling,
             theta_step: 0.0,
-            fixed_theta: (!weigh).then_some(Theta::ONE),
+            fixed_theta,
             ..ControllerConfig::default()
         }
     }
 
-    /// How a receiver spreads its work: over sources that share one pool of symbols, as `assignment` says, or in equal
-    /// parts that nobody else sends (the scheme ppush(0,x)).
+    /// How a receiver spreads its work: over sources that share one pool of symbols, as `assignment` or the product has it,
+    /// or in equal parts that nobody else sends (the scheme ppush(0,x)).
     pub fn spread_rule(&self, pool: bool) -> SpreadRule {
-        match (pool, self.assignment) {
-            (false, _) => SpreadRule::Equal,
-            (true, Assignment::Residue) => SpreadRule::Residue,
-            (true, Assignment::Listed) => SpreadRule::Listed,
+        match (pool, self.machines, self.assignment) {
+            (false, ..) => SpreadRule::Equal,
+            (true, Machines::Paper, Assignment::Residue) => SpreadRule::Residue,
+            (true, Machines::Product, _) | (true, _, Assignment::Listed) => SpreadRule::Listed,
         }
     }
 
@@ -91,6 +102,9 @@ impl TransportSpec {
 
 #[cfg(test)]
 mod tests {
+    use headwater_transport::ppush::receiver::ReceiverConfig;
+    use headwater_units::{NodeId, PathId};
+
     use super::*;
 
     #[test]
@@ -131,6 +145,19 @@ mod tests {
         assert_eq!((controller.theta_floor.get(), controller.theta_ceiling), (0.25, Some(Theta::new(9.0))));
         assert_eq!(controller.fixed_theta, Some(Theta::ONE));
         assert_eq!(spec.controller_config(None, true).fixed_theta, None);
+    }
+
+    #[test]
+    fn the_products_machines_are_its_defaults_but_for_equal_weights() {
+        let spec = TransportSpec { machines: Machines::Product, ..TransportSpec::default() };
+        assert_eq!(spec.source_config(), SourceConfig::default());
+        let ceiling = Some(Theta::new(9.0));
+        assert_eq!(spec.controller_config(ceiling, true), ControllerConfig::default());
+        let equal = ControllerConfig { fixed_theta: Some(Theta::ONE), ..ControllerConfig::default() };
+        assert_eq!(spec.controller_config(ceiling, false), equal);
+        let receiver = ReceiverConfig::new("name", NodeId([0; 32]), PathId(0), 0);
+        assert_eq!((spec.max_ack_delay(), spec.spread_rule(true)), (receiver.max_ack_delay, receiver.spread));
+        assert_eq!(spec.spread_rule(false), SpreadRule::Equal);
     }
 
     #[test]

@@ -7,9 +7,15 @@ use serde::{Deserialize, Serialize};
 use super::text;
 
 /// The constants of the machines at the ends; one set for all of a paper's figures.
+///
+/// With [`Machines::Product`] the product's own settings take the place of all constants but
+/// [`TransportSpec::block_symbols`], [`TransportSpec::decode`] and [`TransportSpec::class`]; the others must be left out.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct TransportSpec {
+    /// Whose constants those are that are left out: PPUSH's, or the product's.
+    #[serde(skip_serializing_if = "Machines::are_the_papers")]
+    pub machines: Machines,
     /// The window that a flow starts with, packets; 1 (PPUSH §IV-B: W(0) = 1).
     pub initial_window: f64,
     /// The weight of the newest mark fraction (PPUSH g, Eq. 1); 1/16 (§IV-B).
@@ -50,6 +56,7 @@ impl Default for TransportSpec {
     /// As each field says.
     fn default() -> Self {
         TransportSpec {
+            machines: Machines::default(),
             initial_window: 1.0,
             gain: 1.0 / 16.0,
             duplicate_acks: 3,
@@ -65,6 +72,25 @@ impl Default for TransportSpec {
             decode: Decode::default(),
             class: DataClass::default(),
         }
+    }
+}
+
+/// Whose machines run at the ends.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Machines {
+    /// Those of PPUSH's experiments, with the constants of the scenario.
+    #[default]
+    Paper,
+    /// Those that the product ships: listed assignment, guarded loss response, carried fractions, pacing, tail probes, few
+    /// ACKs, measured θ+, limits against everybody who is silent or forges addresses.
+    Product,
+}
+
+impl Machines {
+    // Left out of a scenario's canonical text, as `DataClass::is_bulk`.
+    fn are_the_papers(&self) -> bool {
+        *self == Machines::Paper
     }
 }
 
