@@ -56,17 +56,11 @@ impl Pacer {
         Pacer { config, schedule: Schedule::default(), interval: Duration::ZERO, quantum: 1 }
     }
 
-    /// Sets the rate from the window and the smoothed round-trip time. Without one only the limit paces: the initial
-    /// window may leave at once (RFC 9002 §7.7).
-    pub fn set_rate(
-        &mut self,
-        window: Packets,
-        smoothed_rtt: Option<Duration>,
-        slow_start: bool,
-        packet: Bytes,
-    ) {
+    /// Sets the rate from the window and a round-trip time that is not of the moment. Without one only the limit paces: the
+    /// initial window may leave at once (RFC 9002 §7.7).
+    pub fn set_rate(&mut self, window: Packets, rtt: Option<Duration>, slow_start: bool, packet: Bytes) {
         let gain = if slow_start { self.config.slow_start_gain } else { self.config.gain };
-        let by_window = match smoothed_rtt {
+        let by_window = match rtt {
             None => Duration::ZERO,
             Some(rtt) => rtt.mul_f64(1.0 / (gain * window.get().max(1.0))),
         };

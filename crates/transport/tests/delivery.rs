@@ -68,6 +68,20 @@ fn the_work_of_a_source_that_vanishes_is_done_by_the_others() {
 }
 
 #[test]
+fn a_source_that_was_frozen_is_used_again_at_once() {
+    let (bytes, rates) = (Bytes::mib(48), [100, 100, 300]);
+    let mut world = World::new(bytes, paths(&rates), 13);
+    world.act(Duration::from_millis(250), Act::Freeze(FIRST_SOURCE + 2));
+    world.act(Duration::from_millis(1250), Act::Thaw(FIRST_SOURCE + 2));
+    world.run(LIMIT);
+    let before = 0.25 * 500e6 / 8.0 + 200e6 / 8.0;
+    let ideal = 1.25 + (bytes.get() as f64 - before) * 8.0 / 500e6;
+    let ratio = world.seconds() / ideal;
+    println!("ratio {ratio:.3}");
+    assert!(ratio < 1.10, "{ratio}");
+}
+
+#[test]
 fn a_source_that_joins_is_used_at_once() {
     let (bytes, rates) = (Bytes::mib(64), [50, 50, 100]);
     let mut world = World::new(bytes, paths(&rates), 4);

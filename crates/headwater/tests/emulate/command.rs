@@ -174,7 +174,7 @@ fn it_ends_by_itself_or_when_told_and_leaves_nothing() {
     let second = brief.line().unwrap();
     assert_eq!((&second["type"], second["links"].as_array().unwrap().len()), (&"second".into(), 6));
     let last = brief.line().unwrap();
-    assert!(last["seconds"].as_f64().unwrap() >= 1.5 && last["lateness"]["limit_us"] == 150.0, "{last}");
+    assert!(last["seconds"].as_f64().unwrap() >= 1.5 && last["lateness"]["limit_us"] == 121.0, "{last}");
     assert!(brief.process.wait().unwrap().success() && namespaces_of(brief.run()).is_empty());
 
     let mut told = Running::start(&[]);

@@ -68,9 +68,22 @@ enum Happening {
 pub enum Act {
     Kill(usize),
     Revive(usize),
+    /// It does nothing until it thaws; what comes meanwhile waits in its socket.
+    Freeze(usize),
+    Thaw(usize),
     Join(usize),
     RestartController,
     SetRate(usize, BitRate),
+}
+
+impl Happening {
+    /// To whom it happens, if to one of the machines.
+    fn whom(&self) -> Option<usize> {
+        match self {
+            Happening::Arrive { to, .. } | Happening::Tell { to, .. } | Happening::Wake { to } => Some(*to),
+            Happening::Do(_) => None,
+        }
+    }
 }
 
 struct Entry(Time, u64, Happening);
@@ -124,6 +137,8 @@ pub struct World {
     backlog: Vec<BinaryHeap<Reverse<Time>>>,
     wakes: BTreeMap<usize, Time>,
     dead: BTreeSet<usize>,
+    /// What waits for them.
+    frozen: BTreeMap<usize, Vec<Happening>>,
     absent: BTreeSet<usize>,
     object: ObjectId,
     bytes: Bytes,
@@ -182,6 +197,7 @@ impl World {
             paths,
             wakes: BTreeMap::new(),
             dead: BTreeSet::new(),
+            frozen: BTreeMap::new(),
             absent: BTreeSet::new(),
             object: ObjectId([9; 32]),
             bytes,
@@ -267,6 +283,10 @@ impl World {
                 break;
             }
             self.now = self.now.max(time);
+            if let Some(waiting) = what.whom().and_then(|host| self.frozen.get_mut(&host)) {
+                waiting.push(what);
+                continue;
+            }
             match what {
                 Happening::Arrive { to, packet } => {
                     if !self.is_down(to) {
@@ -313,6 +333,12 @@ impl World {
             Act::Revive(host) => {
                 self.dead.remove(&host);
                 self.at(self.now, Happening::Wake { to: host });
+            }
+            Act::Freeze(host) => drop(self.frozen.insert(host, Vec::new())),
+            Act::Thaw(host) => {
+                for what in self.frozen.remove(&host).into_iter().flatten() {
+                    self.at(self.now, what);
+                }
             }
             Act::Join(host) => {
                 self.absent.remove(&host);

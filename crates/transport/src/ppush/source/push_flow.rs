@@ -597,7 +597,7 @@ impl PushFlow {
         let packet = Bytes::new(self.packet_bytes());
         let (window, slow_start) = (self.wfcc.window(), self.wfcc.in_slow_start());
         if let Some(pacer) = &mut self.pacer {
-            pacer.set_rate(window, self.rtt.smoothed(), slow_start, packet);
+            pacer.set_rate(window, self.rtt.pace(), slow_start, packet);
         }
     }
 
