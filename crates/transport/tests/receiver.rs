@@ -228,3 +228,33 @@ fn a_receiver_waits_for_a_controller_that_does_not_know_its_object_any_more() {
     assert!(!failed(&pass(&mut receiver, after(2), after(10))), "its holders may be back any moment");
     assert!(failed(&pass(&mut receiver, after(10), after(30))), "but not for ever");
 }
+
+#[test]
+fn the_end_waits_for_every_answer_but_that_of_a_source_that_fell_silent() {
+    let (alive, dead) = (SOURCE, PathId(3));
+    let at = |ms: u64| Time::ZERO + Duration::from_millis(ms);
+    let end = |dead_answers: bool| {
+        let mut receiver = receiving(SpreadRule::Listed, 64_000, &[alive, dead]);
+        for n in 0..64 {
+            pass(&mut receiver, at(n * 50), at(n * 50 + 50));
+            receiver.handle(at(n * 50 + 50), symbol(alive, n, 0, n as u32, 1));
+            if dead_answers {
+                receiver.handle(at(n * 50 + 50), symbol(dead, n, 0, n as u32, 1));
+            }
+        }
+        let now = at(3200);
+        command(&mut receiver, now, ReceiverCommand::BlockDecoded { block: BlockIndex(0) });
+        let said = pass(&mut receiver, now, now + Duration::from_millis(1));
+        let fins = said.iter().filter(|(_, output)| {
+            matches!(output, Output::Transmit(Packet { datagram: Datagram { body: Body::Fin(_), .. }, .. }))
+        });
+        assert_eq!(fins.count(), 2, "both are told: {said:?}");
+        receiver.handle(now, packet(alive, FlowId(u64::from(alive.0)), Body::FinAck));
+        let answer = Body::Control(Box::new(Control::FinAck { task: TaskId(1) }));
+        receiver.handle(now, packet(CONTROLLER, FlowId(0), answer));
+        pass(&mut receiver, now + Duration::from_millis(1), now + Duration::from_millis(3));
+        receiver.has_ended()
+    };
+    assert!(end(false), "the dead one is not waited for");
+    assert!(!end(true), "a living one is told again until it answers");
+}

@@ -751,10 +751,12 @@ impl Receiver {
             if now < ending.next {
                 continue;
             }
+            // A source that has fallen silent is told once and not waited for: the controller stops its flow too.
+            let tries = if flow.silent { 1 } else { FIN_TRIES };
             match flow.path {
-                Some(path) if ending.tries < FIN_TRIES => {
+                Some(path) if ending.tries < tries => {
                     fins.push((path, flow.id, ending.reason));
-                    ending.next = now + FIN_RETRY * (1 << ending.tries);
+                    ending.next = if flow.silent { now } else { now + FIN_RETRY * (1 << ending.tries) };
                     ending.tries += 1;
                 }
                 _ => over.push(flow.id),
