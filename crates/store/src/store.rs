@@ -4,6 +4,7 @@
 //! STATE/store/index.redb        ids, sizes, block hashes, names; locked by the one process that has the store open
 //! STATE/store/objects/<id>      the bytes, under the id in hex; only whole, synced files appear here
 //! STATE/store/tmp/              files being written; swept when the store is opened
+//! STATE/store/incoming/         objects being received; kept, so that a transfer goes on
 //! ```
 //! A put goes: write and hash a temporary file, sync it, note the id as unfinished, rename, enter the object. A crash
 //! at any point leaves either the whole object or nothing of it. A removal takes the entry out first, then the file.
@@ -21,7 +22,7 @@ use headwater_units::{Bytes, ObjectId};
 use crate::disk::{self, TempFile};
 use crate::index::{Index, Record};
 use crate::tree::{BlockHasher, BlockHashes, READ_SIZE, read_full};
-use crate::{SourceFile, StoreError};
+use crate::{Partial, PartialSpec, SourceFile, StoreError};
 
 /// The longest name of an object, in bytes.
 pub const MAX_NAME_BYTES: usize = 1024;
@@ -67,6 +68,8 @@ pub enum Placed {
     Copied,
     /// A hard link to the file put.
     HardLinked,
+    /// Put together in the store, block by block.
+    Received,
     /// They were here before.
     AlreadyHere,
 }
@@ -152,7 +155,7 @@ impl Store {
     /// [`StoreError::Io`].
     pub fn open(folder: &Path, options: StoreOptions) -> Result<Store, StoreError> {
         let folder = std::path::absolute(folder).map_err(|e| StoreError::io("find", folder, e))?;
-        for sub in ["", "objects", "tmp"] {
+        for sub in ["", "objects", "tmp", "incoming"] {
             let path = folder.join(sub);
             let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(&path);
             made.map_err(|e| StoreError::io("create folder", &path, e))?;
@@ -272,6 +275,34 @@ impl Store {
         let mut reservation = Reservation { store: self, bytes: Bytes::ZERO };
         let hashes = self.copy(reader, label, &temp, Some(&mut reservation), progress)?;
         self.enter(temp, hashes, Placed::Copied, None, options, reservation)
+    }
+
+    /// How an object is received into the store: for [`Partial::open_or_create`], and then [`Store::take`]. What is
+    /// unfinished when the process ends goes on when the same object is wanted again.
+    ///
+    /// # Errors
+    /// [`StoreError::QuotaExceeded`] if it has no room now.
+    pub fn incoming(&self, hashes: BlockHashes) -> Result<PartialSpec, StoreError> {
+        let mut room = Reservation { store: self, bytes: Bytes::ZERO };
+        room.grow(hashes.size())?;
+        let folder = self.folder.join("incoming");
+        let destination = folder.join(hashes.root().to_string());
+        Ok(PartialSpec { hashes, destination, state_folder: folder, range: None, overwrite: true })
+    }
+
+    /// Makes an object of what was received into the store, and is complete.
+    ///
+    /// # Errors
+    /// [`StoreError::QuotaExceeded`], [`StoreError::BadName`], and those of [`Partial::finish`]: what was received stays
+    /// for another try. [`StoreError::Index`] and its kin.
+    pub fn take(&self, partial: &Partial, options: &PutOptions<'_>) -> Result<Stored, StoreError> {
+        check_name(options.name)?;
+        let mut reservation = Reservation { store: self, bytes: Bytes::ZERO };
+        reservation.grow(partial.hashes().size())?;
+        let path = partial.finish()?;
+        let file = File::open(&path).map_err(|e| StoreError::io("open", &path, e))?;
+        let temp = TempFile::adopt(path, file);
+        self.enter(temp, partial.hashes().clone(), Placed::Received, None, options, reservation)
     }
 
     fn hard_link(&self, source: &SourceFile) -> Result<TempFile, StoreError> {

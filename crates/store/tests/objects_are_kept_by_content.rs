@@ -6,7 +6,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use headwater_store::{
-    BlockHashes, Placed, Problem, PutMode, PutOptions, SourceFile, Store, StoreError, StoreOptions, Stored,
+    BlockHashes, Partial, Placed, Problem, PutMode, PutOptions, SourceFile, Store, StoreError, StoreOptions,
+    Stored,
 };
 use headwater_units::{BlockIndex, Bytes, ObjectId};
 use tempfile::TempDir;
@@ -401,4 +402,48 @@ fn threads_put_find_and_remove_at_the_same_time() {
     drop(store);
     let store = place.open();
     assert_eq!((store.used(), store.problems().unwrap()), (Bytes::new(80_000), vec![]));
+}
+
+#[test]
+fn an_object_is_received_into_the_store_across_a_restart_and_kept_under_its_name() {
+    let place = Place::new();
+    let bytes = content(600_000, 4);
+    let hashes = BlockHashes::of_bytes(&bytes);
+    let blocks = hashes.layout().block_count();
+    let write = |partial: &Partial, blocks: std::ops::Range<u32>| {
+        for block in blocks.map(BlockIndex) {
+            let start = hashes.layout().offset(block).get() as usize;
+            let end = start + hashes.layout().len(block).get() as usize;
+            partial.write_block(block, &bytes[start..end]).unwrap();
+        }
+    };
+    let options = PutOptions { name: Some("received"), ..PutOptions::default() };
+    {
+        let store = place.open();
+        let partial = Partial::open_or_create(store.incoming(hashes.clone()).unwrap(), &mut |_| {}).unwrap();
+        write(&partial, 0..1);
+        let early = store.take(&partial, &options).unwrap_err();
+        assert!(matches!(early, StoreError::Incomplete { .. }), "{early}");
+        assert!(store.ls().unwrap().is_empty());
+    }
+    let store = place.open();
+    let partial = Partial::open_or_create(store.incoming(hashes.clone()).unwrap(), &mut |_| {}).unwrap();
+    assert!(partial.have().contains(BlockIndex(0)), "what was here before the restart is here");
+    write(&partial, 1..blocks);
+    let stored = store.take(&partial, &options).unwrap();
+    assert_eq!(stored.placed, Placed::Received);
+    let found = store.lookup("received").unwrap();
+    let (source, known) = store.open_object(found.id).unwrap();
+    assert_eq!(read_all(&source, &known), bytes);
+    assert_eq!(store.used(), Bytes::new(600_000));
+    assert_eq!(fs::read_dir(place.store_path().join("incoming")).unwrap().count(), 0, "nothing is left over");
+}
+
+#[test]
+fn nothing_is_received_for_which_there_is_no_room() {
+    let place = Place::new();
+    let store = place.open_with_quota(500_000);
+    let refused = store.incoming(BlockHashes::of_bytes(&content(600_000, 4))).unwrap_err();
+    assert!(matches!(refused, StoreError::QuotaExceeded { .. }), "{refused}");
+    assert!(store.incoming(BlockHashes::of_bytes(&content(400_000, 4))).is_ok());
 }

@@ -7,7 +7,7 @@ use headwater_store::{Store, StoreOptions};
 use headwater_transport::ppush::controller::ControllerConfig;
 use headwater_units::{ObjectId, Theta};
 
-use super::host::{Held, Host, HostConfig};
+use super::host::{Held, Host, HostConfig, LOCAL};
 use super::local::{self, Desk};
 use super::{
     AppError, Common, ControllerOptions, Listening, NodeOptions, Shutdown, Watch, data_config, metrics_page,
@@ -85,15 +85,16 @@ pub async fn node(
     if let Some(at) = &options.metrics {
         metrics_page::start(*at, host.clone()).await?;
     }
-    let controller_at = match &options.join {
+    let (controller, controller_at) = match &options.join {
         Some(at) => {
-            host.keep_dialled(host.new_path(), at, true).await?;
-            at.clone()
+            let path = host.new_path();
+            host.keep_dialled(path, at, true).await?;
+            (path, at.clone())
         }
-        None => local::reachable(host.listen().expect("a node listens")).to_string(),
+        None => (LOCAL, local::reachable(host.listen().expect("a node listens")).to_string()),
     };
     remember_controller(&common.state, &controller_at).map_err(|e| AppError::state(&common.state, e))?;
-    let desk = Desk::open(&common.state, store, host.clone())?;
+    let desk = Desk::open(common, store, host.clone(), controller)?;
     let working = tokio::spawn(desk.run());
     ready(&serve::listening(&host, offered.iter().map(|(id, held)| (*id, held))));
     shutdown.wait().await;

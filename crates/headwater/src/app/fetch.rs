@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
-use headwater_store::{BlockHashes, Partial, PartialSpec, StoreError};
+use headwater_store::{BlockHashes, Partial, PartialSpec, Store, StoreError};
 use headwater_transport::ppush::receiver::{ReceiverConfig, ReceiverStats};
 use headwater_units::{BlockIndex, Bytes, NodeId, ObjectId, PathId};
 
@@ -39,6 +39,8 @@ pub(crate) enum Destination {
     Named(PathBuf),
     /// Kept only until it was passed on.
     Passing(PathBuf),
+    /// In this machine's store.
+    Store(Arc<Store>),
 }
 
 /// Sees a task while it runs.
@@ -227,22 +229,23 @@ impl Fetch {
                 hashes.size()
             )));
         }
-        let destination = match &self.destination {
-            Destination::Path(path) | Destination::Passing(path) => path.clone(),
-            Destination::Named(folder) => folder.join(file_name(&self.config.name, object)),
-        };
         let range = self.range.map(|(from, to)| from.get()..to.unwrap_or(bytes).min(bytes).get());
         if range.as_ref().is_some_and(|r| r.start >= r.end) {
             return Err(AppError::Usage(format!(
                 "--range begins at or behind the end of the object ({bytes})"
             )));
         }
-        let spec = PartialSpec {
-            hashes,
+        let file = |destination| PartialSpec {
+            hashes: hashes.clone(),
             destination,
             state_folder: self.state_folder.clone(),
-            range,
+            range: range.clone(),
             overwrite: self.overwrite,
+        };
+        let spec = match &self.destination {
+            Destination::Path(path) | Destination::Passing(path) => file(path.clone()),
+            Destination::Named(folder) => file(folder.join(file_name(&self.config.name, object))),
+            Destination::Store(store) => store.incoming(hashes.clone())?,
         };
         let opened = tokio::task::spawn_blocking(move || Partial::open_or_create(spec, &mut |_| {})).await;
         let partial = opened.map_err(|e| AppError::Failed(e.to_string()))??;

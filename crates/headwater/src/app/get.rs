@@ -15,6 +15,7 @@ use headwater_wire::{Class, MarkSignal, SYMBOL_OVERHEAD};
 use super::display::Display;
 use super::fetch::{Arrivals, Destination, Fetch, Fetched, Follower, source_label};
 use super::host::{Host, HostConfig, LOCAL};
+use super::keep;
 use super::{
     AppError, GetOptions, GetResult, Output, Phase, Progress, Shutdown, SourceShare, Watch, Where,
     data_config, start_line, usage,
@@ -22,7 +23,7 @@ use super::{
 use crate::node::monotonic_nanos;
 
 /// Files of a folder that are fetched at the same time.
-const FILES_AT_ONCE: usize = 4;
+pub(super) const FILES_AT_ONCE: usize = 4;
 /// How long the slower sources of `--from` may take to answer once the first has.
 const LATECOMERS: std::time::Duration = std::time::Duration::from_millis(300);
 /// Ethernet, IPv4 and UDP headers.
@@ -39,6 +40,9 @@ pub async fn get(
     ready: impl FnOnce(),
 ) -> Result<GetResult, AppError> {
     watch.progress(&Progress { object: options.what.clone(), ..Progress::default() });
+    if options.output == Output::Store {
+        return keep::get(&options, shutdown, watch).await;
+    }
     #[allow(clippy::disallowed_methods)] // The result says how long it took.
     let now = Instant::now;
     let mut started = now();
@@ -59,7 +63,7 @@ pub async fn get(
 }
 
 /// Gives up when the time is over that counts from `since`.
-async fn within<T>(
+pub(super) async fn within<T>(
     options: &GetOptions,
     since: Instant,
     work: impl Future<Output = Result<T, AppError>>,
@@ -75,7 +79,7 @@ async fn within<T>(
 }
 
 /// Reaches the controller, or every source that can be reached.
-async fn connect(options: &GetOptions, watch: &mut dyn Watch) -> Result<(Host, PathId), AppError> {
+pub(super) async fn connect(options: &GetOptions, watch: &mut dyn Watch) -> Result<(Host, PathId), AppError> {
     let common = &options.common;
     let addresses = match &options.at {
         Where::Controller(at) => std::slice::from_ref(at),
@@ -149,16 +153,17 @@ async fn bind_towards(peers: &[String], port: u16) -> SocketAddr {
     if v6 { SocketAddr::from(([0u16; 8], port)) } else { SocketAddr::from(([0u8; 4], port)) }
 }
 
-struct Job<'a> {
-    options: &'a GetOptions,
-    host: &'a Host,
-    path: PathId,
-    shutdown: &'a Shutdown,
-    started: Instant,
+/// One `get`.
+pub(super) struct Job<'a> {
+    pub(super) options: &'a GetOptions,
+    pub(super) host: &'a Host,
+    pub(super) path: PathId,
+    pub(super) shutdown: &'a Shutdown,
+    pub(super) started: Instant,
 }
 
 impl Job<'_> {
-    fn receiver(&self, what: &str) -> ReceiverConfig {
+    pub(super) fn receiver(&self, what: &str) -> ReceiverConfig {
         let (options, host) = (self.options, self.host);
         let mut config = ReceiverConfig::new(what, host.id(), self.path, rand::random());
         config.room = host.room_on(self.path);
@@ -181,6 +186,7 @@ impl Job<'_> {
             Output::File(path) if path.is_dir() => Destination::Named(path.clone()),
             Output::File(path) => Destination::Path(path.clone()),
             Output::Default => Destination::Named(PathBuf::from(".")),
+            Output::Store => unreachable!("what goes into the store is kept by `Job::keep`"),
             Output::Stdout => {
                 let folder = options.common.state.join("passing");
                 std::fs::create_dir_all(&folder).map_err(|e| AppError::state(&folder, e))?;
@@ -249,7 +255,7 @@ impl Job<'_> {
     }
 
     /// Addresses of the sources, as far as the controller tells.
-    async fn names(&self) -> Vec<(NodeId, String)> {
+    pub(super) async fn names(&self) -> Vec<(NodeId, String)> {
         let report = self.host.report(self.path).await;
         report.map_or_else(|_| Vec::new(), |r| r.nodes.into_iter().map(|n| (n.id, n.listen)).collect())
     }
@@ -356,15 +362,15 @@ struct FileDone {
 }
 
 #[derive(Default)]
-struct Sum {
-    bytes: Bytes,
-    resumed: Bytes,
-    received_ns: u64,
-    stats: ReceiverStats,
+pub(super) struct Sum {
+    pub(super) bytes: Bytes,
+    pub(super) resumed: Bytes,
+    pub(super) received_ns: u64,
+    pub(super) stats: ReceiverStats,
 }
 
 impl Sum {
-    fn add(&mut self, other: &ReceiverStats) {
+    pub(super) fn add(&mut self, other: &ReceiverStats) {
         let sum = &mut self.stats;
         sum.source_symbols += other.source_symbols;
         sum.arrivals += other.arrivals;
@@ -374,7 +380,7 @@ impl Sum {
     }
 }
 
-struct Quiet;
+pub(super) struct Quiet;
 
 impl Follower for Quiet {
     fn opened(&mut self, _: &Arc<Arrivals>, _: ObjectId, _: Bytes) {}
@@ -385,7 +391,7 @@ impl Follower for Quiet {
 }
 
 /// Waits for the first of some futures; says which it was.
-async fn first_of<F: Future + Unpin>(running: &mut [F]) -> (F::Output, usize) {
+pub(super) async fn first_of<F: Future + Unpin>(running: &mut [F]) -> (F::Output, usize) {
     std::future::poll_fn(|context| {
         for (index, future) in running.iter_mut().enumerate() {
             if let std::task::Poll::Ready(output) = std::pin::Pin::new(future).poll(context) {
@@ -397,12 +403,14 @@ async fn first_of<F: Future + Unpin>(running: &mut [F]) -> (F::Output, usize) {
     .await
 }
 
-async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, AppError> {
+pub(super) async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, AppError> {
     tokio::task::spawn_blocking(work).await.map_err(|e| AppError::Failed(e.to_string()))
 }
 
 /// The manifest that the object is, if it is one.
-fn read_manifest(arrivals: &Arrivals) -> Result<Option<Manifest>, AppError> {
+pub(super) fn read_manifest(arrivals: &Arrivals) -> Result<Option<Manifest>, AppError> {
     let size = arrivals.partial.hashes().size();
     if size == Bytes::ZERO || size.get() > manifest::MAX_MANIFEST_BYTES as u64 {
         return Ok(None);
@@ -437,7 +445,7 @@ fn share(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
 }
 
-fn result_of(
+pub(super) fn result_of(
     fetched: &Fetched,
     stats: &ReceiverStats,
     seconds: f64,

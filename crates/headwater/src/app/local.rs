@@ -10,14 +10,18 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use headwater_store::{Placed, PutMode, Store, StoreOptions};
-use headwater_units::{Bytes, ObjectId};
+use headwater_units::{Bytes, ObjectId, PathId};
+use headwater_wire::SpreadRule;
 use serde::{Deserialize, Serialize};
-use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWriteExt, BufReader, Lines};
+use tokio::net::unix::OwnedWriteHalf;
 use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
 use super::host::{Held, Host, HostConfig};
+use super::keep::Keeper;
 use super::{
-    AppError, Common, ObjectLine, Phase, Progress, PutResult, QueryOptions, RmOptions, RmResult,
+    AppError, Common, GetResult, ObjectLine, Phase, Progress, PutResult, QueryOptions, RmOptions, RmResult,
     StatusReport, Watch,
 };
 
@@ -30,13 +34,30 @@ enum Question {
     Put { file: PathBuf, name: Option<String>, link: bool },
     Rm { what: String },
     Ls,
+    Get(Wanted),
 }
 
+/// What the daemon is asked to fetch into its store.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Wanted {
+    pub(super) what: String,
+    pub(super) hash: Option<ObjectId>,
+    /// Fetch it although an object of that name is here.
+    pub(super) anew: bool,
+    pub(super) gentle: bool,
+    pub(super) spread: SpreadRule,
+    pub(super) max_sources: Option<u8>,
+}
+
+/// What the daemon says; of a `Get` first any number of `Progress` and `Note`.
 #[derive(Serialize, Deserialize)]
-enum Reply {
+pub(super) enum Reply {
     Put { object: ObjectId, name: Option<String>, bytes: Bytes, placed: String },
     Rm { object: ObjectId, names: Vec<String>, freed: Bytes },
     Ls { objects: Vec<ObjectLine> },
+    Progress(Progress),
+    Note(String),
+    Got(Box<GetResult>),
     Refused { code: u8, message: String },
 }
 
@@ -57,22 +78,30 @@ pub(super) struct Desk {
     listener: UnixListener,
     store: Arc<Store>,
     host: Host,
+    keeper: Arc<Keeper>,
 }
 
 impl Desk {
-    pub(super) fn open(state: &Path, store: Store, host: Host) -> Result<Self, AppError> {
-        let path = state.join(SOCKET);
+    pub(super) fn open(
+        common: &Common,
+        store: Store,
+        host: Host,
+        controller: PathId,
+    ) -> Result<Self, AppError> {
+        let path = common.state.join(SOCKET);
         // The store is ours, so a socket that is still there belongs to a process that is not.
         let _ = std::fs::remove_file(&path);
         let listener = UnixListener::bind(&path).map_err(|e| AppError::state(&path, e))?;
-        Ok(Desk { listener, store: Arc::new(store), host })
+        let store = Arc::new(store);
+        let keeper = Arc::new(Keeper::new(common, store.clone(), host.clone(), controller));
+        Ok(Desk { listener, store, host, keeper })
     }
 
     pub(super) async fn run(self) {
         loop {
             match self.listener.accept().await {
                 Ok((stream, _)) => {
-                    tokio::spawn(attend(stream, self.store.clone(), self.host.clone()));
+                    tokio::spawn(attend(stream, self.store.clone(), self.host.clone(), self.keeper.clone()));
                 }
                 Err(error) => {
                     tracing::warn!(%error, "a local command could not be accepted");
@@ -88,13 +117,19 @@ pub(super) fn close_desk(state: &Path) {
     let _ = std::fs::remove_file(state.join(SOCKET));
 }
 
-async fn attend(stream: UnixStream, store: Arc<Store>, host: Host) {
+async fn attend(stream: UnixStream, store: Arc<Store>, host: Host, keeper: Arc<Keeper>) {
     let (read, mut write) = stream.into_split();
+    let mut read = BufReader::new(read).take(LONGEST_LINE);
     let mut line = String::new();
-    if BufReader::new(read).take(LONGEST_LINE).read_line(&mut line).await.is_err() {
+    if read.read_line(&mut line).await.is_err() {
         return;
     }
     let reply = match serde_json::from_str(&line) {
+        Ok(Question::Get(wanted)) => match attend_get(&wanted, &keeper, &mut read, &mut write).await {
+            Some(result) => result.map(|got| Reply::Got(Box::new(got))),
+            // Whoever asked has gone, and with him the wish.
+            None => return,
+        },
         Ok(question) => {
             let worked =
                 tokio::task::spawn_blocking(move || work(&store, Some(&host), question, &mut |_| {})).await;
@@ -103,9 +138,48 @@ async fn attend(stream: UnixStream, store: Arc<Store>, host: Host) {
         Err(error) => Err(AppError::Usage(format!("not a question: {error}"))),
     };
     let reply = reply.unwrap_or_else(|e| Reply::Refused { code: e.exit_code(), message: e.to_string() });
-    let mut text = serde_json::to_string(&reply).expect("a reply can be written");
+    let _ = say(&mut write, &reply).await;
+}
+
+async fn say(write: &mut OwnedWriteHalf, reply: &Reply) -> std::io::Result<()> {
+    let mut text = serde_json::to_string(reply).expect("a reply can be written");
     text.push('\n');
-    let _ = write.write_all(text.as_bytes()).await;
+    write.write_all(text.as_bytes()).await
+}
+
+/// Fetches while telling how far it is; `None` if the asker goes away, which ends the fetch.
+async fn attend_get(
+    wanted: &Wanted,
+    keeper: &Keeper,
+    read: &mut (impl AsyncRead + Unpin),
+    write: &mut OwnedWriteHalf,
+) -> Option<Result<GetResult, AppError>> {
+    let (news, mut heard) = unbounded_channel();
+    let mut teller = Teller { news };
+    let fetching = keeper.fetch(wanted, &mut teller);
+    tokio::pin!(fetching);
+    let mut ignored = [0; 64];
+    loop {
+        tokio::select! {
+            result = &mut fetching => return Some(result),
+            Some(reply) = heard.recv() => say(write, &reply).await.ok()?,
+            more = read.read(&mut ignored) => if !matches!(more, Ok(1..)) { return None },
+        }
+    }
+}
+
+/// Passes on what a fetch tells its user.
+struct Teller {
+    news: UnboundedSender<Reply>,
+}
+
+impl Watch for Teller {
+    fn progress(&mut self, progress: &Progress) {
+        let _ = self.news.send(Reply::Progress(progress.clone()));
+    }
+    fn note(&mut self, line: &str) {
+        let _ = self.news.send(Reply::Note(line.to_owned()));
+    }
 }
 
 fn work(
@@ -115,6 +189,7 @@ fn work(
     progress: &mut dyn FnMut(Bytes),
 ) -> Result<Reply, AppError> {
     match question {
+        Question::Get(_) => unreachable!("a fetch does not end while one waits"),
         Question::Put { file, name, link } => {
             let name = match name {
                 Some(name) => Some(name),
@@ -194,7 +269,7 @@ fn put_folder(
     Ok(store.put_reader(&mut scan.manifest.encode().as_slice(), folder, options, &mut |_| {})?)
 }
 
-fn offer(store: &Store, host: Option<&Host>, object: ObjectId) -> Result<(), AppError> {
+pub(super) fn offer(store: &Store, host: Option<&Host>, object: ObjectId) -> Result<(), AppError> {
     let Some(host) = host else { return Ok(()) };
     let names: BTreeSet<String> = store.lookup(&object.to_string())?.names.into_iter().collect();
     let (file, hashes) = store.open_object(object)?;
@@ -207,6 +282,7 @@ fn placed(placed: Placed) -> &'static str {
         Placed::Reflinked => "reflinked",
         Placed::Copied => "copied",
         Placed::HardLinked => "linked",
+        Placed::Received => "received",
         Placed::AlreadyHere => "known",
     }
 }
@@ -239,14 +315,37 @@ async fn ask(
         }
     };
     match reply {
-        Reply::Refused { code, message } => Err(match code {
-            2 => AppError::Usage(message),
-            3 => AppError::NotFound(message),
-            5 => AppError::Verification(message),
-            6 => AppError::NoRoom(message),
-            _ => AppError::Failed(message),
-        }),
+        Reply::Refused { code, message } => Err(AppError::Daemon { code, message }),
         reply => Ok(reply),
+    }
+}
+
+/// The daemon of a state folder, if one runs, with what it says as it comes.
+pub(super) struct Daemon {
+    lines: Lines<BufReader<UnixStream>>,
+    socket: PathBuf,
+}
+
+impl Daemon {
+    /// Asks it to fetch something into its store; `None` if there is no daemon.
+    pub(super) async fn asked_to_get(state: &Path, wanted: Wanted) -> Result<Option<Daemon>, AppError> {
+        let socket = state.join(SOCKET);
+        let Ok(mut stream) = UnixStream::connect(&socket).await else { return Ok(None) };
+        let mut text = serde_json::to_string(&Question::Get(wanted)).expect("a question can be written");
+        text.push('\n');
+        let sent = stream.write_all(text.as_bytes()).await;
+        sent.map_err(|e| AppError::io(format!("cannot ask the daemon at {}", socket.display()), e))?;
+        Ok(Some(Daemon { lines: BufReader::new(stream).lines(), socket }))
+    }
+
+    /// What it says next.
+    pub(super) async fn next(&mut self) -> Result<Reply, AppError> {
+        let ended =
+            || AppError::Failed("the daemon ended before it was done; run this again when it is back".into());
+        let line = self.lines.next_line().await;
+        let line = line
+            .map_err(|e| AppError::io(format!("cannot hear the daemon at {}", self.socket.display()), e))?;
+        serde_json::from_str(&line.ok_or_else(ended)?).map_err(|_| unexpected())
     }
 }
 
@@ -346,7 +445,7 @@ async fn asked(options: &QueryOptions, at: &str) -> Result<StatusReport, AppErro
     }
 }
 
-fn unexpected() -> AppError {
+pub(super) fn unexpected() -> AppError {
     AppError::Failed(
         "the daemon answered something else than was asked; is it of another version?".to_owned(),
     )

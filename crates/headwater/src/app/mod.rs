@@ -10,6 +10,7 @@ mod experiments;
 mod fetch;
 mod get;
 mod host;
+mod keep;
 mod local;
 mod metrics_page;
 mod query;

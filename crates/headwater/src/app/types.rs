@@ -96,6 +96,8 @@ pub enum Output {
     Stdout,
     /// To a file in the current folder with the object's name, or its id if it has none.
     Default,
+    /// Into this machine's store, by its daemon if one runs.
+    Store,
 }
 
 /// `headwater get`.
@@ -315,7 +317,7 @@ pub struct GetResult {
     /// Bytes that were here already from an interrupted run.
     #[serde(default)]
     pub resumed_bytes: u64,
-    /// Where the object is; `None` for standard output.
+    /// Where the object is: a file, or the store's folder; `None` for standard output.
     #[serde(default)]
     pub output: Option<String>,
     /// Symbols dropped by this process itself, in a drill.
@@ -370,7 +372,7 @@ pub struct ReplayResult {
 }
 
 /// What a task is doing.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Phase {
     /// Reading a file to name it.
@@ -387,7 +389,7 @@ pub enum Phase {
 }
 
 /// One source, now.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ProgressSource {
     /// Its control address.
     pub node: String,
@@ -402,7 +404,7 @@ pub struct ProgressSource {
 }
 
 /// A task, now.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Progress {
     /// The object's name or id.
     pub object: String,
@@ -588,6 +590,14 @@ pub enum AppError {
         /// What the system said.
         source: io::Error,
     },
+    /// The daemon of this machine could not do it.
+    #[error("{message}")]
+    Daemon {
+        /// Its own exit code for that.
+        code: u8,
+        /// Its own words.
+        message: String,
+    },
     /// Anything else.
     #[error("{0}")]
     Failed(String),
@@ -606,6 +616,7 @@ impl AppError {
             AppError::NoRoom(_) => 6,
             AppError::Identity(_) => 7,
             AppError::Interrupted { .. } => 130,
+            AppError::Daemon { code, .. } => *code,
         }
     }
 

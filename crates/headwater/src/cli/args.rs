@@ -439,6 +439,7 @@ pub(crate) struct ServeArgs {
   headwater get backup.tar --from 10.0.0.1 -o - | tar x
   headwater get disk.img --controller 10.0.0.1 --range 1MiB-2MiB -o part.bin
   headwater get model -o model.bin --json --progress json
+  headwater get model --keep
 
 An interrupted get goes on from its finished blocks when the same command is run again.")]
 pub(crate) struct GetArgs {
@@ -451,6 +452,13 @@ pub(crate) struct GetArgs {
     /// order as they finish, nothing else goes to standard output, and --json goes to standard error.
     #[arg(short, long, value_name = "FILE|-", value_hint = clap::ValueHint::AnyPath)]
     pub(crate) output: Option<PathBuf>,
+    /// Keep it in this machine's store instead of a file
+    ///
+    /// The daemon of the state folder fetches it over its own data port, keeps it and offers it to others from then on.
+    /// Without a daemon this command puts it into the store. What is there already is not fetched again, unless --force
+    /// is given.
+    #[arg(long, conflicts_with_all = ["output", "from", "range", "sha256", "record", "wait_for_start", "timeline", "tuning"])]
+    pub(crate) keep: bool,
     /// Sources to fetch from, without any controller: HOST or HOST:PORT, with commas between [default port: 7001]
     #[arg(long, value_name = "ADDR,...", value_delimiter = ',', conflicts_with = "controller")]
     pub(crate) from: Vec<HostPort>,

@@ -158,6 +158,7 @@ impl Settings {
             what: args.what.clone(),
             at,
             output: match &args.output {
+                None if args.keep => Output::Store,
                 None => Output::Default,
                 Some(path) if path.as_os_str() == "-" => Output::Stdout,
                 Some(path) => Output::File(path.clone()),

@@ -1,0 +1,292 @@
+//! `headwater get --keep`: an object into this machine's store, by the daemon that owns it or, without one, by itself.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Instant, SystemTime};
+
+use headwater_store::manifest::Manifest;
+use headwater_store::{PutOptions, Store, StoreOptions};
+use headwater_transport::ppush::receiver::ReceiverConfig;
+use headwater_units::{ObjectId, PathId};
+use tokio::sync::Semaphore;
+
+use super::display::Display;
+use super::fetch::{Arrivals, Destination, Fetch, Fetched};
+use super::get::{
+    FILES_AT_ONCE, Job, Quiet, Sum, blocking, connect, first_of, read_manifest, result_of, within,
+};
+use super::host::{Host, LOCAL};
+use super::local::{self, Daemon, Reply, Wanted};
+use super::{
+    AppError, Common, GetOptions, GetResult, Output, Phase, Progress, Shutdown, ShutdownTrigger, Watch, Where,
+};
+use crate::node::monotonic_nanos;
+
+/// Objects that a daemon receives at the same time; further ones wait for their turn. Many at once share the same links,
+/// and each that is under way takes memory.
+const FETCHES_AT_ONCE: usize = 32;
+/// Blocks in flight of each, so that all together hold at most as much as four lone fetches.
+const BLOCKS_IN_FLIGHT: usize = 32;
+
+/// `headwater get --keep`, as the command runs it.
+pub(super) async fn get(
+    options: &GetOptions,
+    shutdown: &Shutdown,
+    watch: &mut dyn Watch,
+) -> Result<GetResult, AppError> {
+    #[allow(clippy::disallowed_methods)] // The result says how long it took.
+    let started = Instant::now();
+    let state = &options.common.state;
+    let wanted = Wanted {
+        what: options.what.clone(),
+        hash: options.hash,
+        anew: options.overwrite,
+        gentle: options.common.gentle,
+        spread: options.spread,
+        max_sources: options.max_sources,
+    };
+    if let Some(daemon) = Daemon::asked_to_get(state, wanted).await? {
+        return within(options, started, follow(daemon, shutdown, watch)).await;
+    }
+    let store = Arc::new(Store::open(&state.join("store"), StoreOptions::default())?);
+    let (host, path) = within(options, started, connect(options, watch)).await?;
+    let job = Job { options, host: &host, path, shutdown, started };
+    let result = within(options, started, job.keep(&store, false, watch)).await;
+    host.close().await;
+    result
+}
+
+/// Shows what the daemon says until it is done.
+async fn follow(
+    mut daemon: Daemon,
+    shutdown: &Shutdown,
+    watch: &mut dyn Watch,
+) -> Result<GetResult, AppError> {
+    loop {
+        let reply = tokio::select! {
+            reply = daemon.next() => reply?,
+            () = shutdown.wait() => return Err(AppError::Interrupted { resumable: true }),
+        };
+        match reply {
+            Reply::Progress(progress) => watch.progress(&progress),
+            Reply::Note(line) => watch.note(&line),
+            Reply::Got(result) => return Ok(*result),
+            Reply::Refused { code, message } => return Err(AppError::Daemon { code, message }),
+            _ => return Err(local::unexpected()),
+        }
+    }
+}
+
+/// What a daemon needs to fetch into its store.
+pub(super) struct Keeper {
+    common: Common,
+    store: Arc<Store>,
+    host: Host,
+    controller: PathId,
+    turns: Semaphore,
+    /// Two who want the same wait for each other: the second then finds it in the store.
+    wanted: Mutex<BTreeMap<String, Arc<tokio::sync::Mutex<()>>>>,
+    shutdown: Shutdown,
+    /// Nobody uses it: a fetch of the daemon ends with whoever asked for it.
+    _trigger: ShutdownTrigger,
+}
+
+impl Keeper {
+    pub(super) fn new(common: &Common, store: Arc<Store>, host: Host, controller: PathId) -> Self {
+        let (_trigger, shutdown) = Shutdown::channel();
+        let turns = Semaphore::new(FETCHES_AT_ONCE);
+        let common = common.clone();
+        Keeper { common, store, host, controller, turns, wanted: Mutex::default(), shutdown, _trigger }
+    }
+
+    fn alone(&self, what: &str) -> Arc<tokio::sync::Mutex<()>> {
+        let mut wanted = self.wanted.lock().unwrap_or_else(PoisonError::into_inner);
+        wanted.retain(|_, lock| Arc::strong_count(lock) > 1);
+        wanted.entry(what.to_owned()).or_default().clone()
+    }
+
+    /// Fetches, keeps and offers; dropping the future ends it.
+    pub(super) async fn fetch(&self, wanted: &Wanted, watch: &mut dyn Watch) -> Result<GetResult, AppError> {
+        #[allow(clippy::disallowed_methods)] // The result says how long it took.
+        let started = Instant::now();
+        let alone = self.alone(&wanted.what);
+        let _only = alone.lock().await;
+        let _turn = self.turns.acquire().await.map_err(|e| AppError::Failed(e.to_string()))?;
+        let options = GetOptions {
+            common: Common { gentle: wanted.gentle || self.common.gentle, ..self.common.clone() },
+            what: wanted.what.clone(),
+            // The link is there already.
+            at: Where::Controller(String::new()),
+            output: Output::Store,
+            range: None,
+            hash: wanted.hash,
+            sha256: false,
+            overwrite: wanted.anew,
+            spread: wanted.spread,
+            max_sources: wanted.max_sources,
+            theta: None,
+            record: None,
+            wait_for_start: false,
+            timeout: None,
+        };
+        let (host, path, shutdown) = (&self.host, self.controller, &self.shutdown);
+        Job { options: &options, host, path, shutdown, started }.keep(&self.store, true, watch).await
+    }
+}
+
+impl Job<'_> {
+    /// Fetches an object, or a folder's objects, into the store, and offers what is kept if asked to.
+    async fn keep(
+        &self,
+        store: &Arc<Store>,
+        offer: bool,
+        watch: &mut dyn Watch,
+    ) -> Result<GetResult, AppError> {
+        let (options, start_ns) = (self.options, monotonic_nanos());
+        if let Some(here) = self.is_here(store) {
+            return Ok(here);
+        }
+        let mut display = Display::new(options, self.host, self.path, watch);
+        let fetched = self.fetch_of(store, &options.what, options.hash).run(
+            self.host,
+            self.controller(),
+            self.shutdown,
+            &mut display,
+        );
+        let fetched = fetched.await;
+        let followed = display.join();
+        let fetched = fetched?;
+        followed?;
+        let mut sum = Sum {
+            bytes: fetched.arrivals.partial.hashes().size(),
+            resumed: fetched.resumed,
+            stats: fetched.stats.clone(),
+            received_ns: fetched.received_ns,
+        };
+        if let Some(manifest) = read_manifest(&fetched.arrivals)? {
+            sum.bytes = manifest.total_bytes();
+            self.keep_files(store, &manifest, offer, &mut sum).await?;
+        }
+        watch.progress(&Progress {
+            object: options.what.clone(),
+            phase: Phase::Finishing,
+            ..Progress::default()
+        });
+        let by_id = fetched.object.to_string().starts_with(&options.what);
+        let name = (!by_id).then(|| options.what.clone());
+        self.take(store, &fetched, name.clone(), offer).await?;
+        let (seconds, finish_ns) = (self.started.elapsed().as_secs_f64(), monotonic_nanos());
+        let mut result = result_of(&fetched, &sum.stats, seconds, &self.names().await);
+        result.bytes = sum.bytes.get();
+        result.resumed_bytes = sum.resumed.get();
+        result.mb_per_s = result.bytes as f64 / seconds / 1e6;
+        result.name = name;
+        result.output = Some(store.folder().display().to_string());
+        (result.start_ns, result.received_ns, result.finish_ns) = (start_ns, sum.received_ns, finish_ns);
+        let _ = fetched.goodbye.await;
+        Ok(result)
+    }
+
+    /// The result for an object that is in the store, unless it is to be fetched all the same.
+    fn is_here(&self, store: &Store) -> Option<GetResult> {
+        let options = self.options;
+        let found = store.lookup(&options.what).ok()?;
+        if options.overwrite || options.hash.is_some_and(|hash| hash != found.id) {
+            return None;
+        }
+        Some(GetResult {
+            object: found.id.to_string(),
+            bytes: found.size.get(),
+            seconds: self.started.elapsed().as_secs_f64(),
+            verified: true,
+            name: found.names.into_iter().find(|name| *name == options.what),
+            resumed_bytes: found.size.get(),
+            output: Some(store.folder().display().to_string()),
+            ..GetResult::default()
+        })
+    }
+
+    fn controller(&self) -> Option<PathId> {
+        (self.path != LOCAL).then_some(self.path)
+    }
+
+    fn fetch_of(&self, store: &Arc<Store>, what: &str, hash: Option<ObjectId>) -> Fetch {
+        Fetch {
+            config: ReceiverConfig { blocks_in_flight: BLOCKS_IN_FLIGHT, ..self.receiver(what) },
+            destination: Destination::Store(store.clone()),
+            state_folder: store.folder().to_owned(),
+            range: None,
+            overwrite: true,
+            hash,
+            record: None,
+        }
+    }
+
+    async fn keep_files(
+        &self,
+        store: &Arc<Store>,
+        manifest: &Manifest,
+        offer: bool,
+        sum: &mut Sum,
+    ) -> Result<(), AppError> {
+        let mut waiting = manifest.files().map(|(_, _, size, object)| (size, object));
+        let mut running = Vec::new();
+        loop {
+            while running.len() < FILES_AT_ONCE
+                && let Some((size, object)) = waiting.next()
+            {
+                if store.lookup(&object.to_string()).is_ok() {
+                    sum.resumed += size;
+                } else {
+                    running.push(Box::pin(self.keep_file(store, object, offer)));
+                }
+            }
+            if running.is_empty() {
+                return Ok(());
+            }
+            let (done, index) = first_of(&mut running).await;
+            drop(running.swap_remove(index));
+            let fetched = done?;
+            sum.resumed += fetched.resumed;
+            sum.received_ns = sum.received_ns.max(fetched.received_ns);
+            sum.add(&fetched.stats);
+        }
+    }
+
+    async fn keep_file(
+        &self,
+        store: &Arc<Store>,
+        object: ObjectId,
+        offer: bool,
+    ) -> Result<Fetched, AppError> {
+        let fetch = self.fetch_of(store, &object.to_string(), Some(object));
+        let fetched = fetch.run(self.host, self.controller(), self.shutdown, &mut Quiet).await?;
+        self.take(store, &fetched, None, offer).await?;
+        Ok(fetched)
+    }
+
+    /// Enters what came among the objects.
+    async fn take(
+        &self,
+        store: &Arc<Store>,
+        fetched: &Fetched,
+        name: Option<String>,
+        offer: bool,
+    ) -> Result<(), AppError> {
+        let (store, arrivals, object) = (store.clone(), fetched.arrivals.clone(), fetched.object);
+        let host = offer.then(|| self.host.clone());
+        blocking(move || {
+            take(&store, &arrivals, name.as_deref())?;
+            local::offer(&store, host.as_ref(), object)
+        })
+        .await?
+    }
+}
+
+fn take(store: &Store, arrivals: &Arrivals, name: Option<&str>) -> Result<(), AppError> {
+    #[allow(clippy::disallowed_methods)] // When an object came is a date, not a step of a machine.
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |d| d.as_secs());
+    let options = PutOptions { name, added_unix_secs: now, ..PutOptions::default() };
+    store.take(&arrivals.partial, &options)?;
+    Ok(())
+}
