@@ -11,6 +11,7 @@ MANDIR ?= $(DATADIR)/man/man1
 DESTDIR ?=
 FUZZ_SECONDS ?= 60
 STORMS ?= 1000
+SOAK_SECONDS ?= 1200
 # Passed on to the demo, for example: make demo DEMO="--rates 50,50 --loss 1%"
 DEMO ?=
 
@@ -21,7 +22,7 @@ BINARY := $(TARGET_DIR)/release/headwater
 # rustup's cargo first, so that one that was just installed is found; nft and tc often live outside a user's PATH.
 export PATH := $(CARGO_HOME_DIR)/bin:$(PATH):/usr/sbin:/sbin
 
-.PHONY: help deps build demo test lint experiments storms fuzz install uninstall clean
+.PHONY: help deps build demo test lint experiments storms soak fuzz install uninstall clean
 
 help: ## Show this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
@@ -51,6 +52,10 @@ experiments: deps ## Weighted sharing of one link, measured in namespaces (about
 
 storms: deps ## Break 1000 random simulated networks: all must be delivered, or reported
 	HEADWATER_STORMS=$(STORMS) $(CARGO) test --locked --package headwater-sim --test fault_storms -- --nocapture
+
+soak: deps ## Deliveries at full speed while sources die, stop and come back, for SOAK_SECONDS: nothing may grow
+	HEADWATER_SOAK_SECONDS=$(SOAK_SECONDS) HEADWATER_SOAK_MIB=256 $(CARGO) test --release --locked --package headwater \
+	  --test soak -- --nocapture
 
 fuzz: ## Run every fuzz target for FUZZ_SECONDS each
 	FUZZ_SECONDS=$(FUZZ_SECONDS) scripts/fuzz
