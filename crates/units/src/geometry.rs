@@ -10,7 +10,9 @@ use crate::{BlockIndex, Bytes, Symbols};
 
 /// RFC 6330 §5.1.2: no block has more source symbols (K'_max).
 pub const MAX_SOURCE_SYMBOLS: u64 = 56_403;
-/// The largest symbol a datagram carries (a jumbo frame of 9,216 bytes, rounded down to a multiple of 8).
+/// The smallest symbol: less is all header.
+pub const MIN_SYMBOL_SIZE: u16 = 8;
+/// The largest symbol a datagram carries: that of a jumbo frame of 9,216 bytes.
 pub const MAX_SYMBOL_SIZE: u16 = 9_152;
 
 const SMALLEST_BLOCK: u64 = 256 << 10;
@@ -81,8 +83,8 @@ pub struct Geometry {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum GeometryError {
-    /// Not a multiple of 8, zero, or above [`MAX_SYMBOL_SIZE`].
-    #[error("symbol size {0} is not a multiple of 8 in 8..={MAX_SYMBOL_SIZE}")]
+    /// Below [`MIN_SYMBOL_SIZE`] or above [`MAX_SYMBOL_SIZE`].
+    #[error("symbol size {0} is not in {MIN_SYMBOL_SIZE}..={MAX_SYMBOL_SIZE}")]
     SymbolSize(u16),
     /// A block would have more symbols than RFC 6330 allows.
     #[error("blocks of {0} in symbols of {1} bytes have more than {MAX_SOURCE_SYMBOLS} symbols")]
@@ -96,7 +98,7 @@ impl Geometry {
     /// See [`GeometryError`].
     pub fn new(object_bytes: Bytes, symbol_size: u16) -> Result<Self, GeometryError> {
         let layout = BlockLayout::of(object_bytes);
-        if symbol_size == 0 || !symbol_size.is_multiple_of(8) || symbol_size > MAX_SYMBOL_SIZE {
+        if !(MIN_SYMBOL_SIZE..=MAX_SYMBOL_SIZE).contains(&symbol_size) {
             return Err(GeometryError::SymbolSize(symbol_size));
         }
         if layout.block_bytes.get().div_ceil(u64::from(symbol_size)) > MAX_SOURCE_SYMBOLS {
@@ -105,15 +107,16 @@ impl Geometry {
         Ok(Geometry { layout, symbol_size })
     }
     /// The symbol size for a path that carries `room` bytes of symbol per datagram: K = ceil(block / room), then
-    /// T = ceil(block / K) rounded up to 8, which wastes at most 0.5 % on padding.
+    /// T = ceil(block / K). T is not rounded to the 4 or 8 bytes that RFC 6330 §4.3 recommends for alignment: that would send
+    /// up to 0.5 % of padding, and a block with one sub-block needs none (§4.4.1.2).
     ///
     /// `room` is clipped to 64..=[`MAX_SYMBOL_SIZE`].
     pub fn fitting(object_bytes: Bytes, room: u16) -> Self {
         let layout = BlockLayout::of(object_bytes);
-        let room = u64::from(room.clamp(64, MAX_SYMBOL_SIZE) & !7);
+        let room = u64::from(room.clamp(64, MAX_SYMBOL_SIZE));
         let block = layout.block_bytes.min(object_bytes).get().max(1);
         let count = block.div_ceil(room);
-        let size = block.div_ceil(count).next_multiple_of(8).min(room);
+        let size = block.div_ceil(count).max(u64::from(MIN_SYMBOL_SIZE));
         Geometry { layout, symbol_size: size as u16 }
     }
     /// How the object is cut into blocks.
@@ -150,10 +153,11 @@ mod tests {
     }
 
     #[test]
-    fn a_1500_byte_path_gets_symbols_within_half_a_per_cent_of_the_room() {
+    fn a_block_on_a_1500_byte_path_has_one_byte_of_padding() {
         let geometry = Geometry::fitting(Bytes::mib(256), 1424);
         assert_eq!(geometry.source_symbols(BlockIndex(0)), 185);
-        assert_eq!(geometry.symbol_size(), 1424);
+        assert_eq!(geometry.symbol_size(), 1417);
+        assert_eq!(185 * 1417 - (256 << 10), 1);
     }
 
     #[test]
@@ -174,7 +178,7 @@ mod tests {
         #[test]
         fn fitted_symbols_cover_every_block_and_fit_the_room(size in 0u64..1 << 24, room in 64u16..9152) {
             let g = Geometry::fitting(Bytes::new(size), room);
-            prop_assert!(g.symbol_size() <= room && g.symbol_size().is_multiple_of(8));
+            prop_assert!(g.symbol_size() <= room && g.symbol_size() >= MIN_SYMBOL_SIZE);
             prop_assert!(Geometry::new(Bytes::new(size), g.symbol_size()).is_ok());
             for b in 0..g.layout().block_count() {
                 let (k, t) = (u64::from(g.source_symbols(BlockIndex(b))), u64::from(g.symbol_size()));

@@ -10,7 +10,9 @@ mod quantity;
 mod text;
 mod time;
 
-pub use geometry::{BlockLayout, Geometry, GeometryError, MAX_SOURCE_SYMBOLS, MAX_SYMBOL_SIZE};
+pub use geometry::{
+    BlockLayout, Geometry, GeometryError, MAX_SOURCE_SYMBOLS, MAX_SYMBOL_SIZE, MIN_SYMBOL_SIZE,
+};
 pub use id::{
     BlockIndex, ESI_LIMIT, Esi, FlowId, FlowKey, NodeId, ObjectId, PacketNumber, ParseIdError, PathId,
     SymbolId, TaskId,
