@@ -9,6 +9,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use arbitrary::{Result, Unstructured};
+use headwater_transport::path_mtu::PathMtuConfig;
 use headwater_transport::ppush::controller::{Controller, ControllerConfig};
 use headwater_transport::ppush::receiver::{Receiver, ReceiverConfig};
 use headwater_transport::ppush::source::{LostSymbols, Source, SourceConfig};
@@ -84,6 +85,7 @@ fn run(bytes: &[u8]) -> Result<()> {
     config.limit = (setting & 4 != 0).then_some(BitRate::new(50_000_000));
     let source = SourceConfig {
         max_in_flight: 256,
+        path_mtu: (setting & 24 != 24).then(PathMtuConfig::default),
         lost_symbols: if setting & 8 == 0 { LostSymbols::Resend } else { LostSymbols::New },
         ..if setting & 16 == 0 { SourceConfig::default() } else { SourceConfig::paper() }
     };
@@ -425,7 +427,7 @@ impl World<'_> {
         let source = self.bytes.int_in_range(2..=HOSTS - 1)?;
         let block = BlockIndex(self.wild()? as u32);
         let flow = self.some_flow()?;
-        match self.bytes.int_in_range(0..=7)? {
+        match self.bytes.int_in_range(0..=8)? {
             0 => {
                 let ready = SourceCommand::BlockReady { flow, block, repair: self.bytes.arbitrary()? };
                 self.tell(source, Command::Source(ready));
@@ -452,6 +454,11 @@ impl World<'_> {
                 }
                 self.poll(CONTROLLER, None);
             }
+            8 => {
+                let path = PathId(self.bytes.int_in_range(0..=HOSTS)?);
+                let fits = self.bytes.arbitrary()?;
+                self.tell(source, Command::Source(SourceCommand::TooLong { path, fits }));
+            }
             6 if self.bytes.ratio(1, 4)? => self.tell(RECEIVER, Command::Receiver(ReceiverCommand::Cancel)),
             _ => {
                 // A machine's own kind of command, at another machine.
@@ -469,7 +476,7 @@ impl World<'_> {
         let to_source: bool = self.bytes.arbitrary()?;
         let near =
             |bytes: &mut Unstructured<'_>| Ok(largest.saturating_sub(u64::from(bytes.arbitrary::<u8>()?)));
-        let body = match self.bytes.int_in_range(0..=6)? {
+        let body = match self.bytes.int_in_range(0..=8)? {
             0 | 1 if !to_source => Body::Symbol(SymbolHeader {
                 number: PacketNumber(if self.bytes.arbitrary()? {
                     self.wild()?
@@ -541,6 +548,15 @@ impl World<'_> {
                 FinReason::Distrusted,
             ])?),
             4 => Body::FinAck,
+            7 => Body::Probe(Probe {
+                number: self.bytes.arbitrary()?,
+                bytes: self.bytes.int_in_range(Probe::SHORTEST..=9_000)?,
+                fits: Some(self.bytes.arbitrary()?).filter(|fits| *fits > 0),
+            }),
+            8 => Body::ProbeAck(ProbeAck {
+                number: self.bytes.int_in_range(0..=40)?,
+                bytes: *self.bytes.choose(&[1200, 548, 1472, 9048, 1252])?,
+            }),
             // What comes again, at whichever end.
             _ => match self.packets.front() {
                 Some((_, packet)) => packet.datagram.body.clone(),

@@ -105,6 +105,14 @@ pub enum SourceCommand {
         /// Whether repair symbols can be made too, without delay.
         repair: bool,
     },
+    /// This host refuses to send datagrams this way that are longer: its interface or route is, or has become, too
+    /// narrow for them.
+    TooLong {
+        /// Which way.
+        path: PathId,
+        /// The longest that it sends, bytes above UDP.
+        fits: u16,
+    },
 }
 
 /// What a source tells the driver.

@@ -11,6 +11,7 @@ mod endpoint;
 pub mod in_flight;
 pub mod marks;
 pub mod pacer;
+pub mod path_mtu;
 pub mod ppush;
 pub mod rtt;
 

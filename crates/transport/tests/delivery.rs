@@ -220,7 +220,7 @@ proptest! {
                 ack_loss,
                 duplicate,
                 reorder,
-                lies: false,
+                ..Path::default()
             })
             .collect();
         let mut world = World::new(Bytes::kib(kib), all, seed);

@@ -258,3 +258,108 @@ fn the_end_waits_for_every_answer_but_that_of_a_source_that_fell_silent() {
     assert!(end(false), "the dead one is not waited for");
     assert!(!end(true), "a living one is told again until it answers");
 }
+
+/// What a source says of its path's MTU.
+fn probe(path: PathId, bytes: u16, fits: Option<u16>) -> Input {
+    packet(path, FlowId(u64::from(path.0)), Body::Probe(Probe { number: 9, bytes, fits }))
+}
+
+/// The requests among what was said: their number and room.
+fn requests(said: &[Output]) -> Vec<(u64, u16)> {
+    let request = |output: &Output| match output {
+        Output::Transmit(Packet { datagram: Datagram { body: Body::Control(control), .. }, .. }) => {
+            match &**control {
+                Control::Request(request) => Some((request.request, request.room)),
+                _ => None,
+            }
+        }
+        _ => None,
+    };
+    said.iter().filter_map(request).collect()
+}
+
+fn says(said: &[Output], wanted: impl Fn(&Body) -> bool) -> usize {
+    let is = |output: &&Output| matches!(output, Output::Transmit(packet) if wanted(&packet.datagram.body));
+    said.iter().filter(is).count()
+}
+
+#[test]
+fn a_probe_is_answered_with_its_number_and_length() {
+    let mut receiver = receiving(SpreadRule::Listed, 1 << 20, &[SOURCE]);
+    drain(&mut receiver, after(0));
+    receiver.handle(after(0), probe(SOURCE, 1400, None));
+    let (said, _) = drain(&mut receiver, after(0));
+    let answer = Body::ProbeAck(ProbeAck { number: 9, bytes: 1400 });
+    assert_eq!(says(&said, |body| *body == answer), 1);
+    assert_eq!((requests(&said), receiver.stats(after(0)).narrowed), (vec![], 0));
+}
+
+#[test]
+fn a_source_with_a_narrow_path_makes_it_leave_the_task_and_ask_with_less_room() {
+    let other = PathId(3);
+    let mut receiver = receiving(SpreadRule::Listed, 1 << 20, &[SOURCE, other]);
+    drain(&mut receiver, after(0));
+    receiver.handle(after(0), probe(SOURCE, 32, Some(948)));
+    let (said, _) = drain(&mut receiver, after(0));
+    assert_eq!(
+        requests(&said),
+        [(78, 900)],
+        "with a number of its own, or it would be the old request said again"
+    );
+    assert_eq!(says(&said, |body| matches!(body, Body::Fin(FinReason::Cancelled))), 2, "both flows end");
+    let leaves = |body: &Body| matches!(body, Body::Control(control) if matches!(**control, Control::Fin { task: TaskId(1), outcome: Outcome::Cancelled }));
+    assert_eq!(says(&said, leaves), 1);
+
+    // The old task is taken leave of until that is understood.
+    let (said, _) = drain(&mut receiver, after(1));
+    assert_eq!((requests(&said).len(), says(&said, leaves)), (1, 1));
+    let understood = Body::Control(Box::new(Control::FinAck { task: TaskId(1) }));
+    receiver.handle(after(1), packet(CONTROLLER, FlowId(0), understood));
+    let (said, _) = drain(&mut receiver, after(3));
+    assert_eq!((requests(&said).len(), says(&said, leaves)), (1, 0));
+
+    // What comes late of the old flows changes nothing.
+    receiver.handle(after(3), probe(other, 32, Some(700)));
+    assert_eq!(requests(&drain(&mut receiver, after(3)).0), []);
+
+    let flow = FlowGrant {
+        flow: FlowId(40),
+        node: NodeId([2; 32]),
+        at: vec![],
+        key: FlowKey([4; 32]),
+        index: 0,
+        of: 1,
+    };
+    let accepted = Control::Accepted {
+        request: 78,
+        task: TaskId(2),
+        object: ObjectId([9; 32]),
+        bytes: Bytes::new(1 << 20),
+        symbol_size: 896,
+        feedback_every: Duration::from_millis(100),
+        flows: vec![flow],
+    };
+    receiver.handle(after(3), packet(CONTROLLER, FlowId(0), Body::Control(Box::new(accepted))));
+    let (said, _) = drain(&mut receiver, after(3));
+    let again = |output: &Output| {
+        matches!(output, Output::Event(Event::Receiver(ReceiverEvent::Accepted { symbol_size: 896, .. })))
+    };
+    assert!(said.iter().any(again));
+    let stats = receiver.stats(after(3));
+    assert_eq!((stats.room, stats.narrowed), (900, 1));
+}
+
+#[test]
+fn a_source_that_lies_about_its_path_makes_symbols_no_smaller_than_500_bytes() {
+    let mut receiver = receiving(SpreadRule::Listed, 1 << 20, &[SOURCE]);
+    drain(&mut receiver, after(0));
+    receiver.handle(after(0), probe(SOURCE, 32, Some(1)));
+    assert_eq!(requests(&drain(&mut receiver, after(0)).0), [(78, 500)]);
+
+    let mut receiver = receiving(SpreadRule::Listed, 1 << 20, &[SOURCE]);
+    drain(&mut receiver, after(0));
+    for fits in [1048, 1472, 9000, u16::MAX] {
+        receiver.handle(after(0), probe(SOURCE, 32, Some(fits)));
+        assert_eq!(requests(&drain(&mut receiver, after(0)).0), [], "symbols of 1000 bytes pass in {fits}");
+    }
+}

@@ -4,7 +4,7 @@ use headwater_units::{BlockIndex, ESI_LIMIT, Esi, FlowId, MAX_SYMBOL_SIZE, Packe
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::{Ack, AckVector, Assign, Control, Cumulative, HeaderKey};
+use crate::{Ack, AckVector, Assign, Control, Cumulative, HeaderKey, Probe, ProbeAck};
 
 /// Bytes of the prelude that every datagram begins with.
 pub const PRELUDE: usize = 16;
@@ -132,6 +132,10 @@ pub enum Body {
     Cumulative(Cumulative),
     /// Receiver to source, of a flow that runs DCCP: which of the newest packets came.
     AckVector(AckVector),
+    /// Source to receiver: does a datagram of this length arrive?
+    Probe(Probe),
+    /// Receiver to source: it did.
+    ProbeAck(ProbeAck),
 }
 
 /// A datagram's meaning, without payload.
@@ -285,6 +289,8 @@ pub fn parse<'a>(bytes: &'a [u8], key: &HeaderKey) -> Result<Parsed<'a>, WireErr
         )),
         KIND_CUMULATIVE => Body::Cumulative(Cumulative::parse(rest)?),
         KIND_ACK_VECTOR => Body::AckVector(AckVector::parse(rest)?),
+        KIND_PROBE => Body::Probe(Probe::parse(rest)?),
+        KIND_PROBE_ACK => Body::ProbeAck(ProbeAck::parse(rest)?),
         other => return Err(WireError::Kind(other)),
     };
     Ok(Parsed { datagram: Datagram { class, key_epoch: header[2], flow, body }, payload })
@@ -325,6 +331,8 @@ const KIND_FIN_ACK: u8 = 6;
 const KIND_CONTROL: u8 = 7;
 const KIND_CUMULATIVE: u8 = 8;
 const KIND_ACK_VECTOR: u8 = 9;
+const KIND_PROBE: u8 = 10;
+const KIND_PROBE_ACK: u8 = 11;
 
 impl Datagram {
     /// Bytes on the wire, above UDP; `symbol_size` counts only for an untrimmed symbol.
@@ -341,6 +349,8 @@ impl Datagram {
                 Body::Control(control) => control.encoded_len(),
                 Body::Cumulative(_) => Cumulative::LEN,
                 Body::AckVector(_) => AckVector::LEN,
+                Body::Probe(probe) => probe.len(),
+                Body::ProbeAck(_) => ProbeAck::LEN,
             }
     }
 }
@@ -401,6 +411,14 @@ pub fn emit<'a>(datagram: &Datagram, symbol_size: u16, key: &HeaderKey, out: &'a
         Body::AckVector(vector) => {
             vector.emit(&mut out[HEADER..]);
             KIND_ACK_VECTOR
+        }
+        Body::Probe(probe) => {
+            probe.emit(&mut out[HEADER..]);
+            KIND_PROBE
+        }
+        Body::ProbeAck(ack) => {
+            ack.emit(&mut out[HEADER..]);
+            KIND_PROBE_ACK
         }
     };
     out[0] = (VERSION << 4) | kind;

@@ -9,6 +9,8 @@
 //! |ver|kind|cls|flag| epoch  | detail |     flow id     | packet number |header tag| body
 //! +--------+--------+--------+--------+-----------------+---------------+----------+--- - -
 //! symbol body:  block (4) | ESI (3) | assignment version (1) | T bytes of symbol | 16 reserved for sealing
+//! probe body:   number (4) | length (2) | what passes (2, 0: not known) | zeros up to the length
+//! probe ACK:    number (4) | length (2)
 //! ```
 //!
 //! Numbers are big-endian. Symbols and the compact ACKs ([`Cumulative`], [`AckVector`]) are parsed and emitted without
@@ -19,6 +21,7 @@ mod assign;
 mod control;
 mod cumulative;
 mod datagram;
+mod probe;
 mod tag;
 
 pub use ack::{Ack, AckRange, MAX_ACK_RANGES, MAX_OWED, Owed};
@@ -32,4 +35,5 @@ pub use datagram::{
     Body, Class, Datagram, Ecn, FinReason, HEADER, HEADER_TAG, PRELUDE, Parsed, SEAL, SYMBOL_OVERHEAD,
     SymbolHeader, WireError, emit, mark_trimmed, parse, peek_flow,
 };
+pub use probe::{Probe, ProbeAck};
 pub use tag::HeaderKey;

@@ -144,6 +144,14 @@ fn ack_vector() -> impl Strategy<Value = AckVector> {
     })
 }
 
+fn probe() -> impl Strategy<Value = Probe> {
+    (any::<u32>(), Probe::SHORTEST..10_000, any::<u16>()).prop_map(|(number, bytes, fits)| Probe {
+        number,
+        bytes,
+        fits: (fits > 0).then_some(fits),
+    })
+}
+
 fn datagram() -> impl Strategy<Value = Datagram> {
     let body = prop_oneof![
         symbol().prop_map(Body::Symbol),
@@ -155,6 +163,8 @@ fn datagram() -> impl Strategy<Value = Datagram> {
         control().prop_map(|c| Body::Control(Box::new(c))),
         cumulative().prop_map(Body::Cumulative),
         ack_vector().prop_map(Body::AckVector),
+        probe().prop_map(Body::Probe),
+        (any::<u32>(), any::<u16>()).prop_map(|(number, bytes)| Body::ProbeAck(ProbeAck { number, bytes })),
     ];
     let class = prop_oneof![Just(Class::Control), Just(Class::Bulk), Just(Class::Gentle)];
     (class, any::<u8>(), any::<u64>(), body).prop_map(|(class, key_epoch, flow, body)| Datagram {
@@ -322,6 +332,24 @@ fn unknown_flags_of_a_cumulative_ack_are_refused() {
     retag(&mut bytes);
     let quiet = Body::Cumulative(Cumulative { echo: false, ..ack });
     assert_eq!(parse(&bytes, &key()).unwrap().datagram.body, quiet);
+}
+
+#[test]
+fn a_probe_that_is_not_as_long_as_it_says_or_carries_anything_is_refused() {
+    let probe = Probe { number: 7, bytes: 1200, fits: None };
+    let datagram =
+        Datagram { class: Class::Control, key_epoch: 0, flow: FlowId(1), body: Body::Probe(probe) };
+    let mut bytes = vec![0xaa; datagram.len(0)];
+    emit(&datagram, 0, &key(), &mut bytes);
+    assert_eq!(bytes.len(), 1200);
+    assert_eq!(parse(&bytes, &key()).unwrap().datagram, datagram);
+
+    let mut cut = bytes[..1199].to_vec();
+    retag(&mut cut);
+    assert_eq!(parse(&cut, &key()), Err(WireError::Length { have: 1199, need: 1200 }));
+    bytes[1199] = 1;
+    retag(&mut bytes);
+    assert_eq!(parse(&bytes, &key()), Err(WireError::Field { what: "padding of a probe" }));
 }
 
 /// Writes the tag that the holder of the key would write.

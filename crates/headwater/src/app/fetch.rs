@@ -56,6 +56,7 @@ pub(crate) trait Follower: Send {
 /// What came of it. The partial is complete, but not yet under its final name.
 pub(crate) struct Fetched {
     pub(crate) object: ObjectId,
+    /// T, that of the last part if it changed.
     pub(crate) symbol_size: u16,
     pub(crate) stats: ReceiverStats,
     /// When the last block was verified and kept, nanoseconds of CLOCK_MONOTONIC.
@@ -144,7 +145,16 @@ impl Fetch {
                         };
                         let wanted = arrivals.partial.wanted();
                         let have: Vec<BlockIndex> = arrivals.partial.have().here(wanted.clone()).collect();
-                        if open.is_none() {
+                        if let Some(open) = &mut open {
+                            if symbol_size < open.symbol_size {
+                                follower.note(&format!(
+                                    "a path carries shorter packets than its ends: going on with symbols of \
+                                     {symbol_size} bytes instead of {}",
+                                    open.symbol_size
+                                ));
+                            }
+                            open.symbol_size = symbol_size;
+                        } else {
                             let layout = arrivals.partial.hashes().layout();
                             let resumed = have.iter().map(|&b| layout.len(b)).sum();
                             open = Some(Open { object, symbol_size, arrivals: arrivals.clone(), resumed });

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Instant;
 
 use headwater_store::manifest::{self, Manifest};
@@ -56,7 +57,7 @@ pub async fn get(
         started = now();
     }
     let start_ns = monotonic_nanos();
-    let job = Job { options: &options, host: &host, path, shutdown, started };
+    let job = Job::new(&options, &host, path, shutdown, started);
     let result = within(&options, started, job.object(watch)).await;
     host.close().await;
     result.map(|result| GetResult { start_ns, ..result })
@@ -160,13 +161,25 @@ pub(super) struct Job<'a> {
     pub(super) path: PathId,
     pub(super) shutdown: &'a Shutdown,
     pub(super) started: Instant,
+    /// Bytes of symbol that a path carried less than it should: what the next file of a folder begins with.
+    narrowest: AtomicU16,
 }
 
-impl Job<'_> {
+impl<'a> Job<'a> {
+    pub(super) fn new(
+        options: &'a GetOptions,
+        host: &'a Host,
+        path: PathId,
+        shutdown: &'a Shutdown,
+        started: Instant,
+    ) -> Self {
+        Job { options, host, path, shutdown, started, narrowest: AtomicU16::new(u16::MAX) }
+    }
+
     pub(super) fn receiver(&self, what: &str) -> ReceiverConfig {
         let (options, host) = (self.options, self.host);
         let mut config = ReceiverConfig::new(what, host.id(), self.path, rand::random());
-        config.room = host.room_on(self.path);
+        config.room = host.room_on(self.path).min(self.narrowest.load(Ordering::Relaxed));
         config.class = if options.common.gentle { Class::Gentle } else { Class::Bulk };
         config.spread = options.spread;
         config.max_sources = options.max_sources;
@@ -174,6 +187,12 @@ impl Job<'_> {
         config.receive_window = host.node().receive_window(config.room);
         options.common.experiments.tune_receiver(&mut config);
         config
+    }
+
+    pub(super) fn learn(&self, fetched: &Fetched) {
+        if fetched.stats.narrowed > 0 {
+            self.narrowest.fetch_min(fetched.stats.room, Ordering::Relaxed);
+        }
     }
 
     fn state_folder(&self) -> PathBuf {
@@ -212,6 +231,7 @@ impl Job<'_> {
         let fetched = fetch.run(self.host, controller, self.shutdown, &mut display).await;
         let followed = display.join();
         let fetched = fetched?;
+        self.learn(&fetched);
         if options.range.is_none()
             && options.output != Output::Stdout
             && let Some(manifest) = read_manifest(&fetched.arrivals)?
@@ -344,6 +364,7 @@ impl Job<'_> {
         };
         let controller = (self.path != LOCAL).then_some(self.path);
         let fetched = fetch.run(self.host, controller, self.shutdown, &mut Quiet).await?;
+        self.learn(&fetched);
         let arrivals = fetched.arrivals.clone();
         blocking(move || arrivals.partial.finish()).await??;
         Ok(FileDone {
@@ -462,6 +483,7 @@ pub(super) fn result_of(
         seconds,
         ideal_seconds: None,
         ratio: None,
+        symbol_size: fetched.symbol_size,
         wire_floor: (symbol + SYMBOL_OVERHEAD as f64 + FRAME_HEADERS) / symbol * padding,
         mb_per_s: 0.0,
         verified: true,

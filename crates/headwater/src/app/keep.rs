@@ -50,7 +50,7 @@ pub(super) async fn get(
     }
     let store = Arc::new(Store::open(&state.join("store"), StoreOptions::default())?);
     let (host, path) = within(options, started, connect(options, watch)).await?;
-    let job = Job { options, host: &host, path, shutdown, started };
+    let job = Job::new(options, &host, path, shutdown, started);
     let result = within(options, started, job.keep(&store, false, watch)).await;
     host.close().await;
     result
@@ -130,7 +130,7 @@ impl Keeper {
             timeout: None,
         };
         let (host, path, shutdown) = (&self.host, self.controller, &self.shutdown);
-        Job { options: &options, host, path, shutdown, started }.keep(&self.store, true, watch).await
+        Job::new(&options, host, path, shutdown, started).keep(&self.store, true, watch).await
     }
 }
 
@@ -157,6 +157,7 @@ impl Job<'_> {
         let followed = display.join();
         let fetched = fetched?;
         followed?;
+        self.learn(&fetched);
         let mut sum = Sum {
             bytes: fetched.arrivals.partial.hashes().size(),
             resumed: fetched.resumed,
@@ -261,6 +262,7 @@ impl Job<'_> {
     ) -> Result<Fetched, AppError> {
         let fetch = self.fetch_of(store, &object.to_string(), Some(object));
         let fetched = fetch.run(self.host, self.controller(), self.shutdown, &mut Quiet).await?;
+        self.learn(&fetched);
         self.take(store, &fetched, None, offer).await?;
         Ok(fetched)
     }

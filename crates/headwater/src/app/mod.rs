@@ -23,6 +23,7 @@ mod usage;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
+use headwater_transport::path_mtu::PathMtuConfig;
 use headwater_transport::ppush::wfcc::LossResponse;
 use headwater_units::Bytes;
 
@@ -50,6 +51,7 @@ pub(crate) fn data_config(
 ) -> Result<NodeConfig, AppError> {
     let mut source = common.experiments.source_config();
     source.limit = common.limit;
+    source.path_mtu = Some(PathMtuConfig::default());
     if common.loss_response_ignore {
         source.wfcc.loss_response = LossResponse::Ignore;
     }

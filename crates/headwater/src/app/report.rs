@@ -86,6 +86,7 @@ fn task_line(
         } else {
             "path".to_owned()
         },
+        symbol_size: task.symbol_size,
         sources,
     }
 }

@@ -288,6 +288,9 @@ pub struct GetResult {
     pub ideal_seconds: Option<f64>,
     /// `seconds / ideal_seconds`.
     pub ratio: Option<f64>,
+    /// T, bytes of a symbol: the longest that the paths carry; that of the last part where one turned out narrow meanwhile.
+    #[serde(default)]
+    pub symbol_size: u16,
     /// Bytes on the wire per byte of symbol: what no transfer with this packet size goes below.
     pub wire_floor: f64,
     /// Bytes per second, in millions.
@@ -514,6 +517,9 @@ pub struct TaskLine {
     pub eta: Option<Duration>,
     /// What holds it back: `source`, `path`, `disk` or `cpu`.
     pub limited_by: String,
+    /// T, bytes of a symbol.
+    #[serde(default)]
+    pub symbol_size: u16,
     /// In the order in which they came.
     pub sources: Vec<TaskSource>,
 }
@@ -756,6 +762,7 @@ mod tests {
                 rate: BitRate::new(8000),
                 eta: Some(Duration::from_millis(1500)),
                 limited_by: "path".into(),
+                symbol_size: 1424,
                 sources: vec![],
             }],
         };

@@ -380,6 +380,7 @@ mod tests {
                 rate: BitRate::new(98_200_000),
                 eta: Some(Duration::from_secs(16)),
                 limited_by: "path".into(),
+                symbol_size: 1424,
                 sources: vec![source],
             }],
         };

@@ -22,7 +22,7 @@ use tokio::sync::mpsc::UnboundedSender;
 
 use super::clock::monotonic_nanos;
 use super::paths::Paths;
-use super::receiving::{Assembled, BlockSink, FetchEvent, Receiving};
+use super::receiving::{BlockSink, FetchEvent, Finished, Receiving};
 use super::sending::{Prepared, Sources};
 use super::tape::{Machine, Taped};
 use super::timeline::{Timeline, TimelineFile};
@@ -63,7 +63,7 @@ pub(super) enum Order {
 
 /// What workers hand back.
 pub(super) enum Outcome {
-    Assembled(FetchId, BlockIndex, Assembled),
+    Assembled(FetchId, BlockIndex, Finished),
     Prepared(FlowId, BlockIndex, bool, Prepared),
 }
 
@@ -109,6 +109,8 @@ pub(super) struct Engine {
     retired: VecDeque<FlowId>,
     paths: Paths,
     out: SendBatch,
+    /// Where the kernel refused datagrams as too long, until the source is told.
+    too_long: Vec<PathAddr>,
     blocked: bool,
     shared: Arc<Mutex<Snapshot>>,
     next_snapshot: Time,
@@ -157,6 +159,7 @@ impl Engine {
             retired: VecDeque::new(),
             paths: Paths::default(),
             out: SendBatch::new(BATCH_BYTES, BATCH_GROUPS),
+            too_long: Vec::new(),
             blocked: false,
             shared: parts.shared,
             next_snapshot: Time::ZERO,
@@ -184,6 +187,9 @@ impl Engine {
             self.receive(&mut incoming);
             self.poll_due();
             self.flush();
+            if !self.too_long.is_empty() && self.tell_too_long() {
+                self.flush();
+            }
             let now = self.now();
             if now >= self.next_snapshot {
                 self.publish(now);
@@ -266,7 +272,7 @@ impl Engine {
             match outcome {
                 Outcome::Assembled(id, block, outcome) => {
                     let Some(receiving) = self.receivers.get_mut(&id) else { continue };
-                    let input = receiving.on_assembled(block, outcome);
+                    let Some(input) = receiving.on_assembled(block, outcome) else { continue };
                     receiving.taped.handle(now, input);
                     self.drive_receiver(now, id, None);
                 }

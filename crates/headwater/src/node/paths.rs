@@ -48,6 +48,11 @@ impl Paths {
         }
     }
 
+    /// The path of an address that datagrams came from.
+    pub(super) fn find(&self, from: &PathAddr) -> Option<PathId> {
+        self.known.get(from).copied()
+    }
+
     /// A path to a peer that may be reached at any of these; all are tried until it answers from one.
     pub(super) fn towards(&mut self, at: &[SocketAddr]) -> PathId {
         self.add(at.iter().take(MOST_CANDIDATES).map(|&a| PathAddr::to(a)).collect())

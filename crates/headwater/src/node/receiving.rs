@@ -27,7 +27,8 @@ pub trait BlockSink: Send + Sync {
 /// What the data thread tells whoever asked for an object.
 #[derive(Debug)]
 pub enum FetchEvent {
-    /// The controller accepted; answer with [`super::Node::start`].
+    /// The controller accepted, perhaps for the second time and with smaller symbols; answer with
+    /// [`super::Node::start_fetch`].
     Accepted {
         /// The object.
         object: ObjectId,
@@ -66,6 +67,12 @@ pub(super) enum Assembled {
     NeedMore(Assembler),
     Corrupt,
     Broken(StoreError),
+}
+
+/// A worker's result, of a block as this symbol size cut it.
+pub(super) struct Finished {
+    symbol_size: u16,
+    assembled: Assembled,
 }
 
 /// State beside the machine.
@@ -159,29 +166,33 @@ impl Receiving {
     }
 
     /// The job that decodes, verifies and keeps a block.
-    pub(super) fn assemble(
-        &mut self,
-        block: BlockIndex,
-    ) -> Option<impl FnOnce() -> Assembled + Send + use<>> {
+    pub(super) fn assemble(&mut self, block: BlockIndex) -> Option<impl FnOnce() -> Finished + Send + use<>> {
         let mut assembler = self.assembling.remove(&block)?;
         let sink = self.sink.clone()?;
+        let symbol_size = self.symbol_size()?;
         Some(move || {
             let outcome = match assembler.finish() {
                 Err(_) => None,
                 Ok(bytes) => Some(sink.keep(block, bytes)),
             };
-            match outcome {
+            let assembled = match outcome {
                 None => Assembled::NeedMore(assembler),
                 Some(Ok(())) => Assembled::Kept(assembler.into_buffer()),
                 Some(Err(StoreError::BlockMismatch { .. })) => Assembled::Corrupt,
                 Some(Err(error)) => Assembled::Broken(error),
-            }
+            };
+            Finished { symbol_size, assembled }
         })
     }
 
-    /// What the machine must hear of a worker's result.
-    pub(super) fn on_assembled(&mut self, block: BlockIndex, outcome: Assembled) -> Input {
-        let command = match outcome {
+    /// What the machine must hear of a worker's result; nothing of a block that has been cut anew since, unless it is kept.
+    pub(super) fn on_assembled(&mut self, block: BlockIndex, finished: Finished) -> Option<Input> {
+        let Finished { symbol_size, assembled } = finished;
+        let outdated = self.symbol_size() != Some(symbol_size);
+        if outdated && matches!(assembled, Assembled::NeedMore(_) | Assembled::Corrupt) {
+            return None;
+        }
+        let command = match assembled {
             Assembled::Kept(buffer) => {
                 self.recycle(buffer);
                 ReceiverCommand::BlockDecoded { block }
@@ -196,6 +207,6 @@ impl Receiving {
                 ReceiverCommand::Cancel
             }
         };
-        Input::Command(headwater_transport::Command::Receiver(command))
+        Some(Input::Command(headwater_transport::Command::Receiver(command)))
     }
 }

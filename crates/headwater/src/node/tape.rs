@@ -11,7 +11,7 @@ use headwater_units::Time;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-const MAGIC: &[u8] = b"headwater tape 1\n";
+const MAGIC: &[u8] = b"headwater tape 2\n";
 /// No step is longer: a control message is at most 64 KiB.
 const LONGEST_STEP: usize = 1 << 20;
 

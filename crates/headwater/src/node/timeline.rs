@@ -295,6 +295,8 @@ mod tests {
             in_flight: 2,
             starved: false,
             paused: false,
+            symbol_size: 1424,
+            fits: None,
             counters: FlowCounters { sent: Symbols::new(sent), ..FlowCounters::default() },
         }
     }

@@ -87,6 +87,11 @@ pub struct SoftError {
 }
 
 impl SoftError {
+    /// Whether they were longer than the route or the interface there takes: what [`path_mtu`](super::path_mtu) says.
+    pub fn is_too_long(self) -> bool {
+        self.errno == libc::EMSGSIZE
+    }
+
     /// The error as the standard library words it.
     pub fn to_io(self) -> io::Error {
         io::Error::from_raw_os_error(self.errno)

@@ -1,13 +1,13 @@
 //! A host's source: holds objects and pushes their symbols to receivers (PPUSH §III-A, "Source node").
 //!
 //! ```text
-//!  controller: Push, SetTheta, Pause, Resume, Stop        receiver: Assign (the work), ACK, Fin
-//!        |  ^ Pushing, Stopped, Report                          |  ^ symbols, Challenge, FinAck
+//!  controller: Push, SetTheta, Pause, Resume, Stop        receiver: Assign (the work), ACK, ProbeAck, Fin
+//!        |  ^ Pushing, Stopped, Report                          |  ^ symbols, Challenge, Probe, FinAck
 //!        v  |                                                   v  |
 //!  +-------------------------------- Source --------------------------------+
 //!  |  PushFlow: Work (what) · Wfcc, Pacer (when) · InFlight, Marks, Rtt     |  x flows, served in turns
 //!  +-------------------------------------------------------------------------+
-//!        |  ^ Hold, Withdraw, BlockReady
+//!        |  ^ Hold, Withdraw, BlockReady, TooLong
 //!        v  | Opened, Prepare, Release, Closed
 //!      driver: disk, encoder, sockets
 //! ```
@@ -21,6 +21,7 @@
 
 mod blocks;
 mod config;
+mod discovery;
 mod esi_set;
 mod listed;
 mod paths;
@@ -119,12 +120,14 @@ impl Source {
             Body::Ack(ack) => {
                 self.with_flow(flow, |f, shared, outcome| f.on_ack(now, path, &ack, outcome, shared));
             }
+            Body::ProbeAck(ack) => self.with_flow(flow, |f, shared, _| f.on_probe_ack(now, ack, shared)),
             Body::Fin(_) => self.on_fin(flow, path),
             Body::Symbol(_)
             | Body::Challenge { .. }
             | Body::FinAck
             | Body::Cumulative(_)
-            | Body::AckVector(_) => self.stats.unexpected += 1,
+            | Body::AckVector(_)
+            | Body::Probe(_) => self.stats.unexpected += 1,
         }
     }
 
@@ -180,7 +183,7 @@ impl Source {
             symbol_size: push.symbol_size,
             class: push.class,
         })));
-        let opened = PushFlow::new(now, push, geometry, path, &self.shared.config);
+        let opened = PushFlow::new(now, push, geometry, path, &self.shared);
         self.flows.insert(flow, Box::new(opened));
         self.report_at.get_or_insert(now + self.shared.config.report_every);
         self.tell(path, Control::Pushing { flow });
@@ -224,7 +227,7 @@ impl Source {
 
     // ---- the driver
 
-    fn on_command(&mut self, command: Command) {
+    fn on_command(&mut self, now: Time, command: Command) {
         match command {
             Command::Source(SourceCommand::Hold { object, bytes }) => {
                 self.gone.retain(|o| *o != object);
@@ -245,6 +248,13 @@ impl Source {
                 self.with_flow(flow, |f, _, _| {
                     f.on_block_ready(block, repair);
                 });
+            }
+            Command::Source(SourceCommand::TooLong { path, fits }) => {
+                let that_way = self.flows.iter().filter(|(_, f)| f.open_path() == Some(path));
+                let flows: Vec<FlowId> = that_way.map(|(id, _)| *id).collect();
+                for flow in flows {
+                    self.with_flow(flow, |f, shared, _| f.on_too_long(now, fits, shared));
+                }
             }
             Command::Receiver(_) | Command::Controller(_) => self.stats.unexpected += 1,
         }
@@ -359,7 +369,7 @@ impl Endpoint for Source {
     fn handle(&mut self, now: Time, input: Input) {
         match input {
             Input::Packet(packet) => self.on_packet(now, packet),
-            Input::Command(command) => self.on_command(command),
+            Input::Command(command) => self.on_command(now, command),
         }
     }
 

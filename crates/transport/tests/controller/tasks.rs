@@ -17,7 +17,7 @@ fn a_request_is_answered_with_at_most_three_sources_and_each_is_told_to_push() {
         [(0, 64), (1, 64), (2, 64)]
     );
     assert_eq!(accepted.flows[0].at, info(1).data);
-    assert_eq!(accepted.symbol_size, 1424);
+    assert_eq!(accepted.symbol_size, 1417);
     for grant in &accepted.flows {
         let pushes = bench.pushes(grant.node.0[0]);
         assert_eq!(pushes.len(), 1);
@@ -25,7 +25,7 @@ fn a_request_is_answered_with_at_most_three_sources_and_each_is_told_to_push() {
             (pushes[0].flow, pushes[0].task, pushes[0].receiver),
             (grant.flow, accepted.task, node(9))
         );
-        assert_eq!((pushes[0].key, pushes[0].symbol_size), (grant.key, 1424));
+        assert_eq!((pushes[0].key, pushes[0].symbol_size), (grant.key, 1417));
     }
     assert!(bench.pushes(4).is_empty());
 }

@@ -38,6 +38,12 @@ pub struct Path {
     pub reorder: f64,
     /// The source's bytes are wrong.
     pub lies: bool,
+    /// Longer datagrams vanish, without a word (bytes above UDP).
+    pub longest: usize,
+    /// Whether the source's own host refuses them instead.
+    pub refuses: bool,
+    /// What the source says that its datagrams carry.
+    pub room: u16,
 }
 
 impl Default for Path {
@@ -52,6 +58,9 @@ impl Default for Path {
             duplicate: 0.0,
             reorder: 0.0,
             lies: false,
+            longest: usize::MAX,
+            refuses: false,
+            room: 1424,
         }
     }
 }
@@ -74,6 +83,8 @@ pub enum Act {
     Join(usize),
     RestartController,
     SetRate(usize, BitRate),
+    /// From now on longer datagrams vanish.
+    SetLongest(usize, usize),
 }
 
 impl Happening {
@@ -147,10 +158,14 @@ pub struct World {
     done_blocks: BTreeSet<u32>,
     records: BTreeMap<TaskId, TaskRecord>,
     flow_source: BTreeMap<FlowId, usize>,
+    /// T of each flow, as its source was told.
+    flow_symbols: BTreeMap<FlowId, u16>,
     pub finished: Option<(Time, Result<(), ReceiverFailure>)>,
     pub distrusted: Vec<NodeId>,
     pub first_use: BTreeMap<usize, Time>,
     pub dropped: u64,
+    /// Datagrams that were longer than their path carries.
+    pub too_long: u64,
     /// Hash over every output, for determinism.
     pub digest: u64,
     pub digesting: bool,
@@ -206,10 +221,12 @@ impl World {
             done_blocks: BTreeSet::new(),
             records: BTreeMap::new(),
             flow_source: BTreeMap::new(),
+            flow_symbols: BTreeMap::new(),
             finished: None,
             distrusted: Vec::new(),
             first_use: BTreeMap::new(),
             dropped: 0,
+            too_long: 0,
             digest: 0xcbf2_9ce4_8422_2325,
             digesting: false,
             decode_time: Duration::from_micros(200),
@@ -264,7 +281,7 @@ impl World {
             uplink: None,
             downlink: None,
             rack: None,
-            room: 1424,
+            room: self.paths[source - FIRST_SOURCE].room,
             incarnation: 1,
         };
         let holding = Holding { object: self.object, bytes: self.bytes, name: Some("object".into()) };
@@ -345,6 +362,7 @@ impl World {
                 self.introduce(host);
             }
             Act::SetRate(index, rate) => self.paths[index].rate = rate,
+            Act::SetLongest(index, longest) => self.paths[index].longest = longest,
             Act::RestartController => {
                 let controller = Controller::new(self.controller_config.clone(), [200; 32]);
                 self.machines[CONTROLLER] = Machine::Controller(Box::new(controller));
@@ -433,7 +451,18 @@ impl World {
         if packet.ecn == Ecn::Ect0 && path.mark_from.is_some_and(|from| backlog.len() >= from) {
             packet.ecn = Ecn::Ce;
         }
-        let size = packet.datagram.len(self.geometry.map_or(1424, |g| g.symbol_size())) as u64 + 42;
+        let symbol_size = self.flow_symbols.get(&packet.datagram.flow).copied().unwrap_or(0);
+        let len = packet.datagram.len(symbol_size);
+        if len > path.longest {
+            self.too_long += 1;
+            if path.refuses {
+                let fits = path.longest as u16;
+                let command = Command::Source(SourceCommand::TooLong { path: PathId(target), fits });
+                self.at(self.now, Happening::Tell { to: host, command });
+            }
+            return;
+        }
+        let size = len as u64 + 42;
         let start = self.busy_until[index].max(self.now);
         let leaves = start + Bytes::new(size) / path.rate;
         self.busy_until[index] = leaves;
@@ -456,7 +485,10 @@ impl World {
                 let time = self.now + Duration::from_micros(50);
                 self.at(time, Happening::Tell { to: host, command: Command::Source(ready) });
             }
-            SourceEvent::Opened(opened) => drop(self.flow_source.insert(opened.flow, host)),
+            SourceEvent::Opened(opened) => {
+                self.flow_source.insert(opened.flow, host);
+                self.flow_symbols.insert(opened.flow, opened.symbol_size);
+            }
             SourceEvent::Closed { .. } | SourceEvent::Release { .. } => {}
         }
     }
@@ -468,7 +500,9 @@ impl World {
                 assert_eq!((object, bytes), (self.object, self.bytes));
                 self.tasks_seen += 1;
                 let geometry = Geometry::new(bytes, symbol_size).unwrap();
-                self.geometry = Some(geometry);
+                if self.geometry.replace(geometry) != Some(geometry) {
+                    self.blocks.clear();
+                }
                 let have = self.done_blocks.iter().map(|&b| BlockIndex(b)).collect();
                 let start = ReceiverCommand::Start { wanted: 0..geometry.layout().block_count(), have };
                 self.at(self.now + Duration::from_micros(300), tell(start));

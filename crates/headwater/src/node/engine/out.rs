@@ -1,10 +1,11 @@
 //! Datagrams on their way out: their bytes, their addresses, the TOS byte.
 
-use headwater_transport::Packet;
+use headwater_transport::{Packet, SourceCommand};
 use headwater_wire::{Body, Class};
 
 use super::Engine;
 use crate::node::{Said, paths};
+use crate::socket::path_mtu;
 
 /// RFC 8622: lower effort.
 const DSCP_LOWER_EFFORT: u8 = 1;
@@ -33,6 +34,9 @@ impl Engine {
         let len = datagram.len(symbol_size);
         for nth in 0..self.paths.addresses(path).len() {
             let address = self.paths.addresses(path)[nth];
+            if !self.out.has_room(&address, tos, len) {
+                self.flush();
+            }
             let block = match symbol.map(|s| self.sources.block(datagram.flow, s)) {
                 Some(None) => {
                     debug_assert!(false, "a symbol of a block that is not ready");
@@ -41,15 +45,6 @@ impl Engine {
                 }
                 block => block.flatten(),
             };
-            if !self.out.has_room(&address, tos, len) {
-                match self.port.flush(&mut self.out) {
-                    Ok(flush) => self.blocked = flush.blocked,
-                    Err(error) => {
-                        tracing::warn!(%error, "sending failed");
-                        self.out.clear();
-                    }
-                }
-            }
             let Some(out) = self.out.push(address, tos, len) else {
                 // The socket is full. Symbols are not asked for then; an ACK that is lost here is followed by another.
                 self.unsendable += 1;
@@ -75,11 +70,36 @@ impl Engine {
             return;
         }
         match self.port.flush(&mut self.out) {
-            Ok(flush) => self.blocked = flush.blocked,
+            Ok(flush) => {
+                self.blocked = flush.blocked;
+                if flush.lost > 0 {
+                    self.note_too_long();
+                }
+            }
             Err(error) => {
                 tracing::warn!(%error, "sending failed");
                 self.out.clear();
             }
         }
+    }
+
+    fn note_too_long(&mut self) {
+        let refused = self.out.soft_errors().iter().filter(|error| error.is_too_long());
+        self.too_long.extend(refused.map(|error| error.to));
+    }
+
+    /// Tells the source which ways this host refuses its datagrams on; whether there were any. Called between flushes,
+    /// so that a machine is never told in the middle of its own output.
+    pub(super) fn tell_too_long(&mut self) -> bool {
+        let mut refused = std::mem::take(&mut self.too_long);
+        refused.dedup();
+        let now = self.now();
+        for to in &refused {
+            let fits = path_mtu(to.remote).map(|bytes| u16::try_from(bytes.get()).unwrap_or(u16::MAX));
+            if let (Some(path), Ok(fits)) = (self.paths.find(to), fits) {
+                self.tell_source(now, SourceCommand::TooLong { path, fits });
+            }
+        }
+        !refused.is_empty()
     }
 }

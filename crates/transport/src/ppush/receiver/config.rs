@@ -92,6 +92,10 @@ pub struct ReceiverStats {
     pub need_more: u64,
     /// Datagrams that made no sense from where they came.
     pub strays: u64,
+    /// Bytes of symbol that a datagram may carry: what the configuration said, or less where a path turned out narrow.
+    pub room: u16,
+    /// How often one did, so that the task went on with smaller symbols.
+    pub narrowed: u32,
     /// Per flow, in order of their ids.
     pub flows: Vec<FlowStats>,
 }

@@ -4,6 +4,7 @@
 //!   Asking --Accepted--> Preparing --Start--> Receiving --all blocks--> Ending --FIN acknowledged--> Ended
 //!      ^                                          |
 //!      +----------- UnknownTask ------------------+   (the controller forgot: ask again, keep what is here)
+//!      +----------- a path is too narrow ---------+   (leave the task, ask with less room: see [`narrow`])
 //! ```
 //!
 //! Asks the controller for the object, binds the flows that it grants, acknowledges every symbol to its source, reports
@@ -17,6 +18,7 @@ mod acks;
 mod blocks;
 mod config;
 mod flow;
+mod narrow;
 mod rate;
 mod spread;
 
@@ -57,6 +59,8 @@ pub struct Receiver {
     phase: Phase,
     request: u64,
     task: Option<TaskId>,
+    /// The task that was left for one with smaller symbols, until the controller has understood.
+    left: Option<TaskId>,
     object: Option<ObjectId>,
     geometry: Option<Geometry>,
     blocks: Option<Blocks>,
@@ -102,6 +106,7 @@ impl Receiver {
             request: config.request,
             rule: config.spread,
             task: None,
+            left: None,
             object: None,
             geometry: None,
             blocks: None,
@@ -133,6 +138,7 @@ impl Receiver {
     /// The counters at this moment.
     pub fn stats(&mut self, now: Time) -> ReceiverStats {
         let mut stats = self.stats.clone();
+        stats.room = self.config.room;
         if let Some(blocks) = &self.blocks {
             stats.blocks = blocks.wanted();
             stats.blocks_done = blocks.wanted() - blocks.undone();
@@ -203,6 +209,7 @@ impl Receiver {
                 }
             }
             Control::FinAck { task } => {
+                self.left = self.left.filter(|left| *left != task);
                 if self.task == Some(task)
                     && let Phase::Ending { tries, .. } = &mut self.phase
                 {
@@ -244,10 +251,15 @@ impl Receiver {
         if again && self.geometry == Some(geometry) {
             // What is here stays; only the flows are new.
             self.phase = if self.blocks.is_some() { Phase::Receiving } else { Phase::Preparing };
+            // The last block may have come while nobody was there to be told.
+            if self.blocks.as_ref().is_some_and(Blocks::all_done) {
+                return self.complete(now);
+            }
         } else {
             // Another symbol size cuts blocks differently: begin anew with the blocks that are finished.
             self.phase = Phase::Preparing;
-            self.blocks = None;
+            let needed = self.blocks.take().map_or(0, |blocks| blocks.needed());
+            self.stats.source_symbols = self.stats.source_symbols.saturating_sub(needed);
             self.object = Some(object);
             self.geometry = Some(geometry);
             self.event(ReceiverEvent::Accepted { task, object, bytes, symbol_size });
@@ -342,12 +354,14 @@ impl Receiver {
                 flow.retry_at = Some(now);
             }
             Body::FinAck => self.unbind(now, datagram.flow),
+            Body::Probe(probe) => self.on_probe(now, path, datagram.flow, probe),
             Body::Ack(_)
             | Body::Assign(_)
             | Body::Fin(_)
             | Body::Control(_)
             | Body::Cumulative(_)
-            | Body::AckVector(_) => self.stats.strays += 1,
+            | Body::AckVector(_)
+            | Body::ProbeAck(_) => self.stats.strays += 1,
         }
     }
 
@@ -527,7 +541,7 @@ impl Receiver {
     fn start(&mut self, now: Time, wanted: Range<u32>, have: &[BlockIndex]) {
         let (Phase::Preparing, Some(geometry)) = (&self.phase, self.geometry) else { return };
         let blocks = Blocks::new(geometry, wanted, have);
-        self.stats.source_symbols = blocks.needed();
+        self.stats.source_symbols += blocks.needed();
         self.phase = Phase::Receiving;
         self.last_useful = now;
         let done = blocks.all_done();
@@ -683,6 +697,7 @@ impl Receiver {
                     spread: self.config.spread,
                     max_sources: self.config.max_sources,
                 };
+                self.say_left();
                 self.say(Control::Request(request));
             }
         }
@@ -717,6 +732,7 @@ impl Receiver {
     fn feedback(&mut self, now: Time) {
         self.next_feedback = now + self.feedback_every;
         let (Some(task), Some(geometry)) = (self.task, self.geometry) else { return };
+        self.say_left();
         let symbol = u64::from(geometry.symbol_size());
         let (blocks, rule) = (&self.blocks, self.rule);
         let expects = |flow: &Flow| blocks.as_ref().is_some_and(|b| b.expects(flow, rule));
@@ -774,7 +790,10 @@ impl Receiver {
                 *next = now + FIN_RETRY * (1 << *tries);
                 *tries += 1;
                 match self.task {
-                    Some(task) => self.say(Control::Fin { task, outcome }),
+                    Some(task) => {
+                        self.say_left();
+                        self.say(Control::Fin { task, outcome });
+                    }
                     None => self.phase = Phase::Ending { outcome, next: now, tries: FIN_TRIES },
                 }
             }

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::super::wfcc::WfccConfig;
 use crate::marks::DelayMark;
 use crate::pacer::PacerConfig;
+use crate::path_mtu::PathMtuConfig;
 use crate::rtt::RttConfig;
 
 /// Blocks that a flow looks ahead at most, unless told otherwise.
@@ -85,8 +86,11 @@ pub struct SourceConfig {
     pub max_flows: usize,
     /// Ended flows remembered, so that a repeated FIN is answered and a repeated push does not revive them.
     pub ended_memory: usize,
-    /// Receivers whose smallest round-trip time is remembered.
+    /// Receivers whose smallest round-trip time and path MTU are remembered.
     pub path_memory: usize,
+    /// How it is found out that a path does not carry what a task sends. `None`, and so by default: not at all, since a
+    /// simulated path carries everything and probes would only add packets; whoever drives real sockets sets it.
+    pub path_mtu: Option<PathMtuConfig>,
 }
 
 impl Default for SourceConfig {
@@ -111,6 +115,7 @@ impl Default for SourceConfig {
             max_flows: 4096,
             ended_memory: 1024,
             path_memory: 1024,
+            path_mtu: None,
         }
     }
 }
@@ -161,6 +166,10 @@ pub struct FlowStats {
     pub starved: bool,
     /// Paused, by the controller or because the receiver is silent.
     pub paused: bool,
+    /// T.
+    pub symbol_size: u16,
+    /// The longest datagram that passes, bytes above UDP, if its symbols are longer: nothing is sent then.
+    pub fits: Option<u16>,
     /// What happened so far.
     pub counters: FlowCounters,
 }
@@ -182,6 +191,8 @@ pub struct FlowCounters {
     pub marked: Symbols,
     /// Copies sent to probe.
     pub probes: Symbols,
+    /// Datagrams without a symbol, sent to find the path's MTU or to say what it is.
+    pub path_probes: u64,
     /// Retransmission timeouts.
     pub timeouts: u64,
     /// Time without a block to send from although the window was open.

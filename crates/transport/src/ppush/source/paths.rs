@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use headwater_units::{Duration, NodeId, PathId, Time};
 use rand::RngCore;
 
+use crate::path_mtu::Known as KnownMtu;
 use crate::rtt::WindowedMin;
 
 /// The path of a flow, and one that it may move to.
@@ -103,13 +104,21 @@ impl Known {
     }
 }
 
-/// The smallest round-trip time to each receiver, shared by its flows: a late-comer to a standing queue never sees the
-/// empty path, and would take the queue for it.
+/// What is known of the way to each receiver, shared by its flows: the smallest round-trip time, since a late-comer to a
+/// standing queue never sees the empty path, and would take the queue for it; and how long a datagram may be, if that is
+/// less than was wanted.
 #[derive(Clone, Debug)]
 pub(super) struct PathMemory {
-    receivers: BTreeMap<NodeId, (WindowedMin, Time)>,
+    receivers: BTreeMap<NodeId, Remembered>,
     most: usize,
     window: Duration,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Remembered {
+    min: WindowedMin,
+    mtu: Option<KnownMtu>,
+    used: Time,
 }
 
 impl PathMemory {
@@ -119,16 +128,34 @@ impl PathMemory {
 
     /// Takes a sample and returns the smallest.
     pub(super) fn record(&mut self, now: Time, receiver: NodeId, sample: Duration) -> Duration {
+        let window = self.window;
+        let min = &mut self.of(now, receiver).min;
+        min.record(now, sample, window);
+        min.get().unwrap_or(sample)
+    }
+
+    /// What is known of the path's MTU; nothing where it carries all that was wanted so far.
+    pub(super) fn mtu(&self, receiver: NodeId) -> Option<KnownMtu> {
+        self.receivers.get(&receiver).and_then(|known| known.mtu)
+    }
+
+    /// Remembers, or forgets, a path's MTU.
+    pub(super) fn set_mtu(&mut self, now: Time, receiver: NodeId, mtu: Option<KnownMtu>) {
+        if mtu.is_some() || self.receivers.contains_key(&receiver) {
+            self.of(now, receiver).mtu = mtu;
+        }
+    }
+
+    fn of(&mut self, now: Time, receiver: NodeId) -> &mut Remembered {
         if self.receivers.len() >= self.most && !self.receivers.contains_key(&receiver) {
-            let oldest = self.receivers.iter().min_by_key(|(_, (_, used))| *used).map(|(node, _)| *node);
+            let oldest = self.receivers.iter().min_by_key(|(_, known)| known.used).map(|(node, _)| *node);
             if let Some(oldest) = oldest {
                 self.receivers.remove(&oldest);
             }
         }
-        let (min, used) = self.receivers.entry(receiver).or_default();
-        min.record(now, sample, self.window);
-        *used = now;
-        min.get().unwrap_or(sample)
+        let known = self.receivers.entry(receiver).or_default();
+        known.used = now;
+        known
     }
 }
 
@@ -181,5 +208,22 @@ mod tests {
         memory.record(at(3), NodeId([3; 32]), ms(3));
         assert_eq!(memory.record(at(4), NodeId([1; 32]), ms(7)), ms(1));
         assert_eq!(memory.record(at(5), NodeId([2; 32]), ms(7)), ms(7));
+    }
+
+    #[test]
+    fn a_narrow_path_is_remembered_by_receiver_and_forgotten_when_it_is_mended() {
+        let mut memory = PathMemory::new(2, Duration::from_secs(10));
+        let at = |s: u64| Time::ZERO + Duration::from_secs(s);
+        let node = |n: u8| NodeId([n; 32]);
+        let narrow = KnownMtu { fits: 1372, wanted: 1472, since: at(0) };
+        memory.set_mtu(at(0), node(1), Some(narrow));
+        assert_eq!((memory.mtu(node(1)), memory.mtu(node(2))), (Some(narrow), None));
+        // Nothing to forget takes no place in the memory.
+        memory.set_mtu(at(1), node(2), None);
+        memory.set_mtu(at(1), node(3), None);
+        memory.set_mtu(at(1), node(4), Some(narrow));
+        assert_eq!(memory.mtu(node(1)), Some(narrow));
+        memory.set_mtu(at(2), node(1), None);
+        assert_eq!(memory.mtu(node(1)), None);
     }
 }

@@ -14,7 +14,8 @@
 use std::collections::VecDeque;
 
 use headwater_units::{
-    BlockIndex, Bytes, Duration, Geometry, ObjectId, PacketNumber, PathId, SymbolId, Symbols, Theta, Time,
+    BlockIndex, Bytes, Duration, Geometry, NodeId, ObjectId, PacketNumber, PathId, SymbolId, Symbols, Theta,
+    Time,
 };
 use headwater_wire::{
     Ack, Assign, Body, Class, Datagram, Ecn, FlowReport, MarkSignal, Push, SYMBOL_OVERHEAD, SymbolHeader,
@@ -29,6 +30,7 @@ use super::work::{Pick, Work};
 use crate::in_flight::{AckOutcome, InFlight, Sent};
 use crate::marks::Marks;
 use crate::pacer::Pacer;
+use crate::path_mtu::PathMtu;
 use crate::ppush::wfcc::{Feedback, Wfcc};
 use crate::rtt::Rtt;
 use crate::{Output, Packet};
@@ -88,6 +90,12 @@ pub(super) struct PushFlow {
     last_block: Option<BlockIndex>,
     /// What [`PathMemory`] said last, and until when that will do.
     known_min: (Duration, Time),
+    /// How long a datagram the path carries, if that is looked after.
+    pub(super) mtu: Option<PathMtu>,
+    /// From a challenge to its answer.
+    pub(super) echo_rtt: Option<Duration>,
+    /// It was asked already why nothing of the very first symbols is acknowledged.
+    pub(super) doubted: bool,
     /// The window for which blocks were prepared.
     prepared_for: f64,
     counters: FlowCounters,
@@ -110,8 +118,9 @@ impl PushFlow {
         push: Push,
         geometry: Geometry,
         controller: PathId,
-        config: &SourceConfig,
+        shared: &Shared,
     ) -> Self {
+        let config = &shared.config;
         let mut flow = PushFlow {
             wfcc: Wfcc::new(config.wfcc, push.theta),
             push,
@@ -142,11 +151,15 @@ impl PushFlow {
             starved_until: Time::ZERO,
             last_block: None,
             known_min: (Duration::MAX, Time::ZERO),
+            mtu: None,
+            echo_rtt: None,
+            doubted: false,
             prepared_for: 0.0,
             counters: FlowCounters::default(),
             queued: false,
             timer: None,
         };
+        flow.begin_mtu(shared);
         flow.set_pace();
         flow
     }
@@ -172,6 +185,39 @@ impl PushFlow {
     /// Whether the packet sent last is the only one in flight, so that the timers begin to run with it.
     pub(super) fn is_flight_new(&self) -> bool {
         self.packets.in_flight() == 1
+    }
+
+    /// Who receives.
+    pub(super) fn receiver(&self) -> NodeId {
+        self.push.receiver
+    }
+
+    /// Where it sends to, while it may.
+    pub(super) fn open_path(&self) -> Option<PathId> {
+        self.paths.current().filter(|_| !self.paused && !self.silent)
+    }
+
+    /// Whether its address has answered.
+    pub(super) fn is_path_validated(&self) -> bool {
+        self.paths.current().is_some() && self.paths.unanswered().is_none()
+    }
+
+    /// Whether symbols are in flight, and none was ever acknowledged.
+    pub(super) fn awaits_first_ack(&self) -> bool {
+        self.largest_acked.is_none() && self.packets.in_flight() > 0
+    }
+
+    /// Since when something has been in flight without an answer.
+    pub(super) fn flight_since(&self) -> Time {
+        self.armed_at
+    }
+
+    pub(super) fn smoothed_rtt(&self) -> Option<Duration> {
+        self.rtt.smoothed()
+    }
+
+    pub(super) fn count_path_probe(&mut self) {
+        self.counters.path_probes += 1;
     }
 
     /// Bytes of one symbol's datagram above UDP.
@@ -225,6 +271,8 @@ impl PushFlow {
             in_flight: self.packets.in_flight(),
             starved: self.starved_since.is_some(),
             paused: self.paused || self.silent,
+            symbol_size: self.push.symbol_size,
+            fits: self.mtu.as_ref().and_then(PathMtu::too_long),
             counters: self.counters,
         }
     }
@@ -233,7 +281,11 @@ impl PushFlow {
 
     pub(super) fn on_assign(&mut self, now: Time, path: PathId, assign: &Assign, shared: &mut Shared) {
         self.heard(now);
+        let unanswered = self.paths.unanswered().is_some();
         let news = self.paths.on_assign(path, assign.nonce, &mut shared.rng);
+        if unanswered && self.paths.unanswered().is_none() && self.challenges == 0 {
+            self.echo_rtt = Some(now.since(self.challenged_at));
+        }
         self.on_path(now, news, path, shared);
         let newer = self.version.is_none_or(|v| (assign.version.wrapping_sub(v) as i32) > 0);
         if newer {
@@ -248,6 +300,7 @@ impl PushFlow {
             self.release_done(shared);
             self.prepare(shared);
         }
+        self.look_for_mtu(now, shared);
     }
 
     pub(super) fn on_ack(
@@ -275,7 +328,7 @@ impl PushFlow {
         self.blocks.on_ready(block, repair)
     }
 
-    fn heard(&mut self, now: Time) {
+    pub(super) fn heard(&mut self, now: Time) {
         self.heard_at = now;
         if self.silent {
             self.silent = false;
@@ -298,6 +351,7 @@ impl PushFlow {
                 self.wfcc = Wfcc::new(shared.config.wfcc, self.wfcc.theta());
                 self.marks.on_new_path();
                 self.set_pace();
+                self.forget_mtu(now, shared);
             }
         }
     }
@@ -319,6 +373,9 @@ impl PushFlow {
             self.armed_at = now;
             (self.probed, self.probes_due) = (false, 0);
             self.rtt.on_progress();
+            if let Some(mtu) = &mut self.mtu {
+                mtu.on_full_size_acknowledged();
+            }
         }
         self.counters.acked += Symbols::new(acked);
         self.counters.spurious += Symbols::new(outcome.late.len() as u64);
@@ -447,7 +504,7 @@ impl PushFlow {
     }
 
     fn choose(&mut self, now: Time, shared: &mut Shared) -> Option<Choice> {
-        if self.paused || self.silent || self.version.is_none() {
+        if self.paused || self.silent || self.version.is_none() || self.is_too_long() {
             return None;
         }
         let in_flight = self.packets.in_flight();
@@ -589,7 +646,7 @@ impl PushFlow {
         }
     }
 
-    fn datagram(&self, class: Class, body: Body) -> Datagram {
+    pub(super) fn datagram(&self, class: Class, body: Body) -> Datagram {
         Datagram { class, key_epoch: 0, flow: self.push.flow, body }
     }
 
@@ -625,6 +682,9 @@ impl PushFlow {
                 at = at.min(repeat_at);
             }
         }
+        if let Some(mtu_at) = self.mtu_deadline() {
+            at = at.min(mtu_at);
+        }
         (at < Time::MAX).then_some(at)
     }
 
@@ -655,6 +715,7 @@ impl PushFlow {
     }
 
     pub(super) fn on_timer(&mut self, now: Time, outcome: &mut AckOutcome, shared: &mut Shared) {
+        self.look_for_mtu(now, shared);
         if !self.watches() {
             return;
         }
@@ -682,6 +743,7 @@ impl PushFlow {
             self.counters.timeouts += 1;
             self.rtt.back_off();
             self.give_up_flight(now, outcome, shared);
+            self.doubt_mtu(now, shared);
         }
     }
 
