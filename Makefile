@@ -14,6 +14,8 @@ STORMS ?= 1000
 SOAK_SECONDS ?= 1200
 # Passed on to the demo, for example: make demo DEMO="--rates 50,50 --loss 1%"
 DEMO ?=
+# Passed on to the comparison, for example: make bench BENCH="--scenario fat --repeat 3"
+BENCH ?=
 
 CARGO ?= cargo
 CARGO_HOME_DIR := $(or $(CARGO_HOME),$(HOME)/.cargo)
@@ -22,7 +24,7 @@ BINARY := $(TARGET_DIR)/release/headwater
 # rustup's cargo first, so that one that was just installed is found; nft and tc often live outside a user's PATH.
 export PATH := $(CARGO_HOME_DIR)/bin:$(PATH):/usr/sbin:/sbin
 
-.PHONY: help deps build demo test lint experiments storms soak fuzz install uninstall clean
+.PHONY: help deps build demo bench test lint experiments storms soak fuzz install uninstall clean
 
 help: ## Show this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
@@ -36,6 +38,13 @@ build: ## Build the release binary
 
 demo: deps build ## Three sources, one receiver, real packets on this machine
 	$(BINARY) demo $(DEMO)
+
+bench: deps build ## How fast it is here, beside curl, aria2, rqbit, uftp and iperf3 (40 minutes, on an idle machine)
+	@scripts/install-deps bench
+	$(BINARY) bench wire
+	$(BINARY) bench codec
+	$(BINARY) bench store
+	$(BINARY) bench delivery $(BENCH)
 
 test: deps ## Run all tests
 	$(CARGO) test --workspace --locked

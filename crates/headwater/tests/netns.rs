@@ -280,6 +280,26 @@ fn rate_changes_while_packets_flow_and_a_limit_can_be_taken_away() {
     net.set_rate(Link::Uplink(0), None).unwrap();
 }
 
+#[test]
+fn hosts_on_one_bridge_reach_each_other_and_have_no_uplinks_to_limit() {
+    let Some(_alone) = alone() else { return };
+    let hosts = vec![HostSpec::default(), HostSpec { downlink: mbit(20), ..HostSpec::default() }];
+    let net = Net::build(&Spec { hosts, edges: false, ..Spec::default() }).unwrap();
+    let before = net.sent(0).unwrap();
+    let (sent, received) = exchange(&net, net.ipv4(1).into(), 1, 10, 0.5);
+    assert!(received.packets > 0 && received.packets <= sent.packets, "{received:?} of {sent:?}");
+    let bytes = (net.sent(0).unwrap() - before).get();
+    assert_about(bytes / FRAME as u64, sent.packets);
+    let refused = net.set_rate(Link::Uplink(0), mbit(10)).unwrap_err();
+    assert!(matches!(refused, NetError::OneBridge { .. }), "{refused}");
+    net.set_rate(Link::Downlink(1), mbit(10)).unwrap();
+    net.link_down(0).unwrap();
+    let (sent, received) = exchange(&net, net.ipv4(1).into(), 1, 10, 0.5);
+    assert!(sent.packets > 0 && received.packets == 0, "silence, and the sender is not told");
+    net.link_up(0).unwrap();
+    assert!(exchange(&net, net.ipv4(1).into(), 1, 10, 0.5).1.packets > 0);
+}
+
 /// 5 standard deviations of a fair coin of this weight: a false alarm in two million runs.
 #[test]
 fn loss_takes_its_share_of_the_packets_one_by_one() {

@@ -1,5 +1,7 @@
 //! `headwater get --keep`: an object into this machine's store, by the daemon that owns it or, without one, by itself.
 
+mod many;
+
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Instant, SystemTime};
@@ -21,6 +23,8 @@ use super::{
     AppError, Common, GetOptions, GetResult, Output, Phase, Progress, Shutdown, ShutdownTrigger, Watch, Where,
 };
 use crate::node::monotonic_nanos;
+
+pub use many::{KeepManyOptions, KeepManyResult, keep_many};
 
 /// Objects that a daemon receives at the same time; further ones wait for their turn. Many at once share the same links,
 /// and each that is under way takes memory.

@@ -31,9 +31,11 @@ pub use daemon::{controller, node};
 pub use demo::demo;
 pub use experiments::{Experiments, TimelineOptions};
 pub use get::get;
+pub use keep::{KeepManyOptions, KeepManyResult, keep_many};
 pub use local::{ls, put, rm, status};
 pub use serve::serve;
 pub use types::*;
+pub(crate) use usage::open_many_files;
 
 use crate::node::{self, Lossy, NodeConfig};
 

@@ -1,85 +1,108 @@
-//! `headwater bench`: its options and its table. What it does is [`crate::bench`].
+//! `headwater bench`: its commands, and how they show what they are at. What they do is [`crate::bench`].
 
-use clap::{Args, Subcommand};
-use headwater_units::Bytes;
+mod delivery;
+mod sim;
+mod store;
+mod wire;
 
+use clap::Subcommand;
+use indicatif::ProgressBar;
+use serde_json::json;
+
+use self::delivery::{DeliveryArgs, GetsArgs};
+use self::sim::SimArgs;
+use self::store::StoreArgs;
+use self::wire::WireArgs;
 use super::Failure;
-use super::output::Terminal;
-use super::resolve::UsageError;
-use super::tables::Table;
-use crate::bench::sim::{self, SimBench};
+use super::bar::{LINE_INTERVAL, WITH_END, restyle};
+use super::output::{JSON_INTERVAL, Pace, Shown, Terminal};
+use super::settings::Settings;
+use crate::app::Shutdown;
+use crate::bench::BenchWatch;
 
 /// How fast parts of the product are on this machine.
 #[derive(Debug, Subcommand)]
 pub(crate) enum BenchCommand {
     /// The packet simulator: packet-hops per CPU second
     Sim(SimArgs),
+    /// Our UDP path beside the kernel's TCP, over loopback and between two namespaces
+    Wire(WireArgs),
+    /// Hashing, verifying and writing, and reading of blocks, beside copying memory
+    Store(StoreArgs),
+    /// Headwater beside curl, aria2, rqbit, uftp and iperf3, on one network of namespaces
+    Delivery(DeliveryArgs),
+    /// The node of `delivery --scenario many`: fetch many objects at once
+    #[command(hide = true)]
+    Gets(GetsArgs),
 }
 
-#[derive(Debug, Args)]
-#[command(after_help = "Examples:
-  headwater bench sim
-  headwater bench sim --job A1 --repeat 5 --json
-  valgrind --tool=callgrind headwater bench sim --job B     instructions of the whole process
-
-A packet-hop is one packet sent over one link, ACKs included. A1: 128 hosts of a fat-tree send 1382 packets each to another
-one. B: 16 hosts send 6907 packets each to one. ppush: 60 push tasks on one big switch, with the machines of the product.
-
-With --json, one object per job: job, flows_done, packet_hops, events, cpu_seconds, hops_per_cpu_second, peak_rss_bytes,
-drops, marks, trims, fct_us (mean, p50, p99, max).")]
-pub(crate) struct SimArgs {
-    /// Only this job, exactly once unless repeated: A1, B or ppush
-    #[arg(long, value_name = "JOB")]
-    job: Option<String>,
-
-    /// Run each job so often and take the median of its CPU times
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
-    repeat: u32,
+/// Runs one.
+pub(crate) async fn act(
+    command: &BenchCommand,
+    settings: &Settings,
+    terminal: &Terminal,
+    shutdown: &Shutdown,
+) -> Result<(), Failure> {
+    match command {
+        BenchCommand::Sim(args) => sim::act(args, terminal),
+        // Nothing else goes on in this runtime but the waiting for signals.
+        BenchCommand::Wire(args) => tokio::task::block_in_place(|| wire::act(args, terminal, shutdown)),
+        BenchCommand::Store(args) => tokio::task::block_in_place(|| store::act(args, terminal, shutdown)),
+        BenchCommand::Delivery(args) => delivery::act(args, terminal, shutdown).await,
+        BenchCommand::Gets(args) => delivery::gets(args, settings, terminal, shutdown).await,
+    }
 }
 
-/// Runs it.
-pub(crate) fn act(command: &BenchCommand, terminal: &Terminal) -> Result<(), Failure> {
-    let BenchCommand::Sim(args) = command;
-    let mut printed = Ok(());
-    let results = sim::run(args.job.as_deref(), args.repeat, |result| {
-        if terminal.json() && printed.is_ok() {
-            printed = terminal.json_line(result);
+/// Shows which measurement it is at, as the user wants it.
+struct Watching<'a> {
+    terminal: &'a Terminal,
+    shown: Shown,
+    bar: Option<ProgressBar>,
+    pace: Pace,
+}
+
+impl<'a> Watching<'a> {
+    fn new(terminal: &'a Terminal) -> Self {
+        let shown = terminal.shown();
+        let interval = if shown == Shown::Json { JSON_INTERVAL } else { LINE_INTERVAL };
+        Watching { terminal, shown, bar: None, pace: Pace::new(interval) }
+    }
+}
+
+impl BenchWatch for Watching<'_> {
+    fn begun(&mut self, what: &str, number: usize, of: usize) {
+        match self.shown {
+            Shown::Bar => {
+                let bar = self.bar.get_or_insert_with(|| {
+                    let bar = self.terminal.bars().add(ProgressBar::no_length());
+                    restyle(&bar, WITH_END);
+                    bar
+                });
+                bar.set_length(of as u64);
+                bar.set_position(number as u64 - 1);
+                bar.set_prefix(format!("{number} of {of}"));
+                bar.set_message(what.to_owned());
+            }
+            Shown::Lines if self.pace.due() => self.terminal.err(&format!("{number} of {of}: {what}")),
+            Shown::Json if self.pace.due() => {
+                // A reader that went away is told by the result's write, which fails the command.
+                let line = json!({ "type": "progress", "what": what, "number": number, "of": of });
+                drop(self.terminal.json_line(&line));
+            }
+            Shown::Lines | Shown::Json | Shown::Nothing => {}
         }
-    });
-    printed?;
-    let results = results.map_err(|error| UsageError::Options(error.to_string()))?;
-    if !terminal.json() {
-        terminal.out(&table(&results))?;
     }
-    Ok(())
+
+    fn note(&mut self, line: &str) {
+        self.terminal.note(line);
+    }
 }
 
-fn table(results: &[SimBench]) -> String {
-    let mut table = Table::new(&[
-        "JOB",
-        "PACKET-HOPS",
-        "EVENTS",
-        "CPU",
-        "M HOPS/CPU S",
-        "PEAK",
-        "DROPS",
-        "MARKS",
-        "MEAN FCT",
-        "MAX FCT",
-    ]);
-    for r in results {
-        table.row([
-            r.job.to_owned(),
-            r.packet_hops.to_string(),
-            r.events.to_string(),
-            format!("{:.3} s", r.cpu_seconds),
-            format!("{:.2}", r.hops_per_cpu_second / 1e6),
-            Bytes::new(r.peak_rss_bytes).to_string(),
-            r.drops.to_string(),
-            r.marks.to_string(),
-            format!("{:.1} us", r.fct_us.mean),
-            format!("{:.1} us", r.fct_us.max),
-        ]);
+impl Drop for Watching<'_> {
+    fn drop(&mut self) {
+        if let Some(bar) = self.bar.take() {
+            bar.finish_and_clear();
+            self.terminal.bars().remove(&bar);
+        }
     }
-    table.render("")
 }

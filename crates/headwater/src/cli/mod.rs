@@ -53,6 +53,7 @@ pub fn main() -> ExitCode {
             return if answer.use_stderr() { exit::USAGE } else { exit::OK }.into();
         }
     };
+    app::open_many_files();
     run(&cli).into()
 }
 
@@ -279,7 +280,7 @@ async fn act(
         Command::Lab(command) => lab::act(command, terminal, shutdown)?,
         Command::Emulate(args) => emulate::act(args, terminal, shutdown)?,
         Command::Drill(args) => drill::act(args, terminal, shutdown)?,
-        Command::Bench(command) => bench::act(command, terminal)?,
+        Command::Bench(command) => bench::act(command, settings, terminal, shutdown).await?,
         Command::Debug(DebugCommand::Replay(args)) => {
             let result = app::replay(&args.file)?;
             terminal.result(&result, || tables::replayed(&result))?;

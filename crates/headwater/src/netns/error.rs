@@ -60,6 +60,12 @@ pub enum NetError {
         /// How many there are.
         racks: usize,
     },
+    /// Something that only hosts with a bridge of their own have.
+    #[error("hosts that all hang on one bridge have no {what}")]
+    OneBridge {
+        /// What was asked for.
+        what: String,
+    },
     /// More than [`MAX_HOSTS`] or [`MAX_RACKS`], or no host at all.
     #[error("a network has 1 to {MAX_HOSTS} hosts and at most {MAX_RACKS} racks, not {hosts} and {racks}")]
     Size {

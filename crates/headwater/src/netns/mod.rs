@@ -19,6 +19,8 @@
 //! before they reach the first queue, so limits, drops and losses count what a wire would carry. Neighbour and
 //! forwarding tables are fixed: nothing is flooded, and a host that vanished is silent rather than "unreachable".
 //!
+//! For measuring processors rather than networks, [`Spec::edges`] and [`Spec::cut`] take the edges and the cutting away.
+//!
 //! Not here: delay (needs netem, which many kernels lack) and ECN marks (no queue that marks without RED or CoDel).
 //! A kernel-wide limit shows through at high rates: `net.core.netdev_max_backlog` packets may wait between two devices.
 
@@ -133,6 +135,12 @@ impl Net {
         }
         if let Some(rack) = spec.hosts.iter().filter_map(|host| host.rack).find(|rack| *rack >= racks) {
             return Err(NetError::UnknownRack { rack, racks });
+        }
+        if !spec.edges && racks > 0 {
+            return Err(NetError::OneBridge { what: "racks".to_owned() });
+        }
+        if let Some(host) = spec.hosts.iter().position(|host| host.uplink.is_some() && !spec.edges) {
+            return Err(NetError::OneBridge { what: format!("limited uplink, as host {host} was to have") });
         }
         let net = Net {
             namespaces: Namespaces::create(hosts)?,
@@ -258,7 +266,7 @@ impl Net {
     /// # Errors
     /// [`NetError::UnknownHost`], or the command that failed.
     pub fn link_down(&self, host: usize) -> Result<(), NetError> {
-        self.switch_link(host, "down")
+        self.switch_link(host, false)
     }
 
     /// Connects a host again.
@@ -266,7 +274,7 @@ impl Net {
     /// # Errors
     /// [`NetError::UnknownHost`], or the command that failed.
     pub fn link_up(&self, host: usize) -> Result<(), NetError> {
-        self.switch_link(host, "up")
+        self.switch_link(host, true)
     }
 
     /// Makes a host vanish, as a power cut would: link first, so that no goodbye gets out, then all its processes.
@@ -297,6 +305,20 @@ impl Net {
         })
     }
 
+    /// Bytes that a host has put on the wire, with Ethernet headers, whatever became of them. Of buffers that are not
+    /// [cut](Spec::cut) the headers count once.
+    ///
+    /// # Errors
+    /// [`NetError::UnknownHost`], or the command that failed.
+    pub fn sent(&self, host: usize) -> Result<Bytes, NetError> {
+        self.namespace(host)?;
+        let device = Link::Downlink(host).device();
+        let shown =
+            json("ip", &["-n", self.namespaces.middle(), "-s", "-j", "link", "show", "dev", &device])?;
+        let bytes = shown.pointer("/0/stats64/rx/bytes").and_then(Value::as_u64);
+        Ok(Bytes::new(bytes.unwrap_or(0)))
+    }
+
     fn lost(&self, link: Link) -> Result<u64, NetError> {
         let entered = format!("--net=/run/netns/{}", self.namespaces.middle());
         let listed = json(
@@ -314,6 +336,9 @@ impl Net {
 
     fn check(&self, link: Link) -> Result<(), NetError> {
         match link {
+            _ if link.needs_edges() && !self.spec.edges => {
+                Err(NetError::OneBridge { what: format!("{link:?}") })
+            }
             Link::Uplink(host) | Link::Downlink(host) => self.namespace(host).map(drop),
             Link::RackUplink(rack) | Link::RackDownlink(rack) if rack < self.spec.racks.len() => Ok(()),
             Link::RackUplink(rack) | Link::RackDownlink(rack) => {
@@ -322,10 +347,18 @@ impl Net {
         }
     }
 
-    fn switch_link(&self, host: usize, to: &str) -> Result<(), NetError> {
+    fn switch_link(&self, host: usize, up: bool) -> Result<(), NetError> {
         self.namespace(host)?;
-        tool::run("ip", &["-n", self.namespaces.middle(), "link", "set", "dev", &format!("up{host}"), to])
-            .map(drop)
+        let middle = self.namespaces.middle();
+        if self.spec.edges {
+            let device = Link::Uplink(host).device();
+            let to = if up { "up" } else { "down" };
+            return tool::run("ip", &["-n", middle, "link", "set", "dev", &device, to]).map(drop);
+        }
+        // Taken down, the cable's other end would notice: the bridge's port forwards nothing instead.
+        let device = Link::Downlink(host).device();
+        let state = if up { "forwarding" } else { "disabled" };
+        tool::run("bridge", &["-n", middle, "link", "set", "dev", &device, "state", state]).map(drop)
     }
 
     fn limit_new(&self, link: Link, rate: Option<BitRate>) -> Result<(), NetError> {
@@ -361,6 +394,17 @@ impl Net {
         for (host, HostSpec { rack, .. }) in self.spec.hosts.iter().enumerate() {
             let above = rack.map_or("core".to_owned(), |rack| format!("rack{rack}"));
             let far = self.namespaces.host(host)?;
+            if !self.spec.edges {
+                links.extend([
+                    format!(
+                        "link add name host{host} mtu {mtu} type veth peer name eth0 mtu {mtu} netns {far}"
+                    ),
+                    format!("link set dev host{host} master core"),
+                    format!("link set dev host{host} up"),
+                ]);
+                forwarding.push(format!("fdb add {} dev host{host} master static", mac(host)));
+                continue;
+            }
             links.extend([
                 bridge(&format!("edge{host}")),
                 format!("link set dev edge{host} up"),
@@ -393,10 +437,12 @@ impl Net {
         let mut lines = vec![
             "link set dev lo up".to_owned(),
             format!("link set dev eth0 address {}", mac(host)),
-            "link set dev eth0 gso_max_segs 1".to_owned(),
             format!("addr add {}/24 dev eth0", ipv4(host)),
             "link set dev eth0 up".to_owned(),
         ];
+        if self.spec.cut {
+            lines.push("link set dev eth0 gso_max_segs 1".to_owned());
+        }
         if self.ipv6 {
             // `nodad`: else the address is unusable for its first second or two.
             lines.push(format!("addr add {}/64 dev eth0 nodad", ipv6(host)));
@@ -463,5 +509,10 @@ mod tests {
         let racked = HostSpec { rack: Some(1), ..host };
         let refused = of(vec![racked], vec![RackSpec::default()]);
         assert!(matches!(refused, Err(NetError::UnknownRack { rack: 1, racks: 1 })));
+        let flat = |hosts, racks| Net::build(&Spec { hosts, racks, edges: false, ..Spec::default() });
+        let refused = flat(vec![HostSpec { rack: Some(0), ..host }], vec![RackSpec::default()]);
+        assert!(matches!(refused, Err(NetError::OneBridge { .. })));
+        let limited = HostSpec { uplink: Some(BitRate::new(1_000_000)), ..host };
+        assert!(matches!(flat(vec![limited], vec![]), Err(NetError::OneBridge { .. })));
     }
 }

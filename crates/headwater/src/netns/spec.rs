@@ -28,12 +28,25 @@ pub struct Spec {
     pub queue: Duration,
     /// Largest IP packet. IPv6 needs at least 1280.
     pub mtu: u16,
+    /// Every host has a bridge of its own in front of the core, where its uplink is limited. Without them all hang on one
+    /// bridge: less work per packet, but no limits on uplinks, and no racks.
+    pub edges: bool,
+    /// Hosts send their packets one by one. Without it the kernel carries buffers of many packets from end to end, as between
+    /// containers of one machine: limits, losses and counters then see buffers.
+    pub cut: bool,
 }
 
 impl Default for Spec {
-    /// No hosts; queues of 10 ms and 1500-byte packets.
+    /// No hosts; queues of 10 ms, 1500-byte packets one by one, and limits on uplinks.
     fn default() -> Self {
-        Spec { hosts: Vec::new(), racks: Vec::new(), queue: Duration::from_millis(10), mtu: 1500 }
+        Spec {
+            hosts: Vec::new(),
+            racks: Vec::new(),
+            queue: Duration::from_millis(10),
+            mtu: 1500,
+            edges: true,
+            cut: true,
+        }
     }
 }
 
@@ -79,6 +92,11 @@ impl Link {
             Link::RackUplink(rack) => format!("rackup{rack}"),
             Link::RackDownlink(rack) => format!("rackcore{rack}"),
         }
+    }
+
+    /// Whether it is there only if hosts have a bridge of their own.
+    pub(super) fn needs_edges(self) -> bool {
+        !matches!(self, Link::Downlink(_))
     }
 
     /// Where random loss strikes: the map that is asked, and the device that it knows the link by.

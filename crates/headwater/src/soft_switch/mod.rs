@@ -48,5 +48,5 @@ pub use frame::{
 };
 pub use layout::NotForwarded;
 pub use namespace::in_namespace;
-pub use offload::offloads_off;
+pub use offload::{offloads_off, segmentation_off};
 pub use ring::{FramePort, PORT_BATCH, PacketPort, RingConfig, RingStats, wait};

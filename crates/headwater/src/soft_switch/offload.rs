@@ -18,6 +18,19 @@ use super::sys;
 /// # Errors
 /// No such interface, no right to change it (`CAP_NET_ADMIN`), or a feature that stays on.
 pub fn offloads_off(interface: &str) -> io::Result<()> {
+    turn_off(interface, is_offload)
+}
+
+/// Turns off what an interface cuts up by itself, and nothing else: the kernel then cuts large buffers right before they leave
+/// by it, for TCP as for UDP, and they travel on as packets. As a network card without segmentation has it.
+///
+/// # Errors
+/// As [`offloads_off`].
+pub fn segmentation_off(interface: &str) -> io::Result<()> {
+    turn_off(interface, is_segmentation)
+}
+
+fn turn_off(interface: &str, is_meant: fn(&str) -> bool) -> io::Result<()> {
     let socket = sys::packet_socket()?;
     let named = |error: io::Error| io::Error::new(error.kind(), format!("offloads of {interface}: {error}"));
     let names = sys::feature_names(socket.as_fd(), interface).map_err(named)?;
@@ -26,7 +39,7 @@ pub fn offloads_off(interface: &str) -> io::Result<()> {
     let mut masks = vec![0; before.len()];
     for (number, name) in names.iter().enumerate() {
         let bit = 1 << (number % 32);
-        if is_offload(text(name)) && before[number / 32].available & bit != 0 {
+        if is_meant(text(name)) && before[number / 32].available & bit != 0 {
             masks[number / 32] |= bit;
         }
     }
@@ -49,6 +62,11 @@ fn is_offload(name: &str) -> bool {
         ["tx-checksum-", "tx-scatter-gather", "tx-gso-", "rx-gro", "rx-lro", "rx-udp-gro-forwarding"];
     BEGINNINGS.iter().any(|it| name.starts_with(it))
         || name.starts_with("tx-") && name.ends_with("-segmentation")
+}
+
+/// What the interface does; the kernel's own part has the word `generic`.
+fn is_segmentation(name: &str) -> bool {
+    name.starts_with("tx-") && name.ends_with("-segmentation") && !name.contains("generic")
 }
 
 /// A name without the zeroes behind it.
@@ -79,6 +97,16 @@ mod tests {
         }
         for name in ["rx-checksum", "tx-vlan-hw-insert", "highdma", "loopback", "rx-all", ""] {
             assert!(!is_offload(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn what_the_kernel_cuts_up_itself_stays_on() {
+        for name in ["tx-tcp-segmentation", "tx-tcp6-segmentation", "tx-udp-segmentation"] {
+            assert!(is_segmentation(name), "{name}");
+        }
+        for name in ["tx-generic-segmentation", "tx-checksum-ip-generic", "tx-scatter-gather", "rx-gro"] {
+            assert!(!is_segmentation(name), "{name}");
         }
     }
 

@@ -179,7 +179,7 @@ impl Process {
     /// It closed its output long ago and still runs.
     pub(crate) async fn ended(&self) -> Result<(), AppError> {
         let poll = async {
-            while !is_zombie(self.child.id()) {
+            while !self.has_ended() {
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
         };
@@ -188,9 +188,19 @@ impl Process {
             .map_err(|_| self.failed("has closed its output and does not end"))
     }
 
+    /// Whether it has; it is not reaped by asking.
+    pub(crate) fn has_ended(&self) -> bool {
+        is_zombie(self.child.id())
+    }
+
     /// User and system seconds so far, or in all if it has ended.
     pub(crate) fn cpu_seconds(&self) -> f64 {
         cpu_seconds(&self.child.id().to_string())
+    }
+
+    /// As [`cpu_seconds`](Process::cpu_seconds), with those of its children that it has waited for.
+    pub(crate) fn cpu_seconds_with_children(&self) -> f64 {
+        cpu_ticks(&self.child.id().to_string(), 4) / USER_HZ
     }
 
     /// Kills it, without reaping it.
@@ -270,8 +280,12 @@ pub(crate) struct Ended;
 /// User and system seconds of a process (`self` is this one), also of one that has ended and was not reaped; zero if
 /// there is none.
 pub(crate) fn cpu_seconds(pid: &str) -> f64 {
-    let ticks: f64 = stat(pid).skip(11).take(2).filter_map(|field| field.parse::<f64>().ok()).sum();
-    ticks / USER_HZ
+    cpu_ticks(pid, 2) / USER_HZ
+}
+
+/// The sum of the first of: user, system, user of children, system of children.
+fn cpu_ticks(pid: &str, fields: usize) -> f64 {
+    stat(pid).skip(11).take(fields).filter_map(|field| field.parse::<f64>().ok()).sum()
 }
 
 fn is_zombie(pid: u32) -> bool {
@@ -348,6 +362,7 @@ mod tests {
         process.kill();
         process.ended().await.unwrap();
         assert!(process.cpu_seconds() > 0.0);
+        assert_eq!(process.cpu_seconds_with_children(), process.cpu_seconds(), "a shell's loop is no child");
         let pid = process.child.id();
         drop(process);
         assert!(!alive(pid));

@@ -32,7 +32,6 @@ impl Scratch {
     /// # Errors
     /// [`AppError::NoRoom`], or what the system says.
     pub(crate) fn create(what: &str, size: Bytes, keep: bool) -> Result<Self, AppError> {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
         let needed = size * 2 + SLACK;
         let memory = Path::new(IN_MEMORY);
         let fits = |place: &Path| free_space(place).is_none_or(|free| free >= needed);
@@ -47,6 +46,26 @@ impl Scratch {
                 usual.display()
             )));
         };
+        Scratch::at(place, what, keep)
+    }
+
+    /// Makes one for `what` below a folder of the user's choice, where `size` fits twice.
+    ///
+    /// # Errors
+    /// [`AppError::NoRoom`], or what the system says.
+    pub(crate) fn create_in(place: &Path, what: &str, size: Bytes) -> Result<Self, AppError> {
+        let needed = size * 2 + SLACK;
+        match free_space(place) {
+            Some(free) if free < needed => Err(AppError::NoRoom(format!(
+                "the {what} needs {needed} in {}, and {free} are free",
+                place.display()
+            ))),
+            _ => Scratch::at(place, what, false),
+        }
+    }
+
+    fn at(place: &Path, what: &str, keep: bool) -> Result<Self, AppError> {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let path = place.join(format!("headwater-{what}-{}-{number}", std::process::id()));
         // A dead run with the same process id may have left one behind.

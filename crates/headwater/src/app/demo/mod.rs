@@ -6,7 +6,7 @@
 
 mod place;
 mod progress;
-mod script;
+pub(crate) mod script;
 mod stage;
 mod table;
 mod transfer;

@@ -6,7 +6,7 @@ use crate::app::{AppError, DemoOptions};
 
 /// Something happens to a source. Sources count from zero, those of `--rates` first, then those of `--join`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Happening {
+pub(crate) enum Happening {
     /// It vanishes without a word.
     Vanish,
     /// It appears.
@@ -17,22 +17,22 @@ pub(super) enum Happening {
 
 /// A happening, and when.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Event {
+pub(crate) struct Event {
     /// Since the first request.
-    pub(super) at: Duration,
-    pub(super) source: usize,
-    pub(super) what: Happening,
+    pub(crate) at: Duration,
+    pub(crate) source: usize,
+    pub(crate) what: Happening,
 }
 
 /// The sources and everything that happens to them.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Script {
+pub(crate) struct Script {
     /// Uplinks at first, of those that are there from the start and of those that join.
-    pub(super) rates: Vec<BitRate>,
+    pub(crate) rates: Vec<BitRate>,
     /// How many are there from the start.
-    pub(super) present: usize,
+    pub(crate) present: usize,
     /// In the order of their times.
-    pub(super) events: Vec<Event>,
+    pub(crate) events: Vec<Event>,
 }
 
 impl Script {
@@ -40,7 +40,7 @@ impl Script {
     ///
     /// # Errors
     /// [`AppError::Usage`] for a source that does not exist, or not yet or no longer when something happens to it.
-    pub(super) fn of(options: &DemoOptions) -> Result<Self, AppError> {
+    pub(crate) fn of(options: &DemoOptions) -> Result<Self, AppError> {
         let present = options.rates.len();
         if present == 0 {
             return Err(AppError::Usage("a demo needs at least one source: --rates 100".to_owned()));
@@ -90,14 +90,16 @@ impl Script {
     }
 
     /// How long `size` takes if every source sends at its full rate from the first request, or from when it joins, until it
-    /// vanishes. `None` if that never moves all of it.
-    pub(super) fn ideal_seconds(&self, size: Bytes) -> Option<f64> {
+    /// vanishes, and the receiver takes all it has room for on its downlink (`None`: no limit). `None` if that never moves
+    /// all of it.
+    pub(crate) fn ideal_seconds(&self, size: Bytes, downlink: Option<BitRate>) -> Option<f64> {
+        let most = downlink.map_or(f64::INFINITY, |rate| rate.get() as f64);
         let mut rates: Vec<f64> = self.rates.iter().map(|rate| rate.get() as f64).collect();
         let mut now: Vec<f64> = rates.clone();
         now[self.present..].fill(0.0);
         let (mut at, mut left) = (0.0, size.get() as f64 * 8.0);
         for event in &self.events {
-            let moved = now.iter().sum::<f64>() * (event.at.as_secs_f64() - at);
+            let moved = now.iter().sum::<f64>().min(most) * (event.at.as_secs_f64() - at);
             if left <= moved {
                 break;
             }
@@ -112,7 +114,7 @@ impl Script {
                 }
             }
         }
-        let sum = now.iter().sum::<f64>();
+        let sum = now.iter().sum::<f64>().min(most);
         (sum > 0.0).then(|| at + left / sum)
     }
 }
@@ -137,7 +139,7 @@ mod tests {
         rates.extend(vec![mbit(500); joining]);
         let script = Script { rates, present: 3, events };
         script.check().unwrap();
-        script.ideal_seconds(SIZE * seconds_of_size)
+        script.ideal_seconds(SIZE * seconds_of_size, None)
     }
 
     #[test]
@@ -163,6 +165,15 @@ mod tests {
             at(2, 2, Happening::Rerate(mbit(50))),
         ];
         assert_eq!(ideal(4, 1, both), Some(4.0));
+    }
+
+    #[test]
+    fn a_receiver_with_less_room_than_the_sources_sets_the_ideal_while_it_has_less() {
+        let rates = vec![mbit(100), mbit(100), mbit(300)];
+        let script = Script { rates, present: 3, events: vec![at(2, 2, Happening::Vanish)] };
+        assert_eq!(script.ideal_seconds(SIZE, Some(mbit(250))), Some(2.0));
+        // 2 s at 250, then 500 Mbit more at 200.
+        assert_eq!(script.ideal_seconds(SIZE * 2, Some(mbit(250))), Some(4.5));
     }
 
     #[test]

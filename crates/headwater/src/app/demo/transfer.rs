@@ -56,7 +56,7 @@ impl Run<'_> {
         };
         // `get` says that it is asking, and its clock starts.
         let begun = Instant::now();
-        let ideal = self.script.ideal_seconds(self.options.size);
+        let ideal = self.script.ideal_seconds(self.options.size, None);
         let patience = ideal.or_else(|| self.ideal_without_events()).unwrap_or_default() * STUCK.0;
         let stuck = begun + Duration::from_secs_f64(patience) + STUCK.1;
         let mut events = self.script.events.iter();
