@@ -6,8 +6,9 @@
 
 use headwater_units::{Bytes, Esi};
 
+use crate::gf256::Kernel;
 use crate::symbol_set::SymbolSet;
-use crate::{BlockShape, CodecError, Decoder, Inserted, NeedMore, SPARE_SYMBOLS, rfc6330};
+use crate::{BlockShape, CodecError, Decoder, Inserted, Method, NeedMore, SPARE_SYMBOLS, dense, rfc6330};
 
 /// One block in reception.
 #[derive(Debug)]
@@ -18,6 +19,7 @@ pub struct Assembler {
     block: Vec<u8>,
     symbols: SymbolSet<Box<[u8]>>,
     progress: Progress,
+    method: Method,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,8 +42,23 @@ impl Assembler {
     /// What the buffer held is never seen again: [`Decoder::finish`] gives the block only when every byte of it was
     /// received or decoded.
     pub fn with_buffer(shape: BlockShape, mut buffer: Vec<u8>) -> Self {
+        if buffer.capacity() < shape.padded_len() {
+            // Fresh memory is zero already, which growing does not make use of.
+            buffer = vec![0; shape.padded_len()];
+        }
         buffer.resize(shape.padded_len(), 0);
-        Assembler { shape, block: buffer, symbols: SymbolSet::new(shape), progress: Progress::Collecting }
+        Assembler {
+            shape,
+            block: buffer,
+            symbols: SymbolSet::new(shape),
+            progress: Progress::Collecting,
+            method: Method::Fastest,
+        }
+    }
+
+    /// Says how to solve for what is missing, other than the fastest way: to measure or to compare.
+    pub fn set_method(&mut self, method: Method) {
+        self.method = method;
     }
 
     /// The bytes of a symbol as received; `None` if it is not at hand.
@@ -70,16 +87,30 @@ impl Assembler {
     }
 
     /// The most that [`Assembler::held_bytes`] can be: the block and K + 32 repair symbols. [`Decoder::finish`]
-    /// takes about three blocks more while it decodes.
+    /// takes about three blocks more while the sparse solver runs, and m (2 K + m) bytes while m symbols are filled in
+    /// without it.
     pub fn held_bytes_limit(shape: BlockShape) -> Bytes {
         let symbols = 2 * u64::from(shape.source_symbols()) + u64::from(SPARE_SYMBOLS);
         Bytes::new(u64::from(shape.symbol_size())) * symbols
     }
 
-    /// Runs the solver and fills in what is missing; false if the symbols' equations are dependent.
+    /// Fills in what is missing; false if the symbols' equations are dependent.
     fn decode(&mut self) -> bool {
-        // Source symbols that came after many repair symbols make some of those superfluous, and rows cost time.
         let missing = self.shape.source_symbols() - self.symbols.source_symbols_present();
+        match self.method.decoding(self.shape, missing) {
+            Some(kernel) => self.decode_dense(kernel),
+            None => self.decode_sparse(missing),
+        }
+    }
+
+    fn decode_dense(&mut self, kernel: Kernel) -> bool {
+        let Assembler { shape, block, symbols, .. } = self;
+        let repair = symbols.repair().iter().map(|(esi, bytes)| (*esi, &**bytes));
+        dense::fill_in(kernel, *shape, block, |index| symbols.has_source(index), repair)
+    }
+
+    fn decode_sparse(&mut self, missing: u32) -> bool {
+        // Source symbols that came after many repair symbols make some of those superfluous, and rows cost time.
         let useful = (missing + SPARE_SYMBOLS) as usize;
         // Honest symbols never need the second attempt; ESIs picked to be dependent could spoil the first.
         let decoded = self.solve(useful).or_else(|| {

@@ -7,6 +7,7 @@
 //! - [`BlockShape`]: block length and symbol size, checked once; everything below is built from one.
 //! - [`BlockEncoder`]: a block's endless stream of symbols. Source symbols cost a copy and nothing else.
 //! - [`Decoder`]: one block in reception, as [`Assembler`] (bytes) or [`PhantomAssembler`] (counts only).
+//! - [`Method`], [`Kernel`]: how lost symbols are solved for and repair symbols made; the fastest way unless told.
 //! - [`text`]: symbols as lines of text, for people and for comparison with other implementations.
 //!
 //! Does no I/O (but for `text`, over readers and writers it is given), reads no clock, spawns no thread. Knows nothing
@@ -15,8 +16,10 @@
 
 mod assembler;
 mod decoder;
+mod dense;
 mod encoder;
 mod error;
+mod gf256;
 mod phantom;
 mod rfc6330;
 mod shape;
@@ -25,7 +28,9 @@ pub mod text;
 
 pub use assembler::Assembler;
 pub use decoder::{Decoder, Inserted, SPARE_SYMBOLS};
+pub use dense::Method;
 pub use encoder::BlockEncoder;
 pub use error::{CodecError, NeedMore};
+pub use gf256::Kernel;
 pub use phantom::{PhantomAssembler, drawn_overhead};
 pub use shape::BlockShape;

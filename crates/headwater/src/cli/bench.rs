@@ -1,5 +1,6 @@
 //! `headwater bench`: its commands, and how they show what they are at. What they do is [`crate::bench`].
 
+mod codec;
 mod delivery;
 mod sim;
 mod store;
@@ -23,6 +24,8 @@ use crate::bench::BenchWatch;
 /// How fast parts of the product are on this machine.
 #[derive(Debug, Subcommand)]
 pub(crate) enum BenchCommand {
+    /// Coding and decoding of blocks: MB per CPU second, beside memcpy
+    Codec(codec::CodecArgs),
     /// The packet simulator: packet-hops per CPU second
     Sim(SimArgs),
     /// Our UDP path beside the kernel's TCP, over loopback and between two namespaces
@@ -44,6 +47,7 @@ pub(crate) async fn act(
     shutdown: &Shutdown,
 ) -> Result<(), Failure> {
     match command {
+        BenchCommand::Codec(args) => tokio::task::block_in_place(|| codec::act(args, terminal)),
         BenchCommand::Sim(args) => sim::act(args, terminal),
         // Nothing else goes on in this runtime but the waiting for signals.
         BenchCommand::Wire(args) => tokio::task::block_in_place(|| wire::act(args, terminal, shutdown)),
