@@ -377,6 +377,9 @@ impl World<'_> {
             }
             ReceiverEvent::Failed(_) => assert!(!std::mem::replace(&mut kept.ended, true), "ended twice"),
             ReceiverEvent::Unbind { .. } | ReceiverEvent::Distrusted { .. } => {}
+            ReceiverEvent::Progress { .. } | ReceiverEvent::Complete { .. } => {
+                panic!("a receiver of one task says Done: {event:?}")
+            }
         }
     }
 
@@ -491,6 +494,7 @@ impl World<'_> {
                 ack_now: self.bytes.arbitrary()?,
                 assignment: self.bytes.arbitrary()?,
                 starved: self.bytes.arbitrary()?,
+                syn: self.bytes.arbitrary()?,
                 trimmed: self.bytes.ratio(1, 8)?,
             }),
             0 => {

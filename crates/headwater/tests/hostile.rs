@@ -64,6 +64,7 @@ fn wild_symbol(rng: &mut ChaCha8Rng) -> Vec<u8> {
         ack_now: rng.random(),
         assignment: rng.random(),
         starved: rng.random(),
+        syn: false,
         trimmed: false,
     };
     let size = rng.random_range(1..1400);

@@ -19,14 +19,14 @@ mod scheme;
 pub(crate) mod text;
 mod transport;
 
-pub use background::Background;
+pub use background::{Background, PermutedBackground};
 pub(crate) use check::look_up;
 pub use check::{ScenarioError, link_name, link_named};
 pub use faults::{Action, Fault, Place, Target};
 pub use network::NetworkTextError;
 pub use ports::{Amount, PortClass, PortSpec, Service, WhenFull};
 pub use scheme::{ParseSchemeError, Scheme};
-pub use transport::{Assignment, DataClass, Decode, LossResponse, Machines, TransportSpec};
+pub use transport::{Assignment, DataClass, Decode, LossResponse, Machines, PullSpec, TransportSpec};
 
 use crate::workload::Workload;
 
@@ -64,6 +64,9 @@ pub struct Scenario {
     /// What is sent beside it, by other rules.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub background: Vec<Background>,
+    /// Long flows beside it, between hosts that the seed draws.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub permuted_background: Option<PermutedBackground>,
     /// What goes wrong, in any order.
     #[serde(default)]
     pub faults: Vec<Fault>,
@@ -115,8 +118,10 @@ pub enum Routing {
     /// One per flow, by its hash: the choice for all of PPUSH's figures.
     #[default]
     Ecmp,
-    /// One per packet, evenly (SCDP, NDP).
+    /// One per packet, evenly: every switch has a random order of its ports for each destination (SCDP, NDP).
     Spray,
+    /// One per packet, evenly: every source has a random order of all paths to each destination (NDP, as csg-htsim has it).
+    SourceSpray,
     /// One per destination on a fat-tree: the rack's uplink by the destination's slot in its rack, the aggregation's
     /// uplink by the destination's rack in its pod.
     DModK,

@@ -1,8 +1,9 @@
-//! What must be delivered, from whom to whom and when: PPUSH's workloads (§IV-B, §V) and the speed bench's.
+//! What must be delivered, from whom to whom and when: PPUSH's workloads (§IV-B, §V), SCDP's requests (§IV-A) and the speed
+//! bench's.
 //!
 //! A [`Workload`] is the description in an experiment file; [`Workload::plan`] makes the concrete tasks of one seed. The
 //! same seed gives the same tasks whatever the scheme (common random numbers), so schemes are compared pairwise. What
-//! it needs of the network is in [`Network`]: how many hosts, their rate and their pods.
+//! it needs of the network is in [`Network`]: how many hosts, their rate, their pods and racks.
 
 use headwater_fabric::{HostId, Topology};
 use headwater_units::{Bytes, Duration, Time};
@@ -12,8 +13,10 @@ use thiserror::Error;
 use crate::scenario::{Background, text};
 
 mod generate;
+mod requests;
 mod sizes;
 
+pub use requests::Access;
 pub use sizes::{SizeTable, Sizes};
 
 /// What a workload must know of the network.
@@ -25,6 +28,8 @@ pub struct Network {
     pub host_rate: f64,
     /// The pod of each host, by number; empty where there are no pods.
     pub pods: Vec<u32>,
+    /// The rack of each host, by number; empty where there are no racks.
+    pub racks: Vec<u32>,
 }
 
 impl Network {
@@ -36,8 +41,9 @@ impl Network {
         let slowest = rates.min().unwrap_or(0) as f64;
         let hosts = topology.hosts().len() as u32;
         let pods: Option<Vec<u32>> = (0..hosts).map(|host| topology.pod_of(HostId(host))).collect();
+        let racks: Option<Vec<u32>> = (0..hosts).map(|host| topology.rack_of(HostId(host))).collect();
         let host_rate = slowest / (packet.get().max(1) as f64 * 8.0);
-        Network { hosts, host_rate, pods: pods.unwrap_or_default() }
+        Network { hosts, host_rate, pods: pods.unwrap_or_default(), racks: racks.unwrap_or_default() }
     }
 }
 
@@ -54,6 +60,10 @@ pub struct TaskPlan {
     pub sources: Vec<u32>,
     /// The host that wants it; none of the sources.
     pub receiver: u32,
+    /// Further hosts that want it too, each once.
+    pub further: Vec<u32>,
+    /// Each receiver but the first has it from the one before it, which sends on what it has.
+    pub relayed: bool,
     /// The weight of its flows, if it is not the scheme's to decide.
     pub theta: Option<f64>,
     /// When it is given up, whatever has arrived.
@@ -69,6 +79,8 @@ impl TaskPlan {
             packets: None,
             sources: vec![flow.from],
             receiver: flow.to,
+            further: Vec::new(),
+            relayed: false,
             theta: None,
             stop: flow.stop.map(|stop| Time::ZERO + stop),
         }
@@ -126,6 +138,20 @@ pub enum Workload {
         fanout: u32,
         /// How large they are.
         sizes: Sizes,
+    },
+    /// Blocks are written to, or read from, storage that keeps several copies of each (SCDP §IV-A); clients are drawn from all
+    /// hosts, places by HDFS's default policy.
+    Requests {
+        /// How many; 2000 in the paper.
+        count: u32,
+        /// Requests per second on average, which arrive as a Poisson process; 2000 or 4000 in the paper (lambda).
+        per_second: f64,
+        /// Of each request.
+        packets: u64,
+        /// Copies of each block; 3 in the paper.
+        replicas: u32,
+        /// What they do.
+        access: Access,
     },
     /// Every host i sends to host (multiplier * i + offset) mod hosts, all at time zero (speed bench, job A1).
     Permutation {

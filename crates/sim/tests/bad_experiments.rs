@@ -53,6 +53,29 @@ fn the_good_file_is_good() {
 }
 
 #[test]
+fn a_scheme_may_have_settings_of_its_own_and_stay_away_from_some_points() {
+    let with = |scheme: &str| {
+        GOOD.replace("[[vary]]", &format!("{scheme}\n[[vary]]")).replace("only = { load = [0.5] }", "")
+    };
+    let text = with("[scheme.dctcp]\nset = { 'workload.count' = 7 }\nonly = { load = [0.9] }");
+    let jobs =
+        Experiment::parse("x/good", &text).unwrap().jobs(Engine::Packet, Scale::Small, Some(1)).unwrap();
+    let runs: Vec<(&str, &str, bool)> = jobs
+        .iter()
+        .map(|job| (&job.scheme[..], &job.point[0].1[..], job.canonical().contains("count = 7")))
+        .collect();
+    assert_eq!(runs, [("ppush(1,1)", "0.5", false), ("ppush(1,1)", "0.9", false), ("dctcp", "0.9", true)]);
+    for (scheme, place, reason) in [
+        ("[scheme.reno]", "scheme.reno", "not listed"),
+        ("[scheme.dctcp]\nonly = { x = [1] }", "scheme.dctcp.only.x", "no axis"),
+        ("[scheme.dctcp]\nonly = { load = [0.7] }", "scheme.dctcp.only.load", "0.7"),
+    ] {
+        let error = Experiment::parse("x/bad", &with(scheme)).unwrap_err().to_string();
+        assert!(error.contains(place) && error.contains(reason), "{scheme}: {error}");
+    }
+}
+
+#[test]
 fn an_engine_may_have_seeds_of_its_own_for_all_scales_or_for_some() {
     let jobs = |seeds: &str| {
         let text = GOOD.replace("[[vary]]", &format!("[engine.packet]\nseeds = {seeds}\n[[vary]]"));

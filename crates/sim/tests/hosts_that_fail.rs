@@ -24,6 +24,8 @@ fn calm(bytes: u64) -> Setup {
         bytes: Some(Bytes::new(bytes)),
         sources: vec![1],
         receiver: 2,
+        further: Vec::new(),
+        relayed: false,
         thetas: None,
         background: None,
     };
@@ -175,6 +177,8 @@ fn background_ends_with_a_restart_of_either_end() {
             bytes: None,
             sources: vec![0],
             receiver: 3,
+            further: Vec::new(),
+            relayed: false,
             thetas: None,
             background: Some(baseline::SenderConfig::data_centre(baseline::Scheme::NewReno)),
         };

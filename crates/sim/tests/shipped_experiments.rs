@@ -13,8 +13,8 @@ use headwater_sim::table::Tables;
 use headwater_sim::workload::Workload;
 use headwater_units::{Bytes, Geometry};
 
-/// PPUSH's rows of the catalogue of claims.
-const ROWS: [&str; 36] = [
+/// The rows of the catalogue of claims, as far as they are there.
+const ROWS: [&str; 38] = [
     "P-2",
     "P-2q",
     "P-2w",
@@ -48,7 +48,9 @@ const ROWS: [&str; 36] = [
     "P-14b",
     "P-T2",
     "P-head",
+    "S-1",
     "bench-A1",
+    "bench-A2",
     "bench-B",
     "bench-ppush",
 ];

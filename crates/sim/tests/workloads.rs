@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use common::experiment;
 use headwater_sim::experiment::{Engine, Scale};
 use headwater_sim::workload::{
-    LoadOn, Network, Placement, SizeTable, Sizes, TaskPlan, Workload, WorkloadError,
+    Access, LoadOn, Network, Placement, SizeTable, Sizes, TaskPlan, Workload, WorkloadError,
 };
 use headwater_units::{Duration, Time};
 use proptest::prelude::*;
@@ -15,7 +15,7 @@ use proptest::prelude::*;
 const PAPER_SIZES: Sizes = Sizes::Table { table: SizeTable::Websearch, from: 2048, to: 204_800, times: 1.0 };
 
 fn big_switch(hosts: u32) -> Network {
-    Network { hosts, host_rate: 2e5, pods: Vec::new() }
+    Network { hosts, host_rate: 2e5, pods: Vec::new(), racks: Vec::new() }
 }
 
 fn storage(count: u32, load: f64, fanout: u32) -> Workload {
@@ -109,7 +109,7 @@ fn storage_nodes_send_and_never_receive() {
 #[test]
 fn a_fat_tree_has_a_storage_node_in_every_pod() {
     let pods: Vec<u32> = (0..128).map(|host| host / 16).collect();
-    let network = Network { hosts: 128, host_rate: 2e5, pods };
+    let network = Network { pods, ..big_switch(128) };
     let placement = Placement::Storage { nodes: 8, fanout: 3, per_pod: true };
     let workload = |placement| Workload::Tasks {
         count: 300,
@@ -201,6 +201,48 @@ fn the_bench_jobs_are_a_permutation_and_an_incast() {
     );
 }
 
+/// SCDP §IV-A: 250 servers in racks of five; HDFS's default policy.
+#[test]
+fn blocks_are_placed_and_read_as_hdfs_does() {
+    let network = Network { racks: (0..250).map(|host| host / 5).collect(), ..big_switch(250) };
+    let plan = |access| {
+        let workload =
+            Workload::Requests { count: 2000, per_second: 2000.0, packets: 697, replicas: 3, access };
+        workload.plan(&network, 1).unwrap()
+    };
+    let rack = |host: u32| host / 5;
+    let (writes, reads) = (plan(Access::Write), plan(Access::Read));
+    let mut beside = 0;
+    for ((write, chain), (read, all)) in
+        writes.iter().zip(plan(Access::WriteChain)).zip(reads.iter().zip(plan(Access::ReadAll)))
+    {
+        let client = write.sources[0];
+        let [second, third] = write.further[..] else { panic!("three copies") };
+        assert_ne!(rack(write.receiver), rack(second), "another rack");
+        assert_eq!(rack(second), rack(third), "beside the second");
+        assert!(!write.relayed && chain.relayed);
+        assert_eq!(
+            (&chain.sources, chain.receiver, &chain.further),
+            (&write.sources, write.receiver, &write.further)
+        );
+        // The same requests, read.
+        let copies = [write.receiver, second, third];
+        assert_eq!((all.receiver, &all.sources[..]), (client, &copies[..]));
+        assert!(read.receiver == client && copies.contains(&read.sources[0]));
+        if copies.iter().any(|copy| rack(*copy) == rack(client)) {
+            assert_eq!(rack(read.sources[0]), rack(client));
+            beside += 1;
+        }
+    }
+    assert!((20..200).contains(&beside), "a copy beside the client in about two of fifty: {beside}");
+    let last = writes.last().unwrap().at.as_secs_f64();
+    assert!((last - 1.0).abs() < 0.1, "2000 requests at 2000 per second: {last} s");
+    for ahead in plan(Access::ReadAhead) {
+        let from: BTreeSet<u32> = ahead.sources.iter().copied().collect();
+        assert!(from.len() == 3 && !from.contains(&ahead.receiver));
+    }
+}
+
 proptest! {
     #[test]
     fn any_numbers_give_tasks_that_make_sense_or_an_error(
@@ -220,7 +262,8 @@ proptest! {
         };
         let load_on = if random { LoadOn::HostLinks } else { LoadOn::StorageUplinks };
         let workload = Workload::Tasks { count, load, load_on, sizes: Sizes::Uniform { from, to }, placement };
-        let network = Network { hosts, host_rate, pods: (0..hosts).map(|host| host / 4).collect() };
+        let groups = |of| (0..hosts).map(|host| host / of).collect();
+        let network = Network { hosts, host_rate, pods: groups(4), racks: groups(2) };
         if let Ok(tasks) = workload.plan(&network, seed) {
             prop_assert_eq!(tasks.len(), count as usize);
             for task in tasks {
@@ -232,6 +275,16 @@ proptest! {
         }
         let lost = Workload::Redistribution { objects: count, replicas: nodes, fanout, sizes: Sizes::Fixed { packets: to } };
         let _ = lost.plan(&network, seed);
+        let access = [Access::Write, Access::WriteChain, Access::Read, Access::ReadAhead, Access::ReadAll];
+        for access in access {
+            let requests =
+                Workload::Requests { count, per_second: load, packets: to, replicas: fanout, access };
+            for task in requests.plan(&network, seed).unwrap_or_default() {
+                let ends = task.sources.iter().chain([&task.receiver]).chain(&task.further);
+                let met: BTreeSet<u32> = ends.clone().copied().collect();
+                prop_assert_eq!(met.len(), ends.count());
+            }
+        }
         let _ = Workload::Permutation { multiplier: count, offset: fanout, packets: to }.plan(&network, seed);
         let _ = Workload::Incast { senders: fanout, receiver: nodes, packets: to }.plan(&network, seed);
     }

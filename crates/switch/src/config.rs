@@ -48,20 +48,25 @@ pub struct QueueConfig {
 
 /// Which queue takes the frames of a class; at first all go to queue 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ClassMap([u8; ClassMap::CLASSES.len()]);
+pub struct ClassMap([u8; Class::ALL.len()]);
 
 impl ClassMap {
-    /// Every class there is, the first one first.
-    pub const CLASSES: [Class; 3] = [Class::Control, Class::Bulk, Class::Gentle];
-
     /// A map that sends each class to the queue that `queue` names (at most 255; larger ones are taken as 255, which no
     /// port has).
     pub fn by(queue: impl Fn(Class) -> usize) -> Self {
-        ClassMap(Self::CLASSES.map(|class| u8::try_from(queue(class)).unwrap_or(u8::MAX)))
+        ClassMap(Class::ALL.map(|class| u8::try_from(queue(class)).unwrap_or(u8::MAX)))
     }
-    /// One queue per class in the order of the classes: control, bulk, gentle.
-    pub fn one_each() -> Self {
-        Self::by(|class| class as usize)
+    /// Three queues: control first, gentle last, and all other symbols between them, whatever their level.
+    pub fn without_levels() -> Self {
+        Self::by(|class| match class {
+            Class::Control => 0,
+            Class::Gentle => 2,
+            _ => 1,
+        })
+    }
+    /// Six queues: control first, then the levels in their order ([`Class::LEVELS`]).
+    pub fn levels() -> Self {
+        Self::by(|class| Class::LEVELS.iter().position(|level| *level == class).map_or(0, |at| at + 1))
     }
     /// The queue of a class.
     pub fn queue(&self, class: Class) -> usize {
@@ -156,7 +161,7 @@ impl PortConfig {
         if queues == 0 || queues > MAX_QUEUES {
             return Err(PortError::QueueCount(queues));
         }
-        for class in ClassMap::CLASSES {
+        for class in Class::ALL {
             let queue = self.classes.queue(class);
             if queue >= queues {
                 return Err(PortError::NoSuchQueue { class, queue, queues });
@@ -292,7 +297,7 @@ mod tests {
         assert_eq!(check(|it| it.queues.clear()), Err(PortError::QueueCount(0)));
         assert_eq!(check(|it| it.queues.resize(33, it.queues[0])), Err(PortError::QueueCount(33)));
         assert_eq!(
-            check(|it| it.classes = ClassMap::one_each()),
+            check(|it| it.classes = ClassMap::without_levels()),
             Err(PortError::NoSuchQueue { class: Class::Gentle, queue: 2, queues: 2 })
         );
         assert_eq!(
@@ -312,6 +317,14 @@ mod tests {
             check(|it| it.service = Service::FirstAgainstRest { first: 0, rest: 1 }),
             Err(PortError::ZeroWeight { queue: 0 })
         );
+    }
+
+    #[test]
+    fn each_level_has_a_queue_of_its_own_behind_control() {
+        let queues = |map: ClassMap| Class::ALL.map(|class| map.queue(class));
+        assert_eq!(queues(ClassMap::levels()), [0, 4, 5, 1, 2, 3]);
+        assert_eq!(queues(ClassMap::without_levels()), [0, 1, 2, 1, 1, 1]);
+        assert_eq!(queues(ClassMap::default()), [0; 6]);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //!
 //! A host's routes are a set of ports, all equally good. [`Choice`] picks one of those that are up: by the flow's hash
 //! (ECMP, RFC 2992), by spraying each packet anew (SCDP §III-C, as NDP: a random permutation of the ports, reshuffled each
-//! round), or always the first. A group's frames are copied out of every port of the group but the one they came in by.
+//! round), as the source says, or always the first. A group's frames are copied out of every port of the group but the one they came in by.
 //!
 //! Hosts are small numbers and many share a set, so a set is stored once and a host is an index to it: a frame with one
 //! way to go takes two array reads.
@@ -13,9 +13,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use rand_chacha::ChaCha8Rng;
-use rand_chacha::rand_core::{RngCore, SeedableRng};
+use rand_chacha::rand_core::SeedableRng;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
+
+use crate::Walk;
 
 /// A port of a switch, counted from zero.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -49,6 +51,13 @@ pub enum Choice {
     Spray {
         /// Decides all walks.
         seed: u64,
+    },
+    /// As the source says: instead of a hash the frame has the number of its path, and each switch on the way reads another
+    /// digit of it. Stands for the UDP source ports by which real sources spray, whose hash is as good as such a number.
+    Path {
+        /// The number over this, modulo the ports that are up, is the port's place: the product of what the switches before
+        /// this one could choose among. Zero counts as one.
+        divisor: u32,
     },
     /// The lowest port that is up.
     First,
@@ -93,14 +102,6 @@ struct Set {
     up: u16,
     /// The first that is up, at hand for sets of one.
     first: PortIndex,
-}
-
-/// Where one destination's spraying stands.
-#[derive(Clone, Debug)]
-struct Walk {
-    /// Places in the destination's set, in this round's order.
-    order: Vec<u16>,
-    next: usize,
 }
 
 /// A switch's table: from a destination to ports.
@@ -205,24 +206,12 @@ impl Forwarding {
             (0, _) => return None,
             (1, _) | (_, Choice::First) => return Some(set.first),
             (up, Choice::Hash { salt }) => pick(flow_hash, salt, up),
-            (up, Choice::Spray { .. }) => self.spray(host as usize, up),
+            (up, Choice::Path { divisor }) => (flow_hash / divisor.max(1) % u32::from(up)) as u16,
+            (up, Choice::Spray { .. }) => {
+                self.walks[host as usize].get_or_insert_default().step(up, &mut self.rng)
+            }
         };
         Some(self.ports[set.start as usize + usize::from(place)])
-    }
-
-    fn spray(&mut self, host: usize, up: u16) -> u16 {
-        let walk = self.walks[host].get_or_insert_with(|| Box::new(Walk { order: Vec::new(), next: 0 }));
-        if walk.order.len() != usize::from(up) {
-            // Another set of ports: a round begun in the old one is not worth finishing.
-            walk.order = (0..up).collect();
-            walk.next = usize::from(up);
-        }
-        if walk.next == walk.order.len() {
-            shuffle(&mut walk.order, &mut self.rng);
-            walk.next = 0;
-        }
-        walk.next += 1;
-        walk.order[walk.next - 1]
     }
 
     fn multicast(&mut self, ingress: PortIndex, group: u32) -> Egress<'_> {
@@ -273,12 +262,4 @@ fn pick(hash: u32, salt: u64, of: u16) -> u16 {
     mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     (((mixed >> 32) * u64::from(of)) >> 32) as u16
-}
-
-/// Fisher and Yates. The bias of a 32-bit draw over at most 65,535 places is below 2^-16.
-fn shuffle(order: &mut [u16], rng: &mut ChaCha8Rng) {
-    for last in (1..order.len()).rev() {
-        let other = (u64::from(rng.next_u32()) * (last as u64 + 1)) >> 32;
-        order.swap(last, other as usize);
-    }
 }

@@ -31,7 +31,8 @@ pub trait Frame: Clone {
     /// Cuts the payload off, so that the header alone travels on (SCDP §III-B); false, and nothing changed, if this frame
     /// cannot be trimmed. [`Frame::len`] and [`Frame::class`] change accordingly, and `len` never grows.
     fn trim(&mut self) -> bool;
-    /// The same for all frames of one flow: keeps a flow on one path where paths are chosen by hash (RFC 2992).
+    /// The same for all frames of one flow: keeps a flow on one path where paths are chosen by hash (RFC 2992). Where sources
+    /// choose ([`Choice::Path`](crate::Choice::Path)): the number of this frame's path.
     fn flow_hash(&self) -> u32;
     /// Where it goes.
     fn destination(&self) -> Destination;

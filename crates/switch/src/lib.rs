@@ -29,6 +29,7 @@ mod queue;
 mod service;
 mod stats;
 mod switch;
+mod walk;
 
 pub use config::{
     Allocator, ClassMap, Limit, MAX_QUEUE_BYTES, MAX_QUEUES, PortConfig, PortError, QueueConfig, Service,
@@ -41,3 +42,4 @@ pub use link::{Fate, FaultCounts, LinkChange, LinkFaults};
 pub use port::{Cleared, Offered, Passed, Port};
 pub use stats::{PortStats, Seen, SwitchStats};
 pub use switch::{Switch, SwitchError, SwitchOutput};
+pub use walk::Walk;

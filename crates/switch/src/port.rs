@@ -62,8 +62,7 @@ pub struct Cleared<F> {
 /// A frame whose bits are on the line.
 #[derive(Clone, Debug)]
 struct Sending<F> {
-    at: Time,
-    queue: usize,
+    queue: u32,
     len: u64,
     frame: F,
 }
@@ -99,6 +98,8 @@ pub struct Port<F> {
     #[expect(dead_code, reason = "the slot of PAM's rates; there is only `None` so far")]
     allocator: Allocator,
     sending: Option<Sending<F>>,
+    /// When its last bit leaves; the end of time while there is none.
+    sent_at: Time,
     /// Frames that have left and were not collected yet.
     left: VecDeque<(Time, F)>,
 }
@@ -126,6 +127,7 @@ impl<F: Frame> Port<F> {
             when_full: config.when_full,
             allocator: config.allocator,
             sending: None,
+            sent_at: Time::MAX,
             left: VecDeque::new(),
         };
         port.make_plain(true);
@@ -171,46 +173,79 @@ impl<F: Frame> Port<F> {
     /// Offers a frame to the queue of its class, to leave in its turn by [`Port::dequeue`].
     ///
     /// A plain port is plain no longer after this, until [`Port::make_plain`].
-    pub fn enqueue(&mut self, now: Time, mut frame: F) -> Offered<F> {
-        self.make_plain(false);
+    #[inline]
+    pub fn enqueue(&mut self, now: Time, frame: F) -> Offered<F> {
+        if self.plain {
+            self.make_plain(false);
+        }
         self.settle(now);
+        self.take_in(now, frame)
+    }
+
+    /// Offers a frame as [`Port::enqueue`], and hands over what has left by now as [`Port::dequeue`]: both at once for less.
+    #[inline]
+    pub fn exchange(&mut self, now: Time, frame: F, mut left: impl FnMut(Time, F)) -> Offered<F> {
+        if self.plain {
+            self.make_plain(false);
+        }
+        while let Some((at, frame)) = self.dequeue(now) {
+            left(at, frame);
+        }
+        self.take_in(now, frame)
+    }
+
+    /// A frame comes to a port whose schedule is up to date.
+    #[inline]
+    fn take_in(&mut self, now: Time, mut frame: F) -> Offered<F> {
         // Only a port that was plain has promised anything, and then there is but one queue.
-        let ahead = self.promises.here();
+        let ahead = if self.can_be_plain { self.promises.here() } else { Occupancy::default() };
         let arrived = frame.len().get();
         let mut len = arrived;
         let mut queue = self.queues.classes().queue(frame.class());
-        let mut fits = self.queues.has_room(queue, ahead, len);
-        let cut = !fits && self.when_full == WhenFull::Trim && frame.trim();
+        let mut admitted = self.queues.admits(queue, ahead, len);
+        let cut = admitted.is_none() && self.when_full == WhenFull::Trim && frame.trim();
         if cut {
             len = frame.len().get();
             assert!(len <= arrived, "trimming made a frame of {arrived} bytes longer: {len}");
             queue = self.queues.classes().queue(frame.class());
-            fits = self.queues.has_room(queue, ahead, len);
+            admitted = self.queues.admits(queue, ahead, len);
         }
-        if !fits {
+        let Some(marks) = admitted else {
             self.count_drop(arrived);
             return Offered::Dropped(frame);
-        }
+        };
         if cut {
             let saved = Occupancy { packets: 1, bytes: arrived - len };
             self.counters.trimmed = self.counters.trimmed.plus(saved);
         }
-        if self.queues.marks(queue, ahead, len) {
+        if marks {
             self.mark_if_capable(&mut frame);
         }
-        self.queues.push(queue, frame, len);
+        if self.sending.is_none() {
+            // Then nothing waits, and the frame need not either.
+            self.queues.count(queue, len);
+            let turn = self.service.next(1 << queue);
+            debug_assert_eq!(turn, Some(queue), "who is alone never waits");
+            self.send(now, queue, len, frame);
+        } else {
+            self.queues.push(queue, frame, len);
+        }
         let here = self.queues.here().packets + ahead.packets;
         self.counters.high_water = self.counters.high_water.max(here);
-        if self.sending.is_none() {
-            self.start(now);
-        }
         Offered::Queued
     }
 
     /// The next frame whose last bit has left the line by `now`, with the time when it did; none if there is none yet.
     ///
     /// However late it is asked, frames leave in the order and at the times of a port that was asked at every moment.
+    #[inline]
     pub fn dequeue(&mut self, now: Time) -> Option<(Time, F)> {
+        if self.left.is_empty() {
+            if self.can_be_plain {
+                self.promises.settle(now);
+            }
+            return self.departure(now);
+        }
         self.settle(now);
         self.left.pop_front()
     }
@@ -219,7 +254,7 @@ impl<F: Frame> Port<F> {
     /// collected. A plain port has said all its departures already, so it has none.
     pub fn next_departure(&self) -> Option<Time> {
         let left = self.left.front().map(|it| it.0);
-        left.or(self.sending.as_ref().map(|it| it.at))
+        left.or(self.sending.as_ref().map(|_| self.sent_at))
     }
 
     /// Whether frames go by [`Port::pass`]: the port has one queue and never trims, nobody has asked for the general way,
@@ -252,8 +287,8 @@ impl<F: Frame> Port<F> {
         // Only what follows the last promise is still open to change.
         let from = self.promises.last().map_or(now, |promised| promised.max(now));
         self.line.set_rate(from, rate)?;
-        if let Some(sending) = &mut self.sending {
-            sending.at = self.line.free_at();
+        if self.sending.is_some() {
+            self.sent_at = self.line.free_at();
         }
         Ok(())
     }
@@ -272,7 +307,8 @@ impl<F: Frame> Port<F> {
         let revoked = self.promises.revoke();
         let mut frames = Vec::new();
         if let Some(sending) = self.sending.take() {
-            self.queues.release(sending.queue, sending.len);
+            self.sent_at = Time::MAX;
+            self.queues.release(sending.queue as usize, sending.len);
             frames.push(sending.frame);
         }
         self.queues.drain_into(&mut frames);
@@ -326,23 +362,35 @@ impl<F: Frame> Port<F> {
     /// Brings the line's schedule up to `now`: every frame that has left by then, and the one that follows it.
     fn settle(&mut self, now: Time) {
         self.promises.settle(now);
-        while let Some(Sending { at, queue, len, frame }) = self.sending.take_if(|it| it.at <= now) {
-            self.queues.release(queue, len);
-            self.counters.sent.packets += 1;
-            self.counters.sent.bytes += len;
-            self.left.push_back((at, frame));
-            // Rounded down, `at` may be a fraction early; the line itself knows better.
-            self.start(at);
+        while let Some(departure) = self.departure(now) {
+            self.left.push_back(departure);
         }
     }
 
-    /// Puts the next frame on the free line, if there is one.
-    fn start(&mut self, now: Time) {
-        if let Some(queue) = self.service.next(self.queues.ready()) {
-            let (frame, len) = self.queues.take(queue);
-            let at = self.line.send_raw(now, len);
-            self.sending = Some(Sending { at, queue, len, frame });
+    /// The frame on the line, if it has left by `now`; the one that follows it is on the line then.
+    #[inline]
+    fn departure(&mut self, now: Time) -> Option<(Time, F)> {
+        if self.sent_at > now {
+            return None;
         }
+        let at = std::mem::replace(&mut self.sent_at, Time::MAX);
+        let Sending { queue, len, frame } = self.sending.take()?;
+        self.queues.release(queue as usize, len);
+        self.counters.sent.packets += 1;
+        self.counters.sent.bytes += len;
+        // Rounded down, `at` may be a fraction early; the line itself knows better.
+        if let Some(queue) = self.service.next(self.queues.ready()) {
+            let (next, len) = self.queues.take(queue);
+            self.send(at, queue, len, next);
+        }
+        Some((at, frame))
+    }
+
+    /// Puts a frame that counts on the free line.
+    #[inline]
+    fn send(&mut self, now: Time, queue: usize, len: u64, frame: F) {
+        self.sent_at = self.line.send_raw(now, len);
+        self.sending = Some(Sending { queue: queue as u32, len, frame });
     }
 
     /// RFC 3168 §5: a frame that is not ECN-capable is left as it is.

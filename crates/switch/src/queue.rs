@@ -71,33 +71,39 @@ impl<F> Queues<F> {
     pub(crate) fn first_bounds(&self) -> (Bound, Bound) {
         (self.queues[0].room, self.queues[0].mark)
     }
-    /// Whether a frame of `len` bytes fits into a queue, where `ahead` is on the line besides what the queue knows of.
-    pub(crate) fn has_room(&self, queue: usize, ahead: Occupancy, len: u64) -> bool {
+    /// Whether a frame of `len` bytes fits into a queue, where `ahead` is on the line besides what the queue knows of; and if so
+    /// whether it is to be marked.
+    #[inline]
+    pub(crate) fn admits(&self, queue: usize, ahead: Occupancy, len: u64) -> Option<bool> {
         let it = &self.queues[queue];
+        let found = it.here.plus(ahead);
         let pool_is_full = it.shares_pool && self.pool.passed_by(self.in_pool, len);
-        !pool_is_full && !it.room.passed_by(it.here.plus(ahead), len)
-    }
-    /// Whether a frame that a queue has room for is to be marked.
-    pub(crate) fn marks(&self, queue: usize, ahead: Occupancy, len: u64) -> bool {
-        let it = &self.queues[queue];
-        it.mark.passed_by(it.here.plus(ahead), len)
+        let fits = !pool_is_full && !it.room.passed_by(found, len);
+        fits.then(|| it.mark.passed_by(found, len))
     }
     /// Puts a frame at a queue's end.
+    #[inline]
     pub(crate) fn push(&mut self, queue: usize, frame: F, len: u64) {
+        self.count(queue, len).push_back((frame, len));
+        self.ready |= 1 << queue;
+    }
+    /// Counts a frame of a queue, whether it waits there or goes to the line at once.
+    #[inline]
+    pub(crate) fn count(&mut self, queue: usize, len: u64) -> &mut VecDeque<(F, u64)> {
         let it = &mut self.queues[queue];
-        it.waiting.push_back((frame, len));
         it.here.add(len);
         self.here.add(len);
         if it.shares_pool {
             self.in_pool.add(len);
         }
-        self.ready |= 1 << queue;
+        &mut it.waiting
     }
     /// The queues with a frame to send.
     pub(crate) fn ready(&self) -> QueueSet {
         self.ready
     }
     /// Takes a ready queue's first frame to the line; it still counts.
+    #[inline]
     pub(crate) fn take(&mut self, queue: usize) -> (F, u64) {
         let waiting = &mut self.queues[queue].waiting;
         let taken = waiting.pop_front().expect("a ready queue has a frame");
@@ -107,6 +113,7 @@ impl<F> Queues<F> {
         taken
     }
     /// Stops counting a frame that was taken from a queue.
+    #[inline]
     pub(crate) fn release(&mut self, queue: usize, len: u64) {
         let it = &mut self.queues[queue];
         it.here.remove(len);

@@ -46,6 +46,7 @@ impl Turns {
     /// The queue that sends next, of those that have a frame.
     ///
     /// A group without a frame gives up the rest of its turn: turns are not saved up.
+    #[inline]
     pub(crate) fn next(&mut self, ready: QueueSet) -> Option<usize> {
         // Once around, and back to the group that began with nothing left.
         for _ in 0..=self.groups.len() {

@@ -45,7 +45,7 @@ fn threshold() -> impl Strategy<Value = Option<Threshold>> {
 
 prop_compose! {
     fn port()(queues in prop::collection::vec((limit(), threshold(), any::<bool>()), 1..=5))(
-        places in prop::array::uniform3(0..queues.len()),
+        places in prop::array::uniform6(0..queues.len()),
         weights in prop::collection::vec(1u32..12, queues.len()),
         kind in 0..3,
         limit in limit(),
@@ -75,7 +75,7 @@ prop_compose! {
 }
 
 fn arrival() -> impl Strategy<Value = Step> {
-    let class = prop::sample::select(&ClassMap::CLASSES[..]);
+    let class = prop::sample::select(&Class::ALL[..]);
     let ecn = prop::sample::select(&[Ecn::NotEct, Ecn::Ect0, Ecn::Ect1, Ecn::Ce][..]);
     (class, prop_oneof![Just(1500), Just(40), 0u64..3_000], ecn).prop_map(|(class, len, ecn)| Step::Arrive {
         class,

@@ -91,6 +91,21 @@ fn sprayed_rounds_come_in_every_order() {
     assert_even(&count(orders), 6);
 }
 
+/// A fat-tree's 16 ways between pods: the rack's switch reads the last digit of the path's number, the one above it the next.
+#[test]
+fn switches_read_a_digit_each_of_the_path_that_the_source_chose() {
+    let mut rack = table(0..4, Choice::Path { divisor: 1 });
+    let mut above = table(4..8, Choice::Path { divisor: 4 });
+    let ways: BTreeSet<(u16, u16)> =
+        (0..16).map(|path| (one(&mut rack, 0, path).unwrap(), one(&mut above, 0, path).unwrap())).collect();
+    assert_eq!(ways.len(), 16);
+    assert_eq!((one(&mut rack, 0, 6), one(&mut above, 0, 6)), (Some(2), Some(5)));
+    rack.set_port_up(PortIndex(2), false);
+    assert_eq!(one(&mut rack, 0, 6), Some(0), "among those that are up");
+    let mut any = table(0..3, Choice::Path { divisor: 0 });
+    assert_eq!(one(&mut any, 0, u32::MAX), Some(0));
+}
+
 #[test]
 fn first_choice_is_the_lowest_port_that_is_up() {
     let mut table = table([5, 3, 9], Choice::First);

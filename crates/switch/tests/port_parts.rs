@@ -9,12 +9,15 @@ use headwater_switch::{
 use headwater_units::{Bytes, Time};
 use headwater_wire::{Class, Ecn};
 
+/// One class per queue of [`three_queues`].
+const CLASSES: [Class; 3] = [Class::Control, Class::Bulk, Class::Gentle];
+
 /// Headers and control in queue 0, bulk in 1, gentle in 2.
 fn three_queues(control: u32, symbols: u32) -> PortConfig {
     let queue = |limit| QueueConfig { limit: Some(Limit::Packets(limit)), ..QueueConfig::default() };
     PortConfig {
         queues: vec![queue(control), queue(symbols), queue(symbols)],
-        classes: ClassMap::one_each(),
+        classes: ClassMap::without_levels(),
         when_full: WhenFull::Trim,
         ..slow_fifo()
     }
@@ -144,10 +147,8 @@ fn ten_headers_leave_for_each_symbol() {
 fn three_queues_share_the_line_by_weight() {
     let config = PortConfig { service: Service::Weighted(vec![1, 3, 2]), ..three_queues(1000, 1000) };
     let mut port = Port::new(config).unwrap();
-    let frames = (0..600).map(|id| TestFrame {
-        class: ClassMap::CLASSES[id as usize % 3],
-        ..TestFrame::symbol(id, 100 + id % 7)
-    });
+    let frames = (0..600)
+        .map(|id| TestFrame { class: CLASSES[id as usize % 3], ..TestFrame::symbol(id, 100 + id % 7) });
     offer_all(&mut port, frames);
     let mut counts = [0; 3];
     for _ in 0..300 {
@@ -175,7 +176,7 @@ fn queues_of_a_pool_share_its_room() {
     let mut port = Port::new(config).unwrap();
     let mut taken = [0; 3];
     for round in 0..40 {
-        for class in ClassMap::CLASSES {
+        for class in CLASSES {
             let frame = TestFrame { class, ..TestFrame::symbol(round, 1000) };
             taken[class as usize] += u32::from(port.enqueue(at(0), frame) == Offered::Queued);
         }
@@ -201,4 +202,30 @@ fn cleared_port_gives_back_what_it_held_and_keeps_what_has_left() {
     assert_eq!(port.enqueue(at(16_000), TestFrame::symbol(4, 10)), Offered::Queued);
     assert_eq!(port.next_departure(), Some(at(26_000)));
     assert_eq!((port.stats().dropped, port.stats().frames_out), (3, 1));
+}
+
+/// A run of arrivals of all sizes and classes, some of them trimmed and dropped, through two ports that are driven
+/// differently.
+#[test]
+fn exchange_is_dequeue_and_enqueue_in_one() {
+    let config =
+        PortConfig { service: Service::FirstAgainstRest { first: 3, rest: 1 }, ..three_queues(6, 4) };
+    let (mut one, mut two) = (Port::new(config.clone()).unwrap(), Port::new(config).unwrap());
+    let (mut left_one, mut left_two, mut random, mut now) = (Vec::new(), Vec::new(), 7u64, 0);
+    for id in 0..5_000 {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        now += (random >> 33) % 800_000;
+        let class = CLASSES[(random >> 60) as usize % 3];
+        let frame = TestFrame { class, ..TestFrame::symbol(id, 40 + (random >> 40) % 1_460) };
+        let exchanged = one.exchange(at(now), frame.clone(), |at, frame| left_one.push((at, frame)));
+        while let Some(departure) = two.dequeue(at(now)) {
+            left_two.push(departure);
+        }
+        assert_eq!(exchanged, two.enqueue(at(now), frame));
+        assert_eq!(one.next_departure(), two.next_departure());
+    }
+    assert_eq!(left_one, left_two);
+    let stats = one.stats();
+    assert_eq!(stats, two.stats());
+    assert!(stats.trimmed > 100 && stats.dropped > 100, "{stats:?}");
 }

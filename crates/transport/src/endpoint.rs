@@ -113,6 +113,13 @@ pub enum SourceCommand {
         /// The longest that it sends, bytes above UDP.
         fits: u16,
     },
+    /// To the sender of a relayed flow: what it may send has grown.
+    Extend {
+        /// The flow.
+        flow: FlowId,
+        /// Packets below this one are here.
+        packets: u64,
+    },
 }
 
 /// What a source tells the driver.
@@ -200,6 +207,28 @@ pub enum ReceiverCommand {
     },
     /// Stop, say so to everybody, and end with [`ReceiverEvent::Failed`].
     Cancel,
+    /// To a host's receiver of many flows: one more will come.
+    Expect(Expect),
+    /// To a host's receiver of many flows: this one is not wanted any more.
+    Abandon {
+        /// The flow.
+        flow: FlowId,
+    },
+}
+
+/// A flow that a host's receiver is told of. Nothing is said to its sender, which begins by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Expect {
+    /// The flow.
+    pub flow: FlowId,
+    /// Where its sender is.
+    pub path: PathId,
+    /// Its length; [`u64::MAX`]: without end.
+    pub packets: u64,
+    /// What its sender pushes before it is asked for more.
+    pub window: u64,
+    /// Someone wants to know how far it is: [`ReceiverEvent::Progress`].
+    pub relayed: bool,
 }
 
 /// What a receiver tells the driver.
@@ -244,6 +273,18 @@ pub enum ReceiverEvent {
     Distrusted {
         /// The source.
         node: NodeId,
+    },
+    /// From a host's receiver of many flows: all packets below this one are here, for the relay that sends them on.
+    Progress {
+        /// The flow.
+        flow: FlowId,
+        /// How many are here without a gap.
+        packets: u64,
+    },
+    /// From a host's receiver of many flows: all of this one is here.
+    Complete {
+        /// The flow.
+        flow: FlowId,
     },
     /// Every wanted block is here.
     Done,

@@ -13,10 +13,11 @@ pub mod marks;
 pub mod pacer;
 pub mod path_mtu;
 pub mod ppush;
+pub mod pull_queue;
 pub mod rtt;
 
 pub use endpoint::{
-    Bind, Command, ControllerCommand, ControllerEvent, DecodeFailure, Endpoint, Event, Input, Opened, Output,
-    Packet, ReceiverCommand, ReceiverEvent, ReceiverFailure, SourceCommand, SourceEvent, TaskFlow,
+    Bind, Command, ControllerCommand, ControllerEvent, DecodeFailure, Endpoint, Event, Expect, Input, Opened,
+    Output, Packet, ReceiverCommand, ReceiverEvent, ReceiverFailure, SourceCommand, SourceEvent, TaskFlow,
     TaskRecord,
 };

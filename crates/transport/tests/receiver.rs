@@ -61,6 +61,7 @@ fn waiting_for_its_decoder() -> Receiver {
             ack_now: false,
             assignment: 1,
             starved: false,
+            syn: false,
             trimmed: false,
         };
         receiver.handle(after(0), packet(SOURCE, FLOW, Body::Symbol(header)));
@@ -124,6 +125,7 @@ fn symbol(path: PathId, number: u64, block: u32, esi: u32, assignment: u8) -> In
         ack_now: false,
         assignment,
         starved: false,
+        syn: false,
         trimmed: false,
     };
     packet(path, FlowId(u64::from(path.0)), Body::Symbol(header))

@@ -4,7 +4,7 @@ use headwater_units::{BlockIndex, ESI_LIMIT, Esi, FlowId, MAX_SYMBOL_SIZE, Packe
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::{Ack, AckVector, Assign, Control, Cumulative, HeaderKey, Probe, ProbeAck};
+use crate::{Ack, AckVector, Assign, Control, Cumulative, HeaderKey, Probe, ProbeAck, Pull, Receipt};
 
 /// Bytes of the prelude that every datagram begins with.
 pub const PRELUDE: usize = 16;
@@ -22,18 +22,41 @@ const VERSION: u8 = 1;
 pub(crate) const FLAG_TRIMMED: u8 = 0b0_0001;
 const FLAG_ACK_NOW: u8 = 0b0_0010;
 const FLAG_STARVED: u8 = 0b0_0100;
-const FLAGS_KNOWN: u8 = FLAG_TRIMMED | FLAG_ACK_NOW | FLAG_STARVED;
+const FLAG_SYN: u8 = 0b0_1000;
+const FLAGS_KNOWN: u8 = FLAG_TRIMMED | FLAG_ACK_NOW | FLAG_STARVED | FLAG_SYN;
 
 /// Queue class of a datagram; the driver maps it to a DSCP.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+///
+/// The five classes of symbols are the levels of a multi-level feedback queue where there is one ([`Class::LEVELS`]); the
+/// numbers, which travel in three bits, are older than the levels and are not their order.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Class {
-    /// Acknowledgments, assignments, control: small and first.
+    /// Acknowledgments, assignments, pulls, headers of trimmed symbols, control: small and first.
     Control = 0,
     /// Symbols.
     #[default]
     Bulk = 1,
     /// Symbols that yield to everything else.
     Gentle = 2,
+    /// Symbols of flows that have sent least.
+    First = 3,
+    /// Symbols of flows that have sent a little more.
+    Second = 4,
+    /// Symbols of flows that have still sent less than most.
+    Third = 5,
+}
+
+impl Class {
+    /// Every class, by its number.
+    pub const ALL: [Class; 6] =
+        [Class::Control, Class::Bulk, Class::Gentle, Class::First, Class::Second, Class::Third];
+    /// The classes of symbols, who goes first standing first: a flow begins at one and drops a level with each demotion
+    /// threshold that it passes (SCDP §III-C and §III-D: five levels).
+    pub const LEVELS: [Class; 5] = [Class::First, Class::Second, Class::Third, Class::Bulk, Class::Gentle];
+
+    const fn from_number(number: u8) -> Option<Self> {
+        if (number as usize) < Self::ALL.len() { Some(Self::ALL[number as usize]) } else { None }
+    }
 }
 
 /// The ECN field of the IP header (RFC 3168 §5).
@@ -77,6 +100,8 @@ pub struct SymbolHeader {
     pub assignment: u8,
     /// The source could send faster, but its disk, its encoder or its own rate limit holds it back.
     pub starved: bool,
+    /// Nobody asked for it: it belongs to the window that opens a flow whose receiver pulls (SCDP §III-B).
+    pub syn: bool,
     /// A switch cut the payload off.
     pub trimmed: bool,
 }
@@ -136,6 +161,10 @@ pub enum Body {
     Probe(Probe),
     /// Receiver to source: it did.
     ProbeAck(ProbeAck),
+    /// Receiver to source, of a flow whose receiver pulls: send more.
+    Pull(Pull),
+    /// Receiver to source, of a flow whose receiver pulls: what came of one packet.
+    Receipt(Receipt),
 }
 
 /// A datagram's meaning, without payload.
@@ -223,12 +252,7 @@ pub fn parse<'a>(bytes: &'a [u8], key: &HeaderKey) -> Result<Parsed<'a>, WireErr
         return Err(WireError::Version(header[0] >> 4));
     }
     let kind = header[0] & 15;
-    let class = match header[1] >> 5 {
-        0 => Class::Control,
-        1 => Class::Bulk,
-        2 => Class::Gentle,
-        _ => return Err(WireError::Field { what: "class" }),
-    };
+    let class = Class::from_number(header[1] >> 5).ok_or(WireError::Field { what: "class" })?;
     let flags = header[1] & 0x1f;
     let flow = FlowId(u64::from_be_bytes(header[4..12].try_into().expect("8 bytes")));
     let number = u32::from_be_bytes(header[12..16].try_into().expect("4 bytes"));
@@ -291,6 +315,8 @@ pub fn parse<'a>(bytes: &'a [u8], key: &HeaderKey) -> Result<Parsed<'a>, WireErr
         KIND_ACK_VECTOR => Body::AckVector(AckVector::parse(rest)?),
         KIND_PROBE => Body::Probe(Probe::parse(rest)?),
         KIND_PROBE_ACK => Body::ProbeAck(ProbeAck::parse(rest)?),
+        KIND_PULL => Body::Pull(Pull::parse(rest)?),
+        KIND_RECEIPT => Body::Receipt(Receipt::parse(rest)?),
         other => return Err(WireError::Kind(other)),
     };
     Ok(Parsed { datagram: Datagram { class, key_epoch: header[2], flow, body }, payload })
@@ -317,6 +343,7 @@ fn parse_symbol(
         ack_interval: interval,
         ack_now: flags & FLAG_ACK_NOW != 0,
         starved: flags & FLAG_STARVED != 0,
+        syn: flags & FLAG_SYN != 0,
         assignment: bytes[7],
         trimmed,
     })
@@ -333,6 +360,8 @@ const KIND_CUMULATIVE: u8 = 8;
 const KIND_ACK_VECTOR: u8 = 9;
 const KIND_PROBE: u8 = 10;
 const KIND_PROBE_ACK: u8 = 11;
+const KIND_PULL: u8 = 12;
+const KIND_RECEIPT: u8 = 13;
 
 impl Datagram {
     /// Bytes on the wire, above UDP; `symbol_size` counts only for an untrimmed symbol.
@@ -351,6 +380,8 @@ impl Datagram {
                 Body::AckVector(_) => AckVector::LEN,
                 Body::Probe(probe) => probe.len(),
                 Body::ProbeAck(_) => ProbeAck::LEN,
+                Body::Pull(_) => Pull::LEN,
+                Body::Receipt(_) => Receipt::LEN,
             }
     }
 }
@@ -374,6 +405,9 @@ pub fn emit<'a>(datagram: &Datagram, symbol_size: u16, key: &HeaderKey, out: &'a
             }
             if s.starved {
                 flags |= FLAG_STARVED;
+            }
+            if s.syn {
+                flags |= FLAG_SYN;
             }
             (detail, number) = (s.ack_interval.max(1), s.number.0 as u32);
             debug_assert!(s.symbol.esi.0 < ESI_LIMIT, "an ESI has 24 bits");
@@ -419,6 +453,14 @@ pub fn emit<'a>(datagram: &Datagram, symbol_size: u16, key: &HeaderKey, out: &'a
         Body::ProbeAck(ack) => {
             ack.emit(&mut out[HEADER..]);
             KIND_PROBE_ACK
+        }
+        Body::Pull(pull) => {
+            pull.emit(&mut out[HEADER..]);
+            KIND_PULL
+        }
+        Body::Receipt(receipt) => {
+            receipt.emit(&mut out[HEADER..]);
+            KIND_RECEIPT
         }
     };
     out[0] = (VERSION << 4) | kind;

@@ -13,7 +13,7 @@
 //! probe ACK:    number (4) | length (2)
 //! ```
 //!
-//! Numbers are big-endian. Symbols and the compact ACKs ([`Cumulative`], [`AckVector`]) are parsed and emitted without
+//! Numbers are big-endian. Symbols, the compact ACKs ([`Cumulative`], [`AckVector`]), pulls and receipts are parsed and emitted without
 //! allocation, an [`Ack`] with one; the rarer [`Assign`] and [`Control`] messages own bounded lists. Nothing here touches a socket: bytes in, values out, and back.
 
 mod ack;
@@ -22,6 +22,7 @@ mod control;
 mod cumulative;
 mod datagram;
 mod probe;
+mod pull;
 mod tag;
 
 pub use ack::{Ack, AckRange, MAX_ACK_RANGES, MAX_OWED, Owed};
@@ -36,4 +37,5 @@ pub use datagram::{
     SymbolHeader, WireError, emit, mark_trimmed, parse, peek_flow,
 };
 pub use probe::{Probe, ProbeAck};
+pub use pull::{Pull, Receipt};
 pub use tag::HeaderKey;

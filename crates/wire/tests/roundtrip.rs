@@ -24,6 +24,7 @@ fn symbol() -> impl Strategy<Value = SymbolHeader> {
             ack_now,
             assignment,
             starved: !ack_now,
+            syn: ack_now != trimmed,
             trimmed,
         },
     )
@@ -165,8 +166,12 @@ fn datagram() -> impl Strategy<Value = Datagram> {
         ack_vector().prop_map(Body::AckVector),
         probe().prop_map(Body::Probe),
         (any::<u32>(), any::<u16>()).prop_map(|(number, bytes)| Body::ProbeAck(ProbeAck { number, bytes })),
+        (any::<u32>(), any::<bool>()).prop_map(|(sequence, fin)| Body::Pull(Pull { sequence, fin })),
+        (any::<u64>(), any::<u32>(), any::<bool>()).prop_map(|(number, sequence, trimmed)| {
+            Body::Receipt(Receipt { number: PacketNumber(number), sequence, trimmed })
+        }),
     ];
-    let class = prop_oneof![Just(Class::Control), Just(Class::Bulk), Just(Class::Gentle)];
+    let class = prop::sample::select(&Class::ALL[..]);
     (class, any::<u8>(), any::<u64>(), body).prop_map(|(class, key_epoch, flow, body)| Datagram {
         class,
         key_epoch,
@@ -233,6 +238,7 @@ proptest! {
             ack_now: false,
             assignment: 0,
             starved: false,
+            syn: false,
             trimmed: false,
         };
         prop_assert_eq!(header.expand(Some(PacketNumber(largest))), PacketNumber(number));
@@ -253,6 +259,7 @@ fn a_switch_trims_in_place_and_the_header_still_verifies() {
         ack_now: false,
         assignment: 1,
         starved: false,
+        syn: false,
         trimmed: false,
     };
     let datagram = Datagram { class: Class::Bulk, key_epoch: 0, flow: FlowId(1), body: Body::Symbol(header) };
@@ -350,6 +357,43 @@ fn a_probe_that_is_not_as_long_as_it_says_or_carries_anything_is_refused() {
     bytes[1199] = 1;
     retag(&mut bytes);
     assert_eq!(parse(&bytes, &key()), Err(WireError::Field { what: "padding of a probe" }));
+}
+
+#[test]
+fn unknown_flags_of_pulls_and_receipts_are_refused() {
+    let pull = Body::Pull(Pull { sequence: u32::MAX, fin: true });
+    let receipt = Body::Receipt(Receipt { number: PacketNumber(u64::MAX), sequence: 7, trimmed: true });
+    for (body, len, what) in [(pull, 29, "flags of a pull"), (receipt, 37, "flags of a receipt")] {
+        let datagram = Datagram { class: Class::Control, key_epoch: 0, flow: FlowId(1), body };
+        let mut bytes = vec![0; datagram.len(0)];
+        emit(&datagram, 0, &key(), &mut bytes);
+        assert_eq!((bytes.len(), bytes[len - 1]), (len, 1));
+        for flags in [0b10, 0b1000_0001, 0xff] {
+            bytes[len - 1] = flags;
+            retag(&mut bytes);
+            assert_eq!(parse(&bytes, &key()), Err(WireError::Field { what }));
+        }
+        bytes.push(0);
+        retag(&mut bytes);
+        assert!(matches!(parse(&bytes, &key()), Err(WireError::Length { .. })));
+    }
+}
+
+#[test]
+fn the_two_class_numbers_without_a_class_are_refused() {
+    let datagram = Datagram { class: Class::Third, key_epoch: 0, flow: FlowId(1), body: Body::FinAck };
+    let mut bytes = vec![0; datagram.len(0)];
+    emit(&datagram, 0, &key(), &mut bytes);
+    assert_eq!(bytes[1] >> 5, 5);
+    for number in [6, 7] {
+        bytes[1] = number << 5;
+        retag(&mut bytes);
+        assert_eq!(parse(&bytes, &key()), Err(WireError::Field { what: "class" }));
+    }
+    let mut levels = Class::LEVELS.to_vec();
+    levels.push(Class::Control);
+    levels.sort_by_key(|class| *class as u8);
+    assert_eq!(levels, Class::ALL, "each class is a level or the top class");
 }
 
 /// Writes the tag that the holder of the key would write.

@@ -1,7 +1,7 @@
 //! How fast the packet simulator is: jobs with known packet-hops, timed in CPU seconds.
 //!
 //! A packet-hop is one packet sent over one link, ACKs included. Jobs A1 and B are DCTCP on plain ports, as csg-htsim and
-//! ns-3 run them too; the third is PPUSH with everything that the product's machines do.
+//! ns-3 run them too; A2 is NDP on ports that trim, as csg-htsim runs it; the fourth is PPUSH with everything that the product's machines do.
 
 use std::time::Duration;
 
@@ -20,13 +20,17 @@ macro_rules! job {
 }
 
 /// The jobs: what they are called, their experiment, its text.
-const JOBS: [(&str, &str, &str); 3] =
-    [job!("A1", "ft128-perm"), job!("B", "star16-incast"), job!("ppush", "ppush-obs")];
+const JOBS: [(&str, &str, &str); 4] = [
+    job!("A1", "ft128-perm"),
+    job!("A2", "ft128-perm-ndp"),
+    job!("B", "star16-incast"),
+    job!("ppush", "ppush-obs"),
+];
 
 /// One job, measured.
 #[derive(Clone, Debug, Serialize)]
 pub struct SimBench {
-    /// `A1` (permutation on a fat-tree of 128 hosts), `B` (16 hosts send to one) or `ppush` (60 tasks on one big switch).
+    /// `A1` (permutation on a fat-tree of 128 hosts), `A2` (the same with NDP), `B` (16 hosts send to one) or `ppush` (60 tasks on one big switch).
     pub job: &'static str,
     /// Flows, or tasks, that ended.
     pub flows_done: u64,
@@ -46,6 +50,8 @@ pub struct SimBench {
     pub marks: u64,
     /// Packets trimmed.
     pub trims: u64,
+    /// Retransmissions by timeout.
+    pub timeouts: u64,
     /// From a flow's start until its last ACK is back, or until its task is complete.
     pub fct_us: Fct,
 }
@@ -68,7 +74,7 @@ pub struct Fct {
 #[non_exhaustive]
 pub enum SimBenchError {
     /// No such job.
-    #[error("there is no job '{0}'; there are A1, B and ppush")]
+    #[error("there is no job '{0}'; there are A1, A2, B and ppush")]
     Unknown(String),
     /// A job's experiment does not run.
     #[error("job {job}: {why}")]
@@ -131,6 +137,7 @@ fn measure(job: &'static str, file: &str, text: &str, repeat: u32) -> Result<Sim
         drops: value("drops") as u64,
         marks: value("marks") as u64,
         trims: value("trims") as u64,
+        timeouts: value("timeouts") as u64,
         fct_us: Fct {
             mean: value("fct_mean_s") * 1e6,
             p50: value("fct_p50_s") * 1e6,
@@ -165,6 +172,10 @@ mod tests {
         let a1 = run(Some("A1"), 1, |_| {}).unwrap().remove(0);
         assert_eq!((a1.flows_done, a1.packet_hops, a1.drops), (128, 2_056_416, 0));
         assert!((a1.fct_us.mean / 245.9 - 1.0).abs() < 0.1, "csg-htsim: 245.9 us; {:?}", a1.fct_us);
+        let a2 = run(Some("A2"), 1, |_| {}).unwrap().remove(0);
+        assert_eq!((a2.flows_done, a2.timeouts), (128, 0));
+        assert!((a2.fct_us.mean / 197.3 - 1.0).abs() < 0.05, "csg-htsim: 197.3 us; {:?}", a2.fct_us);
+        assert!((a2.fct_us.max / 198.9 - 1.0).abs() < 0.05, "csg-htsim: 198.9 us; {:?}", a2.fct_us);
         let b = run(Some("b"), 1, |_| {}).unwrap().remove(0);
         assert_eq!((b.flows_done, b.packet_hops, b.drops), (16, 442_048, 0));
         assert!((b.fct_us.mean / 131_900.0 - 1.0).abs() < 0.05, "csg-htsim: 131.9 ms; {:?}", b.fct_us);
@@ -174,6 +185,6 @@ mod tests {
 
     #[test]
     fn a_job_that_is_not_there_is_named_with_those_that_are() {
-        assert!(run(Some("C"), 1, |_| {}).unwrap_err().to_string().contains("A1, B and ppush"));
+        assert!(run(Some("C"), 1, |_| {}).unwrap_err().to_string().contains("A1, A2, B and ppush"));
     }
 }

@@ -483,6 +483,8 @@ impl Engine {
             ReceiverEvent::Distrusted { node } => {
                 let _ = receiving.events.send(FetchEvent::Distrusted(node));
             }
+            // Of receivers of many flows, which no node runs.
+            ReceiverEvent::Progress { .. } | ReceiverEvent::Complete { .. } => {}
             ReceiverEvent::Done => {
                 let stats = Box::new(receiving.taped.machine.stats(now));
                 let at_ns = self.epoch + now.as_nanos();

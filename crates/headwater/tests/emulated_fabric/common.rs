@@ -222,7 +222,7 @@ fn change() -> impl Strategy<Value = LinkChange> {
 
 /// Numbers one past the last host and link are among those used, and so are groups that nobody has set.
 fn input(hosts: u32, links: u32) -> impl Strategy<Value = Input> {
-    let class = prop::sample::select(&ClassMap::CLASSES[..]);
+    let class = prop::sample::select(&Class::ALL[..]);
     let to = prop_oneof![
         // Many for one, so that not only NICs are full.
         3 => Just(Destination::Host(0)),

@@ -36,6 +36,9 @@ pub(super) fn jobs(
     let mut jobs = Vec::new();
     for point in &points {
         for scheme in experiment.overrides.schemes(engine, &experiment.schemes) {
+            if !point.iter().all(|(axis, at)| experiment.overrides.runs_at(*scheme, axis, &at.label)) {
+                continue;
+            }
             let (scenario, canonical) = resolve(experiment, engine, scale, point, *scheme)?;
             for seed in 1..=u64::from(seeds) {
                 jobs.push(Job {
@@ -62,7 +65,8 @@ fn resolve(
 ) -> Result<(Scenario, String), ExperimentError> {
     let mut table = experiment.template.clone();
     let of_axes = point.iter().flat_map(|(_, point)| point.set.iter().map(|(key, value)| (key, value)));
-    for (key, value) in experiment.overrides.set(engine, scale).into_iter().chain(of_axes) {
+    let of_scheme = experiment.overrides.set_by_scheme(scheme);
+    for (key, value) in experiment.overrides.set(engine, scale).into_iter().chain(of_axes).chain(of_scheme) {
         set(&mut table, key, value.clone()).map_err(|reason| ExperimentError::Key {
             id: experiment.id.clone(),
             key: key.clone(),

@@ -30,6 +30,8 @@ struct File {
     #[serde(default)]
     engine: BTreeMap<Engine, ForEngine>,
     #[serde(default)]
+    scheme: BTreeMap<Scheme, ForScheme>,
+    #[serde(default)]
     vary: Vec<Vary>,
     scenario: toml::Table,
     #[serde(default)]
@@ -86,6 +88,16 @@ struct ForEngine {
     schemes: Option<Vec<Scheme>>,
 }
 
+/// What is particular to a scheme: TCP takes one path where others spray, and not every scheme has a chain of relays.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ForScheme {
+    #[serde(default)]
+    set: toml::Table,
+    #[serde(default)]
+    only: BTreeMap<String, Vec<toml::Value>>,
+}
+
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Vary {
@@ -107,11 +119,12 @@ struct VaryPoint {
     set: toml::Table,
 }
 
-/// What scales and engines change.
+/// What scales, engines and schemes change.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Overrides {
     scale: BTreeMap<Scale, ForScale>,
     engine: BTreeMap<Engine, ForEngine>,
+    scheme: BTreeMap<Scheme, ForScheme>,
 }
 
 impl Overrides {
@@ -124,6 +137,17 @@ impl Overrides {
     pub(super) fn set(&self, engine: Engine, scale: Scale) -> Vec<(&String, &toml::Value)> {
         let of_scale = self.scale.get(&scale).into_iter().flat_map(|s| &s.set);
         of_scale.chain(self.engine.get(&engine).into_iter().flat_map(|e| &e.set)).collect()
+    }
+
+    /// What a scheme sets.
+    pub(super) fn set_by_scheme(&self, scheme: Scheme) -> impl Iterator<Item = (&String, &toml::Value)> {
+        self.scheme.get(&scheme).into_iter().flat_map(|s| &s.set)
+    }
+
+    /// Whether a scheme runs at a point of an axis.
+    pub(super) fn runs_at(&self, scheme: Scheme, axis: &str, label: &str) -> bool {
+        let only = self.scheme.get(&scheme).and_then(|s| s.only.get(axis));
+        only.is_none_or(|values| values.iter().any(|value| axis::label(value) == label))
     }
 
     pub(super) fn schemes<'a>(&'a self, engine: Engine, all: &'a [Scheme]) -> &'a [Scheme] {
@@ -159,7 +183,7 @@ pub(super) fn parse(id: &str, text: &str) -> Result<Experiment, ExperimentError>
         claims: file.claim,
         plots: file.plot,
         template: file.scenario,
-        overrides: Overrides { scale: file.scale, engine: file.engine },
+        overrides: Overrides { scale: file.scale, engine: file.engine, scheme: file.scheme },
     };
     check_lists(&experiment)?;
     check_overrides(&experiment)?;
@@ -254,7 +278,11 @@ fn check_overrides(experiment: &Experiment) -> Result<(), ExperimentError> {
     let of_scale = overrides.scale.iter().map(|(s, f)| (format!("scale.{s}"), vec![f.seeds], &f.only));
     let all = |seeds: &Seeds| Scale::ALL.into_iter().filter_map(|scale| seeds.at(scale)).collect();
     let of_engine = overrides.engine.iter().map(|(e, f)| (format!("engine.{e}"), all(&f.seeds), &f.only));
-    for (place, seeds, only) in of_scale.chain(of_engine) {
+    if let Some(scheme) = overrides.scheme.keys().find(|s| !experiment.schemes.contains(s)) {
+        return Err(field(id, format!("scheme.{scheme}"), "this scheme is not listed in `schemes`"));
+    }
+    let of_scheme = overrides.scheme.iter().map(|(s, f)| (format!("scheme.{s}"), Vec::new(), &f.only));
+    for (place, seeds, only) in of_scale.chain(of_engine).chain(of_scheme) {
         if seeds.iter().any(|n| *n == 0 || *n > MOST_SEEDS) {
             return Err(field(id, format!("{place}.seeds"), format!("write 1 to {MOST_SEEDS}")));
         }

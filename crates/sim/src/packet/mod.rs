@@ -18,6 +18,7 @@ mod network;
 mod post;
 mod records;
 mod setup;
+mod ways;
 mod world;
 
 use headwater_units::Time;
@@ -30,6 +31,7 @@ pub(crate) use setup::packet_on_path;
 pub use setup::{
     Change, ControlPlane, DecodeModel, Jitter, PpushSetup, Sampling, Setup, SetupError, TaskPlan, Transport,
 };
+pub(crate) use ways::divisors;
 
 use frame::SimFrame;
 

@@ -3,11 +3,15 @@
 //! Every directed link has one egress port at its near end: a host's NIC is a [`Port`] like a switch's. A frame is one
 //! event per hop where the port is a plain FIFO, since its departure is known when it arrives; other ports keep their
 //! frames and get an event per departure.
+//!
+//! In networks that trim, no port is plain. There a port is asked for what has left when the next frame comes, and otherwise
+//! only when the first frame that nobody asked for comes to the end of its link: a frame arrives no later for it. Links with
+//! faults are asked at every departure, since what happens to a frame must be known when it leaves.
 
 use headwater_fabric::{HostId, LinkId, PointId, Routes, Topology};
 use headwater_switch::{
     Destination, Egress, Fate, FaultCounts, Forwarding, LinkChange, LinkFaults, Offered, Passed, Port,
-    PortIndex, PortStats, Seen, Switch,
+    PortIndex, PortStats, Seen, Switch, WhenFull,
 };
 use headwater_units::Time;
 
@@ -41,6 +45,8 @@ struct Link {
     delay: u64,
     /// It has faults, or is tallied.
     watched: bool,
+    /// Its port may be asked late.
+    lazy: bool,
     /// When the next departure event of a port that keeps its frames is due; `u64::MAX`: none is.
     serving: u64,
     faults: Option<Box<LinkFaults>>,
@@ -117,6 +123,8 @@ impl Network {
             let switch = Switch::new(ports, table.with_choice(choice))?;
             switches.push(SwitchAt { switch, links: links.iter().map(|l| l.0).collect() });
         }
+        let trims = (0..fabric.link_count() as u32)
+            .any(|link| (setup.port)(LinkId(link), false).when_full == WhenFull::Trim);
         let links = (0..fabric.link_count() as u32)
             .map(|id| {
                 let link = fabric.link(LinkId(id)).expect("ids count from zero");
@@ -126,7 +134,8 @@ impl Network {
                 };
                 let delay = link.delay.as_nanos();
                 let watched = setup.drain.is_some();
-                Link { near: near[id as usize], far, delay, watched, serving: u64::MAX, faults: None }
+                let lazy = trims && !watched;
+                Link { near: near[id as usize], far, delay, watched, lazy, serving: u64::MAX, faults: None }
             })
             .collect();
         let seed = setup.seed;
@@ -183,10 +192,12 @@ impl Network {
                 match at.switch.forwarding_mut().egress(PortIndex::OWN, to, frame.hash) {
                     Egress::One(port) => {
                         let link = at.links[usize::from(port.0)];
-                        let state = &self.links[link as usize];
+                        let state = &mut self.links[link as usize];
                         let port = at.switch.port_mut(port);
                         if port.is_plain() && !state.watched {
                             pass(now, link, state, port, frame, agenda, bodies);
+                        } else if state.lazy {
+                            queue(now, link, state, port, frame, agenda, bodies);
                         } else {
                             self.offer(now, link, frame, agenda, bodies);
                         }
@@ -225,13 +236,17 @@ impl Network {
         agenda: &mut Agenda<Event>,
         bodies: &mut Bodies,
     ) {
-        let state = &self.links[link as usize];
+        let state = &mut self.links[link as usize];
         if let Near::Nic(nic) = state.near
             && !state.watched
             && let port = &mut self.nics[nic as usize]
-            && port.is_plain()
         {
-            return pass(now, link, state, port, frame, agenda, bodies);
+            if port.is_plain() {
+                return pass(now, link, state, port, frame, agenda, bodies);
+            }
+            if state.lazy {
+                return queue(now, link, state, port, frame, agenda, bodies);
+            }
         }
         if let Some(tally) = self.tallies.get_mut(link as usize) {
             tally.offered.note(&frame);
@@ -276,6 +291,14 @@ impl Network {
         let state = &mut self.links[link as usize];
         if state.serving == now.as_nanos() {
             state.serving = u64::MAX;
+        }
+        if state.lazy {
+            let port = match state.near {
+                Near::Nic(nic) => &mut self.nics[nic as usize],
+                Near::Switch { switch, port } => self.switches[switch as usize].switch.port_mut(port),
+            };
+            collect(now, link, state, port, agenda);
+            return ask_later(link, state, port, agenda);
         }
         self.serve(now, link, agenda, bodies);
     }
@@ -334,6 +357,9 @@ impl Network {
         agenda: &mut Agenda<Event>,
         bodies: &mut Bodies,
     ) {
+        if std::mem::replace(&mut self.links[link as usize].lazy, false) {
+            self.serve(now, link, agenda, bodies);
+        }
         let near = self.links[link as usize].near;
         if let LinkChange::Rate(rate) = change {
             self.port(near).set_rate(now, rate).expect("the set-up was checked");
@@ -357,6 +383,7 @@ impl Network {
     pub(super) fn keep_frames(&mut self, link: u32) {
         let near = self.links[link as usize].near;
         self.port(near).make_plain(false);
+        self.links[link as usize].lazy = false;
     }
 
     fn is_down(&self, link: u32) -> bool {
@@ -396,6 +423,44 @@ fn pass(
     match port.pass(now, &mut frame) {
         Passed::Leaves(at) => agenda.push(at.as_nanos() + state.delay, Event::Arrive { link, frame }),
         Passed::Dropped => bodies.forget(frame.body),
+    }
+}
+
+/// A frame goes into a port that keeps its frames and may be asked late.
+#[inline]
+fn queue(
+    now: Time,
+    link: u32,
+    state: &mut Link,
+    port: &mut Port<SimFrame>,
+    frame: SimFrame,
+    agenda: &mut Agenda<Event>,
+    bodies: &mut Bodies,
+) {
+    let delay = state.delay;
+    let left = |at: Time, frame| agenda.push(at.as_nanos() + delay, Event::Arrive { link, frame });
+    if let Offered::Dropped(frame) = port.exchange(now, frame, left) {
+        bodies.forget(frame.body);
+    }
+    if state.serving == u64::MAX {
+        ask_later(link, state, port, agenda);
+    }
+}
+
+/// Everything that has left a port is on its way.
+#[inline]
+fn collect(now: Time, link: u32, state: &Link, port: &mut Port<SimFrame>, agenda: &mut Agenda<Event>) {
+    while let Some((at, frame)) = port.dequeue(now) {
+        agenda.push(at.as_nanos() + state.delay, Event::Arrive { link, frame });
+    }
+}
+
+/// The port is asked again when the next frame that leaves it has crossed the link, if nothing comes before.
+#[inline]
+fn ask_later(link: u32, state: &mut Link, port: &Port<SimFrame>, agenda: &mut Agenda<Event>) {
+    if let Some(next) = port.next_departure() {
+        state.serving = next.as_nanos() + state.delay;
+        agenda.push(state.serving, Event::Serve { link });
     }
 }
 

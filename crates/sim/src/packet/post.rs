@@ -2,7 +2,7 @@
 //!
 //! A message is put aside and its frame goes through the network, or it goes beside the network, as the set-up has it.
 
-use headwater_switch::LinkChange;
+use headwater_switch::{Choice, LinkChange, Walk};
 use headwater_transport::Packet;
 use headwater_units::{PathId, Time};
 use headwater_wire::{Body, Ecn};
@@ -15,6 +15,7 @@ use super::carry::Cargo;
 use super::frame::{Bodies, FrameSizes, SimFrame};
 use super::network::Network;
 use super::setup::{ControlPlane, Jitter, Setup, SetupError};
+use super::ways::ways_between;
 
 /// Bytes that remain of a symbol's frame when a switch cuts the payload off.
 const TRIMMED: u16 = 64;
@@ -36,12 +37,23 @@ pub(super) struct Post {
     launched: Vec<u64>,
     /// By pair of hosts: what a packet from the one to the other is held back at most, once it was asked for.
     jitters: Vec<u32>,
+    /// By pair of hosts, where sources choose the paths: which one the next packet takes, once there was a first.
+    walks: Vec<Option<Box<Spraying>>>,
+    /// For the walks alone, so that they change nothing else that is drawn.
+    walks_rng: ChaCha8Rng,
+}
+
+/// How a host's packets to another one spread over the paths between them.
+struct Spraying {
+    ways: u16,
+    walk: Walk,
 }
 
 impl Post {
     pub(super) fn new(setup: &Setup) -> Result<Self, SetupError> {
         let hosts = setup.topology.hosts().len();
         let pairs = if setup.jitter == Jitter::PacketOnPath { hosts * hosts } else { 0 };
+        let sprayed = if matches!((setup.choice)(0), Choice::Path { .. }) { hosts * hosts } else { 0 };
         Ok(Post {
             agenda: Agenda::new(),
             bodies: Bodies::default(),
@@ -54,6 +66,8 @@ impl Post {
             hosts: Vec::new(),
             launched: vec![0; hosts],
             jitters: vec![u32::MAX; pairs],
+            walks: std::iter::repeat_with(|| None).take(sprayed).collect(),
+            walks_rng: ChaCha8Rng::seed_from_u64(setup.seed ^ 0x0073_7072_6179),
         })
     }
 
@@ -93,8 +107,21 @@ impl Post {
         if to_host == here {
             return self.agenda.push(now.as_nanos(), Event::Deliver { body: frame.body });
         }
+        if !self.walks.is_empty() {
+            frame.hash = self.path_of_next(setup, here, to_host);
+        }
         let at = if self.jitter == Jitter::None { now } else { self.hold_back(setup, now, here, to_host) };
         self.network.launch(at, here, frame, &mut self.agenda, &mut self.bodies);
+    }
+
+    /// The number of the path that the next packet from one host to another takes.
+    fn path_of_next(&mut self, setup: &Setup, from: u32, to: u32) -> u32 {
+        let place = &mut self.walks[from as usize * self.launched.len() + to as usize];
+        let spraying = place.get_or_insert_with(|| {
+            let ways = ways_between(&setup.topology, &setup.routes, from, to);
+            Box::new(Spraying { ways, walk: Walk::default() })
+        });
+        u32::from(spraying.walk.step(spraying.ways, &mut self.walks_rng))
     }
 
     /// When a packet that is sent now leaves its host's machines: later by a random part of the jitter, but never before what

@@ -19,7 +19,8 @@ pub struct Setup {
     pub routes: Routes,
     /// The port of a link; the flag says whether a host's NIC is meant.
     pub port: Box<dyn Fn(LinkId, bool) -> PortConfig>,
-    /// How a switch chooses among equal ways.
+    /// How a switch chooses among equal ways. Where the first one follows its sources ([`Choice::Path`]), all must: then a
+    /// host takes another path with every packet, in an order of its own for each other host.
     pub choice: Box<dyn Fn(u32) -> Choice>,
     /// How long frames are.
     pub sizes: FrameSizes,
@@ -95,6 +96,11 @@ pub struct TaskPlan {
     pub sources: Vec<u32>,
     /// Host.
     pub receiver: u32,
+    /// Further hosts that want it too (baselines only).
+    pub further: Vec<u32>,
+    /// Only the first receiver has it from the source; each other one from the one before it, which sends on what it has (NDP
+    /// only). Else each has it from the sources.
+    pub relayed: bool,
     /// Weight of each flow, where the experiment states it.
     pub thetas: Option<Vec<Theta>>,
     /// It is no task but background: its flows run this, whatever [`Setup::transport`] is, and nobody waits for its end.
@@ -266,6 +272,24 @@ pub enum SetupError {
     /// The baselines count segments; they have no bytes to carry.
     #[error("bytes can be carried for push flows only: the segments of the baselines have none")]
     NothingToCarry,
+    /// Only baselines replicate.
+    #[error("task '{task}' has {receivers} receivers; push flows go to one")]
+    ManyReceivers {
+        /// The task.
+        task: String,
+        /// How many it has.
+        receivers: usize,
+    },
+    /// A chain of relays that cannot be.
+    #[error("task '{task}' is relayed from {sources} sources by {scheme:?}; relays run NDP, from one source")]
+    Relay {
+        /// The task.
+        task: String,
+        /// Its sources.
+        sources: usize,
+        /// What its flows run.
+        scheme: baseline::Scheme,
+    },
     /// T and the size make no object.
     #[error("task '{task}' of {packets} packets of {symbol} bytes is no object: {why}")]
     Object {

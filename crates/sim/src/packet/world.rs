@@ -1,6 +1,7 @@
 //! Endpoints on hosts, driven by events: the third driver of the loop that sockets and tests run.
 
 mod looking;
+mod pull;
 mod push;
 mod said;
 
@@ -14,7 +15,7 @@ use headwater_transport::{
     Command, Endpoint, Event as Said, Input, Output, ReceiverCommand, ReceiverFailure, SourceCommand,
     TaskRecord,
 };
-use headwater_units::{BlockIndex, Duration, FlowId, NodeId, ObjectId, PathId, TaskId, Time};
+use headwater_units::{BlockIndex, Duration, FlowId, NodeId, ObjectId, TaskId, Time};
 use headwater_wire::Ecn;
 
 use super::assembly::Assembly;
@@ -39,6 +40,8 @@ pub(super) enum Machine {
     Director(Box<Director>),
     Sender(Box<baseline::Sender>),
     Sink(Box<baseline::Receiver>),
+    /// What receives all flows of a host whose receivers pull.
+    Puller(Box<baseline::PullReceiver>),
     /// Over, or not there yet.
     Nobody,
 }
@@ -49,6 +52,7 @@ impl Machine {
         Some(match self {
             Machine::Sender(m) => m.as_mut(),
             Machine::Sink(m) => m.as_mut(),
+            Machine::Puller(m) => m.as_mut(),
             Machine::Source(m) => m.as_mut(),
             Machine::Receiver(m) => m.as_mut(),
             Machine::Controller(m) => m.as_mut(),
@@ -71,7 +75,7 @@ struct Slot {
 
 /// A task as it goes.
 struct Running {
-    /// Endpoints of its receivers: one, or one per sub-flow of a baseline.
+    /// Endpoints of its receivers: one, or one per sub-flow of a baseline, which may be the same.
     receivers: Vec<u32>,
     /// The sending ends of a baseline.
     senders: Vec<u32>,
@@ -112,6 +116,8 @@ pub(super) struct World {
     /// The source endpoint of each host (PPUSH).
     sources: Vec<u32>,
     controller: Option<u32>,
+    /// The endpoint of each host that pulls, once it has a flow.
+    pullers: Vec<Option<u32>>,
     /// What the controller asked to be kept.
     kept: BTreeMap<TaskId, TaskRecord>,
     /// Starts of anything so far: seeds and numbers of a new start are new.
@@ -170,6 +176,7 @@ impl World {
             tasks: Vec::new(),
             sources: Vec::new(),
             controller: None,
+            pullers: vec![None; hosts],
             kept: BTreeMap::new(),
             incarnations: 1,
             starts: vec![1; hosts],
@@ -399,32 +406,11 @@ impl World {
             return; // It was broken off, or its host restarted, before its request was made again.
         }
         let plan = self.setup.tasks[task as usize].clone();
-        let background = plan
-            .background
-            .map(|sender| Transport::Baseline { receiver: baseline::ReceiverConfig::of(&sender), sender });
-        match background.unwrap_or_else(|| self.setup.transport.clone()) {
-            Transport::Ppush(ppush) => self.start_receiver(task, &plan, &ppush),
-            Transport::Baseline { sender, receiver } => {
-                let of = plan.sources.len() as u64;
-                for (index, &source) in plan.sources.iter().enumerate() {
-                    // An equal part from each source, rounded up (catalogue, "Choices").
-                    let packets = plan.packets.div_ceil(of);
-                    let flow = FlowId(u64::from(task) << 8 | index as u64);
-                    let there = self.slots.len() as u32;
-                    let sink = baseline::Receiver::new(receiver, flow, PathId(there + 1), packets);
-                    let sink = self.add(Machine::Sink(Box::new(sink)), plan.receiver, task);
-                    let from = baseline::Sender::new(sender, flow, PathId(sink), packets);
-                    let from = self.add(Machine::Sender(Box::new(from)), source, task);
-                    let running = &mut self.tasks[task as usize];
-                    running.receivers.push(sink);
-                    running.senders.push(from);
-                    running.flows.push(Flowing { flow, source, start: self.now, last: None });
-                    running.unfinished += 1;
-                    running.open += 1;
-                    self.drain(sink);
-                    self.drain(from);
-                }
+        match (plan.background, self.setup.transport.clone()) {
+            (Some(sender), _) | (None, Transport::Baseline { sender, .. }) => {
+                self.start_baseline(task, &plan, sender);
             }
+            (None, Transport::Ppush(ppush)) => self.start_receiver(task, &plan, &ppush),
         }
     }
 
@@ -438,6 +424,7 @@ impl World {
                 self.tell(endpoint, Command::Receiver(ReceiverCommand::Cancel));
             }
         }
+        self.abandon(task);
         for endpoint in self.tasks[task as usize].senders.clone() {
             let command = SourceCommand::Withdraw { object: object(task) };
             self.tell(endpoint, Command::Source(command));
@@ -479,7 +466,8 @@ fn check(setup: &Setup) -> Result<(), SetupError> {
         return Err(SetupError::NothingToCarry);
     }
     for plan in &setup.tasks {
-        let strange = plan.sources.iter().chain([&plan.receiver]).find(|&&h| h >= hosts);
+        let named = plan.sources.iter().chain([&plan.receiver]).chain(&plan.further);
+        let strange = { named }.find(|&&h| h >= hosts);
         if let Some(&host) = strange {
             return Err(SetupError::NoSuchHost { task: plan.name.clone(), host, hosts });
         }
@@ -487,6 +475,22 @@ fn check(setup: &Setup) -> Result<(), SetupError> {
         if !(1..=128).contains(&plan.sources.len()) || thetas != plan.sources.len() {
             let (task, sources) = (plan.name.clone(), plan.sources.len());
             return Err(SetupError::Weights { task, sources, thetas });
+        }
+        let rules = match (&plan.background, &setup.transport) {
+            (Some(sender), _) | (None, Transport::Baseline { sender, .. }) => Some(sender.scheme),
+            (None, Transport::Ppush(_)) => None,
+        };
+        let (task, sources, receivers) = (plan.name.clone(), plan.sources.len(), plan.further.len() + 1);
+        match rules {
+            None if receivers > 1 => return Err(SetupError::ManyReceivers { task, receivers }),
+            Some(scheme) if plan.relayed && !(sources == 1 && matches!(scheme, baseline::Scheme::Ndp(_))) => {
+                return Err(SetupError::Relay { task, sources, scheme });
+            }
+            // Flows of a task are numbered in eight bits.
+            Some(_) if sources * receivers > 256 => {
+                return Err(SetupError::ManyReceivers { task, receivers });
+            }
+            _ => {}
         }
         if scripted && plan.thetas.is_none() && plan.background.is_none() {
             return Err(SetupError::MixedWeights { task: plan.name.clone() });

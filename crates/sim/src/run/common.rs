@@ -5,9 +5,9 @@ use headwater_units::{BitRate, Bytes, Duration, Theta, Time};
 
 use super::RunError;
 use crate::experiment::Engine;
-use crate::scenario::{Amount, Routing, Scenario, ScenarioError, link_name, link_named};
+use crate::scenario::{Amount, Background, Routing, Scenario, ScenarioError, link_name, link_named};
 use crate::table::{FlowRow, MeasureRow, SampleRow, Tables, TaskRow};
-use crate::workload::{Network, TaskPlan};
+use crate::workload::{Network, TaskPlan, Workload};
 
 /// The network and the tasks of one seed.
 pub(super) struct Ground {
@@ -15,6 +15,8 @@ pub(super) struct Ground {
     pub(super) network: Network,
     /// By arrival.
     pub(super) plans: Vec<TaskPlan>,
+    /// What is sent beside them: as stated, then as drawn.
+    pub(super) background: Vec<Background>,
     /// When the run ends: as stated, or with the last look at the last join.
     pub(super) until: Option<Time>,
     /// What normalises completion times, seconds.
@@ -29,7 +31,9 @@ impl Ground {
         let joined = scenario.workload.join_windows().last().map(|(_, _, end)| *end);
         let until = scenario.until.map(|until| Time::ZERO + until).or(joined);
         let normaliser = scenario.workload.normaliser_s(&network).ok().flatten();
-        Ok(Ground { topology, network, plans, until, normaliser })
+        let background =
+            scenario.background.iter().cloned().chain(drawn_background(scenario, &network, seed));
+        Ok(Ground { background: background.collect(), topology, network, plans, until, normaliser })
     }
 
     /// When a task is broken off: as stated, or with the run.
@@ -58,6 +62,20 @@ impl Ground {
     }
 }
 
+fn drawn_background(scenario: &Scenario, network: &Network, seed: u64) -> Vec<Background> {
+    let Some(permuted) = scenario.permuted_background else { return Vec::new() };
+    let pairs = Workload::permuted_pairs(network, permuted.share, seed);
+    let flow = |(n, (from, to))| Background {
+        name: format!("background-{n}"),
+        from,
+        to,
+        scheme: scenario.scheme,
+        start: Duration::ZERO,
+        stop: None,
+    };
+    pairs.into_iter().enumerate().map(flow).collect()
+}
+
 pub(super) fn unsupported(engine: Engine, what: impl Into<String>) -> RunError {
     RunError::Unsupported { engine, what: what.into() }
 }
@@ -76,7 +94,9 @@ pub(super) fn links(topology: &Topology) -> impl Iterator<Item = LinkId> {
 pub(super) fn routes(scenario: &Scenario, topology: &Topology) -> Result<Routes, RunError> {
     let routes = match scenario.routing {
         Routing::DModK => Routes::d_mod_k(topology),
-        Routing::Ecmp | Routing::Spray | Routing::First => Routes::all(topology, Metric::Hops),
+        Routing::Ecmp | Routing::Spray | Routing::SourceSpray | Routing::First => {
+            Routes::all(topology, Metric::Hops)
+        }
     };
     Ok(routes.map_err(ScenarioError::from)?)
 }

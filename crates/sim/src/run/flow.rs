@@ -65,7 +65,10 @@ fn modelled(scenario: &Scenario) -> Result<(bool, bool), RunError> {
     if !scenario.faults.is_empty() {
         return Err(unsupported("faults hit packets, and there are none"));
     }
-    if !scenario.background.is_empty() {
+    if let Workload::Requests { .. } = scenario.workload {
+        return Err(unsupported("requests may have several receivers; a rate belongs to one"));
+    }
+    if !scenario.background.is_empty() || scenario.permuted_background.is_some() {
         return Err(unsupported("background is TCP, which lives on losses and marks of packets"));
     }
     if [Some(&scenario.port), scenario.nic.as_ref()]
@@ -75,7 +78,7 @@ fn modelled(scenario: &Scenario) -> Result<(bool, bool), RunError> {
     {
         return Err(unsupported("no queue is ever full, so nothing is trimmed"));
     }
-    if scenario.routing == Routing::Spray {
+    if matches!(scenario.routing, Routing::Spray | Routing::SourceSpray) {
         return Err(unsupported("a flow has one path here; spraying takes all of them"));
     }
     if scenario.carry_bytes {

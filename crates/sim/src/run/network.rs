@@ -10,7 +10,7 @@ use headwater_wire::Class;
 
 use super::{RunError, common, packet};
 use crate::experiment::Engine;
-use crate::packet::{Change, Jitter, packet_on_path};
+use crate::packet::{Change, Jitter, divisors, packet_on_path};
 use crate::scenario::{
     Action, Amount, Place, PortSpec, Routing, Scenario, ScenarioError, Service, Target, WhenFull, look_up,
 };
@@ -23,7 +23,7 @@ pub struct NetworkSetup {
     pub routes: Routes,
     /// The port of a link; the flag says whether a host's NIC is meant.
     pub port: Box<dyn Fn(LinkId, bool) -> PortConfig>,
-    /// How a switch, counted by its point, chooses among equal ways.
+    /// How a switch, counted in the order of the points, chooses among equal ways.
     pub choice: Box<dyn Fn(u32) -> Choice>,
     /// What goes wrong, ascending by time.
     pub changes: Vec<(Time, Change)>,
@@ -55,7 +55,12 @@ pub(super) fn setup(scenario: &Scenario, seed: u64) -> Result<NetworkSetup, RunE
 pub(super) fn setup_on(scenario: &Scenario, topology: Topology, seed: u64) -> Result<NetworkSetup, RunError> {
     let routes = common::routes(scenario, &topology)?;
     let routing = scenario.routing;
+    let divisors = match routing {
+        Routing::SourceSpray => switch_divisors(&topology, &routes),
+        _ => Vec::new(),
+    };
     let choice = move |switch: u32| match routing {
+        Routing::SourceSpray => Choice::Path { divisor: divisors.get(switch as usize).copied().unwrap_or(1) },
         Routing::Ecmp => Choice::Hash { salt: u64::from(switch) << 32 | seed },
         Routing::Spray => Choice::Spray { seed: seed ^ (u64::from(switch) << 32) },
         Routing::DModK | Routing::First => Choice::First,
@@ -70,6 +75,16 @@ pub(super) fn setup_on(scenario: &Scenario, topology: Topology, seed: u64) -> Re
     };
     let changes = changes(scenario, &topology)?;
     Ok(NetworkSetup { topology, routes, port: Box::new(port), choice: Box::new(choice), changes })
+}
+
+/// What each switch divides the number of a path by, in the order of the switches' points.
+fn switch_divisors(topology: &Topology, routes: &Routes) -> Vec<u32> {
+    let mut divisors = divisors(topology, routes);
+    let mut is_host = vec![false; divisors.len()];
+    topology.hosts().iter().for_each(|host| is_host[host.0 as usize] = true);
+    let mut of_host = is_host.into_iter();
+    divisors.retain(|_| of_host.next() == Some(false));
+    divisors
 }
 
 fn unsupported(what: &str) -> RunError {
@@ -97,17 +112,23 @@ fn port(spec: &PortSpec) -> PortConfig {
             .map(|class| QueueConfig {
                 limit: limit(class.queue),
                 mark_threshold: threshold(class.mark_threshold.unwrap_or(spec.mark_threshold)),
-                shares_pool: config.pool.is_some(),
+                shares_pool: config.pool.is_some() && !class.apart,
             })
             .collect();
-        let queue_of = |class: Class| {
-            let number = class as u8;
-            spec.classes.iter().position(|c| c.of.contains(&number)).unwrap_or(0)
+        let named = |class: Class| spec.classes.iter().position(|c| c.of.contains(&(class as u8)));
+        let queue_of = |class: Class| match class {
+            // Ports that know no levels have them where bulk is.
+            Class::First | Class::Second | Class::Third => named(class).or(named(Class::Bulk)).unwrap_or(0),
+            _ => named(class).unwrap_or(0),
         };
         config.classes = ClassMap::by(queue_of);
         config.service = match spec.service {
             Service::Strict => PortService::Strict,
             Service::Weighted => PortService::Weighted(spec.classes.iter().map(|c| c.weight).collect()),
+            Service::FirstAgainstRest => PortService::FirstAgainstRest {
+                first: spec.classes[0].weight,
+                rest: spec.classes.get(1).map_or(1, |class| class.weight),
+            },
         };
     }
     config.when_full = match spec.when_full {

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use headwater_fabric::{LinkId, PointId, Topology};
 use headwater_transport::baseline;
 use headwater_transport::ppush::receiver::ReceiverConfig;
-use headwater_units::{BitRate, Bytes, Duration, NodeId, PathId, Theta, Time};
+use headwater_transport::rtt::RttConfig;
+use headwater_units::{BitRate, Bytes, Duration, NodeId, Packets, PathId, Theta, Time};
 
 use super::common::{self, Ground, base_rtt, watched};
 use super::network::{self, NetworkSetup};
@@ -15,7 +16,7 @@ use crate::packet::{
     self, ControlPlane, DecodeModel, FrameSizes, Jitter, PpushSetup, Ran, Records, Sampling, Setup, TaskPlan,
     Transport,
 };
-use crate::scenario::{Background, Machines, Quantity, Scenario, Scheme, TransportSpec};
+use crate::scenario::{Background, DataClass, Machines, Quantity, Scenario, Scheme, TransportSpec};
 use crate::stats;
 use crate::table::{FlowRow, MeasureRow, SampleRow, Tables};
 use crate::workload::{self, Network};
@@ -59,11 +60,15 @@ impl Prepared {
     fn new(scenario: &Scenario, seed: u64) -> Result<Self, RunError> {
         let ground = Ground::new(scenario, seed)?;
         let report = Report::new(scenario, &ground, LOOKS);
-        let Ground { topology, network, plans, until, .. } = ground;
+        let Ground { topology, network, plans, until, background: beside, .. } = ground;
         let transport = transport(scenario, &topology, &network)?;
         let mut tasks: Vec<TaskPlan> = plans.iter().map(|plan| task(plan, &network, until)).collect();
-        for flow in &scenario.background {
-            tasks.push(background(flow, &scenario.transport)?);
+        let stated = scenario.background.len();
+        for (n, flow) in beside.iter().enumerate() {
+            // Drawn flows are in the class below all others (SCDP §IV-A).
+            let gentle = TransportSpec { class: DataClass::Gentle, ..scenario.transport.clone() };
+            let spec = if n < stated { &scenario.transport } else { &gentle };
+            tasks.push(background(flow, spec)?);
         }
         let NetworkSetup { topology, routes, port, choice, changes } =
             network::setup_on(scenario, topology, seed)?;
@@ -117,6 +122,8 @@ pub(super) fn task(plan: &workload::TaskPlan, network: &Network, until: Option<T
         bytes: None,
         sources: plan.sources.clone(),
         receiver: plan.receiver,
+        further: plan.further.clone(),
+        relayed: plan.relayed,
         thetas: plan.theta.map(|theta| vec![Theta::new(theta); plan.sources.len()]),
         background: None,
     }
@@ -131,6 +138,8 @@ fn background(flow: &Background, spec: &TransportSpec) -> Result<TaskPlan, RunEr
         bytes: None,
         sources: vec![flow.from],
         receiver: flow.to,
+        further: Vec::new(),
+        relayed: false,
         thetas: None,
         background: Some(baseline(flow.scheme, spec)?),
     })
@@ -146,6 +155,7 @@ fn baseline(scheme: Scheme, spec: &TransportSpec) -> Result<baseline::SenderConf
         Scheme::Reno => baseline::Scheme::NewReno,
         Scheme::Dccp => baseline::Scheme::DCCP,
         Scheme::Cubic => return Err(unsupported("cubic is the kernel's own TCP: real packets run it")),
+        Scheme::Ndp => return Ok(ndp(spec)),
         Scheme::Scdp => return Err(unsupported("scheme scdp is not built yet")),
         Scheme::Ppush { .. } => return Err(unsupported("a push flow is no baseline")),
     };
@@ -153,6 +163,22 @@ fn baseline(scheme: Scheme, spec: &TransportSpec) -> Result<baseline::SenderConf
     let source = spec.source_config();
     let config = baseline::SenderConfig::data_centre(scheme);
     Ok(baseline::SenderConfig { initial_window: source.wfcc.initial_window, rtt: source.rtt, ..config })
+}
+
+fn ndp(spec: &TransportSpec) -> baseline::SenderConfig {
+    let pull = &spec.pull;
+    let ndp = baseline::NdpConfig { class: spec.class.into(), headroom: pull.headroom };
+    let config = baseline::SenderConfig::data_centre(baseline::Scheme::Ndp(ndp));
+    baseline::SenderConfig {
+        initial_window: Packets::new(f64::from(pull.window)),
+        rtt: RttConfig {
+            initial_rto: pull.min_rto,
+            min_rto: pull.min_rto,
+            granularity: Duration::ZERO,
+            ..config.rtt
+        },
+        ..config
+    }
 }
 
 fn sizes(scenario: &Scenario) -> FrameSizes {
@@ -283,6 +309,8 @@ pub(super) struct Report {
     plans: Vec<workload::TaskPlan>,
     /// How many are tasks.
     tasks: u32,
+    /// How many of the flows of background, the last ones, the seed drew.
+    drawn: usize,
     links: Vec<(String, LinkId, BitRate)>,
     until: Option<Time>,
 }
@@ -295,8 +323,9 @@ impl Report {
         let links = links.map(|(name, link)| (name, link, common::capacity(topology, link)));
         let sample = scenario.sample.as_ref();
         let what = sample.map(|s| s.what.clone()).unwrap_or_default();
-        let background = scenario.background.iter().map(workload::TaskPlan::of_background);
+        let background = ground.background.iter().map(workload::TaskPlan::of_background);
         Report {
+            drawn: ground.background.len() - scenario.background.len(),
             looks: if what.contains(&Quantity::Queue) { looks } else { 1 },
             what,
             joins: scenario.workload.join_windows(),
@@ -408,6 +437,11 @@ impl Report {
         note("events".into(), counts.events as f64);
         note("hops".into(), counts.hops as f64);
         note("span_s".into(), span);
+        if self.drawn > 0 {
+            let first = (self.plans.len() - self.drawn) as u32;
+            let useful: u64 = records.flows.iter().filter(|f| f.task >= first).map(|flow| flow.useful).sum();
+            note("background_goodput".into(), useful as f64 / span / self.drawn as f64);
+        }
         if let Some(normaliser) = self.normaliser {
             note("normaliser_s".into(), normaliser);
         }

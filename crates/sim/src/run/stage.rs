@@ -53,6 +53,12 @@ impl Stage {
         if !scenario.workload.join_windows().is_empty() {
             return Err(common::unsupported(Engine::Netns, "flows that join until a queue is stable"));
         }
+        if scenario.permuted_background.is_some() {
+            return Err(common::unsupported(Engine::Netns, "background that the seed draws"));
+        }
+        if ground.plans.iter().any(|plan| !plan.further.is_empty()) {
+            return Err(common::unsupported(Engine::Netns, "tasks of several receivers"));
+        }
         let background = scenario.background.iter().map(workload::TaskPlan::of_background);
         let plans = ground.plans.iter().cloned().chain(background);
         let tasks = plans.map(|plan| packet::task(&plan, &ground.network, ground.until)).collect();

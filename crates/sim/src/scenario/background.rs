@@ -18,7 +18,7 @@ pub struct Background {
     pub from: u32,
     /// The host that receives.
     pub to: u32,
-    /// Its rules: `reno`, `cubic`, `dctcp` or `dccp`.
+    /// Its rules: `reno`, `cubic`, `dctcp`, `dccp` or `ndp`.
     pub scheme: Scheme,
     /// When it starts; at once if absent.
     #[serde(default, with = "text::one")]
@@ -26,4 +26,14 @@ pub struct Background {
     /// When it stops; with the run if absent.
     #[serde(default, with = "text::maybe", skip_serializing_if = "Option::is_none")]
     pub stop: Option<Duration>,
+}
+
+/// Long flows at the lowest priority beside the workload, for the whole run (SCDP §IV-A).
+///
+/// Each is a [`Background`] of the scenario's own scheme in its gentle class; they are called `background-0` and so on.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PermutedBackground {
+    /// Of all hosts so many, drawn by the seed, each send to one other of them and receive from one other; 0.3 in the paper.
+    pub share: f64,
 }

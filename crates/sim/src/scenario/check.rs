@@ -4,9 +4,12 @@ use std::collections::BTreeSet;
 
 use headwater_fabric::{FabricError, LinkId, Topology};
 use headwater_units::Duration;
+use headwater_wire::Class;
 use thiserror::Error;
 
-use super::{Action, Machines, Scenario, Scheme, Target, TransportSpec};
+use super::{
+    Action, Machines, PermutedBackground, PortSpec, Scenario, Scheme, Service, Target, TransportSpec,
+};
 use crate::workload::{Network, TaskPlan, WorkloadError};
 
 /// Why a scenario cannot be run.
@@ -68,7 +71,7 @@ pub enum ScenarioError {
         value: String,
     },
     /// Background of a kind that there is none of.
-    #[error("{place} cannot be {scheme}; background is reno, cubic, dctcp or dccp")]
+    #[error("{place} cannot be {scheme}; background is reno, cubic, dctcp, dccp or ndp")]
     NoBackground {
         /// Which field.
         place: String,
@@ -84,6 +87,14 @@ pub enum ScenarioError {
         start: Duration,
         /// As given.
         stop: Duration,
+    },
+    /// A class with two queues.
+    #[error("{place}.classes names class {class} twice; each class has one queue")]
+    ClassTwice {
+        /// Which port.
+        place: String,
+        /// The class.
+        class: u8,
     },
     /// A flow without an end, in a run without one.
     #[error("task '{0}' has no end: give the run an `until`, or the flow `packets` or a `stop`")]
@@ -191,12 +202,45 @@ impl Scenario {
             let every = sample.every.as_secs_f64();
             within("sample.every", every, every > 0.0, "more than no time")?;
         }
+        if let Some(PermutedBackground { share }) = self.permuted_background {
+            within("permuted_background.share", share, (0.0..=1.0).contains(&share), "a share, 0 to 1")?;
+            if let Scheme::Ppush { .. } | Scheme::Scdp = self.scheme {
+                let place = "permuted_background (of the scenario's scheme)".to_owned();
+                return Err(ScenarioError::NoBackground { place, scheme: self.scheme });
+            }
+        }
+        self.port.check("port")?;
+        self.nic.as_ref().map_or(Ok(()), |nic| nic.check("nic"))?;
         for (i, fault) in self.faults.iter().enumerate() {
             if let Action::RandomLoss { p, .. } | Action::Reorder { p, .. } | Action::Duplicate { p } =
                 fault.what
             {
                 within(&format!("faults.{i}.what.p"), p, (0.0..=1.0).contains(&p), "a probability, 0 to 1")?;
             }
+        }
+        Ok(())
+    }
+}
+
+impl PortSpec {
+    fn check(&self, place: &str) -> Result<(), ScenarioError> {
+        let mut known = BTreeSet::new();
+        for (i, class) in self.classes.iter().enumerate() {
+            for &number in &class.of {
+                let of = f64::from(number);
+                let ok = usize::from(number) < Class::ALL.len();
+                within(&format!("{place}.classes.{i}.of"), of, ok, "a class, 0 to 5")?;
+                if !known.insert(number) {
+                    return Err(ScenarioError::ClassTwice { place: place.to_owned(), class: number });
+                }
+            }
+            let weight = f64::from(class.weight);
+            within(&format!("{place}.classes.{i}.weight"), weight, class.weight > 0, "at least 1")?;
+        }
+        if self.service == Service::FirstAgainstRest {
+            let classes = self.classes.len();
+            let must = "two or more where service is first-against-rest";
+            within(&format!("the number of {place}.classes"), classes as f64, classes > 1, must)?;
         }
         Ok(())
     }
@@ -224,6 +268,12 @@ impl TransportSpec {
             "1 to 56403 (RFC 6330)",
         )?;
         within("transport.ack_every", acks, acks >= 1.0, "at least 1")?;
+        let pushed = f64::from(self.pull.window);
+        within("transport.pull.window", pushed, (1.0..=1e6).contains(&pushed), "1 to 10^6 packets")?;
+        let rto = self.pull.min_rto.as_secs_f64();
+        within("transport.pull.min_rto", rto, rto > 0.0 && rto <= 60.0, "above 0 and at most 60 s")?;
+        let headroom = self.pull.headroom.get() as f64;
+        within("transport.pull.headroom", headroom, headroom <= 65_536.0, "at most 65536 bytes")?;
         self.check_machines()
     }
 
@@ -346,7 +396,7 @@ mod tests {
             ("{ name = 'tcp', from = 0, to = 2, scheme = 'reno' }", "background.0.to"),
             ("{ name = 'tcp', from = 1, to = 1, scheme = 'reno' }", "host 1 twice"),
             ("{ name = 'f', from = 0, to = 1, scheme = 'reno' }", "two tasks are called 'f'"),
-            ("{ name = 'tcp', from = 0, to = 1, scheme = 'ppush(1,1)' }", "reno, cubic, dctcp or dccp"),
+            ("{ name = 'tcp', from = 0, to = 1, scheme = 'ppush(1,1)' }", "reno, cubic, dctcp, dccp or ndp"),
             ("{ name = 'tcp', from = 0, to = 1, scheme = 'reno', start = '2 s', stop = '1 s' }", "not after"),
         ] {
             let error = background(flow).unwrap_err().to_string();

@@ -48,13 +48,17 @@ pub struct PortSpec {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PortClass {
-    /// The wire's class numbers that use this queue.
+    /// The wire's class numbers that use this queue: 0 control, 1 bulk, 2 gentle, 3 to 5 the levels above bulk. A level that no
+    /// queue names is where bulk is; every other class that none names is in the first.
     pub of: Vec<u8>,
-    /// The most that waits in it; with the port's `queue` as a pool that all share.
+    /// The most that waits in it; with the port's `queue` as a pool that all share but those `apart`.
     pub queue: Amount,
     /// Its own threshold; the port's if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mark_threshold: Option<Amount>,
+    /// Its packets take no room in the pool.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub apart: bool,
     /// Its share under weighted service.
     #[serde(default = "PortClass::equal")]
     pub weight: u32,
@@ -69,6 +73,9 @@ pub enum Service {
     Strict,
     /// Round robin by weight.
     Weighted,
+    /// The first class and all others take turns, by the weights of the first and of the second; among the others the first
+    /// that has a packet (SCDP §III-C: headers and pulls against symbols).
+    FirstAgainstRest,
 }
 
 /// What happens to a packet that finds its queue full.
@@ -102,6 +109,10 @@ impl Default for PortSpec {
             when_full: WhenFull::default(),
         }
     }
+}
+
+fn is_false(flag: &bool) -> bool {
+    !flag
 }
 
 impl PortClass {

@@ -1,4 +1,4 @@
-//! The schemes that are compared (PPUSH Table II), and the kernel's own TCP.
+//! The schemes that are compared (PPUSH Table II; SCDP §IV), and the kernel's own TCP.
 
 use std::fmt;
 use std::str::FromStr;
@@ -25,6 +25,8 @@ pub enum Scheme {
     Reno,
     /// SCDP: pulls, trimming, MLFQ.
     Scdp,
+    /// NDP: pulls, trimming, retransmission, no coding (SCDP §IV); equal parts. Not in PPUSH Table II.
+    Ndp,
     /// TCP CUBIC (RFC 9438), equal parts: the kernel's own, so on real packets only. Not in PPUSH Table II.
     Cubic,
 }
@@ -32,7 +34,7 @@ pub enum Scheme {
 /// A name that is not a [`Scheme`].
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error(
-    "unknown scheme '{0}'; there are ppush(0,0), ppush(0,1), ppush(1,0), ppush(1,1), dctcp, dccp, reno, scdp, cubic"
+    "unknown scheme '{0}'; there are ppush(0,0), ppush(0,1), ppush(1,0), ppush(1,1), dctcp, dccp, reno, scdp, ndp, cubic"
 )]
 pub struct ParseSchemeError(pub String);
 
@@ -58,6 +60,7 @@ impl fmt::Display for Scheme {
             Scheme::Dccp => f.write_str("dccp"),
             Scheme::Reno => f.write_str("reno"),
             Scheme::Scdp => f.write_str("scdp"),
+            Scheme::Ndp => f.write_str("ndp"),
             Scheme::Cubic => f.write_str("cubic"),
         }
     }
@@ -65,7 +68,7 @@ impl fmt::Display for Scheme {
 impl FromStr for Scheme {
     type Err = ParseSchemeError;
     fn from_str(text: &str) -> Result<Self, ParseSchemeError> {
-        let mut known = Scheme::TABLE_II.into_iter().chain([Scheme::Cubic]);
+        let mut known = Scheme::TABLE_II.into_iter().chain([Scheme::Ndp, Scheme::Cubic]);
         known.find(|scheme| scheme.to_string() == text).ok_or_else(|| ParseSchemeError(text.to_owned()))
     }
 }
@@ -91,8 +94,10 @@ mod tests {
             assert_eq!(scheme.to_string().parse(), Ok(scheme));
         }
         assert_eq!("ppush(1,0)".parse(), Ok(Scheme::Ppush { pool: true, weigh: false }));
-        assert_eq!(Scheme::Cubic.to_string().parse(), Ok(Scheme::Cubic));
-        assert!(!Scheme::TABLE_II.contains(&Scheme::Cubic));
+        for scheme in [Scheme::Ndp, Scheme::Cubic] {
+            assert_eq!(scheme.to_string().parse(), Ok(scheme));
+            assert!(!Scheme::TABLE_II.contains(&scheme));
+        }
         assert!("ppush(2,0)".parse::<Scheme>().unwrap_err().to_string().contains("ppush(0,0)"));
     }
 }

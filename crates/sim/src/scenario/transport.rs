@@ -1,6 +1,6 @@
 //! The constants of the machines at the ends.
 
-use headwater_units::Duration;
+use headwater_units::{Bytes, Duration};
 use headwater_wire::Class;
 use serde::{Deserialize, Serialize};
 
@@ -50,6 +50,38 @@ pub struct TransportSpec {
     /// In which class symbols queue; bulk. ACKs and control are in a class of their own.
     #[serde(skip_serializing_if = "DataClass::is_bulk")]
     pub class: DataClass,
+    /// Of the schemes whose receivers pull, which have them instead of `initial_window` and `min_rto`.
+    #[serde(skip_serializing_if = "PullSpec::is_default")]
+    pub pull: PullSpec,
+}
+
+/// The constants of the schemes whose receivers pull (SCDP §III, §IV; NDP).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct PullSpec {
+    /// Packets that a source pushes before it is asked for more (IW); 12 (SCDP §IV).
+    pub window: u32,
+    /// The least retransmission timeout, and the first; 1 ms (the paper does not say).
+    #[serde(with = "text::one")]
+    pub min_rto: Duration,
+    /// What receivers leave free of their links for each packet that they pull; 64 B, the header of a trimmed packet
+    /// (csg-htsim).
+    #[serde(with = "text::one")]
+    pub headroom: Bytes,
+}
+
+impl Default for PullSpec {
+    /// As each field says.
+    fn default() -> Self {
+        PullSpec { window: 12, min_rto: Duration::from_millis(1), headroom: Bytes::new(64) }
+    }
+}
+
+impl PullSpec {
+    // Left out of a scenario's canonical text, as `DataClass::is_bulk`.
+    fn is_default(&self) -> bool {
+        *self == PullSpec::default()
+    }
 }
 
 impl Default for TransportSpec {
@@ -71,6 +103,7 @@ impl Default for TransportSpec {
             feedback_every: Duration::from_millis(1),
             decode: Decode::default(),
             class: DataClass::default(),
+            pull: PullSpec::default(),
         }
     }
 }

@@ -8,6 +8,7 @@ use headwater_units::{Duration, Time};
 use rand_chacha::ChaCha12Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
 
+use super::requests::Requests;
 use super::{LoadOn, Network, Placement, Sizes, TaskPlan, Workload, WorkloadError};
 
 /// More tasks than this are a mistake.
@@ -28,6 +29,8 @@ impl Workload {
                     packets: flow.packets,
                     sources: vec![flow.from],
                     receiver: flow.to,
+                    further: Vec::new(),
+                    relayed: false,
                     theta: flow.theta,
                     stop: flow.stop.map(|stop| Time::ZERO + stop),
                 })
@@ -47,6 +50,9 @@ impl Workload {
             Workload::Redistribution { objects, replicas, fanout, sizes } => {
                 redistribution(network, seed, *objects, *replicas, *fanout, sizes)?
             }
+            &Workload::Requests { count, per_second, packets, replicas, access } => {
+                Requests { count, per_second, packets, replicas, access }.plan(network, seed)?
+            }
             Workload::Permutation { multiplier, offset, packets } => {
                 permutation(network, *multiplier, *offset, *packets)?
             }
@@ -58,6 +64,17 @@ impl Workload {
         // Stable: tasks of one moment stay in the order of the file.
         tasks.sort_by_key(|task| task.at);
         Ok(tasks)
+    }
+
+    /// Pairs of hosts, from and to: `share` of all hosts, drawn by the seed, each send to one other of them and receive from one
+    /// other (SCDP §IV-A: "30% of the nodes run background long flows", "a permutation traffic matrix").
+    pub(crate) fn permuted_pairs(network: &Network, share: f64, seed: u64) -> Vec<(u32, u32)> {
+        let among = (f64::from(network.hosts) * share).round() as u32;
+        let drawn = Draw::new(seed, Stream::Background).several(network.hosts, among);
+        // Around a circle in random order, nobody sends to itself.
+        let next = drawn.iter().cycle().skip(1);
+        let pairs = drawn.iter().zip(next).map(|(from, to)| (*from, *to));
+        pairs.filter(|(from, to)| from != to).collect()
     }
 
     /// What normalises completion times: mean size over the rate of a host, seconds (PPUSH §V-B); nothing where sizes
@@ -105,8 +122,18 @@ fn joined_at(n: u32, settle: Duration, measure: Duration) -> Time {
 }
 
 /// A task of no size yet, with nothing special.
-fn plain(name: String, at: Time, sources: Vec<u32>, receiver: u32) -> TaskPlan {
-    TaskPlan { name, at, packets: None, sources, receiver, theta: None, stop: None }
+pub(super) fn plain(name: String, at: Time, sources: Vec<u32>, receiver: u32) -> TaskPlan {
+    TaskPlan {
+        name,
+        at,
+        packets: None,
+        sources,
+        receiver,
+        further: Vec::new(),
+        relayed: false,
+        theta: None,
+        stop: None,
+    }
 }
 
 fn poisson(
@@ -313,9 +340,10 @@ fn check(tasks: &[TaskPlan], network: &Network) -> Result<(), WorkloadError> {
             return Err(WorkloadError::TooFewHosts { what: "sources", needed: 1, there: 0 });
         }
         let mut seen = std::collections::BTreeSet::new();
-        for (i, host) in task.sources.iter().chain([&task.receiver]).enumerate() {
+        let named = task.sources.iter().chain([&task.receiver]).chain(&task.further);
+        for (i, host) in named.enumerate() {
             if *host >= network.hosts {
-                let place = if i < task.sources.len() { "a source" } else { "the receiver" };
+                let place = if i < task.sources.len() { "a source" } else { "a receiver" };
                 let what = format!("{place} of task '{}'", task.name);
                 return Err(WorkloadError::NoHost { what, host: *host, hosts: network.hosts });
             }
@@ -327,7 +355,7 @@ fn check(tasks: &[TaskPlan], network: &Network) -> Result<(), WorkloadError> {
     Ok(())
 }
 
-fn count(what: &'static str, n: u32) -> Result<(), WorkloadError> {
+pub(super) fn count(what: &'static str, n: u32) -> Result<(), WorkloadError> {
     if (1..=MOST_TASKS).contains(&n) {
         return Ok(());
     }
@@ -347,18 +375,19 @@ fn rate(network: &Network) -> Result<f64, WorkloadError> {
 }
 
 /// What a stream of random numbers is for.
-enum Stream {
+pub(super) enum Stream {
     Arrivals,
     Sizes,
     Storage,
+    Background,
     Task(u32),
 }
 
 /// Random numbers of one stream of a seed.
-struct Draw(ChaCha12Rng);
+pub(super) struct Draw(ChaCha12Rng);
 
 impl Draw {
-    fn new(seed: u64, stream: Stream) -> Self {
+    pub(super) fn new(seed: u64, stream: Stream) -> Self {
         let mut bytes = [0; 32];
         bytes[..8].copy_from_slice(&seed.to_le_bytes());
         let mut rng = ChaCha12Rng::from_seed(bytes);
@@ -366,23 +395,24 @@ impl Draw {
             Stream::Arrivals => 1,
             Stream::Sizes => 2,
             Stream::Storage => 3,
+            Stream::Background => 4,
             Stream::Task(n) => 1000 + u64::from(n),
         });
         Draw(rng)
     }
 
     /// In [0, 1), of 53 bits.
-    fn unit(&mut self) -> f64 {
+    pub(super) fn unit(&mut self) -> f64 {
         (self.0.next_u64() >> 11) as f64 / (1u64 << 53) as f64
     }
 
     /// In 0..n. The bias is below n / 2^64.
-    fn below(&mut self, n: u32) -> u32 {
+    pub(super) fn below(&mut self, n: u32) -> u32 {
         ((u128::from(self.0.next_u64()) * u128::from(n)) >> 64) as u32
     }
 
     /// So many different numbers in 0..n, in random order; all of them if `many` is more than there are.
-    fn several(&mut self, n: u32, many: u32) -> Vec<u32> {
+    pub(super) fn several(&mut self, n: u32, many: u32) -> Vec<u32> {
         let mut all: Vec<u32> = (0..n).collect();
         let many = many.min(n);
         for i in 0..many {

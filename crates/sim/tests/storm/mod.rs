@@ -149,6 +149,8 @@ fn tasks(rng: &mut ChaCha8Rng, hosts: u32, symbol_size: u16) -> Vec<TaskPlan> {
                 bytes: Some(Bytes::new(bytes)),
                 sources: others,
                 receiver,
+                further: Vec::new(),
+                relayed: false,
                 thetas: None,
                 background: None,
             }

@@ -58,7 +58,7 @@ pub(super) fn ports(rng: &mut ChaCha8Rng, topology: &Topology) -> Box<dyn Fn(Lin
     if rng.random_bool(0.5) {
         let queue = QueueConfig { limit: Some(limit), mark_threshold: marks, shares_pool: false };
         port.queues = vec![queue; 3];
-        port.classes = ClassMap::one_each();
+        port.classes = ClassMap::without_levels();
         port.service = match rng.random_bool(0.5) {
             true => Service::Strict,
             false => Service::Weighted(vec![4, 2, 1]),

@@ -10,7 +10,7 @@ use headwater_switch::{
     Switch, SwitchOutput, Threshold, WhenFull,
 };
 use headwater_units::{BitRate, Bytes, Time};
-use headwater_wire::Ecn;
+use headwater_wire::{Class, Ecn};
 
 use crate::common::TestFrame;
 
@@ -128,7 +128,7 @@ fn port(choices: &mut Choices<'_>) -> PortConfig {
     let places = [(); 3].map(|()| choices.below(count as u64) as usize);
     PortConfig {
         queues,
-        classes: ClassMap::by(|class| places[class as usize]),
+        classes: ClassMap::by(|class| places[class as usize % 3]),
         limit: limit(choices),
         pool,
         service: match choices.below(3) {
@@ -192,7 +192,7 @@ impl Driver {
         TestFrame {
             id: self.came,
             len: if what & 1 == 0 { 1500 } else { choices.number(63) },
-            class: ClassMap::CLASSES[usize::from(what >> 1) % 3],
+            class: Class::ALL[usize::from(what >> 1) % 3],
             ecn: Ecn::from_tos(what >> 3),
             to: match what >> 5 {
                 number @ 0..5 => Destination::Host(number.into()),

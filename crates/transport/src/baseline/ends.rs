@@ -17,6 +17,11 @@ pub(super) struct Route {
 impl Route {
     /// A packet of data. Its number is also its symbol's, 2^24 to a block.
     pub(super) fn data(&self, number: u64) -> Output {
+        self.data_of(Class::Bulk, number, false)
+    }
+
+    /// The same, in a class of its own; `syn`: nobody asked for it.
+    pub(super) fn data_of(&self, class: Class, number: u64, syn: bool) -> Output {
         let block = (number / u64::from(ESI_LIMIT)) as u32;
         let esi = (number % u64::from(ESI_LIMIT)) as u32;
         let header = SymbolHeader {
@@ -26,9 +31,10 @@ impl Route {
             ack_now: false,
             assignment: 0,
             starved: false,
+            syn,
             trimmed: false,
         };
-        self.packet(Class::Bulk, self.ecn, Body::Symbol(header))
+        self.packet(class, self.ecn, Body::Symbol(header))
     }
 
     /// An ACK, or what else goes back: of the top class, and not ECN-capable (RFC 3168 §6.1.4).

@@ -1,19 +1,21 @@
-//! The transports that the papers compare themselves with: TCP NewReno, DCTCP, and DCCP with CCID 2.
+//! The transports that the papers compare themselves with: TCP NewReno, DCTCP, DCCP with CCID 2, and NDP.
 //!
 //! | Scheme | Rules | Files |
 //! |---|---|---|
 //! | [`Scheme::NewReno`] | RFC 5681, RFC 6582 (no SACK), RFC 6298 | `tcp_sender`, `tcp_receiver`, `window` |
 //! | [`Scheme::Dctcp`] | RFC 8257 on the same machine | the same, and `marks` |
 //! | [`Scheme::Ccid2`] | RFC 4341 (TCP-like DCCP), made semi-reliable | `dccp_sender`, `dccp_receiver` |
+//! | [`Scheme::Ndp`] | Handley et al., SIGCOMM 2017; SCDP §II to §IV | `ndp_sender`, `ndp_receiver` |
 //!
 //! One [`Sender`] or [`Receiver`] is one end of one flow, and a packet is the unit of everything: windows, sequence numbers,
-//! the length of the flow. Data travels as symbols that are numbered from zero and carry nothing, ACKs as
-//! [`Cumulative`](headwater_wire::Cumulative) or [`AckVector`](headwater_wire::AckVector), one for every packet that comes.
+//! the length of the flow. Only NDP's receiver is that of a whole host, whose link its flows share: [`PullReceiver`]. Data
+//! travels as symbols that are numbered from zero and carry nothing, ACKs as [`Cumulative`](headwater_wire::Cumulative),
+//! [`AckVector`](headwater_wire::AckVector) or [`Receipt`](headwater_wire::Receipt), one for every packet that comes.
 //! A flow begins with its first packet, without a handshake, and ends at the sender when the last ACK is back: a flow
-//! of n packets that loses nothing is 2 n packets on every link of its path.
+//! of n packets that loses nothing is 2 n packets on every link of its path, and with NDP up to n pulls more.
 //!
-//! Knows no bytes, blocks or decoding, no delayed ACKs, no Nagle, no receiver that falls behind. Neither end allocates
-//! after it was made.
+//! Knows no bytes, blocks or decoding, no delayed ACKs, no Nagle, no receiver that falls behind. Neither end of TCP or DCCP
+//! allocates after it was made; NDP's have what is under way.
 
 mod bits;
 mod clock;
@@ -21,17 +23,22 @@ mod dccp_receiver;
 mod dccp_sender;
 mod ends;
 mod marks;
+mod ndp_receiver;
+mod ndp_sender;
 mod tcp_receiver;
 mod tcp_sender;
 mod window;
 
-use headwater_units::{Duration, FlowId, Packets, PathId, Time};
+use headwater_units::{Bytes, Duration, FlowId, Packets, PathId, Time};
+use headwater_wire::Class;
 use serde::{Deserialize, Serialize};
 
 use crate::rtt::RttConfig;
 use crate::{Endpoint, Input, Output};
 use dccp_receiver::DccpReceiver;
 use dccp_sender::DccpSender;
+pub use ndp_receiver::{PullReceiver, PullReceiverConfig};
+use ndp_sender::NdpSender;
 use tcp_receiver::TcpReceiver;
 use tcp_sender::TcpSender;
 
@@ -52,6 +59,8 @@ pub enum Scheme {
         /// push and DCTCP are introduced as reacting to marks. RFC 4340 §12.1 leaves it to the ends (ECN Incapable).
         ecn: bool,
     },
+    /// Pulled by the receiver, with switches that trim (NDP). Not ECN-capable; packets that were trimmed are sent again.
+    Ndp(NdpConfig),
 }
 
 impl Scheme {
@@ -59,6 +68,8 @@ impl Scheme {
     pub const DCTCP: Scheme = Scheme::Dctcp(DctcpConfig { gain: 1.0 / 16.0, initial_mark_fraction: 1.0 });
     /// DCCP as PPUSH compares itself with it.
     pub const DCCP: Scheme = Scheme::Ccid2 { ecn: false };
+    /// NDP in one class for all data, as SCDP compares itself with it.
+    pub const NDP: Scheme = Scheme::Ndp(NdpConfig { class: Class::Bulk, headroom: Bytes::new(64) });
 }
 
 /// What DCTCP may be told.
@@ -77,13 +88,30 @@ impl Default for DctcpConfig {
     }
 }
 
+/// What NDP may be told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NdpConfig {
+    /// How its data queue. Bulk by default: NDP knows no levels (SCDP §IV-B).
+    pub class: Class,
+    /// What a host leaves free of its link for each packet that it pulls: the header of a trimmed one, 64 bytes in csg-htsim
+    /// (`NdpPullPacer`, `NdpPacket::ACKSIZE`) and by default. Without it receivers ask for all that their links carry, and
+    /// receipts, pulls and headers come on top.
+    pub headroom: Bytes,
+}
+
+impl Default for NdpConfig {
+    fn default() -> Self {
+        NdpConfig { class: Class::Bulk, headroom: Bytes::new(64) }
+    }
+}
+
 /// What the sending end may be told.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SenderConfig {
     /// The rules.
     pub scheme: Scheme,
     /// Window at the start, at least 1. 10 for TCP: RFC 6928; 3 for DCCP: RFC 3390 with 1500-byte packets (RFC 4341 §5);
-    /// PPUSH's experiments take 1.
+    /// PPUSH's experiments take 1. What NDP pushes before it is asked for more: 12, SCDP §IV.
     pub initial_window: Packets,
     /// Slow start ends here; without a bound if absent (RFC 5681 §3.1: "arbitrarily high").
     pub initial_threshold: Option<Packets>,
@@ -108,7 +136,11 @@ impl SenderConfig {
     }
 
     fn with_timeout(scheme: Scheme, timeout: Duration) -> Self {
-        let initial_window = if matches!(scheme, Scheme::Ccid2 { .. }) { 3.0 } else { 10.0 };
+        let initial_window = match scheme {
+            Scheme::NewReno | Scheme::Dctcp(_) => 10.0,
+            Scheme::Ccid2 { .. } => 3.0,
+            Scheme::Ndp(_) => 12.0,
+        };
         SenderConfig {
             scheme,
             initial_window: Packets::new(initial_window),
@@ -116,6 +148,11 @@ impl SenderConfig {
             window_limit: Packets::new(4096.0),
             rtt: RttConfig { initial_rto: timeout, min_rto: timeout, ..RttConfig::default() },
         }
+    }
+
+    /// The initial window, in bounds.
+    pub fn first_window(&self) -> u64 {
+        whole(self.initial_window) as u64
     }
 
     /// The window limit, in bounds.
@@ -171,11 +208,12 @@ pub struct SenderStats {
     pub acked: u64,
     /// TCP: ACKs with the echo of a mark. DCCP: packets acknowledged as marked.
     pub marked: u64,
-    /// DCCP: packets inferred as lost from three later ones, or given up by a timeout. 0 for TCP, which cannot tell.
+    /// DCCP: packets inferred as lost from three later ones, or given up by a timeout. NDP: packets that were trimmed. 0 for
+    /// TCP, which cannot tell.
     pub lost: u64,
     /// Windows cut in answer to marks: DCTCP's, and CCID 2's where it is ECN-capable.
     pub cuts: u64,
-    /// Retransmission timeouts.
+    /// Retransmission timeouts; with NDP, where each packet has one, packets that were sent again for it.
     pub timeouts: u64,
     /// TCP: times that fast recovery was entered. DCCP: windows halved for loss.
     pub fast_recoveries: u64,
@@ -194,6 +232,10 @@ pub struct ReceiverStats {
     pub next: u64,
     /// Packets that came with CE.
     pub marked: u64,
+    /// NDP: packets of which only the header came, those among `arrived`.
+    pub trimmed: u64,
+    /// NDP: pulls after a silence.
+    pub asked_again: u64,
     /// Packets refused because they are too far ahead of a gap (TCP) or too old to be told from duplicates (DCCP).
     pub outside: u64,
     /// Inputs that make no sense to this end.
@@ -213,6 +255,7 @@ pub struct Sender(SenderKind);
 enum SenderKind {
     Tcp(TcpSender),
     Dccp(DccpSender),
+    Ndp(NdpSender),
 }
 
 impl Sender {
@@ -224,7 +267,20 @@ impl Sender {
                 SenderKind::Tcp(TcpSender::new(&config, Some(dctcp), flow, path, packets))
             }
             Scheme::Ccid2 { ecn } => SenderKind::Dccp(DccpSender::new(&config, ecn, flow, path, packets)),
+            Scheme::Ndp(ndp) => SenderKind::Ndp(NdpSender::new(&config, ndp, flow, path, packets, packets)),
         })
+    }
+
+    /// The same, of a relay that has nothing yet: it sends what [`SourceCommand::Extend`](crate::SourceCommand::Extend) says
+    /// is there.
+    ///
+    /// # Panics
+    /// For any scheme but [`Scheme::Ndp`]: no other relays.
+    pub fn relay(config: SenderConfig, flow: FlowId, path: PathId, packets: u64) -> Self {
+        match config.scheme {
+            Scheme::Ndp(ndp) => Sender(SenderKind::Ndp(NdpSender::new(&config, ndp, flow, path, packets, 0))),
+            other => panic!("only NDP relays, not {other:?}"),
+        }
     }
 
     /// What it has done, and how it stands.
@@ -232,6 +288,7 @@ impl Sender {
         match &self.0 {
             SenderKind::Tcp(sender) => sender.stats(),
             SenderKind::Dccp(sender) => sender.stats(),
+            SenderKind::Ndp(sender) => sender.stats(),
         }
     }
 }
@@ -241,6 +298,7 @@ impl Endpoint for Sender {
         match &mut self.0 {
             SenderKind::Tcp(sender) => sender.handle(now, input),
             SenderKind::Dccp(sender) => sender.handle(now, input),
+            SenderKind::Ndp(sender) => sender.handle(now, input),
         }
     }
 
@@ -248,6 +306,7 @@ impl Endpoint for Sender {
         match &mut self.0 {
             SenderKind::Tcp(sender) => sender.poll(now),
             SenderKind::Dccp(sender) => sender.poll(now),
+            SenderKind::Ndp(sender) => sender.poll(now),
         }
     }
 }
@@ -268,6 +327,9 @@ enum ReceiverKind {
 
 impl Receiver {
     /// Expects `packets` packets ([`u64::MAX`]: without end) and sends its ACKs towards `path`.
+    ///
+    /// # Panics
+    /// For [`Scheme::Ndp`]: its receiver is a [`PullReceiver`].
     pub fn new(config: ReceiverConfig, flow: FlowId, path: PathId, packets: u64) -> Self {
         let limit = whole(config.window_limit) as u64;
         Receiver(match config.scheme {
@@ -275,6 +337,7 @@ impl Receiver {
                 ReceiverKind::Tcp(TcpReceiver::new(limit, flow, path, packets))
             }
             Scheme::Ccid2 { .. } => ReceiverKind::Dccp(DccpReceiver::new(limit, flow, path, packets)),
+            Scheme::Ndp(_) => panic!("NDP flows have no receiver each: a host has one for all of them"),
         })
     }
 

@@ -127,7 +127,9 @@ impl Source {
             | Body::FinAck
             | Body::Cumulative(_)
             | Body::AckVector(_)
-            | Body::Probe(_) => self.stats.unexpected += 1,
+            | Body::Probe(_)
+            | Body::Pull(_)
+            | Body::Receipt(_) => self.stats.unexpected += 1,
         }
     }
 
@@ -256,7 +258,9 @@ impl Source {
                     self.with_flow(flow, |f, shared, _| f.on_too_long(now, fits, shared));
                 }
             }
-            Command::Receiver(_) | Command::Controller(_) => self.stats.unexpected += 1,
+            Command::Source(SourceCommand::Extend { .. }) | Command::Receiver(_) | Command::Controller(_) => {
+                self.stats.unexpected += 1;
+            }
         }
     }
 

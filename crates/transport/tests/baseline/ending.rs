@@ -19,6 +19,7 @@ fn data(number: u64, ecn: Ecn) -> Input {
         ack_now: false,
         assignment: 0,
         starved: false,
+        syn: false,
         trimmed: false,
     };
     let datagram = Datagram { class: Class::Bulk, key_epoch: 0, flow: FLOW, body: Body::Symbol(header) };

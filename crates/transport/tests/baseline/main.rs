@@ -6,6 +6,8 @@ mod bench;
 mod dccp;
 mod dctcp;
 mod ending;
+mod ndp;
 mod net;
+mod pulled_net;
 mod recovery;
 mod window;

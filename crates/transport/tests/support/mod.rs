@@ -557,6 +557,9 @@ impl World {
                 self.finished = Some((self.now, Err(failure)));
             }
             ReceiverEvent::Unbind { .. } => {}
+            ReceiverEvent::Progress { .. } | ReceiverEvent::Complete { .. } => {
+                panic!("a receiver of one task says Done: {event:?}")
+            }
         }
     }
 

@@ -60,7 +60,8 @@ impl Engine {
     fn dscp_of(&self, class: Class) -> u8 {
         match class {
             Class::Control => self.dscp_control,
-            Class::Bulk => self.dscp,
+            // The levels above bulk have no code points of their own: nobody sends by levels here.
+            Class::First | Class::Second | Class::Third | Class::Bulk => self.dscp,
             Class::Gentle => DSCP_LOWER_EFFORT,
         }
     }

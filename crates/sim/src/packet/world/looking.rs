@@ -63,10 +63,7 @@ impl World {
     /// New symbols or packets that a task has received.
     fn useful(&self, task: usize) -> u64 {
         let running = &self.tasks[task];
-        let sinks = running.receivers.iter().filter_map(|&e| match &self.slots[e as usize].machine {
-            Machine::Sink(sink) => Some(sink.stats().distinct),
-            _ => None,
-        });
+        let sinks = (0..running.flows.len()).filter_map(|index| Some(self.received(task, index)?.distinct));
         running.useful + sinks.sum::<u64>()
     }
 
@@ -82,8 +79,8 @@ impl World {
                     (row.sent, row.lost, row.marked) = (stats.sent, stats.lost, stats.marked);
                     row.timeouts = stats.timeouts;
                 }
-                if let Machine::Sink(sink) = &self.slots[running.receivers[index] as usize].machine {
-                    row.useful = sink.stats().distinct;
+                if let Some(stats) = self.received(task as usize, index) {
+                    row.useful = stats.distinct;
                 }
             } else if let Some(&source) = self.sources.get(host as usize)
                 && let Machine::Source(source) = &self.slots[source as usize].machine

@@ -58,6 +58,11 @@ impl World {
     }
 
     fn on_receiver(&mut self, endpoint: u32, event: ReceiverEvent) {
+        match event {
+            ReceiverEvent::Progress { flow, packets } => return self.on_progress(flow, packets),
+            ReceiverEvent::Complete { flow } => return self.on_complete(flow),
+            _ => {}
+        }
         let task = self.slots[endpoint as usize].task;
         let running = &mut self.tasks[task as usize];
         match event {
@@ -128,12 +133,15 @@ impl World {
                     self.note_end(task, true);
                 }
             }
-            ReceiverEvent::Unbind { .. } | ReceiverEvent::Distrusted { .. } => {}
+            ReceiverEvent::Unbind { .. }
+            | ReceiverEvent::Distrusted { .. }
+            | ReceiverEvent::Progress { .. }
+            | ReceiverEvent::Complete { .. } => {}
         }
     }
 
     /// A command in answer to an event: handled at once, polled by the loop that is running.
-    fn tell_later(&mut self, endpoint: u32, command: ReceiverCommand) {
+    pub(super) fn tell_later(&mut self, endpoint: u32, command: ReceiverCommand) {
         if let Some(machine) = self.slots[endpoint as usize].machine.endpoint() {
             machine.handle(self.now, Input::Command(Command::Receiver(command)));
         }

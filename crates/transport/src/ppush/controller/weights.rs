@@ -203,7 +203,7 @@ impl WindowedMax {
 fn rank(task: &Task) -> Bytes {
     match task.class {
         Class::Gentle => Bytes::new(u64::MAX / 2) + task.remaining().min(Bytes::new(u64::MAX / 2)),
-        Class::Control | Class::Bulk => task.remaining(),
+        _ => task.remaining(),
     }
 }
 

@@ -181,6 +181,7 @@ mod tests {
             ack_now: false,
             assignment: 0,
             starved: false,
+            syn: false,
             trimmed: false,
         }
     }

@@ -361,7 +361,9 @@ impl Receiver {
             | Body::Control(_)
             | Body::Cumulative(_)
             | Body::AckVector(_)
-            | Body::ProbeAck(_) => self.stats.strays += 1,
+            | Body::ProbeAck(_)
+            | Body::Pull(_)
+            | Body::Receipt(_) => self.stats.strays += 1,
         }
     }
 
@@ -535,6 +537,7 @@ impl Receiver {
             ReceiverCommand::BlockDecoded { block } => self.on_decoded(now, block),
             ReceiverCommand::DecodeFailed { block, failure } => self.on_decode_failed(now, block, failure),
             ReceiverCommand::Cancel => self.fail(now, ReceiverFailure::Cancelled),
+            ReceiverCommand::Expect(_) | ReceiverCommand::Abandon { .. } => self.stats.strays += 1,
         }
     }
 

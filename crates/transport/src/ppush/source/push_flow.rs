@@ -612,6 +612,7 @@ impl PushFlow {
             ack_now,
             assignment: self.version.unwrap_or(0) as u8,
             starved,
+            syn: false,
             trimmed: false,
         };
         Packet {
