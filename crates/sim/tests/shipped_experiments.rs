@@ -183,8 +183,8 @@ fn experiments_on_real_packets_are_those_of_the_product_and_what_one_thread_can_
             let real = Geometry::fitting(Bytes::mib(1), room);
             assert_eq!(real.symbol_size(), room, "{}", experiment.id);
             // Simulated ones are cut alike.
-            let simulated = (256 << 10) / u64::from(transport.block_symbols);
-            assert_eq!(simulated.next_multiple_of(8), u64::from(room), "{}", experiment.id);
+            let simulated = (256u64 << 10).div_ceil(u64::from(transport.block_symbols));
+            assert_eq!(simulated, u64::from(room), "{}", experiment.id);
             // An ACK for every packet at the most.
             let rate = most(&job.scenario) as f64 / (packet.data.get() as f64 * 8.0);
             assert!(2.0 * rate < 25_000.0, "{} {:?}: {rate} packets/s", experiment.id, job.point);

@@ -193,8 +193,8 @@ fn sizes(scenario: &Scenario) -> FrameSizes {
 
 /// T such that a block has as many symbols as stated. No bytes are carried, so it need not fill a packet.
 fn symbol_size(scenario: &Scenario) -> u16 {
-    let size = BLOCK / u64::from(scenario.transport.block_symbols.max(1));
-    (size.next_multiple_of(8)).clamp(8, 9_152) as u16
+    let size = BLOCK.div_ceil(u64::from(scenario.transport.block_symbols.max(1)));
+    size.clamp(8, 9_152) as u16
 }
 
 fn transport(scenario: &Scenario, topology: &Topology, network: &Network) -> Result<Transport, RunError> {
