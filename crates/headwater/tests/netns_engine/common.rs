@@ -24,7 +24,7 @@ seeds = 1
 
 [scenario]
 fabric = { kind = "dumbbell", left = 1, right = 1, rate = "4 Mbit/s", delay = "200 us" }
-packet = { data = "1514 B" }
+packet = { data = "1507 B" }
 port = { queue = "100 packets", mark_threshold = "30 packets" }
 transport = { initial_window = 10.0, min_rto = "50 ms", assignment = "listed", loss_response = "guarded" }
 workload = { kind = "task-list", tasks = [{ name = "t", packets = PACKETS, sources = [0], receiver = 1 }] }

@@ -12,7 +12,7 @@ mod captures;
 use captures::{Packet, read};
 
 /// A frame with a symbol in it, and of the task that is captured here so many.
-const FULL: usize = 1514;
+const FULL: usize = 1507;
 const PACKETS: u64 = 400;
 /// The link in the middle, bit/s.
 const RATE: f64 = 4e6;

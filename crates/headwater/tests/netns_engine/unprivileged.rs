@@ -58,7 +58,7 @@ fn without_privileges_a_run_goes_on_in_a_user_namespace() {
         assert!(said.err.contains("going on in a user namespace"), "{}", said.err);
         let said = said.ends_well();
         if let Some(time) = said.value("time") {
-            // 200 packets of 1514 bytes at 4 Mbit/s are 0.606 s.
+            // 200 packets of 1507 bytes at 4 Mbit/s are 0.606 s.
             assert!((0.6..0.8).contains(&time), "{time} s");
         }
     } else {
