@@ -247,11 +247,16 @@ fn a_daemon_takes_in_offers_lists_and_removes() {
 
     let status = run(folder, &["status", "--controller", &up, "--state", &asker]).last.unwrap();
     assert!(status["nodes"].as_array().is_some_and(|n| n.len() == 2), "{status}");
+    // Each has told how its data socket does, the one that the controller lives in and the other.
+    let data_paths = status["nodes"].as_array().unwrap().iter().map(|node| &node["data_path"]);
+    let sent: u64 = data_paths.map(|path| path["datagrams_sent"].as_u64().expect("counted")).sum();
+    assert!(sent > 0, "{status}");
     let mut metrics = String::new();
     let mut stream = TcpStream::connect(&page).unwrap();
     stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").unwrap();
     stream.read_to_string(&mut metrics).unwrap();
     assert!(metrics.contains("headwater_nodes_up 2"), "{metrics}");
+    assert!(metrics.contains("headwater_receive_buffers_total"), "{metrics}");
 
     assert_eq!(run(folder, &["rm", "data", "--state", &away]).code, Some(0));
     wait_until("one holder is left", PATIENCE, || list()["holders"].as_array().is_some_and(|h| h.len() == 1));

@@ -18,6 +18,8 @@ pub const SEAL: usize = 16;
 pub const SYMBOL_OVERHEAD: usize = HEADER + SYMBOL_HEADER + SEAL;
 
 const SYMBOL_HEADER: usize = 8;
+/// What the header tag of a symbol covers, with the tag's own place.
+pub(crate) const SYMBOL_COVERED: usize = HEADER + SYMBOL_HEADER;
 const VERSION: u8 = 1;
 pub(crate) const FLAG_TRIMMED: u8 = 0b0_0001;
 const FLAG_ACK_NOW: u8 = 0b0_0010;
@@ -256,7 +258,7 @@ pub fn parse<'a>(bytes: &'a [u8], key: &HeaderKey) -> Result<Parsed<'a>, WireErr
     let flags = header[1] & 0x1f;
     let flow = FlowId(u64::from_be_bytes(header[4..12].try_into().expect("8 bytes")));
     let number = u32::from_be_bytes(header[12..16].try_into().expect("4 bytes"));
-    let covered = if kind == KIND_SYMBOL { (HEADER + SYMBOL_HEADER).min(bytes.len()) } else { bytes.len() };
+    let covered = if kind == KIND_SYMBOL { SYMBOL_COVERED.min(bytes.len()) } else { bytes.len() };
     if !key.matches(bytes, covered) {
         return Err(WireError::Tag);
     }
@@ -411,10 +413,11 @@ pub fn emit<'a>(datagram: &Datagram, symbol_size: u16, key: &HeaderKey, out: &'a
             }
             (detail, number) = (s.ack_interval.max(1), s.number.0 as u32);
             debug_assert!(s.symbol.esi.0 < ESI_LIMIT, "an ESI has 24 bits");
-            covered = HEADER + SYMBOL_HEADER;
-            out[HEADER..HEADER + 4].copy_from_slice(&s.symbol.block.0.to_be_bytes());
-            out[HEADER + 4..HEADER + 7].copy_from_slice(&s.symbol.esi.0.to_be_bytes()[1..]);
-            out[HEADER + 7] = s.assignment;
+            covered = SYMBOL_COVERED;
+            let symbol = u64::from(s.symbol.block.0) << 32
+                | u64::from(s.symbol.esi.0 & (ESI_LIMIT - 1)) << 8
+                | u64::from(s.assignment);
+            out[HEADER..HEADER + SYMBOL_HEADER].copy_from_slice(&symbol.to_be_bytes());
             KIND_SYMBOL
         }
         Body::Ack(ack) => {
@@ -463,12 +466,10 @@ pub fn emit<'a>(datagram: &Datagram, symbol_size: u16, key: &HeaderKey, out: &'a
             KIND_RECEIPT
         }
     };
-    out[0] = (VERSION << 4) | kind;
-    out[1] = ((datagram.class as u8) << 5) | flags;
-    out[2] = datagram.key_epoch;
-    out[3] = detail;
-    out[4..12].copy_from_slice(&datagram.flow.0.to_be_bytes());
-    out[12..16].copy_from_slice(&number.to_be_bytes());
+    let first = [(VERSION << 4) | kind, ((datagram.class as u8) << 5) | flags, datagram.key_epoch, detail];
+    let prelude =
+        u128::from(u32::from_be_bytes(first)) << 96 | u128::from(datagram.flow.0) << 32 | u128::from(number);
+    out[..PRELUDE].copy_from_slice(&prelude.to_be_bytes());
     key.write(out, covered);
     match datagram.body {
         Body::Symbol(SymbolHeader { trimmed: false, .. }) => {

@@ -1,7 +1,7 @@
 //! One object from its sources to the disk: the machine's events, the partial file, and whoever follows the prefix.
 
 use std::path::PathBuf;
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
 use headwater_store::{BlockHashes, Partial, PartialSpec, Store, StoreError};
@@ -72,28 +72,40 @@ pub(crate) struct Fetched {
 /// The partial file as the data thread's workers fill it, with a way to wait for blocks in order.
 pub(crate) struct Arrivals {
     pub(crate) partial: Partial,
-    stop: Mutex<bool>,
+    waiting: Mutex<Waiting>,
     arrived: Condvar,
 }
 
+#[derive(Default)]
+struct Waiting {
+    /// Threads that wait for a block. Mostly nobody does, and calling nobody is a system call for each block.
+    threads: usize,
+    /// No more blocks will come.
+    stopped: bool,
+}
+
 impl Arrivals {
+    fn new(partial: Partial) -> Self {
+        Arrivals { partial, waiting: Mutex::default(), arrived: Condvar::new() }
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().expect("no holder of this lock panics")
+    }
+
     /// Waits until `block` is here; `false` if it never will be.
     pub(crate) fn wait_for(&self, block: BlockIndex) -> bool {
-        let mut stopped = self.stop.lock().expect("no holder of this lock panics");
-        loop {
-            if self.partial.have().contains(block) {
-                return true;
-            }
-            if *stopped {
-                return false;
-            }
-            stopped = self.arrived.wait(stopped).expect("no holder of this lock panics");
-        }
+        let mut waiting = self.waiting();
+        waiting.threads += 1;
+        let goes_on = |w: &mut Waiting| !w.stopped && !self.partial.have().contains(block);
+        let mut waiting = self.arrived.wait_while(waiting, goes_on).expect("no holder of this lock panics");
+        waiting.threads -= 1;
+        self.partial.have().contains(block)
     }
 
     /// No more blocks will come.
     pub(crate) fn stop(&self) {
-        *self.stop.lock().expect("no holder of this lock panics") = true;
+        self.waiting().stopped = true;
         self.arrived.notify_all();
     }
 }
@@ -102,8 +114,9 @@ impl BlockSink for Arrivals {
     fn keep(&self, block: BlockIndex, bytes: &[u8]) -> Result<(), StoreError> {
         self.partial.write_block(block, bytes)?;
         // Under the lock, or a waiter that just looked would miss it.
-        let _guard = self.stop.lock().expect("no holder of this lock panics");
-        self.arrived.notify_all();
+        if self.waiting().threads > 0 {
+            self.arrived.notify_all();
+        }
         Ok(())
     }
 }
@@ -259,7 +272,7 @@ impl Fetch {
         };
         let opened = tokio::task::spawn_blocking(move || Partial::open_or_create(spec, &mut |_| {})).await;
         let partial = opened.map_err(|e| AppError::Failed(e.to_string()))??;
-        let arrivals = Arc::new(Arrivals { partial, stop: Mutex::new(false), arrived: Condvar::new() });
+        let arrivals = Arc::new(Arrivals::new(partial));
         follower.opened(&arrivals, object, bytes);
         Ok(arrivals)
     }

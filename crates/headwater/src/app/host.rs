@@ -18,7 +18,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use super::controller_host::ControllerHost;
 use super::query::{Answer, Query, ask};
 use super::report::report;
-use super::{AppError, Common, StatusReport};
+use super::{AppError, Common, DataPath, StatusReport};
 use crate::control::{Backoff, ControlConfig, ControlEndpoint, ControlError, Expect, Identity, Link, Pins};
 use crate::node::{Node, NodeConfig, Said, Snapshot, control_path, room_towards};
 
@@ -27,6 +27,8 @@ pub(crate) const LOCAL: PathId = control_path(0);
 /// How long queued messages may take to arrive when the process ends, and the closing of connections to leave.
 const LAST_WORDS: std::time::Duration = std::time::Duration::from_millis(250);
 const CLOSING: std::time::Duration = std::time::Duration::from_millis(5);
+/// A status waits so long for what nodes say of their sockets.
+const DATA_PATH_PATIENCE: std::time::Duration = std::time::Duration::from_millis(500);
 /// Block hashes of this many objects of others are remembered.
 const HASHES_KEPT: usize = 64;
 
@@ -183,8 +185,17 @@ impl Host {
         if path == LOCAL {
             return self.own_report().await.ok_or_else(no_controller);
         }
+        self.ask_for_report(path, &Query::View).await
+    }
+
+    /// The same with how the nodes' data sockets do, of a controller elsewhere: each node is asked.
+    pub(crate) async fn status(&self, path: PathId) -> Result<StatusReport, AppError> {
+        self.ask_for_report(path, &Query::Status).await
+    }
+
+    async fn ask_for_report(&self, path: PathId, query: &Query) -> Result<StatusReport, AppError> {
         let link = self.link(path).ok_or_else(no_controller)?;
-        match ask(&link, &Query::View).await? {
+        match ask(&link, query).await? {
             Answer::View { json } => serde_json::from_str(&json)
                 .map_err(|e| AppError::Failed(format!("the controller's answer makes no sense: {e}"))),
             _ => Err(no_controller()),
@@ -194,6 +205,39 @@ impl Host {
     async fn own_report(&self) -> Option<StatusReport> {
         let view = self.inner.controller.as_ref()?.view().await?;
         Some(report(&view, self.inner.listen.map_or_else(String::new, |a| a.to_string())))
+    }
+
+    async fn own_status(&self) -> Option<StatusReport> {
+        let mut report = self.own_report().await?;
+        let mut data_paths = self.data_paths().await;
+        for node in &mut report.nodes {
+            node.data_path = data_paths.remove(&node.id);
+        }
+        Some(report)
+    }
+
+    /// How the data sockets of this process and of all peers do; without those that do not say so soon.
+    async fn data_paths(&self) -> BTreeMap<NodeId, DataPath> {
+        let links: Vec<Link> = self.state().peers.values().map(|peer| peer.link.clone()).collect();
+        let mut asked = tokio::task::JoinSet::new();
+        for link in links {
+            asked.spawn(async move {
+                let answer = tokio::time::timeout(DATA_PATH_PATIENCE, ask(&link, &Query::DataPath)).await;
+                match answer {
+                    Ok(Ok(Answer::View { json })) => Some((link.peer(), serde_json::from_str(&json).ok()?)),
+                    _ => None,
+                }
+            });
+        }
+        let mut answers: BTreeMap<_, _> = asked.join_all().await.into_iter().flatten().collect();
+        if let Some(own) = self.data_path() {
+            answers.insert(self.inner.identity.node(), own);
+        }
+        answers
+    }
+
+    fn data_path(&self) -> Option<DataPath> {
+        self.snapshot().map(|snapshot| DataPath::of(&snapshot))
     }
 
     /// Asks the controller at `path` where its nodes are reached.
@@ -455,12 +499,9 @@ impl Host {
                 Some(hashes) => Answer::Hashes { bytes: hashes.size(), hashes: hashes.as_slice().to_vec() },
                 None => Answer::Unknown,
             },
-            Query::View => match self.own_report().await {
-                Some(report) => {
-                    Answer::View { json: serde_json::to_string(&report).expect("a report can be written") }
-                }
-                None => Answer::Unknown,
-            },
+            Query::View => Answer::view(self.own_report().await.as_ref()),
+            Query::Status => Answer::view(self.own_status().await.as_ref()),
+            Query::DataPath => Answer::view(self.data_path().as_ref()),
         }
     }
 

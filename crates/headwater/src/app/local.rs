@@ -402,7 +402,7 @@ pub async fn rm(options: RmOptions) -> Result<RmResult, AppError> {
 /// The controller cannot be reached, or the store cannot be opened.
 pub async fn ls(options: QueryOptions) -> Result<Vec<ObjectLine>, AppError> {
     match &options.controller {
-        Some(at) => Ok(asked(&options, at).await?.objects),
+        Some(at) => Ok(asked(&options, at, Host::report).await?.objects),
         None => stored(&options.common).await,
     }
 }
@@ -420,18 +420,22 @@ async fn stored(common: &Common) -> Result<Vec<ObjectLine>, AppError> {
 /// It cannot be reached.
 pub async fn status(options: QueryOptions) -> Result<StatusReport, AppError> {
     match &options.controller {
-        Some(at) => asked(&options, at).await,
+        Some(at) => asked(&options, at, Host::status).await,
         None => Ok(StatusReport { objects: stored(&options.common).await?, ..StatusReport::default() }),
     }
 }
 
-async fn asked(options: &QueryOptions, at: &str) -> Result<StatusReport, AppError> {
+async fn asked(
+    options: &QueryOptions,
+    at: &str,
+    question: impl AsyncFnOnce(&Host, PathId) -> Result<StatusReport, AppError>,
+) -> Result<StatusReport, AppError> {
     let asking = async {
         let host =
             Host::start(HostConfig { common: &options.common, listen: None, controller: None, node: None })?;
         let path = host.new_path();
         host.keep_dialled(path, at, false).await?;
-        let mut report = host.report(path).await?;
+        let mut report = question(&host, path).await?;
         report.controller = at.to_owned();
         host.close().await;
         Ok(report)

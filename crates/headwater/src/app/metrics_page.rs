@@ -42,6 +42,12 @@ async fn page(State(host): State<Host>) -> String {
             counter!("headwater_bytes_received_total").absolute(socket.bytes_received);
             counter!("headwater_bytes_sent_total").absolute(socket.bytes_sent);
             counter!("headwater_datagrams_dropped_by_kernel_total").absolute(socket.kernel_dropped);
+            counter!("headwater_receive_buffers_total").absolute(socket.buffers_received);
+            counter!("headwater_send_messages_total").absolute(socket.messages_sent);
+            counter!("headwater_receive_calls_total").absolute(socket.receive_calls);
+            counter!("headwater_send_calls_total").absolute(socket.send_calls);
+            counter!("headwater_waits_total").absolute(snapshot.waits);
+            counter!("headwater_receive_buffers_control_truncated_total").absolute(socket.control_truncated);
             counter!("headwater_datagrams_stray_total").absolute(snapshot.strays);
             gauge!("headwater_flows_sending").set(snapshot.flows.len() as f64);
             gauge!("headwater_datagrams_per_receive_buffer")

@@ -3,6 +3,7 @@
 pub(crate) mod children;
 mod controller_host;
 mod daemon;
+mod data_path;
 pub mod demo;
 mod display;
 mod errors;

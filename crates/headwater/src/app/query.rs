@@ -20,6 +20,10 @@ pub(crate) enum Query {
     Hashes { object: ObjectId },
     /// To a controller: what is going on?
     View,
+    /// How does your data socket do?
+    DataPath,
+    /// To a controller: as [`Query::View`], with what every node answers to [`Query::DataPath`].
+    Status,
 }
 
 /// An answer.
@@ -33,12 +37,21 @@ pub(crate) enum Answer {
         bytes: Bytes,
         hashes: Vec<[u8; 32]>,
     },
-    /// A JSON text, so that a newer controller may say more.
+    /// A JSON text, so that a newer peer may say more.
     View {
         json: String,
     },
     /// Not here.
     Unknown,
+}
+
+impl Answer {
+    /// As JSON, if there is something to say.
+    pub(crate) fn view(what: Option<&impl Serialize>) -> Self {
+        what.map_or(Answer::Unknown, |what| Answer::View {
+            json: serde_json::to_string(what).expect("a report can be written"),
+        })
+    }
 }
 
 /// Asks the peer of a link.

@@ -8,7 +8,7 @@ use headwater_wire::MarkSignal;
 
 use super::{NodeLine, ObjectLine, StatusReport, TaskLine, TaskSource};
 
-/// Renders a view; `controller` is its own address.
+/// Renders a view; `controller` is its own address. What the data sockets do is not part of it.
 pub(crate) fn report(view: &ControllerView, controller: String) -> StatusReport {
     let nodes: BTreeMap<NodeId, &NodeView> = view.nodes.iter().map(|n| (n.info.node, n)).collect();
     let address = |node: &NodeId| nodes.get(node).map_or_else(|| node.short(), |n| address_of(n));
@@ -35,6 +35,7 @@ pub(crate) fn report(view: &ControllerView, controller: String) -> StatusReport 
             rack: n.info.rack.as_ref().map(|(name, _)| name.clone()),
             objects: view.objects.iter().filter(|o| o.holders.contains(&n.info.node)).count() as u64,
             up: n.here,
+            data_path: None,
         })
         .collect();
     lines.sort_by(|a, b| (&a.name, &a.listen).cmp(&(&b.name, &b.listen)));

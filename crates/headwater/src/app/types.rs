@@ -470,6 +470,50 @@ pub struct NodeLine {
     pub objects: u64,
     /// Whether it was heard of lately.
     pub up: bool,
+    /// How its data socket does; absent if it did not answer, or has none.
+    #[serde(default)]
+    pub data_path: Option<DataPath>,
+}
+
+/// How a node's data socket does, counted since the node started.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct DataPath {
+    /// One send becomes many datagrams (UDP GSO).
+    pub segmentation: bool,
+    /// Many datagrams become one receive buffer (UDP GRO), if they come close enough.
+    pub merging: bool,
+    /// Datagrams sent.
+    pub datagrams_sent: u64,
+    /// Messages that carried them, each of one or more datagrams.
+    pub messages_sent: u64,
+    /// Datagrams received.
+    pub datagrams_received: u64,
+    /// Buffers that they came in, each of one or more.
+    pub buffers_received: u64,
+    /// Of all datagrams; absent before the first. ACKs and what comes slowly pull it down.
+    pub datagrams_per_buffer: Option<f64>,
+    /// Of long datagrams that came at a high rate: at least 512 bytes on average, and 10,000 per second. Absent until
+    /// 1,000 did.
+    pub datagrams_per_buffer_at_speed: Option<f64>,
+    /// System calls that sent.
+    pub send_calls: u64,
+    /// System calls that received.
+    pub receive_calls: u64,
+    /// System calls that waited.
+    pub waits: u64,
+    /// Datagrams that the kernel dropped because the receive buffer was full.
+    pub dropped_by_kernel: u64,
+    /// Times that the send buffer was full.
+    pub sends_blocked: u64,
+    /// Datagrams that could not be sent: no memory, a full device queue, or refused for their destination.
+    pub sends_failed: u64,
+    /// Buffers whose control messages were cut off, so that their marks are lost: always a fault of this program.
+    pub control_truncated: u64,
+    /// Datagrams of nobody, or that failed their header tag.
+    pub strays: u64,
+    /// What somebody should look after, in words.
+    pub warnings: Vec<String>,
 }
 
 /// One source of a running task.
@@ -750,6 +794,7 @@ mod tests {
                 rack: Some("r1".into()),
                 objects: 1,
                 up: true,
+                data_path: Some(DataPath { datagrams_per_buffer: Some(1.5), ..DataPath::default() }),
             }],
             objects: vec![ObjectLine { object, name: None, bytes: Bytes::kib(1), holders: vec![] }],
             tasks: vec![TaskLine {

@@ -113,8 +113,17 @@ fn nodes(nodes: &[NodeLine]) -> String {
     if nodes.is_empty() {
         return "no nodes\n".to_owned();
     }
-    let mut table =
-        Table::new(&["NODE", "FINGERPRINT", "ADDRESS", " UPLINK", " DOWNLINK", "RACK", " OBJECTS", "STATE"]);
+    let mut table = Table::new(&[
+        "NODE",
+        "FINGERPRINT",
+        "ADDRESS",
+        " UPLINK",
+        " DOWNLINK",
+        "RACK",
+        " OBJECTS",
+        " MERGED",
+        "STATE",
+    ]);
     for node in nodes {
         table.row([
             node.name.clone(),
@@ -124,10 +133,24 @@ fn nodes(nodes: &[NodeLine]) -> String {
             or_dash(node.downlink),
             or_dash(node.rack.as_deref()),
             node.objects.to_string(),
+            or_dash(merged(node)),
             if node.up { "up" } else { "down" }.to_owned(),
         ]);
     }
-    table.render("")
+    let mut text = table.render("");
+    for node in nodes {
+        for warning in node.data_path.iter().flat_map(|path| &path.warnings) {
+            let _ = writeln!(text, "{}: {}", printable(&node.name), printable(warning));
+        }
+    }
+    text
+}
+
+/// Datagrams per receive buffer, at a high rate if there was one.
+fn merged(node: &NodeLine) -> Option<String> {
+    let path = node.data_path.as_ref()?;
+    let ratio = path.datagrams_per_buffer_at_speed.or(path.datagrams_per_buffer)?;
+    Some(format!("{ratio:.1}"))
 }
 
 fn task(task: &TaskLine) -> String {
@@ -317,6 +340,7 @@ mod tests {
     use headwater_units::{NodeId, ObjectId, TaskId};
 
     use super::*;
+    use crate::app::DataPath;
     use crate::app::SourceShare;
 
     fn object(name: &str, holders: &[&str]) -> ObjectLine {
@@ -368,6 +392,12 @@ mod tests {
                 rack: None,
                 objects: 3,
                 up: false,
+                data_path: Some(DataPath {
+                    datagrams_per_buffer: Some(7.25),
+                    datagrams_per_buffer_at_speed: Some(1.04),
+                    warnings: vec!["nothing merges\x1b them".into()],
+                    ..DataPath::default()
+                }),
             }],
             objects: vec![object("model", &["10.0.0.1:7001"])],
             tasks: vec![TaskLine {
@@ -387,7 +417,8 @@ mod tests {
         let text = status(&report);
         for part in [
             "controller 10.0.0.9:7000",
-            "alpha  010101010101  10.0.0.1:7001  100.0 Mbit/s         -  -           3  down",
+            "alpha  010101010101  10.0.0.1:7001  100.0 Mbit/s         -  -           3     1.0  down",
+            "\nalpha: nothing merges\u{fffd} them\n",
             "task 4: model to beta, 64.0 MiB of 256.0 MiB (25.0 %), 98.2 Mbit/s, 16 s left, limited by path",
             "  10.0.0.1:7001  98.2 Mbit/s  20.0 %   1.25  delay  1500.0 us    12.3  waits for its disk",
         ] {

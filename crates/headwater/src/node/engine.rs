@@ -1,25 +1,28 @@
 //! The data thread: one UDP socket, one source machine, any number of receivers, and the loop that drives them.
 
+mod arriving;
 mod out;
 mod watched;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::path::PathBuf;
-use std::sync::mpsc::{Receiver as Queue, Sender, channel};
+use std::sync::mpsc::Receiver as Queue;
 use std::sync::{Arc, Mutex};
 
 use headwater_store::SourceFile;
+use headwater_transport::ppush::SortedMap;
 use headwater_transport::ppush::receiver::{Receiver, ReceiverConfig};
 use headwater_transport::{
     Bind, Command, Endpoint, Event, Input, Opened, Output, Packet, ReceiverCommand, ReceiverEvent,
     SourceCommand, SourceEvent,
 };
 use headwater_units::{BlockIndex, FlowId, ObjectId, PathId, Time};
-use headwater_wire::{Body, Control, Ecn, HeaderKey};
-use rand::{Rng, SeedableRng};
+use headwater_wire::{Control, HeaderKey};
+use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use tokio::sync::mpsc::UnboundedSender;
 
+use super::buffers::Buffers;
 use super::clock::monotonic_nanos;
 use super::paths::Paths;
 use super::receiving::{BlockSink, FetchEvent, Finished, Receiving};
@@ -28,7 +31,7 @@ use super::tape::{Machine, Taped};
 use super::timeline::{Timeline, TimelineFile};
 use super::workers::Workers;
 use super::{FetchId, Lossy, Said, Snapshot};
-use crate::socket::{PathAddr, RecvBatch, SendBatch, UdpPort, Waker, wait};
+use crate::socket::{Merging, PathAddr, RecvBatch, SendBatch, UdpPort, Waker, wait};
 
 /// What others ask of the data thread.
 pub(super) enum Order {
@@ -78,8 +81,6 @@ struct FlowEntry {
     owner: Owner,
 }
 
-/// Receive calls in a row before sending gets its turn.
-const BATCHES_IN_A_ROW: usize = 4;
 /// Keys of ended flows are kept for this many, so that a repeated FIN is understood.
 const RETIRED: usize = 256;
 /// The shared snapshot is refreshed this often.
@@ -92,10 +93,11 @@ pub(super) struct Engine {
     port: UdpPort,
     waker: Waker,
     orders: Queue<Order>,
-    results: Queue<Outcome>,
-    own_results: Sender<Outcome>,
     said: UnboundedSender<Said>,
     workers: Workers<Outcome>,
+    /// What workers handed back last; empty but for its room.
+    results: Vec<Outcome>,
+    buffers: Buffers,
     started: std::time::Instant,
     /// CLOCK_MONOTONIC when it started, nanoseconds.
     epoch: u64,
@@ -104,8 +106,10 @@ pub(super) struct Engine {
     dscp_control: u8,
     lossy: Option<(ChaCha8Rng, f64)>,
     sources: Sources,
-    receivers: BTreeMap<FetchId, Receiving>,
-    flows: BTreeMap<FlowId, FlowEntry>,
+    receivers: SortedMap<FetchId, Box<Receiving>>,
+    flows: SortedMap<FlowId, Box<FlowEntry>>,
+    /// Receivers whose turn it is; empty but for its room.
+    due: Vec<FetchId>,
     retired: VecDeque<FlowId>,
     paths: Paths,
     out: SendBatch,
@@ -114,6 +118,11 @@ pub(super) struct Engine {
     blocked: bool,
     shared: Arc<Mutex<Snapshot>>,
     next_snapshot: Time,
+    last_snapshot: Time,
+    merging: Merging,
+    waits: u64,
+    /// Control messages cut off, as far as the log says.
+    told_truncated: u64,
     strays: u64,
     dropped_on_purpose: u64,
     unsendable: u64,
@@ -136,16 +145,15 @@ pub(super) struct Parts {
 impl Engine {
     #[allow(clippy::disallowed_methods)] // The clock of this thread's machines starts here.
     pub(super) fn new(parts: Parts) -> std::io::Result<Self> {
-        let (own_results, results) = channel();
         let epoch = monotonic_nanos();
         let timeline = parts.timeline.map(|file| Timeline::start(file, epoch)).transpose()?;
         Ok(Engine {
-            workers: Workers::start(parts.workers, &own_results, &parts.waker)?,
+            workers: Workers::start(parts.workers, &parts.waker)?,
+            results: Vec::new(),
+            buffers: Buffers::default(),
             port: parts.port,
             waker: parts.waker,
             orders: parts.orders,
-            results,
-            own_results,
             said: parts.said,
             started: std::time::Instant::now(),
             epoch,
@@ -154,8 +162,9 @@ impl Engine {
             dscp_control: parts.dscp_control,
             lossy: parts.lossy.map(|l| (ChaCha8Rng::seed_from_u64(l.seed), l.probability)),
             sources: parts.sources,
-            receivers: BTreeMap::new(),
-            flows: BTreeMap::new(),
+            receivers: SortedMap::default(),
+            flows: SortedMap::default(),
+            due: Vec::new(),
             retired: VecDeque::new(),
             paths: Paths::default(),
             out: SendBatch::new(BATCH_BYTES, BATCH_GROUPS),
@@ -163,6 +172,10 @@ impl Engine {
             blocked: false,
             shared: parts.shared,
             next_snapshot: Time::ZERO,
+            last_snapshot: Time::ZERO,
+            merging: Merging::default(),
+            waits: 0,
+            told_truncated: 0,
             strays: 0,
             dropped_on_purpose: 0,
             unsendable: 0,
@@ -194,8 +207,12 @@ impl Engine {
             if now >= self.next_snapshot {
                 self.publish(now);
             }
+            if !self.is_busy() {
+                self.buffers.clear();
+            }
             let wake = self.next_wake();
             let timeout = wake.map(|at| at.since(self.now()));
+            self.waits += 1;
             match wait(&self.port, &self.waker, timeout, self.blocked) {
                 Ok(ready) => self.blocked &= !ready.writable,
                 Err(error) => tracing::error!(%error, "waiting for the data socket failed"),
@@ -209,10 +226,13 @@ impl Engine {
 
     fn next_wake(&self) -> Option<Time> {
         let source = if self.blocked { None } else { self.sources.wake };
-        let busy = !self.receivers.is_empty() || self.sources.is_sending();
-        let snapshot = busy.then_some(self.next_snapshot);
+        let snapshot = self.is_busy().then_some(self.next_snapshot);
         let sample = self.timeline.as_ref().and_then(Timeline::wake);
         self.receivers.values().filter_map(|r| r.wake).chain(source).chain(snapshot).chain(sample).min()
+    }
+
+    fn is_busy(&self) -> bool {
+        !self.receivers.is_empty() || self.sources.is_sending()
     }
 
     // ---- orders and results --------------------------------------------------------------------------------------
@@ -256,7 +276,7 @@ impl Engine {
         let made = config.clone();
         match Taped::new(Receiver::new(*config), || Machine::Receiver(made), record.as_deref()) {
             Ok(taped) => {
-                self.receivers.insert(id, Receiving::new(taped, controller, events));
+                self.receivers.insert(id, Box::new(Receiving::new(taped, controller, events)));
                 self.drive_receiver(self.now(), id, None);
             }
             Err(source) => {
@@ -267,34 +287,34 @@ impl Engine {
     }
 
     fn take_results(&mut self) {
-        while let Ok(outcome) = self.results.try_recv() {
-            let now = self.now();
-            match outcome {
-                Outcome::Assembled(id, block, outcome) => {
-                    let Some(receiving) = self.receivers.get_mut(&id) else { continue };
-                    let Some(input) = receiving.on_assembled(block, outcome) else { continue };
-                    receiving.taped.handle(now, input);
-                    self.drive_receiver(now, id, None);
-                }
-                Outcome::Prepared(flow, block, repair, Ok(encoder)) => {
-                    self.sources.on_prepared(flow, block, encoder);
-                    self.tell_source(now, SourceCommand::BlockReady { flow, block, repair });
-                }
-                Outcome::Prepared(flow, block, _, Err(error)) => {
-                    let Some(object) = self.sources.object_of(flow) else { continue };
-                    tracing::warn!(%object, block = block.0, %error, "object withdrawn");
-                    self.sources.withdraw(object);
-                    let _ = self.said.send(Said::Unreadable(object));
-                    self.tell_source(now, SourceCommand::Withdraw { object });
-                }
-            }
+        let mut results = std::mem::take(&mut self.results);
+        self.workers.take_results(&mut results);
+        for outcome in results.drain(..) {
+            self.on_outcome(outcome);
         }
+        self.results = results;
     }
 
-    fn submit(&mut self, job: impl FnOnce() -> Outcome + Send + 'static) {
-        if let Some(outcome) = self.workers.submit(job) {
-            let _ = self.own_results.send(outcome);
-            self.waker.wake();
+    fn on_outcome(&mut self, outcome: Outcome) {
+        let now = self.now();
+        match outcome {
+            Outcome::Assembled(id, block, outcome) => {
+                let Some(receiving) = self.receivers.get_mut(&id) else { return };
+                let Some(input) = receiving.on_assembled(block, outcome, &mut self.buffers) else { return };
+                receiving.taped.handle(now, input);
+                self.drive_receiver(now, id, None);
+            }
+            Outcome::Prepared(flow, block, repair, Ok(encoder)) => {
+                self.sources.on_prepared(flow, block, encoder, &mut self.buffers);
+                self.tell_source(now, SourceCommand::BlockReady { flow, block, repair });
+            }
+            Outcome::Prepared(flow, block, _, Err(error)) => {
+                let Some(object) = self.sources.object_of(flow) else { return };
+                tracing::warn!(%object, block = block.0, %error, "object withdrawn");
+                self.sources.withdraw(object);
+                let _ = self.said.send(Said::Unreadable(object));
+                self.tell_source(now, SourceCommand::Withdraw { object });
+            }
         }
     }
 
@@ -304,14 +324,15 @@ impl Engine {
             self.drive_source(now);
             return;
         }
-        let ids: Vec<FetchId> =
-            self.receivers.iter().filter(|(_, r)| r.controller == path).map(|(&id, _)| id).collect();
-        for id in ids {
+        let mut ids = std::mem::take(&mut self.due);
+        ids.extend(self.receivers.iter().filter(|(_, r)| r.controller == path).map(|(&id, _)| id));
+        for id in ids.drain(..) {
             if let Some(receiving) = self.receivers.get_mut(&id) {
                 receiving.taped.handle(now, Input::Packet(Packet::control(path, control.clone())));
             }
             self.drive_receiver(now, id, None);
         }
+        self.due = ids;
     }
 
     fn tell_source(&mut self, now: Time, command: SourceCommand) {
@@ -326,83 +347,6 @@ impl Engine {
         }
     }
 
-    // ---- datagrams in --------------------------------------------------------------------------------------------
-
-    fn receive(&mut self, batch: &mut RecvBatch) {
-        for _ in 0..BATCHES_IN_A_ROW {
-            match self.port.recv(batch) {
-                Ok(0) => return,
-                Ok(_) => {}
-                Err(error) => {
-                    tracing::debug!(%error, "receiving failed");
-                    return;
-                }
-            }
-            let now = self.now();
-            let full = batch.is_full();
-            for datagram in batch.datagrams() {
-                self.on_datagram(now, datagram.bytes, datagram.from, datagram.tos);
-            }
-            // The sources' answers to the ACKs of this batch leave together.
-            self.drive_source(now);
-            self.flush();
-            if !full {
-                return;
-            }
-        }
-    }
-
-    fn on_datagram(&mut self, now: Time, bytes: &[u8], from: PathAddr, tos: Option<u8>) {
-        let Some((flow, entry)) =
-            headwater_wire::peek_flow(bytes).and_then(|f| Some((f, self.flows.get(&f)?)))
-        else {
-            self.strays += 1;
-            return;
-        };
-        let Ok(parsed) = headwater_wire::parse(bytes, &entry.key) else {
-            self.strays += 1;
-            return;
-        };
-        let owner = entry.owner;
-        // Orders come over control links, whose peer is known; a flow's key gives no right to give any.
-        if matches!(parsed.datagram.body, Body::Control(_)) {
-            self.strays += 1;
-            return;
-        }
-        if let Body::Symbol(header) = &parsed.datagram.body {
-            if let Some((rng, probability)) = &mut self.lossy
-                && rng.random_bool(*probability)
-            {
-                self.dropped_on_purpose += 1;
-                return;
-            }
-            let expected = match owner {
-                Owner::Receiver(id) => self.receivers.get(&id).and_then(Receiving::symbol_size),
-                Owner::Source => None,
-            };
-            if !header.trimmed && expected.is_none_or(|t| usize::from(t) != parsed.payload.len()) {
-                self.strays += 1;
-                return;
-            }
-        }
-        let packet = Packet {
-            path: self.paths.of(from),
-            // A lost control message says nothing about marks: as if the field had been bleached.
-            ecn: tos.map_or(Ecn::NotEct, Ecn::from_tos),
-            datagram: parsed.datagram,
-        };
-        match owner {
-            Owner::Source => self.hand_to_source(now, Input::Packet(packet)),
-            Owner::Receiver(id) => {
-                if let Some(receiving) = self.receivers.get_mut(&id) {
-                    receiving.taped.handle(now, Input::Packet(packet));
-                    self.drive_receiver(now, id, Some(parsed.payload));
-                }
-            }
-        }
-        debug_assert!(self.flows.contains_key(&flow) || owner != Owner::Source);
-    }
-
     // ---- machines ------------------------------------------------------------------------------------------------
 
     fn poll_due(&mut self) {
@@ -410,15 +354,13 @@ impl Engine {
         if self.sources.wake.is_some_and(|at| at <= now) {
             self.drive_source(now);
         }
-        let due: Vec<FetchId> = self
-            .receivers
-            .iter()
-            .filter(|(_, r)| r.wake.is_some_and(|at| at <= now))
-            .map(|(&id, _)| id)
-            .collect();
-        for id in due {
+        let mut due = std::mem::take(&mut self.due);
+        let is_due = |receiving: &Receiving| receiving.wake.is_some_and(|at| at <= now);
+        due.extend(self.receivers.iter().filter(|(_, r)| is_due(r)).map(|(&id, _)| id));
+        for id in due.drain(..) {
             self.drive_receiver(now, id, None);
         }
+        self.due = due;
     }
 
     /// Polls a receiver until it wants to wait. `payload` is that of the symbol just handed in.
@@ -434,14 +376,19 @@ impl Engine {
                     return;
                 }
                 Output::Transmit(packet) => self.transmit(packet),
-                Output::Event(Event::Receiver(event)) => self.on_receiver_event(now, id, event, payload),
+                Output::Event(Event::Receiver(ReceiverEvent::Symbol { symbol, .. })) => {
+                    let payload = payload.expect("a symbol is named right after its datagram was handed in");
+                    receiving.keep_symbol(symbol, payload, &mut self.buffers);
+                }
+                Output::Event(Event::Receiver(event)) => self.on_receiver_event(now, id, event),
                 Output::Event(_) => unreachable!("a receiver has receiver events"),
             }
         }
     }
 
     fn forget_receiver(&mut self, id: FetchId) {
-        if let Some(receiving) = self.receivers.remove(&id) {
+        if let Some(mut receiving) = self.receivers.remove(&id) {
+            receiving.discard_all(&mut self.buffers);
             for flow in receiving.flows() {
                 self.flows.remove(flow);
             }
@@ -449,20 +396,17 @@ impl Engine {
         }
     }
 
-    fn on_receiver_event(&mut self, now: Time, id: FetchId, event: ReceiverEvent, payload: Option<&[u8]>) {
+    fn on_receiver_event(&mut self, now: Time, id: FetchId, event: ReceiverEvent) {
         self.watch_receiver(now, id, &event);
         let Some(receiving) = self.receivers.get_mut(&id) else { return };
         match event {
-            ReceiverEvent::Symbol { symbol, .. } => {
-                let payload = payload.expect("a symbol is named right after its datagram was handed in");
-                receiving.keep_symbol(symbol, payload);
-            }
+            ReceiverEvent::Symbol { .. } => unreachable!("kept where its payload is at hand"),
             ReceiverEvent::Decode { block } => {
                 if let Some(job) = receiving.assemble(block) {
-                    self.submit(move || Outcome::Assembled(id, block, job()));
+                    self.workers.submit(move || Outcome::Assembled(id, block, job()));
                 }
             }
-            ReceiverEvent::Discard { block } => receiving.discard(block),
+            ReceiverEvent::Discard { block } => receiving.discard(block, &mut self.buffers),
             ReceiverEvent::Accepted { object, bytes, symbol_size, .. } => {
                 receiving.cut(object, bytes, symbol_size);
                 let _ = receiving.events.send(FetchEvent::Accepted { object, bytes, symbol_size });
@@ -472,7 +416,7 @@ impl Engine {
                 receiving.bind(flow);
                 let path = self.paths.towards(&at);
                 let entry = FlowEntry { key: HeaderKey::new(&key), owner: Owner::Receiver(id) };
-                self.flows.insert(flow, entry);
+                self.flows.insert(flow, Box::new(entry));
                 let command = ReceiverCommand::FlowPath { flow, path };
                 receiving.taped.handle(now, Input::Command(Command::Receiver(command)));
             }
@@ -521,10 +465,10 @@ impl Engine {
                 let Opened { flow, key, object, symbol_size, .. } = *opened;
                 self.sources.open(flow, object, symbol_size);
                 let entry = FlowEntry { key: HeaderKey::new(&key), owner: Owner::Source };
-                self.flows.insert(flow, entry);
+                self.flows.insert(flow, Box::new(entry));
             }
             SourceEvent::Closed { flow } => {
-                self.sources.close(flow);
+                self.sources.close(flow, &mut self.buffers);
                 self.retired.push_back(flow);
                 if self.retired.len() > RETIRED
                     && let Some(oldest) = self.retired.pop_front()
@@ -533,21 +477,32 @@ impl Engine {
                 }
             }
             SourceEvent::Prepare { flow, block, repair } => {
-                if let Some(job) = self.sources.prepare(flow, block, repair) {
-                    self.submit(move || Outcome::Prepared(flow, block, repair, job()));
+                if let Some(job) = self.sources.prepare(flow, block, repair, &mut self.buffers) {
+                    self.workers.submit(move || Outcome::Prepared(flow, block, repair, job()));
                 }
             }
-            SourceEvent::Release { flow, block } => self.sources.release(flow, block),
+            SourceEvent::Release { flow, block } => self.sources.release(flow, block, &mut self.buffers),
         }
     }
 
     fn publish(&mut self, now: Time) {
         self.next_snapshot = Time::from_nanos(now.as_nanos() + SNAPSHOT_EVERY);
+        let socket = *self.port.stats();
+        self.merging.look(now.since(self.last_snapshot), &socket);
+        self.last_snapshot = now;
+        if socket.control_truncated > self.told_truncated {
+            let buffers = socket.control_truncated - self.told_truncated;
+            tracing::error!(buffers, "control messages were cut off: marks of these datagrams are lost");
+            self.told_truncated = socket.control_truncated;
+        }
         let receivers = self.receivers.iter_mut().map(|(&id, r)| (id, r.taped.machine.stats(now))).collect();
         let snapshot = Snapshot {
             receivers,
             flows: self.sources.taped.machine.flows().collect(),
-            socket: *self.port.stats(),
+            socket,
+            offload: self.port.offload(),
+            merging: self.merging,
+            waits: self.waits,
             strays: self.strays,
             dropped_on_purpose: self.dropped_on_purpose,
             unsendable: self.unsendable,

@@ -1,5 +1,6 @@
 //! Real sockets under the machines: one data thread per node, its workers, and a handle for everybody else.
 
+mod buffers;
 mod clock;
 mod engine;
 mod paths;
@@ -23,13 +24,13 @@ use headwater_units::{BlockIndex, Bytes, ObjectId, PathId};
 use headwater_wire::{Control, SYMBOL_OVERHEAD};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-use crate::socket::{SocketOptions, SocketStats, UdpPort, Waker, path_mtu, sharpen_timers};
+use crate::socket::{Merging, Offload, SocketOptions, SocketStats, UdpPort, Waker, path_mtu, sharpen_timers};
 use engine::{Engine, Order, Parts};
 use sending::Sources;
 use tape::{Machine, Taped};
 
 pub(crate) use clock::monotonic_nanos;
-pub(crate) use paths::control_path;
+pub use paths::control_path;
 pub use receiving::{BlockSink, FetchEvent};
 pub use tape::{ReplayError, Replayed, replay};
 pub use timeline::TimelineFile;
@@ -90,6 +91,12 @@ pub struct Snapshot {
     pub flows: Vec<source::FlowStats>,
     /// The socket.
     pub socket: SocketStats,
+    /// What the kernel does for the socket; nothing before the first refresh.
+    pub offload: Offload,
+    /// Whether it does so when it matters.
+    pub merging: Merging,
+    /// Times the data thread asked the kernel to wake it: the system calls beside those of the socket.
+    pub waits: u64,
     /// Datagrams that belong to nobody or failed their header tag.
     pub strays: u64,
     /// Symbols dropped on purpose.
@@ -281,7 +288,12 @@ mod tests {
     const KEY: FlowKey = FlowKey([3; 32]);
 
     /// A node that has pushed, for a test's flow, an object of 100,000 bytes.
-    async fn pushing(dscp: u8, dscp_control: u8, folder: &Path) -> (Node, UnboundedReceiver<Said>) {
+    async fn pushing(
+        dscp: u8,
+        dscp_control: u8,
+        source: SourceConfig,
+        folder: &Path,
+    ) -> (Node, UnboundedReceiver<Said>) {
         let path = folder.join("object");
         std::fs::write(&path, vec![7; 100_000]).unwrap();
         let (file, hashes) = SourceFile::hash(&path, &mut |_| {}).unwrap();
@@ -289,7 +301,7 @@ mod tests {
             bind: "127.0.0.1:0".parse().unwrap(),
             dscp,
             dscp_control,
-            source: SourceConfig::default(),
+            source,
             seed: [1; 32],
             record: None,
             timeline: None,
@@ -322,18 +334,49 @@ mod tests {
         bytes
     }
 
-    #[tokio::test]
-    async fn symbols_and_what_has_none_leave_with_code_points_of_their_own() {
-        let folder = tempfile::tempdir().unwrap();
-        let (node, _said) = pushing(10, 48, folder.path()).await;
-        let mut port = UdpPort::bind("127.0.0.1:0".parse().unwrap(), &SocketOptions::default()).unwrap();
-        let assign = emitted(Body::Assign(Box::new(Assign {
+    /// Asks for everything.
+    fn assign() -> Vec<u8> {
+        emitted(Body::Assign(Box::new(Assign {
             version: 1,
             nonce: None,
             receive_window: 100,
             first_undecoded: BlockIndex(0),
             assignment: Assignment::Residue { index: 0, of: 1 },
-        })));
+        })))
+    }
+
+    #[tokio::test]
+    async fn a_burst_is_cut_at_the_flows_quantum() {
+        let folder = tempfile::tempdir().unwrap();
+        // Unpaced, the initial window of 10 packets leaves at once; its quantum is a quarter of it.
+        let source = SourceConfig { pacer: None, ..SourceConfig::default() };
+        let (node, _said) = pushing(0, 0, source, folder.path()).await;
+        let mut port = UdpPort::bind("127.0.0.1:0".parse().unwrap(), &SocketOptions::default()).unwrap();
+        let assign = assign();
+        let mut batch = RecvBatch::new(RecvBatch::DEFAULT_BUFFERS);
+        let mut out = SendBatch::new(4096, 4);
+        let mut runs = Vec::new();
+        while runs.len() < 5 {
+            out.push(PathAddr::to(node.data_address()), 0, assign.len()).unwrap().copy_from_slice(&assign);
+            assert!(!port.flush(&mut out).unwrap().blocked);
+            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+            port.recv(&mut batch).unwrap();
+            for run in batch.runs() {
+                let symbol_long = |bytes: &&mut [u8]| bytes.len() > 1024;
+                runs.push(run.datagrams().filter(symbol_long).count());
+            }
+            runs.retain(|&symbols| symbols > 0);
+        }
+        let merged = port.offload().merging;
+        assert_eq!(runs[..5], if merged { [2; 5] } else { [1; 5] }, "symbols per buffer");
+    }
+
+    #[tokio::test]
+    async fn symbols_and_what_has_none_leave_with_code_points_of_their_own() {
+        let folder = tempfile::tempdir().unwrap();
+        let (node, _said) = pushing(10, 48, SourceConfig::default(), folder.path()).await;
+        let mut port = UdpPort::bind("127.0.0.1:0".parse().unwrap(), &SocketOptions::default()).unwrap();
+        let assign = assign();
         let mut batch = RecvBatch::new(RecvBatch::DEFAULT_BUFFERS);
         let mut out = SendBatch::new(4096, 4);
         let (mut symbols, mut others) = (0, 0);
@@ -365,7 +408,7 @@ mod tests {
     #[tokio::test]
     async fn a_flow_key_gives_no_right_to_give_orders() {
         let folder = tempfile::tempdir().unwrap();
-        let (node, _said) = pushing(0, 0, folder.path()).await;
+        let (node, _said) = pushing(0, 0, SourceConfig::default(), folder.path()).await;
 
         // The receiver of the flow tries to raise its own weight over the data port.
         let order = Control::SetTheta { flow: FLOW, theta: Theta::new(50.0) };

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
+use arrayvec::ArrayVec;
 use headwater_units::PathId;
 
 use crate::socket::PathAddr;
@@ -18,7 +19,7 @@ const MOST: usize = 1 << 16;
 const MOST_CANDIDATES: usize = 4;
 
 /// The path of the n-th control link of this process.
-pub(crate) const fn control_path(n: u32) -> PathId {
+pub const fn control_path(n: u32) -> PathId {
     PathId(n | CONTROL)
 }
 
@@ -31,9 +32,13 @@ pub(super) const fn is_control(path: PathId) -> bool {
 #[derive(Debug, Default)]
 pub(super) struct Paths {
     next: u32,
-    addresses: BTreeMap<PathId, Vec<PathAddr>>,
+    addresses: BTreeMap<PathId, Addresses>,
     known: BTreeMap<PathAddr, PathId>,
+    /// What was looked up last: packets mostly come and go in bursts.
+    recent: Option<(PathId, Addresses)>,
 }
+
+type Addresses = ArrayVec<PathAddr, MOST_CANDIDATES>;
 
 impl Paths {
     /// The path that a datagram came by.
@@ -41,7 +46,7 @@ impl Paths {
         match self.known.get(&from) {
             Some(&path) => path,
             None => {
-                let path = self.add(vec![from]);
+                let path = self.add([from].into_iter().collect());
                 self.known.insert(from, path);
                 path
             }
@@ -58,13 +63,14 @@ impl Paths {
         self.add(at.iter().take(MOST_CANDIDATES).map(|&a| PathAddr::to(a)).collect())
     }
 
-    fn add(&mut self, addresses: Vec<PathAddr>) -> PathId {
+    fn add(&mut self, addresses: Addresses) -> PathId {
         if self.addresses.len() >= MOST
             && let Some((_, gone)) = self.addresses.pop_first()
         {
             gone.iter().for_each(|a| {
                 self.known.remove(a);
             });
+            self.recent = None;
         }
         let path = PathId(self.next & !CONTROL);
         self.next = (self.next + 1) & !CONTROL;
@@ -73,7 +79,44 @@ impl Paths {
     }
 
     /// Where packets of a path go.
-    pub(super) fn addresses(&self, path: PathId) -> &[PathAddr] {
-        self.addresses.get(&path).map_or(&[], Vec::as_slice)
+    pub(super) fn addresses(&mut self, path: PathId) -> &[PathAddr] {
+        if self.recent.as_ref().is_none_or(|(recent, _)| *recent != path) {
+            self.recent = self.addresses.get(&path).map(|addresses| (path, addresses.clone()));
+        }
+        self.recent.as_ref().map_or(&[], |(_, addresses)| addresses)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn from(port: u16) -> PathAddr {
+        PathAddr::to(([127, 0, 0, 1], port).into())
+    }
+
+    #[test]
+    fn a_path_is_found_again_by_its_number_and_by_its_address() {
+        let mut paths = Paths::default();
+        let (one, two) = (paths.of(from(1)), paths.of(from(2)));
+        assert_ne!(one, two);
+        assert_eq!((paths.of(from(1)), paths.of(from(2))), (one, two));
+        for _ in 0..2 {
+            assert_eq!(paths.addresses(one), [from(1)]);
+            assert_eq!(paths.addresses(two), [from(2)]);
+        }
+        let many: Vec<SocketAddr> = (1..9).map(|port| from(port).remote).collect();
+        let towards = paths.towards(&many);
+        assert_eq!(paths.addresses(towards).len(), MOST_CANDIDATES);
+        assert_eq!(paths.addresses(PathId(99)), []);
+    }
+
+    #[test]
+    fn what_is_forgotten_is_not_found_any_more() {
+        let mut paths = Paths::default();
+        let first = paths.towards(&[from(1).remote]);
+        assert_eq!(paths.addresses(first).len(), 1);
+        (0..MOST).for_each(|_| _ = paths.towards(&[from(2).remote]));
+        assert_eq!(paths.addresses(first), []);
     }
 }

@@ -1,19 +1,17 @@
 //! One task being received: its machine, the blocks in assembly, and where finished blocks go.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use headwater_codec::{Assembler, BlockShape, Decoder};
 use headwater_store::StoreError;
+use headwater_transport::ppush::SortedMap;
 use headwater_transport::ppush::receiver::{Receiver, ReceiverStats};
 use headwater_transport::{DecodeFailure, Input, ReceiverCommand, ReceiverFailure};
 use headwater_units::{BlockIndex, Bytes, FlowId, Geometry, NodeId, ObjectId, PathId, SymbolId, Time};
 use tokio::sync::mpsc::UnboundedSender;
 
+use super::buffers::Buffers;
 use super::tape::Taped;
-
-/// Buffers kept for the next block; more would only hold memory.
-const SPARE_BUFFERS: usize = 16;
 
 /// Where verified blocks go. Called from worker threads, several at a time.
 pub trait BlockSink: Send + Sync {
@@ -86,8 +84,7 @@ pub(super) struct Receiving {
     pub(super) over: bool,
     object: Option<ObjectId>,
     geometry: Option<Geometry>,
-    assembling: BTreeMap<BlockIndex, Assembler>,
-    spare: Vec<Vec<u8>>,
+    assembling: SortedMap<BlockIndex, Assembler>,
     flows: Vec<FlowId>,
 }
 
@@ -106,8 +103,7 @@ impl Receiving {
             over: false,
             object: None,
             geometry: None,
-            assembling: BTreeMap::new(),
-            spare: Vec::new(),
+            assembling: SortedMap::default(),
             flows: Vec::new(),
         }
     }
@@ -124,7 +120,7 @@ impl Receiving {
     pub(super) fn cut(&mut self, object: ObjectId, bytes: Bytes, symbol_size: u16) {
         self.object = Some(object);
         self.geometry = Geometry::new(bytes, symbol_size).ok();
-        self.assembling.clear();
+        self.assembling = SortedMap::default();
     }
 
     pub(super) fn bind(&mut self, flow: FlowId) {
@@ -140,29 +136,27 @@ impl Receiving {
     }
 
     /// Puts a symbol in its place. A payload that cannot be one is left out; the block then needs one more.
-    pub(super) fn keep_symbol(&mut self, symbol: SymbolId, payload: &[u8]) {
-        let Some(geometry) = self.geometry else { return };
-        let spare = &mut self.spare;
-        let assembler = self.assembling.entry(symbol.block).or_insert_with(|| {
+    pub(super) fn keep_symbol(&mut self, symbol: SymbolId, payload: &[u8], buffers: &mut Buffers) {
+        let Some(geometry) = &self.geometry else { return };
+        let assembler = self.assembling.get_or_insert_with(symbol.block, || {
             let shape =
-                BlockShape::of(&geometry, symbol.block).expect("the machine names blocks of the object");
-            Assembler::with_buffer(shape, spare.pop().unwrap_or_default())
+                BlockShape::of(geometry, symbol.block).expect("the machine names blocks of the object");
+            Assembler::with_buffer(shape, buffers.take())
         });
         if let Err(error) = assembler.insert(symbol.esi, payload) {
             tracing::debug!(?symbol, %error, "symbol left out");
         }
     }
 
-    pub(super) fn discard(&mut self, block: BlockIndex) {
+    pub(super) fn discard(&mut self, block: BlockIndex, buffers: &mut Buffers) {
         if let Some(assembler) = self.assembling.remove(&block) {
-            self.recycle(assembler.into_buffer());
+            buffers.put(assembler.into_buffer());
         }
     }
 
-    pub(super) fn recycle(&mut self, buffer: Vec<u8>) {
-        if self.spare.len() < SPARE_BUFFERS {
-            self.spare.push(buffer);
-        }
+    /// Its blocks are not wanted any more.
+    pub(super) fn discard_all(&mut self, buffers: &mut Buffers) {
+        self.assembling.drain().for_each(|(_, assembler)| buffers.put(assembler.into_buffer()));
     }
 
     /// The job that decodes, verifies and keeps a block.
@@ -186,7 +180,12 @@ impl Receiving {
     }
 
     /// What the machine must hear of a worker's result; nothing of a block that has been cut anew since, unless it is kept.
-    pub(super) fn on_assembled(&mut self, block: BlockIndex, finished: Finished) -> Option<Input> {
+    pub(super) fn on_assembled(
+        &mut self,
+        block: BlockIndex,
+        finished: Finished,
+        buffers: &mut Buffers,
+    ) -> Option<Input> {
         let Finished { symbol_size, assembled } = finished;
         let outdated = self.symbol_size() != Some(symbol_size);
         if outdated && matches!(assembled, Assembled::NeedMore(_) | Assembled::Corrupt) {
@@ -194,7 +193,7 @@ impl Receiving {
         }
         let command = match assembled {
             Assembled::Kept(buffer) => {
-                self.recycle(buffer);
+                buffers.put(buffer);
                 ReceiverCommand::BlockDecoded { block }
             }
             Assembled::NeedMore(assembler) => {

@@ -5,9 +5,11 @@ use std::sync::{Arc, Weak};
 
 use headwater_codec::{BlockEncoder, BlockShape};
 use headwater_store::{SourceFile, StoreError};
+use headwater_transport::ppush::SortedMap;
 use headwater_transport::ppush::source::Source;
 use headwater_units::{BlockIndex, Bytes, FlowId, Geometry, ObjectId, SymbolId, Time};
 
+use super::buffers::Buffers;
 use super::tape::Taped;
 
 /// A block as one symbol size cuts it.
@@ -18,7 +20,7 @@ struct Sending {
     object: ObjectId,
     geometry: Geometry,
     file: Arc<SourceFile>,
-    ready: BTreeMap<BlockIndex, Arc<BlockEncoder>>,
+    ready: SortedMap<BlockIndex, Arc<BlockEncoder>>,
 }
 
 /// State beside the source machine.
@@ -26,7 +28,7 @@ pub(super) struct Sources {
     pub(super) taped: Taped<Source>,
     pub(super) wake: Option<Time>,
     files: BTreeMap<ObjectId, Arc<SourceFile>>,
-    flows: BTreeMap<FlowId, Sending>,
+    flows: SortedMap<FlowId, Box<Sending>>,
     /// Flows that send the same block share its bytes.
     shared: BTreeMap<BlockKey, Weak<BlockEncoder>>,
 }
@@ -36,7 +38,13 @@ pub(super) type Prepared = Result<Arc<BlockEncoder>, StoreError>;
 
 impl Sources {
     pub(super) fn new(taped: Taped<Source>) -> Self {
-        Sources { taped, wake: None, files: BTreeMap::new(), flows: BTreeMap::new(), shared: BTreeMap::new() }
+        Sources {
+            taped,
+            wake: None,
+            files: BTreeMap::new(),
+            flows: SortedMap::default(),
+            shared: BTreeMap::new(),
+        }
     }
 
     pub(super) fn hold(&mut self, object: ObjectId, file: Arc<SourceFile>) {
@@ -58,16 +66,15 @@ impl Sources {
     pub(super) fn open(&mut self, flow: FlowId, object: ObjectId, symbol_size: u16) {
         let Some(file) = self.files.get(&object).cloned() else { return };
         let Ok(geometry) = Geometry::new(file.size(), symbol_size) else { return };
-        self.flows.insert(flow, Sending { object, geometry, file, ready: BTreeMap::new() });
+        let sending = Sending { object, geometry, file, ready: SortedMap::default() };
+        self.flows.insert(flow, Box::new(sending));
     }
 
-    pub(super) fn close(&mut self, flow: FlowId) {
-        self.flows.remove(&flow);
+    pub(super) fn close(&mut self, flow: FlowId, buffers: &mut Buffers) {
+        if let Some(mut sending) = self.flows.remove(&flow) {
+            sending.ready.drain().for_each(|(_, block)| recycle(block, buffers));
+        }
         self.shared.retain(|_, block| block.strong_count() > 0);
-    }
-
-    pub(super) fn symbol_size(&self, flow: FlowId) -> Option<u16> {
-        self.flows.get(&flow).map(|f| f.geometry.symbol_size())
     }
 
     /// The job that reads a block, unless another flow has it ready.
@@ -76,15 +83,17 @@ impl Sources {
         flow: FlowId,
         block: BlockIndex,
         repair: bool,
+        buffers: &mut Buffers,
     ) -> Option<impl FnOnce() -> Prepared + Send + use<>> {
         let sending = self.flows.get(&flow)?;
         let key = (sending.object, sending.geometry.symbol_size(), block);
         let known = sending.ready.get(&block).cloned().or_else(|| self.shared.get(&key)?.upgrade());
         let (file, geometry) = (sending.file.clone(), sending.geometry);
+        let buffer = if known.is_none() { buffers.take() } else { Vec::new() };
         Some(move || {
             let encoder = match known {
                 Some(encoder) => encoder,
-                None => Arc::new(read(&file, &geometry, block)?),
+                None => Arc::new(read(&file, &geometry, block, buffer)?),
             };
             if repair {
                 encoder.prepare_repair();
@@ -93,17 +102,26 @@ impl Sources {
         })
     }
 
-    pub(super) fn on_prepared(&mut self, flow: FlowId, block: BlockIndex, encoder: Arc<BlockEncoder>) {
-        if let Some(sending) = self.flows.get_mut(&flow) {
-            let key = (sending.object, sending.geometry.symbol_size(), block);
-            self.shared.insert(key, Arc::downgrade(&encoder));
-            sending.ready.insert(block, encoder);
+    pub(super) fn on_prepared(
+        &mut self,
+        flow: FlowId,
+        block: BlockIndex,
+        encoder: Arc<BlockEncoder>,
+        buffers: &mut Buffers,
+    ) {
+        let Some(sending) = self.flows.get_mut(&flow) else { return recycle(encoder, buffers) };
+        let key = (sending.object, sending.geometry.symbol_size(), block);
+        self.shared.insert(key, Arc::downgrade(&encoder));
+        if let Some(before) = sending.ready.insert(block, encoder) {
+            recycle(before, buffers);
         }
     }
 
-    pub(super) fn release(&mut self, flow: FlowId, block: BlockIndex) {
+    pub(super) fn release(&mut self, flow: FlowId, block: BlockIndex, buffers: &mut Buffers) {
         let Some(sending) = self.flows.get_mut(&flow) else { return };
-        sending.ready.remove(&block);
+        if let Some(block) = sending.ready.remove(&block) {
+            recycle(block, buffers);
+        }
         let key = (sending.object, sending.geometry.symbol_size(), block);
         if self.shared.get(&key).is_some_and(|b| b.strong_count() == 0) {
             self.shared.remove(&key);
@@ -112,13 +130,24 @@ impl Sources {
 
     /// The block that a symbol of this flow comes from; `None` if it is not ready, which the machine does not let
     /// happen.
-    pub(super) fn block(&self, flow: FlowId, symbol: SymbolId) -> Option<&BlockEncoder> {
-        self.flows.get(&flow)?.ready.get(&symbol.block).map(Arc::as_ref)
+    pub(super) fn block(&mut self, flow: FlowId, symbol: SymbolId) -> Option<&BlockEncoder> {
+        self.flows.get_mut(&flow)?.ready.get_mut(&symbol.block).map(|block| &**block)
     }
 }
 
-fn read(file: &SourceFile, geometry: &Geometry, block: BlockIndex) -> Result<BlockEncoder, StoreError> {
-    let mut bytes = Vec::new();
+/// Keeps the block's buffer if nobody else uses it.
+fn recycle(block: Arc<BlockEncoder>, buffers: &mut Buffers) {
+    if let Some(encoder) = Arc::into_inner(block) {
+        buffers.put(encoder.into_block());
+    }
+}
+
+fn read(
+    file: &SourceFile,
+    geometry: &Geometry,
+    block: BlockIndex,
+    mut bytes: Vec<u8>,
+) -> Result<BlockEncoder, StoreError> {
     file.read_block(block, &mut bytes)?;
     let shape = BlockShape::of(geometry, block).expect("the machine names blocks of the object");
     debug_assert_eq!(Bytes::new(bytes.len() as u64), geometry.layout().len(block));

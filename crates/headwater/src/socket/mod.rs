@@ -28,7 +28,7 @@ mod wait;
 
 pub use addr::PathAddr;
 pub use port::{Offload, SocketOptions, UdpPort, path_mtu};
-pub use receive::{Datagram, RecvBatch};
+pub use receive::{Datagram, RecvBatch, Run};
 pub use send::{Flush, MAX_DATAGRAM, MAX_GROUP, SendBatch, SoftError};
-pub use stats::SocketStats;
+pub use stats::{Merging, SocketStats};
 pub use wait::{Ready, Waker, sharpen_timers, wait};

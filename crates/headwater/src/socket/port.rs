@@ -35,7 +35,7 @@ impl Default for SocketOptions {
 }
 
 /// What the kernel does for many datagrams at once.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Offload {
     /// One send becomes many datagrams (UDP GSO).
     pub segmentation: bool,

@@ -42,6 +42,24 @@ pub struct Datagram<'a> {
     pub tos: Option<u8>,
 }
 
+/// Datagrams that arrived together: from one peer, with one TOS byte, of one size but for the last.
+#[derive(Debug)]
+pub struct Run<'a> {
+    bytes: &'a mut [u8],
+    segment: usize,
+    /// As [`Datagram::from`].
+    pub from: PathAddr,
+    /// As [`Datagram::tos`].
+    pub tos: Option<u8>,
+}
+
+impl<'a> Run<'a> {
+    /// The UDP payloads; each may be changed in place, and none is empty.
+    pub fn datagrams(self) -> impl Iterator<Item = &'a mut [u8]> {
+        self.bytes.chunks_mut(self.segment)
+    }
+}
+
 impl RecvBatch {
     /// As many buffers as one system call fills.
     pub const DEFAULT_BUFFERS: usize = sys::CHUNK;
@@ -63,18 +81,21 @@ impl RecvBatch {
         }
     }
 
+    /// What the last [`UdpPort::recv`] brought, in order of arrival: runs of datagrams that the kernel had merged.
+    pub fn runs(&mut self) -> impl Iterator<Item = Run<'_>> {
+        let mut filled = self.filled.iter().peekable();
+        self.data.chunks_exact_mut(BUFFER).enumerate().filter_map(move |(index, buffer)| {
+            let f = filled.next_if(|f| f.buffer == index)?;
+            Some(Run { bytes: &mut buffer[..f.len], segment: f.segment, from: f.from, tos: f.tos })
+        })
+    }
+
     /// The datagrams of the last [`UdpPort::recv`], in order of arrival.
     pub fn datagrams(&mut self) -> impl Iterator<Item = Datagram<'_>> {
-        let mut filled = self.filled.iter().peekable();
-        self.data
-            .chunks_exact_mut(BUFFER)
-            .enumerate()
-            .filter_map(move |(index, buffer)| {
-                filled.next_if(|f| f.buffer == index).map(|f| (f, &mut buffer[..f.len]))
-            })
-            .flat_map(|(f, bytes)| {
-                bytes.chunks_mut(f.segment).map(|bytes| Datagram { bytes, from: f.from, tos: f.tos })
-            })
+        self.runs().flat_map(|run| {
+            let (from, tos) = (run.from, run.tos);
+            run.datagrams().map(move |bytes| Datagram { bytes, from, tos })
+        })
     }
 
     /// The last [`UdpPort::recv`] filled every buffer, so that more may be waiting.
@@ -95,6 +116,7 @@ impl UdpPort {
         batch.full = false;
         let received = 'received: {
             for _ in 0..MAX_SOFT_ERRORS {
+                self.stats.receive_calls += 1;
                 match sys::receive_many(
                     socket_fd(self),
                     &mut batch.messages,

@@ -325,6 +325,7 @@ impl UdpPort {
                 self.give_up_group(batch, libc::EAFNOSUPPORT, &mut flush);
                 continue;
             }
+            self.stats.send_calls += 1;
             let error = match sys::send_many(self.socket.as_fd(), batch.messages()) {
                 Ok(sent) => {
                     self.record_sent(batch, sent, &mut flush);

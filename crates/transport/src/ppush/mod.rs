@@ -14,3 +14,5 @@ pub mod receiver;
 mod sorted_map;
 pub mod source;
 pub mod wfcc;
+
+pub use sorted_map::SortedMap;

@@ -8,7 +8,7 @@ use core::ops::Index;
 
 /// Entries by ascending key. The methods are those of `BTreeMap`.
 #[derive(Clone, Debug)]
-pub(super) struct SortedMap<K, V> {
+pub struct SortedMap<K, V> {
     entries: Vec<(K, V)>,
     /// Where the entry used last was.
     recent: usize,
@@ -21,40 +21,51 @@ impl<K, V> Default for SortedMap<K, V> {
 }
 
 impl<K: Ord + Copy, V> SortedMap<K, V> {
-    pub(super) fn len(&self) -> usize {
+    /// How many entries there are.
+    pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    pub(super) fn contains_key(&self, key: &K) -> bool {
+    /// Whether there is an entry of this key.
+    pub fn contains_key(&self, key: &K) -> bool {
         self.find(key).is_ok()
     }
 
-    pub(super) fn get(&self, key: &K) -> Option<&V> {
+    /// The value of this key.
+    pub fn get(&self, key: &K) -> Option<&V> {
         self.find(key).ok().map(|at| &self.entries[at].1)
     }
 
-    pub(super) fn get_mut(&mut self, key: &K) -> Option<&mut V> {
+    /// The value of this key, which is tried first from now on.
+    pub fn get_mut(&mut self, key: &K) -> Option<&mut V> {
         self.recent = self.find(key).ok()?;
         Some(&mut self.entries[self.recent].1)
     }
 
     /// The value of this key, made if there is none.
-    pub(super) fn get_or_default(&mut self, key: K) -> &mut V
+    pub fn get_or_default(&mut self, key: K) -> &mut V
     where
         V: Default,
     {
+        self.get_or_insert_with(key, V::default)
+    }
+
+    /// The value of this key, made this way if there is none.
+    pub fn get_or_insert_with(&mut self, key: K, make: impl FnOnce() -> V) -> &mut V {
         self.recent = self.find(&key).unwrap_or_else(|at| {
-            self.entries.insert(at, (key, V::default()));
+            self.entries.insert(at, (key, make()));
             at
         });
         &mut self.entries[self.recent].1
     }
 
-    pub(super) fn insert(&mut self, key: K, value: V) -> Option<V> {
+    /// Puts in a value and returns the one that it replaces.
+    pub fn insert(&mut self, key: K, value: V) -> Option<V> {
         match self.find(&key) {
             Ok(at) => Some(std::mem::replace(&mut self.entries[at].1, value)),
             Err(at) => {
@@ -64,27 +75,38 @@ impl<K: Ord + Copy, V> SortedMap<K, V> {
         }
     }
 
-    pub(super) fn remove(&mut self, key: &K) -> Option<V> {
+    /// Takes a value out.
+    pub fn remove(&mut self, key: &K) -> Option<V> {
         self.find(key).ok().map(|at| self.entries.remove(at).1)
     }
 
-    pub(super) fn retain(&mut self, mut keep: impl FnMut(&K, &mut V) -> bool) {
+    /// Keeps the entries for which `keep` is true.
+    pub fn retain(&mut self, mut keep: impl FnMut(&K, &mut V) -> bool) {
         self.entries.retain_mut(|(key, value)| keep(key, value));
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = (&K, &V)> {
+    /// Takes everything out, by ascending key.
+    pub fn drain(&mut self) -> impl Iterator<Item = (K, V)> + '_ {
+        self.entries.drain(..)
+    }
+
+    /// The entries by ascending key.
+    pub fn iter(&self) -> impl Iterator<Item = (&K, &V)> {
         self.entries.iter().map(|(key, value)| (key, value))
     }
 
-    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = (&K, &mut V)> {
+    /// The same, to change the values.
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = (&K, &mut V)> {
         self.entries.iter_mut().map(|(key, value)| (&*key, value))
     }
 
-    pub(super) fn values(&self) -> impl Iterator<Item = &V> {
+    /// The values by ascending key.
+    pub fn values(&self) -> impl Iterator<Item = &V> {
         self.entries.iter().map(|(_, value)| value)
     }
 
-    pub(super) fn values_mut(&mut self) -> impl Iterator<Item = &mut V> {
+    /// The same, to change them.
+    pub fn values_mut(&mut self) -> impl Iterator<Item = &mut V> {
         self.entries.iter_mut().map(|(_, value)| value)
     }
 

@@ -105,6 +105,11 @@ impl Source {
         self.flows.get(&flow).map(|flow| flow.stats())
     }
 
+    /// Packets of a flow that may leave in one piece, now (architecture decision 9): what one GSO send covers at most.
+    pub fn quantum(&mut self, flow: FlowId) -> u64 {
+        self.flows.get_mut(&flow).map_or(1, |flow| flow.quantum())
+    }
+
     /// What happened so far.
     pub fn stats(&self) -> SourceStats {
         self.stats
@@ -294,6 +299,7 @@ impl Source {
             self.stats.unknown_flow += 1;
             return;
         };
+        known.look_again();
         change(known, &mut self.shared, &mut self.outcome);
         enqueue(known, flow, &mut self.ready);
         arm(known, flow, &mut self.timers, &self.shared.config);
@@ -303,6 +309,7 @@ impl Source {
         while let Some(flow) = self.timers.pop_due(now) {
             let known = self.flows.get_mut(&flow).expect("a closed flow takes its timer along");
             known.timer = None;
+            known.look_again();
             known.on_timer(now, &mut self.outcome, &mut self.shared);
             enqueue(known, flow, &mut self.ready);
             known.wait_no_more();

@@ -5,52 +5,54 @@ use headwater_wire::{Body, Class};
 
 use super::Engine;
 use crate::node::{Said, paths};
-use crate::socket::path_mtu;
+use crate::socket::{PathAddr, SendBatch, UdpPort, path_mtu};
 
 /// RFC 8622: lower effort.
 const DSCP_LOWER_EFFORT: u8 = 1;
 
 impl Engine {
+    /// Writes a datagram where the kernel will read it, once for each address of its path.
     pub(super) fn transmit(&mut self, packet: Packet) {
         let Packet { path, ecn, datagram } = packet;
-        if let Body::Control(control) = datagram.body {
-            let _ = self.said.send(Said::Control(path, *control));
-            return;
-        }
-        debug_assert!(!paths::is_control(path), "datagrams of a flow have a data path");
-        let Some(key) = self.flows.get(&datagram.flow).map(|entry| entry.key.clone()) else {
-            self.unsendable += 1;
-            return;
-        };
-        let symbol = match &datagram.body {
+        let tos = (self.dscp_of(datagram.class) << 2) | ecn as u8;
+        let Engine { sources, flows, paths, out, port, blocked, unsendable, too_long, .. } = self;
+        let symbol = match datagram.body {
+            Body::Control(control) => {
+                let _ = self.said.send(Said::Control(path, *control));
+                return;
+            }
             Body::Symbol(header) => Some(header.symbol),
             _ => None,
         };
-        let symbol_size = match symbol {
-            Some(_) => self.sources.symbol_size(datagram.flow).unwrap_or(0),
-            None => 0,
+        debug_assert!(!paths::is_control(path), "datagrams of a flow have a data path");
+        let Some(entry) = flows.get_mut(&datagram.flow) else {
+            *unsendable += 1;
+            return;
         };
-        let tos = (self.dscp_of(datagram.class) << 2) | ecn as u8;
-        let len = datagram.len(symbol_size);
-        for nth in 0..self.paths.addresses(path).len() {
-            let address = self.paths.addresses(path)[nth];
-            if !self.out.has_room(&address, tos, len) {
-                self.flush();
+        if symbol.is_some() {
+            // A driver that is late finds several quanta due at once. They leave one behind the other.
+            out.set_max_group(sources.taped.machine.quantum(datagram.flow) as usize);
+        }
+        let block = match symbol.map(|symbol| sources.block(datagram.flow, symbol)) {
+            Some(None) => {
+                debug_assert!(false, "a symbol of a block that is not ready");
+                *unsendable += 1;
+                return;
             }
-            let block = match symbol.map(|s| self.sources.block(datagram.flow, s)) {
-                Some(None) => {
-                    debug_assert!(false, "a symbol of a block that is not ready");
-                    self.unsendable += 1;
-                    return;
-                }
-                block => block.flatten(),
-            };
-            let Some(out) = self.out.push(address, tos, len) else {
+            block => block.flatten(),
+        };
+        let symbol_size = block.map_or(0, |block| block.shape().symbol_size());
+        let len = datagram.len(symbol_size);
+        for address in paths.addresses(path) {
+            if !out.has_room(address, tos, len) {
+                *blocked = flush(port, out, too_long);
+            }
+            let Some(out) = out.push(*address, tos, len) else {
                 // The socket is full. Symbols are not asked for then; an ACK that is lost here is followed by another.
-                self.unsendable += 1;
+                *unsendable += 1;
                 continue;
             };
-            let room = headwater_wire::emit(&datagram, symbol_size, &key, out);
+            let room = headwater_wire::emit(&datagram, symbol_size, &entry.key, out);
             if let (Some(symbol), Some(block)) = (symbol, block) {
                 block.symbol(symbol.esi, room).expect("the machine names symbols of the block");
             }
@@ -67,26 +69,9 @@ impl Engine {
     }
 
     pub(super) fn flush(&mut self) {
-        if self.out.is_empty() {
-            return;
+        if !self.out.is_empty() {
+            self.blocked = flush(&mut self.port, &mut self.out, &mut self.too_long);
         }
-        match self.port.flush(&mut self.out) {
-            Ok(flush) => {
-                self.blocked = flush.blocked;
-                if flush.lost > 0 {
-                    self.note_too_long();
-                }
-            }
-            Err(error) => {
-                tracing::warn!(%error, "sending failed");
-                self.out.clear();
-            }
-        }
-    }
-
-    fn note_too_long(&mut self) {
-        let refused = self.out.soft_errors().iter().filter(|error| error.is_too_long());
-        self.too_long.extend(refused.map(|error| error.to));
     }
 
     /// Tells the source which ways this host refuses its datagrams on; whether there were any. Called between flushes,
@@ -102,5 +87,24 @@ impl Engine {
             }
         }
         !refused.is_empty()
+    }
+}
+
+/// Sends what waits; true if some of it has to wait on, because the socket is full. Where this host refuses datagrams for
+/// their length is added to `too_long`.
+fn flush(port: &mut UdpPort, out: &mut SendBatch, too_long: &mut Vec<PathAddr>) -> bool {
+    match port.flush(out) {
+        Ok(flush) => {
+            if flush.lost > 0 {
+                let refused = out.soft_errors().iter().filter(|error| error.is_too_long());
+                too_long.extend(refused.map(|error| error.to));
+            }
+            flush.blocked
+        }
+        Err(error) => {
+            tracing::warn!(%error, "sending failed");
+            out.clear();
+            false
+        }
     }
 }

@@ -15,7 +15,7 @@ impl Engine {
         let Some(timeline) = self.timeline.as_mut().filter(|t| t.wake().is_some_and(|at| at <= now)) else {
             return;
         };
-        let receiving = self.receivers.values().flat_map(receives);
+        let receiving = self.receivers.values().flat_map(|r| receives(r));
         timeline.sample(now, self.sources.taped.machine.flows(), receiving);
     }
 
@@ -80,7 +80,7 @@ impl Engine {
         let flowing = || self.sources.taped.machine.flows();
         timeline.before_ending(flowing());
         flowing().for_each(|flow| timeline.closed(now, flow.flow));
-        timeline.received(now, self.receivers.values().flat_map(receives));
+        timeline.received(now, self.receivers.values().flat_map(|r| receives(r)));
     }
 }
 

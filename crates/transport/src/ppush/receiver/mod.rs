@@ -26,7 +26,8 @@ use core::ops::Range;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use headwater_units::{
-    BitRate, BlockIndex, Bytes, Duration, FlowId, Geometry, NodeId, ObjectId, PathId, Symbols, TaskId, Time,
+    BitRate, BlockIndex, Bytes, Duration, FlowId, Geometry, NodeId, ObjectId, PathId, SymbolId, Symbols,
+    TaskId, Time,
 };
 use headwater_wire::{
     Assign, Assignment, Body, Class, Control, Datagram, Ecn, FinReason, FlowGrant, FlowView, MAX_OWED,
@@ -69,6 +70,8 @@ pub struct Receiver {
     /// In force: the listed one replaces any other once a block failed its hash.
     rule: SpreadRule,
     outputs: VecDeque<Output>,
+    /// The symbol to keep: the first output of all. Most symbols cause no other, and so none goes through the queue.
+    keep: Option<(FlowId, SymbolId)>,
     /// Before this moment nothing is due: a poll costs one comparison. Every input but a plain symbol resets it.
     quiet_until: Time,
     next_plan: Time,
@@ -113,6 +116,7 @@ impl Receiver {
             flows: SortedMap::default(),
             flows_version: 0,
             outputs: VecDeque::new(),
+            keep: None,
             quiet_until: Time::ZERO,
             next_plan: Time::ZERO,
             plan_soon: false,
@@ -427,7 +431,11 @@ impl Receiver {
         if !(listed && self.plan_soon || was_silent) {
             self.quiet_until = quiet_until;
         }
-        self.event(ReceiverEvent::Symbol { flow: id, symbol: header.symbol });
+        if self.outputs.is_empty() && self.keep.is_none() {
+            self.keep = Some((id, header.symbol));
+        } else {
+            self.event(ReceiverEvent::Symbol { flow: id, symbol: header.symbol });
+        }
         if arrival == Arrival::Complete {
             self.event(ReceiverEvent::Decode { block });
             let behind = self.blocks.as_ref().map_or(0, |b| b.decoding() as u32);
@@ -853,6 +861,9 @@ impl Endpoint for Receiver {
     }
 
     fn poll(&mut self, now: Time) -> Output {
+        if let Some((flow, symbol)) = self.keep.take() {
+            return Output::Event(Event::Receiver(ReceiverEvent::Symbol { flow, symbol }));
+        }
         if let Some(output) = self.outputs.pop_front() {
             return output;
         }

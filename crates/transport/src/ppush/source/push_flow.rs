@@ -88,6 +88,8 @@ pub(super) struct PushFlow {
     /// A round trip after it last starved: so long its symbols say so.
     starved_until: Time,
     last_block: Option<BlockIndex>,
+    /// The new symbol that comes next, if that is known: good for as long as nothing but sending happens.
+    ahead: Option<Pick>,
     /// What [`PathMemory`] said last, and until when that will do.
     known_min: (Duration, Time),
     /// How long a datagram the path carries, if that is looked after.
@@ -150,6 +152,7 @@ impl PushFlow {
             starved_since: None,
             starved_until: Time::ZERO,
             last_block: None,
+            ahead: None,
             known_min: (Duration::MAX, Time::ZERO),
             mtu: None,
             echo_rtt: None,
@@ -162,6 +165,11 @@ impl PushFlow {
         flow.begin_mtu(shared);
         flow.set_pace();
         flow
+    }
+
+    /// Something is about to change: what comes next is to be found anew.
+    pub(super) fn look_again(&mut self) {
+        self.ahead = None;
     }
 
     /// The object that it sends.
@@ -544,7 +552,15 @@ impl PushFlow {
     }
 
     /// Lost symbols first, then new ones.
+    #[inline]
     fn choose_symbol(&mut self, now: Time, shared: &mut Shared) -> Option<Choice> {
+        match self.ahead {
+            Some(pick) => Some(Choice::New(pick)),
+            None => self.find_symbol(now, shared),
+        }
+    }
+
+    fn find_symbol(&mut self, now: Time, shared: &mut Shared) -> Option<Choice> {
         while let Some(sent) = self.packets.next_resend() {
             let wanted = self.wants(sent.symbol, sent.attempt, &shared.config);
             if wanted && self.work.needs(sent.symbol, &self.blocks) {
@@ -561,6 +577,7 @@ impl PushFlow {
         if pick.is_none() && skipped {
             self.starved_since.get_or_insert(now);
         }
+        self.ahead = pick;
         pick.map(Choice::New)
     }
 
@@ -575,6 +592,7 @@ impl PushFlow {
             self.armed_at = now;
         }
         self.sent_at = now;
+        self.ahead = None;
         let starved = self.starved_since.is_some() || now < self.starved_until || shared.limited;
         let mut ack_now = false;
         let (symbol, number) = match choice {

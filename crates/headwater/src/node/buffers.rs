@@ -1,0 +1,66 @@
+//! Block buffers that are used again.
+//!
+//! A fresh buffer costs zeroing and a page fault for every 4 KiB of it, at each block; one that was used before costs
+//! nothing, and what it held is overwritten anyway. Bounded by bytes, and emptied when nothing is under way.
+
+use headwater_units::Bytes;
+
+/// Spare buffers of all flows together are at most so much: the blocks of the usual size that one receiver may have under
+/// way (`ReceiverConfig::blocks_in_flight`). Where hashing lags behind for a moment, as many are needed again and again.
+const MOST: Bytes = Bytes::mib(64);
+
+/// Buffers that wait for the next block. Belongs to the data thread; jobs carry theirs along.
+#[derive(Debug, Default)]
+pub(super) struct Buffers {
+    spare: Vec<Vec<u8>>,
+    bytes: u64,
+}
+
+impl Buffers {
+    /// A buffer of any length with anything in it, the one that was used last; an empty one if none is spare.
+    pub(super) fn take(&mut self) -> Vec<u8> {
+        let buffer = self.spare.pop().unwrap_or_default();
+        self.bytes -= buffer.capacity() as u64;
+        buffer
+    }
+
+    /// Keeps a buffer for later, if there is room.
+    pub(super) fn put(&mut self, buffer: Vec<u8>) {
+        let bytes = buffer.capacity() as u64;
+        if bytes > 0 && self.bytes + bytes <= MOST.get() {
+            self.bytes += bytes;
+            self.spare.push(buffer);
+        }
+    }
+
+    /// Gives the memory back.
+    pub(super) fn clear(&mut self) {
+        *self = Buffers::default();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_buffer_used_comes_back_as_it_was() {
+        let mut buffers = Buffers::default();
+        assert_eq!(buffers.take().capacity(), 0);
+        buffers.put(vec![1; 10]);
+        buffers.put(vec![2; 20]);
+        assert_eq!(buffers.take(), [2; 20]);
+        assert_eq!(buffers.take(), [1; 10]);
+        assert_eq!(buffers.bytes, 0);
+    }
+
+    #[test]
+    fn no_more_than_the_bound_is_kept() {
+        let mut buffers = Buffers::default();
+        let block = 1 << 20;
+        (0..80).for_each(|_| buffers.put(Vec::with_capacity(block)));
+        assert_eq!(buffers.spare.len() as u64, MOST.get() / block as u64);
+        buffers.clear();
+        assert_eq!((buffers.take().capacity(), buffers.bytes), (0, 0));
+    }
+}
