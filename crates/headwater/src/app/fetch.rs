@@ -16,6 +16,9 @@ use crate::node::{BlockSink, FetchEvent, FetchId};
 const TICK: Duration = Duration::from_millis(100);
 /// How long the goodbyes to sources and controller may take once everything is here.
 const GOODBYE: Duration = Duration::from_millis(150);
+/// How long a fetch that was given up may hold its partial object, and how often it is looked whether it does.
+const LETTING_GO: Duration = Duration::from_secs(10);
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
 /// Block hashes are asked for this often before giving up.
 const HASH_TRIES: u32 = 10;
 
@@ -270,8 +273,22 @@ impl Fetch {
             Destination::Named(folder) => file(folder.join(file_name(&self.config.name, object))),
             Destination::Store(store) => store.incoming(hashes.clone())?,
         };
-        let opened = tokio::task::spawn_blocking(move || Partial::open_or_create(spec, &mut |_| {})).await;
-        let partial = opened.map_err(|e| AppError::Failed(e.to_string()))??;
+        let in_store = matches!(self.destination, Destination::Store(_));
+        let mut waited = Duration::ZERO;
+        let partial = loop {
+            let spec = spec.clone();
+            let opened =
+                tokio::task::spawn_blocking(move || Partial::open_or_create(spec, &mut |_| {})).await;
+            match opened.map_err(|e| AppError::Failed(e.to_string()))? {
+                // In the store it is held by a fetch of this very process that has just been given up: its last blocks
+                // are still being written.
+                Err(StoreError::Busy { .. }) if in_store && waited < LETTING_GO => {
+                    tokio::time::sleep(LOOK_AGAIN).await;
+                    waited += LOOK_AGAIN;
+                }
+                opened => break opened?,
+            }
+        };
         let arrivals = Arc::new(Arrivals::new(partial));
         follower.opened(&arrivals, object, bytes);
         Ok(arrivals)

@@ -2,8 +2,8 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use headwater_store::manifest::{self, Manifest};
@@ -59,7 +59,7 @@ pub async fn get(
     let start_ns = monotonic_nanos();
     let job = Job::new(&options, &host, path, shutdown, started);
     let result = within(&options, started, job.object(watch)).await;
-    host.close().await;
+    host.close_but(&job.silent()).await;
     result.map(|result| GetResult { start_ns, ..result })
 }
 
@@ -163,6 +163,8 @@ pub(super) struct Job<'a> {
     pub(super) started: Instant,
     /// Bytes of symbol that a path carried less than it should: what the next file of a folder begins with.
     narrowest: AtomicU16,
+    /// Sources that fell silent: nobody waits for their goodbye.
+    silent: Mutex<Vec<NodeId>>,
 }
 
 impl<'a> Job<'a> {
@@ -173,7 +175,15 @@ impl<'a> Job<'a> {
         shutdown: &'a Shutdown,
         started: Instant,
     ) -> Self {
-        Job { options, host, path, shutdown, started, narrowest: AtomicU16::new(u16::MAX) }
+        Job {
+            options,
+            host,
+            path,
+            shutdown,
+            started,
+            narrowest: AtomicU16::new(u16::MAX),
+            silent: Mutex::default(),
+        }
     }
 
     pub(super) fn receiver(&self, what: &str) -> ReceiverConfig {
@@ -193,6 +203,12 @@ impl<'a> Job<'a> {
         if fetched.stats.narrowed > 0 {
             self.narrowest.fetch_min(fetched.stats.room, Ordering::Relaxed);
         }
+        let silent = fetched.stats.flows.iter().filter(|flow| flow.silent).map(|flow| flow.node);
+        self.silent.lock().unwrap_or_else(PoisonError::into_inner).extend(silent);
+    }
+
+    fn silent(&self) -> Vec<NodeId> {
+        self.silent.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     fn state_folder(&self) -> PathBuf {

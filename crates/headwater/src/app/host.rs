@@ -400,7 +400,13 @@ impl Host {
 
     /// Lets queued messages go out, then closes every link.
     pub(crate) async fn close(&self) {
-        let links: Vec<Link> = self.state().peers.values().map(|p| p.link.clone()).collect();
+        self.close_but(&[]).await;
+    }
+
+    /// The same without last words to nodes that do not hear them.
+    pub(crate) async fn close_but(&self, silent: &[NodeId]) {
+        let mut links: Vec<Link> = self.state().peers.values().map(|p| p.link.clone()).collect();
+        links.retain(|link| !silent.contains(&link.peer()));
         let mut finishing = tokio::task::JoinSet::new();
         for link in links {
             finishing.spawn(async move { link.finish().await });

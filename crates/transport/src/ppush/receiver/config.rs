@@ -127,6 +127,8 @@ pub struct FlowStats {
     pub turnaround: Option<Duration>,
     /// Over, distrusted or silent flows bring nothing.
     pub live: bool,
+    /// It owes symbols and has said nothing for so long that nobody waits for it.
+    pub silent: bool,
     /// The congestion signal as far as the receiver can tell.
     pub signal: MarkSignal,
 }

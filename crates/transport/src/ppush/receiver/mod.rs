@@ -924,6 +924,7 @@ fn flow_stats(flow: &mut Flow, now: Time, symbol: u16) -> FlowStats {
         outstanding: flow.outstanding,
         turnaround: flow.turnaround,
         live: flow.is_live() && !flow.silent,
+        silent: flow.silent,
         signal: match (flow.acks.received(), flow.acks.marked()) {
             (0, _) => MarkSignal::Unknown,
             (_, 0) => MarkSignal::Delay,
