@@ -35,13 +35,20 @@ pub struct ReceiverConfig {
     pub patience: Duration,
     /// Without any symbol for this long, although some are wanted, the receiver gives up.
     pub source_patience: Duration,
-    /// Blocks that may be partly here or waiting for the decoder; bounds the memory (each holds one block of bytes).
+    /// Blocks of 256 KiB that may be partly here or waiting for the decoder, and of larger blocks as many fewer: bounds the
+    /// memory, since each holds a block of bytes.
     pub blocks_in_flight: usize,
     /// A block that fails its hash this often ends the task.
     pub attempts: u8,
 }
 
 impl ReceiverConfig {
+    /// How many blocks of this size may be open at once.
+    pub(super) fn open_blocks(&self, block: Bytes) -> usize {
+        let least = 256 << 10;
+        (self.blocks_in_flight as u64 * least / block.get().max(least)).max(1) as usize
+    }
+
     /// A request with the product's defaults.
     pub fn new(name: impl Into<String>, node: NodeId, controller: PathId, request: u64) -> Self {
         ReceiverConfig {
@@ -131,4 +138,17 @@ pub struct FlowStats {
     pub silent: bool,
     /// The congestion signal as far as the receiver can tell.
     pub signal: MarkSignal,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_of_any_size_take_as_much_memory() {
+        let config = ReceiverConfig::new("object", NodeId([1; 32]), PathId(1), 1);
+        let open = |kib: u64| config.open_blocks(Bytes::kib(kib));
+        assert_eq!([open(1), open(256), open(512), open(1024)], [256, 256, 128, 64]);
+        assert_eq!(ReceiverConfig { blocks_in_flight: 1, ..config }.open_blocks(Bytes::mib(1)), 1);
+    }
 }

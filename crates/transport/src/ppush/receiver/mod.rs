@@ -373,6 +373,7 @@ impl Receiver {
 
     fn on_symbol(&mut self, now: Time, id: FlowId, header: SymbolHeader, ecn: Ecn, quiet_until: Time) {
         let (Some(blocks), Some(geometry)) = (&mut self.blocks, self.geometry) else { return };
+        let open_blocks = self.config.open_blocks(geometry.layout().block_bytes());
         let flow = self.flows.get_mut(&id).expect("the caller found it");
         if header.trimmed || flow.ending.is_some() || flow.distrusted {
             return;
@@ -381,14 +382,14 @@ impl Receiver {
         match self.rule {
             SpreadRule::Listed => {}
             SpreadRule::Residue => {
-                blocks.open_through(block, self.config.blocks_in_flight);
+                blocks.open_through(block, open_blocks);
                 flow.recent += 1;
                 self.inflow.recent += 1;
             }
             SpreadRule::Equal => {
                 // Sources go through the blocks by themselves, and what one sends nobody else has: there is room for all
                 // that they look ahead. What is still too early is not acknowledged, so that it comes again.
-                let room = self.config.blocks_in_flight.max(LOOK_AHEAD);
+                let room = open_blocks.max(LOOK_AHEAD);
                 if !blocks.open_through(block, room) && blocks.is_too_early(block) {
                     self.stats.useless += 1;
                     return;

@@ -115,9 +115,9 @@ impl Receiver {
     /// Gives unassigned work to the flows that will run dry first.
     fn supply(&mut self, now: Time, usable: &[(FlowId, f64)], measured: &[(FlowId, Option<f64>)]) {
         let mut allowed = self.allowance(now);
-        let Some(blocks) = &mut self.blocks else { return };
-        let first_block =
-            u64::from(self.geometry.map_or(1, |g| g.source_symbols(blocks.first_undecoded()))).max(1);
+        let (Some(blocks), Some(geometry)) = (&mut self.blocks, &self.geometry) else { return };
+        let first_block = u64::from(geometry.source_symbols(blocks.first_undecoded())).max(1);
+        let open_blocks = self.config.open_blocks(geometry.layout().block_bytes());
         let available = blocks.unassigned();
         let total_rate: f64 = usable.iter().map(|&(_, rate)| rate).sum();
         let mut targets: Vec<(FlowId, f64, u64)> = Vec::with_capacity(usable.len());
@@ -154,7 +154,7 @@ impl Receiver {
                 if runs(flow) >= MOST_RUNS || allowed.is_some_and(|a| a < f64::from(LEAST_PIECE)) {
                     break;
                 }
-                let open_new = blocks.in_reception() < self.config.blocks_in_flight;
+                let open_new = blocks.in_reception() < open_blocks;
                 let most =
                     (target - flow.outstanding).max(u64::from(LEAST_PIECE)).min(u64::from(u16::MAX)) as u32;
                 let most = allowed.map_or(most, |a| most.min(a as u32));
