@@ -9,6 +9,9 @@ use headwater_units::Bytes;
 /// way (`ReceiverConfig::blocks_in_flight`). Where hashing lags behind for a moment, as many are needed again and again.
 const MOST: Bytes = Bytes::mib(64);
 
+/// Below that, looking for what the system could have back costs more than it is worth: a small object is over in less time.
+const MUCH: Bytes = Bytes::mib(8);
+
 /// Buffers that wait for the next block. Belongs to the data thread; jobs carry theirs along.
 #[derive(Debug, Default)]
 pub(super) struct Buffers {
@@ -33,11 +36,27 @@ impl Buffers {
         }
     }
 
-    /// Gives the memory back.
+    /// Gives the memory back, to the system too where it is much.
     pub(super) fn clear(&mut self) {
+        let much = self.bytes >= MUCH.get();
         *self = Buffers::default();
+        if much {
+            trim();
+        }
     }
 }
+
+/// glibc keeps what was freed below something that is still in use, and after the first block it no longer maps blocks by
+/// themselves (its threshold grows with what is freed): an idle node would hold the most that it ever needed.
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+#[allow(unsafe_code)]
+fn trim() {
+    // SAFETY: it takes a number, may be called at any time, and moves nothing that is in use.
+    unsafe { libc::malloc_trim(0) };
+}
+
+#[cfg(not(all(target_os = "linux", target_env = "gnu")))]
+fn trim() {}
 
 #[cfg(test)]
 mod tests {
