@@ -9,10 +9,12 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use arbitrary::{Result, Unstructured};
+use headwater_transport::host::{HostReceiverConfig, Receivers};
 use headwater_transport::path_mtu::PathMtuConfig;
 use headwater_transport::ppush::controller::{Controller, ControllerConfig};
-use headwater_transport::ppush::receiver::{Receiver, ReceiverConfig};
+use headwater_transport::ppush::receiver::ReceiverConfig;
 use headwater_transport::ppush::source::{LostSymbols, Source, SourceConfig};
+use headwater_transport::pull_queue::PullConfig;
 use headwater_transport::*;
 use headwater_units::*;
 use headwater_wire::*;
@@ -22,6 +24,8 @@ use libfuzzer_sys::fuzz_target;
 const CONTROLLER: u32 = 0;
 const RECEIVER: u32 = 1;
 const HOSTS: u32 = 4;
+/// What the receiver fetches.
+const FETCH: FetchId = FetchId(0);
 const CONTROL: u32 = 100;
 const OBJECT: ObjectId = ObjectId([9; 32]);
 /// Objects that a driver would find no room for.
@@ -47,7 +51,7 @@ struct World<'a> {
     bytes: Unstructured<'a>,
     now: Time,
     controller: Controller,
-    receiver: Receiver,
+    receivers: Receivers,
     sources: [Source; 2],
     size: Bytes,
     /// The second source's bytes are wrong.
@@ -89,10 +93,15 @@ fn run(bytes: &[u8]) -> Result<()> {
         lost_symbols: if setting & 8 == 0 { LostSymbols::Resend } else { LostSymbols::New },
         ..if setting & 16 == 0 { SourceConfig::default() } else { SourceConfig::paper() }
     };
+    let pull = PullConfig {
+        rate: BitRate::new(1_000_000_000),
+        packet: Bytes::new(1500),
+        catch_up: Duration::ZERO,
+    };
     let mut world = World {
         now: Time::from_nanos(1_000_000),
         controller: Controller::new(ControllerConfig::default(), [1; 32]),
-        receiver: Receiver::new(config),
+        receivers: Receivers::new(HostReceiverConfig { pull }),
         sources: [2, 3].map(|n| Source::new(source.clone(), [n; 32])),
         size: Bytes::new(u64::from(setting >> 5) * 150_000),
         lies: troubles & 1 != 0,
@@ -118,7 +127,7 @@ fn run(bytes: &[u8]) -> Result<()> {
     for _ in 0..3 {
         world.deliver(0);
     }
-    world.poll(RECEIVER, None);
+    world.tell(RECEIVER, Command::Receiver(FETCH, ReceiverCommand::Fetch(Box::new(config))));
     for _ in 0..STEPS {
         world.step()?;
     }
@@ -228,13 +237,14 @@ impl World<'_> {
 
     fn tell(&mut self, to: u32, command: Command) {
         if let Command::Receiver(
+            _,
             ReceiverCommand::BlockDecoded { block } | ReceiverCommand::DecodeFailed { block, .. },
         ) = &command
             && !self.kept.decoding.remove(&block.0)
         {
             return;
         }
-        if let Command::Receiver(ReceiverCommand::BlockDecoded { block }) = &command {
+        if let Command::Receiver(_, ReceiverCommand::BlockDecoded { block }) = &command {
             self.kept.done.insert(block.0);
             self.kept.symbols.remove(&block.0);
         }
@@ -249,7 +259,7 @@ impl World<'_> {
     fn machine(&mut self, host: u32) -> &mut dyn Endpoint {
         match host {
             CONTROLLER => &mut self.controller,
-            RECEIVER => &mut self.receiver,
+            RECEIVER => &mut self.receivers,
             source => &mut self.sources[source as usize - 2],
         }
     }
@@ -279,7 +289,11 @@ impl World<'_> {
                     SourceEvent::Release { flow, block } => drop(self.ready.remove(&(flow, block))),
                     SourceEvent::Closed { flow } => self.ready.retain(|(of, _), _| *of != flow),
                 },
-                Output::Event(Event::Receiver(event)) => self.on_receiver(event, &mut symbol),
+                Output::Event(Event::Receiver(fetch, event)) => {
+                    assert_eq!(fetch, FETCH);
+                    self.on_receiver(event, &mut symbol);
+                }
+                Output::Event(Event::Sink(event)) => panic!("no baseline is here: {event:?}"),
                 Output::Event(Event::Controller(event)) => match event {
                     ControllerEvent::Persist(record) => drop(self.records.insert(record.task, *record)),
                     ControllerEvent::Forget { task, .. } => drop(self.records.remove(&task)),
@@ -326,7 +340,7 @@ impl World<'_> {
 
     fn on_receiver(&mut self, event: ReceiverEvent, handed_in: &mut Option<SymbolId>) {
         let kept = &mut self.kept;
-        let mut answer = |command| self.commands.push_back((RECEIVER, Command::Receiver(command)));
+        let mut answer = |command| self.commands.push_back((RECEIVER, Command::Receiver(FETCH, command)));
         match event {
             ReceiverEvent::Accepted { bytes, symbol_size, .. } => {
                 let geometry = Geometry::new(bytes, symbol_size).expect("the machine has checked");
@@ -377,9 +391,7 @@ impl World<'_> {
             }
             ReceiverEvent::Failed(_) => assert!(!std::mem::replace(&mut kept.ended, true), "ended twice"),
             ReceiverEvent::Unbind { .. } | ReceiverEvent::Distrusted { .. } => {}
-            ReceiverEvent::Progress { .. } | ReceiverEvent::Complete { .. } => {
-                panic!("a receiver of one task says Done: {event:?}")
-            }
+            ReceiverEvent::Ended => assert!(kept.ended, "over without an end"),
         }
     }
 
@@ -390,7 +402,7 @@ impl World<'_> {
         }
         let at = self.bytes.choose_index(self.commands.len().min(256))?;
         let (to, mut command) = self.commands.remove(at).expect("the index is within");
-        if let Command::Receiver(ReceiverCommand::BlockDecoded { block }) = command {
+        if let Command::Receiver(_, ReceiverCommand::BlockDecoded { block }) = command {
             let k = self.kept.geometry.map_or(0, |g| g.source_symbols(block));
             let systematic =
                 self.kept.symbols.get(&block.0).is_some_and(|s| s.range(..k).count() == k as usize);
@@ -400,7 +412,7 @@ impl World<'_> {
                 _ => None,
             };
             if let Some(failure) = failure {
-                command = Command::Receiver(ReceiverCommand::DecodeFailed { block, failure });
+                command = Command::Receiver(FETCH, ReceiverCommand::DecodeFailed { block, failure });
             }
         }
         self.tell(to, command);
@@ -443,7 +455,7 @@ impl World<'_> {
             }
             3 => {
                 let path = PathId(self.bytes.int_in_range(0..=HOSTS)?);
-                self.tell(RECEIVER, Command::Receiver(ReceiverCommand::FlowPath { flow, path }));
+                self.tell(RECEIVER, Command::Receiver(FETCH, ReceiverCommand::FlowPath { flow, path }));
             }
             4 => {
                 let path = PathId(CONTROL + self.bytes.int_in_range(1..=HOSTS)?);
@@ -462,7 +474,7 @@ impl World<'_> {
                 let fits = self.bytes.arbitrary()?;
                 self.tell(source, Command::Source(SourceCommand::TooLong { path, fits }));
             }
-            6 if self.bytes.ratio(1, 4)? => self.tell(RECEIVER, Command::Receiver(ReceiverCommand::Cancel)),
+            6 if self.bytes.ratio(1, 4)? => self.tell(RECEIVER, Command::Receiver(FETCH, ReceiverCommand::Cancel)),
             _ => {
                 // A machine's own kind of command, at another machine.
                 let wrong = Command::Source(SourceCommand::Withdraw { object: OBJECT });

@@ -10,8 +10,10 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use headwater::node::{BlockSink, FetchEvent, Node, NodeConfig, Said, Snapshot, control_path};
 use headwater_store::{BlockHashes, Partial, PartialSpec, SourceFile, StoreError};
+use headwater_transport::host::HostReceiverConfig;
 use headwater_transport::ppush::receiver::ReceiverConfig;
 use headwater_transport::ppush::source::SourceConfig;
+use headwater_transport::pull_queue::PullConfig;
 use headwater_units::{
     BitRate, BlockIndex, Bytes, Duration, FlowId, FlowKey, Geometry, NodeId, TaskId, Theta,
 };
@@ -72,7 +74,15 @@ fn start(source: SourceConfig) -> (Node, UnboundedReceiver<Said>) {
         dscp_control: 0,
         source,
         seed: [1; 32],
-        record: None,
+        receivers: HostReceiverConfig {
+            pull: PullConfig {
+                rate: BitRate::new(1_000_000_000_000),
+                packet: Bytes::new(1500),
+                catch_up: Duration::from_millis(1),
+            },
+        },
+        record_source: None,
+        record_receivers: None,
         timeline: None,
         workers: 1,
         lossy: None,
@@ -138,7 +148,7 @@ async fn deliver(size: Bytes, source_config: SourceConfig) -> Cost {
     let mut config = ReceiverConfig::new("object", NodeId([9; 32]), control_path(2), 7);
     config.receive_window = receiver.receive_window(ROOM);
     let (before, began) = (reads_and_writes(), std::time::Instant::now());
-    let (id, mut events) = receiver.fetch(config, None);
+    let (id, mut events) = receiver.fetch(config);
     let request = receiver_says.recv().await;
     assert!(matches!(request, Some(Said::Control(_, Control::Request(_)))), "{request:?}");
     let grant = FlowGrant {

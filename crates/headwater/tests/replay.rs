@@ -47,3 +47,32 @@ fn a_recorded_run_with_loss_replays_identically() {
         assert!(result["outputs"].as_u64().unwrap() > 100, "{result}");
     }
 }
+
+/// The record is that of the host: whatever it fetches at the same time is in it.
+#[test]
+fn a_recorded_host_with_several_fetches_at_once_replays_identically() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let files = folder.join("files");
+    std::fs::create_dir(&files).unwrap();
+    let content: Vec<_> =
+        (0..6).map(|n| random_file(&files.join(format!("{n}.bin")), 300_000 + 1000 * n, n as u64)).collect();
+    let (offered, state) = (text(&files), text(&folder.join("source")));
+    let args = ["serve", &offered, "--listen", "127.0.0.1:0", "--state", &state];
+    let mut source = Process::start(folder, "source", &args);
+    let address = source.line(PATIENCE)["address"].as_str().unwrap().to_owned();
+    let (out, state) = (text(&folder.join("out")), text(&folder.join("receiver")));
+    let record = text(&folder.join("receiver.tape"));
+    let args = ["get", "files", "--from", &address, "-o", &out, "--state", &state, "--record", &record];
+    let ended = Process::start(folder, "receiver", &args).end(PATIENCE);
+    assert_eq!(ended.code, Some(0), "{}", ended.log);
+    for (n, content) in content.iter().enumerate() {
+        assert!(std::fs::read(folder.join(format!("out/{n}.bin"))).unwrap() == *content, "file {n}");
+    }
+    let ended = Process::start(folder, "replay", &["debug", "replay", &record]).end(PATIENCE);
+    assert_eq!(ended.code, Some(0), "{}", ended.log);
+    let result = ended.last.unwrap();
+    assert_eq!(result["identical"], serde_json::Value::Bool(true), "{result}");
+    // Six files of some 210 symbols each, beside the list of them.
+    assert!(result["inputs"].as_u64().unwrap() > 1260, "{result}");
+}

@@ -99,6 +99,25 @@ fn finished_blocks_outlive_a_restart_of_their_host() {
     );
 }
 
+/// One machine receives them all: what was under way on the host begins anew, and so does what had not begun.
+#[test]
+fn all_tasks_of_a_host_outlive_its_restart() {
+    let mut setup = calm(1 << 20);
+    let first = setup.tasks[0].clone();
+    setup.tasks.extend([(3, 20), (0, 90)].into_iter().zip(1..).map(|((source, ms), n)| TaskPlan {
+        name: format!("t{n}"),
+        at: at_ms(ms),
+        sources: vec![source],
+        ..first.clone()
+    }));
+    setup.changes = vec![(at_ms(70), Change::Restart(2))];
+    let records = run(setup);
+    assert_delivered(&records);
+    assert_eq!(records.tasks.len(), 3);
+    let end = records.tasks.iter().filter_map(|row| row.finish).max();
+    assert!(end > Some(at_ms(250)), "one downlink has 3 MiB and more to carry: {end:?}");
+}
+
 #[test]
 fn a_restart_of_the_controller_is_none_of_the_sources() {
     let mut setup = calm(1 << 20);

@@ -3,9 +3,13 @@
 use core::net::SocketAddr;
 use core::ops::Range;
 
-use headwater_units::{BlockIndex, Bytes, FlowId, FlowKey, NodeId, ObjectId, PathId, SymbolId, TaskId, Time};
+use headwater_units::{
+    BlockIndex, Bytes, FetchId, FlowId, FlowKey, NodeId, ObjectId, PathId, SymbolId, TaskId, Time,
+};
 use headwater_wire::{Body, Class, Control, Datagram, Ecn, NodeInfo, Outcome, Refusal, SpreadRule};
 use serde::{Deserialize, Serialize};
+
+use crate::ppush::receiver::ReceiverConfig;
 
 /// A state machine at one end of a delivery.
 ///
@@ -64,8 +68,10 @@ pub enum Output {
 pub enum Command {
     /// To a source.
     Source(SourceCommand),
-    /// To a receiver.
-    Receiver(ReceiverCommand),
+    /// To what a host receives with: one of its fetches.
+    Receiver(FetchId, ReceiverCommand),
+    /// To the receiving end of a baseline.
+    Sink(SinkCommand),
     /// To a controller.
     Controller(ControllerCommand),
 }
@@ -75,8 +81,10 @@ pub enum Command {
 pub enum Event {
     /// From a source.
     Source(SourceEvent),
-    /// From a receiver.
-    Receiver(ReceiverEvent),
+    /// From what a host receives with: one of its fetches.
+    Receiver(FetchId, ReceiverEvent),
+    /// From the receiving end of a baseline.
+    Sink(SinkEvent),
     /// From a controller.
     Controller(ControllerEvent),
 }
@@ -176,9 +184,11 @@ pub enum DecodeFailure {
     Corrupt,
 }
 
-/// What the driver tells a receiver.
+/// What the driver tells a host's receiving machine about one of its fetches.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum ReceiverCommand {
+    /// Begin it, under a number that no other fetch of the host has.
+    Fetch(Box<ReceiverConfig>),
     /// The object is known and its disk space is there: begin.
     Start {
         /// Blocks wanted: all, or those that cover a byte range.
@@ -207,6 +217,13 @@ pub enum ReceiverCommand {
     },
     /// Stop, say so to everybody, and end with [`ReceiverEvent::Failed`].
     Cancel,
+}
+
+/// What the driver tells the receiving end of a baseline.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum SinkCommand {
+    /// To the receiver of one flow: stop, say so to the sender, and end with [`SinkEvent::Failed`].
+    Cancel,
     /// To a host's receiver of many flows: one more will come.
     Expect(Expect),
     /// To a host's receiver of many flows: this one is not wanted any more.
@@ -227,11 +244,11 @@ pub struct Expect {
     pub packets: u64,
     /// What its sender pushes before it is asked for more.
     pub window: u64,
-    /// Someone wants to know how far it is: [`ReceiverEvent::Progress`].
+    /// Someone wants to know how far it is: [`SinkEvent::Progress`].
     pub relayed: bool,
 }
 
-/// What a receiver tells the driver.
+/// What a host's receiving machine tells the driver about one of its fetches.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum ReceiverEvent {
     /// The controller accepted: learn the object's block hashes, find room, answer with [`ReceiverCommand::Start`].
@@ -274,6 +291,21 @@ pub enum ReceiverEvent {
         /// The source.
         node: NodeId,
     },
+    /// Every wanted block is here.
+    Done,
+    /// It will not be completed.
+    Failed(ReceiverFailure),
+    /// Everything was said to everybody: the fetch is forgotten.
+    Ended,
+}
+
+/// What the receiving end of a baseline tells the driver.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum SinkEvent {
+    /// From the receiver of one flow: all of it is here.
+    Done,
+    /// From the receiver of one flow: it will not be completed.
+    Failed(ReceiverFailure),
     /// From a host's receiver of many flows: all packets below this one are here, for the relay that sends them on.
     Progress {
         /// The flow.
@@ -286,10 +318,6 @@ pub enum ReceiverEvent {
         /// The flow.
         flow: FlowId,
     },
-    /// Every wanted block is here.
-    Done,
-    /// It will not be completed.
-    Failed(ReceiverFailure),
 }
 
 /// A flow that a receiver expects, and where its source is.

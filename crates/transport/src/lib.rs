@@ -8,6 +8,7 @@
 
 pub mod baseline;
 mod endpoint;
+pub mod host;
 pub mod in_flight;
 pub mod marks;
 pub mod pacer;
@@ -15,9 +16,10 @@ pub mod path_mtu;
 pub mod ppush;
 pub mod pull_queue;
 pub mod rtt;
+mod timers;
 
 pub use endpoint::{
     Bind, Command, ControllerCommand, ControllerEvent, DecodeFailure, Endpoint, Event, Expect, Input, Opened,
-    Output, Packet, ReceiverCommand, ReceiverEvent, ReceiverFailure, SourceCommand, SourceEvent, TaskFlow,
-    TaskRecord,
+    Output, Packet, ReceiverCommand, ReceiverEvent, ReceiverFailure, SinkCommand, SinkEvent, SourceCommand,
+    SourceEvent, TaskFlow, TaskRecord,
 };

@@ -1,6 +1,8 @@
-//! A receiver alone, told by hand what arrives.
+//! A fetch alone on its host, told by hand what arrives.
 
-use headwater_transport::ppush::receiver::{Receiver, ReceiverConfig};
+use headwater_transport::host::{HostReceiverConfig, Receivers};
+use headwater_transport::ppush::receiver::{ReceiverConfig, ReceiverStats};
+use headwater_transport::pull_queue::PullConfig;
 use headwater_transport::*;
 use headwater_units::*;
 use headwater_wire::*;
@@ -8,6 +10,7 @@ use headwater_wire::*;
 const CONTROLLER: PathId = PathId(100);
 const SOURCE: PathId = PathId(2);
 const FLOW: FlowId = FlowId(5);
+const FETCH: FetchId = FetchId(3);
 
 fn after(seconds: u64) -> Time {
     Time::ZERO + Duration::from_secs(seconds)
@@ -19,7 +22,7 @@ fn packet(path: PathId, flow: FlowId, body: Body) -> Input {
 }
 
 /// Everything that it has to say now, and when it wants to be woken.
-fn drain(receiver: &mut Receiver, now: Time) -> (Vec<Output>, Option<Time>) {
+fn drain(receiver: &mut Receivers, now: Time) -> (Vec<Output>, Option<Time>) {
     let mut said = Vec::new();
     loop {
         match receiver.poll(now) {
@@ -30,13 +33,26 @@ fn drain(receiver: &mut Receiver, now: Time) -> (Vec<Output>, Option<Time>) {
     }
 }
 
-fn command(receiver: &mut Receiver, now: Time, command: ReceiverCommand) {
-    receiver.handle(now, Input::Command(Command::Receiver(command)));
+fn command(receiver: &mut Receivers, now: Time, command: ReceiverCommand) {
+    receiver.handle(now, Input::Command(Command::Receiver(FETCH, command)));
+}
+
+/// A host that has just been told to fetch this.
+fn fetching(config: ReceiverConfig) -> Receivers {
+    let (rate, packet) = (BitRate::new(10_000_000_000), Bytes::new(1500));
+    let mut receivers =
+        Receivers::new(HostReceiverConfig { pull: PullConfig { rate, packet, catch_up: Duration::ZERO } });
+    command(&mut receivers, after(0), ReceiverCommand::Fetch(Box::new(config)));
+    receivers
+}
+
+fn stats(receivers: &mut Receivers) -> ReceiverStats {
+    receivers.stats(after(0), FETCH).expect("it is not over")
 }
 
 /// A receiver of one block of four symbols, all of which have come: it waits for the decoder.
-fn waiting_for_its_decoder() -> Receiver {
-    let mut receiver = Receiver::new(ReceiverConfig::new("object", NodeId([1; 32]), CONTROLLER, 77));
+fn waiting_for_its_decoder() -> Receivers {
+    let mut receiver = fetching(ReceiverConfig::new("object", NodeId([1; 32]), CONTROLLER, 77));
     drain(&mut receiver, after(0));
     let grant =
         FlowGrant { flow: FLOW, node: NodeId([2; 32]), at: vec![], key: FlowKey([3; 32]), index: 0, of: 1 };
@@ -66,7 +82,7 @@ fn waiting_for_its_decoder() -> Receiver {
         };
         receiver.handle(after(0), packet(SOURCE, FLOW, Body::Symbol(header)));
     }
-    let decode = Output::Event(Event::Receiver(ReceiverEvent::Decode { block: BlockIndex(0) }));
+    let decode = Output::Event(Event::Receiver(FETCH, ReceiverEvent::Decode { block: BlockIndex(0) }));
     assert!(drain(&mut receiver, after(0)).0.contains(&decode));
     receiver
 }
@@ -82,14 +98,14 @@ fn slow_decoder_or_disk_makes_nobody_impatient_or_busy() {
     let failure = DecodeFailure::Corrupt;
     command(&mut receiver, after(300), ReceiverCommand::DecodeFailed { block: BlockIndex(0), failure });
     let (said, _) = drain(&mut receiver, after(300));
-    let failed = |o: &Output| matches!(o, Output::Event(Event::Receiver(ReceiverEvent::Failed(_))));
+    let failed = |o: &Output| matches!(o, Output::Event(Event::Receiver(_, ReceiverEvent::Failed(_))));
     assert!(!said.iter().any(failed), "the sources had no time to answer: {said:?}");
 }
 
 /// A receiver of so many bytes in symbols of 1000 from the sources behind these paths; flow numbers are path numbers.
-fn receiving(spread: SpreadRule, bytes: u64, paths: &[PathId]) -> Receiver {
+fn receiving(spread: SpreadRule, bytes: u64, paths: &[PathId]) -> Receivers {
     let config = ReceiverConfig::new("object", NodeId([1; 32]), CONTROLLER, 77);
-    let mut receiver = Receiver::new(ReceiverConfig { spread, blocks_in_flight: 1, ..config });
+    let mut receiver = fetching(ReceiverConfig { spread, blocks_in_flight: 1, ..config });
     drain(&mut receiver, after(0));
     let grant = |(index, path): (usize, &PathId)| FlowGrant {
         flow: FlowId(u64::from(path.0)),
@@ -132,7 +148,7 @@ fn symbol(path: PathId, number: u64, block: u32, esi: u32, assignment: u8) -> In
 }
 
 /// What it says while time passes, with the time.
-fn pass(receiver: &mut Receiver, from: Time, to: Time) -> Vec<(Time, Output)> {
+fn pass(receiver: &mut Receivers, from: Time, to: Time) -> Vec<(Time, Output)> {
     let (mut now, mut said) = (from, Vec::new());
     while now < to {
         let (outputs, wake) = drain(receiver, now);
@@ -186,12 +202,16 @@ fn a_source_that_has_sent_its_equal_part_is_not_asked_again() {
 #[test]
 fn under_the_equal_rule_there_is_room_for_all_that_sources_look_ahead() {
     let mut receiver = receiving(SpreadRule::Equal, 3 * (256 << 10), &[SOURCE]);
+    drain(&mut receiver, after(0));
     for block in 0..3 {
         receiver.handle(after(0), symbol(SOURCE, u64::from(block), block, 0, 1));
-        let kept = Output::Event(Event::Receiver(ReceiverEvent::Symbol {
-            flow: FLOW_OF_SOURCE,
-            symbol: SymbolId { block: BlockIndex(block), esi: Esi(0) },
-        }));
+        let kept = Output::Event(Event::Receiver(
+            FETCH,
+            ReceiverEvent::Symbol {
+                flow: FLOW_OF_SOURCE,
+                symbol: SymbolId { block: BlockIndex(block), esi: Esi(0) },
+            },
+        ));
         assert!(drain(&mut receiver, after(0)).0.contains(&kept), "block {block}: nobody else would send it");
     }
 }
@@ -225,7 +245,7 @@ fn a_receiver_waits_for_a_controller_that_does_not_know_its_object_any_more() {
     let refused = Control::Refused { request: 78, reason: Refusal::UnknownObject };
     receiver.handle(after(2), packet(CONTROLLER, FlowId(0), Body::Control(Box::new(refused.clone()))));
     let failed = |said: &[(Time, Output)]| {
-        said.iter().any(|(_, o)| matches!(o, Output::Event(Event::Receiver(ReceiverEvent::Failed(_)))))
+        said.iter().any(|(_, o)| matches!(o, Output::Event(Event::Receiver(_, ReceiverEvent::Failed(_)))))
     };
     assert!(!failed(&pass(&mut receiver, after(2), after(10))), "its holders may be back any moment");
     assert!(failed(&pass(&mut receiver, after(10), after(30))), "but not for ever");
@@ -255,7 +275,7 @@ fn the_end_waits_for_every_answer_but_that_of_a_source_that_fell_silent() {
         let answer = Body::Control(Box::new(Control::FinAck { task: TaskId(1) }));
         receiver.handle(now, packet(CONTROLLER, FlowId(0), answer));
         pass(&mut receiver, now + Duration::from_millis(1), now + Duration::from_millis(3));
-        receiver.has_ended()
+        receiver.is_empty()
     };
     assert!(end(false), "the dead one is not waited for");
     assert!(!end(true), "a living one is told again until it answers");
@@ -293,7 +313,7 @@ fn a_probe_is_answered_with_its_number_and_length() {
     let (said, _) = drain(&mut receiver, after(0));
     let answer = Body::ProbeAck(ProbeAck { number: 9, bytes: 1400 });
     assert_eq!(says(&said, |body| *body == answer), 1);
-    assert_eq!((requests(&said), receiver.stats(after(0)).narrowed), (vec![], 0));
+    assert_eq!((requests(&said), stats(&mut receiver).narrowed), (vec![], 0));
 }
 
 #[test]
@@ -344,10 +364,10 @@ fn a_source_with_a_narrow_path_makes_it_leave_the_task_and_ask_with_less_room() 
     receiver.handle(after(3), packet(CONTROLLER, FlowId(0), Body::Control(Box::new(accepted))));
     let (said, _) = drain(&mut receiver, after(3));
     let again = |output: &Output| {
-        matches!(output, Output::Event(Event::Receiver(ReceiverEvent::Accepted { symbol_size: 896, .. })))
+        matches!(output, Output::Event(Event::Receiver(_, ReceiverEvent::Accepted { symbol_size: 896, .. })))
     };
     assert!(said.iter().any(again));
-    let stats = receiver.stats(after(3));
+    let stats = stats(&mut receiver);
     assert_eq!((stats.room, stats.narrowed), (900, 1));
 }
 

@@ -36,6 +36,10 @@ number_id!(
     TaskId(u64)
 );
 number_id!(
+    /// One fetch of one host, by the number that the host's driver gave it.
+    FetchId(u64)
+);
+number_id!(
     /// An opaque name for "where a packet goes or came from"; the driver knows the address behind it.
     PathId(u32)
 );

@@ -14,8 +14,8 @@ pub use geometry::{
     BlockLayout, Geometry, GeometryError, MAX_SOURCE_SYMBOLS, MAX_SYMBOL_SIZE, MIN_SYMBOL_SIZE,
 };
 pub use id::{
-    BlockIndex, ESI_LIMIT, Esi, FlowId, FlowKey, NodeId, ObjectId, PacketNumber, ParseIdError, PathId,
-    SymbolId, TaskId,
+    BlockIndex, ESI_LIMIT, Esi, FetchId, FlowId, FlowKey, NodeId, ObjectId, PacketNumber, ParseIdError,
+    PathId, SymbolId, TaskId,
 };
 pub use quantity::{BitRate, Bytes, Packets, Symbols, Theta};
 pub use text::ParseQuantityError;

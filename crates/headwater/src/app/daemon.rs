@@ -64,7 +64,7 @@ pub async fn node(
     });
     let mut bind = options.listen;
     bind.set_port(common.data_port);
-    let node = data_config(common, bind, None)?;
+    let node = data_config(common, bind)?;
     let host =
         Host::start(HostConfig { common, listen: Some(options.listen), controller, node: Some(node) })?;
     if let Some(hint) = host.node().buffer_hint() {

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use headwater_store::{BlockHashes, Partial, PartialSpec, Store, StoreError};
 use headwater_transport::ppush::receiver::{ReceiverConfig, ReceiverStats};
-use headwater_units::{BlockIndex, Bytes, NodeId, ObjectId, PathId};
+use headwater_units::{BlockIndex, Bytes, FetchId, NodeId, ObjectId, PathId};
 
 use super::host::Host;
 use super::{AppError, Shutdown};
-use crate::node::{BlockSink, FetchEvent, FetchId};
+use crate::node::{BlockSink, FetchEvent};
 
 /// Counters are read this often.
 const TICK: Duration = Duration::from_millis(100);
@@ -31,7 +31,6 @@ pub(crate) struct Fetch {
     pub(crate) overwrite: bool,
     /// The only id accepted.
     pub(crate) hash: Option<ObjectId>,
-    pub(crate) record: Option<PathBuf>,
 }
 
 /// The final name.
@@ -134,7 +133,7 @@ impl Fetch {
         follower: &mut dyn Follower,
     ) -> Result<Fetched, AppError> {
         let what = self.config.name.clone();
-        let (id, mut events) = host.node().fetch(self.config.clone(), self.record.clone());
+        let (id, mut events) = host.node().fetch(self.config.clone());
         let mut guard = CancelOnDrop { host, id, armed: true };
         let mut open: Option<Open> = None;
         let mut broken: Option<StoreError> = None;
@@ -182,10 +181,6 @@ impl Fetch {
                         node.short()
                     )),
                     Some(FetchEvent::Broken(error)) => broken = Some(error),
-                    Some(FetchEvent::Unrecordable { path, source }) => {
-                        guard.armed = false;
-                        break Err(AppError::io(format!("cannot record to {}", path.display()), source));
-                    }
                     Some(FetchEvent::Done { stats, at_ns }) => break Ok((stats, at_ns)),
                     Some(FetchEvent::Failed(failure, _)) => {
                         let block = open.as_ref().map_or(Bytes::ZERO, |o| {

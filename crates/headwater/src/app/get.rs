@@ -19,9 +19,9 @@ use super::host::{Host, HostConfig, LOCAL};
 use super::keep;
 use super::{
     AppError, GetOptions, GetResult, Output, Phase, Progress, Shutdown, SourceShare, Watch, Where,
-    data_config, start_line, usage,
+    data_config, start_line, tape, usage,
 };
-use crate::node::monotonic_nanos;
+use crate::node::{NodeConfig, monotonic_nanos};
 
 /// Files of a folder that are fetched at the same time.
 pub(super) const FILES_AT_ONCE: usize = 4;
@@ -86,7 +86,9 @@ pub(super) async fn connect(options: &GetOptions, watch: &mut dyn Watch) -> Resu
         Where::Controller(at) => std::slice::from_ref(at),
         Where::From(at) => at,
     };
-    let node = data_config(common, bind_towards(addresses, common.data_port).await, None)?;
+    let record_receivers = tape(options.record.as_deref())?;
+    let bind = bind_towards(addresses, common.data_port).await;
+    let node = NodeConfig { record_receivers, ..data_config(common, bind)? };
     let controller = match &options.at {
         Where::Controller(_) => None,
         Where::From(at) => {
@@ -240,7 +242,6 @@ impl<'a> Job<'a> {
             range: options.range,
             overwrite: options.overwrite || options.output == Output::Stdout,
             hash: options.hash,
-            record: options.record.clone(),
         };
         let mut display = Display::new(options, self.host, self.path, watch);
         let controller = (self.path != LOCAL).then_some(self.path);
@@ -376,7 +377,6 @@ impl<'a> Job<'a> {
             range: None,
             overwrite: true,
             hash: Some(object),
-            record: None,
         };
         let controller = (self.path != LOCAL).then_some(self.path);
         let fetched = fetch.run(self.host, controller, self.shutdown, &mut Quiet).await?;

@@ -223,7 +223,6 @@ impl Job<'_> {
             range: None,
             overwrite: true,
             hash,
-            record: None,
         }
     }
 

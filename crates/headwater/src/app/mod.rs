@@ -22,11 +22,13 @@ mod types;
 mod usage;
 
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
+use headwater_transport::host::HostReceiverConfig;
 use headwater_transport::path_mtu::PathMtuConfig;
 use headwater_transport::ppush::wfcc::LossResponse;
-use headwater_units::Bytes;
+use headwater_transport::pull_queue::PullConfig;
+use headwater_units::{BitRate, Bytes, Duration};
 
 pub use daemon::{controller, node};
 pub use demo::demo;
@@ -38,20 +40,23 @@ pub use serve::serve;
 pub use types::*;
 pub(crate) use usage::open_many_files;
 
-use crate::node::{self, Lossy, NodeConfig};
+use crate::node::{self, Lossy, NodeConfig, TapeFile};
 
 /// Loss on purpose, for drills: `probability:seed`.
 const DROP_VARIABLE: &str = "HEADWATER_DROP";
+
+/// A link whose rate nobody has stated holds nobody back.
+const ANY_RATE: BitRate = BitRate::new(1_000_000_000_000);
+/// Ethernet's.
+const USUAL_MTU: u16 = 1500;
+/// What Ethernet puts around an IP packet: preamble, addresses, type, check sequence and gap.
+const FRAMING: Bytes = Bytes::new(38);
 
 /// A data socket as the common options want it.
 ///
 /// # Errors
 /// The timeline cannot be written where it should be.
-pub(crate) fn data_config(
-    common: &Common,
-    bind: SocketAddr,
-    record: Option<PathBuf>,
-) -> Result<NodeConfig, AppError> {
+pub(crate) fn data_config(common: &Common, bind: SocketAddr) -> Result<NodeConfig, AppError> {
     let mut source = common.experiments.source_config();
     source.limit = common.limit;
     source.path_mtu = Some(PathMtuConfig::default());
@@ -64,12 +69,34 @@ pub(crate) fn data_config(
         dscp_control: common.dscp_control,
         source,
         seed: rand::random(),
-        record,
+        receivers: HostReceiverConfig { pull: pull_config(common) },
+        record_source: None,
+        record_receivers: None,
         timeline: common.experiments.timeline_file()?,
         workers: std::thread::available_parallelism().map_or(2, usize::from),
         lossy: std::env::var(DROP_VARIABLE).ok().and_then(|text| lossy(&text)),
         buffer: Bytes::mib(8),
     })
+}
+
+/// A host pulls as fast as its link brings the longest packets.
+fn pull_config(common: &Common) -> PullConfig {
+    PullConfig {
+        rate: common.downlink.unwrap_or(ANY_RATE),
+        packet: FRAMING + Bytes::new(u64::from(common.mtu.unwrap_or(USUAL_MTU))),
+        catch_up: Duration::from_millis(1),
+    }
+}
+
+/// Where a machine is to be recorded.
+///
+/// # Errors
+/// Nothing can be written there.
+pub(crate) fn tape(record: Option<&Path>) -> Result<Option<TapeFile>, AppError> {
+    let create = |path: &Path| {
+        TapeFile::create(path).map_err(|e| AppError::io(format!("cannot record to {}", path.display()), e))
+    };
+    record.map(create).transpose()
 }
 
 fn lossy(text: &str) -> Option<Lossy> {

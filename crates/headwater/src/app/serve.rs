@@ -10,8 +10,9 @@ use headwater_units::{Bytes, ObjectId};
 use super::host::{Held, Host, HostConfig};
 use super::{
     AppError, Common, Listening, NODE_PORT, ObjectLine, Phase, Progress, ServeOptions, Shutdown, Watch,
-    data_config, metrics_page, wildcard,
+    data_config, metrics_page, tape, wildcard,
 };
+use crate::node::NodeConfig;
 
 /// Offers the files until told to stop.
 ///
@@ -34,7 +35,8 @@ pub async fn serve(
     let listen = options.listen.unwrap_or_else(|| wildcard(NODE_PORT));
     let mut bind = listen;
     bind.set_port(common.data_port);
-    let node = data_config(common, bind, options.record.clone())?;
+    let record_source = tape(options.record.as_deref())?;
+    let node = NodeConfig { record_source, ..data_config(common, bind)? };
     let host = Host::start(HostConfig { common, listen: Some(listen), controller: None, node: Some(node) })?;
     if let Some(hint) = host.node().buffer_hint() {
         watch.note(hint);

@@ -1,22 +1,22 @@
-//! The data thread: one UDP socket, one source machine, any number of receivers, and the loop that drives them.
+//! The data thread: one UDP socket, one machine for all that is sent and one for all that is received, and the loop that
+//! drives them.
 
 mod arriving;
 mod out;
 mod watched;
 
 use std::collections::VecDeque;
-use std::path::PathBuf;
 use std::sync::mpsc::Receiver as Queue;
 use std::sync::{Arc, Mutex};
 
 use headwater_store::SourceFile;
 use headwater_transport::ppush::SortedMap;
-use headwater_transport::ppush::receiver::{Receiver, ReceiverConfig};
+use headwater_transport::ppush::receiver::{ReceiverConfig, ReceiverStats};
 use headwater_transport::{
     Bind, Command, Endpoint, Event, Input, Opened, Output, Packet, ReceiverCommand, ReceiverEvent,
     SourceCommand, SourceEvent,
 };
-use headwater_units::{BlockIndex, FlowId, ObjectId, PathId, Time};
+use headwater_units::{BlockIndex, FetchId, FlowId, ObjectId, PathId, Time};
 use headwater_wire::{Control, HeaderKey};
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
@@ -25,42 +25,21 @@ use tokio::sync::mpsc::UnboundedSender;
 use super::buffers::Buffers;
 use super::clock::monotonic_nanos;
 use super::paths::Paths;
-use super::receiving::{BlockSink, FetchEvent, Finished, Receiving};
+use super::receiving::{BlockSink, FetchEvent, Fetches, Finished, Receiving};
 use super::sending::{Prepared, Sources};
-use super::tape::{Machine, Taped};
 use super::timeline::{Timeline, TimelineFile};
 use super::workers::Workers;
-use super::{FetchId, Lossy, Said, Snapshot};
+use super::{Lossy, Said, Snapshot};
 use crate::socket::{Merging, PathAddr, RecvBatch, SendBatch, UdpPort, Waker, wait};
 
 /// What others ask of the data thread.
 pub(super) enum Order {
-    Control {
-        path: PathId,
-        control: Control,
-    },
-    Hold {
-        object: ObjectId,
-        file: Arc<SourceFile>,
-    },
-    Withdraw {
-        object: ObjectId,
-    },
-    Fetch {
-        id: FetchId,
-        config: Box<ReceiverConfig>,
-        record: Option<PathBuf>,
-        events: UnboundedSender<FetchEvent>,
-    },
-    Start {
-        id: FetchId,
-        wanted: std::ops::Range<u32>,
-        have: Vec<BlockIndex>,
-        sink: Arc<dyn BlockSink>,
-    },
-    Cancel {
-        id: FetchId,
-    },
+    Control { path: PathId, control: Control },
+    Hold { object: ObjectId, file: Arc<SourceFile> },
+    Withdraw { object: ObjectId },
+    Fetch { id: FetchId, config: Box<ReceiverConfig>, events: UnboundedSender<FetchEvent> },
+    Start { id: FetchId, wanted: std::ops::Range<u32>, have: Vec<BlockIndex>, sink: Arc<dyn BlockSink> },
+    Cancel { id: FetchId },
     Stop,
 }
 
@@ -73,7 +52,10 @@ pub(super) enum Outcome {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Owner {
     Source,
-    Receiver(FetchId),
+    /// All symbols of the flow have this size.
+    Receivers {
+        symbol_size: u16,
+    },
 }
 
 struct FlowEntry {
@@ -106,10 +88,8 @@ pub(super) struct Engine {
     dscp_control: u8,
     lossy: Option<(ChaCha8Rng, f64)>,
     sources: Sources,
-    receivers: SortedMap<FetchId, Box<Receiving>>,
+    fetches: Fetches,
     flows: SortedMap<FlowId, Box<FlowEntry>>,
-    /// Receivers whose turn it is; empty but for its room.
-    due: Vec<FetchId>,
     retired: VecDeque<FlowId>,
     paths: Paths,
     out: SendBatch,
@@ -139,6 +119,7 @@ pub(super) struct Parts {
     pub(super) timeline: Option<TimelineFile>,
     pub(super) lossy: Option<Lossy>,
     pub(super) sources: Sources,
+    pub(super) fetches: Fetches,
     pub(super) shared: Arc<Mutex<Snapshot>>,
 }
 
@@ -162,9 +143,8 @@ impl Engine {
             dscp_control: parts.dscp_control,
             lossy: parts.lossy.map(|l| (ChaCha8Rng::seed_from_u64(l.seed), l.probability)),
             sources: parts.sources,
-            receivers: SortedMap::default(),
+            fetches: parts.fetches,
             flows: SortedMap::default(),
-            due: Vec::new(),
             retired: VecDeque::new(),
             paths: Paths::default(),
             out: SendBatch::new(BATCH_BYTES, BATCH_GROUPS),
@@ -228,11 +208,11 @@ impl Engine {
         let source = if self.blocked { None } else { self.sources.wake };
         let snapshot = self.is_busy().then_some(self.next_snapshot);
         let sample = self.timeline.as_ref().and_then(Timeline::wake);
-        self.receivers.values().filter_map(|r| r.wake).chain(source).chain(snapshot).chain(sample).min()
+        self.fetches.wake.into_iter().chain(source).chain(snapshot).chain(sample).min()
     }
 
     fn is_busy(&self) -> bool {
-        !self.receivers.is_empty() || self.sources.is_sending()
+        !self.fetches.running.is_empty() || self.sources.is_sending()
     }
 
     // ---- orders and results --------------------------------------------------------------------------------------
@@ -252,38 +232,20 @@ impl Engine {
                     self.sources.withdraw(object);
                     self.tell_source(now, SourceCommand::Withdraw { object });
                 }
-                Order::Fetch { id, config, record, events } => self.fetch(id, config, record, events),
+                Order::Fetch { id, config, events } => {
+                    self.fetches.running.insert(id, Box::new(Receiving::new(events)));
+                    self.tell_receivers(now, id, ReceiverCommand::Fetch(config));
+                }
                 Order::Start { id, wanted, have, sink } => {
-                    if let Some(receiving) = self.receivers.get_mut(&id) {
+                    if let Some(receiving) = self.fetches.running.get_mut(&id) {
                         receiving.sink = Some(sink);
                     }
-                    self.tell_receiver(now, id, ReceiverCommand::Start { wanted, have });
+                    self.tell_receivers(now, id, ReceiverCommand::Start { wanted, have });
                 }
-                Order::Cancel { id } => self.tell_receiver(now, id, ReceiverCommand::Cancel),
+                Order::Cancel { id } => self.tell_receivers(now, id, ReceiverCommand::Cancel),
             }
         }
         true
-    }
-
-    fn fetch(
-        &mut self,
-        id: FetchId,
-        config: Box<ReceiverConfig>,
-        record: Option<PathBuf>,
-        events: UnboundedSender<FetchEvent>,
-    ) {
-        let controller = config.controller;
-        let made = config.clone();
-        match Taped::new(Receiver::new(*config), || Machine::Receiver(made), record.as_deref()) {
-            Ok(taped) => {
-                self.receivers.insert(id, Box::new(Receiving::new(taped, controller, events)));
-                self.drive_receiver(self.now(), id, None);
-            }
-            Err(source) => {
-                let path = record.unwrap_or_default();
-                let _ = events.send(FetchEvent::Unrecordable { path, source });
-            }
-        }
     }
 
     fn take_results(&mut self) {
@@ -299,10 +261,10 @@ impl Engine {
         let now = self.now();
         match outcome {
             Outcome::Assembled(id, block, outcome) => {
-                let Some(receiving) = self.receivers.get_mut(&id) else { return };
-                let Some(input) = receiving.on_assembled(block, outcome, &mut self.buffers) else { return };
-                receiving.taped.handle(now, input);
-                self.drive_receiver(now, id, None);
+                let Some(receiving) = self.fetches.running.get_mut(&id) else { return };
+                if let Some(command) = receiving.on_assembled(block, outcome, &mut self.buffers) {
+                    self.tell_receivers(now, id, command);
+                }
             }
             Outcome::Prepared(flow, block, repair, Ok(encoder)) => {
                 self.sources.on_prepared(flow, block, encoder, &mut self.buffers);
@@ -324,15 +286,8 @@ impl Engine {
             self.drive_source(now);
             return;
         }
-        let mut ids = std::mem::take(&mut self.due);
-        ids.extend(self.receivers.iter().filter(|(_, r)| r.controller == path).map(|(&id, _)| id));
-        for id in ids.drain(..) {
-            if let Some(receiving) = self.receivers.get_mut(&id) {
-                receiving.taped.handle(now, Input::Packet(Packet::control(path, control.clone())));
-            }
-            self.drive_receiver(now, id, None);
-        }
-        self.due = ids;
+        self.fetches.taped.handle(now, Input::Packet(Packet::control(path, control)));
+        self.drive_receivers(now, None);
     }
 
     fn tell_source(&mut self, now: Time, command: SourceCommand) {
@@ -340,11 +295,9 @@ impl Engine {
         self.drive_source(now);
     }
 
-    fn tell_receiver(&mut self, now: Time, id: FetchId, command: ReceiverCommand) {
-        if let Some(receiving) = self.receivers.get_mut(&id) {
-            receiving.taped.handle(now, Input::Command(Command::Receiver(command)));
-            self.drive_receiver(now, id, None);
-        }
+    fn tell_receivers(&mut self, now: Time, id: FetchId, command: ReceiverCommand) {
+        self.fetches.taped.handle(now, Input::Command(Command::Receiver(id, command)));
+        self.drive_receivers(now, None);
     }
 
     // ---- machines ------------------------------------------------------------------------------------------------
@@ -354,51 +307,35 @@ impl Engine {
         if self.sources.wake.is_some_and(|at| at <= now) {
             self.drive_source(now);
         }
-        let mut due = std::mem::take(&mut self.due);
-        let is_due = |receiving: &Receiving| receiving.wake.is_some_and(|at| at <= now);
-        due.extend(self.receivers.iter().filter(|(_, r)| is_due(r)).map(|(&id, _)| id));
-        for id in due.drain(..) {
-            self.drive_receiver(now, id, None);
+        if self.fetches.wake.is_some_and(|at| at <= now) {
+            self.drive_receivers(now, None);
         }
-        self.due = due;
     }
 
-    /// Polls a receiver until it wants to wait. `payload` is that of the symbol just handed in.
-    fn drive_receiver(&mut self, now: Time, id: FetchId, payload: Option<&[u8]>) {
+    /// Polls the receiving machine until it wants to wait. `payload` is that of the symbol just handed in.
+    fn drive_receivers(&mut self, now: Time, payload: Option<&[u8]>) {
         loop {
-            let Some(receiving) = self.receivers.get_mut(&id) else { return };
-            match receiving.taped.poll(now) {
+            match self.fetches.taped.poll(now) {
                 Output::Wake(at) => {
-                    receiving.wake = at;
-                    if receiving.taped.machine.has_ended() {
-                        self.forget_receiver(id);
-                    }
+                    self.fetches.wake = at;
                     return;
                 }
                 Output::Transmit(packet) => self.transmit(packet),
-                Output::Event(Event::Receiver(ReceiverEvent::Symbol { symbol, .. })) => {
+                Output::Event(Event::Receiver(id, ReceiverEvent::Symbol { symbol, .. })) => {
                     let payload = payload.expect("a symbol is named right after its datagram was handed in");
-                    receiving.keep_symbol(symbol, payload, &mut self.buffers);
+                    if let Some(receiving) = self.fetches.running.get_mut(&id) {
+                        receiving.keep_symbol(symbol, payload, &mut self.buffers);
+                    }
                 }
-                Output::Event(Event::Receiver(event)) => self.on_receiver_event(now, id, event),
-                Output::Event(_) => unreachable!("a receiver has receiver events"),
+                Output::Event(Event::Receiver(id, event)) => self.on_receiver_event(now, id, event),
+                Output::Event(_) => unreachable!("the receiving machine has receiver events"),
             }
-        }
-    }
-
-    fn forget_receiver(&mut self, id: FetchId) {
-        if let Some(mut receiving) = self.receivers.remove(&id) {
-            receiving.discard_all(&mut self.buffers);
-            for flow in receiving.flows() {
-                self.flows.remove(flow);
-            }
-            let _ = receiving.events.send(FetchEvent::Ended);
         }
     }
 
     fn on_receiver_event(&mut self, now: Time, id: FetchId, event: ReceiverEvent) {
         self.watch_receiver(now, id, &event);
-        let Some(receiving) = self.receivers.get_mut(&id) else { return };
+        let Some(receiving) = self.fetches.running.get_mut(&id) else { return };
         match event {
             ReceiverEvent::Symbol { .. } => unreachable!("kept where its payload is at hand"),
             ReceiverEvent::Decode { block } => {
@@ -413,31 +350,42 @@ impl Engine {
             }
             ReceiverEvent::Bind(bind) => {
                 let Bind { flow, at, key, .. } = *bind;
-                receiving.bind(flow);
                 let path = self.paths.towards(&at);
-                let entry = FlowEntry { key: HeaderKey::new(&key), owner: Owner::Receiver(id) };
-                self.flows.insert(flow, Box::new(entry));
+                let symbol_size = receiving.symbol_size().expect("a flow is granted with its object");
+                let owner = Owner::Receivers { symbol_size };
+                self.flows.insert(flow, Box::new(FlowEntry { key: HeaderKey::new(&key), owner }));
+                // Polled by the loop that is running.
                 let command = ReceiverCommand::FlowPath { flow, path };
-                receiving.taped.handle(now, Input::Command(Command::Receiver(command)));
+                self.fetches.taped.handle(now, Input::Command(Command::Receiver(id, command)));
             }
             ReceiverEvent::Unbind { flow } => {
-                receiving.unbind(flow);
                 self.flows.remove(&flow);
             }
             ReceiverEvent::Distrusted { node } => {
                 let _ = receiving.events.send(FetchEvent::Distrusted(node));
             }
-            // Of receivers of many flows, which no node runs.
-            ReceiverEvent::Progress { .. } | ReceiverEvent::Complete { .. } => {}
             ReceiverEvent::Done => {
-                let stats = Box::new(receiving.taped.machine.stats(now));
                 let at_ns = self.epoch + now.as_nanos();
-                let _ = receiving.events.send(FetchEvent::Done { stats, at_ns });
+                self.tell_fetcher(now, id, |stats| FetchEvent::Done { stats, at_ns });
             }
             ReceiverEvent::Failed(failure) => {
-                let stats = Box::new(receiving.taped.machine.stats(now));
-                let _ = receiving.events.send(FetchEvent::Failed(failure, stats));
+                self.tell_fetcher(now, id, |stats| FetchEvent::Failed(failure, stats));
             }
+            ReceiverEvent::Ended => {
+                receiving.discard_all(&mut self.buffers);
+                let _ = receiving.events.send(FetchEvent::Ended);
+                self.fetches.running.remove(&id);
+                // A process that has got what it wanted may end without waiting for this thread.
+                self.fetches.taped.flush();
+            }
+        }
+    }
+
+    /// Tells whoever asked for an object what came of it.
+    fn tell_fetcher(&mut self, now: Time, id: FetchId, event: impl FnOnce(Box<ReceiverStats>) -> FetchEvent) {
+        let stats = Box::new(self.fetches.stats(now, id));
+        if let Some(receiving) = self.fetches.running.get(&id) {
+            let _ = receiving.events.send(event(stats));
         }
     }
 
@@ -495,7 +443,9 @@ impl Engine {
             tracing::error!(buffers, "control messages were cut off: marks of these datagrams are lost");
             self.told_truncated = socket.control_truncated;
         }
-        let receivers = self.receivers.iter_mut().map(|(&id, r)| (id, r.taped.machine.stats(now))).collect();
+        let Fetches { taped, running, .. } = &mut self.fetches;
+        let ids = running.iter().map(|(&id, _)| id);
+        let receivers = ids.filter_map(|id| Some((id, taped.machine.stats(now, id)?))).collect();
         let snapshot = Snapshot {
             receivers,
             flows: self.sources.taped.machine.flows().collect(),

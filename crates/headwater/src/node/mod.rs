@@ -12,32 +12,29 @@ mod workers;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
 use headwater_store::SourceFile;
+use headwater_transport::host::{HostReceiverConfig, Receivers};
 use headwater_transport::ppush::receiver::{ReceiverConfig, ReceiverStats};
 use headwater_transport::ppush::source::{self, Source, SourceConfig};
-use headwater_units::{BlockIndex, Bytes, ObjectId, PathId};
+use headwater_units::{BlockIndex, Bytes, FetchId, ObjectId, PathId};
 use headwater_wire::{Control, SYMBOL_OVERHEAD};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use crate::socket::{Merging, Offload, SocketOptions, SocketStats, UdpPort, Waker, path_mtu, sharpen_timers};
 use engine::{Engine, Order, Parts};
+use receiving::Fetches;
 use sending::Sources;
 use tape::{Machine, Taped};
 
 pub(crate) use clock::monotonic_nanos;
 pub use paths::control_path;
 pub use receiving::{BlockSink, FetchEvent};
-pub use tape::{ReplayError, Replayed, replay};
+pub use tape::{ReplayError, Replayed, TapeFile, replay};
 pub use timeline::TimelineFile;
-
-/// Names one fetch of this process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct FetchId(pub u64);
 
 /// Symbols dropped on purpose before the machine sees them, for drills on machines without a lossy network.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -61,8 +58,12 @@ pub struct NodeConfig {
     pub source: SourceConfig,
     /// Seed of the source machine (its nonces); from the system's entropy in real life.
     pub seed: [u8; 32],
-    /// Where the source machine's inputs are recorded.
-    pub record: Option<PathBuf>,
+    /// The receiving machine's settings.
+    pub receivers: HostReceiverConfig,
+    /// Where the source machine is recorded.
+    pub record_source: Option<TapeFile>,
+    /// Where the receiving machine is recorded.
+    pub record_receivers: Option<TapeFile>,
     /// Where what each flow does is written, interval by interval.
     pub timeline: Option<TimelineFile>,
     /// Threads that read, decode, verify and write.
@@ -128,7 +129,7 @@ impl Node {
     /// Binds the data socket and starts its thread. The second value yields what it says to the rest of the process.
     ///
     /// # Errors
-    /// When the socket cannot be bound, or the record cannot be created.
+    /// When the socket cannot be bound, or a record cannot be begun.
     pub fn start(config: NodeConfig) -> std::io::Result<(Node, UnboundedReceiver<Said>)> {
         let options = SocketOptions {
             receive_buffer: config.buffer,
@@ -145,8 +146,12 @@ impl Node {
         let shared = Arc::new(Mutex::new(Snapshot::default()));
         let machine = Source::new(config.source.clone(), config.seed);
         let made = || Machine::Source(Box::new(config.source.clone()), config.seed);
+        let sources = Taped::new(machine, made, config.record_source)?;
+        let made = || Machine::Receivers(config.receivers);
+        let fetches = Taped::new(Receivers::new(config.receivers), made, config.record_receivers)?;
         let parts = Parts {
-            sources: Sources::new(Taped::new(machine, made, config.record.as_deref())?),
+            sources: Sources::new(sources),
+            fetches: Fetches::new(fetches),
             port,
             waker: waker.clone(),
             orders: queue,
@@ -217,14 +222,10 @@ impl Node {
     }
 
     /// Begins to receive. Events come until [`FetchEvent::Ended`].
-    pub fn fetch(
-        &self,
-        config: ReceiverConfig,
-        record: Option<PathBuf>,
-    ) -> (FetchId, UnboundedReceiver<FetchEvent>) {
+    pub fn fetch(&self, config: ReceiverConfig) -> (FetchId, UnboundedReceiver<FetchEvent>) {
         let id = FetchId(self.next_fetch.fetch_add(1, std::sync::atomic::Ordering::Relaxed));
         let (events, receiver): (UnboundedSender<FetchEvent>, _) = unbounded_channel();
-        self.order(Order::Fetch { id, config: Box::new(config), record, events });
+        self.order(Order::Fetch { id, config: Box::new(config), events });
         (id, receiver)
     }
 
@@ -278,7 +279,8 @@ mod tests {
     use std::net::UdpSocket;
     use std::path::Path;
 
-    use headwater_units::{FlowId, FlowKey, NodeId, TaskId, Theta};
+    use headwater_transport::pull_queue::PullConfig;
+    use headwater_units::{BitRate, Duration, FlowId, FlowKey, NodeId, TaskId, Theta};
     use headwater_wire::{Assign, Assignment, Body, Class, Datagram, Ecn, HeaderKey, Push, emit};
 
     use super::*;
@@ -303,7 +305,15 @@ mod tests {
             dscp_control,
             source,
             seed: [1; 32],
-            record: None,
+            receivers: HostReceiverConfig {
+                pull: PullConfig {
+                    rate: BitRate::new(1_000_000_000),
+                    packet: Bytes::new(1500),
+                    catch_up: Duration::from_millis(1),
+                },
+            },
+            record_source: None,
+            record_receivers: None,
             timeline: None,
             workers: 1,
             lossy: None,

@@ -1,13 +1,14 @@
-//! One task being received: its machine, the blocks in assembly, and where finished blocks go.
+//! What is being received: the host's machine, and by fetch the blocks in assembly and where finished blocks go.
 
 use std::sync::Arc;
 
 use headwater_codec::{Assembler, BlockShape, Decoder};
 use headwater_store::StoreError;
+use headwater_transport::host::Receivers;
 use headwater_transport::ppush::SortedMap;
-use headwater_transport::ppush::receiver::{Receiver, ReceiverStats};
-use headwater_transport::{DecodeFailure, Input, ReceiverCommand, ReceiverFailure};
-use headwater_units::{BlockIndex, Bytes, FlowId, Geometry, NodeId, ObjectId, PathId, SymbolId, Time};
+use headwater_transport::ppush::receiver::ReceiverStats;
+use headwater_transport::{DecodeFailure, ReceiverCommand, ReceiverFailure};
+use headwater_units::{BlockIndex, Bytes, FetchId, Geometry, NodeId, ObjectId, SymbolId, Time};
 use tokio::sync::mpsc::UnboundedSender;
 
 use super::buffers::Buffers;
@@ -48,13 +49,6 @@ pub enum FetchEvent {
     Failed(ReceiverFailure, Box<ReceiverStats>),
     /// A block could not be kept.
     Broken(StoreError),
-    /// The record could not be begun.
-    Unrecordable {
-        /// Where it should have gone.
-        path: std::path::PathBuf,
-        /// Why not.
-        source: std::io::Error,
-    },
     /// All was said to everybody; nothing more will come.
     Ended,
 }
@@ -73,38 +67,44 @@ pub(super) struct Finished {
     assembled: Assembled,
 }
 
-/// State beside the machine.
+/// The machine and what is beside it.
+pub(super) struct Fetches {
+    pub(super) taped: Taped<Receivers>,
+    pub(super) wake: Option<Time>,
+    pub(super) running: SortedMap<FetchId, Box<Receiving>>,
+}
+
+impl Fetches {
+    pub(super) fn new(taped: Taped<Receivers>) -> Self {
+        Fetches { taped, wake: None, running: SortedMap::default() }
+    }
+
+    /// The counters of a fetch that is not over.
+    pub(super) fn stats(&mut self, now: Time, id: FetchId) -> ReceiverStats {
+        self.taped.machine.stats(now, id).unwrap_or_default()
+    }
+}
+
+/// State of one fetch, beside the machine's.
 pub(super) struct Receiving {
-    pub(super) taped: Taped<Receiver>,
-    pub(super) controller: PathId,
     pub(super) events: UnboundedSender<FetchEvent>,
     pub(super) sink: Option<Arc<dyn BlockSink>>,
-    pub(super) wake: Option<Time>,
     /// The machine has said how it ended.
     pub(super) over: bool,
     object: Option<ObjectId>,
     geometry: Option<Geometry>,
     assembling: SortedMap<BlockIndex, Assembler>,
-    flows: Vec<FlowId>,
 }
 
 impl Receiving {
-    pub(super) fn new(
-        taped: Taped<Receiver>,
-        controller: PathId,
-        events: UnboundedSender<FetchEvent>,
-    ) -> Self {
+    pub(super) fn new(events: UnboundedSender<FetchEvent>) -> Self {
         Receiving {
-            taped,
-            controller,
             events,
             sink: None,
-            wake: Some(Time::ZERO),
             over: false,
             object: None,
             geometry: None,
             assembling: SortedMap::default(),
-            flows: Vec::new(),
         }
     }
 
@@ -121,18 +121,6 @@ impl Receiving {
         self.object = Some(object);
         self.geometry = Geometry::new(bytes, symbol_size).ok();
         self.assembling = SortedMap::default();
-    }
-
-    pub(super) fn bind(&mut self, flow: FlowId) {
-        self.flows.push(flow);
-    }
-
-    pub(super) fn unbind(&mut self, flow: FlowId) {
-        self.flows.retain(|&f| f != flow);
-    }
-
-    pub(super) fn flows(&self) -> &[FlowId] {
-        &self.flows
     }
 
     /// Puts a symbol in its place. A payload that cannot be one is left out; the block then needs one more.
@@ -185,13 +173,13 @@ impl Receiving {
         block: BlockIndex,
         finished: Finished,
         buffers: &mut Buffers,
-    ) -> Option<Input> {
+    ) -> Option<ReceiverCommand> {
         let Finished { symbol_size, assembled } = finished;
         let outdated = self.symbol_size() != Some(symbol_size);
         if outdated && matches!(assembled, Assembled::NeedMore(_) | Assembled::Corrupt) {
             return None;
         }
-        let command = match assembled {
+        Some(match assembled {
             Assembled::Kept(buffer) => {
                 buffers.put(buffer);
                 ReceiverCommand::BlockDecoded { block }
@@ -205,7 +193,6 @@ impl Receiving {
                 let _ = self.events.send(FetchEvent::Broken(error));
                 ReceiverCommand::Cancel
             }
-        };
-        Some(Input::Command(headwater_transport::Command::Receiver(command)))
+        })
     }
 }

@@ -3,22 +3,23 @@
 use std::fs::File;
 use std::io::{BufReader, BufWriter, Read, Write};
 use std::path::Path;
+use std::sync::Arc;
 
-use headwater_transport::ppush::receiver::{Receiver, ReceiverConfig};
+use headwater_transport::host::{HostReceiverConfig, Receivers};
 use headwater_transport::ppush::source::{Source, SourceConfig};
 use headwater_transport::{Endpoint, Input, Output};
 use headwater_units::Time;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-const MAGIC: &[u8] = b"headwater tape 2\n";
+const MAGIC: &[u8] = b"headwater tape 3\n";
 /// No step is longer: a control message is at most 64 KiB.
 const LONGEST_STEP: usize = 1 << 20;
 
 /// Which machine, as it was made.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Machine {
-    Receiver(Box<ReceiverConfig>),
+    Receivers(HostReceiverConfig),
     Source(Box<SourceConfig>, [u8; 32]),
 }
 
@@ -28,29 +29,53 @@ enum Step {
     Poll(Time, Output),
 }
 
+/// A file that a machine will be recorded in, created and empty.
+#[derive(Clone, Debug)]
+pub struct TapeFile(Arc<File>);
+
+impl TapeFile {
+    /// Creates the file, or empties it.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn create(path: &Path) -> std::io::Result<Self> {
+        File::create(path).map(|file| TapeFile(Arc::new(file)))
+    }
+}
+
 /// A machine that may be recorded.
 pub(super) struct Taped<M> {
     pub(super) machine: M,
-    tape: Option<BufWriter<File>>,
+    tape: Option<BufWriter<Arc<File>>>,
 }
 
 impl<M> Taped<M> {
-    /// Records to `path`, if given.
+    /// Records to `file`, if given.
     pub(super) fn new(
         machine: M,
         made: impl FnOnce() -> Machine,
-        path: Option<&Path>,
+        file: Option<TapeFile>,
     ) -> std::io::Result<Self> {
-        let tape = match path {
+        let tape = match file {
             None => None,
-            Some(path) => {
-                let mut tape = BufWriter::new(File::create(path)?);
+            Some(TapeFile(file)) => {
+                let mut tape = BufWriter::new(file);
                 tape.write_all(MAGIC)?;
                 write(&mut tape, &made())?;
                 Some(tape)
             }
         };
         Ok(Taped { machine, tape })
+    }
+
+    /// Has everything in the file that was recorded so far.
+    pub(super) fn flush(&mut self) {
+        if let Some(tape) = &mut self.tape
+            && let Err(error) = tape.flush()
+        {
+            tracing::warn!(%error, "recording stops");
+            self.tape = None;
+        }
     }
 
     fn note(&mut self, step: impl FnOnce() -> Step) {
@@ -131,7 +156,7 @@ pub fn replay(path: &Path) -> Result<Replayed, ReplayError> {
         return Err(ReplayError::Format("wrong first line".into()));
     }
     let mut machine: Box<dyn Endpoint> = match read(&mut tape)? {
-        Some(Machine::Receiver(config)) => Box::new(Receiver::new(*config)),
+        Some(Machine::Receivers(config)) => Box::new(Receivers::new(config)),
         Some(Machine::Source(config, seed)) => Box::new(Source::new(*config, seed)),
         None => return Err(ReplayError::Format("no machine".into())),
     };

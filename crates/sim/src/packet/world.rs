@@ -8,14 +8,14 @@ mod said;
 use std::collections::BTreeMap;
 
 use headwater_transport::baseline;
+use headwater_transport::host::Receivers;
 use headwater_transport::ppush::controller::Controller;
-use headwater_transport::ppush::receiver::Receiver;
 use headwater_transport::ppush::source::Source;
 use headwater_transport::{
     Command, Endpoint, Event as Said, Input, Output, ReceiverCommand, ReceiverFailure, SourceCommand,
     TaskRecord,
 };
-use headwater_units::{BlockIndex, Duration, FlowId, NodeId, ObjectId, TaskId, Time};
+use headwater_units::{BlockIndex, Duration, FetchId, FlowId, NodeId, ObjectId, TaskId, Time};
 use headwater_wire::Ecn;
 
 use super::assembly::Assembly;
@@ -35,7 +35,8 @@ const LAST_FRAMES_STEP: Duration = Duration::from_millis(100);
 /// A state machine at one end.
 pub(super) enum Machine {
     Source(Box<Source>),
-    Receiver(Box<Receiver>),
+    /// What receives all tasks of a host.
+    Receivers(Box<Receivers>),
     Controller(Box<Controller>),
     Director(Box<Director>),
     Sender(Box<baseline::Sender>),
@@ -54,7 +55,7 @@ impl Machine {
             Machine::Sink(m) => m.as_mut(),
             Machine::Puller(m) => m.as_mut(),
             Machine::Source(m) => m.as_mut(),
-            Machine::Receiver(m) => m.as_mut(),
+            Machine::Receivers(m) => m.as_mut(),
             Machine::Controller(m) => m.as_mut(),
             Machine::Director(m) => m.as_mut(),
             Machine::Nobody => return None,
@@ -62,15 +63,47 @@ impl Machine {
     }
 }
 
+/// A machine in its place.
 struct Slot {
     machine: Machine,
+    /// Where packets reach it; of a host's receiving machine, whose fetches have an endpoint each, none.
+    endpoint: u32,
     host: u32,
     /// When it is woken next; `u64::MAX`: not at all.
     wake: u64,
     /// Its host is paused.
     paused: bool,
+}
+
+impl Slot {
+    /// Whose packet it is that the machine has just sent.
+    #[inline]
+    fn speaker(&self) -> u32 {
+        match &self.machine {
+            Machine::Receivers(receivers) => receivers.speaker().map_or(NOWHERE, endpoint_of),
+            _ => self.endpoint,
+        }
+    }
+}
+
+/// Where packets come to, numbered in order: a machine, or one fetch of a host's receiving machine.
+#[derive(Clone, Copy)]
+struct Place {
+    slot: u32,
     /// Its task, if it serves only one.
     task: u32,
+}
+
+/// The endpoint of whoever has none.
+const NOWHERE: u32 = u32::MAX;
+
+/// A fetch goes by the number of its endpoint.
+fn fetch_of(endpoint: u32) -> FetchId {
+    FetchId(u64::from(endpoint))
+}
+
+fn endpoint_of(fetch: FetchId) -> u32 {
+    u32::try_from(fetch.0).expect("fetches have the numbers of endpoints")
 }
 
 /// A task as it goes.
@@ -112,12 +145,16 @@ pub(super) struct World {
     now: Time,
     post: Post,
     slots: Vec<Slot>,
+    /// By endpoint.
+    places: Vec<Place>,
     tasks: Vec<Running>,
     /// The source endpoint of each host (PPUSH).
     sources: Vec<u32>,
     controller: Option<u32>,
     /// The endpoint of each host that pulls, once it has a flow.
     pullers: Vec<Option<u32>>,
+    /// The slot of each host's receiving machine, once it has a task.
+    receivers: Vec<Option<u32>>,
     /// What the controller asked to be kept.
     kept: BTreeMap<TaskId, TaskRecord>,
     /// Starts of anything so far: seeds and numbers of a new start are new.
@@ -173,10 +210,12 @@ impl World {
             now: Time::ZERO,
             post,
             slots: Vec::new(),
+            places: Vec::new(),
             tasks: Vec::new(),
             sources: Vec::new(),
             controller: None,
             pullers: vec![None; hosts],
+            receivers: vec![None; hosts],
             kept: BTreeMap::new(),
             incarnations: 1,
             starts: vec![1; hosts],
@@ -230,11 +269,35 @@ impl World {
         Ok(())
     }
 
+    /// A machine with an endpoint, of which it says the number.
     fn add(&mut self, machine: Machine, host: u32, task: u32) -> u32 {
+        let slot = self.install(machine, host);
+        let endpoint = self.settle(slot, task);
+        self.slots[slot as usize].endpoint = endpoint;
+        endpoint
+    }
+
+    /// A machine, and the number of its slot.
+    fn install(&mut self, machine: Machine, host: u32) -> u32 {
         let paused = self.paused[host as usize];
-        self.slots.push(Slot { machine, host, wake: u64::MAX, paused, task });
-        self.post.settle(host);
+        self.slots.push(Slot { machine, endpoint: NOWHERE, host, wake: u64::MAX, paused });
         (self.slots.len() - 1) as u32
+    }
+
+    /// One more endpoint, that leads to this slot.
+    fn settle(&mut self, slot: u32, task: u32) -> u32 {
+        self.post.settle(self.slots[slot as usize].host);
+        self.places.push(Place { slot, task });
+        (self.places.len() - 1) as u32
+    }
+
+    /// The machine that an endpoint leads to.
+    fn machine(&self, endpoint: u32) -> &Machine {
+        &self.slots[self.places[endpoint as usize].slot as usize].machine
+    }
+
+    fn machine_mut(&mut self, endpoint: u32) -> &mut Machine {
+        &mut self.slots[self.places[endpoint as usize].slot as usize].machine
     }
 
     // ---- the loop
@@ -291,7 +354,7 @@ impl World {
             && self.changes_left == 0
             && self.slots.iter().filter(awake).all(|slot| match &slot.machine {
                 Machine::Source(source) => source.flows().next().is_none(),
-                Machine::Receiver(receiver) => receiver.has_ended(),
+                Machine::Receivers(receivers) => receivers.is_empty(),
                 Machine::Controller(controller) => controller.running_tasks() == 0,
                 _ => true,
             })
@@ -314,11 +377,11 @@ impl World {
     fn happen_rarer(&mut self, event: Event) {
         match event {
             Event::Arrive { .. } => {}
-            Event::Wake { endpoint } => {
-                let slot = &mut self.slots[endpoint as usize];
-                if slot.wake == self.now.as_nanos() {
-                    slot.wake = u64::MAX;
-                    self.drain(endpoint);
+            Event::Wake { slot } => {
+                let waiting = &mut self.slots[slot as usize];
+                if waiting.wake == self.now.as_nanos() {
+                    waiting.wake = u64::MAX;
+                    self.drain_slot(slot);
                 }
             }
             Event::Serve { link } => self.post.serve(self.now, link),
@@ -350,47 +413,52 @@ impl World {
 
     #[inline]
     fn input(&mut self, endpoint: u32, input: Input) {
-        let slot = &mut self.slots[endpoint as usize];
+        let place = self.places[endpoint as usize].slot;
+        let slot = &mut self.slots[place as usize];
         // What the network brings to a paused host is gone; its own disk and decoder wait for it.
         if self.muted || (slot.paused && matches!(input, Input::Packet(_))) {
             return;
         }
         let Some(machine) = slot.machine.endpoint() else { return };
         machine.handle(self.now, input);
-        self.drain(endpoint);
+        self.drain_slot(place);
     }
 
     fn tell(&mut self, endpoint: u32, command: Command) {
         self.input(endpoint, Input::Command(command));
     }
 
+    /// Polls the machine behind an endpoint until it waits.
+    fn drain(&mut self, endpoint: u32) {
+        self.drain_slot(self.places[endpoint as usize].slot);
+    }
+
     /// Polls a machine until it waits.
     #[inline]
-    fn drain(&mut self, endpoint: u32) {
-        while let Some(event) = self.poll(endpoint) {
-            self.on_event(endpoint, event);
+    fn drain_slot(&mut self, slot: u32) {
+        while let Some(event) = self.poll(slot) {
+            self.on_event(slot, event);
         }
     }
 
     /// Polls a machine until it waits or has something to say to its driver.
     #[inline]
-    fn poll(&mut self, endpoint: u32) -> Option<Said> {
+    fn poll(&mut self, number: u32) -> Option<Said> {
         let World { slots, post, setup, now, .. } = self;
-        let slot = &mut slots[endpoint as usize];
+        let slot = &mut slots[number as usize];
         if self.muted || slot.paused {
             return None;
         }
-        let machine = slot.machine.endpoint()?;
         loop {
-            match machine.poll(*now) {
-                Output::Transmit(packet) => post.send(setup, *now, endpoint, packet),
+            match slot.machine.endpoint()?.poll(*now) {
+                Output::Transmit(packet) => post.send(setup, *now, slot.speaker(), packet),
                 Output::Event(event) => return Some(event),
                 Output::Wake(None) => return None,
                 Output::Wake(Some(at)) => {
                     let at = at.max(*now).as_nanos();
                     if at < slot.wake {
                         slot.wake = at;
-                        post.agenda.push(at, Event::Wake { endpoint });
+                        post.agenda.push(at, Event::Wake { slot: number });
                     }
                     return None;
                 }
@@ -420,8 +488,8 @@ impl World {
         }
         self.note_end(task, true);
         for endpoint in self.tasks[task as usize].receivers.clone() {
-            if let Machine::Receiver(_) = self.slots[endpoint as usize].machine {
-                self.tell(endpoint, Command::Receiver(ReceiverCommand::Cancel));
+            if let Machine::Receivers(_) = self.machine(endpoint) {
+                self.tell(endpoint, Command::Receiver(fetch_of(endpoint), ReceiverCommand::Cancel));
             }
         }
         self.abandon(task);
@@ -449,10 +517,10 @@ impl World {
         self.paused[host as usize] = paused;
         self.slots.iter_mut().filter(|slot| slot.host == host).for_each(|slot| slot.paused = paused);
         if !paused {
-            let here = (0..self.slots.len() as u32).filter(|&e| self.slots[e as usize].host == host);
-            for endpoint in here.collect::<Vec<_>>() {
-                self.slots[endpoint as usize].wake = u64::MAX;
-                self.drain(endpoint);
+            let here = (0..self.slots.len() as u32).filter(|&s| self.slots[s as usize].host == host);
+            for slot in here.collect::<Vec<_>>() {
+                self.slots[slot as usize].wake = u64::MAX;
+                self.drain_slot(slot);
             }
         }
     }

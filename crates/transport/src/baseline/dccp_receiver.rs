@@ -9,7 +9,7 @@ use headwater_wire::{AckVector, Body, Ecn, SymbolHeader};
 use super::ReceiverStats;
 use super::bits::BitRing;
 use super::ends::{CANCELLED, Outcome, Route, whole_number};
-use crate::{Command, Input, Output, ReceiverCommand};
+use crate::{Command, Input, Output, SinkCommand};
 
 /// The bit of the largest packet in a vector.
 const LARGEST: u32 = 1 << 31;
@@ -59,7 +59,7 @@ impl DccpReceiver {
                     _ => self.stats.unexpected += 1,
                 }
             }
-            Input::Command(Command::Receiver(ReceiverCommand::Cancel)) => {
+            Input::Command(Command::Sink(SinkCommand::Cancel)) => {
                 self.pending |= self.outcome.cancel();
             }
             Input::Packet(_) | Input::Command(_) => self.stats.unexpected += 1,

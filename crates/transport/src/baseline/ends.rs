@@ -3,7 +3,7 @@
 use headwater_units::{BlockIndex, ESI_LIMIT, Esi, FlowId, PacketNumber, PathId, SymbolId};
 use headwater_wire::{Body, Class, Datagram, Ecn, FinReason, SymbolHeader};
 
-use crate::{Event, Output, Packet, ReceiverEvent, ReceiverFailure, SourceEvent};
+use crate::{Event, Output, Packet, ReceiverFailure, SinkEvent, SourceEvent};
 
 /// Whose packets these are and where they go.
 #[derive(Clone, Copy, Debug)]
@@ -89,12 +89,12 @@ impl Outcome {
     /// Says once how it went.
     pub(super) fn say(&mut self) -> Option<Output> {
         let (next, event) = match self {
-            Outcome::Complete => (Outcome::Done, ReceiverEvent::Done),
-            Outcome::Stopping => (Outcome::Stopped, ReceiverEvent::Failed(ReceiverFailure::Cancelled)),
+            Outcome::Complete => (Outcome::Done, SinkEvent::Done),
+            Outcome::Stopping => (Outcome::Stopped, SinkEvent::Failed(ReceiverFailure::Cancelled)),
             _ => return None,
         };
         *self = next;
-        Some(Output::Event(Event::Receiver(event)))
+        Some(Output::Event(Event::Sink(event)))
     }
 
     /// The user has stopped it: the sender is told, once now and again whenever it sends.

@@ -313,8 +313,8 @@ impl Endpoint for Sender {
 
 /// The receiving end of one flow.
 ///
-/// Emits [`ReceiverEvent::Done`](crate::ReceiverEvent::Done) once, behind the ACK of the packet that completes the flow, and goes
-/// on acknowledging what still comes. Told [`ReceiverCommand::Cancel`](crate::ReceiverCommand::Cancel), it fails and answers
+/// Emits [`SinkEvent::Done`](crate::SinkEvent::Done) once, behind the ACK of the packet that completes the flow, and goes
+/// on acknowledging what still comes. Told [`SinkCommand::Cancel`](crate::SinkCommand::Cancel), it fails and answers
 /// every further packet with a FIN.
 #[derive(Debug)]
 pub struct Receiver(ReceiverKind);

@@ -21,7 +21,7 @@ use super::bits::BitRing;
 use super::ends::{CANCELLED, Route, whole_number};
 use super::{ReceiverStats, SenderConfig, whole};
 use crate::pull_queue::{Asked, PullConfig, PullQueue};
-use crate::{Command, Endpoint, Event, Expect, Input, Output, ReceiverCommand, ReceiverEvent};
+use crate::{Command, Endpoint, Event, Expect, Input, Output, SinkCommand, SinkEvent};
 
 /// A silent flow's next question waits at most so many times longer than its first, as a power of two.
 const MOST_DOUBLINGS: u32 = 8;
@@ -46,7 +46,7 @@ impl PullReceiverConfig {
 
 /// The receiving end of all NDP flows of a host.
 ///
-/// Told of each by [`ReceiverCommand::Expect`]; emits [`ReceiverEvent::Complete`] for each that is complete, behind the receipt of
+/// Told of each by [`SinkCommand::Expect`]; emits [`SinkEvent::Complete`] for each that is complete, behind the receipt of
 /// its last packet, and goes on with receipts for what still comes. A flow that was abandoned answers every packet with a FIN.
 #[derive(Debug)]
 pub struct PullReceiver {
@@ -132,7 +132,7 @@ impl PullReceiver {
         self.flows.insert(flow, place);
         let complete = packets == 0;
         if complete {
-            self.say(ReceiverEvent::Complete { flow });
+            self.say(SinkEvent::Complete { flow });
         }
         self.sessions.push(Session {
             route: Route { flow, path, ecn: Ecn::NotEct },
@@ -231,10 +231,10 @@ impl PullReceiver {
         self.outbox.push_back(session.route.back(Body::Receipt(receipt)));
         if progress && session.relayed {
             let packets = session.next;
-            self.say(ReceiverEvent::Progress { flow, packets });
+            self.say(SinkEvent::Progress { flow, packets });
         }
         if completes {
-            self.say(ReceiverEvent::Complete { flow });
+            self.say(SinkEvent::Complete { flow });
         }
     }
 
@@ -243,8 +243,8 @@ impl PullReceiver {
         self.outbox.push_back(self.sessions[place as usize].route.back(pull));
     }
 
-    fn say(&mut self, event: ReceiverEvent) {
-        self.outbox.push_back(Output::Event(Event::Receiver(event)));
+    fn say(&mut self, event: SinkEvent) {
+        self.outbox.push_back(Output::Event(Event::Sink(event)));
     }
 
     /// Asks flows again that have fallen silent.
@@ -304,8 +304,8 @@ impl Endpoint for PullReceiver {
                 }
                 _ => self.unexpected += 1,
             },
-            Input::Command(Command::Receiver(ReceiverCommand::Expect(expect))) => self.expect(expect),
-            Input::Command(Command::Receiver(ReceiverCommand::Abandon { flow })) => self.abandon(flow),
+            Input::Command(Command::Sink(SinkCommand::Expect(expect))) => self.expect(expect),
+            Input::Command(Command::Sink(SinkCommand::Abandon { flow })) => self.abandon(flow),
             Input::Command(_) => self.unexpected += 1,
         }
     }

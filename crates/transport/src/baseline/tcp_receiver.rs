@@ -9,7 +9,7 @@ use headwater_wire::{Body, Cumulative, Ecn, SymbolHeader};
 use super::ReceiverStats;
 use super::bits::BitRing;
 use super::ends::{CANCELLED, Outcome, Route, whole_number};
-use crate::{Command, Input, Output, ReceiverCommand};
+use crate::{Command, Input, Output, SinkCommand};
 
 /// What goes back at the next poll.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,7 +63,7 @@ impl TcpReceiver {
                     _ => self.stats.unexpected += 1,
                 }
             }
-            Input::Command(Command::Receiver(ReceiverCommand::Cancel)) => {
+            Input::Command(Command::Sink(SinkCommand::Cancel)) => {
                 if self.outcome.cancel() {
                     self.pending = Pending::Fin;
                 }

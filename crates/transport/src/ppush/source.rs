@@ -45,6 +45,7 @@ use push_flow::{PushFlow, Shared};
 use crate::in_flight::AckOutcome;
 use crate::pacer::RateLimit;
 use crate::ppush::sorted_map::SortedMap;
+use crate::timers::Timers;
 use crate::{Command, Endpoint, Event, Input, Opened, Output, Packet, SourceCommand, SourceEvent};
 
 /// Objects that were withdrawn, remembered to say "gone" rather than "unknown".
@@ -62,7 +63,7 @@ pub struct Source {
     ready: VecDeque<FlowId>,
     /// Packets that it has sent in this turn.
     turn: u64,
-    timers: Timers,
+    timers: Timers<FlowId>,
     report_at: Option<Time>,
     limit: Option<RateLimit>,
     stats: SourceStats,
@@ -80,7 +81,7 @@ impl Source {
             ended: Ended::new(config.ended_memory),
             ready: VecDeque::new(),
             turn: 0,
-            timers: Timers::new(),
+            timers: Timers::default(),
             report_at: None,
             limit: config.limit.map(RateLimit::new),
             stats: SourceStats::default(),
@@ -263,7 +264,10 @@ impl Source {
                     self.with_flow(flow, |f, shared, _| f.on_too_long(now, fits, shared));
                 }
             }
-            Command::Source(SourceCommand::Extend { .. }) | Command::Receiver(_) | Command::Controller(_) => {
+            Command::Source(SourceCommand::Extend { .. })
+            | Command::Receiver(..)
+            | Command::Sink(_)
+            | Command::Controller(_) => {
                 self.stats.unexpected += 1;
             }
         }
@@ -360,7 +364,7 @@ impl Source {
 
     /// When to poll again.
     fn wake(&self, now: Time) -> Option<Time> {
-        let mut at = self.timers.first.min(self.report_at.unwrap_or(Time::MAX));
+        let mut at = self.timers.first().min(self.report_at.unwrap_or(Time::MAX));
         if let Some(limit) = self.limit.filter(|_| !self.ready.is_empty()) {
             at = at.min(limit.ready_at(now));
         }
@@ -411,59 +415,10 @@ fn enqueue(flow: &mut PushFlow, id: FlowId, ready: &mut VecDeque<FlowId>) {
     }
 }
 
-/// Makes sure that the table of timers has an entry not later than the flow's deadline. An entry that has become too
-/// early stays: to move it with every ACK would cost more than one idle call when it fires.
-fn arm(flow: &mut PushFlow, id: FlowId, timers: &mut Timers, config: &SourceConfig) {
+/// Has a flow called when it wants to be.
+fn arm(flow: &mut PushFlow, id: FlowId, timers: &mut Timers<FlowId>, config: &SourceConfig) {
     let deadline = flow.deadline(config);
-    let keep = match (flow.timer, deadline) {
-        (Some(timer), Some(deadline)) => timer <= deadline,
-        (None, None) => true,
-        _ => false,
-    };
-    if keep {
-        return;
-    }
-    if let Some(timer) = flow.timer {
-        timers.remove(timer, id);
-    }
-    if let Some(deadline) = deadline {
-        timers.insert(deadline, id);
-    }
-    flow.timer = deadline;
-}
-
-/// When flows want to be called.
-#[derive(Debug)]
-struct Timers {
-    entries: BTreeSet<(Time, FlowId)>,
-    /// The time of the first, or [`Time::MAX`]: every poll asks for it.
-    first: Time,
-}
-
-impl Timers {
-    fn new() -> Self {
-        Timers { entries: BTreeSet::new(), first: Time::MAX }
-    }
-    fn insert(&mut self, at: Time, flow: FlowId) {
-        self.entries.insert((at, flow));
-        self.find_first();
-    }
-    fn remove(&mut self, at: Time, flow: FlowId) {
-        self.entries.remove(&(at, flow));
-        self.find_first();
-    }
-    /// Takes out the first that is due.
-    fn pop_due(&mut self, now: Time) -> Option<FlowId> {
-        if now < self.first {
-            return None;
-        }
-        let (_, flow) = self.entries.pop_first()?;
-        self.find_first();
-        Some(flow)
-    }
-    fn find_first(&mut self) {
-        self.first = self.entries.first().map_or(Time::MAX, |&(at, _)| at);
-    }
+    timers.arm(&mut flow.timer, deadline, id);
 }
 
 /// The last flows that ended.

@@ -2,7 +2,7 @@
 
 use headwater_transport::baseline::{Receiver, ReceiverConfig, Scheme, Sender, SenderConfig};
 use headwater_transport::{
-    Command, Endpoint, Event, Input, Output, Packet, ReceiverCommand, ReceiverEvent, ReceiverFailure,
+    Command, Endpoint, Event, Input, Output, Packet, ReceiverFailure, SinkCommand, SinkEvent,
 };
 use headwater_units::{BlockIndex, Esi, FlowId, PacketNumber, PathId, SymbolId, Time};
 use headwater_wire::{Body, Class, Datagram, Ecn, FinReason, SymbolHeader};
@@ -31,7 +31,7 @@ fn receiver(scheme: Scheme, packets: u64) -> Receiver {
 }
 
 /// What the receiver sends after this; it must then have nothing to say but `event`.
-fn answer(receiver: &mut Receiver, input: Input, event: Option<ReceiverEvent>) -> Vec<Body> {
+fn answer(receiver: &mut Receiver, input: Input, event: Option<SinkEvent>) -> Vec<Body> {
     receiver.handle(Time::ZERO, input);
     let (mut said, mut events) = (Vec::new(), Vec::new());
     loop {
@@ -40,7 +40,7 @@ fn answer(receiver: &mut Receiver, input: Input, event: Option<ReceiverEvent>) -
                 assert_eq!((packet.datagram.class, packet.ecn), (Class::Control, Ecn::NotEct));
                 said.push(packet.datagram.body);
             }
-            Output::Event(Event::Receiver(event)) => events.push(event),
+            Output::Event(Event::Sink(event)) => events.push(event),
             Output::Event(event) => panic!("{event:?}"),
             Output::Wake(at) => {
                 assert_eq!(at, None);
@@ -80,8 +80,8 @@ fn a_cancelled_receiver_says_so_whenever_it_is_sent_something_and_the_sender_clo
     for scheme in SCHEMES {
         let mut receiver = receiver(scheme, 100);
         assert_eq!(answer(&mut receiver, data(0, Ecn::NotEct), None).len(), 1);
-        let cancel = Input::Command(Command::Receiver(ReceiverCommand::Cancel));
-        let failed = ReceiverEvent::Failed(ReceiverFailure::Cancelled);
+        let cancel = Input::Command(Command::Sink(SinkCommand::Cancel));
+        let failed = SinkEvent::Failed(ReceiverFailure::Cancelled);
         let fin = || Body::Fin(FinReason::Cancelled);
         assert_eq!(answer(&mut receiver, cancel.clone(), Some(failed)), [fin()]);
         assert_eq!(answer(&mut receiver, data(1, Ecn::NotEct), None), [fin()]);
@@ -103,7 +103,7 @@ fn a_flow_of_no_packets_is_over_before_it_begins() {
         assert!(matches!(sender.poll(Time::ZERO), Output::Event(Event::Source(_))));
         assert_eq!(sender.poll(Time::ZERO), Output::Wake(None));
         let mut receiver = receiver(scheme, 0);
-        assert_eq!(receiver.poll(Time::ZERO), Output::Event(Event::Receiver(ReceiverEvent::Done)));
+        assert_eq!(receiver.poll(Time::ZERO), Output::Event(Event::Sink(SinkEvent::Done)));
         assert_eq!(receiver.poll(Time::ZERO), Output::Wake(None));
     }
 }
@@ -112,7 +112,7 @@ fn a_flow_of_no_packets_is_over_before_it_begins() {
 fn a_complete_receiver_goes_on_acknowledging() {
     for scheme in SCHEMES {
         let mut receiver = receiver(scheme, 1);
-        assert_eq!(answer(&mut receiver, data(0, Ecn::NotEct), Some(ReceiverEvent::Done)).len(), 1);
+        assert_eq!(answer(&mut receiver, data(0, Ecn::NotEct), Some(SinkEvent::Done)).len(), 1);
         assert_eq!(answer(&mut receiver, data(0, Ecn::NotEct), None).len(), 1, "its ACK may be lost");
         assert_eq!((receiver.stats().arrived, receiver.stats().distinct), (2, 1));
     }

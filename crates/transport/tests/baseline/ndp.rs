@@ -3,7 +3,7 @@
 use headwater_transport::baseline::{PullReceiver, PullReceiverConfig, Scheme, SenderConfig};
 use headwater_transport::rtt::RttConfig;
 use headwater_transport::{
-    Command, Endpoint, Event, Expect, Input, Output, Packet, ReceiverCommand, ReceiverEvent, SourceCommand,
+    Command, Endpoint, Event, Expect, Input, Output, Packet, SinkCommand, SinkEvent, SourceCommand,
 };
 use headwater_units::{BlockIndex, Duration, Esi, FlowId, PacketNumber, Packets, PathId, SymbolId, Time};
 use headwater_wire::{Body, Class, Datagram, Ecn, FinReason, Pull, Receipt, SymbolHeader};
@@ -373,11 +373,11 @@ proptest! {
                 }
                 Said::Expect { flow, packets, window, relayed } => {
                     let expect = Expect { flow: FlowId(flow), path: PathId(3), packets, window, relayed };
-                    host.handle(now, Input::Command(Command::Receiver(ReceiverCommand::Expect(expect))));
+                    host.handle(now, Input::Command(Command::Sink(SinkCommand::Expect(expect))));
                 }
                 Said::Abandon { flow } => {
-                    let abandon = ReceiverCommand::Abandon { flow: FlowId(flow) };
-                    host.handle(now, Input::Command(Command::Receiver(abandon)));
+                    let abandon = SinkCommand::Abandon { flow: FlowId(flow) };
+                    host.handle(now, Input::Command(Command::Sink(abandon)));
                 }
                 Said::Pass(span) => now += us(span),
             }
@@ -388,7 +388,7 @@ proptest! {
                         prop_assert!(at.is_none_or(|at| at > now));
                         break;
                     }
-                    Output::Event(Event::Receiver(ReceiverEvent::Complete { flow })) => {
+                    Output::Event(Event::Sink(SinkEvent::Complete { flow })) => {
                         prop_assert!(complete.insert(flow), "complete twice");
                     }
                     _ => {}

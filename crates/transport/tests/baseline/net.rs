@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use headwater_transport::baseline::{Receiver, ReceiverConfig, Sender, SenderConfig};
-use headwater_transport::{Endpoint, Event, Input, Output, Packet, ReceiverEvent, SourceEvent};
+use headwater_transport::{Endpoint, Event, Input, Output, Packet, SinkEvent, SourceEvent};
 use headwater_units::{Duration, FlowId, FlowKey, PathId, Time};
 use headwater_wire::{Body, Ecn, HeaderKey, emit, parse};
 
@@ -221,7 +221,7 @@ impl Net {
                     assert_eq!(packet.ecn, Ecn::NotEct);
                     self.carry(packet, 0, false);
                 }
-                Output::Event(Event::Receiver(ReceiverEvent::Done)) => {
+                Output::Event(Event::Sink(SinkEvent::Done)) => {
                     assert_eq!(self.done_at.replace(self.now), None, "done twice");
                 }
                 Output::Event(event) => panic!("{event:?}"),

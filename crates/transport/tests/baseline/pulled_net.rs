@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, VecDeque};
 use headwater_transport::baseline::{PullReceiver, PullReceiverConfig, Sender, SenderConfig};
 use headwater_transport::pull_queue::PullConfig;
 use headwater_transport::{
-    Command, Endpoint, Event, Expect, Input, Output, Packet, ReceiverCommand, ReceiverEvent, SourceEvent,
+    Command, Endpoint, Event, Expect, Input, Output, Packet, SinkCommand, SinkEvent, SourceEvent,
 };
 use headwater_units::{BitRate, Bytes, Duration, FlowId, FlowKey, PathId, Time};
 use headwater_wire::{Body, Class, Ecn, HeaderKey, emit, parse};
@@ -80,7 +80,7 @@ impl PulledNet {
             let path = PathId(index as u32);
             let window = config.first_window();
             let expect = Expect { flow: flow(index), path, packets, window, relayed: false };
-            host.handle(Time::ZERO, Input::Command(Command::Receiver(ReceiverCommand::Expect(expect))));
+            host.handle(Time::ZERO, Input::Command(Command::Sink(SinkCommand::Expect(expect))));
             senders.push(Sender::new(config, flow(index), PathId(1000), packets));
         }
         let of = lengths.len();
@@ -236,7 +236,7 @@ impl PulledNet {
                         self.at(at, Happening::Sender(index, wired(&packet)));
                     }
                 }
-                Output::Event(Event::Receiver(ReceiverEvent::Complete { flow })) => {
+                Output::Event(Event::Sink(SinkEvent::Complete { flow })) => {
                     let index = (flow.0 - 100) as usize;
                     assert_eq!(self.complete_at[index].replace(self.now), None, "complete twice");
                 }

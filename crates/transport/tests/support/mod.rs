@@ -8,9 +8,11 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
+use headwater_transport::host::{HostReceiverConfig, Receivers};
 use headwater_transport::ppush::controller::{Controller, ControllerConfig};
-use headwater_transport::ppush::receiver::{Receiver, ReceiverConfig, ReceiverStats};
+use headwater_transport::ppush::receiver::{ReceiverConfig, ReceiverStats};
 use headwater_transport::ppush::source::{Source, SourceConfig};
+use headwater_transport::pull_queue::PullConfig;
 use headwater_transport::*;
 use headwater_units::*;
 use headwater_wire::*;
@@ -21,6 +23,8 @@ const CONTROL: u32 = 1000;
 pub const CONTROLLER: usize = 0;
 pub const RECEIVER: usize = 1;
 pub const FIRST_SOURCE: usize = 2;
+/// The only fetch of the receiver.
+pub const FETCH: FetchId = FetchId(9);
 
 /// One source's way to the receiver.
 #[derive(Clone, Debug)]
@@ -117,7 +121,7 @@ impl Ord for Entry {
 
 pub enum Machine {
     Controller(Box<Controller>),
-    Receiver(Box<Receiver>),
+    Receivers(Box<Receivers>),
     Source(Box<Source>),
 }
 
@@ -125,7 +129,7 @@ impl Machine {
     fn endpoint(&mut self) -> &mut dyn Endpoint {
         match self {
             Machine::Controller(m) => m.as_mut(),
-            Machine::Receiver(m) => m.as_mut(),
+            Machine::Receivers(m) => m.as_mut(),
             Machine::Source(m) => m.as_mut(),
         }
     }
@@ -161,6 +165,10 @@ pub struct World {
     /// T of each flow, as its source was told.
     flow_symbols: BTreeMap<FlowId, u16>,
     pub finished: Option<(Time, Result<(), ReceiverFailure>)>,
+    /// What the receiver had counted when it was last looked at, once it had finished.
+    last_stats: Option<ReceiverStats>,
+    /// It has said all to everybody.
+    ended: bool,
     pub distrusted: Vec<NodeId>,
     pub first_use: BTreeMap<usize, Time>,
     pub dropped: u64,
@@ -176,6 +184,16 @@ pub struct World {
 
 pub fn node(n: usize) -> NodeId {
     NodeId([n as u8; 32])
+}
+
+/// A host that has been told to fetch this.
+fn fetching(config: ReceiverConfig) -> Receivers {
+    let pull =
+        PullConfig { rate: BitRate::new(10_000_000_000), packet: Bytes::new(1500), catch_up: Duration::ZERO };
+    let mut receivers = Receivers::new(HostReceiverConfig { pull });
+    let fetch = ReceiverCommand::Fetch(Box::new(config));
+    receivers.handle(Time::ZERO, Input::Command(Command::Receiver(FETCH, fetch)));
+    receivers
 }
 
 impl World {
@@ -195,7 +213,7 @@ impl World {
         tune(&mut config);
         let mut machines = vec![
             Machine::Controller(Box::new(Controller::new(controller_config.clone(), [seed as u8; 32]))),
-            Machine::Receiver(Box::new(Receiver::new(config))),
+            Machine::Receivers(Box::new(fetching(config))),
         ];
         for i in 0..paths.len() {
             let seed = [seed as u8 ^ (i as u8 + 1); 32];
@@ -223,6 +241,8 @@ impl World {
             flow_source: BTreeMap::new(),
             flow_symbols: BTreeMap::new(),
             finished: None,
+            last_stats: None,
+            ended: false,
             distrusted: Vec::new(),
             first_use: BTreeMap::new(),
             dropped: 0,
@@ -329,13 +349,16 @@ impl World {
                 }
                 Happening::Do(act) => self.perform(act),
             }
-            let Machine::Receiver(receiver) = &self.machines[RECEIVER] else { unreachable!() };
-            if receiver.has_ended() {
+            if self.ended {
                 break;
             }
         }
-        let Machine::Receiver(receiver) = &mut self.machines[RECEIVER] else { unreachable!() };
-        receiver.stats(self.now)
+        self.stats().or_else(|| self.last_stats.clone()).expect("its last words are known")
+    }
+
+    fn stats(&mut self) -> Option<ReceiverStats> {
+        let Machine::Receivers(receivers) = &mut self.machines[RECEIVER] else { unreachable!() };
+        receivers.stats(self.now, FETCH)
     }
 
     fn is_down(&self, host: usize) -> bool {
@@ -410,7 +433,11 @@ impl World {
                 }
                 Output::Transmit(packet) => self.send(host, packet),
                 Output::Event(Event::Source(event)) => self.on_source(host, event),
-                Output::Event(Event::Receiver(event)) => self.on_receiver(event, from),
+                Output::Event(Event::Receiver(fetch, event)) => {
+                    assert_eq!(fetch, FETCH);
+                    self.on_receiver(event, from);
+                }
+                Output::Event(Event::Sink(event)) => panic!("no baseline is here: {event:?}"),
                 Output::Event(Event::Controller(event)) => match event {
                     ControllerEvent::Persist(record) => drop(self.records.insert(record.task, *record)),
                     ControllerEvent::Forget { task, .. } => drop(self.records.remove(&task)),
@@ -494,7 +521,7 @@ impl World {
     }
 
     fn on_receiver(&mut self, event: ReceiverEvent, from: Option<usize>) {
-        let tell = |command| Happening::Tell { to: RECEIVER, command: Command::Receiver(command) };
+        let tell = |command| Happening::Tell { to: RECEIVER, command: Command::Receiver(FETCH, command) };
         match event {
             ReceiverEvent::Accepted { object, bytes, symbol_size, .. } => {
                 assert_eq!((object, bytes), (self.object, self.bytes));
@@ -557,9 +584,13 @@ impl World {
                 self.finished = Some((self.now, Err(failure)));
             }
             ReceiverEvent::Unbind { .. } => {}
-            ReceiverEvent::Progress { .. } | ReceiverEvent::Complete { .. } => {
-                panic!("a receiver of one task says Done: {event:?}")
+            ReceiverEvent::Ended => {
+                assert!(self.finished.is_some(), "over without an end");
+                self.ended = true;
             }
+        }
+        if self.finished.is_some() && !self.ended {
+            self.last_stats = self.stats();
         }
     }
 

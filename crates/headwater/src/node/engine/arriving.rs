@@ -6,7 +6,6 @@ use headwater_wire::{Body, Ecn};
 use rand::Rng;
 
 use super::{Engine, Owner};
-use crate::node::FetchId;
 use crate::node::paths::Paths;
 use crate::socket::{PathAddr, RecvBatch};
 
@@ -71,7 +70,7 @@ impl Engine {
         let packet = Packet { path, ecn, datagram: parsed.datagram };
         match entry.owner {
             Owner::Source => self.source_gets(now, packet),
-            Owner::Receiver(id) => self.receiver_gets(now, id, packet, parsed.payload),
+            Owner::Receivers { symbol_size } => self.receivers_get(now, packet, parsed.payload, symbol_size),
         }
     }
 
@@ -85,8 +84,7 @@ impl Engine {
         self.hand_to_source(now, Input::Packet(packet));
     }
 
-    fn receiver_gets(&mut self, now: Time, id: FetchId, packet: Packet, payload: &[u8]) {
-        let Some(receiving) = self.receivers.get_mut(&id) else { return };
+    fn receivers_get(&mut self, now: Time, packet: Packet, payload: &[u8], symbol_size: u16) {
         match &packet.datagram.body {
             Body::Control(_) => {
                 self.strays += 1;
@@ -99,15 +97,14 @@ impl Engine {
                     self.dropped_on_purpose += 1;
                     return;
                 }
-                let expected = receiving.symbol_size().map(usize::from);
-                if !header.trimmed && expected != Some(payload.len()) {
+                if !header.trimmed && payload.len() != usize::from(symbol_size) {
                     self.strays += 1;
                     return;
                 }
             }
             _ => {}
         }
-        receiving.taped.handle(now, Input::Packet(packet));
-        self.drive_receiver(now, id, Some(payload));
+        self.fetches.taped.handle(now, Input::Packet(packet));
+        self.drive_receivers(now, Some(payload));
     }
 }

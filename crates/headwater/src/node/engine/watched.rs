@@ -1,12 +1,12 @@
 //! What the data thread tells its timeline. Without one nothing here costs more than a look whether there is one.
 
+use headwater_transport::host::Receivers;
 use headwater_transport::{Command, Endpoint, Input, Packet, ReceiverEvent, SourceCommand, SourceEvent};
-use headwater_units::{FlowId, Time};
+use headwater_units::{FetchId, FlowId, Time};
 use headwater_wire::{Body, Datagram};
 
 use super::Engine;
-use crate::node::FetchId;
-use crate::node::receiving::Receiving;
+use crate::node::receiving::{Fetches, Receiving};
 use crate::node::timeline::Receives;
 
 impl Engine {
@@ -15,8 +15,7 @@ impl Engine {
         let Some(timeline) = self.timeline.as_mut().filter(|t| t.wake().is_some_and(|at| at <= now)) else {
             return;
         };
-        let receiving = self.receivers.values().flat_map(|r| receives(r));
-        timeline.sample(now, self.sources.taped.machine.flows(), receiving);
+        timeline.sample(now, self.sources.taped.machine.flows(), all_receive(&self.fetches));
     }
 
     /// Hands the source machine an input.
@@ -58,19 +57,19 @@ impl Engine {
 
     /// A flow is over before its task is.
     fn flow_received(&mut self, now: Time, id: FetchId, flow: FlowId) {
-        let (Some(timeline), Some(receiving)) = (&mut self.timeline, self.receivers.get(&id)) else { return };
+        let Fetches { taped, running, .. } = &self.fetches;
+        let (Some(timeline), Some(receiving)) = (&mut self.timeline, running.get(&id)) else { return };
         if let Some(object) = receiving.watched() {
-            let useful = receiving.taped.machine.useful_of_ended(flow).unwrap_or(0);
+            let useful = taped.machine.useful_of_ended(id, flow).unwrap_or(0);
             timeline.received(now, std::iter::once(Receives { object, flow, useful }));
         }
     }
 
     /// A task is over.
     fn all_received(&mut self, now: Time, id: FetchId) {
-        let (Some(timeline), Some(receiving)) = (&mut self.timeline, self.receivers.get_mut(&id)) else {
-            return;
-        };
-        timeline.received(now, receives(receiving));
+        let Fetches { taped, running, .. } = &mut self.fetches;
+        let (Some(timeline), Some(receiving)) = (&mut self.timeline, running.get_mut(&id)) else { return };
+        timeline.received(now, receives(&taped.machine, id, receiving));
         receiving.over = true;
     }
 
@@ -80,15 +79,23 @@ impl Engine {
         let flowing = || self.sources.taped.machine.flows();
         timeline.before_ending(flowing());
         flowing().for_each(|flow| timeline.closed(now, flow.flow));
-        timeline.received(now, self.receivers.values().flat_map(|r| receives(r)));
+        timeline.received(now, all_receive(&self.fetches));
     }
 }
 
-fn receives(receiving: &Receiving) -> impl Iterator<Item = Receives> + '_ {
-    let object = receiving.watched();
-    let flows = object.map(|object| {
-        receiving.taped.machine.useful().map(move |(flow, useful)| Receives { object, flow, useful })
-    });
+fn all_receive(fetches: &Fetches) -> impl Iterator<Item = Receives> + '_ {
+    let Fetches { taped, running, .. } = fetches;
+    running.iter().flat_map(|(&id, receiving)| receives(&taped.machine, id, receiving))
+}
+
+fn receives<'a>(
+    machine: &'a Receivers,
+    id: FetchId,
+    receiving: &Receiving,
+) -> impl Iterator<Item = Receives> + use<'a> {
+    let flows = receiving
+        .watched()
+        .map(|object| machine.useful(id).map(move |(flow, useful)| Receives { object, flow, useful }));
     flows.into_iter().flatten()
 }
 

@@ -1,6 +1,6 @@
 //! What a run is asked for: samples while it goes, rows when something ends, totals at the end.
 
-use super::{Flowing, Machine, World};
+use super::{Flowing, Machine, World, fetch_of};
 use crate::packet::Event;
 use crate::packet::records::{Counts, FlowRow, Records, SampleRow};
 
@@ -16,6 +16,7 @@ impl World {
         if !sampling.flows {
             return;
         }
+        let mut samples = Vec::new();
         for task in 0..self.tasks.len() {
             let useful = self.useful(task);
             let gained = useful - std::mem::replace(&mut self.sampled[task], useful);
@@ -25,17 +26,15 @@ impl World {
                 continue;
             }
             let name = &self.setup.tasks[task].name;
-            self.records.samples.push(SampleRow::new(t, name, "goodput", rate));
+            samples.push(SampleRow::new(t, name, "goodput", rate));
             for (index, &Flowing { flow, source: host, .. }) in running.flows.iter().enumerate() {
                 let entity = match running.flows.len() {
                     1 => name.clone(),
                     _ => format!("{name}.{index}"),
                 };
-                let mut note = |quantity, value| {
-                    self.records.samples.push(SampleRow::new(t, &entity, quantity, value));
-                };
+                let mut note = |quantity, value| samples.push(SampleRow::new(t, &entity, quantity, value));
                 if let Some(&sender) = running.senders.get(index) {
-                    if let Machine::Sender(sender) = &self.slots[sender as usize].machine {
+                    if let Machine::Sender(sender) = self.machine(sender) {
                         let stats = sender.stats();
                         note("window", stats.window.get());
                         note("mark_fraction", stats.mark_fraction);
@@ -45,7 +44,7 @@ impl World {
                         }
                     }
                 } else if let Some(&source) = self.sources.get(host as usize)
-                    && let Machine::Source(source) = &self.slots[source as usize].machine
+                    && let Machine::Source(source) = self.machine(source)
                     && let Some(stats) = source.flow(flow)
                 {
                     note("window", stats.window.get());
@@ -58,6 +57,7 @@ impl World {
                 }
             }
         }
+        self.records.samples.extend(samples);
     }
 
     /// New symbols or packets that a task has received.
@@ -74,7 +74,7 @@ impl World {
         for (index, &Flowing { flow, source: host, start, last }) in running.flows.iter().enumerate() {
             let mut row = FlowRow { task, flow, source: host, start, last, ..FlowRow::default() };
             if let Some(&sender) = running.senders.get(index) {
-                if let Machine::Sender(sender) = &self.slots[sender as usize].machine {
+                if let Machine::Sender(sender) = self.machine(sender) {
                     let stats = sender.stats();
                     (row.sent, row.lost, row.marked) = (stats.sent, stats.lost, stats.marked);
                     row.timeouts = stats.timeouts;
@@ -83,7 +83,7 @@ impl World {
                     row.useful = stats.distinct;
                 }
             } else if let Some(&source) = self.sources.get(host as usize)
-                && let Machine::Source(source) = &self.slots[source as usize].machine
+                && let Machine::Source(source) = self.machine(source)
                 && let Some(stats) = source.flow(flow)
             {
                 row.sent = stats.counters.sent.get();
@@ -96,9 +96,11 @@ impl World {
         }
         if running.senders.is_empty()
             && let Some(&endpoint) = running.receivers.first()
-            && let Machine::Receiver(receiver) = &mut self.slots[endpoint as usize].machine
+            && let Machine::Receivers(receivers) =
+                &mut self.slots[self.places[endpoint as usize].slot as usize].machine
         {
-            for stats in receiver.stats(self.now).flows {
+            let stats = receivers.stats(self.now, fetch_of(endpoint));
+            for stats in stats.into_iter().flat_map(|stats| stats.flows) {
                 if let Some(row) = rows.iter_mut().find(|row| row.flow == stats.flow) {
                     row.useful = stats.useful;
                 }
@@ -149,8 +151,8 @@ impl World {
         }
         self.records.tallies = std::mem::take(&mut self.post.network.tallies);
         for (host, &endpoint) in self.sources.iter().enumerate() {
-            if let Machine::Source(source) = &self.slots[endpoint as usize].machine {
-                let flows = source.flows().map(|flow| (host as u32, flow.flow));
+            if let Machine::Source(source) = self.machine(endpoint) {
+                let flows: Vec<_> = source.flows().map(|flow| (host as u32, flow.flow)).collect();
                 self.records.flows_left.extend(flows);
             }
         }

@@ -3,7 +3,7 @@
 use headwater_fabric::HostId;
 use headwater_transport::baseline::{self, NdpConfig, PullReceiver, PullReceiverConfig, ReceiverStats};
 use headwater_transport::pull_queue::PullConfig;
-use headwater_transport::{Command, Expect, ReceiverCommand, SourceCommand};
+use headwater_transport::{Command, Expect, SinkCommand, SourceCommand};
 use headwater_units::{BitRate, Bytes, Duration, FlowId, PathId};
 
 use super::{Flowing, Machine, World};
@@ -48,7 +48,7 @@ impl World {
         config: &baseline::SenderConfig,
     ) -> (u32, u32) {
         let receiver = baseline::ReceiverConfig::of(config);
-        let there = self.slots.len() as u32;
+        let there = self.places.len() as u32;
         let sink = baseline::Receiver::new(receiver, flow, PathId(there + 1), leg.packets);
         let sink = self.add(Machine::Sink(Box::new(sink)), leg.receiver, task);
         let from = baseline::Sender::new(*config, flow, PathId(sink), leg.packets);
@@ -67,7 +67,7 @@ impl World {
         let sink = match self.pullers[leg.receiver as usize] {
             Some(puller) => puller,
             None => {
-                let pull = self.pull_config(leg.receiver, ndp);
+                let pull = self.pull_config(leg.receiver, ndp.headroom);
                 let receiver = PullReceiver::new(PullReceiverConfig::of(config, pull));
                 let puller = self.add(Machine::Puller(Box::new(receiver)), leg.receiver, u32::MAX);
                 self.pullers[leg.receiver as usize] = Some(puller);
@@ -85,12 +85,12 @@ impl World {
             relayed: leg.relayed,
         };
         // Polled once the task knows of the flow.
-        self.tell_later(sink, ReceiverCommand::Expect(expect));
+        self.tell_later(sink, Command::Sink(SinkCommand::Expect(expect)));
         (sink, from)
     }
 
     /// A host pulls as fast as its link brings packets.
-    fn pull_config(&self, host: u32, ndp: NdpConfig) -> PullConfig {
+    pub(super) fn pull_config(&self, host: u32, headroom: Bytes) -> PullConfig {
         let topology = &self.setup.topology;
         let links = topology.point_of(HostId(host)).map_or(&[][..], |at| topology.fabric().entering(at));
         let rate = links.iter().find_map(|link| topology.fabric().link(*link)?.capacity);
@@ -99,7 +99,7 @@ impl World {
         PullConfig {
             // A link without a rate holds nobody back.
             rate: rate.unwrap_or(BitRate::new(1_000_000_000_000)),
-            packet: self.setup.sizes.data.unwrap_or(true_size) + ndp.headroom,
+            packet: self.setup.sizes.data.unwrap_or(true_size) + headroom,
             catch_up: Duration::ZERO,
         }
     }
@@ -128,19 +128,20 @@ impl World {
     /// A task that is broken off is pulled no longer.
     pub(super) fn abandon(&mut self, task: u32) {
         let running = &self.tasks[task as usize];
-        let pulled =
-            running.receivers.iter().zip(&running.flows).filter(|(endpoint, _)| {
-                matches!(self.slots[**endpoint as usize].machine, Machine::Puller(_))
-            });
+        let pulled = running
+            .receivers
+            .iter()
+            .zip(&running.flows)
+            .filter(|(endpoint, _)| matches!(self.machine(**endpoint), Machine::Puller(_)));
         for (endpoint, flow) in pulled.map(|(&e, flowing)| (e, flowing.flow)).collect::<Vec<_>>() {
-            self.tell(endpoint, Command::Receiver(ReceiverCommand::Abandon { flow }));
+            self.tell(endpoint, Command::Sink(SinkCommand::Abandon { flow }));
         }
     }
 
     /// What the receiver of a baseline's flow has seen.
     pub(super) fn received(&self, task: usize, index: usize) -> Option<ReceiverStats> {
         let running = &self.tasks[task];
-        match &self.slots[*running.receivers.get(index)? as usize].machine {
+        match self.machine(*running.receivers.get(index)?) {
             Machine::Sink(sink) => Some(sink.stats()),
             Machine::Puller(puller) => puller.flow(running.flows.get(index)?.flow),
             _ => None,

@@ -2,15 +2,16 @@
 
 use std::collections::BTreeMap;
 
+use headwater_transport::host::{HostReceiverConfig, Receivers};
 use headwater_transport::ppush::controller::Controller;
-use headwater_transport::ppush::receiver::{Receiver, ReceiverConfig};
+use headwater_transport::ppush::receiver::ReceiverConfig;
 use headwater_transport::ppush::source::Source;
-use headwater_transport::{Command, ControllerCommand, Input, Packet, SourceCommand};
-use headwater_units::{Duration, Geometry, PathId};
+use headwater_transport::{Command, ControllerCommand, Input, Packet, ReceiverCommand, SourceCommand};
+use headwater_units::{Bytes, Duration, Geometry, PathId};
 use headwater_wire::{Control, Holding, NodeInfo};
 use rand::Rng;
 
-use super::{INTRODUCE_EVERY, Machine, World, name, node, object};
+use super::{INTRODUCE_EVERY, Machine, World, fetch_of, name, node, object};
 use crate::packet::Event;
 use crate::packet::director::{Director, Part};
 use crate::packet::setup::{ControlPlane, PpushSetup, SetupError, TaskPlan, Transport};
@@ -148,15 +149,29 @@ impl World {
     }
 
     pub(super) fn start_receiver(&mut self, task: u32, plan: &TaskPlan, ppush: &PpushSetup) {
-        let receiver = self.receiver(task, plan, ppush);
-        let endpoint = self.add(receiver, plan.receiver, task);
+        let config = self.receiver_config(task, plan, ppush);
+        let slot = self.receivers_of(plan.receiver);
+        // As if each fetch had a port of its own: switches spread the flows of a host's tasks over paths.
+        let endpoint = self.settle(slot, task);
         let running = &mut self.tasks[task as usize];
         running.receivers = vec![endpoint];
         running.unfinished = 1;
-        self.drain(endpoint);
+        let begin = ReceiverCommand::Fetch(Box::new(config));
+        self.tell(endpoint, Command::Receiver(fetch_of(endpoint), begin));
     }
 
-    fn receiver(&self, task: u32, plan: &TaskPlan, ppush: &PpushSetup) -> Machine {
+    /// The slot of a host's receiving machine, which is there from its first task on.
+    fn receivers_of(&mut self, host: u32) -> u32 {
+        if let Some(slot) = self.receivers[host as usize] {
+            return slot;
+        }
+        let config = HostReceiverConfig { pull: self.pull_config(host, Bytes::ZERO) };
+        let slot = self.install(Machine::Receivers(Box::new(Receivers::new(config))), host);
+        self.receivers[host as usize] = Some(slot);
+        slot
+    }
+
+    fn receiver_config(&self, task: u32, plan: &TaskPlan, ppush: &PpushSetup) -> ReceiverConfig {
         let controller = PathId(self.controller.expect("made before the first task"));
         // The number of the request names the task in the script. A restarted receiver draws another, and one that asks
         // again counts on from it: it must not come to another task's number.
@@ -171,7 +186,7 @@ impl World {
         config.max_ack_delay = ppush.max_ack_delay;
         config.source_patience = ppush.source_patience;
         config.patience = ppush.source_patience;
-        Machine::Receiver(Box::new(Receiver::new(config)))
+        config
     }
 
     pub(super) fn restart(&mut self, host: u32) {
@@ -180,7 +195,10 @@ impl World {
         self.starts[host as usize] = self.incarnations;
         let endpoint = self.sources[host as usize];
         // A new start has new addresses: what is under way to the old one finds nobody.
-        self.slots[endpoint as usize].machine = Machine::Nobody;
+        *self.machine_mut(endpoint) = Machine::Nobody;
+        if let Some(slot) = self.receivers[host as usize].take() {
+            self.slots[slot as usize].machine = Machine::Nobody;
+        }
         let machine = self.source(&ppush, host);
         self.sources[host as usize] = self.add(machine, host, u32::MAX);
         for task in self.holds(host) {
@@ -206,9 +224,7 @@ impl World {
             if plan.receiver != host || !begun {
                 continue;
             }
-            for old in std::mem::take(&mut running.receivers) {
-                self.slots[old as usize].machine = Machine::Nobody;
-            }
+            running.receivers.clear();
             if running.finished.is_some() {
                 continue;
             }
@@ -225,8 +241,9 @@ impl World {
         let Some(endpoint) = self.controller else { return };
         self.incarnations += 1;
         let fresh = self.new_controller(&ppush);
-        self.slots[endpoint as usize].machine = Machine::Controller(Box::new(fresh));
-        self.slots[endpoint as usize].wake = u64::MAX;
+        let slot = &mut self.slots[self.places[endpoint as usize].slot as usize];
+        slot.machine = Machine::Controller(Box::new(fresh));
+        slot.wake = u64::MAX;
         for record in self.kept.values().cloned().collect::<Vec<_>>() {
             self.tell(endpoint, Command::Controller(ControllerCommand::Restore(Box::new(record))));
         }

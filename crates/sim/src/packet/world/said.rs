@@ -2,22 +2,24 @@
 
 use headwater_transport::{
     Command, ControllerEvent, DecodeFailure, Event as Said, Input, ReceiverCommand, ReceiverEvent,
-    ReceiverFailure, SourceCommand, SourceEvent,
+    ReceiverFailure, SinkEvent, SourceCommand, SourceEvent,
 };
 use headwater_units::{BlockIndex, Geometry, PathId};
 use headwater_wire::Refusal;
 
-use super::{Flowing, INTRODUCE_EVERY, World, host_of, object};
+use super::{Flowing, INTRODUCE_EVERY, World, endpoint_of, fetch_of, host_of, object};
 use crate::packet::Event;
 use crate::packet::assembly::Assembly;
 use crate::packet::records::TaskRow;
 use crate::packet::setup::{ControlPlane, Transport};
 
 impl World {
-    pub(super) fn on_event(&mut self, endpoint: u32, event: Said) {
+    /// Whoever is in this slot has something to say.
+    pub(super) fn on_event(&mut self, slot: u32, event: Said) {
         match event {
-            Said::Source(event) => self.on_source(endpoint, event),
-            Said::Receiver(event) => self.on_receiver(endpoint, event),
+            Said::Source(event) => self.on_source(self.slots[slot as usize].endpoint, event),
+            Said::Receiver(fetch, event) => self.on_receiver(endpoint_of(fetch), event),
+            Said::Sink(event) => self.on_sink(self.slots[slot as usize].endpoint, event),
             Said::Controller(ControllerEvent::Persist(record)) => {
                 self.kept.insert(record.task, *record);
             }
@@ -33,9 +35,7 @@ impl World {
             // A simulated disk is as fast as it takes to say so.
             SourceEvent::Prepare { flow, block, .. } => {
                 let command = SourceCommand::BlockReady { flow, block, repair: true };
-                if let Some(machine) = self.slots[endpoint as usize].machine.endpoint() {
-                    machine.handle(self.now, Input::Command(Command::Source(command)));
-                }
+                self.tell_later(endpoint, Command::Source(command));
             }
             SourceEvent::Opened(opened) => {
                 if let Some(cargo) = &mut self.post.cargo {
@@ -43,7 +43,7 @@ impl World {
                 }
             }
             SourceEvent::Closed { .. } => {
-                let task = self.slots[endpoint as usize].task;
+                let task = self.places[endpoint as usize].task;
                 if task != u32::MAX {
                     let running = &mut self.tasks[task as usize];
                     running.open -= 1;
@@ -58,12 +58,7 @@ impl World {
     }
 
     fn on_receiver(&mut self, endpoint: u32, event: ReceiverEvent) {
-        match event {
-            ReceiverEvent::Progress { flow, packets } => return self.on_progress(flow, packets),
-            ReceiverEvent::Complete { flow } => return self.on_complete(flow),
-            _ => {}
-        }
-        let task = self.slots[endpoint as usize].task;
+        let task = self.places[endpoint as usize].task;
         let running = &mut self.tasks[task as usize];
         match event {
             ReceiverEvent::Symbol { flow, symbol } => {
@@ -95,7 +90,7 @@ impl World {
                     assembly.recut(Geometry::new(bytes, symbol_size).expect("the receiver checked it"));
                 }
                 let (wanted, have) = (0..assembly.blocks(), assembly.have());
-                self.tell_later(endpoint, ReceiverCommand::Start { wanted, have });
+                self.tell_fetch(endpoint, ReceiverCommand::Start { wanted, have });
             }
             ReceiverEvent::Bind(bind) => {
                 let (flow, host) = (bind.flow, host_of(bind.node));
@@ -105,15 +100,10 @@ impl World {
                     cargo.opened(flow, bind.key, object(task), assembly.symbol_size());
                 }
                 let path = PathId(self.sources[host as usize]);
-                self.tell_later(endpoint, ReceiverCommand::FlowPath { flow, path });
+                self.tell_fetch(endpoint, ReceiverCommand::FlowPath { flow, path });
             }
             ReceiverEvent::Done => {
                 running.unfinished = running.unfinished.saturating_sub(1);
-                if let Some(at) = running.receivers.iter().position(|e| *e == endpoint)
-                    && !running.senders.is_empty()
-                {
-                    running.flows[at].last = Some(self.now);
-                }
                 if running.unfinished == 0 {
                     self.note_end(task, false);
                 }
@@ -127,28 +117,53 @@ impl World {
                 running.receivers.clear();
                 self.post.agenda.push((self.now + INTRODUCE_EVERY).as_nanos(), Event::Start { task });
             }
-            ReceiverEvent::Failed(failure) => {
-                if running.finished.is_none() {
-                    running.failure = Some(failure);
-                    self.note_end(task, true);
+            ReceiverEvent::Failed(failure) => self.on_failure(task, failure),
+            ReceiverEvent::Unbind { .. } | ReceiverEvent::Distrusted { .. } | ReceiverEvent::Ended => {}
+        }
+    }
+
+    /// The receiving end of a baseline's flow has something to say.
+    fn on_sink(&mut self, endpoint: u32, event: SinkEvent) {
+        let task = self.places[endpoint as usize].task;
+        match event {
+            SinkEvent::Progress { flow, packets } => self.on_progress(flow, packets),
+            SinkEvent::Complete { flow } => self.on_complete(flow),
+            SinkEvent::Done => {
+                let running = &mut self.tasks[task as usize];
+                running.unfinished = running.unfinished.saturating_sub(1);
+                if let Some(at) = running.receivers.iter().position(|e| *e == endpoint) {
+                    running.flows[at].last = Some(self.now);
+                }
+                if running.unfinished == 0 {
+                    self.note_end(task, false);
                 }
             }
-            ReceiverEvent::Unbind { .. }
-            | ReceiverEvent::Distrusted { .. }
-            | ReceiverEvent::Progress { .. }
-            | ReceiverEvent::Complete { .. } => {}
+            SinkEvent::Failed(failure) => self.on_failure(task, failure),
+        }
+    }
+
+    fn on_failure(&mut self, task: u32, failure: ReceiverFailure) {
+        let running = &mut self.tasks[task as usize];
+        if running.finished.is_none() {
+            running.failure = Some(failure);
+            self.note_end(task, true);
         }
     }
 
     /// A command in answer to an event: handled at once, polled by the loop that is running.
-    pub(super) fn tell_later(&mut self, endpoint: u32, command: ReceiverCommand) {
-        if let Some(machine) = self.slots[endpoint as usize].machine.endpoint() {
-            machine.handle(self.now, Input::Command(Command::Receiver(command)));
+    pub(super) fn tell_later(&mut self, endpoint: u32, command: Command) {
+        let now = self.now;
+        if let Some(machine) = self.machine_mut(endpoint).endpoint() {
+            machine.handle(now, Input::Command(command));
         }
     }
 
+    fn tell_fetch(&mut self, endpoint: u32, command: ReceiverCommand) {
+        self.tell_later(endpoint, Command::Receiver(fetch_of(endpoint), command));
+    }
+
     pub(super) fn on_decoded(&mut self, endpoint: u32, block: BlockIndex) {
-        let task = self.slots[endpoint as usize].task;
+        let task = self.places[endpoint as usize].task;
         let running = &mut self.tasks[task as usize];
         // The decoder of a receiver that has restarted since is gone with it.
         let here = running.receivers.contains(&endpoint);
@@ -158,7 +173,7 @@ impl World {
         let corrupt =
             matches!(command, ReceiverCommand::DecodeFailed { failure: DecodeFailure::Corrupt, .. });
         self.corrupt += u64::from(corrupt);
-        self.tell(endpoint, Command::Receiver(command));
+        self.tell(endpoint, Command::Receiver(fetch_of(endpoint), command));
     }
 
     /// The receivers of a task have all they wanted, or gave up.

@@ -4,10 +4,11 @@ use std::collections::VecDeque;
 
 use core::net::SocketAddr;
 use headwater_units::{BlockIndex, Bytes, Duration, FlowId, FlowKey, NodeId, PathId, Time};
-use headwater_wire::{FinReason, FlowGrant};
+use headwater_wire::FlowGrant;
 
 use super::acks::Acks;
 use super::rate::Rate;
+use crate::host::parting::Parting;
 
 /// A flow that never answered is asked again after this long, doubled each time.
 const FIRST_RETRY: Duration = Duration::from_millis(30);
@@ -16,14 +17,6 @@ const LAST_RETRY: Duration = Duration::from_secs(1);
 const LONG_SILENCE: Duration = Duration::from_secs(1);
 /// A revocation without work left is repeated this often without an echo; the source then finds out by being useless.
 const REPEATS_WITHOUT_WORK: u32 = 3;
-
-/// The end of a flow, said until it is understood.
-#[derive(Debug)]
-pub(super) struct Ending {
-    pub(super) reason: FinReason,
-    pub(super) next: Time,
-    pub(super) tries: u32,
-}
 
 /// State of one flow.
 #[derive(Debug)]
@@ -65,12 +58,12 @@ pub(super) struct Flow {
     pub(super) low_water: u64,
     /// Since when it has had nothing to do while others had.
     pub(super) idle_since: Option<Time>,
-    pub(super) ending: Option<Ending>,
+    pub(super) ending: Option<Parting>,
     pub(super) distrusted: bool,
     pub(super) starved: u64,
     pub(super) useful: u64,
     pub(super) arrivals: u64,
-    /// Arrivals lately: halved together with those of all other flows, see [`super::RECENT`].
+    /// Arrivals lately: halved together with those of all other flows, see [`super::arriving::RECENT`].
     pub(super) recent: u32,
     pub(super) bytes: Bytes,
     /// Blocks touched since the last ACK.

@@ -13,7 +13,7 @@
 //! [`LEAST_ROOM`] allows.
 
 use headwater_units::{FlowId, PathId, Time};
-use headwater_wire::{Body, Control, FinReason, Outcome, Probe, ProbeAck, SYMBOL_OVERHEAD};
+use headwater_wire::{Body, FinReason, Probe, ProbeAck, SYMBOL_OVERHEAD};
 
 use super::Receiver;
 
@@ -35,25 +35,16 @@ impl Receiver {
     /// Datagrams longer than `fits` do not arrive from one of the sources.
     fn on_narrow_path(&mut self, now: Time, fits: u16) {
         let room = fits.saturating_sub(SYMBOL_OVERHEAD as u16).max(LEAST_ROOM);
-        let too_large = self.geometry.is_some_and(|geometry| geometry.symbol_size() > room);
-        if !self.is_running() || !too_large || room >= self.config.room {
+        let too_large = self.dialogue.symbol_size() > room;
+        if !self.dialogue.is_running() || !too_large || room >= self.dialogue.room() {
             return;
         }
-        self.config.room = room;
         self.stats.narrowed += 1;
         let live: Vec<FlowId> =
             self.flows.values().filter(|flow| flow.is_live()).map(|flow| flow.id).collect();
         for flow in live {
             self.end_flow(now, flow, FinReason::Cancelled);
         }
-        self.left = self.task;
-        self.ask_again(now);
-    }
-
-    /// Tells the controller, until it has understood, that a task was left for another one.
-    pub(super) fn say_left(&mut self) {
-        if let Some(task) = self.left {
-            self.say(Control::Fin { task, outcome: Outcome::Cancelled });
-        }
+        self.dialogue.ask_with_room(now, room);
     }
 }

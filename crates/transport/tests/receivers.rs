@@ -1,0 +1,338 @@
+//! Fetches of one host, side by side.
+
+use headwater_transport::host::{HostReceiverConfig, Receivers};
+use headwater_transport::ppush::receiver::ReceiverConfig;
+use headwater_transport::pull_queue::PullConfig;
+use headwater_transport::*;
+use headwater_units::*;
+use headwater_wire::*;
+use proptest::prelude::*;
+
+const CONTROLLER: PathId = PathId(100);
+/// Blocks of each object, and symbols of each block.
+const BLOCKS: u32 = 3;
+const K: u32 = 256;
+
+fn at(us: u64) -> Time {
+    Time::ZERO + Duration::from_micros(us)
+}
+
+fn host() -> Receivers {
+    let (rate, packet) = (BitRate::new(10_000_000_000), Bytes::new(1500));
+    Receivers::new(HostReceiverConfig { pull: PullConfig { rate, packet, catch_up: Duration::ZERO } })
+}
+
+fn command(fetch: u64, command: ReceiverCommand) -> Input {
+    Input::Command(Command::Receiver(FetchId(fetch), command))
+}
+
+/// Begins a fetch. Its request is counted on with each time that it asks anew.
+fn fetch(fetch: u64, spread: SpreadRule) -> Input {
+    let config = ReceiverConfig::new(format!("object {fetch}"), NodeId([1; 32]), CONTROLLER, fetch * 1000);
+    command(fetch, ReceiverCommand::Fetch(Box::new(ReceiverConfig { spread, ..config })))
+}
+
+fn control(path: PathId, control: Control) -> Input {
+    Input::Packet(Packet::control(path, control))
+}
+
+/// The flow from a source to a fetch, which is also the source's path.
+fn flow(fetch: u64, source: u64) -> FlowId {
+    FlowId(fetch * 10 + source)
+}
+
+fn grants(fetch: u64, sources: u64) -> Vec<FlowGrant> {
+    let grant = |source: u64| FlowGrant {
+        flow: flow(fetch, source),
+        node: NodeId([2 + source as u8; 32]),
+        at: vec![],
+        key: FlowKey([3; 32]),
+        index: source as u8,
+        of: sources as u8,
+    };
+    (0..sources).map(grant).collect()
+}
+
+/// The answer to the first request of a fetch, or to a later one.
+fn accepted(fetch: u64, later: u64, sources: u64) -> Input {
+    let accepted = Control::Accepted {
+        request: fetch * 1000 + later,
+        task: TaskId(1000 + fetch),
+        object: ObjectId([fetch as u8; 32]),
+        bytes: Bytes::new(u64::from(BLOCKS) * (256 << 10)),
+        symbol_size: 1024,
+        feedback_every: Duration::from_millis(3),
+        flows: grants(fetch, sources),
+    };
+    control(CONTROLLER, accepted)
+}
+
+fn datagram(flow: FlowId, body: Body) -> Input {
+    let datagram = Datagram { class: Class::Bulk, key_epoch: 0, flow, body };
+    Input::Packet(Packet { path: PathId(flow.0 as u32), ecn: Ecn::Ect0, datagram })
+}
+
+fn symbol(flow: FlowId, number: u64, block: u32, esi: u32) -> Input {
+    let header = SymbolHeader {
+        number: PacketNumber(number),
+        symbol: SymbolId { block: BlockIndex(block), esi: Esi(esi) },
+        ack_interval: 2,
+        ack_now: false,
+        assignment: 1,
+        starved: false,
+        syn: false,
+        trimmed: false,
+    };
+    datagram(flow, Body::Symbol(header))
+}
+
+/// Everything that it has to say now, each with whose it is, and when it wants to be woken. Answers what a driver answers at
+/// once.
+fn drain(host: &mut Receivers, now: Time) -> (Vec<(FetchId, Output)>, Option<Time>) {
+    let mut said = Vec::new();
+    loop {
+        match host.poll(now) {
+            Output::Wake(wake) => {
+                assert!(wake.is_none_or(|wake| wake > now), "wants to be woken at {wake:?}, now {now}");
+                return (said, wake);
+            }
+            output => {
+                let speaker = host.speaker().expect("it has just spoken");
+                match &output {
+                    Output::Event(Event::Receiver(fetch, event)) => {
+                        assert_eq!(*fetch, speaker);
+                        answer(host, now, *fetch, event);
+                    }
+                    Output::Event(other) => panic!("{other:?}"),
+                    _ => {}
+                }
+                said.push((speaker, output));
+            }
+        }
+        assert!(said.len() < 10_000, "it never waits");
+    }
+}
+
+fn answer(host: &mut Receivers, now: Time, fetch: FetchId, event: &ReceiverEvent) {
+    let answer = match event {
+        ReceiverEvent::Accepted { .. } => ReceiverCommand::Start { wanted: 0..BLOCKS, have: vec![] },
+        ReceiverEvent::Bind(bind) => {
+            ReceiverCommand::FlowPath { flow: bind.flow, path: PathId(bind.flow.0 as u32) }
+        }
+        ReceiverEvent::Decode { block } => ReceiverCommand::BlockDecoded { block: *block },
+        _ => return,
+    };
+    host.handle(now, command(fetch.0, answer));
+}
+
+/// What one fetch said.
+fn of(said: &[(FetchId, Output)], fetch: u64) -> Vec<&Output> {
+    said.iter().filter(|(who, _)| who.0 == fetch).map(|(_, output)| output).collect()
+}
+
+/// A host with fetches 1 and 2, of one source each.
+fn two_under_way() -> Receivers {
+    let mut host = host();
+    for n in [1, 2] {
+        host.handle(at(0), fetch(n, SpreadRule::Listed));
+        host.handle(at(0), accepted(n, 0, 1));
+        drain(&mut host, at(0));
+    }
+    host
+}
+
+#[test]
+fn a_packet_goes_to_the_fetch_of_its_flow_and_a_controllers_word_to_the_fetch_that_it_is_about() {
+    let mut host = two_under_way();
+    for n in [2, 1, 2] {
+        host.handle(at(10), symbol(flow(n, 0), 0, 0, 0));
+        let (said, _) = drain(&mut host, at(10));
+        let kept = said.iter().filter(|(_, o)| {
+            matches!(o, Output::Event(Event::Receiver(_, ReceiverEvent::Symbol { flow: of, .. })) if *of == flow(n, 0))
+        });
+        let new = usize::from(host.stats(at(10), FetchId(n)).unwrap().arrivals == 1);
+        assert_eq!(kept.count(), new, "once");
+        assert_eq!(of(&said, 3 - n), Vec::<&Output>::new());
+    }
+    let flows = |task| Control::Flows { task: TaskId(task), version: 1, flows: grants(1, 2) };
+    host.handle(at(20), control(CONTROLLER, flows(1001)));
+    let (said, _) = drain(&mut host, at(20));
+    assert!(of(&said, 1).iter().any(
+        |o| matches!(o, Output::Event(Event::Receiver(_, ReceiverEvent::Bind(bind))) if bind.flow == flow(1, 1))
+    ));
+    assert_eq!(of(&said, 2), Vec::<&Output>::new());
+
+    // Not to anybody: another controller's word, another host's task, a flow that nobody was granted.
+    assert_eq!(host.strays(), 0);
+    host.handle(at(30), control(PathId(101), flows(1002)));
+    host.handle(at(30), control(CONTROLLER, flows(7)));
+    host.handle(at(30), symbol(FlowId(999), 0, 0, 0));
+    assert_eq!((host.strays(), drain(&mut host, at(30)).0), (3, vec![]));
+}
+
+#[test]
+fn an_ended_fetch_is_forgotten_and_its_number_free() {
+    let mut host = two_under_way();
+    host.handle(at(10), command(1, ReceiverCommand::Cancel));
+    drain(&mut host, at(10));
+    assert_eq!(
+        host.fetches().collect::<Vec<_>>(),
+        [FetchId(1), FetchId(2)],
+        "its farewells are not answered yet"
+    );
+    host.handle(at(20), datagram(flow(1, 0), Body::FinAck));
+    host.handle(at(20), control(CONTROLLER, Control::FinAck { task: TaskId(1001) }));
+    let (said, _) = drain(&mut host, at(20));
+    let ended = Output::Event(Event::Receiver(FetchId(1), ReceiverEvent::Ended));
+    assert_eq!(of(&said, 1).last(), Some(&&ended));
+    assert_eq!(
+        (host.fetches().collect::<Vec<_>>(), host.stats(at(20), FetchId(1))),
+        (vec![FetchId(2)], None)
+    );
+
+    host.handle(at(30), symbol(flow(1, 0), 1, 0, 1));
+    host.handle(at(30), command(1, ReceiverCommand::Cancel));
+    assert_eq!((host.strays(), drain(&mut host, at(30)).0), (2, vec![]));
+
+    host.handle(at(40), fetch(1, SpreadRule::Equal));
+    let (said, _) = drain(&mut host, at(40));
+    let asks = |o: &&Output| matches!(o, Output::Transmit(packet) if matches!(packet.datagram.body, Body::Control(_)));
+    assert_eq!(of(&said, 1).iter().filter(|o| asks(o)).count(), 1);
+}
+
+#[test]
+fn a_fetch_does_not_lose_its_number_to_another_one() {
+    let mut host = two_under_way();
+    host.handle(at(10), fetch(2, SpreadRule::Residue));
+    assert_eq!((host.strays(), drain(&mut host, at(10)).0), (1, vec![]));
+    assert_eq!(host.stats(at(10), FetchId(2)).unwrap().flows.len(), 1, "the first one goes on");
+}
+
+#[test]
+fn a_flow_that_two_fetches_were_granted_belongs_to_the_later_one() {
+    let mut host = two_under_way();
+    let theirs = Control::Flows { task: TaskId(1002), version: 1, flows: grants(1, 1) };
+    host.handle(at(10), control(CONTROLLER, theirs));
+    drain(&mut host, at(10));
+    host.handle(at(20), command(1, ReceiverCommand::Cancel));
+    // The first one's farewell to it takes two and a half seconds, since the answers go to the other.
+    let mut now = at(20);
+    while host.stats(now, FetchId(1)).is_some() {
+        now = drain(&mut host, now).1.expect("it waits for an answer");
+    }
+    let (strays, before) = (host.strays(), host.stats(now, FetchId(2)).unwrap().arrivals);
+    host.handle(now, symbol(flow(1, 0), 0, 0, 0));
+    drain(&mut host, now);
+    assert_eq!((host.strays(), host.stats(now, FetchId(2)).unwrap().arrivals), (strays, before + 1));
+}
+
+#[test]
+fn of_a_thousand_fetches_only_those_that_are_due_have_a_turn() {
+    let mut host = host();
+    for n in 0..1000 {
+        host.handle(at(n), fetch(n, SpreadRule::Listed));
+        let (said, _) = drain(&mut host, at(n));
+        assert_eq!((said.len(), said[0].0), (1, FetchId(n)), "it asks, and nobody else has anything to say");
+    }
+    // Each asks again a quarter of a second after it asked first.
+    let retry = 250_000;
+    for n in 0..1000 {
+        let (said, wake) = drain(&mut host, at(retry + n));
+        assert_eq!(said.iter().map(|(who, _)| who.0).collect::<Vec<_>>(), [n]);
+        let next = if n < 999 { retry + n + 1 } else { retry + 2 * retry };
+        assert_eq!(wake, Some(at(next)));
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Time(u64),
+    Begin,
+    /// The answer to the first request, or a later one.
+    Accepted(u64),
+    OtherFlows(u32),
+    UnknownTask,
+    Symbol {
+        source: u64,
+        block: u32,
+        esi: u32,
+    },
+    Challenge(u64),
+    FinAck(u64),
+    TaskFinAck,
+    Cancel,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        3 => (0u32..18).prop_map(|shift| Step::Time(1 << shift)),
+        1 => Just(Step::Begin),
+        3 => (0u64..3).prop_map(Step::Accepted),
+        1 => (0u32..6).prop_map(Step::OtherFlows),
+        1 => Just(Step::UnknownTask),
+        20 => (0..3u64, 0..BLOCKS, 0..K + 8).prop_map(|(source, block, esi)| Step::Symbol { source, block, esi }),
+        1 => (0..3u64).prop_map(Step::Challenge),
+        1 => (0..3u64).prop_map(Step::FinAck),
+        1 => Just(Step::TaskFinAck),
+        1 => Just(Step::Cancel),
+    ]
+}
+
+/// What a fetch is told.
+fn input(fetch_number: u64, step: &Step, number: u64) -> Input {
+    let n = fetch_number;
+    match *step {
+        Step::Time(_) => unreachable!("that is for all"),
+        Step::Begin => fetch(n, [SpreadRule::Listed, SpreadRule::Residue, SpreadRule::Equal][n as usize % 3]),
+        Step::Accepted(later) => accepted(n, later, 3),
+        Step::OtherFlows(version) => {
+            let flows = grants(n, u64::from(version) % 3 + 1);
+            control(CONTROLLER, Control::Flows { task: TaskId(1000 + n), version, flows })
+        }
+        Step::UnknownTask => control(CONTROLLER, Control::UnknownTask { task: TaskId(1000 + n) }),
+        Step::Symbol { source, block, esi } => symbol(flow(n, source), number, block, esi),
+        Step::Challenge(source) => datagram(flow(n, source), Body::Challenge { nonce: 5 }),
+        Step::FinAck(source) => datagram(flow(n, source), Body::FinAck),
+        Step::TaskFinAck => control(CONTROLLER, Control::FinAck { task: TaskId(1000 + n) }),
+        Step::Cancel => command(n, ReceiverCommand::Cancel),
+    }
+}
+
+proptest! {
+    /// The oracle: as many hosts with one fetch each.
+    #[test]
+    fn fetches_side_by_side_do_what_they_do_alone(steps in proptest::collection::vec((1u64..4, step()), 0..400)) {
+        let mut together = host();
+        let mut alone = [host(), host(), host()];
+        let mut said: [Vec<Output>; 3] = Default::default();
+        let mut wakes = [None; 3];
+        let mut now = Time::ZERO;
+        for (number, (n, step)) in steps.iter().enumerate() {
+            if let Step::Time(us) = step {
+                now += Duration::from_micros(*us);
+            } else {
+                together.handle(now, input(*n, step, number as u64));
+            }
+            let (outputs, wake) = drain(&mut together, now);
+            for (host, n) in alone.iter_mut().zip(1u64..) {
+                let index = n as usize - 1;
+                let is_told = !matches!(step, Step::Time(_)) && steps[number].0 == n;
+                if is_told {
+                    host.handle(now, input(n, step, number as u64));
+                }
+                if is_told || wakes[index].is_some_and(|at| at <= now) {
+                    let (outputs, wake) = drain(host, now);
+                    wakes[index] = wake;
+                    said[index].extend(outputs.into_iter().map(|(_, output)| output));
+                }
+                let expected = std::mem::take(&mut said[index]);
+                prop_assert_eq!(of(&outputs, n), expected.iter().collect::<Vec<_>>());
+                prop_assert_eq!(together.stats(now, FetchId(n)), host.stats(now, FetchId(n)));
+                let mut useful = together.useful(FetchId(n));
+                prop_assert!(host.useful(FetchId(n)).all(|useful_alone| useful.next() == Some(useful_alone)));
+            }
+            prop_assert_eq!(wake, wakes.iter().flatten().min().copied());
+        }
+        prop_assert_eq!(together.strays(), alone.iter().map(Receivers::strays).sum::<u64>());
+    }
+}
