@@ -13,7 +13,7 @@ use headwater_transport::host::{HostReceiverConfig, Receivers};
 use headwater_transport::path_mtu::PathMtuConfig;
 use headwater_transport::ppush::controller::{Controller, ControllerConfig};
 use headwater_transport::ppush::receiver::ReceiverConfig;
-use headwater_transport::ppush::source::{LostSymbols, Source, SourceConfig};
+use headwater_transport::source::{LostSymbols, Source, SourceConfig};
 use headwater_transport::pull_queue::PullConfig;
 use headwater_transport::*;
 use headwater_units::*;
@@ -621,6 +621,11 @@ impl World<'_> {
                     theta,
                     class: Class::Gentle,
                     receiver: node(RECEIVER),
+                    delivery: Delivery::Push,
+                    index: 0,
+                    of: 1,
+                    at: Vec::new(),
+                    role: FlowRole::Single,
                 };
                 (source, Control::Push(push))
             }
@@ -634,6 +639,7 @@ impl World<'_> {
                     key: FlowKey([0; 32]),
                     index: 0,
                     of: 2,
+                    group: None,
                 }));
                 (RECEIVER, Control::Flows { task, version: self.wild()? as u32, flows })
             }
@@ -649,6 +655,7 @@ impl World<'_> {
                     symbol_size: self.wild()? as u16,
                     feedback_every: Duration::from_micros(self.wild()?),
                     flows: self.grants.clone(),
+                    delivery: Delivery::Push,
                 };
                 (RECEIVER, accepted)
             }
@@ -695,6 +702,7 @@ impl World<'_> {
                     class: Class::Bulk,
                     spread: SpreadRule::Residue,
                     max_sources: self.bytes.arbitrary()?,
+                    delivery: Delivery::Push,
                 };
                 (CONTROLLER, Control::Request(request))
             }

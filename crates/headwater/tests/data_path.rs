@@ -12,12 +12,12 @@ use headwater::node::{BlockSink, FetchEvent, Node, NodeConfig, Said, Snapshot, c
 use headwater_store::{BlockHashes, Partial, PartialSpec, SourceFile, StoreError};
 use headwater_transport::host::HostReceiverConfig;
 use headwater_transport::ppush::receiver::ReceiverConfig;
-use headwater_transport::ppush::source::SourceConfig;
 use headwater_transport::pull_queue::PullConfig;
+use headwater_transport::source::SourceConfig;
 use headwater_units::{
     BitRate, BlockIndex, Bytes, Duration, FlowId, FlowKey, Geometry, NodeId, TaskId, Theta,
 };
-use headwater_wire::{Class, Control, FlowGrant, Push};
+use headwater_wire::{Class, Control, Delivery, FlowGrant, FlowRole, Push};
 use stats_alloc::{INSTRUMENTED_SYSTEM, Stats, StatsAlloc};
 use tokio::sync::mpsc::UnboundedReceiver;
 
@@ -138,6 +138,11 @@ async fn deliver(size: Bytes, source_config: SourceConfig) -> Cost {
         theta: Theta::ONE,
         class: Class::Bulk,
         receiver: NodeId([9; 32]),
+        delivery: Delivery::Push,
+        index: 0,
+        of: 1,
+        at: Vec::new(),
+        role: FlowRole::Single,
     };
     source.control(control_path(1), Control::Push(push));
     assert_eq!(
@@ -158,6 +163,7 @@ async fn deliver(size: Bytes, source_config: SourceConfig) -> Cost {
         key: KEY,
         index: 0,
         of: 1,
+        group: None,
     };
     let accepted = Control::Accepted {
         request: 7,
@@ -167,6 +173,7 @@ async fn deliver(size: Bytes, source_config: SourceConfig) -> Cost {
         symbol_size: geometry.symbol_size(),
         feedback_every: Duration::from_secs(1),
         flows: vec![grant],
+        delivery: Delivery::Push,
     };
     receiver.control(control_path(2), accepted);
     assert!(matches!(events.recv().await, Some(FetchEvent::Accepted { .. })));

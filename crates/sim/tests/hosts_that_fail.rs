@@ -6,7 +6,7 @@ use headwater_fabric::{FabricSpec, Metric, Routes};
 use headwater_sim::packet::{self, Change, ControlPlane, Records, Setup, SetupError, TaskPlan, Transport};
 use headwater_switch::{Choice, PortConfig};
 use headwater_transport::baseline;
-use headwater_transport::ppush::source::SourceConfig;
+use headwater_transport::source::SourceConfig;
 use headwater_units::{BitRate, Bytes, Duration, Time};
 use headwater_wire::SpreadRule;
 use storm::Storm;

@@ -6,8 +6,8 @@ use headwater_sim::run::{RunError, packet_setup, run_job};
 use headwater_sim::scenario::Scenario;
 use headwater_transport::ppush::controller::ControllerConfig;
 use headwater_transport::ppush::receiver::ReceiverConfig;
-use headwater_transport::ppush::source::SourceConfig;
 use headwater_transport::rtt::RttConfig;
+use headwater_transport::source::SourceConfig;
 use headwater_units::{NodeId, Packets, PathId};
 
 fn scenario(scheme: &str, transport: &str) -> Scenario {

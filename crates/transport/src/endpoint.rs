@@ -6,7 +6,7 @@ use core::ops::Range;
 use headwater_units::{
     BlockIndex, Bytes, FetchId, FlowId, FlowKey, NodeId, ObjectId, PathId, SymbolId, TaskId, Time,
 };
-use headwater_wire::{Body, Class, Control, Datagram, Ecn, NodeInfo, Outcome, Refusal, SpreadRule};
+use headwater_wire::{Body, Class, Control, Datagram, Delivery, Ecn, NodeInfo, Outcome, Refusal, SpreadRule};
 use serde::{Deserialize, Serialize};
 
 use crate::ppush::receiver::ReceiverConfig;
@@ -113,6 +113,14 @@ pub enum SourceCommand {
         /// Whether repair symbols can be made too, without delay.
         repair: bool,
     },
+    /// Answers [`SourceEvent::Opened`] where the order says where the receiver or the group is, or the driver knows: begin.
+    /// Of use only to a flow whose receiver pulls; for any other, and before this, the first datagram of the receiver tells.
+    FlowPath {
+        /// The flow.
+        flow: FlowId,
+        /// Its path.
+        path: PathId,
+    },
     /// This host refuses to send datagrams this way that are longer: its interface or route is, or has become, too
     /// narrow for them.
     TooLong {
@@ -173,6 +181,8 @@ pub struct Opened {
     pub symbol_size: u16,
     /// How its symbols queue.
     pub class: Class,
+    /// Where the receiver or the group may be reached, best first, if the order says so.
+    pub at: Vec<SocketAddr>,
 }
 
 /// Why a block is not there although enough symbols came.
@@ -410,6 +420,8 @@ pub struct TaskRecord {
     pub class: Class,
     /// How the work is spread.
     pub spread: SpreadRule,
+    /// Which transport brings it.
+    pub delivery: Delivery,
     /// At most this many sources.
     pub max_sources: u8,
     /// Residue classes that its symbols fall into (PPUSH §III-A M).

@@ -7,6 +7,8 @@
 //! Bytes never pass through. A machine names a symbol, and the driver moves its bytes.
 
 pub mod baseline;
+mod bits;
+mod blame;
 mod endpoint;
 pub mod host;
 pub mod in_flight;
@@ -16,6 +18,8 @@ pub mod path_mtu;
 pub mod ppush;
 pub mod pull_queue;
 pub mod rtt;
+pub mod scdp;
+pub mod source;
 mod timers;
 
 pub use endpoint::{

@@ -183,6 +183,10 @@ impl Served {
         self.0 = sequence;
         ahead
     }
+    /// The sequence number of the newest pull; zero before the first.
+    pub fn sequence(self) -> u32 {
+        self.0
+    }
 }
 
 #[cfg(test)]

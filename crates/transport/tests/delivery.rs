@@ -4,7 +4,7 @@ mod support;
 
 use headwater_transport::ReceiverFailure;
 use headwater_transport::ppush::receiver::ReceiverStats;
-use headwater_transport::ppush::source::SourceConfig;
+use headwater_transport::source::SourceConfig;
 use headwater_units::{BitRate, Bytes, Duration};
 use headwater_wire::SpreadRule;
 use proptest::prelude::*;

@@ -5,7 +5,7 @@ mod support;
 use headwater_transport::ReceiverFailure;
 use headwater_transport::path_mtu::PathMtuConfig;
 use headwater_transport::ppush::receiver::ReceiverStats;
-use headwater_transport::ppush::source::SourceConfig;
+use headwater_transport::source::SourceConfig;
 use headwater_units::{BitRate, Bytes, Duration};
 use headwater_wire::{SYMBOL_OVERHEAD, SpreadRule};
 use proptest::prelude::*;

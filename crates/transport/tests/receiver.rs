@@ -54,8 +54,15 @@ fn stats(receivers: &mut Receivers) -> ReceiverStats {
 fn waiting_for_its_decoder() -> Receivers {
     let mut receiver = fetching(ReceiverConfig::new("object", NodeId([1; 32]), CONTROLLER, 77));
     drain(&mut receiver, after(0));
-    let grant =
-        FlowGrant { flow: FLOW, node: NodeId([2; 32]), at: vec![], key: FlowKey([3; 32]), index: 0, of: 1 };
+    let grant = FlowGrant {
+        flow: FLOW,
+        node: NodeId([2; 32]),
+        at: vec![],
+        key: FlowKey([3; 32]),
+        index: 0,
+        of: 1,
+        group: None,
+    };
     let accepted = Control::Accepted {
         request: 77,
         task: TaskId(1),
@@ -64,6 +71,7 @@ fn waiting_for_its_decoder() -> Receivers {
         symbol_size: 1000,
         feedback_every: Duration::from_millis(100),
         flows: vec![grant],
+        delivery: Delivery::Push,
     };
     receiver.handle(after(0), packet(CONTROLLER, FlowId(0), Body::Control(Box::new(accepted))));
     command(&mut receiver, after(0), ReceiverCommand::Start { wanted: 0..1, have: vec![] });
@@ -114,6 +122,7 @@ fn receiving(spread: SpreadRule, bytes: u64, paths: &[PathId]) -> Receivers {
         key: FlowKey([3; 32]),
         index: index as u8,
         of: paths.len() as u8,
+        group: None,
     };
     let accepted = Control::Accepted {
         request: 77,
@@ -123,6 +132,7 @@ fn receiving(spread: SpreadRule, bytes: u64, paths: &[PathId]) -> Receivers {
         symbol_size: 1000,
         feedback_every: Duration::from_millis(100),
         flows: paths.iter().enumerate().map(grant).collect(),
+        delivery: Delivery::Push,
     };
     receiver.handle(after(0), packet(CONTROLLER, FlowId(0), Body::Control(Box::new(accepted))));
     let wanted = 0..bytes.div_ceil(256 << 10) as u32;
@@ -351,6 +361,7 @@ fn a_source_with_a_narrow_path_makes_it_leave_the_task_and_ask_with_less_room() 
         key: FlowKey([4; 32]),
         index: 0,
         of: 1,
+        group: None,
     };
     let accepted = Control::Accepted {
         request: 78,
@@ -360,6 +371,7 @@ fn a_source_with_a_narrow_path_makes_it_leave_the_task_and_ask_with_less_room() 
         symbol_size: 896,
         feedback_every: Duration::from_millis(100),
         flows: vec![flow],
+        delivery: Delivery::Push,
     };
     receiver.handle(after(3), packet(CONTROLLER, FlowId(0), Body::Control(Box::new(accepted))));
     let (said, _) = drain(&mut receiver, after(3));

@@ -49,6 +49,7 @@ fn grants(fetch: u64, sources: u64) -> Vec<FlowGrant> {
         key: FlowKey([3; 32]),
         index: source as u8,
         of: sources as u8,
+        group: None,
     };
     (0..sources).map(grant).collect()
 }
@@ -62,6 +63,7 @@ fn accepted(fetch: u64, later: u64, sources: u64) -> Input {
         bytes: Bytes::new(u64::from(BLOCKS) * (256 << 10)),
         symbol_size: 1024,
         feedback_every: Duration::from_millis(3),
+        delivery: Delivery::Push,
         flows: grants(fetch, sources),
     };
     control(CONTROLLER, accepted)

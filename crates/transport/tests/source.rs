@@ -3,7 +3,7 @@
 mod source_net;
 
 use headwater_transport::SourceEvent;
-use headwater_transport::ppush::source::SourceConfig;
+use headwater_transport::source::SourceConfig;
 use headwater_units::{
     BlockIndex, Duration, ESI_LIMIT, Esi, FlowId, PacketNumber, PathId, SymbolId, Symbols, Time,
 };

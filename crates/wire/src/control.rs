@@ -70,6 +70,37 @@ pub enum SpreadRule {
     Listed,
 }
 
+/// Which transport brings a task's symbols.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Delivery {
+    /// Sources push, each at the rate that its path takes (PPUSH).
+    #[default]
+    Push,
+    /// The receiver pulls symbol by symbol (SCDP).
+    Pull {
+        /// What each source pushes before it is asked for more, in symbols (SCDP §III-D, IW).
+        initial_window: u16,
+    },
+}
+
+/// What a flow whose receiver pulls is to others (SCDP §III-E).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum FlowRole {
+    /// One source, one receiver, nothing to do with others.
+    #[default]
+    Single,
+    /// Its receiver gets its symbols by a group's flow: the pulls of this one count for that one.
+    Member {
+        /// The group's flow.
+        group: FlowId,
+    },
+    /// The group's flow, which is pulled by its members only.
+    Group {
+        /// A flow for each receiver.
+        members: Vec<FlowId>,
+    },
+}
+
 /// A receiver asks for an object.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Request {
@@ -87,6 +118,8 @@ pub struct Request {
     pub spread: SpreadRule,
     /// At most this many sources; the controller's own limit if absent.
     pub max_sources: Option<u8>,
+    /// Which transport it is to come by.
+    pub delivery: Delivery,
 }
 
 /// The right to receive one flow: where its source is and the key they share.
@@ -104,9 +137,11 @@ pub struct FlowGrant {
     pub index: u8,
     /// The number of residue classes.
     pub of: u8,
+    /// The group's flow by which its symbols come, if the receiver belongs to a group; that flow has a grant of its own.
+    pub group: Option<FlowId>,
 }
 
-/// The order to push one flow.
+/// The order to send one flow.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Push {
     /// The task it serves.
@@ -127,6 +162,16 @@ pub struct Push {
     pub class: Class,
     /// Who receives; flows to the same node share what is known of the path.
     pub receiver: NodeId,
+    /// Who decides when a symbol leaves.
+    pub delivery: Delivery,
+    /// The source's place among `of` residue classes; a receiver that does not pull says so itself.
+    pub index: u8,
+    /// The number of residue classes.
+    pub of: u8,
+    /// Where the receiver, or the group, may be reached, best first; if nowhere, its first datagram tells.
+    pub at: Vec<SocketAddr>,
+    /// What the flow is to others.
+    pub role: FlowRole,
 }
 
 /// Which congestion signal a flow goes by (architecture decision 14).
@@ -231,6 +276,8 @@ pub enum Control {
         feedback_every: Duration,
         /// The flows to begin with.
         flows: Vec<FlowGrant>,
+        /// Which transport they are of.
+        delivery: Delivery,
     },
     /// Controller to receiver: no.
     Refused {
@@ -401,7 +448,16 @@ impl Control {
             Control::Request(r) => check(r.name.len() <= MAX_NAME, "too long a name"),
             Control::Accepted { flows, .. } | Control::Flows { flows, .. } => grants(flows),
             Control::Feedback { flows, .. } => check(flows.len() <= MAX_FLOWS, "too many flows"),
-            Control::Push(push) => theta(push.theta),
+            Control::Push(push) => {
+                check(push.at.len() <= MAX_ADDRESSES, "too many addresses")?;
+                check(push.index < push.of, "a malformed flow")?;
+                let members = match &push.role {
+                    FlowRole::Group { members } => members.len(),
+                    FlowRole::Single | FlowRole::Member { .. } => 1,
+                };
+                check((1..=MAX_FLOWS).contains(&members), "too many flows, or none")?;
+                theta(push.theta)
+            }
             Control::SetTheta { theta: t, .. } => theta(*t),
             Control::Report { flows } => {
                 check(flows.len() <= MAX_FLOWS, "too many flows")?;

@@ -144,7 +144,7 @@ pub enum Body {
     Ack(Box<Ack>),
     /// Receiver to source: what to send. Opens the flow.
     Assign(Box<Assign>),
-    /// Source to receiver: send this nonce back from where you are.
+    /// Source to receiver: send this nonce back from where you are. A receiver that pulls sends back the same body.
     Challenge {
         /// Any number but zero.
         nonce: u64,
@@ -167,6 +167,9 @@ pub enum Body {
     Pull(Pull),
     /// Receiver to source, of a flow whose receiver pulls: what came of one packet.
     Receipt(Receipt),
+    /// Source to a receiver that pulls as one of a group: it has held the group up, and gets nothing by it any more; its pulls
+    /// are answered to it alone from now on.
+    Detached,
 }
 
 /// A datagram's meaning, without payload.
@@ -319,6 +322,10 @@ pub fn parse<'a>(bytes: &'a [u8], key: &HeaderKey) -> Result<Parsed<'a>, WireErr
         KIND_PROBE_ACK => Body::ProbeAck(ProbeAck::parse(rest)?),
         KIND_PULL => Body::Pull(Pull::parse(rest)?),
         KIND_RECEIPT => Body::Receipt(Receipt::parse(rest)?),
+        KIND_DETACHED => {
+            exactly(0)?;
+            Body::Detached
+        }
         other => return Err(WireError::Kind(other)),
     };
     Ok(Parsed { datagram: Datagram { class, key_epoch: header[2], flow, body }, payload })
@@ -364,6 +371,7 @@ const KIND_PROBE: u8 = 10;
 const KIND_PROBE_ACK: u8 = 11;
 const KIND_PULL: u8 = 12;
 const KIND_RECEIPT: u8 = 13;
+const KIND_DETACHED: u8 = 14;
 
 impl Datagram {
     /// Bytes on the wire, above UDP; `symbol_size` counts only for an untrimmed symbol.
@@ -376,13 +384,13 @@ impl Datagram {
                 Body::Assign(assign) => assign.len(),
                 Body::Challenge { .. } => 8,
                 Body::Fin(_) => 1,
-                Body::FinAck => 0,
+                Body::FinAck | Body::Detached => 0,
                 Body::Control(control) => control.encoded_len(),
                 Body::Cumulative(_) => Cumulative::LEN,
                 Body::AckVector(_) => AckVector::LEN,
                 Body::Probe(probe) => probe.len(),
                 Body::ProbeAck(_) => ProbeAck::LEN,
-                Body::Pull(_) => Pull::LEN,
+                Body::Pull(pull) => pull.len(),
                 Body::Receipt(_) => Receipt::LEN,
             }
     }
@@ -465,6 +473,7 @@ pub fn emit<'a>(datagram: &Datagram, symbol_size: u16, key: &HeaderKey, out: &'a
             receipt.emit(&mut out[HEADER..]);
             KIND_RECEIPT
         }
+        Body::Detached => KIND_DETACHED,
     };
     let first = [(VERSION << 4) | kind, ((datagram.class as u8) << 5) | flags, datagram.key_epoch, detail];
     let prelude =

@@ -28,8 +28,8 @@ mod tag;
 pub use ack::{Ack, AckRange, MAX_ACK_RANGES, MAX_OWED, Owed};
 pub use assign::{Assign, Assignment, MAX_WORK, Work};
 pub use control::{
-    Control, ControlError, FlowGrant, FlowReport, FlowView, Holding, MAX_CONTROL, MAX_FLOWS, MAX_NAME,
-    MarkSignal, NodeInfo, Outcome, Push, Refusal, Request, SpreadRule,
+    Control, ControlError, Delivery, FlowGrant, FlowReport, FlowRole, FlowView, Holding, MAX_CONTROL,
+    MAX_FLOWS, MAX_NAME, MarkSignal, NodeInfo, Outcome, Push, Refusal, Request, SpreadRule,
 };
 pub use cumulative::{AckVector, Cumulative};
 pub use datagram::{
@@ -37,5 +37,5 @@ pub use datagram::{
     SymbolHeader, WireError, emit, mark_trimmed, parse, peek_flow,
 };
 pub use probe::{Probe, ProbeAck};
-pub use pull::{Pull, Receipt};
+pub use pull::{Pull, Receipt, Want};
 pub use tag::HeaderKey;

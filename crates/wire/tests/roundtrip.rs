@@ -1,6 +1,7 @@
 //! Emitting and then parsing gives back what was meant; whatever is changed on the way is noticed.
 
 use std::hash::Hasher as _;
+use std::num::NonZeroU16;
 
 use headwater_units::{
     BitRate, BlockIndex, Bytes, Duration, Esi, FlowId, FlowKey, NodeId, ObjectId, PacketNumber, SymbolId,
@@ -89,6 +90,7 @@ fn control() -> impl Strategy<Value = Control> {
                 key: FlowKey(bytes),
                 index,
                 of: 3,
+                group: (port % 2 == 0).then_some(FlowId(!flow)),
             }
         });
     prop_oneof![
@@ -101,6 +103,7 @@ fn control() -> impl Strategy<Value = Control> {
                 class: Class::Gentle,
                 spread: SpreadRule::Residue,
                 max_sources,
+                delivery: Delivery::Pull { initial_window: room },
             })
         ),
         (any::<u64>(), any::<[u8; 32]>(), vec(grant, 0..5)).prop_map(|(n, object, flows)| {
@@ -112,8 +115,32 @@ fn control() -> impl Strategy<Value = Control> {
                 symbol_size: 1424,
                 feedback_every: Duration::from_millis(10),
                 flows,
+                delivery: if n % 2 == 0 { Delivery::Push } else { Delivery::Pull { initial_window: 12 } },
             }
         }),
+        (any::<u64>(), any::<[u8; 32]>(), role(), any::<u16>())
+            .prop_map(|(n, bytes, role, window)| {
+                Control::Push(Push {
+                    task: TaskId(n),
+                    flow: FlowId(!n),
+                    object: ObjectId(bytes),
+                    bytes: Bytes::new(n),
+                    symbol_size: 1424,
+                    key: FlowKey(bytes),
+                    theta: Theta::ONE,
+                    class: Class::Bulk,
+                    receiver: NodeId(bytes),
+                    delivery: Delivery::Pull { initial_window: window },
+                    index: bytes[0],
+                    of: u8::MAX,
+                    at: vec![([239, 1, 2, bytes[1]], window).into()],
+                    role,
+                })
+            })
+            .prop_filter("an index below the number", |push| match push {
+                Control::Push(push) => push.index < push.of,
+                _ => true,
+            }),
         (any::<u64>(), 0.5f64..100.0)
             .prop_map(|(f, t)| Control::SetTheta { flow: FlowId(f), theta: Theta::new(t) }),
         (any::<u64>(), any::<u64>()).prop_map(|(t, r)| Control::Feedback {
@@ -130,6 +157,36 @@ fn control() -> impl Strategy<Value = Control> {
             }],
         }),
     ]
+}
+
+fn role() -> impl Strategy<Value = FlowRole> {
+    prop_oneof![
+        Just(FlowRole::Single),
+        any::<u64>().prop_map(|group| FlowRole::Member { group: FlowId(group) }),
+        vec(any::<u64>().prop_map(FlowId), 1..5).prop_map(|members| FlowRole::Group { members }),
+    ]
+}
+
+fn want() -> impl Strategy<Value = Want> {
+    let run = (0u32..1 << 24, 1u8.., 1u16..).prop_filter("24 bits", |&(start, stride, count)| {
+        start + u32::from(stride) * u32::from(count - 1) < 1 << 24
+    });
+    (any::<u32>(), run).prop_map(|(block, (start, stride, count))| Want {
+        block: BlockIndex(block),
+        start,
+        stride,
+        count: NonZeroU16::new(count).unwrap(),
+    })
+}
+
+fn pull() -> impl Strategy<Value = Pull> {
+    let wants = vec(want(), 0..=2);
+    (any::<u32>(), any::<bool>(), any::<bool>(), wants).prop_map(|(sequence, fin, alone, wants)| Pull {
+        sequence,
+        fin,
+        alone,
+        wants: [wants.first().copied(), wants.get(1).copied()],
+    })
 }
 
 fn cumulative() -> impl Strategy<Value = Cumulative> {
@@ -166,7 +223,8 @@ fn datagram() -> impl Strategy<Value = Datagram> {
         ack_vector().prop_map(Body::AckVector),
         probe().prop_map(Body::Probe),
         (any::<u32>(), any::<u16>()).prop_map(|(number, bytes)| Body::ProbeAck(ProbeAck { number, bytes })),
-        (any::<u32>(), any::<bool>()).prop_map(|(sequence, fin)| Body::Pull(Pull { sequence, fin })),
+        pull().prop_map(Body::Pull),
+        Just(Body::Detached),
         (any::<u64>(), any::<u32>(), any::<bool>()).prop_map(|(number, sequence, trimmed)| {
             Body::Receipt(Receipt { number: PacketNumber(number), sequence, trimmed })
         }),
@@ -361,22 +419,76 @@ fn a_probe_that_is_not_as_long_as_it_says_or_carries_anything_is_refused() {
 
 #[test]
 fn unknown_flags_of_pulls_and_receipts_are_refused() {
-    let pull = Body::Pull(Pull { sequence: u32::MAX, fin: true });
+    let pull = Body::Pull(Pull { fin: true, ..Pull::any(u32::MAX) });
     let receipt = Body::Receipt(Receipt { number: PacketNumber(u64::MAX), sequence: 7, trimmed: true });
     for (body, len, what) in [(pull, 29, "flags of a pull"), (receipt, 37, "flags of a receipt")] {
         let datagram = Datagram { class: Class::Control, key_epoch: 0, flow: FlowId(1), body };
         let mut bytes = vec![0; datagram.len(0)];
         emit(&datagram, 0, &key(), &mut bytes);
         assert_eq!((bytes.len(), bytes[len - 1]), (len, 1));
-        for flags in [0b10, 0b1000_0001, 0xff] {
+        for flags in [0b1100, 0b1000_0001, 0xff] {
             bytes[len - 1] = flags;
             retag(&mut bytes);
             assert_eq!(parse(&bytes, &key()), Err(WireError::Field { what }));
         }
+        bytes[len - 1] = 1;
         bytes.push(0);
         retag(&mut bytes);
         assert!(matches!(parse(&bytes, &key()), Err(WireError::Length { .. })));
     }
+}
+
+#[test]
+fn wants_that_are_no_run_of_symbols_are_refused() {
+    let want = Want { block: BlockIndex(7), start: 2, stride: 3, count: NonZeroU16::new(17).unwrap() };
+    assert_eq!(want.last(), 50);
+    let pull = Pull { alone: true, wants: [Some(want); 2], ..Pull::any(9) };
+    let datagram = Datagram { class: Class::Control, key_epoch: 0, flow: FlowId(1), body: Body::Pull(pull) };
+    let mut bytes = vec![0; datagram.len(0)];
+    emit(&datagram, 0, &key(), &mut bytes);
+    assert_eq!((bytes.len(), bytes[28]), (HEADER + 25, 0b1010));
+    let second = HEADER + 15;
+    for (at, change, what) in [
+        (second + 7, &[0][..], "run of a want"),
+        (second + 8, &[0, 0], "count of a want"),
+        (second + 4, &[0xff, 0xff, 0xf0], "run of a want"),
+    ] {
+        let mut bytes = bytes.clone();
+        bytes[at..at + change.len()].copy_from_slice(change);
+        retag(&mut bytes);
+        assert_eq!(parse(&bytes, &key()), Err(WireError::Field { what }));
+    }
+    bytes[28] = 0b0110;
+    retag(&mut bytes);
+    assert_eq!(parse(&bytes, &key()), Err(WireError::Length { have: 25, need: 15 }));
+}
+
+#[test]
+fn an_order_for_a_group_without_members_is_refused() {
+    let push = |role| Push {
+        task: TaskId(1),
+        flow: FlowId(2),
+        object: ObjectId([3; 32]),
+        bytes: Bytes::new(4),
+        symbol_size: 1424,
+        key: FlowKey([5; 32]),
+        theta: Theta::ONE,
+        class: Class::Bulk,
+        receiver: NodeId([6; 32]),
+        delivery: Delivery::Pull { initial_window: 12 },
+        index: 0,
+        of: 1,
+        at: Vec::new(),
+        role,
+    };
+    let said = |push: Push| Control::parse(&Control::Push(push).to_bytes());
+    let members = |count| FlowRole::Group { members: vec![FlowId(9); count] };
+    assert!(said(push(members(MAX_FLOWS))).is_ok() && said(push(FlowRole::Single)).is_ok());
+    for count in [0, MAX_FLOWS + 1] {
+        assert_eq!(said(push(members(count))), Err(ControlError::Bound("too many flows, or none")));
+    }
+    let outside = Push { index: 1, ..push(FlowRole::Single) };
+    assert_eq!(said(outside), Err(ControlError::Bound("a malformed flow")));
 }
 
 #[test]
@@ -406,6 +518,7 @@ fn retag(bytes: &mut [u8]) {
 
 #[test]
 fn what_a_simulation_moves_for_every_packet_is_small() {
-    assert!(size_of::<Body>() <= 24, "{}", size_of::<Body>());
-    assert!(size_of::<Datagram>() <= 40, "{}", size_of::<Datagram>());
+    // The largest is a pull, with two wants.
+    assert!(size_of::<Body>() <= 32, "{}", size_of::<Body>());
+    assert!(size_of::<Datagram>() <= 48, "{}", size_of::<Datagram>());
 }

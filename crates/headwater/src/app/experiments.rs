@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use headwater_sim::scenario::TransportSpec;
 use headwater_transport::ppush::controller::ControllerConfig;
 use headwater_transport::ppush::receiver::ReceiverConfig;
-use headwater_transport::ppush::source::SourceConfig;
+use headwater_transport::source::SourceConfig;
 use headwater_units::{Duration, Theta};
 
 use super::AppError;

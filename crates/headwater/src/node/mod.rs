@@ -19,7 +19,7 @@ use std::thread::JoinHandle;
 use headwater_store::SourceFile;
 use headwater_transport::host::{HostReceiverConfig, Receivers};
 use headwater_transport::ppush::receiver::{ReceiverConfig, ReceiverStats};
-use headwater_transport::ppush::source::{self, Source, SourceConfig};
+use headwater_transport::source::{self, Source, SourceConfig};
 use headwater_units::{BlockIndex, Bytes, FetchId, ObjectId, PathId};
 use headwater_wire::{Control, SYMBOL_OVERHEAD};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -281,7 +281,9 @@ mod tests {
 
     use headwater_transport::pull_queue::PullConfig;
     use headwater_units::{BitRate, Duration, FlowId, FlowKey, NodeId, TaskId, Theta};
-    use headwater_wire::{Assign, Assignment, Body, Class, Datagram, Ecn, HeaderKey, Push, emit};
+    use headwater_wire::{
+        Assign, Assignment, Body, Class, Datagram, Delivery, Ecn, FlowRole, HeaderKey, Push, emit,
+    };
 
     use super::*;
     use crate::socket::{PathAddr, RecvBatch, SendBatch};
@@ -331,6 +333,11 @@ mod tests {
             theta: Theta::ONE,
             class: Class::Bulk,
             receiver: NodeId([9; 32]),
+            delivery: Delivery::Push,
+            index: 0,
+            of: 1,
+            at: Vec::new(),
+            role: FlowRole::Single,
         };
         node.control(control_path(1), Control::Push(push));
         assert_eq!(said.recv().await, Some(Said::Control(control_path(1), Control::Pushing { flow: FLOW })));

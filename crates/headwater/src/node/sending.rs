@@ -6,7 +6,7 @@ use std::sync::{Arc, Weak};
 use headwater_codec::{BlockEncoder, BlockShape};
 use headwater_store::{SourceFile, StoreError};
 use headwater_transport::ppush::SortedMap;
-use headwater_transport::ppush::source::Source;
+use headwater_transport::source::Source;
 use headwater_units::{BlockIndex, Bytes, FlowId, Geometry, ObjectId, SymbolId, Time};
 
 use super::buffers::Buffers;

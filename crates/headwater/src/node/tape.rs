@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use headwater_transport::host::{HostReceiverConfig, Receivers};
-use headwater_transport::ppush::source::{Source, SourceConfig};
+use headwater_transport::source::{Source, SourceConfig};
 use headwater_transport::{Endpoint, Input, Output};
 use headwater_units::Time;
 use serde::{Deserialize, Serialize};

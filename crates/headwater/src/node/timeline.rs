@@ -27,7 +27,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::thread::JoinHandle;
 
-use headwater_transport::ppush::source::FlowStats;
+use headwater_transport::source::FlowStats;
 use headwater_units::{Duration, FlowId, ObjectId, Time};
 
 /// Samples that may wait for the writer; more are given up and counted, since the data thread waits for no disk. At the
@@ -270,7 +270,7 @@ fn write_rows(to: &mut impl Write, queue: &Receiver<Vec<Row>>) {
 
 #[cfg(test)]
 mod tests {
-    use headwater_transport::ppush::source::FlowCounters;
+    use headwater_transport::source::FlowCounters;
     use headwater_units::{NodeId, Packets, Symbols, TaskId, Theta};
     use headwater_wire::MarkSignal;
 

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use headwater_transport::{Endpoint, Input, Output, Packet};
 use headwater_units::{Bytes, Duration, FlowId, FlowKey, NodeId, ObjectId, PathId, TaskId, Theta, Time};
-use headwater_wire::{Body, Control, FlowGrant, Push, Request};
+use headwater_wire::{Body, Control, FlowGrant, FlowRole, Push, Request};
 
 /// What is written down for one object.
 #[derive(Clone, Debug)]
@@ -57,9 +57,14 @@ impl Director {
                     theta,
                     class: request.class,
                     receiver: request.receiver,
+                    delivery: request.delivery,
+                    index: index as u8,
+                    of,
+                    at: Vec::new(),
+                    role: FlowRole::Single,
                 }),
             );
-            flows.push(FlowGrant { flow, node, at: Vec::new(), key, index: index as u8, of });
+            flows.push(FlowGrant { flow, node, at: Vec::new(), key, index: index as u8, of, group: None });
         }
         let accepted = Control::Accepted {
             request: request.request,
@@ -69,6 +74,7 @@ impl Director {
             symbol_size: part.symbol_size,
             feedback_every: self.feedback_every,
             flows,
+            delivery: request.delivery,
         };
         self.say(path, accepted);
     }

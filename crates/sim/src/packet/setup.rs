@@ -4,7 +4,7 @@ use headwater_fabric::{HostId, LinkId, Routes, Topology};
 use headwater_switch::{Choice, LinkChange, PortConfig};
 use headwater_transport::baseline;
 use headwater_transport::ppush::controller::ControllerConfig;
-use headwater_transport::ppush::source::SourceConfig;
+use headwater_transport::source::SourceConfig;
 use headwater_units::{BitRate, Bytes, Duration, Theta, Time};
 use headwater_wire::{Class, SpreadRule};
 use thiserror::Error;

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use headwater_transport::baseline;
 use headwater_transport::host::Receivers;
 use headwater_transport::ppush::controller::Controller;
-use headwater_transport::ppush::source::Source;
+use headwater_transport::source::Source;
 use headwater_transport::{
     Command, Endpoint, Event as Said, Input, Output, ReceiverCommand, ReceiverFailure, SourceCommand,
     TaskRecord,

@@ -25,8 +25,8 @@
 
 use headwater_transport::in_flight::LATER_ACKS;
 use headwater_transport::ppush::controller::ControllerConfig;
-use headwater_transport::ppush::source::SourceConfig;
 use headwater_transport::ppush::wfcc::{LossGuard, LossResponse as WindowResponse};
+use headwater_transport::source::SourceConfig;
 use headwater_units::{Duration, Packets, Theta};
 use headwater_wire::SpreadRule;
 

@@ -13,7 +13,7 @@ use headwater_sim::packet::{
     TaskPlan, Transport,
 };
 use headwater_transport::ppush::controller::ControllerConfig;
-use headwater_transport::ppush::source::SourceConfig;
+use headwater_transport::source::SourceConfig;
 use headwater_units::{BitRate, Bytes, Duration, Time};
 use headwater_wire::{Class, SpreadRule};
 use rand::seq::SliceRandom;

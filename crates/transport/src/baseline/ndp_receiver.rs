@@ -239,7 +239,7 @@ impl PullReceiver {
     }
 
     fn pull(&mut self, place: u32, sequence: u32) {
-        let pull = Body::Pull(Pull { sequence, fin: false });
+        let pull = Body::Pull(Pull::any(sequence));
         self.outbox.push_back(self.sessions[place as usize].route.back(pull));
     }
 
@@ -319,7 +319,7 @@ impl Endpoint for PullReceiver {
         }
         if let Some((due, ())) = self.pulls.poll(now) {
             let session = &mut self.sessions[due as usize];
-            let pull = Pull { sequence: session.asked.one_more(), fin: false };
+            let pull = Pull::any(session.asked.one_more());
             return session.route.back(Body::Pull(pull));
         }
         Output::Wake(match (self.pulls.wake(), self.look_at) {

@@ -14,7 +14,7 @@ use std::collections::VecDeque;
 use headwater_units::{
     BlockIndex, Bytes, Duration, Geometry, NodeId, ObjectId, PathId, Symbols, TaskId, Time,
 };
-use headwater_wire::{Control, FlowGrant, FlowView, Outcome, Refusal, Request};
+use headwater_wire::{Control, Delivery, FlowGrant, FlowView, Outcome, Refusal, Request};
 
 use crate::ppush::receiver::ReceiverConfig;
 use crate::{Output, Packet, ReceiverFailure};
@@ -101,6 +101,7 @@ impl Dialogue {
             class: config.class,
             spread: config.spread,
             max_sources: config.max_sources,
+            delivery: Delivery::Push,
         };
         Dialogue {
             controller: config.controller,

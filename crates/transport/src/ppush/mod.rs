@@ -10,9 +10,10 @@
 //! ```
 
 pub mod controller;
+mod push_flow;
 pub mod receiver;
 mod sorted_map;
-pub mod source;
 pub mod wfcc;
 
+pub(crate) use push_flow::PushFlow;
 pub use sorted_map::SortedMap;

@@ -13,7 +13,7 @@
 //!
 //! An inferred loss changes nothing under [`LossResponse::Ignore`] (PPUSH §III-B: Eq. 2 does not know loss), and never
 //! ends slow start there; only an RTO resets the window, to one packet, and begins slow start again. Knows nothing of
-//! symbols or timers: see [`super::source`].
+//! symbols or timers: see [`crate::source`].
 //!
 //! Differs from the paper: the window never falls below one packet (the paper's own numeric model does the same,
 //! §IV-B). The paper does not say what its slow start is; here it is that of RFC 5681 §3.1, ended by a mark alone.

@@ -183,5 +183,5 @@ fn configurations_out_of_bounds_are_brought_within_them() {
 fn what_moves_for_every_packet_is_small() {
     assert!(size_of::<Output>() <= 64, "{}", size_of::<Output>());
     assert!(size_of::<Input>() <= 64, "{}", size_of::<Input>());
-    assert!(size_of::<Packet>() <= 48, "{}", size_of::<Packet>());
+    assert!(size_of::<Packet>() <= 56, "{}", size_of::<Packet>());
 }

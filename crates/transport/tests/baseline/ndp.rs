@@ -31,7 +31,7 @@ fn header_came(number: u64, sequence: u32) -> Body {
 }
 
 fn pull(sequence: u32) -> Body {
-    Body::Pull(Pull { sequence, fin: false })
+    Body::Pull(Pull::any(sequence))
 }
 
 #[test]

@@ -9,8 +9,8 @@ use headwater_units::{
     Time,
 };
 use headwater_wire::{
-    Body, Class, Control, Datagram, Ecn, FlowGrant, FlowReport, FlowView, Holding, MarkSignal, NodeInfo,
-    Push, Request, SpreadRule,
+    Body, Class, Control, Datagram, Delivery, Ecn, FlowGrant, FlowReport, FlowView, Holding, MarkSignal,
+    NodeInfo, Push, Request, SpreadRule,
 };
 
 pub(crate) fn node(n: u8) -> NodeId {
@@ -59,6 +59,7 @@ pub(crate) fn request(receiver: u8, request: u64, name: &str) -> Request {
         class: Class::Bulk,
         spread: SpreadRule::Listed,
         max_sources: None,
+        delivery: Delivery::Push,
     }
 }
 

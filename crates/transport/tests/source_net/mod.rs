@@ -2,15 +2,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use headwater_transport::ppush::source::{FlowStats, Source, SourceConfig};
+use headwater_transport::source::{FlowStats, Source, SourceConfig};
 use headwater_transport::{Command, Endpoint, Event, Input, Output, Packet, SourceCommand, SourceEvent};
 use headwater_units::{
     BlockIndex, Bytes, Duration, FlowId, FlowKey, NodeId, ObjectId, PacketNumber, PathId, SymbolId, Symbols,
     TaskId, Theta, Time,
 };
 use headwater_wire::{
-    Ack, AckRange, Assign, Assignment, Body, Class, Control, Datagram, Ecn, FinReason, MAX_ACK_RANGES,
-    MAX_OWED, Owed, Push, SymbolHeader,
+    Ack, AckRange, Assign, Assignment, Body, Class, Control, Datagram, Delivery, Ecn, FinReason, FlowRole,
+    MAX_ACK_RANGES, MAX_OWED, Owed, Push, SymbolHeader,
 };
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha12Rng;
@@ -252,6 +252,11 @@ pub(crate) fn push(flow: u64, theta: f64, blocks: u64) -> Push {
         theta: Theta::new(theta),
         class: Class::Bulk,
         receiver: NodeId([flow as u8; 32]),
+        delivery: Delivery::Push,
+        index: 0,
+        of: 1,
+        at: Vec::new(),
+        role: FlowRole::Single,
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use headwater_transport::host::{HostReceiverConfig, Receivers};
 use headwater_transport::ppush::controller::Controller;
 use headwater_transport::ppush::receiver::ReceiverConfig;
-use headwater_transport::ppush::source::Source;
+use headwater_transport::source::Source;
 use headwater_transport::{Command, ControllerCommand, Input, Packet, ReceiverCommand, SourceCommand};
 use headwater_units::{Bytes, Duration, Geometry, PathId};
 use headwater_wire::{Control, Holding, NodeInfo};

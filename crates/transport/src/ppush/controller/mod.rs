@@ -316,6 +316,7 @@ impl Controller {
             symbol_size: task.symbol_size,
             feedback_every: self.config.feedback_every,
             flows: self.grants(task),
+            delivery: task.delivery,
         };
         self.send(path, accepted);
     }

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use headwater_units::{BitRate, BlockIndex, FlowId, FlowKey, Geometry, NodeId, PathId, TaskId, Theta, Time};
-use headwater_wire::{FlowGrant, Outcome, Refusal, Request, SpreadRule};
+use headwater_wire::{Delivery, FlowGrant, Outcome, Refusal, Request, SpreadRule};
 use rand::Rng;
 
 use super::tasks::{Flow, FlowState, Pace, Task};
@@ -28,6 +28,7 @@ impl Controller {
             symbol_size: 0,
             class: request.class,
             spread: request.spread,
+            delivery: request.delivery,
             max_sources,
             classes: self.config.classes_for(request.spread, max_sources),
             version: 0,
@@ -56,8 +57,8 @@ impl Controller {
         (task.symbol_size, task.needed) = (geometry.symbol_size(), geometry.total_symbols());
         task.id = self.unused_task_id();
         let id = task.id;
-        if task.spread == SpreadRule::Equal {
-            // No other source covers the part of one that is not there.
+        if task.spread == SpreadRule::Equal || task.delivery != Delivery::Push {
+            // No other source covers the part of one that is not there; of pulled ones, none without repair symbols.
             task.classes = sources.len() as u8;
             // And a source that comes later has no part.
             task.max_sources = task.classes;
@@ -85,6 +86,7 @@ impl Controller {
             symbol_size: record.symbol_size,
             class: record.class,
             spread: record.spread,
+            delivery: record.delivery,
             max_sources: record.max_sources,
             classes: record.residue_classes,
             version: record.flows_version,
@@ -220,6 +222,7 @@ impl Controller {
             key: flow.facts.key,
             index: flow.facts.index,
             of: task.classes,
+            group: None,
         };
         task.flows.iter().map(grant).collect()
     }

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use headwater_units::{
     BlockIndex, Bytes, Duration, FlowId, NodeId, ObjectId, PathId, Symbols, TaskId, Theta, Time,
 };
-use headwater_wire::{Class, FlowReport, FlowView, SpreadRule};
+use headwater_wire::{Class, Delivery, FlowReport, FlowView, SpreadRule};
 
 use crate::{TaskFlow, TaskRecord};
 
@@ -122,6 +122,7 @@ pub(super) struct Task {
     pub(super) symbol_size: u16,
     pub(super) class: Class,
     pub(super) spread: SpreadRule,
+    pub(super) delivery: Delivery,
     pub(super) max_sources: u8,
     /// M: residue classes of its symbols.
     pub(super) classes: u8,
@@ -167,6 +168,7 @@ impl Task {
             symbol_size: self.symbol_size,
             class: self.class,
             spread: self.spread,
+            delivery: self.delivery,
             max_sources: self.max_sources,
             residue_classes: self.classes,
             flows_version: self.version,

@@ -1,7 +1,7 @@
 //! What is done without being asked: orders said again, tasks kept, told, paused and given up, weights planned.
 
 use headwater_units::{FlowId, NodeId, TaskId, Time};
-use headwater_wire::{Control, Outcome, Push};
+use headwater_wire::{Control, FlowRole, Outcome, Push};
 
 use super::tasks::{FlowState, Pace, Retry, Task};
 use super::timers::Subject;
@@ -101,6 +101,11 @@ impl Controller {
                     theta: flow.theta,
                     class: task.class,
                     receiver: task.receiver,
+                    delivery: task.delivery,
+                    index: flow.facts.index,
+                    of: task.classes,
+                    at: Vec::new(),
+                    role: FlowRole::Single,
                 }),
             ));
         }

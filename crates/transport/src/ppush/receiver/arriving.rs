@@ -8,7 +8,7 @@ use headwater_wire::{Body, Class, Datagram, Ecn, MAX_OWED, Owed, SpreadRule, Sym
 use super::blocks::{Arrival, Blocks, Inflow};
 use super::flow::Flow;
 use super::{Receiver, spread};
-use crate::ppush::source::LOOK_AHEAD;
+use crate::source::LOOK_AHEAD;
 use crate::{Output, Packet, ReceiverEvent};
 
 /// Of so many arrivals lately the flows' parts are taken, when it is estimated what each still owes of a block: one to
@@ -45,7 +45,8 @@ impl Receiver {
             | Body::AckVector(_)
             | Body::ProbeAck(_)
             | Body::Pull(_)
-            | Body::Receipt(_) => self.stats.strays += 1,
+            | Body::Receipt(_)
+            | Body::Detached => self.stats.strays += 1,
         }
     }
 

@@ -14,6 +14,8 @@ use headwater_units::{BlockIndex, ESI_LIMIT, Esi, FlowId, Geometry, NodeId, Symb
 use headwater_wire::SpreadRule;
 
 use super::flow::Flow;
+use crate::bits::Bits;
+use crate::blame::{Blame, Trial};
 use crate::ppush::sorted_map::SortedMap;
 
 /// A part of a block that one flow was asked for: the ESIs `range`, of which `missing` have not come.
@@ -42,25 +44,14 @@ pub(super) struct Block {
     phase: Phase,
     pub(super) shares: Vec<Share>,
     /// Who sent what is here.
-    contributors: Vec<(FlowId, NodeId)>,
+    trial: Trial,
     /// Which try this is; tells a source that it must send again what it sent before.
     pub(super) attempt: u8,
-    /// After a failed hash: symbols are taken from one flow alone.
-    alone: Option<Alone>,
     next_repair: u32,
     /// When repair symbols were last asked for to help along.
     pub(super) helped_at: Option<Time>,
     /// Source symbols here of each class of the equal rule; empty under the others.
     here_by_class: Vec<u32>,
-}
-
-/// A block that is asked of one source alone, because what several sent together did not verify.
-#[derive(Debug)]
-struct Alone {
-    /// Whose turn it is, once somebody took it.
-    flow: Option<FlowId>,
-    /// Who took part when it failed.
-    suspects: BTreeSet<NodeId>,
 }
 
 /// What became of an arrival.
@@ -72,15 +63,6 @@ pub(super) enum Arrival {
     Kept,
     /// Kept, and enough to try decoding.
     Complete,
-}
-
-/// What a failed hash tells.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Blame {
-    /// One source sent all of it: the liar.
-    Liar(NodeId),
-    /// One of several; the block will be asked of one alone.
-    Unclear,
 }
 
 /// All blocks of the task.
@@ -218,15 +200,13 @@ impl Blocks {
         let Some(block) = self.open.get_mut(&symbol.block.0) else { return Arrival::Useless };
         let esi = symbol.esi.0;
         let refused = block.phase == Phase::Decoding
-            || block.alone.as_ref().is_some_and(|alone| alone.flow != Some(flow))
+            || !block.trial.admits(flow)
             || esi >= if rule == SpreadRule::Listed { block.next_repair } else { ESI_LIMIT };
         let before = block.wants();
         if refused || !block.insert(esi) {
             return Arrival::Useless;
         }
-        if !block.contributors.iter().any(|(known, _)| *known == flow) {
-            block.contributors.push((flow, node));
-        }
+        block.trial.on_symbol(flow, node);
         if rule == SpreadRule::Equal {
             block.count_class(esi, of);
         }
@@ -257,13 +237,7 @@ impl Blocks {
             self.undone -= 1;
         }
         self.skip_done();
-        match entry.alone {
-            Some(alone) => {
-                let took_part = entry.contributors.iter().map(|(_, node)| *node).collect();
-                alone.suspects.difference(&took_part).copied().collect()
-            }
-            None => BTreeSet::new(),
-        }
+        entry.trial.on_verified()
     }
 
     /// The symbols here do not determine the block: two more are wanted (each extra one makes failure 100 times rarer,
@@ -275,7 +249,7 @@ impl Blocks {
         entry.overhead += 2;
         self.needed += u64::from(entry.wants() - before);
         let range = entry.fresh_repair(2);
-        if let Some(flow) = entry.alone.as_ref().and_then(|alone| alone.flow) {
+        if let Some(flow) = entry.trial.alone() {
             entry.shares.push(Share { flow, range, missing: 2 });
             return Some((flow, 2));
         }
@@ -286,19 +260,7 @@ impl Blocks {
     /// The block decoded but is wrong: everything of it is thrown away and asked of one source alone.
     pub(super) fn corrupt(&mut self, block: BlockIndex) -> Option<Blame> {
         let entry = self.open.get_mut(&block.0)?;
-        let senders: BTreeSet<NodeId> = entry.contributors.drain(..).map(|(_, node)| node).collect();
-        let mut suspects = match entry.alone.take() {
-            Some(alone) => alone.suspects,
-            None => senders.clone(),
-        };
-        let blame = match senders.first() {
-            Some(&one) if senders.len() == 1 => {
-                suspects.remove(&one);
-                Blame::Liar(one)
-            }
-            _ => Blame::Unclear,
-        };
-        entry.alone = Some(Alone { flow: None, suspects });
+        let blame = entry.trial.on_corrupt();
         self.restart(block.0);
         Some(blame)
     }
@@ -361,16 +323,14 @@ impl Blocks {
         }
         self.pooled -= u64::from(range.end - range.start);
         let entry = self.open.get_mut(&block).expect("only open blocks are in the pool");
-        let whole = !split || entry.alone.is_some();
+        let whole = !split || entry.trial.is_alone();
         if !whole && range.end - range.start > most.max(1) {
             let rest = range.start + most.max(1)..range.end;
             range.end = rest.start;
             self.add_to_pool(block, rest);
         }
         let entry = self.open.get_mut(&block).expect("only open blocks are in the pool");
-        if let Some(alone) = &mut entry.alone {
-            alone.flow = Some(flow);
-        }
+        entry.trial.give(flow);
         let missing = entry.missing_in(&range);
         entry.shares.push(Share { flow, range, missing });
         Some((BlockIndex(block), missing))
@@ -382,13 +342,7 @@ impl Blocks {
         let mut restart = Vec::new();
         let mut back = Vec::new();
         for (&block, entry) in self.open.iter_mut() {
-            let alone =
-                entry.alone.as_ref().is_some_and(|a| a.flow == Some(flow)) && entry.phase == Phase::Filling;
-            if alone {
-                if let Some(a) = &mut entry.alone {
-                    a.flow = None;
-                }
-                entry.contributors.clear();
+            if entry.phase == Phase::Filling && entry.trial.release(flow) {
                 entry.shares.clear();
                 restart.push(block);
                 continue;
@@ -416,7 +370,7 @@ impl Blocks {
     /// many.
     pub(super) fn take_back_tail(&mut self, from: FlowId, block: BlockIndex, most: u32) -> u32 {
         let Some(entry) = self.open.get_mut(&block.0) else { return 0 };
-        if entry.alone.is_some() {
+        if entry.trial.is_alone() {
             return 0;
         }
         let Some(at) = entry.shares.iter().rposition(|share| share.flow == from) else { return 0 };
@@ -441,7 +395,8 @@ impl Blocks {
     /// Asks `flow` for `count` new repair symbols of a block that others are slow with.
     pub(super) fn help(&mut self, now: Time, flow: FlowId, block: BlockIndex, count: u32) -> u32 {
         let Some(entry) = self.open.get_mut(&block.0) else { return 0 };
-        if entry.phase == Phase::Decoding || entry.alone.is_some() || entry.next_repair + count >= ESI_LIMIT {
+        if entry.phase == Phase::Decoding || entry.trial.is_alone() || entry.next_repair + count >= ESI_LIMIT
+        {
             return 0;
         }
         let range = entry.fresh_repair(count);
@@ -527,9 +482,8 @@ impl Block {
             repair: Vec::new(),
             phase: Phase::Filling,
             shares: Vec::new(),
-            contributors: Vec::new(),
+            trial: Trial::default(),
             attempt: 0,
-            alone: None,
             next_repair: source_symbols,
             helped_at: None,
             here_by_class: Vec::new(),
@@ -571,15 +525,15 @@ impl Block {
 
     /// Distinct symbols here.
     pub(super) fn distinct(&self) -> u32 {
-        self.present.ones + self.repair.len() as u32
+        self.present.ones() + self.repair.len() as u32
     }
     /// Source symbols here; the others were replaced by repair symbols.
     pub(super) fn source_symbols_missing(&self) -> u32 {
-        self.source_symbols - self.present.ones
+        self.source_symbols - self.present.ones()
     }
     /// Symbols still wanted; none once all source symbols are here, whatever decoding asked for.
     pub(super) fn wants(&self) -> u32 {
-        if self.present.ones == self.source_symbols {
+        if self.present.ones() == self.source_symbols {
             return 0;
         }
         (self.source_symbols + self.overhead).saturating_sub(self.distinct())
@@ -630,29 +584,5 @@ impl Share {
     /// Whether it is exactly all source symbols of its block.
     pub(super) fn is_whole(&self, block: &Block) -> bool {
         self.range == (0..block.source_symbols)
-    }
-}
-
-/// A fixed set of bits that knows how many are set.
-#[derive(Clone, Debug)]
-struct Bits {
-    words: Vec<u64>,
-    ones: u32,
-}
-
-impl Bits {
-    fn new(len: u32) -> Self {
-        Bits { words: vec![0; len.div_ceil(64) as usize], ones: 0 }
-    }
-    fn get(&self, at: u32) -> bool {
-        self.words[at as usize / 64] >> (at % 64) & 1 == 1
-    }
-    /// Sets a bit; `false` if it was set.
-    fn set(&mut self, at: u32) -> bool {
-        let (word, bit) = (&mut self.words[at as usize / 64], 1 << (at % 64));
-        let new = *word & bit == 0;
-        *word |= bit;
-        self.ones += u32::from(new);
-        new
     }
 }

@@ -6,11 +6,9 @@ use headwater_units::{BlockIndex, FlowId, NodeId, Time};
 use headwater_wire::{FinReason, SpreadRule};
 
 use super::Receiver;
-use super::blocks::{Blame, Blocks};
+use super::blocks::Blocks;
+use crate::blame::Blame;
 use crate::{DecodeFailure, ReceiverEvent, ReceiverFailure};
-
-/// A source that took part in this many blocks that came right only without it is not believed any more.
-const SUSPICIONS: u32 = 3;
 
 impl Receiver {
     pub(super) fn start(&mut self, now: Time, wanted: Range<u32>, have: &[BlockIndex]) {
@@ -39,12 +37,8 @@ impl Receiver {
         self.last_useful = now;
         let suspects = blocks.finish(block);
         let done = blocks.all_done();
-        for node in suspects {
-            let count = self.suspicion.entry(node).or_default();
-            *count += 1;
-            if *count >= SUSPICIONS {
-                self.distrust(now, node);
-            }
+        for node in self.trust.suspect(suspects) {
+            self.distrust(now, node);
         }
         if done && self.is_receiving() {
             self.complete(now);
@@ -94,7 +88,7 @@ impl Receiver {
     }
 
     fn distrust(&mut self, now: Time, node: NodeId) {
-        if !self.distrusted.insert(node) {
+        if !self.trust.distrust(node) {
             return;
         }
         let theirs: Vec<FlowId> = self.flows.values().filter(|f| f.node == node).map(|f| f.id).collect();

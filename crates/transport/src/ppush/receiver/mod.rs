@@ -24,16 +24,15 @@ mod narrow;
 mod rate;
 mod spread;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::VecDeque;
 
-use headwater_units::{
-    BitRate, BlockIndex, Duration, FetchId, FlowId, NodeId, PathId, SymbolId, Symbols, Time,
-};
+use headwater_units::{BitRate, BlockIndex, Duration, FetchId, FlowId, PathId, SymbolId, Symbols, Time};
 use headwater_wire::{
     Assign, Assignment, Body, Class, Control, Datagram, Ecn, FinReason, FlowGrant, FlowView, MarkSignal,
     Outcome, SpreadRule,
 };
 
+use crate::blame::Trust;
 use crate::host::dialogue::{Dialogue, Granted, Progress, Told};
 use crate::host::parting::{Parting, Step};
 use crate::ppush::sorted_map::SortedMap;
@@ -64,8 +63,7 @@ pub(crate) struct Receiver {
     last_useful: Time,
     /// Symbols that may be asked for now under the limit, and when that was reckoned.
     allowance: (f64, Time),
-    suspicion: BTreeMap<NodeId, u32>,
-    distrusted: BTreeSet<NodeId>,
+    trust: Trust,
     stats: ReceiverStats,
     ended_flows: Vec<FlowStats>,
     /// The live flows together, counted anew when one comes or goes.
@@ -92,8 +90,7 @@ impl Receiver {
             last_plan: None,
             last_useful: Time::ZERO,
             allowance: (0.0, Time::ZERO),
-            suspicion: BTreeMap::new(),
-            distrusted: BTreeSet::new(),
+            trust: Trust::default(),
             stats: ReceiverStats::default(),
             ended_flows: Vec::new(),
             inflow: Inflow::default(),
@@ -191,7 +188,7 @@ impl Receiver {
             self.end_flow(now, flow, FinReason::Cancelled);
         }
         for grant in grants {
-            if self.distrusted.contains(&grant.node) {
+            if self.trust.is_distrusted(grant.node) {
                 self.dialogue.distrust(grant.node, &mut self.outputs);
                 continue;
             }

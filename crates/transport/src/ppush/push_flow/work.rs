@@ -3,9 +3,9 @@
 use headwater_units::{BlockIndex, Geometry, PacketNumber, SymbolId};
 use headwater_wire::{Ack, Assignment};
 
-use super::blocks::BlockTable;
 use super::listed::Listed;
 use super::residue::Residue;
+use crate::source::blocks::BlockTable;
 
 /// A symbol to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -14,7 +14,7 @@ use crate::rtt::WindowedMin;
 
 /// The path of a flow, and one that it may move to.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Paths {
+pub(crate) struct Paths {
     current: Option<Known>,
     candidate: Option<Known>,
 }
@@ -29,7 +29,7 @@ struct Known {
 
 /// What to do after a datagram from the receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum PathNews {
+pub(crate) enum PathNews {
     /// Nothing.
     None,
     /// Send this nonce there.
@@ -39,8 +39,14 @@ pub(super) enum PathNews {
 }
 
 impl Paths {
-    /// An assignment came over `path`.
-    pub(super) fn on_assign(&mut self, path: PathId, nonce: Option<u64>, rng: &mut impl RngCore) -> PathNews {
+    /// An assignment or a pull came over `path`, or the echo of a nonce: what only a receiver says that wants to be sent to
+    /// where it is.
+    pub(crate) fn on_opening(
+        &mut self,
+        path: PathId,
+        nonce: Option<u64>,
+        rng: &mut impl RngCore,
+    ) -> PathNews {
         let (known, moving) = match (&mut self.current, &mut self.candidate) {
             (Some(current), _) if current.path == path => (current, false),
             (Some(_), Some(candidate)) if candidate.path == path => (candidate, true),
@@ -60,7 +66,7 @@ impl Paths {
 
     /// Something else came over `path`: challenge it unless it has answered. The answer to an assignment may be lost,
     /// and the receiver, which has got symbols, need not repeat its assignment.
-    pub(super) fn on_other(&mut self, path: PathId, rng: &mut impl RngCore) -> PathNews {
+    pub(crate) fn on_other(&mut self, path: PathId, rng: &mut impl RngCore) -> PathNews {
         match (&self.current, &mut self.candidate) {
             (None, _) => PathNews::None,
             (Some(current), _) if current.path == path && current.validated => PathNews::None,
@@ -71,17 +77,17 @@ impl Paths {
     }
 
     /// The path in use and its nonce, while it has not answered.
-    pub(super) fn unanswered(&self) -> Option<(PathId, u64)> {
+    pub(crate) fn unanswered(&self) -> Option<(PathId, u64)> {
         self.current.filter(|k| !k.validated).map(|k| (k.path, k.nonce))
     }
 
     /// Where to send.
-    pub(super) fn current(&self) -> Option<PathId> {
+    pub(crate) fn current(&self) -> Option<PathId> {
         self.current.map(|k| k.path)
     }
 
     /// How many more packets may go there, if at most `unvalidated` may before it has answered.
-    pub(super) fn allowance(&self, unvalidated: u64) -> u64 {
+    pub(crate) fn allowance(&self, unvalidated: u64) -> u64 {
         match self.current {
             None => 0,
             Some(k) if k.validated => u64::MAX,
@@ -90,7 +96,7 @@ impl Paths {
     }
 
     /// A packet goes there.
-    pub(super) fn on_sent(&mut self) {
+    pub(crate) fn on_sent(&mut self) {
         if let Some(k) = &mut self.current {
             k.sent += 1;
         }
@@ -108,7 +114,7 @@ impl Known {
 /// standing queue never sees the empty path, and would take the queue for it; and how long a datagram may be, if that is
 /// less than was wanted.
 #[derive(Clone, Debug)]
-pub(super) struct PathMemory {
+pub(crate) struct PathMemory {
     receivers: BTreeMap<NodeId, Remembered>,
     most: usize,
     window: Duration,
@@ -122,12 +128,12 @@ struct Remembered {
 }
 
 impl PathMemory {
-    pub(super) fn new(most: usize, window: Duration) -> Self {
+    pub(crate) fn new(most: usize, window: Duration) -> Self {
         PathMemory { receivers: BTreeMap::new(), most, window }
     }
 
     /// Takes a sample and returns the smallest.
-    pub(super) fn record(&mut self, now: Time, receiver: NodeId, sample: Duration) -> Duration {
+    pub(crate) fn record(&mut self, now: Time, receiver: NodeId, sample: Duration) -> Duration {
         let window = self.window;
         let min = &mut self.of(now, receiver).min;
         min.record(now, sample, window);
@@ -135,12 +141,12 @@ impl PathMemory {
     }
 
     /// What is known of the path's MTU; nothing where it carries all that was wanted so far.
-    pub(super) fn mtu(&self, receiver: NodeId) -> Option<KnownMtu> {
+    pub(crate) fn mtu(&self, receiver: NodeId) -> Option<KnownMtu> {
         self.receivers.get(&receiver).and_then(|known| known.mtu)
     }
 
     /// Remembers, or forgets, a path's MTU.
-    pub(super) fn set_mtu(&mut self, now: Time, receiver: NodeId, mtu: Option<KnownMtu>) {
+    pub(crate) fn set_mtu(&mut self, now: Time, receiver: NodeId, mtu: Option<KnownMtu>) {
         if mtu.is_some() || self.receivers.contains_key(&receiver) {
             self.of(now, receiver).mtu = mtu;
         }
@@ -180,19 +186,19 @@ mod tests {
     fn a_flow_moves_only_to_a_path_that_echoed_its_own_nonce() {
         let mut rng = ChaCha12Rng::from_seed([3; 32]);
         let mut paths = Paths::default();
-        let a = challenge(paths.on_assign(A, None, &mut rng));
-        assert_eq!(challenge(paths.on_assign(A, Some(a ^ 1), &mut rng)), a);
+        let a = challenge(paths.on_opening(A, None, &mut rng));
+        assert_eq!(challenge(paths.on_opening(A, Some(a ^ 1), &mut rng)), a);
         assert_eq!(paths.allowance(10), 10);
         paths.on_sent();
         assert_eq!(paths.allowance(10), 9);
-        assert_eq!(paths.on_assign(A, Some(a), &mut rng), PathNews::None);
+        assert_eq!(paths.on_opening(A, Some(a), &mut rng), PathNews::None);
         assert_eq!(paths.allowance(10), u64::MAX);
-        let b = challenge(paths.on_assign(B, Some(a), &mut rng));
+        let b = challenge(paths.on_opening(B, Some(a), &mut rng));
         assert_ne!(a, b);
         assert_eq!(paths.current(), Some(A));
         assert_eq!(paths.on_other(B, &mut rng), PathNews::Challenge(b));
         assert_eq!(paths.on_other(A, &mut rng), PathNews::None);
-        assert_eq!(paths.on_assign(B, Some(b), &mut rng), PathNews::Moved);
+        assert_eq!(paths.on_opening(B, Some(b), &mut rng), PathNews::Moved);
         assert_eq!(paths.current(), Some(B));
         challenge(paths.on_other(A, &mut rng));
     }

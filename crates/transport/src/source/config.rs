@@ -4,11 +4,12 @@ use headwater_units::{BitRate, Duration, FlowId, NodeId, ObjectId, Packets, Symb
 use headwater_wire::MarkSignal;
 use serde::{Deserialize, Serialize};
 
-use super::super::wfcc::WfccConfig;
 use crate::marks::DelayMark;
 use crate::pacer::PacerConfig;
 use crate::path_mtu::PathMtuConfig;
+use crate::ppush::wfcc::WfccConfig;
 use crate::rtt::RttConfig;
+use crate::scdp::PullFlowConfig;
 
 /// Blocks that a flow looks ahead at most, unless told otherwise.
 pub(crate) const LOOK_AHEAD: usize = 64;
@@ -91,6 +92,8 @@ pub struct SourceConfig {
     /// How it is found out that a path does not carry what a task sends. `None`, and so by default: not at all, since a
     /// simulated path carries everything and probes would only add packets; whoever drives real sockets sets it.
     pub path_mtu: Option<PathMtuConfig>,
+    /// Flows whose receivers pull.
+    pub pull: PullFlowConfig,
 }
 
 impl Default for SourceConfig {
@@ -116,6 +119,7 @@ impl Default for SourceConfig {
             ended_memory: 1024,
             path_memory: 1024,
             path_mtu: None,
+            pull: PullFlowConfig::default(),
         }
     }
 }
@@ -132,6 +136,7 @@ impl SourceConfig {
             ack_interval: AckInterval::EverySymbol,
             tail_probe: None,
             delay_mark: None,
+            pull: PullFlowConfig::data_centre(),
             ..SourceConfig::default()
         }
     }

@@ -15,8 +15,9 @@
 use headwater_units::{Duration, Time};
 use headwater_wire::{Body, Class, Ecn, ProbeAck};
 
-use super::push_flow::{PushFlow, Shared};
+use super::PushFlow;
 use crate::path_mtu::PathMtu;
+use crate::source::Shared;
 use crate::{Output, Packet};
 
 /// The ACK of the first symbols may take so much longer than the answer to a challenge: an ACK delay and a host that is
@@ -56,7 +57,7 @@ impl PushFlow {
     }
 
     /// The host refuses datagrams that are longer than `fits`.
-    pub(super) fn on_too_long(&mut self, now: Time, fits: u16, shared: &mut Shared) {
+    pub(crate) fn on_too_long(&mut self, now: Time, fits: u16, shared: &mut Shared) {
         let rtt = self.smoothed_rtt().or(self.echo_rtt);
         if let Some(mtu) = &mut self.mtu {
             mtu.on_too_long(now, fits, rtt);
@@ -65,7 +66,7 @@ impl PushFlow {
     }
 
     /// A probe has arrived.
-    pub(super) fn on_probe_ack(&mut self, now: Time, ack: ProbeAck, shared: &mut Shared) {
+    pub(crate) fn on_probe_ack(&mut self, now: Time, ack: ProbeAck, shared: &mut Shared) {
         self.heard(now);
         if let Some(mtu) = &mut self.mtu {
             mtu.on_probe_ack(now, ack.number, ack.bytes);

@@ -9,29 +9,29 @@
 
 use headwater_units::{BlockIndex, FlowId};
 
-use crate::ppush::sorted_map::SortedMap;
+use crate::ppush::SortedMap;
 use crate::{Event, Output, SourceEvent};
 
 /// Blocks of one flow that were asked for or are in use.
 #[derive(Clone, Debug, Default)]
-pub(super) struct BlockTable {
+pub(crate) struct BlockTable {
     blocks: SortedMap<u32, Block>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Block {
+pub(crate) struct Block {
     /// Asked for: with repair symbols or without.
     asked: Option<bool>,
     /// Ready: with repair symbols or without.
     ready: Option<bool>,
     /// Packets of it in flight.
-    pub(super) in_flight: u32,
+    pub(crate) in_flight: u32,
     to_resend: u32,
 }
 
 impl Block {
     /// Whether a symbol of the block can be named now.
-    pub(super) fn is_ready(&self, repair: bool) -> bool {
+    pub(crate) fn is_ready(&self, repair: bool) -> bool {
         self.ready.is_some_and(|with_repair| with_repair || !repair)
     }
 
@@ -42,17 +42,17 @@ impl Block {
 
 impl BlockTable {
     /// What is known of a block; of an unknown one, that nothing was done with it.
-    pub(super) fn get(&self, block: BlockIndex) -> Block {
+    pub(crate) fn get(&self, block: BlockIndex) -> Block {
         self.blocks.get(&block.0).copied().unwrap_or_default()
     }
 
     /// Whether packets of the block are in flight or to be resent.
-    pub(super) fn is_in_use(&self, block: BlockIndex) -> bool {
+    pub(crate) fn is_in_use(&self, block: BlockIndex) -> bool {
         self.blocks.get(&block.0).is_some_and(Block::in_use)
     }
 
     /// Asks the driver for the block unless that was done.
-    pub(super) fn prepare(
+    pub(crate) fn prepare(
         &mut self,
         flow: FlowId,
         block: BlockIndex,
@@ -67,7 +67,7 @@ impl BlockTable {
     }
 
     /// The driver has it. False if nobody asked (any more).
-    pub(super) fn on_ready(&mut self, block: BlockIndex, repair: bool) -> bool {
+    pub(crate) fn on_ready(&mut self, block: BlockIndex, repair: bool) -> bool {
         match self.blocks.get_mut(&block.0) {
             Some(entry) if entry.asked.is_some() => {
                 entry.ready = Some(repair || entry.ready == Some(true));
@@ -78,19 +78,19 @@ impl BlockTable {
     }
 
     /// A packet of the block leaves.
-    pub(super) fn sent(&mut self, block: BlockIndex) {
+    pub(crate) fn sent(&mut self, block: BlockIndex) {
         self.blocks.get_or_default(block.0).in_flight += 1;
     }
     /// A packet of the block was acknowledged or lost. True if the block is not in use now.
-    pub(super) fn landed(&mut self, block: BlockIndex) -> bool {
+    pub(crate) fn landed(&mut self, block: BlockIndex) -> bool {
         self.change(block, |b| b.in_flight = b.in_flight.saturating_sub(1))
     }
     /// A lost symbol of the block shall go out again.
-    pub(super) fn resend_wanted(&mut self, block: BlockIndex) {
+    pub(crate) fn resend_wanted(&mut self, block: BlockIndex) {
         self.change(block, |b| b.to_resend += 1);
     }
     /// It did, or need not any more. True if the block is not in use now.
-    pub(super) fn resend_settled(&mut self, block: BlockIndex) -> bool {
+    pub(crate) fn resend_settled(&mut self, block: BlockIndex) -> bool {
         self.change(block, |b| b.to_resend = b.to_resend.saturating_sub(1))
     }
 
@@ -105,7 +105,7 @@ impl BlockTable {
     }
 
     /// Lets a block go that is not in use; the caller knows that nothing of it is left to send.
-    pub(super) fn release(&mut self, flow: FlowId, block: BlockIndex, out: &mut impl Extend<Output>) {
+    pub(crate) fn release(&mut self, flow: FlowId, block: BlockIndex, out: &mut impl Extend<Output>) {
         if self.blocks.get(&block.0).is_some_and(|b| !b.in_use()) {
             let entry = self.blocks.remove(&block.0).expect("looked up above");
             if entry.asked.is_some() {
@@ -115,7 +115,7 @@ impl BlockTable {
     }
 
     /// Lets every block go that is not in use and of which `left` says that nothing is left to send.
-    pub(super) fn release_all(
+    pub(crate) fn release_all(
         &mut self,
         flow: FlowId,
         left: impl Fn(BlockIndex) -> bool,
@@ -133,7 +133,7 @@ impl BlockTable {
 
     /// How many blocks are known.
     #[cfg(test)]
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.blocks.len()
     }
 }

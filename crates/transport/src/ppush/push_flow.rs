@@ -11,7 +11,12 @@
 //! Two timers watch packets in flight, and a third one a challenge that has not been answered. The probe timeout (RFC 9002 §6.2) repeats a tail without touching the window;
 //! one probe per silence. The retransmission timeout (RFC 6298) gives up everything in flight and resets the window.
 
-use std::collections::VecDeque;
+mod discovery;
+mod esi_set;
+mod listed;
+mod refresh;
+mod residue;
+mod work;
 
 use headwater_units::{
     BlockIndex, Bytes, Duration, Geometry, NodeId, ObjectId, PacketNumber, PathId, SymbolId, Symbols, Theta,
@@ -20,41 +25,28 @@ use headwater_units::{
 use headwater_wire::{
     Ack, Assign, Body, Class, Datagram, Ecn, FlowReport, MarkSignal, Push, SYMBOL_OVERHEAD, SymbolHeader,
 };
-use rand_chacha::ChaCha12Rng;
 
-use super::blocks::BlockTable;
-use super::config::{AckInterval, FlowCounters, FlowStats, LostSymbols, SourceConfig};
-use super::paths::{PathMemory, PathNews, Paths};
-use super::refresh::Refresh;
-use super::work::{Pick, Work};
 use crate::in_flight::{AckOutcome, InFlight, Sent};
 use crate::marks::Marks;
 use crate::pacer::Pacer;
 use crate::path_mtu::PathMtu;
 use crate::ppush::wfcc::{Feedback, Wfcc};
 use crate::rtt::Rtt;
+use crate::source::Shared;
+use crate::source::blocks::BlockTable;
+use crate::source::config::{AckInterval, FlowCounters, FlowStats, LostSymbols, SourceConfig};
+use crate::source::paths::{PathNews, Paths};
 use crate::{Output, Packet};
+use refresh::Refresh;
+use work::{Pick, Work};
 
 /// The memory of paths is asked so often per window of the minimum that it keeps.
 const MEMORY_LOOKS: u64 = 1000;
 
-/// What the flows of a source have in common.
-#[derive(Debug)]
-pub(super) struct Shared {
-    pub(super) config: SourceConfig,
-    pub(super) out: VecDeque<Output>,
-    pub(super) rng: ChaCha12Rng,
-    pub(super) memory: PathMemory,
-    /// The host's rate limit holds everybody back.
-    pub(super) limited: bool,
-}
-
 /// One flow.
 #[derive(Debug)]
-pub(super) struct PushFlow {
+pub(crate) struct PushFlow {
     push: Push,
-    /// Where its controller is.
-    pub(super) controller: PathId,
     paths: Paths,
     wfcc: Wfcc,
     rtt: Rtt,
@@ -101,10 +93,6 @@ pub(super) struct PushFlow {
     /// The window for which blocks were prepared.
     prepared_for: f64,
     counters: FlowCounters,
-    /// It stands in the queue of flows that may send.
-    pub(super) queued: bool,
-    /// Its entry in the table of timers, never later than its deadline.
-    pub(super) timer: Option<Time>,
 }
 
 /// Something that leaves now.
@@ -115,18 +103,11 @@ enum Choice {
 }
 
 impl PushFlow {
-    pub(super) fn new(
-        now: Time,
-        push: Push,
-        geometry: Geometry,
-        controller: PathId,
-        shared: &Shared,
-    ) -> Self {
+    pub(crate) fn new(now: Time, push: Push, geometry: Geometry, shared: &Shared) -> Self {
         let config = &shared.config;
         let mut flow = PushFlow {
             wfcc: Wfcc::new(config.wfcc, push.theta),
             push,
-            controller,
             paths: Paths::default(),
             rtt: Rtt::new(config.rtt),
             pacer: config.pacer.map(Pacer::new),
@@ -159,8 +140,6 @@ impl PushFlow {
             doubted: false,
             prepared_for: 0.0,
             counters: FlowCounters::default(),
-            queued: false,
-            timer: None,
         };
         flow.begin_mtu(shared);
         flow.set_pace();
@@ -168,22 +147,22 @@ impl PushFlow {
     }
 
     /// Something is about to change: what comes next is to be found anew.
-    pub(super) fn look_again(&mut self) {
+    pub(crate) fn look_again(&mut self) {
         self.ahead = None;
     }
 
     /// The object that it sends.
-    pub(super) fn object(&self) -> ObjectId {
+    pub(crate) fn object(&self) -> ObjectId {
         self.push.object
     }
 
     /// Whether this order to push means this flow: all but the weight, which may have changed since.
-    pub(super) fn is(&self, push: &Push) -> bool {
+    pub(crate) fn is(&self, push: &Push) -> bool {
         Push { theta: push.theta, ..self.push.clone() } == *push
     }
 
     /// Packets that may leave in one turn among the ready flows.
-    pub(super) fn quantum(&self) -> u64 {
+    pub(crate) fn quantum(&self) -> u64 {
         match &self.pacer {
             Some(pacer) => pacer.quantum(),
             None => ((self.wfcc.window().get() / 4.0) as u64).clamp(1, 46),
@@ -191,67 +170,67 @@ impl PushFlow {
     }
 
     /// Whether the packet sent last is the only one in flight, so that the timers begin to run with it.
-    pub(super) fn is_flight_new(&self) -> bool {
+    pub(crate) fn is_flight_new(&self) -> bool {
         self.packets.in_flight() == 1
     }
 
     /// Who receives.
-    pub(super) fn receiver(&self) -> NodeId {
+    pub(crate) fn receiver(&self) -> NodeId {
         self.push.receiver
     }
 
     /// Where it sends to, while it may.
-    pub(super) fn open_path(&self) -> Option<PathId> {
+    pub(crate) fn open_path(&self) -> Option<PathId> {
         self.paths.current().filter(|_| !self.paused && !self.silent)
     }
 
     /// Whether its address has answered.
-    pub(super) fn is_path_validated(&self) -> bool {
+    pub(crate) fn is_path_validated(&self) -> bool {
         self.paths.current().is_some() && self.paths.unanswered().is_none()
     }
 
     /// Whether symbols are in flight, and none was ever acknowledged.
-    pub(super) fn awaits_first_ack(&self) -> bool {
+    pub(crate) fn awaits_first_ack(&self) -> bool {
         self.largest_acked.is_none() && self.packets.in_flight() > 0
     }
 
     /// Since when something has been in flight without an answer.
-    pub(super) fn flight_since(&self) -> Time {
+    pub(crate) fn flight_since(&self) -> Time {
         self.armed_at
     }
 
-    pub(super) fn smoothed_rtt(&self) -> Option<Duration> {
+    pub(crate) fn smoothed_rtt(&self) -> Option<Duration> {
         self.rtt.smoothed()
     }
 
-    pub(super) fn count_path_probe(&mut self) {
+    pub(crate) fn count_path_probe(&mut self) {
         self.counters.path_probes += 1;
     }
 
     /// Bytes of one symbol's datagram above UDP.
-    pub(super) fn packet_bytes(&self) -> u64 {
+    pub(crate) fn packet_bytes(&self) -> u64 {
         u64::from(self.push.symbol_size) + SYMBOL_OVERHEAD as u64
     }
 
     // ---- orders of the controller
 
-    pub(super) fn set_theta(&mut self, theta: Theta) {
+    pub(crate) fn set_theta(&mut self, theta: Theta) {
         self.wfcc.set_theta(theta);
     }
 
-    pub(super) fn pause(&mut self, now: Time) {
+    pub(crate) fn pause(&mut self, now: Time) {
         self.paused = true;
         self.end_starving(now);
     }
 
-    pub(super) fn resume(&mut self, now: Time) {
+    pub(crate) fn resume(&mut self, now: Time) {
         if self.paused {
             self.paused = false;
             (self.armed_at, self.heard_at) = (now, now);
         }
     }
 
-    pub(super) fn report(&self) -> FlowReport {
+    pub(crate) fn report(&self) -> FlowReport {
         FlowReport {
             flow: self.push.flow,
             theta: self.wfcc.theta(),
@@ -264,7 +243,7 @@ impl PushFlow {
         }
     }
 
-    pub(super) fn stats(&self) -> FlowStats {
+    pub(crate) fn stats(&self) -> FlowStats {
         FlowStats {
             flow: self.push.flow,
             task: self.push.task,
@@ -287,10 +266,10 @@ impl PushFlow {
 
     // ---- what the receiver and the driver say
 
-    pub(super) fn on_assign(&mut self, now: Time, path: PathId, assign: &Assign, shared: &mut Shared) {
+    pub(crate) fn on_assign(&mut self, now: Time, path: PathId, assign: &Assign, shared: &mut Shared) {
         self.heard(now);
         let unanswered = self.paths.unanswered().is_some();
-        let news = self.paths.on_assign(path, assign.nonce, &mut shared.rng);
+        let news = self.paths.on_opening(path, assign.nonce, &mut shared.rng);
         if unanswered && self.paths.unanswered().is_none() && self.challenges == 0 {
             self.echo_rtt = Some(now.since(self.challenged_at));
         }
@@ -311,7 +290,7 @@ impl PushFlow {
         self.look_for_mtu(now, shared);
     }
 
-    pub(super) fn on_ack(
+    pub(crate) fn on_ack(
         &mut self,
         now: Time,
         path: PathId,
@@ -332,11 +311,11 @@ impl PushFlow {
         }
     }
 
-    pub(super) fn on_block_ready(&mut self, block: BlockIndex, repair: bool) -> bool {
+    pub(crate) fn on_block_ready(&mut self, block: BlockIndex, repair: bool) -> bool {
         self.blocks.on_ready(block, repair)
     }
 
-    pub(super) fn heard(&mut self, now: Time) {
+    pub(crate) fn heard(&mut self, now: Time) {
         self.heard_at = now;
         if self.silent {
             self.silent = false;
@@ -498,7 +477,7 @@ impl PushFlow {
     // ---- sending
 
     /// The next packet that may leave now. `None`: not before the deadline, the next input or the next block.
-    pub(super) fn next(&mut self, now: Time, shared: &mut Shared) -> Option<Packet> {
+    pub(crate) fn next(&mut self, now: Time, shared: &mut Shared) -> Option<Packet> {
         self.pace_at = None;
         let Some(choice) = self.choose(now, shared) else {
             if let Some(pacer) = &mut self.pacer
@@ -665,7 +644,7 @@ impl PushFlow {
         }
     }
 
-    pub(super) fn datagram(&self, class: Class, body: Body) -> Datagram {
+    pub(crate) fn datagram(&self, class: Class, body: Body) -> Datagram {
         Datagram { class, key_epoch: 0, flow: self.push.flow, body }
     }
 
@@ -687,7 +666,7 @@ impl PushFlow {
     // ---- timers
 
     /// When [`PushFlow::on_timer`] has something to do next.
-    pub(super) fn deadline(&self, config: &SourceConfig) -> Option<Time> {
+    pub(crate) fn deadline(&self, config: &SourceConfig) -> Option<Time> {
         let mut at = self.pace_at.unwrap_or(Time::MAX);
         if self.watches() {
             at = at.min(self.heard_at + config.silent_pause);
@@ -729,11 +708,11 @@ impl PushFlow {
     }
 
     /// The pacer's deadline has come: the flow says anew what it waits for when its turn comes.
-    pub(super) fn wait_no_more(&mut self) {
+    pub(crate) fn wait_no_more(&mut self) {
         self.pace_at = None;
     }
 
-    pub(super) fn on_timer(&mut self, now: Time, outcome: &mut AckOutcome, shared: &mut Shared) {
+    pub(crate) fn on_timer(&mut self, now: Time, outcome: &mut AckOutcome, shared: &mut Shared) {
         self.look_for_mtu(now, shared);
         if !self.watches() {
             return;

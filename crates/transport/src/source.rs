@@ -1,50 +1,47 @@
-//! A host's source: holds objects and pushes their symbols to receivers (PPUSH §III-A, "Source node").
+//! A host's source: holds objects and sends their symbols to receivers, whichever transport asks for them (PPUSH §III-A,
+//! "Source node"; SCDP §III-D).
 //!
 //! ```text
-//!  controller: Push, SetTheta, Pause, Resume, Stop        receiver: Assign (the work), ACK, ProbeAck, Fin
+//!  controller: Push, SetTheta, Pause, Resume, Stop        receiver: Assign, ACK, ProbeAck; Pull; Fin
 //!        |  ^ Pushing, Stopped, Report                          |  ^ symbols, Challenge, Probe, FinAck
 //!        v  |                                                   v  |
 //!  +-------------------------------- Source --------------------------------+
-//!  |  PushFlow: Work (what) · Wfcc, Pacer (when) · InFlight, Marks, Rtt     |  x flows, served in turns
+//!  |  PushFlow (PPUSH): decides itself what leaves when                     |  x flows, served in turns
+//!  |  PullFlow (SCDP): sends what it is asked for                           |
 //!  +-------------------------------------------------------------------------+
-//!        |  ^ Hold, Withdraw, BlockReady, TooLong
+//!        |  ^ Hold, Withdraw, BlockReady, FlowPath, TooLong
 //!        v  | Opened, Prepare, Release, Closed
 //!      driver: disk, encoder, sockets
 //! ```
 //!
-//! Nothing is sent before the receiver's first assignment, which also says where it is. Every message may be lost, come
-//! twice or out of order. Flows that may send stand in a queue and take turns of one quantum; the others wait for a
-//! timer or an input, so a call costs the logarithm of the number of flows.
+//! Nothing is sent before it is known where the receiver is, from its first datagram or from the driver. Every message may
+//! be lost, come twice or out of order. Flows that may send stand in a queue and take turns of one quantum; the others wait
+//! for a timer or an input, so a call costs the logarithm of the number of flows.
 //!
 //! A driver should go on accepting datagrams of a flow for a while after [`SourceEvent::Closed`]: the receiver repeats
 //! its FIN until the answer arrives, and the source answers as long as it remembers the flow.
 
-mod blocks;
-mod config;
-mod discovery;
-mod esi_set;
-mod listed;
-mod paths;
-mod push_flow;
-mod refresh;
-mod residue;
-mod work;
+pub(crate) mod blocks;
+pub(crate) mod config;
+mod flow;
+pub(crate) mod paths;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use headwater_units::{Bytes, FlowId, Geometry, ObjectId, PathId, Time};
-use headwater_wire::{Body, Class, Control, Datagram, Ecn, MAX_FLOWS, Push, Refusal};
+use headwater_wire::{Body, Class, Control, Datagram, Ecn, MAX_FLOWS, Pull, Push, Refusal};
 use rand::SeedableRng;
 use rand_chacha::ChaCha12Rng;
 
 pub(crate) use config::LOOK_AHEAD;
 pub use config::{AckInterval, FlowCounters, FlowStats, LostSymbols, SourceConfig, SourceStats, TailProbe};
+use flow::Flow;
 use paths::PathMemory;
-use push_flow::{PushFlow, Shared};
 
 use crate::in_flight::AckOutcome;
 use crate::pacer::RateLimit;
-use crate::ppush::sorted_map::SortedMap;
+use crate::ppush::{PushFlow, SortedMap};
+use crate::scdp::PullFlow;
 use crate::timers::Timers;
 use crate::{Command, Endpoint, Event, Input, Opened, Output, Packet, SourceCommand, SourceEvent};
 
@@ -57,7 +54,7 @@ pub struct Source {
     shared: Shared,
     holdings: BTreeMap<ObjectId, Bytes>,
     gone: VecDeque<ObjectId>,
-    flows: SortedMap<FlowId, Box<PushFlow>>,
+    flows: SortedMap<FlowId, Held>,
     ended: Ended,
     /// Flows that may send, the one whose turn it is in front.
     ready: VecDeque<FlowId>,
@@ -69,6 +66,31 @@ pub struct Source {
     stats: SourceStats,
     /// What the ACK at hand changes; kept for its lists.
     outcome: AckOutcome,
+}
+
+/// What the flows of a source have in common.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) config: SourceConfig,
+    pub(crate) out: VecDeque<Output>,
+    pub(crate) rng: ChaCha12Rng,
+    pub(crate) memory: PathMemory,
+    /// The host's rate limit holds everybody back.
+    pub(crate) limited: bool,
+    /// Members of groups that have just been detached, and flows that are over by themselves.
+    pub(crate) detached: Vec<FlowId>,
+}
+
+/// A flow, and how it stands among the others.
+#[derive(Debug)]
+struct Held {
+    flow: Flow,
+    /// Where its controller is.
+    controller: PathId,
+    /// It stands in the queue of flows that may send.
+    queued: bool,
+    /// Its entry in the table of timers, never later than its deadline.
+    timer: Option<Time>,
 }
 
 impl Source {
@@ -91,6 +113,7 @@ impl Source {
                 rng: ChaCha12Rng::from_seed(seed),
                 memory: PathMemory::new(config.path_memory, config.rtt.min_window),
                 limited: false,
+                detached: Vec::new(),
                 config,
             },
         }
@@ -98,17 +121,17 @@ impl Source {
 
     /// The flows, by id.
     pub fn flows(&self) -> impl Iterator<Item = FlowStats> + '_ {
-        self.flows.values().map(|flow| flow.stats())
+        self.flows.values().map(|held| held.flow.stats())
     }
 
     /// One flow.
     pub fn flow(&self, flow: FlowId) -> Option<FlowStats> {
-        self.flows.get(&flow).map(|flow| flow.stats())
+        self.flows.get(&flow).map(|held| held.flow.stats())
     }
 
     /// Packets of a flow that may leave in one piece, now (architecture decision 9): what one GSO send covers at most.
     pub fn quantum(&mut self, flow: FlowId) -> u64 {
-        self.flows.get_mut(&flow).map_or(1, |flow| flow.quantum())
+        self.flows.get_mut(&flow).map_or(1, |held| held.flow.quantum())
     }
 
     /// What happened so far.
@@ -120,22 +143,26 @@ impl Source {
         let Packet { path, datagram: Datagram { flow, body, .. }, .. } = packet;
         match body {
             Body::Control(control) => self.on_control(now, path, *control),
-            Body::Assign(assign) => self.with_flow(flow, |f, shared, _| {
+            Body::Assign(assign) => self.with_push_flow(flow, |f, shared, _| {
                 f.on_assign(now, path, &assign, shared);
             }),
             Body::Ack(ack) => {
-                self.with_flow(flow, |f, shared, outcome| f.on_ack(now, path, &ack, outcome, shared));
+                self.with_push_flow(flow, |f, shared, outcome| f.on_ack(now, path, &ack, outcome, shared));
             }
-            Body::ProbeAck(ack) => self.with_flow(flow, |f, shared, _| f.on_probe_ack(now, ack, shared)),
+            Body::ProbeAck(ack) => self.with_push_flow(flow, |f, shared, _| f.on_probe_ack(now, ack, shared)),
+            Body::Pull(pull) => self.on_pull(now, flow, path, &pull),
+            Body::Challenge { nonce } => self.with_flow(flow, |f, shared, _| match f {
+                Flow::Pull(f) => f.on_echo(path, nonce, shared),
+                Flow::Push(_) => {}
+            }),
             Body::Fin(_) => self.on_fin(flow, path),
             Body::Symbol(_)
-            | Body::Challenge { .. }
             | Body::FinAck
             | Body::Cumulative(_)
             | Body::AckVector(_)
             | Body::Probe(_)
-            | Body::Pull(_)
-            | Body::Receipt(_) => self.stats.unexpected += 1,
+            | Body::Receipt(_)
+            | Body::Detached => self.stats.unexpected += 1,
         }
     }
 
@@ -160,7 +187,7 @@ impl Source {
     fn on_push(&mut self, now: Time, path: PathId, push: Push) {
         let flow = push.flow;
         if let Some(known) = self.flows.get_mut(&flow) {
-            if known.is(&push) {
+            if known.flow.is(&push) {
                 // Said again, perhaps by a controller that has restarted or reconnected.
                 known.controller = path;
                 return self.tell(path, Control::Pushing { flow });
@@ -190,9 +217,10 @@ impl Source {
             object: push.object,
             symbol_size: push.symbol_size,
             class: push.class,
+            at: push.at.clone(),
         })));
-        let opened = PushFlow::new(now, push, geometry, path, &self.shared);
-        self.flows.insert(flow, Box::new(opened));
+        let opened = Flow::new(now, push, geometry, &mut self.shared);
+        self.flows.insert(flow, Held { flow: opened, controller: path, queued: false, timer: None });
         self.report_at.get_or_insert(now + self.shared.config.report_every);
         self.tell(path, Control::Pushing { flow });
     }
@@ -208,8 +236,8 @@ impl Source {
         }
         self.report_at = (!self.flows.is_empty()).then(|| now + self.shared.config.report_every);
         let mut by_controller: BTreeMap<PathId, Vec<_>> = BTreeMap::new();
-        for flow in self.flows.values() {
-            by_controller.entry(flow.controller).or_default().push(flow.report());
+        for held in self.flows.values() {
+            by_controller.entry(held.controller).or_default().push(held.flow.report());
         }
         for (path, reports) in by_controller {
             for flows in reports.chunks(MAX_FLOWS) {
@@ -219,6 +247,33 @@ impl Source {
     }
 
     // ---- the receiver
+
+    #[inline]
+    fn on_pull(&mut self, now: Time, flow: FlowId, path: PathId, pull: &Pull) {
+        let mut for_group = None;
+        self.with_flow(flow, |f, shared, _| match f {
+            Flow::Pull(f) => for_group = f.on_pull(now, path, pull, shared),
+            Flow::Push(_) => {}
+        });
+        if let Some((group, says)) = for_group {
+            self.with_flow(group, |f, shared, _| match f {
+                Flow::Pull(f) => f.on_member(flow, &says, shared),
+                Flow::Push(_) => {}
+            });
+            self.tell_detached(now);
+        }
+    }
+
+    /// Groups have gone on without some of their members.
+    #[inline]
+    fn tell_detached(&mut self, now: Time) {
+        while let Some(flow) = self.shared.detached.pop() {
+            self.with_flow(flow, |f, shared, _| match f {
+                Flow::Pull(f) => f.detach(now, shared),
+                Flow::Push(_) => {}
+            });
+        }
+    }
 
     fn on_fin(&mut self, flow: FlowId, path: PathId) {
         match self.close(flow) {
@@ -257,11 +312,18 @@ impl Source {
                     f.on_block_ready(block, repair);
                 });
             }
+            Command::Source(SourceCommand::FlowPath { flow, path }) => {
+                self.with_flow(flow, |f, shared, _| match f {
+                    Flow::Pull(f) => f.on_path(path, shared),
+                    // A receiver that does not pull says itself where it is, with the work that it has.
+                    Flow::Push(_) => {}
+                });
+            }
             Command::Source(SourceCommand::TooLong { path, fits }) => {
-                let that_way = self.flows.iter().filter(|(_, f)| f.open_path() == Some(path));
+                let that_way = self.flows.iter().filter(|(_, held)| held.flow.open_path() == Some(path));
                 let flows: Vec<FlowId> = that_way.map(|(id, _)| *id).collect();
                 for flow in flows {
-                    self.with_flow(flow, |f, shared, _| f.on_too_long(now, fits, shared));
+                    self.with_push_flow(flow, |f, shared, _| f.on_too_long(now, fits, shared));
                 }
             }
             Command::Source(SourceCommand::Extend { .. })
@@ -275,7 +337,7 @@ impl Source {
 
     fn end_flows_of(&mut self, object: ObjectId) {
         let of_object: Vec<FlowId> =
-            self.flows.iter().filter(|(_, f)| f.object() == object).map(|(id, _)| *id).collect();
+            self.flows.iter().filter(|(_, held)| held.flow.object() == object).map(|(id, _)| *id).collect();
         for flow in of_object {
             if let Some(controller) = self.close(flow) {
                 self.refuse(controller, flow, Refusal::Gone);
@@ -294,30 +356,66 @@ impl Source {
         self.ended.insert(flow);
         self.stats.closed += 1;
         self.event(SourceEvent::Closed { flow });
+        if let Some(group) = closed.flow.group() {
+            self.leave(group, flow);
+        }
         Some(closed.controller)
     }
 
+    /// A member of a group is gone; the group's flow goes with the last one.
+    fn leave(&mut self, group: FlowId, member: FlowId) {
+        let mut is_empty = false;
+        if self.flows.contains_key(&group) {
+            self.with_flow(group, |f, _, _| {
+                if let Flow::Pull(f) = f {
+                    is_empty = f.on_leave(member);
+                }
+            });
+        }
+        if is_empty && let Some(controller) = self.close(group) {
+            self.tell(controller, Control::Stopped { flow: group });
+        }
+    }
+
     /// Changes a flow, which then may have something to send.
-    fn with_flow(&mut self, flow: FlowId, change: impl FnOnce(&mut PushFlow, &mut Shared, &mut AckOutcome)) {
-        let Some(known) = self.flows.get_mut(&flow) else {
+    #[inline]
+    fn with_flow(&mut self, flow: FlowId, change: impl FnOnce(&mut Flow, &mut Shared, &mut AckOutcome)) {
+        let Some(held) = self.flows.get_mut(&flow) else {
             self.stats.unknown_flow += 1;
             return;
         };
-        known.look_again();
-        change(known, &mut self.shared, &mut self.outcome);
-        enqueue(known, flow, &mut self.ready);
-        arm(known, flow, &mut self.timers, &self.shared.config);
+        held.flow.look_again();
+        change(&mut held.flow, &mut self.shared, &mut self.outcome);
+        enqueue(held, flow, &mut self.ready);
+        self.timers.arm(&mut held.timer, held.flow.deadline(&self.shared.config), flow);
+    }
+
+    /// The same, for what only the receiver of a pushed flow says.
+    fn with_push_flow(
+        &mut self,
+        flow: FlowId,
+        change: impl FnOnce(&mut PushFlow, &mut Shared, &mut AckOutcome),
+    ) {
+        let mut unexpected = 0;
+        self.with_flow(flow, |f, shared, outcome| match f {
+            Flow::Push(f) => change(f, shared, outcome),
+            Flow::Pull(_) => unexpected = 1,
+        });
+        self.stats.unexpected += unexpected;
     }
 
     fn fire_timers(&mut self, now: Time) {
         while let Some(flow) = self.timers.pop_due(now) {
-            let known = self.flows.get_mut(&flow).expect("a closed flow takes its timer along");
-            known.timer = None;
-            known.look_again();
-            known.on_timer(now, &mut self.outcome, &mut self.shared);
-            enqueue(known, flow, &mut self.ready);
-            known.wait_no_more();
-            arm(known, flow, &mut self.timers, &self.shared.config);
+            let held = self.flows.get_mut(&flow).expect("a closed flow takes its timer along");
+            held.timer = None;
+            held.flow.look_again();
+            let is_over = held.flow.on_timer(now, &mut self.outcome, &mut self.shared);
+            enqueue(held, flow, &mut self.ready);
+            self.timers.arm(&mut held.timer, held.flow.deadline(&self.shared.config), flow);
+            if is_over && let Some(controller) = self.close(flow) {
+                self.tell(controller, Control::Stopped { flow });
+            }
+            self.tell_detached(now);
         }
     }
 
@@ -328,28 +426,28 @@ impl Source {
                 self.shared.limited = true;
                 return None;
             }
-            let Some(known) = self.flows.get_mut(&flow) else {
+            let Some(held) = self.flows.get_mut(&flow) else {
                 self.ready.pop_front();
                 self.turn = 0;
                 continue;
             };
-            let packet = known.next(now, &mut self.shared);
+            let packet = held.flow.next(now, &mut self.shared);
             if packet.is_none() {
-                known.queued = false;
+                held.queued = false;
                 self.ready.pop_front();
                 self.turn = 0;
-                arm(known, flow, &mut self.timers, &self.shared.config);
+                self.timers.arm(&mut held.timer, held.flow.deadline(&self.shared.config), flow);
                 continue;
             }
             self.turn += 1;
             if let Some(limit) = &mut self.limit {
-                limit.on_sent(now, Bytes::new(known.packet_bytes()));
+                limit.on_sent(now, Bytes::new(held.flow.packet_bytes()));
             }
             // A packet that follows others can only put the deadline off.
-            if known.is_flight_new() {
-                arm(known, flow, &mut self.timers, &self.shared.config);
+            if held.flow.is_flight_new() {
+                self.timers.arm(&mut held.timer, held.flow.deadline(&self.shared.config), flow);
             }
-            if self.turn >= known.quantum() {
+            if self.turn >= held.flow.quantum() {
                 self.ready.rotate_left(1);
                 self.turn = 0;
             }
@@ -408,17 +506,11 @@ impl Endpoint for Source {
     }
 }
 
-fn enqueue(flow: &mut PushFlow, id: FlowId, ready: &mut VecDeque<FlowId>) {
-    if !flow.queued {
-        flow.queued = true;
+fn enqueue(held: &mut Held, id: FlowId, ready: &mut VecDeque<FlowId>) {
+    if !held.queued {
+        held.queued = true;
         ready.push_back(id);
     }
-}
-
-/// Has a flow called when it wants to be.
-fn arm(flow: &mut PushFlow, id: FlowId, timers: &mut Timers<FlowId>, config: &SourceConfig) {
-    let deadline = flow.deadline(config);
-    timers.arm(&mut flow.timer, deadline, id);
 }
 
 /// The last flows that ended.

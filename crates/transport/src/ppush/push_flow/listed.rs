@@ -12,9 +12,9 @@ use std::ops::Range;
 use headwater_units::{BlockIndex, ESI_LIMIT, Esi, Geometry, SymbolId};
 use headwater_wire::{MAX_WORK, Work};
 
-use super::blocks::BlockTable;
 use super::esi_set::EsiSet;
 use super::work::{Pick, Upcoming};
+use crate::source::blocks::BlockTable;
 
 /// Blocks of which something was sent and that are still listed. More would be a gigabyte that was sent and not
 /// decoded; the flow waits for the receiver to catch up.

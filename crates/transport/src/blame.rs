@@ -1,0 +1,187 @@
+//! Who sent what is not the object's: one liar told from many honest sources (architecture decision 11).
+//!
+//! ```text
+//!   a block fails its hash --one source sent all of it--> the liar
+//!                          --several did--> thrown away, and asked of one source alone: it comes right, and whoever took part
+//!                                           before, but not now, is suspicious; or it fails, and the one is the liar
+//! ```
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use headwater_units::{FlowId, NodeId};
+
+/// A source that took part in this many blocks that came right only without it is not believed any more.
+const SUSPICIONS: u32 = 3;
+
+/// What a failed hash tells.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Blame {
+    /// One source sent all of it: the liar.
+    Liar(NodeId),
+    /// One of several; the block is to be asked of one alone.
+    Unclear,
+}
+
+/// Who took part in one block.
+#[derive(Debug, Default)]
+pub(crate) struct Trial {
+    /// Who sent what is here.
+    contributors: Vec<(FlowId, NodeId)>,
+    /// After a failed hash: symbols are taken from one flow alone.
+    alone: Option<Box<Alone>>,
+}
+
+#[derive(Debug)]
+struct Alone {
+    /// Whose turn it is, once somebody took it.
+    flow: Option<FlowId>,
+    /// Who took part when it failed.
+    suspects: BTreeSet<NodeId>,
+}
+
+impl Trial {
+    /// A symbol of the block came from this source.
+    pub(crate) fn on_symbol(&mut self, flow: FlowId, node: NodeId) {
+        if !self.contributors.iter().any(|(known, _)| *known == flow) {
+            self.contributors.push((flow, node));
+        }
+    }
+
+    /// Whether the block is asked of one flow alone.
+    pub(crate) fn is_alone(&self) -> bool {
+        self.alone.is_some()
+    }
+
+    /// Of which, once somebody took it.
+    pub(crate) fn alone(&self) -> Option<FlowId> {
+        self.alone.as_ref()?.flow
+    }
+
+    /// Whether a flow's symbols are taken.
+    #[inline]
+    pub(crate) fn admits(&self, flow: FlowId) -> bool {
+        self.alone.as_ref().is_none_or(|alone| alone.flow == Some(flow))
+    }
+
+    /// The flow is asked for symbols of the block: all of them, if it is asked of one alone.
+    pub(crate) fn give(&mut self, flow: FlowId) {
+        if let Some(alone) = &mut self.alone {
+            alone.flow = Some(flow);
+        }
+    }
+
+    /// The flow brings nothing more. True if the block was asked of it alone: it is to be asked of another, from the start.
+    pub(crate) fn release(&mut self, flow: FlowId) -> bool {
+        match &mut self.alone {
+            Some(alone) if alone.flow == Some(flow) => {
+                alone.flow = None;
+                self.contributors.clear();
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// The block decoded but is wrong: everything of it is thrown away and asked of one source alone.
+    pub(crate) fn on_corrupt(&mut self) -> Blame {
+        let senders: BTreeSet<NodeId> = self.contributors.drain(..).map(|(_, node)| node).collect();
+        let mut suspects = match self.alone.take() {
+            Some(alone) => alone.suspects,
+            None => senders.clone(),
+        };
+        let blame = match senders.first() {
+            Some(&one) if senders.len() == 1 => {
+                suspects.remove(&one);
+                Blame::Liar(one)
+            }
+            _ => Blame::Unclear,
+        };
+        self.alone = Some(Box::new(Alone { flow: None, suspects }));
+        blame
+    }
+
+    /// The block came right. Returns who took part when it failed before, but not now: whom that makes suspicious.
+    pub(crate) fn on_verified(&self) -> BTreeSet<NodeId> {
+        match &self.alone {
+            Some(alone) => {
+                let took_part = self.contributors.iter().map(|(_, node)| *node).collect();
+                alone.suspects.difference(&took_part).copied().collect()
+            }
+            None => BTreeSet::new(),
+        }
+    }
+}
+
+/// Which sources a task believes.
+#[derive(Debug, Default)]
+pub(crate) struct Trust {
+    suspicions: BTreeMap<NodeId, u32>,
+    distrusted: BTreeSet<NodeId>,
+}
+
+impl Trust {
+    /// A block came right without them ([`Trial::on_verified`]). Returns who was suspicious once too often.
+    pub(crate) fn suspect(&mut self, nodes: BTreeSet<NodeId>) -> Vec<NodeId> {
+        let suspicions = &mut self.suspicions;
+        let mut is_too_much = |node: &NodeId| {
+            let count = suspicions.entry(*node).or_default();
+            *count += 1;
+            *count >= SUSPICIONS
+        };
+        nodes.into_iter().filter(|node| is_too_much(node)).collect()
+    }
+
+    /// Nothing of this source is believed any more; false if nothing was before.
+    pub(crate) fn distrust(&mut self, node: NodeId) -> bool {
+        self.distrusted.insert(node)
+    }
+
+    /// Whether nothing of it is believed.
+    pub(crate) fn is_distrusted(&self, node: NodeId) -> bool {
+        self.distrusted.contains(&node)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FLOWS: [(FlowId, NodeId); 2] = [(FlowId(1), NodeId([1; 32])), (FlowId(2), NodeId([2; 32]))];
+
+    #[test]
+    fn the_only_source_of_a_wrong_block_is_the_liar() {
+        let mut trial = Trial::default();
+        trial.on_symbol(FLOWS[0].0, FLOWS[0].1);
+        assert_eq!(trial.on_corrupt(), Blame::Liar(FLOWS[0].1));
+    }
+
+    #[test]
+    fn of_two_sources_the_one_without_which_it_comes_right_is_suspicious_and_distrusted_the_third_time() {
+        let mut trust = Trust::default();
+        for distrusted in [vec![], vec![], vec![FLOWS[1].1]] {
+            let mut trial = Trial::default();
+            FLOWS.iter().for_each(|(flow, node)| trial.on_symbol(*flow, *node));
+            assert_eq!(trial.on_corrupt(), Blame::Unclear);
+            assert!(trial.is_alone() && !trial.admits(FLOWS[0].0));
+            trial.give(FLOWS[0].0);
+            assert!(trial.admits(FLOWS[0].0) && !trial.admits(FLOWS[1].0));
+            trial.on_symbol(FLOWS[0].0, FLOWS[0].1);
+            assert_eq!(trust.suspect(trial.on_verified()), distrusted);
+        }
+        assert!(trust.distrust(FLOWS[1].1) && !trust.distrust(FLOWS[1].1));
+        assert!(trust.is_distrusted(FLOWS[1].1) && !trust.is_distrusted(FLOWS[0].1));
+    }
+
+    #[test]
+    fn whoever_falls_silent_alone_hands_the_block_on_without_blame() {
+        let mut trial = Trial::default();
+        FLOWS.iter().for_each(|(flow, node)| trial.on_symbol(*flow, *node));
+        trial.on_corrupt();
+        trial.give(FLOWS[1].0);
+        trial.on_symbol(FLOWS[1].0, FLOWS[1].1);
+        assert!(!trial.release(FLOWS[0].0) && trial.release(FLOWS[1].0));
+        trial.give(FLOWS[0].0);
+        trial.on_symbol(FLOWS[0].0, FLOWS[0].1);
+        assert_eq!(trial.on_verified().into_iter().collect::<Vec<_>>(), [FLOWS[1].1]);
+    }
+}

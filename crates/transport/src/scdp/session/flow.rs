@@ -1,0 +1,330 @@
+//! One flow as its receiver sees it.
+
+use headwater_units::{BitRate, Bytes, Duration, FlowId, NodeId, PathId, Time};
+use headwater_wire::{FlowGrant, FlowView};
+
+use super::numbers::{Lost, Numbers, Seen};
+use super::{SessionConfig, SessionFlow};
+use crate::host::parting::Parting;
+use crate::rtt::Rtt;
+
+/// A silent flow's next question waits at most so many times longer than its first, as a power of two.
+const MOST_DOUBLINGS: u32 = 8;
+/// A member of a group says its last pull again so often before it asks for one more: the others may be slow.
+const GROUP_REPEATS: u32 = 2;
+
+/// A flow that is asked for a block alone keeps it for so many timeouts in a row: with another one it begins anew.
+const LONG_SILENCE: u32 = 4;
+
+/// State of one flow.
+#[derive(Debug)]
+pub(super) struct Flow {
+    pub(super) id: FlowId,
+    pub(super) node: NodeId,
+    pub(super) index: u8,
+    pub(super) of: u8,
+    pub(super) group: Option<Group>,
+    pub(super) path: Option<PathId>,
+    /// What the source pushes is counted as coming, or the flow was opened.
+    pub(super) begun: bool,
+    /// The pull that opens it stands in the host's queue.
+    pub(super) opening: bool,
+    numbers: Numbers,
+    /// Packets that were pushed or asked for.
+    expected: u64,
+    /// Those that were asked for; its low half is the sequence number of the newest pull.
+    asked: u64,
+    /// Of those that were expected, what may still come.
+    pub(super) coming: u32,
+    /// Pulls that stand in the host's queue.
+    pub(super) waiting: u32,
+    /// At most so many coming or asked for at a time.
+    window: u32,
+    /// Nothing has come for so long that nobody waits for it.
+    pub(super) silent: bool,
+    doublings: u32,
+    /// When it was heard or asked last.
+    pub(super) stirred: Time,
+    /// When it was heard last, or began.
+    pub(super) heard: Time,
+    /// The packet by which the round-trip time is measured, and when it was asked for.
+    timed: Option<(u64, Time)>,
+    pub(super) rtt: Rtt,
+    pub(super) stand: Stand,
+    pub(super) symbols: u64,
+    pub(super) useful: u64,
+    trimmed: u64,
+    lost: u64,
+    /// Useful symbols, and when they were counted, as said to the controller last.
+    viewed: (u64, Time),
+}
+
+/// How a flow stands.
+#[derive(Debug)]
+pub(super) enum Stand {
+    Live,
+    /// Its source is told that it is over.
+    Ending(Parting),
+    Over,
+}
+
+/// The group's flow that brings its symbols.
+#[derive(Debug)]
+pub(super) struct Group {
+    pub(super) flow: FlowId,
+    /// It brings those that this receiver asks for; else it brings what others ask for.
+    pub(super) attached: bool,
+    numbers: Numbers,
+}
+
+/// What the arrival of a packet means to its flow.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Came {
+    pub(super) seen: Seen,
+    /// It was coming.
+    pub(super) counted: bool,
+    pub(super) lost: Lost,
+    /// So many that were given up may come after all.
+    pub(super) restored: u32,
+}
+
+/// What to say to a flow that has been silent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Overdue {
+    /// The newest pull again.
+    Repeat,
+    /// Everything is given up; one more.
+    GiveUp,
+}
+
+impl Flow {
+    pub(super) fn new(now: Time, grant: FlowGrant, window: u32, config: &SessionConfig) -> Self {
+        let group = |flow| Group { flow, attached: true, numbers: Numbers::new(config.reordering) };
+        Flow {
+            id: grant.flow,
+            node: grant.node,
+            index: grant.index,
+            of: grant.of,
+            group: grant.group.map(group),
+            path: None,
+            begun: false,
+            opening: false,
+            numbers: Numbers::new(config.reordering),
+            expected: 0,
+            asked: 0,
+            coming: 0,
+            waiting: 0,
+            window,
+            silent: false,
+            doublings: 0,
+            stirred: now,
+            heard: now,
+            timed: None,
+            rtt: Rtt::new(config.rtt),
+            stand: Stand::Live,
+            symbols: 0,
+            useful: 0,
+            trimmed: 0,
+            lost: 0,
+            viewed: (0, now),
+        }
+    }
+
+    /// Whether symbols may be asked of it.
+    pub(super) fn is_live(&self) -> bool {
+        matches!(self.stand, Stand::Live)
+    }
+
+    /// Whether nothing is left to say to it.
+    pub(super) fn is_over(&self) -> bool {
+        matches!(self.stand, Stand::Over)
+    }
+
+    /// Whether it gets its symbols by its group's flow.
+    pub(super) fn is_attached(&self) -> bool {
+        self.group.as_ref().is_some_and(|group| group.attached)
+    }
+
+    /// Whether it has left its group.
+    pub(super) fn is_alone(&self) -> bool {
+        self.group.as_ref().is_some_and(|group| !group.attached)
+    }
+
+    /// Whether one more may be asked for.
+    #[inline]
+    pub(super) fn has_room(&self) -> bool {
+        self.coming + self.waiting < self.window
+            && self.path.is_some()
+            && self.begun
+            && !self.opening
+            && !self.silent
+            && self.is_live()
+    }
+
+    /// The sequence number of the newest pull.
+    pub(super) fn sequence(&self) -> u32 {
+        self.asked as u32
+    }
+
+    /// From now on something may be expected of it.
+    pub(super) fn begin(&mut self, now: Time) {
+        self.begun = true;
+        (self.stirred, self.heard) = (now, now);
+    }
+
+    /// The source pushes so many.
+    pub(super) fn expect(&mut self, pushed: u32) {
+        self.expected += u64::from(pushed);
+        self.coming += pushed;
+    }
+
+    /// One more is asked for, of which it is `counted` that it comes.
+    #[inline]
+    pub(super) fn ask(&mut self, now: Time, counted: bool) {
+        self.stirred = now;
+        if self.timed.is_none() && counted {
+            self.timed = Some((self.expected, now));
+        }
+        self.asked += 1;
+        self.expected += 1;
+        self.coming += u32::from(counted);
+    }
+
+    /// A packet of this flow, or of its group's (`by_group`), has come.
+    #[inline]
+    pub(super) fn on_packet(&mut self, now: Time, number: u32, block: u32, by_group: bool) -> Came {
+        let attached = self.is_attached();
+        let numbers = match &mut self.group {
+            Some(group) if by_group => &mut group.numbers,
+            _ => &mut self.numbers,
+        };
+        let number = expand(number, numbers.next());
+        let is_new = number >= numbers.next();
+        let (seen, lost) = numbers.arrive(number, block);
+        let mut came = Came { seen, counted: false, lost: Lost::default(), restored: 0 };
+        // What a group's flow brings to others is a gift; what this one brings to a member that has not left it, a mistake.
+        if by_group != attached || seen == Seen::Absurd {
+            return came;
+        }
+        let next = numbers.next();
+        (self.stirred, self.heard, self.doublings) = (now, now, 0);
+        came.lost = Lost { packets: lost.packets.min(self.coming), ..lost };
+        self.coming -= came.lost.packets;
+        self.lost += u64::from(came.lost.packets);
+        if std::mem::take(&mut self.silent) {
+            let above =
+                u32::try_from(self.expected.saturating_sub(next)).unwrap_or(u32::MAX).min(self.window);
+            came.restored = above.saturating_sub(self.coming);
+            self.coming += came.restored;
+        } else if seen == Seen::Awaited && self.coming > 0 {
+            self.coming -= 1;
+            came.counted = true;
+        }
+        if is_new
+            && let Some((timed, at)) = self.timed
+            && number >= timed
+        {
+            self.timed = None;
+            if number == timed || by_group {
+                self.rtt.on_sample(now, now.since(at), Duration::ZERO);
+            }
+        }
+        came
+    }
+
+    pub(super) fn on_trimmed(&mut self) {
+        self.trimmed += 1;
+    }
+
+    /// When it has been silent for too long, if something is to be expected of it.
+    pub(super) fn overdue_at(&self) -> Option<Time> {
+        let waits = self.coming > 0 || self.silent;
+        (waits && self.path.is_some() && self.waiting == 0 && self.is_live())
+            .then(|| self.stirred + self.rtt.rto() * (1 << self.doublings.min(MOST_DOUBLINGS)))
+    }
+
+    /// It has been.
+    pub(super) fn on_overdue(&mut self, now: Time) -> Overdue {
+        self.stirred = now;
+        self.doublings = self.doublings.saturating_add(1);
+        self.timed = None;
+        if self.is_attached() && self.doublings <= GROUP_REPEATS {
+            return Overdue::Repeat;
+        }
+        self.give_up();
+        Overdue::GiveUp
+    }
+
+    /// Whether it has been silent for long.
+    pub(super) fn is_gone(&self) -> bool {
+        self.doublings >= LONG_SILENCE
+    }
+
+    fn give_up(&mut self) {
+        self.lost += u64::from(self.coming);
+        (self.coming, self.silent) = (0, true);
+        match &mut self.group {
+            Some(group) if group.attached => group.numbers.give_up_all(),
+            _ => self.numbers.give_up_all(),
+        }
+    }
+
+    /// It leaves its group, and counts from zero.
+    pub(super) fn leave_group(&mut self, now: Time) {
+        if let Some(group) = &mut self.group {
+            group.attached = false;
+            group.numbers.give_up_all();
+        }
+        (self.expected, self.asked, self.coming, self.silent) = (0, 0, 0, false);
+        (self.timed, self.stirred, self.doublings) = (None, now, 0);
+    }
+
+    pub(super) fn view(&mut self, now: Time, symbol: u64) -> FlowView {
+        let (useful, since) = std::mem::replace(&mut self.viewed, (self.useful, now));
+        let bytes = Bytes::new((self.useful - useful) * symbol);
+        let span = now.since(since);
+        let waits = self.coming > 0 || self.silent;
+        FlowView {
+            flow: self.id,
+            bytes: Bytes::new(self.useful * symbol),
+            rate: if span > Duration::ZERO { bytes / span } else { BitRate::default() },
+            silent: if waits { now.since(self.heard) } else { Duration::ZERO },
+        }
+    }
+
+    pub(super) fn stats(&self) -> SessionFlow {
+        SessionFlow {
+            flow: self.id,
+            node: self.node,
+            symbols: self.symbols,
+            useful: self.useful,
+            trimmed: self.trimmed,
+            lost: self.lost,
+            asked: self.asked,
+            coming: u64::from(self.coming),
+            rtt: self.rtt.smoothed(),
+            silent: self.silent,
+            ended: !self.is_live(),
+        }
+    }
+}
+
+/// The whole number of a packet of which 32 bits travelled: the one that is nearest to what is expected.
+#[inline]
+fn expand(number: u32, next: u64) -> u64 {
+    let ahead = number.wrapping_sub(next as u32) as i32;
+    next.saturating_add_signed(i64::from(ahead))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_restored_around_what_is_expected() {
+        assert_eq!(expand(5, 3), 5);
+        assert_eq!(expand(u32::MAX, 3), 0, "nothing is before the first");
+        assert_eq!(expand(2, (1 << 32) - 1), (1 << 32) + 2);
+        assert_eq!(expand(u32::MAX, (1 << 32) + 2), (1 << 32) - 1);
+    }
+}

@@ -1,0 +1,187 @@
+//! Which packets of a flow have come, and which are lost: its packet numbers have no gaps where it left.
+//!
+//! ```text
+//!            given up                 waited for                   not seen yet
+//!   ... 12 13 -- 15 16  |  17 -- 19 20 -- 22 23 24   |   25 26 ...
+//!                       `-- reordering ------------'  `- next
+//! ```
+//! A number that is missing when `reordering` later ones have been passed is lost. What comes of it later is a surprise, and
+//! counts for nothing.
+
+/// Nothing has come of it, and something may.
+const AWAITED: u32 = u32::MAX;
+/// Nothing has come of it, and nothing is waited for any more.
+const GIVEN_UP: u32 = u32::MAX - 1;
+/// No honest source leaves such a gap: what may be under way is a few windows.
+const ABSURD_GAP: u64 = 1 << 16;
+/// Copies of a packet are recognised at least this long.
+const LEAST_MEMORY: u64 = 64;
+
+/// The numbers of one flow, each with the block that its packet was of.
+#[derive(Debug)]
+pub(super) struct Numbers {
+    slots: Box<[u32]>,
+    reordering: u64,
+    /// Above the largest that came.
+    next: u64,
+    /// The block of the last packet that came before those waited for.
+    before: u32,
+}
+
+/// What the arrival of a packet tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Seen {
+    /// It was waited for.
+    Awaited,
+    /// It had been given up.
+    Late,
+    /// It has come before.
+    Again,
+    /// No such packet can have been sent.
+    Absurd,
+}
+
+/// Packets that are lost, as the arrival of a later one shows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Lost {
+    pub(super) packets: u32,
+    /// The block of the one before the first of them.
+    pub(super) near: u32,
+}
+
+impl Numbers {
+    pub(super) fn new(reordering: u16) -> Self {
+        let reordering = u64::from(reordering.max(1));
+        let slots = (reordering + 1).max(LEAST_MEMORY).next_power_of_two();
+        Numbers { slots: vec![GIVEN_UP; slots as usize].into_boxed_slice(), reordering, next: 0, before: 0 }
+    }
+
+    /// Above the largest number that came.
+    pub(super) fn next(&self) -> u64 {
+        self.next
+    }
+
+    fn slot(&mut self, number: u64) -> &mut u32 {
+        let at = number as usize & (self.slots.len() - 1);
+        &mut self.slots[at]
+    }
+
+    /// A packet has come, of this block.
+    #[inline]
+    pub(super) fn arrive(&mut self, number: u64, block: u32) -> (Seen, Lost) {
+        let block = block.min(GIVEN_UP - 1);
+        let mut lost = Lost::default();
+        if number < self.next {
+            if self.next - number > self.slots.len() as u64 {
+                return (Seen::Late, lost);
+            }
+            let slot = self.slot(number);
+            let before = std::mem::replace(slot, block);
+            let seen = match before {
+                AWAITED => Seen::Awaited,
+                GIVEN_UP => Seen::Late,
+                _ => Seen::Again,
+            };
+            return (seen, lost);
+        }
+        if number - self.next >= ABSURD_GAP {
+            return (Seen::Absurd, lost);
+        }
+        for passed in self.next..=number {
+            if let Some(old) = passed.checked_sub(self.reordering) {
+                self.give_up(old, &mut lost);
+            }
+            *self.slot(passed) = AWAITED;
+        }
+        *self.slot(number) = block;
+        self.next = number + 1;
+        (Seen::Awaited, lost)
+    }
+
+    #[inline]
+    fn give_up(&mut self, old: u64, lost: &mut Lost) {
+        let slot = self.slot(old);
+        match *slot {
+            AWAITED => {
+                *slot = GIVEN_UP;
+                if lost.packets == 0 {
+                    lost.near = self.before;
+                }
+                lost.packets += 1;
+            }
+            GIVEN_UP => {}
+            block => self.before = block,
+        }
+    }
+
+    /// Nothing of what is missing is waited for any more.
+    pub(super) fn give_up_all(&mut self) {
+        self.slots.iter_mut().filter(|slot| **slot == AWAITED).for_each(|slot| *slot = GIVEN_UP);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn lost(packets: u32, near: u32) -> Lost {
+        Lost { packets, near }
+    }
+
+    #[test]
+    fn a_gap_is_a_loss_when_three_later_packets_have_come() {
+        let mut numbers = Numbers::new(3);
+        assert_eq!(numbers.arrive(0, 7), (Seen::Awaited, lost(0, 0)));
+        assert_eq!(numbers.arrive(2, 7), (Seen::Awaited, lost(0, 0)));
+        assert_eq!(numbers.arrive(3, 8), (Seen::Awaited, lost(0, 0)));
+        assert_eq!(numbers.arrive(4, 8), (Seen::Awaited, lost(1, 7)));
+        assert_eq!(numbers.arrive(1, 7), (Seen::Late, lost(0, 0)), "it was only late");
+        assert_eq!(numbers.arrive(1, 7), (Seen::Again, lost(0, 0)));
+        assert_eq!(numbers.arrive(4, 8), (Seen::Again, lost(0, 0)));
+    }
+
+    #[test]
+    fn what_is_given_up_at_once_is_not_lost_a_second_time() {
+        let mut numbers = Numbers::new(3);
+        numbers.arrive(0, 0);
+        numbers.arrive(3, 0);
+        numbers.give_up_all();
+        assert_eq!(numbers.arrive(40, 0), (Seen::Awaited, lost(36 - 2, 0)), "4 to 37");
+        assert_eq!(numbers.arrive(2, 0).0, Seen::Late);
+        assert_eq!(numbers.next(), 41);
+    }
+
+    #[test]
+    fn absurd_numbers_and_blocks_change_nothing() {
+        let mut numbers = Numbers::new(250);
+        assert_eq!(numbers.arrive(1 << 40, 0).0, Seen::Absurd);
+        assert_eq!(numbers.arrive(0, u32::MAX).0, Seen::Awaited);
+        assert_eq!(numbers.arrive(0, u32::MAX).0, Seen::Again);
+    }
+
+    proptest! {
+        /// Whatever comes in which order: each number is counted once, as come, lost or given up, once it has been passed.
+        #[test]
+        fn every_number_has_one_fate(
+            reordering in 1u16..300, steps in prop::collection::vec((0u64..9, any::<bool>()), 1..600),
+        ) {
+            let mut numbers = Numbers::new(reordering);
+            let (mut highest, mut come, mut lost) = (0u64, 0u64, 0u64);
+            let mut seen = std::collections::BTreeSet::new();
+            for (step, back) in steps {
+                let number = if back { highest.saturating_sub(step) } else { highest + step };
+                highest = highest.max(number);
+                let (fate, gone) = numbers.arrive(number, 3);
+                lost += u64::from(gone.packets);
+                let fresh = seen.insert(number);
+                prop_assert!(fresh || fate != Seen::Awaited, "counted twice");
+                come += u64::from(fate == Seen::Awaited);
+                let next = numbers.next();
+                prop_assert!(come + lost <= next);
+                prop_assert!(next - come - lost <= u64::from(reordering), "all but the newest are settled");
+            }
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! One flow of a source, of either transport. Whatever the source asks of a flow is asked here.
+
+use headwater_units::{BlockIndex, FlowId, Geometry, ObjectId, PathId, Theta, Time};
+use headwater_wire::{Delivery, FlowReport, Push};
+
+use super::config::{FlowStats, SourceConfig};
+use super::{PullFlow, PushFlow, Shared};
+use crate::Packet;
+use crate::in_flight::AckOutcome;
+
+/// Boxed, because the table of flows moves them.
+#[derive(Debug)]
+pub(super) enum Flow {
+    /// PPUSH.
+    Push(Box<PushFlow>),
+    /// SCDP.
+    Pull(Box<PullFlow>),
+}
+
+/// Calls the method of the same name, whichever flow it is.
+macro_rules! either {
+    ($flow:expr, $name:ident($($argument:expr),*)) => {
+        match $flow {
+            Flow::Push(flow) => flow.$name($($argument),*),
+            Flow::Pull(flow) => flow.$name($($argument),*),
+        }
+    };
+}
+
+impl Flow {
+    pub(super) fn new(now: Time, push: Push, geometry: Geometry, shared: &mut Shared) -> Self {
+        match push.delivery {
+            Delivery::Push => Flow::Push(Box::new(PushFlow::new(now, push, geometry, shared))),
+            Delivery::Pull { initial_window } => {
+                Flow::Pull(Box::new(PullFlow::new(push, initial_window, geometry, shared)))
+            }
+        }
+    }
+
+    /// Something is about to change: what comes next is to be found anew.
+    #[inline]
+    pub(super) fn look_again(&mut self) {
+        match self {
+            Flow::Push(flow) => flow.look_again(),
+            Flow::Pull(_) => {}
+        }
+    }
+
+    /// The object that it sends.
+    pub(super) fn object(&self) -> ObjectId {
+        either!(self, object())
+    }
+
+    /// Whether this order means this flow.
+    pub(super) fn is(&self, push: &Push) -> bool {
+        either!(self, is(push))
+    }
+
+    /// The group's flow that its pulls count for.
+    pub(super) fn group(&self) -> Option<FlowId> {
+        match self {
+            Flow::Push(_) => None,
+            Flow::Pull(flow) => flow.group(),
+        }
+    }
+
+    /// Packets that may leave in one turn among the ready flows.
+    #[inline]
+    pub(super) fn quantum(&self) -> u64 {
+        either!(self, quantum())
+    }
+
+    /// Whether the timers begin to run with the packet sent last.
+    #[inline]
+    pub(super) fn is_flight_new(&self) -> bool {
+        match self {
+            Flow::Push(flow) => flow.is_flight_new(),
+            Flow::Pull(_) => false,
+        }
+    }
+
+    /// Where it sends to, while it may.
+    pub(super) fn open_path(&self) -> Option<PathId> {
+        either!(self, open_path())
+    }
+
+    /// Bytes of one symbol's datagram above UDP.
+    pub(super) fn packet_bytes(&self) -> u64 {
+        either!(self, packet_bytes())
+    }
+
+    pub(super) fn set_theta(&mut self, theta: Theta) {
+        match self {
+            Flow::Push(flow) => flow.set_theta(theta),
+            // Its receiver's pulls are its rate.
+            Flow::Pull(_) => {}
+        }
+    }
+
+    pub(super) fn pause(&mut self, now: Time) {
+        match self {
+            Flow::Push(flow) => flow.pause(now),
+            Flow::Pull(flow) => flow.pause(),
+        }
+    }
+
+    pub(super) fn resume(&mut self, now: Time) {
+        match self {
+            Flow::Push(flow) => flow.resume(now),
+            Flow::Pull(flow) => flow.resume(),
+        }
+    }
+
+    pub(super) fn report(&self) -> FlowReport {
+        either!(self, report())
+    }
+
+    pub(super) fn stats(&self) -> FlowStats {
+        either!(self, stats())
+    }
+
+    pub(super) fn on_block_ready(&mut self, block: BlockIndex, repair: bool) {
+        match self {
+            Flow::Push(flow) => {
+                flow.on_block_ready(block, repair);
+            }
+            Flow::Pull(flow) => flow.on_block_ready(block, repair),
+        }
+    }
+
+    /// The next packet that may leave now. `None`: not before the deadline, the next input or the next block.
+    #[inline]
+    pub(super) fn next(&mut self, now: Time, shared: &mut Shared) -> Option<Packet> {
+        either!(self, next(now, shared))
+    }
+
+    /// When [`Flow::on_timer`] has something to do next.
+    #[inline]
+    pub(super) fn deadline(&self, config: &SourceConfig) -> Option<Time> {
+        either!(self, deadline(config))
+    }
+
+    /// Does what is due; true if the flow is over by itself.
+    pub(super) fn on_timer(&mut self, now: Time, outcome: &mut AckOutcome, shared: &mut Shared) -> bool {
+        match self {
+            Flow::Push(flow) => {
+                flow.on_timer(now, outcome, shared);
+                flow.wait_no_more();
+                false
+            }
+            Flow::Pull(flow) => flow.on_timer(now, shared),
+        }
+    }
+}

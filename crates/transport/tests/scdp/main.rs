@@ -1,0 +1,9 @@
+//! SCDP: real sources, real sessions, and a network between them that loses, trims, doubles, delays and reorders.
+
+mod group;
+mod hostile;
+mod many;
+mod net;
+mod properties;
+mod trust;
+mod unicast;
