@@ -7,7 +7,9 @@
 use std::hash::Hasher as _;
 
 use headwater_units::FlowKey;
-use headwater_wire::{Body, HEADER, HeaderKey, PRELUDE, Parsed, emit, mark_trimmed, parse, peek_flow};
+use headwater_wire::{
+    Body, HEADER, HeaderKey, PRELUDE, Parsed, emit, mark_trimmed, parse, parse_trimmed, peek_flow,
+};
 use libfuzzer_sys::fuzz_target;
 use siphasher::sip::SipHasher24;
 
@@ -19,6 +21,7 @@ fuzz_target!(|bytes: &[u8]| {
     let key = HeaderKey::new(&FlowKey(KEY));
     let _ = peek_flow(bytes);
     let _ = parse(bytes, &key);
+    let _ = parse_trimmed(bytes, &key);
 
     let mut bytes = bytes.to_vec();
     if !write_tag(&mut bytes) {
@@ -42,6 +45,8 @@ fuzz_target!(|bytes: &[u8]| {
         };
         assert!(trimmed.trimmed && payload.is_empty());
         assert_eq!((trimmed.symbol, trimmed.number), (whole.symbol, whole.number));
+        // As one that knows nothing of the flag leaves it.
+        assert_eq!(parse_trimmed(&bytes, &key), Ok(datagram));
     }
 });
 

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use headwater::node::{BlockSink, FetchEvent, Node, NodeConfig, Said, Snapshot, control_path};
+use headwater::socket::Multicast;
 use headwater_store::{BlockHashes, Partial, PartialSpec, SourceFile, StoreError};
 use headwater_transport::host::HostReceiverConfig;
 use headwater_transport::ppush::receiver::ReceiverConfig;
@@ -17,7 +18,7 @@ use headwater_transport::source::SourceConfig;
 use headwater_units::{
     BitRate, BlockIndex, Bytes, Duration, FlowId, FlowKey, Geometry, NodeId, TaskId, Theta,
 };
-use headwater_wire::{Class, Control, Delivery, FlowGrant, FlowRole, Push};
+use headwater_wire::{Class, CodePoints, Control, Delivery, FlowGrant, FlowRole, Push};
 use stats_alloc::{INSTRUMENTED_SYSTEM, Stats, StatsAlloc};
 use tokio::sync::mpsc::UnboundedReceiver;
 
@@ -70,8 +71,8 @@ struct Cost {
 fn start(source: SourceConfig) -> (Node, UnboundedReceiver<Said>) {
     let config = NodeConfig {
         bind: "127.0.0.1:0".parse().unwrap(),
-        dscp: 0,
-        dscp_control: 0,
+        dscp: CodePoints::default(),
+        multicast: Multicast::default(),
         source,
         seed: [1; 32],
         receivers: HostReceiverConfig {

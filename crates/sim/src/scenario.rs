@@ -24,7 +24,7 @@ pub(crate) use check::look_up;
 pub use check::{ScenarioError, link_name, link_named};
 pub use faults::{Action, Fault, Place, Target};
 pub use network::NetworkTextError;
-pub use ports::{Amount, PortClass, PortSpec, Service, WhenFull};
+pub use ports::{Amount, PortClass, PortSpec, Service, StaleOrRepaired, Trim, WhenFull};
 pub use scheme::{ParseSchemeError, Scheme};
 pub use transport::{Assignment, DataClass, Decode, LossResponse, Machines, PullSpec, TransportSpec};
 
@@ -221,7 +221,7 @@ mod tests {
     fn what_is_newer_than_the_first_runs_is_written_only_where_it_is_used() {
         let scenario: Scenario = toml::from_str(SMALL).unwrap();
         let text = toml::to_string(&scenario).unwrap();
-        for newer in ["background", "class =", "machines"] {
+        for newer in ["background", "class =", "machines", "trim"] {
             assert!(!text.contains(newer), "{newer}: {text}");
         }
         let used = SMALL.replace(

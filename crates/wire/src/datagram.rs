@@ -172,6 +172,13 @@ pub enum Body {
     Detached,
 }
 
+impl Body {
+    /// Whether it is the header of a symbol whose payload a switch has cut off.
+    pub fn is_trimmed(&self) -> bool {
+        matches!(self, Body::Symbol(header) if header.trimmed)
+    }
+}
+
 /// A datagram's meaning, without payload.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Datagram {
@@ -329,6 +336,23 @@ pub fn parse<'a>(bytes: &'a [u8], key: &HeaderKey) -> Result<Parsed<'a>, WireErr
         other => return Err(WireError::Kind(other)),
     };
     Ok(Parsed { datagram: Datagram { class, key_epoch: header[2], flow, body }, payload })
+}
+
+/// Reads what a switch has left of a symbol: the header, whatever else is still there or is not.
+///
+/// That it was trimmed is for the caller to know, by the packet's code point ([`CodePoints`](crate::CodePoints)): a switch
+/// knows nothing of our flags, and anybody on the way could set them, since the tag does not cover the one in question.
+///
+/// # Errors
+/// [`WireError`]: too short for a symbol's header, no symbol, or as [`parse`].
+pub fn parse_trimmed(bytes: &[u8], key: &HeaderKey) -> Result<Datagram, WireError> {
+    let mut header: [u8; SYMBOL_COVERED] =
+        *bytes.first_chunk().ok_or(WireError::Short { have: bytes.len(), need: SYMBOL_COVERED })?;
+    if header[0] & 15 != KIND_SYMBOL {
+        return Err(WireError::Kind(header[0] & 15));
+    }
+    header[1] |= FLAG_TRIMMED;
+    parse(&header, key).map(|parsed| parsed.datagram)
 }
 
 fn parse_symbol(

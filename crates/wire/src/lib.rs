@@ -18,6 +18,7 @@
 
 mod ack;
 mod assign;
+mod code_point;
 mod control;
 mod cumulative;
 mod datagram;
@@ -27,6 +28,10 @@ mod tag;
 
 pub use ack::{Ack, AckRange, MAX_ACK_RANGES, MAX_OWED, Owed};
 pub use assign::{Assign, Assignment, MAX_WORK, Work};
+pub use code_point::{
+    CodePointError, CodePoints, DSCP_CONTROL, DSCP_FIRST, DSCP_LOWER_EFFORT, DSCP_NETWORK_CONTROL,
+    DSCP_SECOND, DSCP_THIRD, DSCP_TRIMMED, class_of,
+};
 pub use control::{
     Control, ControlError, Delivery, FlowGrant, FlowReport, FlowRole, FlowView, Holding, MAX_CONTROL,
     MAX_FLOWS, MAX_NAME, MarkSignal, NodeInfo, Outcome, Push, Refusal, Request, SpreadRule,
@@ -34,7 +39,7 @@ pub use control::{
 pub use cumulative::{AckVector, Cumulative};
 pub use datagram::{
     Body, Class, Datagram, Ecn, FinReason, HEADER, HEADER_TAG, PRELUDE, Parsed, SEAL, SYMBOL_OVERHEAD,
-    SymbolHeader, WireError, emit, mark_trimmed, parse, peek_flow,
+    SymbolHeader, WireError, emit, mark_trimmed, parse, parse_trimmed, peek_flow,
 };
 pub use probe::{Probe, ProbeAck};
 pub use pull::{Pull, Receipt, Want};

@@ -335,6 +335,42 @@ fn a_switch_trims_in_place_and_the_header_still_verifies() {
 }
 
 #[test]
+fn what_any_switch_leaves_of_a_symbol_is_read_as_its_header() {
+    let header = SymbolHeader {
+        number: PacketNumber(9),
+        symbol: SymbolId { block: BlockIndex(2), esi: Esi(5) },
+        ack_interval: 1,
+        ack_now: false,
+        assignment: 1,
+        starved: false,
+        syn: true,
+        trimmed: false,
+    };
+    let datagram =
+        Datagram { class: Class::First, key_epoch: 0, flow: FlowId(1), body: Body::Symbol(header) };
+    let mut bytes = vec![0; datagram.len(1424)];
+    emit(&datagram, 1424, &key(), &mut bytes);
+    let left = SymbolHeader { trimmed: true, ..header };
+    for keep in [32, 56, 60, 100, bytes.len()] {
+        // To the ordinary parser it is a short symbol, or none.
+        assert!(parse(&bytes[..keep], &key()).map_or(true, |it| it.datagram.body == Body::Symbol(header)));
+        let read = parse_trimmed(&bytes[..keep], &key()).unwrap();
+        assert_eq!(read, Datagram { body: Body::Symbol(left), ..datagram.clone() });
+    }
+    assert_eq!(parse_trimmed(&bytes[..31], &key()), Err(WireError::Short { have: 31, need: 32 }));
+    let other = HeaderKey::new(&FlowKey([9; 32]));
+    assert_eq!(parse_trimmed(&bytes, &other), Err(WireError::Tag));
+    bytes[12] ^= 1;
+    assert_eq!(parse_trimmed(&bytes, &key()), Err(WireError::Tag));
+
+    let ack = Datagram { body: Body::FinAck, ..datagram };
+    let mut bytes = vec![0; ack.len(0)];
+    emit(&ack, 0, &key(), &mut bytes);
+    bytes.resize(60, 0);
+    assert_eq!(parse_trimmed(&bytes, &key()), Err(WireError::Kind(6)), "what has no payload cannot lose it");
+}
+
+#[test]
 fn runs_of_an_ack_go_downwards() {
     let ack = Ack {
         largest: PacketNumber(100),

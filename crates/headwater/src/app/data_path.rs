@@ -9,7 +9,7 @@ const MERGED: f64 = 2.0;
 impl DataPath {
     /// What the data thread counted.
     pub(crate) fn of(snapshot: &Snapshot) -> Self {
-        let Snapshot { socket, offload, merging, waits, strays, .. } = snapshot;
+        let Snapshot { socket, offload, merging, waits, strays, trimmed, sees_trimmed, pulls, .. } = snapshot;
         let mut path = DataPath {
             segmentation: offload.segmentation,
             merging: offload.merging,
@@ -27,9 +27,18 @@ impl DataPath {
             sends_failed: socket.sends_dropped + socket.sends_refused,
             control_truncated: socket.control_truncated,
             strays: *strays,
+            trimmed: *trimmed,
+            sees_trimmed: *sees_trimmed,
             warnings: Vec::new(),
         };
         path.warnings = path.look(merging.datagrams());
+        if *pulls && !sees_trimmed {
+            path.warnings.push(
+                "trimmed packets are not seen (that needs CAP_NET_RAW), unless switches repair their UDP headers: what is \
+                 trimmed is asked for again only after a while"
+                    .to_owned(),
+            );
+        }
         path
     }
 
@@ -100,6 +109,17 @@ mod tests {
     fn lost_marks_are_a_fault_that_is_told() {
         let cut = after(120, Offload { segmentation: true, merging: true }, 3);
         assert!(cut.warnings.len() == 1 && cut.warnings[0].contains("3 buffers"), "{:?}", cut.warnings);
+    }
+
+    #[test]
+    fn whoever_pulls_and_cannot_see_trimmed_packets_is_told() {
+        let path = |pulls, sees_trimmed| {
+            DataPath::of(&Snapshot { pulls, sees_trimmed, ..Snapshot::default() }).warnings
+        };
+        assert!(path(true, false)[0].contains("CAP_NET_RAW"));
+        for (pulls, sees) in [(false, false), (false, true), (true, true)] {
+            assert!(path(pulls, sees).is_empty());
+        }
     }
 
     #[test]

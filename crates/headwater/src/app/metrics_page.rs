@@ -49,6 +49,7 @@ async fn page(State(host): State<Host>) -> String {
             counter!("headwater_waits_total").absolute(snapshot.waits);
             counter!("headwater_receive_buffers_control_truncated_total").absolute(socket.control_truncated);
             counter!("headwater_datagrams_stray_total").absolute(snapshot.strays);
+            counter!("headwater_symbols_trimmed_total").absolute(snapshot.trimmed);
             gauge!("headwater_flows_sending").set(snapshot.flows.len() as f64);
             gauge!("headwater_datagrams_per_receive_buffer")
                 .set(socket.datagrams_per_buffer().unwrap_or(0.0));

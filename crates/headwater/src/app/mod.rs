@@ -41,6 +41,7 @@ pub use types::*;
 pub(crate) use usage::open_many_files;
 
 use crate::node::{self, Lossy, NodeConfig, TapeFile};
+use crate::socket::Multicast;
 
 /// Loss on purpose, for drills: `probability:seed`.
 const DROP_VARIABLE: &str = "HEADWATER_DROP";
@@ -66,7 +67,7 @@ pub(crate) fn data_config(common: &Common, bind: SocketAddr) -> Result<NodeConfi
     Ok(NodeConfig {
         bind,
         dscp: common.dscp,
-        dscp_control: common.dscp_control,
+        multicast: Multicast::default(),
         source,
         seed: rand::random(),
         receivers: HostReceiverConfig { pull: pull_config(common) },

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use headwater_store::StoreError;
 use headwater_units::{BitRate, Bytes, Duration, NodeId, ObjectId, TaskId};
-use headwater_wire::SpreadRule;
+use headwater_wire::{CodePoints, SpreadRule};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use tokio::sync::watch;
@@ -64,10 +64,8 @@ pub struct Common {
     pub limit: Option<BitRate>,
     /// Background class: yields to everything else.
     pub gentle: bool,
-    /// Differentiated services code point of data packets, 0..=63.
-    pub dscp: u8,
-    /// That of datagrams without data: ACKs, assignments and the like.
-    pub dscp_control: u8,
+    /// Differentiated services code points, by class.
+    pub dscp: CodePoints,
     /// The largest IP packet to use; `None`: what the interface and the path say.
     pub mtu: Option<u16>,
     /// UDP port of the data socket; 0: any free one.
@@ -512,6 +510,10 @@ pub struct DataPath {
     pub control_truncated: u64,
     /// Datagrams of nobody, or that failed their header tag.
     pub strays: u64,
+    /// Headers of symbols whose payload a switch has cut off.
+    pub trimmed: u64,
+    /// Whether those are seen whose UDP header the switch has left as it was.
+    pub sees_trimmed: bool,
     /// What somebody should look after, in words.
     pub warnings: Vec<String>,
 }

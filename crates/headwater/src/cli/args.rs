@@ -19,8 +19,8 @@ use super::exit;
 use super::lab::LabCommand;
 use super::settings::Layer;
 use super::values::{
-    ByteRange, DemoRate, Dscp, HostPort, Join, Kill, Listen, Loss, LossResponse, Mtu, Port, ProgressMode,
-    Rack, Rate, Rerate, SourceCount, Spread, Theta, truth,
+    ByteRange, DemoRate, Dscp, DscpLevels, HostPort, Join, Kill, Listen, Loss, LossResponse, Mtu, Port,
+    ProgressMode, Rack, Rate, Rerate, SourceCount, Spread, Theta, truth,
 };
 
 pub(crate) use self::tcp::{TcpCommand, TcpReceiveArgs, TcpSendArgs};
@@ -217,6 +217,18 @@ pub(crate) struct SendingFlags {
     #[arg(long, value_name = "N", help_heading = EXPERIMENT)]
     dscp_control: Option<Dscp>,
 
+    /// Those of data packets of flows whose receivers pull, by what a flow has sent, first level first [default: 27,19,11, or
+    /// as --dscp says where that is given]
+    ///
+    /// For switches that have a queue for each level. They are from the pool for local use (RFC 2474): other networks treat
+    /// them as the default.
+    #[arg(long, value_name = "N,N,N", help_heading = EXPERIMENT)]
+    dscp_levels: Option<DscpLevels>,
+
+    /// What packets are known by whose payload a switch has cut off, 0..=63 [default: 51]
+    #[arg(long, value_name = "N", help_heading = EXPERIMENT)]
+    dscp_trimmed: Option<Dscp>,
+
     /// Largest IP packet to use, in bytes [default: what the interface says]
     #[arg(long, value_name = "BYTES", help_heading = NETWORK)]
     mtu: Option<Mtu>,
@@ -232,6 +244,8 @@ impl SendingFlags {
         layer.gentle = self.gentle;
         layer.dscp = self.dscp;
         layer.dscp_control = self.dscp_control;
+        layer.dscp_levels = self.dscp_levels;
+        layer.dscp_trimmed = self.dscp_trimmed;
         layer.mtu = self.mtu;
         layer.loss_response = self.loss_response;
     }

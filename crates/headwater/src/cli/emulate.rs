@@ -21,7 +21,7 @@ use crate::emulate::{
     Status, TimeStatus, check_fault, command_on,
 };
 use crate::netns;
-use crate::soft_switch::MAX_FRAME;
+use crate::soft_switch::{Groups, MAX_FRAME};
 
 /// How soon Ctrl-C and the end of `--for` are noticed.
 const STEP: std::time::Duration = std::time::Duration::from_millis(50);
@@ -50,6 +50,9 @@ is said at the end; where it says INVALID the machine was too slow or too busy, 
 With --pcap, DIR gets a file for each direction of each cable, which Wireshark and tcpdump read: packets as they left its queue,
 with marks, and at the nanosecond at which their last bit did. Files of that name that are there already are replaced.
 
+Multicast groups have as members the hosts whose programs have joined them, as their kernels report by IGMP and MLD. Groups of one
+link (224.0.0.0/24, ff02::/16) go nowhere.
+
 With --json: an object with \"type\":\"ready\", then one per second with \"type\":\"second\", and at the end the last counts.")]
 pub(crate) struct EmulateArgs {
     #[command(subcommand)]
@@ -69,6 +72,9 @@ pub(crate) struct EmulateArgs {
     /// How many bytes of each packet are kept [default: 128]
     #[arg(long, value_name = "N", requires = "pcap", value_parser = clap::value_parser!(u16).range(14..=MAX_FRAME as i64))]
     pcap_snap: Option<u16>,
+    /// Give what is sent to a multicast group to all other hosts [default: to those that have joined it]
+    #[arg(long)]
+    flood_groups: bool,
 }
 
 #[derive(Debug, Subcommand)]
@@ -166,9 +172,10 @@ impl From<EmulateError> for Failure {
 
 /// Does what was asked; waits, so this is for a thread that may.
 pub(crate) fn act(args: &EmulateArgs, terminal: &Terminal, shutdown: &Shutdown) -> Result<(), Failure> {
-    let starts = args.scenario.is_some() || args.span.is_some() || args.seed.is_some() || args.pcap.is_some();
+    let EmulateArgs { scenario, span, seed, pcap, flood_groups, .. } = args;
+    let starts = scenario.is_some() || span.is_some() || seed.is_some() || pcap.is_some() || *flood_groups;
     if args.command.is_some() && starts {
-        let text = "a scenario, --for, --seed and --pcap start a network; they do not go with exec, fault, status or clean";
+        let text = "a scenario, --for, --seed, --pcap and --flood-groups start a network; they do not go with exec, fault, status or clean";
         return Err(UsageError::Options(text.to_owned()).into());
     }
     // Nothing else goes on in this runtime but the waiting for signals.
@@ -187,6 +194,9 @@ fn up(scenario: &str, args: &EmulateArgs, terminal: &Terminal, shutdown: &Shutdo
     let scenario = read(scenario)?;
     let mut options = NetOptions { pcap: args.pcap.clone(), ..NetOptions::default() };
     options.pcap_snap = args.pcap_snap.map_or(options.pcap_snap, usize::from);
+    if args.flood_groups {
+        options.groups = Groups::Flooded;
+    }
     let net = EmulatedNet::build_with(&scenario, args.seed.unwrap_or(1), &options)?;
     let control = ControlSocket::open(net.run_id())?;
     let mut before = net.status()?;

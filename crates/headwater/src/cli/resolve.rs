@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use headwater_sim::scenario::{self, TransportSpec};
 use headwater_units::{BitRate, Bytes, Duration};
-use headwater_wire::SpreadRule;
+use headwater_wire::{Class, CodePoints, SpreadRule};
 use thiserror::Error;
 
 use super::args::{
@@ -48,13 +48,33 @@ impl Settings {
             rack: values.rack.clone().map(|rack| (rack.name, rack.uplink)),
             limit: values.limit.map(|rate| rate.0),
             gentle: values.gentle.unwrap_or_default(),
-            dscp: values.dscp.map_or(0, |dscp| dscp.0),
-            dscp_control: values.dscp_control.or(values.dscp).map_or(0, |dscp| dscp.0),
+            dscp: self.code_points()?,
             mtu: values.mtu.map(|mtu| mtu.0),
             data_port: values.data_port.map_or(0, |port| port.0),
             loss_response_ignore: values.loss_response == Some(LossResponse::Ignore),
             experiments: Experiments::default(),
         })
+    }
+
+    /// Whoever says which code point data has means all of it, unless told otherwise; but lower effort has its own.
+    fn code_points(&self) -> Result<CodePoints, UsageError> {
+        let values = &self.values;
+        let (usual, bulk) = (CodePoints::default(), values.dscp.map_or(0, |dscp| dscp.0));
+        let level = |place: usize, class: Class| match values.dscp_levels {
+            Some(levels) => levels.0[place],
+            None if self.is_chosen("dscp") => bulk,
+            None => usual.of(class),
+        };
+        let of = |class: Class| match class {
+            Class::Control => values.dscp_control.map_or(bulk, |dscp| dscp.0),
+            Class::First => level(0, class),
+            Class::Second => level(1, class),
+            Class::Third => level(2, class),
+            Class::Bulk => bulk,
+            Class::Gentle => usual.of(class),
+        };
+        let trimmed = values.dscp_trimmed.map_or(usual.trimmed(), |dscp| dscp.0);
+        CodePoints::new(of, trimmed).map_err(|error| UsageError::Options(error.to_string()))
     }
 
     /// As [`Settings::common`], with what these flags ask for. What the user set wins over constants of a paper.
@@ -331,11 +351,31 @@ mod tests {
     fn acks_have_the_code_point_of_data_unless_told_otherwise() {
         let dscp = |line: &str| {
             let common = get(&format!("get x --from a {line}")).unwrap().common;
-            (common.dscp, common.dscp_control)
+            (common.dscp.of(Class::Bulk), common.dscp.of(Class::Control))
         };
         assert_eq!(dscp(""), (0, 0));
         assert_eq!(dscp("--dscp 10"), (10, 10));
         assert_eq!(dscp("--dscp 10 --dscp-control 48"), (10, 48));
+    }
+
+    #[test]
+    fn levels_have_code_points_of_their_own_unless_data_has_one() {
+        let levels = |line: &str| {
+            let common = get(&format!("get x --from a {line}")).unwrap().common;
+            (Class::LEVELS.map(|level| common.dscp.of(level)), common.dscp.trimmed())
+        };
+        assert_eq!(levels(""), ([27, 19, 11, 0, 1], 51));
+        assert_eq!(levels("--dscp 10"), ([10, 10, 10, 10, 1], 51));
+        assert_eq!(levels("--dscp 10 --dscp-levels 3,2,5"), ([3, 2, 5, 10, 1], 51));
+        assert_eq!(levels("--dscp-trimmed 7"), ([27, 19, 11, 0, 1], 7));
+    }
+
+    #[test]
+    fn data_cannot_look_trimmed() {
+        for line in ["--dscp 51", "--dscp-trimmed 0", "--dscp-levels 1,2,51", "--dscp-trimmed 27"] {
+            let error = get(&format!("get x --from a {line}")).unwrap_err().to_string();
+            assert!(error.contains("trimmed"), "{line}: {error}");
+        }
     }
 
     #[test]

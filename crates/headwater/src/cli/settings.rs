@@ -17,8 +17,8 @@ use serde_json::Value;
 use thiserror::Error;
 
 use super::values::{
-    Dscp, HostPort, Listen, LossResponse, Mtu, Port, ProgressMode, Rack, Rate, SettingValue, SourceCount,
-    Spread, Theta, ValueError,
+    Dscp, DscpLevels, HostPort, Listen, LossResponse, Mtu, Port, ProgressMode, Rack, Rate, SettingValue,
+    SourceCount, Spread, Theta, ValueError,
 };
 use crate::app::remembered_controller;
 
@@ -134,6 +134,8 @@ settings! {
     gentle: bool = "gentle", "HEADWATER_GENTLE";
     dscp: Dscp = "dscp", "HEADWATER_DSCP";
     dscp_control: Dscp = "dscp-control", "HEADWATER_DSCP_CONTROL";
+    dscp_levels: DscpLevels = "dscp-levels", "HEADWATER_DSCP_LEVELS";
+    dscp_trimmed: Dscp = "dscp-trimmed", "HEADWATER_DSCP_TRIMMED";
     mtu: Mtu = "mtu", "HEADWATER_MTU";
     max_sources: SourceCount = "max-sources", "HEADWATER_MAX_SOURCES";
     spread: Spread = "spread", "HEADWATER_SPREAD";

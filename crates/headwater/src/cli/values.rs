@@ -74,6 +74,7 @@ setting_values! {
     Bytes: |bytes| exact_bytes(*bytes);
     Duration: |span| exact_duration(*span);
     Dscp: |dscp| dscp.0;
+    DscpLevels: |levels| levels.to_string();
     Mtu: |mtu| mtu.0;
     Port: |port| port.0;
     SourceCount: |count| count.0;
@@ -302,6 +303,29 @@ bounded! {
     Port(u16) in 0..=u16::MAX, "a port";
     /// How many sources a task may have.
     SourceCount(u8) in 1..=u8::MAX, "a number of sources";
+}
+
+/// Code points of the levels above bulk, first level first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct DscpLevels(pub(crate) [u8; 3]);
+
+impl FromStr for DscpLevels {
+    type Err = ValueError;
+    fn from_str(text: &str) -> Result<Self, ValueError> {
+        let levels = text.split(',').map(|level| Ok(level.trim().parse::<Dscp>()?.0));
+        let levels: Vec<u8> = levels.collect::<Result<_, ValueError>>()?;
+        match levels.try_into() {
+            Ok(levels) => Ok(DscpLevels(levels)),
+            Err(_) => bad(format!("'{text}' is not three code points, as in 27,19,11")),
+        }
+    }
+}
+
+impl fmt::Display for DscpLevels {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [first, second, third] = self.0;
+        write!(f, "{first},{second},{third}")
+    }
 }
 
 /// The weight of a flow: planned, or fixed for an experiment.
@@ -588,6 +612,9 @@ mod tests {
     #[test]
     fn numbers_out_of_bounds_are_told_the_bounds() {
         assert!("64".parse::<Dscp>().unwrap_err().to_string().contains("0..=63"));
+        for (levels, reason) in [("27,19", "27,19,11"), ("27,19,64", "0..=63"), ("a,b,c", "code point")] {
+            assert!(levels.parse::<DscpLevels>().unwrap_err().to_string().contains(reason), "{levels}");
+        }
         assert!("0".parse::<SourceCount>().is_err() && "100".parse::<Mtu>().is_err());
         assert!("0.4".parse::<Theta>().is_err() && "inf".parse::<Theta>().is_err());
         assert_eq!("4".parse(), Ok(Theta::Fixed(4.0)));
@@ -611,6 +638,7 @@ mod tests {
         comes_back(&Theta::Auto);
         comes_back(&Theta::Fixed(0.75));
         comes_back(&Dscp(46));
+        comes_back(&DscpLevels([27, 19, 0]));
         comes_back(&true);
         comes_back(&LossResponse::Ignore);
     }

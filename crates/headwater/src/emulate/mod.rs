@@ -34,7 +34,7 @@ use std::process::Command;
 
 use headwater_fabric::{LinkId, Topology};
 use headwater_sim::run::{NetworkSetup, network_setup};
-use headwater_sim::scenario::{Scenario, link_name, link_named};
+use headwater_sim::scenario::{Scenario, StaleOrRepaired, Trim, link_name, link_named};
 use headwater_units::{Bytes, Duration};
 
 pub use control::{ControlSocket, Request, Runs};
@@ -48,7 +48,7 @@ use self::options::Faults;
 use crate::netns::{Namespaces, NetError, Unavailable, command_in, has_ipv6, tool, user_namespace_works};
 use crate::soft_switch::{
     AddressBook, Capture, PacketPort, Recorder, RingConfig, Snapshot, SoftSwitch, SoftSwitchError,
-    SoftSwitchSpec, in_namespace, offloads_off,
+    SoftSwitchSpec, TrimRule, TrimmedUdp, in_namespace, offloads_off,
 };
 
 /// More hosts than this are refused: starting so many namespaces takes a minute, and one thread serves them all.
@@ -132,6 +132,8 @@ impl EmulatedNet {
             packet: scenario.packet.data,
             changes: on_links,
             jitter: if options.host_jitter { setup.jitter(scenario) } else { Vec::new() },
+            trim: trim_rule(&scenario.port.trim),
+            groups: options.groups,
             hold: options.hold_faults,
             recorder,
         })?;
@@ -359,6 +361,18 @@ fn ports(namespaces: &Namespaces, mtu: u16) -> Result<Vec<PacketPort>, EmulateEr
     };
     let ports = in_namespace(namespaces.middle(), open).and_then(|opened| opened);
     ports.map_err(EmulateError::inside("the switch".to_owned()))
+}
+
+/// What the scenario's switches leave of a frame.
+fn trim_rule(trim: &Trim) -> TrimRule {
+    TrimRule {
+        // Checked with the scenario.
+        size: u16::try_from(trim.to.get()).unwrap_or(u16::MAX),
+        udp: match trim.udp {
+            StaleOrRepaired::Stale => TrimmedUdp::Stale,
+            StaleOrRepaired::Repaired => TrimmedUdp::Repaired,
+        },
+    }
 }
 
 /// The files of what leaves ports, if they are wanted, and who fills them.

@@ -8,7 +8,7 @@ use headwater_switch::LinkChange;
 use headwater_units::{Duration, Time};
 
 use super::EmulateError;
-use crate::soft_switch::SNAP;
+use crate::soft_switch::{Groups, SNAP};
 
 /// How a network is built; by default as [`EmulatedNet::build`](super::EmulatedNet::build) does.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,6 +20,8 @@ pub struct NetOptions {
     /// Hosts take a random time to send a packet, up to the scenario's jitter, as simulated hosts do. Else they take what
     /// this machine takes.
     pub host_jitter: bool,
+    /// Who gets what is sent to a multicast group.
+    pub groups: Groups,
     /// The scenario's faults wait for [`EmulatedNet::begin`](super::EmulatedNet::begin). Those on hosts are then its
     /// caller's to carry out; else a scenario with any is refused.
     pub hold_faults: bool,
@@ -27,7 +29,13 @@ pub struct NetOptions {
 
 impl Default for NetOptions {
     fn default() -> Self {
-        NetOptions { pcap: None, pcap_snap: SNAP, host_jitter: false, hold_faults: false }
+        NetOptions {
+            pcap: None,
+            pcap_snap: SNAP,
+            host_jitter: false,
+            groups: Groups::default(),
+            hold_faults: false,
+        }
     }
 }
 

@@ -8,6 +8,7 @@ use headwater_sim::run::Stage;
 use headwater_sim::scenario::Scenario;
 use headwater_switch::LinkChange;
 use headwater_units::{Bytes, Duration};
+use headwater_wire::DSCP_CONTROL;
 use serde_json::Value;
 
 use super::Trouble;
@@ -15,7 +16,6 @@ use super::recipe::{ETHERNET, Recipe, facts, tuning};
 use crate::app::children::{Ended, Guard, Process, Scratch, without_settings, write_random};
 use crate::emulate::{EmulatedNet, NetOptions};
 use crate::lab::RunContext;
-use crate::soft_switch::DSCP_CONTROL;
 
 /// Ports of the parts.
 const CONTROLLER_PORT: u16 = 7000;

@@ -268,6 +268,9 @@ mod tests {
             unsent: 0,
             buffers: 0,
             port_errors: 0,
+            groups: 0,
+            memberships: 0,
+            groups_refused: 0,
             captured: None,
             validity,
         }

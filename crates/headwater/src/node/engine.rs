@@ -1,7 +1,8 @@
-//! The data thread: one UDP socket, one machine for all that is sent and one for all that is received, and the loop that
+//! The data thread: one UDP socket and those of groups, one machine for all that is sent and one for all that is received, and the loop that
 //! drives them.
 
 mod arriving;
+mod groups;
 mod out;
 mod watched;
 
@@ -17,10 +18,11 @@ use headwater_transport::{
     SourceCommand, SourceEvent,
 };
 use headwater_units::{BlockIndex, FetchId, FlowId, ObjectId, PathId, Time};
-use headwater_wire::{Control, HeaderKey};
+use headwater_wire::{CodePoints, Control, HeaderKey};
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use tokio::sync::mpsc::UnboundedSender;
+use tokio::sync::oneshot;
 
 use super::buffers::Buffers;
 use super::clock::monotonic_nanos;
@@ -29,8 +31,12 @@ use super::receiving::{BlockSink, FetchEvent, Fetches, Finished, Receiving};
 use super::sending::{Prepared, Sources};
 use super::timeline::{Timeline, TimelineFile};
 use super::workers::Workers;
-use super::{Lossy, Said, Snapshot};
-use crate::socket::{Merging, PathAddr, RecvBatch, SendBatch, UdpPort, Waker, wait};
+use super::{FlowSecret, GroupProbe, Lossy, Said, Snapshot};
+use crate::socket::{
+    GroupAddr, Merging, PathAddr, RecvBatch, SendBatch, TrimmedBatch, TrimmedPort, UdpPort, Waker, wait_with,
+};
+use groups::Groups;
+pub(super) use groups::MAX_JOINED;
 
 /// What others ask of the data thread.
 pub(super) enum Order {
@@ -40,6 +46,11 @@ pub(super) enum Order {
     Fetch { id: FetchId, config: Box<ReceiverConfig>, events: UnboundedSender<FetchEvent> },
     Start { id: FetchId, wanted: std::ops::Range<u32>, have: Vec<BlockIndex>, sink: Arc<dyn BlockSink> },
     Cancel { id: FetchId },
+    Join { group: GroupAddr, port: Box<UdpPort> },
+    Leave { group: GroupAddr },
+    AnswerProbes { asked: FlowSecret, own: FlowSecret },
+    IgnoreProbes { asked: FlowId },
+    ProbeGroup { probe: Box<GroupProbe>, done: oneshot::Sender<Vec<FlowId>> },
     Stop,
 }
 
@@ -73,6 +84,11 @@ const BATCH_GROUPS: usize = 64;
 
 pub(super) struct Engine {
     port: UdpPort,
+    groups: Groups,
+    /// Where trimmed datagrams are seen, if they are.
+    trimmed: Option<(TrimmedPort, TrimmedBatch)>,
+    /// Which sockets beside `port` have something to read: `trimmed`'s, then those of groups.
+    ready: u64,
     waker: Waker,
     orders: Queue<Order>,
     said: UnboundedSender<Said>,
@@ -84,8 +100,7 @@ pub(super) struct Engine {
     /// CLOCK_MONOTONIC when it started, nanoseconds.
     epoch: u64,
     timeline: Option<Timeline>,
-    dscp: u8,
-    dscp_control: u8,
+    dscp: CodePoints,
     lossy: Option<(ChaCha8Rng, f64)>,
     sources: Sources,
     fetches: Fetches,
@@ -104,18 +119,21 @@ pub(super) struct Engine {
     /// Control messages cut off, as far as the log says.
     told_truncated: u64,
     strays: u64,
+    trimmed_symbols: u64,
+    /// Symbols came that are the first of a flow whose receiver pulls.
+    pulls: bool,
     dropped_on_purpose: u64,
     unsendable: u64,
 }
 
 pub(super) struct Parts {
     pub(super) port: UdpPort,
+    pub(super) trimmed: Option<TrimmedPort>,
     pub(super) waker: Waker,
     pub(super) orders: Queue<Order>,
     pub(super) said: UnboundedSender<Said>,
     pub(super) workers: usize,
-    pub(super) dscp: u8,
-    pub(super) dscp_control: u8,
+    pub(super) dscp: CodePoints,
     pub(super) timeline: Option<TimelineFile>,
     pub(super) lossy: Option<Lossy>,
     pub(super) sources: Sources,
@@ -133,6 +151,9 @@ impl Engine {
             results: Vec::new(),
             buffers: Buffers::default(),
             port: parts.port,
+            groups: Groups::default(),
+            trimmed: parts.trimmed.map(|port| (port, TrimmedBatch::default())),
+            ready: 0,
             waker: parts.waker,
             orders: parts.orders,
             said: parts.said,
@@ -140,7 +161,6 @@ impl Engine {
             epoch,
             timeline,
             dscp: parts.dscp,
-            dscp_control: parts.dscp_control,
             lossy: parts.lossy.map(|l| (ChaCha8Rng::seed_from_u64(l.seed), l.probability)),
             sources: parts.sources,
             fetches: parts.fetches,
@@ -157,6 +177,8 @@ impl Engine {
             waits: 0,
             told_truncated: 0,
             strays: 0,
+            trimmed_symbols: 0,
+            pulls: false,
             dropped_on_purpose: 0,
             unsendable: 0,
         })
@@ -179,6 +201,9 @@ impl Engine {
             self.take_results();
             self.receive(&mut incoming);
             self.poll_due();
+            if self.groups.wake().is_some_and(|at| at <= self.now()) {
+                self.drive_probes(self.now());
+            }
             self.flush();
             if !self.too_long.is_empty() && self.tell_too_long() {
                 self.flush();
@@ -193,8 +218,13 @@ impl Engine {
             let wake = self.next_wake();
             let timeout = wake.map(|at| at.since(self.now()));
             self.waits += 1;
-            match wait(&self.port, &self.waker, timeout, self.blocked) {
-                Ok(ready) => self.blocked &= !ready.writable,
+            let further =
+                self.trimmed.iter().flat_map(|it| it.0.descriptors()).chain(self.groups.descriptors());
+            match wait_with(&self.port, further, &self.waker, timeout, self.blocked) {
+                Ok(ready) => {
+                    self.blocked &= !ready.writable;
+                    self.ready = ready.further;
+                }
                 Err(error) => tracing::error!(%error, "waiting for the data socket failed"),
             }
         }
@@ -208,7 +238,8 @@ impl Engine {
         let source = if self.blocked { None } else { self.sources.wake };
         let snapshot = self.is_busy().then_some(self.next_snapshot);
         let sample = self.timeline.as_ref().and_then(Timeline::wake);
-        self.fetches.wake.into_iter().chain(source).chain(snapshot).chain(sample).min()
+        let probe = self.groups.wake();
+        self.fetches.wake.into_iter().chain(source).chain(snapshot).chain(sample).chain(probe).min()
     }
 
     fn is_busy(&self) -> bool {
@@ -243,6 +274,11 @@ impl Engine {
                     self.tell_receivers(now, id, ReceiverCommand::Start { wanted, have });
                 }
                 Order::Cancel { id } => self.tell_receivers(now, id, ReceiverCommand::Cancel),
+                Order::Join { group, port } => self.join(group, *port),
+                Order::Leave { group } => self.leave(&group),
+                Order::AnswerProbes { asked, own } => self.answer_probes(&asked, &own),
+                Order::IgnoreProbes { asked } => self.ignore_probes(asked),
+                Order::ProbeGroup { probe, done } => self.probe_group(now, *probe, done),
             }
         }
         true
@@ -435,7 +471,7 @@ impl Engine {
 
     fn publish(&mut self, now: Time) {
         self.next_snapshot = Time::from_nanos(now.as_nanos() + SNAPSHOT_EVERY);
-        let socket = *self.port.stats();
+        let socket = *self.port.stats() + self.groups.stats();
         self.merging.look(now.since(self.last_snapshot), &socket);
         self.last_snapshot = now;
         if socket.control_truncated > self.told_truncated {
@@ -454,6 +490,9 @@ impl Engine {
             merging: self.merging,
             waits: self.waits,
             strays: self.strays,
+            trimmed: self.trimmed_symbols,
+            sees_trimmed: self.trimmed.is_some(),
+            pulls: self.pulls,
             dropped_on_purpose: self.dropped_on_purpose,
             unsendable: self.unsendable,
         };

@@ -3,6 +3,7 @@
 mod buffers;
 mod clock;
 mod engine;
+mod group;
 mod paths;
 mod receiving;
 mod sending;
@@ -13,24 +14,29 @@ mod workers;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::mpsc::{Sender, channel};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use headwater_store::SourceFile;
 use headwater_transport::host::{HostReceiverConfig, Receivers};
 use headwater_transport::ppush::receiver::{ReceiverConfig, ReceiverStats};
 use headwater_transport::source::{self, Source, SourceConfig};
-use headwater_units::{BlockIndex, Bytes, FetchId, ObjectId, PathId};
-use headwater_wire::{Control, SYMBOL_OVERHEAD};
+use headwater_units::{BlockIndex, Bytes, FetchId, FlowId, ObjectId, PathId};
+use headwater_wire::{CodePoints, Control, SYMBOL_OVERHEAD};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::oneshot;
 
-use crate::socket::{Merging, Offload, SocketOptions, SocketStats, UdpPort, Waker, path_mtu, sharpen_timers};
-use engine::{Engine, Order, Parts};
+use crate::socket::{
+    GroupAddr, Merging, Multicast, Offload, SocketOptions, SocketStats, TrimmedPort, UdpPort, Waker,
+    path_mtu, sharpen_timers,
+};
+use engine::{Engine, MAX_JOINED, Order, Parts};
 use receiving::Fetches;
 use sending::Sources;
 use tape::{Machine, Taped};
 
 pub(crate) use clock::monotonic_nanos;
+pub use group::{FlowSecret, GroupProbe};
 pub use paths::control_path;
 pub use receiving::{BlockSink, FetchEvent};
 pub use tape::{ReplayError, Replayed, TapeFile, replay};
@@ -50,10 +56,10 @@ pub struct Lossy {
 pub struct NodeConfig {
     /// Where the data socket is bound; port 0 lets the kernel choose.
     pub bind: SocketAddr,
-    /// DSCP of symbols of the bulk class.
-    pub dscp: u8,
-    /// DSCP of datagrams without a symbol: ACKs, assignments, and the rest of what keeps a flow going.
-    pub dscp_control: u8,
+    /// The code point of each class, and that of what switches have trimmed.
+    pub dscp: CodePoints,
+    /// How far what is sent to groups travels.
+    pub multicast: Multicast,
     /// The source machine's settings.
     pub source: SourceConfig,
     /// Seed of the source machine (its nonces); from the system's entropy in real life.
@@ -100,6 +106,12 @@ pub struct Snapshot {
     pub waits: u64,
     /// Datagrams that belong to nobody or failed their header tag.
     pub strays: u64,
+    /// Headers of symbols whose payload a switch has cut off.
+    pub trimmed: u64,
+    /// Whether those are seen whose UDP length the switch has left as it was; else only those that it has repaired.
+    pub sees_trimmed: bool,
+    /// Symbols came of flows whose receivers pull, for whom a trimmed symbol is the sign to ask for another.
+    pub pulls: bool,
     /// Symbols dropped on purpose.
     pub dropped_on_purpose: u64,
     /// Datagrams given up because the socket was full or their flow had ended.
@@ -113,6 +125,9 @@ pub struct Node {
     thread: Option<JoinHandle<()>>,
     data: SocketAddr,
     hint: Option<String>,
+    options: SocketOptions,
+    /// How often each was joined.
+    joined: Mutex<BTreeMap<GroupAddr, u32>>,
     receive_buffer: Bytes,
     shared: Arc<Mutex<Snapshot>>,
     next_fetch: std::sync::atomic::AtomicU64,
@@ -134,10 +149,15 @@ impl Node {
         let options = SocketOptions {
             receive_buffer: config.buffer,
             send_buffer: config.buffer,
+            multicast: config.multicast,
             ..SocketOptions::default()
         };
         let port = UdpPort::bind(config.bind, &options)?;
         let data = port.local_addr();
+        let trimmed = TrimmedPort::open(data, config.dscp.trimmed());
+        if let Err(error) = &trimmed {
+            tracing::debug!(%error, "trimmed packets are not seen, unless switches repair them");
+        }
         let hint = port.buffer_hint();
         let receive_buffer = port.receive_buffer();
         let waker = Waker::new()?;
@@ -153,12 +173,12 @@ impl Node {
             sources: Sources::new(sources),
             fetches: Fetches::new(fetches),
             port,
+            trimmed: trimmed.ok(),
             waker: waker.clone(),
             orders: queue,
             said,
             workers: config.workers,
             dscp: config.dscp,
-            dscp_control: config.dscp_control,
             timeline: config.timeline,
             lossy: config.lossy,
             shared: shared.clone(),
@@ -176,6 +196,8 @@ impl Node {
             thread: Some(thread),
             data,
             hint,
+            options,
+            joined: Mutex::default(),
             receive_buffer,
             shared,
             next_fetch: Default::default(),
@@ -245,6 +267,55 @@ impl Node {
         self.order(Order::Cancel { id });
     }
 
+    /// Receives what is sent to a group, until as many [`Node::leave`]s. Its datagrams are those of flows, as all others.
+    ///
+    /// # Errors
+    /// The kernel's, or more groups than a node can be in.
+    pub fn join(&self, group: GroupAddr) -> std::io::Result<()> {
+        let mut joined = self.joined.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(times) = joined.get_mut(&group) {
+            *times += 1;
+            return Ok(());
+        }
+        if joined.len() >= MAX_JOINED {
+            return Err(std::io::Error::other(format!("a node is in {MAX_JOINED} groups at most")));
+        }
+        let port = UdpPort::join(&group, &self.options)?;
+        joined.insert(group, 1);
+        self.order(Order::Join { group, port: Box::new(port) });
+        Ok(())
+    }
+
+    /// Undoes one [`Node::join`].
+    pub fn leave(&self, group: GroupAddr) {
+        let mut joined = self.joined.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(times) = joined.get_mut(&group) else { return };
+        *times -= 1;
+        if *times == 0 {
+            joined.remove(&group);
+            self.order(Order::Leave { group });
+        }
+    }
+
+    /// From now on answers whoever probes a group on the flow `asked`, on the flow `own`.
+    pub fn answer_probes(&self, asked: FlowSecret, own: FlowSecret) {
+        self.order(Order::AnswerProbes { asked, own });
+    }
+
+    /// Undoes [`Node::answer_probes`].
+    pub fn ignore_probes(&self, asked: FlowId) {
+        self.order(Order::IgnoreProbes { asked });
+    }
+
+    /// Asks a group's members to answer, and says who did, by their flows. It takes [`GroupProbe::tries`] times
+    /// [`GroupProbe::every`] where not all do.
+    pub async fn probe_group(&self, probe: GroupProbe) -> Vec<FlowId> {
+        let (done, answer) = oneshot::channel();
+        self.order(Order::ProbeGroup { probe: Box::new(probe), done });
+        // A thread that has ended has heard nobody.
+        answer.await.unwrap_or_default()
+    }
+
     /// The newest counters.
     pub fn snapshot(&self) -> Snapshot {
         self.shared.lock().map(|s| s.clone()).unwrap_or_default()
@@ -291,10 +362,13 @@ mod tests {
     const FLOW: FlowId = FlowId(5);
     const KEY: FlowKey = FlowKey([3; 32]);
 
+    fn code_points(dscp: u8, control: u8) -> CodePoints {
+        CodePoints::new(|class| if class == Class::Control { control } else { dscp }, 51).unwrap()
+    }
+
     /// A node that has pushed, for a test's flow, an object of 100,000 bytes.
     async fn pushing(
-        dscp: u8,
-        dscp_control: u8,
+        dscp: CodePoints,
         source: SourceConfig,
         folder: &Path,
     ) -> (Node, UnboundedReceiver<Said>) {
@@ -304,7 +378,7 @@ mod tests {
         let config = NodeConfig {
             bind: "127.0.0.1:0".parse().unwrap(),
             dscp,
-            dscp_control,
+            multicast: Multicast::default(),
             source,
             seed: [1; 32],
             receivers: HostReceiverConfig {
@@ -367,7 +441,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         // Unpaced, the initial window of 10 packets leaves at once; its quantum is a quarter of it.
         let source = SourceConfig { pacer: None, ..SourceConfig::default() };
-        let (node, _said) = pushing(0, 0, source, folder.path()).await;
+        let (node, _said) = pushing(code_points(0, 0), source, folder.path()).await;
         let mut port = UdpPort::bind("127.0.0.1:0".parse().unwrap(), &SocketOptions::default()).unwrap();
         let assign = assign();
         let mut batch = RecvBatch::new(RecvBatch::DEFAULT_BUFFERS);
@@ -392,7 +466,7 @@ mod tests {
     #[tokio::test]
     async fn symbols_and_what_has_none_leave_with_code_points_of_their_own() {
         let folder = tempfile::tempdir().unwrap();
-        let (node, _said) = pushing(10, 48, SourceConfig::default(), folder.path()).await;
+        let (node, _said) = pushing(code_points(10, 48), SourceConfig::default(), folder.path()).await;
         let mut port = UdpPort::bind("127.0.0.1:0".parse().unwrap(), &SocketOptions::default()).unwrap();
         let assign = assign();
         let mut batch = RecvBatch::new(RecvBatch::DEFAULT_BUFFERS);
@@ -426,7 +500,7 @@ mod tests {
     #[tokio::test]
     async fn a_flow_key_gives_no_right_to_give_orders() {
         let folder = tempfile::tempdir().unwrap();
-        let (node, _said) = pushing(0, 0, SourceConfig::default(), folder.path()).await;
+        let (node, _said) = pushing(code_points(0, 0), SourceConfig::default(), folder.path()).await;
 
         // The receiver of the flow tries to raise its own weight over the data port.
         let order = Control::SetTheta { flow: FLOW, theta: Theta::new(50.0) };

@@ -1,7 +1,7 @@
 //! What is behind a [`PathId`].
 //!
-//! Data paths are addresses that an authenticated datagram came from, or that a controller named; control paths belong
-//! to the links of the process and have the high bit set.
+//! Data paths are addresses that an authenticated datagram came from, or that a controller named; that of a multicast group
+//! is one of these. Control paths belong to the links of the process and have the high bit set.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -41,7 +41,8 @@ pub(super) struct Paths {
 type Addresses = ArrayVec<PathAddr, MOST_CANDIDATES>;
 
 impl Paths {
-    /// The path that a datagram came by.
+    /// The path that a datagram came by, or that leads to a group ([`GroupAddr::path`](crate::socket::GroupAddr::path)): the
+    /// same each time.
     pub(super) fn of(&mut self, from: PathAddr) -> PathId {
         match self.known.get(&from) {
             Some(&path) => path,
@@ -50,6 +51,16 @@ impl Paths {
                 self.known.insert(from, path);
                 path
             }
+        }
+    }
+
+    /// The path that a datagram came by of which it is not known to which of our addresses it came (what was trimmed on its
+    /// way to a group): one on which this peer is known already, if there is one.
+    pub(super) fn of_peer(&mut self, from: PathAddr) -> PathId {
+        let peer = PathAddr::to(from.remote);
+        match self.known.range(peer..).next().filter(|(known, _)| known.remote == from.remote) {
+            Some((_, &path)) => path,
+            None => self.of(from),
         }
     }
 
@@ -109,6 +120,29 @@ mod tests {
         let towards = paths.towards(&many);
         assert_eq!(paths.addresses(towards).len(), MOST_CANDIDATES);
         assert_eq!(paths.addresses(PathId(99)), []);
+    }
+
+    #[test]
+    fn a_group_has_a_path_of_its_own_for_each_interface() {
+        use crate::socket::GroupAddr;
+        let mut paths = Paths::default();
+        let by = |own: [u8; 4]| GroupAddr::new(([239, 1, 1, 1], 9).into(), Some(own.into())).unwrap();
+        let (here, there) = (by([10, 0, 0, 1]), by([10, 0, 1, 1]));
+        let path = paths.of(here.path());
+        assert_ne!(paths.of(there.path()), path);
+        assert_eq!((paths.of(here.path()), paths.find(&here.path())), (path, Some(path)));
+        assert_eq!(paths.addresses(path), [here.path()]);
+    }
+
+    #[test]
+    fn a_peer_is_known_again_without_our_own_address() {
+        let mut paths = Paths::default();
+        let by = |port: u16| PathAddr { local: Some([10, 0, 0, 1].into()), ..from(port) };
+        let (one, two) = (paths.of(by(1)), paths.of(by(3)));
+        assert_eq!((paths.of_peer(from(1)), paths.of_peer(from(3))), (one, two));
+        let between = paths.of_peer(from(2));
+        assert!(between != one && between != two);
+        assert_eq!((paths.of_peer(from(2)), paths.of(from(2))), (between, between));
     }
 
     #[test]

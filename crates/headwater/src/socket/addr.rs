@@ -58,6 +58,11 @@ impl SockName {
         Some(name)
     }
 
+    /// The interface by which a packet came, in the name that a packet socket gives (`sockaddr_ll`).
+    pub(super) fn interface(&self) -> u32 {
+        u32::from_ne_bytes(self.bytes[4..8].try_into().expect("4 bytes"))
+    }
+
     /// The address, with mapped IPv4 made plain; `None` for anything else than IPv4 and IPv6.
     pub(super) fn decode(&self) -> Option<SocketAddr> {
         let b = &self.bytes;

@@ -8,6 +8,9 @@
 //! SendBatch::push.. -> UdpPort::flush -> kernel        kernel -> UdpPort::recv -> RecvBatch::datagrams
 //! ```
 //!
+//! What is for a multicast group comes by a port of its own ([`UdpPort::join`], [`GroupAddr`]). What a switch has trimmed
+//! may be no UDP any more in the kernel's eyes; [`TrimmedPort`] sees it all the same.
+//!
 //! Control messages are read and written here and not by a library: quinn-udp's 96 bytes of control space lose the
 //! TOS byte of merged IPv4 buffers (they need 112), and it cannot set DSCP beside the ECN bits. Knows nothing of
 //! headers, flows or pacing. Linux only.
@@ -17,6 +20,7 @@ compile_error!("headwater's sockets need Linux (UDP GSO and GRO, recvmmsg, ppoll
 
 mod addr;
 mod control_message;
+mod group;
 mod port;
 mod receive;
 mod send;
@@ -24,11 +28,14 @@ mod stats;
 mod sys;
 #[cfg(test)]
 mod tests;
+mod trimmed;
 mod wait;
 
 pub use addr::PathAddr;
-pub use port::{Offload, SocketOptions, UdpPort, path_mtu};
+pub use group::GroupAddr;
+pub use port::{Multicast, Offload, SocketOptions, UdpPort, path_mtu};
 pub use receive::{Datagram, RecvBatch, Run};
 pub use send::{Flush, MAX_DATAGRAM, MAX_GROUP, SendBatch, SoftError};
 pub use stats::{Merging, SocketStats};
-pub use wait::{Ready, Waker, sharpen_timers, wait};
+pub use trimmed::{Trimmed, TrimmedBatch, TrimmedPort, TrimmedStats};
+pub use wait::{MAX_FURTHER, Ready, Waker, sharpen_timers, wait, wait_with};

@@ -22,6 +22,24 @@ pub struct SocketOptions {
     /// Use what the kernel and the path offer of these; both by default. Testbeds that mark single packets turn
     /// segmentation off, because a marker in front of it sees whole groups.
     pub offload: Offload,
+    /// How what is sent to groups travels.
+    pub multicast: Multicast,
+}
+
+/// How far datagrams to a multicast group travel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Multicast {
+    /// Routers that may pass it on, and one: the time to live. 1, as every kernel has it (RFC 1112 §6.1): the link's own
+    /// hosts.
+    pub hops: u8,
+    /// Whether members on this host get it too. So they do unless told otherwise; without any it costs nothing.
+    pub to_this_host: bool,
+}
+
+impl Default for Multicast {
+    fn default() -> Self {
+        Multicast { hops: 1, to_this_host: true }
+    }
 }
 
 impl Default for SocketOptions {
@@ -30,6 +48,7 @@ impl Default for SocketOptions {
             receive_buffer: Bytes::mib(8),
             send_buffer: Bytes::mib(2),
             offload: Offload { segmentation: true, merging: true },
+            multicast: Multicast::default(),
         }
     }
 }
@@ -65,11 +84,17 @@ impl UdpPort {
     /// The kernel's, if the address cannot be bound or the socket cannot tell TOS bytes and addresses. Missing
     /// offload and small buffers are no errors: see [`UdpPort::offload`] and [`UdpPort::buffer_hint`].
     pub fn bind(addr: SocketAddr, options: &SocketOptions) -> io::Result<UdpPort> {
+        UdpPort::open(addr, options, false)
+    }
+
+    /// `shared`: others that say so too may be bound to the same address.
+    pub(super) fn open(addr: SocketAddr, options: &SocketOptions, shared: bool) -> io::Result<UdpPort> {
         let is_v6 = addr.is_ipv6();
         let socket = Socket::new(Domain::for_address(addr), Type::DGRAM.nonblocking(), Some(Protocol::UDP))?;
         if is_v6 {
             socket.set_only_v6(!addr.ip().is_unspecified() && !is_mapped(addr))?;
         }
+        socket.set_reuse_address(shared)?;
         let set = |level, name, value| sys::set_option(socket.as_fd(), level, name, value);
 
         // IPv4 options matter on IPv6 sockets too: a dual-stack socket carries both. DO sets "don't fragment" and
@@ -82,6 +107,13 @@ impl UdpPort {
             set(libc::SOL_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_DO)?;
         } else {
             set(libc::SOL_IP, libc::IP_PKTINFO, 1)?;
+        }
+        let Multicast { hops, to_this_host } = options.multicast;
+        set(libc::SOL_IP, libc::IP_MULTICAST_TTL, hops.into())?;
+        set(libc::SOL_IP, libc::IP_MULTICAST_LOOP, to_this_host.into())?;
+        if is_v6 {
+            set(libc::SOL_IPV6, libc::IPV6_MULTICAST_HOPS, hops.into())?;
+            set(libc::SOL_IPV6, libc::IPV6_MULTICAST_LOOP, to_this_host.into())?;
         }
         set(libc::SOL_SOCKET, libc::SO_RXQ_OVFL, 1)?;
         // A kernel without segmentation would ignore the request and send one huge datagram, so ask it first.
@@ -163,14 +195,14 @@ fn is_mapped(addr: SocketAddr) -> bool {
 
 /// One of the two socket buffers.
 #[derive(Debug)]
-struct BufferKind {
+pub(super) struct BufferKind {
     word: &'static str,
     force: libc::c_int,
     plain: libc::c_int,
     sysctl: &'static str,
 }
 
-const RECEIVE_BUFFER: BufferKind = BufferKind {
+pub(super) const RECEIVE_BUFFER: BufferKind = BufferKind {
     word: "receive",
     force: libc::SO_RCVBUFFORCE,
     plain: libc::SO_RCVBUF,
@@ -185,14 +217,14 @@ const SEND_BUFFER: BufferKind = BufferKind {
 
 /// A buffer that came out smaller than asked for.
 #[derive(Debug)]
-struct Clipped {
+pub(super) struct Clipped {
     kind: &'static BufferKind,
     asked: Bytes,
     granted: Bytes,
 }
 
 /// Asks for a buffer, past the limit if we may; says if less was granted.
-fn grant(socket: &Socket, kind: &'static BufferKind, asked: Bytes) -> io::Result<Option<Clipped>> {
+pub(super) fn grant(socket: &Socket, kind: &'static BufferKind, asked: Bytes) -> io::Result<Option<Clipped>> {
     // The kernel doubles the number for its own bookkeeping, so half of the largest is the most one can ask for.
     let value = libc::c_int::try_from(asked.get()).unwrap_or(libc::c_int::MAX).min(libc::c_int::MAX / 2);
     if sys::set_option(socket.as_fd(), libc::SOL_SOCKET, kind.force, value).is_err() {

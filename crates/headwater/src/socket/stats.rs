@@ -40,6 +40,32 @@ pub struct SocketStats {
     pub receive_errors: u64,
 }
 
+impl std::ops::Add for SocketStats {
+    type Output = SocketStats;
+
+    /// Those of two sockets.
+    fn add(self, other: SocketStats) -> SocketStats {
+        SocketStats {
+            datagrams_sent: self.datagrams_sent + other.datagrams_sent,
+            bytes_sent: self.bytes_sent + other.bytes_sent,
+            messages_sent: self.messages_sent + other.messages_sent,
+            send_calls: self.send_calls + other.send_calls,
+            sends_blocked: self.sends_blocked + other.sends_blocked,
+            sends_dropped: self.sends_dropped + other.sends_dropped,
+            sends_refused: self.sends_refused + other.sends_refused,
+            datagrams_received: self.datagrams_received + other.datagrams_received,
+            bytes_received: self.bytes_received + other.bytes_received,
+            buffers_received: self.buffers_received + other.buffers_received,
+            receive_calls: self.receive_calls + other.receive_calls,
+            kernel_dropped: self.kernel_dropped + other.kernel_dropped,
+            control_truncated: self.control_truncated + other.control_truncated,
+            buffers_discarded: self.buffers_discarded + other.buffers_discarded,
+            empty_received: self.empty_received + other.empty_received,
+            receive_errors: self.receive_errors + other.receive_errors,
+        }
+    }
+}
+
 /// How far the kernel merges datagrams when many long ones come: the ratio over all time says little, since ACKs and what
 /// comes slowly are never merged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -10,6 +10,7 @@ use std::mem;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd};
 use std::ptr;
 
+use arrayvec::ArrayVec;
 use headwater_units::Duration;
 
 use super::addr::SockName;
@@ -186,13 +187,18 @@ pub(super) fn receive_many(
     Ok(received)
 }
 
+/// Most descriptors of one [`poll`].
+pub(super) const MAX_POLLED: usize = 64;
+
 /// Waits until one of `events` (as `poll(2)` writes them) is there, `timeout` is over, or a signal came (then no
-/// event is set); `None` waits for ever. Returns the events that are there.
-pub(super) fn poll<const N: usize>(
-    events: [(BorrowedFd<'_>, libc::c_short); N],
+/// event is set); `None` waits for ever. Returns the events that are there, in the same order. Beyond [`MAX_POLLED`] none
+/// is waited for.
+pub(super) fn poll<'a>(
+    events: impl Iterator<Item = (BorrowedFd<'a>, libc::c_short)>,
     timeout: Option<Duration>,
-) -> io::Result<[libc::c_short; N]> {
-    let mut polled = events.map(|(fd, events)| libc::pollfd { fd: fd.as_raw_fd(), events, revents: 0 });
+) -> io::Result<ArrayVec<libc::c_short, MAX_POLLED>> {
+    let polled = events.map(|(fd, events)| libc::pollfd { fd: fd.as_raw_fd(), events, revents: 0 });
+    let mut polled: ArrayVec<libc::pollfd, MAX_POLLED> = polled.take(MAX_POLLED).collect();
     let timeout = timeout.map(|t| {
         let mut spec: libc::timespec = {
             // SAFETY: a plain C struct of integers; all zeroes is a valid value.
@@ -203,14 +209,17 @@ pub(super) fn poll<const N: usize>(
         spec
     });
     let timeout = timeout.as_ref().map_or(ptr::null(), ptr::from_ref);
-    // SAFETY: `polled` is an array of N valid `pollfd`s whose descriptors are borrowed, so open; `timeout` is null or
-    // points to a timespec of this frame; a null signal mask leaves the mask alone.
-    let result = check(unsafe { libc::ppoll(polled.as_mut_ptr(), N as libc::nfds_t, timeout, ptr::null()) });
-    match result {
-        Ok(_) => Ok(polled.map(|p| p.revents)),
-        Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok([0; N]),
-        Err(error) => Err(error),
-    }
+    // SAFETY: `polled` holds that many valid `pollfd`s, whose descriptors are borrowed for `'a`, so open; `timeout` is null
+    // or points to a timespec of this frame; a null signal mask leaves the mask alone.
+    let result = check(unsafe {
+        libc::ppoll(polled.as_mut_ptr(), polled.len() as libc::nfds_t, timeout, ptr::null())
+    });
+    let nothing = match result {
+        Ok(_) => false,
+        Err(error) if error.kind() == io::ErrorKind::Interrupted => true,
+        Err(error) => return Err(error),
+    };
+    Ok(polled.iter().map(|p| if nothing { 0 } else { p.revents }).collect())
 }
 
 /// How late the kernel may wake this thread after a timeout, to save power (50 us unless set).

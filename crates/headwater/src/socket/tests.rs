@@ -468,3 +468,62 @@ fn loopback_throughput() {
         );
     }
 }
+
+#[test]
+fn members_of_a_group_get_what_is_sent_to_it_in_batches_with_its_marks() {
+    let here: std::net::IpAddr = "127.0.0.1".parse().unwrap();
+    let group = |last: u8| GroupAddr::new(([239, 255, 77, last], 46_001).into(), Some(here)).unwrap();
+    let join = |last: u8| match UdpPort::join(&group(last), &options()) {
+        Ok(port) => Some(port),
+        Err(error) => {
+            println!("skipped, loopback takes no groups here: {error}");
+            None
+        }
+    };
+    // Two programs of one host, and one in another group with the same port.
+    let (Some(mut one), Some(mut two), Some(mut other)) = (join(1), join(1), join(2)) else { return };
+    let (mut from, _) = pair("127.0.0.1", options(), options());
+    let (mut out, mut inbox) = (SendBatch::new(1 << 20, 64), RecvBatch::new(32));
+    let waker = Waker::new().unwrap();
+    let count = 120;
+    for n in 0..count {
+        fill(out.push(group(1).path(), if n % 40 == 39 { CE } else { ECT0 }, 1000).unwrap(), n);
+    }
+    assert_eq!(from.flush(&mut out).unwrap().lost, 0, "{:?}", out.soft_errors());
+    for member in [&mut one, &mut two] {
+        let mut seen = 0;
+        while seen < count {
+            assert!(wait(member, &waker, Some(Duration::from_secs(5)), false).unwrap().readable, "{seen}");
+            member.recv(&mut inbox).unwrap();
+            for datagram in inbox.datagrams() {
+                check(datagram.bytes, seen);
+                assert_eq!(datagram.tos, Some(if seen % 40 == 39 { CE } else { ECT0 }));
+                assert_eq!(datagram.from, PathAddr { remote: from.local_addr(), local: Some(here) });
+                seen += 1;
+            }
+        }
+        if from.offload().segmentation && member.offload().merging {
+            assert!(member.stats().datagrams_per_buffer().unwrap() > 5.0, "{:?}", member.stats());
+        }
+        assert_eq!(member.recv(&mut inbox).unwrap(), 0, "each once");
+    }
+    assert_eq!(other.recv(&mut inbox).unwrap(), 0, "what is for another group");
+}
+
+#[test]
+fn waiting_says_which_of_further_sockets_has_something() {
+    let here: std::net::IpAddr = "127.0.0.1".parse().unwrap();
+    let ready = |further: &[&UdpPort], of: &UdpPort| {
+        use std::os::fd::AsFd;
+        let waker = Waker::new().unwrap();
+        let further = further.iter().map(|port| port.as_fd());
+        wait_with(of, further, &waker, Some(Duration::from_millis(50)), false).unwrap().further
+    };
+    let (mut from, to) = pair("127.0.0.1", options(), options());
+    let (_, third) = pair("127.0.0.1", options(), options());
+    assert_eq!(ready(&[&to, &third], &from), 0);
+    let mut out = SendBatch::new(0, 1);
+    out.push(PathAddr::to((here, third.local_addr().port()).into()), ECT0, 9).unwrap().fill(1);
+    assert_eq!(from.flush(&mut out).unwrap().datagrams, 1);
+    assert_eq!(ready(&[&to, &third], &from), 0b10, "the second of them");
+}

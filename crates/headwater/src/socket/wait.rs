@@ -60,6 +60,8 @@ pub struct Ready {
     pub writable: bool,
     /// The waker was used: look for commands.
     pub woken: bool,
+    /// Which of the further descriptors have something, by their place; see [`wait_with`].
+    pub further: u64,
 }
 
 /// Sleeps until `port` has datagrams, `waker` is used, `want_write` is set and the send buffer has room, or `timeout`
@@ -68,10 +70,30 @@ pub struct Ready {
 /// # Errors
 /// The kernel's; none is expected while the port is open.
 pub fn wait(port: &UdpPort, waker: &Waker, timeout: Option<Duration>, want_write: bool) -> io::Result<Ready> {
+    wait_with(port, std::iter::empty(), waker, timeout, want_write)
+}
+
+/// The most further descriptors of [`wait_with`].
+pub const MAX_FURTHER: usize = sys::MAX_POLLED - 2;
+
+/// As [`wait`], and until one of these has something to read too; those beyond [`MAX_FURTHER`] are not waited for.
+///
+/// # Errors
+/// The kernel's; none is expected while all are open.
+pub fn wait_with<'a>(
+    port: &'a UdpPort,
+    further: impl Iterator<Item = BorrowedFd<'a>>,
+    waker: &'a Waker,
+    timeout: Option<Duration>,
+    want_write: bool,
+) -> io::Result<Ready> {
     let interest = libc::POLLIN | if want_write { libc::POLLOUT } else { 0 };
-    let wake_fd: BorrowedFd<'_> = waker.inner.event.as_fd();
-    let [socket, wake] = sys::poll([(port.as_fd(), interest), (wake_fd, libc::POLLIN)], timeout)?;
-    let woken = wake != 0;
+    let first = [(port.as_fd(), interest), (waker.inner.event.as_fd(), libc::POLLIN)];
+    let all = first.into_iter().chain(further.map(|fd| (fd, libc::POLLIN)));
+    let events = sys::poll(all, timeout)?;
+    let (socket, woken) = (events[0], events[1] != 0);
+    let bits = events[2..].iter().enumerate().filter(|(_, events)| **events != 0);
+    let further = bits.fold(0, |bits, (place, _)| bits | 1 << place);
     if woken {
         waker.rearm();
     }
@@ -80,6 +102,7 @@ pub fn wait(port: &UdpPort, waker: &Waker, timeout: Option<Duration>, want_write
         readable: socket & libc::POLLIN != 0 || failed,
         writable: socket & libc::POLLOUT != 0 || (failed && want_write),
         woken,
+        further,
     })
 }
 

@@ -65,6 +65,13 @@ impl AddressBook {
         }
     }
 
+    /// Lists the address of a group no more.
+    pub(super) fn remove_group(&mut self, address: IpAddr) {
+        if address.is_multicast() {
+            self.known.remove(&address);
+        }
+    }
+
     /// What an address stands for; [`AddressBook::NOWHERE`] if it is not listed.
     pub fn destination(&self, address: IpAddr) -> Destination {
         self.known.get(&address).copied().unwrap_or(Self::NOWHERE)

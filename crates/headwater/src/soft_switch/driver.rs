@@ -26,8 +26,8 @@ use headwater_units::{BitRate, Bytes, Duration, Time};
 use thiserror::Error;
 
 use super::{
-    AddressBook, AddressError, CaptureCounts, EmulatedFabric, EmulatedFabricError, FabricCounts, MacAddress,
-    NotForwarded, PacketPort, RawFrame, Recorder, RingStats, wait,
+    AddressBook, AddressError, CaptureCounts, EmulatedFabric, EmulatedFabricError, FabricCounts, Groups,
+    MacAddress, NotForwarded, PacketPort, RawFrame, Recorder, RingStats, TrimRule, wait,
 };
 
 mod jitter;
@@ -70,6 +70,10 @@ pub struct SoftSwitchSpec<'a> {
     /// The longest time that a host takes to send a packet to another, by the number of hosts times the one plus the other;
     /// empty if they take none.
     pub jitter: Vec<Duration>,
+    /// What trimming leaves of a frame, at all ports that trim.
+    pub trim: TrimRule,
+    /// Who is in groups that [`SoftSwitch::set_group`] does not name.
+    pub groups: Groups,
     /// Who keeps what leaves ports, if anybody does.
     pub recorder: Option<Recorder>,
     /// They do not happen before [`SoftSwitch::begin`], and their times are since then.
@@ -168,6 +172,12 @@ pub struct Snapshot {
     pub buffers: u64,
     /// How often an interface was down or away.
     pub port_errors: u64,
+    /// Multicast groups whose members have been learnt, or that are flooded.
+    pub groups: u64,
+    /// Their members, all together.
+    pub memberships: u64,
+    /// Joins, and floods, of groups beyond [`MAX_GROUPS`](super::MAX_GROUPS).
+    pub groups_refused: u64,
     /// What was kept of what left ports, if anybody did.
     pub captured: Option<CaptureCounts>,
     /// How well the switch has kept time since the start, or since [`SoftSwitch::forget_lateness`].
@@ -201,7 +211,7 @@ impl SoftSwitch {
     /// [`SoftSwitchError`]; nothing is moved then.
     pub fn start(spec: SoftSwitchSpec<'_>) -> Result<SoftSwitch, SoftSwitchError> {
         let SoftSwitchSpec { topology, routes, port, choice, seed, hosts, book, changes, .. } = spec;
-        let SoftSwitchSpec { hold, recorder, jitter, packet, .. } = spec;
+        let SoftSwitchSpec { hold, recorder, jitter, packet, trim, groups, .. } = spec;
         if hosts.len() != topology.hosts().len() {
             return Err(SoftSwitchError::Cables { hosts: topology.hosts().len(), cables: hosts.len() });
         }
@@ -214,6 +224,7 @@ impl SoftSwitch {
         let limit = lateness::limit(packet, rates.min().unwrap_or(BitRate::new(u64::MAX)));
         let count = hosts.len();
         let mut mover = Mover::new(fabric, links, hosts, book, changes, limit);
+        mover.set_rules(trim, groups);
         if !jitter.is_empty() {
             mover.delay_hosts(Jitter::new(jitter, count, seed));
         }
@@ -236,8 +247,8 @@ impl SoftSwitch {
         Ok(self.ask(|reply| Command::Change(link, change, reply))??)
     }
 
-    /// Makes hosts the members of a multicast group, and says which number its address has; see
-    /// [`EmulatedFabric::set_group`].
+    /// Makes hosts the members of a multicast group, whatever they join and leave, and says which number its address has,
+    /// below 2^31; see [`EmulatedFabric::set_group`].
     ///
     /// # Errors
     /// No multicast address or that of another group, or the switch has stopped.

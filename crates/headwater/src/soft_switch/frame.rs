@@ -7,26 +7,17 @@
 //! Knows nothing of symbols: whether a trimmed packet means anything is for its receiver to say.
 
 use std::hash::Hasher as _;
+use std::net::IpAddr;
 
 use headwater_switch::{Destination, Frame};
 use headwater_units::Bytes;
-use headwater_wire::{Class, Ecn};
+use headwater_wire::{Class, DSCP_TRIMMED, Ecn, class_of};
 use siphasher::sip::SipHasher13;
 
 use super::address::AddressBook;
 use super::buffer::RawBuffer;
 use super::checksum;
-use super::layout::{IPV6_HEADER, Layout, NotForwarded, Version};
-
-/// Class selector 6: control, which has preference over the default (RFC 2474 §4.2.2.2).
-pub const DSCP_CONTROL: u8 = 48;
-/// Class selector 7: control that a network sends for itself; the same class here.
-pub const DSCP_NETWORK_CONTROL: u8 = 56;
-/// Lower effort (RFC 8622): what symbols of the gentle class leave hosts with.
-pub const DSCP_LOWER_EFFORT: u8 = 1;
-/// What a trimmed packet is known by, from the pool for local use (RFC 2474 §6). Its upper bits are those of
-/// [`DSCP_CONTROL`], so that equipment that looks at the old precedence alone prefers it as well.
-pub const DSCP_TRIMMED: u8 = 51;
+use super::layout::{self, IPV6_HEADER, Layout, NotForwarded, UDP_HEADER, Version};
 
 /// What a trimmed frame keeps unless told otherwise, in bytes from the destination MAC address on: the usual size of
 /// switches that trim.
@@ -37,14 +28,29 @@ pub const TRIM_PAYLOAD: usize = 56;
 /// An Ethernet address.
 pub type MacAddress = [u8; 6];
 
-/// The class that a DSCP stands for: control, trimmed packets with it; gentle for lower effort; else bulk, which is what
-/// an unknown code point gets (RFC 2474 §3: as the default).
-pub const fn class_of(dscp: u8) -> Class {
-    match dscp {
-        DSCP_CONTROL | DSCP_NETWORK_CONTROL | DSCP_TRIMMED => Class::Control,
-        DSCP_LOWER_EFFORT => Class::Gentle,
-        _ => Class::Bulk,
+/// What trimming leaves of a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TrimRule {
+    /// Bytes from the destination MAC address on; see [`TRIM_SIZE`].
+    pub size: u16,
+    /// What UDP says of itself then.
+    pub udp: TrimmedUdp,
+}
+
+impl Default for TrimRule {
+    fn default() -> Self {
+        TrimRule { size: TRIM_SIZE, udp: TrimmedUdp::default() }
     }
+}
+
+/// UDP's length and checksum in a trimmed packet. IP's are always right.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TrimmedUdp {
+    /// Those of the whole packet, as real switches leave them: an ordinary socket will not see it.
+    #[default]
+    Stale,
+    /// Those of what is left: an ordinary socket sees a short datagram. A checksum that was left out stays so.
+    Repaired,
 }
 
 /// A frame on its way through the switch.
@@ -56,7 +62,7 @@ pub struct RawFrame {
     layout: Layout,
     destination: Destination,
     flow_hash: u32,
-    trim_size: u16,
+    trim: TrimRule,
 }
 
 impl RawFrame {
@@ -70,17 +76,41 @@ impl RawFrame {
         let bytes = buffer.bytes();
         let destination = book.destination(layout.addresses(bytes).1);
         let flow_hash = flow_hash(&layout, bytes);
-        Ok(RawFrame { buffer, layout, destination, flow_hash, trim_size: TRIM_SIZE })
+        Ok(RawFrame { buffer, layout, destination, flow_hash, trim: TrimRule::default() })
     }
 
-    /// From now on trims to `size` bytes of frame instead of [`TRIM_SIZE`].
-    pub fn set_trim_size(&mut self, size: u16) {
-        self.trim_size = size;
+    /// From now on leaves this of it when it is trimmed.
+    pub fn set_trim(&mut self, rule: TrimRule) {
+        self.trim = rule;
     }
 
-    /// Addresses the frame to the machine that it is delivered to, whose kernel would ignore it otherwise.
+    /// Addresses the frame to the machine that it is delivered to, whose kernel would ignore it otherwise. One that is
+    /// addressed to a group stays so (RFC 1112 §6.4, RFC 2464 §7): members take it in.
     pub fn set_destination_mac(&mut self, mac: MacAddress) {
-        self.buffer.bytes_mut()[..6].copy_from_slice(&mac);
+        let is_group = matches!(self.destination, Destination::Group(_)) && self.bytes()[0] & 1 != 0;
+        if !is_group {
+            self.buffer.bytes_mut()[..6].copy_from_slice(&mac);
+        }
+    }
+
+    /// Where its IP header says that it goes.
+    pub(super) fn destination_address(&self) -> IpAddr {
+        self.layout.addresses(self.bytes()).1
+    }
+
+    /// Looks up anew where it goes.
+    pub(super) fn look_up(&mut self, book: &AddressBook) {
+        self.destination = book.destination(self.destination_address());
+    }
+
+    /// It is for nobody: what it had to say is known.
+    pub(super) fn lead_nowhere(&mut self) {
+        self.destination = AddressBook::NOWHERE;
+    }
+
+    /// The IP packet.
+    pub(super) fn packet(&self) -> &[u8] {
+        &self.bytes()[self.layout.ip..]
     }
 
     /// The bytes from the destination's MAC address to the end of the IP packet.
@@ -112,6 +142,23 @@ impl RawFrame {
         self.set_word(0, new);
     }
 
+    /// Makes length and checksum of the UDP header at `udp` those of what is there (RFC 768, RFC 8200 §8.1).
+    fn repair_udp(&mut self, udp: usize) {
+        let addresses = self.layout.address_bytes();
+        let bytes = self.buffer.bytes_mut();
+        let len = (bytes.len() - udp) as u16;
+        bytes[udp + 4..udp + 6].copy_from_slice(&len.to_be_bytes());
+        if bytes[udp + 6..udp + 8] == [0, 0] {
+            return;
+        }
+        bytes[udp + 6..udp + 8].fill(0);
+        let sums =
+            [checksum::sum(&bytes[addresses]), u16::from(layout::UDP), len, checksum::sum(&bytes[udp..])];
+        let sum = sums.into_iter().fold(0xffff, |checksum, sum| checksum::updated(checksum, 0, sum));
+        // Zero would say that there is none.
+        bytes[udp + 6..udp + 8].copy_from_slice(&if sum == 0 { 0xffff } else { sum }.to_be_bytes());
+    }
+
     /// The big-endian word at this offset in the IP header.
     fn word(&self, at: usize) -> u16 {
         let bytes = &self.buffer.bytes()[self.layout.ip + at..];
@@ -138,7 +185,7 @@ impl Frame for RawFrame {
         Bytes::new(self.buffer.bytes().len() as u64)
     }
 
-    /// See [`class_of`].
+    /// See [`headwater_wire::class_of`].
     #[inline]
     fn class(&self) -> Class {
         class_of(self.dscp())
@@ -156,12 +203,11 @@ impl Frame for RawFrame {
     /// Cuts a UDP packet down to the trim size, though never into the first [`TRIM_PAYLOAD`] bytes of its payload, and
     /// gives it [`DSCP_TRIMMED`].
     ///
-    /// The IP header is right afterwards: its length, its checksum. UDP's length and checksum are those of the whole packet,
-    /// as real switches leave them: an ordinary socket will not see it. A fragment is not trimmed, since no receiver could
-    /// put it together with the others.
+    /// The IP header is right afterwards: its length, its checksum. For UDP's see [`TrimmedUdp`]. A fragment is not trimmed,
+    /// since no receiver could put it together with the others.
     fn trim(&mut self) -> bool {
         let Some(payload) = self.layout.udp_payload() else { return false };
-        let end = usize::from(self.trim_size).max(payload + TRIM_PAYLOAD);
+        let end = usize::from(self.trim.size).max(payload + TRIM_PAYLOAD);
         if end >= self.layout.end {
             return false;
         }
@@ -174,6 +220,9 @@ impl Frame for RawFrame {
         self.set_traffic_class(DSCP_TRIMMED << 2 | self.ecn() as u8);
         self.layout.end = end;
         self.buffer.truncate(end);
+        if self.trim.udp == TrimmedUdp::Repaired {
+            self.repair_udp(payload - UDP_HEADER);
+        }
         true
     }
 
@@ -198,12 +247,8 @@ impl AsRef<[u8]> for RawFrame {
 }
 
 fn flow_hash(layout: &Layout, frame: &[u8]) -> u32 {
-    let addresses = match layout.version {
-        Version::V4 => &frame[layout.ip + 12..][..8],
-        Version::V6 => &frame[layout.ip + 8..][..32],
-    };
     let mut hasher = SipHasher13::new();
-    hasher.write(addresses);
+    hasher.write(&frame[layout.address_bytes()]);
     hasher.write(&[layout.protocol]);
     hasher.write(layout.ports(frame).unwrap_or_default());
     hasher.finish() as u32

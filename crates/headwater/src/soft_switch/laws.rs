@@ -2,13 +2,13 @@
 
 use std::net::IpAddr;
 
-use headwater_switch::Frame as _;
-use headwater_wire::{Class, Ecn};
+use headwater_switch::{Destination, Frame as _};
+use headwater_wire::{Class, DSCP_TRIMMED, Ecn};
 
 use super::address::AddressBook;
 use super::buffer::{FramePool, RawBuffer};
 use super::checksum;
-use super::frame::{DSCP_TRIMMED, RawFrame};
+use super::frame::{RawFrame, TrimRule, TrimmedUdp};
 use super::layout::NotForwarded;
 
 /// Tries bytes as a frame, and once more with what a sender gets right and chance does not: type, version, lengths and
@@ -40,8 +40,10 @@ pub(super) fn judge(mut frame: RawFrame, arrived: &RawBuffer, book: &AddressBook
     agrees_with_its_bytes(&frame, book);
 
     let before = frame.clone();
-    frame.set_destination_mac([1, 2, 3, 4, 5, 6]);
-    assert_eq!((&frame.bytes()[..6], &frame.bytes()[6..]), (&[1, 2, 3, 4, 5, 6][..], &before.bytes()[6..]));
+    frame.set_destination_mac([2, 2, 3, 4, 5, 6]);
+    let stays = before.bytes()[0] & 1 != 0 && matches!(before.destination(), Destination::Group(_));
+    let mac = if stays { &before.bytes()[..6] } else { &[2, 2, 3, 4, 5, 6] };
+    assert_eq!((&frame.bytes()[..6], &frame.bytes()[6..]), (mac, &before.bytes()[6..]));
 
     let before = frame.clone();
     frame.mark();
@@ -51,7 +53,10 @@ pub(super) fn judge(mut frame: RawFrame, arrived: &RawBuffer, book: &AddressBook
     agrees_with_its_bytes(&frame, book);
 
     let before = frame.clone();
+    let mut repaired = frame.clone();
+    repaired.set_trim(TrimRule { udp: TrimmedUdp::Repaired, ..TrimRule::default() });
     if frame.trim() {
+        assert!(repaired.trim() && differs_only_in_udp(&repaired, &frame));
         assert!(frame.len() < before.len());
         assert_eq!((frame.dscp(), frame.class(), frame.ecn()), (DSCP_TRIMMED, Class::Control, before.ecn()));
         assert!(differs_only_in_header(&frame, &before));
@@ -93,6 +98,17 @@ fn differs_only_in_header(after: &RawFrame, before: &RawFrame) -> bool {
 
     fixed(after.bytes()) == fixed(before.bytes())
         && (after.bytes().iter().zip(before.bytes()).enumerate()).all(|(at, (a, b))| a == b || may(at))
+}
+
+/// The length and the checksum of UDP, which is right in the first: four bytes in a row somewhere behind the addresses.
+fn differs_only_in_udp(repaired: &RawFrame, stale: &RawFrame) -> bool {
+    let (ip, is_ipv4) = ip_header(stale.bytes());
+    let header = if is_ipv4 { 20 } else { 40 };
+    let differ = |at: &usize| repaired.bytes()[*at] != stale.bytes()[*at];
+    let mut places = (0..repaired.bytes().len()).filter(differ);
+    let (first, last) = (places.next(), places.next_back());
+    repaired.len() == stale.len()
+        && first.is_none_or(|first| first >= ip + header + 4 && last.unwrap_or(first) < first + 4)
 }
 
 /// Where the IP header begins, and whether it is IPv4.

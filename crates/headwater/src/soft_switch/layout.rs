@@ -5,6 +5,7 @@
 //! about a packet, its transport's checksum among it, is the business of the hosts.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::ops::Range;
 
 use thiserror::Error;
 
@@ -20,11 +21,11 @@ const TYPE_IPV6: u16 = 0x86dd;
 
 const IPV4_HEADER: usize = 20;
 pub(super) const IPV6_HEADER: usize = 40;
-const UDP_HEADER: usize = 8;
+pub(super) const UDP_HEADER: usize = 8;
 
 const HOP_BY_HOP: u8 = 0;
 const TCP: u8 = 6;
-const UDP: u8 = 17;
+pub(super) const UDP: u8 = 17;
 const ROUTING: u8 = 43;
 const FRAGMENT: u8 = 44;
 const DESTINATION: u8 = 60;
@@ -125,6 +126,15 @@ impl Layout {
                 (Ipv6Addr::from(at(frame, ip + 8)).into(), Ipv6Addr::from(at(frame, ip + 24)).into())
             }
         }
+    }
+
+    /// Where both addresses stand, one behind the other.
+    pub(super) fn address_bytes(&self) -> Range<usize> {
+        let (at, len) = match self.version {
+            Version::V4 => (12, 8),
+            Version::V6 => (8, 32),
+        };
+        self.ip + at..self.ip + at + len
     }
 
     /// Source and destination port as they stand in the frame; none of a fragment, nor of what is neither UDP nor TCP.

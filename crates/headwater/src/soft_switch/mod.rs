@@ -26,6 +26,7 @@ mod frame;
 #[cfg(test)]
 mod laws;
 mod layout;
+mod membership;
 mod namespace;
 mod offload;
 mod ring;
@@ -42,11 +43,9 @@ pub use driver::{
     Begin, LinkState, QueueSample, Sampling, Snapshot, SoftSwitch, SoftSwitchError, SoftSwitchSpec, Validity,
 };
 pub use fabric::{DropReason, EmulatedFabric, EmulatedFabricError, FabricCounts, FabricOutput, Tap};
-pub use frame::{
-    DSCP_CONTROL, DSCP_LOWER_EFFORT, DSCP_NETWORK_CONTROL, DSCP_TRIMMED, MacAddress, RawFrame, TRIM_PAYLOAD,
-    TRIM_SIZE, class_of,
-};
+pub use frame::{MacAddress, RawFrame, TRIM_PAYLOAD, TRIM_SIZE, TrimRule, TrimmedUdp};
 pub use layout::NotForwarded;
+pub use membership::{Groups, MAX_GROUPS};
 pub use namespace::in_namespace;
 pub use offload::{offloads_off, segmentation_off};
 pub use ring::{FramePort, PORT_BATCH, PacketPort, RingConfig, RingStats, wait};

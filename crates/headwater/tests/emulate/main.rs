@@ -7,7 +7,10 @@
 
 mod command;
 mod common;
+mod multicast;
+mod nodes;
 mod options;
 mod pcap;
 mod storm;
 mod traffic;
+mod trimmed;

@@ -237,6 +237,8 @@ impl PortSpec {
             let weight = f64::from(class.weight);
             within(&format!("{place}.classes.{i}.weight"), weight, class.weight > 0, "at least 1")?;
         }
+        let left = self.trim.to.get() as f64;
+        within(&format!("{place}.trim.to"), left, (64.0..=9216.0).contains(&left), "64 to 9216 bytes")?;
         if self.service == Service::FirstAgainstRest {
             let classes = self.classes.len();
             let must = "two or more where service is first-against-rest";

@@ -6,6 +6,8 @@ use headwater_units::Bytes;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use super::text;
+
 /// A number of packets, a number of bytes, or no bound at all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
@@ -42,6 +44,33 @@ pub struct PortSpec {
     /// What happens to a packet that finds its queue full.
     #[serde(default)]
     pub when_full: WhenFull,
+    /// What trimming leaves of a real packet, at all ports of an emulated network. Simulated ones keep the header alone.
+    #[serde(default, skip_serializing_if = "Trim::is_usual")]
+    pub trim: Trim,
+}
+
+/// What trimming leaves of a real packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Trim {
+    /// So much of the frame, from the destination's MAC address on, though never less than 56 bytes of UDP payload; 128 B,
+    /// the usual size of switches that trim.
+    #[serde(default = "Trim::usual_size", with = "text::one")]
+    pub to: Bytes,
+    /// What becomes of UDP's length and checksum; IP's are always right.
+    #[serde(default)]
+    pub udp: StaleOrRepaired,
+}
+
+/// Fields that a switch makes right again, or does not.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum StaleOrRepaired {
+    /// They are those of the whole packet still, as most switches leave them: ordinary sockets do not see it.
+    #[default]
+    Stale,
+    /// They are those of what is left.
+    Repaired,
 }
 
 /// A queue of some classes.
@@ -107,7 +136,24 @@ impl Default for PortSpec {
             classes: Vec::new(),
             service: Service::default(),
             when_full: WhenFull::default(),
+            trim: Trim::default(),
         }
+    }
+}
+
+impl Trim {
+    fn usual_size() -> Bytes {
+        Bytes::new(128)
+    }
+
+    fn is_usual(&self) -> bool {
+        *self == Trim::default()
+    }
+}
+
+impl Default for Trim {
+    fn default() -> Self {
+        Trim { to: Self::usual_size(), udp: StaleOrRepaired::default() }
     }
 }
 

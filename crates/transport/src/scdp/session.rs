@@ -305,8 +305,9 @@ impl Session {
             self.stats.strays += 1;
             return;
         };
-        if !by_group {
-            // The key says that it is the source; the address it sends from is its own affair.
+        if !by_group && !datagram.body.is_trimmed() {
+            // The key says that it is the source; the address it sends from is its own affair. A header alone may be an old one,
+            // said again by anybody.
             self.flows[place].path = Some(path);
         }
         match datagram.body {

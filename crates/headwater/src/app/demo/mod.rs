@@ -14,6 +14,7 @@ mod unprivileged;
 
 use std::path::PathBuf;
 
+use headwater_wire::Class;
 use serde::{Deserialize, Serialize};
 
 use super::{AppError, Common, DemoOptions, GetResult, Shutdown, Watch};
@@ -148,8 +149,13 @@ impl Run<'_> {
 
 /// What the user set for packets, as flags for a child.
 fn sending_flags(common: &Common) -> Vec<String> {
-    let mut flags =
-        vec![format!("--dscp={}", common.dscp), format!("--dscp-control={}", common.dscp_control)];
+    let dscp = |class: Class| common.dscp.of(class);
+    let mut flags = vec![
+        format!("--dscp={}", dscp(Class::Bulk)),
+        format!("--dscp-control={}", dscp(Class::Control)),
+        format!("--dscp-levels={},{},{}", dscp(Class::First), dscp(Class::Second), dscp(Class::Third)),
+        format!("--dscp-trimmed={}", common.dscp.trimmed()),
+    ];
     flags.extend(common.mtu.map(|mtu| format!("--mtu={mtu}")));
     flags.extend(common.gentle.then(|| "--gentle".to_owned()));
     flags.extend(common.loss_response_ignore.then(|| "--loss-response=ignore".to_owned()));

@@ -1,20 +1,17 @@
 //! Datagrams on their way out: their bytes, their addresses, the TOS byte.
 
 use headwater_transport::{Packet, SourceCommand};
-use headwater_wire::{Body, Class};
+use headwater_wire::Body;
 
 use super::Engine;
 use crate::node::{Said, paths};
 use crate::socket::{PathAddr, SendBatch, UdpPort, path_mtu};
 
-/// RFC 8622: lower effort.
-const DSCP_LOWER_EFFORT: u8 = 1;
-
 impl Engine {
     /// Writes a datagram where the kernel will read it, once for each address of its path.
     pub(super) fn transmit(&mut self, packet: Packet) {
         let Packet { path, ecn, datagram } = packet;
-        let tos = (self.dscp_of(datagram.class) << 2) | ecn as u8;
+        let tos = (self.dscp.of(datagram.class) << 2) | ecn as u8;
         let Engine { sources, flows, paths, out, port, blocked, unsendable, too_long, .. } = self;
         let symbol = match datagram.body {
             Body::Control(control) => {
@@ -56,15 +53,6 @@ impl Engine {
             if let (Some(symbol), Some(block)) = (symbol, block) {
                 block.symbol(symbol.esi, room).expect("the machine names symbols of the block");
             }
-        }
-    }
-
-    fn dscp_of(&self, class: Class) -> u8 {
-        match class {
-            Class::Control => self.dscp_control,
-            // The levels above bulk have no code points of their own: nobody sends by levels here.
-            Class::First | Class::Second | Class::Third | Class::Bulk => self.dscp,
-            Class::Gentle => DSCP_LOWER_EFFORT,
         }
     }
 

@@ -9,9 +9,10 @@ use headwater_units::{Duration, Time};
 use super::jitter::Jitter;
 use super::lateness::Lateness;
 use super::{LinkState, QueueSample, Sampling, Snapshot, SoftSwitchError};
+use crate::soft_switch::membership::{Learnt, Membership};
 use crate::soft_switch::{
-    AddressBook, DropReason, EmulatedFabric, EmulatedFabricError, FabricOutput, FramePool, FramePort,
-    MacAddress, NotForwarded, PacketPort, RawBuffer, RawFrame, Recorder, RingStats,
+    AddressBook, DropReason, EmulatedFabric, EmulatedFabricError, FabricOutput, FramePool, FramePort, Groups,
+    MacAddress, NotForwarded, PacketPort, RawBuffer, RawFrame, Recorder, RingStats, TrimRule,
 };
 
 /// Buffers that are kept for later: more than a burst of all hosts of a small network.
@@ -60,6 +61,8 @@ pub(super) struct Mover<P> {
     links: u32,
     hosts: Vec<HostEnd<P>>,
     book: AddressBook,
+    membership: Membership,
+    trim: TrimRule,
     /// What hosts take to send, if they take time.
     jitter: Option<Jitter>,
     pool: FramePool,
@@ -98,8 +101,10 @@ impl<P: Cable> Mover<P> {
         Mover {
             fabric,
             links,
+            membership: Membership::new(Groups::default(), hosts.len()),
             hosts: hosts.into_iter().map(end).collect(),
             book,
+            trim: TrimRule::default(),
             jitter: None,
             pool: FramePool::new(KEEP),
             arrived: Vec::new(),
@@ -113,6 +118,12 @@ impl<P: Cable> Mover<P> {
             lateness: Lateness::new(limit),
             missed_before: 0,
         }
+    }
+
+    /// Before anything has come in.
+    pub(super) fn set_rules(&mut self, trim: TrimRule, groups: Groups) {
+        self.trim = trim;
+        self.membership = Membership::new(groups, self.hosts.len());
     }
 
     /// Hosts take time to send.
@@ -178,16 +189,53 @@ impl<P: Cable> Mover<P> {
         }
         let now = clock();
         self.up_to(now);
-        for buffer in self.arrived.drain(..) {
+        let mut arrived = std::mem::take(&mut self.arrived);
+        for buffer in arrived.drain(..) {
             match RawFrame::parse(buffer, &self.book) {
-                Ok(frame) => match &mut self.jitter {
-                    Some(jitter) => jitter.hold(now, HostId(host as u32), frame),
-                    None => self.fabric.inject(now, HostId(host as u32), frame),
-                },
+                Ok(frame) => self.take_frame(now, HostId(host as u32), frame),
                 Err(reason) => self.not_forwarded[reason as usize] += 1,
             }
         }
+        self.arrived = arrived;
         true
+    }
+
+    fn take_frame(&mut self, now: Time, host: HostId, mut frame: RawFrame) {
+        frame.set_trim(self.trim);
+        let to = frame.destination_address();
+        if to.is_multicast() {
+            if let Some(changed) = self.membership.hear(host.0, frame.packet()) {
+                frame.lead_nowhere();
+                changed.iter().for_each(|(group, learnt)| self.regroup(now, Some(*group), learnt));
+            } else if let Some(flooded) = self.membership.flood(to) {
+                self.regroup(now, Some(to), &flooded);
+                frame.look_up(&self.book);
+            }
+        }
+        match &mut self.jitter {
+            Some(jitter) => jitter.hold(now, host, frame),
+            None => self.fabric.inject(now, host, frame),
+        }
+    }
+
+    /// Copies go to these members from now on; `address` says that the group may be new, or over.
+    fn regroup(&mut self, now: Time, address: Option<IpAddr>, learnt: &Learnt) {
+        let members: Vec<HostId> = learnt.members.iter().copied().map(HostId).collect();
+        self.fabric.set_group(now, learnt.number, &members);
+        match address {
+            Some(address) if members.is_empty() => self.book.remove_group(address),
+            Some(address) => {
+                let listed = self.book.insert_group(address, learnt.number);
+                listed.expect("a group that is learnt has a multicast address of its own");
+            }
+            None => {}
+        }
+    }
+
+    /// Trees are snapshots: links have gone or come.
+    fn regroup_all(&mut self, now: Time) {
+        let all: Vec<Learnt> = self.membership.all().cloned().collect();
+        all.iter().for_each(|learnt| self.regroup(now, None, learnt));
     }
 
     fn send(&mut self, host: usize, clock: &mut impl FnMut() -> Time) {
@@ -240,6 +288,9 @@ impl<P: Cable> Mover<P> {
                     let (_, link, change) = change.expect("what is due is a sample or a change");
                     self.fabric.change(at, link, change).expect("all changes were tried before the start");
                     self.begun = self.begun.map(|(beginning, done)| (beginning, done + 1));
+                    if matches!(change, LinkChange::Down(_)) {
+                        self.regroup_all(at);
+                    }
                 }
                 _ => return,
             }
@@ -262,7 +313,11 @@ impl<P: Cable> Mover<P> {
         change: LinkChange,
     ) -> Result<(), EmulatedFabricError> {
         self.up_to(now);
-        self.fabric.change(now, link, change)
+        self.fabric.change(now, link, change)?;
+        if matches!(change, LinkChange::Down(_)) {
+            self.regroup_all(now);
+        }
+        Ok(())
     }
 
     pub(super) fn set_group(
@@ -273,6 +328,12 @@ impl<P: Cable> Mover<P> {
         members: &[HostId],
     ) -> Result<(), SoftSwitchError> {
         self.up_to(now);
+        if address.is_multicast()
+            && let Some(number) = self.membership.name(address)
+        {
+            self.book.remove_group(address);
+            self.fabric.set_group(now, number, &[]);
+        }
         self.book.insert_group(address, group)?;
         self.fabric.set_group(now, group, members);
         Ok(())
@@ -320,6 +381,9 @@ impl<P: Cable> Mover<P> {
             unsent: self.unsent,
             buffers: self.pool.lent(),
             port_errors: self.port_errors,
+            groups: self.membership.all().count() as u64,
+            memberships: self.membership.all().map(|it| it.members.len() as u64).sum(),
+            groups_refused: self.membership.refused(),
             captured: self.recorder().map(|recorder| recorder.counts()),
             validity: self.lateness.validity(missed),
         }

@@ -6,8 +6,8 @@ use std::rc::Rc;
 use std::sync::mpsc::channel;
 use std::thread;
 
-use etherparse::PacketBuilder;
-use headwater_fabric::LinkId;
+use etherparse::{IpNumber, PacketBuilder};
+use headwater_fabric::{HostId, LinkId};
 use headwater_sim::run::network_setup;
 use headwater_sim::scenario::Scenario;
 use headwater_switch::LinkChange;
@@ -16,7 +16,7 @@ use headwater_units::{Duration, Time};
 use super::mover::{Cable, Mover};
 use super::{NotForwarded, Round, Sampling, Snapshot, SoftSwitch};
 use crate::soft_switch::{
-    AddressBook, EmulatedFabric, FramePool, FramePort, MacAddress, RawBuffer, RingStats,
+    AddressBook, EmulatedFabric, FramePool, FramePort, Groups, MacAddress, RawBuffer, RingStats, TrimRule,
 };
 
 /// 1000 bytes take 8 us at the edges and 80 us in the middle, and 100 us from host to host.
@@ -196,6 +196,76 @@ fn a_script_happens_at_its_times_since_its_beginning_and_anew_when_it_begins_aga
     bench.mover.begin(us(20_390));
     assert_eq!(one_more(&mut bench, 20_400), 1);
     assert_eq!(one_more(&mut bench, 20_710), 2);
+}
+
+/// A report of IGMPv2 from host 1 (RFC 2236 §2): it joins 239.1.1.7, or leaves it.
+fn report(joins: bool) -> Vec<u8> {
+    let mut message = [if joins { 0x16 } else { 0x17 }, 0, 0, 0, 239, 1, 1, 7];
+    let sum = [message[0], message[4], message[6]].map(u32::from).iter().sum::<u32>() * 256 + 1 + 7;
+    let sum = !((sum & 0xffff) + (sum >> 16)) as u16;
+    message[2..4].copy_from_slice(&sum.to_be_bytes());
+    let mut frame = Vec::new();
+    let packet = PacketBuilder::ethernet2(MACS[1], [1, 0, 0x5e, 1, 1, 7]);
+    packet.ipv4([10, 99, 0, 2], [239, 1, 1, 7], 1).write(&mut frame, IpNumber::IGMP, &message).unwrap();
+    frame
+}
+
+/// A frame from host 0 to that group.
+fn to_group(address: [u8; 4]) -> Vec<u8> {
+    let mut frame = Vec::new();
+    let packet = PacketBuilder::ethernet2(MACS[0], [1, 0, 0x5e, 1, 1, 7]);
+    packet.ipv4([10, 99, 0, 1], address, 64).udp(9, 9).write(&mut frame, &[7; 100]).unwrap();
+    frame
+}
+
+#[test]
+fn a_group_is_known_from_its_first_report_to_its_last_leave() {
+    let mut bench = Bench::new(&[]);
+    let mut at = 0;
+    let mut after = |bench: &mut Bench, said: Option<bool>| {
+        bench.hosts[1].borrow_mut().sent.extend(said.map(report));
+        bench.round(us(at));
+        bench.send(vec![to_group([239, 1, 1, 7])]);
+        bench.round(us(at + 100));
+        bench.round(us(at + 1_000));
+        at += 1_000;
+        let seen = bench.snapshot(us(at));
+        (bench.got(), seen.groups, seen.memberships, seen.counts.unroutable.frames)
+    };
+    assert_eq!(after(&mut bench, None), (0, 0, 0, 1));
+    // What a host says of its groups goes to nobody.
+    assert_eq!(after(&mut bench, Some(true)), (1, 1, 1, 2));
+    assert_eq!(bench.hosts[1].borrow().got[0], to_group([239, 1, 1, 7]), "it keeps the group's MAC address");
+    assert_eq!(after(&mut bench, Some(true)), (2, 1, 1, 3));
+    assert_eq!(after(&mut bench, Some(false)), (2, 0, 0, 5));
+}
+
+#[test]
+fn groups_that_are_named_are_as_they_were_named_whatever_hosts_say() {
+    let mut bench = Bench::new(&[]);
+    bench.hosts[1].borrow_mut().sent = vec![report(true)];
+    bench.round(us(0));
+    bench.mover.set_group(us(10), [239, 1, 1, 7].into(), 3, &[]).unwrap();
+    bench.send(vec![to_group([239, 1, 1, 7])]);
+    bench.round(us(20));
+    bench.round(us(1_000));
+    assert_eq!((bench.got(), bench.snapshot(us(1_000)).groups), (0, 0));
+    bench.mover.set_group(us(1_000), [239, 1, 1, 7].into(), 3, &[HostId(1)]).unwrap();
+    bench.send(vec![to_group([239, 1, 1, 7])]);
+    bench.round(us(1_020));
+    bench.round(us(2_000));
+    assert_eq!(bench.got(), 1);
+}
+
+#[test]
+fn a_flooded_group_gets_to_all_others_and_those_of_a_link_to_nobody() {
+    let mut bench = Bench::new(&[]);
+    bench.mover.set_rules(TrimRule::default(), Groups::Flooded);
+    bench.send(vec![to_group([239, 1, 1, 8]), to_group([224, 0, 0, 251]), to_group([239, 1, 1, 8])]);
+    bench.round(us(0));
+    bench.round(us(1_000));
+    let seen = bench.snapshot(us(1_000));
+    assert_eq!((bench.got(), seen.groups, seen.counts.unroutable.frames), (2, 1, 1));
 }
 
 #[test]

@@ -6,10 +6,10 @@ use etherparse::{
     PacketBuilder, SlicedPacket, TransportSlice, VlanId,
 };
 use headwater_switch::{Destination, Frame as _};
-use headwater_wire::{Class, Ecn};
+use headwater_wire::{Class, DSCP_TRIMMED, Ecn, class_of};
 use proptest::prelude::*;
 
-use super::super::{AddressBook, DSCP_TRIMMED, TRIM_PAYLOAD, TRIM_SIZE, class_of, laws};
+use super::super::{AddressBook, TRIM_PAYLOAD, TRIM_SIZE, TrimRule, TrimmedUdp, laws};
 use super::{FramePool, RawFrame};
 
 const ESP: u8 = 50;
@@ -223,8 +223,19 @@ proptest! {
         let headers_end = built.len() - packet.payload.len();
         let keep = usize::from(TRIM_SIZE).max(headers_end + TRIM_PAYLOAD);
         let trimmable = packet.protocol == 17 && !packet.is_fragment() && keep < built.len();
-        prop_assert_eq!(frame.trim(), trimmable);
+        let mut repaired = frame.clone();
+        repaired.set_trim(TrimRule { udp: TrimmedUdp::Repaired, ..TrimRule::default() });
+        prop_assert_eq!((frame.trim(), repaired.trim()), (trimmable, trimmable));
         if trimmable {
+            let whole = SlicedPacket::from_ethernet(repaired.bytes()).unwrap();
+            let Some(TransportSlice::Udp(udp)) = whole.transport else { panic!("only UDP is trimmed") };
+            prop_assert_eq!(usize::from(udp.length()), repaired.bytes().len() - headers_end + 8);
+            let (udp, rest) = (udp.to_header(), udp.payload());
+            let expected = match read(&packet, &repaired).0 {
+                IpHeaders::Ipv4(header, _) => udp.calc_checksum_ipv4(&header, rest),
+                IpHeaders::Ipv6(header, _) => udp.calc_checksum_ipv6(&header, rest),
+            };
+            prop_assert_eq!(udp.checksum, expected.unwrap());
             let (trimmed, rest) = read(&packet, &frame);
             prop_assert_eq!(frame.bytes().len(), keep);
             prop_assert_eq!(&rest[..], &payload[..rest.len()]);

@@ -12,11 +12,11 @@ use std::{io, thread};
 use etherparse::{NetSlice, PacketBuilder, SlicedPacket, TransportSlice};
 use headwater_switch::{Destination, Frame as _};
 use headwater_units::Duration;
-use headwater_wire::{Class, Ecn};
+use headwater_wire::{Class, DSCP_TRIMMED, Ecn};
 
 use super::super::{
-    AddressBook, DSCP_TRIMMED, FramePool, FramePort, MAX_FRAME, PORT_BATCH, PacketPort, RawBuffer, RawFrame,
-    RingConfig, TRIM_SIZE, in_namespace, offloads_off, wait,
+    AddressBook, FramePool, FramePort, MAX_FRAME, PORT_BATCH, PacketPort, RawBuffer, RawFrame, RingConfig,
+    TRIM_SIZE, in_namespace, offloads_off, wait,
 };
 use crate::socket::{PathAddr, RecvBatch, SendBatch, SocketOptions, UdpPort};
 

@@ -24,8 +24,9 @@ impl Receiver {
             self.stats.strays += 1;
             return;
         };
-        if flow.path.is_some_and(|known| known != path) {
-            // The key says that it is the source; the address it sends from is its own affair.
+        if flow.path.is_some_and(|known| known != path) && !datagram.body.is_trimmed() {
+            // The key says that it is the source; the address it sends from is its own affair. A header alone may be an
+            // old one, said again by anybody.
             flow.path = Some(path);
         }
         flow.last_heard = Some(now);

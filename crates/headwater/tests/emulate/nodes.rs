@@ -1,0 +1,181 @@
+//! Two nodes of this process on the hosts of an emulated network, and an object from one to the other.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use headwater::emulate::EmulatedNet;
+use headwater::node::{BlockSink, FetchEvent, Node, NodeConfig, Said, Snapshot, control_path};
+use headwater::socket::Multicast;
+use headwater::soft_switch::in_namespace;
+use headwater_store::{SourceFile, StoreError};
+use headwater_transport::host::HostReceiverConfig;
+use headwater_transport::ppush::receiver::ReceiverConfig;
+use headwater_transport::pull_queue::PullConfig;
+use headwater_transport::source::SourceConfig;
+use headwater_units::{
+    BitRate, BlockIndex, Bytes, FetchId, FlowId, FlowKey, Geometry, NodeId, TaskId, Theta,
+};
+use headwater_wire::{self as wire, Class, CodePoints, Control, FlowGrant, FlowRole, Push};
+use tokio::sync::mpsc::UnboundedReceiver;
+
+pub(crate) const FLOW: FlowId = FlowId(5);
+pub(crate) const KEY: FlowKey = FlowKey([3; 32]);
+/// What an Ethernet packet carries.
+const ROOM: u16 = 1424;
+
+/// A node on a host, at its IPv4 address, and what it says.
+pub(crate) struct OnHost {
+    node: Node,
+    said: UnboundedReceiver<Said>,
+    // Its records.
+    _folder: tempfile::TempDir,
+}
+
+impl std::ops::Deref for OnHost {
+    type Target = Node;
+
+    fn deref(&self) -> &Node {
+        &self.node
+    }
+}
+
+pub(crate) fn node(net: &EmulatedNet, host: usize) -> OnHost {
+    let config = NodeConfig {
+        bind: (net.ipv4(host), 0).into(),
+        dscp: CodePoints::default(),
+        multicast: Multicast { hops: 4, to_this_host: false },
+        source: SourceConfig::default(),
+        seed: [1; 32],
+        receivers: HostReceiverConfig {
+            pull: PullConfig {
+                rate: BitRate::new(1_000_000_000),
+                packet: Bytes::new(1500),
+                catch_up: headwater_units::Duration::from_millis(1),
+            },
+        },
+        record_source: None,
+        record_receivers: None,
+        timeline: None,
+        workers: 1,
+        lossy: None,
+        buffer: Bytes::mib(4),
+    };
+    let (node, said) = in_namespace(net.namespace(host).unwrap(), || Node::start(config)).unwrap().unwrap();
+    OnHost { node, said, _folder: tempfile::tempdir().unwrap() }
+}
+
+/// Compares every block with what was sent.
+struct Compare {
+    bytes: Vec<u8>,
+    block: usize,
+    blocks: AtomicU32,
+}
+
+impl BlockSink for Compare {
+    fn keep(&self, block: BlockIndex, bytes: &[u8]) -> Result<(), StoreError> {
+        let at = block.0 as usize * self.block;
+        assert!(self.bytes[at..].starts_with(bytes), "block {block:?} is another than was sent");
+        self.blocks.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+/// An object on its way from host 0 to host 1.
+pub(crate) struct Delivery {
+    source: OnHost,
+    receiver: OnHost,
+    fetch: FetchId,
+    events: UnboundedReceiver<FetchEvent>,
+    sink: Arc<Compare>,
+    blocks: u32,
+}
+
+impl Delivery {
+    pub(crate) fn begin(net: &EmulatedNet, size: Bytes) -> Delivery {
+        Delivery::begin_at(net, node(net, 1), size)
+    }
+
+    /// The receiver is there already. It has been told of its flow when this returns, and nothing is sent yet.
+    pub(crate) fn begin_at(net: &EmulatedNet, mut receiver: OnHost, size: Bytes) -> Delivery {
+        let mut source = node(net, 0);
+        let path = source._folder.path().join("object");
+        let bytes: Vec<u8> =
+            (0..size.get() as u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 21) as u8).collect();
+        std::fs::write(&path, &bytes).unwrap();
+        let (file, hashes) = SourceFile::hash(&path, &mut |_| {}).unwrap();
+        let (object, geometry) = (hashes.root(), Geometry::fitting(size, ROOM));
+        source.hold(object, Arc::new(file));
+        let push = Push {
+            task: TaskId(1),
+            flow: FLOW,
+            object,
+            bytes: size,
+            symbol_size: geometry.symbol_size(),
+            key: KEY,
+            theta: Theta::ONE,
+            class: Class::Bulk,
+            receiver: NodeId([9; 32]),
+            delivery: wire::Delivery::Push,
+            index: 0,
+            of: 1,
+            at: Vec::new(),
+            role: FlowRole::Single,
+        };
+        source.control(control_path(1), Control::Push(push));
+        assert!(matches!(source.said.blocking_recv(), Some(Said::Control(_, Control::Pushing { .. }))));
+
+        let mut config = ReceiverConfig::new("object", NodeId([9; 32]), control_path(2), 7);
+        config.receive_window = receiver.receive_window(ROOM);
+        let (fetch, mut events) = receiver.fetch(config);
+        assert!(matches!(receiver.said.blocking_recv(), Some(Said::Control(_, Control::Request(_)))));
+        let grant = FlowGrant {
+            flow: FLOW,
+            node: NodeId([1; 32]),
+            at: vec![source.data_address()],
+            key: KEY,
+            index: 0,
+            of: 1,
+            group: None,
+        };
+        let accepted = Control::Accepted {
+            request: 7,
+            task: TaskId(1),
+            object,
+            bytes: size,
+            symbol_size: geometry.symbol_size(),
+            feedback_every: headwater_units::Duration::from_secs(1),
+            delivery: wire::Delivery::Push,
+            flows: vec![grant],
+        };
+        receiver.control(control_path(2), accepted);
+        assert!(matches!(events.blocking_recv(), Some(FetchEvent::Accepted { .. })));
+        let block = geometry.layout().len(BlockIndex(0)).get() as usize;
+        let blocks = hashes.layout().block_count();
+        let sink = Arc::new(Compare { bytes, block, blocks: AtomicU32::new(0) });
+        Delivery { source, receiver, fetch, events, sink, blocks }
+    }
+
+    /// Where symbols come from.
+    pub(crate) fn source_port(&self) -> u16 {
+        self.source.data_address().port()
+    }
+
+    /// What the receiver has counted, as of 100 ms ago while it is busy.
+    pub(crate) fn receiver_now(&self) -> Snapshot {
+        self.receiver.snapshot()
+    }
+
+    /// Lets it come, and says what the receiver has counted.
+    pub(crate) fn end(mut self) -> Snapshot {
+        self.receiver.start_fetch(self.fetch, 0..self.blocks, Vec::new(), self.sink.clone());
+        let start = Instant::now();
+        let done = self.events.blocking_recv();
+        assert!(matches!(done, Some(FetchEvent::Done { .. })), "{done:?}");
+        assert!(matches!(self.events.blocking_recv(), Some(FetchEvent::Ended)), "{:?}", start.elapsed());
+        assert_eq!(self.sink.blocks.load(Ordering::Relaxed), self.blocks);
+        // Until it has published what it counted, and what was under way has come.
+        std::thread::sleep(Duration::from_millis(250));
+        self.receiver.snapshot()
+    }
+}
