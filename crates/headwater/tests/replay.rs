@@ -73,6 +73,6 @@ fn a_recorded_host_with_several_fetches_at_once_replays_identically() {
     assert_eq!(ended.code, Some(0), "{}", ended.log);
     let result = ended.last.unwrap();
     assert_eq!(result["identical"], serde_json::Value::Bool(true), "{result}");
-    // Six files of some 210 symbols each, beside the list of them.
-    assert!(result["inputs"].as_u64().unwrap() > 1260, "{result}");
+    // Six files of 33 symbols each or more, beside the list of them: loopback carries 9 KB.
+    assert!(result["inputs"].as_u64().unwrap() > 6 * 33, "{result}");
 }

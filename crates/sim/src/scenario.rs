@@ -19,7 +19,7 @@ mod scheme;
 pub(crate) mod text;
 mod transport;
 
-pub use background::{Background, PermutedBackground};
+pub use background::{ArrivingBackground, Background, PermutedBackground};
 pub(crate) use check::look_up;
 pub use check::{ScenarioError, link_name, link_named};
 pub use faults::{Action, Fault, Place, Target};
@@ -67,6 +67,12 @@ pub struct Scenario {
     /// Long flows beside it, between hosts that the seed draws.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub permuted_background: Option<PermutedBackground>,
+    /// Requests beside it that the seed draws.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub arriving_background: Option<ArrivingBackground>,
+    /// The workload begins so long after the run, and after all background; with it if absent.
+    #[serde(default, with = "text::maybe", skip_serializing_if = "Option::is_none")]
+    pub lead: Option<Duration>,
     /// What goes wrong, in any order.
     #[serde(default)]
     pub faults: Vec<Fault>,
@@ -79,6 +85,15 @@ pub struct Scenario {
     /// Whether symbols carry true bytes through the true codec, and headers go through `wire`; for small runs.
     #[serde(default)]
     pub carry_bytes: bool,
+}
+
+impl Scenario {
+    /// Whether anything is sent beside the workload.
+    pub(crate) fn has_background(&self) -> bool {
+        !self.background.is_empty()
+            || self.permuted_background.is_some()
+            || self.arriving_background.is_some()
+    }
 }
 
 /// How long packets are on the line.

@@ -46,6 +46,13 @@ pub fn median(values: &[f64]) -> Option<f64> {
     quantile(values, 0.5)
 }
 
+/// Jain's fairness index, (sum x)^2 / (n sum x^2): 1 if all are alike, 1/n if one has it all; NaN of nothing, and if all are 0
+/// or one is NaN.
+pub fn jain(values: &[f64]) -> f64 {
+    let squares: f64 = values.iter().map(|x| x * x).sum();
+    values.iter().sum::<f64>().powi(2) / (values.len() as f64 * squares)
+}
+
 /// The slope of the least squares line through the points, and the share of the variance it explains (r squared);
 /// `None` for fewer than two different x.
 pub fn line_fit(points: &[(f64, f64)]) -> Option<(f64, f64)> {
@@ -179,6 +186,14 @@ mod tests {
         assert_eq!(quantile(&values, 1.1), None);
         assert_eq!(quantile(&[1.0, f64::NAN], 0.5), None);
         assert_eq!(quantile(&[], 0.5), None);
+    }
+
+    #[test]
+    fn fairness_is_one_for_equals_and_falls_to_one_part_of_as_many_as_there_are() {
+        assert_eq!(jain(&[3.0, 3.0, 3.0]), 1.0);
+        assert_eq!(jain(&[0.0, 5.0, 0.0, 0.0]), 0.25);
+        assert!((jain(&[1.0, 2.0]) - 0.9).abs() < 1e-12);
+        assert!(jain(&[]).is_nan() && jain(&[0.0, 0.0]).is_nan() && jain(&[1.0, f64::NAN]).is_nan());
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! What must be delivered, from whom to whom and when: PPUSH's workloads (§IV-B, §V), SCDP's requests (§IV-A) and the speed
-//! bench's.
+//! What must be delivered, from whom to whom and when: PPUSH's workloads (§IV-B, §V), SCDP's requests (§IV-A) and sessions
+//! (§IV-B), and the speed bench's.
 //!
 //! A [`Workload`] is the description in an experiment file; [`Workload::plan`] makes the concrete tasks of one seed. The
 //! same seed gives the same tasks whatever the scheme (common random numbers), so schemes are compared pairwise. What
@@ -14,9 +14,11 @@ use crate::scenario::{Background, text};
 
 mod generate;
 mod requests;
+mod sessions;
 mod sizes;
 
 pub use requests::Access;
+pub(crate) use requests::Arriving;
 pub use sizes::{SizeTable, Sizes};
 
 /// What a workload must know of the network.
@@ -68,6 +70,8 @@ pub struct TaskPlan {
     pub theta: Option<f64>,
     /// When it is given up, whatever has arrived.
     pub stop: Option<Time>,
+    /// Whether the run waits for its end.
+    pub awaited: bool,
 }
 
 impl TaskPlan {
@@ -83,6 +87,7 @@ impl TaskPlan {
             relayed: false,
             theta: None,
             stop: flow.stop.map(|stop| Time::ZERO + stop),
+            awaited: false,
         }
     }
 }
@@ -153,6 +158,19 @@ pub enum Workload {
         /// What they do.
         access: Access,
     },
+    /// Sessions between random hosts, one sender and one receiver each, that arrive as a Poisson process (SCDP §IV-B, §IV-G).
+    Sessions {
+        /// How many; 20,000 in the paper.
+        count: u32,
+        /// Sessions per second on average; 2500 in the paper (lambda).
+        per_second: f64,
+        /// How large they are.
+        sizes: Sizes,
+        /// The run waits only for sessions of at most so many packets; larger ones go on until it ends, and may have no end
+        /// themselves. All are waited for if absent.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        awaited: Option<u64>,
+    },
     /// Every host i sends to host (multiplier * i + offset) mod hosts, all at time zero (speed bench, job A1).
     Permutation {
         /// Must have no common divisor with the number of hosts.
@@ -162,10 +180,13 @@ pub enum Workload {
         /// Of each flow.
         packets: u64,
     },
-    /// Many hosts send to one, a flow each, all at time zero (speed bench, job B).
+    /// Many hosts send to one, a flow each, all at time zero (speed bench, job B; SCDP §IV-D).
     Incast {
         /// Hosts that send: the first so many that are not the receiver.
         senders: u32,
+        /// They are drawn by the seed instead, from everywhere.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        drawn: bool,
         /// The host that receives.
         receiver: u32,
         /// Of each flow.

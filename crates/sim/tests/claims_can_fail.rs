@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use common::{experiment, gathered, measure, sample, shipped, task};
 use headwater_sim::claim::{Outcome, Verdict};
 use headwater_sim::experiment::{Engine, Experiment, Job, Scale};
-use headwater_sim::table::{Column, FlowRow, Tables};
+use headwater_sim::table::{Column, FlowRow, Tables, TaskRow};
 
 /// By claim: the verdict on the packet engine's results at paper scale.
 fn verdicts(experiment: &Experiment, tables: &Tables) -> BTreeMap<String, Verdict> {
@@ -315,7 +315,8 @@ fn no_claim_passes_on_results_full_of_holes() {
             tables
         });
         for verdict in experiment.judge(Engine::Packet, Scale::Paper, &tables) {
-            let formula = ["eq18", "alg1", "theta-plus"].iter().any(|end| verdict.claim.ends_with(end));
+            let formulas = ["eq18", "alg1", "theta-plus", "websearch-mean", "datamining-mean"];
+            let formula = formulas.iter().any(|end| verdict.claim.ends_with(end));
             // Of a task with no time the number of timeouts is a number all the same; equal ones do not grow.
             let fine = matches!(verdict.verdict, Outcome::Miss | Outcome::Report) || formula;
             assert!(fine, "{}: {verdict:?}", verdict.claim);
@@ -391,4 +392,125 @@ fn the_worst_run_counts_where_a_claim_is_about_it() {
     assert!((worst.measured.unwrap() - 1.7 / 0.7915).abs() < 1e-3 && worst.ci95.is_none(), "{worst:?}");
     let [median, worst] = judged(f64::NAN);
     assert_eq!([median.verdict, worst.verdict], [Outcome::Miss; 2], "an unfinished run is no small matter");
+}
+
+/// A run of NDP or SCDP whose flows took so long each, in the order of their sizes.
+fn sizes(took: &[(u64, f64)]) -> Tables {
+    let mut tables = Tables::default();
+    for (n, (packets, tct_s)) in took.iter().enumerate() {
+        let row = TaskRow {
+            packets: *packets,
+            goodput: *packets as f64 / tct_s,
+            slowdown: *tct_s,
+            ..task(&n.to_string(), *tct_s)
+        };
+        row.push(&mut tables.tasks);
+    }
+    tables
+}
+
+/// SCDP Fig. 7: only flows of the stated sizes count, and a large one without an end is nobody's business.
+#[test]
+fn flows_of_other_sizes_do_not_count_and_missing_ends_do_not_hurt_them() {
+    let fig7 = experiment("scdp/fig7");
+    let judged = |slow: &dyn Fn(&Job) -> f64| {
+        let tables = gathered(&fig7, Scale::Paper, |job| {
+            let times = if job.scheme == "scdp" { 1.0 } else { 1.5 } * slow(job);
+            sizes(&[
+                (6, 1e-4 * times),
+                (69, 1e-3 * times),
+                (696, 1e-2 * times),
+                (6963, 0.1 * times),
+                (7000, f64::NAN),
+            ])
+        });
+        verdicts(&fig7, &tables)
+    };
+    let even = judged(&|_| 1.0);
+    for claim in ["S-7/fct", "S-7/p99", "S-7/goodput", "S-7/gain", "S-8/fct", "S-9/growth-scdp"] {
+        assert_eq!(outcome(&even, claim), Outcome::Pass, "{claim}: {:?}", even[claim]);
+    }
+    assert_eq!(even["S-7/p99"].measured.map(|x| (x * 1e6).round()), Some(666_667.0));
+    assert_eq!(outcome(&even, "S-9/growth-ndp"), Outcome::Miss, "NDP does not suffer here");
+    let suffers = |job: &Job| {
+        if job.scheme == "ndp" && job.point.iter().any(|(_, at)| at == "replicas") { 1.25 } else { 1.0 }
+    };
+    assert_eq!(outcome(&judged(&suffers), "S-9/growth-ndp"), Outcome::Pass);
+    let levels_lost = |job: &Job| if job.scheme == "scdp" { 1.6 } else { 1.0 };
+    for claim in ["S-7/fct", "S-7/p99", "S-7/goodput", "S-7/gain"] {
+        assert_eq!(outcome(&judged(&levels_lost), claim), Outcome::Miss, "{claim}");
+    }
+}
+
+/// SCDP Fig. 11: without trimming the link is not full and the order is another one.
+#[test]
+fn incast_that_collapses_is_a_miss_in_goodput_order_and_quantiles() {
+    let fig11 = experiment("scdp/fig11");
+    let judged = |scdp: f64| {
+        let tables = gathered(&fig11, Scale::Paper, |job| {
+            let part = match job.scheme.as_str() {
+                "scdp" => scdp,
+                "ndp" => 0.88,
+                _ => 0.1,
+            };
+            let ends: Vec<(u64, f64)> = (1..=70).map(|n| (179, f64::from(n) * 2e-3 / part)).collect();
+            let mut tables = sizes(&ends);
+            measure("aggregate_goodput", 83_333.3 * part).push(&mut tables.measures);
+            measure("timeouts", if part < 0.5 { 3.0 } else { 0.0 }).push(&mut tables.measures);
+            tables
+        });
+        verdicts(&fig11, &tables)
+    };
+    let (fine, broken) = (judged(0.93), judged(0.4));
+    for claim in
+        ["S-11a/full", "S-11a/order", "S-11a/order-70KB", "S-11a/timeouts", "S-11b/70KB", "S-11b/256KB"]
+    {
+        assert_eq!(outcome(&fine, claim), Outcome::Pass, "{claim}: {:?}", fine[claim]);
+        assert_eq!(outcome(&broken, claim), Outcome::Miss, "{claim}: {:?}", broken[claim]);
+    }
+    assert_eq!((fine["S-11b/70KB"].measured, broken["S-11b/70KB"].measured), (Some(1.0), Some(0.0)));
+    assert_eq!(outcome(&fine, "S-11a/collapse"), Outcome::Pass);
+}
+
+/// SCDP Fig. 15: five sessions that start one after the other.
+#[test]
+fn sessions_that_do_not_share_are_a_miss() {
+    let fig15 = experiment("scdp/fig15");
+    let judged = |greedy: f64| {
+        let tables = gathered(&fig15, Scale::Paper, |_| {
+            let mut tables = Tables::default();
+            for step in 1..=1300 {
+                let t = f64::from(step) * 0.02;
+                let going: Vec<u32> = (0..5)
+                    .filter(|n| (2.0 * f64::from(*n)..2.0 * f64::from(*n) + 18.0).contains(&t))
+                    .collect();
+                for n in &going {
+                    let times = if *n == 0 { greedy } else { 1.0 };
+                    sample(t, &format!("f{}", n + 1), "goodput", 83_333.0 * times / going.len() as f64)
+                        .push(&mut tables.samples);
+                }
+            }
+            tables
+        });
+        verdicts(&fig15, &tables)
+    };
+    assert_eq!(outcome(&judged(1.0), "S-15/fair"), Outcome::Pass);
+    // Jain's index of 1.5 and one is 0.96.
+    assert_eq!(outcome(&judged(1.5), "S-15/fair"), Outcome::Miss);
+}
+
+#[test]
+fn a_range_that_is_none_is_refused_with_the_column_it_is_of() {
+    let (_, text) = shipped().into_iter().find(|(id, _)| id == "scdp/fig7").unwrap();
+    let good = "packets = { to = 69 }";
+    assert!(text.contains(good));
+    for (bad, why) in [
+        ("packets = { upto = 69 }", "`where.packets` has 'upto'"),
+        ("packets = { from = 70, to = 69 }", "`where.packets` is an empty range"),
+        ("packets = { to = 'x' }", "must be a number"),
+        ("packets = [1, 69]", "`where.packets` must be a text"),
+    ] {
+        let error = Experiment::parse("x", &text.replace(good, bad)).unwrap_err().to_string();
+        assert!(error.contains(why), "{bad}: {error}");
+    }
 }

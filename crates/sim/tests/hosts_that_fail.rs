@@ -27,6 +27,7 @@ fn calm(bytes: u64) -> Setup {
         further: Vec::new(),
         relayed: false,
         thetas: None,
+        awaited: true,
         background: None,
     };
     let mut setup = Storm::new(0).setup;
@@ -199,6 +200,7 @@ fn background_ends_with_a_restart_of_either_end() {
             further: Vec::new(),
             relayed: false,
             thetas: None,
+            awaited: false,
             background: Some(baseline::SenderConfig::data_centre(baseline::Scheme::NewReno)),
         };
         setup.tasks.push(tcp);

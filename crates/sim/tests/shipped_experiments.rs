@@ -14,7 +14,7 @@ use headwater_sim::workload::Workload;
 use headwater_units::{Bytes, Geometry};
 
 /// The rows of the catalogue of claims, as far as they are there.
-const ROWS: [&str; 38] = [
+const ROWS: [&str; 57] = [
     "P-2",
     "P-2q",
     "P-2w",
@@ -49,6 +49,25 @@ const ROWS: [&str; 38] = [
     "P-T2",
     "P-head",
     "S-1",
+    "S-5",
+    "S-5bg",
+    "S-6",
+    "S-6g",
+    "S-7",
+    "S-7p",
+    "S-8",
+    "S-9",
+    "S-10",
+    "S-T1",
+    "S-11a",
+    "S-11b",
+    "S-11d",
+    "S-12a",
+    "S-12b",
+    "S-13",
+    "S-14",
+    "S-15",
+    "S-64",
     "bench-A1",
     "bench-A2",
     "bench-B",
@@ -243,10 +262,21 @@ fn without_results_everything_is_pending_but_formulas() {
     for experiment in all() {
         for engine in &experiment.engines {
             for verdict in experiment.judge(*engine, Scale::Paper, &Tables::gathering()) {
-                let formula = verdict.claim.contains("eq18")
-                    || verdict.claim.contains("alg1")
-                    || verdict.claim.contains("theta-plus");
-                let expected = if formula { Outcome::Pass } else { Outcome::Pending };
+                let named = |words: &[&str]| words.iter().any(|word| verdict.claim.contains(word));
+                let expected = match &verdict.claim {
+                    _ if named(&[
+                        "eq18",
+                        "alg1",
+                        "theta-plus",
+                        "S-T1/websearch-mean",
+                        "S-T1/datamining-mean",
+                    ]) =>
+                    {
+                        Outcome::Pass
+                    }
+                    _ if named(&["S-64", "S-T1/websearch", "S-T1/datamining"]) => Outcome::Report,
+                    _ => Outcome::Pending,
+                };
                 assert_eq!(verdict.verdict, expected, "{}: {}", verdict.claim, verdict.note);
             }
         }

@@ -9,7 +9,7 @@ use headwater_sim::experiment::{Engine, Scale};
 use headwater_sim::workload::{
     Access, LoadOn, Network, Placement, SizeTable, Sizes, TaskPlan, Workload, WorkloadError,
 };
-use headwater_units::{Duration, Time};
+use headwater_units::{Bytes, Duration, Time};
 use proptest::prelude::*;
 
 const PAPER_SIZES: Sizes = Sizes::Table { table: SizeTable::Websearch, from: 2048, to: 204_800, times: 1.0 };
@@ -90,7 +90,7 @@ fn the_normaliser_is_mean_size_over_host_rate() {
     let normaliser = storage(1, 0.9, 3).normaliser_s(&big_switch(100)).unwrap().unwrap();
     // 13,557 packets at 2 * 10^5 packets per second.
     assert!((normaliser - 0.067_787).abs() < 1e-5, "{normaliser}");
-    let incast = Workload::Incast { senders: 3, receiver: 0, packets: 5 };
+    let incast = Workload::Incast { senders: 3, drawn: false, receiver: 0, packets: 5 };
     assert_eq!(incast.normaliser_s(&big_switch(9)), Ok(None));
 }
 
@@ -194,8 +194,9 @@ fn the_bench_jobs_are_a_permutation_and_an_incast() {
         even.plan(&big_switch(128), 1),
         Err(WorkloadError::NoPermutation { multiplier: 2, hosts: 128 })
     );
-    let incast =
-        Workload::Incast { senders: 16, receiver: 16, packets: 6907 }.plan(&big_switch(17), 1).unwrap();
+    let incast = Workload::Incast { senders: 16, drawn: false, receiver: 16, packets: 6907 }
+        .plan(&big_switch(17), 1)
+        .unwrap();
     assert!(
         incast.len() == 16 && incast.iter().all(|task| task.receiver == 16 && task.packets == Some(6907))
     );
@@ -243,6 +244,51 @@ fn blocks_are_placed_and_read_as_hdfs_does() {
     }
 }
 
+fn sessions(count: u32, sizes: Sizes, awaited: Option<u64>) -> Workload {
+    Workload::Sessions { count, per_second: 2500.0, sizes, awaited }
+}
+
+/// SCDP §IV-B: sizes of web search at 2500 per second, between random hosts.
+#[test]
+fn sessions_arrive_at_their_rate_between_two_random_hosts_each() {
+    let sizes = Sizes::Published { table: SizeTable::Websearch, payload: Bytes::new(1436) };
+    let tasks = sessions(20_000, sizes.clone(), Some(6963)).plan(&big_switch(250), 1).unwrap();
+    let seconds = tasks.last().unwrap().at.as_secs_f64();
+    // A Poisson process of 20,000: the deviation is 0.7 %.
+    assert!((seconds / 8.0 - 1.0).abs() < 0.03, "{seconds} s");
+    let mean = packets(&tasks) / 20_000.0 * 1436.0;
+    assert!((mean / 1.667e6 - 1.0).abs() < 0.06, "{mean} bytes");
+    for ends in [|task: &TaskPlan| task.receiver, |task: &TaskPlan| task.sources[0]] {
+        assert_eq!(tasks.iter().map(ends).collect::<BTreeSet<_>>().len(), 250);
+    }
+    assert!(tasks.iter().all(|task| task.sources.len() == 1 && task.sources[0] != task.receiver));
+    // 3.7 % of web search is larger than 10 MB.
+    let large: Vec<&TaskPlan> = tasks.iter().filter(|task| !task.awaited).collect();
+    assert!(large.iter().all(|task| task.packets > Some(6963)));
+    assert!((500..1000).contains(&large.len()), "{}", large.len());
+    let all = sessions(20_000, sizes, None).plan(&big_switch(250), 1).unwrap();
+    assert!(all.iter().zip(&tasks).all(|(a, b)| a.awaited && (a.at, a.packets) == (b.at, b.packets)));
+    let refused = sessions(1, Sizes::Fixed { packets: 1 }, None).plan(&big_switch(1), 1);
+    assert!(matches!(refused, Err(WorkloadError::TooFewHosts { .. })));
+}
+
+#[test]
+fn drawn_senders_come_from_everywhere_and_are_others_with_another_seed() {
+    let senders = |drawn, seed| {
+        let incast = Workload::Incast { senders: 20, drawn, receiver: 7, packets: 5 };
+        incast
+            .plan(&big_switch(250), seed)
+            .unwrap()
+            .iter()
+            .map(|task| task.sources[0])
+            .collect::<BTreeSet<_>>()
+    };
+    assert_eq!(senders(false, 1), senders(false, 2));
+    assert_ne!(senders(true, 1), senders(true, 2));
+    let drawn = senders(true, 1);
+    assert!(drawn.len() == 20 && !drawn.contains(&7) && drawn.iter().any(|host| *host > 100));
+}
+
 proptest! {
     #[test]
     fn any_numbers_give_tasks_that_make_sense_or_an_error(
@@ -286,6 +332,15 @@ proptest! {
             }
         }
         let _ = Workload::Permutation { multiplier: count, offset: fanout, packets: to }.plan(&network, seed);
-        let _ = Workload::Incast { senders: fanout, receiver: nodes, packets: to }.plan(&network, seed);
+        let any_sessions = Workload::Sessions {
+            count,
+            per_second: load,
+            sizes: Sizes::Uniform { from, to },
+            awaited: Some(host_rate as u64),
+        };
+        for task in any_sessions.plan(&network, seed).unwrap_or_default() {
+            prop_assert!(task.sources[0] != task.receiver && task.sources[0] < hosts && task.receiver < hosts);
+        }
+        let _ = Workload::Incast { senders: fanout, drawn: per_pod, receiver: nodes, packets: to }.plan(&network, seed);
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! A host's routes are a set of ports, all equally good. [`Choice`] picks one of those that are up: by the flow's hash
 //! (ECMP, RFC 2992), by spraying each packet anew (SCDP §III-C, as NDP: a random permutation of the ports, reshuffled each
-//! round), as the source says, or always the first. A group's frames are copied out of every port of the group but the one they came in by.
+//! round), as the source says, or always the first. A group's frames are copied out of every port of the group but the one they
+//! came in by; of frames that say themselves which hosts they are for, one leaves by each port that leads to any of those.
 //!
 //! Hosts are small numbers and many share a set, so a set is stored once and a host is an index to it: a frame with one
 //! way to go takes two array reads.
@@ -80,6 +81,15 @@ pub enum Egress<'a> {
     None,
 }
 
+/// One of the ports by which a frame for several hosts leaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Branch {
+    /// The port.
+    pub port: PortIndex,
+    /// Whom its copy is for: bit n is the nth host.
+    pub hosts: u64,
+}
+
 /// Routes cannot be set so.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
@@ -122,6 +132,8 @@ pub struct Forwarding {
     walks: Vec<Option<Box<Walk>>>,
     /// The ports of the last multicast.
     copies: Vec<PortIndex>,
+    /// The same, where whom it is for travels with the frame.
+    branches: Vec<Branch>,
 }
 
 impl Forwarding {
@@ -138,6 +150,7 @@ impl Forwarding {
             rng: ChaCha8Rng::seed_from_u64(0),
             walks: Vec::new(),
             copies: Vec::new(),
+            branches: Vec::new(),
         }
     }
     /// The same table with another choice.
@@ -199,6 +212,30 @@ impl Forwarding {
         }
     }
 
+    /// Where copies of a frame leave that says itself which hosts it is for (SCDP §III-E, Elmo): one by each port that leads
+    /// to any of them, as a frame for that host alone would leave. Hosts with the same ports to choose from share a choice, so
+    /// that copies part as late as they can. `among` says which of `hosts` are meant: bit n is the nth, of 64 at most. Those
+    /// whom no port leads to that is up are in no branch.
+    pub fn branches(&mut self, hosts: &[u32], among: u64, flow_hash: u32) -> &[Branch] {
+        self.branches.clear();
+        let set_of =
+            |this: &Self, n: u32| hosts.get(n as usize).and_then(|&h| this.hosts.get(h as usize)).copied();
+        let mut left = among;
+        while left != 0 {
+            let first = left.trailing_zeros();
+            let set = set_of(self, first);
+            let alike = bits(left).filter(|&n| set_of(self, n) == set).fold(0, |alike, n| alike | 1 << n);
+            left &= !alike;
+            let port = hosts.get(first as usize).and_then(|&host| self.unicast(host, flow_hash));
+            let Some(port) = port else { continue };
+            match self.branches.iter_mut().find(|branch| branch.port == port) {
+                Some(branch) => branch.hosts |= alike,
+                None => self.branches.push(Branch { port, hosts: alike }),
+            }
+        }
+        &self.branches
+    }
+
     #[inline]
     fn unicast(&mut self, host: u32, flow_hash: u32) -> Option<PortIndex> {
         let set = self.sets[*self.hosts.get(host as usize)? as usize];
@@ -252,6 +289,11 @@ fn sort_set(set: &mut Set, ports: &mut [PortIndex], down: &BTreeSet<PortIndex>) 
     ports.sort_unstable_by_key(|port| (down.contains(port), *port));
     set.up = ports.partition_point(|port| !down.contains(port)) as u16;
     set.first = ports.first().copied().unwrap_or_default();
+}
+
+/// The places of the bits that are set.
+fn bits(of: u64) -> impl Iterator<Item = u32> {
+    (0..u64::BITS).filter(move |n| of >> n & 1 == 1)
 }
 
 /// One of `0..of` by a hash, evenly: every bit of hash and salt counts.

@@ -35,7 +35,7 @@ pub use config::{
     Allocator, ClassMap, Limit, MAX_QUEUE_BYTES, MAX_QUEUES, PortConfig, PortError, QueueConfig, Service,
     Threshold, WhenFull,
 };
-pub use forwarding::{Choice, Egress, Forwarding, ForwardingError, PortIndex};
+pub use forwarding::{Branch, Choice, Egress, Forwarding, ForwardingError, PortIndex};
 pub use frame::{Destination, Frame};
 pub use line::{Line, MAX_RATE, MIN_RATE};
 pub use link::{Fate, FaultCounts, LinkChange, LinkFaults};

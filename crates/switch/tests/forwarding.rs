@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use headwater_switch::{Choice, Destination, Egress, Forwarding, ForwardingError, PortIndex};
+use headwater_switch::{Branch, Choice, Destination, Egress, Forwarding, ForwardingError, PortIndex};
 use proptest::prelude::*;
 
 fn ports(numbers: impl IntoIterator<Item = u16>) -> Vec<PortIndex> {
@@ -216,4 +216,51 @@ proptest! {
             }
         }
     }
+}
+
+/// Hosts 0 and 1 behind ports 0 and 1, hosts 2 to 4 behind any of ports 2 and 3, host 5 behind port 4; nobody knows host 9.
+fn rack(choice: Choice) -> Forwarding {
+    let mut table = Forwarding::new(6).with_choice(choice);
+    for (host, behind) in
+        [(0, vec![0]), (1, vec![1]), (2, vec![2, 3]), (3, vec![2, 3]), (4, vec![2, 3]), (5, vec![4])]
+    {
+        table.set_routes(host, &ports(behind)).unwrap();
+    }
+    table
+}
+
+#[test]
+fn copies_part_as_late_as_they_can() {
+    let hosts = [1, 2, 4, 0, 9, 3];
+    for choice in
+        [Choice::First, Choice::Spray { seed: 1 }, Choice::Hash { salt: 1 }, Choice::Path { divisor: 1 }]
+    {
+        let mut table = rack(choice);
+        let mut ways = BTreeSet::new();
+        for hash in 0..50 {
+            let branches = table.branches(&hosts, 0b11_1111, hash).to_vec();
+            // Those on the way up together, whichever it is; the one nobody knows nowhere.
+            let [own, up, other] = branches[..] else { panic!("{branches:?}") };
+            assert_eq!(
+                (own, other),
+                (Branch { port: PortIndex(1), hosts: 1 }, Branch { port: PortIndex(0), hosts: 8 })
+            );
+            assert_eq!(up.hosts, 0b10_0110);
+            ways.insert(up.port.0);
+        }
+        let all = if choice == Choice::First { vec![2] } else { vec![2, 3] };
+        assert_eq!(ways.into_iter().collect::<Vec<_>>(), all, "{choice:?}");
+        assert_eq!(table.branches(&hosts, 0b10, 0).len(), 1, "only those who are meant");
+        assert!(table.branches(&hosts, 0, 0).is_empty() && table.branches(&hosts, 1 << 63, 0).is_empty());
+    }
+}
+
+#[test]
+fn hosts_behind_one_port_for_different_reasons_share_a_copy() {
+    let mut table = rack(Choice::First);
+    table.set_routes(5, &ports([2])).unwrap();
+    assert_eq!(table.branches(&[2, 5], 3, 0), [Branch { port: PortIndex(2), hosts: 3 }]);
+    // With port 2 down the one goes another way, and the other none.
+    table.set_port_up(PortIndex(2), false);
+    assert_eq!(table.branches(&[2, 5], 3, 0), [Branch { port: PortIndex(3), hosts: 1 }]);
 }

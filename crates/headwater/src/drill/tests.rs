@@ -67,6 +67,7 @@ impl Models for Fake {
             receiver: 1,
             fanout: 1,
             timeouts: 0,
+            ..TaskRow::default()
         }
         .push(&mut tables.tasks);
         MeasureRow { name: "invalid_tries".into(), value: 1.0 }.push(&mut tables.measures);

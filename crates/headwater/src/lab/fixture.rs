@@ -185,6 +185,7 @@ fn tables(job: &Job, drops: f64) -> Tables {
             receiver: 1,
             fanout: 3,
             timeouts: 0,
+            ..TaskRow::default()
         }
         .push(&mut tables.tasks);
         let value = 10.0 * slow + f64::from(task);

@@ -69,6 +69,7 @@ pub(super) fn records(
                 marked: sum(&flow.sent, "marked") as u64,
                 timeouts: sum(&flow.sent, "timeouts") as u64,
                 theta: flow.sent.iter().map(|series| total(series, "theta")).next_back().unwrap_or(0.0),
+                ..FlowRow::default()
             });
         }
     }

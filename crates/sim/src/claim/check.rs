@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::eval::Condition;
 use super::metric::{Metric, Selector};
 use super::{Claim, Tolerance, formula};
 use crate::experiment::{Axis, axis_label};
@@ -74,8 +75,14 @@ impl Names<'_> {
     fn shape(&self, metric: &Metric, fixed: &Fixed) -> Result<Shape, String> {
         match metric {
             Metric::Column { filter, on, .. } | Metric::ShareAtLeast { filter, on, .. } => {
-                scalars(filter)?;
+                conditions(filter)?;
                 self.leaf(fixed, on)
+            }
+            Metric::QuantilesBelow { of, than, filter, on, .. } => {
+                conditions(filter)?;
+                self.scheme(of)?;
+                self.scheme(than)?;
+                self.leaf(&Fixed { scheme: true, ..fixed.clone() }, on)
             }
             Metric::Measure { on, .. } | Metric::FirstEntity { on, .. } => self.leaf(fixed, on),
             Metric::Samples { entities, from_s, to_s, on, .. } => {
@@ -257,9 +264,9 @@ impl Names<'_> {
     }
 }
 
-fn scalars(filter: &BTreeMap<String, toml::Value>) -> Result<(), String> {
-    match filter.iter().find(|(_, value)| value.is_array() || value.is_table()) {
-        Some((name, _)) => Err(format!("`where.{name}` must be a text or a number")),
-        None => Ok(()),
-    }
+fn conditions(filter: &BTreeMap<String, toml::Value>) -> Result<(), String> {
+    filter.iter().try_for_each(|(name, value)| match Condition::of(value) {
+        Ok(_) => Ok(()),
+        Err(why) => Err(format!("`where.{name}` {why}")),
+    })
 }

@@ -149,6 +149,13 @@ impl Evaluator<'_> {
                 };
                 Ok(Value::Seeds(rows.into_iter().map(|(seed, values)| (seed, share(values))).collect()))
             }
+            Metric::QuantilesBelow { table, column, of, than, filter, on } => {
+                let scope = scope.narrowed(on);
+                let rows = |scheme: Scheme| self.rows(*table, column, filter, &scope.with_scheme(scheme));
+                let (of, than) = (rows(*of)?, rows(*than)?);
+                let both = of.iter().filter_map(|(seed, values)| Some((*seed, (values, than.get(seed)?))));
+                Ok(Value::Seeds(both.map(|(seed, (of, than))| (seed, quantiles_below(of, than))).collect()))
+            }
             Metric::Measure { name, on } => {
                 let filter = BTreeMap::from([("name".to_owned(), toml::Value::from(name.as_str()))]);
                 let rows = self.rows(Which::Measures, "value", &filter, &scope.narrowed(on))?;
@@ -313,17 +320,16 @@ impl Evaluator<'_> {
         let Some(values) = table.column(column) else {
             return Err(missing(&format!("a column '{column}'")));
         };
-        let labels: Vec<(&String, String)> = filter.iter().map(|(n, value)| (n, axis_label(value))).collect();
-        let mut conditions: Vec<(&Column, &str)> = Vec::new();
-        for (name, label) in &labels {
-            let condition =
+        let mut conditions: Vec<(&Column, Condition)> = Vec::new();
+        for (name, value) in filter {
+            let column =
                 table.column(name).ok_or_else(|| missing(&format!("a column '{name}' to filter by")))?;
-            conditions.push((condition, label));
+            conditions.push((column, Condition::of(value).map_err(EvalError::Nonsense)?));
         }
         let Some(picked) = picked(table, scope) else { return Err(missing("any row")) };
         let mut found = false;
         for (row, seed) in picked {
-            if conditions.iter().all(|(condition, label)| condition.is(row, label)) {
+            if conditions.iter().all(|(column, condition)| condition.holds(column, row)) {
                 let value = values
                     .number(row)
                     .ok_or_else(|| EvalError::Nonsense(format!("column '{column}' holds no numbers")))?;
@@ -332,7 +338,8 @@ impl Evaluator<'_> {
             }
         }
         if !found {
-            let with: Vec<String> = labels.iter().map(|(name, label)| format!("{name} = {label}")).collect();
+            let with: Vec<String> =
+                filter.iter().map(|(name, value)| format!("{name} = {}", axis_label(value))).collect();
             return Err(missing(&format!("rows with {}", with.join(", "))));
         }
         Ok(by_seed)
@@ -358,6 +365,52 @@ impl Evaluator<'_> {
             false => Ok(seeds),
         }
     }
+}
+
+/// What a column must read in a row that counts.
+pub(super) enum Condition {
+    Is(String),
+    /// Both included.
+    Within(f64, f64),
+}
+
+impl Condition {
+    /// From a file: a text or a number, or `{ from = .., to = .. }` with either or both.
+    pub(super) fn of(value: &toml::Value) -> Result<Condition, String> {
+        let number = |value: &toml::Value| value.as_float().or(value.as_integer().map(|n| n as f64));
+        match value {
+            toml::Value::Array(_) => Err("must be a text, a number or { from = .., to = .. }".to_owned()),
+            toml::Value::Table(ends) => {
+                let (mut from, mut to) = (f64::NEG_INFINITY, f64::INFINITY);
+                for (name, value) in ends {
+                    let end = match name.as_str() {
+                        "from" => &mut from,
+                        "to" => &mut to,
+                        other => return Err(format!("has '{other}'; a range has from and to")),
+                    };
+                    *end = number(value).ok_or_else(|| format!("{name} is {value}; it must be a number"))?;
+                }
+                if from <= to { Ok(Condition::Within(from, to)) } else { Err("is an empty range".to_owned()) }
+            }
+            other => Ok(Condition::Is(axis_label(other))),
+        }
+    }
+
+    fn holds(&self, column: &Column, row: usize) -> bool {
+        match self {
+            Condition::Is(label) => column.is(row, label),
+            Condition::Within(from, to) => column.number(row).is_some_and(|x| (*from..=*to).contains(&x)),
+        }
+    }
+}
+
+/// The part of the quantiles, 1 % to 99 %, at which the first values are below the others; NaN if any value is.
+fn quantiles_below(of: &[f64], than: &[f64]) -> f64 {
+    let quantiles = |values: &[f64]| -> Option<Vec<f64>> {
+        (1..100).map(|percent| stats::quantile(values, f64::from(percent) / 100.0)).collect()
+    };
+    let (Some(of), Some(than)) = (quantiles(of), quantiles(than)) else { return f64::NAN };
+    of.iter().zip(&than).filter(|(of, than)| of < than).count() as f64 / 99.0
 }
 
 /// The rows of a table that a scope means, with their seeds; nothing if the table lacks a coordinate.
@@ -421,6 +474,7 @@ fn put_together(parts: &[BTreeMap<u64, f64>], across: Across) -> BTreeMap<u64, f
         Across::Mean => Stat::Mean,
         Across::Max => Stat::Max,
         Across::Min => Stat::Min,
+        Across::Jain => return all.into_iter().map(|(seed, values)| (seed, stats::jain(&values))).collect(),
     };
     // An entity that a seed lacks has NaN in its part, which every statistic passes on.
     all.into_iter().map(|(seed, values)| (seed, stat.of(&values))).collect()

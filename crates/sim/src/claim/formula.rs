@@ -8,6 +8,7 @@ use headwater_units::{BitRate, Bytes, Duration, FlowId, Packets, TaskId, Theta};
 use thiserror::Error;
 
 use crate::fluid::ppush::steady::Bottleneck;
+use crate::workload::SizeTable;
 
 /// A formula that cannot be computed.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -39,7 +40,15 @@ pub(super) enum FormulaError {
     },
 }
 
-const NAMES: [&str; 3] = ["mark_fraction", "theta_ceiling", "token_theta"];
+const NAMES: [&str; 7] = [
+    "mark_fraction",
+    "theta_ceiling",
+    "token_theta",
+    "websearch_share",
+    "websearch_mean",
+    "datamining_share",
+    "datamining_mean",
+];
 
 /// The value of a formula.
 ///
@@ -47,6 +56,8 @@ const NAMES: [&str; 3] = ["mark_fraction", "theta_ceiling", "token_theta"];
 ///   packets (C d) and a mark threshold K of `threshold` packets.
 /// * `theta_ceiling { rtt_s, pps }`: PPUSH Eq. 20, for a loaded round trip and a rate in packets per second.
 /// * `token_theta { flows, ceiling }`: PPUSH Alg. 1, the weight of the smallest of so many one-flow tasks on a link.
+/// * `websearch_share { from_bytes, to_bytes }` and `datamining_share`: SCDP Table I, the part of all flows that is larger than
+///   the one and at most the other; `websearch_mean` and `datamining_mean`, of nothing: the mean in bytes.
 ///
 /// # Errors
 /// [`FormulaError`] for an unknown name, arguments that are missing or too many, or values without an answer.
@@ -66,6 +77,16 @@ pub(super) fn value(name: &str, args: &BTreeMap<String, f64>) -> Result<f64, For
             let [flows, ceiling] = given("token_theta", ["flows", "ceiling"], args)?;
             token_theta(flows, ceiling)
         }
+        "websearch_share" => share("websearch_share", SizeTable::Websearch, args),
+        "datamining_share" => share("datamining_share", SizeTable::Datamining, args),
+        "websearch_mean" => {
+            let [] = given("websearch_mean", [], args)?;
+            Ok(SizeTable::Websearch.mean().get() as f64)
+        }
+        "datamining_mean" => {
+            let [] = given("datamining_mean", [], args)?;
+            Ok(SizeTable::Datamining.mean().get() as f64)
+        }
         other => Err(FormulaError::Unknown { name: other.to_owned() }),
     }
 }
@@ -79,7 +100,9 @@ fn given<const N: usize>(
         let takes = match name {
             "mark_fraction" => "thetas, bdp, threshold",
             "theta_ceiling" => "rtt_s, pps",
-            _ => "flows, ceiling",
+            "token_theta" => "flows, ceiling",
+            "websearch_share" | "datamining_share" => "from_bytes, to_bytes",
+            _ => "nothing",
         };
         let given: Vec<&str> = args.keys().map(String::as_str).collect();
         FormulaError::Arguments { name, takes, given: given.join(", ") }
@@ -92,6 +115,15 @@ fn given<const N: usize>(
         *value = *args.get(arg).ok_or_else(fail)?;
     }
     Ok(values)
+}
+
+fn share(name: &'static str, table: SizeTable, args: &BTreeMap<String, f64>) -> Result<f64, FormulaError> {
+    let [from, to] = given(name, ["from_bytes", "to_bytes"], args)?;
+    if !(from >= 0.0 && to >= from) {
+        let reason = format!("from {from} to {to} bytes is no range");
+        return Err(FormulaError::Domain { name, reason });
+    }
+    Ok(table.share(from, to))
 }
 
 fn mark_fraction(thetas: f64, bdp: f64, threshold: f64) -> Result<f64, FormulaError> {
@@ -150,6 +182,21 @@ mod tests {
         assert_eq!(formula("theta_ceiling", &[("rtt_s", 110e-6), ("pps", 1e6)]), Ok(55.0));
         assert_eq!(formula("token_theta", &[("flows", 9.0), ("ceiling", 55.0)]), Ok(51.0));
         assert_eq!(formula("token_theta", &[("flows", 10.0), ("ceiling", 55.0)]), Ok(50.5));
+    }
+
+    #[test]
+    fn published_sizes_have_their_means_and_shares() {
+        let mean = |name| formula(name, &[]).unwrap() / 1e6;
+        assert!(
+            (mean("websearch_mean") - 1.666).abs() < 1e-3 && (mean("datamining_mean") - 7.47).abs() < 1e-3
+        );
+        let share = |name, from, to| formula(name, &[("from_bytes", from), ("to_bytes", to)]).unwrap();
+        assert!((share("websearch_share", 1e6, 1e12) - 0.297).abs() < 6e-4);
+        assert!((share("datamining_share", 0.0, 1e4) - 0.796).abs() < 6e-4);
+        assert!(formula("websearch_share", &[("from_bytes", 2.0), ("to_bytes", 1.0)]).is_err());
+        assert!(
+            formula("websearch_mean", &[("from_bytes", 2.0)]).unwrap_err().to_string().contains("nothing")
+        );
     }
 
     #[test]

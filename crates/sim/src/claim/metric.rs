@@ -38,7 +38,7 @@ pub enum Metric {
         /// Which statistic; the mean if absent.
         #[serde(default)]
         stat: Stat,
-        /// Only rows in which these columns read so.
+        /// Only rows in which these columns read so; of numbers also `{ from = 1, to = 69 }`, both included.
         #[serde(default, rename = "where")]
         filter: BTreeMap<String, toml::Value>,
         /// Of which runs.
@@ -53,6 +53,25 @@ pub enum Metric {
         column: String,
         /// The least value that counts.
         x: f64,
+        /// Only rows in which these columns read so.
+        #[serde(default, rename = "where")]
+        filter: BTreeMap<String, toml::Value>,
+        /// Of which runs.
+        #[serde(default)]
+        on: Selector,
+    },
+    /// In how many of the quantiles of a column, 1 % to 99 %, one scheme is below another, as a part: whether its distribution is
+    /// the better one nearly everywhere.
+    QuantilesBelow {
+        /// Of which table; tasks if absent.
+        #[serde(default = "tasks")]
+        table: Which,
+        /// Of which column.
+        column: String,
+        /// The scheme that should be below.
+        of: Scheme,
+        /// The scheme that should be above.
+        than: Scheme,
         /// Only rows in which these columns read so.
         #[serde(default, rename = "where")]
         filter: BTreeMap<String, toml::Value>,
@@ -329,6 +348,8 @@ pub enum Across {
     Max,
     /// The smallest.
     Min,
+    /// Jain's fairness index: 1 if all are alike, 1/n if one has it all.
+    Jain,
 }
 
 /// Which value along an axis is taken.

@@ -19,7 +19,7 @@ pub(super) struct SimFrame {
     pub(super) trimmed_len: u16,
     pub(super) class: Class,
     pub(super) ecn: Ecn,
-    /// The host it is for.
+    /// The host it is for, or the subset of a group.
     pub(super) to: u32,
     /// Packets of one flow have one, and so one way.
     pub(super) hash: u32,
@@ -124,7 +124,8 @@ pub(super) struct Bodies {
 }
 
 impl Bodies {
-    #[inline]
+    // Once for every packet; a call would copy the message once more.
+    #[inline(always)]
     pub(super) fn put(&mut self, packet: Packet, to: u32) -> u32 {
         let carried = Some(Carried { packet, to, copies: 1 });
         match self.free.pop() {

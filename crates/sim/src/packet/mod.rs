@@ -14,6 +14,7 @@ mod assembly;
 mod carry;
 mod director;
 mod frame;
+mod groups;
 mod network;
 mod post;
 mod records;

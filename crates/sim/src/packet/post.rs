@@ -1,6 +1,7 @@
 //! The way of a message: from one machine's `Transmit` to another machine's input.
 //!
-//! A message is put aside and its frame goes through the network, or it goes beside the network, as the set-up has it.
+//! A message is put aside and its frame goes through the network, or it goes beside the network, as the set-up has it. A path
+//! is an endpoint, or a group of them ([`Post::group`]).
 
 use headwater_switch::{Choice, LinkChange, Walk};
 use headwater_transport::Packet;
@@ -13,6 +14,7 @@ use super::Event;
 use super::agenda::Agenda;
 use super::carry::Cargo;
 use super::frame::{Bodies, FrameSizes, SimFrame};
+use super::groups::GROUP;
 use super::network::Network;
 use super::setup::{ControlPlane, Jitter, Setup, SetupError};
 use super::ways::ways_between;
@@ -80,7 +82,23 @@ impl Post {
     #[inline]
     pub(super) fn send(&mut self, setup: &Setup, now: Time, from: u32, mut packet: Packet) {
         let to = std::mem::replace(&mut packet.path, PathId(from)).0;
-        let Some(&to_host) = self.hosts.get(to as usize) else { return };
+        match self.hosts.get(to as usize) {
+            Some(&host) => self.dispatch(setup, now, from, to, (host, host), packet),
+            None => self.send_to_group(setup, now, from, to, packet),
+        }
+    }
+
+    /// A message leaves a host: to its end, by the way to this host.
+    #[inline(always)]
+    fn dispatch(
+        &mut self,
+        setup: &Setup,
+        now: Time,
+        from: u32,
+        to: u32,
+        (target, to_host): (u32, u32),
+        packet: Packet,
+    ) {
         let here = self.hosts[from as usize];
         let mut frame = SimFrame {
             body: 0,
@@ -88,13 +106,13 @@ impl Post {
             trimmed_len: 0,
             class: packet.datagram.class,
             ecn: packet.ecn,
-            to: to_host,
+            to: target,
             hash: hash(packet.datagram.flow.0, from, to),
         };
         let mut beside = None;
         match packet.datagram.body {
             Body::Symbol(_) => frame.trimmed_len = TRIMMED,
-            Body::Control(_) => beside = self.control.delay(),
+            Body::Control(_) if target == to_host => beside = self.control.delay(),
             _ => {}
         }
         frame.body = self.bodies.put(packet, to);
@@ -112,6 +130,29 @@ impl Post {
         }
         let at = if self.jitter == Jitter::None { now } else { self.hold_back(setup, now, here, to_host) };
         self.network.launch(at, here, frame, &mut self.agenda, &mut self.bodies);
+    }
+
+    /// A path that stands for these endpoints, each on a host of its own: what is sent on it is sent once and comes to all of
+    /// them.
+    #[cfg_attr(not(test), expect(dead_code, reason = "no machine sends to groups yet"))]
+    pub(super) fn group(&mut self, members: &[u32]) -> PathId {
+        let members: Vec<(u32, u32)> = members.iter().map(|&it| (self.hosts[it as usize], it)).collect();
+        self.network.groups.add(&members)
+    }
+
+    /// A message to a group goes by the way to its farthest member. A member at the host that sends has it at once.
+    #[inline(never)]
+    fn send_to_group(&mut self, setup: &Setup, now: Time, from: u32, path: u32, packet: Packet) {
+        let here = self.hosts[from as usize];
+        if let Some(endpoint) = self.network.groups.endpoint(path, here) {
+            self.dispatch(setup, now, from, endpoint, (here, here), packet.clone());
+        }
+        let sprays = !self.walks.is_empty();
+        let ways = |host| if sprays { ways_between(&setup.topology, &setup.routes, here, host) } else { 1 };
+        let groups = &mut self.network.groups;
+        if let (Some(others), Some(host)) = (groups.others(path, here), groups.farthest(path, here, ways)) {
+            self.dispatch(setup, now, from, path, (others, host), packet);
+        }
     }
 
     /// The number of the path that the next packet from one host to another takes.
@@ -144,9 +185,9 @@ impl Post {
         Time::from_nanos(*last)
     }
 
-    /// A frame has crossed a link. Gives it back if it has come to its host.
+    /// A frame has crossed a link. Whether it has come to its end.
     #[inline]
-    pub(super) fn arrive(&mut self, now: Time, link: u32, frame: SimFrame) -> Option<SimFrame> {
+    pub(super) fn arrive(&mut self, now: Time, link: u32, frame: SimFrame) -> bool {
         self.network.arrive(now, link, frame, &mut self.agenda, &mut self.bodies)
     }
 
@@ -160,7 +201,7 @@ impl Post {
         self.network.change(now, link, change, &mut self.agenda, &mut self.bodies);
     }
 
-    /// Takes a message that has come to its end, and the endpoint that it is for.
+    /// Takes a message that has come to its end, and whom it is for: an endpoint, or whoever of a group is there.
     #[inline]
     pub(super) fn take(&mut self, body: u32, ecn: Ecn, cut: bool) -> (u32, Packet) {
         let (to, packet) = self.bodies.take(body, ecn, cut);
@@ -168,6 +209,12 @@ impl Post {
             Some(cargo) => (to, cargo.arrived(body, packet)),
             None => (to, packet),
         }
+    }
+
+    /// The endpoint that a message is for which came over this link, if over any.
+    #[inline]
+    pub(super) fn endpoint(&self, to: u32, link: u32) -> u32 {
+        if to < GROUP { to } else { self.network.member_at(to, link) }
     }
 }
 

@@ -79,6 +79,10 @@ pub struct FlowRow {
     pub marked: u64,
     /// Retransmission timeouts.
     pub timeouts: u64,
+    /// Packets of which only the header came.
+    pub trimmed: u64,
+    /// Packets that came whole and were of no use.
+    pub unneeded: u64,
     /// Its weight at the end.
     pub theta: f64,
 }

@@ -103,11 +103,18 @@ pub struct TaskPlan {
     pub relayed: bool,
     /// Weight of each flow, where the experiment states it.
     pub thetas: Option<Vec<Theta>>,
+    /// Whether the run waits for its end.
+    pub awaited: bool,
     /// It is no task but background: its flows run this, whatever [`Setup::transport`] is, and nobody waits for its end.
     pub background: Option<baseline::SenderConfig>,
 }
 
 impl TaskPlan {
+    /// Whether the run goes on until it is done.
+    pub(super) fn is_awaited(&self) -> bool {
+        self.awaited && self.background.is_none()
+    }
+
     /// The size of its object in symbols of T bytes.
     pub(super) fn object_bytes(&self, symbol: u16) -> Bytes {
         self.bytes.unwrap_or_else(|| object_bytes(self.packets, symbol))

@@ -223,7 +223,7 @@ impl World {
             muted: false,
             changes_left: setup.changes.len(),
             corrupt: 0,
-            left: setup.tasks.iter().filter(|plan| plan.background.is_none()).count(),
+            left: setup.tasks.iter().filter(|plan| plan.is_awaited()).count(),
             sampled: vec![0; setup.tasks.len()],
             records: Records::default(),
             events: 0,
@@ -314,8 +314,8 @@ impl World {
             self.now = Time::from_nanos(at);
             self.events += 1;
             if self.events & 0xf_ffff == 0 {
-                let done = self.tasks.len() - self.left;
-                watch(Ran { at: self.now, tasks_done: done, tasks: self.tasks.len(), events: self.events });
+                let tasks = self.setup.tasks.iter().filter(|plan| plan.is_awaited()).count();
+                watch(Ran { at: self.now, tasks_done: tasks - self.left, tasks, events: self.events });
             }
             self.happen(event);
         }
@@ -364,8 +364,8 @@ impl World {
     fn happen(&mut self, event: Event) {
         match event {
             Event::Arrive { link, frame } => {
-                if let Some(frame) = self.post.arrive(self.now, link, frame) {
-                    self.deliver(frame.body, frame.ecn, frame.is_cut());
+                if self.post.arrive(self.now, link, frame) {
+                    self.deliver(frame.body, link, frame.ecn, frame.is_cut());
                 }
             }
             rarer => self.happen_rarer(rarer),
@@ -385,7 +385,7 @@ impl World {
                 }
             }
             Event::Serve { link } => self.post.serve(self.now, link),
-            Event::Deliver { body } => self.deliver(body, Ecn::NotEct, false),
+            Event::Deliver { body } => self.deliver(body, u32::MAX, Ecn::NotEct, false),
             Event::Start { task } => self.start(task),
             Event::Stop { task } => self.stop(task),
             Event::Decoded { endpoint, block } => self.on_decoded(endpoint, BlockIndex(block)),
@@ -404,11 +404,11 @@ impl World {
         }
     }
 
-    /// A message has come to its end.
+    /// A message has come to its end, over this link if over any.
     #[inline(never)]
-    fn deliver(&mut self, body: u32, ecn: Ecn, cut: bool) {
+    fn deliver(&mut self, body: u32, link: u32, ecn: Ecn, cut: bool) {
         let (to, packet) = self.post.take(body, ecn, cut);
-        self.input(to, Input::Packet(packet));
+        self.input(self.post.endpoint(to, link), Input::Packet(packet));
     }
 
     #[inline]

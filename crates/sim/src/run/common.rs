@@ -15,8 +15,10 @@ pub(super) struct Ground {
     pub(super) network: Network,
     /// By arrival.
     pub(super) plans: Vec<TaskPlan>,
-    /// What is sent beside them: as stated, then as drawn.
+    /// Long flows beside them: as stated, then as drawn.
     pub(super) background: Vec<Background>,
+    /// Requests beside them, by arrival.
+    pub(super) arriving: Vec<TaskPlan>,
     /// When the run ends: as stated, or with the last look at the last join.
     pub(super) until: Option<Time>,
     /// What normalises completion times, seconds.
@@ -27,13 +29,20 @@ impl Ground {
     pub(super) fn new(scenario: &Scenario, seed: u64) -> Result<Self, RunError> {
         let topology = scenario.topology().map_err(ScenarioError::from)?;
         let network = Network::of(&topology, scenario.packet.data);
-        let plans = scenario.workload.plan(&network, seed).map_err(ScenarioError::from)?;
+        let mut plans = scenario.workload.plan(&network, seed).map_err(ScenarioError::from)?;
+        for plan in &mut plans {
+            let lead = scenario.lead.unwrap_or(Duration::ZERO);
+            plan.at += lead;
+            plan.stop = plan.stop.map(|stop| stop + lead);
+        }
         let joined = scenario.workload.join_windows().last().map(|(_, _, end)| *end);
         let until = scenario.until.map(|until| Time::ZERO + until).or(joined);
         let normaliser = scenario.workload.normaliser_s(&network).ok().flatten();
         let background =
             scenario.background.iter().cloned().chain(drawn_background(scenario, &network, seed));
-        Ok(Ground { background: background.collect(), topology, network, plans, until, normaliser })
+        let background = background.collect();
+        let arriving = arriving(scenario, &network, seed, until, &plans)?;
+        Ok(Ground { background, arriving, topology, network, plans, until, normaliser })
     }
 
     /// When a task is broken off: as stated, or with the run.
@@ -74,6 +83,22 @@ fn drawn_background(scenario: &Scenario, network: &Network, seed: u64) -> Vec<Ba
         stop: None,
     };
     pairs.into_iter().enumerate().map(flow).collect()
+}
+
+/// Requests go on arriving so long after the last task of a run without an end of its own: nobody knows when it will be done.
+const STRAGGLERS: Duration = Duration::from_secs(1);
+
+fn arriving(
+    scenario: &Scenario,
+    network: &Network,
+    seed: u64,
+    until: Option<Time>,
+    plans: &[TaskPlan],
+) -> Result<Vec<TaskPlan>, RunError> {
+    let Some(background) = &scenario.arriving_background else { return Ok(Vec::new()) };
+    let last = plans.last().map_or(Time::ZERO, |plan| plan.at) + STRAGGLERS;
+    let until = until.map_or(last, |until| until.min(last));
+    Ok(background.arriving().plan(network, seed, until).map_err(ScenarioError::from)?)
 }
 
 pub(super) fn unsupported(engine: Engine, what: impl Into<String>) -> RunError {
@@ -164,7 +189,7 @@ pub(super) fn flow_name(plan: &TaskPlan, place: usize) -> String {
     }
 }
 
-/// The row of a task; `finish` is `None` if it never had all.
+/// The row of a task; `finish` is `None` if it never had all. What only packets show is left out.
 pub(super) fn task_row(
     plan: &TaskPlan,
     finish: Option<Time>,
@@ -182,5 +207,9 @@ pub(super) fn task_row(
         receiver: u64::from(plan.receiver),
         fanout: plan.sources.len() as u64,
         timeouts,
+        goodput: plan.packets.map_or(f64::NAN, |packets| packets as f64 / tct),
+        slowdown: f64::NAN,
+        trimmed: f64::NAN,
+        unneeded: f64::NAN,
     }
 }

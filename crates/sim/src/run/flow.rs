@@ -68,7 +68,10 @@ fn modelled(scenario: &Scenario) -> Result<(bool, bool), RunError> {
     if let Workload::Requests { .. } = scenario.workload {
         return Err(unsupported("requests may have several receivers; a rate belongs to one"));
     }
-    if !scenario.background.is_empty() || scenario.permuted_background.is_some() {
+    if let Workload::Sessions { awaited: Some(_), .. } = scenario.workload {
+        return Err(unsupported("it waits for all tasks"));
+    }
+    if scenario.has_background() {
         return Err(unsupported("background is TCP, which lives on losses and marks of packets"));
     }
     if [Some(&scenario.port), scenario.nic.as_ref()]

@@ -63,7 +63,7 @@ fn modelled(scenario: &Scenario, ground: &Ground) -> Result<Vec<Theta>, RunError
     if !scenario.faults.is_empty() {
         return Err(unsupported("faults hit packets, and there are none"));
     }
-    if !scenario.background.is_empty() || scenario.permuted_background.is_some() {
+    if scenario.has_background() {
         return Err(unsupported("background is TCP, which lives on losses and marks of packets"));
     }
     if scenario.carry_bytes {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use headwater_fabric::{LinkId, PointId, Topology};
+use headwater_fabric::{HostId, LinkId, PointId, Topology};
 use headwater_transport::baseline;
 use headwater_transport::ppush::receiver::ReceiverConfig;
 use headwater_transport::rtt::RttConfig;
@@ -16,9 +16,9 @@ use crate::packet::{
     self, ControlPlane, DecodeModel, FrameSizes, Jitter, PpushSetup, Ran, Records, Sampling, Setup, TaskPlan,
     Transport,
 };
-use crate::scenario::{Background, DataClass, Machines, Quantity, Scenario, Scheme, TransportSpec};
+use crate::scenario::{Background, Machines, Quantity, Scenario, Scheme, TransportSpec};
 use crate::stats;
-use crate::table::{FlowRow, MeasureRow, SampleRow, Tables};
+use crate::table::{FlowRow, MeasureRow, SampleRow, Tables, TaskRow};
 use crate::workload::{self, Network};
 
 /// Bytes of a block of a simulated object: [`headwater_units::BlockLayout`] for everything up to 16 GiB.
@@ -32,7 +32,9 @@ pub(super) fn run(
     seed: u64,
     watch: &mut dyn FnMut(Progress),
 ) -> Result<Tables, RunError> {
-    let Prepared { setup, report } = Prepared::new(scenario, seed)?;
+    let Prepared { setup, mut report } = Prepared::new(scenario, seed)?;
+    report.unloaded =
+        setup.tasks.iter().take(report.tasks as usize).map(|plan| unloaded(&setup, plan)).collect();
     let end = setup.until;
     let records = packet::run(setup, &mut |ran: Ran| {
         let by_time = end.map_or(0.0, |end| ran.at.as_secs_f64() / end.as_secs_f64());
@@ -60,15 +62,23 @@ impl Prepared {
     fn new(scenario: &Scenario, seed: u64) -> Result<Self, RunError> {
         let ground = Ground::new(scenario, seed)?;
         let report = Report::new(scenario, &ground, LOOKS);
-        let Ground { topology, network, plans, until, background: beside, .. } = ground;
+        let Ground { topology, network, plans, until, background: beside, arriving, .. } = ground;
         let transport = transport(scenario, &topology, &network)?;
         let mut tasks: Vec<TaskPlan> = plans.iter().map(|plan| task(plan, &network, until)).collect();
-        let stated = scenario.background.len();
-        for (n, flow) in beside.iter().enumerate() {
-            // Drawn flows are in the class below all others (SCDP §IV-A).
-            let gentle = TransportSpec { class: DataClass::Gentle, ..scenario.transport.clone() };
-            let spec = if n < stated { &scenario.transport } else { &gentle };
-            tasks.push(background(flow, spec)?);
+        let in_class = |class| TransportSpec { class, ..scenario.transport.clone() };
+        for flow in beside.iter().take(scenario.background.len()) {
+            tasks.push(background(flow, &scenario.transport)?);
+        }
+        if let Some(permuted) = scenario.permuted_background {
+            let spec = in_class(permuted.class);
+            for flow in beside.iter().skip(scenario.background.len()) {
+                tasks.push(background(flow, &spec)?);
+            }
+        }
+        if let Some(requests) = &scenario.arriving_background {
+            let sender = Some(baseline(scenario.scheme, &in_class(requests.class))?);
+            let beside = arriving.iter().map(|plan| task(plan, &network, until));
+            tasks.extend(beside.map(|plan| TaskPlan { background: sender, ..plan }));
         }
         let NetworkSetup { topology, routes, port, choice, changes } =
             network::setup_on(scenario, topology, seed)?;
@@ -98,6 +108,24 @@ impl Prepared {
     }
 }
 
+/// What a task takes with nobody else in the network and no limit but its links, seconds: its packets one after the other on the
+/// slowest link of the way, and the way, from the nearest source to the farthest receiver.
+fn unloaded(setup: &Setup, plan: &TaskPlan) -> f64 {
+    let Setup { topology, routes, sizes, .. } = setup;
+    let Some(packet) = sizes.data else { return f64::NAN };
+    let way = |from: u32, to: u32| {
+        let path = routes.path(topology, HostId(from), HostId(to), |_, _| 0);
+        path.map_or(f64::NAN, |path| topology.fabric().latency(&path, packet).as_secs_f64())
+    };
+    let farthest = |from: &u32| {
+        let receivers = std::iter::once(plan.receiver).chain(plan.further.iter().copied());
+        receivers.map(|to| way(*from, to)).fold(0.0, f64::max)
+    };
+    let nearest = plan.sources.iter().map(farthest).fold(f64::INFINITY, f64::min);
+    let slot = packet::packet_on_path(topology, routes, packet, plan.sources[0], plan.receiver);
+    nearest + plan.packets.saturating_sub(1) as f64 * slot.as_secs_f64()
+}
+
 /// What hosts take to send a packet.
 pub(super) fn jitter(scenario: &Scenario) -> Jitter {
     match scenario.jitter {
@@ -125,6 +153,7 @@ pub(super) fn task(plan: &workload::TaskPlan, network: &Network, until: Option<T
         further: plan.further.clone(),
         relayed: plan.relayed,
         thetas: plan.theta.map(|theta| vec![Theta::new(theta); plan.sources.len()]),
+        awaited: plan.awaited,
         background: None,
     }
 }
@@ -141,6 +170,7 @@ fn background(flow: &Background, spec: &TransportSpec) -> Result<TaskPlan, RunEr
         further: Vec::new(),
         relayed: false,
         thetas: None,
+        awaited: false,
         background: Some(baseline(flow.scheme, spec)?),
     })
 }
@@ -309,8 +339,12 @@ pub(super) struct Report {
     plans: Vec<workload::TaskPlan>,
     /// How many are tasks.
     tasks: u32,
-    /// How many of the flows of background, the last ones, the seed drew.
+    /// What each task takes in an empty network, seconds; empty where nobody knows.
+    unloaded: Vec<f64>,
+    /// How many long flows of background, the last of the plans, the seed drew; behind the plans are the requests beside them.
     drawn: usize,
+    /// Hosts, if requests arrive beside the tasks.
+    requested: Option<u32>,
     links: Vec<(String, LinkId, BitRate)>,
     until: Option<Time>,
 }
@@ -325,7 +359,9 @@ impl Report {
         let what = sample.map(|s| s.what.clone()).unwrap_or_default();
         let background = ground.background.iter().map(workload::TaskPlan::of_background);
         Report {
+            unloaded: Vec::new(),
             drawn: ground.background.len() - scenario.background.len(),
+            requested: scenario.arriving_background.is_some().then_some(ground.network.hosts),
             looks: if what.contains(&Quantity::Queue) { looks } else { 1 },
             what,
             joins: scenario.workload.join_windows(),
@@ -348,16 +384,29 @@ impl Report {
 
     fn tasks(&self, records: &Records, tables: &mut Tables) {
         for row in records.tasks.iter().filter(|row| row.task < self.tasks) {
-            let flows = records.flows.iter().filter(|flow| flow.task == row.task);
-            let timeouts = flows.map(|flow| flow.timeouts).sum();
-            let plan = &self.plans[row.task as usize];
-            common::task_row(plan, row.finish, self.normaliser, timeouts).push(&mut tables.tasks);
+            // They stand in the order of their tasks.
+            let first = records.flows.partition_point(|flow| flow.task < row.task);
+            let flows = || records.flows[first..].iter().take_while(|flow| flow.task == row.task);
+            let timeouts = flows().map(|flow| flow.timeouts).sum();
+            let task = row.task as usize;
+            let made = common::task_row(&self.plans[task], row.finish, self.normaliser, timeouts);
+            let count = |what: fn(&packet::FlowRow) -> u64| match row.finish {
+                Some(_) => flows().map(what).sum::<u64>() as f64,
+                None => f64::NAN,
+            };
+            TaskRow {
+                slowdown: self.unloaded.get(task).map_or(f64::NAN, |unloaded| made.tct_s / unloaded),
+                trimmed: count(|flow| flow.trimmed),
+                unneeded: count(|flow| flow.unneeded),
+                ..made
+            }
+            .push(&mut tables.tasks);
         }
     }
 
     fn flows(&self, records: &Records, tables: &mut Tables) {
         let mut of_task = (u32::MAX, 0);
-        for row in &records.flows {
+        for row in records.flows.iter().filter(|row| (row.task as usize) < self.plans.len()) {
             of_task = if of_task.0 == row.task { (row.task, of_task.1 + 1) } else { (row.task, 0) };
             let plan = &self.plans[row.task as usize];
             let place = plan.sources.iter().position(|s| *s == row.source).unwrap_or(of_task.1);
@@ -437,10 +486,22 @@ impl Report {
         note("events".into(), counts.events as f64);
         note("hops".into(), counts.hops as f64);
         note("span_s".into(), span);
+        let of_background = |from: usize, to: usize| {
+            let flows = records.flows.iter().filter(|flow| (from..to).contains(&(flow.task as usize)));
+            flows.map(|flow| flow.useful).sum::<u64>() as f64 / span
+        };
         if self.drawn > 0 {
-            let first = (self.plans.len() - self.drawn) as u32;
-            let useful: u64 = records.flows.iter().filter(|f| f.task >= first).map(|flow| flow.useful).sum();
-            note("background_goodput".into(), useful as f64 / span / self.drawn as f64);
+            let all = of_background(self.plans.len() - self.drawn, self.plans.len());
+            note("background_goodput".into(), all / self.drawn as f64);
+        }
+        if let Some(hosts) = self.requested {
+            let all = of_background(self.plans.len(), usize::MAX);
+            note("requested_goodput".into(), all / f64::from(hosts.max(1)));
+        }
+        if let Some(first) = tasks().map(|task| task.arrival).min() {
+            // Who has not finished is busy until the run ends.
+            let last = tasks().map(|task| task.finish.unwrap_or(counts.ended)).max().unwrap_or(first);
+            note("aggregate_goodput".into(), useful as f64 / last.since(first).as_secs_f64());
         }
         if let Some(normaliser) = self.normaliser {
             note("normaliser_s".into(), normaliser);

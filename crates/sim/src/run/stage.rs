@@ -53,11 +53,14 @@ impl Stage {
         if !scenario.workload.join_windows().is_empty() {
             return Err(common::unsupported(Engine::Netns, "flows that join until a queue is stable"));
         }
-        if scenario.permuted_background.is_some() {
+        if scenario.permuted_background.is_some() || scenario.arriving_background.is_some() {
             return Err(common::unsupported(Engine::Netns, "background that the seed draws"));
         }
         if ground.plans.iter().any(|plan| !plan.further.is_empty()) {
             return Err(common::unsupported(Engine::Netns, "tasks of several receivers"));
+        }
+        if ground.plans.iter().any(|plan| !plan.awaited) {
+            return Err(common::unsupported(Engine::Netns, "tasks that nobody waits for"));
         }
         let background = scenario.background.iter().map(workload::TaskPlan::of_background);
         let plans = ground.plans.iter().cloned().chain(background);

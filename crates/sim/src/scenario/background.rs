@@ -1,9 +1,10 @@
-//! What is sent beside the workload: flows of other rules, without an end of their own.
+//! What is sent beside the workload: flows of other rules, long ones of its own, and requests that nobody waits for.
 
 use headwater_units::Duration;
 use serde::{Deserialize, Serialize};
 
-use super::{Scheme, text};
+use super::{DataClass, Scheme, text};
+use crate::workload::{Access, Arriving};
 
 /// A flow that sends as much as its rules let it, beside the workload and whatever its scheme.
 ///
@@ -28,12 +29,60 @@ pub struct Background {
     pub stop: Option<Duration>,
 }
 
-/// Long flows at the lowest priority beside the workload, for the whole run (SCDP §IV-A).
+/// Long flows beside the workload, for the whole run (SCDP §IV-A).
 ///
-/// Each is a [`Background`] of the scenario's own scheme in its gentle class; they are called `background-0` and so on.
+/// Each is a [`Background`] of the scenario's own scheme; they are called `background-0` and so on.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PermutedBackground {
     /// Of all hosts so many, drawn by the seed, each send to one other of them and receive from one other; 0.3 in the paper.
     pub share: f64,
+    /// In which class their symbols queue where the scheme has no levels of its own; gentle.
+    #[serde(default = "gentle", skip_serializing_if = "is_gentle")]
+    pub class: DataClass,
+}
+
+/// Requests beside the workload that arrive as a Poisson process, for the whole run (SCDP §IV-B, §IV-C).
+///
+/// They are of the scenario's own scheme. Nobody waits for them, and they have no rows: a run has their goodput as a measure,
+/// `requested_goodput`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ArrivingBackground {
+    /// The part of all hosts' links that they ask for on average; 0.5 to 0.8 in the paper. Counted are bytes that come to
+    /// somebody: those of a write once for each replica.
+    pub load: f64,
+    /// Of each request.
+    pub packets: u64,
+    /// What they do, each as often as the others. A write of one replica is a flow between random hosts.
+    pub access: Vec<Access>,
+    /// Copies of each block; 1 if absent.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub replicas: u32,
+    /// In which class their symbols queue where the scheme has no levels of its own; gentle.
+    #[serde(default = "gentle", skip_serializing_if = "is_gentle")]
+    pub class: DataClass,
+}
+
+impl ArrivingBackground {
+    /// What arrives.
+    pub(crate) fn arriving(&self) -> Arriving<'_> {
+        Arriving { load: self.load, packets: self.packets, replicas: self.replicas, access: &self.access }
+    }
+}
+
+fn gentle() -> DataClass {
+    DataClass::Gentle
+}
+
+fn is_gentle(class: &DataClass) -> bool {
+    *class == DataClass::Gentle
+}
+
+fn one() -> u32 {
+    1
+}
+
+fn is_one(replicas: &u32) -> bool {
+    *replicas == 1
 }

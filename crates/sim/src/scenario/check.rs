@@ -3,12 +3,13 @@
 use std::collections::BTreeSet;
 
 use headwater_fabric::{FabricError, LinkId, Topology};
-use headwater_units::Duration;
+use headwater_units::{Duration, Time};
 use headwater_wire::Class;
 use thiserror::Error;
 
 use super::{
-    Action, Machines, PermutedBackground, PortSpec, Scenario, Scheme, Service, Target, TransportSpec,
+    Action, ArrivingBackground, Machines, PermutedBackground, PortSpec, Scenario, Scheme, Service, Target,
+    TransportSpec,
 };
 use crate::workload::{Network, TaskPlan, WorkloadError};
 
@@ -117,7 +118,12 @@ impl Scenario {
     pub fn check(&self) -> Result<(), ScenarioError> {
         self.check_numbers()?;
         let topology = self.topology()?;
-        let tasks = self.workload.plan(&Network::of(&topology, self.packet.data), 1)?;
+        let network = Network::of(&topology, self.packet.data);
+        let tasks = self.workload.plan(&network, 1)?;
+        if let Some(background) = &self.arriving_background {
+            // What the first moment shows holds for all of them.
+            background.arriving().plan(&network, 1, Time::from_nanos(1_000_000))?;
+        }
         let ends = self.until.is_some() || !self.workload.join_windows().is_empty();
         self.check_background(&topology, &tasks)?;
         let endless = tasks.iter().find(|task| !ends && task.packets.is_none() && task.stop.is_none());
@@ -137,6 +143,17 @@ impl Scenario {
     pub(super) fn check_network(&self) -> Result<(), ScenarioError> {
         self.check_numbers()?;
         self.check_faults(&self.topology()?)
+    }
+
+    /// Background of the scenario's own scheme.
+    fn check_scheme_of(&self, place: &str) -> Result<(), ScenarioError> {
+        match self.scheme {
+            Scheme::Ppush { .. } => {
+                let place = format!("{place} (of the scenario's scheme)");
+                Err(ScenarioError::NoBackground { place, scheme: self.scheme })
+            }
+            _ => Ok(()),
+        }
     }
 
     fn check_background(&self, topology: &Topology, tasks: &[TaskPlan]) -> Result<(), ScenarioError> {
@@ -202,12 +219,20 @@ impl Scenario {
             let every = sample.every.as_secs_f64();
             within("sample.every", every, every > 0.0, "more than no time")?;
         }
-        if let Some(PermutedBackground { share }) = self.permuted_background {
+        if let Some(PermutedBackground { share, .. }) = self.permuted_background {
             within("permuted_background.share", share, (0.0..=1.0).contains(&share), "a share, 0 to 1")?;
-            if let Scheme::Ppush { .. } | Scheme::Scdp = self.scheme {
-                let place = "permuted_background (of the scenario's scheme)".to_owned();
-                return Err(ScenarioError::NoBackground { place, scheme: self.scheme });
-            }
+            self.check_scheme_of("permuted_background")?;
+        }
+        if let Some(ArrivingBackground { load, packets, access, .. }) = &self.arriving_background {
+            let place = |field: &str| format!("arriving_background.{field}");
+            within(&place("load"), *load, *load > 0.0 && *load <= 10.0, "above 0 and at most 10")?;
+            within(&place("packets"), *packets as f64, *packets > 0, "at least 1")?;
+            within(&place("access"), 0.0, !access.is_empty(), "a list of one or more")?;
+            self.check_scheme_of("arriving_background")?;
+        }
+        if let Some(lead) = self.lead {
+            let ok = self.workload.join_windows().is_empty();
+            within("lead", lead.as_secs_f64(), ok, "left out where flows join one at a time")?;
         }
         self.port.check("port")?;
         self.nic.as_ref().map_or(Ok(()), |nic| nic.check("nic"))?;

@@ -17,7 +17,7 @@ macro_rules! kind {
 macro_rules! row {
     ($(#[$doc:meta])* $name:ident { $($(#[$field_doc:meta])* $field:ident: $kind:ident,)* }) => {
         $(#[$doc])*
-        #[derive(Clone, Debug, PartialEq)]
+        #[derive(Clone, Debug, Default, PartialEq)]
         pub struct $name {
             $($(#[$field_doc])* pub $field: kind!($kind),)*
         }
@@ -67,6 +67,15 @@ row! {
         fanout: U64,
         /// Retransmission timeouts of all its flows.
         timeouts: U64,
+        /// `packets` over `tct_s`, per second: with several receivers, as the last of them saw it. NaN if unfinished.
+        goodput: F64,
+        /// `tct_s` over what it would be with nobody else in the network and no limit but its links; NaN if unfinished, or where
+        /// that is not known.
+        slowdown: F64,
+        /// Packets of all its flows of which only the header came; NaN if unfinished, or where nobody counts them.
+        trimmed: F64,
+        /// Packets of all its flows that came whole and were of no use; NaN likewise.
+        unneeded: F64,
     }
 }
 
@@ -119,7 +128,10 @@ row! {
     MeasureRow {
         /// Which: `utilisation a-b` (0..=1, of the link from a to b), `goodput` (the tasks' useful packets per second over the run),
         /// `drops`, `mean_queue a-b` and `max_queue a-b` (packets), `timeouts`, `normaliser_s`, `events`, `hops` (packets
-        /// sent over a link, ACKs included), `fct_mean_s` and `fct_max_s` (of flows, until the last ACK is back).
+        /// sent over a link, ACKs included), `fct_mean_s` and `fct_max_s` (of flows, until the last ACK is back),
+        /// `aggregate_goodput` (useful packets per second from the first task's arrival to the last one's end, or the run's),
+        /// `background_goodput` (packets per second, of each long flow that the seed drew), `requested_goodput` (the same of the
+        /// requests in the background, for each host).
         name: Text,
         /// Its value.
         value: F64,

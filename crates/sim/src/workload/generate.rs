@@ -9,10 +9,10 @@ use rand_chacha::ChaCha12Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
 
 use super::requests::Requests;
-use super::{LoadOn, Network, Placement, Sizes, TaskPlan, Workload, WorkloadError};
+use super::{LoadOn, Network, Placement, Sizes, TaskPlan, Workload, WorkloadError, sessions};
 
 /// More tasks than this are a mistake.
-const MOST_TASKS: u32 = 1_000_000;
+pub(super) const MOST_TASKS: u32 = 1_000_000;
 
 impl Workload {
     /// The tasks of one seed, in the order of their arrival. The scheme has no part in it.
@@ -33,6 +33,7 @@ impl Workload {
                     relayed: false,
                     theta: flow.theta,
                     stop: flow.stop.map(|stop| Time::ZERO + stop),
+                    awaited: true,
                 })
                 .collect(),
             Workload::TaskList { tasks } => tasks
@@ -53,11 +54,14 @@ impl Workload {
             &Workload::Requests { count, per_second, packets, replicas, access } => {
                 Requests { count, per_second, packets, replicas, access }.plan(network, seed)?
             }
+            Workload::Sessions { count, per_second, sizes, awaited } => {
+                sessions::plan(network, seed, (*count, *per_second), sizes, *awaited)?
+            }
             Workload::Permutation { multiplier, offset, packets } => {
                 permutation(network, *multiplier, *offset, *packets)?
             }
-            Workload::Incast { senders, receiver, packets } => {
-                incast(network, *senders, *receiver, *packets)?
+            &Workload::Incast { senders, drawn, receiver, packets } => {
+                incast(network, senders, drawn.then_some(seed), receiver, packets)?
             }
         };
         check(&tasks, network)?;
@@ -133,6 +137,7 @@ pub(super) fn plain(name: String, at: Time, sources: Vec<u32>, receiver: u32) ->
         relayed: false,
         theta: None,
         stop: None,
+        awaited: true,
     }
 }
 
@@ -160,7 +165,7 @@ fn poisson(
     let (mut arrivals, mut of_size) = (Draw::new(seed, Stream::Arrivals), Draw::new(seed, Stream::Sizes));
     let mut at = 0.0;
     let task = |n: u32| {
-        at += -(1.0 - arrivals.unit()).ln() / tasks_per_second;
+        at += arrivals.gap(tasks_per_second);
         let (sources, receiver) = places.of_task(seed, n);
         let when = Time::ZERO + Duration::from_secs_f64(at);
         TaskPlan {
@@ -308,6 +313,7 @@ fn permutation(
 fn incast(
     network: &Network,
     senders: u32,
+    drawn: Option<u64>,
     receiver: u32,
     packets: u64,
 ) -> Result<Vec<TaskPlan>, WorkloadError> {
@@ -316,7 +322,11 @@ fn incast(
         let (needed, there) = (u64::from(senders) + 1, network.hosts.into());
         return Err(WorkloadError::TooFewHosts { what: "senders (and the receiver)", needed, there });
     }
-    let hosts = (0..network.hosts).filter(|host| *host != receiver).take(senders as usize);
+    let all = match drawn {
+        Some(seed) => Draw::new(seed, Stream::Storage).several(network.hosts, network.hosts),
+        None => (0..network.hosts).collect(),
+    };
+    let hosts = all.into_iter().filter(|host| *host != receiver).take(senders as usize);
     let flow = |host: u32| TaskPlan {
         packets: Some(packets),
         ..plain(format!("f{host}"), Time::ZERO, vec![host], receiver)
@@ -362,7 +372,15 @@ pub(super) fn count(what: &'static str, n: u32) -> Result<(), WorkloadError> {
     Err(WorkloadError::OutOfRange { what, value: n.into(), must: "1 to 1000000" })
 }
 
-fn rate(network: &Network) -> Result<f64, WorkloadError> {
+/// Arrivals per second: of a Poisson process there must be some.
+pub(super) fn per_second(rate: f64) -> Result<(), WorkloadError> {
+    if rate > 0.0 && rate.is_finite() {
+        return Ok(());
+    }
+    Err(WorkloadError::OutOfRange { what: "per_second", value: rate, must: "above 0 per second" })
+}
+
+pub(super) fn rate(network: &Network) -> Result<f64, WorkloadError> {
     let value = network.host_rate;
     if value > 0.0 && value.is_finite() {
         return Ok(value);
@@ -381,6 +399,10 @@ pub(super) enum Stream {
     Storage,
     Background,
     Task(u32),
+    /// When background arrives.
+    BackgroundArrivals,
+    /// One request of it.
+    BackgroundTask(u32),
 }
 
 /// Random numbers of one stream of a seed.
@@ -396,7 +418,9 @@ impl Draw {
             Stream::Sizes => 2,
             Stream::Storage => 3,
             Stream::Background => 4,
+            Stream::BackgroundArrivals => 5,
             Stream::Task(n) => 1000 + u64::from(n),
+            Stream::BackgroundTask(n) => (1 << 40) + u64::from(n),
         });
         Draw(rng)
     }
@@ -406,9 +430,20 @@ impl Draw {
         (self.0.next_u64() >> 11) as f64 / (1u64 << 53) as f64
     }
 
+    /// From one arrival of a Poisson process to the next, seconds.
+    pub(super) fn gap(&mut self, per_second: f64) -> f64 {
+        -(1.0 - self.unit()).ln() / per_second
+    }
+
     /// In 0..n. The bias is below n / 2^64.
     pub(super) fn below(&mut self, n: u32) -> u32 {
         ((u128::from(self.0.next_u64()) * u128::from(n)) >> 64) as u32
+    }
+
+    /// In 0..n, but not this one. There must be two.
+    pub(super) fn another(&mut self, n: u32, than: u32) -> u32 {
+        let drawn = self.below(n - 1);
+        drawn + u32::from(drawn >= than)
     }
 
     /// So many different numbers in 0..n, in random order; all of them if `many` is more than there are.

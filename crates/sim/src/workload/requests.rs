@@ -9,7 +9,7 @@
 use headwater_units::{Duration, Time};
 use serde::{Deserialize, Serialize};
 
-use super::generate::{Draw, Stream, count, plain};
+use super::generate::{Draw, MOST_TASKS, Stream, count, per_second, plain, rate};
 use super::{Network, TaskPlan, WorkloadError};
 
 /// What a request does.
@@ -42,53 +42,75 @@ pub(super) struct Requests {
 impl Requests {
     pub(super) fn plan(&self, network: &Network, seed: u64) -> Result<Vec<TaskPlan>, WorkloadError> {
         count("count", self.count)?;
-        let per_second = self.per_second;
-        if !(per_second > 0.0 && per_second.is_finite()) {
-            let must = "above 0 requests per second";
-            return Err(WorkloadError::OutOfRange { what: "per_second", value: per_second, must });
-        }
-        // Flows of a task are numbered in eight bits, and sources in seven.
-        if !(1..=128).contains(&self.replicas) {
-            let value = f64::from(self.replicas);
-            return Err(WorkloadError::OutOfRange { what: "replicas", value, must: "1 to 128" });
-        }
+        per_second(self.per_second)?;
         let places = Places::new(network, self.replicas)?;
         let mut arrivals = Draw::new(seed, Stream::Arrivals);
         let mut at = 0.0;
         let request = |n: u32| {
-            at += -(1.0 - arrivals.unit()).ln() / per_second;
-            let when = Time::ZERO + Duration::from_secs_f64(at);
-            self.request(&places, seed, n, when)
+            at += arrivals.gap(self.per_second);
+            let task = plain(format!("r{n}"), Time::ZERO + Duration::from_secs_f64(at), Vec::new(), 0);
+            let task = TaskPlan { packets: Some(self.packets), ..task };
+            places.request(self.access, &mut Draw::new(seed, Stream::Task(n)), task)
         };
         Ok((0..self.count).map(request).collect())
     }
+}
 
-    fn request(&self, places: &Places, seed: u64, n: u32, at: Time) -> TaskPlan {
-        let mut draw = Draw::new(seed, Stream::Task(n));
-        let client = draw.below(places.hosts);
-        let copies = places.of_block(client, &mut draw);
-        let packets = Some(self.packets);
-        let task = |sources, receiver| TaskPlan { packets, ..plain(format!("r{n}"), at, sources, receiver) };
-        match self.access {
-            Access::Write | Access::WriteChain => TaskPlan {
-                further: copies[1..].to_vec(),
-                relayed: self.access == Access::WriteChain,
-                ..task(vec![client], copies[0])
-            },
-            Access::Read => task(vec![places.nearest(client, &copies, &mut draw)], client),
-            Access::ReadAll => task(copies, client),
-            Access::ReadAhead => {
-                let mut from = vec![places.nearest(client, &copies, &mut draw)];
-                while from.len() < self.replicas as usize {
-                    let copies = places.of_block(client, &mut draw);
-                    let next = places.nearest(client, &copies, &mut draw);
-                    // Two blocks from one place would be one flow: the next block is placed elsewhere.
-                    if !from.contains(&next) {
-                        from.push(next);
-                    }
-                }
-                task(from, client)
+/// Requests that arrive beside a workload as a Poisson process, for as long as it may last.
+pub(crate) struct Arriving<'a> {
+    /// The part of all hosts' links that they ask for, on average: bytes that come to somebody.
+    pub(crate) load: f64,
+    /// Of each.
+    pub(crate) packets: u64,
+    /// Copies of each block.
+    pub(crate) replicas: u32,
+    /// What they do, each as often as the others.
+    pub(crate) access: &'a [Access],
+}
+
+impl Arriving<'_> {
+    /// Those that arrive before `until`, called `background-0` and so on. Nobody waits for them.
+    pub(crate) fn plan(
+        &self,
+        network: &Network,
+        seed: u64,
+        until: Time,
+    ) -> Result<Vec<TaskPlan>, WorkloadError> {
+        let places = Places::new(network, self.replicas)?;
+        let kinds = self.access.len().max(1) as f64;
+        let delivered = |access: &Access| self.packets as f64 * access.receivers(self.replicas);
+        let mean = self.access.iter().map(delivered).sum::<f64>() / kinds;
+        let rate = self.load * f64::from(network.hosts) * rate(network)? / mean;
+        per_second(rate)?;
+        let expected = rate * until.as_secs_f64();
+        if expected > f64::from(MOST_TASKS) {
+            let must = "fewer than 1000000 requests before the run may end";
+            return Err(WorkloadError::OutOfRange { what: "background", value: expected, must });
+        }
+        let mut arrivals = Draw::new(seed, Stream::BackgroundArrivals);
+        let (mut at, mut tasks) = (0.0, Vec::new());
+        loop {
+            at += arrivals.gap(rate);
+            let when = Time::ZERO + Duration::from_secs_f64(at);
+            if when >= until {
+                return Ok(tasks);
             }
+            let n = tasks.len() as u32;
+            let mut draw = Draw::new(seed, Stream::BackgroundTask(n));
+            let access = self.access[draw.below(self.access.len() as u32) as usize];
+            let task = plain(format!("background-{n}"), when, Vec::new(), 0);
+            let task = TaskPlan { packets: Some(self.packets), awaited: false, ..task };
+            tasks.push(places.request(access, &mut draw, task));
+        }
+    }
+}
+
+impl Access {
+    /// How many times a request's bytes are delivered.
+    fn receivers(self, replicas: u32) -> f64 {
+        match self {
+            Access::Write | Access::WriteChain => f64::from(replicas),
+            Access::Read | Access::ReadAhead | Access::ReadAll => 1.0,
         }
     }
 }
@@ -112,6 +134,11 @@ impl Places {
         for (host, &rack) in (0..).zip(&rack) {
             members[rack as usize].push(host);
         }
+        // Flows of a task are numbered in eight bits, and sources in seven.
+        if !(1..=128).contains(&replicas) {
+            let value = f64::from(replicas);
+            return Err(WorkloadError::OutOfRange { what: "replicas", value, must: "1 to 128" });
+        }
         // With the client and the first copy anywhere, the others must find room in any other rack; without racks, in the one.
         let (what, there) = match racks {
             0 | 1 => ("replicas (and the client)", u64::from(network.hosts)),
@@ -127,12 +154,44 @@ impl Places {
         Ok(Places { hosts: network.hosts, rack, members, replicas: replicas as usize })
     }
 
+    /// A task with the places of a request: client and block are drawn.
+    fn request(&self, access: Access, draw: &mut Draw, task: TaskPlan) -> TaskPlan {
+        let client = draw.below(self.hosts);
+        let copies = self.of_block(client, draw);
+        match access {
+            Access::Write | Access::WriteChain => TaskPlan {
+                sources: vec![client],
+                receiver: copies[0],
+                further: copies[1..].to_vec(),
+                relayed: access == Access::WriteChain,
+                ..task
+            },
+            Access::Read => {
+                let nearest = self.nearest(client, &copies, draw);
+                TaskPlan { sources: vec![nearest], receiver: client, ..task }
+            }
+            Access::ReadAll => TaskPlan { sources: copies, receiver: client, ..task },
+            Access::ReadAhead => {
+                let mut sources = vec![self.nearest(client, &copies, draw)];
+                while sources.len() < self.replicas {
+                    let copies = self.of_block(client, draw);
+                    let next = self.nearest(client, &copies, draw);
+                    // Two blocks from one place would be one flow: the next block is placed elsewhere.
+                    if !sources.contains(&next) {
+                        sources.push(next);
+                    }
+                }
+                TaskPlan { sources, receiver: client, ..task }
+            }
+        }
+    }
+
     /// The hosts that keep a block, the first one first; none of them the client.
     fn of_block(&self, client: u32, draw: &mut Draw) -> Vec<u32> {
-        let mut copies = vec![self.another(client, draw)];
+        let mut copies = vec![draw.another(self.hosts, client)];
         if self.members.len() < 2 {
             while copies.len() < self.replicas {
-                let next = self.another(client, draw);
+                let next = draw.another(self.hosts, client);
                 if !copies.contains(&next) {
                     copies.push(next);
                 }
@@ -150,11 +209,6 @@ impl Places {
         let others = order.into_iter().map(|place| remote[place as usize]).filter(|host| *host != client);
         copies.extend(others.take(self.replicas - 1));
         copies
-    }
-
-    fn another(&self, than: u32, draw: &mut Draw) -> u32 {
-        let host = draw.below(self.hosts - 1);
-        host + u32::from(host >= than)
     }
 
     /// Where a client reads: in its own rack, else anywhere.

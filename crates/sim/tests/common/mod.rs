@@ -55,6 +55,11 @@ pub(crate) fn task(name: &str, tct_s: f64) -> TaskRow {
         receiver: 0,
         fanout: 3,
         timeouts: 0,
+        goodput: 1.0 / tct_s,
+        slowdown: tct_s,
+        // Zero, but nothing of a task that has no end.
+        trimmed: 0.0 * tct_s,
+        unneeded: 0.0 * tct_s,
     }
 }
 

@@ -152,6 +152,7 @@ fn tasks(rng: &mut ChaCha8Rng, hosts: u32, symbol_size: u16) -> Vec<TaskPlan> {
                 further: Vec::new(),
                 relayed: false,
                 thetas: None,
+                awaited: true,
                 background: None,
             }
         })

@@ -174,7 +174,7 @@ pub(crate) fn conserved(records: &Records, facts: &Facts) -> Result<(), String> 
         let ends = |link: &LinkId| records.tallies[link.0 as usize];
         let [mut come, mut gone] = [Seen::default(); 2];
         for link in fabric.entering(point) {
-            come = plus(come, ends(link).arrived);
+            come = plus(come, plus(ends(link).arrived, ends(link).copied));
             gone = plus(gone, ends(link).stray);
         }
         for link in fabric.leaving(point) {

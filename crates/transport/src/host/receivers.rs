@@ -265,20 +265,20 @@ impl Endpoint for Receivers {
                 continue;
             };
             self.speaker = Some(seat.fetch);
-            let output = seat.session.poll(now);
-            match &output {
+            match seat.session.poll(now) {
                 Output::Wake(until) => {
-                    if let Some(fetch) = self.rests(now, place, *until) {
+                    if let Some(fetch) = self.rests(now, place, until) {
                         return Output::Event(Event::Receiver(fetch, ReceiverEvent::Ended));
                     }
                 }
-                Output::Event(Event::Receiver(_, ReceiverEvent::Symbol { .. })) | Output::Transmit(_) => {
-                    return output;
+                Output::Event(Event::Receiver(fetch, ReceiverEvent::Symbol { flow, symbol })) => {
+                    return Output::Event(Event::Receiver(fetch, ReceiverEvent::Symbol { flow, symbol }));
                 }
                 Output::Event(event) => {
-                    self.note_flow(place, event);
-                    return output;
+                    self.note_flow(place, &event);
+                    return Output::Event(event);
                 }
+                output @ Output::Transmit(_) => return output,
             }
         }
     }

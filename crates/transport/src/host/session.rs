@@ -52,6 +52,8 @@ impl Session {
     }
 
     /// The next output; [`Output::Wake`] when there is nothing more to do now.
+    // Two or three times for every symbol; two calls and their copies cost as much as the machine itself does.
+    #[inline(always)]
     pub(super) fn poll(&mut self, now: Time) -> Output {
         match self {
             Session::Push(receiver) => receiver.poll(now),

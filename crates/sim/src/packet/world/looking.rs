@@ -80,7 +80,8 @@ impl World {
                     row.timeouts = stats.timeouts;
                 }
                 if let Some(stats) = self.received(task as usize, index) {
-                    row.useful = stats.distinct;
+                    (row.useful, row.trimmed) = (stats.distinct, stats.trimmed);
+                    row.unneeded = (stats.arrived - stats.trimmed).saturating_sub(stats.distinct);
                 }
             } else if let Some(&source) = self.sources.get(host as usize)
                 && let Machine::Source(source) = self.machine(source)
@@ -129,7 +130,7 @@ impl World {
         for task in 0..self.tasks.len() as u32 {
             if !self.tasks[task as usize].over {
                 self.tasks[task as usize].failed = true;
-                self.left += usize::from(self.setup.tasks[task as usize].background.is_none());
+                self.left += usize::from(self.setup.tasks[task as usize].is_awaited());
                 self.over(task);
             }
         }

@@ -211,6 +211,6 @@ impl World {
             receiver: plan.receiver,
             sources: plan.sources.len() as u32,
         });
-        self.left -= usize::from(plan.background.is_none());
+        self.left -= usize::from(plan.is_awaited());
     }
 }

@@ -451,7 +451,7 @@ impl Receiver {
     }
 
     /// The next output; [`Output::Wake`] when there is nothing more to do now.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn poll(&mut self, now: Time) -> Output {
         if let Some((flow, symbol)) = self.keep.take() {
             return Output::Event(Event::Receiver(self.fetch, ReceiverEvent::Symbol { flow, symbol }));

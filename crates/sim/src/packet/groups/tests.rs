@@ -1,0 +1,375 @@
+//! What is sent to a group once comes to each member once, over every link of its tree once.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use headwater_fabric::{HostId, LinkId, PointId};
+use headwater_switch::LinkChange;
+use headwater_transport::Packet;
+use headwater_units::{BlockIndex, Duration, Esi, FlowId, PacketNumber, PathId, SymbolId, Time};
+use headwater_wire::{Body, Class, Datagram, Ecn, SymbolHeader};
+use proptest::prelude::*;
+
+use crate::packet::post::Post;
+use crate::packet::{Event, Setup};
+use crate::run::packet_setup;
+use crate::scenario::Scenario;
+
+const FAT_TREE: &str = "kind = 'fat-tree', k = 4, rate = '1 Gbit/s', delay = '10 us'";
+const LEAF_SPINE: &str =
+    "kind = 'leaf-spine', leaves = 4, hosts_per_leaf = 4, spines = 4, rate = '1 Gbit/s', delay = '10 us'";
+const BIG_SWITCH: &str = "kind = 'big-switch', hosts = 16, rate = '1 Gbit/s', delay = '10 us'";
+
+/// 1500 bytes at 1 Gbit/s.
+const SLOT: u64 = 12_000;
+
+/// A network with an endpoint on every host that says nothing by itself.
+struct Field {
+    setup: Setup,
+    post: Post,
+    now: Time,
+    /// Who had which packet: host, packet number, whether it was cut.
+    had: Vec<(u32, u64, bool)>,
+    sent: u64,
+}
+
+impl Field {
+    fn new(fabric: &str, routing: &str, port: &str, seed: u64) -> Self {
+        let text = format!(
+            "scheme = 'ndp'\nfabric = {{ {fabric} }}\nrouting = '{routing}'\njitter = '0 s'\n\
+             packet = {{ data = '1500 B', ack = '64 B' }}\nport = {{ {port} }}\n\
+             nic = {{ queue = 'unlimited', mark_threshold = 'none' }}\n\
+             workload = {{ kind = 'long-flows', flows = [] }}\nuntil = '1 s'"
+        );
+        let scenario: Scenario = toml::from_str(&text).unwrap_or_else(|error| panic!("{error}\n{text}"));
+        let mut setup = packet_setup(&scenario, seed).unwrap();
+        // Both ends of every link are counted.
+        setup.drain = Some(Duration::from_secs(1));
+        let mut post = Post::new(&setup).unwrap();
+        (0..setup.topology.hosts().len() as u32).for_each(|host| post.settle(host));
+        Field { setup, post, now: Time::ZERO, had: Vec::new(), sent: 0 }
+    }
+
+    /// One data packet on a path.
+    fn send(&mut self, from: u32, path: PathId) {
+        let header = SymbolHeader {
+            number: PacketNumber(self.sent),
+            symbol: SymbolId { block: BlockIndex(0), esi: Esi(0) },
+            ack_interval: 1,
+            ack_now: false,
+            assignment: 0,
+            starved: false,
+            syn: false,
+            trimmed: false,
+        };
+        self.sent += 1;
+        let body = Body::Symbol(header);
+        let datagram = Datagram { class: Class::Bulk, key_epoch: 0, flow: FlowId(7), body };
+        let packet = Packet { path, ecn: Ecn::NotEct, datagram };
+        self.post.send(&self.setup, self.now, from, packet);
+    }
+
+    /// Until nothing is under way, or until then.
+    fn run(&mut self, until: Time) {
+        while let Some((at, event)) = self.post.agenda.pop() {
+            self.now = Time::from_nanos(at);
+            match event {
+                Event::Arrive { link, frame } => {
+                    if self.post.arrive(self.now, link, frame) {
+                        self.take(frame.body, link, frame.is_cut());
+                    }
+                }
+                Event::Serve { link } => self.post.serve(self.now, link),
+                Event::Deliver { body } => self.take(body, u32::MAX, false),
+                other => panic!("nobody asked for {other:?}"),
+            }
+            if self.now >= until {
+                break;
+            }
+        }
+    }
+
+    fn take(&mut self, body: u32, link: u32, cut: bool) {
+        let (to, packet) = self.post.take(body, Ecn::NotEct, cut);
+        let to = self.post.endpoint(to, link);
+        let Body::Symbol(header) = packet.datagram.body else { panic!("{packet:?}") };
+        assert_eq!(header.trimmed, cut);
+        // Endpoints are numbered as their hosts.
+        assert!(link == u32::MAX || self.downlink(to) == LinkId(link));
+        self.had.push((to, header.number.0, cut));
+    }
+
+    /// Frames that left over each link, by its ends.
+    fn carried(&mut self) -> BTreeMap<LinkId, u64> {
+        let links = 0..self.post.network.link_count();
+        let (now, network) = (self.now, &mut self.post.network);
+        links.map(|link| (LinkId(link), network.stats(now, link).frames_out)).collect()
+    }
+
+    /// The numbers of the packets that a host had whole, in order.
+    fn of_host(&self, host: u32) -> Vec<u64> {
+        let whole = self.had.iter().filter(|(to, _, cut)| *to == host && !cut);
+        let mut numbers: Vec<u64> = whole.map(|(_, number, _)| *number).collect();
+        numbers.sort_unstable();
+        numbers
+    }
+
+    fn link(&self, from: PointId, to: PointId) -> LinkId {
+        let fabric = self.setup.topology.fabric();
+        let links = fabric.leaving(from).iter().copied();
+        links.clone().find(|link| fabric.link(*link).unwrap().to == to).expect("they are neighbours")
+    }
+
+    /// The link that leads to a host.
+    fn downlink(&self, host: u32) -> LinkId {
+        let point = self.setup.topology.point_of(HostId(host)).unwrap();
+        self.setup.topology.fabric().entering(point)[0]
+    }
+
+    /// What comes to a switch leaves it; what leaves one end of a link comes to the other or is lost there.
+    fn conserved(&mut self) {
+        let fabric = self.setup.topology.fabric();
+        let stats: Vec<_> =
+            (0..fabric.link_count() as u32).map(|link| self.post.network.stats(self.now, link)).collect();
+        let tallies = &self.post.network.tallies;
+        for (link, (port, ends)) in stats.iter().zip(tallies).enumerate() {
+            assert_eq!(ends.offered.frames, port.frames_in, "link {link}");
+            assert_eq!(port.frames_in, port.frames_out + port.dropped, "link {link}");
+            assert_eq!(port.frames_out + ends.duplicated.frames, ends.arrived.frames + ends.lost.frames);
+        }
+        for point in (0..fabric.point_count() as u32).map(PointId) {
+            if self.setup.topology.hosts().contains(&point) {
+                continue;
+            }
+            let sum = |links: &[LinkId], of: &dyn Fn(usize) -> u64| -> u64 {
+                links.iter().map(|link| of(link.0 as usize)).sum()
+            };
+            let come = sum(fabric.entering(point), &|link| {
+                tallies[link].arrived.frames + tallies[link].copied.frames - tallies[link].stray.frames
+            });
+            assert_eq!(come, sum(fabric.leaving(point), &|link| tallies[link].offered.frames));
+        }
+        assert_eq!(self.post.bodies.len(), 0, "no message is forgotten");
+    }
+}
+
+/// Links of one packet's tree: up once for all, and apart as late as can be.
+fn tree(field: &Field, from: u32, members: &[u32]) -> u64 {
+    let place = |host: u32| {
+        let host = HostId(host);
+        (field.setup.topology.pod_of(host), field.setup.topology.rack_of(host))
+    };
+    let (pod, rack) = place(from);
+    let racks: BTreeSet<_> = members.iter().map(|host| place(*host)).collect();
+    let racks: Vec<_> = racks.into_iter().filter(|it| *it != (pod, rack)).collect();
+    let pods: BTreeSet<_> = racks.iter().map(|(pod, _)| *pod).collect();
+    let others = pods.iter().filter(|it| **it != pod && it.is_some()).count() as u64;
+    let up = u64::from(!racks.is_empty()) + u64::from(others > 0);
+    1 + up + others + racks.len() as u64 + members.len() as u64
+}
+
+#[test]
+fn a_packet_crosses_every_link_of_its_tree_once_and_comes_to_every_member() {
+    let groups: [(u32, &[u32]); 5] =
+        [(0, &[1, 2, 5, 9, 15]), (3, &[0]), (6, &[7]), (0, &[8, 9, 10, 11]), (2, &[4, 5, 12, 13, 14])];
+    for fabric in [FAT_TREE, LEAF_SPINE, BIG_SWITCH] {
+        for routing in ["spray", "source-spray", "ecmp", "first", "d-mod-k"] {
+            if routing == "d-mod-k" && fabric != FAT_TREE {
+                continue;
+            }
+            for (from, members) in groups {
+                let mut field =
+                    Field::new(fabric, routing, "queue = 'unlimited', mark_threshold = 'none'", 1);
+                let path = field.post.group(members);
+                (0..40).for_each(|_| field.send(from, path));
+                field.run(Time::MAX);
+                let all: Vec<u64> = (0..40).collect();
+                for &member in members {
+                    assert_eq!(field.of_host(member), all, "{fabric} {routing} {from}");
+                }
+                assert_eq!(field.had.len(), 40 * members.len());
+                let carried = field.carried();
+                // Where each member has a way of its own, copies part where those do.
+                if routing != "d-mod-k" {
+                    let expected = 40 * tree(&field, from, members);
+                    assert_eq!(carried.values().sum::<u64>(), expected, "{fabric} {routing} {from}");
+                }
+                for &member in members {
+                    assert_eq!(carried[&field.downlink(member)], 40);
+                }
+                field.conserved();
+            }
+        }
+    }
+}
+
+/// Four hosts of a rack that spread each packet's one way up over two switches, and of each over two more.
+#[test]
+fn sprayed_packets_take_every_way_up_evenly_and_copies_share_it() {
+    for (fabric, ways) in [(FAT_TREE, 2), (LEAF_SPINE, 4)] {
+        for routing in ["spray", "source-spray"] {
+            let mut field = Field::new(fabric, routing, "queue = 'unlimited', mark_threshold = 'none'", 3);
+            let path = field.post.group(&[5, 9, 13]);
+            (0..400).for_each(|_| field.send(0, path));
+            field.run(Time::MAX);
+            let host = field.setup.topology.point_of(HostId(0)).unwrap();
+            let uplink = field.setup.topology.fabric().leaving(host)[0];
+            let rack = field.setup.topology.fabric().link(uplink).unwrap().to;
+            let hosts = field.setup.topology.hosts().to_vec();
+            let carried = field.carried();
+            let fabric = field.setup.topology.fabric();
+            let up =
+                fabric.leaving(rack).iter().filter(|link| !hosts.contains(&fabric.link(**link).unwrap().to));
+            let up: Vec<u64> = up.map(|link| carried[link]).collect();
+            assert_eq!((up.len(), up.iter().sum::<u64>()), (ways, 400));
+            assert!(up.iter().all(|frames| frames.abs_diff(400 / ways as u64) <= 1), "{up:?}");
+        }
+    }
+}
+
+#[test]
+fn loss_on_a_branch_is_loss_for_those_behind_it() {
+    let mut field = Field::new(LEAF_SPINE, "first", "queue = 'unlimited', mark_threshold = 'none'", 1);
+    let topology = &field.setup.topology;
+    let rack = |host: u32| {
+        let link = topology.fabric().leaving(topology.point_of(HostId(host)).unwrap())[0];
+        topology.fabric().link(link).unwrap().to
+    };
+    let spine = {
+        let first = field.setup.routes.next(rack(0), HostId(4))[0];
+        topology.fabric().link(first).unwrap().to
+    };
+    // Hosts 4 and 5 are behind one link, 8 and 9 behind another.
+    let branch = field.link(spine, rack(4));
+    let last = field.downlink(9);
+    field.post.change(Time::ZERO, branch.0, LinkChange::DropNext(10));
+    field.post.change(Time::ZERO, last.0, LinkChange::DropNext(3));
+    let path = field.post.group(&[1, 4, 5, 8, 9]);
+    (0..30).for_each(|_| field.send(0, path));
+    field.run(Time::MAX);
+    let from = |first: u64| (first..30).collect::<Vec<_>>();
+    for (host, first) in [(1, 0), (4, 10), (5, 10), (8, 0), (9, 3)] {
+        assert_eq!(field.of_host(host), from(first), "host {host}");
+    }
+    field.conserved();
+    assert_eq!(field.post.network.faults.lost, 13);
+}
+
+#[test]
+fn a_full_port_trims_the_copies_that_leave_by_it_and_no_others() {
+    let port = "queue = '4 packets', mark_threshold = 'none', when_full = 'trim', service = 'first-against-rest', \
+                classes = [{ of = [0], queue = '1000 packets', apart = true, weight = 10 }, \
+                { of = [1], queue = '4 packets' }]";
+    for drain in [true, false] {
+        let mut field = Field::new(BIG_SWITCH, "spray", port, 1);
+        if !drain {
+            // Ports are asked late where nobody counts at both ends.
+            field.setup.drain = None;
+            field.post = Post::new(&field.setup).unwrap();
+            (0..16).for_each(|host| field.post.settle(host));
+        }
+        let group = field.post.group(&[1, 2, 3]);
+        for _ in 0..40 {
+            field.send(0, group);
+            // Host 2 hears from another one as well, so that its link is asked for twice what it carries.
+            field.send(9, PathId(2));
+            let next = field.now + Duration::from_nanos(SLOT);
+            field.run(next);
+            field.now = next;
+        }
+        field.run(Time::MAX);
+        let cut = |host: u32| field.had.iter().filter(|(to, _, cut)| *to == host && *cut).count();
+        assert_eq!((cut(1), cut(3)), (0, 0));
+        assert!((20..=40).contains(&cut(2)), "{} of 80", cut(2));
+        assert_eq!(field.of_host(2).len() + cut(2), 80, "what is cut comes as a header");
+        assert_eq!((field.of_host(1).len(), field.of_host(3).len()), (40, 40));
+        if drain {
+            field.conserved();
+        }
+        assert_eq!(field.post.bodies.len(), 0);
+    }
+}
+
+#[test]
+fn a_member_on_the_senders_host_has_it_without_the_network() {
+    let mut field = Field::new(FAT_TREE, "spray", "queue = 'unlimited', mark_threshold = 'none'", 1);
+    let path = field.post.group(&[4, 0, 9]);
+    field.send(0, path);
+    let alone = field.post.group(&[0]);
+    field.send(0, alone);
+    field.send(0, PathId(1 << 31 | 77));
+    field.run(Time::MAX);
+    let mut had = field.had.clone();
+    had.sort_unstable();
+    assert_eq!(had, [(0, 0, false), (0, 1, false), (4, 0, false), (9, 0, false)]);
+    field.conserved();
+}
+
+#[test]
+fn members_behind_a_cut_link_are_left_out_and_counted() {
+    let mut field = Field::new(BIG_SWITCH, "spray", "queue = 'unlimited', mark_threshold = 'none'", 1);
+    let down = field.downlink(2);
+    field.post.network.keep_frames(down.0);
+    field.post.change(Time::ZERO, down.0, LinkChange::Down(true));
+    let path = field.post.group(&[1, 2]);
+    let gone = field.post.group(&[2]);
+    (0..5).for_each(|_| field.send(0, path));
+    (0..2).for_each(|_| field.send(0, gone));
+    field.run(Time::MAX);
+    assert_eq!((field.of_host(1).len(), field.of_host(2).len()), (5, 0));
+    assert_eq!(field.post.network.faults.unroutable, 7);
+    field.conserved();
+}
+
+#[test]
+#[should_panic(expected = "a host is in a group once")]
+fn two_members_on_one_host_are_refused() {
+    let mut field = Field::new(BIG_SWITCH, "spray", "", 1);
+    field.post.settle(3);
+    field.post.group(&[3, 16]);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// Whatever groups, routing and losses: a member misses a packet only if a link on the way lost it, nobody has one twice or
+    /// that was not for him, and every count adds up.
+    #[test]
+    fn every_count_adds_up_whatever_is_lost(
+        fabric in prop::sample::select(vec![FAT_TREE, LEAF_SPINE, BIG_SWITCH]),
+        routing in prop::sample::select(vec!["spray", "source-spray", "ecmp"]),
+        trims: bool,
+        seed: u64,
+        sends in prop::collection::vec((0u32..16, prop::collection::btree_set(0u32..16, 1..16), 1u64..20), 1..6),
+        losses in prop::collection::vec((any::<prop::sample::Index>(), 0.0f64..1.0), 0..4),
+    ) {
+        let port = match trims {
+            true => "queue = '3 packets', mark_threshold = 'none', when_full = 'trim'",
+            false => "queue = 'unlimited', mark_threshold = 'none'",
+        };
+        let mut field = Field::new(fabric, routing, port, seed);
+        let links = field.post.network.link_count() as usize;
+        for (link, chance) in &losses {
+            let link = link.index(links) as u32;
+            field.post.change(Time::ZERO, link, LinkChange::Loss(*chance));
+        }
+        let mut expected = BTreeSet::new();
+        for (from, members, packets) in &sends {
+            let members: Vec<u32> = members.iter().copied().collect();
+            let path = field.post.group(&members);
+            for _ in 0..*packets {
+                expected.extend(members.iter().map(|member| (*member, field.sent)));
+                field.send(*from, path);
+            }
+        }
+        field.run(Time::MAX);
+        let had: BTreeSet<(u32, u64)> = field.had.iter().map(|(to, number, _)| (*to, *number)).collect();
+        prop_assert_eq!(had.len(), field.had.len(), "nobody has a packet twice");
+        prop_assert!(had.is_subset(&expected), "nobody has what was not for him");
+        let (now, links) = (field.now, 0..field.post.network.link_count());
+        let dropped: u64 = links.map(|link| field.post.network.stats(now, link).dropped).sum();
+        if field.post.network.faults.lost + dropped == 0 {
+            prop_assert_eq!(had, expected);
+        }
+        field.conserved();
+    }
+}
