@@ -379,7 +379,8 @@ fn between_lengths(passes: u16, fails: u16, wanted: u16, base: u16) -> Option<u1
     let lengths = COMMON_MTUS.iter().flat_map(|mtu| HEADERS.map(|headers| mtu - headers));
     let mut common: Vec<u16> = lengths.filter(|length| (passes + 1..fails).contains(length)).collect();
     common.sort_unstable();
-    let gap = fails - passes;
+    // Both can be true at once of a path that has changed; then there is nothing between them.
+    let gap = fails.checked_sub(passes)?;
     match common.get(common.len() / 2) {
         Some(middle) => Some(*middle),
         None if gap > GRAIN && (gap < WIDE_GAP || fails <= base) => Some(passes + gap / 2),

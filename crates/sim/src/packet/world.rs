@@ -75,17 +75,6 @@ struct Slot {
     paused: bool,
 }
 
-impl Slot {
-    /// Whose packet it is that the machine has just sent.
-    #[inline]
-    fn speaker(&self) -> u32 {
-        match &self.machine {
-            Machine::Receivers(receivers) => receivers.speaker().map_or(NOWHERE, endpoint_of),
-            _ => self.endpoint,
-        }
-    }
-}
-
 /// Where packets come to, numbered in order: a machine, or one fetch of a host's receiving machine.
 #[derive(Clone, Copy)]
 struct Place {
@@ -443,27 +432,42 @@ impl World {
 
     /// Polls a machine until it waits or has something to say to its driver.
     #[inline]
-    fn poll(&mut self, number: u32) -> Option<Said> {
-        let World { slots, post, setup, now, .. } = self;
-        let slot = &mut slots[number as usize];
-        if self.muted || slot.paused {
+    fn poll(&mut self, slot: u32) -> Option<Said> {
+        let Slot { machine, endpoint, wake, paused, .. } = &mut self.slots[slot as usize];
+        if self.muted || *paused {
             return None;
         }
-        loop {
-            match slot.machine.endpoint()?.poll(*now) {
-                Output::Transmit(packet) => post.send(setup, *now, slot.speaker(), packet),
-                Output::Event(event) => return Some(event),
-                Output::Wake(None) => return None,
-                Output::Wake(Some(at)) => {
-                    let at = at.max(*now).as_nanos();
-                    if at < slot.wake {
-                        slot.wake = at;
-                        post.agenda.push(at, Event::Wake { slot: number });
+        let (now, post, setup) = (self.now, &mut self.post, &self.setup);
+        let woken = match machine {
+            Machine::Receivers(receivers) => loop {
+                match receivers.poll(now) {
+                    Output::Transmit(packet) => {
+                        let speaker = receivers.speaker().expect("it has just spoken");
+                        post.send(setup, now, endpoint_of(speaker), packet);
                     }
-                    return None;
+                    Output::Event(event) => return Some(event),
+                    Output::Wake(at) => break at,
+                }
+            },
+            machine => {
+                let machine = machine.endpoint()?;
+                loop {
+                    match machine.poll(now) {
+                        Output::Transmit(packet) => post.send(setup, now, *endpoint, packet),
+                        Output::Event(event) => return Some(event),
+                        Output::Wake(at) => break at,
+                    }
                 }
             }
+        };
+        if let Some(at) = woken {
+            let at = at.max(now).as_nanos();
+            if at < *wake {
+                *wake = at;
+                post.agenda.push(at, Event::Wake { slot });
+            }
         }
+        None
     }
 
     // ---- tasks

@@ -189,6 +189,33 @@ impl Receivers {
 
     // ---- what goes out
 
+    fn poll_further(&mut self, now: Time) -> Output {
+        loop {
+            let Some(place) = self.turn else {
+                if self.next_turn(now) {
+                    continue;
+                }
+                return Output::Wake(Some(self.timers.first()).filter(|at| *at < Time::MAX));
+            };
+            let Some(seat) = &mut self.seats[place as usize] else {
+                self.turn = None;
+                continue;
+            };
+            self.speaker = Some(seat.fetch);
+            match seat.session.poll(now) {
+                Output::Wake(until) => {
+                    if let Some(fetch) = self.rests(now, place, until) {
+                        return Output::Event(Event::Receiver(fetch, ReceiverEvent::Ended));
+                    }
+                }
+                output => {
+                    self.note_flow(place, &output);
+                    return output;
+                }
+            }
+        }
+    }
+
     /// Gives the next one its turn, if there is one.
     fn next_turn(&mut self, now: Time) -> bool {
         self.turn = self.waiting.pop_front();
@@ -232,10 +259,11 @@ impl Receivers {
     }
 
     /// Which flow leads where.
-    fn note_flow(&mut self, place: u32, event: &Event) {
+    fn note_flow(&mut self, place: u32, output: &Output) {
+        let Output::Event(Event::Receiver(_, event)) = output else { return };
         match event {
-            Event::Receiver(_, ReceiverEvent::Bind(bind)) => drop(self.flows.insert(bind.flow, place)),
-            Event::Receiver(_, ReceiverEvent::Unbind { flow }) if self.flows.get(flow) == Some(&place) => {
+            ReceiverEvent::Bind(bind) => drop(self.flows.insert(bind.flow, place)),
+            ReceiverEvent::Unbind { flow } if self.flows.get(flow) == Some(&place) => {
                 self.flows.remove(flow);
             }
             _ => {}
@@ -252,34 +280,26 @@ impl Endpoint for Receivers {
         }
     }
 
+    /// What most polls are for; the rest is out of line, so that this stays small.
+    #[inline]
     fn poll(&mut self, now: Time) -> Output {
-        loop {
-            let Some(place) = self.turn else {
-                if !(self.waiting.is_empty() && now < self.timers.first()) && self.next_turn(now) {
-                    continue;
-                }
-                return Output::Wake(Some(self.timers.first()).filter(|at| *at < Time::MAX));
-            };
-            let Some(seat) = &mut self.seats[place as usize] else {
+        if let Some(place) = self.turn
+            && let Some(seat) = &mut self.seats[place as usize]
+        {
+            if let Some((flow, symbol)) = seat.session.take_kept() {
+                self.speaker = Some(seat.fetch);
+                return Output::Event(Event::Receiver(seat.fetch, ReceiverEvent::Symbol { flow, symbol }));
+            }
+            let first = self.timers.first();
+            if self.waiting.is_empty()
+                && now < first
+                && let (Some(timer), Some(until)) = (seat.timer, seat.session.quiet_until(now))
+                && timer <= until
+            {
                 self.turn = None;
-                continue;
-            };
-            self.speaker = Some(seat.fetch);
-            match seat.session.poll(now) {
-                Output::Wake(until) => {
-                    if let Some(fetch) = self.rests(now, place, until) {
-                        return Output::Event(Event::Receiver(fetch, ReceiverEvent::Ended));
-                    }
-                }
-                Output::Event(Event::Receiver(fetch, ReceiverEvent::Symbol { flow, symbol })) => {
-                    return Output::Event(Event::Receiver(fetch, ReceiverEvent::Symbol { flow, symbol }));
-                }
-                Output::Event(event) => {
-                    self.note_flow(place, &event);
-                    return Output::Event(event);
-                }
-                output @ Output::Transmit(_) => return output,
+                return Output::Wake(Some(first));
             }
         }
+        self.poll_further(now)
     }
 }

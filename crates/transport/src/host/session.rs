@@ -1,6 +1,6 @@
 //! The receiving end of one fetch, by the transport that brings it. Whatever a host needs of it is called here.
 
-use headwater_units::{FetchId, FlowId, PathId, Time};
+use headwater_units::{FetchId, FlowId, PathId, SymbolId, Time};
 use headwater_wire::Control;
 
 use super::dialogue::Dialogue;
@@ -39,6 +39,7 @@ impl Session {
     }
 
     /// Takes a packet of one of its flows.
+    #[inline(always)]
     pub(super) fn on_packet(&mut self, now: Time, packet: Packet) {
         match self {
             Session::Push(receiver) => receiver.on_packet(now, packet),
@@ -51,9 +52,23 @@ impl Session {
         }
     }
 
+    /// The symbol to keep, if that is the next output and the session has it at hand.
+    #[inline]
+    pub(super) fn take_kept(&mut self) -> Option<(FlowId, SymbolId)> {
+        match self {
+            Session::Push(receiver) => receiver.take_kept(),
+        }
+    }
+
+    /// Until when there is certainly nothing to say, if the session knows without looking: it is not over either.
+    #[inline]
+    pub(super) fn quiet_until(&self, now: Time) -> Option<Time> {
+        match self {
+            Session::Push(receiver) => receiver.quiet_until(now),
+        }
+    }
+
     /// The next output; [`Output::Wake`] when there is nothing more to do now.
-    // Two or three times for every symbol; two calls and their copies cost as much as the machine itself does.
-    #[inline(always)]
     pub(super) fn poll(&mut self, now: Time) -> Output {
         match self {
             Session::Push(receiver) => receiver.poll(now),

@@ -17,6 +17,8 @@ pub(super) const RECENT: u32 = 1024;
 
 impl Receiver {
     /// Takes a packet of one of its flows.
+    // Once for every symbol; a call would copy the packet.
+    #[inline(always)]
     pub(crate) fn on_packet(&mut self, now: Time, packet: Packet) {
         let quiet_until = std::mem::take(&mut self.quiet_until);
         let Packet { path, ecn, datagram } = packet;

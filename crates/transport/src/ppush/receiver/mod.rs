@@ -450,34 +450,35 @@ impl Receiver {
         wake
     }
 
+    /// The symbol to keep, if that is the next output.
+    #[inline]
+    pub(crate) fn take_kept(&mut self) -> Option<(FlowId, SymbolId)> {
+        self.keep.take()
+    }
+
+    /// Until when there is certainly nothing to say.
+    #[inline]
+    pub(crate) fn quiet_until(&self, now: Time) -> Option<Time> {
+        let is_quiet = self.keep.is_none() && self.outputs.is_empty() && now < self.quiet_until;
+        Some(self.quiet_until).filter(|until| is_quiet && *until < Time::MAX)
+    }
+
     /// The next output; [`Output::Wake`] when there is nothing more to do now.
-    #[inline(always)]
     pub(crate) fn poll(&mut self, now: Time) -> Output {
         if let Some((flow, symbol)) = self.keep.take() {
             return Output::Event(Event::Receiver(self.fetch, ReceiverEvent::Symbol { flow, symbol }));
         }
-        if self.outputs.is_empty() && now < self.quiet_until {
-            return self.wake();
-        }
-        self.poll_further(now)
-    }
-
-    /// What is waiting to be said, or due.
-    fn poll_further(&mut self, now: Time) -> Output {
         if let Some(output) = self.outputs.pop_front() {
             return output;
         }
-        self.on_time(now);
-        if let Some(output) = self.outputs.pop_front() {
-            self.quiet_until = Time::ZERO;
-            return output;
+        if now >= self.quiet_until {
+            self.on_time(now);
+            if let Some(output) = self.outputs.pop_front() {
+                self.quiet_until = Time::ZERO;
+                return output;
+            }
+            self.quiet_until = self.next_wake().unwrap_or(Time::MAX);
         }
-        self.quiet_until = self.next_wake().unwrap_or(Time::MAX);
-        self.wake()
-    }
-
-    #[inline]
-    fn wake(&self) -> Output {
         Output::Wake(Some(self.quiet_until).filter(|at| *at < Time::MAX))
     }
 }
