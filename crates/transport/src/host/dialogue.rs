@@ -14,7 +14,7 @@ use std::collections::VecDeque;
 use headwater_units::{
     BlockIndex, Bytes, Duration, Geometry, NodeId, ObjectId, PathId, Symbols, TaskId, Time,
 };
-use headwater_wire::{Control, Delivery, FlowGrant, FlowView, Outcome, Refusal, Request};
+use headwater_wire::{Control, FlowGrant, FlowView, Outcome, Refusal, Request};
 
 use crate::ppush::receiver::ReceiverConfig;
 use crate::{Output, Packet, ReceiverFailure};
@@ -26,7 +26,7 @@ const FIN_RETRY: Duration = Duration::from_millis(40);
 const LEAST_FEEDBACK: Duration = Duration::from_millis(1);
 const USUAL_FEEDBACK: Duration = Duration::from_millis(100);
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 enum Phase {
     Asking { since: Time, next: Time, tries: u32 },
     Running,
@@ -35,7 +35,7 @@ enum Phase {
 }
 
 /// One task, as this host and its controller speak of it.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Dialogue {
     controller: PathId,
     /// What is asked for, in the words of the user.
@@ -101,7 +101,7 @@ impl Dialogue {
             class: config.class,
             spread: config.spread,
             max_sources: config.max_sources,
-            delivery: Delivery::Push,
+            delivery: config.delivery,
         };
         Dialogue {
             controller: config.controller,
@@ -132,6 +132,11 @@ impl Dialogue {
     /// Bytes of symbol that a datagram may carry.
     pub(crate) fn room(&self) -> u16 {
         self.request.room
+    }
+
+    /// Whether it was ever accepted.
+    pub(crate) fn has_begun(&self) -> bool {
+        self.object.is_some()
     }
 
     /// Whether a task is running, as far as both ends know.

@@ -13,7 +13,8 @@ use serde::{Deserialize, Serialize};
 use super::session::Session;
 use crate::ppush::SortedMap;
 use crate::ppush::receiver::{ReceiverConfig, ReceiverStats};
-use crate::pull_queue::PullConfig;
+use crate::pull_queue::{PullConfig, PullQueue};
+use crate::scdp::Ask;
 use crate::timers::Timers;
 use crate::{Command, Endpoint, Event, Input, Output, Packet, ReceiverCommand, ReceiverEvent};
 
@@ -43,6 +44,8 @@ pub struct Receivers {
     /// Whose turn comes after it, in order; some may be there twice, or free.
     waiting: VecDeque<u32>,
     timers: Timers<u32>,
+    /// The pulls of all fetches that pull, each by its place.
+    pulls: PullQueue<Ask>,
     /// Whose output the last poll gave.
     speaker: Option<FetchId>,
     strays: u64,
@@ -69,6 +72,7 @@ impl Receivers {
             turn: None,
             waiting: VecDeque::new(),
             timers: Timers::default(),
+            pulls: PullQueue::new(config.pull),
             speaker: None,
             strays: 0,
         }
@@ -136,7 +140,9 @@ impl Receivers {
             self.strays += 1;
             return;
         };
-        self.seat(place).session.on_packet(now, packet);
+        let Receivers { seats, pulls, .. } = self;
+        let seat = seats[place as usize].as_mut().expect(LED);
+        seat.session.on_packet(now, packet, pulls);
         self.takes_turn(place);
     }
 
@@ -147,7 +153,7 @@ impl Receivers {
             self.strays += 1;
             return;
         };
-        seat.session.on_control(now, control);
+        seat.session.on_control(now, control, place, &mut self.pulls);
         self.takes_turn(place);
     }
 
@@ -156,7 +162,9 @@ impl Receivers {
             (None, ReceiverCommand::Fetch(config)) => self.begin(fetch, *config),
             (None, _) | (Some(_), ReceiverCommand::Fetch(_)) => self.strays += 1,
             (Some(place), command) => {
-                self.seat(place).session.on_command(now, command);
+                let Receivers { seats, pulls, .. } = self;
+                let seat = seats[place as usize].as_mut().expect(LED);
+                seat.session.on_command(now, command, pulls);
                 self.takes_turn(place);
             }
         }
@@ -175,7 +183,7 @@ impl Receivers {
 
     #[inline]
     fn seat(&mut self, place: u32) -> &mut Seat {
-        self.seats[place as usize].as_mut().expect("what leads to a place leaves with its fetch")
+        self.seats[place as usize].as_mut().expect(LED)
     }
 
     #[inline]
@@ -195,14 +203,18 @@ impl Receivers {
                 if self.next_turn(now) {
                     continue;
                 }
-                return Output::Wake(Some(self.timers.first()).filter(|at| *at < Time::MAX));
+                if let Some(pull) = self.pull(now) {
+                    return Output::Transmit(pull);
+                }
+                let wake = self.timers.first().min(self.pulls.wake().unwrap_or(Time::MAX));
+                return Output::Wake(Some(wake).filter(|at| *at < Time::MAX));
             };
             let Some(seat) = &mut self.seats[place as usize] else {
                 self.turn = None;
                 continue;
             };
             self.speaker = Some(seat.fetch);
-            match seat.session.poll(now) {
+            match seat.session.poll(now, &mut self.pulls) {
                 Output::Wake(until) => {
                     if let Some(fetch) = self.rests(now, place, until) {
                         return Output::Event(Event::Receiver(fetch, ReceiverEvent::Ended));
@@ -253,6 +265,7 @@ impl Receivers {
             self.timers.remove(at, place);
         }
         self.flows.retain(|_, at| *at != place);
+        self.pulls.clear(place);
         self.fetches.remove(&seat.fetch);
         self.free.push(place);
         seat.fetch
@@ -270,6 +283,25 @@ impl Receivers {
         }
     }
 }
+
+impl Receivers {
+    /// The next pull that is due, of whichever fetch; one that is not wanted any more makes room for the next.
+    fn pull(&mut self, now: Time) -> Option<Packet> {
+        while let Some((place, ask)) = self.pulls.poll(now) {
+            let Some(seat) = &mut self.seats[place as usize] else { continue };
+            if let Some(packet) = seat.session.pull(now, ask) {
+                self.speaker = Some(seat.fetch);
+                // Something is expected now that was not before.
+                self.takes_turn(place);
+                return Some(packet);
+            }
+        }
+        None
+    }
+}
+
+/// What leads to a place leaves with its fetch.
+const LED: &str = "what leads to a place leaves with its fetch";
 
 impl Endpoint for Receivers {
     fn handle(&mut self, now: Time, input: Input) {
@@ -292,6 +324,7 @@ impl Endpoint for Receivers {
             }
             let first = self.timers.first();
             if self.waiting.is_empty()
+                && self.pulls.is_empty()
                 && now < first
                 && let (Some(timer), Some(until)) = (seat.timer, seat.session.quiet_until(now))
                 && timer <= until

@@ -1,17 +1,21 @@
 //! The receiving end of one fetch, by the transport that brings it. Whatever a host needs of it is called here.
 
 use headwater_units::{FetchId, FlowId, PathId, SymbolId, Time};
-use headwater_wire::Control;
+use headwater_wire::{Control, Delivery};
 
 use super::dialogue::Dialogue;
 use crate::ppush::receiver::{Receiver, ReceiverConfig, ReceiverStats};
+use crate::pull_queue::PullQueue;
+use crate::scdp::{self, Ask};
 use crate::{Output, Packet, ReceiverCommand};
 
 /// One fetch.
 #[derive(Debug)]
 pub(super) enum Session {
-    /// Its sources push (PPUSH).
+    /// Its sources push (PPUSH), or nobody knows yet whether they will.
     Push(Receiver),
+    /// It pulls (SCDP).
+    Pull(scdp::Receiver),
 }
 
 impl Session {
@@ -23,6 +27,7 @@ impl Session {
     fn dialogue(&self) -> &Dialogue {
         match self {
             Session::Push(receiver) => receiver.dialogue(),
+            Session::Pull(receiver) => receiver.dialogue(),
         }
     }
 
@@ -31,24 +36,44 @@ impl Session {
         self.dialogue().concerns(path, control)
     }
 
-    /// Hears what concerns it.
-    pub(super) fn on_control(&mut self, now: Time, control: Control) {
+    /// Hears what concerns it. The controller's first answer says which transport it is; `turn` is the fetch's number in the
+    /// host's pull queue.
+    pub(super) fn on_control(&mut self, now: Time, control: Control, turn: u32, pulls: &mut PullQueue<Ask>) {
+        if let Control::Accepted { delivery: Delivery::Pull { initial_window }, .. } = control
+            && !self.dialogue().has_begun()
+            && let Session::Push(receiver) = &*self
+        {
+            let (fetch, config, dialogue) = receiver.handed_on();
+            *self = Session::Pull(scdp::Receiver::new(fetch, config, dialogue, turn, initial_window));
+        }
         match self {
             Session::Push(receiver) => receiver.on_control(now, control),
+            Session::Pull(receiver) => receiver.on_control(now, control, pulls),
         }
     }
 
     /// Takes a packet of one of its flows.
     #[inline(always)]
-    pub(super) fn on_packet(&mut self, now: Time, packet: Packet) {
+    pub(super) fn on_packet(&mut self, now: Time, packet: Packet, pulls: &mut PullQueue<Ask>) {
         match self {
             Session::Push(receiver) => receiver.on_packet(now, packet),
+            Session::Pull(receiver) => receiver.on_packet(now, packet, pulls),
         }
     }
 
-    pub(super) fn on_command(&mut self, now: Time, command: ReceiverCommand) {
+    pub(super) fn on_command(&mut self, now: Time, command: ReceiverCommand, pulls: &mut PullQueue<Ask>) {
         match self {
             Session::Push(receiver) => receiver.on_command(now, command),
+            Session::Pull(receiver) => receiver.on_command(now, command, pulls),
+        }
+    }
+
+    /// A pull of this fetch is due.
+    #[inline]
+    pub(super) fn pull(&mut self, now: Time, ask: Ask) -> Option<Packet> {
+        match self {
+            Session::Push(_) => None,
+            Session::Pull(receiver) => receiver.pull(now, ask),
         }
     }
 
@@ -57,6 +82,7 @@ impl Session {
     pub(super) fn take_kept(&mut self) -> Option<(FlowId, SymbolId)> {
         match self {
             Session::Push(receiver) => receiver.take_kept(),
+            Session::Pull(receiver) => receiver.take_kept(),
         }
     }
 
@@ -65,13 +91,15 @@ impl Session {
     pub(super) fn quiet_until(&self, now: Time) -> Option<Time> {
         match self {
             Session::Push(receiver) => receiver.quiet_until(now),
+            Session::Pull(_) => None,
         }
     }
 
     /// The next output; [`Output::Wake`] when there is nothing more to do now.
-    pub(super) fn poll(&mut self, now: Time) -> Output {
+    pub(super) fn poll(&mut self, now: Time, pulls: &mut PullQueue<Ask>) -> Output {
         match self {
             Session::Push(receiver) => receiver.poll(now),
+            Session::Pull(receiver) => receiver.poll(now, pulls),
         }
     }
 
@@ -83,18 +111,22 @@ impl Session {
     pub(super) fn stats(&mut self, now: Time) -> ReceiverStats {
         match self {
             Session::Push(receiver) => receiver.stats(now),
+            Session::Pull(receiver) => receiver.stats(),
         }
     }
 
     pub(super) fn useful(&self) -> impl Iterator<Item = (FlowId, u64)> + '_ {
-        match self {
-            Session::Push(receiver) => receiver.useful(),
-        }
+        let (push, pull) = match self {
+            Session::Push(receiver) => (Some(receiver.useful()), None),
+            Session::Pull(receiver) => (None, Some(receiver.useful())),
+        };
+        push.into_iter().flatten().chain(pull.into_iter().flatten())
     }
 
     pub(super) fn useful_of_ended(&self, flow: FlowId) -> Option<u64> {
         match self {
             Session::Push(receiver) => receiver.useful_of_ended(flow),
+            Session::Pull(receiver) => receiver.useful_of_ended(flow),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! What the two ends can be told, and what they count.
 
-use headwater_units::{Bytes, Duration, FlowId, NodeId};
+use headwater_units::{BitRate, Bytes, Duration, FlowId, NodeId};
 use serde::{Deserialize, Serialize};
 
 use crate::rtt::RttConfig;
@@ -171,6 +171,8 @@ pub struct SessionFlow {
     pub asked: u64,
     /// Symbols pushed or asked for that may still come.
     pub coming: u64,
+    /// Useful payload, from one word to the controller to the next.
+    pub rate: BitRate,
     /// From a pull to its answer.
     pub rtt: Option<Duration>,
     /// Nothing has come for so long that nobody waits for it.

@@ -162,6 +162,12 @@ impl Session {
         live.map(|flow| flow.view(now, symbol)).collect()
     }
 
+    /// Flows that are bound, those of groups too.
+    pub(crate) fn bound(&self) -> impl Iterator<Item = FlowId> + '_ {
+        let bound = self.flows.iter().filter(|flow| !flow.is_over());
+        bound.flat_map(|flow| std::iter::once(flow.id).chain(flow.group.as_ref().map(|group| group.flow)))
+    }
+
     /// Blocks that wait for decoder, hash or disk.
     pub fn blocks_behind(&self) -> usize {
         self.blocks.as_ref().map_or(0, Blocks::decoding)
@@ -555,6 +561,12 @@ impl Session {
             }
         }
         self.event(ReceiverEvent::Distrusted { node });
+    }
+
+    /// The symbol to keep, if one has just come: the next output.
+    #[inline]
+    pub(crate) fn take_kept(&mut self) -> Option<(FlowId, SymbolId)> {
+        self.keep.take()
     }
 
     /// The next output; [`Output::Wake`] when there is nothing more to do now. Pulls come from the host's queue.

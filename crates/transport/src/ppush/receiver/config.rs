@@ -1,8 +1,10 @@
 //! What a receiver can be told, and what it counts.
 
 use headwater_units::{BitRate, Bytes, Duration, FlowId, NodeId, PathId};
-use headwater_wire::{Class, MarkSignal, SpreadRule};
+use headwater_wire::{Class, Delivery, MarkSignal, SpreadRule};
 use serde::{Deserialize, Serialize};
+
+use crate::scdp::SessionConfig;
 
 /// What a receiver needs to know before it begins.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -19,7 +21,11 @@ pub struct ReceiverConfig {
     pub room: u16,
     /// How the symbols queue.
     pub class: Class,
-    /// How the work is spread over the sources.
+    /// Which transport is to bring it.
+    pub delivery: Delivery,
+    /// What a receiver that pulls needs to know besides; how many blocks are open and how long it waits is said here for both.
+    pub pull: SessionConfig,
+    /// How the work is spread over the sources, where they push.
     pub spread: SpreadRule,
     /// At most this many sources; the controller's limit if absent.
     pub max_sources: Option<u8>,
@@ -49,6 +55,16 @@ impl ReceiverConfig {
         (self.blocks_in_flight as u64 * least / block.get().max(least)).max(1) as usize
     }
 
+    /// What a session that pulls an object with blocks of this size is told.
+    pub(crate) fn session(&self, block: Bytes) -> SessionConfig {
+        SessionConfig {
+            open_blocks: u32::try_from(self.open_blocks(block)).unwrap_or(u32::MAX),
+            source_patience: self.source_patience,
+            attempts: self.attempts,
+            ..self.pull
+        }
+    }
+
     /// A request with the product's defaults.
     pub fn new(name: impl Into<String>, node: NodeId, controller: PathId, request: u64) -> Self {
         ReceiverConfig {
@@ -58,6 +74,8 @@ impl ReceiverConfig {
             request,
             room: 1424,
             class: Class::Bulk,
+            delivery: Delivery::Push,
+            pull: SessionConfig::default(),
             spread: SpreadRule::Listed,
             max_sources: None,
             limit: None,

@@ -98,6 +98,11 @@ impl Receiver {
         }
     }
 
+    /// What another transport goes on with, when the controller has chosen it.
+    pub(crate) fn handed_on(&self) -> (FetchId, ReceiverConfig, Dialogue) {
+        (self.fetch, self.config.clone(), self.dialogue.clone())
+    }
+
     /// What it says to its controller, and how far that is.
     pub(crate) fn dialogue(&self) -> &Dialogue {
         &self.dialogue

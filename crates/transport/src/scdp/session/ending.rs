@@ -33,7 +33,7 @@ impl Session {
         self.finish(now, FinReason::Done, pulls);
     }
 
-    pub(super) fn fail(&mut self, now: Time, failure: ReceiverFailure, pulls: &mut PullQueue<Ask>) {
+    pub(crate) fn fail(&mut self, now: Time, failure: ReceiverFailure, pulls: &mut PullQueue<Ask>) {
         if self.is_over() {
             return;
         }

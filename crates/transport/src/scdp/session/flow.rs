@@ -57,6 +57,7 @@ pub(super) struct Flow {
     lost: u64,
     /// Useful symbols, and when they were counted, as said to the controller last.
     viewed: (u64, Time),
+    rate: BitRate,
 }
 
 /// How a flow stands.
@@ -127,6 +128,7 @@ impl Flow {
             trimmed: 0,
             lost: 0,
             viewed: (0, now),
+            rate: BitRate::default(),
         }
     }
 
@@ -283,17 +285,19 @@ impl Flow {
         let (useful, since) = std::mem::replace(&mut self.viewed, (self.useful, now));
         let bytes = Bytes::new((self.useful - useful) * symbol);
         let span = now.since(since);
+        self.rate = if span > Duration::ZERO { bytes / span } else { self.rate };
         let waits = self.coming > 0 || self.silent;
         FlowView {
             flow: self.id,
             bytes: Bytes::new(self.useful * symbol),
-            rate: if span > Duration::ZERO { bytes / span } else { BitRate::default() },
+            rate: self.rate,
             silent: if waits { now.since(self.heard) } else { Duration::ZERO },
         }
     }
 
     pub(super) fn stats(&self) -> SessionFlow {
         SessionFlow {
+            rate: self.rate,
             flow: self.id,
             node: self.node,
             symbols: self.symbols,
