@@ -104,6 +104,20 @@ fn a_folder_arrives_with_modes_links_and_empty_files() {
 }
 
 #[test]
+fn an_object_can_be_pulled_instead() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let content = random_file(&folder.join("pulled.bin"), 9_000_001, 4);
+    let (_source, from, _) = serve(folder, &folder.join("pulled.bin"), "127.0.0.1:0", &[]);
+    let out = folder.join("out.bin");
+    let ended = get(folder, "pulled.bin", &from, &out, &["--transport", "pull", "--downlink", "1Gbit/s"]);
+    assert_eq!(ended.code, Some(0), "{}", ended.log);
+    assert_eq!(std::fs::read(&out).unwrap(), content);
+    let ended = get(folder, "pulled.bin", &from, &out, &["--force", "--transport", "carry"]);
+    assert_eq!(ended.code, Some(2), "{}", ended.log);
+}
+
+#[test]
 fn ipv6_works_as_ipv4_does() {
     if std::net::UdpSocket::bind("[::1]:0").is_err() {
         println!("skipped: this machine has no IPv6 loopback");

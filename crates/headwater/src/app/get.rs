@@ -193,6 +193,7 @@ impl<'a> Job<'a> {
         let mut config = ReceiverConfig::new(what, host.id(), self.path, rand::random());
         config.room = host.room_on(self.path).min(self.narrowest.load(Ordering::Relaxed));
         config.class = if options.common.gentle { Class::Gentle } else { Class::Bulk };
+        config.delivery = options.delivery;
         config.spread = options.spread;
         config.max_sources = options.max_sources;
         config.limit = options.common.limit;

@@ -46,6 +46,7 @@ pub(super) async fn get(
         hash: options.hash,
         anew: options.overwrite,
         gentle: options.common.gentle,
+        delivery: options.delivery,
         spread: options.spread,
         max_sources: options.max_sources,
     };
@@ -126,6 +127,7 @@ impl Keeper {
             hash: wanted.hash,
             sha256: false,
             overwrite: wanted.anew,
+            delivery: wanted.delivery,
             spread: wanted.spread,
             max_sources: wanted.max_sources,
             theta: None,

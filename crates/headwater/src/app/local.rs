@@ -11,7 +11,7 @@ use std::time::SystemTime;
 
 use headwater_store::{Placed, PutMode, Store, StoreOptions};
 use headwater_units::{Bytes, ObjectId, PathId};
-use headwater_wire::SpreadRule;
+use headwater_wire::{Delivery, SpreadRule};
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::net::unix::OwnedWriteHalf;
@@ -45,6 +45,7 @@ pub(super) struct Wanted {
     /// Fetch it although an object of that name is here.
     pub(super) anew: bool,
     pub(super) gentle: bool,
+    pub(super) delivery: Delivery,
     pub(super) spread: SpreadRule,
     pub(super) max_sources: Option<u8>,
 }

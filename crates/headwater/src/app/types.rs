@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use headwater_store::StoreError;
 use headwater_units::{BitRate, Bytes, Duration, NodeId, ObjectId, TaskId};
-use headwater_wire::{CodePoints, SpreadRule};
+use headwater_wire::{CodePoints, Delivery, SpreadRule};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use tokio::sync::watch;
@@ -117,7 +117,9 @@ pub struct GetOptions {
     pub sha256: bool,
     /// Replace an existing file.
     pub overwrite: bool,
-    /// Which symbols each source sends.
+    /// Which transport is to bring it.
+    pub delivery: Delivery,
+    /// Which symbols each source sends, where sources push.
     pub spread: SpreadRule,
     /// At most so many sources at once; at least 1.
     pub max_sources: Option<u8>,

@@ -20,7 +20,7 @@ use super::lab::LabCommand;
 use super::settings::Layer;
 use super::values::{
     ByteRange, DemoRate, Dscp, DscpLevels, HostPort, Join, Kill, Listen, Loss, LossResponse, Mtu, Port,
-    ProgressMode, Rack, Rate, Rerate, SourceCount, Spread, Theta, truth,
+    ProgressMode, Rack, Rate, Rerate, SourceCount, Spread, Theta, Transport, truth,
 };
 
 pub(crate) use self::tcp::{TcpCommand, TcpReceiveArgs, TcpSendArgs};
@@ -502,7 +502,10 @@ pub(crate) struct GetArgs {
     machine: MachineFlags,
     #[command(flatten)]
     sending: SendingFlags,
-    /// Which symbols a source sends [default: listed, or what --tuning says]
+    /// Who decides when a symbol leaves: its source, by what the path takes, or this receiver, which asks for each
+    #[arg(long, value_name = "HOW", default_value_t)]
+    pub(crate) transport: Transport,
+    /// Which symbols a source that pushes sends [default: listed, or what --tuning says]
     #[arg(long, value_name = "HOW", help_heading = EXPERIMENT)]
     spread: Option<Spread>,
     /// Weight of every flow: `auto` or a number of at least 0.5; a number only with --from [default: auto]

@@ -173,6 +173,7 @@ impl Settings {
         };
         let common = self.measured(&args.timeline, &args.tuning)?;
         Ok(GetOptions {
+            delivery: args.transport.delivery(),
             spread: self.spread(common.experiments.tuning.as_ref()),
             common,
             what: args.what.clone(),

@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use headwater_units::{BitRate, Bytes, Duration, NodeId, ParseIdError, ParseQuantityError};
+use headwater_wire::Delivery;
 use serde_json::Value;
 use thiserror::Error;
 
@@ -394,6 +395,14 @@ choice! {
         /// An equal part of each block, which no other source sends: PPUSH without its pool, the scheme ppush(0,x)
         Equal = "equal",
     }
+    /// Which transport brings an object.
+    Transport {
+        /// Sources push, each at the rate that its path takes (PPUSH)
+        #[default]
+        Push = "push",
+        /// The receiver pulls symbol by symbol (SCDP): for networks whose switches trim, and for incast
+        Pull = "pull",
+    }
     /// What random loss does to a window.
     LossResponse {
         /// Nothing, as in the PPUSH paper; unsafe on shared networks
@@ -515,6 +524,19 @@ fn at_time<'a>(text: &'a str, shape: &str) -> Result<(&'a str, &'a str), ValueEr
 
 fn index(text: &str) -> Result<usize, ValueError> {
     text.trim().parse().or_else(|_| bad(format!("'{text}' is not the number of a source, counted from 0")))
+}
+
+/// What each source pushes before it is asked: 90 KB in packets of Ethernet, what 1 Gbit/s carries in 0.7 ms. More would be a
+/// burst on slower paths, less would leave faster ones idle.
+const INITIAL_WINDOW: u16 = 64;
+
+impl Transport {
+    pub(crate) fn delivery(self) -> Delivery {
+        match self {
+            Transport::Push => Delivery::Push,
+            Transport::Pull => Delivery::Pull { initial_window: INITIAL_WINDOW },
+        }
+    }
 }
 
 #[cfg(test)]
