@@ -23,7 +23,7 @@ schemes = ["ppush(1,1)"]
 seeds = 1
 
 [scenario]
-fabric = { kind = "dumbbell", left = 1, right = 1, rate = "4 Mbit/s", delay = "200 us" }
+fabric = { kind = "dumbbell", left = 1, right = 1, rate = "4 Mbit/s", edge_rate = "40 Mbit/s", delay = "200 us" }
 packet = { data = "1507 B" }
 port = { queue = "100 packets", mark_threshold = "30 packets" }
 transport = { initial_window = 10.0, min_rto = "50 ms", assignment = "listed", loss_response = "guarded" }

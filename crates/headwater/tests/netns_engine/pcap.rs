@@ -55,7 +55,10 @@ fn captures_of_a_run_hold_what_its_measures_say() {
     let value = |claim: &str| said.value(claim).unwrap();
     assert_eq!(packets, PACKETS as f64);
     assert_eq!(middle.iter().filter(|packet| packet.len == FULL).count() as u64, PACKETS);
-    assert_eq!(middle.iter().filter(|packet| is_marked(packet)).count() as f64, value("marks"));
+    // Where the switch is late, the first link marks too, and a packet that both mark is counted twice.
+    let marked = |packets: &[Packet]| packets.iter().filter(|packet| is_marked(packet)).count() as f64;
+    let counted = value("marks");
+    assert!((marked(middle)..=marked(middle) + marked(&files[0])).contains(&counted), "{counted} marks");
     // Measures begin with the task and end with it; captures are of everything.
     let all: usize = files.iter().map(Vec::len).sum();
     assert!((1.0..1.2).contains(&(all as f64 / value("hops"))), "{all} frames, {} hops", value("hops"));
