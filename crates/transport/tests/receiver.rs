@@ -115,6 +115,17 @@ fn receiving(spread: SpreadRule, bytes: u64, paths: &[PathId]) -> Receivers {
     let config = ReceiverConfig::new("object", NodeId([1; 32]), CONTROLLER, 77);
     let mut receiver = fetching(ReceiverConfig { spread, blocks_in_flight: 1, ..config });
     drain(&mut receiver, after(0));
+    receiver.handle(after(0), accepted(77, bytes, paths));
+    let wanted = 0..bytes.div_ceil(256 << 10) as u32;
+    command(&mut receiver, after(0), ReceiverCommand::Start { wanted, have: vec![] });
+    for &path in paths {
+        command(&mut receiver, after(0), ReceiverCommand::FlowPath { flow: FlowId(u64::from(path.0)), path });
+    }
+    receiver
+}
+
+/// The controller's answer to a request for an object of so many bytes: task 1, a flow by each of these paths.
+fn accepted(request: u64, bytes: u64, paths: &[PathId]) -> Input {
     let grant = |(index, path): (usize, &PathId)| FlowGrant {
         flow: FlowId(u64::from(path.0)),
         node: NodeId([path.0 as u8; 32]),
@@ -125,7 +136,7 @@ fn receiving(spread: SpreadRule, bytes: u64, paths: &[PathId]) -> Receivers {
         group: None,
     };
     let accepted = Control::Accepted {
-        request: 77,
+        request,
         task: TaskId(1),
         object: ObjectId([9; 32]),
         bytes: Bytes::new(bytes),
@@ -134,13 +145,7 @@ fn receiving(spread: SpreadRule, bytes: u64, paths: &[PathId]) -> Receivers {
         flows: paths.iter().enumerate().map(grant).collect(),
         delivery: Delivery::Push,
     };
-    receiver.handle(after(0), packet(CONTROLLER, FlowId(0), Body::Control(Box::new(accepted))));
-    let wanted = 0..bytes.div_ceil(256 << 10) as u32;
-    command(&mut receiver, after(0), ReceiverCommand::Start { wanted, have: vec![] });
-    for &path in paths {
-        command(&mut receiver, after(0), ReceiverCommand::FlowPath { flow: FlowId(u64::from(path.0)), path });
-    }
-    receiver
+    packet(CONTROLLER, FlowId(0), Body::Control(Box::new(accepted)))
 }
 
 fn symbol(path: PathId, number: u64, block: u32, esi: u32, assignment: u8) -> Input {
@@ -259,6 +264,25 @@ fn a_receiver_waits_for_a_controller_that_does_not_know_its_object_any_more() {
     };
     assert!(!failed(&pass(&mut receiver, after(2), after(10))), "its holders may be back any moment");
     assert!(failed(&pass(&mut receiver, after(10), after(30))), "but not for ever");
+}
+
+#[test]
+fn a_task_that_is_forgotten_before_its_receiver_was_ready_goes_on_when_it_is_known_again() {
+    let config = ReceiverConfig::new("object", NodeId([1; 32]), CONTROLLER, 77);
+    let mut receiver = fetching(ReceiverConfig { spread: SpreadRule::Residue, ..config });
+    drain(&mut receiver, after(0));
+    receiver.handle(after(0), accepted(77, 64_000, &[SOURCE]));
+    let forgotten = Control::UnknownTask { task: TaskId(1) };
+    receiver.handle(after(0), packet(CONTROLLER, FlowId(0), Body::Control(Box::new(forgotten))));
+    command(&mut receiver, after(0), ReceiverCommand::Start { wanted: 0..1, have: vec![] });
+    drain(&mut receiver, after(0));
+    receiver.handle(after(1), accepted(78, 64_000, &[SOURCE]));
+    command(&mut receiver, after(1), ReceiverCommand::FlowPath { flow: FLOW_OF_SOURCE, path: SOURCE });
+    drain(&mut receiver, after(1));
+    receiver.handle(after(1), symbol(SOURCE, 0, 0, 0, 1));
+    let kept = SymbolId { block: BlockIndex(0), esi: Esi(0) };
+    let kept = ReceiverEvent::Symbol { flow: FLOW_OF_SOURCE, symbol: kept };
+    assert!(drain(&mut receiver, after(1)).0.contains(&Output::Event(Event::Receiver(FETCH, kept))));
 }
 
 #[test]

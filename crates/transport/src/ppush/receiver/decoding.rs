@@ -13,16 +13,17 @@ use crate::{DecodeFailure, ReceiverEvent, ReceiverFailure};
 impl Receiver {
     pub(super) fn start(&mut self, now: Time, wanted: Range<u32>, have: &[BlockIndex]) {
         let Some(geometry) = self.dialogue.geometry() else { return };
-        if !self.dialogue.is_running() || self.blocks.is_some() {
+        if self.dialogue.is_over() || self.blocks.is_some() {
             return;
         }
+        // Even where the controller has forgotten the task meanwhile: it goes on when that has answered again.
         let blocks = Blocks::new(geometry, wanted, have);
         self.stats.source_symbols += blocks.needed();
         self.last_useful = now;
         let done = blocks.all_done();
         self.blocks = Some(blocks);
         self.plan_soon = true;
-        if done {
+        if done && self.is_receiving() {
             self.complete(now);
         }
     }
