@@ -16,9 +16,12 @@
 //! Behind a port is a link. Its delay is a number that drivers add; what else it may do to a frame is [`LinkFaults`], the
 //! same for simulated and for real ones.
 //!
+//! Beside the ports stands what Datacast adds where its trees branch: [`ContentStores`], which answer interests from what passed.
+//!
 //! Not here: who is joined to whom, who talks to whom, and anything about protocols above the frame's header.
 
 mod config;
+mod content_store;
 mod forwarding;
 mod frame;
 mod line;
@@ -35,6 +38,7 @@ pub use config::{
     Allocator, ClassMap, Limit, MAX_QUEUE_BYTES, MAX_QUEUES, PortConfig, PortError, QueueConfig, Service,
     Threshold, WhenFull,
 };
+pub use content_store::{Answer, ContentStore, ContentStores, Replacement, StoreConfig, StoreStats};
 pub use forwarding::{Branch, Choice, Egress, Forwarding, ForwardingError, PortIndex};
 pub use frame::{Destination, Frame};
 pub use line::{Line, MAX_RATE, MIN_RATE};

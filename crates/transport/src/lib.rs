@@ -9,6 +9,7 @@
 pub mod baseline;
 mod bits;
 mod blame;
+pub mod datacast;
 mod endpoint;
 pub mod host;
 pub mod in_flight;

@@ -162,7 +162,9 @@ impl Source {
             | Body::AckVector(_)
             | Body::Probe(_)
             | Body::Receipt(_)
-            | Body::Detached => self.stats.unexpected += 1,
+            | Body::Detached
+            | Body::Interest(_)
+            | Body::Announcement(_) => self.stats.unexpected += 1,
         }
     }
 

@@ -4,7 +4,10 @@ use headwater_units::{BlockIndex, ESI_LIMIT, Esi, FlowId, MAX_SYMBOL_SIZE, Packe
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::{Ack, AckVector, Assign, Control, Cumulative, HeaderKey, Probe, ProbeAck, Pull, Receipt};
+use crate::tree::TreeBody;
+use crate::{
+    Ack, AckVector, Announcement, Assign, Control, Cumulative, HeaderKey, Probe, ProbeAck, Pull, Receipt,
+};
 
 /// Bytes of the prelude that every datagram begins with.
 pub const PRELUDE: usize = 16;
@@ -170,6 +173,10 @@ pub enum Body {
     /// Source to a receiver that pulls as one of a group: it has held the group up, and gets nothing by it any more; its pulls
     /// are answered to it alone from now on.
     Detached,
+    /// Receiver towards source, up a tree: this symbol is wanted (Datacast §V-A).
+    Interest(SymbolId),
+    /// Source to receivers, down a tree: which block comes after another one.
+    Announcement(Announcement),
 }
 
 impl Body {
@@ -333,6 +340,10 @@ pub fn parse<'a>(bytes: &'a [u8], key: &HeaderKey) -> Result<Parsed<'a>, WireErr
             exactly(0)?;
             Body::Detached
         }
+        KIND_TREE => match TreeBody::parse(rest)? {
+            TreeBody::Interest(name) => Body::Interest(name),
+            TreeBody::Announcement(announcement) => Body::Announcement(announcement),
+        },
         other => return Err(WireError::Kind(other)),
     };
     Ok(Parsed { datagram: Datagram { class, key_epoch: header[2], flow, body }, payload })
@@ -396,6 +407,7 @@ const KIND_PROBE_ACK: u8 = 11;
 const KIND_PULL: u8 = 12;
 const KIND_RECEIPT: u8 = 13;
 const KIND_DETACHED: u8 = 14;
+const KIND_TREE: u8 = 15;
 
 impl Datagram {
     /// Bytes on the wire, above UDP; `symbol_size` counts only for an untrimmed symbol.
@@ -416,6 +428,8 @@ impl Datagram {
                 Body::ProbeAck(_) => ProbeAck::LEN,
                 Body::Pull(pull) => pull.len(),
                 Body::Receipt(_) => Receipt::LEN,
+                &Body::Interest(name) => TreeBody::Interest(name).len(),
+                &Body::Announcement(announcement) => TreeBody::Announcement(announcement).len(),
             }
     }
 }
@@ -498,6 +512,14 @@ pub fn emit<'a>(datagram: &Datagram, symbol_size: u16, key: &HeaderKey, out: &'a
             KIND_RECEIPT
         }
         Body::Detached => KIND_DETACHED,
+        &Body::Interest(name) => {
+            TreeBody::Interest(name).emit(&mut out[HEADER..]);
+            KIND_TREE
+        }
+        &Body::Announcement(announcement) => {
+            TreeBody::Announcement(announcement).emit(&mut out[HEADER..]);
+            KIND_TREE
+        }
     };
     let first = [(VERSION << 4) | kind, ((datagram.class as u8) << 5) | flags, datagram.key_epoch, detail];
     let prelude =

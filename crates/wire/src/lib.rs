@@ -25,6 +25,7 @@ mod datagram;
 mod probe;
 mod pull;
 mod tag;
+mod tree;
 
 pub use ack::{Ack, AckRange, MAX_ACK_RANGES, MAX_OWED, Owed};
 pub use assign::{Assign, Assignment, MAX_WORK, Work};
@@ -44,3 +45,4 @@ pub use datagram::{
 pub use probe::{Probe, ProbeAck};
 pub use pull::{Pull, Receipt, Want};
 pub use tag::HeaderKey;
+pub use tree::{Announcement, NEXT};

@@ -49,7 +49,9 @@ impl Receiver {
             | Body::ProbeAck(_)
             | Body::Pull(_)
             | Body::Receipt(_)
-            | Body::Detached => self.stats.strays += 1,
+            | Body::Detached
+            | Body::Interest(_)
+            | Body::Announcement(_) => self.stats.strays += 1,
         }
     }
 

@@ -1,0 +1,30 @@
+//! Datacast: one source, a group of receivers, trees that share no link; receivers ask, devices where trees branch remember
+//! (Datacast §III to §V).
+//!
+//! ```text
+//!             blocks, each tree another one                             credit w
+//!   TreeSource ---- symbols, announcements ----> ContentStore ----> TreeReceiver
+//!        ^            at a rate r                (where it branches)       |
+//!        +------------------ interests, once per name ------------------<--+
+//! ```
+//! **One tree.** A receiver asks for each symbol by name, with at most w interests out (§V-B). What the devices on the way hold they
+//! answer; what was asked for already waits there; so the source hears of each symbol once. If it hears of one again, the network
+//! lost it or the slowest receiver is further behind the fastest than the stores remember: either way the source is too fast and
+//! halves its rate. Each time T without such a duplicate it adds delta.
+//!
+//! **Several trees** carry different blocks at the same time, each as fast as it can: a tree that has begun a block is given the one
+//! that comes after it (§IV-B, one block ahead, so that it never idles), and says so to whoever asks for the name
+//! [`NEXT`](headwater_wire::NEXT) of the block.
+//!
+//! Both machines are parts, without blocks' bytes, timers of their own or anything of other transports. Not here: trees
+//! (`fabric`), the store (`switch`), and who is in the group.
+
+mod config;
+mod rate;
+mod tree_receiver;
+mod tree_source;
+
+pub use config::{TreeReceiverConfig, TreeSourceConfig};
+pub use rate::{RateConfig, TreeRate};
+pub use tree_receiver::{Asks, TreeReceiver, TreeReceiverStats};
+pub use tree_source::{TreeSource, TreeSourceStats};
