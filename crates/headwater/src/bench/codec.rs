@@ -4,6 +4,8 @@
 //! which no second-level cache holds. What comes out is compared with the object. Tables that all blocks of one K share
 //! are there before the clock starts.
 
+mod failures;
+
 use std::time::Duration;
 
 use cpu_time::ThreadTime;
@@ -14,6 +16,8 @@ use rand::{Rng as _, RngCore as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
 use serde::Serialize;
 use thiserror::Error;
+
+pub use failures::{Failures, failures};
 
 /// The object's length at least, bytes.
 const OBJECT_BYTES: usize = 20_000_000;

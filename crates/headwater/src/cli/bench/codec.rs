@@ -4,7 +4,7 @@ use std::io;
 
 use clap::Args;
 
-use crate::bench::codec::{self, Changeover, CodecBench, Wanted};
+use crate::bench::codec::{self, Changeover, CodecBench, Failures, Wanted};
 use crate::cli::Failure;
 use crate::cli::output::Terminal;
 use crate::cli::resolve::UsageError;
@@ -15,13 +15,14 @@ use crate::cli::tables::Table;
   headwater bench codec
   headwater bench codec --k 191 --t 1376 --loss 0.01 --json
   headwater bench codec --changeover                        from how many losses on the sparse solver is faster
+  headwater bench codec --k 100 --failures 1000000          how often K, K + 1 and K + 2 symbols do not decode
 
 MB/s are 10^6 bytes of source per second of CPU time, one thread. decode fills in the lost source symbols from as many
 repair symbols; encode makes as many repair symbols at once, at least one; without a loss, both are about source symbols
 alone. CRATE is the same work by the elimination of RFC 6330. Takes a minute or two.
 
 With --json, one object per row: k, t, loss, op, mb_per_s, memcpy_share, crate_mb_per_s, memcpy_mb_per_s, symbols,
-kernel; with --changeover: k, t, kernel, measured, rule.")]
+kernel; with --changeover: k, t, kernel, measured, rule; with --failures: k, extra, blocks, failed.")]
 pub(crate) struct CodecArgs {
     /// Source symbols of a block
     #[arg(long, value_name = "K", value_delimiter = ',', default_value = "64,100,256,1000")]
@@ -44,6 +45,11 @@ pub(crate) struct CodecArgs {
     /// Find out instead from how many losses on the sparse solver is faster, with each kernel of this machine
     #[arg(long, conflicts_with = "loss")]
     changeover: bool,
+
+    /// Find out instead how often blocks do not decode, from so many blocks of each K
+    #[arg(long, value_name = "BLOCKS", conflicts_with_all = ["loss", "changeover"])]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..))]
+    failures: Option<u32>,
 }
 
 /// Runs it.
@@ -55,7 +61,11 @@ pub(super) fn act(args: &CodecArgs, terminal: &Terminal) -> Result<(), Failure> 
         repeat: args.repeat,
     };
     let mut printed: io::Result<()> = Ok(());
-    if args.changeover {
+    if let Some(blocks) = args.failures {
+        let results = codec::failures(&wanted, blocks, |result| say(terminal, &mut printed, result));
+        printed?;
+        print(terminal, results, failures)
+    } else if args.changeover {
         let results = codec::changeovers(&wanted, |result| say(terminal, &mut printed, result));
         printed?;
         print(terminal, results, changeovers)
@@ -124,6 +134,21 @@ fn changeovers(results: &[Changeover]) -> String {
             r.kernel.to_owned(),
             or_never(r.measured),
             or_never(r.rule),
+        ]);
+    }
+    table.render("")
+}
+
+fn failures(results: &[Failures]) -> String {
+    let mut table = Table::new(&[" K", " SYMBOLS", " BLOCKS", " FAILED", " SHARE", " PUBLISHED"]);
+    for r in results {
+        table.row([
+            r.k.to_string(),
+            format!("K + {}", r.extra),
+            r.blocks.to_string(),
+            r.failed.to_string(),
+            format!("{:.1e}", f64::from(r.failed) / f64::from(r.blocks)),
+            format!("{:.0e}", r.published()),
         ]);
     }
     table.render("")
