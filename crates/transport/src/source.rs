@@ -8,6 +8,7 @@
 //!  +-------------------------------- Source --------------------------------+
 //!  |  PushFlow (PPUSH): decides itself what leaves when                     |  x flows, served in turns
 //!  |  PullFlow (SCDP): sends what it is asked for                           |
+//!  |  TreeFlow (Datacast): what it is asked for, new symbols at its rate     |
 //!  +-------------------------------------------------------------------------+
 //!        |  ^ Hold, Withdraw, BlockReady, FlowPath, TooLong
 //!        v  | Opened, Prepare, Release, Closed
@@ -38,6 +39,7 @@ pub use config::{AckInterval, FlowCounters, FlowStats, LostSymbols, SourceConfig
 use flow::Flow;
 use paths::PathMemory;
 
+use crate::datacast::{Dealt, TreeFlow};
 use crate::in_flight::AckOutcome;
 use crate::pacer::RateLimit;
 use crate::ppush::{PushFlow, SortedMap};
@@ -79,6 +81,8 @@ pub(crate) struct Shared {
     pub(crate) limited: bool,
     /// Members of groups that have just been detached, and flows that are over by themselves.
     pub(crate) detached: Vec<FlowId>,
+    /// By group: which blocks its trees have been given.
+    pub(crate) dealt: BTreeMap<FlowId, Dealt>,
 }
 
 /// A flow, and how it stands among the others.
@@ -114,6 +118,7 @@ impl Source {
                 memory: PathMemory::new(config.path_memory, config.rtt.min_window),
                 limited: false,
                 detached: Vec::new(),
+                dealt: BTreeMap::new(),
                 config,
             },
         }
@@ -153,7 +158,11 @@ impl Source {
             Body::Pull(pull) => self.on_pull(now, flow, path, &pull),
             Body::Challenge { nonce } => self.with_flow(flow, |f, shared, _| match f {
                 Flow::Pull(f) => f.on_echo(path, nonce, shared),
-                Flow::Push(_) => {}
+                Flow::Push(_) | Flow::Tree(_) => {}
+            }),
+            Body::Interest(name) => self.with_flow(flow, |f, shared, _| match f {
+                Flow::Tree(f) => f.on_interest(now, name, shared),
+                Flow::Push(_) | Flow::Pull(_) => {}
             }),
             Body::Fin(_) => self.on_fin(flow, path),
             Body::Symbol(_)
@@ -163,7 +172,6 @@ impl Source {
             | Body::Probe(_)
             | Body::Receipt(_)
             | Body::Detached
-            | Body::Interest(_)
             | Body::Announcement(_) => self.stats.unexpected += 1,
         }
     }
@@ -255,12 +263,12 @@ impl Source {
         let mut for_group = None;
         self.with_flow(flow, |f, shared, _| match f {
             Flow::Pull(f) => for_group = f.on_pull(now, path, pull, shared),
-            Flow::Push(_) => {}
+            Flow::Push(_) | Flow::Tree(_) => {}
         });
         if let Some((group, says)) = for_group {
             self.with_flow(group, |f, shared, _| match f {
                 Flow::Pull(f) => f.on_member(flow, &says, shared),
-                Flow::Push(_) => {}
+                Flow::Push(_) | Flow::Tree(_) => {}
             });
             self.tell_detached(now);
         }
@@ -272,7 +280,7 @@ impl Source {
         while let Some(flow) = self.shared.detached.pop() {
             self.with_flow(flow, |f, shared, _| match f {
                 Flow::Pull(f) => f.detach(now, shared),
-                Flow::Push(_) => {}
+                Flow::Push(_) | Flow::Tree(_) => {}
             });
         }
     }
@@ -317,6 +325,7 @@ impl Source {
             Command::Source(SourceCommand::FlowPath { flow, path }) => {
                 self.with_flow(flow, |f, shared, _| match f {
                     Flow::Pull(f) => f.on_path(path, shared),
+                    Flow::Tree(f) => f.on_path(path),
                     // A receiver that does not pull says itself where it is, with the work that it has.
                     Flow::Push(_) => {}
                 });
@@ -358,6 +367,9 @@ impl Source {
         self.ended.insert(flow);
         self.stats.closed += 1;
         self.event(SourceEvent::Closed { flow });
+        if let Flow::Tree(tree) = &closed.flow {
+            tree.leave(&mut self.shared);
+        }
         if let Some(group) = closed.flow.group() {
             self.leave(group, flow);
         }
@@ -401,7 +413,7 @@ impl Source {
         let mut unexpected = 0;
         self.with_flow(flow, |f, shared, outcome| match f {
             Flow::Push(f) => change(f, shared, outcome),
-            Flow::Pull(_) => unexpected = 1,
+            Flow::Pull(_) | Flow::Tree(_) => unexpected = 1,
         });
         self.stats.unexpected += unexpected;
     }

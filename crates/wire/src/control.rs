@@ -81,6 +81,11 @@ pub enum Delivery {
         /// What each source pushes before it is asked for more, in symbols (SCDP §III-D, IW).
         initial_window: u16,
     },
+    /// The receiver asks for symbols by name, up trees in which devices remember what passed (Datacast).
+    Trees {
+        /// Interests that it may have out in one tree (Datacast §V-B, w).
+        credit: u16,
+    },
 }
 
 /// What a flow whose receiver pulls is to others (SCDP §III-E).
@@ -98,6 +103,11 @@ pub enum FlowRole {
     Group {
         /// A flow for each receiver.
         members: Vec<FlowId>,
+    },
+    /// One of the trees of a group, `index` of `of` (Datacast §IV-B).
+    Tree {
+        /// What all trees of the group call it.
+        group: FlowId,
     },
 }
 
@@ -453,7 +463,7 @@ impl Control {
                 check(push.index < push.of, "a malformed flow")?;
                 let members = match &push.role {
                     FlowRole::Group { members } => members.len(),
-                    FlowRole::Single | FlowRole::Member { .. } => 1,
+                    FlowRole::Single | FlowRole::Member { .. } | FlowRole::Tree { .. } => 1,
                 };
                 check((1..=MAX_FLOWS).contains(&members), "too many flows, or none")?;
                 theta(push.theta)

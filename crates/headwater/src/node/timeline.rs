@@ -298,6 +298,7 @@ mod tests {
             symbol_size: 1424,
             fits: None,
             counters: FlowCounters { sent: Symbols::new(sent), ..FlowCounters::default() },
+            tree: None,
         }
     }
 

@@ -11,8 +11,8 @@ use crate::rtt::RttConfig;
 pub struct TreeSourceConfig {
     /// The rate rule of each tree.
     pub rate: RateConfig,
-    /// Bytes that a symbol's datagram is on the wire, which the rate counts.
-    pub packet: Bytes,
+    /// Bytes of a symbol that the rate counts; `None`: those of its datagram.
+    pub packet: Option<Bytes>,
     /// A driver that comes late catches up on so much of the schedule: the depth of the token bucket, in time.
     pub catch_up: Duration,
     /// Blocks of one tree that are kept ready: the newest ones. What is asked for of others is read again.
@@ -26,7 +26,7 @@ impl Default for TreeSourceConfig {
     fn default() -> Self {
         TreeSourceConfig {
             rate: RateConfig::default(),
-            packet: Bytes::new(1500),
+            packet: None,
             catch_up: Duration::ZERO,
             ready_blocks: 8,
             repeats: 1024,

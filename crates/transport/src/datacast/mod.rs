@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!             blocks, each tree another one                             credit w
-//!   TreeSource ---- symbols, announcements ----> ContentStore ----> TreeReceiver
+//!   TreeFlow ------ symbols, announcements ----> ContentStore ----> TreeReceiver
 //!        ^            at a rate r                (where it branches)       |
 //!        +------------------ interests, once per name ------------------<--+
 //! ```
@@ -16,15 +16,18 @@
 //! that comes after it (§IV-B, one block ahead, so that it never idles), and says so to whoever asks for the name
 //! [`NEXT`](headwater_wire::NEXT) of the block.
 //!
-//! Both machines are parts, without blocks' bytes, timers of their own or anything of other transports. Not here: trees
-//! (`fabric`), the store (`switch`), and who is in the group.
+//! A tree is a flow at the source ([`crate::source`]) and at each receiver. Not here: which trees there are (`fabric`), the store
+//! (`switch`), and who is in the group.
 
 mod config;
 mod rate;
+mod session;
+mod tree_flow;
 mod tree_receiver;
-mod tree_source;
 
 pub use config::{TreeReceiverConfig, TreeSourceConfig};
 pub use rate::{RateConfig, TreeRate};
+pub(crate) use session::Session;
+pub use tree_flow::TreeStats;
+pub(crate) use tree_flow::{Dealt, TreeFlow};
 pub use tree_receiver::{Asks, TreeReceiver, TreeReceiverStats};
-pub use tree_source::{TreeSource, TreeSourceStats};

@@ -25,6 +25,11 @@ use crate::rtt::Rtt;
 pub trait Asks {
     /// The first symbol of a block, from this ESI on, that is neither here nor of no use; `None`: none.
     fn first_missing(&self, block: BlockIndex, from: u32) -> Option<u32>;
+
+    /// Whether there is room to begin with this block.
+    fn has_room(&self, _block: BlockIndex) -> bool {
+        true
+    }
 }
 
 /// Counts of one tree at a receiver.
@@ -68,6 +73,8 @@ pub struct TreeReceiver {
     follows: Follows,
     /// The name to ask for at once, beside the symbols.
     asks_next: bool,
+    /// Blocks that must come again.
+    again: VecDeque<(BlockIndex, u32)>,
     out: VecDeque<Out>,
     /// Of `out`, those that took credit.
     owed: u32,
@@ -89,6 +96,7 @@ impl TreeReceiver {
             at: Some((first, 0)),
             follows: Follows::Unknown,
             asks_next: true,
+            again: VecDeque::new(),
             out: VecDeque::new(),
             owed: 0,
             progress: Time::ZERO,
@@ -120,7 +128,7 @@ impl TreeReceiver {
 
     /// Whether the tree has nothing more to bring.
     pub fn is_over(&self) -> bool {
-        self.at.is_none() && self.out.is_empty()
+        self.at.is_none() && self.again.is_empty() && self.out.is_empty()
     }
 
     /// Begins with another block, as after a repair of the tree; what is out is asked for again.
@@ -129,8 +137,14 @@ impl TreeReceiver {
         self.at = Some((block, 0));
         self.follows = Follows::Unknown;
         self.asks_next = true;
+        self.again.clear();
         self.out.clear();
         self.owed = 0;
+    }
+
+    /// What came of a block was wrong: all of it is asked for once more, before anything else.
+    pub fn ask_again(&mut self, block: BlockIndex) {
+        self.again.push_back((block, 0));
     }
 
     /// A symbol has come down the tree. `false`: nobody was waiting for it.
@@ -165,7 +179,18 @@ impl TreeReceiver {
             self.send_out(now, name, false);
             return Some(self.ask(name));
         }
-        while let Some((block, from)) = self.at.filter(|_| self.owed < self.config.credit) {
+        while let Some((block, from)) = self.again.front().copied().filter(|_| self.has_credit()) {
+            let Some(esi) = missing.first_missing(block, from) else {
+                self.again.pop_front();
+                continue;
+            };
+            self.again[0].1 = esi + 1;
+            return Some(self.ask_for(now, SymbolId { block, esi: Esi(esi) }));
+        }
+        while let Some((block, from)) = self.at.filter(|_| self.has_credit()) {
+            if !missing.has_room(block) {
+                return None;
+            }
             let Some(esi) = missing.first_missing(block, from) else {
                 match self.follows {
                     Follows::Unknown => return None,
@@ -181,13 +206,20 @@ impl TreeReceiver {
                 continue;
             };
             self.at = Some((block, esi + 1));
-            let name = SymbolId { block, esi: Esi(esi) };
-            self.owed += 1;
-            self.stats.interests += 1;
-            self.send_out(now, name, false);
-            return Some(self.ask(name));
+            return Some(self.ask_for(now, SymbolId { block, esi: Esi(esi) }));
         }
         None
+    }
+
+    fn has_credit(&self) -> bool {
+        self.owed < self.config.credit
+    }
+
+    fn ask_for(&mut self, now: Time, name: SymbolId) -> Packet {
+        self.owed += 1;
+        self.stats.interests += 1;
+        self.send_out(now, name, false);
+        self.ask(name)
     }
 
     /// When an interest is overdue next, if nothing comes before.

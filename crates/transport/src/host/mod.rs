@@ -10,6 +10,7 @@
 //! events bear the number; that several are under way at once, and that they come by different transports, only
 //! [`Receivers`] knows.
 
+pub(crate) mod carrier;
 pub(crate) mod dialogue;
 pub(crate) mod parting;
 mod receivers;

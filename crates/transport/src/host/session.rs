@@ -14,7 +14,7 @@ use crate::{Output, Packet, ReceiverCommand};
 pub(super) enum Session {
     /// Its sources push (PPUSH), or nobody knows yet whether they will.
     Push(Receiver),
-    /// It pulls (SCDP).
+    /// It asks for each symbol (SCDP, Datacast).
     Pull(scdp::Receiver),
 }
 
@@ -39,12 +39,13 @@ impl Session {
     /// Hears what concerns it. The controller's first answer says which transport it is; `turn` is the fetch's number in the
     /// host's pull queue.
     pub(super) fn on_control(&mut self, now: Time, control: Control, turn: u32, pulls: &mut PullQueue<Ask>) {
-        if let Control::Accepted { delivery: Delivery::Pull { initial_window }, .. } = control
+        if let Control::Accepted { delivery, .. } = control
+            && delivery != Delivery::Push
             && !self.dialogue().has_begun()
             && let Session::Push(receiver) = &*self
         {
             let (fetch, config, dialogue) = receiver.handed_on();
-            *self = Session::Pull(scdp::Receiver::new(fetch, config, dialogue, turn, initial_window));
+            *self = Session::Pull(scdp::Receiver::new(fetch, config, dialogue, turn, delivery));
         }
         match self {
             Session::Push(receiver) => receiver.on_control(now, control),

@@ -261,6 +261,7 @@ impl PushFlow {
             symbol_size: self.push.symbol_size,
             fits: self.mtu.as_ref().and_then(PathMtu::too_long),
             counters: self.counters,
+            tree: None,
         }
     }
 

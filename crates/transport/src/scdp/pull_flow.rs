@@ -103,7 +103,7 @@ impl PullFlow {
         let window = super::window(initial_window);
         let most_asked = u64::from(MOST_WINDOWS * window);
         let role = match &push.role {
-            FlowRole::Single => Role::Single,
+            FlowRole::Single | FlowRole::Tree { .. } => Role::Single,
             &FlowRole::Member { group } => Role::Attached { group },
             FlowRole::Group { members } => Role::Group(Members::new(members, most_asked)),
         };
@@ -211,6 +211,7 @@ impl PullFlow {
             symbol_size: self.push.symbol_size,
             fits: None,
             counters: FlowCounters { bad_work: self.runs.refused(), ..self.counters },
+            tree: None,
         }
     }
 

@@ -1,11 +1,12 @@
-//! A fetch whose sources are pulled: its dialogue with the controller, and the session that comes of it.
+//! A fetch that asks for each symbol, by pulls or up trees: its dialogue with the controller, and the session that comes of it.
 
 use std::collections::VecDeque;
 
 use headwater_units::{Bytes, FetchId, FlowId, SymbolId, Time};
-use headwater_wire::{Control, FlowGrant, MarkSignal, Outcome};
+use headwater_wire::{Control, Delivery, FlowGrant, MarkSignal, Outcome};
 
-use super::{Ask, Session, SessionFlow};
+use super::{Ask, SessionFlow};
+use crate::host::carrier::Carrier;
 use crate::host::dialogue::{Dialogue, Granted, Progress, Told};
 use crate::ppush::receiver::{FlowStats, ReceiverConfig, ReceiverStats};
 use crate::pull_queue::PullQueue;
@@ -22,9 +23,9 @@ pub(crate) struct Receiver {
     dialogue: Dialogue,
     /// Its number in the host's pull queue.
     turn: u32,
-    initial_window: u16,
+    delivery: Delivery,
     /// Once the controller has accepted.
-    session: Option<Session>,
+    session: Option<Carrier>,
     outputs: VecDeque<Output>,
     /// Before this moment nothing is to be said to the controller.
     talk_at: Time,
@@ -38,14 +39,14 @@ impl Receiver {
         config: ReceiverConfig,
         dialogue: Dialogue,
         turn: u32,
-        initial_window: u16,
+        delivery: Delivery,
     ) -> Self {
         Receiver {
             fetch,
             config,
             dialogue,
             turn,
-            initial_window,
+            delivery,
             session: None,
             outputs: VecDeque::new(),
             talk_at: Time::ZERO,
@@ -81,10 +82,9 @@ impl Receiver {
         // Cut otherwise than before: what was under way is nothing to the new task.
         if let Some(before) = self.session.take() {
             pulls.clear(self.turn);
-            before.bound().for_each(|flow| self.event(ReceiverEvent::Unbind { flow }));
+            before.bound().into_iter().for_each(|flow| self.event(ReceiverEvent::Unbind { flow }));
         }
-        let config = self.config.session(geometry.layout().block_bytes());
-        self.session = Some(Session::new(self.fetch, config, geometry, self.initial_window, self.turn));
+        self.session = Some(Carrier::new(self.fetch, &self.config, geometry, self.delivery, self.turn));
         let symbol_size = geometry.symbol_size();
         self.event(ReceiverEvent::Accepted { task, object, bytes, symbol_size });
         self.set_flows(now, flows, pulls);
@@ -205,7 +205,7 @@ impl Receiver {
             };
             self.dialogue.feedback(now, progress, &mut self.outputs);
         }
-        let flows_are_gone = self.session.as_ref().is_none_or(Session::has_ended);
+        let flows_are_gone = self.session.as_ref().is_none_or(Carrier::has_ended);
         self.dialogue.part(now, flows_are_gone, &mut self.outputs);
     }
 
@@ -236,7 +236,7 @@ impl Receiver {
 
     /// Useful symbols so far of each flow, over or not.
     pub(crate) fn useful(&self) -> impl Iterator<Item = (FlowId, u64)> + '_ {
-        self.session.iter().flat_map(Session::useful)
+        self.session.iter().flat_map(Carrier::useful)
     }
 
     /// Useful symbols of a flow that is over; `None` if nothing ever came by it.

@@ -4,6 +4,7 @@ use headwater_units::{BitRate, Duration, FlowId, NodeId, ObjectId, Packets, Symb
 use headwater_wire::MarkSignal;
 use serde::{Deserialize, Serialize};
 
+use crate::datacast::{TreeSourceConfig, TreeStats};
 use crate::marks::DelayMark;
 use crate::pacer::PacerConfig;
 use crate::path_mtu::PathMtuConfig;
@@ -94,6 +95,8 @@ pub struct SourceConfig {
     pub path_mtu: Option<PathMtuConfig>,
     /// Flows whose receivers pull.
     pub pull: PullFlowConfig,
+    /// Trees.
+    pub trees: TreeSourceConfig,
 }
 
 impl Default for SourceConfig {
@@ -120,6 +123,7 @@ impl Default for SourceConfig {
             path_memory: 1024,
             path_mtu: None,
             pull: PullFlowConfig::default(),
+            trees: TreeSourceConfig::default(),
         }
     }
 }
@@ -177,6 +181,8 @@ pub struct FlowStats {
     pub fits: Option<u16>,
     /// What happened so far.
     pub counters: FlowCounters,
+    /// What happened in the tree, if it is one.
+    pub tree: Option<TreeStats>,
 }
 
 /// What happened on one flow so far.

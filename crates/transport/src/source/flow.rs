@@ -1,10 +1,10 @@
-//! One flow of a source, of either transport. Whatever the source asks of a flow is asked here.
+//! One flow of a source, of whichever transport. Whatever the source asks of a flow is asked here.
 
 use headwater_units::{BlockIndex, FlowId, Geometry, ObjectId, PathId, Theta, Time};
 use headwater_wire::{Delivery, FlowReport, Push};
 
 use super::config::{FlowStats, SourceConfig};
-use super::{PullFlow, PushFlow, Shared};
+use super::{PullFlow, PushFlow, Shared, TreeFlow};
 use crate::Packet;
 use crate::in_flight::AckOutcome;
 
@@ -15,6 +15,8 @@ pub(super) enum Flow {
     Push(Box<PushFlow>),
     /// SCDP.
     Pull(Box<PullFlow>),
+    /// Datacast.
+    Tree(Box<TreeFlow>),
 }
 
 /// Calls the method of the same name, whichever flow it is.
@@ -23,6 +25,7 @@ macro_rules! either {
         match $flow {
             Flow::Push(flow) => flow.$name($($argument),*),
             Flow::Pull(flow) => flow.$name($($argument),*),
+            Flow::Tree(flow) => flow.$name($($argument),*),
         }
     };
 }
@@ -34,6 +37,7 @@ impl Flow {
             Delivery::Pull { initial_window } => {
                 Flow::Pull(Box::new(PullFlow::new(push, initial_window, geometry, shared)))
             }
+            Delivery::Trees { .. } => Flow::Tree(Box::new(TreeFlow::new(now, push, geometry, shared))),
         }
     }
 
@@ -42,7 +46,7 @@ impl Flow {
     pub(super) fn look_again(&mut self) {
         match self {
             Flow::Push(flow) => flow.look_again(),
-            Flow::Pull(_) => {}
+            Flow::Pull(_) | Flow::Tree(_) => {}
         }
     }
 
@@ -59,7 +63,7 @@ impl Flow {
     /// The group's flow that its pulls count for.
     pub(super) fn group(&self) -> Option<FlowId> {
         match self {
-            Flow::Push(_) => None,
+            Flow::Push(_) | Flow::Tree(_) => None,
             Flow::Pull(flow) => flow.group(),
         }
     }
@@ -75,7 +79,7 @@ impl Flow {
     pub(super) fn is_flight_new(&self) -> bool {
         match self {
             Flow::Push(flow) => flow.is_flight_new(),
-            Flow::Pull(_) => false,
+            Flow::Pull(_) | Flow::Tree(_) => false,
         }
     }
 
@@ -92,8 +96,8 @@ impl Flow {
     pub(super) fn set_theta(&mut self, theta: Theta) {
         match self {
             Flow::Push(flow) => flow.set_theta(theta),
-            // Its receiver's pulls are its rate.
-            Flow::Pull(_) => {}
+            // What its receivers ask for is its rate.
+            Flow::Pull(_) | Flow::Tree(_) => {}
         }
     }
 
@@ -101,6 +105,7 @@ impl Flow {
         match self {
             Flow::Push(flow) => flow.pause(now),
             Flow::Pull(flow) => flow.pause(),
+            Flow::Tree(flow) => flow.pause(),
         }
     }
 
@@ -108,6 +113,7 @@ impl Flow {
         match self {
             Flow::Push(flow) => flow.resume(now),
             Flow::Pull(flow) => flow.resume(),
+            Flow::Tree(flow) => flow.resume(),
         }
     }
 
@@ -125,6 +131,7 @@ impl Flow {
                 flow.on_block_ready(block, repair);
             }
             Flow::Pull(flow) => flow.on_block_ready(block, repair),
+            Flow::Tree(flow) => flow.on_block_ready(block),
         }
     }
 
@@ -137,7 +144,11 @@ impl Flow {
     /// When [`Flow::on_timer`] has something to do next.
     #[inline]
     pub(super) fn deadline(&self, config: &SourceConfig) -> Option<Time> {
-        either!(self, deadline(config))
+        match self {
+            Flow::Push(flow) => flow.deadline(config),
+            Flow::Pull(flow) => flow.deadline(config),
+            Flow::Tree(flow) => flow.deadline(),
+        }
     }
 
     /// Does what is due; true if the flow is over by itself.
@@ -149,6 +160,10 @@ impl Flow {
                 false
             }
             Flow::Pull(flow) => flow.on_timer(now, shared),
+            Flow::Tree(flow) => {
+                flow.on_timer();
+                false
+            }
         }
     }
 }

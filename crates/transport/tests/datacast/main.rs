@@ -39,7 +39,7 @@ fn figure_6a() -> Vec<Device> {
 fn source(step: f64) -> TreeSourceConfig {
     let rate =
         RateConfig { step: BitRate::new((step * 1e6) as u64), most: mbps(1000), ..RateConfig::default() };
-    TreeSourceConfig { rate, ..TreeSourceConfig::default() }
+    TreeSourceConfig { rate, packet: Some(Bytes::new(1500)), ..TreeSourceConfig::default() }
 }
 
 fn store(kb: u64) -> StoreConfig {
@@ -55,11 +55,11 @@ fn settles(mut net: Net) -> (f64, f64) {
     let at = |ms: u64| Time::ZERO + Duration::from_millis(ms);
     net.run(at(1000));
     let (has, stats) = (net.has(SLOW), net.stats());
-    net.run(at(5000));
+    net.run(at(3000));
     let packets = (net.has(SLOW) - has) as f64;
     let now = net.stats();
     let duplicates = (now.repeated - stats.repeated) as f64 / (now.new - stats.new) as f64;
-    (packets * 1500.0 * 8.0 / 4.0 / 100e6, duplicates)
+    (packets * 1500.0 * 8.0 / 2.0 / 100e6, duplicates)
 }
 
 #[test]

@@ -4,15 +4,29 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
 use headwater_switch::{Answer, ContentStore, StoreConfig};
-use headwater_transport::Packet;
-use headwater_transport::datacast::{
-    Asks, TreeReceiver, TreeReceiverConfig, TreeSource, TreeSourceConfig, TreeSourceStats,
+use headwater_transport::datacast::{TreeReceiverConfig, TreeSourceConfig, TreeStats};
+use headwater_transport::host::{HostReceiverConfig, Receivers};
+use headwater_transport::ppush::receiver::ReceiverConfig;
+use headwater_transport::pull_queue::PullConfig;
+use headwater_transport::source::{Source, SourceConfig};
+use headwater_transport::{
+    Command, Endpoint, Event, Input, Output, Packet, ReceiverCommand, ReceiverEvent, SourceCommand,
+    SourceEvent,
 };
-use headwater_units::{BitRate, BlockIndex, Bytes, Duration, FlowId, Geometry, PathId, SymbolId, Time};
-use headwater_wire::{Body, Class};
+use headwater_units::{
+    BitRate, Bytes, Duration, FetchId, FlowId, FlowKey, Geometry, NodeId, ObjectId, PathId, SymbolId, TaskId,
+    Theta, Time,
+};
+use headwater_wire::{Body, Class, Control, Delivery, FlowGrant, FlowRole, Push};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
+const CONTROLLER: PathId = PathId(9);
+const FETCH: FetchId = FetchId(1);
+const SYMBOL: u16 = 1024;
+/// Nothing is pulled here.
+const PULL: PullConfig =
+    PullConfig { rate: BitRate::new(1), packet: Bytes::new(1500), catch_up: Duration::from_nanos(0) };
 pub(crate) const TREE: FlowId = FlowId(1);
 /// A symbol's packet, and all others (Datacast §VI-B: headers of 16 bytes).
 const DATA: u64 = 1500;
@@ -36,25 +50,12 @@ pub(crate) struct Device {
     pub(crate) receives: bool,
 }
 
-/// What of the object is here.
-struct Here {
-    geometry: Geometry,
-    symbols: BTreeMap<BlockIndex, Vec<bool>>,
-    count: u64,
-}
-
-impl Asks for Here {
-    fn first_missing(&self, block: BlockIndex, from: u32) -> Option<u32> {
-        let here = self.symbols.get(&block);
-        (from..self.geometry.source_symbols(block)).find(|esi| !here.is_some_and(|here| here[*esi as usize]))
-    }
-}
-
 struct Receiver {
-    machine: TreeReceiver,
-    here: Here,
+    machine: Receivers,
     wake: Time,
     done: Option<Time>,
+    /// Symbols that were kept.
+    count: u64,
 }
 
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -76,7 +77,7 @@ pub(crate) struct Net {
     stores: Vec<Option<ContentStore<Packet, usize>>>,
     /// By device: when its link down, and its link up, are free.
     free: Vec<[Time; 2]>,
-    source: TreeSource,
+    source: Source,
     source_wake: Time,
     receivers: BTreeMap<usize, Receiver>,
     agenda: BinaryHeap<Reverse<(Time, u64, What)>>,
@@ -88,6 +89,7 @@ pub(crate) struct Net {
     /// Symbols that crossed each device's link from above.
     pub(crate) carried: Vec<u64>,
     total: u64,
+    bytes: u64,
 }
 
 impl Net {
@@ -102,19 +104,19 @@ impl Net {
         for (place, device) in devices.iter().enumerate().skip(1) {
             children[device.parent].push(place);
         }
-        let geometry = Geometry::new(Bytes::new(bytes), 1024).unwrap();
+        let geometry = Geometry::new(Bytes::new(bytes), SYMBOL).unwrap();
         let branches = |place: usize| children[place].len() + usize::from(devices[place].receives) > 1;
         let stores = (0..devices.len()).map(|place| branches(place).then(|| ContentStore::new(store)));
         let receivers = devices.iter().enumerate().filter(|(_, device)| device.receives).map(|(place, _)| {
-            let machine = TreeReceiver::new(receiver, TREE, PathId(0), BlockIndex(0));
-            let here = Here { geometry, symbols: BTreeMap::new(), count: 0 };
-            (place, Receiver { machine, here, wake: Time::MAX, done: None })
+            let machine = Receivers::new(HostReceiverConfig { pull: PULL });
+            (place, Receiver { machine, wake: Time::MAX, done: None, count: 0 })
         });
         let receivers: BTreeMap<_, _> = receivers.collect();
+        let config = SourceConfig { trees: source, ..SourceConfig::default() };
         let mut net = Net {
             stores: stores.collect(),
             free: vec![[Time::ZERO; 2]; devices.len()],
-            source: TreeSource::new(Time::ZERO, source, geometry, Class::Bulk, [(TREE, PathId(0))]),
+            source: Source::new(config, [7; 32]),
             source_wake: Time::MAX,
             agenda: BinaryHeap::new(),
             packets: Vec::new(),
@@ -124,13 +126,69 @@ impl Net {
             now: Time::ZERO,
             carried: vec![0; devices.len()],
             total: geometry.total_symbols().get(),
+            bytes,
             devices,
             children,
             receivers,
         };
-        let places: Vec<usize> = net.receivers.keys().copied().collect();
-        places.into_iter().for_each(|place| net.drain_receiver(place));
+        net.begin(receiver);
         net
+    }
+
+    /// What a controller and the drivers say.
+    fn begin(&mut self, receiver: TreeReceiverConfig) {
+        let (object, key, delivery) =
+            (ObjectId([1; 32]), FlowKey([2; 32]), Delivery::Trees { credit: receiver.credit as u16 });
+        let bytes = Bytes::new(self.bytes);
+        let hold = SourceCommand::Hold { object, bytes };
+        self.source.handle(self.now, Input::Command(Command::Source(hold)));
+        let push = Push {
+            task: TaskId(1),
+            flow: TREE,
+            object,
+            bytes,
+            symbol_size: SYMBOL,
+            key,
+            theta: Theta::ONE,
+            class: Class::Bulk,
+            receiver: NodeId([3; 32]),
+            delivery,
+            index: 0,
+            of: 1,
+            at: Vec::new(),
+            role: FlowRole::Tree { group: TREE },
+        };
+        let order = Packet::control(CONTROLLER, Control::Push(push));
+        self.source.handle(self.now, Input::Packet(order));
+        self.drain_source();
+        let places: Vec<usize> = self.receivers.keys().copied().collect();
+        for place in places {
+            let config = ReceiverConfig::new("object", NodeId([4; 32]), CONTROLLER, 5);
+            let config = ReceiverConfig { delivery, trees: receiver, ..config };
+            let begin = ReceiverCommand::Fetch(Box::new(config));
+            self.tell(place, begin);
+            let node = NodeId([6; 32]);
+            let grant = FlowGrant { flow: TREE, node, at: Vec::new(), key, index: 0, of: 1, group: None };
+            let accepted = Control::Accepted {
+                request: 5,
+                task: TaskId(1),
+                object,
+                bytes,
+                symbol_size: SYMBOL,
+                feedback_every: Duration::from_secs(1000),
+                flows: vec![grant],
+                delivery,
+            };
+            let accepted = Input::Packet(Packet::control(CONTROLLER, accepted));
+            self.receivers.get_mut(&place).unwrap().machine.handle(self.now, accepted);
+            self.drain_receiver(place);
+        }
+    }
+
+    fn tell(&mut self, at: usize, command: ReceiverCommand) {
+        let receiver = self.receivers.get_mut(&at).expect("somebody receives there");
+        receiver.machine.handle(self.now, Input::Command(Command::Receiver(FETCH, command)));
+        self.drain_receiver(at);
     }
 
     /// Runs until all have everything, or until this time.
@@ -146,10 +204,7 @@ impl Net {
             };
             self.now = at;
             match what {
-                What::Wake { at: 0 } => {
-                    self.source_wake = Time::MAX;
-                    self.drain_source();
-                }
+                What::Wake { at: 0 } => self.drain_source(),
                 What::Wake { at } => self.drain_receiver(at),
                 What::Arrive { at, from, number } => {
                     let packet = self.packets[number].take().expect("a packet arrives once");
@@ -163,8 +218,8 @@ impl Net {
         }
     }
 
-    pub(crate) fn stats(&self) -> TreeSourceStats {
-        self.source.stats().next().unwrap().1
+    pub(crate) fn stats(&self) -> TreeStats {
+        self.source.flow(TREE).unwrap().tree.unwrap()
     }
 
     /// When each receiver had everything.
@@ -174,7 +229,7 @@ impl Net {
 
     /// Symbols that a receiver has.
     pub(crate) fn has(&self, place: usize) -> u64 {
-        self.receivers[&place].here.count
+        self.receivers[&place].count
     }
 
     /// Symbols over links, for each link and symbol of the object.
@@ -232,7 +287,7 @@ impl Net {
             }
         }
         if at == 0 {
-            self.source.on_interest(self.now, TREE, name);
+            self.source.handle(self.now, Input::Packet(packet));
             return self.drain_source();
         }
         self.cross(at, true, packet);
@@ -258,23 +313,8 @@ impl Net {
         if to != at {
             return self.cross(to, false, packet);
         }
-        let now = self.now;
         let receiver = self.receivers.get_mut(&at).expect("somebody receives there");
-        match packet.datagram.body {
-            Body::Symbol(header) => {
-                receiver.machine.on_symbol(now, header.symbol);
-                let symbols = receiver.here.geometry.source_symbols(header.symbol.block);
-                let here = receiver.here.symbols.entry(header.symbol.block);
-                let here = here.or_insert_with(|| vec![false; symbols as usize]);
-                let was = std::mem::replace(&mut here[header.symbol.esi.0 as usize], true);
-                receiver.here.count += u64::from(!was);
-                if receiver.here.count == self.total && receiver.done.is_none() {
-                    receiver.done = Some(now);
-                }
-            }
-            Body::Announcement(announcement) => receiver.machine.on_announcement(now, announcement),
-            other => panic!("{other:?}"),
-        }
+        receiver.machine.handle(self.now, Input::Packet(packet));
         self.drain_receiver(at);
     }
 
@@ -282,32 +322,66 @@ impl Net {
         let now = self.now;
         loop {
             let receiver = self.receivers.get_mut(&at).expect("it is there");
-            let Some(packet) = receiver.machine.next(now, &receiver.here) else { break };
-            let Body::Interest(name) = packet.datagram.body else { panic!("{packet:?}") };
-            self.interest(at, at, name, packet);
-        }
-        let receiver = self.receivers.get_mut(&at).expect("it is there");
-        let due = receiver.machine.deadline().filter(|due| *due < receiver.wake || receiver.wake <= now);
-        if let Some(due) = due {
-            receiver.wake = due;
-            self.schedule(due, What::Wake { at });
+            match receiver.machine.poll(now) {
+                Output::Transmit(packet) => {
+                    if let Body::Interest(name) = packet.datagram.body {
+                        self.interest(at, at, name, packet);
+                    }
+                }
+                Output::Event(Event::Receiver(_, event)) => match event {
+                    ReceiverEvent::Accepted { .. } => {
+                        self.tell(at, ReceiverCommand::Start { wanted: 0..u32::MAX, have: Vec::new() });
+                    }
+                    ReceiverEvent::Bind(bind) => {
+                        self.tell(at, ReceiverCommand::FlowPath { flow: bind.flow, path: PathId(0) });
+                    }
+                    ReceiverEvent::Symbol { .. } => receiver.count += 1,
+                    ReceiverEvent::Decode { block } => {
+                        self.tell(at, ReceiverCommand::BlockDecoded { block });
+                    }
+                    ReceiverEvent::Done => receiver.done = Some(now),
+                    ReceiverEvent::Failed(failure) => panic!("{failure:?} at {at}"),
+                    _ => {}
+                },
+                Output::Event(event) => panic!("{event:?}"),
+                Output::Wake(due) => {
+                    if let Some(due) = due.filter(|due| *due < receiver.wake || receiver.wake <= now) {
+                        receiver.wake = due;
+                        self.schedule(due, What::Wake { at });
+                    }
+                    return;
+                }
+            }
         }
     }
 
     fn drain_source(&mut self) {
-        while let Some((flow, block, read)) = self.source.take_want() {
-            if read {
-                self.source.on_block_ready(flow, block);
+        loop {
+            match self.source.poll(self.now) {
+                Output::Transmit(packet) => {
+                    if !matches!(packet.datagram.body, Body::Control(_)) {
+                        self.comes_down(0, packet);
+                    }
+                }
+                Output::Event(Event::Source(SourceEvent::Opened(opened))) => {
+                    let path = SourceCommand::FlowPath { flow: opened.flow, path: PathId(0) };
+                    self.source.handle(self.now, Input::Command(Command::Source(path)));
+                }
+                Output::Event(Event::Source(SourceEvent::Prepare { flow, block, .. })) => {
+                    let ready = SourceCommand::BlockReady { flow, block, repair: false };
+                    self.source.handle(self.now, Input::Command(Command::Source(ready)));
+                }
+                Output::Event(_) => {}
+                Output::Wake(due) => {
+                    if let Some(due) =
+                        due.filter(|due| *due < self.source_wake || self.source_wake <= self.now)
+                    {
+                        self.source_wake = due;
+                        self.schedule(due, What::Wake { at: 0 });
+                    }
+                    return;
+                }
             }
-        }
-        while let Some(packet) = self.source.next(self.now) {
-            self.comes_down(0, packet);
-        }
-        if let Some(due) = self.source.deadline()
-            && due < self.source_wake
-        {
-            self.source_wake = due;
-            self.schedule(due, What::Wake { at: 0 });
         }
     }
 }

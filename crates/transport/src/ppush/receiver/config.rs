@@ -4,6 +4,7 @@ use headwater_units::{BitRate, Bytes, Duration, FlowId, NodeId, PathId};
 use headwater_wire::{Class, Delivery, MarkSignal, SpreadRule};
 use serde::{Deserialize, Serialize};
 
+use crate::datacast::TreeReceiverConfig;
 use crate::scdp::SessionConfig;
 
 /// What a receiver needs to know before it begins.
@@ -25,6 +26,8 @@ pub struct ReceiverConfig {
     pub delivery: Delivery,
     /// What a receiver that pulls needs to know besides; how many blocks are open and how long it waits is said here for both.
     pub pull: SessionConfig,
+    /// What a receiver of trees needs to know besides; the credit is the controller's word.
+    pub trees: TreeReceiverConfig,
     /// How the work is spread over the sources, where they push.
     pub spread: SpreadRule,
     /// At most this many sources; the controller's limit if absent.
@@ -76,6 +79,7 @@ impl ReceiverConfig {
             class: Class::Bulk,
             delivery: Delivery::Push,
             pull: SessionConfig::default(),
+            trees: TreeReceiverConfig::default(),
             spread: SpreadRule::Listed,
             max_sources: None,
             limit: None,

@@ -1,0 +1,582 @@
+//! One tree of an object at its source (Datacast §IV-B, §V-B).
+//!
+//! ```text
+//!   interest --- first for this name ---> waits its turn at the rate r ---> sent
+//!            --- its symbol was sent ---> duplicate: r is halved, the symbol leaves at once
+//!            --- still waits its turn --> nothing
+//!            --- NEXT of a block -------> the block after it is chosen, if it was not, and said
+//! ```
+//! Repeated symbols are not held back by the rate: they are for the slowest receiver, which must not become slower (§V-B). A
+//! symbol keeps the number under which it was first sent; that tells the stores on the way how old it is.
+//!
+//! Where the tree leads is said by the order or by the driver, never by who asks: so nobody has symbols sent elsewhere.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use headwater_units::{
+    BlockIndex, Bytes, FlowId, Geometry, MAX_SOURCE_SYMBOLS, ObjectId, PacketNumber, Packets, PathId,
+    SymbolId, Symbols, Time,
+};
+use headwater_wire::{
+    Announcement, Body, Class, Datagram, Ecn, FlowReport, FlowRole, MarkSignal, NEXT, Push, SYMBOL_OVERHEAD,
+    SymbolHeader,
+};
+
+use super::{TreeRate, TreeSourceConfig};
+use crate::bits::Bits;
+use crate::source::Shared;
+use crate::source::config::{FlowCounters, FlowStats};
+use crate::{Event, Output, Packet, SourceEvent};
+
+/// What one GSO send covers at most.
+const QUANTUM: u64 = 46;
+
+/// Which blocks the trees of an object have been given.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Dealt {
+    /// The first block that no tree was given; the first ones go to the trees in order.
+    next: u32,
+    /// Trees that there are.
+    trees: u32,
+}
+
+/// Counts of one tree.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TreeStats {
+    /// Symbols that were sent for the first time.
+    pub new: u64,
+    /// Symbols that were sent again.
+    pub repeated: u64,
+    /// Interests for symbols that had been sent.
+    pub duplicates: u64,
+    /// Interests for symbols that were waiting to be sent.
+    pub early: u64,
+    /// Interests that make no sense, or found no room.
+    pub strays: u64,
+}
+
+/// A block that the tree carries, or has carried.
+#[derive(Debug)]
+struct Carried {
+    /// The number of its first symbol.
+    base: u64,
+    asked: Bits,
+    sent: Bits,
+    /// What follows it in the tree, once somebody has asked.
+    follows: Option<Option<BlockIndex>>,
+    ready: Ready,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ready {
+    No,
+    Asked,
+    Yes,
+}
+
+/// One tree.
+#[derive(Debug)]
+pub(crate) struct TreeFlow {
+    push: Push,
+    config: TreeSourceConfig,
+    geometry: Geometry,
+    path: Option<PathId>,
+    rate: TreeRate,
+    /// When the next new symbol may leave.
+    next_at: Time,
+    carried: BTreeMap<BlockIndex, Carried>,
+    /// Symbols of all blocks that it was given.
+    given: u64,
+    /// Blocks that are ready or were asked for, in that order.
+    ready: VecDeque<BlockIndex>,
+    waiting: VecDeque<SymbolId>,
+    repeats: VecDeque<SymbolId>,
+    says: VecDeque<Announcement>,
+    /// Its turn among the flows has come or will; no timer is needed for it.
+    stirs: bool,
+    paused: bool,
+    stats: TreeStats,
+}
+
+impl TreeFlow {
+    pub(crate) fn new(now: Time, push: Push, geometry: Geometry, shared: &mut Shared) -> Self {
+        let config = shared.config.trees;
+        let dealt = shared.dealt.entry(group_of(&push)).or_insert(Dealt { next: push.of.into(), trees: 0 });
+        dealt.trees += 1;
+        let mut flow = TreeFlow {
+            config,
+            geometry,
+            path: None,
+            rate: TreeRate::new(config.rate, now),
+            next_at: now,
+            carried: BTreeMap::new(),
+            given: 0,
+            ready: VecDeque::new(),
+            waiting: VecDeque::new(),
+            repeats: VecDeque::new(),
+            says: VecDeque::new(),
+            stirs: false,
+            paused: false,
+            stats: TreeStats::default(),
+            push,
+        };
+        let first = BlockIndex(flow.push.index.into());
+        if first.0 < geometry.layout().block_count() {
+            flow.carry(first, shared);
+        }
+        flow
+    }
+
+    /// The tree is over; what its group was given is forgotten with the last one.
+    pub(crate) fn leave(&self, shared: &mut Shared) {
+        let group = group_of(&self.push);
+        if let Some(dealt) = shared.dealt.get_mut(&group) {
+            dealt.trees -= 1;
+            if dealt.trees == 0 {
+                shared.dealt.remove(&group);
+            }
+        }
+    }
+
+    pub(crate) fn object(&self) -> ObjectId {
+        self.push.object
+    }
+
+    /// Whether this order means this tree: all but the weight, which says nothing to it.
+    pub(crate) fn is(&self, push: &Push) -> bool {
+        Push { theta: push.theta, ..self.push.clone() } == *push
+    }
+
+    pub(crate) fn quantum(&self) -> u64 {
+        QUANTUM
+    }
+
+    pub(crate) fn open_path(&self) -> Option<PathId> {
+        self.path.filter(|_| !self.paused)
+    }
+
+    pub(crate) fn packet_bytes(&self) -> u64 {
+        u64::from(self.push.symbol_size) + SYMBOL_OVERHEAD as u64
+    }
+
+    pub(crate) fn pause(&mut self) {
+        self.paused = true;
+    }
+
+    pub(crate) fn resume(&mut self) {
+        self.paused = false;
+    }
+
+    pub(crate) fn report(&self) -> FlowReport {
+        FlowReport {
+            flow: self.push.flow,
+            theta: self.push.theta,
+            window: Packets::ZERO,
+            rtt: None,
+            mark_fraction: 0.0,
+            signal: MarkSignal::Unknown,
+            lost: Symbols::ZERO,
+            starved: self.is_starved(),
+        }
+    }
+
+    pub(crate) fn stats(&self) -> FlowStats {
+        FlowStats {
+            flow: self.push.flow,
+            task: self.push.task,
+            object: self.push.object,
+            receiver: self.push.receiver,
+            theta: self.push.theta,
+            window: Packets::ZERO,
+            mark_fraction: 0.0,
+            rtt: None,
+            min_rtt: None,
+            signal: MarkSignal::Unknown,
+            in_flight: 0,
+            starved: self.is_starved(),
+            paused: self.paused,
+            symbol_size: self.push.symbol_size,
+            fits: None,
+            counters: FlowCounters {
+                sent: Symbols::new(self.stats.new + self.stats.repeated),
+                resent: Symbols::new(self.stats.repeated),
+                bad_work: self.stats.strays,
+                ..FlowCounters::default()
+            },
+            tree: Some(self.stats),
+        }
+    }
+
+    // ---- what the driver says
+
+    /// The way down the tree.
+    pub(crate) fn on_path(&mut self, path: PathId) {
+        self.path = Some(path);
+    }
+
+    /// A block can be sent.
+    pub(crate) fn on_block_ready(&mut self, block: BlockIndex) {
+        if let Some(carried) = self.carried.get_mut(&block).filter(|carried| carried.ready == Ready::Asked) {
+            carried.ready = Ready::Yes;
+        }
+    }
+
+    // ---- what comes up the tree
+
+    /// An interest.
+    pub(crate) fn on_interest(&mut self, now: Time, name: SymbolId, shared: &mut Shared) {
+        if name.esi == NEXT {
+            return self.announce(name.block, shared);
+        }
+        let Some(carried) = self.carried.get_mut(&name.block) else {
+            self.stats.strays += 1;
+            return;
+        };
+        if name.esi.0 >= self.geometry.source_symbols(name.block) {
+            self.stats.strays += 1;
+            return;
+        }
+        if carried.asked.set(name.esi.0) {
+            self.waiting.push_back(name);
+        } else if !carried.sent.get(name.esi.0) {
+            self.stats.early += 1;
+        } else {
+            self.stats.duplicates += 1;
+            self.rate.on_duplicate(now);
+            match self.repeats.len() < self.config.repeats {
+                true => self.repeats.push_back(name),
+                false => self.stats.strays += 1,
+            }
+        }
+        if carried.ready == Ready::No {
+            self.prepare(name.block, shared);
+        }
+    }
+
+    fn announce(&mut self, block: BlockIndex, shared: &mut Shared) {
+        let Some(carried) = self.carried.get_mut(&block) else {
+            self.stats.strays += 1;
+            return;
+        };
+        let next = match carried.follows {
+            Some(next) => next,
+            None => {
+                let dealt = shared.dealt.get_mut(&group_of(&self.push));
+                let dealt = dealt.filter(|dealt| dealt.next < self.geometry.layout().block_count());
+                let next = dealt.map(|dealt| {
+                    dealt.next += 1;
+                    BlockIndex(dealt.next - 1)
+                });
+                carried.follows = Some(next);
+                if let Some(next) = next {
+                    self.carry(next, shared);
+                }
+                next
+            }
+        };
+        self.says.push_back(Announcement { block, next });
+    }
+
+    /// The next block goes down this tree.
+    fn carry(&mut self, block: BlockIndex, shared: &mut Shared) {
+        let symbols = self.geometry.source_symbols(block);
+        let bits = Bits::new(symbols);
+        let carried =
+            Carried { base: self.given, asked: bits.clone(), sent: bits, follows: None, ready: Ready::No };
+        self.given += u64::from(symbols);
+        self.carried.insert(block, carried);
+        self.prepare(block, shared);
+    }
+
+    /// Asks for a block's bytes; the one that was asked for first makes room.
+    fn prepare(&mut self, block: BlockIndex, shared: &mut Shared) {
+        let flow = self.push.flow;
+        let mut say = |event| shared.out.push_back(Output::Event(Event::Source(event)));
+        while self.ready.len() >= self.config.ready_blocks.max(2) {
+            let Some(old) = self.ready.pop_front() else { break };
+            if let Some(carried) = self.carried.get_mut(&old) {
+                carried.ready = Ready::No;
+            }
+            say(SourceEvent::Release { flow, block: old });
+        }
+        if let Some(carried) = self.carried.get_mut(&block) {
+            carried.ready = Ready::Asked;
+            self.ready.push_back(block);
+            say(SourceEvent::Prepare { flow, block, repair: false });
+        }
+    }
+
+    // ---- sending
+
+    /// The next packet that may leave now.
+    pub(crate) fn next(&mut self, now: Time, _shared: &mut Shared) -> Option<Packet> {
+        let next = self.first(now);
+        self.stirs = next.is_some();
+        next
+    }
+
+    fn first(&mut self, now: Time) -> Option<Packet> {
+        let path = self.open_path()?;
+        if let Some(announcement) = self.says.pop_front() {
+            return Some(self.packet(path, Class::Control, Body::Announcement(announcement)));
+        }
+        let name = match self.first_repeat() {
+            Some(name) => {
+                self.stats.repeated += 1;
+                name
+            }
+            None => {
+                let name = *self.waiting.front().filter(|_| self.next_at <= now)?;
+                if !self.is_ready(name.block) {
+                    return None;
+                }
+                self.waiting.pop_front();
+                let earliest = Time::ZERO + now.since(Time::ZERO).saturating_sub(self.config.catch_up);
+                let bytes = self.config.packet.unwrap_or(Bytes::new(self.packet_bytes()));
+                self.next_at = self.next_at.max(earliest) + bytes / self.rate.at(now);
+                self.stats.new += 1;
+                name
+            }
+        };
+        let carried = self.carried.get_mut(&name.block)?;
+        carried.sent.set(name.esi.0);
+        let number = PacketNumber(carried.base + u64::from(name.esi.0));
+        Some(self.packet(path, self.push.class, Body::Symbol(header(name, number))))
+    }
+
+    /// When the next new symbol may leave, if one waits for that alone.
+    pub(crate) fn deadline(&self) -> Option<Time> {
+        self.waiting.front().filter(|name| self.is_ready(name.block))?;
+        self.open_path().filter(|_| !self.stirs).map(|_| self.next_at)
+    }
+
+    /// Its time has come.
+    pub(crate) fn on_timer(&mut self) {
+        self.stirs = true;
+    }
+
+    fn is_ready(&self, block: BlockIndex) -> bool {
+        self.carried.get(&block).is_some_and(|carried| carried.ready == Ready::Yes)
+    }
+
+    /// Something waits for the disk alone.
+    fn is_starved(&self) -> bool {
+        let mut waits = self.waiting.front().into_iter().chain(&self.repeats);
+        waits.any(|name| !self.is_ready(name.block))
+    }
+
+    /// The first repeated symbol whose block is ready; those before it wait for theirs.
+    fn first_repeat(&mut self) -> Option<SymbolId> {
+        let at = self.repeats.iter().position(|name| self.is_ready(name.block))?;
+        self.repeats.remove(at)
+    }
+
+    fn packet(&self, path: PathId, class: Class, body: Body) -> Packet {
+        let datagram = Datagram { class, key_epoch: 0, flow: self.push.flow, body };
+        Packet { path, ecn: Ecn::NotEct, datagram }
+    }
+}
+
+/// What the trees of one object have in common.
+fn group_of(push: &Push) -> FlowId {
+    match push.role {
+        FlowRole::Tree { group } => group,
+        _ => push.flow,
+    }
+}
+
+fn header(symbol: SymbolId, number: PacketNumber) -> SymbolHeader {
+    SymbolHeader {
+        number,
+        symbol,
+        ack_interval: 1,
+        ack_now: false,
+        assignment: 0,
+        starved: false,
+        syn: false,
+        trimmed: false,
+    }
+}
+
+/// The ESI that [`NEXT`] is must be no symbol's.
+const _: () = assert!(NEXT.0 > MAX_SOURCE_SYMBOLS as u32);
+
+#[cfg(test)]
+mod tests {
+    use headwater_units::{BitRate, Duration, Esi, FlowKey, NodeId, TaskId, Theta};
+    use headwater_wire::{Control, Delivery};
+
+    use super::*;
+    use crate::datacast::RateConfig;
+    use crate::source::{Source, SourceConfig};
+    use crate::{Command, Endpoint, Input, SourceCommand};
+
+    const TREE: FlowId = FlowId(1);
+    const OTHER: FlowId = FlowId(2);
+    const OBJECT: ObjectId = ObjectId([1; 32]);
+
+    fn at(us: u64) -> Time {
+        Time::ZERO + Duration::from_micros(us)
+    }
+
+    fn tell(source: &mut Source, now: Time, command: SourceCommand) {
+        source.handle(now, Input::Command(Command::Source(command)));
+    }
+
+    /// A source of these trees, 1500 B each 12 us, with a disk that takes no time.
+    fn source(trees: &[FlowId], bytes: u64) -> Source {
+        let rate =
+            RateConfig { initial: BitRate::new(1_000_000_000), step: BitRate::ZERO, ..RateConfig::default() };
+        let trees_config =
+            TreeSourceConfig { rate, packet: Some(Bytes::new(1500)), ..TreeSourceConfig::default() };
+        let config = SourceConfig { trees: trees_config, ..SourceConfig::default() };
+        let mut source = Source::new(config, [0; 32]);
+        let bytes = Bytes::new(bytes);
+        tell(&mut source, at(0), SourceCommand::Hold { object: OBJECT, bytes });
+        for (flow, index) in trees.iter().zip(0..) {
+            let push = Push {
+                task: TaskId(1),
+                flow: *flow,
+                object: OBJECT,
+                bytes,
+                symbol_size: 1024,
+                key: FlowKey([0; 32]),
+                theta: Theta::ONE,
+                class: Class::Bulk,
+                receiver: NodeId([0; 32]),
+                delivery: Delivery::Trees { credit: 16 },
+                index,
+                of: trees.len() as u8,
+                at: Vec::new(),
+                role: FlowRole::Tree { group: TREE },
+            };
+            source.handle(at(0), Input::Packet(Packet::control(PathId(9), Control::Push(push))));
+            tell(&mut source, at(0), SourceCommand::FlowPath { flow: *flow, path: PathId(flow.0 as u32) });
+        }
+        leaves(&mut source, at(0));
+        source
+    }
+
+    fn name(block: u32, esi: u32) -> SymbolId {
+        SymbolId { block: BlockIndex(block), esi: Esi(esi) }
+    }
+
+    fn asks(source: &mut Source, now: Time, flow: FlowId, name: SymbolId) {
+        let datagram = Datagram { class: Class::Control, key_epoch: 0, flow, body: Body::Interest(name) };
+        source.handle(now, Input::Packet(Packet { path: PathId(5), ecn: Ecn::NotEct, datagram }));
+    }
+
+    /// What leaves down the trees now, and what the disk is asked to do.
+    fn happens(source: &mut Source, now: Time, reads: bool) -> (Vec<(PathId, Body)>, Vec<SourceEvent>) {
+        let (mut bodies, mut events) = (Vec::new(), Vec::new());
+        loop {
+            match source.poll(now) {
+                Output::Transmit(Packet { path, datagram, .. }) => match datagram.body {
+                    Body::Control(_) => {}
+                    body => bodies.push((path, body)),
+                },
+                Output::Event(Event::Source(event)) => {
+                    if let SourceEvent::Prepare { flow, block, .. } = event
+                        && reads
+                    {
+                        tell(source, now, SourceCommand::BlockReady { flow, block, repair: false });
+                    }
+                    events.push(event);
+                }
+                Output::Event(event) => panic!("{event:?}"),
+                Output::Wake(_) => return (bodies, events),
+            }
+        }
+    }
+
+    /// Names and numbers of the symbols that leave now.
+    fn leaves(source: &mut Source, now: Time) -> Vec<(SymbolId, u64)> {
+        let symbol = |(_, body)| match body {
+            Body::Symbol(header) => Some((header.symbol, header.number.0)),
+            _ => None,
+        };
+        happens(source, now, true).0.into_iter().filter_map(symbol).collect()
+    }
+
+    fn stats(source: &Source) -> TreeStats {
+        source.flow(TREE).unwrap().tree.unwrap()
+    }
+
+    #[test]
+    fn new_symbols_leave_at_the_rate_in_the_order_they_were_asked_for() {
+        let mut source = source(&[TREE], 1 << 20);
+        for esi in [0, 2, 1] {
+            asks(&mut source, at(0), TREE, name(0, esi));
+        }
+        assert_eq!(leaves(&mut source, at(0)), [(name(0, 0), 0)]);
+        assert!(matches!(source.poll(at(0)), Output::Wake(Some(due)) if due == at(12)));
+        assert_eq!(leaves(&mut source, at(12)), [(name(0, 2), 2)]);
+        assert_eq!(leaves(&mut source, at(23)), []);
+        assert_eq!(leaves(&mut source, at(24)), [(name(0, 1), 1)]);
+    }
+
+    #[test]
+    fn what_was_sent_and_is_asked_for_again_leaves_at_once_and_halves_the_rate() {
+        let mut source = source(&[TREE], 1 << 20);
+        for esi in [0, 1, 1, 2] {
+            asks(&mut source, at(0), TREE, name(0, esi));
+        }
+        assert_eq!(leaves(&mut source, at(0)), [(name(0, 0), 0)]);
+        asks(&mut source, at(1), TREE, name(0, 0));
+        assert_eq!(leaves(&mut source, at(1)), [(name(0, 0), 0)], "under its first number");
+        assert_eq!(leaves(&mut source, at(12)), [(name(0, 1), 1)]);
+        assert_eq!(leaves(&mut source, at(35)), [], "half the rate");
+        assert_eq!(leaves(&mut source, at(36)), [(name(0, 2), 2)]);
+        let TreeStats { new, repeated, duplicates, early, strays } = stats(&source);
+        assert_eq!((new, repeated, duplicates, early, strays), (3, 1, 1, 1, 0), "1 had not been sent");
+    }
+
+    #[test]
+    fn each_tree_gets_the_next_block_when_somebody_asks_and_says_the_same_to_all() {
+        let mut source = source(&[TREE, OTHER], 4 << 18);
+        let next = |source: &mut Source, tree, block| {
+            asks(source, at(0), tree, name(block, NEXT.0));
+            let said = happens(source, at(0), true).0;
+            let [(path, Body::Announcement(it))] = said[..] else { panic!("{said:?}") };
+            assert_eq!((path, it.block), (PathId(tree.0 as u32), BlockIndex(block)));
+            it.next.map(|block| block.0)
+        };
+        assert_eq!(next(&mut source, OTHER, 1), Some(2));
+        assert_eq!(next(&mut source, TREE, 0), Some(3));
+        assert_eq!(next(&mut source, OTHER, 1), Some(2));
+        assert_eq!((next(&mut source, OTHER, 2), next(&mut source, TREE, 3)), (None, None));
+        asks(&mut source, at(0), OTHER, name(2, 0));
+        assert_eq!(leaves(&mut source, at(0)), [(name(2, 0), 256)], "numbers go on from block to block");
+    }
+
+    #[test]
+    fn nonsense_is_counted_and_answered_by_nothing() {
+        let mut source = source(&[TREE], 1 << 20);
+        for strange in [name(0, 70_000), name(77, 0), name(77, NEXT.0)] {
+            asks(&mut source, at(0), TREE, strange);
+        }
+        asks(&mut source, at(0), OTHER, name(0, 0));
+        assert_eq!(happens(&mut source, at(0), true), (vec![], vec![]));
+        assert_eq!((stats(&source).strays, source.stats().unknown_flow), (3, 1));
+    }
+
+    #[test]
+    fn a_block_that_was_let_go_is_read_again_for_whoever_is_late() {
+        let mut source = source(&[TREE], 64 << 18);
+        asks(&mut source, at(0), TREE, name(0, 0));
+        leaves(&mut source, at(0));
+        for block in 0..40 {
+            asks(&mut source, at(0), TREE, name(block, NEXT.0));
+        }
+        let (_, events) = happens(&mut source, at(0), true);
+        let gone = |block| SourceEvent::Release { flow: TREE, block: BlockIndex(block) };
+        assert!(events.contains(&gone(0)));
+        asks(&mut source, at(100), TREE, name(0, 0));
+        let (bodies, events) = happens(&mut source, at(100), false);
+        let read = SourceEvent::Prepare { flow: TREE, block: BlockIndex(0), repair: false };
+        assert_eq!((bodies, events), (vec![], vec![gone(33), read]));
+        let ready = SourceCommand::BlockReady { flow: TREE, block: BlockIndex(0), repair: false };
+        tell(&mut source, at(100), ready);
+        assert_eq!(leaves(&mut source, at(100)), [(name(0, 0), 0)]);
+    }
+}
