@@ -3,7 +3,9 @@
 mod storm;
 
 use headwater_fabric::{FabricSpec, Metric, Routes};
-use headwater_sim::packet::{self, Change, ControlPlane, Records, Setup, SetupError, TaskPlan, Transport};
+use headwater_sim::packet::{
+    self, Change, ControlPlane, Flows, Records, Setup, SetupError, TaskPlan, Transport,
+};
 use headwater_switch::{Choice, PortConfig};
 use headwater_transport::baseline;
 use headwater_transport::source::SourceConfig;
@@ -38,7 +40,7 @@ fn calm(bytes: u64) -> Setup {
     setup.control = ControlPlane::Beside { delay: Duration::from_micros(100) };
     (setup.tasks, setup.changes) = (vec![task], Vec::new());
     (setup.decode.ns_per_byte, setup.decode.ns_per_byte_whole) = (0.0, 0.0);
-    let Transport::Ppush(ppush) = &mut setup.transport else { panic!("storms are of push flows") };
+    let Transport::Coded(ppush) = &mut setup.transport else { panic!("storms are of push flows") };
     (ppush.symbol_size, ppush.spread, ppush.source) = (1424, SpreadRule::Listed, SourceConfig::default());
     ppush.source_patience = Duration::from_secs(30);
     setup.sizes.symbol = 1424;
@@ -201,7 +203,7 @@ fn background_ends_with_a_restart_of_either_end() {
             relayed: false,
             thetas: None,
             awaited: false,
-            background: Some(baseline::SenderConfig::data_centre(baseline::Scheme::NewReno)),
+            background: Some(Flows::Baseline(baseline::SenderConfig::data_centre(baseline::Scheme::NewReno))),
         };
         setup.tasks.push(tcp);
         setup.until = Some(at_ms(500));

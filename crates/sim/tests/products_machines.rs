@@ -1,7 +1,7 @@
 //! With `machines = "product"` the simulator runs what the product ships, and nothing of the paper's.
 
 use headwater_sim::experiment::{Engine, Experiment, Scale};
-use headwater_sim::packet::{PpushSetup, Transport};
+use headwater_sim::packet::{CodedSetup, Transport};
 use headwater_sim::run::{RunError, packet_setup, run_job};
 use headwater_sim::scenario::Scenario;
 use headwater_transport::ppush::controller::ControllerConfig;
@@ -26,9 +26,9 @@ fn transport(scheme: &str, transport: &str) -> Transport {
     packet_setup(&scenario(scheme, transport), 1).unwrap().transport
 }
 
-fn ppush(constants: &str) -> Box<PpushSetup> {
+fn ppush(constants: &str) -> Box<CodedSetup> {
     match transport("ppush(1,1)", constants) {
-        Transport::Ppush(setup) => setup,
+        Transport::Coded(setup) => setup,
         Transport::Baseline { .. } => panic!("push flows are no baseline"),
     }
 }
@@ -56,7 +56,7 @@ fn simulated_hosts_have_the_products_settings_and_limits() {
 fn tcp_beside_the_product_has_its_first_window_and_timeouts() {
     let sender = |constants| match transport("reno", constants) {
         Transport::Baseline { sender, .. } => sender,
-        Transport::Ppush(_) => panic!("reno is a baseline"),
+        Transport::Coded(_) => panic!("reno is a baseline"),
     };
     let product = sender("machines = 'product'");
     assert_eq!((product.initial_window, product.rtt), (Packets::new(10.0), RttConfig::default()));

@@ -1,7 +1,7 @@
 //! Requests in the background: they ask for as much as they should, nobody waits for them, and what they did is counted apart.
 
 use headwater_sim::packet::{self, Records};
-use headwater_sim::run::{RunError, packet_setup};
+use headwater_sim::run::packet_setup;
 use headwater_sim::scenario::Scenario;
 
 /// 54 hosts, 1 Gbit/s, 10 us a link; ports as SCDP has them.
@@ -130,8 +130,4 @@ fn what_cannot_be_is_refused_with_the_value_that_is_wrong() {
     assert!(push.check().unwrap_err().to_string().contains("arriving_background"));
     let joining = "kind = 'joining-flows', flows = 2, source = 0, settle = '1 ms', measure = '1 ms'";
     assert!(parse(joining, "lead = '1 ms'").check().unwrap_err().to_string().contains("lead"));
-    // SCDP may be asked for in files; until there is one, no engine runs it.
-    let scdp = Scenario { scheme: "scdp".parse().unwrap(), ..parse(SESSIONS, good) };
-    scdp.check().unwrap();
-    assert!(matches!(packet_setup(&scdp, 1), Err(RunError::Unsupported { .. })));
 }

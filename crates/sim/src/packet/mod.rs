@@ -30,7 +30,8 @@ pub use network::{LinkTally, forwarding_table};
 pub use records::{Counts, FlowRow, Records, SampleRow, TaskRow};
 pub(crate) use setup::packet_on_path;
 pub use setup::{
-    Change, ControlPlane, DecodeModel, Jitter, PpushSetup, Sampling, Setup, SetupError, TaskPlan, Transport,
+    Change, CodedSetup, ControlPlane, DecodeModel, Flows, Jitter, PullSetup, Sampling, Setup, SetupError,
+    TaskPlan, Transport,
 };
 pub(crate) use ways::divisors;
 

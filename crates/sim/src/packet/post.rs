@@ -134,7 +134,6 @@ impl Post {
 
     /// A path that stands for these endpoints, each on a host of its own: what is sent on it is sent once and comes to all of
     /// them.
-    #[cfg_attr(not(test), expect(dead_code, reason = "no machine sends to groups yet"))]
     pub(super) fn group(&mut self, members: &[u32]) -> PathId {
         let members: Vec<(u32, u32)> = members.iter().map(|&it| (self.hosts[it as usize], it)).collect();
         self.network.groups.add(&members)

@@ -38,9 +38,9 @@ pub struct TaskRow {
     pub finish: Option<Time>,
     /// Why its receiver gave up, if it did.
     pub failure: Option<ReceiverFailure>,
-    /// Blocks that were decoded, and verified where bytes are carried (PPUSH).
+    /// Blocks that were decoded, and verified where bytes are carried (coded symbols), of all receivers together.
     pub blocks_done: u32,
-    /// Blocks of its object, as far as the receiver was told of it.
+    /// Blocks of its object, as far as receivers were told of it, for each of them.
     pub blocks: Option<u32>,
     /// When the last ACK was back at the last sender (baselines).
     pub closed: Option<Time>,

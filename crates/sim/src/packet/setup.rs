@@ -4,9 +4,10 @@ use headwater_fabric::{HostId, LinkId, Routes, Topology};
 use headwater_switch::{Choice, LinkChange, PortConfig};
 use headwater_transport::baseline;
 use headwater_transport::ppush::controller::ControllerConfig;
+use headwater_transport::scdp::SessionConfig;
 use headwater_transport::source::SourceConfig;
 use headwater_units::{BitRate, Bytes, Duration, Theta, Time};
-use headwater_wire::{Class, SpreadRule};
+use headwater_wire::{Class, Delivery, SpreadRule};
 use thiserror::Error;
 
 use super::frame::FrameSizes;
@@ -59,8 +60,22 @@ impl Setup {
     /// How long a receiver waits for anybody.
     pub(super) fn patience(&self) -> Duration {
         match &self.transport {
-            Transport::Ppush(ppush) => ppush.source_patience,
+            Transport::Coded(coded) => coded.source_patience,
             Transport::Baseline { .. } => Duration::ZERO,
+        }
+    }
+
+    /// Whether a task is one of the product's machines.
+    pub(super) fn is_coded(&self, plan: &TaskPlan) -> bool {
+        matches!(self.flows_of(plan), Flows::Coded(_))
+    }
+
+    /// What the flows of a task run.
+    pub(super) fn flows_of(&self, plan: &TaskPlan) -> Flows {
+        match (plan.background, &self.transport) {
+            (Some(flows), _) => flows,
+            (None, Transport::Coded(coded)) => Flows::Coded(coded.class),
+            (None, Transport::Baseline { sender, .. }) => Flows::Baseline(*sender),
         }
     }
 }
@@ -79,7 +94,8 @@ pub(crate) fn packet_on_path(
     rates.min().map_or(Duration::ZERO, |slowest| packet / slowest)
 }
 
-/// One task: a receiver wants an object from some sources; with a baseline, an equal part from each.
+/// One task: a receiver wants an object from some sources; with a baseline, an equal part from each. There may be further
+/// receivers: those of symbols that are pulled from one source are a group (SCDP §III-E), all others have flows of their own.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TaskPlan {
     /// What records call it.
@@ -88,15 +104,15 @@ pub struct TaskPlan {
     pub at: Time,
     /// When it is broken off, if it does not end by itself.
     pub stop: Option<Time>,
-    /// Its size in data packets: symbols of [`PpushSetup::symbol_size`] or segments.
+    /// Its size in data packets: symbols of [`CodedSetup::symbol_size`] or segments.
     pub packets: u64,
-    /// The size of its object, where that is not the whole packets (PPUSH only).
+    /// The size of its object, where that is not the whole packets (coded symbols only).
     pub bytes: Option<Bytes>,
     /// Hosts.
     pub sources: Vec<u32>,
     /// Host.
     pub receiver: u32,
-    /// Further hosts that want it too (baselines only).
+    /// Further hosts that want it too (not of pushed symbols).
     pub further: Vec<u32>,
     /// Only the first receiver has it from the source; each other one from the one before it, which sends on what it has (NDP
     /// only). Else each has it from the sources.
@@ -106,13 +122,27 @@ pub struct TaskPlan {
     /// Whether the run waits for its end.
     pub awaited: bool,
     /// It is no task but background: its flows run this, whatever [`Setup::transport`] is, and nobody waits for its end.
-    pub background: Option<baseline::SenderConfig>,
+    pub background: Option<Flows>,
+}
+
+/// What the flows of a task run.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Flows {
+    /// Coded symbols of this class, by the machines of [`Transport::Coded`]; beside it as background only where they are pulled.
+    Coded(Class),
+    /// A baseline.
+    Baseline(baseline::SenderConfig),
 }
 
 impl TaskPlan {
     /// Whether the run goes on until it is done.
     pub(super) fn is_awaited(&self) -> bool {
         self.awaited && self.background.is_none()
+    }
+
+    /// Everybody who wants it.
+    pub(super) fn receivers(&self) -> impl Iterator<Item = u32> + '_ {
+        std::iter::once(self.receiver).chain(self.further.iter().copied())
     }
 
     /// The size of its object in symbols of T bytes.
@@ -162,8 +192,8 @@ impl ControlPlane {
 /// What the ends run.
 #[derive(Clone, Debug)]
 pub enum Transport {
-    /// Push flows and a controller.
-    Ppush(Box<PpushSetup>),
+    /// Coded symbols, pushed or pulled, by the machines of the product.
+    Coded(Box<CodedSetup>),
     /// One of the baselines, a flow from each source.
     Baseline {
         /// The sending end.
@@ -173,9 +203,9 @@ pub enum Transport {
     },
 }
 
-/// Settings of the machines of PPUSH.
+/// Settings of the machines of PPUSH and SCDP.
 #[derive(Clone, Debug)]
-pub struct PpushSetup {
+pub struct CodedSetup {
     /// Every source.
     pub source: SourceConfig,
     /// How work is spread over sources.
@@ -198,6 +228,30 @@ pub struct PpushSetup {
     pub host_rate: Option<BitRate>,
     /// And of the links that each host shares with its rack, where those are narrower: name and rate.
     pub racks: Vec<Option<(String, BitRate)>>,
+    /// Receivers pull (SCDP), and a script stands for the controller; `None`: sources push.
+    pub pull: Option<PullSetup>,
+}
+
+/// What receivers that pull are told besides.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PullSetup {
+    /// Every receiver.
+    pub session: SessionConfig,
+    /// Symbols that the only source of a task pushes (IW).
+    pub window: u16,
+    /// And each of several.
+    pub many_window: u16,
+    /// What receivers leave free of their links for each symbol that they pull.
+    pub headroom: Bytes,
+}
+
+impl CodedSetup {
+    /// Which transport a task asks for that has so many sources.
+    pub(super) fn delivery(&self, sources: usize) -> Delivery {
+        self.pull.map_or(Delivery::Push, |pull| Delivery::Pull {
+            initial_window: if sources > 1 { pull.many_window } else { pull.window },
+        })
+    }
 }
 
 /// What happens at a time.
@@ -277,15 +331,37 @@ pub enum SetupError {
         task: String,
     },
     /// The baselines count segments; they have no bytes to carry.
-    #[error("bytes can be carried for push flows only: the segments of the baselines have none")]
+    #[error("bytes can be carried by coded symbols only: the segments of the baselines have none")]
     NothingToCarry,
-    /// Only baselines replicate.
-    #[error("task '{task}' has {receivers} receivers; push flows go to one")]
+    /// Pushed symbols go to one receiver, and a task has 256 flows at most.
+    #[error("task '{task}' has {receivers} receivers; pushed symbols go to one, others by up to 256 flows")]
     ManyReceivers {
         /// The task.
         task: String,
         /// How many it has.
         receivers: usize,
+    },
+    /// Those who are to have the same symbols cannot be a group.
+    #[error("task '{task}' has {receivers} receivers; a group has up to 64, each on a host of its own")]
+    Group {
+        /// The task.
+        task: String,
+        /// How many it has.
+        receivers: usize,
+    },
+    /// Coded symbols are not relayed.
+    #[error("task '{task}' is relayed; coded symbols go to each receiver from the source itself")]
+    RelayedSymbols {
+        /// The task.
+        task: String,
+    },
+    /// Background that nobody can send.
+    #[error(
+        "background '{task}' is of coded symbols; only beside tasks of pulled ones there is somebody to send it"
+    )]
+    NoMachines {
+        /// Its name.
+        task: String,
     },
     /// A chain of relays that cannot be.
     #[error("task '{task}' is relayed from {sources} sources by {scheme:?}; relays run NDP, from one source")]

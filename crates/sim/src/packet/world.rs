@@ -1,8 +1,9 @@
 //! Endpoints on hosts, driven by events: the third driver of the loop that sockets and tests run.
 
+mod check;
+mod coded;
 mod looking;
 mod pull;
-mod push;
 mod said;
 
 use std::collections::BTreeMap;
@@ -16,13 +17,13 @@ use headwater_transport::{
     TaskRecord,
 };
 use headwater_units::{BlockIndex, Duration, FetchId, FlowId, NodeId, ObjectId, TaskId, Time};
-use headwater_wire::Ecn;
+use headwater_wire::{Body, Ecn};
 
 use super::assembly::Assembly;
 use super::director::Director;
 use super::post::Post;
 use super::records::Records;
-use super::setup::{Change, Setup, SetupError, Transport};
+use super::setup::{Change, Flows, Setup, SetupError, Transport};
 use super::{Event, Ran};
 
 /// How often hosts say who they are, on average, where nobody acknowledges it.
@@ -111,11 +112,32 @@ struct Running {
     /// Its row is written.
     over: bool,
     failure: Option<ReceiverFailure>,
-    assembly: Option<Assembly>,
+    /// Of coded symbols, by receiver.
+    receptions: Vec<Reception>,
+    /// Of pulled ones, by the flow's number in its task.
+    tallies: Vec<Tally>,
     /// Symbols or packets that were new.
     useful: u64,
     /// Flows that its receiver was given, in order.
     flows: Vec<Flowing>,
+}
+
+/// What one receiver of a task has.
+#[derive(Default)]
+struct Reception {
+    assembly: Option<Assembly>,
+    /// All that it wanted.
+    done: bool,
+}
+
+/// What came by one flow, also after its receiver had all that it wanted: the machine does not look at it then.
+#[derive(Clone, Copy, Default)]
+struct Tally {
+    whole: u64,
+    trimmed: u64,
+    useful: u64,
+    lost: u64,
+    timeouts: u64,
 }
 
 /// A flow of a task.
@@ -123,6 +145,8 @@ struct Flowing {
     flow: FlowId,
     /// Host.
     source: u32,
+    /// Which of the task's receivers; none if it goes to all of them.
+    receiver: Option<usize>,
     start: Time,
     /// When its last useful packet came.
     last: Option<Time>,
@@ -187,7 +211,7 @@ fn name(task: u32) -> String {
 
 impl World {
     pub(super) fn new(setup: Setup) -> Result<Self, SetupError> {
-        check(&setup)?;
+        check::check(&setup)?;
         let hosts = setup.topology.hosts().len();
         let mut post = Post::new(&setup)?;
         for (_, change) in &setup.changes {
@@ -240,7 +264,8 @@ impl World {
                 failed: false,
                 over: false,
                 failure: None,
-                assembly: None,
+                receptions: Vec::new(),
+                tallies: Vec::new(),
                 useful: 0,
                 flows: Vec::new(),
             });
@@ -251,9 +276,9 @@ impl World {
         if let Some(sampling) = &self.setup.sample {
             self.post.agenda.push(sampling.every.as_nanos(), Event::Sample);
         }
-        if let Transport::Ppush(ppush) = &self.setup.transport {
-            let ppush = (**ppush).clone();
-            self.prepare_ppush(&ppush)?;
+        if let Transport::Coded(coded) = &self.setup.transport {
+            let coded = (**coded).clone();
+            self.prepare_coded(&coded)?;
         }
         Ok(())
     }
@@ -397,7 +422,20 @@ impl World {
     #[inline(never)]
     fn deliver(&mut self, body: u32, link: u32, ecn: Ecn, cut: bool) {
         let (to, packet) = self.post.take(body, ecn, cut);
-        self.input(self.post.endpoint(to, link), Input::Packet(packet));
+        let endpoint = self.post.endpoint(to, link);
+        if let Body::Symbol(header) = &packet.datagram.body {
+            self.tally(endpoint, packet.datagram.flow, header.trimmed);
+        }
+        self.input(endpoint, Input::Packet(packet));
+    }
+
+    /// A symbol, or its header, has come to somebody.
+    #[inline]
+    fn tally(&mut self, endpoint: u32, flow: FlowId, trimmed: bool) {
+        let Some(running) = self.tasks.get_mut(self.places[endpoint as usize].task as usize) else { return };
+        if let Some(tally) = running.tallies.get_mut((flow.0 & 0xff) as usize) {
+            *(if trimmed { &mut tally.trimmed } else { &mut tally.whole }) += 1;
+        }
     }
 
     #[inline]
@@ -478,11 +516,10 @@ impl World {
             return; // It was broken off, or its host restarted, before its request was made again.
         }
         let plan = self.setup.tasks[task as usize].clone();
-        match (plan.background, self.setup.transport.clone()) {
-            (Some(sender), _) | (None, Transport::Baseline { sender, .. }) => {
-                self.start_baseline(task, &plan, sender);
-            }
-            (None, Transport::Ppush(ppush)) => self.start_receiver(task, &plan, &ppush),
+        match (self.setup.flows_of(&plan), self.setup.transport.clone()) {
+            (Flows::Baseline(sender), _) => self.start_baseline(task, &plan, sender),
+            (Flows::Coded(class), Transport::Coded(coded)) => self.start_coded(task, &plan, &coded, class),
+            (Flows::Coded(_), Transport::Baseline { .. }) => unreachable!("the set-up was checked"),
         }
     }
 
@@ -528,45 +565,4 @@ impl World {
             }
         }
     }
-}
-
-fn check(setup: &Setup) -> Result<(), SetupError> {
-    let hosts = setup.topology.hosts().len() as u32;
-    let scripted = setup.tasks.iter().any(|t| t.thetas.is_some());
-    let background = setup.tasks.iter().any(|plan| plan.background.is_some());
-    if setup.carry_bytes && (background || matches!(setup.transport, Transport::Baseline { .. })) {
-        return Err(SetupError::NothingToCarry);
-    }
-    for plan in &setup.tasks {
-        let named = plan.sources.iter().chain([&plan.receiver]).chain(&plan.further);
-        let strange = { named }.find(|&&h| h >= hosts);
-        if let Some(&host) = strange {
-            return Err(SetupError::NoSuchHost { task: plan.name.clone(), host, hosts });
-        }
-        let thetas = plan.thetas.as_ref().map_or(plan.sources.len(), Vec::len);
-        if !(1..=128).contains(&plan.sources.len()) || thetas != plan.sources.len() {
-            let (task, sources) = (plan.name.clone(), plan.sources.len());
-            return Err(SetupError::Weights { task, sources, thetas });
-        }
-        let rules = match (&plan.background, &setup.transport) {
-            (Some(sender), _) | (None, Transport::Baseline { sender, .. }) => Some(sender.scheme),
-            (None, Transport::Ppush(_)) => None,
-        };
-        let (task, sources, receivers) = (plan.name.clone(), plan.sources.len(), plan.further.len() + 1);
-        match rules {
-            None if receivers > 1 => return Err(SetupError::ManyReceivers { task, receivers }),
-            Some(scheme) if plan.relayed && !(sources == 1 && matches!(scheme, baseline::Scheme::Ndp(_))) => {
-                return Err(SetupError::Relay { task, sources, scheme });
-            }
-            // Flows of a task are numbered in eight bits.
-            Some(_) if sources * receivers > 256 => {
-                return Err(SetupError::ManyReceivers { task, receivers });
-            }
-            _ => {}
-        }
-        if scripted && plan.thetas.is_none() && plan.background.is_none() {
-            return Err(SetupError::MixedWeights { task: plan.name.clone() });
-        }
-    }
-    Ok(())
 }

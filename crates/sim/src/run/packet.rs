@@ -1,5 +1,7 @@
 //! A scenario on the packet engine.
 
+mod pulled;
+
 use std::collections::BTreeMap;
 
 use headwater_fabric::{HostId, LinkId, PointId, Topology};
@@ -13,8 +15,8 @@ use super::network::{self, NetworkSetup};
 use super::{Progress, RunError};
 use crate::experiment::Engine;
 use crate::packet::{
-    self, ControlPlane, DecodeModel, FrameSizes, Jitter, PpushSetup, Ran, Records, Sampling, Setup, TaskPlan,
-    Transport,
+    self, CodedSetup, ControlPlane, DecodeModel, Flows, FrameSizes, Jitter, Ran, Records, Sampling, Setup,
+    TaskPlan, Transport,
 };
 use crate::scenario::{Background, Machines, Quantity, Scenario, Scheme, TransportSpec};
 use crate::stats;
@@ -23,6 +25,8 @@ use crate::workload::{self, Network};
 
 /// Bytes of a block of a simulated object: [`headwater_units::BlockLayout`] for everything up to 16 GiB.
 const BLOCK: u64 = 256 << 10;
+/// Longer than any run.
+const NEVER: Duration = Duration::from_secs(1 << 20);
 /// A queue's mean over a sampling interval is that of so many looks.
 const LOOKS: u64 = 8;
 
@@ -76,9 +80,12 @@ impl Prepared {
             }
         }
         if let Some(requests) = &scenario.arriving_background {
-            let sender = Some(baseline(scenario.scheme, &in_class(requests.class))?);
+            let flows = Some(flows(scenario.scheme, &in_class(requests.class))?);
             let beside = arriving.iter().map(|plan| task(plan, &network, until));
-            tasks.extend(beside.map(|plan| TaskPlan { background: sender, ..plan }));
+            tasks.extend(beside.map(|plan| TaskPlan { background: flows, ..plan }));
+        }
+        if scenario.scheme == Scheme::Scdp {
+            tasks.iter_mut().for_each(|plan| pulled::fit(plan, symbol_size(scenario)));
         }
         let NetworkSetup { topology, routes, port, choice, changes } =
             network::setup_on(scenario, topology, seed)?;
@@ -88,7 +95,7 @@ impl Prepared {
             choice,
             sizes: sizes(scenario),
             jitter: jitter(scenario),
-            control: ControlPlane::Beside { delay: base_rtt(scenario, &topology) / 2 },
+            control: ControlPlane::Beside { delay: control_delay(scenario, &topology) },
             transport,
             tasks,
             changes,
@@ -158,6 +165,15 @@ pub(super) fn task(plan: &workload::TaskPlan, network: &Network, until: Option<T
     }
 }
 
+/// One way between a node and the controller. Of SCDP's there is none in the paper, and a source begins without a handshake: both
+/// ends know of a task when it arrives.
+fn control_delay(scenario: &Scenario, topology: &Topology) -> Duration {
+    match scenario.scheme {
+        Scheme::Scdp => Duration::ZERO,
+        _ => base_rtt(scenario, topology) / 2,
+    }
+}
+
 fn background(flow: &Background, spec: &TransportSpec) -> Result<TaskPlan, RunError> {
     Ok(TaskPlan {
         name: flow.name.clone(),
@@ -171,8 +187,16 @@ fn background(flow: &Background, spec: &TransportSpec) -> Result<TaskPlan, RunEr
         relayed: false,
         thetas: None,
         awaited: false,
-        background: Some(baseline(flow.scheme, spec)?),
+        background: Some(flows(flow.scheme, spec)?),
     })
+}
+
+/// What the flows of a scheme run beside a workload.
+fn flows(scheme: Scheme, spec: &TransportSpec) -> Result<Flows, RunError> {
+    match scheme {
+        Scheme::Scdp => Ok(Flows::Coded(spec.class.into())),
+        scheme => Ok(Flows::Baseline(baseline(scheme, spec)?)),
+    }
 }
 
 /// The sending end of a baseline.
@@ -186,8 +210,7 @@ fn baseline(scheme: Scheme, spec: &TransportSpec) -> Result<baseline::SenderConf
         Scheme::Dccp => baseline::Scheme::DCCP,
         Scheme::Cubic => return Err(unsupported("cubic is the kernel's own TCP: real packets run it")),
         Scheme::Ndp => return Ok(ndp(spec)),
-        Scheme::Scdp => return Err(unsupported("scheme scdp is not built yet")),
-        Scheme::Ppush { .. } => return Err(unsupported("a push flow is no baseline")),
+        Scheme::Ppush { .. } | Scheme::Scdp => return Err(unsupported("coded symbols are no baseline")),
     };
     // The timeouts and the first window are those that a push flow would have.
     let source = spec.source_config();
@@ -232,15 +255,19 @@ fn transport(scenario: &Scenario, topology: &Topology, network: &Network) -> Res
     if let Some((field, stated, does)) = spec.fixed() {
         return Err(unsupported(format!("transport.{field} = {stated}; its machines have {does}")));
     }
-    let Scheme::Ppush { pool, weigh } = scenario.scheme else {
-        let sender = baseline(scenario.scheme, spec)?;
-        return Ok(Transport::Baseline { receiver: baseline::ReceiverConfig::of(&sender), sender });
+    let (pool, weigh) = match scenario.scheme {
+        Scheme::Ppush { pool, weigh } => (pool, weigh),
+        Scheme::Scdp => return Ok(Transport::Coded(Box::new(pulled::setup(scenario)))),
+        scheme => {
+            let sender = baseline(scheme, spec)?;
+            return Ok(Transport::Baseline { receiver: baseline::ReceiverConfig::of(&sender), sender });
+        }
     };
     let rate = network.host_rate;
     let ceiling = theta_ceiling(scenario, topology, rate);
     let packet_bits = scenario.packet.data.get() as f64 * 8.0;
     let receiver = ReceiverConfig::new("", NodeId([0; 32]), PathId(0), 0);
-    let mut setup = PpushSetup {
+    let mut setup = CodedSetup {
         source: spec.source_config(),
         spread: spec.spread_rule(pool),
         receive_window: receiver.receive_window,
@@ -252,29 +279,30 @@ fn transport(scenario: &Scenario, topology: &Topology, network: &Network) -> Res
         class: spec.class.into(),
         host_rate: Some(BitRate::new((rate * packet_bits) as u64)),
         racks: racks(topology),
+        pull: None,
     };
     // Symbols without bytes may be as small as they like.
     setup.controller.smallest_room = 8;
     if spec.machines == Machines::Paper {
         unprotect(&mut setup);
     }
-    Ok(Transport::Ppush(Box::new(setup)))
+    Ok(Transport::Coded(Box::new(setup)))
 }
 
 /// Lifts the limits that papers do not have and simulated hosts do not need.
-fn unprotect(setup: &mut PpushSetup) {
+fn unprotect(setup: &mut CodedSetup) {
     let source = &mut setup.source;
     // The simulated receiver is where it says it is, and all its blocks may be open at once.
     (source.unvalidated_packets, source.look_ahead, source.max_in_flight) = (u64::MAX, 4096, u32::MAX);
-    source.silent_pause = Duration::from_secs(1 << 20);
+    source.silent_pause = NEVER;
     let controller = &mut setup.controller;
     // A flow that yields to a heavier one is not dead.
-    controller.silent_limit = Duration::from_secs(1 << 20);
-    controller.receiver_silent = Duration::from_secs(1 << 20);
+    controller.silent_limit = NEVER;
+    controller.receiver_silent = NEVER;
     controller.receiver_gone = Duration::from_secs(1 << 21);
     (controller.max_sources, controller.sources_limit) = (128, 128);
     (setup.receive_window, setup.blocks_in_flight) = (u32::MAX, 1 << 20);
-    setup.source_patience = Duration::from_secs(1 << 20);
+    setup.source_patience = NEVER;
 }
 
 /// The largest sum of weights on a link.

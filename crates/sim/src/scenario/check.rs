@@ -8,8 +8,8 @@ use headwater_wire::Class;
 use thiserror::Error;
 
 use super::{
-    Action, ArrivingBackground, Machines, PermutedBackground, PortSpec, Scenario, Scheme, Service, Target,
-    TransportSpec,
+    Action, Amount, ArrivingBackground, Machines, PermutedBackground, PortSpec, Scenario, Scheme, Service,
+    Target, TransportSpec,
 };
 use crate::workload::{Network, TaskPlan, WorkloadError};
 
@@ -297,6 +297,23 @@ impl TransportSpec {
         within("transport.ack_every", acks, acks >= 1.0, "at least 1")?;
         let pushed = f64::from(self.pull.window);
         within("transport.pull.window", pushed, (1.0..=1e6).contains(&pushed), "1 to 10^6 packets")?;
+        let of_many = f64::from(self.pull.many_window);
+        within(
+            "transport.pull.many_window",
+            of_many,
+            (1.0..=4096.0).contains(&of_many),
+            "1 to 4096 packets",
+        )?;
+        for (n, level) in self.pull.levels.iter().enumerate() {
+            let place = format!("transport.pull.levels.{n}");
+            let (least, most) = (Amount::Packets(1), Amount::Unlimited);
+            let below = self.pull.levels[..n].last().copied().unwrap_or(least);
+            let ok =
+                of_one_kind(below, *level) != Some(false) && *level != Amount::Packets(0) && *level != most;
+            within(&place, n as f64, ok, "a number of packets or bytes, not less than the level before")?;
+        }
+        let held_up = self.pull.detach_after.as_secs_f64();
+        within("transport.pull.detach_after", held_up, held_up > 0.0, "more than no time")?;
         let rto = self.pull.min_rto.as_secs_f64();
         within("transport.pull.min_rto", rto, rto > 0.0 && rto <= 60.0, "above 0 and at most 60 s")?;
         let headroom = self.pull.headroom.get() as f64;
@@ -323,6 +340,15 @@ impl TransportSpec {
             Some((field, value)) => Err(ScenarioError::NotOfProduct { field, value: value.to_string() }),
             None => Ok(()),
         }
+    }
+}
+
+/// Whether the second is not less than the first; `None` if they cannot be compared.
+fn of_one_kind(first: Amount, second: Amount) -> Option<bool> {
+    match (first, second) {
+        (Amount::Packets(a), Amount::Packets(b)) => Some(a <= b),
+        (Amount::Bytes(a), Amount::Bytes(b)) => Some(a <= b),
+        _ => None,
     }
 }
 

@@ -10,6 +10,7 @@
 //! | source: packets to an address not yet validated, blocks looked ahead, packets in flight | no limit, 4,096, no limit | the machine's defaults |
 //! | source: pause of a silent receiver | never | the machine's default |
 //! | receiver: window of its socket, blocks in flight, patience | no limit, 2^20, none | the socket's buffer, the machine's defaults |
+//! | pulled flows (SCDP): addresses, opening, packets late before one is lost | believed, none, 250 | the machine's defaults |
 //! | controller: silent flows and receivers | never given up | the machine's defaults |
 //! | controller: sources per task, smallest symbol | 128, 8 bytes | as the user says, the machine's default |
 //! | symbol size | a block over `block_symbols` | what the path's MTU carries |
@@ -26,11 +27,13 @@
 use headwater_transport::in_flight::LATER_ACKS;
 use headwater_transport::ppush::controller::ControllerConfig;
 use headwater_transport::ppush::wfcc::{LossGuard, LossResponse as WindowResponse};
+use headwater_transport::rtt::RttConfig;
+use headwater_transport::scdp::{PullFlowConfig, SessionConfig};
 use headwater_transport::source::SourceConfig;
-use headwater_units::{Duration, Packets, Theta};
+use headwater_units::{Bytes, Duration, Packets, Theta};
 use headwater_wire::SpreadRule;
 
-use super::{Assignment, LossResponse, Machines, TransportSpec};
+use super::{Amount, Assignment, LossResponse, Machines, TransportSpec};
 
 /// Longer than any run: what should never happen by itself happens after this.
 const NEVER: Duration = Duration::from_secs(1 << 20);
@@ -52,6 +55,37 @@ impl TransportSpec {
         source.rtt.min_rto = self.min_rto;
         source.rtt.initial_rto = self.min_rto;
         source
+    }
+
+    /// A host's source whose flows are pulled (SCDP). The levels, where they are bytes, are of packets with this payload; the
+    /// machine counts them in symbols of so many bytes, one to a packet.
+    pub fn pulled_source_config(&self, payload: Bytes, symbol: u16) -> SourceConfig {
+        if self.machines == Machines::Product {
+            return SourceConfig::default();
+        }
+        let symbols = |level: &Amount| match level {
+            Amount::Packets(packets) => u64::from(*packets),
+            Amount::Bytes(bytes) => bytes.get().div_ceil(payload.get().max(1)),
+            Amount::Unlimited => u64::from(u32::MAX),
+        };
+        let demotion = [0, 1, 2, 3].map(|n| Bytes::new(symbols(&self.pull.levels[n]) * u64::from(symbol)));
+        let pull = PullFlowConfig {
+            demotion: Some(demotion),
+            detach_after: self.pull.detach_after,
+            ..PullFlowConfig::data_centre()
+        };
+        // Nobody reads reports.
+        SourceConfig { pull, report_every: NEVER, ..SourceConfig::paper() }
+    }
+
+    /// A receiver that pulls.
+    pub fn session_config(&self) -> SessionConfig {
+        if self.machines == Machines::Product {
+            return SessionConfig::default();
+        }
+        let session = SessionConfig::data_centre();
+        let rtt = RttConfig { initial_rto: self.pull.min_rto, min_rto: self.pull.min_rto, ..session.rtt };
+        SessionConfig { extra: self.decode.overhead, rtt, ..session }
     }
 
     /// The controller, with Algorithm 1 if `weigh`, else with weight 1 for every flow. `ceiling` is θ+ of every link;
@@ -131,6 +165,34 @@ mod tests {
         paper.rtt.initial_rto = spec.min_rto;
         assert_eq!(spec.source_config(), paper);
         assert_eq!(spec.fixed(), None);
+    }
+
+    #[test]
+    fn levels_are_counted_in_symbols() {
+        let levels = |spec: &TransportSpec, payload| {
+            let demotion = spec.pulled_source_config(Bytes::new(payload), 100).pull.demotion.unwrap();
+            demotion.map(|level| level.get() / 100)
+        };
+        let mut spec = TransportSpec::default();
+        // SCDP §IV: 10 KB, 100 KB, 1 MB and 10 MB, of packets of 1500 B with a header of 64 B.
+        assert_eq!(levels(&spec, 1436), [7, 70, 697, 6964]);
+        spec.pull.levels = [20, 204, 2048, 20_480].map(Amount::Packets);
+        assert_eq!(levels(&spec, 1436), [20, 204, 2048, 20_480]);
+    }
+
+    #[test]
+    fn each_constant_of_a_receiver_that_pulls_arrives_at_its_machine() {
+        let mut spec = TransportSpec::default();
+        spec.pull.min_rto = Duration::from_millis(7);
+        spec.pull.detach_after = Duration::from_millis(8);
+        spec.decode.overhead = 3;
+        let session = spec.session_config();
+        assert_eq!((session.rtt.min_rto, session.rtt.initial_rto), (spec.pull.min_rto, spec.pull.min_rto));
+        assert_eq!((session.extra, session.opens_flows), (3, false));
+        let source = spec.pulled_source_config(Bytes::new(1436), 1436).pull;
+        assert_eq!((source.detach_after, source.validates_paths), (spec.pull.detach_after, false));
+        spec.machines = Machines::Product;
+        assert_eq!(spec.session_config(), SessionConfig::default());
     }
 
     #[test]

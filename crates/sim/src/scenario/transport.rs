@@ -4,7 +4,7 @@ use headwater_units::{Bytes, Duration};
 use headwater_wire::Class;
 use serde::{Deserialize, Serialize};
 
-use super::text;
+use super::{Amount, text};
 
 /// The constants of the machines at the ends; one set for all of a paper's figures.
 ///
@@ -68,12 +68,52 @@ pub struct PullSpec {
     /// (csg-htsim).
     #[serde(with = "text::one")]
     pub headroom: Bytes,
+    /// What each of several sources pushes, where they send coded symbols (SCDP IW_i); 6 (§IV does not say: three of them fill
+    /// the longest path of its network, two its shorter ones).
+    #[serde(skip_serializing_if = "is_usual_many_window")]
+    pub many_window: u32,
+    /// A flow of coded symbols drops a level of priority when it has sent so much, packets or their payload; 10 KB, 100 KB, 1 MB
+    /// and 10 MB (SCDP §IV).
+    #[serde(skip_serializing_if = "are_usual_levels")]
+    pub levels: [Amount; 4],
+    /// A member that holds its group up for so long is served by itself; 500 ms (SCDP §III-E leaves it to the application).
+    #[serde(with = "text::one", skip_serializing_if = "is_usual_patience")]
+    pub detach_after: Duration,
+}
+
+/// 10 KB, 100 KB, 1 MB and 10 MB.
+const USUAL_LEVELS: [Amount; 4] = [
+    Amount::Bytes(Bytes::new(10_000)),
+    Amount::Bytes(Bytes::new(100_000)),
+    Amount::Bytes(Bytes::new(1_000_000)),
+    Amount::Bytes(Bytes::new(10_000_000)),
+];
+const USUAL_MANY_WINDOW: u32 = 6;
+const USUAL_PATIENCE: Duration = Duration::from_millis(500);
+
+fn is_usual_many_window(window: &u32) -> bool {
+    *window == USUAL_MANY_WINDOW
+}
+
+fn are_usual_levels(levels: &[Amount; 4]) -> bool {
+    *levels == USUAL_LEVELS
+}
+
+fn is_usual_patience(patience: &Duration) -> bool {
+    *patience == USUAL_PATIENCE
 }
 
 impl Default for PullSpec {
     /// As each field says.
     fn default() -> Self {
-        PullSpec { window: 12, min_rto: Duration::from_millis(1), headroom: Bytes::new(64) }
+        PullSpec {
+            window: 12,
+            min_rto: Duration::from_millis(1),
+            headroom: Bytes::new(64),
+            many_window: USUAL_MANY_WINDOW,
+            levels: USUAL_LEVELS,
+            detach_after: USUAL_PATIENCE,
+        }
     }
 }
 

@@ -9,7 +9,7 @@ use std::fmt;
 
 use headwater_fabric::{LinkId, Metric, Routes, Topology};
 use headwater_sim::packet::{
-    self, Change, ControlPlane, DecodeModel, FrameSizes, Jitter, LinkChange, PpushSetup, Records, Setup,
+    self, Change, CodedSetup, ControlPlane, DecodeModel, FrameSizes, Jitter, LinkChange, Records, Setup,
     TaskPlan, Transport,
 };
 use headwater_transport::ppush::controller::ControllerConfig;
@@ -85,7 +85,7 @@ impl Storm {
                 &[Jitter::None, Jitter::UpTo(Duration::from_micros(1)), Jitter::PacketOnPath],
             ),
             control,
-            transport: Transport::Ppush(Box::new(ppush(&mut rng, spread, product, symbol_size))),
+            transport: Transport::Coded(Box::new(ppush(&mut rng, spread, product, symbol_size))),
             tasks: tasks.clone(),
             changes: changes.clone(),
             sample: None,
@@ -159,8 +159,8 @@ fn tasks(rng: &mut ChaCha8Rng, hosts: u32, symbol_size: u16) -> Vec<TaskPlan> {
         .collect()
 }
 
-fn ppush(rng: &mut ChaCha8Rng, spread: SpreadRule, product: bool, symbol_size: u16) -> PpushSetup {
-    PpushSetup {
+fn ppush(rng: &mut ChaCha8Rng, spread: SpreadRule, product: bool, symbol_size: u16) -> CodedSetup {
+    CodedSetup {
         source: if product { SourceConfig::default() } else { SourceConfig::paper() },
         spread,
         receive_window: pick(rng, &[32, 4096, u32::MAX]),
@@ -173,6 +173,7 @@ fn ppush(rng: &mut ChaCha8Rng, spread: SpreadRule, product: bool, symbol_size: u
         class: Class::Bulk,
         host_rate: None,
         racks: Vec::new(),
+        pull: None,
     }
 }
 

@@ -229,6 +229,7 @@ impl Receiver {
         stats.repair_used = of.repair_used;
         stats.corrupt = of.corrupt;
         stats.need_more = of.need_more;
+        stats.timeouts = of.timeouts;
         stats.strays += of.strays;
         stats.flows = of.flows.iter().map(|flow| flow_stats(flow, symbol)).collect();
         stats

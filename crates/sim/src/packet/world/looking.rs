@@ -71,7 +71,7 @@ impl World {
     pub(super) fn note_flows(&mut self, task: u32) {
         let running = &self.tasks[task as usize];
         let mut rows = Vec::new();
-        for (index, &Flowing { flow, source: host, start, last }) in running.flows.iter().enumerate() {
+        for (index, &Flowing { flow, source: host, start, last, .. }) in running.flows.iter().enumerate() {
             let mut row = FlowRow { task, flow, source: host, start, last, ..FlowRow::default() };
             if let Some(&sender) = running.senders.get(index) {
                 if let Machine::Sender(sender) = self.machine(sender) {
@@ -95,11 +95,9 @@ impl World {
             }
             rows.push(row);
         }
-        if running.senders.is_empty()
-            && let Some(&endpoint) = running.receivers.first()
-            && let Machine::Receivers(receivers) =
-                &mut self.slots[self.places[endpoint as usize].slot as usize].machine
-        {
+        for &endpoint in running.receivers.iter().filter(|_| running.senders.is_empty()) {
+            let slot = self.places[endpoint as usize].slot as usize;
+            let Machine::Receivers(receivers) = &mut self.slots[slot].machine else { continue };
             let stats = receivers.stats(self.now, fetch_of(endpoint));
             for stats in stats.into_iter().flat_map(|stats| stats.flows) {
                 if let Some(row) = rows.iter_mut().find(|row| row.flow == stats.flow) {
@@ -114,6 +112,45 @@ impl World {
         self.records.flows.extend(rows);
     }
 
+    /// What a receiver that pulls has counted, before its machine forgets it.
+    pub(super) fn note_receiver(&mut self, task: u32, place: usize) {
+        let running = &mut self.tasks[task as usize];
+        let endpoint = running.receivers[place];
+        let slot = self.places[endpoint as usize].slot as usize;
+        let Machine::Receivers(receivers) = &mut self.slots[slot].machine else { return };
+        if running.tallies.is_empty() {
+            return;
+        }
+        let Some(stats) = receivers.stats(self.now, fetch_of(endpoint)) else { return };
+        for (n, flow) in stats.flows.iter().enumerate() {
+            if let Some(tally) = running.tallies.get_mut((flow.flow.0 & 0xff) as usize) {
+                tally.lost = flow.lost;
+                // A session counts those of its flows together.
+                tally.timeouts = if n == 0 { stats.timeouts } else { 0 };
+            }
+        }
+    }
+
+    /// What came by flows that are pulled, to the end of the run.
+    fn note_tallies(&mut self) {
+        for task in 0..self.tasks.len() as u32 {
+            let receptions = self.tasks[task as usize].receptions.iter().enumerate();
+            let open: Vec<usize> = receptions.filter(|(_, it)| !it.done).map(|(place, _)| place).collect();
+            if !self.tasks[task as usize].receivers.is_empty() {
+                open.into_iter().for_each(|place| self.note_receiver(task, place));
+            }
+        }
+        for row in &mut self.records.flows {
+            let tallies = &self.tasks[row.task as usize].tallies;
+            let Some(tally) = tallies.get((row.flow.0 & 0xff) as usize) else { continue };
+            (row.useful, row.trimmed) = (tally.useful, tally.trimmed);
+            row.unneeded = tally.whole.saturating_sub(tally.useful);
+            (row.lost, row.timeouts) = (tally.lost, tally.timeouts);
+            let all: u64 = tallies.iter().map(|tally| tally.useful).sum();
+            row.share = row.useful as f64 / all.max(1) as f64;
+        }
+    }
+
     pub(super) fn finish(mut self) -> Records {
         for task in 0..self.tasks.len() as u32 {
             let running = &self.tasks[task as usize];
@@ -121,6 +158,7 @@ impl World {
                 self.note_flows(task);
             }
         }
+        self.note_tallies();
         for task in 0..self.tasks.len() {
             self.tasks[task].useful = self.useful(task);
         }

@@ -31,7 +31,8 @@ impl World {
             let running = &mut self.tasks[task as usize];
             running.receivers.push(sink);
             running.senders.push(from);
-            running.flows.push(Flowing { flow, source: leg.source, start: self.now, last: None });
+            let (source, start) = (leg.source, self.now);
+            running.flows.push(Flowing { flow, source, receiver: None, start, last: None });
             running.unfinished += 1;
             running.open += 1;
             self.drain(sink);

@@ -10,8 +10,9 @@ use headwater_wire::Refusal;
 use super::{Flowing, INTRODUCE_EVERY, World, endpoint_of, fetch_of, host_of, object};
 use crate::packet::Event;
 use crate::packet::assembly::Assembly;
+use crate::packet::director::FlowPlace;
 use crate::packet::records::TaskRow;
-use crate::packet::setup::{ControlPlane, Transport};
+use crate::packet::setup::ControlPlane;
 
 impl World {
     /// Whoever is in this slot has something to say.
@@ -38,8 +39,12 @@ impl World {
                 self.tell_later(endpoint, Command::Source(command));
             }
             SourceEvent::Opened(opened) => {
+                let flow = opened.flow;
                 if let Some(cargo) = &mut self.post.cargo {
-                    cargo.opened(opened.flow, opened.key, opened.object, opened.symbol_size);
+                    cargo.opened(flow, opened.key, opened.object, opened.symbol_size);
+                }
+                if let Some(path) = self.way_of_pulled(flow) {
+                    self.tell_later(endpoint, Command::Source(SourceCommand::FlowPath { flow, path }));
                 }
             }
             SourceEvent::Closed { .. } => {
@@ -60,32 +65,38 @@ impl World {
     fn on_receiver(&mut self, endpoint: u32, event: ReceiverEvent) {
         let task = self.places[endpoint as usize].task;
         let running = &mut self.tasks[task as usize];
+        // It restarts with another endpoint, and what it said before that is nothing any more.
+        let Some(place) = running.receivers.iter().position(|it| *it == endpoint) else { return };
+        let reception = &mut running.receptions[place];
         match event {
             ReceiverEvent::Symbol { flow, symbol } => {
                 running.useful += 1;
+                if let Some(tally) = running.tallies.get_mut((flow.0 & 0xff) as usize) {
+                    tally.useful += 1;
+                }
                 if let Some(flowing) = running.flows.iter_mut().find(|f| f.flow == flow) {
                     flowing.last = Some(self.now);
                 }
-                if let Some(assembly) = &mut running.assembly {
+                if let Some(assembly) = &mut reception.assembly {
                     let cargo = self.post.cargo.as_ref().map(|cargo| cargo.payload());
                     assembly.insert(flow, symbol, cargo);
                 }
             }
             ReceiverEvent::Decode { block } => {
-                let Some(assembly) = &mut running.assembly else { return };
+                let Some(assembly) = &mut reception.assembly else { return };
                 let took = assembly.latency(block, &self.setup.decode);
                 let at = (self.now + took).as_nanos();
                 self.post.agenda.push(at, Event::Decoded { endpoint, block: block.0 });
             }
             ReceiverEvent::Discard { block } => {
-                if let Some(assembly) = &mut running.assembly {
+                if let Some(assembly) = &mut reception.assembly {
                     assembly.discard(block);
                 }
             }
             ReceiverEvent::Accepted { bytes, symbol_size, .. } => {
                 let (overhead, true_bytes) = (self.setup.decode.overhead, self.post.cargo.is_some());
                 let made = || Assembly::new(bytes, symbol_size, overhead, true_bytes);
-                let assembly = running.assembly.get_or_insert_with(made);
+                let assembly = reception.assembly.get_or_insert_with(made);
                 if assembly.symbol_size() != symbol_size {
                     assembly.recut(Geometry::new(bytes, symbol_size).expect("the receiver checked it"));
                 }
@@ -93,18 +104,31 @@ impl World {
                 self.tell_fetch(endpoint, ReceiverCommand::Start { wanted, have });
             }
             ReceiverEvent::Bind(bind) => {
-                let (flow, host) = (bind.flow, host_of(bind.node));
-                running.flows.push(Flowing { flow, source: host, start: self.now, last: None });
-                if let (Some(cargo), Some(assembly)) = (&mut self.post.cargo, &running.assembly) {
+                let (flow, source) = (bind.flow, host_of(bind.node));
+                let goes_to_all = running.receivers.len() > 1
+                    && FlowPlace::of(
+                        flow,
+                        self.setup.tasks[task as usize].sources.len(),
+                        running.receivers.len(),
+                    ) == FlowPlace::Group;
+                // Each of a group is told of the flow that goes to all.
+                if !goes_to_all || running.flows.iter().all(|flowing| flowing.flow != flow) {
+                    let receiver = (!goes_to_all).then_some(place);
+                    running.flows.push(Flowing { flow, source, receiver, start: self.now, last: None });
+                }
+                if let (Some(cargo), Some(assembly)) = (&mut self.post.cargo, &reception.assembly) {
                     // The task's own T: the controller fits it to the object.
                     cargo.opened(flow, bind.key, object(task), assembly.symbol_size());
                 }
-                let path = PathId(self.sources[host as usize]);
+                let path = PathId(self.sources[source as usize]);
                 self.tell_fetch(endpoint, ReceiverCommand::FlowPath { flow, path });
             }
             ReceiverEvent::Done => {
+                reception.done = true;
                 running.unfinished = running.unfinished.saturating_sub(1);
-                if running.unfinished == 0 {
+                let is_last = running.unfinished == 0;
+                self.note_receiver(task, place);
+                if is_last {
                     self.note_end(task, false);
                 }
             }
@@ -166,8 +190,8 @@ impl World {
         let task = self.places[endpoint as usize].task;
         let running = &mut self.tasks[task as usize];
         // The decoder of a receiver that has restarted since is gone with it.
-        let here = running.receivers.contains(&endpoint);
-        let Some(assembly) = running.assembly.as_mut().filter(|_| here) else { return };
+        let Some(place) = running.receivers.iter().position(|it| *it == endpoint) else { return };
+        let Some(assembly) = &mut running.receptions[place].assembly else { return };
         let truth = self.post.cargo.as_ref().map(|cargo| (cargo, object(task)));
         let command = assembly.finish(block, truth);
         let corrupt =
@@ -182,10 +206,9 @@ impl World {
         let running = &mut self.tasks[task as usize];
         running.finished = Some(now);
         running.failed = failed;
-        let background = self.setup.tasks[task as usize].background.is_some();
-        let pushes = matches!(self.setup.transport, Transport::Ppush(_)) && !background;
         self.note_flows(task);
-        if pushes || failed {
+        // A baseline's senders may still close.
+        if failed || self.setup.is_coded(&self.setup.tasks[task as usize]) {
             self.over(task);
         }
     }
@@ -197,14 +220,15 @@ impl World {
         }
         let plan = &self.setup.tasks[task as usize];
         let running = &self.tasks[task as usize];
+        let assemblies = || running.receptions.iter().filter_map(|reception| reception.assembly.as_ref());
         self.records.tasks.push(TaskRow {
             task,
             name: plan.name.clone(),
             arrival: plan.at,
             finish: if running.failed { None } else { running.finished },
             failure: running.failure.clone(),
-            blocks_done: running.assembly.as_ref().map_or(0, |assembly| assembly.have().len() as u32),
-            blocks: running.assembly.as_ref().map(Assembly::blocks),
+            blocks_done: assemblies().map(|assembly| assembly.have().len() as u32).sum(),
+            blocks: assemblies().map(Assembly::blocks).reduce(|all, blocks| all + blocks),
             closed: running.closed,
             packets: plan.packets,
             useful: running.useful,

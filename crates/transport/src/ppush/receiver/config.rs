@@ -119,6 +119,8 @@ pub struct ReceiverStats {
     pub corrupt: u64,
     /// Decodings that needed more symbols.
     pub need_more: u64,
+    /// How often a source was asked again because nothing came, where the receiver pulls; pushed flows time out at their source.
+    pub timeouts: u64,
     /// Datagrams that made no sense from where they came.
     pub strays: u64,
     /// Bytes of symbol that a datagram may carry: what the configuration said, or less where a path turned out narrow.

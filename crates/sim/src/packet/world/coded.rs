@@ -1,4 +1,5 @@
-//! What PPUSH needs of its hosts: sources and a controller before the first task, introductions, receivers, new starts.
+//! What PPUSH and SCDP need of their hosts: sources and a controller before the first task, introductions, receivers, new
+//! starts.
 
 use std::collections::BTreeMap;
 
@@ -7,36 +8,36 @@ use headwater_transport::ppush::controller::Controller;
 use headwater_transport::ppush::receiver::ReceiverConfig;
 use headwater_transport::source::Source;
 use headwater_transport::{Command, ControllerCommand, Input, Packet, ReceiverCommand, SourceCommand};
-use headwater_units::{Bytes, Duration, Geometry, PathId};
-use headwater_wire::{Control, Holding, NodeInfo};
+use headwater_units::{Bytes, Duration, FlowId, Geometry, PathId, Theta};
+use headwater_wire::{Class, Control, Holding, NodeInfo};
 use rand::Rng;
 
-use super::{INTRODUCE_EVERY, Machine, World, fetch_of, name, node, object};
+use super::{INTRODUCE_EVERY, Machine, Reception, Tally, World, fetch_of, name, node, object};
 use crate::packet::Event;
-use crate::packet::director::{Director, Part};
-use crate::packet::setup::{ControlPlane, PpushSetup, SetupError, TaskPlan, Transport};
+use crate::packet::director::{Director, FlowPlace, Part};
+use crate::packet::setup::{CodedSetup, ControlPlane, Flows, SetupError, TaskPlan, Transport};
 
 impl World {
-    pub(super) fn prepare_ppush(&mut self, ppush: &PpushSetup) -> Result<(), SetupError> {
+    pub(super) fn prepare_coded(&mut self, coded: &CodedSetup) -> Result<(), SetupError> {
         let hosts = self.setup.topology.hosts().len() as u32;
         let controller_host = match self.setup.control {
             ControlPlane::AtHost { host } => host,
             ControlPlane::Beside { .. } => hosts,
         };
-        let scripted = self.setup.tasks.iter().any(|t| t.thetas.is_some());
+        let scripted = coded.pull.is_some() || self.setup.tasks.iter().any(|t| t.thetas.is_some());
         let mut parts = BTreeMap::new();
         for host in 0..hosts {
-            let endpoint = self.add(self.source(ppush, host), host, u32::MAX);
+            let endpoint = self.add(self.source(coded, host), host, u32::MAX);
             self.sources.push(endpoint);
         }
         let mut holders: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
-        let tasks = self.setup.tasks.iter().zip(0u32..).filter(|(plan, _)| plan.background.is_none());
-        for (plan, index) in tasks {
-            let bytes = plan.object_bytes(ppush.symbol_size);
-            Geometry::new(bytes, ppush.symbol_size).map_err(|why| SetupError::Object {
+        let tasks = self.setup.tasks.iter().zip(0u32..);
+        for (plan, index) in tasks.filter(|(plan, _)| self.setup.is_coded(plan)) {
+            let bytes = plan.object_bytes(coded.symbol_size);
+            Geometry::new(bytes, coded.symbol_size).map_err(|why| SetupError::Object {
                 task: plan.name.clone(),
                 packets: plan.packets,
-                symbol: ppush.symbol_size,
+                symbol: coded.symbol_size,
                 why,
             })?;
             if let Some(cargo) = &mut self.post.cargo {
@@ -45,22 +46,24 @@ impl World {
             for &source in &plan.sources {
                 holders.entry(source).or_default().push(index);
             }
-            if let Some(thetas) = &plan.thetas {
+            if scripted {
+                let thetas = plan.thetas.iter().flatten().copied().chain(std::iter::repeat(Theta::ONE));
                 let flows = plan.sources.iter().zip(thetas);
-                let flows = flows.map(|(&s, &theta)| (node(s), PathId(self.sources[s as usize]), theta));
+                let flows = flows.map(|(&s, theta)| (node(s), PathId(self.sources[s as usize]), theta));
                 let part = Part {
                     object: object(index),
                     bytes,
-                    symbol_size: ppush.symbol_size,
+                    symbol_size: coded.symbol_size,
                     flows: flows.collect(),
+                    receivers: plan.receivers().map(node).collect(),
                 };
                 parts.insert(name(index), part);
             }
         }
         let machine = if scripted {
-            Machine::Director(Box::new(Director::new(parts, ppush.controller.feedback_every)))
+            Machine::Director(Box::new(Director::new(parts, coded.controller.feedback_every)))
         } else {
-            Machine::Controller(Box::new(self.new_controller(ppush)))
+            Machine::Controller(Box::new(self.new_controller(coded)))
         };
         self.controller = Some(self.add(machine, controller_host, u32::MAX));
         for host in 0..hosts {
@@ -68,6 +71,8 @@ impl World {
                 self.hold(host, task);
             }
             match self.setup.control {
+                // The script knows everybody.
+                _ if coded.pull.is_some() => {}
                 ControlPlane::Beside { .. } => self.introduce(host),
                 ControlPlane::AtHost { .. } => self.introduce_soon(host, INTRODUCE_EVERY / 64),
             }
@@ -75,38 +80,38 @@ impl World {
         Ok(())
     }
 
-    fn source(&self, ppush: &PpushSetup, host: u32) -> Machine {
+    fn source(&self, coded: &CodedSetup, host: u32) -> Machine {
         let mut seed = [0; 32];
         seed[..8].copy_from_slice(&self.setup.seed.to_be_bytes());
         seed[8..12].copy_from_slice(&host.to_be_bytes());
         seed[12..20].copy_from_slice(&self.incarnations.to_be_bytes());
-        Machine::Source(Box::new(Source::new(ppush.source.clone(), seed)))
+        Machine::Source(Box::new(Source::new(coded.source.clone(), seed)))
     }
 
-    fn new_controller(&self, ppush: &PpushSetup) -> Controller {
+    fn new_controller(&self, coded: &CodedSetup) -> Controller {
         let mut seed = [1; 32];
         seed[..8].copy_from_slice(&self.setup.seed.to_be_bytes());
         seed[8..16].copy_from_slice(&self.incarnations.to_be_bytes());
-        Controller::new(ppush.controller.clone(), seed)
+        Controller::new(coded.controller.clone(), seed)
     }
 
     /// A host's source is told that it holds the object of a task.
     fn hold(&mut self, host: u32, task: u32) {
-        let Transport::Ppush(ppush) = &self.setup.transport else { return };
-        let bytes = self.setup.tasks[task as usize].object_bytes(ppush.symbol_size);
+        let Transport::Coded(coded) = &self.setup.transport else { return };
+        let bytes = self.setup.tasks[task as usize].object_bytes(coded.symbol_size);
         let command = SourceCommand::Hold { object: object(task), bytes };
         self.tell(self.sources[host as usize], Command::Source(command));
     }
 
     /// The tasks whose objects a host holds.
     fn holds(&self, host: u32) -> Vec<u32> {
-        let tasks = self.setup.tasks.iter().zip(0u32..).filter(|(plan, _)| plan.background.is_none());
+        let tasks = self.setup.tasks.iter().zip(0u32..).filter(|(plan, _)| self.setup.is_coded(plan));
         tasks.filter(|(plan, _)| plan.sources.contains(&host)).map(|(_, task)| task).collect()
     }
 
     /// A host says to the controller who it is and what it holds, as nodes do when they connect.
     pub(super) fn introduce(&mut self, host: u32) {
-        let (Transport::Ppush(ppush), Some(controller)) = (&self.setup.transport, self.controller) else {
+        let (Transport::Coded(coded), Some(controller)) = (&self.setup.transport, self.controller) else {
             return;
         };
         let info = NodeInfo {
@@ -114,13 +119,13 @@ impl World {
             name: format!("host {host}"),
             listen: None,
             data: Vec::new(),
-            uplink: ppush.host_rate,
-            downlink: ppush.host_rate,
-            rack: ppush.racks.get(host as usize).cloned().flatten().map(|(name, rate)| (name, Some(rate))),
-            room: ppush.symbol_size,
+            uplink: coded.host_rate,
+            downlink: coded.host_rate,
+            rack: coded.racks.get(host as usize).cloned().flatten().map(|(name, rate)| (name, Some(rate))),
+            room: coded.symbol_size,
             incarnation: self.starts[host as usize],
         };
-        let symbol = ppush.symbol_size;
+        let symbol = coded.symbol_size;
         let mut words = vec![Control::Hello(info)];
         words.extend(self.holds(host).into_iter().map(|task| {
             let bytes = self.setup.tasks[task as usize].object_bytes(symbol);
@@ -148,49 +153,87 @@ impl World {
         self.post.agenda.push(self.now.as_nanos() + wait, Event::Introduce { host });
     }
 
-    pub(super) fn start_receiver(&mut self, task: u32, plan: &TaskPlan, ppush: &PpushSetup) {
-        let config = self.receiver_config(task, plan, ppush);
-        let slot = self.receivers_of(plan.receiver);
-        // As if each fetch had a port of its own: switches spread the flows of a host's tasks over paths.
-        let endpoint = self.settle(slot, task);
+    /// Every receiver of a task begins.
+    pub(super) fn start_coded(&mut self, task: u32, plan: &TaskPlan, coded: &CodedSetup, class: Class) {
+        let receivers = 1 + plan.further.len();
+        for host in plan.receivers() {
+            let endpoint = self.settle_fetch(task, host, coded);
+            self.tasks[task as usize].receivers.push(endpoint);
+        }
         let running = &mut self.tasks[task as usize];
-        running.receivers = vec![endpoint];
-        running.unfinished = 1;
-        let begin = ReceiverCommand::Fetch(Box::new(config));
+        running.unfinished = receivers as u32;
+        running.receptions.resize_with(receivers, Reception::default);
+        if coded.pull.is_some() {
+            // And one for a group.
+            running.tallies.resize(plan.sources.len() * receivers + 1, Tally::default());
+        }
+        for place in 0..receivers {
+            self.fetch(task, place, plan, coded, class);
+        }
+    }
+
+    /// An endpoint of a host's receiving machine. As if each fetch had a port of its own: switches spread the flows of a host's
+    /// tasks over paths.
+    fn settle_fetch(&mut self, task: u32, host: u32, coded: &CodedSetup) -> u32 {
+        let slot = self.receivers_of(host, coded);
+        self.settle(slot, task)
+    }
+
+    /// A receiver of a task asks for it.
+    fn fetch(&mut self, task: u32, place: usize, plan: &TaskPlan, coded: &CodedSetup, class: Class) {
+        let host = plan.receivers().nth(place).expect("the caller counts them");
+        let config = self.receiver_config(task, host, plan, coded);
+        let endpoint = self.tasks[task as usize].receivers[place];
+        let begin = ReceiverCommand::Fetch(Box::new(ReceiverConfig { class, ..config }));
         self.tell(endpoint, Command::Receiver(fetch_of(endpoint), begin));
     }
 
+    /// Where the source of a flow that is pulled sends to: nobody has told it before the first symbols leave.
+    pub(super) fn way_of_pulled(&mut self, flow: FlowId) -> Option<PathId> {
+        let (Transport::Coded(coded), task) = (&self.setup.transport, task_of(flow)?) else { return None };
+        coded.pull?;
+        let (plan, running) = (self.setup.tasks.get(task as usize)?, self.tasks.get(task as usize)?);
+        match FlowPlace::of(flow, plan.sources.len(), running.receivers.len()) {
+            FlowPlace::Between { receiver, .. } => Some(PathId(*running.receivers.get(receiver)?)),
+            FlowPlace::Group => Some(self.post.group(&running.receivers)),
+        }
+    }
+
     /// The slot of a host's receiving machine, which is there from its first task on.
-    fn receivers_of(&mut self, host: u32) -> u32 {
+    fn receivers_of(&mut self, host: u32, coded: &CodedSetup) -> u32 {
         if let Some(slot) = self.receivers[host as usize] {
             return slot;
         }
-        let config = HostReceiverConfig { pull: self.pull_config(host, Bytes::ZERO) };
+        let headroom = coded.pull.map_or(Bytes::ZERO, |pull| pull.headroom);
+        let config = HostReceiverConfig { pull: self.pull_config(host, headroom) };
         let slot = self.install(Machine::Receivers(Box::new(Receivers::new(config))), host);
         self.receivers[host as usize] = Some(slot);
         slot
     }
 
-    fn receiver_config(&self, task: u32, plan: &TaskPlan, ppush: &PpushSetup) -> ReceiverConfig {
+    fn receiver_config(&self, task: u32, host: u32, plan: &TaskPlan, coded: &CodedSetup) -> ReceiverConfig {
         let controller = PathId(self.controller.expect("made before the first task"));
         // The number of the request names the task in the script. A restarted receiver draws another, and one that asks
         // again counts on from it: it must not come to another task's number.
-        let request = (u64::from(task) + 1) << 24 | (self.incarnations & 0xffff) << 8;
-        let mut config = ReceiverConfig::new(name(task), node(plan.receiver), controller, request);
-        config.room = ppush.symbol_size;
-        config.spread = ppush.spread;
-        config.class = ppush.class;
+        let request = (u64::from(task) + 1) << REQUESTS | (self.incarnations & 0xffff) << 8;
+        let mut config = ReceiverConfig::new(name(task), node(host), controller, request);
+        config.room = coded.symbol_size;
+        config.spread = coded.spread;
+        config.delivery = coded.delivery(plan.sources.len());
+        if let Some(pull) = coded.pull {
+            config.pull = pull.session;
+        }
         config.max_sources = Some(plan.sources.len() as u8);
-        config.receive_window = ppush.receive_window;
-        config.blocks_in_flight = ppush.blocks_in_flight;
-        config.max_ack_delay = ppush.max_ack_delay;
-        config.source_patience = ppush.source_patience;
-        config.patience = ppush.source_patience;
+        config.receive_window = coded.receive_window;
+        config.blocks_in_flight = coded.blocks_in_flight;
+        config.max_ack_delay = coded.max_ack_delay;
+        config.source_patience = coded.source_patience;
+        config.patience = coded.source_patience;
         config
     }
 
     pub(super) fn restart(&mut self, host: u32) {
-        let Transport::Ppush(ppush) = self.setup.transport.clone() else { return };
+        let Transport::Coded(coded) = self.setup.transport.clone() else { return };
         self.incarnations += 1;
         self.starts[host as usize] = self.incarnations;
         let endpoint = self.sources[host as usize];
@@ -199,7 +242,7 @@ impl World {
         if let Some(slot) = self.receivers[host as usize].take() {
             self.slots[slot as usize].machine = Machine::Nobody;
         }
-        let machine = self.source(&ppush, host);
+        let machine = self.source(&coded, host);
         self.sources[host as usize] = self.add(machine, host, u32::MAX);
         for task in self.holds(host) {
             self.hold(host, task);
@@ -214,33 +257,35 @@ impl World {
             let plan = self.setup.tasks[task as usize].clone();
             let running = &mut self.tasks[task as usize];
             let begun = !running.receivers.is_empty();
-            if plan.background.is_some() {
+            let Flows::Coded(class) = self.setup.flows_of(&plan) else {
                 // Neither end of a connection outlives the other.
                 if begun && (plan.receiver == host || plan.sources.contains(&host)) {
                     self.stop(task);
                 }
                 continue;
-            }
-            if plan.receiver != host || !begun {
+            };
+            let Some(place) = plan.receivers().position(|receiver| receiver == host).filter(|_| begun) else {
+                continue;
+            };
+            if running.finished.is_some() || running.receptions[place].done {
                 continue;
             }
-            running.receivers.clear();
-            if running.finished.is_some() {
-                continue;
-            }
-            if let Some(assembly) = &mut running.assembly {
+            if let Some(assembly) = &mut running.receptions[place].assembly {
                 assembly.restart();
             }
-            running.flows.clear();
-            self.start_receiver(task, &plan, &ppush);
+            running.flows.retain(|flowing| flowing.receiver != Some(place));
+            let endpoint = self.settle_fetch(task, host, &coded);
+            self.tasks[task as usize].receivers[place] = endpoint;
+            self.fetch(task, place, &plan, &coded, class);
         }
     }
 
     pub(super) fn restart_controller(&mut self) {
-        let Transport::Ppush(ppush) = self.setup.transport.clone() else { return };
-        let Some(endpoint) = self.controller else { return };
+        let Transport::Coded(coded) = self.setup.transport.clone() else { return };
+        // A script forgets nothing.
+        let Some(endpoint) = self.controller.filter(|_| coded.pull.is_none()) else { return };
         self.incarnations += 1;
-        let fresh = self.new_controller(&ppush);
+        let fresh = self.new_controller(&coded);
         let slot = &mut self.slots[self.places[endpoint as usize].slot as usize];
         slot.machine = Machine::Controller(Box::new(fresh));
         slot.wake = u64::MAX;
@@ -251,4 +296,12 @@ impl World {
             self.introduce(host);
         }
     }
+}
+
+/// Requests of a task are numbered in so many bits.
+const REQUESTS: u32 = 24;
+
+/// The task of a flow of the script: it numbers them within each request.
+fn task_of(flow: FlowId) -> Option<u32> {
+    u32::try_from((flow.0 >> (REQUESTS + 8)).checked_sub(1)?).ok()
 }
