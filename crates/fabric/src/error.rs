@@ -138,6 +138,18 @@ pub enum FabricError {
         /// How many there are.
         hosts: usize,
     },
+    /// A group in which nobody wants anything.
+    #[error("the group of source {host} has no receivers; name at least one")]
+    NoReceivers {
+        /// Its source.
+        host: HostId,
+    },
+    /// A source that is to send to itself.
+    #[error("host {host} is the group's source and one of its receivers; name it once")]
+    ReceivesItself {
+        /// The host.
+        host: HostId,
+    },
     /// Only fat-trees have D-mod-k paths.
     #[error("D-mod-k paths need a fabric of kind 'fat-tree'")]
     NotFatTree,

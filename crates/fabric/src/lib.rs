@@ -9,6 +9,7 @@
 //! * [`Topology`]: a fabric whose points have names and places (host, rack, pod);
 //! * [`FabricSpec`]: a topology in a few lines of text;
 //! * [`Routes`]: for every point and destination the links that are on a shortest path, all of them (ECMP) or one (D-mod-k).
+//! * [`trees`]: disjoint trees from a source to all receivers of a group.
 //!
 //! No I/O, no time, no traffic: who sends what is the demand's business, and which of several equal links a packet takes is
 //! that of whoever forwards it.
@@ -18,6 +19,7 @@ mod graph;
 mod routes;
 mod spec;
 mod topology;
+pub mod trees;
 
 pub use error::FabricError;
 pub use graph::{Attachment, Fabric, HostId, Link, LinkId, Path, PointId};

@@ -43,7 +43,24 @@ pub struct Topology {
     /// By point.
     places: Vec<Place>,
     hosts_forward: bool,
-    fat_tree: Option<FatTreeShape>,
+    shape: Shape,
+}
+
+/// The regular shapes whose paths or trees are reckoned from a point's number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Shape {
+    FatTree(FatTreeShape),
+    /// Digits to base `n`, `levels` + 1 of them; the switches of a level follow those of the level below.
+    BCube {
+        n: u32,
+        levels: u32,
+    },
+    /// Digits to base `n`, `d` of them.
+    Torus {
+        n: u32,
+        d: u32,
+    },
+    Other,
 }
 
 /// What D-mod-k paths are reckoned from.
@@ -61,7 +78,7 @@ impl Topology {
         names: Vec<String>,
         places: Vec<Place>,
         hosts_forward: bool,
-        fat_tree: Option<FatTreeShape>,
+        shape: Shape,
     ) -> Result<Self, FabricError> {
         assert!(
             names.len() == fabric.point_count() && places.len() == names.len(),
@@ -77,7 +94,7 @@ impl Topology {
         if let Some(pair) = same {
             return Err(FabricError::DuplicateName { name: names[pair[0].index()].clone() });
         }
-        Ok(Topology { fabric, hosts, names, by_name, places, hosts_forward, fat_tree })
+        Ok(Topology { fabric, hosts, names, by_name, places, hosts_forward, shape })
     }
 
     /// The bare graph.
@@ -197,7 +214,14 @@ impl Topology {
         Some(self.fabric.latency(&there, packet) + self.fabric.latency(&back, ack))
     }
 
+    pub(crate) fn shape(&self) -> Shape {
+        self.shape
+    }
+
     pub(crate) fn fat_tree(&self) -> Option<FatTreeShape> {
-        self.fat_tree
+        match self.shape {
+            Shape::FatTree(shape) => Some(shape),
+            Shape::BCube { .. } | Shape::Torus { .. } | Shape::Other => None,
+        }
     }
 }

@@ -33,6 +33,8 @@ pub enum Engine {
     Flow,
     /// Equations of one bottleneck.
     Fluid,
+    /// Disjoint trees of a group: the graph alone.
+    Trees,
     /// Network namespaces, with the true machines on sockets.
     Netns,
 }
@@ -94,7 +96,7 @@ pub struct Job {
 
 impl Engine {
     /// All engines.
-    pub const ALL: [Engine; 4] = [Engine::Packet, Engine::Flow, Engine::Fluid, Engine::Netns];
+    pub const ALL: [Engine; 5] = [Engine::Packet, Engine::Flow, Engine::Fluid, Engine::Trees, Engine::Netns];
 
     /// As it is written.
     pub fn name(self) -> &'static str {
@@ -102,6 +104,7 @@ impl Engine {
             Engine::Packet => "packet",
             Engine::Flow => "flow",
             Engine::Fluid => "fluid",
+            Engine::Trees => "trees",
             Engine::Netns => "netns",
         }
     }

@@ -7,15 +7,17 @@ use thiserror::Error;
 
 use crate::experiment::{Engine, Job};
 use crate::packet::Setup;
-use crate::scenario::{Scenario, ScenarioError};
+use crate::scenario::{Scenario, ScenarioError, Scheme};
 use crate::table::Tables;
 
 mod common;
 mod flow;
 mod fluid;
+mod fluid_datacast;
 mod network;
 mod packet;
 mod stage;
+mod trees;
 
 pub use network::NetworkSetup;
 pub use stage::{HostFacts, Stage};
@@ -45,6 +47,9 @@ pub enum RunError {
     /// The fluid model cannot integrate it.
     #[error(transparent)]
     Fluid(#[from] crate::fluid::ppush::model::FluidError),
+    /// The fluid model of Datacast cannot integrate it.
+    #[error(transparent)]
+    Datacast(#[from] crate::fluid::datacast::model::ModelError),
     /// The engine has no model of something in it.
     #[error("the {engine} engine cannot run this: {what}")]
     Unsupported {
@@ -60,10 +65,17 @@ pub enum RunError {
 /// # Errors
 /// [`RunError`], before anything runs.
 pub fn run_job(job: &Job, watch: &mut dyn FnMut(Progress)) -> Result<Tables, RunError> {
+    if job.engine() != Engine::Trees {
+        whole(&job.scenario, job.engine())?;
+    }
     match job.engine() {
         Engine::Packet => packet::run(&job.scenario, job.seed, watch),
         Engine::Flow => flow::run(&job.scenario, job.seed, watch),
+        Engine::Fluid if job.scenario.scheme == Scheme::Datacast => {
+            fluid_datacast::run(&job.scenario, job.seed, watch)
+        }
         Engine::Fluid => fluid::run(&job.scenario, job.seed, watch),
+        Engine::Trees => trees::run(&job.scenario, job.seed, watch),
         Engine::Netns => Err(RunError::Unsupported {
             engine: Engine::Netns,
             what: "it needs network namespaces, which a pure function of a scenario has not".into(),
@@ -76,7 +88,16 @@ pub fn run_job(job: &Job, watch: &mut dyn FnMut(Progress)) -> Result<Tables, Run
 /// # Errors
 /// [`RunError`] if it could not run it.
 pub fn packet_setup(scenario: &Scenario, seed: u64) -> Result<Setup, RunError> {
+    whole(scenario, Engine::Packet)?;
     packet::setup(scenario, seed)
+}
+
+/// Only trees are asked for in networks of which a part has failed before anything began.
+fn whole(scenario: &Scenario, engine: Engine) -> Result<(), RunError> {
+    match scenario.link_failure_rate > 0.0 {
+        true => Err(common::unsupported(engine, "link_failure_rate: cables that are down from the start")),
+        false => Ok(()),
+    }
 }
 
 /// The network of a scenario alone, as [`packet_setup`] has it: also of one without a workload

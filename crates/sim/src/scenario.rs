@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 mod background;
 mod check;
+mod datacast;
 mod faults;
 mod machines;
 mod network;
@@ -22,6 +23,7 @@ mod transport;
 pub use background::{ArrivingBackground, Background, PermutedBackground};
 pub(crate) use check::look_up;
 pub use check::{ScenarioError, link_name, link_named};
+pub use datacast::DatacastSpec;
 pub use faults::{Action, Fault, Place, Target};
 pub use network::NetworkTextError;
 pub use ports::{Amount, PortClass, PortSpec, Service, StaleOrRepaired, Trim, WhenFull};
@@ -76,6 +78,10 @@ pub struct Scenario {
     /// What goes wrong, in any order.
     #[serde(default)]
     pub faults: Vec<Fault>,
+    /// Every cable is down in both directions from the start, with this probability (Datacast §VI-A, LFR); the seed draws
+    /// which, and all that fail at one rate fail at every higher one.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub link_failure_rate: f64,
     /// Time series to take; none if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sample: Option<Sample>,
@@ -94,6 +100,10 @@ impl Scenario {
             || self.permuted_background.is_some()
             || self.arriving_background.is_some()
     }
+}
+
+fn is_zero(rate: &f64) -> bool {
+    *rate == 0.0
 }
 
 /// How long packets are on the line.

@@ -13,10 +13,12 @@ use thiserror::Error;
 use crate::scenario::{Background, text};
 
 mod generate;
+mod group;
 mod requests;
 mod sessions;
 mod sizes;
 
+pub(crate) use group::{failing, order as group_order};
 pub use requests::Access;
 pub(crate) use requests::Arriving;
 pub use sizes::{SizeTable, Sizes};
@@ -171,6 +173,14 @@ pub enum Workload {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         awaited: Option<u64>,
     },
+    /// One object goes from one host to a group of others, all at time zero (Datacast §VI-A, §VI-C). Source and receivers are
+    /// drawn by the seed; a small group is part of a larger one.
+    Group {
+        /// Hosts of the group, its source among them; 8 to 1024 in the paper.
+        members: u32,
+        /// Of the object.
+        packets: u64,
+    },
     /// Every host i sends to host (multiplier * i + offset) mod hosts, all at time zero (speed bench, job A1).
     Permutation {
         /// Must have no common divisor with the number of hosts.
@@ -233,6 +243,9 @@ pub struct ListedTask {
     pub sources: Vec<u32>,
     /// The host that wants it.
     pub receiver: u32,
+    /// Further hosts that want it too; none if absent.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub further: Vec<u32>,
     /// The weight of its flows, whatever the scheme; the scheme's if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub theta: Option<f64>,

@@ -3,7 +3,7 @@
 use headwater_units::{BitRate, Bytes, Duration};
 
 use super::{LinkDelay, LinkRate, MAX_CABLES, MAX_POINTS};
-use crate::topology::FatTreeShape;
+use crate::topology::{FatTreeShape, Shape};
 use crate::{Fabric, FabricError, HostId, Place, PointId, PointKind, Topology};
 
 /// Beyond this a byte lasts less than a tenth of a picosecond, and what a line counts time in gets too coarse.
@@ -87,15 +87,15 @@ impl Builder {
 
     /// The topology in which only switches forward.
     pub(super) fn finish(self) -> Result<Topology, FabricError> {
-        Topology::new(self.fabric, self.names, self.places, false, None)
+        Topology::new(self.fabric, self.names, self.places, false, Shape::Other)
     }
 
-    pub(super) fn finish_forwarding_hosts(self) -> Result<Topology, FabricError> {
-        Topology::new(self.fabric, self.names, self.places, true, None)
+    pub(super) fn finish_forwarding_hosts(self, shape: Shape) -> Result<Topology, FabricError> {
+        Topology::new(self.fabric, self.names, self.places, true, shape)
     }
 
     pub(super) fn finish_fat_tree(self, shape: FatTreeShape) -> Result<Topology, FabricError> {
-        Topology::new(self.fabric, self.names, self.places, false, Some(shape))
+        Topology::new(self.fabric, self.names, self.places, false, Shape::FatTree(shape))
     }
 
     fn bits(&self, what: &str, given: BitRate) -> Result<BitRate, FabricError> {

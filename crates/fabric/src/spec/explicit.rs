@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::builder::Builder;
 use super::{LinkDelay, LinkRate};
+use crate::topology::Shape;
 use crate::{FabricError, PointId, Topology};
 
 /// A network of named points. Host 0 is the first one listed. A host's rack is the first switch that it is joined to, by
@@ -145,7 +146,7 @@ impl GraphSpec {
             let delay = builder.delay(&format!("{what}: delay of {from}-{to}"), delay)?;
             builder.cable(a, b, rate, delay);
         }
-        if self.hosts_forward { builder.finish_forwarding_hosts() } else { builder.finish() }
+        if self.hosts_forward { builder.finish_forwarding_hosts(Shape::Other) } else { builder.finish() }
     }
 }
 

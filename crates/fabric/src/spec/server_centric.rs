@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::at_least;
 use super::builder::Builder;
 use super::{LinkDelay, LinkRate};
+use crate::topology::Shape;
 use crate::{FabricError, PointId, Topology};
 
 /// BCube(n, k): n^(k+1) hosts with k+1 ports each, (k+1) n^k switches with n ports.
@@ -51,7 +52,7 @@ impl BCubeSpec {
             }
             stride *= n;
         }
-        builder.finish_forwarding_hosts()
+        builder.finish_forwarding_hosts(Shape::BCube { n: self.n, levels: self.levels })
     }
 }
 
@@ -93,7 +94,7 @@ impl TorusSpec {
                 stride *= n;
             }
         }
-        builder.finish_forwarding_hosts()
+        builder.finish_forwarding_hosts(Shape::Torus { n: self.n, d: self.d })
     }
 }
 

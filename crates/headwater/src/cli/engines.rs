@@ -14,7 +14,7 @@ impl Models for AllEngines {
     fn run(&self, job: &Job, context: &RunContext, watch: &mut dyn FnMut(f64)) -> Result<Tables, ModelError> {
         match job.engine() {
             Engine::Netns => netns_engine::run(job, context, watch),
-            Engine::Packet | Engine::Flow | Engine::Fluid => Shipped.run(job, context, watch),
+            Engine::Packet | Engine::Flow | Engine::Fluid | Engine::Trees => Shipped.run(job, context, watch),
         }
     }
 

@@ -158,6 +158,8 @@ enum EngineName {
     Flow,
     /// Equations of one bottleneck
     Fluid,
+    /// Disjoint trees of a group, by the graph alone
+    Trees,
     /// Real processes and packets in network namespaces, in real time
     Netns,
 }
@@ -177,6 +179,7 @@ impl EngineName {
             EngineName::Packet => Engine::Packet,
             EngineName::Flow => Engine::Flow,
             EngineName::Fluid => Engine::Fluid,
+            EngineName::Trees => Engine::Trees,
             EngineName::Netns => Engine::Netns,
         }
     }

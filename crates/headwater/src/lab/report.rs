@@ -199,10 +199,11 @@ fn ordered(mut runs: Vec<StoredRun>) -> Vec<StoredRun> {
 
 fn rank(engine: Engine) -> usize {
     match engine {
-        Engine::Fluid => 0,
-        Engine::Flow => 1,
-        Engine::Packet => 2,
-        Engine::Netns => 3,
+        Engine::Trees => 0,
+        Engine::Fluid => 1,
+        Engine::Flow => 2,
+        Engine::Packet => 3,
+        Engine::Netns => 4,
     }
 }
 

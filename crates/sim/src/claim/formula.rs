@@ -7,6 +7,7 @@ use headwater_policy::{Coflow, Demand, PathedFlow, Share, theta};
 use headwater_units::{BitRate, Bytes, Duration, FlowId, Packets, TaskId, Theta};
 use thiserror::Error;
 
+use crate::fluid::datacast::bounds::{self, SlowestReceiver};
 use crate::fluid::ppush::steady::Bottleneck;
 use crate::workload::SizeTable;
 
@@ -40,7 +41,7 @@ pub(super) enum FormulaError {
     },
 }
 
-const NAMES: [&str; 7] = [
+const NAMES: [&str; 11] = [
     "mark_fraction",
     "theta_ceiling",
     "token_theta",
@@ -48,6 +49,10 @@ const NAMES: [&str; 7] = [
     "websearch_mean",
     "datamining_share",
     "datamining_mean",
+    "datacast_cache",
+    "datacast_duplicates",
+    "datacast_goodput",
+    "datacast_trees",
 ];
 
 /// The value of a formula.
@@ -58,6 +63,10 @@ const NAMES: [&str; 7] = [
 /// * `token_theta { flows, ceiling }`: PPUSH Alg. 1, the weight of the smallest of so many one-flow tasks on a link.
 /// * `websearch_share { from_bytes, to_bytes }` and `datamining_share`: SCDP Table I, the part of all flows that is larger than
 ///   the one and at most the other; `websearch_mean` and `datamining_mean`, of nothing: the mean in bytes.
+/// * `datacast_cache { rate_mbps, increase_mbps, interval_s, credit, packet_bytes, rtt_s }`: Datacast Theorem 1, bytes; negative
+///   where no cache is needed. `datacast_duplicates { rate_mbps, increase_mbps, interval_s, packet_bytes, rtt_s }`: Theorem 2.
+/// * `datacast_goodput { rate_mbps, packet_bytes, header_bytes }`: Mbit/s of payload in full packets.
+/// * `datacast_trees { memory_bytes, cache_bytes }`: how many trees' caches a memory holds (Datacast §V-C).
 ///
 /// # Errors
 /// [`FormulaError`] for an unknown name, arguments that are missing or too many, or values without an answer.
@@ -87,6 +96,28 @@ pub(super) fn value(name: &str, args: &BTreeMap<String, f64>) -> Result<f64, For
             let [] = given("datamining_mean", [], args)?;
             Ok(SizeTable::Datamining.mean().get() as f64)
         }
+        "datacast_cache" => {
+            let takes = ["rate_mbps", "increase_mbps", "interval_s", "credit", "packet_bytes", "rtt_s"];
+            let [rate, increase, interval, credit, packet, rtt] = given("datacast_cache", takes, args)?;
+            Ok(slowest("datacast_cache", [rate, increase, interval, credit, packet, rtt])?.cache_bound())
+        }
+        "datacast_duplicates" => {
+            let takes = ["rate_mbps", "increase_mbps", "interval_s", "packet_bytes", "rtt_s"];
+            let [rate, increase, interval, packet, rtt] = given("datacast_duplicates", takes, args)?;
+            let receiver = slowest("datacast_duplicates", [rate, increase, interval, 1.0, packet, rtt])?;
+            Ok(receiver.duplicate_bound())
+        }
+        "datacast_goodput" => {
+            let takes = ["rate_mbps", "packet_bytes", "header_bytes"];
+            let [rate, packet, header] = given("datacast_goodput", takes, args)?;
+            let rate = BitRate::new((rate * 1e6).round() as u64);
+            let goodput = bounds::goodput(rate, Bytes::new(packet as u64), Bytes::new(header as u64));
+            Ok(goodput.get() as f64 / 1e6)
+        }
+        "datacast_trees" => {
+            let [memory, cache] = given("datacast_trees", ["memory_bytes", "cache_bytes"], args)?;
+            Ok(bounds::trees_cached(Bytes::new(memory as u64), Bytes::new(cache as u64)) as f64)
+        }
         other => Err(FormulaError::Unknown { name: other.to_owned() }),
     }
 }
@@ -102,6 +133,10 @@ fn given<const N: usize>(
             "theta_ceiling" => "rtt_s, pps",
             "token_theta" => "flows, ceiling",
             "websearch_share" | "datamining_share" => "from_bytes, to_bytes",
+            "datacast_cache" => "rate_mbps, increase_mbps, interval_s, credit, packet_bytes, rtt_s",
+            "datacast_duplicates" => "rate_mbps, increase_mbps, interval_s, packet_bytes, rtt_s",
+            "datacast_goodput" => "rate_mbps, packet_bytes, header_bytes",
+            "datacast_trees" => "memory_bytes, cache_bytes",
             _ => "nothing",
         };
         let given: Vec<&str> = args.keys().map(String::as_str).collect();
@@ -124,6 +159,25 @@ fn share(name: &'static str, table: SizeTable, args: &BTreeMap<String, f64>) -> 
         return Err(FormulaError::Domain { name, reason });
     }
     Ok(table.share(from, to))
+}
+
+fn slowest(
+    name: &'static str,
+    [rate, increase, interval, credit, packet, rtt]: [f64; 6],
+) -> Result<SlowestReceiver, FormulaError> {
+    let positive = [rate, increase, interval, credit, packet].iter().all(|it| *it > 0.0 && it.is_finite());
+    if !(positive && rtt >= 0.0 && rtt.is_finite()) {
+        let reason = "rtt_s must not be negative, all else must be positive".to_owned();
+        return Err(FormulaError::Domain { name, reason });
+    }
+    Ok(SlowestReceiver {
+        rate: BitRate::new((rate * 1e6).round() as u64),
+        increase: BitRate::new((increase * 1e6).round() as u64),
+        interval: Duration::from_secs_f64(interval),
+        credit: Packets::new(credit),
+        packet: Bytes::new(packet as u64),
+        rtt: Duration::from_secs_f64(rtt),
+    })
 }
 
 fn mark_fraction(thetas: f64, bdp: f64, threshold: f64) -> Result<f64, FormulaError> {
@@ -197,6 +251,31 @@ mod tests {
         assert!(
             formula("websearch_mean", &[("from_bytes", 2.0)]).unwrap_err().to_string().contains("nothing")
         );
+    }
+
+    #[test]
+    fn datacasts_theorems_have_their_printed_values() {
+        let all = |credit, rtt| {
+            [
+                ("rate_mbps", 100.0),
+                ("increase_mbps", 5.0),
+                ("interval_s", 1e-3),
+                ("credit", credit),
+                ("packet_bytes", 1_500.0),
+                ("rtt_s", rtt),
+            ]
+        };
+        assert_eq!(formula("datacast_cache", &all(16.0, 80e-6)), Ok(102_000.0));
+        let without_credit: Vec<_> =
+            all(0.0, 0.0).into_iter().filter(|(name, _)| *name != "credit").collect();
+        let duplicates = formula("datacast_duplicates", &without_credit).unwrap();
+        assert!((duplicates - 0.01186).abs() < 5e-6, "{duplicates}");
+        let of = [("rate_mbps", 100.0), ("packet_bytes", 1_500.0), ("header_bytes", 16.0)];
+        assert!((formula("datacast_goodput", &of).unwrap() - 98.933).abs() < 5e-4);
+        assert_eq!(formula("datacast_trees", &[("memory_bytes", 4e9), ("cache_bytes", 125e3)]), Ok(32_000.0));
+        assert!(formula("datacast_cache", &all(-1.0, 0.0)).unwrap_err().to_string().contains("positive"));
+        let error = formula("datacast_goodput", &[]).unwrap_err().to_string();
+        assert!(error.contains("header_bytes"), "{error}");
     }
 
     #[test]

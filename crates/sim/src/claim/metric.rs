@@ -362,6 +362,8 @@ pub enum Pick {
     Min,
     /// The one whose mean over seeds is farthest from the target.
     Farthest,
+    /// Not one of them: the mean, seed by seed.
+    Mean,
     /// Not one of them: the largest over the smallest less 1, of the means over seeds.
     Spread,
 }

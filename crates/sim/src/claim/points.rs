@@ -1,6 +1,6 @@
 //! Metrics along an axis and across schemes: extremes, knees, crossings, trends, orders.
 
-use super::eval::{EvalError, Evaluator, Scope, Value, number};
+use super::eval::{EvalError, Evaluator, Scope, Value, combine, number};
 use super::metric::{Best, Direction, Metric, Pick, Stat};
 use crate::scenario::Scheme;
 use crate::stats;
@@ -112,7 +112,15 @@ fn picked_point(
         Pick::Max | Pick::Spread => p.mean,
         Pick::Min => -p.mean,
         Pick::Farthest => (p.mean - target).abs(),
+        Pick::Mean => 0.0,
     };
+    if let Pick::Mean = pick {
+        let count = points.len() as f64;
+        let values = points.into_iter().map(|p| Ok(p.value));
+        let sum = values.reduce(|a, b| combine(a?, b?, |a, b| a + b));
+        let sum = sum.ok_or_else(|| EvalError::Nonsense(format!("axis {axis} has no values")))??;
+        return combine(sum, Value::Number(count, 0), |sum, count| sum / count);
+    }
     if let Pick::Spread = pick {
         let means: Vec<f64> = points.iter().map(|p| p.mean).collect();
         return Ok(Value::Number(Stat::Max.of(&means) / Stat::Min.of(&means) - 1.0, seeds));

@@ -2,4 +2,5 @@
 //!
 //! * [`ppush`]: weighted fair congestion control of push flows (PPUSH §IV-A).
 
+pub mod datacast;
 pub mod ppush;

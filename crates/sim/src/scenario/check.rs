@@ -148,7 +148,7 @@ impl Scenario {
     /// Background of the scenario's own scheme.
     fn check_scheme_of(&self, place: &str) -> Result<(), ScenarioError> {
         match self.scheme {
-            Scheme::Ppush { .. } => {
+            Scheme::Ppush { .. } | Scheme::Datacast => {
                 let place = format!("{place} (of the scenario's scheme)");
                 Err(ScenarioError::NoBackground { place, scheme: self.scheme })
             }
@@ -173,7 +173,7 @@ impl Scenario {
             if !names.insert(&flow.name) {
                 return Err(WorkloadError::NameTwice(flow.name.clone()).into());
             }
-            if let Scheme::Ppush { .. } | Scheme::Scdp = flow.scheme {
+            if let Scheme::Ppush { .. } | Scheme::Scdp | Scheme::Datacast = flow.scheme {
                 return Err(ScenarioError::NoBackground { place: place("scheme"), scheme: flow.scheme });
             }
             if let Some(stop) = flow.stop.filter(|stop| *stop <= flow.start) {
@@ -215,6 +215,8 @@ impl Scenario {
         within("packet.data", data, (1.0..=65_536.0).contains(&data), "1 to 65536 bytes")?;
         let ack = self.packet.ack.get() as f64;
         within("packet.ack", ack, (1.0..=65_536.0).contains(&ack), "1 to 65536 bytes")?;
+        let failed = self.link_failure_rate;
+        within("link_failure_rate", failed, (0.0..=1.0).contains(&failed), "a part of the cables, 0 to 1")?;
         if let Some(sample) = &self.sample {
             let every = sample.every.as_secs_f64();
             within("sample.every", every, every > 0.0, "more than no time")?;
@@ -318,6 +320,8 @@ impl TransportSpec {
         within("transport.pull.min_rto", rto, rto > 0.0 && rto <= 60.0, "above 0 and at most 60 s")?;
         let headroom = self.pull.headroom.get() as f64;
         within("transport.pull.headroom", headroom, headroom <= 65_536.0, "at most 65536 bytes")?;
+        let credit = f64::from(self.datacast.credit);
+        within("transport.datacast.credit", credit, credit >= 1.0, "at least 1")?;
         self.check_machines()
     }
 

@@ -27,6 +27,8 @@ pub enum Scheme {
     Scdp,
     /// NDP: pulls, trimming, retransmission, no coding (SCDP §IV); equal parts. Not in PPUSH Table II.
     Ndp,
+    /// Datacast: interests and caches along disjoint trees. Not in PPUSH Table II.
+    Datacast,
     /// TCP CUBIC (RFC 9438), equal parts: the kernel's own, so on real packets only. Not in PPUSH Table II.
     Cubic,
 }
@@ -34,7 +36,7 @@ pub enum Scheme {
 /// A name that is not a [`Scheme`].
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error(
-    "unknown scheme '{0}'; there are ppush(0,0), ppush(0,1), ppush(1,0), ppush(1,1), dctcp, dccp, reno, scdp, ndp, cubic"
+    "unknown scheme '{0}'; there are ppush(0,0), ppush(0,1), ppush(1,0), ppush(1,1), dctcp, dccp, reno, scdp, ndp, datacast, cubic"
 )]
 pub struct ParseSchemeError(pub String);
 
@@ -61,6 +63,7 @@ impl fmt::Display for Scheme {
             Scheme::Reno => f.write_str("reno"),
             Scheme::Scdp => f.write_str("scdp"),
             Scheme::Ndp => f.write_str("ndp"),
+            Scheme::Datacast => f.write_str("datacast"),
             Scheme::Cubic => f.write_str("cubic"),
         }
     }
@@ -68,7 +71,7 @@ impl fmt::Display for Scheme {
 impl FromStr for Scheme {
     type Err = ParseSchemeError;
     fn from_str(text: &str) -> Result<Self, ParseSchemeError> {
-        let mut known = Scheme::TABLE_II.into_iter().chain([Scheme::Ndp, Scheme::Cubic]);
+        let mut known = Scheme::TABLE_II.into_iter().chain([Scheme::Ndp, Scheme::Datacast, Scheme::Cubic]);
         known.find(|scheme| scheme.to_string() == text).ok_or_else(|| ParseSchemeError(text.to_owned()))
     }
 }
@@ -94,7 +97,7 @@ mod tests {
             assert_eq!(scheme.to_string().parse(), Ok(scheme));
         }
         assert_eq!("ppush(1,0)".parse(), Ok(Scheme::Ppush { pool: true, weigh: false }));
-        for scheme in [Scheme::Ndp, Scheme::Cubic] {
+        for scheme in [Scheme::Ndp, Scheme::Datacast, Scheme::Cubic] {
             assert_eq!(scheme.to_string().parse(), Ok(scheme));
             assert!(!Scheme::TABLE_II.contains(&scheme));
         }

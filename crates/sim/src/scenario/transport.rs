@@ -4,7 +4,7 @@ use headwater_units::{Bytes, Duration};
 use headwater_wire::Class;
 use serde::{Deserialize, Serialize};
 
-use super::{Amount, text};
+use super::{Amount, DatacastSpec, text};
 
 /// The constants of the machines at the ends; one set for all of a paper's figures.
 ///
@@ -53,6 +53,9 @@ pub struct TransportSpec {
     /// Of the schemes whose receivers pull, which have them instead of `initial_window` and `min_rto`.
     #[serde(skip_serializing_if = "PullSpec::is_default")]
     pub pull: PullSpec,
+    /// Of Datacast, which has these alone.
+    #[serde(skip_serializing_if = "DatacastSpec::is_default")]
+    pub datacast: DatacastSpec,
 }
 
 /// The constants of the schemes whose receivers pull (SCDP §III, §IV; NDP).
@@ -144,6 +147,7 @@ impl Default for TransportSpec {
             decode: Decode::default(),
             class: DataClass::default(),
             pull: PullSpec::default(),
+            datacast: DatacastSpec::default(),
         }
     }
 }

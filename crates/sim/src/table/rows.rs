@@ -131,7 +131,11 @@ row! {
         /// sent over a link, ACKs included), `fct_mean_s` and `fct_max_s` (of flows, until the last ACK is back),
         /// `aggregate_goodput` (useful packets per second from the first task's arrival to the last one's end, or the run's),
         /// `background_goodput` (packets per second, of each long flow that the seed drew), `requested_goodput` (the same of the
-        /// requests in the background, for each host).
+        /// requests in the background, for each host). Of disjoint trees: `trees`, `bound` (the most there can be), `shortfall` (the
+        /// part of the bound that is missing), `without_tree` (1 if there is none, else 0), `rebuilt` (trees that failures had
+        /// broken), `depth` (links from the source to the farthest receiver, mean over the trees), `max_depth`, `tree_links` and
+        /// `branching_nodes` (mean over the trees), `link_stress` (the most trees on one link). Of Datacast in equations:
+        /// `duplicate_ratio`, `cache_bound` (bytes), `duplicate_bound` and `rtt_s`.
         name: Text,
         /// Its value.
         value: F64,

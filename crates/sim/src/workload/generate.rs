@@ -9,7 +9,7 @@ use rand_chacha::ChaCha12Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
 
 use super::requests::Requests;
-use super::{LoadOn, Network, Placement, Sizes, TaskPlan, Workload, WorkloadError, sessions};
+use super::{LoadOn, Network, Placement, Sizes, TaskPlan, Workload, WorkloadError, group, sessions};
 
 /// More tasks than this are a mistake.
 pub(super) const MOST_TASKS: u32 = 1_000_000;
@@ -40,6 +40,7 @@ impl Workload {
                 .iter()
                 .map(|task| TaskPlan {
                     packets: Some(task.packets),
+                    further: task.further.clone(),
                     theta: task.theta,
                     ..plain(task.name.clone(), Time::ZERO + task.at, task.sources.clone(), task.receiver)
                 })
@@ -57,6 +58,7 @@ impl Workload {
             Workload::Sessions { count, per_second, sizes, awaited } => {
                 sessions::plan(network, seed, (*count, *per_second), sizes, *awaited)?
             }
+            &Workload::Group { members, packets } => group::plan(network, seed, members, packets)?,
             Workload::Permutation { multiplier, offset, packets } => {
                 permutation(network, *multiplier, *offset, *packets)?
             }
@@ -403,6 +405,8 @@ pub(super) enum Stream {
     BackgroundArrivals,
     /// One request of it.
     BackgroundTask(u32),
+    /// Which cables are down.
+    Failures,
 }
 
 /// Random numbers of one stream of a seed.
@@ -419,6 +423,7 @@ impl Draw {
             Stream::Storage => 3,
             Stream::Background => 4,
             Stream::BackgroundArrivals => 5,
+            Stream::Failures => 6,
             Stream::Task(n) => 1000 + u64::from(n),
             Stream::BackgroundTask(n) => (1 << 40) + u64::from(n),
         });

@@ -11,7 +11,7 @@ use headwater_sim::table::{MeasureRow, SampleRow, Tables, TaskRow};
 pub(crate) fn shipped() -> Vec<(String, String)> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments");
     let mut found = Vec::new();
-    for folder in ["ppush", "scdp", "bench", "emulate"] {
+    for folder in ["ppush", "scdp", "datacast", "bench", "emulate"] {
         for entry in std::fs::read_dir(root.join(folder)).expect("the repository has experiments") {
             let path: PathBuf = entry.unwrap().path();
             if path.extension().is_some_and(|ending| ending == "toml") {
@@ -30,14 +30,20 @@ pub(crate) fn experiment(id: &str) -> Experiment {
     Experiment::parse(id, &text).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// What the packet engine would have given if every job's tables were these.
+/// The packet engine where it can run the experiment, else the main one.
+pub(crate) fn engine_of(experiment: &Experiment) -> Engine {
+    let packet = experiment.engines.iter().find(|engine| **engine == Engine::Packet);
+    *packet.unwrap_or(&experiment.engines[0])
+}
+
+/// What [`engine_of`] would have given if every job's tables were these.
 pub(crate) fn gathered(
     experiment: &Experiment,
     scale: Scale,
     mut made_up: impl FnMut(&Job) -> Tables,
 ) -> Tables {
     let mut all = Tables::gathering();
-    for job in experiment.jobs(Engine::Packet, scale, None).unwrap() {
+    for job in experiment.jobs(engine_of(experiment), scale, None).unwrap() {
         job.gather(made_up(&job), &mut all).unwrap();
     }
     all
