@@ -128,8 +128,8 @@ pub struct Forwarding {
     down: BTreeSet<PortIndex>,
     choice: Choice,
     rng: ChaCha8Rng,
-    /// By host; made when a host's first frame is sprayed.
-    walks: Vec<Option<Box<Walk>>>,
+    /// By host, where frames are sprayed.
+    walks: Vec<Walk>,
     /// The ports of the last multicast.
     copies: Vec<PortIndex>,
     /// The same, where whom it is for travels with the frame.
@@ -164,7 +164,7 @@ impl Forwarding {
         self.walks.clear();
         if let Choice::Spray { seed } = choice {
             self.rng = ChaCha8Rng::seed_from_u64(seed);
-            self.walks.resize_with(self.hosts.len(), || None);
+            self.walks.resize(self.hosts.len(), Walk::default());
         }
     }
     /// Sets the equally good ports that lead to a host, in any order; none makes it unreachable.
@@ -204,7 +204,7 @@ impl Forwarding {
     }
 
     /// Where a frame leaves that came in by `ingress` ([`PortIndex::OWN`] if the device itself sends it).
-    #[inline]
+    #[inline(always)]
     pub fn egress(&mut self, ingress: PortIndex, to: crate::Destination, flow_hash: u32) -> Egress<'_> {
         match to {
             crate::Destination::Host(host) => self.unicast(host, flow_hash).map_or(Egress::None, Egress::One),
@@ -236,17 +236,22 @@ impl Forwarding {
         &self.branches
     }
 
-    #[inline]
+    #[inline(always)]
     fn unicast(&mut self, host: u32, flow_hash: u32) -> Option<PortIndex> {
-        let set = self.sets[*self.hosts.get(host as usize)? as usize];
+        let set = *self.hosts.get(host as usize)?;
+        let Set { up, first, .. } = self.sets[set as usize];
+        if up == 1 { Some(first) } else { self.choose(set, host, flow_hash) }
+    }
+
+    /// One of several ports, or none of none.
+    fn choose(&mut self, set: u32, host: u32, flow_hash: u32) -> Option<PortIndex> {
+        let set = self.sets[set as usize];
         let place = match (set.up, self.choice) {
             (0, _) => return None,
-            (1, _) | (_, Choice::First) => return Some(set.first),
+            (_, Choice::First) => return Some(set.first),
             (up, Choice::Hash { salt }) => pick(flow_hash, salt, up),
             (up, Choice::Path { divisor }) => (flow_hash / divisor.max(1) % u32::from(up)) as u16,
-            (up, Choice::Spray { .. }) => {
-                self.walks[host as usize].get_or_insert_default().step(up, &mut self.rng)
-            }
+            (up, Choice::Spray { .. }) => self.walks[host as usize].step(up, &mut self.rng),
         };
         Some(self.ports[set.start as usize + usize::from(place)])
     }

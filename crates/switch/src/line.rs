@@ -22,12 +22,13 @@ const FRACTION: u32 = 64;
 
 /// The end of a link that sends, one frame at a time.
 #[derive(Clone, Debug)]
+#[repr(C)]
 pub struct Line {
-    rate: BitRate,
-    /// What a byte takes, rounded up, so that the line is never faster than its rate. At most 2^87.
-    per_byte: u128,
     /// When the last bit of all frames so far has left.
     free: u128,
+    /// What a byte takes, rounded up, so that the line is never faster than its rate. At most 2^87.
+    per_byte: u128,
+    rate: BitRate,
 }
 
 impl Line {

@@ -59,49 +59,50 @@ pub struct Cleared<F> {
     pub promised: u64,
 }
 
-/// A frame whose bits are on the line.
-#[derive(Clone, Debug)]
-struct Sending<F> {
-    queue: u32,
-    len: u64,
-    frame: F,
-}
-
-/// Totals of what is not in [`Promises`].
+/// Totals of what is rare.
 #[derive(Clone, Copy, Debug, Default)]
 struct Counters {
-    /// Taken in by [`Port::enqueue`] and gone, by their length then.
-    sent: Occupancy,
     dropped: Occupancy,
     trimmed: Occupancy,
     marked: u64,
-    high_water: u64,
 }
 
 /// A device's egress. See the module's description.
+///
+/// What the general way touches for every frame comes first and together: a network has more ports than a processor's
+/// caches hold, and then a frame costs what it costs to fetch its port.
 #[derive(Clone, Debug)]
+#[repr(C)]
 pub struct Port<F> {
+    line: Line,
+    /// When the last bit of the frame on the line leaves; the end of time while there is none.
+    sent_at: Time,
     plain: bool,
     can_be_plain: bool,
-    line: Line,
-    /// The first queue's, at hand for the plain way.
-    room: Bound,
-    mark: Bound,
+    /// Frames have left that were not collected yet.
+    has_left: bool,
+    when_full: WhenFull,
+    /// The frame whose bits are on the line.
+    sending: Option<F>,
+    /// The queue in which it counts.
+    sending_from: u32,
+    service: Turns,
+    /// Taken in by [`Port::enqueue`] and gone, by their length then.
+    sent: Occupancy,
+    high_water: u64,
+    queues: Queues<F>,
+
     /// Below it a frame can pass without another question; zero unless plain.
     quiet: Bound,
     promises: Promises,
+    /// The first queue's, at hand for the plain way.
+    room: Bound,
+    mark: Bound,
     counters: Counters,
-
-    queues: Queues<F>,
-    service: Turns,
-    when_full: WhenFull,
-    #[expect(dead_code, reason = "the slot of PAM's rates; there is only `None` so far")]
-    allocator: Allocator,
-    sending: Option<Sending<F>>,
-    /// When its last bit leaves; the end of time while there is none.
-    sent_at: Time,
     /// Frames that have left and were not collected yet.
     left: VecDeque<(Time, F)>,
+    /// The slot of PAM's rates; there is only `None` so far.
+    allocator: Allocator,
 }
 
 impl<F: Frame> Port<F> {
@@ -114,21 +115,25 @@ impl<F: Frame> Port<F> {
         let queues = Queues::new(&config);
         let (room, mark) = queues.first_bounds();
         let mut port = Port {
+            line: Line::new(config.rate)?,
+            sent_at: Time::MAX,
             plain: false,
             can_be_plain: config.is_plain(),
-            line: Line::new(config.rate)?,
-            room,
-            mark,
+            has_left: false,
+            when_full: config.when_full,
+            sending: None,
+            sending_from: 0,
+            service: Turns::new(&config.service, config.queues.len()),
+            sent: Occupancy::default(),
+            high_water: 0,
+            queues,
             quiet: Bound::ZERO,
             promises: Promises::default(),
+            room,
+            mark,
             counters: Counters::default(),
-            queues,
-            service: Turns::new(&config.service, config.queues.len()),
-            when_full: config.when_full,
-            allocator: config.allocator,
-            sending: None,
-            sent_at: Time::MAX,
             left: VecDeque::new(),
+            allocator: config.allocator,
         };
         port.make_plain(true);
         Ok(port)
@@ -150,8 +155,8 @@ impl<F: Frame> Port<F> {
         }
         let at = self.line.send_raw(now, len);
         self.promises.push(at, len);
-        if found.packets >= self.counters.high_water {
-            self.counters.high_water = found.packets + 1;
+        if found.packets >= self.high_water {
+            self.high_water = found.packets + 1;
         }
         Passed::Leaves(at)
     }
@@ -173,53 +178,31 @@ impl<F: Frame> Port<F> {
     /// Offers a frame to the queue of its class, to leave in its turn by [`Port::dequeue`].
     ///
     /// A plain port is plain no longer after this, until [`Port::make_plain`].
-    #[inline]
+    #[inline(always)]
     pub fn enqueue(&mut self, now: Time, frame: F) -> Offered<F> {
         if self.plain {
             self.make_plain(false);
         }
-        self.settle(now);
-        self.take_in(now, frame)
-    }
-
-    /// Offers a frame as [`Port::enqueue`], and hands over what has left by now as [`Port::dequeue`]: both at once for less.
-    #[inline]
-    pub fn exchange(&mut self, now: Time, frame: F, mut left: impl FnMut(Time, F)) -> Offered<F> {
-        if self.plain {
-            self.make_plain(false);
-        }
-        while let Some((at, frame)) = self.dequeue(now) {
-            left(at, frame);
+        if self.can_be_plain || self.sent_at <= now {
+            self.settle(now);
         }
         self.take_in(now, frame)
     }
 
     /// A frame comes to a port whose schedule is up to date.
-    #[inline]
+    #[inline(always)]
     fn take_in(&mut self, now: Time, mut frame: F) -> Offered<F> {
         // Only a port that was plain has promised anything, and then there is but one queue.
         let ahead = if self.can_be_plain { self.promises.here() } else { Occupancy::default() };
-        let arrived = frame.len().get();
-        let mut len = arrived;
+        let mut len = frame.len().get();
         let mut queue = self.queues.classes().queue(frame.class());
-        let mut admitted = self.queues.admits(queue, ahead, len);
-        let cut = admitted.is_none() && self.when_full == WhenFull::Trim && frame.trim();
-        if cut {
+        if self.queues.admits(queue, ahead, len) != Some(false) {
+            match self.admit_at_bounds(ahead, frame) {
+                Ok(admitted) => frame = admitted,
+                Err(dropped) => return Offered::Dropped(dropped),
+            }
             len = frame.len().get();
-            assert!(len <= arrived, "trimming made a frame of {arrived} bytes longer: {len}");
             queue = self.queues.classes().queue(frame.class());
-            admitted = self.queues.admits(queue, ahead, len);
-        }
-        let Some(marks) = admitted else {
-            self.count_drop(arrived);
-            return Offered::Dropped(frame);
-        };
-        if cut {
-            let saved = Occupancy { packets: 1, bytes: arrived - len };
-            self.counters.trimmed = self.counters.trimmed.plus(saved);
-        }
-        if marks {
-            self.mark_if_capable(&mut frame);
         }
         if self.sending.is_none() {
             // Then nothing waits, and the frame need not either.
@@ -230,31 +213,65 @@ impl<F: Frame> Port<F> {
         } else {
             self.queues.push(queue, frame, len);
         }
-        let here = self.queues.here().packets + ahead.packets;
-        self.counters.high_water = self.counters.high_water.max(here);
+        let here = self.queues.packets() + ahead.packets;
+        self.high_water = self.high_water.max(here);
         Offered::Queued
+    }
+
+    /// Marks or trims a frame that finds much, or else gives it back to be dropped, and counts that.
+    // By value: a frame whose address is taken is copied on its common way too.
+    #[inline(never)]
+    fn admit_at_bounds(&mut self, ahead: Occupancy, mut frame: F) -> Result<F, F> {
+        let arrived = frame.len().get();
+        let queue = self.queues.classes().queue(frame.class());
+        let mut admitted = self.queues.admits(queue, ahead, arrived);
+        let mut saved = Occupancy::default();
+        if admitted.is_none() && self.when_full == WhenFull::Trim && frame.trim() {
+            let len = frame.len().get();
+            assert!(len <= arrived, "trimming made a frame of {arrived} bytes longer: {len}");
+            let queue = self.queues.classes().queue(frame.class());
+            admitted = self.queues.admits(queue, ahead, len);
+            saved = Occupancy { packets: 1, bytes: arrived - len };
+        }
+        let Some(marks) = admitted else {
+            self.count_drop(arrived);
+            return Err(frame);
+        };
+        self.counters.trimmed = self.counters.trimmed.plus(saved);
+        if marks {
+            self.mark_if_capable(&mut frame);
+        }
+        Ok(frame)
     }
 
     /// The next frame whose last bit has left the line by `now`, with the time when it did; none if there is none yet.
     ///
     /// However late it is asked, frames leave in the order and at the times of a port that was asked at every moment.
-    #[inline]
+    #[inline(always)]
     pub fn dequeue(&mut self, now: Time) -> Option<(Time, F)> {
-        if self.left.is_empty() {
-            if self.can_be_plain {
-                self.promises.settle(now);
-            }
+        if self.has_left || self.can_be_plain { self.dequeue_settled(now) } else { self.departure(now) }
+    }
+
+    /// The same of a port that keeps more than the frames that have not left.
+    #[inline(never)]
+    fn dequeue_settled(&mut self, now: Time) -> Option<(Time, F)> {
+        if !self.has_left {
+            self.promises.settle(now);
             return self.departure(now);
         }
         self.settle(now);
-        self.left.pop_front()
+        let first = self.left.pop_front();
+        self.has_left = !self.left.is_empty();
+        first
     }
 
     /// When [`Port::dequeue`] has the next frame, which may be in the past; none if no frame was enqueued that has not been
     /// collected. A plain port has said all its departures already, so it has none.
     pub fn next_departure(&self) -> Option<Time> {
-        let left = self.left.front().map(|it| it.0);
-        left.or(self.sending.as_ref().map(|_| self.sent_at))
+        if self.has_left {
+            return self.left.front().map(|it| it.0);
+        }
+        self.sending.as_ref().map(|_| self.sent_at)
     }
 
     /// Whether frames go by [`Port::pass`]: the port has one queue and never trims, nobody has asked for the general way,
@@ -269,7 +286,7 @@ impl<F: Frame> Port<F> {
     /// To go general is always possible: what was promised stays promised, and counts until it has left. To go plain takes a
     /// port whose configuration allows it and that holds no frame.
     pub fn make_plain(&mut self, plain: bool) -> bool {
-        self.plain = plain && self.can_be_plain && self.queues.here().packets == 0;
+        self.plain = plain && self.can_be_plain && self.queues.packets() == 0;
         self.quiet = if self.plain { self.room.or(self.mark) } else { Bound::ZERO };
         self.plain
     }
@@ -308,8 +325,8 @@ impl<F: Frame> Port<F> {
         let mut frames = Vec::new();
         if let Some(sending) = self.sending.take() {
             self.sent_at = Time::MAX;
-            self.queues.release(sending.queue as usize, sending.len);
-            frames.push(sending.frame);
+            self.queues.release(self.sending_from as usize, sending.len().get());
+            frames.push(sending);
         }
         self.queues.drain_into(&mut frames);
         self.counters.dropped = self.counters.dropped.plus(queued).plus(revoked);
@@ -338,8 +355,8 @@ impl<F: Frame> Port<F> {
 
     /// What has happened so far, as of the last call that told the time.
     pub fn stats(&self) -> PortStats {
-        let Counters { sent, dropped, trimmed, marked, high_water } = self.counters;
-        let out = sent.plus(self.promises.gone());
+        let Counters { dropped, trimmed, marked } = self.counters;
+        let out = self.sent.plus(self.promises.gone());
         let taken_in = out.plus(self.here());
         PortStats {
             frames_in: taken_in.packets + dropped.packets,
@@ -351,7 +368,7 @@ impl<F: Frame> Port<F> {
             marked,
             trimmed: trimmed.packets,
             bytes_trimmed: Bytes::new(trimmed.bytes),
-            high_water,
+            high_water: self.high_water,
         }
     }
 
@@ -360,37 +377,41 @@ impl<F: Frame> Port<F> {
     }
 
     /// Brings the line's schedule up to `now`: every frame that has left by then, and the one that follows it.
+    #[inline(never)]
     fn settle(&mut self, now: Time) {
         self.promises.settle(now);
         while let Some(departure) = self.departure(now) {
             self.left.push_back(departure);
+            self.has_left = true;
         }
     }
 
     /// The frame on the line, if it has left by `now`; the one that follows it is on the line then.
-    #[inline]
+    #[inline(always)]
     fn departure(&mut self, now: Time) -> Option<(Time, F)> {
         if self.sent_at > now {
             return None;
         }
         let at = std::mem::replace(&mut self.sent_at, Time::MAX);
-        let Sending { queue, len, frame } = self.sending.take()?;
-        self.queues.release(queue as usize, len);
-        self.counters.sent.packets += 1;
-        self.counters.sent.bytes += len;
+        let frame = self.sending.take()?;
+        let len = frame.len().get();
+        self.queues.release(self.sending_from as usize, len);
+        self.sent.packets += 1;
+        self.sent.bytes += len;
         // Rounded down, `at` may be a fraction early; the line itself knows better.
         if let Some(queue) = self.service.next(self.queues.ready()) {
-            let (next, len) = self.queues.take(queue);
-            self.send(at, queue, len, next);
+            let next = self.queues.take(queue);
+            self.send(at, queue, next.len().get(), next);
         }
         Some((at, frame))
     }
 
     /// Puts a frame that counts on the free line.
-    #[inline]
+    #[inline(always)]
     fn send(&mut self, now: Time, queue: usize, len: u64, frame: F) {
         self.sent_at = self.line.send_raw(now, len);
-        self.sending = Some(Sending { queue: queue as u32, len, frame });
+        self.sending = Some(frame);
+        self.sending_from = queue as u32;
     }
 
     /// RFC 3168 §5: a frame that is not ECN-capable is left as it is.

@@ -7,69 +7,92 @@ use std::collections::VecDeque;
 
 use crate::config::{Bound, Occupancy};
 use crate::service::QueueSet;
-use crate::{ClassMap, PortConfig};
+use crate::{ClassMap, Frame, PortConfig};
 
+/// One cache line where frames come and go; what is needed only near a bound is in [`Bounds`].
 #[derive(Clone, Debug)]
+#[repr(align(64))]
 struct Queue<F> {
-    waiting: VecDeque<(F, u64)>,
+    waiting: VecDeque<F>,
     /// Those that wait, and the one in transmission.
     here: Occupancy,
-    room: Bound,
-    mark: Bound,
-    shares_pool: bool,
+    /// Below it a frame has room and is not marked, but for the pool.
+    quiet: Bound,
 }
 
+#[derive(Clone, Copy, Debug)]
+struct Bounds {
+    room: Bound,
+    mark: Bound,
+}
+
+/// In the order of use: see [`Port`](crate::Port).
 #[derive(Clone, Debug)]
+#[repr(C)]
 pub(crate) struct Queues<F> {
-    queues: Vec<Queue<F>>,
-    classes: ClassMap,
-    pool: Bound,
-    in_pool: Occupancy,
-    here: Occupancy,
     /// Those with a frame waiting.
     ready: QueueSet,
+    /// Those that share the pool.
+    sharing: QueueSet,
+    /// All frames that count.
+    packets: u64,
+    queues: Box<[Queue<F>]>,
+    classes: ClassMap,
+    in_pool: Occupancy,
+    pool: Bound,
+    bounds: Box<[Bounds]>,
 }
 
 impl Occupancy {
+    #[inline]
     fn add(&mut self, len: u64) {
         self.packets += 1;
         self.bytes += len;
     }
+    #[inline]
     fn remove(&mut self, len: u64) {
         self.packets -= 1;
         self.bytes -= len;
     }
     /// Totals of bytes stop at their end: a dropped frame may have claimed any length.
+    #[inline]
     pub(crate) fn plus(self, other: Occupancy) -> Self {
         let bytes = self.bytes.saturating_add(other.bytes);
         Occupancy { packets: self.packets + other.packets, bytes }
     }
 }
 
-impl<F> Queues<F> {
+impl<F: Frame> Queues<F> {
     pub(crate) fn new(config: &PortConfig) -> Self {
-        let queues = config.queues.iter().map(|it| Queue {
-            waiting: VecDeque::new(),
-            here: Occupancy::default(),
+        let bounds = config.queues.iter().map(|it| Bounds {
             room: Bound::room(it.limit.or(config.limit)),
             mark: Bound::mark(it.mark_threshold),
-            shares_pool: it.shares_pool,
         });
+        let bounds: Box<[Bounds]> = bounds.collect();
+        let queues = bounds.iter().map(|it| Queue {
+            waiting: VecDeque::new(),
+            here: Occupancy::default(),
+            quiet: it.room.or(it.mark),
+        });
+        let sharing = config.queues.iter().enumerate().filter(|(_, it)| it.shares_pool);
         Queues {
-            queues: queues.collect(),
-            classes: config.classes,
+            ready: 0,
+            sharing: sharing.fold(0, |set, (queue, _)| set | 1 << queue),
+            packets: 0,
             pool: Bound::room(config.pool),
             in_pool: Occupancy::default(),
-            here: Occupancy::default(),
-            ready: 0,
+            queues: queues.collect(),
+            classes: config.classes,
+            bounds,
         }
     }
+    #[inline]
     pub(crate) fn classes(&self) -> &ClassMap {
         &self.classes
     }
     /// The first queue's limit and threshold.
     pub(crate) fn first_bounds(&self) -> (Bound, Bound) {
-        (self.queues[0].room, self.queues[0].mark)
+        (self.bounds[0].room, self.bounds[0].mark)
     }
     /// Whether a frame of `len` bytes fits into a queue, where `ahead` is on the line besides what the queue knows of; and if so
     /// whether it is to be marked.
@@ -77,34 +100,40 @@ impl<F> Queues<F> {
     pub(crate) fn admits(&self, queue: usize, ahead: Occupancy, len: u64) -> Option<bool> {
         let it = &self.queues[queue];
         let found = it.here.plus(ahead);
-        let pool_is_full = it.shares_pool && self.pool.passed_by(self.in_pool, len);
-        let fits = !pool_is_full && !it.room.passed_by(found, len);
-        fits.then(|| it.mark.passed_by(found, len))
+        if self.sharing >> queue & 1 != 0 && self.pool.passed_by(self.in_pool, len) {
+            return None;
+        }
+        if !it.quiet.passed_by(found, len) {
+            return Some(false);
+        }
+        let Bounds { room, mark } = &self.bounds[queue];
+        (!room.passed_by(found, len)).then(|| mark.passed_by(found, len))
     }
     /// Puts a frame at a queue's end.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn push(&mut self, queue: usize, frame: F, len: u64) {
-        self.count(queue, len).push_back((frame, len));
+        self.count(queue, len).push_back(frame);
         self.ready |= 1 << queue;
     }
     /// Counts a frame of a queue, whether it waits there or goes to the line at once.
     #[inline]
-    pub(crate) fn count(&mut self, queue: usize, len: u64) -> &mut VecDeque<(F, u64)> {
+    pub(crate) fn count(&mut self, queue: usize, len: u64) -> &mut VecDeque<F> {
         let it = &mut self.queues[queue];
         it.here.add(len);
-        self.here.add(len);
-        if it.shares_pool {
+        self.packets += 1;
+        if self.sharing >> queue & 1 != 0 {
             self.in_pool.add(len);
         }
         &mut it.waiting
     }
     /// The queues with a frame to send.
+    #[inline]
     pub(crate) fn ready(&self) -> QueueSet {
         self.ready
     }
     /// Takes a ready queue's first frame to the line; it still counts.
-    #[inline]
-    pub(crate) fn take(&mut self, queue: usize) -> (F, u64) {
+    #[inline(always)]
+    pub(crate) fn take(&mut self, queue: usize) -> F {
         let waiting = &mut self.queues[queue].waiting;
         let taken = waiting.pop_front().expect("a ready queue has a frame");
         if waiting.is_empty() {
@@ -115,16 +144,20 @@ impl<F> Queues<F> {
     /// Stops counting a frame that was taken from a queue.
     #[inline]
     pub(crate) fn release(&mut self, queue: usize, len: u64) {
-        let it = &mut self.queues[queue];
-        it.here.remove(len);
-        self.here.remove(len);
-        if it.shares_pool {
+        self.queues[queue].here.remove(len);
+        self.packets -= 1;
+        if self.sharing >> queue & 1 != 0 {
             self.in_pool.remove(len);
         }
     }
+    /// How many frames count.
+    #[inline]
+    pub(crate) fn packets(&self) -> u64 {
+        self.packets
+    }
     /// All that count.
     pub(crate) fn here(&self) -> Occupancy {
-        self.here
+        self.queues.iter().fold(Occupancy::default(), |sum, it| sum.plus(it.here))
     }
     /// What counts in one queue; nothing if there is no such queue.
     pub(crate) fn in_queue(&self, queue: usize) -> Occupancy {
@@ -134,8 +167,8 @@ impl<F> Queues<F> {
     pub(crate) fn drain_into(&mut self, out: &mut Vec<F>) {
         for queue in 0..self.queues.len() {
             while !self.queues[queue].waiting.is_empty() {
-                let (frame, len) = self.take(queue);
-                self.release(queue, len);
+                let frame = self.take(queue);
+                self.release(queue, frame.len().get());
                 out.push(frame);
             }
         }

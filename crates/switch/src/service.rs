@@ -3,6 +3,8 @@
 //! Queues form groups; groups take turns by frames, and within a group the first queue with a frame goes first. Strict
 //! service is one group of all, weighted round robin a group per queue, SCDP §III-C a group of one and a group of the rest.
 
+use std::collections::VecDeque;
+
 use crate::Service;
 
 /// A set of queues, one bit each.
@@ -15,14 +17,17 @@ struct Group {
     weight: u32,
 }
 
-/// The state of the turns.
+/// The state of the turns. Two groups are at hand without another look at memory; more are rare.
 #[derive(Clone, Debug)]
 pub(crate) struct Turns {
-    groups: Vec<Group>,
     /// Whose turn it is.
-    turn: usize,
-    /// Frames that are left of it.
+    turn: Group,
+    /// Who is next: the same, if there is but one.
+    next: Group,
+    /// Frames that are left of the turn.
     left: u32,
+    /// Those after the next one, in order.
+    further: VecDeque<Group>,
 }
 
 impl Turns {
@@ -40,25 +45,51 @@ impl Turns {
                 vec![Group { queues: 1, weight: *first }, Group { queues: all & !1, weight: *rest }]
             }
         };
-        let left = groups[0].weight;
-        Turns { groups, turn: 0, left }
+        let turn = groups[0];
+        let next = groups.get(1).copied().unwrap_or(turn);
+        let further = groups.into_iter().skip(2).collect();
+        Turns { turn, left: turn.weight, next, further }
     }
     /// The queue that sends next, of those that have a frame.
     ///
     /// A group without a frame gives up the rest of its turn: turns are not saved up.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn next(&mut self, ready: QueueSet) -> Option<usize> {
-        // Once around, and back to the group that began with nothing left.
-        for _ in 0..=self.groups.len() {
-            let candidates = self.groups[self.turn].queues & ready;
-            if candidates != 0 && self.left > 0 {
-                self.left -= 1;
-                return Some(candidates.trailing_zeros() as usize);
-            }
-            self.turn = (self.turn + 1) % self.groups.len();
-            self.left = self.groups[self.turn].weight;
+        if ready == 0 {
+            // All give up their turns, the one that began does so twice, and the one after it may begin.
+            self.pass_on();
+            return None;
         }
-        None
+        if self.turn.queues & ready == 0 || self.left == 0 {
+            self.pass_on();
+            if self.turn.queues & ready == 0 {
+                self.pass_on_to(ready);
+            }
+        }
+        self.left -= 1;
+        Some((self.turn.queues & ready).trailing_zeros() as usize)
+    }
+    /// The next group's turn begins.
+    #[inline(always)]
+    fn pass_on(&mut self) {
+        std::mem::swap(&mut self.turn, &mut self.next);
+        self.left = self.turn.weight;
+        if !self.further.is_empty() {
+            self.pass_on_further();
+        }
+    }
+    #[inline(never)]
+    fn pass_on_further(&mut self) {
+        self.further.push_back(self.next);
+        self.next = self.further.pop_front().expect("one was just put in");
+    }
+    /// The turn of the next group that has a frame begins.
+    #[inline(never)]
+    fn pass_on_to(&mut self, ready: QueueSet) {
+        // Every queue is in a group.
+        while self.turn.queues & ready == 0 {
+            self.pass_on();
+        }
     }
 }
 

@@ -8,36 +8,78 @@ use rand_chacha::rand_core::RngCore;
 /// Where one destination's spraying stands.
 #[derive(Clone, Debug, Default)]
 pub struct Walk {
-    /// The ways, in this round's order.
-    order: Vec<u16>,
-    next: usize,
+    order: Order,
+    ways: u16,
+    next: u16,
 }
+
+/// The ways, in this round's order. A switch has a walk for each host: where the ways are few it is in one piece, so that a
+/// step fetches nothing else.
+#[derive(Clone, Debug)]
+enum Order {
+    /// Four bits each, the first one lowest.
+    Few(u64),
+    Many(Box<[u16]>),
+}
+
+impl Default for Order {
+    fn default() -> Self {
+        Order::Few(0)
+    }
+}
+
+/// So many numbers of four bits fit.
+const FEW: u16 = 16;
 
 impl Walk {
     /// One of `0..of`; zero if there is none. Rounds begin anew, in another order, when all ways were taken or their number is
     /// another one than before.
     #[inline]
     pub fn step(&mut self, of: u16, rng: &mut impl RngCore) -> u16 {
-        if self.order.len() != usize::from(of) {
+        if self.ways != of {
             // Other ways: a round begun on the old ones is not worth finishing.
-            self.order = (0..of).collect();
-            self.next = usize::from(of);
+            *self = Walk { order: Order::of(of), ways: of, next: of };
         }
-        if self.next == self.order.len() {
-            shuffle(&mut self.order, rng);
+        if self.next == of {
+            if of == 0 {
+                return 0;
+            }
+            self.order.shuffle(of, rng);
             self.next = 0;
         }
-        let way = self.order.get(self.next).copied().unwrap_or_default();
+        let way = self.order.at(self.next);
         self.next += 1;
         way
     }
 }
 
-/// Fisher and Yates. The bias of a 32-bit draw over at most 65,535 places is below 2^-16.
-fn shuffle(order: &mut [u16], rng: &mut impl RngCore) {
-    for last in (1..order.len()).rev() {
-        let other = (u64::from(rng.next_u32()) * (last as u64 + 1)) >> 32;
-        order.swap(last, other as usize);
+impl Order {
+    fn of(ways: u16) -> Self {
+        match ways {
+            ..=FEW => Order::Few(0xfedc_ba98_7654_3210),
+            _ => Order::Many((0..ways).collect()),
+        }
+    }
+    #[inline]
+    fn at(&self, place: u16) -> u16 {
+        match self {
+            Order::Few(order) => (order >> (4 * place) & 15) as u16,
+            Order::Many(order) => order[usize::from(place)],
+        }
+    }
+    /// Fisher and Yates. The bias of a 32-bit draw over at most 65,535 places is below 2^-16.
+    fn shuffle(&mut self, ways: u16, rng: &mut impl RngCore) {
+        for last in (1..ways).rev() {
+            let other = ((u64::from(rng.next_u32()) * (u64::from(last) + 1)) >> 32) as u16;
+            match self {
+                Order::Few(order) => {
+                    let (last, other) = (4 * last, 4 * other);
+                    let differs = (*order >> last ^ *order >> other) & 15;
+                    *order ^= differs << last | differs << other;
+                }
+                Order::Many(order) => order.swap(usize::from(last), usize::from(other)),
+            }
+        }
     }
 }
 
@@ -58,6 +100,23 @@ mod tests {
             assert_ne!(a, b, "16! orders are hardly ever the same");
             a.sort_unstable();
             assert_eq!(a, (0..16).collect::<Vec<_>>());
+        }
+    }
+
+    /// Both ways to keep an order, by what the last of sixteen and the first of seventeen are.
+    #[test]
+    fn few_and_many_ways_are_shuffled_alike() {
+        for ways in [1, 2, 5, 15, 16, 17, 300] {
+            let (mut rng, mut same) = (ChaCha8Rng::seed_from_u64(9), ChaCha8Rng::seed_from_u64(9));
+            let (mut walk, mut order) = (Walk::default(), Vec::from_iter(0..ways));
+            for _ in 0..20 {
+                for last in (1..order.len()).rev() {
+                    let other = (u64::from(same.next_u32()) * (last as u64 + 1)) >> 32;
+                    order.swap(last, other as usize);
+                }
+                let round: Vec<u16> = (0..ways).map(|_| walk.step(ways, &mut rng)).collect();
+                assert_eq!(round, order);
+            }
         }
     }
 

@@ -26,8 +26,16 @@ const MAX_GRAIN: u32 = 20;
 #[derive(Clone, Copy)]
 struct Entry<E> {
     time: u64,
-    next: u32,
     event: E,
+}
+
+/// The events of a day, in order.
+#[derive(Clone, Copy)]
+struct Day {
+    head: u32,
+    /// Without meaning while there is no head, as is the time of the last.
+    tail: u32,
+    last: u64,
 }
 
 #[derive(Clone, Copy)]
@@ -38,6 +46,7 @@ struct Chain {
 }
 
 const EMPTY: Chain = Chain { head: NONE, tail: NONE };
+const FREE: Day = Day { head: NONE, tail: NONE, last: 0 };
 
 /// A queue of events by time (nanoseconds), first in first out among equals.
 pub(super) struct Agenda<E> {
@@ -46,7 +55,7 @@ pub(super) struct Agenda<E> {
     today: u64,
     /// Bits of the time within a day.
     grain: u32,
-    days: Box<[Chain; DAYS]>,
+    days: Box<[Day; DAYS]>,
     years: Box<[Chain; YEARS]>,
     ages: Chain,
     /// Events pending: this year, this age and not this year, and later.
@@ -54,6 +63,8 @@ pub(super) struct Agenda<E> {
     this_age: usize,
     later: usize,
     pool: Vec<Entry<E>>,
+    /// What comes after each entry in its chain: apart, so that an entry is not fetched to put another one behind it.
+    after: Vec<u32>,
     free: u32,
     /// Events that have happened this year.
     happened: usize,
@@ -68,13 +79,14 @@ impl<E: Copy> Agenda<E> {
             now: 0,
             today: 0,
             grain: 0,
-            days: Box::new([EMPTY; DAYS]),
+            days: Box::new([FREE; DAYS]),
             years: Box::new([EMPTY; YEARS]),
             ages: EMPTY,
             this_year: 0,
             this_age: 0,
             later: 0,
             pool: Vec::with_capacity(1024),
+            after: Vec::with_capacity(1024),
             free: NONE,
             happened: 0,
             passed: 0,
@@ -91,74 +103,110 @@ impl<E: Copy> Agenda<E> {
     #[inline(always)]
     pub(super) fn push(&mut self, time: u64, event: E) {
         let time = time.max(self.now);
-        let entry = Entry { time, next: NONE, event };
-        let index = match self.pool.get_mut(self.free as usize) {
-            Some(place) => {
-                let index = std::mem::replace(&mut self.free, place.next);
-                *place = entry;
+        let index = match self.after.get_mut(self.free as usize) {
+            Some(after) => {
+                let index = std::mem::replace(&mut self.free, *after);
+                *after = NONE;
+                self.pool[index as usize] = Entry { time, event };
                 index
             }
-            None => self.grow(entry),
+            None => self.grow(Entry { time, event }),
         };
-        self.insert(time, index);
-        if self.passed > MAX_PASSED {
-            self.regrain(self.grain.saturating_sub(2), self.now);
+        if !self.append_to_day(time, index) {
+            self.insert_elsewhere(time, index);
         }
     }
 
     #[cold]
     fn grow(&mut self, entry: Entry<E>) -> u32 {
         self.pool.push(entry);
+        self.after.push(NONE);
         (self.pool.len() - 1) as u32
     }
 
-    /// The earliest event.
-    #[inline]
-    pub(super) fn pop(&mut self) -> Option<(u64, E)> {
+    /// Takes the earliest event out.
+    // A reference, since an optional pair of both by value is copied three times in odd pieces.
+    #[inline(always)]
+    pub(super) fn advance(&mut self) -> Option<(u64, &E)> {
         while self.this_year == 0 {
             if !self.turn() {
                 return None;
             }
         }
         let index = self.next();
-        let entry = &mut self.pool[index as usize];
-        let happens = (entry.time, entry.event);
-        entry.next = std::mem::replace(&mut self.free, index);
-        self.now = happens.0;
+        self.after[index as usize] = std::mem::replace(&mut self.free, index);
         self.happened += 1;
-        Some(happens)
+        let Entry { time, event } = &self.pool[index as usize];
+        self.now = *time;
+        Some((self.now, event))
+    }
+
+    /// Whether more is to happen at the time of the last event.
+    #[inline]
+    pub(super) fn has_more_at(&self, now: u64) -> bool {
+        debug_assert_eq!(now, self.now, "asked of another time");
+        let day = &self.days[self.today as usize % DAYS];
+        self.this_year > 0 && day.head != NONE && self.pool[day.head as usize].time == now
     }
 
     /// Takes the first of this year's entries out.
-    #[inline]
+    #[inline(always)]
     fn next(&mut self) -> u32 {
         while self.days[self.today as usize % DAYS].head == NONE {
             self.today += 1;
         }
         let day = &mut self.days[self.today as usize % DAYS];
         let index = day.head;
-        day.head = self.pool[index as usize].next;
+        day.head = self.after[index as usize];
         self.this_year -= 1;
         index
     }
 
     /// Puts an entry where its time belongs.
-    #[inline(always)]
+    #[inline]
     fn insert(&mut self, time: u64, index: u32) {
+        if !self.append_to_day(time, index) {
+            self.insert_where_it_belongs(time, index);
+        }
+    }
+
+    /// Puts an entry at the end of its day, if it belongs there.
+    #[inline(always)]
+    fn append_to_day(&mut self, time: u64, index: u32) -> bool {
+        let date = time >> self.grain;
+        if (date ^ self.today) >= DAYS as u64 {
+            return false;
+        }
+        let day = &mut self.days[date as usize % DAYS];
+        if day.head == NONE {
+            *day = Day { head: index, tail: index, last: time };
+        } else {
+            if day.last > time {
+                return false;
+            }
+            self.after[day.tail as usize] = index;
+            (day.tail, day.last) = (index, time);
+        }
+        self.this_year += 1;
+        true
+    }
+
+    /// Puts in an entry that does not come last in a day of this year.
+    #[inline(never)]
+    fn insert_elsewhere(&mut self, time: u64, index: u32) {
+        self.insert_where_it_belongs(time, index);
+        if self.passed > MAX_PASSED {
+            self.regrain(self.grain.saturating_sub(2), self.now);
+        }
+    }
+
+    fn insert_where_it_belongs(&mut self, time: u64, index: u32) {
         let date = time >> self.grain;
         if (date ^ self.today) >= DAYS as u64 {
             return self.insert_later(date, index);
         }
         self.this_year += 1;
-        let day = &mut self.days[date as usize % DAYS];
-        if day.head == NONE {
-            *day = Chain { head: index, tail: index };
-        } else if self.pool[day.tail as usize].time <= time {
-            self.pool[day.tail as usize].next = index;
-            day.tail = index;
-        } else {
-            self.insert_before_last(date, time, index);
-        }
+        self.insert_before_last(date, time, index);
     }
 
     #[cold]
@@ -170,7 +218,7 @@ impl<E: Copy> Agenda<E> {
             self.later += 1;
             &mut self.ages
         };
-        append(chain, &mut self.pool, index);
+        append(chain, &mut self.after, index);
     }
 
     /// Puts an entry into a day whose last entry comes after it.
@@ -179,12 +227,12 @@ impl<E: Copy> Agenda<E> {
         let day = &mut self.days[date as usize % DAYS];
         let (mut before, mut next) = (NONE, day.head);
         while self.pool[next as usize].time <= time {
-            (before, next) = (next, self.pool[next as usize].next);
+            (before, next) = (next, self.after[next as usize]);
             self.passed += 1;
         }
-        self.pool[index as usize].next = next;
-        match self.pool.get_mut(before as usize) {
-            Some(entry) => entry.next = index,
+        self.after[index as usize] = next;
+        match self.after.get_mut(before as usize) {
+            Some(after) => *after = index,
             None => day.head = index,
         }
     }
@@ -237,22 +285,20 @@ impl<E: Copy> Agenda<E> {
         let mut first = u64::MAX;
         let mut index = head;
         while index != NONE {
-            let entry = &self.pool[index as usize];
-            first = first.min(entry.time);
-            index = entry.next;
+            first = first.min(self.pool[index as usize].time);
+            index = self.after[index as usize];
         }
         let age = (DAYS * YEARS) as u64;
         self.today = (first >> self.grain) / age * age;
         while head != NONE {
-            let entry = &mut self.pool[head as usize];
-            let (index, date) = (head, entry.time >> self.grain);
-            head = std::mem::replace(&mut entry.next, NONE);
+            let (index, date) = (head, self.pool[head as usize].time >> self.grain);
+            head = std::mem::replace(&mut self.after[head as usize], NONE);
             if (date ^ self.today) < age {
                 self.this_age += 1;
-                append(&mut self.years[(date / DAYS as u64) as usize % YEARS], &mut self.pool, index);
+                append(&mut self.years[(date / DAYS as u64) as usize % YEARS], &mut self.after, index);
             } else {
                 self.later += 1;
-                append(&mut self.ages, &mut self.pool, index);
+                append(&mut self.ages, &mut self.after, index);
             }
         }
     }
@@ -261,9 +307,8 @@ impl<E: Copy> Agenda<E> {
     fn insert_chain(&mut self, chain: Chain) -> usize {
         let (mut index, mut count) = (chain.head, 0);
         while index != NONE {
-            let entry = &mut self.pool[index as usize];
-            let (time, next) = (entry.time, std::mem::replace(&mut entry.next, NONE));
-            self.insert(time, index);
+            let next = std::mem::replace(&mut self.after[index as usize], NONE);
+            self.insert(self.pool[index as usize].time, index);
             index = next;
             count += 1;
         }
@@ -280,8 +325,8 @@ impl<E: Copy> Agenda<E> {
         let mut order = EMPTY;
         while self.this_year > 0 || self.turn_year() {
             let index = self.next();
-            self.pool[index as usize].next = NONE;
-            append(&mut order, &mut self.pool, index);
+            self.after[index as usize] = NONE;
+            append(&mut order, &mut self.after, index);
         }
         self.grain = grain;
         self.today = from >> grain;
@@ -291,11 +336,11 @@ impl<E: Copy> Agenda<E> {
 
 /// Puts an entry at a chain's end.
 #[inline]
-fn append<E>(chain: &mut Chain, pool: &mut [Entry<E>], index: u32) {
+fn append(chain: &mut Chain, after: &mut [u32], index: u32) {
     if chain.head == NONE {
         chain.head = index;
     } else {
-        pool[chain.tail as usize].next = index;
+        after[chain.tail as usize] = index;
     }
     chain.tail = index;
 }
@@ -304,6 +349,12 @@ fn append<E>(chain: &mut Chain, pool: &mut [Entry<E>], index: u32) {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    impl<E: Copy> Agenda<E> {
+        pub(in crate::packet) fn pop(&mut self) -> Option<(u64, E)> {
+            self.advance().map(|(time, event)| (time, *event))
+        }
+    }
 
     proptest! {
         #[test]

@@ -8,61 +8,110 @@ use headwater_transport::Packet;
 use headwater_units::Bytes;
 use headwater_wire::{Body, Class, Ecn};
 
-/// A frame on a link.
+/// Bytes that remain of a symbol's frame when a switch cuts the payload off.
+const TRIMMED: u32 = 64;
+
+/// A frame on a link. Two registers, whatever it has: it is copied twice on every hop.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SimFrame {
-    /// Where its message is kept.
-    pub(super) body: u32,
-    /// Bytes on the line, all headers included.
-    pub(super) len: u32,
-    /// Bytes that remain when a switch cuts the payload off; zero if it cannot be cut.
-    pub(super) trimmed_len: u16,
-    pub(super) class: Class,
-    pub(super) ecn: Ecn,
-    /// The host it is for, or the subset of a group.
-    pub(super) to: u32,
-    /// Packets of one flow have one, and so one way.
-    pub(super) hash: u32,
+    /// Where its message is kept, and above it whom it is for.
+    ends: u64,
+    /// Its hash, and above it length in [`LEN_BITS`], whether it can be cut, class and ECN field.
+    rest: u64,
 }
 
+const LEN_AT: u32 = 32;
+const LEN_BITS: u32 = 26;
+const WHOLE: u64 = 1 << (LEN_AT + LEN_BITS);
+const CLASS_AT: u32 = LEN_AT + LEN_BITS + 1;
+const ECN_AT: u32 = CLASS_AT + 3;
+const HASH: u64 = u32::MAX as u64;
+
 impl SimFrame {
-    /// Whether a frame with a symbol has lost it; nothing of other frames.
-    pub(super) fn is_cut(&self) -> bool {
-        self.trimmed_len == 0
+    /// A frame of so many bytes on the line, all headers included, that no switch can cut; its message is kept at `body`.
+    #[inline]
+    pub(super) fn new(body: u32, to: u32, len: u32, class: Class, ecn: Ecn) -> Self {
+        assert!(len < 1 << LEN_BITS, "a frame has less than 64 MiB, not {len} bytes");
+        let rest = u64::from(len) << LEN_AT | (class as u64) << CLASS_AT | (ecn as u64) << ECN_AT;
+        SimFrame { ends: u64::from(body) | u64::from(to) << 32, rest }
+    }
+    /// Where its message is kept.
+    #[inline]
+    pub(super) fn body(&self) -> u32 {
+        self.ends as u32
+    }
+    /// The host it is for, or the subset of a group.
+    #[inline]
+    pub(super) fn to(&self) -> u32 {
+        (self.ends >> 32) as u32
+    }
+    /// The same frame for another one.
+    #[inline]
+    pub(super) fn redirected(self, to: u32) -> Self {
+        SimFrame { ends: u64::from(self.body()) | u64::from(to) << 32, ..self }
+    }
+    /// The same frame with this hash.
+    #[inline]
+    pub(super) fn with_hash(self, hash: u32) -> Self {
+        SimFrame { rest: self.rest & !HASH | u64::from(hash), ..self }
+    }
+    /// The same frame if it carries a symbol, which a switch may cut off.
+    #[inline]
+    pub(super) fn whole(self) -> Self {
+        SimFrame { rest: self.rest | WHOLE, ..self }
+    }
+    /// Whether it carries a symbol that a switch has not cut off.
+    #[inline]
+    pub(super) fn is_whole(&self) -> bool {
+        self.rest & WHOLE != 0
     }
 }
 
 impl Frame for SimFrame {
     #[inline]
     fn len(&self) -> Bytes {
-        Bytes::new(u64::from(self.len))
+        Bytes::new(self.rest >> LEN_AT & ((1 << LEN_BITS) - 1))
     }
     #[inline]
     fn class(&self) -> Class {
-        self.class
+        match self.rest >> CLASS_AT & 7 {
+            0 => Class::Control,
+            1 => Class::Bulk,
+            2 => Class::Gentle,
+            3 => Class::First,
+            4 => Class::Second,
+            _ => Class::Third,
+        }
     }
     #[inline]
     fn ecn(&self) -> Ecn {
-        self.ecn
+        match self.rest >> ECN_AT {
+            0 => Ecn::NotEct,
+            1 => Ecn::Ect1,
+            2 => Ecn::Ect0,
+            _ => Ecn::Ce,
+        }
     }
     #[inline]
     fn mark(&mut self) {
-        self.ecn = Ecn::Ce;
+        self.rest |= (Ecn::Ce as u64) << ECN_AT;
     }
     fn trim(&mut self) -> bool {
-        if self.trimmed_len == 0 {
-            return false;
+        let whole = self.is_whole();
+        if whole {
+            let hash = self.flow_hash();
+            *self =
+                SimFrame::new(self.body(), self.to(), TRIMMED, Class::Control, self.ecn()).with_hash(hash);
         }
-        (self.len, self.trimmed_len, self.class) = (u32::from(self.trimmed_len), 0, Class::Control);
-        true
+        whole
     }
     #[inline]
     fn flow_hash(&self) -> u32 {
-        self.hash
+        self.rest as u32
     }
     #[inline]
     fn destination(&self) -> Destination {
-        Destination::Host(self.to)
+        Destination::Host(self.to())
     }
 }
 
@@ -181,5 +230,35 @@ impl Bodies {
     /// Messages under way.
     pub(super) fn len(&self) -> usize {
         self.places.len() - self.free.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_frame_has_what_it_was_made_with_and_keeps_it_when_cut_or_marked() {
+        let ecns = [Ecn::NotEct, Ecn::Ect1, Ecn::Ect0, Ecn::Ce];
+        for (class, ecn) in Class::ALL.into_iter().flat_map(|class| ecns.map(|ecn| (class, ecn))) {
+            let frame = SimFrame::new(3, 0, (1 << LEN_BITS) - 1, class, ecn);
+            let mut frame = frame.with_hash(u32::MAX).with_hash(5).redirected(4);
+            let all = |it: &SimFrame| (it.len().get(), it.class(), it.ecn(), it.is_whole());
+            assert_eq!(all(&frame), ((1 << LEN_BITS) - 1, class, ecn, false));
+            assert!(!frame.trim(), "only a symbol can be cut off");
+            frame = frame.whole();
+            assert_eq!(all(&frame), ((1 << LEN_BITS) - 1, class, ecn, true));
+            assert!(frame.trim() && !frame.trim(), "once");
+            assert_eq!(all(&frame), (64, Class::Control, ecn, false));
+            frame.mark();
+            assert_eq!(all(&frame), (64, Class::Control, Ecn::Ce, false));
+            assert_eq!((frame.body(), frame.to(), frame.flow_hash()), (3, 4, 5));
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "less than 64 MiB")]
+    fn a_frame_that_is_too_long_for_its_bits_is_refused() {
+        SimFrame::new(0, 0, 1 << LEN_BITS, Class::Bulk, Ecn::NotEct);
     }
 }

@@ -10,8 +10,8 @@
 
 use headwater_fabric::{HostId, LinkId, PointId, Routes, Topology};
 use headwater_switch::{
-    Destination, Egress, Fate, FaultCounts, Forwarding, LinkChange, LinkFaults, Offered, Passed, Port,
-    PortIndex, PortStats, Seen, Switch, WhenFull,
+    Destination, Egress, Fate, FaultCounts, Forwarding, Frame, LinkChange, LinkFaults, Offered, Passed, Port,
+    PortIndex, PortStats, Seen, SwitchError, WhenFull,
 };
 use headwater_units::Time;
 
@@ -28,33 +28,25 @@ enum Far {
     Switch(u32),
 }
 
-/// Where a link begins.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Near {
-    /// Place among all hosts' NICs.
-    Nic(u32),
-    Switch {
-        switch: u32,
-        port: PortIndex,
-    },
-}
-
+/// A link and the port that it begins at, in the order of use.
 #[derive(Debug)]
+#[repr(C, align(64))]
 struct Link {
-    near: Near,
-    far: Far,
     delay: u64,
-    /// It has faults, or is tallied.
-    watched: bool,
-    /// Its port may be asked late.
-    lazy: bool,
     /// When the next departure event of a port that keeps its frames is due; `u64::MAX`: none is.
     serving: u64,
+    /// It has faults, or is tallied.
+    watched: bool,
+    /// Its port may be asked late; then it is not watched.
+    lazy: bool,
+    port: Port<SimFrame>,
+    /// The switch that it leaves and the port there; none if it leaves a host.
+    leaves: Option<(u32, PortIndex)>,
     faults: Option<Box<LinkFaults>>,
 }
 
 struct SwitchAt {
-    switch: Switch<SimFrame>,
+    forwarding: Forwarding,
     /// The link behind each port.
     links: Vec<u32>,
 }
@@ -78,7 +70,8 @@ pub struct LinkTally {
 
 pub(super) struct Network {
     links: Vec<Link>,
-    nics: Vec<Port<SimFrame>>,
+    /// Of each link; apart, because a frame that comes needs nothing else of its link.
+    ends: Vec<Far>,
     /// The links of each host; a host with several sends on the first that is up.
     uplinks: Vec<Vec<u32>>,
     switches: Vec<SwitchAt>,
@@ -104,52 +97,55 @@ impl Network {
             }
             of
         };
-        let mut near = vec![Near::Nic(0); fabric.link_count()];
-        let (mut nics, mut switches) = (Vec::new(), Vec::new());
         let mut uplinks = vec![Vec::new(); topology.hosts().len()];
+        let mut switches = Vec::new();
         let mut switch_of = vec![0; fabric.point_count()];
+        let mut leaves = vec![None; fabric.link_count()];
         for point in 0..fabric.point_count() {
             let links = fabric.leaving(PointId(point as u32));
             if let Some(host) = host_of[point] {
-                for link in links {
-                    near[link.0 as usize] = Near::Nic(nics.len() as u32);
-                    nics.push(Port::new((setup.port)(*link, true))?);
-                    uplinks[host as usize].push(link.0);
-                }
+                uplinks[host as usize].extend(links.iter().map(|link| link.0));
                 continue;
+            }
+            // The last index means "no port".
+            if links.len() > usize::from(u16::MAX) {
+                return Err(SwitchError::TooManyPorts(links.len()).into());
             }
             let index = switches.len() as u32;
             switch_of[point] = index;
             for (port, link) in links.iter().enumerate() {
-                near[link.0 as usize] = Near::Switch { switch: index, port: PortIndex(port as u16) };
+                leaves[link.0 as usize] = Some((index, PortIndex(port as u16)));
             }
-            let ports = links.iter().map(|link| (setup.port)(*link, false)).collect();
             let choice = (setup.choice)(index);
             let table = forwarding_table(topology, &setup.routes, PointId(point as u32))
                 .expect("a set-up has the routes of its topology");
-            let switch = Switch::new(ports, table.with_choice(choice))?;
-            switches.push(SwitchAt { switch, links: links.iter().map(|l| l.0).collect() });
+            let links = links.iter().map(|link| link.0).collect();
+            switches.push(SwitchAt { forwarding: table.with_choice(choice), links });
         }
         let trims = (0..fabric.link_count() as u32)
             .any(|link| (setup.port)(LinkId(link), false).when_full == WhenFull::Trim);
-        let links = (0..fabric.link_count() as u32)
-            .map(|id| {
-                let link = fabric.link(LinkId(id)).expect("ids count from zero");
-                let far = match host_of[link.to.0 as usize] {
-                    Some(host) => Far::Host(host),
-                    None => Far::Switch(switch_of[link.to.0 as usize]),
-                };
-                let delay = link.delay.as_nanos();
-                let watched = setup.drain.is_some();
-                let lazy = trims && !watched;
-                Link { near: near[id as usize], far, delay, watched, lazy, serving: u64::MAX, faults: None }
-            })
-            .collect();
+        let (mut links, mut ends) = (Vec::new(), Vec::new());
+        for id in (0..fabric.link_count() as u32).map(LinkId) {
+            let link = fabric.link(id).expect("ids count from zero");
+            let leaves = leaves[id.0 as usize];
+            let port = Port::new((setup.port)(id, leaves.is_none())).map_err(|error| match leaves {
+                Some((_, port)) => SetupError::from(SwitchError::Port { port, error }),
+                None => error.into(),
+            })?;
+            let delay = link.delay.as_nanos();
+            let watched = setup.drain.is_some();
+            let lazy = trims && !watched;
+            links.push(Link { port, delay, serving: u64::MAX, watched, lazy, leaves, faults: None });
+            ends.push(match host_of[link.to.0 as usize] {
+                Some(host) => Far::Host(host),
+                None => Far::Switch(switch_of[link.to.0 as usize]),
+            });
+        }
         let seed = setup.seed;
         let tallied = if setup.drain.is_some() { fabric.link_count() } else { 0 };
         let tallies = vec![LinkTally::default(); tallied];
         let (groups, faults) = (Groups::default(), FaultCounts::default());
-        Ok(Network { links, nics, uplinks, switches, seed, groups, copies: Vec::new(), tallies, faults })
+        Ok(Network { links, ends, uplinks, switches, seed, groups, copies: Vec::new(), tallies, faults })
     }
 
     /// A host sends.
@@ -168,7 +164,7 @@ impl Network {
                 Some(&first) => first,
                 None => {
                     self.faults.unroutable += 1;
-                    return bodies.forget(frame.body);
+                    return bodies.forget(frame.body());
                 }
             },
         };
@@ -176,7 +172,7 @@ impl Network {
     }
 
     /// A frame has crossed a link. Whether it has come to its host, or to one of its group's.
-    #[inline]
+    #[inline(always)]
     pub(super) fn arrive(
         &mut self,
         now: Time,
@@ -185,22 +181,18 @@ impl Network {
         agenda: &mut Agenda<Event>,
         bodies: &mut Bodies,
     ) -> bool {
-        let state = &self.links[link as usize];
-        if state.watched
-            && let Some(tally) = self.tallies.get_mut(link as usize)
-        {
+        if let Some(tally) = self.tallies.get_mut(link as usize) {
             tally.arrived.note(&frame);
         }
-        match state.far {
-            Far::Host(host) if host == frame.to => return true,
+        match self.ends[link as usize] {
+            Far::Host(host) if host == frame.to() => return true,
             Far::Host(_) => {}
             Far::Switch(switch) => {
                 let at = &mut self.switches[switch as usize];
-                let to = Destination::Host(frame.to);
-                if let Egress::One(port) = at.switch.forwarding_mut().egress(PortIndex::OWN, to, frame.hash) {
-                    if let Some(link) = forward(now, at, &mut self.links, port, frame, agenda, bodies) {
-                        self.offer(now, link, frame, agenda, bodies);
-                    }
+                let to = Destination::Host(frame.to());
+                if let Egress::One(port) = at.forwarding.egress(PortIndex::OWN, to, frame.flow_hash()) {
+                    let link = at.links[usize::from(port.0)];
+                    self.offer(now, link, frame, agenda, bodies);
                     return false;
                 }
             }
@@ -218,8 +210,8 @@ impl Network {
         agenda: &mut Agenda<Event>,
         bodies: &mut Bodies,
     ) -> bool {
-        match self.links[link as usize].far {
-            Far::Host(host) if self.groups.includes(frame.to, host) => return true,
+        match self.ends[link as usize] {
+            Far::Host(host) if self.groups.includes(frame.to(), host) => return true,
             Far::Host(_) => self.stray(link, frame, bodies),
             Far::Switch(switch) => self.part(now, link, switch, frame, agenda, bodies),
         }
@@ -228,7 +220,7 @@ impl Network {
 
     /// The endpoint of a group that a frame has come to over this link.
     pub(super) fn member_at(&self, path: u32, link: u32) -> u32 {
-        let Far::Host(host) = self.links[link as usize].far else { panic!("a member is at a host") };
+        let Far::Host(host) = self.ends[link as usize] else { panic!("a member is at a host") };
         self.groups.endpoint(path, host).expect("a copy comes to members only")
     }
 
@@ -243,12 +235,12 @@ impl Network {
         bodies: &mut Bodies,
     ) {
         let Network { groups, switches, copies, .. } = self;
-        let Some((group, among)) = groups.subset(frame.to) else { return self.stray(link, frame, bodies) };
-        let forwarding = switches[switch as usize].switch.forwarding_mut();
+        let Some((group, among)) = groups.subset(frame.to()) else { return self.stray(link, frame, bodies) };
+        let forwarding = &mut switches[switch as usize].forwarding;
         let mut reached = 0;
-        for branch in forwarding.branches(groups.hosts(group), among, frame.hash) {
+        for branch in forwarding.branches(groups.hosts(group), among, frame.flow_hash()) {
             reached |= branch.hosts;
-            copies.push((branch.port, SimFrame { to: groups.narrowed(group, branch.hosts), ..frame }));
+            copies.push((branch.port, frame.redirected(groups.narrowed(group, branch.hosts))));
         }
         if copies.is_empty() {
             return self.stray(link, frame, bodies);
@@ -257,16 +249,14 @@ impl Network {
         let mut copies = std::mem::take(copies);
         // Before any of them is dropped: the message goes with the last one.
         for (_, copy) in &copies[1..] {
-            bodies.copied(copy.body);
+            bodies.copied(copy.body());
             if let Some(tally) = self.tallies.get_mut(link as usize) {
                 tally.copied.note(copy);
             }
         }
         for (port, copy) in copies.drain(..) {
-            let at = &mut self.switches[switch as usize];
-            if let Some(link) = forward(now, at, &mut self.links, port, copy, agenda, bodies) {
-                self.offer(now, link, copy, agenda, bodies);
-            }
+            let link = self.switches[switch as usize].links[usize::from(port.0)];
+            self.offer(now, link, copy, agenda, bodies);
         }
         self.copies = copies;
     }
@@ -277,20 +267,33 @@ impl Network {
         if let Some(tally) = self.tallies.get_mut(link as usize) {
             tally.stray.note(&frame);
         }
-        bodies.forget(frame.body);
-    }
-
-    #[inline]
-    fn port(&mut self, near: Near) -> &mut Port<SimFrame> {
-        match near {
-            Near::Nic(nic) => &mut self.nics[nic as usize],
-            Near::Switch { switch, port } => self.switches[switch as usize].switch.port_mut(port),
-        }
+        bodies.forget(frame.body());
     }
 
     /// A frame goes into the queue of a link.
-    #[inline]
+    // Once for every hop of every packet; a call costs a seventh of what it does.
+    #[inline(always)]
     fn offer(
+        &mut self,
+        now: Time,
+        link: u32,
+        frame: SimFrame,
+        agenda: &mut Agenda<Event>,
+        bodies: &mut Bodies,
+    ) {
+        let state = &mut self.links[link as usize];
+        if state.port.is_plain() && !state.watched {
+            pass(now, link, state, frame, agenda, bodies);
+        } else if state.lazy {
+            queue(now, link, state, frame, agenda, bodies);
+        } else {
+            self.offer_watched(now, link, frame, agenda, bodies);
+        }
+    }
+
+    /// The same of a link that does more than it should, or whose port is asked at every departure.
+    #[inline(never)]
+    fn offer_watched(
         &mut self,
         now: Time,
         link: u32,
@@ -298,71 +301,64 @@ impl Network {
         agenda: &mut Agenda<Event>,
         bodies: &mut Bodies,
     ) {
-        let state = &mut self.links[link as usize];
-        if let Near::Nic(nic) = state.near
-            && !state.watched
-            && let port = &mut self.nics[nic as usize]
-        {
-            if port.is_plain() {
-                return pass(now, link, state, port, frame, agenda, bodies);
-            }
-            if state.lazy {
-                return queue(now, link, state, port, frame, agenda, bodies);
-            }
-        }
         if let Some(tally) = self.tallies.get_mut(link as usize) {
             tally.offered.note(&frame);
         }
-        let near = state.near;
-        let port = self.port(near);
+        let port = &mut self.links[link as usize].port;
         if port.is_plain() {
             match port.pass(now, &mut frame) {
                 Passed::Leaves(at) => self.depart(at, link, frame, agenda, bodies),
-                Passed::Dropped => bodies.forget(frame.body),
+                Passed::Dropped => bodies.forget(frame.body()),
             }
             return;
         }
         if let Offered::Dropped(frame) = port.enqueue(now, frame) {
-            bodies.forget(frame.body);
+            bodies.forget(frame.body());
         }
         self.serve(now, link, agenda, bodies);
     }
 
     /// Sends what has left the queue of a port that keeps its frames, and looks when the next one will.
     pub(super) fn serve(&mut self, now: Time, link: u32, agenda: &mut Agenda<Event>, bodies: &mut Bodies) {
-        let near = self.links[link as usize].near;
-        while let Some((at, frame)) = self.port(near).dequeue(now) {
+        while let Some((at, frame)) = self.links[link as usize].port.dequeue(now) {
             self.depart(at, link, frame, agenda, bodies);
         }
-        let next = self.port(near).next_departure().map_or(u64::MAX, Time::as_nanos);
-        let link_state = &mut self.links[link as usize];
-        if next < link_state.serving {
-            link_state.serving = next;
+        let state = &mut self.links[link as usize];
+        let next = state.port.next_departure().map_or(u64::MAX, Time::as_nanos);
+        if next < state.serving {
+            state.serving = next;
             agenda.push(next, Event::Serve { link });
         }
     }
 
-    /// The departure event of a link has come.
+    /// The departure event of a link has come. Says which frame has crossed the link, if nothing else is to happen before
+    /// that.
     pub(super) fn serve_due(
         &mut self,
         now: Time,
         link: u32,
         agenda: &mut Agenda<Event>,
         bodies: &mut Bodies,
-    ) {
+    ) -> Option<SimFrame> {
         let state = &mut self.links[link as usize];
         if state.serving == now.as_nanos() {
             state.serving = u64::MAX;
         }
-        if state.lazy {
-            let port = match state.near {
-                Near::Nic(nic) => &mut self.nics[nic as usize],
-                Near::Switch { switch, port } => self.switches[switch as usize].switch.port_mut(port),
-            };
-            collect(now, link, state, port, agenda);
-            return ask_later(link, state, port, agenda);
+        if !state.lazy {
+            self.serve(now, link, agenda, bodies);
+            return None;
         }
-        self.serve(now, link, agenda, bodies);
+        let mut crossed = None;
+        while let Some((at, frame)) = state.port.dequeue(now) {
+            let arrival = at.as_nanos() + state.delay;
+            if arrival == now.as_nanos() && crossed.is_none() && !agenda.has_more_at(arrival) {
+                crossed = Some(frame);
+            } else {
+                agenda.push(arrival, Event::Arrive { link, frame });
+            }
+        }
+        ask_later(link, state, agenda);
+        crossed
     }
 
     /// The last bit of a frame leaves at `at`; the link's delay, and its faults, are before it.
@@ -392,19 +388,19 @@ impl Network {
         bodies: &mut Bodies,
     ) {
         let faults = self.links[link as usize].faults.as_mut().expect("seen by the caller");
-        let fate = faults.carry(frame.trimmed_len > 0);
+        let fate = faults.carry(frame.is_whole());
         self.faults.note(fate);
         let Fate::Arrives { later, copy } = fate else {
             if let Some(tally) = self.tallies.get_mut(link as usize) {
                 tally.lost.note(&frame);
             }
-            return bodies.forget(frame.body);
+            return bodies.forget(frame.body());
         };
         if let Some(later) = copy {
             if let Some(tally) = self.tallies.get_mut(link as usize) {
                 tally.duplicated.note(&frame);
             }
-            bodies.copied(frame.body);
+            bodies.copied(frame.body());
             agenda.push(arrival + later.as_nanos(), Event::Arrive { link, frame });
         }
         agenda.push(arrival + later.as_nanos(), Event::Arrive { link, frame });
@@ -422,9 +418,8 @@ impl Network {
         if std::mem::replace(&mut self.links[link as usize].lazy, false) {
             self.serve(now, link, agenda, bodies);
         }
-        let near = self.links[link as usize].near;
         if let LinkChange::Rate(rate) = change {
-            self.port(near).set_rate(now, rate).expect("the set-up was checked");
+            self.links[link as usize].port.set_rate(now, rate).expect("the set-up was checked");
             return self.serve(now, link, agenda, bodies);
         }
         let seed = self.seed;
@@ -432,20 +427,20 @@ impl Network {
         state.watched = true;
         state.faults.get_or_insert_with(|| Box::new(LinkFaults::new(seed, link))).change(change);
         if let LinkChange::Down(down) = change {
-            for frame in self.port(near).clear(now).frames {
-                bodies.forget(frame.body);
+            for frame in state.port.clear(now).frames {
+                bodies.forget(frame.body());
             }
-            if let Near::Switch { switch, port } = near {
-                self.switches[switch as usize].switch.forwarding_mut().set_port_up(port, !down);
+            if let Some((switch, port)) = state.leaves {
+                self.switches[switch as usize].forwarding.set_port_up(port, !down);
             }
         }
     }
 
     /// The port of this link must be able to change its rate or to be cut: it keeps its frames from the start.
     pub(super) fn keep_frames(&mut self, link: u32) {
-        let near = self.links[link as usize].near;
-        self.port(near).make_plain(false);
-        self.links[link as usize].lazy = false;
+        let state = &mut self.links[link as usize];
+        state.port.make_plain(false);
+        state.lazy = false;
     }
 
     fn is_down(&self, link: u32) -> bool {
@@ -454,45 +449,19 @@ impl Network {
 
     /// Frames in the queue of a link, the one on the line included.
     pub(super) fn queue_len(&mut self, now: Time, link: u32) -> u64 {
-        let near = self.links[link as usize].near;
-        self.port(near).queue_len(now)
+        self.links[link as usize].port.queue_len(now)
     }
 
     /// What the port of a link counted.
     pub(super) fn stats(&mut self, now: Time, link: u32) -> PortStats {
-        let near = self.links[link as usize].near;
-        self.port(near).queue_len(now);
-        self.port(near).stats()
+        let port = &mut self.links[link as usize].port;
+        port.queue_len(now);
+        port.stats()
     }
 
     pub(super) fn link_count(&self) -> u32 {
         self.links.len() as u32
     }
-}
-
-/// A frame leaves a switch, by a link that does what it should. Another one is given back: the frame must be offered to it.
-// Once for every hop of every packet; a call costs a seventh of what it does.
-#[inline(always)]
-fn forward(
-    now: Time,
-    at: &mut SwitchAt,
-    links: &mut [Link],
-    port: PortIndex,
-    frame: SimFrame,
-    agenda: &mut Agenda<Event>,
-    bodies: &mut Bodies,
-) -> Option<u32> {
-    let link = at.links[usize::from(port.0)];
-    let state = &mut links[link as usize];
-    let port = at.switch.port_mut(port);
-    if port.is_plain() && !state.watched {
-        pass(now, link, state, port, frame, agenda, bodies);
-    } else if state.lazy {
-        queue(now, link, state, port, frame, agenda, bodies);
-    } else {
-        return Some(link);
-    }
-    None
 }
 
 /// A frame goes through a plain port to a link that does what it should.
@@ -501,51 +470,42 @@ fn forward(
 fn pass(
     now: Time,
     link: u32,
-    state: &Link,
-    port: &mut Port<SimFrame>,
+    state: &mut Link,
     mut frame: SimFrame,
     agenda: &mut Agenda<Event>,
     bodies: &mut Bodies,
 ) {
-    match port.pass(now, &mut frame) {
+    match state.port.pass(now, &mut frame) {
         Passed::Leaves(at) => agenda.push(at.as_nanos() + state.delay, Event::Arrive { link, frame }),
-        Passed::Dropped => bodies.forget(frame.body),
+        Passed::Dropped => bodies.forget(frame.body()),
     }
 }
 
 /// A frame goes into a port that keeps its frames and may be asked late.
-#[inline]
+#[inline(always)]
 fn queue(
     now: Time,
     link: u32,
     state: &mut Link,
-    port: &mut Port<SimFrame>,
     frame: SimFrame,
     agenda: &mut Agenda<Event>,
     bodies: &mut Bodies,
 ) {
-    let delay = state.delay;
-    let left = |at: Time, frame| agenda.push(at.as_nanos() + delay, Event::Arrive { link, frame });
-    if let Offered::Dropped(frame) = port.exchange(now, frame, left) {
-        bodies.forget(frame.body);
+    while let Some((at, frame)) = state.port.dequeue(now) {
+        agenda.push(at.as_nanos() + state.delay, Event::Arrive { link, frame });
+    }
+    if let Offered::Dropped(frame) = state.port.enqueue(now, frame) {
+        bodies.forget(frame.body());
     }
     if state.serving == u64::MAX {
-        ask_later(link, state, port, agenda);
-    }
-}
-
-/// Everything that has left a port is on its way.
-#[inline]
-fn collect(now: Time, link: u32, state: &Link, port: &mut Port<SimFrame>, agenda: &mut Agenda<Event>) {
-    while let Some((at, frame)) = port.dequeue(now) {
-        agenda.push(at.as_nanos() + state.delay, Event::Arrive { link, frame });
+        ask_later(link, state, agenda);
     }
 }
 
 /// The port is asked again when the next frame that leaves it has crossed the link, if nothing comes before.
 #[inline]
-fn ask_later(link: u32, state: &mut Link, port: &Port<SimFrame>, agenda: &mut Agenda<Event>) {
-    if let Some(next) = port.next_departure() {
+fn ask_later(link: u32, state: &mut Link, agenda: &mut Agenda<Event>) {
+    if let Some(next) = state.port.next_departure() {
         state.serving = next.as_nanos() + state.delay;
         agenda.push(state.serving, Event::Serve { link });
     }

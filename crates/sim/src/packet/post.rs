@@ -19,9 +19,6 @@ use super::network::Network;
 use super::setup::{ControlPlane, Jitter, Setup, SetupError};
 use super::ways::ways_between;
 
-/// Bytes that remain of a symbol's frame when a switch cuts the payload off.
-const TRIMMED: u16 = 64;
-
 /// Frames under way, messages put aside, and everything else that is still to happen.
 pub(super) struct Post {
     pub(super) agenda: Agenda<Event>,
@@ -100,34 +97,31 @@ impl Post {
         packet: Packet,
     ) {
         let here = self.hosts[from as usize];
-        let mut frame = SimFrame {
-            body: 0,
-            len: self.sizes.of(&packet),
-            trimmed_len: 0,
-            class: packet.datagram.class,
-            ecn: packet.ecn,
-            to: target,
-            hash: hash(packet.datagram.flow.0, from, to),
-        };
+        let (len, class, ecn) = (self.sizes.of(&packet), packet.datagram.class, packet.ecn);
+        let flow = packet.datagram.flow.0;
+        let mut whole = false;
         let mut beside = None;
         match packet.datagram.body {
-            Body::Symbol(_) => frame.trimmed_len = TRIMMED,
+            Body::Symbol(_) => whole = true,
             Body::Control(_) if target == to_host => beside = self.control.delay(),
             _ => {}
         }
-        frame.body = self.bodies.put(packet, to);
+        let body = self.bodies.put(packet, to);
         if let Some(cargo) = &mut self.cargo {
-            cargo.sent(frame.body, &self.bodies.get(frame.body).packet);
+            cargo.sent(body, &self.bodies.get(body).packet);
         }
         if let Some(delay) = beside {
-            return self.agenda.push((now + delay).as_nanos(), Event::Deliver { body: frame.body });
+            return self.agenda.push((now + delay).as_nanos(), Event::Deliver { body });
         }
         if to_host == here {
-            return self.agenda.push(now.as_nanos(), Event::Deliver { body: frame.body });
+            return self.agenda.push(now.as_nanos(), Event::Deliver { body });
         }
-        if !self.walks.is_empty() {
-            frame.hash = self.path_of_next(setup, here, to_host);
-        }
+        let hash = match self.walks.is_empty() {
+            true => hash(flow, from, to),
+            false => self.path_of_next(setup, here, to_host),
+        };
+        let frame = SimFrame::new(body, target, len, class, ecn).with_hash(hash);
+        let frame = if whole { frame.whole() } else { frame };
         let at = if self.jitter == Jitter::None { now } else { self.hold_back(setup, now, here, to_host) };
         self.network.launch(at, here, frame, &mut self.agenda, &mut self.bodies);
     }
@@ -185,14 +179,14 @@ impl Post {
     }
 
     /// A frame has crossed a link. Whether it has come to its end.
-    #[inline]
+    #[inline(always)]
     pub(super) fn arrive(&mut self, now: Time, link: u32, frame: SimFrame) -> bool {
         self.network.arrive(now, link, frame, &mut self.agenda, &mut self.bodies)
     }
 
-    /// The departure event of a link has come.
-    pub(super) fn serve(&mut self, now: Time, link: u32) {
-        self.network.serve_due(now, link, &mut self.agenda, &mut self.bodies);
+    /// The departure event of a link has come. Says which frame has crossed the link, if one has and is next.
+    pub(super) fn serve(&mut self, now: Time, link: u32) -> Option<SimFrame> {
+        self.network.serve_due(now, link, &mut self.agenda, &mut self.bodies)
     }
 
     /// A link behaves otherwise from now on.

@@ -8,6 +8,7 @@ mod said;
 
 use std::collections::BTreeMap;
 
+use headwater_switch::Frame;
 use headwater_transport::baseline;
 use headwater_transport::host::Receivers;
 use headwater_transport::ppush::controller::Controller;
@@ -21,6 +22,7 @@ use headwater_wire::{Body, Ecn};
 
 use super::assembly::Assembly;
 use super::director::Director;
+use super::frame::SimFrame;
 use super::post::Post;
 use super::records::Records;
 use super::setup::{Change, Flows, Setup, SetupError, Transport};
@@ -320,7 +322,7 @@ impl World {
     pub(super) fn run(mut self, watch: &mut dyn FnMut(Ran)) -> Records {
         let until = self.setup.until.map_or(u64::MAX, Time::as_nanos);
         while self.left > 0 || self.setup.until.is_some() {
-            let Some((at, event)) = self.post.agenda.pop() else { break };
+            let Some((at, event)) = self.post.agenda.advance() else { break };
             if at > until {
                 self.now = Time::from_nanos(until);
                 break;
@@ -331,7 +333,10 @@ impl World {
                 let tasks = self.setup.tasks.iter().filter(|plan| plan.is_awaited()).count();
                 watch(Ran { at: self.now, tasks_done: tasks - self.left, tasks, events: self.events });
             }
-            self.happen(event);
+            match *event {
+                Event::Arrive { link, frame } => self.arrive(link, frame),
+                rarer => self.happen(rarer),
+            }
         }
         if let Some(longest) = self.setup.drain {
             self.rest(longest);
@@ -343,7 +348,8 @@ impl World {
     fn rest(&mut self, longest: Duration) {
         let until = (self.now + longest).as_nanos();
         while !self.muted || self.post.bodies.len() > 0 {
-            let Some((at, event)) = self.post.agenda.pop() else { break };
+            let Some((at, event)) = self.post.agenda.advance() else { break };
+            let event = *event;
             self.now = Time::from_nanos(at);
             self.events += 1;
             self.muted |= at > until;
@@ -374,23 +380,19 @@ impl World {
             })
     }
 
-    #[inline]
-    fn happen(&mut self, event: Event) {
-        match event {
-            Event::Arrive { link, frame } => {
-                if self.post.arrive(self.now, link, frame) {
-                    self.deliver(frame.body, link, frame.ecn, frame.is_cut());
-                }
-            }
-            rarer => self.happen_rarer(rarer),
+    // Once for every hop of every packet; a call costs a seventh of what it does.
+    #[inline(always)]
+    fn arrive(&mut self, link: u32, frame: SimFrame) {
+        if self.post.arrive(self.now, link, frame) {
+            self.deliver(frame.body(), link, frame.ecn(), !frame.is_whole());
         }
     }
 
     /// Not inlined, so that what happens for every hop of every packet stays small.
     #[inline(never)]
-    fn happen_rarer(&mut self, event: Event) {
+    fn happen(&mut self, event: Event) {
         match event {
-            Event::Arrive { .. } => {}
+            Event::Arrive { link, frame } => self.arrive(link, frame),
             Event::Wake { slot } => {
                 let waiting = &mut self.slots[slot as usize];
                 if waiting.wake == self.now.as_nanos() {
@@ -398,7 +400,11 @@ impl World {
                     self.drain_slot(slot);
                 }
             }
-            Event::Serve { link } => self.post.serve(self.now, link),
+            Event::Serve { link } => {
+                if let Some(frame) = self.post.serve(self.now, link) {
+                    self.arrive(link, frame);
+                }
+            }
             Event::Deliver { body } => self.deliver(body, u32::MAX, Ecn::NotEct, false),
             Event::Start { task } => self.start(task),
             Event::Stop { task } => self.stop(task),

@@ -9,6 +9,7 @@ use headwater_units::{BlockIndex, Duration, Esi, FlowId, PacketNumber, PathId, S
 use headwater_wire::{Body, Class, Datagram, Ecn, SymbolHeader};
 use proptest::prelude::*;
 
+use crate::packet::frame::SimFrame;
 use crate::packet::post::Post;
 use crate::packet::{Event, Setup};
 use crate::run::packet_setup;
@@ -73,18 +74,24 @@ impl Field {
         while let Some((at, event)) = self.post.agenda.pop() {
             self.now = Time::from_nanos(at);
             match event {
-                Event::Arrive { link, frame } => {
-                    if self.post.arrive(self.now, link, frame) {
-                        self.take(frame.body, link, frame.is_cut());
+                Event::Arrive { link, frame } => self.arrive(link, frame),
+                Event::Serve { link } => {
+                    if let Some(frame) = self.post.serve(self.now, link) {
+                        self.arrive(link, frame);
                     }
                 }
-                Event::Serve { link } => self.post.serve(self.now, link),
                 Event::Deliver { body } => self.take(body, u32::MAX, false),
                 other => panic!("nobody asked for {other:?}"),
             }
             if self.now >= until {
                 break;
             }
+        }
+    }
+
+    fn arrive(&mut self, link: u32, frame: SimFrame) {
+        if self.post.arrive(self.now, link, frame) {
+            self.take(frame.body(), link, !frame.is_whole());
         }
     }
 
