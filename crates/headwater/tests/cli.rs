@@ -101,9 +101,21 @@ fn help_is_an_answer_and_lists_commands_and_exit_codes() {
 #[test]
 fn help_of_each_command_teaches_by_example() {
     let home = Home::new();
-    for command in
-        ["up", "controller", "node", "serve", "get", "put", "ls", "rm", "status", "demo", "emulate", "man"]
-    {
+    for command in [
+        "up",
+        "controller",
+        "node",
+        "serve",
+        "get",
+        "cast",
+        "put",
+        "ls",
+        "rm",
+        "status",
+        "demo",
+        "emulate",
+        "man",
+    ] {
         let help = home.run(&[command, "--help"]);
         assert!(help.ends_with(0).out.contains("Examples:\n  headwater "), "{command}\n{}", help.out);
     }

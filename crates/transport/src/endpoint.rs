@@ -447,4 +447,17 @@ pub struct TaskFlow {
     pub key: FlowKey,
     /// Its residue class.
     pub index: u8,
+    /// The group by which its symbols come, if its receiver belongs to one.
+    pub group: Option<TaskGroup>,
+}
+
+/// The group of a [`TaskFlow`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TaskGroup {
+    /// The group's flow.
+    pub flow: FlowId,
+    /// Its key.
+    pub key: FlowKey,
+    /// Its address.
+    pub at: SocketAddr,
 }

@@ -26,5 +26,5 @@ mod timers;
 pub use endpoint::{
     Bind, Command, ControllerCommand, ControllerEvent, DecodeFailure, Endpoint, Event, Expect, Input, Opened,
     Output, Packet, ReceiverCommand, ReceiverEvent, ReceiverFailure, SinkCommand, SinkEvent, SourceCommand,
-    SourceEvent, TaskFlow, TaskRecord,
+    SourceEvent, TaskFlow, TaskGroup, TaskRecord,
 };

@@ -246,9 +246,14 @@ impl Source {
         }
         self.report_at = (!self.flows.is_empty()).then(|| now + self.shared.config.report_every);
         let mut by_controller: BTreeMap<PathId, Vec<_>> = BTreeMap::new();
-        for held in self.flows.values() {
-            by_controller.entry(held.controller).or_default().push(held.flow.report());
+        let mut groups = Vec::new();
+        for (&flow, held) in self.flows.iter() {
+            match held.flow.sent_to_group() {
+                None => by_controller.entry(held.controller).or_default().push(held.flow.report()),
+                Some(sent) => groups.push((held.controller, Control::GroupSent { flow, sent })),
+            }
         }
+        groups.into_iter().for_each(|(path, control)| self.tell(path, control));
         for (path, reports) in by_controller {
             for flows in reports.chunks(MAX_FLOWS) {
                 self.tell(path, Control::Report { flows: flows.to_vec() });
@@ -369,6 +374,9 @@ impl Source {
         self.event(SourceEvent::Closed { flow });
         if let Flow::Tree(tree) = &closed.flow {
             tree.leave(&mut self.shared);
+        }
+        if let Some(sent) = closed.flow.sent_to_group() {
+            self.tell(closed.controller, Control::GroupSent { flow, sent });
         }
         if let Some(group) = closed.flow.group() {
             self.leave(group, flow);

@@ -12,7 +12,7 @@ use headwater_units::{
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::Class;
+use crate::{Cast, CastNews, Class, Fetched, GroupQuestion, Invitation};
 
 /// No control message is longer.
 pub const MAX_CONTROL: usize = 64 << 10;
@@ -178,7 +178,8 @@ pub struct Push {
     pub index: u8,
     /// The number of residue classes.
     pub of: u8,
-    /// Where the receiver, or the group, may be reached, best first; if nowhere, its first datagram tells.
+    /// Where the receiver may be reached, best first; if nowhere, its first datagram tells. Of a group: its address, and then
+    /// that of a member, to which the same interface leads.
     pub at: Vec<SocketAddr>,
     /// What the flow is to others.
     pub role: FlowRole,
@@ -242,6 +243,10 @@ pub enum Refusal {
     Gone,
     /// The controller's table of tasks is full.
     Full,
+    /// More receivers than one cast may have.
+    TooMany,
+    /// There is no node that could receive it.
+    Nobody,
 }
 
 /// How a task ended.
@@ -390,6 +395,49 @@ pub enum Control {
         /// All of them.
         flows: Vec<FlowReport>,
     },
+    /// Node to controller: I have a store, and fetch into it what I am invited to.
+    Keeps,
+    /// Somebody to controller: nodes are to have an object.
+    Cast(Cast),
+    /// The same to controller: they are not to fetch it any more; what is there stays.
+    StopCast {
+        /// The cast.
+        cast: u64,
+    },
+    /// Controller to whoever asked for a cast.
+    Casting(Box<CastNews>),
+    /// Controller to whoever asked for a cast: no.
+    CastRefused {
+        /// The cast.
+        cast: u64,
+        /// Why.
+        reason: Refusal,
+    },
+    /// Controller to node.
+    Fetch(Box<Invitation>),
+    /// Controller to node: do not, or no more.
+    StopFetch {
+        /// The invitation's number.
+        request: u64,
+    },
+    /// Node to controller.
+    Fetched(Fetched),
+    /// Controller to source.
+    ProbeGroup(Box<GroupQuestion>),
+    /// Source to controller: who has heard the group.
+    GroupProbed {
+        /// On which they were asked.
+        asked: FlowId,
+        /// The flows of those that have answered.
+        heard: Vec<FlowId>,
+    },
+    /// Source to controller: so much has left on a group's flow.
+    GroupSent {
+        /// The flow.
+        flow: FlowId,
+        /// Symbols, as often as they were sent; whoever receives them does not matter.
+        sent: Symbols,
+    },
 }
 
 /// Why bytes are not a control message.
@@ -448,6 +496,7 @@ impl Control {
             check(flows.len() <= MAX_FLOWS, "too many flows")?;
             check(flows.iter().all(|f| f.at.len() <= MAX_ADDRESSES && f.index < f.of), "a malformed flow")
         };
+        let within = |bound: Result<(), &'static str>| bound.map_err(ControlError::Bound);
         match self {
             Control::Hello(info) => {
                 check(info.name.len() <= MAX_NAME, "too long a name")?;
@@ -477,7 +526,18 @@ impl Control {
                 )?;
                 flows.iter().try_for_each(|f| theta(f.theta))
             }
-            Control::Drop { .. }
+            Control::Cast(cast) => within(cast.within_bounds()),
+            Control::Casting(news) => within(news.within_bounds()),
+            Control::Fetch(invitation) => within(invitation.within_bounds()),
+            Control::Fetched(fetched) => within(fetched.within_bounds()),
+            Control::ProbeGroup(question) => within(question.within_bounds()),
+            Control::GroupProbed { heard, .. } => check(heard.len() <= MAX_FLOWS, "too many flows"),
+            Control::Keeps
+            | Control::GroupSent { .. }
+            | Control::StopCast { .. }
+            | Control::CastRefused { .. }
+            | Control::StopFetch { .. }
+            | Control::Drop { .. }
             | Control::Refused { .. }
             | Control::Distrust { .. }
             | Control::Fin { .. }

@@ -18,6 +18,7 @@
 
 mod ack;
 mod assign;
+mod cast;
 mod code_point;
 mod control;
 mod cumulative;
@@ -29,6 +30,10 @@ mod tree;
 
 pub use ack::{Ack, AckRange, MAX_ACK_RANGES, MAX_OWED, Owed};
 pub use assign::{Assign, Assignment, MAX_WORK, Work};
+pub use cast::{
+    Cast, CastNews, CastWay, CastWish, FetchEnd, Fetched, FlowSecret, GroupInvitation, GroupQuestion,
+    Invitation, MAX_NEWS, MAX_REASON, MemberNews, MemberStanding, WhyUnicast,
+};
 pub use code_point::{
     CodePointError, CodePoints, DSCP_CONTROL, DSCP_FIRST, DSCP_LOWER_EFFORT, DSCP_NETWORK_CONTROL,
     DSCP_SECOND, DSCP_THIRD, DSCP_TRIMMED, class_of,

@@ -156,6 +156,93 @@ fn control() -> impl Strategy<Value = Control> {
                 silent: Duration::ZERO
             }],
         }),
+        cast(),
+    ]
+}
+
+/// What is said about casts.
+fn cast() -> impl Strategy<Value = Control> {
+    let secret = |n: u64, bytes: [u8; 32]| FlowSecret { flow: FlowId(n), key: FlowKey(bytes) };
+    let bytes = any::<[u8; 32]>;
+    let standing = prop_oneof![
+        Just(MemberStanding::Away),
+        Just(MemberStanding::Receiving),
+        Just(MemberStanding::Kept),
+        "[a-z ]{0,512}".prop_map(MemberStanding::Failed),
+    ];
+    let member = (bytes(), standing, any::<u64>()).prop_map(|(node, standing, n)| MemberNews {
+        node: NodeId(node),
+        standing,
+        grouped: n % 2 == 0,
+        bytes: Bytes::new(n),
+        by_group: Bytes::new(n / 2),
+        alone: Bytes::new(n / 3),
+        after: Duration::from_nanos(n),
+    });
+    let way = prop_oneof![
+        Just(CastWay::Open),
+        any::<u16>().prop_map(|of| CastWay::Unicast(WhyUnicast::Unheard { of })),
+        any::<u16>().prop_map(|port| CastWay::Multicast {
+            at: ([239, 1, 2, 3], port).into(),
+            members: port / 2,
+            of: port
+        }),
+    ];
+    prop_oneof![
+        (any::<u64>(), "[a-z0-9/.]{0,64}", vec(bytes().prop_map(NodeId), 0..=MAX_FLOWS)).prop_map(
+            |(cast, name, to)| Control::Cast(Cast {
+                cast,
+                name,
+                to,
+                class: Class::Bulk,
+                wish: CastWish::Unicast
+            })
+        ),
+        (any::<u64>(), bytes(), any::<u16>(), any::<bool>()).prop_map(move |(n, bytes, port, grouped)| {
+            let group = GroupInvitation {
+                at: ([239, 1, 2, 3], port).into(),
+                source: ([10, 0, 0, 1], port).into(),
+                asked: secret(n, bytes),
+                own: secret(!n, bytes),
+            };
+            Control::Fetch(Box::new(Invitation {
+                request: n,
+                name: "model".to_owned(),
+                object: ObjectId(bytes),
+                class: Class::Gentle,
+                group: grouped.then_some(group),
+            }))
+        }),
+        (any::<u64>(), bytes(), any::<u16>(), 0..=MAX_FLOWS).prop_map(move |(n, bytes, port, members)| {
+            Control::ProbeGroup(Box::new(GroupQuestion {
+                at: ([239, 1, 2, 3], port).into(),
+                towards: ([10, 0, 0, 1], port).into(),
+                asked: secret(n, bytes),
+                members: (0..members as u64).map(|n| secret(n, bytes)).collect(),
+                bytes: port,
+            }))
+        }),
+        (any::<u64>(), vec(any::<u64>().prop_map(FlowId), 0..=MAX_FLOWS))
+            .prop_map(|(asked, heard)| Control::GroupProbed { asked: FlowId(asked), heard }),
+        (any::<u64>(), "[a-z ]{0,512}").prop_map(|(request, reason)| Control::Fetched(Fetched {
+            request,
+            end: FetchEnd::Failed(reason),
+            by_group: Bytes::new(request),
+            alone: Bytes::new(!request),
+        })),
+        (any::<u64>(), bytes(), way, vec(member, 0..=MAX_NEWS)).prop_map(|(n, bytes, way, members)| {
+            Control::Casting(Box::new(CastNews {
+                cast: n,
+                object: ObjectId(bytes),
+                bytes: Bytes::new(n),
+                source: NodeId(bytes),
+                way,
+                to_group: Bytes::new(n),
+                members,
+                of: 200,
+                over: n % 2 == 0,
+            }))
+        }),
     ]
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use headwater_store::{Store, StoreOptions};
-use headwater_transport::ppush::controller::ControllerConfig;
+use headwater_transport::ppush::controller::{ControllerConfig, GroupRange};
 use headwater_units::{ObjectId, Theta};
 
 use super::host::{Held, Host, HostConfig, LOCAL};
@@ -14,9 +14,18 @@ use super::{
     remember_controller, serve,
 };
 
-fn settings(common: &Common, equal_theta: bool, max_sources: Option<u8>) -> ControllerConfig {
+fn settings(
+    common: &Common,
+    equal_theta: bool,
+    max_sources: Option<u8>,
+    groups: Option<Vec<GroupRange>>,
+) -> ControllerConfig {
     let config = common.experiments.controller_config(equal_theta.then_some(Theta::ONE));
-    ControllerConfig { max_sources: max_sources.unwrap_or(config.max_sources), ..config }
+    ControllerConfig {
+        max_sources: max_sources.unwrap_or(config.max_sources),
+        groups: groups.unwrap_or_else(|| config.groups.clone()),
+        ..config
+    }
 }
 
 /// Runs a controller until told to stop.
@@ -32,7 +41,8 @@ pub async fn controller(
     let _ = watch;
     let common = &options.common;
     let tasks = common.state.join("controller").join("tasks.redb");
-    let controller = Some((settings(common, options.equal_theta, options.max_sources), Some(tasks)));
+    let settings = settings(common, options.equal_theta, options.max_sources, options.groups);
+    let controller = Some((settings, Some(tasks)));
     let host = Host::start(HostConfig { common, listen: Some(options.listen), controller, node: None })?;
     if let Some(at) = &options.metrics {
         metrics_page::start(*at, host.clone()).await?;
@@ -60,7 +70,8 @@ pub async fn node(
     }
     let controller = options.controller_too.then(|| {
         let tasks = common.state.join("controller").join("tasks.redb");
-        (settings(common, options.equal_theta, options.max_sources), Some(tasks))
+        let groups = options.groups.clone();
+        (settings(common, options.equal_theta, options.max_sources, groups), Some(tasks))
     });
     let mut bind = options.listen;
     bind.set_port(common.data_port);

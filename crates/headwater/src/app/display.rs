@@ -102,6 +102,7 @@ impl Follower for Display<'_> {
             rate,
             eta: (rate > BitRate::ZERO).then(|| (self.total - done) / rate),
             sources: sources.collect(),
+            receivers: Vec::new(),
             phase: Phase::Receiving,
         };
         self.watch.progress(&progress);

@@ -163,6 +163,8 @@ pub(super) struct Job<'a> {
     pub(super) path: PathId,
     pub(super) shutdown: &'a Shutdown,
     pub(super) started: Instant,
+    /// The number of its first request, if it was told one.
+    pub(super) request: Option<u64>,
     /// Bytes of symbol that a path carried less than it should: what the next file of a folder begins with.
     narrowest: AtomicU16,
     /// Sources that fell silent: nobody waits for their goodbye.
@@ -183,6 +185,7 @@ impl<'a> Job<'a> {
             path,
             shutdown,
             started,
+            request: None,
             narrowest: AtomicU16::new(u16::MAX),
             silent: Mutex::default(),
         }
@@ -516,6 +519,7 @@ pub(super) fn result_of(
         resumed_bytes: fetched.resumed.get(),
         output: None,
         dropped_on_purpose: None,
+        group_bytes: stats.flows.iter().map(|flow| flow.by_group.get()).sum(),
         start_ns: 0,
         received_ns: 0,
         finish_ns: 0,

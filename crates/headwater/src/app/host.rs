@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use headwater_store::{BlockHashes, SourceFile};
 use headwater_transport::ppush::controller::ControllerConfig;
 use headwater_units::{Bytes, NodeId, ObjectId, PathId};
-use headwater_wire::{Control, Holding, NodeInfo};
+use headwater_wire::{Control, GroupQuestion, Holding, NodeInfo};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use super::controller_host::ControllerHost;
@@ -20,7 +20,8 @@ use super::query::{Answer, Query, ask};
 use super::report::report;
 use super::{AppError, Common, DataPath, StatusReport};
 use crate::control::{Backoff, ControlConfig, ControlEndpoint, ControlError, Expect, Identity, Link, Pins};
-use crate::node::{Node, NodeConfig, Said, Snapshot, control_path, room_towards};
+use crate::node::{GroupProbe, Node, NodeConfig, Said, Snapshot, control_path, room_towards};
+use crate::socket::GroupAddr;
 
 /// From this process's machines to its own controller.
 pub(crate) const LOCAL: PathId = control_path(0);
@@ -29,6 +30,8 @@ const LAST_WORDS: std::time::Duration = std::time::Duration::from_millis(250);
 const CLOSING: std::time::Duration = std::time::Duration::from_millis(5);
 /// A status waits so long for what nodes say of their sockets.
 const DATA_PATH_PATIENCE: std::time::Duration = std::time::Duration::from_millis(500);
+/// A group's members are asked so often whether they hear it, and waited for so long each time.
+const GROUP_PROBES: (u32, headwater_units::Duration) = (3, headwater_units::Duration::from_millis(100));
 /// Block hashes of this many objects of others are remembered.
 const HASHES_KEPT: usize = 64;
 
@@ -66,6 +69,10 @@ struct State {
     hashes: BTreeMap<ObjectId, BlockHashes>,
     /// Where nodes said that they are reached.
     labels: BTreeMap<NodeId, String>,
+    /// Who is told what is said of casts, and by which path.
+    on_casts: Option<UnboundedSender<(PathId, Control)>>,
+    /// This node fetches what it is invited to, and says so.
+    keeps: bool,
 }
 
 /// The process. Clones are the same one.
@@ -327,6 +334,9 @@ impl Host {
             for holding in self.holdings() {
                 let _ = out.send(Control::Hold(holding));
             }
+            if self.state().keeps {
+                let _ = out.send(Control::Keeps);
+            }
         }
         if let Some(controller) = &self.inner.controller {
             controller.attach(path, out.clone());
@@ -436,7 +446,7 @@ impl Host {
         let host = self.clone();
         tokio::spawn(async move {
             while let Some(control) = commands.recv().await {
-                host.node().control(LOCAL, control);
+                host.hand_in(LOCAL, control);
             }
         });
     }
@@ -446,18 +456,73 @@ impl Host {
         while let Some(said) = said.recv().await {
             match said {
                 Said::Unreadable(object) => self.withdraw(object),
-                Said::Control(LOCAL, control) => {
-                    if let Some(controller) = &self.inner.controller {
-                        controller.deliver(LOCAL, control);
-                    }
+                Said::Control(path, control) => self.say(path, control),
+            }
+        }
+    }
+
+    /// Says something by a path; nobody hears it where there is no link now.
+    pub(crate) fn say(&self, path: PathId, control: Control) {
+        if path == LOCAL {
+            if let Some(controller) = &self.inner.controller {
+                controller.deliver(LOCAL, control);
+            }
+        } else if let Some(peer) = self.state().peers.get(&path) {
+            let _ = peer.out.send(control);
+        }
+    }
+
+    /// From now on hands over what is said of casts to this process, as node or as whoever asks, and by which path.
+    pub(crate) fn hear_casts(&self) -> UnboundedReceiver<(PathId, Control)> {
+        let (to, heard) = unbounded_channel();
+        self.state().on_casts = Some(to);
+        heard
+    }
+
+    /// Tells everybody that this node fetches what it is invited to ([`Host::hear_casts`]).
+    pub(crate) fn keeps(&self) {
+        let mut state = self.state();
+        state.keeps = true;
+        for peer in state.peers.values() {
+            let _ = peer.out.send(Control::Keeps);
+        }
+        drop(state);
+        self.say(LOCAL, Control::Keeps);
+    }
+
+    /// What a controller or a node says to this process, but not to its own controller.
+    fn hand_in(&self, path: PathId, control: Control) {
+        match control {
+            Control::ProbeGroup(question) => drop(tokio::spawn(self.clone().probe_group(path, *question))),
+            control if of_cast(&control) => {
+                if let Some(to) = &self.state().on_casts {
+                    let _ = to.send((path, control));
                 }
-                Said::Control(path, control) => {
-                    if let Some(peer) = self.state().peers.get(&path) {
-                        let _ = peer.out.send(control);
-                    }
+            }
+            control => {
+                if let Some(node) = &self.inner.node {
+                    node.control(path, control);
                 }
             }
         }
+    }
+
+    /// Finds out for a controller who hears a group.
+    async fn probe_group(self, path: PathId, question: GroupQuestion) {
+        let GroupQuestion { at, towards, asked, members, bytes } = question;
+        let flow = asked.flow;
+        let heard = match (GroupAddr::towards(at, towards), &self.inner.node) {
+            (Ok(group), Some(node)) => {
+                let (tries, every) = GROUP_PROBES;
+                node.probe_group(GroupProbe { group, asked, members, bytes, tries, every }).await
+            }
+            (Err(error), _) => {
+                tracing::info!(%error, "a group cannot be asked");
+                Vec::new()
+            }
+            (Ok(_), None) => Vec::new(),
+        };
+        self.say(path, Control::GroupProbed { asked: flow, heard });
     }
 
     fn on_control(&self, path: PathId, link: &Link, control: Control) {
@@ -487,11 +552,7 @@ impl Host {
                     controller.deliver(path, control);
                 }
             }
-            false => {
-                if let Some(node) = &self.inner.node {
-                    node.control(path, control);
-                }
-            }
+            false => self.hand_in(path, control),
         }
     }
 
@@ -650,6 +711,20 @@ fn for_controller(control: &Control) -> bool {
             | Control::PushRefused { .. }
             | Control::Stopped { .. }
             | Control::Report { .. }
+            | Control::Keeps
+            | Control::Cast(_)
+            | Control::StopCast { .. }
+            | Control::Fetched(_)
+            | Control::GroupProbed { .. }
+            | Control::GroupSent { .. }
+    )
+}
+
+/// Of casts, and for no machine of this process.
+fn of_cast(control: &Control) -> bool {
+    matches!(
+        control,
+        Control::Fetch(_) | Control::StopFetch { .. } | Control::Casting(_) | Control::CastRefused { .. }
     )
 }
 

@@ -32,6 +32,10 @@ const FETCHES_AT_ONCE: usize = 32;
 /// Blocks in flight of each, so that all together hold at most as much as four lone fetches.
 const BLOCKS_IN_FLIGHT: usize = 32;
 
+/// The same of a cast: a receiver that was left behind can keep what goes on to come by the group as long as it is no further ahead,
+/// and need not ask for it again.
+const BLOCKS_OF_A_CAST: usize = 128;
+
 /// `headwater get --keep`, as the command runs it.
 pub(super) async fn get(
     options: &GetOptions,
@@ -110,8 +114,19 @@ impl Keeper {
         wanted.entry(what.to_owned()).or_default().clone()
     }
 
-    /// Fetches, keeps and offers; dropping the future ends it.
-    pub(super) async fn fetch(&self, wanted: &Wanted, watch: &mut dyn Watch) -> Result<GetResult, AppError> {
+    /// Whether the object is here.
+    pub(super) fn has(&self, object: ObjectId) -> bool {
+        self.store.lookup(&object.to_string()).is_ok()
+    }
+
+    /// Fetches, keeps and offers; dropping the future ends it. `request`: the number to ask the controller by, if it is to know it
+    /// again.
+    pub(super) async fn fetch(
+        &self,
+        wanted: &Wanted,
+        request: Option<u64>,
+        watch: &mut dyn Watch,
+    ) -> Result<GetResult, AppError> {
         #[allow(clippy::disallowed_methods)] // The result says how long it took.
         let started = Instant::now();
         let alone = self.alone(&wanted.what);
@@ -136,7 +151,9 @@ impl Keeper {
             timeout: None,
         };
         let (host, path, shutdown) = (&self.host, self.controller, &self.shutdown);
-        Job::new(&options, host, path, shutdown, started).keep(&self.store, true, watch).await
+        let mut job = Job::new(&options, host, path, shutdown, started);
+        job.request = request;
+        job.keep(&self.store, true, watch).await
     }
 }
 
@@ -153,12 +170,12 @@ impl Job<'_> {
             return Ok(here);
         }
         let mut display = Display::new(options, self.host, self.path, watch);
-        let fetched = self.fetch_of(store, &options.what, options.hash).run(
-            self.host,
-            self.controller(),
-            self.shutdown,
-            &mut display,
-        );
+        let mut fetch = self.fetch_of(store, &options.what, options.hash);
+        if let Some(request) = self.request {
+            fetch.config.request = request;
+            fetch.config.blocks_in_flight = BLOCKS_OF_A_CAST;
+        }
+        let fetched = fetch.run(self.host, self.controller(), self.shutdown, &mut display);
         let fetched = fetched.await;
         let followed = display.join();
         let fetched = fetched?;

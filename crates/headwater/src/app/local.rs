@@ -19,6 +19,7 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
 use super::host::{Held, Host, HostConfig};
+use super::invited::Invited;
 use super::keep::Keeper;
 use super::{
     AppError, Common, GetResult, ObjectLine, Phase, Progress, PutResult, QueryOptions, RmOptions, RmResult,
@@ -80,6 +81,7 @@ pub(super) struct Desk {
     store: Arc<Store>,
     host: Host,
     keeper: Arc<Keeper>,
+    invited: Invited,
 }
 
 impl Desk {
@@ -95,14 +97,19 @@ impl Desk {
         let listener = UnixListener::bind(&path).map_err(|e| AppError::state(&path, e))?;
         let store = Arc::new(store);
         let keeper = Arc::new(Keeper::new(common, store.clone(), host.clone(), controller));
-        Ok(Desk { listener, store, host, keeper })
+        let invited = Invited::new(keeper.clone(), host.clone(), controller);
+        Ok(Desk { listener, store, host, keeper, invited })
     }
 
     pub(super) async fn run(self) {
+        tokio::join!(self.invited.run(), Desk::attend(self.listener, self.store, self.host, self.keeper));
+    }
+
+    async fn attend(listener: UnixListener, store: Arc<Store>, host: Host, keeper: Arc<Keeper>) {
         loop {
-            match self.listener.accept().await {
+            match listener.accept().await {
                 Ok((stream, _)) => {
-                    tokio::spawn(attend(stream, self.store.clone(), self.host.clone(), self.keeper.clone()));
+                    tokio::spawn(attend(stream, store.clone(), host.clone(), keeper.clone()));
                 }
                 Err(error) => {
                     tracing::warn!(%error, "a local command could not be accepted");
@@ -157,7 +164,7 @@ async fn attend_get(
 ) -> Option<Result<GetResult, AppError>> {
     let (news, mut heard) = unbounded_channel();
     let mut teller = Teller { news };
-    let fetching = keeper.fetch(wanted, &mut teller);
+    let fetching = keeper.fetch(wanted, None, &mut teller);
     tokio::pin!(fetching);
     let mut ignored = [0; 64];
     loop {

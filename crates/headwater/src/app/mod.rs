@@ -1,5 +1,6 @@
 //! What the commands do: processes made of a host, its objects and the machines.
 
+mod cast;
 pub(crate) mod children;
 mod controller_host;
 mod daemon;
@@ -11,6 +12,7 @@ mod experiments;
 mod fetch;
 mod get;
 mod host;
+mod invited;
 mod keep;
 mod local;
 mod metrics_page;
@@ -30,6 +32,7 @@ use headwater_transport::ppush::wfcc::LossResponse;
 use headwater_transport::pull_queue::PullConfig;
 use headwater_units::{BitRate, Bytes, Duration};
 
+pub use cast::{CastOptions, CastReceiver, CastResult, cast};
 pub use daemon::{controller, node};
 pub use demo::demo;
 pub use experiments::{Experiments, TimelineOptions};
@@ -48,6 +51,9 @@ const DROP_VARIABLE: &str = "HEADWATER_DROP";
 
 /// A link whose rate nobody has stated holds nobody back.
 const ANY_RATE: BitRate = BitRate::new(1_000_000_000_000);
+/// Routers between a source and the members of its group, and one. Groups are of a scope that ends at the border of an
+/// organization, whatever the time to live.
+const GROUP_HOPS: u8 = 16;
 /// Ethernet's.
 const USUAL_MTU: u16 = 1500;
 /// What Ethernet puts around an IP packet: preamble, addresses, type, check sequence and gap.
@@ -67,7 +73,7 @@ pub(crate) fn data_config(common: &Common, bind: SocketAddr) -> Result<NodeConfi
     Ok(NodeConfig {
         bind,
         dscp: common.dscp,
-        multicast: Multicast::default(),
+        multicast: Multicast { hops: GROUP_HOPS, ..Multicast::default() },
         source,
         seed: rand::random(),
         receivers: HostReceiverConfig { pull: pull_config(common) },

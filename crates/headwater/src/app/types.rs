@@ -9,6 +9,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::path::{Path, PathBuf};
 
 use headwater_store::StoreError;
+use headwater_transport::ppush::controller::GroupRange;
 use headwater_units::{BitRate, Bytes, Duration, NodeId, ObjectId, TaskId};
 use headwater_wire::{CodePoints, Delivery, SpreadRule};
 use serde::{Deserialize, Serialize};
@@ -165,6 +166,8 @@ pub struct ControllerOptions {
     pub equal_theta: bool,
     /// Sources per task; at least 1.
     pub max_sources: Option<u8>,
+    /// Addresses for the groups of casts.
+    pub groups: Option<Vec<GroupRange>>,
 }
 
 /// `headwater node`, and `headwater up`.
@@ -186,6 +189,8 @@ pub struct NodeOptions {
     pub equal_theta: bool,
     /// As in [`ControllerOptions`]; only with a controller in this process.
     pub max_sources: Option<u8>,
+    /// As in [`ControllerOptions`]; only with a controller in this process.
+    pub groups: Option<Vec<GroupRange>>,
 }
 
 /// `headwater put`.
@@ -326,6 +331,9 @@ pub struct GetResult {
     /// Symbols dropped by this process itself, in a drill.
     #[serde(default)]
     pub dropped_on_purpose: Option<u64>,
+    /// Useful bytes of symbols that came by a multicast group, of those of all sources.
+    #[serde(default)]
+    pub group_bytes: u64,
     /// When the first request was made, nanoseconds of CLOCK_MONOTONIC: a clock that all processes of a machine share.
     #[serde(default)]
     pub start_ns: u64,
@@ -406,6 +414,17 @@ pub struct ProgressSource {
     pub live: bool,
 }
 
+/// One receiver of a cast, now.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ProgressReceiver {
+    /// Its control address.
+    pub node: String,
+    /// How much of the object is there.
+    pub bytes_done: u64,
+    /// `waiting`, `receiving`, `done`, `failed` or `away`.
+    pub state: String,
+}
+
 /// A task, now.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Progress {
@@ -422,6 +441,9 @@ pub struct Progress {
     pub eta: Option<Duration>,
     /// In the order in which they came.
     pub sources: Vec<ProgressSource>,
+    /// Of a cast, in the order of their addresses; then there are no sources here.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub receivers: Vec<ProgressReceiver>,
     /// What is going on.
     pub phase: Phase,
 }

@@ -16,11 +16,12 @@ use super::bench::BenchCommand;
 use super::drill::DrillArgs;
 use super::emulate::EmulateArgs;
 use super::exit;
+use super::groups::Groups;
 use super::lab::LabCommand;
 use super::settings::Layer;
 use super::values::{
     ByteRange, DemoRate, Dscp, DscpLevels, HostPort, Join, Kill, Listen, Loss, LossResponse, Mtu, Port,
-    ProgressMode, Rack, Rate, Rerate, SourceCount, Spread, Theta, Transport, truth,
+    ProgressMode, Rack, Rate, Rerate, SourceCount, Spread, Theta, Transport, Via, truth,
 };
 
 pub(crate) use self::tcp::{TcpCommand, TcpReceiveArgs, TcpSendArgs};
@@ -59,6 +60,8 @@ pub(crate) enum Command {
     Serve(Box<ServeArgs>),
     /// Fetch an object from every source that has it
     Get(Box<GetArgs>),
+    /// Send an object to many nodes at once
+    Cast(CastArgs),
     /// Keep a copy of a file or folder in this machine's store
     Put(Box<PutArgs>),
     /// List objects and who has them
@@ -286,11 +289,19 @@ pub(crate) struct PlanningFlags {
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     #[arg(value_name = "BOOL", value_parser = truth, help_heading = EXPERIMENT)]
     equal_theta: Option<bool>,
+
+    /// Multicast addresses that casts may have, as in 239.195.0.0/16:7003, with commas between; `none`: casts go to each receiver
+    /// by itself [default: 239.195.0.0/16:7003,ff05::4857:0/112:7003]
+    ///
+    /// Each cast has one of them to itself while it runs. Controllers that share a network should have ranges of their own.
+    #[arg(long, value_name = "ADDR/BITS[:PORT],...", help_heading = NETWORK)]
+    groups: Option<Groups>,
 }
 
 impl PlanningFlags {
     fn fill(&self, layer: &mut Layer) {
         self.sources.fill(layer);
+        layer.groups.clone_from(&self.groups);
         layer.equal_theta = self.equal_theta;
     }
 }
@@ -523,6 +534,49 @@ pub(crate) struct GetArgs {
     pub(crate) timeline: TimelineFlags,
     #[command(flatten)]
     pub(crate) tuning: TuningFlag,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  headwater put model.bin --name model
+  headwater cast model --all
+  headwater cast model --to 10.0.0.2,10.0.0.3,worker-7
+  headwater cast model --all --via unicast --json
+
+Every receiver runs `headwater node` (or `up`) and keeps the object in its store, verified, and offers it from then on.
+
+Where the network carries IP multicast from the source to at least two receivers, which a probe finds out before anything is
+sent, each symbol leaves the source once and switches copy it. A receiver that stands still for half a second does not hold up
+the others: it is detached, and catches up by a flow of its own. Receivers that the probe does not reach, and all of them where
+multicast does not work, are served one by one. The command says which it is and why.
+
+Ctrl-C stops all receivers. What is finished on each is kept: the same command goes on from there, and does nothing on those that
+have the object already. If this command is killed or loses the controller, the cast goes on without it.
+
+The command fails if any receiver does not have the object in the end; the table, or --json, says which and why.")]
+pub(crate) struct CastArgs {
+    /// A name, an id (64 hex digits), or the beginning of an id
+    #[arg(value_name = "NAME|ID")]
+    pub(crate) what: String,
+    /// Which nodes: names, addresses or fingerprints as `headwater status` lists them, with commas between
+    #[arg(
+        long,
+        value_name = "NODE,...",
+        value_delimiter = ',',
+        required_unless_present = "all",
+        conflicts_with = "all"
+    )]
+    pub(crate) to: Vec<String>,
+    /// All nodes that keep objects and are connected now
+    #[arg(long)]
+    pub(crate) all: bool,
+    /// How it is to travel
+    #[arg(long, value_name = "HOW", default_value_t)]
+    pub(crate) via: Via,
+    #[command(flatten)]
+    controller: ControllerFlag,
+    #[command(flatten)]
+    timeout: TimeoutFlag,
 }
 
 #[derive(Debug, Args)]
@@ -784,6 +838,10 @@ impl Command {
                 args.sending.fill(layer);
                 layer.spread = args.spread;
                 layer.theta = args.theta;
+            }
+            Command::Cast(args) => {
+                args.controller.fill(layer);
+                args.timeout.fill(layer);
             }
             Command::Put(args) => args.quota.fill(layer),
             Command::Ls(args) => {

@@ -7,7 +7,7 @@ use headwater_units::{Bytes, Duration};
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
 use super::output::{Pace, Terminal};
-use crate::app::{Phase, Progress, ProgressSource, Watch};
+use crate::app::{Phase, Progress, ProgressReceiver, ProgressSource, Watch};
 
 /// Lines of sources on the screen; more would scroll the bar away on a small terminal.
 const SOURCE_LINES: usize = 8;
@@ -64,13 +64,36 @@ fn source_line(source: &ProgressSource, width: usize) -> String {
     line
 }
 
-/// The lines below the bar.
-fn source_lines(sources: &[ProgressSource]) -> Vec<String> {
-    let width = sources.iter().map(|source| source.node.chars().count()).max().unwrap_or_default();
-    let shown = if sources.len() > SOURCE_LINES { SOURCE_LINES - 1 } else { sources.len() };
-    let mut lines: Vec<_> = sources[..shown].iter().map(|source| source_line(source, width)).collect();
-    if shown < sources.len() {
-        lines.push(format!("  and {} more", sources.len() - shown));
+/// `  10.0.0.1:7001     40 %  receiving`.
+fn receiver_line(receiver: &ProgressReceiver, width: usize, bytes_total: u64) -> String {
+    let percent = percent(receiver.bytes_done, bytes_total);
+    format!("  {:<width$}  {percent:>3.0} %  {}", receiver.node, receiver.state)
+}
+
+fn percent(done: u64, total: u64) -> f64 {
+    if total == 0 { 0.0 } else { done as f64 / total as f64 * 100.0 }
+}
+
+/// The lines below the bar: of sources, or of receivers.
+fn lines_below(progress: &Progress) -> Vec<String> {
+    let (sources, receivers, total) = (&progress.sources, &progress.receivers, progress.bytes_total);
+    let width = |nodes: &mut dyn Iterator<Item = &String>| nodes.map(|node| node.chars().count()).max();
+    if receivers.is_empty() {
+        let width = width(&mut sources.iter().map(|it| &it.node)).unwrap_or_default();
+        return some_of(sources, |source| source_line(source, width));
+    }
+    let width = width(&mut receivers.iter().map(|it| &it.node)).unwrap_or_default();
+    // Those that are not through are what one waits for.
+    let mut receivers: Vec<&ProgressReceiver> = receivers.iter().collect();
+    receivers.sort_by_key(|it| it.bytes_done >= total);
+    some_of(&receivers, |receiver| receiver_line(receiver, width, total))
+}
+
+fn some_of<T>(all: &[T], line: impl Fn(&T) -> String) -> Vec<String> {
+    let shown = if all.len() > SOURCE_LINES { SOURCE_LINES - 1 } else { all.len() };
+    let mut lines: Vec<_> = all[..shown].iter().map(line).collect();
+    if shown < all.len() {
+        lines.push(format!("  and {} more", all.len() - shown));
     }
     lines
 }
@@ -141,7 +164,7 @@ impl Watch for Bar {
         main.set_position(progress.bytes_done);
         self.main = Some(main);
 
-        let lines = source_lines(&progress.sources);
+        let lines = lines_below(progress);
         self.keep(lines.len());
         for (i, line) in lines.into_iter().enumerate() {
             if self.below.len() <= i {
@@ -179,14 +202,18 @@ impl Lines {
 fn plain_line(progress: &Progress) -> String {
     let mut line = format!("{} {}: ", phase_word(progress.phase), progress.object);
     if progress.bytes_total > 0 {
-        let percent = progress.bytes_done as f64 / progress.bytes_total as f64 * 100.0;
-        let _ = write!(line, "{percent:.0} %, ");
+        let _ = write!(line, "{:.0} %, ", percent(progress.bytes_done, progress.bytes_total));
     }
     line += &amounts(progress);
     for (i, source) in progress.sources.iter().enumerate() {
         let separator = if i == 0 { "; " } else { ", " };
         let gone = if source.live { "" } else { " (gone)" };
         let _ = write!(line, "{separator}{} {:.0} %{gone}", source.node, source.share * 100.0);
+    }
+    for (i, receiver) in progress.receivers.iter().enumerate() {
+        let separator = if i == 0 { "; " } else { ", " };
+        let percent = percent(receiver.bytes_done, progress.bytes_total);
+        let _ = write!(line, "{separator}{} {percent:.0} %", receiver.node);
     }
     line
 }
@@ -222,6 +249,7 @@ mod tests {
             rate: BitRate::new(480_000_000),
             eta: Some(Duration::from_millis(3300)),
             sources: vec![source("10.0.0.1:7001", 0.2, true), source("10.0.0.20:7001", 0.8, false)],
+            receivers: Vec::new(),
             phase: Phase::Receiving,
         }
     }
@@ -238,16 +266,31 @@ mod tests {
 
     #[test]
     fn each_source_has_a_line_with_its_columns_aligned() {
-        let lines = source_lines(&progress().sources);
+        let lines = lines_below(&progress());
         assert_eq!(lines[0], "  10.0.0.1:7001      98.2 Mbit/s   20 %  theta 1.25");
         assert_eq!(lines[1], "  10.0.0.20:7001            gone   80 %  theta 1.25");
     }
 
     #[test]
     fn many_sources_do_not_push_the_bar_off_the_screen() {
-        let lines = source_lines(&vec![source("a", 0.1, true); 20]);
+        let sources = vec![source("a", 0.1, true); 20];
+        let lines = lines_below(&Progress { sources, ..Progress::default() });
         assert_eq!(lines.len(), SOURCE_LINES);
         assert_eq!(lines.last().map(String::as_str), Some("  and 13 more"));
+    }
+
+    #[test]
+    fn of_a_cast_the_receivers_that_are_behind_come_first() {
+        let receiver = |node: &str, mib: u64, state: &str| ProgressReceiver {
+            node: node.into(),
+            bytes_done: mib << 20,
+            state: state.into(),
+        };
+        let receivers = vec![receiver("a:7001", 256, "done"), receiver("bb:7001", 64, "receiving")];
+        let progress = Progress { receivers, sources: Vec::new(), ..progress() };
+        let lines = lines_below(&progress);
+        assert_eq!(lines, ["  bb:7001   25 %  receiving", "  a:7001   100 %  done"]);
+        assert!(plain_line(&progress).ends_with("; a:7001 100 %, bb:7001 25 %"));
     }
 
     #[test]

@@ -15,6 +15,7 @@ mod emulate;
 mod engines;
 mod exit;
 mod experiments;
+mod groups;
 mod inside;
 mod lab;
 mod manual;
@@ -247,6 +248,20 @@ async fn act(
             let options = settings.get(args)?;
             let result = app::get(options, shutdown, &mut *terminal.watch(), waiting(terminal)).await?;
             terminal.summary(&result, || tables::fetched(&result))?;
+        }
+        Command::Cast(args) => {
+            let options = settings.cast(args)?;
+            let result = app::cast(options, shutdown, &mut *terminal.watch()).await?;
+            terminal.summary(&result, || tables::cast(&result))?;
+            if !result.complete {
+                let missing =
+                    result.receivers.iter().filter(|it| !matches!(&*it.state, "done" | "had")).count();
+                terminal.note(&format!(
+                    "error: {missing} of {} receivers do not have it; run the same command again to go on with them",
+                    result.receivers.len()
+                ));
+                return Err(Failure::Elsewhere(exit::FAILED));
+            }
         }
         Command::Put(args) => {
             let options = settings.put(args)?;

@@ -8,15 +8,15 @@ use headwater_wire::{Class, CodePoints, SpreadRule};
 use thiserror::Error;
 
 use super::args::{
-    ControllerArgs, DemoArgs, GetArgs, NodeArgs, PutArgs, RmArgs, ServeArgs, TimelineFlags, TuningFlag,
-    UpArgs,
+    CastArgs, ControllerArgs, DemoArgs, GetArgs, NodeArgs, PutArgs, RmArgs, ServeArgs, TimelineFlags,
+    TuningFlag, UpArgs,
 };
 use super::experiments::{self, ExperimentError};
 use super::settings::{Origin, Settings, SettingsError};
-use super::values::{LossResponse, Spread, Theta};
+use super::values::{LossResponse, Spread, Theta, Via};
 use crate::app::{
-    CONTROLLER_PORT, Common, ControllerOptions, DemoOptions, Experiments, GetOptions, NODE_PORT, NodeOptions,
-    Output, PutOptions, QueryOptions, RmOptions, ServeOptions, Where,
+    CONTROLLER_PORT, CastOptions, Common, ControllerOptions, DemoOptions, Experiments, GetOptions, NODE_PORT,
+    NodeOptions, Output, PutOptions, QueryOptions, RmOptions, ServeOptions, Where,
 };
 
 /// How long `ls`, `rm` and `status` wait for an answer unless told otherwise.
@@ -123,6 +123,7 @@ impl Settings {
             quota: self.values.quota,
             controller_too,
             equal_theta: self.values.equal_theta.unwrap_or_default(),
+            groups: self.values.groups.clone().map(|groups| groups.0),
             max_sources: self.values.max_sources.map(|count| count.0),
         })
     }
@@ -133,6 +134,7 @@ impl Settings {
             listen: self.listen(CONTROLLER_PORT),
             metrics: self.metrics(),
             equal_theta: self.values.equal_theta.unwrap_or_default(),
+            groups: self.values.groups.clone().map(|groups| groups.0),
             max_sources: self.values.max_sources.map(|count| count.0),
         })
     }
@@ -192,6 +194,22 @@ impl Settings {
             theta,
             record: args.record.clone(),
             wait_for_start: args.wait_for_start,
+            timeout: self.values.timeout,
+        })
+    }
+
+    pub(crate) fn cast(&self, args: &CastArgs) -> Result<CastOptions, UsageError> {
+        let Some(controller) = self.controller() else {
+            return wrong(
+                "a cast needs a controller: give --controller ADDR; no daemon of this state folder named one",
+            );
+        };
+        Ok(CastOptions {
+            common: self.common()?,
+            controller,
+            what: args.what.clone(),
+            to: args.to.clone(),
+            unicast: args.via == Via::Unicast,
             timeout: self.values.timeout,
         })
     }

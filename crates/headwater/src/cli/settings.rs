@@ -16,6 +16,7 @@ use headwater_units::{Bytes, Duration, NodeId};
 use serde_json::Value;
 use thiserror::Error;
 
+use super::groups::Groups;
 use super::values::{
     Dscp, DscpLevels, HostPort, Listen, LossResponse, Mtu, Port, ProgressMode, Rack, Rate, SettingValue,
     SourceCount, Spread, Theta, ValueError,
@@ -138,6 +139,7 @@ settings! {
     dscp_trimmed: Dscp = "dscp-trimmed", "HEADWATER_DSCP_TRIMMED";
     mtu: Mtu = "mtu", "HEADWATER_MTU";
     max_sources: SourceCount = "max-sources", "HEADWATER_MAX_SOURCES";
+    groups: Groups = "groups", "HEADWATER_GROUPS";
     spread: Spread = "spread", "HEADWATER_SPREAD";
     loss_response: LossResponse = "loss-response", "HEADWATER_LOSS_RESPONSE";
     theta: Theta = "theta", "HEADWATER_THETA";

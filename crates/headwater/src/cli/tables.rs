@@ -8,8 +8,8 @@ use serde_json::Value;
 use super::bar::span;
 use super::settings::{Key, Origin};
 use crate::app::{
-    GetResult, Listening, NodeLine, ObjectLine, PutResult, ReplayResult, RmResult, StatusReport, TaskLine,
-    TaskSource,
+    CastResult, GetResult, Listening, NodeLine, ObjectLine, PutResult, ReplayResult, RmResult, StatusReport,
+    TaskLine, TaskSource,
 };
 
 /// Digits of an id that are shown: enough to tell objects apart and to type.
@@ -192,6 +192,47 @@ fn source_cells(source: &TaskSource) -> [String; 8] {
         format!("{:.1}", source.window),
         if source.starved { "waits for its disk" } else { "" }.to_owned(),
     ]
+}
+
+/// `headwater cast`.
+pub(crate) fn cast(result: &CastResult) -> String {
+    let what = result.name.clone().unwrap_or_else(|| short(&result.object));
+    let mut text = format!(
+        "{}: {} from {}, {}\n",
+        printable(&what),
+        Bytes::new(result.bytes),
+        result.source,
+        result.why
+    );
+    let mut table = Table::new(&["RECEIVER", "NAME", "STATE", " TIME", " MULTICAST", " UNICAST", "WHY"]);
+    let bytes = |n: u64| if n == 0 { "-".to_owned() } else { Bytes::new(n).to_string() };
+    for receiver in &result.receivers {
+        table.row([
+            receiver.node.clone(),
+            receiver.name.clone(),
+            receiver.state.clone(),
+            format!("{:.2} s", receiver.seconds),
+            bytes(receiver.multicast_bytes),
+            bytes(receiver.unicast_bytes),
+            receiver.reason.clone().unwrap_or_default(),
+        ]);
+    }
+    text += &table.render("  ");
+    if let (Some(first), Some(median), Some(last)) =
+        (result.first_seconds, result.median_seconds, result.last_seconds)
+    {
+        let _ =
+            writeln!(text, "  first after {first:.2} s, half after {median:.2} s, last after {last:.2} s");
+    }
+    if result.copies > 0.0 {
+        let (group, own) = (Bytes::new(result.multicast_bytes), Bytes::new(result.unicast_bytes));
+        let _ = writeln!(
+            text,
+            "  sent {:.3} copies: {group} to the group, {own} to receivers by themselves",
+            result.copies
+        );
+    }
+    text
 }
 
 /// `headwater get`.

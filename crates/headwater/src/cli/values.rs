@@ -13,6 +13,7 @@ use headwater_wire::Delivery;
 use serde_json::Value;
 use thiserror::Error;
 
+use super::groups::Groups;
 use crate::app::wildcard;
 
 /// A text is not such a value.
@@ -38,7 +39,7 @@ impl From<Infallible> for ValueError {
     }
 }
 
-fn bad<T>(reason: impl Into<String>) -> Result<T, ValueError> {
+pub(super) fn bad<T>(reason: impl Into<String>) -> Result<T, ValueError> {
     Err(ValueError(reason.into()))
 }
 
@@ -68,6 +69,7 @@ macro_rules! setting_values {
 setting_values! {
     PathBuf: |path| path.to_string_lossy().into_owned();
     NodeId: |id| id.to_string();
+    Groups: |groups| groups.to_string();
     HostPort: |address| address.to_string();
     Listen: |address| address.to_string();
     Rate: |rate| exact_rate(rate.0);
@@ -402,6 +404,14 @@ choice! {
         Push = "push",
         /// The receiver pulls symbol by symbol (SCDP): for networks whose switches trim, and for incast
         Pull = "pull",
+    }
+    /// How a cast travels.
+    Via {
+        /// The best that a probe finds to work, each receiver by itself else
+        #[default]
+        Best = "best",
+        /// To each receiver by itself
+        Unicast = "unicast",
     }
     /// What random loss does to a window.
     LossResponse {

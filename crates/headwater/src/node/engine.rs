@@ -446,8 +446,13 @@ impl Engine {
         self.watch_source(now, &event);
         match event {
             SourceEvent::Opened(opened) => {
-                let Opened { flow, key, object, symbol_size, .. } = *opened;
+                let Opened { flow, key, object, symbol_size, at, .. } = *opened;
                 self.sources.open(flow, object, symbol_size);
+                if let Some(path) = self.group_path(&at) {
+                    // Polled by the loop that is running.
+                    let command = SourceCommand::FlowPath { flow, path };
+                    self.hand_to_source(now, Input::Command(Command::Source(command)));
+                }
                 let entry = FlowEntry { key: HeaderKey::new(&key), owner: Owner::Source };
                 self.flows.insert(flow, Box::new(entry));
             }

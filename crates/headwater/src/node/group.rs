@@ -1,17 +1,9 @@
 //! What others may ask of a node about multicast groups.
 
-use headwater_units::{Duration, FlowId, FlowKey};
+use headwater_units::Duration;
+pub use headwater_wire::FlowSecret;
 
 use crate::socket::GroupAddr;
-
-/// A flow, and the key that those who know it share.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FlowSecret {
-    /// Its name.
-    pub flow: FlowId,
-    /// Its key.
-    pub key: FlowKey,
-}
 
 /// The question whether datagrams to a group arrive at its members.
 #[derive(Clone, Debug, PartialEq, Eq)]

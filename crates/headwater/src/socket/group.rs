@@ -13,7 +13,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use socket2::InterfaceIndexOrAddress;
 
 use super::addr::PathAddr;
-use super::port::{SocketOptions, UdpPort};
+use super::port::{SocketOptions, UdpPort, own_address};
 
 /// Where this process's interfaces with IPv6 addresses are listed, those of the calling thread's namespace.
 const IPV6_ADDRESSES: &str = "/proc/thread-self/net/if_inet6";
@@ -52,6 +52,14 @@ impl GroupAddr {
             group.set_scope_id(interface_of(on)?);
         }
         Ok(GroupAddr { at, on })
+    }
+
+    /// The group `at`, by the interface that leads to a host: to its source, or to another member.
+    ///
+    /// # Errors
+    /// As [`GroupAddr::new`], or the kernel's: no route to that host.
+    pub fn towards(at: SocketAddr, host: SocketAddr) -> io::Result<GroupAddr> {
+        GroupAddr::new(at, Some(own_address(host)?))
     }
 
     /// Its address and port.

@@ -189,6 +189,18 @@ pub fn path_mtu(remote: SocketAddr) -> io::Result<Bytes> {
     Ok(Bytes::new(u64::try_from(mtu).unwrap_or(0).saturating_sub(headers)))
 }
 
+/// Our address by which `remote` is reached, as the kernel's routes have it now.
+///
+/// # Errors
+/// The kernel's, if there is no route.
+pub fn own_address(remote: SocketAddr) -> io::Result<IpAddr> {
+    let remote = SocketAddr::new(remote.ip().to_canonical(), remote.port());
+    let socket = Socket::new(Domain::for_address(remote), Type::DGRAM, Some(Protocol::UDP))?;
+    socket.connect(&remote.into())?;
+    let own = socket.local_addr()?.as_socket();
+    own.map(|own| own.ip()).ok_or_else(|| io::Error::from(io::ErrorKind::AddrNotAvailable))
+}
+
 fn is_mapped(addr: SocketAddr) -> bool {
     matches!(addr, SocketAddr::V6(addr) if addr.ip().to_ipv4_mapped().is_some())
 }
@@ -281,6 +293,11 @@ mod tests {
         let port = UdpPort::bind("127.0.0.1:0".parse().unwrap(), &options).unwrap();
         let doubled = sys::option(port.as_fd(), libc::SOL_SOCKET, libc::SO_RCVBUF).unwrap();
         assert_eq!(port.buffer_hint().is_some_and(|h| h.contains("rmem_max=4194304")), doubled < 8 << 20);
+    }
+
+    #[test]
+    fn a_route_says_our_own_address() {
+        assert_eq!(own_address("127.0.0.7:9".parse().unwrap()).unwrap(), IpAddr::from([127, 0, 0, 1]));
     }
 
     #[test]

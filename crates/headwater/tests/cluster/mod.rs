@@ -49,9 +49,26 @@ impl Process {
     }
 
     fn spawn(folder: &Path, name: &str, args: &[&str], variables: &[(&str, &str)], input: Stdio) -> Process {
+        let command = Command::new(env!("CARGO_BIN_EXE_headwater"));
+        Self::run(folder, name, command, args, variables, input)
+    }
+
+    /// The same by a command that starts `headwater` elsewhere.
+    pub(crate) fn start_by(folder: &Path, name: &str, command: Command, args: &[&str]) -> Process {
+        Self::run(folder, name, command, args, &[], Stdio::null())
+    }
+
+    fn run(
+        folder: &Path,
+        name: &str,
+        mut command: Command,
+        args: &[&str],
+        variables: &[(&str, &str)],
+        input: Stdio,
+    ) -> Process {
         let log = folder.join(format!("{name}.log"));
         let errors = std::fs::OpenOptions::new().create(true).append(true).open(&log).unwrap();
-        let mut child = Command::new(env!("CARGO_BIN_EXE_headwater"))
+        let mut child = command
             .args(args)
             .arg("--json")
             .envs(variables.iter().copied())

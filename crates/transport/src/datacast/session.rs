@@ -489,6 +489,7 @@ impl Tree {
             node: self.grant.node,
             symbols: self.symbols,
             useful: self.useful,
+            by_group: 0,
             trimmed: 0,
             lost: of.repeated,
             asked: of.interests,

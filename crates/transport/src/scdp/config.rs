@@ -19,6 +19,9 @@ pub struct PullFlowConfig {
     pub release_after: Duration,
     /// A member that holds its group up for so long is detached (SCDP §III-E leaves it to the application). 500 ms.
     pub detach_after: Duration,
+    /// A group waits so long for members that have not said a word, once one has. 1 s: they have the object's hashes to learn, and to
+    /// look at what is there of it; whoever takes longer is served alone. Of no matter where nobody need say where he is.
+    pub assemble_for: Duration,
     /// A detached member is told so again after this long, until it has understood. 50 ms, doubled each time up to 32 times.
     pub retell: Duration,
     /// Blocks per flow that a receiver may want symbols of at the same time; what it wants of older ones is forgotten. 256: the
@@ -36,6 +39,7 @@ impl Default for PullFlowConfig {
             validates_paths: true,
             release_after: Duration::from_secs(10),
             detach_after: Duration::from_millis(500),
+            assemble_for: Duration::from_secs(1),
             retell: Duration::from_millis(50),
             open_blocks: 256,
             prepare_ahead: 4,
@@ -163,6 +167,8 @@ pub struct SessionFlow {
     pub symbols: u64,
     /// Of these, useful ones.
     pub useful: u64,
+    /// Of the useful ones, those that a group's flow brought.
+    pub by_group: u64,
     /// Headers that arrived.
     pub trimmed: u64,
     /// Symbols inferred as lost.

@@ -6,9 +6,14 @@
 //!   member 3:  pulls ---->  2 asked for   /
 //!   member 4:  nothing asked for, for `detach_after` while others wait: detached, and served by its own flow
 //! ```
+//! Where receivers are strangers until they have spoken ([`PullFlowConfig::validates_paths`]), nothing leaves before every member
+//! has: the first window would find nobody there. One that is awaited for `assemble_for` is detached.
+//!
 //! The group's flow sends a symbol when every member has asked for one. A member whose last pull had `fin` and was answered wants
 //! nothing more, and holds nobody up. What a member wants of a block says how far the run of that block has to go: that of whoever
 //! lost most decides (so the others get symbols that they do not need, the overhead of SCDP §IV-F).
+//!
+//! [`PullFlowConfig::validates_paths`]: super::PullFlowConfig::validates_paths
 
 use headwater_units::{BlockIndex, FlowId, Time};
 use headwater_wire::Want;
@@ -45,6 +50,8 @@ pub(super) struct Members {
 #[derive(Debug)]
 struct Member {
     flow: FlowId,
+    /// It has spoken, or need not.
+    here: bool,
     asked: u64,
     fin: bool,
     oldest: BlockIndex,
@@ -57,8 +64,9 @@ impl Member {
 }
 
 impl Members {
-    pub(super) fn new(flows: &[FlowId], most_asked: u64) -> Self {
-        let member = |&flow| Member { flow, asked: 0, fin: false, oldest: BlockIndex(0) };
+    /// `here`: they need not speak before they are sent something.
+    pub(super) fn new(flows: &[FlowId], most_asked: u64, here: bool) -> Self {
+        let member = |&flow| Member { flow, here, asked: 0, fin: false, oldest: BlockIndex(0) };
         let attached = flows.iter().map(member).collect();
         Members { attached, known: flows.to_vec(), held_since: None, most_asked }
     }
@@ -66,6 +74,7 @@ impl Members {
     /// A member asks for more. False if there is no such member, or it is detached.
     pub(super) fn on_pull(&mut self, flow: FlowId, pull: &MemberPull) -> bool {
         let Some(member) = self.attached.iter_mut().find(|member| member.flow == flow) else { return false };
+        member.here = true;
         member.asked = (member.asked + u64::from(pull.more)).min(self.most_asked);
         member.fin = pull.fin;
         if let Some(oldest) = pull.wants[0] {
@@ -93,6 +102,11 @@ impl Members {
         waiting.map(|member| member.oldest).min()
     }
 
+    /// Whether every member is known to be there, and there is one.
+    pub(super) fn are_here(&self) -> bool {
+        self.attached.iter().all(|member| member.here) && !self.attached.is_empty()
+    }
+
     /// Whether every member has asked for a symbol, or wants none, and somebody has.
     pub(super) fn all_ask(&self) -> bool {
         self.attached.iter().all(|member| member.asked > 0 || member.fin)
@@ -110,10 +124,13 @@ impl Members {
         self.held_since = None;
     }
 
-    /// There is something to send, but not all have asked: whoever has not is waited for from now on.
+    /// There is something to send, but not all are here, or have asked: whoever has not is waited for from now on.
     pub(super) fn on_held(&mut self, now: Time) {
-        let some_ask = self.attached.iter().any(|member| member.asked > 0);
-        if some_ask && !self.all_ask() {
+        let some_wait = match self.are_here() {
+            true => self.attached.iter().any(|member| member.asked > 0) && !self.all_ask(),
+            false => self.attached.iter().any(|member| member.here),
+        };
+        if some_wait {
             self.held_since.get_or_insert(now);
         } else {
             self.held_since = None;
@@ -128,8 +145,9 @@ impl Members {
     /// Those who hold the group up are detached, and named.
     pub(super) fn detach_stragglers(&mut self, detached: &mut Vec<FlowId>) {
         self.held_since = None;
+        let are_here = self.are_here();
         self.attached.retain(|member| {
-            let keeps = member.asked > 0 || member.fin;
+            let keeps = if are_here { member.asked > 0 || member.fin } else { member.here };
             if !keeps {
                 detached.push(member.flow);
             }
@@ -153,7 +171,7 @@ mod tests {
 
     #[test]
     fn a_symbol_leaves_when_all_have_asked() {
-        let mut members = Members::new(&[A, B], 100);
+        let mut members = Members::new(&[A, B], 100, true);
         assert!(!members.all_ask());
         assert!(members.on_pull(A, &pull(2, false)));
         assert!(!members.all_ask());
@@ -166,7 +184,7 @@ mod tests {
 
     #[test]
     fn who_wants_nothing_more_holds_nobody_up() {
-        let mut members = Members::new(&[A, B], 100);
+        let mut members = Members::new(&[A, B], 100, true);
         members.on_pull(A, &pull(1, true));
         members.on_pull(B, &pull(3, false));
         assert!(members.all_ask() && !members.is_last());
@@ -181,7 +199,7 @@ mod tests {
 
     #[test]
     fn only_who_has_not_asked_is_detached() {
-        let mut members = Members::new(&[A, B], 100);
+        let mut members = Members::new(&[A, B], 100, true);
         members.on_held(Time::ZERO);
         assert_eq!(members.held_since(), None, "nobody waits");
         members.on_pull(A, &pull(1, false));
@@ -196,8 +214,24 @@ mod tests {
     }
 
     #[test]
+    fn who_has_not_spoken_is_awaited_and_then_left_behind() {
+        let mut members = Members::new(&[A, B], 100, false);
+        members.on_held(Time::ZERO);
+        assert_eq!(members.held_since(), None, "nobody waits who is there");
+        members.on_pull(A, &pull(0, false));
+        members.on_held(Time::ZERO);
+        assert!(!members.are_here() && members.held_since() == Some(Time::ZERO));
+        let mut detached = Vec::new();
+        members.detach_stragglers(&mut detached);
+        assert_eq!(detached, [B], "A has asked for nothing, and need not");
+        assert!(members.are_here());
+        members.detach(A);
+        assert!(!members.are_here(), "there is nobody");
+    }
+
+    #[test]
     fn absurd_pulls_are_cut() {
-        let mut members = Members::new(&[A], 100);
+        let mut members = Members::new(&[A], 100, true);
         members.on_pull(A, &pull(u32::MAX, false));
         members.on_pull(A, &pull(u32::MAX, false));
         (0..100).for_each(|_| members.on_sent());

@@ -105,7 +105,9 @@ impl PullFlow {
         let role = match &push.role {
             FlowRole::Single | FlowRole::Tree { .. } => Role::Single,
             &FlowRole::Member { group } => Role::Attached { group },
-            FlowRole::Group { members } => Role::Group(Members::new(members, most_asked)),
+            FlowRole::Group { members } => {
+                Role::Group(Members::new(members, most_asked, !config.validates_paths))
+            }
         };
         let mut runs = Runs::new(push.flow, geometry, config.open_blocks, config.prepare_ahead);
         let mut pushes = 0;
@@ -155,6 +157,11 @@ impl PullFlow {
             Role::Attached { group } | Role::Detached { group, .. } => Some(group),
             Role::Single | Role::Group(_) => None,
         }
+    }
+
+    /// If it is a group's flow, how many symbols have left on it.
+    pub(crate) fn sent_to_group(&self) -> Option<Symbols> {
+        matches!(self.role, Role::Group(_)).then_some(self.counters.sent)
     }
 
     /// Packets that may leave in one turn among the ready flows.
@@ -424,7 +431,7 @@ impl PullFlow {
     pub(crate) fn next(&mut self, now: Time, _shared: &mut Shared) -> Option<Packet> {
         let path = self.path.filter(|_| !self.paused)?;
         let syn = self.pushes > 0;
-        if !syn && !self.is_asked(now) {
+        if !(if syn { self.is_assembled(now) } else { self.is_asked(now) }) {
             return None;
         }
         if let Some(paths) = &mut self.paths
@@ -471,6 +478,16 @@ impl PullFlow {
         Some(Packet { path, ecn: Ecn::NotEct, datagram: self.datagram(class, Body::Symbol(header)) })
     }
 
+    /// Whether all are there who are to get the first window.
+    fn is_assembled(&mut self, now: Time) -> bool {
+        let Role::Group(members) = &mut self.role else { return true };
+        let are_here = members.are_here();
+        if !are_here {
+            members.on_held(now);
+        }
+        are_here
+    }
+
     /// Whether a symbol was asked for, by all who have to.
     #[inline]
     fn is_asked(&mut self, now: Time) -> bool {
@@ -501,7 +518,7 @@ impl PullFlow {
         let other = match &self.role {
             Role::Single | Role::Attached { .. } => return self.release_at,
             Role::Detached { telling, .. } => telling.map(|telling| telling.next),
-            Role::Group(members) => members.held_since().map(|since| since + config.pull.detach_after),
+            Role::Group(members) => detach_at(members, config),
         };
         [self.release_at, other].into_iter().flatten().min()
     }
@@ -510,12 +527,19 @@ impl PullFlow {
     pub(crate) fn on_timer(&mut self, now: Time, shared: &mut Shared) -> bool {
         self.tell_detached(now, shared);
         if let Role::Group(members) = &mut self.role
-            && members.held_since().is_some_and(|since| now >= since + shared.config.pull.detach_after)
+            && detach_at(members, &shared.config).is_some_and(|at| now >= at)
         {
             members.detach_stragglers(&mut shared.detached);
         }
         self.release_at.is_some_and(|at| now >= at)
     }
+}
+
+/// When those who hold a group up are to be detached.
+#[inline]
+fn detach_at(members: &Members, config: &SourceConfig) -> Option<Time> {
+    let patience = if members.are_here() { config.pull.detach_after } else { config.pull.assemble_for };
+    members.held_since().map(|since| since + patience)
 }
 
 impl Level {

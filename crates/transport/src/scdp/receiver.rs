@@ -261,6 +261,7 @@ fn flow_stats(of: &SessionFlow, symbol: u64) -> FlowStats {
         bytes: Bytes::new(of.useful * symbol),
         symbols: of.symbols,
         useful: of.useful,
+        by_group: Bytes::new(of.by_group * symbol),
         lost: of.lost,
         marked: 0,
         rate: of.rate,

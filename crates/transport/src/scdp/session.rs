@@ -14,7 +14,7 @@
 //! number what is lost and what is only late.
 //!
 //! A block whose hash is wrong is pulled anew from one source alone ([`crate::blame`]). What comes to a member of a group after it
-//! was detached is kept all the same, but not counted on.
+//! was detached is kept all the same, but not counted on; and as long as it comes, this receiver asks for little by itself.
 //!
 //! Knows nothing of the dialogue with the controller: it is told of object, symbol size and flows. Its host owns the pull queue,
 //! gives it its packets and polls it ([`Session::poll`], [`Session::pull`]).
@@ -390,6 +390,7 @@ impl Session {
                 self.stats.arrivals += 1;
                 flow.symbols += 1;
                 flow.useful += 1;
+                flow.by_group += u64::from(by_group);
                 self.last_useful = now;
                 if self.outbox.is_empty() && self.keep.is_none() {
                     self.keep = Some((id, header.symbol));
@@ -411,7 +412,7 @@ impl Session {
     fn ask(&mut self, now: Time, place: usize, pulls: &mut PullQueue<Ask>) {
         let Some(blocks) = self.blocks.as_ref() else { return };
         let flow = &mut self.flows[place];
-        while flow.has_room() && blocks.needs_beyond(place, self.waiting) {
+        while flow.has_room(now) && blocks.needs_beyond(place, self.waiting) {
             flow.waiting += 1;
             self.waiting += 1;
             pulls.push(now, self.turn, Ask { place: place as u32, why: Why::More });

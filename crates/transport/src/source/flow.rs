@@ -1,6 +1,6 @@
 //! One flow of a source, of whichever transport. Whatever the source asks of a flow is asked here.
 
-use headwater_units::{BlockIndex, FlowId, Geometry, ObjectId, PathId, Theta, Time};
+use headwater_units::{BlockIndex, FlowId, Geometry, ObjectId, PathId, Symbols, Theta, Time};
 use headwater_wire::{Delivery, FlowReport, Push};
 
 use super::config::{FlowStats, SourceConfig};
@@ -65,6 +65,14 @@ impl Flow {
         match self {
             Flow::Push(_) | Flow::Tree(_) => None,
             Flow::Pull(flow) => flow.group(),
+        }
+    }
+
+    /// If it is a group's flow, how many symbols have left on it.
+    pub(super) fn sent_to_group(&self) -> Option<Symbols> {
+        match self {
+            Flow::Push(_) | Flow::Tree(_) => None,
+            Flow::Pull(flow) => flow.sent_to_group(),
         }
     }
 

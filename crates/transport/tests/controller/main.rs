@@ -1,5 +1,6 @@
 //! The controller of PPUSH §III-A and §III-C, driven by hand: what it says to whom, and when.
 
+mod casts;
 mod chaos;
 mod flows;
 mod harness;

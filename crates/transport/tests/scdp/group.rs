@@ -1,6 +1,6 @@
 //! One source, several receivers over a network that copies (SCDP §III-E).
 
-use headwater_transport::scdp::PullFlowConfig;
+use headwater_transport::scdp::{PullFlowConfig, SessionConfig};
 use headwater_transport::source::SourceConfig;
 use headwater_units::Time;
 use headwater_wire::{Body, Pull};
@@ -141,4 +141,49 @@ fn a_member_that_goes_alone_counts_from_zero() {
     let starts: Vec<u32> =
         alone.iter().flat_map(|pull| pull.wants).flatten().map(|want| want.start).collect();
     assert!(starts.contains(&(1 << 20)) && starts.contains(&0), "{starts:?}");
+}
+
+/// Strangers, as on real networks: sources believe no address that has not answered, and receivers open their flows.
+fn strangers(blocks: u64) -> Net {
+    Setup {
+        receivers: 4,
+        group: true,
+        source: SourceConfig::default(),
+        session: SessionConfig::default(),
+        ..Setup::blocks(blocks)
+    }
+    .net()
+}
+
+#[test]
+fn a_group_of_strangers_is_sent_nothing_before_all_have_spoken() {
+    let mut net = strangers(4);
+    // One is late by more than what a first window takes.
+    net.receivers[1].frozen = true;
+    net.call(ms(300), |net| net.thaw(1));
+    net.run(ms(299));
+    assert_eq!(sent(&net), (0, 0));
+    net.finish();
+    assert_eq!(sent(&net), (4 * K, 0), "and then each symbol once");
+    for receiver in &net.receivers {
+        let stats = receiver.session.stats();
+        assert_eq!((stats.lost, stats.detached), (0, 0), "{stats:?}");
+        assert_eq!(stats.flows[0].by_group, u64::from(4 * K));
+    }
+}
+
+#[test]
+fn a_stranger_that_does_not_speak_is_left_behind() {
+    let mut net = strangers(4);
+    net.receivers[3].frozen = true;
+    net.call(ms(1500), |net| net.thaw(3));
+    net.finish();
+    let assembled = PullFlowConfig::default().assemble_for;
+    for receiver in &net.receivers[..3] {
+        let after = receiver.done_at.unwrap().since(Time::ZERO);
+        assert!(after > assembled && after < assembled + ms(100), "{after:?}");
+    }
+    let stats = net.receivers[3].session.stats();
+    let (useful, by_group) = (stats.flows[0].useful, stats.flows[0].by_group);
+    assert_eq!((stats.detached, useful, by_group), (1, u64::from(4 * K), 0));
 }

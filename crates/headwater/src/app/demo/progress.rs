@@ -25,6 +25,7 @@ pub(super) fn progress_of(line: &Value) -> Option<Progress> {
         rate: BitRate::new(number(&line["rate"])),
         eta: line["eta_seconds"].as_f64().map(Duration::from_secs_f64),
         sources: sources.collect(),
+        receivers: Vec::new(),
         phase: match line["phase"].as_str() {
             Some("hashing") => Phase::Hashing,
             Some("checking") => Phase::Checking,
@@ -64,6 +65,7 @@ mod tests {
                 theta: Some(1.5),
                 live: true,
             }],
+            receivers: Vec::new(),
             phase: Phase::Receiving,
         };
         let mut line = serde_json::to_value(&progress).unwrap();

@@ -4,6 +4,7 @@
 //! member that hears it answers by unicast on a flow of its own, so that whoever asked knows who does, and nobody else can
 //! have members answer him.
 
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 
 use headwater_transport::ppush::SortedMap;
@@ -146,6 +147,22 @@ impl Engine {
             self.send_alone(to, probing.flow, Body::Probe(probing.probe), &probing.key);
         }
         self.groups.probings = probings;
+    }
+
+    /// The path to a group, if that is where an order to push leads ([`headwater_wire::Push::at`]).
+    pub(super) fn group_path(&mut self, at: &[SocketAddr]) -> Option<PathId> {
+        let (&group, members) = at.split_first().filter(|(group, _)| group.ip().is_multicast())?;
+        let group = match members.first() {
+            Some(&member) => GroupAddr::towards(group, member),
+            None => GroupAddr::new(group, None),
+        };
+        match group {
+            Ok(group) => Some(self.paths.of(group.path())),
+            Err(error) => {
+                tracing::warn!(%error, "a group cannot be sent to");
+                None
+            }
+        }
     }
 
     /// Whether it was a probe that is answered here, or an answer that is waited for.

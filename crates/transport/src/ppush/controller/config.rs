@@ -1,8 +1,41 @@
 //! What a controller may be told, and what it counts.
 
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
 use headwater_units::{Duration, Theta};
 use headwater_wire::SpreadRule;
 use serde::Serialize;
+
+/// Multicast addresses in a row, all with the same port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GroupRange {
+    /// The first one.
+    pub first: IpAddr,
+    /// How many there are; not zero.
+    pub count: u32,
+    /// The UDP port.
+    pub port: u16,
+}
+
+impl GroupRange {
+    const ORGANIZATION: GroupRange =
+        GroupRange { first: IpAddr::V4(Ipv4Addr::new(239, 195, 0, 0)), count: 1 << 16, port: 7003 };
+    const SITE: GroupRange = GroupRange {
+        first: IpAddr::V6(Ipv6Addr::new(0xff05, 0, 0, 0, 0, 0, 0x4857, 0)),
+        count: 1 << 16,
+        port: 7003,
+    };
+
+    /// The nth address of the range, counted around.
+    pub(super) fn nth(&self, n: u32) -> SocketAddr {
+        let n = n % self.count.max(1);
+        let ip = match self.first {
+            IpAddr::V4(ip) => IpAddr::from(Ipv4Addr::from(u32::from(ip).wrapping_add(n))),
+            IpAddr::V6(ip) => IpAddr::from(Ipv6Addr::from(u128::from(ip).wrapping_add(u128::from(n)))),
+        };
+        SocketAddr::new(ip, self.port)
+    }
+}
 
 /// Settings of a controller; every default says where it comes from.
 #[derive(Clone, Debug, PartialEq)]
@@ -56,6 +89,22 @@ pub struct ControllerConfig {
     pub theta_step: f64,
     /// Every flow weighs this, whatever its task, instead of Algorithm 1: for control runs. None.
     pub fixed_theta: Option<Theta>,
+    /// Addresses for the groups of casts, each to one at a time; the first range of the source's family counts. 239.195.0.0/16, from
+    /// the organization-local scope (RFC 2365 §6.2), and ff05::4857:0/112, site-local (RFC 4291 §2.7). None: casts go to each
+    /// receiver by itself.
+    pub groups: Vec<GroupRange>,
+    /// A cast waits so long for its receivers to answer before it goes on with those that have: 300 ms. The others come later,
+    /// each by itself.
+    pub cast_gather: Duration,
+    /// What the source of a cast pushes to its group unasked, in symbols (SCDP §III-D, IW): 64, 90 KB in packets of Ethernet,
+    /// less than the smallest queues of switches.
+    pub cast_window: u16,
+    /// Whoever asked for a cast is told how it does this often: 200 ms.
+    pub cast_news: Duration,
+    /// A receiver of a cast that has gone is waited for so long: 10 s, several reconnection attempts.
+    pub cast_away: Duration,
+    /// Casts at the same time, at most: 256.
+    pub max_casts: usize,
     /// Running tasks at most: 4,096. More are refused.
     pub max_tasks: usize,
     /// Nodes known at most: 4,096. Absent ones make room.
@@ -99,6 +148,12 @@ impl Default for ControllerConfig {
             theta_unmeasured: Theta::new(2.0),
             theta_step: 0.01,
             fixed_theta: None,
+            groups: vec![GroupRange::ORGANIZATION, GroupRange::SITE],
+            cast_gather: Duration::from_millis(300),
+            cast_window: 64,
+            cast_news: Duration::from_millis(200),
+            cast_away: Duration::from_secs(10),
+            max_casts: 256,
             max_tasks: 4_096,
             max_nodes: 4_096,
             max_objects_per_node: 65_536,
@@ -136,7 +191,14 @@ impl ControllerConfig {
             "theta_unmeasured is a number, at least theta_floor"
         );
         assert!((1..=128).contains(&self.sources_limit), "a list of grants must fit one control message");
-        let waits = [self.retry_first, self.retry_longest, self.replan_every, self.stop_for, self.bar];
+        let waits = [
+            self.retry_first,
+            self.retry_longest,
+            self.replan_every,
+            self.stop_for,
+            self.bar,
+            self.cast_news,
+        ];
         assert!(waits.iter().all(|wait| *wait > Duration::ZERO), "no timer may fire without time passing");
         assert!(self.receiver_gone > self.receiver_silent, "a receiver falls silent before it is gone");
     }
@@ -183,4 +245,10 @@ pub struct ControllerStats {
     pub holdings_refused: u64,
     /// Flows that were not waited for until stopped, for want of room.
     pub stops_given_up: u64,
+    /// Casts begun.
+    pub casts_accepted: u64,
+    /// Casts refused, for whatever reason.
+    pub casts_refused: u64,
+    /// Casts of which a group's flow was begun.
+    pub casts_grouped: u64,
 }

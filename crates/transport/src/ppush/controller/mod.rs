@@ -27,10 +27,12 @@ use headwater_wire::{Body, Control, Datagram, FlowReport, FlowView, NodeInfo, Ou
 use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::SeedableRng;
 
-pub use self::config::{ControllerConfig, ControllerStats};
+pub use self::config::{ControllerConfig, ControllerStats, GroupRange};
 pub use self::view::{ControllerView, FlowStanding, FlowStatus, NodeView, ObjectView, TaskView};
 
+use self::casts::Casts;
 use self::registry::Registry;
+use self::selection::Place;
 use self::tasks::{FlowState, Pace, Retry, Tasks};
 use self::timers::{Subject, Timers};
 use self::weights::Planner;
@@ -38,6 +40,8 @@ use crate::{
     Command, ControllerCommand, ControllerEvent, Endpoint, Event, Input, Output, Packet, TaskRecord,
 };
 
+mod casting;
+mod casts;
 mod config;
 mod registry;
 mod selection;
@@ -59,6 +63,7 @@ pub struct Controller {
     rng: ChaCha20Rng,
     registry: Registry,
     tasks: Tasks,
+    casts: Casts,
     /// Flows that are over here and may not be at their sources.
     ending: BTreeMap<(NodeId, FlowId), Ending>,
     /// Requests whose receivers have said that they are through: in order, and by key.
@@ -98,6 +103,7 @@ impl Controller {
             rng: ChaCha20Rng::from_seed(seed),
             registry: Registry::default(),
             tasks: Tasks::default(),
+            casts: Casts::default(),
             ending: BTreeMap::new(),
             finished: VecDeque::new(),
             finished_set: BTreeSet::new(),
@@ -143,12 +149,18 @@ impl Controller {
             }
             Control::Distrust { task, node } => self.distrust(now, path, task, node),
             Control::Fin { task, outcome } => self.fin(now, path, task, outcome),
+            Control::Cast(cast) => self.cast(now, path, cast),
+            Control::StopCast { cast } => self.stop_cast(now, path, cast),
             // The rest comes from sources, which must have said who they are.
             Control::Hold(_)
             | Control::Drop { .. }
             | Control::Pushing { .. }
             | Control::PushRefused { .. }
             | Control::Stopped { .. }
+            | Control::Keeps
+            | Control::Fetched(_)
+            | Control::GroupProbed { .. }
+            | Control::GroupSent { .. }
             | Control::Report { .. } => match self.registry.node_at(path) {
                 Some(node) => self.source(now, node, control),
                 None => self.stats.strangers += 1,
@@ -167,6 +179,18 @@ impl Controller {
                 }
             }
             Control::Drop { object } => self.drop_object(now, node, object),
+            Control::Keeps => self.registry.keeps(node),
+            Control::Fetched(fetched) => self.fetched(now, node, fetched),
+            Control::GroupProbed { asked, heard } => self.group_probed(now, node, asked, &heard),
+            Control::GroupSent { flow, sent } => self.group_sent(now, node, flow, sent),
+            // A group's flow belongs to no task.
+            Control::Pushing { flow } if self.casts.serves(node, flow) => self.group_opened(now, flow),
+            Control::PushRefused { flow, .. } | Control::Stopped { flow }
+                if self.casts.serves(node, flow) =>
+            {
+                self.forget_ending(node, flow);
+                self.group_over(now, flow);
+            }
             Control::Pushing { flow } => {
                 if self.is_flow_of(now, node, flow) {
                     self.confirm(flow);
@@ -291,17 +315,27 @@ impl Controller {
             self.stats.requests_late += 1;
             return;
         }
-        match self.begin(now, path, &request) {
+        if self.casts.of_request(key).is_some() {
+            return self.asked_for_cast(now, path, request);
+        }
+        self.answer(now, path, &request, None);
+    }
+
+    /// Makes a task of a request and says so, or why not.
+    fn answer(&mut self, now: Time, path: PathId, request: &Request, place: Option<Place>) -> Option<TaskId> {
+        match self.begin(now, path, request, place) {
             Ok(id) => {
                 self.stats.tasks_accepted += 1;
                 self.persist(id);
                 self.accept(path, id);
                 self.touched.insert(id);
                 self.plan_due = true;
+                Some(id)
             }
             Err(reason) => {
                 self.stats.requests_refused += 1;
                 self.send(path, Control::Refused { request: request.request, reason });
+                None
             }
         }
     }
@@ -551,6 +585,7 @@ impl Endpoint for Controller {
                     self.touched.insert(task);
                 }
                 Some(Subject::Ending(node, flow)) => self.tick_ending(now, node, flow),
+                Some(Subject::Cast(cast)) => self.tick_cast(now, cast),
             }
             self.settle(now);
         }

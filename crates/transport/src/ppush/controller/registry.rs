@@ -24,6 +24,8 @@ pub(super) struct Node {
     pub(super) path: Option<PathId>,
     /// How many tasks found it delivering wrong bytes.
     pub(super) distrusts: u32,
+    /// It fetches into its store what it is invited to.
+    pub(super) keeps: bool,
     seen: Time,
     /// What it holds, and the names that it said.
     holds: BTreeMap<ObjectId, BTreeSet<String>>,
@@ -134,8 +136,10 @@ impl Registry {
         match self.nodes.get_mut(&id) {
             None => {
                 let (holds, formerly) = Default::default();
-                self.nodes
-                    .insert(id, Node { info, path: Some(path), distrusts: 0, seen: now, holds, formerly });
+                self.nodes.insert(
+                    id,
+                    Node { info, path: Some(path), distrusts: 0, keeps: false, seen: now, holds, formerly },
+                );
             }
             Some(node) => {
                 greeting.new_path = node.path != Some(path);
@@ -147,6 +151,7 @@ impl Registry {
                 let restarted = node.info.incarnation != info.incarnation;
                 node.info = info;
                 if restarted {
+                    node.keeps = false;
                     let lost = std::mem::take(&mut node.holds);
                     lost.keys().for_each(|object| unhold(&mut self.objects, &mut self.orphans, *object, id));
                     node.formerly.extend(lost);
@@ -154,6 +159,13 @@ impl Registry {
             }
         }
         Some(greeting)
+    }
+
+    /// A known node fetches what it is invited to.
+    pub(super) fn keeps(&mut self, node: NodeId) {
+        if let Some(node) = self.nodes.get_mut(&node) {
+            node.keeps = true;
+        }
     }
 
     /// A path is gone. The node that it led to, which is away now.

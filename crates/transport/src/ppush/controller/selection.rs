@@ -3,18 +3,33 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
-use headwater_units::{BitRate, BlockIndex, FlowId, FlowKey, Geometry, NodeId, PathId, TaskId, Theta, Time};
+use headwater_units::{
+    BitRate, BlockIndex, FlowId, FlowKey, Geometry, NodeId, ObjectId, PathId, TaskId, Theta, Time,
+};
 use headwater_wire::{Delivery, FlowGrant, Outcome, Refusal, Request, SpreadRule};
 use rand::Rng;
 
 use super::tasks::{Flow, FlowState, Pace, Task};
 use super::timers::Subject;
 use super::{Controller, offered};
-use crate::{ControllerEvent, TaskFlow, TaskRecord};
+use crate::{ControllerEvent, TaskFlow, TaskGroup, TaskRecord};
+
+/// Where a cast puts one of its receivers: into a group that this node serves, by this flow.
+pub(super) struct Place {
+    pub(super) node: NodeId,
+    pub(super) flow: FlowId,
+    pub(super) group: TaskGroup,
+}
 
 impl Controller {
-    /// Makes a task of a request, with its first sources.
-    pub(super) fn begin(&mut self, now: Time, path: PathId, request: &Request) -> Result<TaskId, Refusal> {
+    /// Makes a task of a request, with its first sources; or as a cast has it.
+    pub(super) fn begin(
+        &mut self,
+        now: Time,
+        path: PathId,
+        request: &Request,
+        place: Option<Place>,
+    ) -> Result<TaskId, Refusal> {
         let object = self.registry.resolve(&request.name).ok_or(Refusal::UnknownObject)?;
         let bytes = self.registry.object(object).ok_or(Refusal::UnknownObject)?.bytes;
         let max_sources = self.config.sources_for(request.max_sources);
@@ -45,6 +60,9 @@ impl Controller {
             classes_used: BTreeSet::new(),
         };
         let mut sources = self.candidates(&task);
+        if let Some(place) = &place {
+            sources.retain(|node| *node == place.node);
+        }
         sources.truncate(usize::from(max_sources));
         if sources.is_empty() {
             return Err(Refusal::NoSource);
@@ -64,7 +82,10 @@ impl Controller {
             task.max_sources = task.classes;
         }
         self.tasks.add(task);
-        sources.into_iter().for_each(|node| self.open_flow(now, id, node));
+        match place {
+            None => sources.into_iter().for_each(|node| self.open_flow(now, id, node)),
+            Some(Place { node, flow, group }) => self.open_flow_as(now, id, node, flow, Some(group)),
+        }
         Ok(id)
     }
 
@@ -154,14 +175,27 @@ impl Controller {
     /// Nodes that could serve a task and do not yet, best first: those that no task found lying, then the least loaded,
     /// then the largest stated uplink, then by id.
     fn candidates(&self, task: &Task) -> Vec<NodeId> {
-        let Some(object) = self.registry.object(task.object) else { return Vec::new() };
-        let least_room = task.symbol_size.max(self.config.smallest_room);
+        self.sources_of(task.object, task.symbol_size, |node| {
+            node != task.receiver
+                && !task.distrusted.contains(&node)
+                && !task.barred.contains_key(&node)
+                && task.flows.iter().all(|flow| flow.facts.node != node)
+        })
+    }
+
+    /// Nodes that are here and hold an object, and may be asked for symbols of this size; in the same order.
+    pub(super) fn sources_of(
+        &self,
+        object: ObjectId,
+        symbol_size: u16,
+        may: impl Fn(NodeId) -> bool,
+    ) -> Vec<NodeId> {
+        let Some(object) = self.registry.object(object) else { return Vec::new() };
+        let least_room = symbol_size.max(self.config.smallest_room);
         let mut nodes: Vec<_> = object
             .holders
             .iter()
-            .filter(|node| **node != task.receiver)
-            .filter(|node| !task.distrusted.contains(node) && !task.barred.contains_key(node))
-            .filter(|node| task.flows.iter().all(|flow| flow.facts.node != **node))
+            .filter(|node| may(**node))
             .filter_map(|node| self.registry.node(*node))
             .filter(|node| node.path.is_some() && node.info.room >= least_room)
             .map(|node| {
@@ -174,11 +208,15 @@ impl Controller {
     }
 
     fn open_flow(&mut self, now: Time, id: TaskId, node: NodeId) {
+        let flow = self.unused_flow_id();
+        self.open_flow_as(now, id, node, flow, None);
+    }
+
+    fn open_flow_as(&mut self, now: Time, id: TaskId, node: NodeId, flow: FlowId, group: Option<TaskGroup>) {
         let info = &self.registry.node(node).expect("sources are chosen among known nodes").info;
         let (incarnation, at) = (info.incarnation, info.data.clone());
         let index = self.tasks.get(id).expect("flows are opened for running tasks").free_class();
-        let flow = self.unused_flow_id();
-        let facts = TaskFlow { flow, node, incarnation, key: FlowKey(self.rng.random()), index };
+        let facts = TaskFlow { flow, node, incarnation, key: FlowKey(self.rng.random()), index, group };
         let mut flow = Flow::new(facts, at, offered(now, &self.config));
         flow.theta = self.config.fixed_theta.unwrap_or(Theta::ONE);
         self.tasks.add_flow(id, flow);
@@ -222,12 +260,17 @@ impl Controller {
             key: flow.facts.key,
             index: flow.facts.index,
             of: task.classes,
-            group: None,
+            group: flow.facts.group.as_ref().map(|group| group.flow),
         };
-        task.flows.iter().map(grant).collect()
+        // A group's flow is granted like any other, under the key that all members have.
+        let of_group = |flow: &Flow| {
+            let TaskGroup { flow: id, key, at } = flow.facts.group.clone()?;
+            Some(FlowGrant { flow: id, key, at: vec![at], group: None, ..grant(flow) })
+        };
+        task.flows.iter().flat_map(|flow| [Some(grant(flow)), of_group(flow)]).flatten().collect()
     }
 
-    fn unused_task_id(&mut self) -> TaskId {
+    pub(super) fn unused_task_id(&mut self) -> TaskId {
         loop {
             let id = TaskId(self.rng.random());
             if self.tasks.get(id).is_none() {
@@ -236,7 +279,7 @@ impl Controller {
         }
     }
 
-    fn unused_flow_id(&mut self) -> FlowId {
+    pub(super) fn unused_flow_id(&mut self) -> FlowId {
         loop {
             // Zero stands for "no flow" in control datagrams.
             let id = FlowId(self.rng.random());

@@ -230,6 +230,11 @@ impl Tasks {
     pub(super) fn flows_of(&self, source: NodeId) -> impl Iterator<Item = FlowId> + '_ {
         self.by_source.get(&source).into_iter().flatten().copied()
     }
+    /// Whether a source's flow is the group's of some task.
+    pub(super) fn is_group(&self, source: NodeId, group: FlowId) -> bool {
+        let is_its = |flow: FlowId| self.flow(flow)?.facts.group.as_ref().map(|it| it.flow == group);
+        self.flows_of(source).any(|flow| is_its(flow) == Some(true))
+    }
     /// How many flows a source has.
     pub(super) fn load(&self, source: NodeId) -> usize {
         self.by_source.get(&source).map_or(0, BTreeSet::len)

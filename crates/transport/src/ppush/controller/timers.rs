@@ -13,6 +13,8 @@ pub(super) enum Subject {
     Task(TaskId),
     /// A flow that is being stopped at its source.
     Ending(NodeId, FlowId),
+    /// A cast.
+    Cast(u64),
 }
 
 #[derive(Default)]

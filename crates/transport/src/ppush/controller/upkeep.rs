@@ -105,7 +105,10 @@ impl Controller {
                     index: flow.facts.index,
                     of: task.classes,
                     at: Vec::new(),
-                    role: FlowRole::Single,
+                    role: match &flow.facts.group {
+                        None => FlowRole::Single,
+                        Some(group) => FlowRole::Member { group: group.flow },
+                    },
                 }),
             ));
         }

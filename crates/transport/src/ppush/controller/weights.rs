@@ -63,7 +63,9 @@ impl Planner {
                 let path = self.topology.path(flow.facts.node, task.receiver, registry);
                 for link in path.links() {
                     let load = loads.entry(*link).or_default();
-                    let rate = flow.view.map_or(0, |view| view.rate.get());
+                    // What a group's flow carries once, each of its members delivers.
+                    let view = flow.view.filter(|_| flow.facts.group.is_none());
+                    let rate = view.map_or(0, |view| view.rate.get());
                     load.rate = BitRate::new(load.rate.get().saturating_add(rate));
                     load.rtt = load.rtt.max(flow.rtt);
                     load.symbol = load.symbol.max(u64::from(task.symbol_size));

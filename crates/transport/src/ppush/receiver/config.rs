@@ -144,6 +144,8 @@ pub struct FlowStats {
     pub symbols: u64,
     /// Of these, useful ones.
     pub useful: u64,
+    /// Useful payload that a group's flow brought, of all of it.
+    pub by_group: Bytes,
     /// Symbols sent and not arrived, as far as the packet numbers tell.
     pub lost: u64,
     /// Symbols that arrived marked CE.

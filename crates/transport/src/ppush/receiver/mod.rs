@@ -26,7 +26,9 @@ mod spread;
 
 use std::collections::VecDeque;
 
-use headwater_units::{BitRate, BlockIndex, Duration, FetchId, FlowId, PathId, SymbolId, Symbols, Time};
+use headwater_units::{
+    BitRate, BlockIndex, Bytes, Duration, FetchId, FlowId, PathId, SymbolId, Symbols, Time,
+};
 use headwater_wire::{
     Assign, Assignment, Body, Class, Control, Datagram, Ecn, FinReason, FlowGrant, FlowView, MarkSignal,
     Outcome, SpreadRule,
@@ -500,6 +502,7 @@ fn flow_stats(flow: &mut Flow, now: Time, symbol: u16) -> FlowStats {
         bytes: flow.bytes,
         symbols: flow.arrivals,
         useful: flow.useful,
+        by_group: Bytes::ZERO,
         lost: flow.acks.lost(),
         marked: flow.acks.marked(),
         rate: rate_of(flow, now, u64::from(symbol)),

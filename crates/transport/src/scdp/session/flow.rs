@@ -13,6 +13,11 @@ const MOST_DOUBLINGS: u32 = 8;
 /// A member of a group says its last pull again so often before it asks for one more: the others may be slow.
 const GROUP_REPEATS: u32 = 2;
 
+/// A receiver that has left its group has so many times fewer symbols coming while the group goes on: it is one, the others are many,
+/// and all of it may leave by one uplink.
+const YIELDS: u32 = 8;
+/// A group that nothing was heard of for so long does not go on.
+const GROUP_LIVES: Duration = Duration::from_millis(50);
 /// A flow that is asked for a block alone keeps it for so many timeouts in a row: with another one it begins anew.
 const LONG_SILENCE: u32 = 4;
 
@@ -53,6 +58,7 @@ pub(super) struct Flow {
     pub(super) stand: Stand,
     pub(super) symbols: u64,
     pub(super) useful: u64,
+    pub(super) by_group: u64,
     trimmed: u64,
     lost: u64,
     /// Useful symbols, and when they were counted, as said to the controller last.
@@ -75,6 +81,8 @@ pub(super) struct Group {
     pub(super) flow: FlowId,
     /// It brings those that this receiver asks for; else it brings what others ask for.
     pub(super) attached: bool,
+    /// When it was heard last, or joined.
+    heard: Time,
     numbers: Numbers,
 }
 
@@ -100,7 +108,8 @@ pub(super) enum Overdue {
 
 impl Flow {
     pub(super) fn new(now: Time, grant: FlowGrant, window: u32, config: &SessionConfig) -> Self {
-        let group = |flow| Group { flow, attached: true, numbers: Numbers::new(config.reordering) };
+        let group =
+            |flow| Group { flow, attached: true, heard: now, numbers: Numbers::new(config.reordering) };
         Flow {
             id: grant.flow,
             node: grant.node,
@@ -125,6 +134,7 @@ impl Flow {
             stand: Stand::Live,
             symbols: 0,
             useful: 0,
+            by_group: 0,
             trimmed: 0,
             lost: 0,
             viewed: (0, now),
@@ -154,8 +164,14 @@ impl Flow {
 
     /// Whether one more may be asked for.
     #[inline]
-    pub(super) fn has_room(&self) -> bool {
-        self.coming + self.waiting < self.window
+    pub(super) fn has_room(&self, now: Time) -> bool {
+        let window = match &self.group {
+            Some(group) if !group.attached && now.since(group.heard) < GROUP_LIVES => {
+                (self.window / YIELDS).max(1)
+            }
+            _ => self.window,
+        };
+        self.coming + self.waiting < window
             && self.path.is_some()
             && self.begun
             && !self.opening
@@ -197,7 +213,10 @@ impl Flow {
     pub(super) fn on_packet(&mut self, now: Time, number: u32, block: u32, by_group: bool) -> Came {
         let attached = self.is_attached();
         let numbers = match &mut self.group {
-            Some(group) if by_group => &mut group.numbers,
+            Some(group) if by_group => {
+                group.heard = now;
+                &mut group.numbers
+            }
             _ => &mut self.numbers,
         };
         let number = expand(number, numbers.next());
@@ -302,6 +321,7 @@ impl Flow {
             node: self.node,
             symbols: self.symbols,
             useful: self.useful,
+            by_group: self.by_group,
             trimmed: self.trimmed,
             lost: self.lost,
             asked: self.asked,

@@ -1,0 +1,539 @@
+//! `headwater cast`: one object into the stores of many nodes, all told of it at once.
+//!
+//! The controller does it; this asks for it, shows how it goes, and says at the end who has it. A cast goes on without whoever asked
+//! for it, if the connection is lost; whoever interrupts it stops it.
+
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+use headwater_units::{Bytes, Duration, NodeId, PathId};
+use headwater_wire::{
+    Cast, CastNews, CastWay, CastWish, Class, Control, MAX_FLOWS, MemberNews, MemberStanding, Refusal,
+    WhyUnicast,
+};
+use serde::Serialize;
+use tokio::sync::mpsc::UnboundedReceiver;
+
+use super::host::{Host, HostConfig};
+use super::{AppError, Common, NodeLine, Phase, Progress, ProgressReceiver, Shutdown, StatusReport, Watch};
+
+/// The controller is asked once more when it has said nothing for so long: it, or the connection, may be new.
+const ASK_AGAIN: std::time::Duration = std::time::Duration::from_secs(2);
+/// Without a word of the controller for so long, nobody knows how the cast does.
+const PATIENCE: std::time::Duration = std::time::Duration::from_secs(30);
+/// Whoever stops a cast wants to know who had it all the same, but not for long.
+const LAST_WORD: std::time::Duration = std::time::Duration::from_secs(1);
+/// Fewer digits of a fingerprint may be another's.
+const SHORTEST_ID: usize = 8;
+
+/// `headwater cast`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CastOptions {
+    /// What every command knows.
+    pub common: Common,
+    /// The controller (`host:port`).
+    pub controller: String,
+    /// A name, an id, or the beginning of one.
+    pub what: String,
+    /// Names, addresses or fingerprints of nodes; none: all that keep objects.
+    pub to: Vec<String>,
+    /// Each receiver by itself, whatever else would work.
+    pub unicast: bool,
+    /// Give up after this long.
+    pub timeout: Option<Duration>,
+}
+
+/// What came of a cast.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct CastResult {
+    /// The object's id.
+    pub object: String,
+    /// What was asked for, if it is a name.
+    pub name: Option<String>,
+    /// The object's size.
+    pub bytes: u64,
+    /// From the request to the last receiver's end.
+    pub seconds: f64,
+    /// How its symbols travelled: `multicast` or `unicast`.
+    pub via: String,
+    /// Why so, in words.
+    pub why: String,
+    /// The group's address.
+    pub group: Option<String>,
+    /// The control address of the node that sent it.
+    pub source: String,
+    /// Payload that the source has sent to the group, each symbol counted once.
+    pub multicast_bytes: u64,
+    /// Useful payload that receivers got by flows of their own, all together.
+    pub unicast_bytes: u64,
+    /// Both over the object's size: how many copies of it left its sources.
+    pub copies: f64,
+    /// When the first receiver was through that had to be sent something.
+    pub first_seconds: Option<f64>,
+    /// When half of them were.
+    pub median_seconds: Option<f64>,
+    /// When the last one was.
+    pub last_seconds: Option<f64>,
+    /// All receivers have it.
+    pub complete: bool,
+    /// By address.
+    pub receivers: Vec<CastReceiver>,
+}
+
+/// One receiver of a cast.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct CastReceiver {
+    /// Its control address.
+    pub node: String,
+    /// What it calls itself.
+    pub name: String,
+    /// Its fingerprint.
+    pub id: String,
+    /// `done`: it has the object now, verified; `had`: it had it before; `failed`; `away`: not connected.
+    pub state: String,
+    /// Why it failed.
+    pub reason: Option<String>,
+    /// How long it took.
+    pub seconds: f64,
+    /// How much of the object is there.
+    pub bytes: u64,
+    /// Useful payload that came by the group.
+    pub multicast_bytes: u64,
+    /// Useful payload that came by flows of its own: of a receiver that was in the group, what it had missed.
+    pub unicast_bytes: u64,
+}
+
+/// Has nodes fetch an object.
+///
+/// # Errors
+/// The controller cannot be reached or refuses, a node is not known, or the user or the time limit stops it. That some receivers do
+/// not have the object is no error here, but [`CastResult::complete`].
+pub async fn cast(
+    options: CastOptions,
+    shutdown: &Shutdown,
+    watch: &mut dyn Watch,
+) -> Result<CastResult, AppError> {
+    watch.progress(&Progress { object: options.what.clone(), ..Progress::default() });
+    let limit = options.timeout.map_or(std::time::Duration::MAX, Into::into);
+    let common = &options.common;
+    let host = Host::start(HostConfig { common, listen: None, controller: None, node: None })?;
+    let heard = host.hear_casts();
+    let path = host.new_path();
+    host.keep_dialled(path, &options.controller, false).await?;
+    let report = host.report(path).await?;
+    let wanted = Cast {
+        cast: rand::random(),
+        name: options.what.clone(),
+        to: nodes_of(&options.to, &report)?,
+        class: if common.gentle { Class::Gentle } else { Class::Bulk },
+        wish: if options.unicast { CastWish::Unicast } else { CastWish::Best },
+    };
+    let mut asking = Asking { host: &host, path, wanted, heard, seen: Seen::new(&report), watch };
+    let result = match tokio::time::timeout(limit, asking.run(&options, shutdown)).await {
+        Ok(result) => result,
+        Err(_) => {
+            asking.stop().await;
+            let state = format!("{}; run the same command again to go on", asking.seen.how_far());
+            Err(AppError::TimedOut { after: options.timeout.unwrap_or_default(), state })
+        }
+    };
+    host.close().await;
+    result
+}
+
+/// The ids of nodes that a user names.
+fn nodes_of(to: &[String], report: &StatusReport) -> Result<Vec<NodeId>, AppError> {
+    if to.len() > MAX_FLOWS {
+        return Err(AppError::Usage(format!(
+            "--to names {} nodes, at most {MAX_FLOWS} are possible",
+            to.len()
+        )));
+    }
+    let mut ids = Vec::new();
+    for text in to {
+        let id = node_of(text, &report.nodes)?;
+        if !ids.contains(&id) {
+            ids.push(id);
+        }
+    }
+    Ok(ids)
+}
+
+fn node_of(text: &str, nodes: &[NodeLine]) -> Result<NodeId, AppError> {
+    let is_meant = |node: &&NodeLine| {
+        let address = node.listen.parse().ok().map(|at: std::net::SocketAddr| at.ip());
+        let id = text.len() >= SHORTEST_ID && node.id.to_string().starts_with(&text.to_ascii_lowercase());
+        node.name == text || node.listen == text || id || address.is_some_and(|ip| text.parse() == Ok(ip))
+    };
+    let mut found = nodes.iter().filter(is_meant);
+    match (found.next(), found.next()) {
+        (Some(node), None) => Ok(node.id),
+        (None, _) => Err(AppError::NotFound(format!(
+            "the controller knows no node '{text}'; `headwater status` lists names, addresses and fingerprints"
+        ))),
+        (Some(one), Some(other)) => Err(AppError::Usage(format!(
+            "'{text}' is more than one node ({} and {}): name it by its address or fingerprint",
+            one.listen, other.listen
+        ))),
+    }
+}
+
+struct Asking<'a> {
+    host: &'a Host,
+    path: PathId,
+    wanted: Cast,
+    heard: UnboundedReceiver<(PathId, Control)>,
+    seen: Seen,
+    watch: &'a mut dyn Watch,
+}
+
+impl Asking<'_> {
+    fn ask(&self) {
+        self.host.say(self.path, Control::Cast(self.wanted.clone()));
+    }
+
+    async fn run(&mut self, options: &CastOptions, shutdown: &Shutdown) -> Result<CastResult, AppError> {
+        self.ask();
+        #[allow(clippy::disallowed_methods)] // A limit of patience.
+        let mut last_word = Instant::now();
+        let mut said_way = false;
+        loop {
+            let control = tokio::select! {
+                heard = tokio::time::timeout(ASK_AGAIN, self.heard.recv()) => match heard {
+                    Ok(Some((_, control))) => control,
+                    Ok(None) => return Err(AppError::Failed("the connection's task has ended".to_owned())),
+                    Err(_) if last_word.elapsed() > PATIENCE => return Err(AppError::Unreachable {
+                        who: format!("the controller {}", options.controller),
+                        reason: format!(
+                            "it has said nothing for {} s; what is under way goes on ({})",
+                            PATIENCE.as_secs(),
+                            self.seen.how_far()
+                        ),
+                    }),
+                    Err(_) => {
+                        self.ask();
+                        continue;
+                    }
+                },
+                () = shutdown.wait() => {
+                    self.stop().await;
+                    self.watch.note(&format!("stopped: {}", self.seen.how_far()));
+                    return Err(AppError::Interrupted { resumable: true });
+                }
+            };
+            #[allow(clippy::disallowed_methods)] // A limit of patience.
+            let now = Instant::now();
+            last_word = now;
+            match control {
+                Control::Casting(news) if news.cast == self.wanted.cast => {
+                    let over = self.seen.hear(*news);
+                    self.remember_receivers();
+                    if !said_way && let Some((_, why)) = self.seen.way() {
+                        said_way = true;
+                        self.watch.note(&why);
+                    }
+                    self.watch.progress(&self.seen.progress(&options.what));
+                    if over {
+                        return Ok(self.seen.result(&options.what));
+                    }
+                }
+                Control::CastRefused { cast, reason } if cast == self.wanted.cast => {
+                    return Err(refused(reason, &options.what));
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// A controller that has forgotten the cast is to take it up with the same receivers: meanwhile others may have come, and one
+    /// of these may be its source.
+    fn remember_receivers(&mut self) {
+        let of = self.seen.newest.as_ref().map_or(0, |news| usize::from(news.of));
+        if self.wanted.to.is_empty() && self.seen.members.len() == of {
+            self.wanted.to = self.seen.members.keys().copied().collect();
+        }
+    }
+
+    /// Nobody is to fetch it any more; waits a little for who has it all the same.
+    async fn stop(&mut self) {
+        self.host.say(self.path, Control::StopCast { cast: self.wanted.cast });
+        let hearing = async {
+            while let Some((_, control)) = self.heard.recv().await {
+                if let Control::Casting(news) = control
+                    && self.seen.hear(*news)
+                {
+                    return;
+                }
+            }
+        };
+        let _ = tokio::time::timeout(LAST_WORD, hearing).await;
+    }
+}
+
+fn refused(reason: Refusal, what: &str) -> AppError {
+    match reason {
+        Refusal::UnknownObject => AppError::NotFound(format!(
+            "the controller knows no object '{what}'; `headwater ls` lists them, `headwater put` adds one"
+        )),
+        Refusal::NoSource | Refusal::Gone => AppError::NoSource {
+            object: what.to_owned(),
+            missing: Bytes::ZERO,
+            hint: "it is known, but no node that holds it is online".to_owned(),
+        },
+        Refusal::Nobody => AppError::NotFound(
+            "there is no node to send it to: start one with `headwater node --join CONTROLLER`".to_owned(),
+        ),
+        Refusal::TooMany => AppError::Usage(format!(
+            "a cast has at most {MAX_FLOWS} receivers; name some with --to and the others in a second one"
+        )),
+        _ => AppError::Failed(
+            "the controller is busy with too many casts or tasks; try again later".to_owned(),
+        ),
+    }
+}
+
+/// What the controller has said so far.
+struct Seen {
+    nodes: BTreeMap<NodeId, (String, String)>,
+    newest: Option<CastNews>,
+    members: BTreeMap<NodeId, MemberNews>,
+}
+
+impl Seen {
+    fn new(report: &StatusReport) -> Self {
+        let nodes =
+            report.nodes.iter().map(|node| (node.id, (node.listen.clone(), node.name.clone()))).collect();
+        Seen { nodes, newest: None, members: BTreeMap::new() }
+    }
+
+    /// True if that was the last word.
+    fn hear(&mut self, news: CastNews) -> bool {
+        self.members.extend(news.members.iter().map(|member| (member.node, member.clone())));
+        let over = news.over;
+        self.newest = Some(news);
+        over
+    }
+
+    fn label(&self, node: NodeId) -> String {
+        self.nodes.get(&node).map_or_else(|| node.short(), |(address, _)| address.clone())
+    }
+
+    /// How it travels and why, once that is known.
+    fn way(&self) -> Option<(&'static str, String)> {
+        Some(match self.newest.as_ref()?.way {
+            CastWay::Open => return None,
+            CastWay::Multicast { at, members, of } => {
+                let who = if members == of {
+                    format!("all {of} receivers hear the group {at}")
+                } else {
+                    format!(
+                        "{members} of {of} receivers hear the group {at}, the others are served one by one"
+                    )
+                };
+                ("multicast", format!("by multicast: {who}"))
+            }
+            CastWay::Unicast(why) => {
+                let why = match why {
+                    WhyUnicast::Wished => "as asked for".to_owned(),
+                    WhyUnicast::TooFew => "fewer than two receivers need it".to_owned(),
+                    WhyUnicast::NoGroups => {
+                        "the controller has no group addresses for this network".to_owned()
+                    }
+                    WhyUnicast::Unheard { of } => {
+                        format!(
+                            "multicast does not work here, fewer than two of {of} receivers heard a probe"
+                        )
+                    }
+                    WhyUnicast::Source => "the source could not open a group".to_owned(),
+                };
+                ("unicast", format!("one by one: {why}"))
+            }
+        })
+    }
+
+    fn have(&self) -> usize {
+        let has = |it: &&MemberNews| matches!(it.standing, MemberStanding::Had | MemberStanding::Kept);
+        self.members.values().filter(has).count()
+    }
+
+    fn how_far(&self) -> String {
+        let of = self.newest.as_ref().map_or(0, |news| news.of);
+        format!("{} of {of} receivers have it", self.have())
+    }
+
+    /// As far as the one is that is behind all others: what one waits for.
+    fn progress(&self, what: &str) -> Progress {
+        let Some(news) = &self.newest else { return Progress::default() };
+        let mut receivers: Vec<ProgressReceiver> = self
+            .members
+            .values()
+            .map(|member| ProgressReceiver {
+                node: self.label(member.node),
+                bytes_done: member.bytes.get(),
+                state: match member.standing {
+                    MemberStanding::Invited => "waiting",
+                    MemberStanding::Receiving => "receiving",
+                    MemberStanding::Had | MemberStanding::Kept => "done",
+                    MemberStanding::Failed(_) => "failed",
+                    MemberStanding::Away => "away",
+                }
+                .to_owned(),
+            })
+            .collect();
+        receivers.sort_by(|a, b| a.node.cmp(&b.node));
+        let open = receivers.iter().filter(|it| matches!(it.state.as_str(), "waiting" | "receiving"));
+        let behind = open.map(|it| it.bytes_done).min().unwrap_or(news.bytes.get());
+        Progress {
+            object: what.to_owned(),
+            bytes_done: behind,
+            bytes_total: news.bytes.get(),
+            phase: Phase::Receiving,
+            receivers,
+            ..Progress::default()
+        }
+    }
+
+    fn result(&self, what: &str) -> CastResult {
+        let Some(news) = &self.newest else { return CastResult::default() };
+        let mut receivers: Vec<CastReceiver> = self.members.values().map(|it| self.receiver(it)).collect();
+        receivers.sort_by(|a, b| a.node.cmp(&b.node));
+        let mut finishes: Vec<f64> =
+            receivers.iter().filter(|it| it.state == "done").map(|it| it.seconds).collect();
+        finishes.sort_by(f64::total_cmp);
+        let unicast: u64 = receivers.iter().map(|it| it.unicast_bytes).sum();
+        let (via, why) = self.way().unwrap_or(("unicast", "nobody had to be sent anything".to_owned()));
+        let (object, size) = (news.object.to_string(), news.bytes.get());
+        let group = match news.way {
+            CastWay::Multicast { at, .. } => Some(at.to_string()),
+            _ => None,
+        };
+        CastResult {
+            name: (!object.starts_with(what)).then(|| what.to_owned()),
+            object,
+            bytes: size,
+            seconds: receivers.iter().map(|it| it.seconds).fold(0.0, f64::max),
+            via: via.to_owned(),
+            why,
+            group,
+            source: self.label(news.source),
+            multicast_bytes: news.to_group.get(),
+            unicast_bytes: unicast,
+            copies: (news.to_group.get() + unicast) as f64 / size.max(1) as f64,
+            first_seconds: finishes.first().copied(),
+            median_seconds: finishes.get(finishes.len().saturating_sub(1) / 2).copied(),
+            last_seconds: finishes.last().copied(),
+            complete: self.have() == receivers.len(),
+            receivers,
+        }
+    }
+
+    fn receiver(&self, member: &MemberNews) -> CastReceiver {
+        let (state, reason) = match &member.standing {
+            MemberStanding::Kept => ("done", None),
+            MemberStanding::Had => ("had", None),
+            MemberStanding::Away => ("away", Some("not connected".to_owned())),
+            MemberStanding::Failed(reason) => ("failed", Some(reason.clone())),
+            MemberStanding::Invited | MemberStanding::Receiving => ("failed", None),
+        };
+        CastReceiver {
+            node: self.label(member.node),
+            name: self.nodes.get(&member.node).map_or_else(String::new, |(_, name)| name.clone()),
+            id: member.node.to_string(),
+            state: state.to_owned(),
+            reason,
+            seconds: member.after.as_secs_f64(),
+            bytes: member.bytes.get(),
+            multicast_bytes: member.by_group.get(),
+            unicast_bytes: member.alone.get(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use headwater_units::ObjectId;
+
+    use super::*;
+
+    fn line(n: u8, name: &str) -> NodeLine {
+        NodeLine {
+            name: name.to_owned(),
+            id: NodeId([n; 32]),
+            listen: format!("10.0.0.{n}:7001"),
+            uplink: None,
+            downlink: None,
+            rack: None,
+            objects: 0,
+            up: true,
+            data_path: None,
+        }
+    }
+
+    #[test]
+    fn a_node_is_named_by_whatever_is_its_own() {
+        let nodes = [line(0xa1, "red"), line(0xa2, "blue"), line(0xa3, "blue")];
+        let found = |text: &str| node_of(text, &nodes).map(|id| id.0[0]).map_err(|e| e.to_string());
+        for text in ["red", "10.0.0.161:7001", "10.0.0.161", "a1a1a1a1", "A1A1A1A1A1"] {
+            assert_eq!(found(text), Ok(0xa1), "{text}");
+        }
+        assert!(found("blue").unwrap_err().contains("10.0.0.162:7001 and 10.0.0.163:7001"));
+        assert!(found("a1a1").unwrap_err().contains("knows no node 'a1a1'"), "too short to be told apart");
+    }
+
+    fn news(standings: &[(u8, MemberStanding, u64)], way: CastWay, over: bool) -> CastNews {
+        let member = |(n, standing, ms): &(u8, MemberStanding, u64)| MemberNews {
+            node: NodeId([*n; 32]),
+            standing: standing.clone(),
+            grouped: true,
+            bytes: Bytes::new(1000),
+            by_group: Bytes::new(600),
+            alone: Bytes::new(if *n == 3 { 400 } else { 0 }),
+            after: Duration::from_millis(*ms),
+        };
+        CastNews {
+            cast: 1,
+            object: ObjectId([7; 32]),
+            bytes: Bytes::new(1000),
+            source: NodeId([9; 32]),
+            way,
+            to_group: Bytes::new(1040),
+            members: standings.iter().map(member).collect(),
+            of: 4,
+            over,
+        }
+    }
+
+    #[test]
+    fn a_result_counts_copies_and_says_who_does_not_have_it() {
+        let report = StatusReport { nodes: (1..5).map(|n| line(n, "x")).collect(), ..Default::default() };
+        let mut seen = Seen::new(&report);
+        let way = CastWay::Multicast { at: ([239, 1, 2, 3], 9).into(), members: 3, of: 4 };
+        use MemberStanding::{Failed, Had, Kept};
+        assert!(!seen.hear(news(&[(1, Kept, 900), (2, Had, 10)], way, false)));
+        let last = [(3, Kept, 1900), (4, Failed("the disk is full".to_owned()), 500)];
+        assert!(seen.hear(news(&last, way, true)));
+        let result = seen.result("model");
+        assert_eq!((result.via.as_str(), result.complete), ("multicast", false));
+        assert!(result.why.contains("3 of 4 receivers hear the group 239.1.2.3:9"), "{}", result.why);
+        assert_eq!((result.multicast_bytes, result.unicast_bytes, result.copies), (1040, 400, 1.44));
+        let finishes = (result.first_seconds, result.median_seconds, result.last_seconds);
+        assert_eq!(finishes, (Some(0.9), Some(0.9), Some(1.9)));
+        let states: Vec<&str> = result.receivers.iter().map(|it| it.state.as_str()).collect();
+        assert_eq!(states, ["done", "had", "done", "failed"]);
+        assert_eq!(result.receivers[3].reason.as_deref(), Some("the disk is full"));
+        assert_eq!(seen.how_far(), "3 of 4 receivers have it");
+    }
+
+    #[test]
+    fn progress_is_that_of_the_receiver_that_is_behind() {
+        let mut seen = Seen::new(&StatusReport::default());
+        let mut half =
+            news(&[(1, MemberStanding::Kept, 9), (2, MemberStanding::Receiving, 9)], CastWay::Open, false);
+        half.members[1].bytes = Bytes::new(250);
+        seen.hear(half);
+        let progress = seen.progress("model");
+        assert_eq!((progress.bytes_done, progress.bytes_total), (250, 1000));
+        assert_eq!(progress.receivers[1].state, "receiving");
+        assert_eq!(seen.way(), None, "nobody knows yet");
+    }
+}

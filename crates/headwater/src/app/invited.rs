@@ -1,0 +1,186 @@
+//! What a node does that is invited to a cast: it joins the group, fetches into its store, and says what came of it.
+//!
+//! Only its own controller may invite it. An invitation is known by its number: said again, it is answered again, whether the fetch
+//! still runs or is over.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use headwater_units::{Bytes, PathId};
+use headwater_wire::{
+    Class, Control, Delivery, FetchEnd, Fetched, FlowSecret, GroupInvitation, Invitation, MAX_REASON,
+    SpreadRule,
+};
+use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::task::{AbortHandle, JoinSet};
+
+use super::get::blocking;
+use super::host::Host;
+use super::keep::Keeper;
+use super::local::Wanted;
+use super::{AppError, GetResult, Progress, Watch};
+use crate::socket::GroupAddr;
+
+/// So many that are over are remembered.
+const REMEMBERED: usize = 256;
+
+/// The invitations of a node.
+pub(super) struct Invited {
+    keeper: Arc<Keeper>,
+    host: Host,
+    controller: PathId,
+    heard: UnboundedReceiver<(PathId, Control)>,
+    running: BTreeMap<u64, AbortHandle>,
+    over: VecDeque<Fetched>,
+    fetches: JoinSet<Fetched>,
+}
+
+impl Invited {
+    /// Says to everybody that invitations are welcome.
+    pub(super) fn new(keeper: Arc<Keeper>, host: Host, controller: PathId) -> Self {
+        let heard = host.hear_casts();
+        host.keeps();
+        let (running, over, fetches) = Default::default();
+        Invited { keeper, host, controller, heard, running, over, fetches }
+    }
+
+    pub(super) async fn run(mut self) {
+        loop {
+            tokio::select! {
+                heard = self.heard.recv() => match heard {
+                    Some((path, control)) if path == self.controller => self.on_control(control),
+                    Some((path, _)) => tracing::warn!(path = path.0, "somebody else than the controller gave orders"),
+                    None => return,
+                },
+                ended = self.fetches.join_next(), if !self.fetches.is_empty() => {
+                    // One that was stopped has nothing to say.
+                    if let Some(Ok(fetched)) = ended {
+                        self.on_end(fetched);
+                    }
+                }
+            }
+        }
+    }
+
+    fn on_control(&mut self, control: Control) {
+        match control {
+            Control::Fetch(invitation) => self.on_invitation(*invitation),
+            Control::StopFetch { request } => {
+                if let Some(running) = self.running.remove(&request) {
+                    running.abort();
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn on_invitation(&mut self, invitation: Invitation) {
+        let request = invitation.request;
+        if let Some(over) = self.over.iter().find(|over| over.request == request) {
+            return self.host.say(self.controller, Control::Fetched(over.clone()));
+        }
+        if self.running.contains_key(&request) {
+            return;
+        }
+        tracing::info!(object = %invitation.object, name = invitation.name, "invited");
+        let (keeper, host) = (self.keeper.clone(), self.host.clone());
+        let running = self.fetches.spawn(async move { follow(&keeper, host, invitation).await });
+        self.running.insert(request, running);
+    }
+
+    fn on_end(&mut self, fetched: Fetched) {
+        self.running.remove(&fetched.request);
+        self.host.say(self.controller, Control::Fetched(fetched.clone()));
+        self.over.push_back(fetched);
+        if self.over.len() > REMEMBERED {
+            self.over.pop_front();
+        }
+    }
+}
+
+/// Fetches what a node is invited to. Dropping the future leaves the group and ends the fetch.
+async fn follow(keeper: &Arc<Keeper>, host: Host, invitation: Invitation) -> Fetched {
+    let Invitation { request, name, object, class, group } = invitation;
+    let known = keeper.clone();
+    let fetched = |end, by_group, alone| Fetched { request, end, by_group, alone };
+    if matches!(blocking(move || known.has(object)).await, Ok(true)) {
+        return fetched(FetchEnd::Had, Bytes::ZERO, Bytes::ZERO);
+    }
+    let _membership = group.and_then(|group| Membership::begin(host, group));
+    let wanted = Wanted {
+        what: name,
+        hash: Some(object),
+        anew: false,
+        gentle: class == Class::Gentle,
+        delivery: Delivery::Push,
+        spread: SpreadRule::Listed,
+        max_sources: None,
+    };
+    match keeper.fetch(&wanted, Some(request), &mut Unwatched).await {
+        Ok(got) => {
+            let end = if was_here(&got) { FetchEnd::Had } else { FetchEnd::Kept };
+            let all: u64 = got.sources.iter().map(|source| source.bytes).sum();
+            let by_group = Bytes::new(got.group_bytes);
+            fetched(end, by_group, Bytes::new(all) - by_group)
+        }
+        Err(error) => fetched(FetchEnd::Failed(reason(&error)), Bytes::ZERO, Bytes::ZERO),
+    }
+}
+
+/// Another fetch has brought it meanwhile.
+fn was_here(got: &GetResult) -> bool {
+    got.sources.is_empty() && got.resumed_bytes == got.bytes
+}
+
+fn reason(error: &AppError) -> String {
+    let mut text = error.to_string();
+    let ends = text.char_indices().map(|(at, c)| at + c.len_utf8());
+    let most = ends.take_while(|end| *end <= MAX_REASON).last().unwrap_or(0);
+    text.truncate(most);
+    text
+}
+
+/// A node in a group; it leaves when this is dropped.
+struct Membership {
+    host: Host,
+    group: GroupAddr,
+    asked: FlowSecret,
+}
+
+impl Membership {
+    /// `None`: it cannot be joined, and so nobody will hear an answer.
+    fn begin(host: Host, invitation: GroupInvitation) -> Option<Membership> {
+        let GroupInvitation { at, source, asked, own } = invitation;
+        let joined = GroupAddr::towards(at, source).and_then(|group| {
+            host.node().join(group)?;
+            Ok(group)
+        });
+        match joined {
+            Ok(group) => {
+                host.node().answer_probes(asked.clone(), own);
+                Some(Membership { host, group, asked })
+            }
+            Err(error) => {
+                tracing::info!(%error, %at, "a group cannot be joined");
+                None
+            }
+        }
+    }
+}
+
+impl Drop for Membership {
+    fn drop(&mut self) {
+        self.host.node().ignore_probes(self.asked.flow);
+        self.host.node().leave(self.group);
+    }
+}
+
+/// Whoever wants to know how it goes asks the controller.
+struct Unwatched;
+
+impl Watch for Unwatched {
+    fn progress(&mut self, _: &Progress) {}
+    fn note(&mut self, line: &str) {
+        tracing::warn!("{line}");
+    }
+}

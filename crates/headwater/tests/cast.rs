@@ -1,0 +1,359 @@
+//! One object to many nodes, in namespaces around a software switch that knows by IGMP who wants what is sent to a group.
+//!
+//! Needs the right to make namespaces, or else is skipped with the reason. What depends on timing counts only if the switch kept
+//! time: it is measured up to three times, and then skipped as "machine too busy".
+#![allow(clippy::disallowed_methods, reason = "drives real processes on a real clock")]
+
+mod cluster;
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use cluster::{Process, random_file, text};
+use headwater::emulate::EmulatedNet;
+use headwater::soft_switch::Validity;
+use headwater_sim::scenario::Scenario;
+use serde_json::Value;
+use tempfile::TempDir;
+
+const MIB: usize = 1 << 20;
+/// Everybody's links, bit/s.
+const RATE: f64 = 100e6;
+/// Receivers; host 0 has the object, and mostly the controller.
+const RECEIVERS: usize = 4;
+/// Where else the controller may be.
+const CONTROLLER: usize = 5;
+const FABRIC: &str = r#"
+    fabric = { kind = "big-switch", hosts = 6, rate = "100 Mbit/s", delay = "50 us" }
+    port = { queue = "100 packets", mark_threshold = "30 packets" }
+"#;
+/// Ethernet frames of full packets over the payload that they carry.
+const FRAMES: f64 = 1514.0 / 1424.0;
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The lock that keeps measurements apart; `None` where networks cannot be emulated.
+fn alone() -> Option<MutexGuard<'static, ()>> {
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+    let lock = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    EmulatedNet::probe().inspect_err(|why| eprintln!("skipped: {why}")).is_ok().then_some(lock)
+}
+
+/// A cluster: `headwater up` on host 0, or a node there and a controller elsewhere; and a node at each receiver.
+struct Cluster {
+    // Before the network and the files, which they use.
+    nodes: Vec<Process>,
+    /// If it is not the node's on host 0.
+    controller: Option<Process>,
+    net: EmulatedNet,
+    folder: TempDir,
+    content: Vec<u8>,
+}
+
+impl Cluster {
+    fn start(bytes: usize) -> Cluster {
+        Cluster::start_with(bytes, false)
+    }
+
+    fn start_with(bytes: usize, apart: bool) -> Cluster {
+        let net = EmulatedNet::build(&Scenario::of_network(FABRIC).unwrap(), 1).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let content = random_file(&folder.path().join("model"), bytes, 1);
+        let mut cluster = Cluster { nodes: Vec::new(), controller: None, net, folder, content };
+        if apart {
+            cluster.start_controller();
+        }
+        for host in 0..=RECEIVERS {
+            cluster.start_node(host);
+        }
+        let model = text(&cluster.folder.path().join("model"));
+        assert_eq!(cluster.run(0, "put", &["put", &model]).code, Some(0));
+        cluster.wait_for_nodes();
+        cluster
+    }
+
+    fn start_node(&mut self, host: usize) {
+        let (listen, controller) = (format!("{}:7001", self.net.ipv4(host)), self.controller());
+        let arguments: &[&str] = match host {
+            0 if self.controller.is_none() => &["up", "--listen", &controller],
+            _ => &["node", "--join", &controller, "--listen", &listen],
+        };
+        let mut node = self.process(host, &format!("node{host}"), arguments);
+        node.line(PATIENCE);
+        self.nodes.insert(host, node);
+    }
+
+    fn start_controller(&mut self) {
+        let listen = format!("{}:7000", self.net.ipv4(CONTROLLER));
+        let mut controller = self.process(CONTROLLER, "controller", &["controller", "--listen", &listen]);
+        controller.line(PATIENCE);
+        self.controller = Some(controller);
+    }
+
+    fn controller(&self) -> String {
+        let host = if self.controller.is_some() { CONTROLLER } else { 0 };
+        format!("{}:7000", self.net.ipv4(host))
+    }
+
+    fn state(&self, host: usize) -> PathBuf {
+        self.folder.path().join(format!("state{host}"))
+    }
+
+    fn process(&self, host: usize, name: &str, arguments: &[&str]) -> Process {
+        let command = self.net.command(host, env!("CARGO_BIN_EXE_headwater")).unwrap();
+        let state = text(&self.state(host));
+        Process::start_by(self.folder.path(), name, command, &[arguments, &["--state", &state]].concat())
+    }
+
+    fn run(&self, host: usize, name: &str, arguments: &[&str]) -> cluster::Ended {
+        self.process(host, name, arguments).end(PATIENCE)
+    }
+
+    fn wait_for_nodes(&self) {
+        cluster::wait_until("the nodes to be known", PATIENCE, || {
+            let status = self.run(0, "status", &["status", "--controller", &self.controller()]).last.unwrap();
+            let up = |node: &&Value| node["up"] == true;
+            status["nodes"].as_array().unwrap().iter().filter(up).count() == RECEIVERS + 1
+        });
+    }
+
+    fn cast(&self, more: &[&str]) -> Process {
+        let controller = self.controller();
+        let arguments =
+            [&["cast", "model", "--controller", &controller, "--progress", "json"], more].concat();
+        self.process(0, "cast", &arguments)
+    }
+
+    /// Whether a node has the object, byte for byte.
+    fn has(&self, host: usize) -> bool {
+        let to = self.folder.path().join(format!("got{host}"));
+        let from = format!("{}:7001", self.net.ipv4(host));
+        let arguments = ["get", "model", "--from", &from, "-o", &text(&to), "--force"];
+        self.run(host, &format!("get{host}"), &arguments).code == Some(0)
+            && std::fs::read(to).unwrap() == self.content
+    }
+
+    fn all_have_it(&self) {
+        (1..=RECEIVERS).for_each(|host| assert!(self.has(host), "host {host}"));
+    }
+
+    fn freeze(&self, host: usize, how: &str) {
+        let done = Command::new("kill").args([how, &self.nodes[host].id().to_string()]).status().unwrap();
+        assert!(done.success());
+    }
+
+    /// From now on no program of a host can join a group.
+    fn forbid_groups(&self, host: usize) {
+        let mut shell = self.net.command(host, "sh").unwrap();
+        shell.args(["-c", "echo 0 >/proc/sys/net/ipv4/igmp_max_memberships"]);
+        assert!(shell.status().unwrap().success());
+    }
+
+    /// Seconds that a receiver needed at best: all of it in full frames over its link.
+    fn ideal(&self) -> f64 {
+        self.content.len() as f64 * 8.0 * FRAMES / RATE
+    }
+}
+
+/// The result of a cast that all receivers have heard of.
+fn complete(ended: cluster::Ended) -> Value {
+    let result = ended.last.unwrap_or_default();
+    assert_eq!((ended.code, &result["complete"]), (Some(0), &Value::Bool(true)), "{result:#} {}", ended.log);
+    result
+}
+
+fn number(value: &Value) -> f64 {
+    value.as_f64().unwrap_or_else(|| panic!("{value} is no number"))
+}
+
+fn receivers(result: &Value) -> &Vec<Value> {
+    result["receivers"].as_array().unwrap()
+}
+
+/// Goal: over multicast each symbol leaves the source once, and everybody has the object, verified.
+#[test]
+fn every_receiver_has_it_and_the_source_sent_it_once() {
+    let Some(_alone) = alone() else { return };
+    let cluster = Cluster::start(16 * MIB);
+    let result = complete(cluster.cast(&["--all"]).end(PATIENCE));
+    let copies = number(&result["multicast_bytes"]) / number(&result["bytes"]);
+    let last = number(&result["last_seconds"]) / cluster.ideal();
+    println!("{copies:.4} copies, unicast {}, last at {last:.3} of ideal", result["unicast_bytes"]);
+    assert_eq!((&result["via"], receivers(&result).len()), (&Value::from("multicast"), RECEIVERS));
+    assert!((1.0..1.05).contains(&copies), "{result:#}");
+    assert!(number(&result["unicast_bytes"]) < 0.02 * 16.0 * MIB as f64, "{result:#}");
+    cluster.all_have_it();
+
+    // Whoever has it is not sent it again.
+    let again = complete(cluster.cast(&["--all"]).end(PATIENCE));
+    assert!(receivers(&again).iter().all(|receiver| receiver["state"] == "had"), "{again:#}");
+    assert_eq!(number(&again["multicast_bytes"]), 0.0);
+}
+
+/// What a cast with a receiver that stands still came to.
+#[derive(Debug)]
+struct Frozen {
+    result: Value,
+    /// Bytes sent to the group over the object's.
+    copies: f64,
+    /// Finishing times of the others over their ideal, and over it with the half second for which they wait for the frozen one.
+    others: f64,
+    others_waiting: f64,
+}
+
+/// Freezes receiver 3 for 2 s in the middle.
+fn frozen(bytes: usize) -> (Validity, Frozen) {
+    let cluster = Cluster::start(bytes);
+    cluster.net.switch().forget_lateness().unwrap();
+    let mut cast = cluster.cast(&["--all"]);
+    cluster::wait_until("half of it", PATIENCE, || cast.bytes_done() >= bytes as u64 * 4 / 10);
+    cluster.freeze(3, "-STOP");
+    std::thread::sleep(Duration::from_secs(2));
+    cluster.freeze(3, "-CONT");
+    let result = complete(cast.end(PATIENCE));
+    let validity = cluster.net.switch().snapshot().unwrap().validity;
+    cluster.all_have_it();
+    let address = format!("{}:7001", cluster.net.ipv4(3));
+    let (mut others, mut the_one) = (0.0_f64, None);
+    for receiver in receivers(&result) {
+        if receiver["node"] == address.as_str() {
+            the_one = Some(receiver);
+            continue;
+        }
+        others = others.max(number(&receiver["seconds"]));
+        assert_eq!(receiver["state"], "done", "{result:#}");
+        assert!(number(&receiver["unicast_bytes"]) < 0.01 * bytes as f64, "{result:#}");
+    }
+    let the_one = the_one.expect("all are listed");
+    // What had come to its socket before that was full it could still read.
+    assert!(number(&the_one["unicast_bytes"]) > 0.01 * bytes as f64, "it caught up by itself: {result:#}");
+    assert!(number(&the_one["multicast_bytes"]) > 0.1 * bytes as f64, "it kept what it had: {result:#}");
+    let ideal = cluster.ideal();
+    let copies = number(&result["multicast_bytes"]) / bytes as f64;
+    let frozen = Frozen { copies, others: others / ideal, others_waiting: others / (ideal + 0.5), result };
+    println!(
+        "{:.4} copies to the group, {:.3} caught up by unicast; the others after {:.3} of ideal, {:.3} with the wait; {validity:?}",
+        frozen.copies,
+        number(&frozen.result["unicast_bytes"]) / bytes as f64,
+        frozen.others,
+        frozen.others_waiting,
+    );
+    (validity, frozen)
+}
+
+/// Measures up to three times, until it is within the limits. What is beyond them counts only where the switch kept time: being late
+/// makes nothing faster.
+fn frozen_within(bytes: usize, limits: impl Fn(&Frozen) -> bool) {
+    for attempt in 1..=3 {
+        let (validity, frozen) = frozen(bytes);
+        // Whatever the clock says.
+        assert!(frozen.copies < 1.3, "{frozen:?}");
+        if limits(&frozen) {
+            return;
+        }
+        assert!(!validity.valid, "{frozen:?}");
+        eprintln!("attempt {attempt}: {validity:?}");
+    }
+    eprintln!("skipped: machine too busy");
+}
+
+/// Goal: a receiver that stands still costs the others the half second after which it is detached, and catches up by itself.
+#[test]
+fn a_receiver_that_stands_still_is_left_behind_and_catches_up_alone() {
+    let Some(_alone) = alone() else { return };
+    frozen_within(32 * MIB, |frozen| frozen.copies <= 1.05 && frozen.others_waiting <= 1.3);
+}
+
+/// Goal: the same at full strictness, with the wait counted.
+#[test]
+#[ignore = "measures: wants the machine for itself"]
+fn the_others_are_within_a_fifth_of_their_ideal() {
+    let Some(_alone) = alone() else { return };
+    frozen_within(64 * MIB, |frozen| frozen.copies <= 1.05 && frozen.others <= 1.2);
+}
+
+/// Goal: where a probe finds that multicast does not work, everybody is served one by one, and the command says why.
+#[test]
+fn without_multicast_receivers_are_served_one_by_one() {
+    let Some(_alone) = alone() else { return };
+    let cluster = Cluster::start(2 * MIB);
+    (1..=RECEIVERS).for_each(|host| cluster.forbid_groups(host));
+    let ended = cluster.cast(&["--all"]).end(PATIENCE);
+    assert!(ended.log.contains("multicast does not work here"), "{}", ended.log);
+    let result = complete(ended);
+    assert_eq!((&result["via"], number(&result["multicast_bytes"])), (&Value::from("unicast"), 0.0));
+    assert!(number(&result["copies"]) >= 4.0, "{result:#}");
+    cluster.all_have_it();
+}
+
+/// Goal: one receiver that the group does not reach does not keep the others from it.
+#[test]
+fn a_receiver_that_the_group_does_not_reach_is_served_by_itself() {
+    let Some(_alone) = alone() else { return };
+    let cluster = Cluster::start(4 * MIB);
+    cluster.forbid_groups(2);
+    let result = complete(cluster.cast(&["--all"]).end(PATIENCE));
+    assert!(result["why"].as_str().unwrap().contains("3 of 4 receivers hear the group"), "{result:#}");
+    let by_itself = |receiver: &&Value| number(&receiver["multicast_bytes"]) == 0.0;
+    assert_eq!(receivers(&result).iter().filter(by_itself).count(), 1, "{result:#}");
+    cluster.all_have_it();
+}
+
+/// Goal: who cannot have it is named, the command fails, and run again it does only what is missing.
+#[test]
+fn what_is_missing_after_a_failure_is_finished_by_the_same_command() {
+    let Some(_alone) = alone() else { return };
+    let mut cluster = Cluster::start(8 * MIB);
+    cluster.nodes.remove(4).kill();
+    let addresses: Vec<String> = (1..=4).map(|host| cluster.net.ipv4(host).to_string()).collect();
+    let to = format!("--to={}", addresses.join(","));
+    // Whether the controller has noticed or not.
+    let ended = cluster.cast(&[&to]).end(PATIENCE);
+    let result = ended.last.unwrap();
+    assert_eq!((ended.code, &result["complete"]), (Some(1), &Value::Bool(false)), "{result:#} {}", ended.log);
+    let states = |result: &Value| -> Vec<String> {
+        receivers(result).iter().map(|it| it["state"].as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(states(&result), ["done", "done", "done", "away"]);
+    cluster.start_node(4);
+    cluster.wait_for_nodes();
+    assert_eq!(states(&complete(cluster.cast(&[&to]).end(PATIENCE))), ["had", "had", "had", "done"]);
+    cluster.all_have_it();
+}
+
+/// Goal: whoever interrupts a cast stops it everywhere, and what came meanwhile need not come again.
+#[test]
+fn an_interrupted_cast_stops_and_goes_on_later() {
+    let Some(_alone) = alone() else { return };
+    let cluster = Cluster::start(32 * MIB);
+    let mut cast = cluster.cast(&["--all"]);
+    cluster::wait_until("some of it", PATIENCE, || cast.bytes_done() > 8 * MIB as u64);
+    let id = cast.id().to_string();
+    assert!(Command::new("kill").args(["-INT", &id]).status().unwrap().success());
+    let ended = cast.end(PATIENCE);
+    assert!(ended.code == Some(130) && ended.log.contains("0 of 4 receivers have it"), "{}", ended.log);
+    let status =
+        || cluster.run(0, "status", &["status", "--controller", &cluster.controller()]).last.unwrap();
+    cluster::wait_until("nothing to be under way", PATIENCE, || {
+        status()["tasks"] == Value::Array(Vec::new())
+    });
+    let result = complete(cluster.cast(&["--all"]).end(PATIENCE));
+    assert!(number(&result["copies"]) < 0.9, "{result:#}");
+    cluster.all_have_it();
+}
+
+/// Goal: a cast whose controller is killed and started again comes to its end, and whoever asked for it hears of it.
+#[test]
+fn a_cast_survives_its_controller() {
+    let Some(_alone) = alone() else { return };
+    let mut cluster = Cluster::start_with(32 * MIB, true);
+    let mut cast = cluster.cast(&["--all"]);
+    cluster::wait_until("some of it", PATIENCE, || cast.bytes_done() > 8 * MIB as u64);
+    cluster.controller.as_mut().unwrap().kill();
+    std::thread::sleep(Duration::from_millis(300));
+    cluster.start_controller();
+    let result = complete(cast.end(PATIENCE));
+    assert_eq!(receivers(&result).len(), RECEIVERS);
+    cluster.all_have_it();
+}

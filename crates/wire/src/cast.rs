@@ -1,0 +1,264 @@
+//! What is said about a cast: one object that many nodes are to have (SCDP §III-E, the controller's part).
+//!
+//! ```text
+//!   whoever asks -- Cast, StopCast --> controller -- Fetch, StopFetch --> nodes
+//!                <- Casting, -------             <- Request, Fetched ----
+//!                   CastRefused                  -- ProbeGroup --------> source
+//!                                                <- GroupProbed --------
+//! ```
+//! The parts of [`Control`](crate::Control) that only this needs.
+
+use core::net::SocketAddr;
+
+use headwater_units::{Bytes, Duration, FlowId, FlowKey, NodeId, ObjectId};
+use serde::{Deserialize, Serialize};
+
+use crate::Class;
+use crate::control::{MAX_FLOWS, MAX_NAME};
+
+/// A [`CastNews`] tells of at most so many receivers; the next one of others.
+pub const MAX_NEWS: usize = 32;
+/// Why a receiver has failed is said in at most this many bytes.
+pub const MAX_REASON: usize = 512;
+
+/// A flow, and the key that those who know it share.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FlowSecret {
+    /// Its name.
+    pub flow: FlowId,
+    /// Its key.
+    pub key: FlowKey,
+}
+
+/// Somebody asks that nodes fetch an object into their stores.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cast {
+    /// Drawn by whoever asks; the same number means the same cast, asked for again.
+    pub cast: u64,
+    /// The URI: an object's name or id.
+    pub name: String,
+    /// Who is to have it, at most [`MAX_FLOWS`]; if nobody is named, all nodes that keep objects.
+    pub to: Vec<NodeId>,
+    /// How its symbols queue.
+    pub class: Class,
+    /// How they are to travel.
+    pub wish: CastWish,
+}
+
+/// What whoever asks wants of the way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum CastWish {
+    /// The best that works.
+    #[default]
+    Best,
+    /// Each receiver by itself.
+    Unicast,
+}
+
+/// Controller to node: fetch this into your store.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Invitation {
+    /// The number under which to ask for it ([`Request::request`](crate::Request)); another number is another invitation.
+    pub request: u64,
+    /// What to keep it as.
+    pub name: String,
+    /// What it must be.
+    pub object: ObjectId,
+    /// How its symbols queue.
+    pub class: Class,
+    /// The group by which it may come: to be joined at once, and its probes answered.
+    pub group: Option<GroupInvitation>,
+}
+
+/// A multicast group that a receiver is to join.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GroupInvitation {
+    /// Its address and port.
+    pub at: SocketAddr,
+    /// Where its source's data socket is: the group is joined on the interface that leads there.
+    pub source: SocketAddr,
+    /// On which all members are asked whether they hear the group.
+    pub asked: FlowSecret,
+    /// On which this one answers.
+    pub own: FlowSecret,
+}
+
+/// Controller to source: do these members hear the group?
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GroupQuestion {
+    /// The group's address and port.
+    pub at: SocketAddr,
+    /// The data socket of a member: the group is reached by the interface that leads there.
+    pub towards: SocketAddr,
+    /// On which all are asked.
+    pub asked: FlowSecret,
+    /// On which each answers.
+    pub members: Vec<FlowSecret>,
+    /// How long the question is, above UDP.
+    pub bytes: u16,
+}
+
+/// Node to controller: what came of an invitation.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Fetched {
+    /// The invitation's number.
+    pub request: u64,
+    /// How it ended.
+    pub end: FetchEnd,
+    /// Useful payload that a group's flow has brought.
+    pub by_group: Bytes,
+    /// Useful payload that flows of its own have brought.
+    pub alone: Bytes,
+}
+
+/// How a fetch ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum FetchEnd {
+    /// It was here already.
+    Had,
+    /// It is here, verified and kept.
+    Kept,
+    /// It is not, for this reason, in words.
+    Failed(String),
+}
+
+/// Why receivers are served one by one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum WhyUnicast {
+    /// Whoever asked wanted it so.
+    Wished,
+    /// There are not two of them to be served.
+    TooFew,
+    /// The controller has no group addresses to give.
+    NoGroups,
+    /// Fewer than two of so many have heard the group.
+    Unheard {
+        /// How many were asked.
+        of: u16,
+    },
+    /// The source did not say who has heard it, or could not send to it.
+    Source,
+}
+
+/// How a cast's symbols travel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum CastWay {
+    /// It is not known yet.
+    Open,
+    /// Each once, to a group.
+    Multicast {
+        /// Its address.
+        at: SocketAddr,
+        /// So many receivers belong to it.
+        members: u16,
+        /// Of so many that were asked whether they hear it.
+        of: u16,
+    },
+    /// To each receiver by itself.
+    Unicast(WhyUnicast),
+}
+
+/// Where a receiver of a cast stands.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum MemberStanding {
+    /// Nobody is there under its name, or no longer.
+    Away,
+    /// It was told to fetch.
+    Invited,
+    /// Symbols come.
+    Receiving,
+    /// It had the object already.
+    Had,
+    /// It has the object now, verified.
+    Kept,
+    /// It could not, for this reason.
+    Failed(String),
+}
+
+/// What is known of one receiver of a cast.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MemberNews {
+    /// The receiver.
+    pub node: NodeId,
+    /// Where it stands.
+    pub standing: MemberStanding,
+    /// It belongs to the group, or did.
+    pub grouped: bool,
+    /// How much of the object is there.
+    pub bytes: Bytes,
+    /// Useful payload that the group's flow has brought; known at its end.
+    pub by_group: Bytes,
+    /// Useful payload that flows of its own have brought; known at its end.
+    pub alone: Bytes,
+    /// From the cast's beginning to its end, or so far.
+    pub after: Duration,
+}
+
+/// Controller to whoever asked: how a cast does.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CastNews {
+    /// The cast.
+    pub cast: u64,
+    /// What its name stands for.
+    pub object: ObjectId,
+    /// The object's size.
+    pub bytes: Bytes,
+    /// Who sends it.
+    pub source: NodeId,
+    /// How it travels.
+    pub way: CastWay,
+    /// Payload that the source has sent to the group, as far as it has said.
+    pub to_group: Bytes,
+    /// Receivers, at most [`MAX_NEWS`] of them.
+    pub members: Vec<MemberNews>,
+    /// How many there are in all.
+    pub of: u16,
+    /// Nothing more will happen, and all receivers have been told of.
+    pub over: bool,
+}
+
+/// What is wrong with it, if anything.
+type Bound = Result<(), &'static str>;
+
+fn check(ok: bool, what: &'static str) -> Bound {
+    if ok { Ok(()) } else { Err(what) }
+}
+
+impl Cast {
+    pub(crate) fn within_bounds(&self) -> Bound {
+        check(self.name.len() <= MAX_NAME, "too long a name")?;
+        check(self.to.len() <= MAX_FLOWS, "too many receivers")
+    }
+}
+
+impl Invitation {
+    pub(crate) fn within_bounds(&self) -> Bound {
+        check(self.name.len() <= MAX_NAME, "too long a name")
+    }
+}
+
+impl GroupQuestion {
+    pub(crate) fn within_bounds(&self) -> Bound {
+        check(self.members.len() <= MAX_FLOWS, "too many flows")
+    }
+}
+
+impl Fetched {
+    pub(crate) fn within_bounds(&self) -> Bound {
+        match &self.end {
+            FetchEnd::Failed(reason) => check(reason.len() <= MAX_REASON, "too long a reason"),
+            FetchEnd::Had | FetchEnd::Kept => Ok(()),
+        }
+    }
+}
+
+impl CastNews {
+    pub(crate) fn within_bounds(&self) -> Bound {
+        check(self.members.len() <= MAX_NEWS, "too many receivers")?;
+        let fits = |member: &MemberNews| match &member.standing {
+            MemberStanding::Failed(reason) => reason.len() <= MAX_REASON,
+            _ => true,
+        };
+        check(self.members.iter().all(fits), "too long a reason")
+    }
+}
