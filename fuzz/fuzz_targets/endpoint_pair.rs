@@ -430,6 +430,8 @@ impl World<'_> {
             rack: None,
             room: 9000,
             incarnation: 1,
+            rtt: None,
+            seen: None,
         };
         let holding = Holding { object: OBJECT, bytes: self.size, name: Some("object".into()) };
         for control in [Control::Hello(info), Control::Hold(holding)] {
@@ -625,6 +627,7 @@ impl World<'_> {
                     index: 0,
                     of: 1,
                     at: Vec::new(),
+                    start: None,
                     role: FlowRole::Single,
                 };
                 (source, Control::Push(push))
@@ -702,7 +705,8 @@ impl World<'_> {
                     class: Class::Bulk,
                     spread: SpreadRule::Residue,
                     max_sources: self.bytes.arbitrary()?,
-                    delivery: Delivery::Push,
+                    delivery: self.bytes.arbitrary::<bool>()?.then_some(Delivery::Push),
+                    trims: self.bytes.arbitrary()?,
                 };
                 (CONTROLLER, Control::Request(request))
             }

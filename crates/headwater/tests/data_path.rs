@@ -143,6 +143,7 @@ async fn deliver(size: Bytes, source_config: SourceConfig) -> Cost {
         index: 0,
         of: 1,
         at: Vec::new(),
+        start: None,
         role: FlowRole::Single,
     };
     source.control(control_path(1), Control::Push(push));

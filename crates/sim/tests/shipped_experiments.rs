@@ -14,7 +14,7 @@ use headwater_sim::workload::Workload;
 use headwater_units::{Bytes, Geometry};
 
 /// The rows of the catalogue of claims, as far as they are there.
-const ROWS: [&str; 66] = [
+const ROWS: [&str; 67] = [
     "P-2",
     "P-2q",
     "P-2w",
@@ -77,6 +77,7 @@ const ROWS: [&str; 66] = [
     "D-4g",
     "D-eff",
     "D-wan",
+    "S-small",
     "bench-A1",
     "bench-A2",
     "bench-B",
@@ -84,7 +85,8 @@ const ROWS: [&str; 66] = [
 ];
 
 /// What the emulated fabric must show.
-const GOALS: [&str; 5] = ["E-background", "E-contention", "E-delivery", "E-parity", "E-ten-tasks"];
+const GOALS: [&str; 6] =
+    ["E-background", "E-contention", "E-delivery", "E-incast", "E-parity", "E-ten-tasks"];
 
 fn all() -> Vec<Experiment> {
     let parsed = shipped().into_iter().map(|(id, text)| Experiment::parse(&id, &text));

@@ -114,7 +114,8 @@ pub enum SourceCommand {
         repair: bool,
     },
     /// Answers [`SourceEvent::Opened`] where the order says where the receiver or the group is, or the driver knows: begin.
-    /// Of use only to a flow whose receiver pulls; for any other, and before this, the first datagram of the receiver tells.
+    /// A flow whose receiver does not pull begins with the first datagram of its receiver, but need not ask one that comes by
+    /// this path whether it is there.
     FlowPath {
         /// The flow.
         flow: FlowId,

@@ -11,6 +11,7 @@ mod bits;
 mod blame;
 pub mod datacast;
 mod endpoint;
+mod first_window;
 pub mod host;
 pub mod in_flight;
 pub mod marks;

@@ -48,21 +48,34 @@ pub struct Pacer {
     config: PacerConfig,
     schedule: Schedule,
     interval: Duration,
+    /// While no round-trip time is known.
+    first_interval: Duration,
     quantum: u64,
 }
 
 impl Pacer {
     /// A flow that has sent nothing yet.
     pub fn new(config: PacerConfig) -> Self {
-        Pacer { config, schedule: Schedule::default(), interval: Duration::ZERO, quantum: 1 }
+        Pacer {
+            config,
+            schedule: Schedule::default(),
+            interval: Duration::ZERO,
+            first_interval: Duration::ZERO,
+            quantum: 1,
+        }
     }
 
-    /// Sets the rate from the window and a round-trip time that is not of the moment. Without one only the limit paces: the
-    /// initial window may leave at once (RFC 9002 §7.7).
+    /// A packet takes this long on the path, as far as is known before a round-trip time is.
+    pub fn set_first_interval(&mut self, interval: Duration) {
+        self.first_interval = interval;
+    }
+
+    /// Sets the rate from the window and a round-trip time that is not of the moment. Without one the limit paces, and
+    /// what [`Pacer::set_first_interval`] was told: else the initial window may leave at once (RFC 9002 §7.7).
     pub fn set_rate(&mut self, window: Packets, rtt: Option<Duration>, slow_start: bool, packet: Bytes) {
         let gain = if slow_start { self.config.slow_start_gain } else { self.config.gain };
         let by_window = match rtt {
-            None => Duration::ZERO,
+            None => self.first_interval,
             Some(rtt) => rtt.mul_f64(1.0 / (gain * window.get().max(1.0))),
         };
         let by_limit = self.config.limit.map_or(Duration::ZERO, |limit| packet / limit);

@@ -332,7 +332,7 @@ impl Source {
                     Flow::Pull(f) => f.on_path(path, shared),
                     Flow::Tree(f) => f.on_path(path),
                     // A receiver that does not pull says itself where it is, with the work that it has.
-                    Flow::Push(_) => {}
+                    Flow::Push(f) => f.on_vouched(path),
                 });
             }
             Command::Source(SourceCommand::TooLong { path, fits }) => {

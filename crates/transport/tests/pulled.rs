@@ -12,7 +12,7 @@ use support::{Act, FIRST_SOURCE, Path, World};
 const LIMIT: Duration = Duration::from_secs(120);
 
 fn pulled(config: &mut ReceiverConfig) {
-    config.delivery = Delivery::Pull { initial_window: 64 };
+    config.delivery = Some(Delivery::Pull { initial_window: 64 });
 }
 
 fn world(bytes: Bytes, paths: Vec<Path>, seed: u64) -> World {

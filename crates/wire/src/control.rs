@@ -4,7 +4,7 @@
 //! class; either way a message may be lost with its connection or come twice, so each one can be said again.
 //! New variants go to the end: the encoding (postcard) numbers them.
 
-use core::net::SocketAddr;
+use core::net::{IpAddr, SocketAddr};
 
 use headwater_units::{
     BitRate, BlockIndex, Bytes, Duration, FlowId, FlowKey, NodeId, ObjectId, Packets, Symbols, TaskId, Theta,
@@ -43,6 +43,18 @@ pub struct NodeInfo {
     pub room: u16,
     /// Drawn at start: tells a restarted node from a reconnected one.
     pub incarnation: u64,
+    /// Round trip of the connection that this is said over, as the node measured it.
+    pub rtt: Option<Duration>,
+    /// The address that the connection comes from, as whoever accepted it sees it; a node's own word for it counts nothing.
+    pub seen: Option<IpAddr>,
+}
+
+impl NodeInfo {
+    /// Where its data socket may be reached at the address that its connection has proved to be its own: symbols sent
+    /// there hit nobody else.
+    pub fn proven(&self) -> Vec<SocketAddr> {
+        self.data.iter().filter(|at| self.seen == Some(at.ip())).copied().collect()
+    }
 }
 
 /// One object that a node can send.
@@ -128,8 +140,11 @@ pub struct Request {
     pub spread: SpreadRule,
     /// At most this many sources; the controller's own limit if absent.
     pub max_sources: Option<u8>,
-    /// Which transport it is to come by.
-    pub delivery: Delivery,
+    /// Which transport it is to come by; if absent, the controller chooses. Where links are known, a first window that is stated
+    /// here gives way to what they carry.
+    pub delivery: Option<Delivery>,
+    /// Headers of trimmed packets have come to this device: the network before it trims instead of dropping.
+    pub trims: bool,
 }
 
 /// The right to receive one flow: where its source is and the key they share.
@@ -149,6 +164,15 @@ pub struct FlowGrant {
     pub of: u8,
     /// The group's flow by which its symbols come, if the receiver belongs to a group; that flow has a grant of its own.
     pub group: Option<FlowId>,
+}
+
+/// What a controller knows of a flow's way before anything was sent on it, by what the nodes at its ends have stated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Start {
+    /// The flow's part of the links at its ends.
+    pub rate: BitRate,
+    /// The longer of the round trips of the two nodes to the controller.
+    pub rtt: Duration,
 }
 
 /// The order to send one flow.
@@ -178,9 +202,12 @@ pub struct Push {
     pub index: u8,
     /// The number of residue classes.
     pub of: u8,
-    /// Where the receiver may be reached, best first; if nowhere, its first datagram tells. Of a group: its address, and then
-    /// that of a member, to which the same interface leads.
+    /// Where the receiver may be reached, best first; if nowhere, its first datagram tells. For a receiver that does not pull, the
+    /// addresses that it has proved to be its own. Of a group: its address, and then that of a member, to which the same interface
+    /// leads.
     pub at: Vec<SocketAddr>,
+    /// What is known of its way; if nothing, the source finds out.
+    pub start: Option<Start>,
     /// What the flow is to others.
     pub role: FlowRole,
 }

@@ -40,7 +40,7 @@ pub use code_point::{
 };
 pub use control::{
     Control, ControlError, Delivery, FlowGrant, FlowReport, FlowRole, FlowView, Holding, MAX_CONTROL,
-    MAX_FLOWS, MAX_NAME, MarkSignal, NodeInfo, Outcome, Push, Refusal, Request, SpreadRule,
+    MAX_FLOWS, MAX_NAME, MarkSignal, NodeInfo, Outcome, Push, Refusal, Request, SpreadRule, Start,
 };
 pub use cumulative::{AckVector, Cumulative};
 pub use datagram::{

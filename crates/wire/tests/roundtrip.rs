@@ -103,7 +103,8 @@ fn control() -> impl Strategy<Value = Control> {
                 class: Class::Gentle,
                 spread: SpreadRule::Residue,
                 max_sources,
-                delivery: Delivery::Pull { initial_window: room },
+                delivery: (room % 2 == 0).then_some(Delivery::Pull { initial_window: room }),
+                trims: room % 3 == 0,
             })
         ),
         (any::<u64>(), any::<[u8; 32]>(), vec(grant, 0..5)).prop_map(|(n, object, flows)| {
@@ -134,6 +135,8 @@ fn control() -> impl Strategy<Value = Control> {
                     index: bytes[0],
                     of: u8::MAX,
                     at: vec![([239, 1, 2, bytes[1]], window).into()],
+                    start: (bytes[1] & 1 == 1)
+                        .then_some(Start { rate: BitRate::new(n), rtt: Duration::from_nanos(n) }),
                     role,
                 })
             })
@@ -607,6 +610,7 @@ fn an_order_for_a_group_without_members_is_refused() {
         index: 0,
         of: 1,
         at: Vec::new(),
+        start: None,
         role,
     };
     let said = |push: Push| Control::parse(&Control::Push(push).to_bytes());

@@ -197,6 +197,7 @@ impl<'a> Job<'a> {
         config.room = host.room_on(self.path).min(self.narrowest.load(Ordering::Relaxed));
         config.class = if options.common.gentle { Class::Gentle } else { Class::Bulk };
         config.delivery = options.delivery;
+        config.trims = host.node().snapshot().trimmed > 0;
         config.spread = options.spread;
         config.max_sources = options.max_sources;
         config.limit = options.common.limit;
@@ -417,6 +418,7 @@ impl Sum {
         sum.arrivals += other.arrivals;
         sum.useless += other.useless;
         sum.repair_used += other.repair_used;
+        sum.timeouts += other.timeouts;
         sum.flows.extend(other.flows.iter().cloned());
     }
 }
@@ -509,6 +511,7 @@ pub(super) fn result_of(
         verified: true,
         repair_share: share(stats.repair_used, stats.source_symbols),
         duplicate_share: share(stats.useless, stats.arrivals),
+        timeouts: stats.timeouts,
         peak_rss_bytes: usage::peak_rss_bytes(),
         cpu_seconds,
         mark_signal: mark_signal(&stats.flows).to_owned(),

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use headwater_store::{BlockHashes, SourceFile};
 use headwater_transport::ppush::controller::ControllerConfig;
-use headwater_units::{Bytes, NodeId, ObjectId, PathId};
+use headwater_units::{Bytes, Duration, NodeId, ObjectId, PathId};
 use headwater_wire::{Control, GroupQuestion, Holding, NodeInfo};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
@@ -129,6 +129,8 @@ impl Host {
             rack: common.rack.clone(),
             room: 0,
             incarnation: rand::random(),
+            rtt: None,
+            seen: None,
         };
         let inner = Inner {
             endpoint,
@@ -440,6 +442,7 @@ impl Host {
         // A node without a listener is not listed, but its controller must know where its own machines are.
         let info = NodeInfo {
             room: self.room(SocketAddr::from(([127, 0, 0, 1], 1))),
+            rtt: Some(Duration::ZERO),
             ..self.inner.template.clone()
         };
         controller.deliver(LOCAL, Control::Hello(info));
@@ -528,7 +531,7 @@ impl Host {
     fn on_control(&self, path: PathId, link: &Link, control: Control) {
         let control = match control {
             Control::Hello(info) => {
-                let info = resolved(info, link.peer(), link.remote_addr().ip());
+                let info = resolved(info, link.peer(), link.remote_addr().ip().to_canonical());
                 if let Some(listen) = info.listen {
                     self.state().labels.insert(info.node, listen.to_string());
                 }
@@ -588,7 +591,11 @@ impl Host {
     }
 
     fn info_for(&self, link: &Link) -> NodeInfo {
-        NodeInfo { room: self.room(link.remote_addr()), ..self.inner.template.clone() }
+        NodeInfo {
+            room: self.room(link.remote_addr()),
+            rtt: Some(link.round_trip()),
+            ..self.inner.template.clone()
+        }
     }
 
     fn holdings(&self) -> Vec<Holding> {
@@ -730,7 +737,7 @@ fn of_cast(control: &Control) -> bool {
 
 /// A node's word about itself, with what the link knows better: its key, and the address it really comes from.
 fn resolved(mut info: NodeInfo, peer: NodeId, seen: IpAddr) -> NodeInfo {
-    info.node = peer;
+    (info.node, info.seen) = (peer, Some(seen));
     for address in info.data.iter_mut().chain(&mut info.listen) {
         if address.ip().is_unspecified() {
             address.set_ip(seen);

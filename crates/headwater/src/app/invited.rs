@@ -8,8 +8,7 @@ use std::sync::Arc;
 
 use headwater_units::{Bytes, PathId};
 use headwater_wire::{
-    Class, Control, Delivery, FetchEnd, Fetched, FlowSecret, GroupInvitation, Invitation, MAX_REASON,
-    SpreadRule,
+    Class, Control, FetchEnd, Fetched, FlowSecret, GroupInvitation, Invitation, MAX_REASON, SpreadRule,
 };
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::{AbortHandle, JoinSet};
@@ -112,7 +111,7 @@ async fn follow(keeper: &Arc<Keeper>, host: Host, invitation: Invitation) -> Fet
         hash: Some(object),
         anew: false,
         gentle: class == Class::Gentle,
-        delivery: Delivery::Push,
+        delivery: None,
         spread: SpreadRule::Listed,
         max_sources: None,
     };

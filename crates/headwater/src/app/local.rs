@@ -46,7 +46,7 @@ pub(super) struct Wanted {
     /// Fetch it although an object of that name is here.
     pub(super) anew: bool,
     pub(super) gentle: bool,
-    pub(super) delivery: Delivery,
+    pub(super) delivery: Option<Delivery>,
     pub(super) spread: SpreadRule,
     pub(super) max_sources: Option<u8>,
 }

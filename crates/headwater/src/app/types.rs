@@ -118,8 +118,8 @@ pub struct GetOptions {
     pub sha256: bool,
     /// Replace an existing file.
     pub overwrite: bool,
-    /// Which transport is to bring it.
-    pub delivery: Delivery,
+    /// Which transport is to bring it; the controller's choice if absent.
+    pub delivery: Option<Delivery>,
     /// Which symbols each source sends, where sources push.
     pub spread: SpreadRule,
     /// At most so many sources at once; at least 1.
@@ -306,6 +306,9 @@ pub struct GetResult {
     pub repair_share: f64,
     /// Useless arrivals / arrivals.
     pub duplicate_share: f64,
+    /// Times that a source was asked again because nothing had come from it, where this end pulls.
+    #[serde(default)]
+    pub timeouts: u64,
     /// The most memory this process had resident.
     pub peak_rss_bytes: u64,
     /// User and system time: of this process, in `demo` of all of them.

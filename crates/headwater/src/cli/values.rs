@@ -399,8 +399,10 @@ choice! {
     }
     /// Which transport brings an object.
     Transport {
-        /// Sources push, each at the rate that its path takes (PPUSH)
+        /// As the controller chooses, by what it knows of the links and of how many flows a receiver has
         #[default]
+        Auto = "auto",
+        /// Sources push, each at the rate that its path takes (PPUSH)
         Push = "push",
         /// The receiver pulls symbol by symbol (SCDP): for networks whose switches trim, and for incast
         Pull = "pull",
@@ -536,15 +538,17 @@ fn index(text: &str) -> Result<usize, ValueError> {
     text.trim().parse().or_else(|_| bad(format!("'{text}' is not the number of a source, counted from 0")))
 }
 
-/// What each source pushes before it is asked: 90 KB in packets of Ethernet, what 1 Gbit/s carries in 0.7 ms. More would be a
+/// What each source pushes before it is asked, where nobody has stated what links carry: 90 KB in packets of Ethernet, what 1 Gbit/s carries in 0.7 ms. More would be a
 /// burst on slower paths, less would leave faster ones idle.
 const INITIAL_WINDOW: u16 = 64;
 
 impl Transport {
-    pub(crate) fn delivery(self) -> Delivery {
+    /// What a request says; nothing where the controller is to choose.
+    pub(crate) fn delivery(self) -> Option<Delivery> {
         match self {
-            Transport::Push => Delivery::Push,
-            Transport::Pull => Delivery::Pull { initial_window: INITIAL_WINDOW },
+            Transport::Auto => None,
+            Transport::Push => Some(Delivery::Push),
+            Transport::Pull => Some(Delivery::Pull { initial_window: INITIAL_WINDOW }),
         }
     }
 }

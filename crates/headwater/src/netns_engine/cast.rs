@@ -191,6 +191,7 @@ impl<'a> Cast<'a> {
             }
             arguments.push(format!("--max-sources={}", task.sources.len().max(1)));
             arguments.extend(recipe.equal_parts.then(|| "--spread=equal".to_owned()));
+            arguments.push(format!("--transport={}", if recipe.pull { "pull" } else { "push" }));
             arguments.extend(recipe.gentle.then(|| "--gentle".to_owned()));
             arguments.push("--wait-for-start".to_owned());
             arguments.extend(common.iter().chain(&data).cloned());

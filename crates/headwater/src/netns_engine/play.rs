@@ -35,6 +35,8 @@ pub(super) struct Played {
     pub(super) finished: Vec<Option<Time>>,
     /// When each task was broken off, if it was.
     pub(super) stopped: Vec<Option<Time>>,
+    /// How often each task's receiver asked again because nothing had come.
+    pub(super) asked_again: Vec<u64>,
     /// What the switch had counted at the beginning and at the end.
     pub(super) first: Snapshot,
     pub(super) last: Snapshot,
@@ -73,6 +75,7 @@ pub(super) fn play(
         wanted: stage.tasks.len() - stage.background.len(),
         finished: vec![None; stage.tasks.len()],
         stopped: vec![None; stage.tasks.len()],
+        asked_again: vec![0; stage.tasks.len()],
         begun: vec![false; stage.tasks.len()],
         parts: vec![0; stage.tasks.len()],
     };
@@ -107,8 +110,8 @@ pub(super) fn play(
         (look.at >= begin.switch).then_some((at, look.link, look.packets))
     };
     let looks = cast.net.switch().take_samples()?.iter().filter_map(since).collect();
-    let Play { begin_ns, finished, stopped, .. } = play;
-    Ok(Played { begin_ns, ended, finished, stopped, first, last, looks })
+    let Play { begin_ns, finished, stopped, asked_again, .. } = play;
+    Ok(Played { begin_ns, ended, finished, stopped, asked_again, first, last, looks })
 }
 
 fn cues(cast: &Cast<'_>, stage: &Stage) -> VecDeque<(Time, Cue)> {
@@ -142,6 +145,7 @@ struct Play {
     wanted: usize,
     finished: Vec<Option<Time>>,
     stopped: Vec<Option<Time>>,
+    asked_again: Vec<u64>,
     begun: Vec<bool>,
     /// Connections that have delivered their part, where the scheme is TCP.
     parts: Vec<usize>,
@@ -235,6 +239,7 @@ impl Play {
             Part::Get(task) => {
                 if let Some(at) = line["received_ns"].as_u64() {
                     self.finished[task] = Some(self.since(at));
+                    self.asked_again[task] = line["timeouts"].as_u64().unwrap_or(0);
                     actor.dismissed = true;
                 }
             }

@@ -52,6 +52,8 @@ pub(super) struct Recipe {
     pub(super) controller: Option<usize>,
     pub(super) equal_theta: bool,
     pub(super) equal_parts: bool,
+    /// Receivers pull (SCDP).
+    pub(super) pull: bool,
     pub(super) gentle: bool,
     pub(super) most_sources: usize,
 }
@@ -63,6 +65,7 @@ impl Recipe {
         let tcp = schemes.map(congestion).collect::<Result<Vec<_>, _>>()?;
         let (equal_parts, weigh) = match scenario.scheme {
             Scheme::Ppush { pool, weigh } => (!pool, weigh),
+            Scheme::Scdp => (false, true),
             _ => (true, false),
         };
         let mtu = scenario.packet.data.get().saturating_sub(ETHERNET);
@@ -90,6 +93,7 @@ impl Recipe {
             controller: weighed.map(|place| stage.tasks[place].receiver as usize),
             equal_theta: !weigh,
             equal_parts,
+            pull: scenario.scheme == Scheme::Scdp,
             gentle: scenario.transport.class == DataClass::Gentle,
             most_sources: stage.tasks.iter().map(|task| task.sources.len()).max().unwrap_or(1).max(1),
         })
@@ -106,7 +110,7 @@ impl Recipe {
 fn congestion(scheme: Scheme) -> Result<Option<&'static str>, Trouble> {
     const KNOWN: &str = "/proc/sys/net/ipv4/tcp_available_congestion_control";
     let name = match scheme {
-        Scheme::Ppush { .. } => return Ok(None),
+        Scheme::Ppush { .. } | Scheme::Scdp => return Ok(None),
         Scheme::Reno => "reno",
         Scheme::Cubic => "cubic",
         Scheme::Dctcp => "dctcp",

@@ -67,7 +67,9 @@ pub(super) fn records(
                 sent: sum(&flow.sent, "sent") as u64,
                 lost: sum(&flow.sent, "lost") as u64,
                 marked: sum(&flow.sent, "marked") as u64,
-                timeouts: sum(&flow.sent, "timeouts") as u64,
+                // A receiver that pulls does not count them by source.
+                timeouts: sum(&flow.sent, "timeouts") as u64
+                    + if place == 0 { played.asked_again[number] } else { 0 },
                 theta: flow.sent.iter().map(|series| total(series, "theta")).next_back().unwrap_or(0.0),
                 ..FlowRow::default()
             });
@@ -316,6 +318,7 @@ mod tests {
             ended: at(300),
             finished: vec![task_finish],
             stopped: vec![None],
+            asked_again: vec![0],
             first: nothing_counted(),
             last: nothing_counted(),
             looks,

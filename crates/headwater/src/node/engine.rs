@@ -7,6 +7,7 @@ mod out;
 mod watched;
 
 use std::collections::VecDeque;
+use std::net::SocketAddr;
 use std::sync::mpsc::Receiver as Queue;
 use std::sync::{Arc, Mutex};
 
@@ -72,6 +73,8 @@ enum Owner {
 struct FlowEntry {
     key: HeaderKey,
     owner: Owner,
+    /// Where a source need not ask whether the receiver is there, until it has been seen there.
+    vouched: Vec<SocketAddr>,
 }
 
 /// Keys of ended flows are kept for this many, so that a repeated FIN is understood.
@@ -389,7 +392,8 @@ impl Engine {
                 let path = self.paths.towards(&at);
                 let symbol_size = receiving.symbol_size().expect("a flow is granted with its object");
                 let owner = Owner::Receivers { symbol_size };
-                self.flows.insert(flow, Box::new(FlowEntry { key: HeaderKey::new(&key), owner }));
+                let entry = FlowEntry { key: HeaderKey::new(&key), owner, vouched: Vec::new() };
+                self.flows.insert(flow, Box::new(entry));
                 // Polled by the loop that is running.
                 let command = ReceiverCommand::FlowPath { flow, path };
                 self.fetches.taped.handle(now, Input::Command(Command::Receiver(id, command)));
@@ -453,7 +457,7 @@ impl Engine {
                     let command = SourceCommand::FlowPath { flow, path };
                     self.hand_to_source(now, Input::Command(Command::Source(command)));
                 }
-                let entry = FlowEntry { key: HeaderKey::new(&key), owner: Owner::Source };
+                let entry = FlowEntry { key: HeaderKey::new(&key), owner: Owner::Source, vouched: at };
                 self.flows.insert(flow, Box::new(entry));
             }
             SourceEvent::Closed { flow } => {

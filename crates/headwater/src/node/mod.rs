@@ -82,6 +82,10 @@ pub struct NodeConfig {
 
 /// What the data thread says to the rest of the process.
 #[derive(Clone, Debug, PartialEq)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "control messages are rare, and nothing else is handed over here"
+)]
 pub enum Said {
     /// A machine says this over a control path.
     Control(PathId, Control),
@@ -411,6 +415,7 @@ mod tests {
             index: 0,
             of: 1,
             at: Vec::new(),
+            start: None,
             role: FlowRole::Single,
         };
         node.control(control_path(1), Control::Push(push));

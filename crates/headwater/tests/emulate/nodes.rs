@@ -120,6 +120,7 @@ impl Delivery {
             index: 0,
             of: 1,
             at: Vec::new(),
+            start: None,
             role: FlowRole::Single,
         };
         source.control(control_path(1), Control::Push(push));

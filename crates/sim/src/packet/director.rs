@@ -95,7 +95,7 @@ impl Director {
             symbol_size: part.symbol_size,
             feedback_every: self.feedback_every,
             flows,
-            delivery: request.delivery,
+            delivery: request.delivery.unwrap_or_default(),
         };
         self.say(path, accepted);
     }
@@ -136,10 +136,11 @@ impl Director {
             theta,
             class: request.class,
             receiver: request.receiver,
-            delivery: request.delivery,
+            delivery: request.delivery.unwrap_or_default(),
             index,
             of,
             at: Vec::new(),
+            start: None,
             role,
         };
         self.say(source, Control::Push(push));

@@ -226,6 +226,8 @@ pub struct CodedSetup {
     pub class: Class,
     /// What Algorithm 1 is told of each host's links.
     pub host_rate: Option<BitRate>,
+    /// What each host's own links carry, away from it and towards it, where each says that instead.
+    pub lines: Vec<(BitRate, BitRate)>,
     /// And of the links that each host shares with its rack, where those are narrower: name and rate.
     pub racks: Vec<Option<(String, BitRate)>>,
     /// Receivers pull (SCDP), and a script stands for the controller; `None`: sources push.

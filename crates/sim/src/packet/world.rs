@@ -7,6 +7,7 @@ mod pull;
 mod said;
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 
 use headwater_switch::Frame;
 use headwater_transport::baseline;
@@ -205,6 +206,17 @@ fn object(task: u32) -> ObjectId {
     let mut id = [7; 32];
     id[..4].copy_from_slice(&task.to_be_bytes());
     ObjectId(id)
+}
+
+/// The task of an object.
+fn task_of(object: ObjectId) -> u32 {
+    u32::from_be_bytes(*object.0.first_chunk().expect("an id has 32 bytes"))
+}
+
+/// Where a host says that it is. Packets of a run go by number; this is for those who compare addresses.
+fn address(host: u32) -> SocketAddr {
+    let [_, b, c, d] = host.to_be_bytes();
+    SocketAddr::from(([10, b, c, d], 1))
 }
 
 fn name(task: u32) -> String {

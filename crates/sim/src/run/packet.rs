@@ -279,13 +279,16 @@ fn transport(scenario: &Scenario, topology: &Topology, network: &Network) -> Res
         symbol_size: symbol_size(scenario),
         class: spec.class.into(),
         host_rate: Some(BitRate::new((rate * packet_bits) as u64)),
+        lines: Vec::new(),
         racks: racks(topology),
         pull: None,
     };
     // Symbols without bytes may be as small as they like.
     setup.controller.smallest_room = 8;
-    if spec.machines == Machines::Paper {
-        unprotect(&mut setup);
+    match spec.machines {
+        Machines::Paper => unprotect(&mut setup),
+        // As operators of real ones would.
+        Machines::Product => setup.lines = lines(topology),
     }
     Ok(Transport::Coded(Box::new(setup)))
 }
@@ -340,6 +343,15 @@ pub(super) fn racks(topology: &Topology) -> Vec<Option<(String, BitRate)>> {
         (outwards > 0 && outwards < inwards).then(|| (name, BitRate::new(outwards)))
     };
     topology.hosts().iter().map(rack).collect()
+}
+
+/// What each host's own links carry, away from it and towards it.
+pub(super) fn lines(topology: &Topology) -> Vec<(BitRate, BitRate)> {
+    let sum = |links: &[LinkId]| {
+        BitRate::new(links.iter().map(|link| common::capacity(topology, *link).get()).sum())
+    };
+    let fabric = topology.fabric();
+    topology.hosts().iter().map(|host| (sum(fabric.leaving(*host)), sum(fabric.entering(*host)))).collect()
 }
 
 fn sampling(scenario: &Scenario, topology: &Topology) -> Option<Sampling> {

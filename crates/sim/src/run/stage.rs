@@ -1,7 +1,7 @@
 //! A scenario for whoever runs it elsewhere than in the models: who wants what, what to look at, and how records become
 //! the tables that all engines write.
 
-use headwater_fabric::{LinkId, PointId, Topology};
+use headwater_fabric::{LinkId, Topology};
 use headwater_units::{BitRate, Duration, Time};
 
 use super::RunError;
@@ -86,15 +86,6 @@ impl Stage {
 }
 
 fn hosts(topology: &Topology) -> Vec<HostFacts> {
-    let sum = |links: &[LinkId]| {
-        BitRate::new(links.iter().map(|link| common::capacity(topology, *link).get()).sum())
-    };
-    let fabric = topology.fabric();
-    let hosts = topology.hosts().iter().zip(packet::racks(topology));
-    let facts = |(host, rack): (&PointId, _)| HostFacts {
-        uplink: sum(fabric.leaving(*host)),
-        downlink: sum(fabric.entering(*host)),
-        rack,
-    };
-    hosts.map(facts).collect()
+    let hosts = packet::lines(topology).into_iter().zip(packet::racks(topology));
+    hosts.map(|((uplink, downlink), rack)| HostFacts { uplink, downlink, rack }).collect()
 }

@@ -104,6 +104,7 @@ impl TransportSpec {
             theta_floor: Theta::new(self.theta_floor),
             theta_ceiling: ceiling,
             theta_step: 0.0,
+            begin_at_stated_rates: false,
             fixed_theta,
             ..ControllerConfig::default()
         }

@@ -172,6 +172,7 @@ fn ppush(rng: &mut ChaCha8Rng, spread: SpreadRule, product: bool, symbol_size: u
         symbol_size,
         class: Class::Bulk,
         host_rate: None,
+        lines: Vec::new(),
         racks: Vec::new(),
         pull: None,
     }

@@ -448,6 +448,7 @@ mod tests {
                 index,
                 of: trees.len() as u8,
                 at: Vec::new(),
+                start: None,
                 role: FlowRole::Tree { group: TREE },
             };
             source.handle(at(0), Input::Packet(Packet::control(PathId(9), Control::Push(push))));

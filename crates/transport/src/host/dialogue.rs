@@ -102,6 +102,7 @@ impl Dialogue {
             spread: config.spread,
             max_sources: config.max_sources,
             delivery: config.delivery,
+            trims: config.trims,
         };
         Dialogue {
             controller: config.controller,

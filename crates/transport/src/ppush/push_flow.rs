@@ -16,6 +16,7 @@ mod esi_set;
 mod listed;
 mod refresh;
 mod residue;
+mod start;
 mod work;
 
 use headwater_units::{
@@ -23,7 +24,8 @@ use headwater_units::{
     Time,
 };
 use headwater_wire::{
-    Ack, Assign, Body, Class, Datagram, Ecn, FlowReport, MarkSignal, Push, SYMBOL_OVERHEAD, SymbolHeader,
+    Ack, Assign, Body, Class, Datagram, Ecn, FlowReport, MarkSignal, Push, SYMBOL_OVERHEAD, Start,
+    SymbolHeader,
 };
 
 use crate::in_flight::{AckOutcome, InFlight, Sent};
@@ -86,6 +88,10 @@ pub(crate) struct PushFlow {
     known_min: (Duration, Time),
     /// How long a datagram the path carries, if that is looked after.
     pub(super) mtu: Option<PathMtu>,
+    /// What the controller knew of the way, until a round trip is measured.
+    pub(super) start: Option<Start>,
+    /// Packets below this one are of its first window, which goes before others where levels are served.
+    pub(super) young_below: PacketNumber,
     /// From a challenge to its answer.
     pub(super) echo_rtt: Option<Duration>,
     /// It was asked already why nothing of the very first symbols is acknowledged.
@@ -136,12 +142,15 @@ impl PushFlow {
             ahead: None,
             known_min: (Duration::MAX, Time::ZERO),
             mtu: None,
+            start: None,
+            young_below: PacketNumber(0),
             echo_rtt: None,
             doubted: false,
             prepared_for: 0.0,
             counters: FlowCounters::default(),
         };
         flow.begin_mtu(shared);
+        flow.begin_at_known_rate(shared);
         flow.set_pace();
         flow
     }
@@ -156,9 +165,9 @@ impl PushFlow {
         self.push.object
     }
 
-    /// Whether this order to push means this flow: all but the weight, which may have changed since.
+    /// Whether this order to push means this flow: all but the weight, which may have changed since, and how it begins.
     pub(crate) fn is(&self, push: &Push) -> bool {
-        Push { theta: push.theta, ..self.push.clone() } == *push
+        Push { theta: push.theta, start: push.start, at: push.at.clone(), ..self.push.clone() } == *push
     }
 
     /// Packets that may leave in one turn among the ready flows.
@@ -312,6 +321,11 @@ impl PushFlow {
         }
     }
 
+    /// The controller vouches for the receiver's being there: it may be sent more than a little before it has answered.
+    pub(crate) fn on_vouched(&mut self, path: PathId) {
+        self.paths.vouch(path);
+    }
+
     pub(crate) fn on_block_ready(&mut self, block: BlockIndex, repair: bool) -> bool {
         self.blocks.on_ready(block, repair)
     }
@@ -372,6 +386,9 @@ impl PushFlow {
         }
         self.take_losses(outcome, shared);
 
+        if let Some((_, min)) = rtt {
+            self.on_first_sample(min);
+        }
         if let Some((sample, min)) = rtt {
             self.refresh.on_sample(now, sample, min, self.rtt.smoothed().unwrap_or(sample));
         }
@@ -603,6 +620,7 @@ impl PushFlow {
         let ack_interval = self.ack_interval(&shared.config);
         // Where each symbol is acknowledged anyway, it is not worth looking whether this is the last one.
         ack_now |= self.is_held_back(shared) || (ack_interval > 1 && self.nothing_follows(now, shared));
+        let class = if number < self.young_below { Class::First } else { self.push.class };
         let header = SymbolHeader {
             number,
             symbol,
@@ -616,7 +634,7 @@ impl PushFlow {
         Packet {
             path: self.paths.current().expect("an assignment gave the path"),
             ecn: Ecn::Ect0,
-            datagram: self.datagram(self.push.class, Body::Symbol(header)),
+            datagram: self.datagram(class, Body::Symbol(header)),
         }
     }
 

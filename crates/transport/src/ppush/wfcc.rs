@@ -21,6 +21,11 @@
 use headwater_units::{Duration, PacketNumber, Packets, Theta, Time};
 use serde::{Deserialize, Serialize};
 
+/// How much a window grows with each packet that is acknowledged after a known start, until the first mark.
+const KNOWN_GROWTH: f64 = 0.25;
+/// The part of a first round whose loss says that less is there than was known. 8 %: that of [`LossGuard::threshold`].
+const KNOWN_WRONG: f64 = 0.08;
+
 /// How lost packets act on the window (architecture decision 13).
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub enum LossResponse {
@@ -156,6 +161,8 @@ pub struct Wfcc {
     window: f64,
     mark_fraction: f64,
     slow_start: bool,
+    /// It began at a window that was known and has met nothing else so far.
+    known: Known,
     round: Round,
     bad_rounds: u32,
     breaker: Breaker,
@@ -176,6 +183,17 @@ struct Round {
     queueing: bool,
 }
 
+/// What is still believed of a window that the flow was given ([`Wfcc::begin_at`]).
+#[derive(Clone, Copy, Debug, Default)]
+struct Known {
+    /// No packet was marked yet.
+    unmarked: bool,
+    /// No round was.
+    unmarked_rounds: bool,
+    /// No round is over.
+    first_round: bool,
+}
+
 #[derive(Clone, Copy, Debug, Default)]
 struct Breaker {
     since: Option<Time>,
@@ -194,6 +212,7 @@ impl Wfcc {
             window: config.initial_window.get().max(config.minimum_window.get()),
             mark_fraction: config.initial_mark_fraction.clamp(0.0, 1.0),
             slow_start: true,
+            known: Known::default(),
             round: Round::default(),
             bad_rounds: 0,
             breaker: Breaker::default(),
@@ -202,6 +221,19 @@ impl Wfcc {
         };
         wfcc.set_theta(theta);
         wfcc
+    }
+
+    /// Goes on with this window, because it is known what the path carries: slow start has little left to find, unless
+    /// `search`.
+    ///
+    /// What is known may be wrong. If too little, the window grows by a quarter in a round until the first mark. If too
+    /// much, the first round tells by its losses: the window is then what came of it. And since there was no overshoot to
+    /// take back, α becomes what the first marked round says, all that is known of marks by then.
+    pub fn begin_at(&mut self, window: Packets, search: bool) {
+        let least = self.config.minimum_window.get();
+        self.window = window.get().max(least).min(self.config.maximum_window.get());
+        self.slow_start = search;
+        self.known = Known { unmarked: !search, unmarked_rounds: !search, first_round: true };
     }
 
     /// W.
@@ -271,6 +303,7 @@ impl Wfcc {
         self.measure_for_breaker(now, 0, lost);
         self.window = self.config.minimum_window.get();
         self.slow_start = true;
+        self.known = Known::default();
         self.round = Round::default();
     }
 
@@ -282,10 +315,12 @@ impl Wfcc {
                 self.mark_fraction = self.mark_fraction.max(fraction.clamp(0.0, 1.0));
             }
         }
-        let growth = match (grow, self.slow_start) {
-            (false, _) => 0.0,
-            (true, true) => 1.0,
-            (true, false) => 1.0 / self.window,
+        self.known.unmarked &= !marked;
+        let growth = match (grow, self.slow_start, self.known.unmarked) {
+            (false, ..) => 0.0,
+            (true, true, _) => 1.0,
+            (true, false, true) => KNOWN_GROWTH.max(1.0 / self.window),
+            (true, false, false) => 1.0 / self.window,
         };
         let cut = if marked { self.mark_fraction / (2.0 * self.theta) } else { 0.0 };
         let least = self.config.minimum_window.get();
@@ -304,6 +339,14 @@ impl Wfcc {
         let packets = (round.acked + round.lost_as_marked) as f64;
         let fraction = (round.marked + round.lost_as_marked) as f64 / packets;
         let gain = self.config.gain;
+        let gain = if self.known.unmarked_rounds && fraction > 0.0 { 1.0 } else { gain };
+        self.known.unmarked_rounds &= fraction <= 0.0;
+        if std::mem::take(&mut self.known.first_round)
+            && round.lost as f64 > KNOWN_WRONG * (round.acked + round.lost) as f64
+        {
+            self.window = self.window.min(round.acked as f64).max(self.config.minimum_window.get());
+            self.slow_start = false;
+        }
         self.mark_fraction = ((1.0 - gain) * self.mark_fraction + gain * fraction).clamp(0.0, 1.0);
         if let LossResponse::Guarded(guard) = self.config.loss_response {
             let loss = round.lost as f64 / (round.acked + round.lost) as f64;

@@ -146,9 +146,9 @@ impl PullFlow {
         self.push.object
     }
 
-    /// Whether this order means this flow: all but the weight, which says nothing to it.
+    /// Whether this order means this flow: all but the weight and what is known of its way, which say nothing to it.
     pub(crate) fn is(&self, push: &Push) -> bool {
-        Push { theta: push.theta, ..self.push.clone() } == *push
+        Push { theta: push.theta, start: push.start, ..self.push.clone() } == *push
     }
 
     /// The group that its pulls count for, or did.

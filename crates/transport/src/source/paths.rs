@@ -17,6 +17,8 @@ use crate::rtt::WindowedMin;
 pub(crate) struct Paths {
     current: Option<Known>,
     candidate: Option<Known>,
+    /// A path that need not be challenged.
+    vouched: Option<PathId>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -39,6 +41,14 @@ pub(crate) enum PathNews {
 }
 
 impl Paths {
+    /// The controller vouches for this path: the receiver's connection has proved the address.
+    pub(crate) fn vouch(&mut self, path: PathId) {
+        self.vouched = Some(path);
+        for known in self.current.iter_mut().chain(&mut self.candidate).filter(|known| known.path == path) {
+            known.validated = true;
+        }
+    }
+
     /// An assignment or a pull came over `path`, or the echo of a nonce: what only a receiver says that wants to be sent to
     /// where it is.
     pub(crate) fn on_opening(
@@ -53,7 +63,7 @@ impl Paths {
             (Some(_), candidate) => (candidate.insert(Known::new(path, rng)), true),
             (current @ None, _) => (current.insert(Known::new(path, rng)), false),
         };
-        known.validated |= nonce == Some(known.nonce);
+        known.validated |= nonce == Some(known.nonce) || self.vouched == Some(path);
         match (known.validated, moving) {
             (false, _) => PathNews::Challenge(known.nonce),
             (true, false) => PathNews::None,
@@ -140,6 +150,11 @@ impl PathMemory {
         min.get().unwrap_or(sample)
     }
 
+    /// The smallest sample, if there is one.
+    pub(crate) fn min(&self, receiver: NodeId) -> Option<Duration> {
+        self.receivers.get(&receiver).and_then(|known| known.min.get())
+    }
+
     /// What is known of the path's MTU; nothing where it carries all that was wanted so far.
     pub(crate) fn mtu(&self, receiver: NodeId) -> Option<KnownMtu> {
         self.receivers.get(&receiver).and_then(|known| known.mtu)
@@ -201,6 +216,22 @@ mod tests {
         assert_eq!(paths.on_opening(B, Some(b), &mut rng), PathNews::Moved);
         assert_eq!(paths.current(), Some(B));
         challenge(paths.on_other(A, &mut rng));
+    }
+
+    #[test]
+    fn a_path_that_the_controller_vouches_for_is_not_challenged_and_no_other_gains_by_it() {
+        let mut rng = ChaCha12Rng::from_seed([3; 32]);
+        let mut paths = Paths::default();
+        paths.vouch(A);
+        challenge(paths.on_opening(B, None, &mut rng));
+        assert_eq!(paths.allowance(10), 10);
+        assert_eq!(paths.on_opening(A, None, &mut rng), PathNews::Moved);
+        assert_eq!((paths.current(), paths.allowance(10)), (Some(A), u64::MAX));
+        challenge(paths.on_opening(B, None, &mut rng));
+        let mut early = Paths::default();
+        challenge(early.on_opening(A, None, &mut rng));
+        early.vouch(A);
+        assert_eq!((early.unanswered(), early.allowance(10)), (None, u64::MAX));
     }
 
     #[test]

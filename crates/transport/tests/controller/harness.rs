@@ -42,6 +42,8 @@ pub(crate) fn info(n: u8) -> NodeInfo {
         rack: None,
         room: 1424,
         incarnation: 1,
+        rtt: None,
+        seen: None,
     }
 }
 
@@ -59,7 +61,8 @@ pub(crate) fn request(receiver: u8, request: u64, name: &str) -> Request {
         class: Class::Bulk,
         spread: SpreadRule::Listed,
         max_sources: None,
-        delivery: Delivery::Push,
+        delivery: Some(Delivery::Push),
+        trims: false,
     }
 }
 

@@ -5,5 +5,6 @@ mod chaos;
 mod flows;
 mod harness;
 mod registry;
+mod starts;
 mod tasks;
 mod weights;

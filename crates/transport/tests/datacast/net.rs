@@ -156,6 +156,7 @@ impl Net {
             index: 0,
             of: 1,
             at: Vec::new(),
+            start: None,
             role: FlowRole::Tree { group: TREE },
         };
         let order = Packet::control(CONTROLLER, Control::Push(push));
@@ -164,7 +165,7 @@ impl Net {
         let places: Vec<usize> = self.receivers.keys().copied().collect();
         for place in places {
             let config = ReceiverConfig::new("object", NodeId([4; 32]), CONTROLLER, 5);
-            let config = ReceiverConfig { delivery, trees: receiver, ..config };
+            let config = ReceiverConfig { delivery: Some(delivery), trees: receiver, ..config };
             let begin = ReceiverCommand::Fetch(Box::new(config));
             self.tell(place, begin);
             let node = NodeId([6; 32]);

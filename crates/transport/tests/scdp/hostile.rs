@@ -44,6 +44,7 @@ fn source(roles: &[(FlowId, FlowRole)]) -> Source {
             index: 0,
             of: 1,
             at: vec![],
+            start: None,
             role: role.clone(),
         };
         source.handle(Time::ZERO, Input::Packet(Packet::control(PathId(1000), Control::Push(push))));

@@ -120,3 +120,24 @@ fn pulls_of_all_sources_leave_at_the_rate_of_the_link() {
     let times: Vec<Time> = net.receivers[0].pulled.iter().map(|it| it.0).collect();
     assert!(times.windows(2).all(|pair| pair[1].since(pair[0]) >= PACKET), "a packet's time apart");
 }
+
+/// Multi-homing: one pace for the sum of the links, and each link gets what it carries, because a symbol is asked for where
+/// one has come.
+#[test]
+fn a_receiver_with_two_links_of_unequal_rate_fills_both() {
+    for room in [1000, 20] {
+        let lines = vec![PACKET, PACKET * 3];
+        let mut net = Setup { sources: 4, window: 8, lines, ..Setup::blocks(40) }.net();
+        net.room = room;
+        net.finish();
+        let sent: Vec<usize> = (0..4).map(|source| net.sent(source, flow(source, 0)).len()).collect();
+        let stats = net.receivers[0].session.stats();
+        let (wide, narrow) = (sent[0] + sent[2], sent[1] + sent[3]);
+        assert!((2.6..3.4).contains(&(wide as f64 / narrow as f64)), "{sent:?}");
+        // Three packets of the wide link to one of the narrow one.
+        let ideal = PACKET * (3 * 40 * u64::from(K)) / 4;
+        assert!(took(&net) < ideal * 110 / 100, "{:?} where {ideal:?} would do: {stats:?}", took(&net));
+        assert_eq!((stats.timeouts, stats.lost), (0, 0), "{stats:?}");
+        assert!(stats.surplus + stats.useless <= 16, "{stats:?}");
+    }
+}

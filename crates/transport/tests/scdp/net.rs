@@ -75,7 +75,8 @@ type Verdict = Box<dyn FnMut(u32, u32, &BTreeSet<FlowId>) -> Result<(), DecodeFa
 
 enum Happening {
     Queue(usize, Packet),
-    Line(usize),
+    /// A receiver's, and which of its links.
+    Line(usize, usize),
     ToReceiver(usize, Packet),
     ToSource(usize, Packet),
     Ready(usize, FlowId, BlockIndex, bool),
@@ -109,8 +110,7 @@ pub(crate) struct ReceiverHost {
     pub(crate) pulls: PullQueue<Ask>,
     pub(crate) frozen: bool,
     pub(crate) path_of: BTreeMap<FlowId, usize>,
-    queue: VecDeque<Packet>,
-    busy: bool,
+    lines: Vec<Line>,
     /// Symbols kept, by block and ESI, with the flow that brought them.
     kept: BTreeMap<u32, BTreeMap<u32, FlowId>>,
     tries: BTreeMap<u32, u32>,
@@ -125,6 +125,13 @@ pub(crate) struct ReceiverHost {
     pub(crate) unbound: BTreeSet<FlowId>,
     bound: BTreeSet<FlowId>,
     pub(crate) discarded: u32,
+}
+
+/// A link to a receiver, and what waits for it.
+struct Line {
+    packet: Duration,
+    queue: VecDeque<Packet>,
+    busy: bool,
 }
 
 pub(crate) struct Net {
@@ -161,6 +168,8 @@ pub(crate) struct Setup {
     pub(crate) source: SourceConfig,
     /// The receivers are one group.
     pub(crate) group: bool,
+    /// A packet's time on each of a receiver's links; sources take turns over them.
+    pub(crate) lines: Vec<Duration>,
 }
 
 impl Default for Setup {
@@ -173,6 +182,7 @@ impl Default for Setup {
             session: SessionConfig::data_centre(),
             source: SourceConfig { pull: PullFlowConfig::data_centre(), ..SourceConfig::default() },
             group: false,
+            lines: vec![PACKET],
         }
     }
 }
@@ -203,7 +213,7 @@ impl Net {
             prepared: BTreeSet::new(),
         };
         let pull = PullConfig {
-            rate: BitRate::new(1_000_000_000),
+            rate: BitRate::new(setup.lines.iter().map(|packet| 12_000_000_000_000 / packet.as_nanos()).sum()),
             packet: Bytes::new(1500),
             catch_up: Duration::ZERO,
         };
@@ -212,8 +222,11 @@ impl Net {
             pulls: PullQueue::new(pull),
             frozen: false,
             path_of: BTreeMap::new(),
-            queue: VecDeque::new(),
-            busy: false,
+            lines: setup
+                .lines
+                .iter()
+                .map(|&packet| Line { packet, queue: VecDeque::new(), busy: false })
+                .collect(),
             kept: BTreeMap::new(),
             tries: BTreeMap::new(),
             decoded: BTreeMap::new(),
@@ -319,6 +332,7 @@ impl Net {
             index,
             of,
             at: vec![],
+            start: None,
             role,
         }
     }
@@ -405,12 +419,12 @@ impl Net {
     fn happen(&mut self, happening: Happening) {
         match happening {
             Happening::Queue(receiver, packet) => self.enqueue(receiver, packet),
-            Happening::Line(receiver) => {
-                let host = &mut self.receivers[receiver];
-                let packet = host.queue.pop_front().expect("a busy line has a packet");
-                host.busy = false;
+            Happening::Line(receiver, line) => {
+                let it = &mut self.receivers[receiver].lines[line];
+                let packet = it.queue.pop_front().expect("a busy line has a packet");
+                it.busy = false;
                 self.at(self.now + DELAY, Happening::ToReceiver(receiver, packet));
-                self.serve(receiver);
+                self.serve(receiver, line);
             }
             Happening::ToReceiver(receiver, packet) => self.arrive(receiver, packet),
             Happening::ToSource(source, packet) => {
@@ -451,10 +465,11 @@ impl Net {
 
     fn enqueue(&mut self, receiver: usize, mut packet: Packet) {
         let Body::Symbol(header) = &mut packet.datagram.body else { unreachable!("only symbols queue") };
-        let host = &mut self.receivers[receiver];
-        if host.queue.len() < self.room {
-            host.queue.push_back(packet);
-            return self.serve(receiver);
+        let lines = &mut self.receivers[receiver].lines;
+        let line = packet.path.0 as usize % lines.len();
+        if lines[line].queue.len() < self.room {
+            lines[line].queue.push_back(packet);
+            return self.serve(receiver, line);
         }
         if self.trims {
             header.trimmed = true;
@@ -462,11 +477,12 @@ impl Net {
         }
     }
 
-    fn serve(&mut self, receiver: usize) {
-        let host = &mut self.receivers[receiver];
-        if !host.busy && !host.queue.is_empty() {
-            host.busy = true;
-            self.at(self.now + PACKET, Happening::Line(receiver));
+    fn serve(&mut self, receiver: usize, line: usize) {
+        let it = &mut self.receivers[receiver].lines[line];
+        if !it.busy && !it.queue.is_empty() {
+            it.busy = true;
+            let at = self.now + it.packet;
+            self.at(at, Happening::Line(receiver, line));
         }
     }
 

@@ -256,6 +256,7 @@ pub(crate) fn push(flow: u64, theta: f64, blocks: u64) -> Push {
         index: 0,
         of: 1,
         at: Vec::new(),
+        start: None,
         role: FlowRole::Single,
     }
 }

@@ -303,6 +303,8 @@ impl World {
             rack: None,
             room: self.paths[source - FIRST_SOURCE].room,
             incarnation: 1,
+            rtt: None,
+            seen: None,
         };
         let holding = Holding { object: self.object, bytes: self.bytes, name: Some("object".into()) };
         for control in [Control::Hello(info), Control::Hold(holding)] {

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use headwater_units::ObjectId;
-use headwater_wire::{Delivery, SpreadRule};
+use headwater_wire::SpreadRule;
 use serde::{Deserialize, Serialize};
 use tokio::task::JoinSet;
 
@@ -95,7 +95,7 @@ async fn one(state: &Path, object: ObjectId, shutdown: &Shutdown) -> Result<GetR
         hash: Some(object),
         anew: false,
         gentle: false,
-        delivery: Delivery::Push,
+        delivery: None,
         spread: SpreadRule::Listed,
         max_sources: None,
     };

@@ -1,6 +1,6 @@
 //! Datagrams on their way in: whose they are, and whether they may be believed.
 
-use headwater_transport::{Endpoint, Input, Packet};
+use headwater_transport::{Command, Endpoint, Input, Packet, SourceCommand};
 use headwater_units::{PathId, Time};
 use headwater_wire::{Body, Ecn, Parsed, parse, parse_trimmed, peek_flow};
 use rand::Rng;
@@ -133,7 +133,14 @@ impl Engine {
         let ecn = tos.map_or(Ecn::NotEct, Ecn::from_tos);
         let packet = Packet { path, ecn, datagram: parsed.datagram };
         match entry.owner {
-            Owner::Source => self.source_gets(now, packet),
+            Owner::Source => {
+                if !entry.vouched.is_empty() && entry.vouched.contains(&origin.from.remote) {
+                    entry.vouched.clear();
+                    let command = SourceCommand::FlowPath { flow: packet.datagram.flow, path };
+                    self.hand_to_source(now, Input::Command(Command::Source(command)));
+                }
+                self.source_gets(now, packet);
+            }
             Owner::Receivers { symbol_size } => self.receivers_get(now, packet, parsed.payload, symbol_size),
         }
     }

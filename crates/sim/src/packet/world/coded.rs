@@ -12,7 +12,7 @@ use headwater_units::{Bytes, Duration, FlowId, Geometry, PathId, Theta};
 use headwater_wire::{Class, Control, Holding, NodeInfo};
 use rand::Rng;
 
-use super::{INTRODUCE_EVERY, Machine, Reception, Tally, World, fetch_of, name, node, object};
+use super::{INTRODUCE_EVERY, Machine, Reception, Tally, World, address, fetch_of, name, node, object};
 use crate::packet::Event;
 use crate::packet::director::{Director, FlowPlace, Part};
 use crate::packet::setup::{CodedSetup, ControlPlane, Flows, SetupError, TaskPlan, Transport};
@@ -114,16 +114,21 @@ impl World {
         let (Transport::Coded(coded), Some(controller)) = (&self.setup.transport, self.controller) else {
             return;
         };
+        // Hosts that use what others state say where they are and how far it is to the controller.
+        let states = coded.controller.begin_at_stated_rates;
+        let (at, own) = (address(host), coded.lines.get(host as usize));
         let info = NodeInfo {
             node: node(host),
             name: format!("host {host}"),
             listen: None,
-            data: Vec::new(),
-            uplink: coded.host_rate,
-            downlink: coded.host_rate,
+            data: if states { vec![at] } else { Vec::new() },
+            uplink: own.map(|lines| lines.0).or(coded.host_rate),
+            downlink: own.map(|lines| lines.1).or(coded.host_rate),
             rack: coded.racks.get(host as usize).cloned().flatten().map(|(name, rate)| (name, Some(rate))),
             room: coded.symbol_size,
             incarnation: self.starts[host as usize],
+            rtt: self.setup.control.delay().filter(|_| states).map(|delay| delay * 2),
+            seen: states.then(|| at.ip()),
         };
         let symbol = coded.symbol_size;
         let mut words = vec![Control::Hello(info)];
@@ -219,7 +224,7 @@ impl World {
         let mut config = ReceiverConfig::new(name(task), node(host), controller, request);
         config.room = coded.symbol_size;
         config.spread = coded.spread;
-        config.delivery = coded.delivery(plan.sources.len());
+        config.delivery = Some(coded.delivery(plan.sources.len()));
         if let Some(pull) = coded.pull {
             config.pull = pull.session;
         }

@@ -7,7 +7,7 @@ use headwater_transport::{
 use headwater_units::{BlockIndex, Geometry, PathId};
 use headwater_wire::Refusal;
 
-use super::{Flowing, INTRODUCE_EVERY, World, endpoint_of, fetch_of, host_of, object};
+use super::{Flowing, INTRODUCE_EVERY, World, endpoint_of, fetch_of, host_of, object, task_of};
 use crate::packet::Event;
 use crate::packet::assembly::Assembly;
 use crate::packet::director::FlowPlace;
@@ -45,6 +45,11 @@ impl World {
                 }
                 if let Some(path) = self.way_of_pulled(flow) {
                     self.tell_later(endpoint, Command::Source(SourceCommand::FlowPath { flow, path }));
+                }
+                let receiver = self.tasks[task_of(opened.object) as usize].receivers.first();
+                if let Some(&receiver) = receiver.filter(|_| !opened.at.is_empty()) {
+                    let command = SourceCommand::FlowPath { flow: opened.flow, path: PathId(receiver) };
+                    self.tell_later(endpoint, Command::Source(command));
                 }
             }
             SourceEvent::Closed { .. } => {

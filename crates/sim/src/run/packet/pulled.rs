@@ -28,6 +28,7 @@ pub(super) fn setup(scenario: &Scenario) -> CodedSetup {
         symbol_size,
         class: spec.class.into(),
         host_rate: None,
+        lines: Vec::new(),
         racks: Vec::new(),
         pull: Some(PullSetup {
             session: spec.session_config(),

@@ -198,7 +198,7 @@ impl Controller {
         let flow = place.as_ref().map(|(place, _)| place.flow);
         if let Some((_, room)) = &place {
             request.room = *room;
-            request.delivery = Delivery::Pull { initial_window: self.config.cast_window };
+            request.delivery = Some(Delivery::Pull { initial_window: self.config.cast_window });
         }
         let task = self.answer(now, path, &request, place.map(|(place, _)| place));
         let cast = self.casts.get_mut(number).expect("an answer ends no cast");
@@ -315,6 +315,7 @@ impl Controller {
             index: 0,
             of: 1,
             at: core::iter::once(at).chain(member_at).collect(),
+            start: None,
             role: FlowRole::Group { members: flows },
         };
         let source = cast.source;

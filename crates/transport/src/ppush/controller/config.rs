@@ -87,6 +87,9 @@ pub struct ControllerConfig {
     pub theta_unmeasured: Theta,
     /// Relative change of a weight that is worth telling: 0.01.
     pub theta_step: f64,
+    /// Flows between nodes that have stated what their links carry begin at that rate, and with what it carries in a round
+    /// trip: yes. Else each finds out for itself.
+    pub begin_at_stated_rates: bool,
     /// Every flow weighs this, whatever its task, instead of Algorithm 1: for control runs. None.
     pub fixed_theta: Option<Theta>,
     /// Addresses for the groups of casts, each to one at a time; the first range of the source's family counts. 239.195.0.0/16, from
@@ -147,6 +150,7 @@ impl Default for ControllerConfig {
             theta_ceiling: None,
             theta_unmeasured: Theta::new(2.0),
             theta_step: 0.01,
+            begin_at_stated_rates: true,
             fixed_theta: None,
             groups: vec![GroupRange::ORGANIZATION, GroupRange::SITE],
             cast_gather: Duration::from_millis(300),

@@ -45,6 +45,7 @@ mod casts;
 mod config;
 mod registry;
 mod selection;
+mod starts;
 mod tasks;
 mod timers;
 mod upkeep;

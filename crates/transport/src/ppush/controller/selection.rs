@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use headwater_units::{
     BitRate, BlockIndex, FlowId, FlowKey, Geometry, NodeId, ObjectId, PathId, TaskId, Theta, Time,
 };
-use headwater_wire::{Delivery, FlowGrant, Outcome, Refusal, Request, SpreadRule};
+use headwater_wire::{Delivery, FlowGrant, Outcome, Refusal, Request, SpreadRule, Start};
 use rand::Rng;
 
 use super::tasks::{Flow, FlowState, Pace, Task};
@@ -43,7 +43,7 @@ impl Controller {
             symbol_size: 0,
             class: request.class,
             spread: request.spread,
-            delivery: request.delivery,
+            delivery: Delivery::Push,
             max_sources,
             classes: self.config.classes_for(request.spread, max_sources),
             version: 0,
@@ -75,6 +75,12 @@ impl Controller {
         (task.symbol_size, task.needed) = (geometry.symbol_size(), geometry.total_symbols());
         task.id = self.unused_task_id();
         let id = task.id;
+        let starts = self.starts(task.receiver, &sources);
+        task.delivery = match &place {
+            // As all members of the group.
+            Some(_) => request.delivery.unwrap_or_default(),
+            None => self.delivery(request, &task, &starts),
+        };
         if task.spread == SpreadRule::Equal || task.delivery != Delivery::Push {
             // No other source covers the part of one that is not there; of pulled ones, none without repair symbols.
             task.classes = sources.len() as u8;
@@ -83,8 +89,10 @@ impl Controller {
         }
         self.tasks.add(task);
         match place {
-            None => sources.into_iter().for_each(|node| self.open_flow(now, id, node)),
-            Some(Place { node, flow, group }) => self.open_flow_as(now, id, node, flow, Some(group)),
+            None => {
+                sources.iter().zip(starts).for_each(|(node, start)| self.open_flow(now, id, *node, start))
+            }
+            Some(Place { node, flow, group }) => self.open_flow_as(now, id, node, flow, Some(group), None),
         }
         Ok(id)
     }
@@ -156,8 +164,9 @@ impl Controller {
         let facts = |f: &&Flow| (f.facts.flow, f.facts.node, matches!(f.state, FlowState::Away { .. }));
         let weak: Vec<(FlowId, NodeId, bool)> = weak.iter().map(facts).collect();
         let mut better = self.candidates(task).into_iter();
-        for node in better.by_ref().take(free) {
-            self.open_flow(now, id, node);
+        let joining: Vec<NodeId> = better.by_ref().take(free).collect();
+        if !joining.is_empty() {
+            self.open_flows(now, id, &joining);
             self.changed.insert(id);
         }
         for (node, (flow, failed, away)) in better.zip(weak) {
@@ -166,7 +175,7 @@ impl Controller {
                 task.barred.insert(failed, now + self.config.bar);
             }
             self.close_flow(now, flow, true);
-            self.open_flow(now, id, node);
+            self.open_flows(now, id, &[node]);
             self.stats.flows_replaced += 1;
             self.changed.insert(id);
         }
@@ -207,18 +216,33 @@ impl Controller {
         nodes.into_iter().map(|(.., node)| node).collect()
     }
 
-    fn open_flow(&mut self, now: Time, id: TaskId, node: NodeId) {
-        let flow = self.unused_flow_id();
-        self.open_flow_as(now, id, node, flow, None);
+    fn open_flows(&mut self, now: Time, id: TaskId, sources: &[NodeId]) {
+        let receiver = self.tasks.get(id).expect("flows are opened for running tasks").receiver;
+        let starts = self.starts(receiver, sources);
+        sources.iter().zip(starts).for_each(|(node, start)| self.open_flow(now, id, *node, start));
     }
 
-    fn open_flow_as(&mut self, now: Time, id: TaskId, node: NodeId, flow: FlowId, group: Option<TaskGroup>) {
+    fn open_flow(&mut self, now: Time, id: TaskId, node: NodeId, start: Option<Start>) {
+        let flow = self.unused_flow_id();
+        self.open_flow_as(now, id, node, flow, None, start);
+    }
+
+    fn open_flow_as(
+        &mut self,
+        now: Time,
+        id: TaskId,
+        node: NodeId,
+        flow: FlowId,
+        group: Option<TaskGroup>,
+        start: Option<Start>,
+    ) {
         let info = &self.registry.node(node).expect("sources are chosen among known nodes").info;
         let (incarnation, at) = (info.incarnation, info.data.clone());
         let index = self.tasks.get(id).expect("flows are opened for running tasks").free_class();
         let facts = TaskFlow { flow, node, incarnation, key: FlowKey(self.rng.random()), index, group };
         let mut flow = Flow::new(facts, at, offered(now, &self.config));
         flow.theta = self.config.fixed_theta.unwrap_or(Theta::ONE);
+        flow.start = start;
         self.tasks.add_flow(id, flow);
         self.stats.flows_opened += 1;
         self.touched.insert(id);

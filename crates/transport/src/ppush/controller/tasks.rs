@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use headwater_units::{
     BlockIndex, Bytes, Duration, FlowId, NodeId, ObjectId, PathId, Symbols, TaskId, Theta, Time,
 };
-use headwater_wire::{Class, Delivery, FlowReport, FlowView, SpreadRule};
+use headwater_wire::{Class, Delivery, FlowReport, FlowView, SpreadRule, Start};
 
 use crate::{TaskFlow, TaskRecord};
 
@@ -77,14 +77,16 @@ pub(super) struct Flow {
     pub(super) report: Option<FlowReport>,
     /// Round-trip time, smoothed over reports.
     pub(super) rtt: Option<Duration>,
+    /// What it could count on when it was opened.
+    pub(super) start: Option<Start>,
 }
 
 impl Flow {
     /// A flow about which nobody was told yet.
     pub(super) fn new(facts: TaskFlow, at: Vec<SocketAddr>, state: FlowState) -> Self {
         let (theta, told, reordered) = (Theta::ONE, Time::ZERO, Time::ZERO);
-        let (view, report, rtt) = (None, None, None);
-        Flow { facts, state, at, theta, told, pushed: false, reordered, view, report, rtt }
+        let (view, report, rtt, start) = (None, None, None, None);
+        Flow { facts, state, at, theta, told, pushed: false, reordered, view, report, rtt, start }
     }
     pub(super) fn silent(&self) -> Duration {
         self.view.map_or(Duration::ZERO, |view| view.silent)
@@ -194,6 +196,7 @@ pub(super) struct Tasks {
     by_object: BTreeMap<ObjectId, BTreeSet<TaskId>>,
     by_flow: BTreeMap<FlowId, TaskId>,
     by_source: BTreeMap<NodeId, BTreeSet<FlowId>>,
+    by_receiver: BTreeMap<NodeId, BTreeSet<TaskId>>,
 }
 
 impl Tasks {
@@ -239,6 +242,11 @@ impl Tasks {
     pub(super) fn load(&self, source: NodeId) -> usize {
         self.by_source.get(&source).map_or(0, BTreeSet::len)
     }
+    /// How many flows a receiver has, of all its tasks.
+    pub(super) fn flows_to(&self, receiver: NodeId) -> usize {
+        let tasks = self.by_receiver.get(&receiver).into_iter().flatten();
+        tasks.filter_map(|task| self.tasks.get(task)).map(|task| task.flows.len()).sum()
+    }
     pub(super) fn flow(&self, flow: FlowId) -> Option<&Flow> {
         let task = self.tasks.get(self.by_flow.get(&flow)?)?;
         task.flows.iter().find(|f| f.facts.flow == flow)
@@ -251,6 +259,7 @@ impl Tasks {
         assert!(task.flows.is_empty(), "flows are added one by one");
         self.requests.insert((task.receiver, task.request), task.id);
         self.by_object.entry(task.object).or_default().insert(task.id);
+        self.by_receiver.entry(task.receiver).or_default().insert(task.id);
         let before = self.tasks.insert(task.id, task);
         assert!(before.is_none(), "a task id is used once");
     }
@@ -260,6 +269,7 @@ impl Tasks {
         assert!(task.flows.is_empty(), "flows end before their task");
         self.requests.remove(&(task.receiver, task.request));
         remove_from(&mut self.by_object, &task.object, &id);
+        remove_from(&mut self.by_receiver, &task.receiver, &id);
         Some(task)
     }
     pub(super) fn add_flow(&mut self, id: TaskId, flow: Flow) {

@@ -82,6 +82,8 @@ impl Controller {
     fn say_due(&mut self, now: Time, id: TaskId) {
         let longest = self.config.retry_longest;
         let Some(task) = self.tasks.get_mut(id) else { return };
+        // Where it is known how a flow may begin, its receiver need not be asked whether it is where it says.
+        let proven = self.registry.node(task.receiver).map(|node| node.info.proven()).unwrap_or_default();
         let mut says: Vec<(NodeId, Control)> = Vec::new();
         for flow in &mut task.flows {
             let FlowState::Offered { push, .. } = &mut flow.state else { continue };
@@ -104,7 +106,8 @@ impl Controller {
                     delivery: task.delivery,
                     index: flow.facts.index,
                     of: task.classes,
-                    at: Vec::new(),
+                    at: flow.start.map_or_else(Vec::new, |_| proven.clone()),
+                    start: flow.start,
                     role: match &flow.facts.group {
                         None => FlowRole::Single,
                         Some(group) => FlowRole::Member { group: group.flow },

@@ -14,10 +14,15 @@ use crate::marks::DelayMark;
 /// Packets that stay in flight meanwhile: enough to keep samples coming (kMinPipeCwnd of BBR).
 const FEW: usize = 4;
 
+/// A flow that began without slow start looks after this many round trips: it has filled no queue.
+const UNHURRIED: u64 = 16;
+
 /// The state of one flow.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Refresh {
     delay: Option<DelayMark>,
+    /// Round trips before the first look.
+    patience: u64,
     state: State,
 }
 
@@ -35,7 +40,12 @@ enum State {
 
 impl Refresh {
     pub(super) fn new(delay: Option<DelayMark>) -> Self {
-        Refresh { delay, state: State::Sending { look_at: None } }
+        Refresh { delay, patience: 1, state: State::Sending { look_at: None } }
+    }
+
+    /// There was no slow start.
+    pub(super) fn take_time(&mut self) {
+        self.patience = UNHURRIED;
     }
 
     /// Holds back now.
@@ -61,7 +71,9 @@ impl Refresh {
     pub(super) fn proceed(&mut self, now: Time, smoothed: Duration, in_flight: usize) {
         let Some(delay) = self.delay else { return };
         self.state = match self.state {
-            State::Sending { look_at: None } => State::Sending { look_at: Some(now + smoothed) },
+            State::Sending { look_at: None } => {
+                State::Sending { look_at: Some(now + smoothed * self.patience) }
+            }
             State::Sending { look_at: Some(at) } if now >= at => State::Draining,
             State::Draining if in_flight <= FEW => State::Looking { until: now + smoothed },
             State::Looking { until } if now >= until => {

@@ -22,8 +22,10 @@ pub struct ReceiverConfig {
     pub room: u16,
     /// How the symbols queue.
     pub class: Class,
-    /// Which transport is to bring it.
-    pub delivery: Delivery,
+    /// Which transport is to bring it; the controller's choice if absent.
+    pub delivery: Option<Delivery>,
+    /// Headers of trimmed packets have come to this node lately.
+    pub trims: bool,
     /// What a receiver that pulls needs to know besides; how many blocks are open and how long it waits is said here for both.
     pub pull: SessionConfig,
     /// What a receiver of trees needs to know besides; the credit is the controller's word.
@@ -77,7 +79,8 @@ impl ReceiverConfig {
             request,
             room: 1424,
             class: Class::Bulk,
-            delivery: Delivery::Push,
+            delivery: Some(Delivery::Push),
+            trims: false,
             pull: SessionConfig::default(),
             trees: TreeReceiverConfig::default(),
             spread: SpreadRule::Listed,

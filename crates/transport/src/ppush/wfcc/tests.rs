@@ -323,3 +323,52 @@ fn the_fraction_of_the_window_is_used_in_some_rounds() {
     }
     assert_eq!(in_flight, 475);
 }
+
+#[test]
+fn a_known_window_grows_by_a_quarter_in_a_round_until_the_first_mark() {
+    let mut w = paper(1.0);
+    w.begin_at(Packets::new(40.0), false);
+    assert!(!w.in_slow_start());
+    w.on_ack(Time::ZERO, &acks(40, 0, 39, 80));
+    assert!(near(w.window().get(), 50.0));
+    w.on_ack(Time::ZERO, &acks(1, 1, 40, 81));
+    let marked = w.window().get();
+    w.on_ack(Time::ZERO, &acks(1, 0, 41, 82));
+    assert!(w.window().get() - marked < 0.03, "{marked} to {}", w.window().get());
+}
+
+#[test]
+fn after_a_known_start_the_first_marked_round_says_what_alpha_is() {
+    let mut w = paper(1.0);
+    w.begin_at(Packets::new(10.0), false);
+    w.on_ack(Time::ZERO, &acks(4, 0, 3, 10)); // begins the round: it ends with packet 10
+    w.on_ack(Time::ZERO, &acks(6, 0, 10, 20));
+    assert_eq!(w.mark_fraction(), 0.0);
+    w.on_ack(Time::ZERO, &acks(10, 4, 20, 30)); // F = 4/10
+    assert!(near(w.mark_fraction(), 0.4));
+    w.on_ack(Time::ZERO, &acks(10, 0, 30, 40));
+    assert!(near(w.mark_fraction(), 0.4 * 15.0 / 16.0));
+}
+
+#[test]
+fn a_first_round_that_is_mostly_lost_says_that_less_is_there_than_was_known() {
+    for search in [false, true] {
+        let mut w = paper(1.0);
+        w.begin_at(Packets::new(100.0), search);
+        let still = Feedback { limited: false, ..acks(5, 0, 4, 100) };
+        let config = WfccConfig { grow_only_when_limited: true, ..WfccConfig::paper() };
+        w.config = config;
+        w.on_ack(Time::ZERO, &still);
+        w.on_ack(Time::ZERO, &Feedback { lost: 70, acked: 20, largest: PacketNumber(100), ..still });
+        assert_eq!(w.window().get(), 25.0, "what came of it");
+        assert!(!w.in_slow_start());
+        // Only the first round: later losses are random.
+        let later = Feedback { lost: 10, acked: 15, largest: PacketNumber(200), ..still };
+        w.on_ack(Time::ZERO, &later);
+        assert_eq!(w.window().get(), 25.0);
+    }
+    let mut w = paper(1.0);
+    w.begin_at(Packets::new(100.0), false);
+    w.on_rto(Time::ZERO, 100);
+    assert!(w.in_slow_start() && w.window().get() == 1.0, "a timeout knows nothing");
+}

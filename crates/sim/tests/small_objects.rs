@@ -1,0 +1,30 @@
+//! Small objects begin at the rate that their lines are stated to carry: the goals of `scdp/small`, at small scale.
+
+mod common;
+
+use common::experiment;
+use headwater_sim::claim::Outcome;
+use headwater_sim::experiment::{Engine, Scale};
+use headwater_sim::run::run_job;
+use headwater_sim::table::Tables;
+
+#[test]
+fn an_object_of_100_kb_takes_two_round_trips_at_1_gbit_and_hardly_longer_than_its_link_below() {
+    let small = experiment("scdp/small");
+    let mut all = Tables::gathering();
+    for job in small.jobs(Engine::Packet, Scale::Small, None).unwrap() {
+        job.gather(run_job(&job, &mut |_| {}).unwrap(), &mut all).unwrap();
+    }
+    let verdicts = small.judge(Engine::Packet, Scale::Small, &all);
+    assert_eq!(verdicts.len(), 8);
+    for verdict in verdicts {
+        assert_eq!(
+            verdict.verdict,
+            Outcome::Pass,
+            "{} {:?}: {}",
+            verdict.claim,
+            verdict.measured,
+            verdict.note
+        );
+    }
+}
