@@ -320,8 +320,9 @@ fn no_claim_passes_on_results_full_of_holes() {
         for verdict in experiment.judge(engine_of(&experiment), Scale::Paper, &tables) {
             let formulas = ["eq18", "alg1", "theta-plus", "websearch-mean", "datamining-mean", "/formula"];
             let formula = formulas.iter().any(|part| verdict.claim.contains(part));
-            // Of a task with no time the number of timeouts is a number all the same; equal ones do not grow.
-            let fine = matches!(verdict.verdict, Outcome::Miss | Outcome::Report) || formula;
+            // Of a task with no time the number of timeouts is a number all the same; the claim on its goodput misses.
+            let counted = verdict.claim == "E-incast/timeouts";
+            let fine = matches!(verdict.verdict, Outcome::Miss | Outcome::Report) || formula || counted;
             assert!(fine, "{}: {verdict:?}", verdict.claim);
         }
     }
