@@ -199,7 +199,10 @@ fn experiments_on_real_packets_are_those_of_the_product_and_what_one_thread_can_
     let emulated: Vec<_> = all().into_iter().filter(|e| e.id.starts_with("emulate/")).collect();
     assert_eq!(emulated.len(), GOALS.len());
     for experiment in &emulated {
-        assert_eq!(experiment.engines, [Engine::Packet, Engine::Netns], "{}", experiment.id);
+        // In the packet engine nobody plans what pulled flows begin with; SCDP's incast there is scdp/fig11.
+        let both = [Engine::Packet, Engine::Netns];
+        let engines = if experiment.id == "emulate/incast" { &both[1..] } else { &both[..] };
+        assert_eq!(experiment.engines, engines, "{}", experiment.id);
         for job in experiment.jobs(Engine::Netns, Scale::Paper, Some(1)).unwrap() {
             let (transport, packet) = (&job.scenario.transport, &job.scenario.packet);
             if transport.machines == Machines::Paper {
