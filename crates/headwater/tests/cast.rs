@@ -242,35 +242,29 @@ fn frozen(bytes: usize) -> (Validity, Frozen) {
     (validity, frozen)
 }
 
-/// Measures up to three times, until it is within the limits. What is beyond them counts only where the switch kept time: being late
-/// makes nothing faster.
-fn frozen_within(bytes: usize, limits: impl Fn(&Frozen) -> bool) {
-    for attempt in 1..=3 {
-        let (validity, frozen) = frozen(bytes);
-        // Whatever the clock says.
-        assert!(frozen.copies < 1.3, "{frozen:?}");
-        if limits(&frozen) {
-            return;
-        }
-        assert!(!validity.valid, "{frozen:?}");
-        eprintln!("attempt {attempt}: {validity:?}");
-    }
-    eprintln!("skipped: machine too busy");
-}
-
 /// Goal: a receiver that stands still costs the others the half second after which it is detached, and catches up by itself.
 #[test]
 fn a_receiver_that_stands_still_is_left_behind_and_catches_up_alone() {
     let Some(_alone) = alone() else { return };
-    frozen_within(32 * MIB, |frozen| frozen.copies <= 1.05 && frozen.others_waiting <= 1.3);
+    let (_, frozen) = frozen(32 * MIB);
+    assert!(frozen.copies <= 1.05, "{frozen:?}");
 }
 
-/// Goal: the same at full strictness, with the wait counted.
+/// Goal: the same at full strictness, by the clock, with the wait counted.
 #[test]
 #[ignore = "measures: wants the machine for itself"]
 fn the_others_are_within_a_fifth_of_their_ideal() {
     let Some(_alone) = alone() else { return };
-    frozen_within(64 * MIB, |frozen| frozen.copies <= 1.05 && frozen.others <= 1.2);
+    for attempt in 1..=3 {
+        let (validity, frozen) = frozen(64 * MIB);
+        if frozen.copies <= 1.05 && frozen.others <= 1.2 {
+            return;
+        }
+        // Being late makes nothing faster.
+        assert!(!validity.valid, "{frozen:?}");
+        eprintln!("attempt {attempt}: {validity:?}");
+    }
+    eprintln!("skipped: machine too busy");
 }
 
 /// Goal: where a probe finds that multicast does not work, everybody is served one by one, and the command says why.

@@ -72,6 +72,7 @@ fn start(source: SourceConfig) -> (Node, UnboundedReceiver<Said>) {
     let config = NodeConfig {
         bind: "127.0.0.1:0".parse().unwrap(),
         dscp: CodePoints::default(),
+        sees_trimmed: true,
         multicast: Multicast::default(),
         source,
         seed: [1; 32],

@@ -11,7 +11,7 @@ use headwater_store::tree;
 use headwater_transport::ppush::controller::ControllerConfig;
 use headwater_transport::ppush::receiver::{FlowStats, ReceiverConfig, ReceiverStats};
 use headwater_units::{BitRate, BlockIndex, Bytes, NodeId, ObjectId, PathId, Theta};
-use headwater_wire::{Class, MarkSignal, SYMBOL_OVERHEAD};
+use headwater_wire::{Class, Delivery, MarkSignal, SYMBOL_OVERHEAD};
 
 use super::display::Display;
 use super::fetch::{Arrivals, Destination, Fetch, Fetched, Follower, source_label};
@@ -88,7 +88,9 @@ pub(super) async fn connect(options: &GetOptions, watch: &mut dyn Watch) -> Resu
     };
     let record_receivers = tape(options.record.as_deref())?;
     let bind = bind_towards(addresses, common.data_port).await;
-    let node = NodeConfig { record_receivers, ..data_config(common, bind)? };
+    // Unless it is told to pull, it is pushed to: it cannot have seen anything trimmed that would speak for pulls.
+    let sees_trimmed = matches!(options.delivery, Some(Delivery::Pull { .. }));
+    let node = NodeConfig { sees_trimmed, record_receivers, ..data_config(common, bind)? };
     let controller = match &options.at {
         Where::Controller(_) => None,
         Where::From(at) => {

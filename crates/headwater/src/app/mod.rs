@@ -73,6 +73,7 @@ pub(crate) fn data_config(common: &Common, bind: SocketAddr) -> Result<NodeConfi
     Ok(NodeConfig {
         bind,
         dscp: common.dscp,
+        sees_trimmed: true,
         multicast: Multicast { hops: GROUP_HOPS, ..Multicast::default() },
         source,
         seed: rand::random(),

@@ -31,6 +31,8 @@ const STREAM_WINDOW: u32 = 1 << 20;
 /// What a round trip is taken for before one is measured. 50 ms: with QUIC's 333 ms (RFC 9002 §6.2.2) one lost
 /// handshake packet costs a second, longer than many deliveries; a path that is slower sees one packet twice.
 const INITIAL_RTT: std::time::Duration = std::time::Duration::from_millis(50);
+/// The last datagrams of links that close have left within this time.
+const FAREWELL: std::time::Duration = std::time::Duration::from_millis(2);
 /// TLS alert "no application protocol" (RFC 7301 §3.2).
 const NO_APPLICATION_PROTOCOL: u8 = 120;
 
@@ -254,13 +256,14 @@ impl ControlEndpoint {
         self.accepted.lock().await.recv().await
     }
 
-    /// Closes all links, dialled and accepted, with `reason`, and waits until the peers should know.
+    /// Closes all links, dialled and accepted, with `reason`, and waits until the peers should know: until the word has left, not
+    /// until nobody can ask for it again ([`quinn::Endpoint::wait_idle`] does, for three timeouts of each link).
     pub async fn close(&self, reason: &str) {
         if let Some(task) = &self.accepting {
             task.abort();
         }
         self.endpoint.close(Code::Done.var(), reason.as_bytes());
-        self.endpoint.wait_idle().await;
+        let _ = timeout(FAREWELL, self.endpoint.wait_idle()).await;
     }
 
     async fn connect(

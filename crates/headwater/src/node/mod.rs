@@ -58,6 +58,9 @@ pub struct NodeConfig {
     pub bind: SocketAddr,
     /// The code point of each class, and that of what switches have trimmed.
     pub dscp: CodePoints,
+    /// Whether to look for what switches have trimmed beside the data socket; a program that pulls nothing need not. Closing the
+    /// packet sockets takes the kernel some 15 ms.
+    pub sees_trimmed: bool,
     /// How far what is sent to groups travels.
     pub multicast: Multicast,
     /// The source machine's settings.
@@ -158,10 +161,13 @@ impl Node {
         };
         let port = UdpPort::bind(config.bind, &options)?;
         let data = port.local_addr();
-        let trimmed = TrimmedPort::open(data, config.dscp.trimmed());
-        if let Err(error) = &trimmed {
-            tracing::debug!(%error, "trimmed packets are not seen, unless switches repair them");
-        }
+        let look = || TrimmedPort::open(data, config.dscp.trimmed());
+        let trimmed = config.sees_trimmed.then(look).and_then(|port| {
+            port.inspect_err(|error| {
+                tracing::debug!(%error, "trimmed packets are not seen, unless switches repair them");
+            })
+            .ok()
+        });
         let hint = port.buffer_hint();
         let receive_buffer = port.receive_buffer();
         let waker = Waker::new()?;
@@ -177,7 +183,7 @@ impl Node {
             sources: Sources::new(sources),
             fetches: Fetches::new(fetches),
             port,
-            trimmed: trimmed.ok(),
+            trimmed,
             waker: waker.clone(),
             orders: queue,
             said,
@@ -382,6 +388,7 @@ mod tests {
         let config = NodeConfig {
             bind: "127.0.0.1:0".parse().unwrap(),
             dscp,
+            sees_trimmed: true,
             multicast: Multicast::default(),
             source,
             seed: [1; 32],

@@ -44,6 +44,7 @@ pub(crate) fn node(net: &EmulatedNet, host: usize) -> OnHost {
     let config = NodeConfig {
         bind: (net.ipv4(host), 0).into(),
         dscp: CodePoints::default(),
+        sees_trimmed: true,
         multicast: Multicast { hops: 4, to_this_host: false },
         source: SourceConfig::default(),
         seed: [1; 32],

@@ -487,9 +487,10 @@ impl Session {
                 blocks.any_for(place).map_or([None; 2], |block| blocks.wants(place, block))
             }
             Why::Open => {
-                (flow.stirred, flow.opening) = (now, false);
+                flow.opening = false;
                 let (pushed, newest) = blocks.assign_window(place, self.window)?;
-                flow.expect(pushed);
+                flow.open(now, pushed);
+                self.look_at = self.look_at.min(flow.overdue_at().unwrap_or(Time::MAX));
                 blocks.wants(place, newest)
             }
         };

@@ -117,10 +117,11 @@ impl Session {
     /// Nothing has come for too long.
     pub(super) fn on_overdue(&mut self, now: Time, place: usize, pulls: &mut PullQueue<Ask>) {
         let flow = &mut self.flows[place];
-        self.stats.timeouts += 1;
         let lost = u64::from(flow.coming);
-        let why = match flow.on_overdue(now) {
-            Overdue::Repeat => Why::Repeat,
+        let overdue = flow.on_overdue(now);
+        self.stats.timeouts += u64::from(overdue != Overdue::Reopen);
+        let why = match overdue {
+            Overdue::Reopen | Overdue::Repeat => Why::Repeat,
             Overdue::GiveUp => Why::Overdue,
         };
         if flow.is_attached() && now.since(flow.heard) >= self.config.group_patience {

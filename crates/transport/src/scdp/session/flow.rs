@@ -13,6 +13,11 @@ const MOST_DOUBLINGS: u32 = 8;
 /// A member of a group says its last pull again so often before it asks for one more: the others may be slow.
 const GROUP_REPEATS: u32 = 2;
 
+/// The pull that opens a flow may be there before the order to send: until something comes of it, it is said again after this long,
+/// and after twice and four times as long. It asks for nothing that was not asked for.
+const OPENS_AGAIN: Duration = Duration::from_millis(20);
+const OPENINGS: u32 = 3;
+
 /// A receiver that has left its group has so many times fewer symbols coming while the group goes on: it is one, the others are many,
 /// and all of it may leave by one uplink.
 const YIELDS: u32 = 8;
@@ -34,6 +39,8 @@ pub(super) struct Flow {
     pub(super) begun: bool,
     /// The pull that opens it stands in the host's queue.
     pub(super) opening: bool,
+    /// Such pulls that may yet be said again, while nothing has come.
+    openings: u32,
     numbers: Numbers,
     /// Packets that were pushed or asked for.
     expected: u64,
@@ -100,6 +107,8 @@ pub(super) struct Came {
 /// What to say to a flow that has been silent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Overdue {
+    /// The pull that opened it again.
+    Reopen,
     /// The newest pull again.
     Repeat,
     /// Everything is given up; one more.
@@ -119,6 +128,7 @@ impl Flow {
             path: None,
             begun: false,
             opening: false,
+            openings: 0,
             numbers: Numbers::new(config.reordering),
             expected: 0,
             asked: 0,
@@ -228,7 +238,7 @@ impl Flow {
             return came;
         }
         let next = numbers.next();
-        (self.stirred, self.heard, self.doublings) = (now, now, 0);
+        (self.stirred, self.heard, self.doublings, self.openings) = (now, now, 0, 0);
         came.lost = Lost { packets: lost.packets.min(self.coming), ..lost };
         self.coming -= came.lost.packets;
         self.lost += u64::from(came.lost.packets);
@@ -257,16 +267,29 @@ impl Flow {
         self.trimmed += 1;
     }
 
+    /// The pull that opens it has left, and asks for so many.
+    pub(super) fn open(&mut self, now: Time, pushed: u32) {
+        (self.stirred, self.opening, self.openings) = (now, false, OPENINGS);
+        self.expect(pushed);
+    }
+
     /// When it has been silent for too long, if something is to be expected of it.
     pub(super) fn overdue_at(&self) -> Option<Time> {
         let waits = self.coming > 0 || self.silent;
-        (waits && self.path.is_some() && self.waiting == 0 && self.is_live())
-            .then(|| self.stirred + self.rtt.rto() * (1 << self.doublings.min(MOST_DOUBLINGS)))
+        let patience = match self.openings {
+            0 => self.rtt.rto() * (1 << self.doublings.min(MOST_DOUBLINGS)),
+            left => OPENS_AGAIN * (1 << (OPENINGS - left)),
+        };
+        (waits && self.path.is_some() && self.waiting == 0 && self.is_live()).then(|| self.stirred + patience)
     }
 
     /// It has been.
     pub(super) fn on_overdue(&mut self, now: Time) -> Overdue {
         self.stirred = now;
+        if self.openings > 0 {
+            self.openings -= 1;
+            return Overdue::Reopen;
+        }
         self.doublings = self.doublings.saturating_add(1);
         self.timed = None;
         if self.is_attached() && self.doublings <= GROUP_REPEATS {
@@ -297,7 +320,7 @@ impl Flow {
             group.numbers.give_up_all();
         }
         (self.expected, self.asked, self.coming, self.silent) = (0, 0, 0, false);
-        (self.timed, self.stirred, self.doublings) = (None, now, 0);
+        (self.timed, self.stirred, self.doublings, self.openings) = (None, now, 0, 0);
     }
 
     pub(super) fn view(&mut self, now: Time, symbol: u64) -> FlowView {
@@ -343,6 +366,36 @@ fn expand(number: u32, next: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_pull_that_opens_a_flow_is_said_again_soon_and_then_as_any_other() {
+        let (at, ms) = (Time::ZERO, Duration::from_millis);
+        let grant = FlowGrant {
+            flow: FlowId(1),
+            node: NodeId([1; 32]),
+            at: Vec::new(),
+            key: headwater_units::FlowKey([0; 32]),
+            index: 0,
+            of: 1,
+            group: None,
+        };
+        let config = SessionConfig::default();
+        let mut flow = Flow::new(at, grant, 10, &config);
+        flow.path = Some(PathId(1));
+        flow.begin(at);
+        flow.open(at, 10);
+        let mut now = at;
+        for patience in [20, 40, 80] {
+            assert_eq!(flow.overdue_at(), Some(now + ms(patience)));
+            now += ms(patience);
+            assert_eq!(flow.on_overdue(now), Overdue::Reopen);
+        }
+        assert_eq!(flow.coming, 10, "nothing is given up");
+        assert_eq!(flow.overdue_at(), Some(now + config.rtt.initial_rto));
+        flow.open(now, 0);
+        flow.on_packet(now, 0, 0, false);
+        assert_eq!(flow.overdue_at(), Some(now + config.rtt.initial_rto), "the source knows it");
+    }
 
     #[test]
     fn numbers_are_restored_around_what_is_expected() {
