@@ -10,6 +10,8 @@ use crate::rtt::Rtt;
 
 /// A silent flow's next question waits at most so many times longer than its first, as a power of two.
 const MOST_DOUBLINGS: u32 = 8;
+/// A member of a group waits at most so many times longer: whatever it waits for, the others wait for too.
+const GROUP_DOUBLINGS: u32 = 2;
 /// A member of a group says its last pull again so often before it asks for one more: the others may be slow.
 const GROUP_REPEATS: u32 = 2;
 
@@ -276,8 +278,9 @@ impl Flow {
     /// When it has been silent for too long, if something is to be expected of it.
     pub(super) fn overdue_at(&self) -> Option<Time> {
         let waits = self.coming > 0 || self.silent;
+        let most = if self.is_attached() { GROUP_DOUBLINGS } else { MOST_DOUBLINGS };
         let patience = match self.openings {
-            0 => self.rtt.rto() * (1 << self.doublings.min(MOST_DOUBLINGS)),
+            0 => self.rtt.rto() * (1 << self.doublings.min(most)),
             left => OPENS_AGAIN * (1 << (OPENINGS - left)),
         };
         (waits && self.path.is_some() && self.waiting == 0 && self.is_live()).then(|| self.stirred + patience)
