@@ -12,6 +12,7 @@ use crate::table::Tables;
 
 mod common;
 mod flow;
+mod flow_group;
 mod fluid;
 mod fluid_datacast;
 mod network;
@@ -70,6 +71,9 @@ pub fn run_job(job: &Job, watch: &mut dyn FnMut(Progress)) -> Result<Tables, Run
     }
     match job.engine() {
         Engine::Packet => packet::run(&job.scenario, job.seed, watch),
+        Engine::Flow if job.scenario.scheme.is_for_groups() => {
+            flow_group::run(&job.scenario, job.seed, watch)
+        }
         Engine::Flow => flow::run(&job.scenario, job.seed, watch),
         Engine::Fluid if job.scenario.scheme == Scheme::Datacast => {
             fluid_datacast::run(&job.scenario, job.seed, watch)

@@ -17,6 +17,7 @@ mod machines;
 mod network;
 mod ports;
 mod scheme;
+mod swarm;
 pub(crate) mod text;
 mod transport;
 
@@ -28,6 +29,7 @@ pub use faults::{Action, Fault, Place, Target};
 pub use network::NetworkTextError;
 pub use ports::{Amount, PortClass, PortSpec, Service, StaleOrRepaired, Trim, WhenFull};
 pub use scheme::{ParseSchemeError, Scheme};
+pub use swarm::SwarmSpec;
 pub use transport::{Assignment, DataClass, Decode, LossResponse, Machines, PullSpec, TransportSpec};
 
 use crate::workload::Workload;

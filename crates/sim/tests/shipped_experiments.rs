@@ -14,7 +14,7 @@ use headwater_sim::workload::Workload;
 use headwater_units::{Bytes, Geometry};
 
 /// The rows of the catalogue of claims, as far as they are there.
-const ROWS: [&str; 67] = [
+const ROWS: [&str; 69] = [
     "P-2",
     "P-2q",
     "P-2w",
@@ -75,6 +75,8 @@ const ROWS: [&str; 67] = [
     "D-7c",
     "D-th",
     "D-4g",
+    "D-9",
+    "D-9i",
     "D-eff",
     "D-wan",
     "S-small",

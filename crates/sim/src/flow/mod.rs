@@ -8,6 +8,7 @@
 //! * [`rates`]: who gets what now.
 //! * [`run`]: tasks over time, from arrival to completion.
 //! * [`weigh`]: weights and ranks, such as the thetas of PPUSH Algorithm 1.
+//! * [`swarm`]: one object to many by blocks that they pass on to one another, and [`dealt`]: the same over disjoint trees.
 //!
 //! Leaves out what takes time or is lost on the way: slow start, convergence, headers, repair symbols, drops, propagation.
 //! And what WFCC does where Theorem 1 does not reach: by Eq. 15 a window follows the marks of the whole path, so a flow that
@@ -18,7 +19,9 @@ use headwater_policy::PlanError;
 use headwater_units::{BitRate, Bytes, TaskId, Time};
 use thiserror::Error;
 
+pub mod dealt;
 pub mod rates;
+pub mod swarm;
 pub mod weigh;
 
 mod events;
@@ -198,6 +201,27 @@ pub enum FlowError {
         /// How many flows are active.
         flows: usize,
     },
+    /// An object is cut into blocks, and neither may be nothing.
+    #[error("{object} bytes cannot be cut into blocks of {block}")]
+    NoBlocks {
+        /// The object's length.
+        object: Bytes,
+        /// A block's.
+        block: Bytes,
+    },
+    /// A connection joins two different members.
+    #[error("a connection from member {from} to {to}; there are {members}, numbered from 0")]
+    Member {
+        /// Where it begins.
+        from: usize,
+        /// Where it ends.
+        to: usize,
+        /// How many there are.
+        members: usize,
+    },
+    /// There is no tree, or one over which nothing would ever come.
+    #[error("there is no tree, or one over which nothing would ever come")]
+    NoFlow,
     /// The policy behind the weigher refused.
     #[error(transparent)]
     Plan(#[from] PlanError),

@@ -237,8 +237,8 @@ impl Rates {
 }
 
 /// Bits per second and weight; never NaN, since weights are above zero.
-#[derive(Clone, Copy, PartialEq)]
-struct Level(f64);
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Level(pub(super) f64);
 
 impl Eq for Level {}
 

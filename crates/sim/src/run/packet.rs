@@ -211,6 +211,9 @@ fn baseline(scheme: Scheme, spec: &TransportSpec) -> Result<baseline::SenderConf
         Scheme::Cubic => return Err(unsupported("cubic is the kernel's own TCP: real packets run it")),
         Scheme::Ndp => return Ok(ndp(spec)),
         Scheme::Ppush { .. } | Scheme::Scdp => return Err(unsupported("coded symbols are no baseline")),
+        Scheme::BtCornet | Scheme::BtOptimized => {
+            return Err(unsupported(format!("{scheme} is a swarm: the flow engine has its rates")));
+        }
         Scheme::Datacast => return Err(unsupported("scheme datacast is not built yet")),
     };
     // The timeouts and the first window are those that a push flow would have.

@@ -148,7 +148,7 @@ impl Scenario {
     /// Background of the scenario's own scheme.
     fn check_scheme_of(&self, place: &str) -> Result<(), ScenarioError> {
         match self.scheme {
-            Scheme::Ppush { .. } | Scheme::Datacast => {
+            Scheme::Ppush { .. } | Scheme::Datacast | Scheme::BtCornet | Scheme::BtOptimized => {
                 let place = format!("{place} (of the scenario's scheme)");
                 Err(ScenarioError::NoBackground { place, scheme: self.scheme })
             }
@@ -173,7 +173,12 @@ impl Scenario {
             if !names.insert(&flow.name) {
                 return Err(WorkloadError::NameTwice(flow.name.clone()).into());
             }
-            if let Scheme::Ppush { .. } | Scheme::Scdp | Scheme::Datacast = flow.scheme {
+            if let Scheme::Ppush { .. }
+            | Scheme::Scdp
+            | Scheme::Datacast
+            | Scheme::BtCornet
+            | Scheme::BtOptimized = flow.scheme
+            {
                 return Err(ScenarioError::NoBackground { place: place("scheme"), scheme: flow.scheme });
             }
             if let Some(stop) = flow.stop.filter(|stop| *stop <= flow.start) {
@@ -322,6 +327,10 @@ impl TransportSpec {
         within("transport.pull.headroom", headroom, headroom <= 65_536.0, "at most 65536 bytes")?;
         let credit = f64::from(self.datacast.credit);
         within("transport.datacast.credit", credit, credit >= 1.0, "at least 1")?;
+        let peers = f64::from(self.swarm.peers);
+        within("transport.swarm.peers", peers, peers >= 1.0, "at least 1")?;
+        let block = self.swarm.block.get() as f64;
+        within("transport.swarm.block", block, block >= 1.0, "at least 1 byte")?;
         self.check_machines()
     }
 

@@ -29,6 +29,10 @@ pub enum Scheme {
     Ndp,
     /// Datacast: interests and caches along disjoint trees. Not in PPUSH Table II.
     Datacast,
+    /// BitTorrent without choking, peers by lot (Datacast §VI-C, BT-Cornet): rates only. Not in PPUSH Table II.
+    BtCornet,
+    /// The same with peers by distance (Datacast §VI-C, BT-Optimized).
+    BtOptimized,
     /// TCP CUBIC (RFC 9438), equal parts: the kernel's own, so on real packets only. Not in PPUSH Table II.
     Cubic,
 }
@@ -36,11 +40,15 @@ pub enum Scheme {
 /// A name that is not a [`Scheme`].
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error(
-    "unknown scheme '{0}'; there are ppush(0,0), ppush(0,1), ppush(1,0), ppush(1,1), dctcp, dccp, reno, scdp, ndp, datacast, cubic"
+    "unknown scheme '{0}'; there are ppush(0,0), ppush(0,1), ppush(1,0), ppush(1,1), dctcp, dccp, reno, scdp, ndp, datacast, bt-cornet, bt-optimized, cubic"
 )]
 pub struct ParseSchemeError(pub String);
 
 impl Scheme {
+    /// Those that are not in PPUSH Table II.
+    const FURTHER: [Scheme; 5] =
+        [Scheme::Ndp, Scheme::Datacast, Scheme::BtCornet, Scheme::BtOptimized, Scheme::Cubic];
+
     /// All eight of PPUSH Table II, in its order.
     pub const TABLE_II: [Scheme; 8] = [
         Scheme::Ppush { pool: false, weigh: false },
@@ -52,6 +60,11 @@ impl Scheme {
         Scheme::Reno,
         Scheme::Scdp,
     ];
+
+    /// Whether it brings one object to many and nothing else (Datacast §VI-C).
+    pub(crate) fn is_for_groups(self) -> bool {
+        matches!(self, Scheme::Datacast | Scheme::BtCornet | Scheme::BtOptimized)
+    }
 }
 
 impl fmt::Display for Scheme {
@@ -64,6 +77,8 @@ impl fmt::Display for Scheme {
             Scheme::Scdp => f.write_str("scdp"),
             Scheme::Ndp => f.write_str("ndp"),
             Scheme::Datacast => f.write_str("datacast"),
+            Scheme::BtCornet => f.write_str("bt-cornet"),
+            Scheme::BtOptimized => f.write_str("bt-optimized"),
             Scheme::Cubic => f.write_str("cubic"),
         }
     }
@@ -71,7 +86,7 @@ impl fmt::Display for Scheme {
 impl FromStr for Scheme {
     type Err = ParseSchemeError;
     fn from_str(text: &str) -> Result<Self, ParseSchemeError> {
-        let mut known = Scheme::TABLE_II.into_iter().chain([Scheme::Ndp, Scheme::Datacast, Scheme::Cubic]);
+        let mut known = Scheme::TABLE_II.into_iter().chain(Scheme::FURTHER);
         known.find(|scheme| scheme.to_string() == text).ok_or_else(|| ParseSchemeError(text.to_owned()))
     }
 }
@@ -97,7 +112,7 @@ mod tests {
             assert_eq!(scheme.to_string().parse(), Ok(scheme));
         }
         assert_eq!("ppush(1,0)".parse(), Ok(Scheme::Ppush { pool: true, weigh: false }));
-        for scheme in [Scheme::Ndp, Scheme::Datacast, Scheme::Cubic] {
+        for scheme in Scheme::FURTHER {
             assert_eq!(scheme.to_string().parse(), Ok(scheme));
             assert!(!Scheme::TABLE_II.contains(&scheme));
         }

@@ -4,7 +4,7 @@ use headwater_units::{Bytes, Duration};
 use headwater_wire::Class;
 use serde::{Deserialize, Serialize};
 
-use super::{Amount, DatacastSpec, text};
+use super::{Amount, DatacastSpec, SwarmSpec, text};
 
 /// The constants of the machines at the ends; one set for all of a paper's figures.
 ///
@@ -56,6 +56,9 @@ pub struct TransportSpec {
     /// Of Datacast, which has these alone.
     #[serde(skip_serializing_if = "DatacastSpec::is_default")]
     pub datacast: DatacastSpec,
+    /// Of swarms, which have these alone.
+    #[serde(skip_serializing_if = "SwarmSpec::is_default")]
+    pub swarm: SwarmSpec,
 }
 
 /// The constants of the schemes whose receivers pull (SCDP §III, §IV; NDP).
@@ -148,6 +151,7 @@ impl Default for TransportSpec {
             class: DataClass::default(),
             pull: PullSpec::default(),
             datacast: DatacastSpec::default(),
+            swarm: SwarmSpec::default(),
         }
     }
 }

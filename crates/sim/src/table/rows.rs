@@ -135,7 +135,9 @@ row! {
         /// part of the bound that is missing), `without_tree` (1 if there is none, else 0), `rebuilt` (trees that failures had
         /// broken), `depth` (links from the source to the farthest receiver, mean over the trees), `max_depth`, `tree_links` and
         /// `branching_nodes` (mean over the trees), `link_stress` (the most trees on one link). Of Datacast in equations:
-        /// `duplicate_ratio`, `cache_bound` (bytes), `duplicate_bound` and `rtt_s`.
+        /// `duplicate_ratio`, `cache_bound` (bytes), `duplicate_bound` and `rtt_s`. Of one object to a group, at rates: `finish_s` (when
+        /// the last receiver has everything), `ideal_s` (over as many trees as there can be), `network_stress` (bytes over all
+        /// links), `link_stress` (times that a block crossed a link that it crossed at all, mean).
         name: Text,
         /// Its value.
         value: F64,
