@@ -12,6 +12,7 @@ use thiserror::Error;
 
 use crate::scenario::{Background, text};
 
+mod apart;
 mod generate;
 mod group;
 mod requests;

@@ -186,6 +186,27 @@ fn permuted_background_runs_to_the_end_and_is_counted_apart() {
     assert!(slower[20] < 1.25 * quick[20], "strict levels: {} s, alone {} s", slower[20], quick[20]);
 }
 
+/// Hosts of background that is apart neither ask nor serve, and the long flows are the same.
+#[test]
+fn background_that_is_apart_shares_no_host_with_the_workload() {
+    let workload =
+        "kind = 'requests', count = 40, per_second = 2000, packets = 100, replicas = 3, access = 'write'";
+    let beside = |more: &str| run(&scenario("ndp", workload, "", more), 2);
+    let apart = beside("permuted_background = { share = 0.3, apart = true }");
+    let ends = |records: &Records, of_tasks: bool| {
+        let flows = records.flows.iter().filter(|flow| (flow.task < 40) == of_tasks);
+        let receiver = |task: u32| records.tasks[task as usize].receiver;
+        let mut ends: Vec<u32> = flows.flat_map(|flow| [flow.source, receiver(flow.task)]).collect();
+        ends.sort_unstable();
+        ends.dedup();
+        ends
+    };
+    let (busy, used) = (ends(&apart, false), ends(&apart, true));
+    assert!(busy.len() == 75 && used.len() > 40, "{} and {}", busy.len(), used.len());
+    assert!(used.iter().all(|host| !busy.contains(host)), "{used:?} among {busy:?}");
+    assert_eq!(ends(&beside("permuted_background = { share = 0.3 }"), false), busy);
+}
+
 fn times_of(records: &Records, tasks: u32) -> Vec<f64> {
     let tasks = records.tasks.iter().filter(|task| task.task < tasks);
     tasks.map(|task| task.finish.expect("it finishes").since(task.arrival).as_secs_f64()).collect()
@@ -256,6 +277,11 @@ fn what_cannot_be_is_refused_with_the_value_that_is_wrong() {
             "transport = {",
             "permuted_background = { share = 1.5 }\ntransport = {",
             "permuted_background.share is 1.5",
+        ),
+        (
+            "kind = 'incast', senders = 2, receiver = 3, packets = 5 }",
+            "kind = 'permutation', multiplier = 1, offset = 1, packets = 5 }\npermuted_background = { share = 0.3, apart = true }",
+            "permuted_background.apart is 1",
         ),
         (
             "scheme = \"ndp\"",

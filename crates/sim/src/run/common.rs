@@ -7,7 +7,7 @@ use super::RunError;
 use crate::experiment::Engine;
 use crate::scenario::{Amount, Background, Routing, Scenario, ScenarioError, link_name, link_named};
 use crate::table::{FlowRow, MeasureRow, SampleRow, Tables, TaskRow};
-use crate::workload::{Network, TaskPlan, Workload};
+use crate::workload::{Network, TaskPlan};
 
 /// The network and the tasks of one seed.
 pub(super) struct Ground {
@@ -29,7 +29,7 @@ impl Ground {
     pub(super) fn new(scenario: &Scenario, seed: u64) -> Result<Self, RunError> {
         let topology = scenario.topology().map_err(ScenarioError::from)?;
         let network = Network::of(&topology, scenario.packet.data);
-        let mut plans = scenario.workload.plan(&network, seed).map_err(ScenarioError::from)?;
+        let mut plans = scenario.plan(&network, seed).map_err(ScenarioError::from)?;
         for plan in &mut plans {
             let lead = scenario.lead.unwrap_or(Duration::ZERO);
             plan.at += lead;
@@ -73,7 +73,7 @@ impl Ground {
 
 fn drawn_background(scenario: &Scenario, network: &Network, seed: u64) -> Vec<Background> {
     let Some(permuted) = scenario.permuted_background else { return Vec::new() };
-    let pairs = Workload::permuted_pairs(network, permuted.share, seed);
+    let pairs = permuted.pairs(network, seed);
     let flow = |(n, (from, to))| Background {
         name: format!("background-{n}"),
         from,

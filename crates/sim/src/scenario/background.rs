@@ -3,8 +3,8 @@
 use headwater_units::Duration;
 use serde::{Deserialize, Serialize};
 
-use super::{DataClass, Scheme, text};
-use crate::workload::{Access, Arriving};
+use super::{DataClass, Scenario, Scheme, text};
+use crate::workload::{Access, Arriving, Network, TaskPlan, Workload, WorkloadError};
 
 /// A flow that sends as much as its rules let it, beside the workload and whatever its scheme.
 ///
@@ -37,6 +37,9 @@ pub struct Background {
 pub struct PermutedBackground {
     /// Of all hosts so many, drawn by the seed, each send to one other of them and receive from one other; 0.3 in the paper.
     pub share: f64,
+    /// They do nothing else: the workload is drawn from all other hosts, and meets the long flows within the network alone.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub apart: bool,
     /// In which class their symbols queue where the scheme has no levels of its own; gentle.
     #[serde(default = "gentle", skip_serializing_if = "is_gentle")]
     pub class: DataClass,
@@ -62,6 +65,22 @@ pub struct ArrivingBackground {
     /// In which class their symbols queue where the scheme has no levels of its own; gentle.
     #[serde(default = "gentle", skip_serializing_if = "is_gentle")]
     pub class: DataClass,
+}
+
+impl PermutedBackground {
+    /// The flows of one seed, from and to.
+    pub(crate) fn pairs(&self, network: &Network, seed: u64) -> Vec<(u32, u32)> {
+        Workload::permuted_pairs(network, self.share, seed)
+    }
+}
+
+impl Scenario {
+    /// The workload's tasks of one seed.
+    pub(crate) fn plan(&self, network: &Network, seed: u64) -> Result<Vec<TaskPlan>, WorkloadError> {
+        let busy = self.permuted_background.filter(|it| it.apart).map(|it| it.pairs(network, seed));
+        let busy: Vec<u32> = busy.into_iter().flatten().map(|(from, _)| from).collect();
+        self.workload.plan_apart(network, &busy, seed)
+    }
 }
 
 impl ArrivingBackground {

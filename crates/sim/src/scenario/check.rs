@@ -119,7 +119,7 @@ impl Scenario {
         self.check_numbers()?;
         let topology = self.topology()?;
         let network = Network::of(&topology, self.packet.data);
-        let tasks = self.workload.plan(&network, 1)?;
+        let tasks = self.plan(&network, 1)?;
         if let Some(background) = &self.arriving_background {
             // What the first moment shows holds for all of them.
             background.arriving().plan(&network, 1, Time::from_nanos(1_000_000))?;
@@ -226,8 +226,10 @@ impl Scenario {
             let every = sample.every.as_secs_f64();
             within("sample.every", every, every > 0.0, "more than no time")?;
         }
-        if let Some(PermutedBackground { share, .. }) = self.permuted_background {
+        if let Some(PermutedBackground { share, apart, .. }) = self.permuted_background {
             within("permuted_background.share", share, (0.0..=1.0).contains(&share), "a share, 0 to 1")?;
+            let ok = !apart || self.workload.draws_hosts();
+            within("permuted_background.apart", 1.0, ok, "left out where the workload states its hosts")?;
             self.check_scheme_of("permuted_background")?;
         }
         if let Some(ArrivingBackground { load, packets, access, .. }) = &self.arriving_background {

@@ -143,8 +143,11 @@ impl Places {
         let (what, there) = match racks {
             0 | 1 => ("replicas (and the client)", u64::from(network.hosts)),
             _ => {
-                let fewest = members.iter().map(Vec::len).min().unwrap_or(0) as u64;
-                ("replicas (two but in one rack, with the client)", fewest + 1)
+                // Whatever rack the first is in, there must be another.
+                let mut sizes: Vec<usize> = members.iter().map(Vec::len).collect();
+                sizes.sort_unstable();
+                let second = sizes[racks - 2] as u64;
+                ("replicas (all but one in one rack, with the client)", second + 1)
             }
         };
         let needed = u64::from(replicas) + 1;
@@ -201,8 +204,10 @@ impl Places {
         let first = self.rack[copies[0] as usize];
         let remote = loop {
             let rack = draw.below(self.members.len() as u32);
-            if rack != first {
-                break &self.members[rack as usize];
+            let members = &self.members[rack as usize];
+            let room = members.len() - usize::from(self.rack[client as usize] == rack);
+            if rack != first && room >= self.replicas - 1 {
+                break members;
             }
         };
         let order = draw.several(remote.len() as u32, remote.len() as u32);
