@@ -111,6 +111,17 @@ impl Routes {
         Towards::new(topology, to, metric)
     }
 
+    /// No way to anybody: for networks in which all packets say their way themselves.
+    pub fn none(topology: &Topology) -> Self {
+        Routes {
+            points: topology.fabric().point_count(),
+            hosts: topology.hosts().len(),
+            table: Vec::new(),
+            sets: vec![(0, 0)],
+            links: Vec::new(),
+        }
+    }
+
     /// All equal ways to all destinations.
     ///
     /// # Errors

@@ -244,6 +244,9 @@ pub struct ListedTask {
     pub sources: Vec<u32>,
     /// The host that wants it.
     pub receiver: u32,
+    /// When it is broken off; not before it ends if absent.
+    #[serde(default, with = "text::maybe", skip_serializing_if = "Option::is_none")]
+    pub stop: Option<Duration>,
     /// Further hosts that want it too; none if absent.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub further: Vec<u32>,

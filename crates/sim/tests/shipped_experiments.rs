@@ -14,7 +14,7 @@ use headwater_sim::workload::Workload;
 use headwater_units::{Bytes, Geometry};
 
 /// The rows of the catalogue of claims, as far as they are there.
-const ROWS: [&str; 69] = [
+const ROWS: [&str; 74] = [
     "P-2",
     "P-2q",
     "P-2w",
@@ -73,10 +73,15 @@ const ROWS: [&str; 69] = [
     "D-6",
     "D-7b",
     "D-7c",
+    "D-loss",
+    "D-8",
+    "D-cache",
+    "D-9i",
+    "D-T1",
+    "D-esm",
     "D-th",
     "D-4g",
     "D-9",
-    "D-9i",
     "D-eff",
     "D-wan",
     "S-small",

@@ -104,7 +104,7 @@ fn only_groups_have_trees_and_only_trees_live_in_broken_networks() {
     for (engine, scheme, rest, why) in [
         ("packet", "ndp", broken.as_str(), "link_failure_rate"),
         ("flow", "ppush(1,1)", broken.as_str(), "link_failure_rate"),
-        ("packet", "datacast", group, "datacast"),
+        ("packet", "datacast", broken.as_str(), "link_failure_rate"),
         (
             "trees",
             "datacast",

@@ -17,8 +17,10 @@
 //!
 //! **Waiting.** The paper says that a device answers an interest for what it has, and nothing of one that is asked for but not
 //! there yet. CCN, on which it builds, keeps the second and answers both by the same packet; so does this, since Fig. 4's "each
-//! link exactly once, in any order" needs it. [`StoreConfig::gathers`] turns it off. An interest that the same port repeats goes on:
-//! something was lost above. Not here: lifetimes of interests (the oldest make room), negative answers, names other than ours.
+//! link exactly once, in any order" needs it. [`StoreConfig::gathers`] turns it off. An interest that the same port repeats goes
+//! on: something was lost above. Every port will notice; but one loss is to be one duplicate at the source, so whoever repeats
+//! it after the first waits again, until somebody repeats it twice. Not here: lifetimes of interests (the oldest make room),
+//! negative answers, names other than ours.
 
 use std::collections::BTreeMap;
 
@@ -95,6 +97,15 @@ struct Held<F> {
     rank: Rank,
 }
 
+/// Who waits for a name.
+#[derive(Clone, Debug)]
+struct Waiting<R> {
+    /// Each with the round in which it asked last.
+    askers: Vec<(R, u32)>,
+    /// How often an interest for it has gone on; the rounds before the last one were in vain, or are.
+    round: u32,
+}
+
 /// The store of one tree. `F` is a packet, `R` where an answer goes: a port, or a path.
 #[derive(Clone, Debug)]
 pub struct ContentStore<F, R> {
@@ -106,9 +117,9 @@ pub struct ContentStore<F, R> {
     uses: u64,
     /// The newest number that was let go.
     gone: Option<u64>,
-    waiting: BTreeMap<SymbolId, Vec<R>>,
+    waiting: BTreeMap<SymbolId, Waiting<R>>,
     /// Empty lists, to be used again.
-    spare: Vec<Vec<R>>,
+    spare: Vec<Vec<(R, u32)>>,
     stats: StoreStats,
 }
 
@@ -138,20 +149,23 @@ impl<F, R: Clone + PartialEq> ContentStore<F, R> {
         let gathers = self.config.gathers;
         if !self.waiting.contains_key(&name) && self.waiting.len() >= self.config.names.max(1) {
             let oldest = self.waiting.pop_first();
-            self.spare.extend(oldest.map(|(_, list)| list));
+            self.spare.extend(oldest.map(|(_, waiting)| waiting.askers));
         }
         let spare = &mut self.spare;
-        let askers = self.waiting.entry(name).or_insert_with(|| {
-            let mut list = spare.pop().unwrap_or_default();
-            list.clear();
-            list
+        let Waiting { askers, round } = self.waiting.entry(name).or_insert_with(|| {
+            let mut askers = spare.pop().unwrap_or_default();
+            askers.clear();
+            Waiting { askers, round: 0 }
         });
-        let (first, again) = (askers.is_empty(), askers.contains(&from));
         // Where each interest brings a packet of its own, each is remembered.
-        if !again || !gathers {
-            askers.push(from);
+        let asked = askers.iter_mut().find(|(asker, _)| gathers && *asker == from);
+        let goes_on = !gathers || *round == 0 || asked.as_ref().is_some_and(|(_, last)| last == round);
+        *round += u32::from(goes_on);
+        match asked {
+            Some((_, last)) => *last = *round,
+            None => askers.push((from, *round)),
         }
-        if first || again || !gathers {
+        if goes_on {
             self.stats.went_on += 1;
             return Answer::GoesOn;
         }
@@ -170,12 +184,12 @@ impl<F, R: Clone + PartialEq> ContentStore<F, R> {
         mut to: impl FnMut(&F, &R),
     ) {
         if self.config.gathers {
-            if let Some(askers) = self.waiting.remove(&name) {
-                askers.iter().for_each(|asker| to(&packet, asker));
+            if let Some(Waiting { askers, .. }) = self.waiting.remove(&name) {
+                askers.iter().for_each(|(asker, _)| to(&packet, asker));
                 self.spare.push(askers);
             }
-        } else if let Some(askers) = self.waiting.get_mut(&name) {
-            to(&packet, &askers.remove(0));
+        } else if let Some(Waiting { askers, .. }) = self.waiting.get_mut(&name) {
+            to(&packet, &askers.remove(0).0);
             if askers.is_empty() {
                 self.waiting.remove(&name);
             }
@@ -319,6 +333,16 @@ mod tests {
         assert_eq!(store.on_interest(name(1), 8), Answer::GoesOn);
         assert_eq!(brings(&mut store, 1), [7, 8], "and answered once");
         assert_eq!(brings(&mut store, 1), [], "a second packet is nobody's");
+    }
+
+    #[test]
+    fn all_who_miss_the_same_packet_repeat_it_to_the_source_once_a_round() {
+        let mut store = store(10, Replacement::Fifo);
+        let mut asks = |from| store.on_interest(name(1), from) == Answer::GoesOn;
+        assert_eq!([7, 8, 9].map(&mut asks), [true, false, false]);
+        assert_eq!([8, 7, 9].map(&mut asks), [true, false, false], "all have missed it");
+        assert_eq!([9, 9, 8, 7].map(&mut asks), [true, true, false, false], "and one more often than others");
+        assert_eq!(brings(&mut store, 1), [7, 8, 9]);
     }
 
     #[test]

@@ -16,7 +16,8 @@
 //! Behind a port is a link. Its delay is a number that drivers add; what else it may do to a frame is [`LinkFaults`], the
 //! same for simulated and for real ones.
 //!
-//! Beside the ports stands what Datacast adds where its trees branch: [`ContentStores`], which answer interests from what passed.
+//! Beside the ports stands what Datacast adds to devices on its trees: a [`TreeNode`] passes interests and data on, and where the tree
+//! branches its [`ContentStore`] answers interests from what passed.
 //!
 //! Not here: who is joined to whom, who talks to whom, and anything about protocols above the frame's header.
 
@@ -32,6 +33,7 @@ mod queue;
 mod service;
 mod stats;
 mod switch;
+mod tree_node;
 mod walk;
 
 pub use config::{
@@ -46,4 +48,5 @@ pub use link::{Fate, FaultCounts, LinkChange, LinkFaults};
 pub use port::{Cleared, Offered, Passed, Port};
 pub use stats::{PortStats, Seen, SwitchStats};
 pub use switch::{Switch, SwitchError, SwitchOutput};
+pub use tree_node::{TreeNode, TreeNodeStats, TreeWord};
 pub use walk::Walk;

@@ -4,6 +4,8 @@
 //! about a task is the machines' own business; nothing is planned. The experiments on single flows (PPUSH Fig. 2 to 5) and
 //! those of SCDP run on it; whatever depends on Algorithm 1 runs on the real controller.
 //!
+//! Where a group is served by trees (Datacast), each is a flow of its source, and the same one to every receiver.
+//!
 //! Several receivers of one source are a group (SCDP §III-E): the source is told of the group's flow, with the flows of all of
 //! them, by the first of their requests, and by each of its receiver's. Who asks again after a new start has a flow of its own.
 
@@ -22,6 +24,8 @@ pub(super) struct Part {
     /// Source, where it is, weight: one flow each to every receiver.
     pub(super) flows: Vec<(NodeId, PathId, Theta)>,
     pub(super) receivers: Vec<NodeId>,
+    /// Trees that serve all of them; none where each has flows.
+    pub(super) trees: usize,
 }
 
 /// Which of a task's flows one is: its number's last eight bits.
@@ -42,6 +46,11 @@ impl FlowPlace {
             false => FlowPlace::Group,
         }
     }
+}
+
+/// Which of its group's trees a flow is.
+pub(super) fn tree_of(flow: FlowId) -> usize {
+    (flow.0 & 0xff) as usize
 }
 
 /// The flow of a request that has this number within its task.
@@ -70,6 +79,10 @@ impl Director {
     fn on_request(&mut self, path: PathId, request: Request) {
         let Some(part) = self.parts.get(&request.name).cloned() else { return };
         let Some(receiver) = part.receivers.iter().position(|node| *node == request.receiver) else { return };
+        if part.trees > 0 {
+            let flows = self.push_trees(&part, &request);
+            return self.accept(path, &part, &request, flows);
+        }
         let (of, receivers) = (part.flows.len(), part.receivers.len());
         let number = |index: usize| receiver * of + index;
         let group = self.group_of(&part, &request);
@@ -86,6 +99,11 @@ impl Director {
             flows.push(self.push(&part, &request, index, flow, role));
         }
         flows.extend(of_group);
+        self.accept(path, &part, &request, flows);
+    }
+
+    /// A receiver is told of its flows.
+    fn accept(&mut self, path: PathId, part: &Part, request: &Request, flows: Vec<FlowGrant>) {
         let accepted = Control::Accepted {
             request: request.request,
             // The request's number names the task: said again, it is answered in the same words.
@@ -98,6 +116,17 @@ impl Director {
             delivery: request.delivery.unwrap_or_default(),
         };
         self.say(path, accepted);
+    }
+
+    /// Tells the source of the group's trees, in the words of the first request; says what its receivers are told of them.
+    fn push_trees(&mut self, part: &Part, request: &Request) -> Vec<FlowGrant> {
+        let opened_by = *self.groups.entry(part.object).or_insert(request.request);
+        let first = Request { request: opened_by, receiver: part.receivers[0], ..request.clone() };
+        // Nothing depends on the flow's own weight and place but its number.
+        let of_trees = Part { flows: vec![part.flows[0]; part.trees], ..part.clone() };
+        let role = FlowRole::Tree { group: flow(opened_by, 0) };
+        let push = |index| self.push(&of_trees, &first, index, flow(opened_by, index), role.clone());
+        (0..part.trees).map(push).collect()
     }
 
     /// The flow of the group that the receiver belongs to.
@@ -166,6 +195,8 @@ impl Endpoint for Director {
 
 #[cfg(test)]
 mod tests {
+    use headwater_wire::{Class, Delivery, SpreadRule};
+
     use super::*;
 
     #[test]
@@ -176,5 +207,55 @@ mod tests {
         assert_eq!(place(5, 2, 3), FlowPlace::Between { source: 1, receiver: 2 });
         assert_eq!(place(2, 1, 3), FlowPlace::Between { source: 0, receiver: 2 });
         assert_eq!(place(3, 1, 3), FlowPlace::Group);
+    }
+
+    #[test]
+    fn every_receiver_of_a_group_is_granted_the_same_trees_and_the_source_hears_the_same_of_them() {
+        let node = |n: u8| NodeId([n; 32]);
+        let part = Part {
+            object: ObjectId([1; 32]),
+            bytes: Bytes::mib(1),
+            symbol_size: 1024,
+            flows: vec![(node(1), PathId(7), Theta::ONE)],
+            receivers: vec![node(2), node(3)],
+            trees: 2,
+        };
+        let parts = BTreeMap::from([("object".to_owned(), part)]);
+        let mut director = Director::new(parts, Duration::from_secs(1));
+        let mut asks = |receiver: u8, request: u64| {
+            let delivery = Some(Delivery::Trees { credit: 16 });
+            let request = Request {
+                request,
+                name: "object".to_owned(),
+                receiver: node(receiver),
+                room: 1024,
+                class: Class::Bulk,
+                spread: SpreadRule::Residue,
+                max_sources: None,
+                delivery,
+                trims: false,
+            };
+            director.handle(Time::ZERO, Input::Packet(Packet::control(PathId(9), Control::Request(request))));
+            let (mut pushes, mut granted) = (Vec::new(), Vec::new());
+            while let Output::Transmit(packet) = director.poll(Time::ZERO) {
+                let Body::Control(control) = packet.datagram.body else { panic!("{packet:?}") };
+                match *control {
+                    Control::Push(push) => pushes.push((packet.path, push)),
+                    Control::Accepted { flows, .. } => {
+                        granted = flows.iter().map(|it| (it.flow, it.index)).collect()
+                    }
+                    other => panic!("{other:?}"),
+                }
+            }
+            (pushes, granted)
+        };
+        let (first, second) = (asks(2, 0x100), asks(3, 0x200));
+        assert_eq!(first, second);
+        assert_eq!(
+            first.1.iter().map(|(flow, index)| (tree_of(*flow), *index)).collect::<Vec<_>>(),
+            [(0, 0), (1, 1)]
+        );
+        let role = FlowRole::Tree { group: flow(0x100, 0) };
+        assert!(first.0.iter().all(|(path, push)| *path == PathId(7) && push.role == role && push.of == 2));
     }
 }

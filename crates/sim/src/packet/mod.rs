@@ -18,6 +18,7 @@ mod groups;
 mod network;
 mod post;
 mod records;
+mod segments;
 mod setup;
 mod ways;
 mod world;
@@ -27,11 +28,11 @@ use headwater_units::Time;
 pub use frame::FrameSizes;
 pub use headwater_switch::{FaultCounts, LinkChange, Seen};
 pub use network::{LinkTally, forwarding_table};
-pub use records::{Counts, FlowRow, Records, SampleRow, TaskRow};
+pub use records::{Counts, FlowRow, Records, SampleRow, TaskRow, TreeRow};
 pub(crate) use setup::packet_on_path;
 pub use setup::{
     Change, CodedSetup, ControlPlane, DecodeModel, Flows, Jitter, PullSetup, Sampling, Setup, SetupError,
-    TaskPlan, Transport,
+    TaskPlan, Transport, TreeSetup,
 };
 pub(crate) use ways::divisors;
 
@@ -60,6 +61,8 @@ enum Event {
     Introduce { host: u32 },
     /// Time to look.
     Sample,
+    /// Half of the run is over.
+    Midway,
 }
 
 /// How far a run is.

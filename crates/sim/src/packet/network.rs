@@ -19,6 +19,7 @@ use super::Event;
 use super::agenda::Agenda;
 use super::frame::{Bodies, SimFrame};
 use super::groups::Groups;
+use super::segments::{Segments, Step, is_segment};
 use super::setup::{Setup, SetupError};
 
 /// Where a link ends.
@@ -78,6 +79,8 @@ pub(super) struct Network {
     seed: u64,
     /// Whom frames to groups are for.
     pub(super) groups: Groups,
+    /// The ways of frames on trees.
+    pub(super) segments: Segments,
     /// Copies that a switch has just made, each with its port.
     copies: Vec<(PortIndex, SimFrame)>,
     /// By link; empty where nobody will look.
@@ -144,8 +147,9 @@ impl Network {
         let seed = setup.seed;
         let tallied = if setup.drain.is_some() { fabric.link_count() } else { 0 };
         let tallies = vec![LinkTally::default(); tallied];
-        let (groups, faults) = (Groups::default(), FaultCounts::default());
-        Ok(Network { links, ends, uplinks, switches, seed, groups, copies: Vec::new(), tallies, faults })
+        let (groups, segments, faults) = (Groups::default(), Segments::default(), FaultCounts::default());
+        let copies = Vec::new();
+        Ok(Network { links, ends, uplinks, switches, seed, groups, segments, copies, tallies, faults })
     }
 
     /// A host sends.
@@ -171,7 +175,19 @@ impl Network {
         self.offer(now, link, frame, agenda, bodies);
     }
 
-    /// A frame has crossed a link. Whether it has come to its host, or to one of its group's.
+    /// A frame on a tree begins its segment with this link.
+    pub(super) fn launch_on(
+        &mut self,
+        now: Time,
+        link: u32,
+        frame: SimFrame,
+        agenda: &mut Agenda<Event>,
+        bodies: &mut Bodies,
+    ) {
+        self.offer(now, link, frame, agenda, bodies);
+    }
+
+    /// A frame has crossed a link. Whether it has come to its host, or to one of its group's, or to the end of its segment.
     #[inline(always)]
     pub(super) fn arrive(
         &mut self,
@@ -200,7 +216,7 @@ impl Network {
         self.arrive_for_several(now, link, frame, agenda, bodies)
     }
 
-    /// The same of a frame for which there is nobody here, and no way on: it is for a group, or astray.
+    /// The same of a frame for which there is nobody here, and no way on: it is on a tree, for a group, or astray.
     #[inline(never)]
     fn arrive_for_several(
         &mut self,
@@ -210,6 +226,14 @@ impl Network {
         agenda: &mut Agenda<Event>,
         bodies: &mut Bodies,
     ) -> bool {
+        if is_segment(frame.to()) {
+            match self.segments.step(frame.to(), link, frame.is_whole()) {
+                Step::On(next) => self.offer(now, next, frame, agenda, bodies),
+                Step::There => return true,
+                Step::Astray => self.stray(link, frame, bodies),
+            }
+            return false;
+        }
         match self.ends[link as usize] {
             Far::Host(host) if self.groups.includes(frame.to(), host) => return true,
             Far::Host(_) => self.stray(link, frame, bodies),

@@ -1,11 +1,11 @@
 //! The way of a message: from one machine's `Transmit` to another machine's input.
 //!
 //! A message is put aside and its frame goes through the network, or it goes beside the network, as the set-up has it. A path
-//! is an endpoint, or a group of them ([`Post::group`]).
+//! is an endpoint, or a group of them ([`Post::group`]), or a segment of a tree.
 
-use headwater_switch::{Choice, LinkChange, Walk};
+use headwater_switch::{Choice, LinkChange, TreeNode, TreeWord, Walk};
 use headwater_transport::Packet;
-use headwater_units::{PathId, Time};
+use headwater_units::{Bytes, PathId, Time};
 use headwater_wire::{Body, Ecn};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -16,6 +16,7 @@ use super::carry::Cargo;
 use super::frame::{Bodies, FrameSizes, SimFrame};
 use super::groups::GROUP;
 use super::network::Network;
+use super::segments::{End, SEGMENT, is_segment};
 use super::setup::{ControlPlane, Jitter, Setup, SetupError};
 use super::ways::ways_between;
 
@@ -40,6 +41,10 @@ pub(super) struct Post {
     walks: Vec<Option<Box<Spraying>>>,
     /// For the walks alone, so that they change nothing else that is drawn.
     walks_rng: ChaCha8Rng,
+    /// Where trees branch, by number.
+    pub(super) nodes: Vec<TreeNode<Packet, u32>>,
+    /// What a node has just sent, each with its path.
+    outgoing: Vec<(u32, Packet)>,
 }
 
 /// How a host's packets to another one spread over the paths between them.
@@ -67,6 +72,8 @@ impl Post {
             jitters: vec![u32::MAX; pairs],
             walks: std::iter::repeat_with(|| None).take(sprayed).collect(),
             walks_rng: ChaCha8Rng::seed_from_u64(setup.seed ^ 0x0073_7072_6179),
+            nodes: Vec::new(),
+            outgoing: Vec::new(),
         })
     }
 
@@ -81,6 +88,7 @@ impl Post {
         let to = std::mem::replace(&mut packet.path, PathId(from)).0;
         match self.hosts.get(to as usize) {
             Some(&host) => self.dispatch(setup, now, from, to, (host, host), packet),
+            None if is_segment(to) => self.send_along(now, to, packet),
             None => self.send_to_group(setup, now, from, to, packet),
         }
     }
@@ -148,6 +156,37 @@ impl Post {
         }
     }
 
+    /// A message goes along a segment of a tree. Hosts take no time to send it: its source has a rate to keep.
+    fn send_along(&mut self, now: Time, path: u32, packet: Packet) {
+        let (len, class, ecn) = (self.sizes.of(&packet), packet.datagram.class, packet.ecn);
+        let whole = matches!(packet.datagram.body, Body::Symbol(_));
+        let body = self.bodies.put(packet, path);
+        if let Some(cargo) = &mut self.cargo {
+            cargo.sent(body, &self.bodies.get(body).packet);
+        }
+        let Some(link) = self.network.segments.first(path) else {
+            return self.agenda.push(now.as_nanos(), Event::Deliver { body });
+        };
+        let frame = SimFrame::new(body, path, len, class, ecn);
+        let frame = if whole { frame.whole() } else { frame };
+        self.network.launch_on(now, link, frame, &mut self.agenda, &mut self.bodies);
+    }
+
+    /// A message has come to a node of its tree, by a segment: on it goes, or what answers it.
+    pub(super) fn pass_on(&mut self, now: Time, node: u32, path: u32, packet: Packet) {
+        let Some(word) = TreeWord::of(&packet.datagram.body) else { return };
+        let bytes = Bytes::new(self.sizes.of(&packet).into());
+        let mut outgoing = std::mem::take(&mut self.outgoing);
+        let way_back = path ^ 1;
+        self.nodes[node as usize].handle(&way_back, word, packet, bytes, |way, packet| {
+            outgoing.push((*way, packet.clone()));
+        });
+        for (way, packet) in outgoing.drain(..) {
+            self.send_along(now, way, packet);
+        }
+        self.outgoing = outgoing;
+    }
+
     /// The number of the path that the next packet from one host to another takes.
     fn path_of_next(&mut self, setup: &Setup, from: u32, to: u32) -> u32 {
         let place = &mut self.walks[from as usize * self.launched.len() + to as usize];
@@ -204,10 +243,14 @@ impl Post {
         }
     }
 
-    /// The endpoint that a message is for which came over this link, if over any.
+    /// Whom a message is for which came over this link, if over any; nobody if it is on a segment that there is not.
     #[inline]
-    pub(super) fn endpoint(&self, to: u32, link: u32) -> u32 {
-        if to < GROUP { to } else { self.network.member_at(to, link) }
+    pub(super) fn end(&self, to: u32, link: u32) -> Option<End> {
+        match to {
+            ..SEGMENT => Some(End::Endpoint(to)),
+            SEGMENT..GROUP => self.network.segments.end(to),
+            GROUP.. => Some(End::Endpoint(self.network.member_at(to, link))),
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! What a packet run leaves behind: rows and counters, in simulated time.
 
-use headwater_switch::{FaultCounts, PortStats};
+use headwater_switch::{FaultCounts, PortStats, TreeNodeStats};
 use headwater_transport::ReceiverFailure;
 use headwater_units::{FlowId, Time};
 
@@ -13,6 +13,8 @@ pub struct Records {
     pub tasks: Vec<TaskRow>,
     /// By task and flow.
     pub flows: Vec<FlowRow>,
+    /// By task and tree.
+    pub trees: Vec<TreeRow>,
     /// By time.
     pub samples: Vec<SampleRow>,
     /// Of each link's port, by link.
@@ -85,6 +87,31 @@ pub struct FlowRow {
     pub unneeded: u64,
     /// Its weight at the end.
     pub theta: f64,
+}
+
+/// One tree of a task (Datacast).
+#[derive(Clone, Debug)]
+pub struct TreeRow {
+    /// Its task.
+    pub task: u32,
+    /// Its place among the task's trees.
+    pub tree: u32,
+    /// How many links it has.
+    pub links: u64,
+    /// Symbols that crossed them, each link counting once.
+    pub carried: u64,
+    /// Symbols that the source sent for the first time.
+    pub new: u64,
+    /// Symbols that it sent again.
+    pub repeated: u64,
+    /// Interests for symbols that it had sent.
+    pub duplicates: u64,
+    /// The symbols of the first half of the run, sent for the first time and again; of runs with a stated end.
+    pub midway: Option<(u64, u64)>,
+    /// Symbols, of all trees of the task, that the receiver with the fewest had in the second half.
+    pub settled: u64,
+    /// What the devices did where it branches, together.
+    pub nodes: TreeNodeStats,
 }
 
 /// One value of a time series.

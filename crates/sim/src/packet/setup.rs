@@ -1,8 +1,9 @@
 //! What a packet run is made of, in plain values: made from a scenario, or by a program.
 
 use headwater_fabric::{HostId, LinkId, Routes, Topology};
-use headwater_switch::{Choice, LinkChange, PortConfig};
+use headwater_switch::{Choice, LinkChange, PortConfig, StoreConfig};
 use headwater_transport::baseline;
+use headwater_transport::datacast::TreeReceiverConfig;
 use headwater_transport::ppush::controller::ControllerConfig;
 use headwater_transport::scdp::SessionConfig;
 use headwater_transport::source::SourceConfig;
@@ -203,7 +204,7 @@ pub enum Transport {
     },
 }
 
-/// Settings of the machines of PPUSH and SCDP.
+/// Settings of the machines of PPUSH, SCDP and Datacast.
 #[derive(Clone, Debug)]
 pub struct CodedSetup {
     /// Every source.
@@ -232,6 +233,8 @@ pub struct CodedSetup {
     pub racks: Vec<Option<(String, BitRate)>>,
     /// Receivers pull (SCDP), and a script stands for the controller; `None`: sources push.
     pub pull: Option<PullSetup>,
+    /// Receivers ask along trees (Datacast), with the same script; `None` where they pull or are pushed to.
+    pub trees: Option<TreeSetup>,
 }
 
 /// What receivers that pull are told besides.
@@ -247,9 +250,29 @@ pub struct PullSetup {
     pub headroom: Bytes,
 }
 
+/// What receivers along trees and the devices on these are told besides.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct TreeSetup {
+    /// Every receiver.
+    pub receiver: TreeReceiverConfig,
+    /// Every device where a tree branches.
+    pub store: StoreConfig,
+    /// A group has at most so many trees.
+    pub most: usize,
+}
+
 impl CodedSetup {
+    /// Whether a script stands for the controller, whatever the tasks state.
+    pub(super) fn is_scripted(&self) -> bool {
+        self.pull.is_some() || self.trees.is_some()
+    }
+
     /// Which transport a task asks for that has so many sources.
     pub(super) fn delivery(&self, sources: usize) -> Delivery {
+        if let Some(trees) = &self.trees {
+            let credit = u16::try_from(trees.receiver.credit).unwrap_or(u16::MAX);
+            return Delivery::Trees { credit };
+        }
         self.pull.map_or(Delivery::Push, |pull| Delivery::Pull {
             initial_window: if sources > 1 { pull.many_window } else { pull.window },
         })
@@ -350,6 +373,20 @@ pub enum SetupError {
         task: String,
         /// How many it has.
         receivers: usize,
+    },
+    /// There is no tree from the source to all receivers.
+    #[error("task '{task}' has no tree: its source cannot reach every receiver, or is one")]
+    NoTree {
+        /// The task.
+        task: String,
+    },
+    /// A group that is served by trees has one source.
+    #[error("task '{task}' has {sources} sources; trees have one")]
+    TreesOfMany {
+        /// The task.
+        task: String,
+        /// Its sources.
+        sources: usize,
     },
     /// Coded symbols are not relayed.
     #[error("task '{task}' is relayed; coded symbols go to each receiver from the source itself")]

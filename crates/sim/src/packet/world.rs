@@ -3,12 +3,15 @@
 mod check;
 mod coded;
 mod looking;
+mod outside;
 mod pull;
 mod said;
+mod trees;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
+use headwater_fabric::trees::SteinerTree;
 use headwater_switch::Frame;
 use headwater_transport::baseline;
 use headwater_transport::host::Receivers;
@@ -26,6 +29,7 @@ use super::director::Director;
 use super::frame::SimFrame;
 use super::post::Post;
 use super::records::Records;
+use super::segments::{End, Planted};
 use super::setup::{Change, Flows, Setup, SetupError, Transport};
 use super::{Event, Ran};
 
@@ -123,6 +127,10 @@ struct Running {
     useful: u64,
     /// Flows that its receiver was given, in order.
     flows: Vec<Flowing>,
+    /// The trees of its group, once it has begun.
+    trees: Vec<Planted>,
+    /// By tree: symbols that its source had sent for the first time, and again, when half of the run was over.
+    midway: Vec<(u64, u64)>,
 }
 
 /// What one receiver of a task has.
@@ -131,6 +139,9 @@ struct Reception {
     assembly: Option<Assembly>,
     /// All that it wanted.
     done: bool,
+    /// Symbols that were new to it, and those of them that had come when half of the run was over.
+    useful: u64,
+    midway: u64,
 }
 
 /// What came by one flow, also after its receiver had all that it wanted: the machine does not look at it then.
@@ -171,6 +182,8 @@ pub(super) struct World {
     pullers: Vec<Option<u32>>,
     /// The slot of each host's receiving machine, once it has a task.
     receivers: Vec<Option<u32>>,
+    /// The trees of tasks that have not begun.
+    to_plant: BTreeMap<u32, Vec<SteinerTree>>,
     /// What the controller asked to be kept.
     kept: BTreeMap<TaskId, TaskRecord>,
     /// Starts of anything so far: seeds and numbers of a new start are new.
@@ -243,6 +256,7 @@ impl World {
             controller: None,
             pullers: vec![None; hosts],
             receivers: vec![None; hosts],
+            to_plant: BTreeMap::new(),
             kept: BTreeMap::new(),
             incarnations: 1,
             starts: vec![1; hosts],
@@ -282,6 +296,8 @@ impl World {
                 tallies: Vec::new(),
                 useful: 0,
                 flows: Vec::new(),
+                trees: Vec::new(),
+                midway: Vec::new(),
             });
         }
         for (index, (at, _)) in self.setup.changes.iter().enumerate() {
@@ -291,6 +307,9 @@ impl World {
             self.post.agenda.push(sampling.every.as_nanos(), Event::Sample);
         }
         if let Transport::Coded(coded) = &self.setup.transport {
+            if let (Some(until), Some(_)) = (self.setup.until, &coded.trees) {
+                self.post.agenda.push(until.as_nanos() / 2, Event::Midway);
+            }
             let coded = (**coded).clone();
             self.prepare_coded(&coded)?;
         }
@@ -433,6 +452,7 @@ impl World {
                     self.sample();
                 }
             }
+            Event::Midway => self.note_midway(),
         }
     }
 
@@ -440,7 +460,11 @@ impl World {
     #[inline(never)]
     fn deliver(&mut self, body: u32, link: u32, ecn: Ecn, cut: bool) {
         let (to, packet) = self.post.take(body, ecn, cut);
-        let endpoint = self.post.endpoint(to, link);
+        let endpoint = match self.post.end(to, link) {
+            Some(End::Endpoint(endpoint)) => endpoint,
+            Some(End::Node(node)) => return self.post.pass_on(self.now, node, to, packet),
+            None => return,
+        };
         if let Body::Symbol(header) = &packet.datagram.body {
             self.tally(endpoint, packet.datagram.flow, header.trimmed);
         }
@@ -555,32 +579,6 @@ impl World {
         for endpoint in self.tasks[task as usize].senders.clone() {
             let command = SourceCommand::Withdraw { object: object(task) };
             self.tell(endpoint, Command::Source(command));
-        }
-    }
-
-    // ---- what happens from outside
-
-    fn change(&mut self, index: u32) {
-        self.changes_left -= 1;
-        match self.setup.changes[index as usize].1.clone() {
-            Change::Link(link, change) => self.post.change(self.now, link.0, change),
-            Change::Paused(host, paused) => self.pause(host, paused),
-            // Nobody can tell the two from outside; what it forgets it forgets when it restarts.
-            Change::Killed(host) => self.pause(host, true),
-            Change::Restart(host) => self.restart(host),
-            Change::RestartController => self.restart_controller(),
-        }
-    }
-
-    fn pause(&mut self, host: u32, paused: bool) {
-        self.paused[host as usize] = paused;
-        self.slots.iter_mut().filter(|slot| slot.host == host).for_each(|slot| slot.paused = paused);
-        if !paused {
-            let here = (0..self.slots.len() as u32).filter(|&s| self.slots[s as usize].host == host);
-            for slot in here.collect::<Vec<_>>() {
-                self.slots[slot as usize].wake = u64::MAX;
-                self.drain_slot(slot);
-            }
         }
     }
 }

@@ -5,7 +5,7 @@ use headwater_units::{BitRate, Bytes, Duration, Theta, Time};
 
 use super::RunError;
 use crate::experiment::Engine;
-use crate::scenario::{Amount, Background, Routing, Scenario, ScenarioError, link_name, link_named};
+use crate::scenario::{Amount, Background, Routing, Scenario, ScenarioError, Scheme, link_name, link_named};
 use crate::table::{FlowRow, MeasureRow, SampleRow, Tables, TaskRow};
 use crate::workload::{Network, TaskPlan};
 
@@ -115,8 +115,12 @@ pub(super) fn links(topology: &Topology) -> impl Iterator<Item = LinkId> {
     (0..topology.fabric().link_count() as u32).map(LinkId)
 }
 
-/// The ways between which [`Routing`] chooses.
+/// The ways between which [`Routing`] chooses; none where nothing asks for them.
 pub(super) fn routes(scenario: &Scenario, topology: &Topology) -> Result<Routes, RunError> {
+    // On trees packets say their way themselves, and networks of thousands of hosts have tables that take minutes.
+    if scenario.scheme == Scheme::Datacast && !scenario.has_background() {
+        return Ok(Routes::none(topology));
+    }
     let routes = match scenario.routing {
         Routing::DModK => Routes::d_mod_k(topology),
         Routing::Ecmp | Routing::Spray | Routing::SourceSpray | Routing::First => {

@@ -18,6 +18,7 @@ use crate::fluid::datacast::bounds::SlowestReceiver;
 use crate::fluid::datacast::model::{self, Delays, Model, Series};
 use crate::scenario::{Quantity, Scenario, ScenarioError};
 use crate::table::{MeasureRow, SampleRow, Tables};
+use crate::workload::TaskPlan;
 
 /// Between samples, where the file asks for none.
 const SAMPLING: Duration = Duration::from_millis(1);
@@ -44,16 +45,9 @@ fn modelled(scenario: &Scenario, ground: &Ground) -> Result<Model, RunError> {
     let [plan] = &ground.plans[..] else {
         return Err(unsupported("Eq. 2-4 are those of one tree; list one task"));
     };
-    let (&[source], Some(until)) = (&plan.sources[..], ground.until) else {
-        return Err(unsupported(
-            "Eq. 2-4 know one source and no last packet: list one, and give the run an `until`",
-        ));
+    let Some(until) = ground.until else {
+        return Err(unsupported("Eq. 2-4 know no last packet: give the run an `until`"));
     };
-    if plan.further.is_empty() {
-        return Err(unsupported(
-            "a single receiver asks for nothing that others had before: list `further` ones",
-        ));
-    }
     if !scenario.faults.is_empty() || scenario.has_background() || scenario.carry_bytes {
         return Err(unsupported("faults, background and true bytes need packets, and there are none"));
     }
@@ -61,7 +55,26 @@ fn modelled(scenario: &Scenario, ground: &Ground) -> Result<Model, RunError> {
     if scenario.sample.iter().any(|sample| sample.what.iter().any(other)) {
         return Err(unsupported("of a tree it has goodput and rate"));
     }
-    let topology = &ground.topology;
+    let (receiver, delays) = receiver(scenario, &ground.topology, plan)?;
+    let spec = &scenario.transport.datacast;
+    let initial_rate = spec.initial_rate.resolve(scenario.packet.data);
+    Ok(Model { receiver, delays, cache: spec.cache, initial_rate, end: until })
+}
+
+/// The slowest receiver of a group's first tree, and the parts of its round trip.
+pub(super) fn receiver(
+    scenario: &Scenario,
+    topology: &Topology,
+    plan: &TaskPlan,
+) -> Result<(SlowestReceiver, Delays), RunError> {
+    let &[source] = &plan.sources[..] else {
+        return Err(unsupported("Eq. 2-4 know one source: list one"));
+    };
+    if plan.further.is_empty() {
+        return Err(unsupported(
+            "a single receiver asks for nothing that others had before: list `further` ones",
+        ));
+    }
     let receivers: Vec<HostId> = [plan.receiver].iter().chain(&plan.further).copied().map(HostId).collect();
     let group = Group::new(topology, HostId(source), &receivers).map_err(ScenarioError::from)?;
     let all = trees::disjoint(topology, &group);
@@ -77,8 +90,7 @@ fn modelled(scenario: &Scenario, ground: &Ground) -> Result<Model, RunError> {
         packet,
         rtt: delays.rtt(),
     };
-    let initial_rate = spec.initial_rate.resolve(packet);
-    Ok(Model { receiver, delays, cache: spec.cache, initial_rate, end: until })
+    Ok((receiver, delays))
 }
 
 /// What the slowest receiver can take, and the parts of its round trip.

@@ -138,7 +138,8 @@ fn port(spec: &PortSpec) -> PortConfig {
     config
 }
 
-fn changes(scenario: &Scenario, topology: &Topology) -> Result<Vec<(Time, Change)>, RunError> {
+/// What goes wrong in a scenario, ascending by time.
+pub(super) fn changes(scenario: &Scenario, topology: &Topology) -> Result<Vec<(Time, Change)>, RunError> {
     let mut changes = Vec::new();
     for (i, fault) in scenario.faults.iter().enumerate() {
         let (begin, end) = (Time::ZERO + fault.at, fault.until.map(|until| Time::ZERO + until));

@@ -1,5 +1,6 @@
 //! A scenario on the packet engine.
 
+mod planted;
 mod pulled;
 
 use std::collections::BTreeMap;
@@ -84,7 +85,7 @@ impl Prepared {
             let beside = arriving.iter().map(|plan| task(plan, &network, until));
             tasks.extend(beside.map(|plan| TaskPlan { background: flows, ..plan }));
         }
-        if scenario.scheme == Scheme::Scdp {
+        if matches!(scenario.scheme, Scheme::Scdp | Scheme::Datacast) {
             tasks.iter_mut().for_each(|plan| pulled::fit(plan, symbol_size(scenario)));
         }
         let NetworkSetup { topology, routes, port, choice, changes } =
@@ -166,10 +167,10 @@ pub(super) fn task(plan: &workload::TaskPlan, network: &Network, until: Option<T
 }
 
 /// One way between a node and the controller. Of SCDP's there is none in the paper, and a source begins without a handshake: both
-/// ends know of a task when it arrives.
+/// ends know of a task when it arrives. Datacast's figures begin with the transmission, when its signalling is over.
 fn control_delay(scenario: &Scenario, topology: &Topology) -> Duration {
     match scenario.scheme {
-        Scheme::Scdp => Duration::ZERO,
+        Scheme::Scdp | Scheme::Datacast => Duration::ZERO,
         _ => base_rtt(scenario, topology) / 2,
     }
 }
@@ -214,7 +215,7 @@ fn baseline(scheme: Scheme, spec: &TransportSpec) -> Result<baseline::SenderConf
         Scheme::BtCornet | Scheme::BtOptimized => {
             return Err(unsupported(format!("{scheme} is a swarm: the flow engine has its rates")));
         }
-        Scheme::Datacast => return Err(unsupported("scheme datacast is not built yet")),
+        Scheme::Datacast => return Err(unsupported("trees are no baseline")),
     };
     // The timeouts and the first window are those that a push flow would have.
     let source = spec.source_config();
@@ -262,6 +263,7 @@ fn transport(scenario: &Scenario, topology: &Topology, network: &Network) -> Res
     let (pool, weigh) = match scenario.scheme {
         Scheme::Ppush { pool, weigh } => (pool, weigh),
         Scheme::Scdp => return Ok(Transport::Coded(Box::new(pulled::setup(scenario)))),
+        Scheme::Datacast => return Ok(Transport::Coded(Box::new(planted::setup(scenario)?))),
         scheme => {
             let sender = baseline(scheme, spec)?;
             return Ok(Transport::Baseline { receiver: baseline::ReceiverConfig::of(&sender), sender });
@@ -285,6 +287,7 @@ fn transport(scenario: &Scenario, topology: &Topology, network: &Network) -> Res
         lines: Vec::new(),
         racks: racks(topology),
         pull: None,
+        trees: None,
     };
     // Symbols without bytes may be as small as they like.
     setup.controller.smallest_room = 8;
@@ -391,6 +394,8 @@ pub(super) struct Report {
     requested: Option<u32>,
     links: Vec<(String, LinkId, BitRate)>,
     until: Option<Time>,
+    /// What trees are measured by, where they serve.
+    planted: Option<planted::Planted>,
 }
 
 impl Report {
@@ -414,6 +419,7 @@ impl Report {
             tasks: ground.plans.len() as u32,
             links: links.collect(),
             until: ground.until,
+            planted: planted::Planted::of(scenario, ground),
         }
     }
 
@@ -520,7 +526,10 @@ impl Report {
         let span = self.until.unwrap_or(counts.ended).as_secs_f64();
         let tasks = || records.tasks.iter().filter(|task| task.task < self.tasks);
         let useful: u64 = tasks().map(|task| task.useful).sum();
-        note("goodput".into(), useful as f64 / span);
+        match &self.planted {
+            Some(planted) => planted.measures(records, &mut note),
+            None => note("goodput".into(), useful as f64 / span),
+        }
         note("drops".into(), counts.drops as f64);
         note("marks".into(), counts.marks as f64);
         note("trims".into(), counts.trims as f64);

@@ -333,6 +333,8 @@ impl TransportSpec {
         within("transport.swarm.peers", peers, peers >= 1.0, "at least 1")?;
         let block = self.swarm.block.get() as f64;
         within("transport.swarm.block", block, block >= 1.0, "at least 1 byte")?;
+        let trees = self.datacast.trees.map_or(1.0, f64::from);
+        within("transport.datacast.trees", trees, trees >= 1.0, "at least 1")?;
         self.check_machines()
     }
 

@@ -1,4 +1,4 @@
-//! From the constants of a scenario to the settings of PPUSH's machines: the one mapping, for simulated hosts and real ones.
+//! From the constants of a scenario to the settings of the machines of PPUSH, SCDP and Datacast: the one mapping, for simulated hosts and real ones.
 //!
 //! With [`Machines::Paper`] the base is [`SourceConfig::paper`], PPUSH's experiments (§IV-B, §V-A), not the product's
 //! defaults: an ACK per symbol, no pacing, no tail probes, CE as the only mark, windows whose fraction is not carried.
@@ -24,6 +24,8 @@
 //! smallest symbol, `block_symbols` and `decode` are left, and a simulated receiver, which has no socket, has the default
 //! window of 4,096 packets. θ+ is measured. Real hosts are told nothing at all: they are the product without options.
 
+use headwater_switch::StoreConfig;
+use headwater_transport::datacast::{RateConfig, TreeReceiverConfig, TreeSourceConfig};
 use headwater_transport::in_flight::LATER_ACKS;
 use headwater_transport::ppush::controller::ControllerConfig;
 use headwater_transport::ppush::wfcc::{LossGuard, LossResponse as WindowResponse};
@@ -76,6 +78,41 @@ impl TransportSpec {
         };
         // Nobody reads reports.
         SourceConfig { pull, report_every: NEVER, ..SourceConfig::paper() }
+    }
+
+    /// A host's source of trees (Datacast), whose packets are so long.
+    pub fn tree_source_config(&self, packet: Bytes) -> SourceConfig {
+        if self.machines == Machines::Product {
+            return SourceConfig::default();
+        }
+        let spec = &self.datacast;
+        let rate = RateConfig {
+            initial: spec.initial_rate.resolve(packet),
+            step: spec.increase.resolve(packet),
+            every: spec.interval,
+            ..RateConfig::default()
+        };
+        let trees = TreeSourceConfig { rate, packet: Some(packet), ..TreeSourceConfig::default() };
+        SourceConfig { trees, report_every: NEVER, ..SourceConfig::paper() }
+    }
+
+    /// A receiver along trees.
+    pub fn tree_receiver_config(&self) -> TreeReceiverConfig {
+        let spec = &self.datacast;
+        let usual = TreeReceiverConfig::default();
+        let rtt = RttConfig { min_rto: spec.min_rto, ..usual.rtt };
+        TreeReceiverConfig { credit: spec.credit, rtt }
+    }
+
+    /// What a device keeps of a tree that branches there.
+    pub fn store_config(&self) -> StoreConfig {
+        let spec = &self.datacast;
+        StoreConfig {
+            size: spec.cache,
+            replacement: spec.replacement.into(),
+            gathers: spec.gathers,
+            ..StoreConfig::default()
+        }
     }
 
     /// A receiver that pulls.
@@ -194,6 +231,21 @@ mod tests {
         assert_eq!((source.detach_after, source.validates_paths), (spec.pull.detach_after, false));
         spec.machines = Machines::Product;
         assert_eq!(spec.session_config(), SessionConfig::default());
+    }
+
+    #[test]
+    fn each_constant_of_trees_arrives_at_its_machine() {
+        let text = "increase = '7 Mbit/s'\ninterval = '3 ms'\ncredit = 9\ncache = '64 KB'\ninitial_rate = '50 Mbit/s'\n\
+                    replacement = 'lfu'\ngathers = false\nmin_rto = '6 ms'";
+        let spec = TransportSpec { datacast: toml::from_str(text).unwrap(), ..TransportSpec::default() };
+        let TreeSourceConfig { rate, packet, .. } = spec.tree_source_config(Bytes::new(1500)).trees;
+        assert_eq!((rate.initial.get(), rate.step.get()), (50_000_000, 7_000_000));
+        assert_eq!((rate.every, packet), (Duration::from_millis(3), Some(Bytes::new(1500))));
+        let receiver = spec.tree_receiver_config();
+        assert_eq!((receiver.credit, receiver.rtt.min_rto), (9, Duration::from_millis(6)));
+        let store = spec.store_config();
+        assert_eq!((store.size, store.gathers), (Bytes::new(64_000), false));
+        assert_eq!(store.replacement, headwater_switch::Replacement::Lfu);
     }
 
     #[test]

@@ -41,6 +41,7 @@ impl Workload {
                 .map(|task| TaskPlan {
                     packets: Some(task.packets),
                     further: task.further.clone(),
+                    stop: task.stop.map(|stop| Time::ZERO + stop),
                     theta: task.theta,
                     ..plain(task.name.clone(), Time::ZERO + task.at, task.sources.clone(), task.receiver)
                 })

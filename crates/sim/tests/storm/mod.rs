@@ -175,6 +175,7 @@ fn ppush(rng: &mut ChaCha8Rng, spread: SpreadRule, product: bool, symbol_size: u
         lines: Vec::new(),
         racks: Vec::new(),
         pull: None,
+        trees: None,
     }
 }
 

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
-use headwater_switch::{Answer, ContentStore, StoreConfig};
+use headwater_switch::{StoreConfig, TreeNode, TreeWord};
 use headwater_transport::datacast::{TreeReceiverConfig, TreeSourceConfig, TreeStats};
 use headwater_transport::host::{HostReceiverConfig, Receivers};
 use headwater_transport::ppush::receiver::ReceiverConfig;
@@ -14,8 +14,8 @@ use headwater_transport::{
     SourceEvent,
 };
 use headwater_units::{
-    BitRate, Bytes, Duration, FetchId, FlowId, FlowKey, Geometry, NodeId, ObjectId, PathId, SymbolId, TaskId,
-    Theta, Time,
+    BitRate, Bytes, Duration, FetchId, FlowId, FlowKey, Geometry, NodeId, ObjectId, PathId, TaskId, Theta,
+    Time,
 };
 use headwater_wire::{Body, Class, Control, Delivery, FlowGrant, FlowRole, Push};
 use rand::{Rng, SeedableRng};
@@ -32,6 +32,8 @@ pub(crate) const TREE: FlowId = FlowId(1);
 const DATA: u64 = 1500;
 const SMALL: u64 = 16;
 const QUEUE: usize = 100;
+/// From a device to its parent, and from the first one to the source.
+const UP: usize = usize::MAX;
 
 /// The link from a device to the one below it; the way up is as fast as the source's.
 #[derive(Clone, Copy)]
@@ -60,10 +62,10 @@ struct Receiver {
 
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum What {
-    /// A packet arrives at a device, from above or from the child with this number.
+    /// A packet arrives at a device, by this way.
     Arrive {
         at: usize,
-        from: Option<usize>,
+        from: usize,
         number: usize,
     },
     Wake {
@@ -73,8 +75,8 @@ enum What {
 
 pub(crate) struct Net {
     devices: Vec<Device>,
-    children: Vec<Vec<usize>>,
-    stores: Vec<Option<ContentStore<Packet, usize>>>,
+    /// By device. Its way up is [`UP`], that to its own application its own place.
+    nodes: Vec<TreeNode<Packet, usize>>,
     /// By device: when its link down, and its link up, are free.
     free: Vec<[Time; 2]>,
     source: Source,
@@ -101,12 +103,16 @@ impl Net {
         bytes: u64,
     ) -> Self {
         let mut children = vec![Vec::new(); devices.len()];
-        for (place, device) in devices.iter().enumerate().skip(1) {
-            children[device.parent].push(place);
+        for (place, device) in devices.iter().enumerate() {
+            if place > 0 {
+                children[device.parent].push(place);
+            }
+            if device.receives {
+                children[place].push(place);
+            }
         }
+        let nodes = children.into_iter().map(|children| TreeNode::new(store, UP, children));
         let geometry = Geometry::new(Bytes::new(bytes), SYMBOL).unwrap();
-        let branches = |place: usize| children[place].len() + usize::from(devices[place].receives) > 1;
-        let stores = (0..devices.len()).map(|place| branches(place).then(|| ContentStore::new(store)));
         let receivers = devices.iter().enumerate().filter(|(_, device)| device.receives).map(|(place, _)| {
             let machine = Receivers::new(HostReceiverConfig { pull: PULL });
             (place, Receiver { machine, wake: Time::MAX, done: None, count: 0 })
@@ -114,7 +120,7 @@ impl Net {
         let receivers: BTreeMap<_, _> = receivers.collect();
         let config = SourceConfig { trees: source, ..SourceConfig::default() };
         let mut net = Net {
-            stores: stores.collect(),
+            nodes: nodes.collect(),
             free: vec![[Time::ZERO; 2]; devices.len()],
             source: Source::new(config, [7; 32]),
             source_wake: Time::MAX,
@@ -128,7 +134,6 @@ impl Net {
             total: geometry.total_symbols().get(),
             bytes,
             devices,
-            children,
             receivers,
         };
         net.begin(receiver);
@@ -210,10 +215,7 @@ impl Net {
                 What::Arrive { at, from, number } => {
                     let packet = self.packets[number].take().expect("a packet arrives once");
                     self.spare.push(number);
-                    match from {
-                        None => self.comes_down(at, packet),
-                        Some(child) => self.comes_up(at, child, packet),
-                    }
+                    self.hears(at, from, packet);
                 }
             }
         }
@@ -266,57 +268,35 @@ impl Net {
             self.packets.len() - 1
         });
         self.packets[number] = Some(packet);
-        let (at, from) = if up { (self.devices[child].parent, Some(child)) } else { (child, None) };
+        let (at, from) = if up { (self.devices[child].parent, child) } else { (child, UP) };
         self.schedule(leaves + delay, What::Arrive { at, from, number });
     }
 
-    fn comes_up(&mut self, at: usize, child: usize, packet: Packet) {
-        let Body::Interest(name) = packet.datagram.body else { panic!("only interests go up: {packet:?}") };
-        self.interest(at, child, name, packet);
+    /// A packet of the tree is at a device.
+    fn hears(&mut self, at: usize, from: usize, packet: Packet) {
+        let body = &packet.datagram.body;
+        let word = TreeWord::of(body).unwrap_or_else(|| panic!("{body:?} on a tree"));
+        let bytes = Bytes::new(if matches!(body, Body::Symbol(_)) { DATA } else { SMALL });
+        let mut sent = Vec::new();
+        self.nodes[at].handle(&from, word, packet, bytes, |way, packet| sent.push((*way, packet.clone())));
+        sent.into_iter().for_each(|(way, packet)| self.give(at, way, packet));
     }
 
-    /// An interest at a device, from a child or from the application there, which counts as the device itself.
-    fn interest(&mut self, at: usize, from: usize, name: SymbolId, packet: Packet) {
-        if let Some(store) = &mut self.stores[at] {
-            match store.on_interest(name, from) {
-                Answer::Held(held) => {
-                    let held = held.clone();
-                    return self.give(at, from, held);
-                }
-                Answer::Waits => return,
-                Answer::GoesOn => {}
+    /// From a device by one of its ways.
+    fn give(&mut self, at: usize, way: usize, packet: Packet) {
+        match way {
+            UP if at == 0 => {
+                self.source.handle(self.now, Input::Packet(packet));
+                self.drain_source();
+            }
+            UP => self.cross(at, true, packet),
+            child if child != at => self.cross(child, false, packet),
+            _ => {
+                let receiver = self.receivers.get_mut(&at).expect("somebody receives there");
+                receiver.machine.handle(self.now, Input::Packet(packet));
+                self.drain_receiver(at);
             }
         }
-        if at == 0 {
-            self.source.handle(self.now, Input::Packet(packet));
-            return self.drain_source();
-        }
-        self.cross(at, true, packet);
-    }
-
-    fn comes_down(&mut self, at: usize, packet: Packet) {
-        let (name, number, bytes) = match packet.datagram.body {
-            Body::Symbol(header) => (header.symbol, Some(header.number.0), DATA),
-            Body::Announcement(announcement) => (announcement.name(), None, SMALL),
-            ref other => panic!("{other:?} comes down"),
-        };
-        let Some(store) = &mut self.stores[at] else {
-            let to = self.children[at].first().copied().unwrap_or(at);
-            return self.give(at, to, packet);
-        };
-        let mut ways = Vec::new();
-        store.on_packet(name, number, packet.clone(), Bytes::new(bytes), |_, way| ways.push(*way));
-        ways.into_iter().for_each(|way| self.give(at, way, packet.clone()));
-    }
-
-    /// To a child, or to the application of the device itself.
-    fn give(&mut self, at: usize, to: usize, packet: Packet) {
-        if to != at {
-            return self.cross(to, false, packet);
-        }
-        let receiver = self.receivers.get_mut(&at).expect("somebody receives there");
-        receiver.machine.handle(self.now, Input::Packet(packet));
-        self.drain_receiver(at);
     }
 
     fn drain_receiver(&mut self, at: usize) {
@@ -325,8 +305,8 @@ impl Net {
             let receiver = self.receivers.get_mut(&at).expect("it is there");
             match receiver.machine.poll(now) {
                 Output::Transmit(packet) => {
-                    if let Body::Interest(name) = packet.datagram.body {
-                        self.interest(at, at, name, packet);
+                    if matches!(packet.datagram.body, Body::Interest(_)) {
+                        self.hears(at, at, packet);
                     }
                 }
                 Output::Event(Event::Receiver(_, event)) => match event {
@@ -361,7 +341,7 @@ impl Net {
             match self.source.poll(self.now) {
                 Output::Transmit(packet) => {
                     if !matches!(packet.datagram.body, Body::Control(_)) {
-                        self.comes_down(0, packet);
+                        self.hears(0, UP, packet);
                     }
                 }
                 Output::Event(Event::Source(SourceEvent::Opened(opened))) => {

@@ -11,6 +11,7 @@ use proptest::prelude::*;
 
 use crate::packet::frame::SimFrame;
 use crate::packet::post::Post;
+use crate::packet::segments::End;
 use crate::packet::{Event, Setup};
 use crate::run::packet_setup;
 use crate::scenario::Scenario;
@@ -97,7 +98,7 @@ impl Field {
 
     fn take(&mut self, body: u32, link: u32, cut: bool) {
         let (to, packet) = self.post.take(body, Ecn::NotEct, cut);
-        let to = self.post.endpoint(to, link);
+        let Some(End::Endpoint(to)) = self.post.end(to, link) else { panic!("{to} is no endpoint") };
         let Body::Symbol(header) = packet.datagram.body else { panic!("{packet:?}") };
         assert_eq!(header.trimmed, cut);
         // Endpoints are numbered as their hosts.

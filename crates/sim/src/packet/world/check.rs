@@ -2,19 +2,20 @@
 
 use headwater_transport::baseline;
 
-use crate::packet::setup::{Flows, Setup, SetupError, Transport};
+use crate::packet::setup::{Flows, Setup, SetupError, TaskPlan, Transport};
 
 /// Looks at every task.
 pub(super) fn check(setup: &Setup) -> Result<(), SetupError> {
     let hosts = setup.topology.hosts().len() as u32;
     let scripted = setup.tasks.iter().any(|t| t.thetas.is_some());
-    let pull = match &setup.transport {
-        Transport::Coded(coded) => coded.pull,
-        Transport::Baseline { .. } => None,
+    let (pull, trees) = match &setup.transport {
+        Transport::Coded(coded) => (coded.pull, coded.trees.is_some()),
+        Transport::Baseline { .. } => (None, false),
     };
     if setup.carry_bytes && !setup.tasks.iter().all(|plan| setup.is_coded(plan)) {
         return Err(SetupError::NothingToCarry);
     }
+    let serves = |plan: &TaskPlan| trees && plan.background.is_none() && !plan.relayed;
     for plan in &setup.tasks {
         let named = plan.sources.iter().chain([&plan.receiver]).chain(&plan.further);
         let strange = { named }.find(|&&h| h >= hosts);
@@ -28,6 +29,10 @@ pub(super) fn check(setup: &Setup) -> Result<(), SetupError> {
         }
         let (task, sources, receivers) = (plan.name.clone(), plan.sources.len(), plan.further.len() + 1);
         match (setup.flows_of(plan), pull) {
+            (Flows::Coded(_), _) if serves(plan) && sources != 1 => {
+                return Err(SetupError::TreesOfMany { task, sources });
+            }
+            (Flows::Coded(_), _) if serves(plan) => {}
             (Flows::Coded(_), None) if plan.background.is_some() => {
                 return Err(SetupError::NoMachines { task });
             }

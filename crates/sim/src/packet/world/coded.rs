@@ -1,4 +1,4 @@
-//! What PPUSH and SCDP need of their hosts: sources and a controller before the first task, introductions, receivers, new
+//! What PPUSH, SCDP and Datacast need of their hosts: sources and a controller before the first task, introductions, receivers, new
 //! starts.
 
 use std::collections::BTreeMap;
@@ -24,8 +24,11 @@ impl World {
             ControlPlane::AtHost { host } => host,
             ControlPlane::Beside { .. } => hosts,
         };
-        let scripted = coded.pull.is_some() || self.setup.tasks.iter().any(|t| t.thetas.is_some());
+        let scripted = coded.is_scripted() || self.setup.tasks.iter().any(|t| t.thetas.is_some());
         let mut parts = BTreeMap::new();
+        if let Some(trees) = &coded.trees {
+            self.find_trees(trees)?;
+        }
         for host in 0..hosts {
             let endpoint = self.add(self.source(coded, host), host, u32::MAX);
             self.sources.push(endpoint);
@@ -56,6 +59,7 @@ impl World {
                     symbol_size: coded.symbol_size,
                     flows: flows.collect(),
                     receivers: plan.receivers().map(node).collect(),
+                    trees: self.to_plant.get(&index).map_or(0, Vec::len),
                 };
                 parts.insert(name(index), part);
             }
@@ -72,7 +76,7 @@ impl World {
             }
             match self.setup.control {
                 // The script knows everybody.
-                _ if coded.pull.is_some() => {}
+                _ if coded.is_scripted() => {}
                 ControlPlane::Beside { .. } => self.introduce(host),
                 ControlPlane::AtHost { .. } => self.introduce_soon(host, INTRODUCE_EVERY / 64),
             }
@@ -85,7 +89,11 @@ impl World {
         seed[..8].copy_from_slice(&self.setup.seed.to_be_bytes());
         seed[8..12].copy_from_slice(&host.to_be_bytes());
         seed[12..20].copy_from_slice(&self.incarnations.to_be_bytes());
-        Machine::Source(Box::new(Source::new(coded.source.clone(), seed)))
+        let mut config = coded.source.clone();
+        if let (Some(most), Some(_)) = (self.fastest_tree(host), &coded.trees) {
+            config.trees.rate.most = config.trees.rate.most.min(most);
+        }
+        Machine::Source(Box::new(Source::new(config, seed)))
     }
 
     fn new_controller(&self, coded: &CodedSetup) -> Controller {
@@ -172,6 +180,11 @@ impl World {
             // And one for a group.
             running.tallies.resize(plan.sources.len() * receivers + 1, Tally::default());
         }
+        if let Some(trees) = &coded.trees {
+            self.plant(task, plan, trees);
+            let running = &mut self.tasks[task as usize];
+            running.tallies.resize(running.trees.len(), Tally::default());
+        }
         for place in 0..receivers {
             self.fetch(task, place, plan, coded, class);
         }
@@ -193,9 +206,12 @@ impl World {
         self.tell(endpoint, Command::Receiver(fetch_of(endpoint), begin));
     }
 
-    /// Where the source of a flow that is pulled sends to: nobody has told it before the first symbols leave.
+    /// Where the source of a flow sends to that is pulled, or goes down a tree: nobody has told it before the first symbols leave.
     pub(super) fn way_of_pulled(&mut self, flow: FlowId) -> Option<PathId> {
         let (Transport::Coded(coded), task) = (&self.setup.transport, task_of(flow)?) else { return None };
+        if coded.trees.is_some() {
+            return self.way_of_tree(task, flow, None);
+        }
         coded.pull?;
         let (plan, running) = (self.setup.tasks.get(task as usize)?, self.tasks.get(task as usize)?);
         match FlowPlace::of(flow, plan.sources.len(), running.receivers.len()) {
@@ -227,6 +243,9 @@ impl World {
         config.delivery = Some(coded.delivery(plan.sources.len()));
         if let Some(pull) = coded.pull {
             config.pull = pull.session;
+        }
+        if let Some(trees) = coded.trees {
+            config.trees = trees.receiver;
         }
         config.max_sources = Some(plan.sources.len() as u8);
         config.receive_window = coded.receive_window;
@@ -288,7 +307,7 @@ impl World {
     pub(super) fn restart_controller(&mut self) {
         let Transport::Coded(coded) = self.setup.transport.clone() else { return };
         // A script forgets nothing.
-        let Some(endpoint) = self.controller.filter(|_| coded.pull.is_none()) else { return };
+        let Some(endpoint) = self.controller.filter(|_| !coded.is_scripted()) else { return };
         self.incarnations += 1;
         let fresh = self.new_controller(&coded);
         let slot = &mut self.slots[self.places[endpoint as usize].slot as usize];

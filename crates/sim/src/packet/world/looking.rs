@@ -20,8 +20,10 @@ impl World {
         for task in 0..self.tasks.len() {
             let useful = self.useful(task);
             let gained = useful - std::mem::replace(&mut self.sampled[task], useful);
-            let rate = gained as f64 / sampling.every.as_secs_f64();
             let running = &self.tasks[task];
+            // Each member of a group that trees serve has all of it: its rate is that of one.
+            let alike = if running.trees.is_empty() { 1 } else { running.receivers.len() };
+            let rate = gained as f64 / alike as f64 / sampling.every.as_secs_f64();
             if running.receivers.is_empty() || running.finished.is_some_and(|at| at < t) {
                 continue;
             }
@@ -124,9 +126,12 @@ impl World {
         let Some(stats) = receivers.stats(self.now, fetch_of(endpoint)) else { return };
         for (n, flow) in stats.flows.iter().enumerate() {
             if let Some(tally) = running.tallies.get_mut((flow.flow.0 & 0xff) as usize) {
-                tally.lost = flow.lost;
+                // A tree has many receivers, any other flow one.
+                let (lost, timeouts) =
+                    if running.trees.is_empty() { (0, 0) } else { (tally.lost, tally.timeouts) };
+                tally.lost = lost + flow.lost;
                 // A session counts those of its flows together.
-                tally.timeouts = if n == 0 { stats.timeouts } else { 0 };
+                tally.timeouts = timeouts + if n == 0 { stats.timeouts } else { 0 };
             }
         }
     }
@@ -159,6 +164,7 @@ impl World {
             }
         }
         self.note_tallies();
+        self.note_trees();
         for task in 0..self.tasks.len() {
             self.tasks[task].useful = self.useful(task);
         }

@@ -76,6 +76,7 @@ impl World {
         match event {
             ReceiverEvent::Symbol { flow, symbol } => {
                 running.useful += 1;
+                reception.useful += 1;
                 if let Some(tally) = running.tallies.get_mut((flow.0 & 0xff) as usize) {
                     tally.useful += 1;
                 }
@@ -110,12 +111,13 @@ impl World {
             }
             ReceiverEvent::Bind(bind) => {
                 let (flow, source) = (bind.flow, host_of(bind.node));
-                let goes_to_all = running.receivers.len() > 1
-                    && FlowPlace::of(
-                        flow,
-                        self.setup.tasks[task as usize].sources.len(),
-                        running.receivers.len(),
-                    ) == FlowPlace::Group;
+                let goes_to_all = !running.trees.is_empty()
+                    || running.receivers.len() > 1
+                        && FlowPlace::of(
+                            flow,
+                            self.setup.tasks[task as usize].sources.len(),
+                            running.receivers.len(),
+                        ) == FlowPlace::Group;
                 // Each of a group is told of the flow that goes to all.
                 if !goes_to_all || running.flows.iter().all(|flowing| flowing.flow != flow) {
                     let receiver = (!goes_to_all).then_some(place);
@@ -125,7 +127,8 @@ impl World {
                     // The task's own T: the controller fits it to the object.
                     cargo.opened(flow, bind.key, object(task), assembly.symbol_size());
                 }
-                let path = PathId(self.sources[source as usize]);
+                let path = self.way_of_tree(task, flow, Some(place));
+                let path = path.unwrap_or(PathId(self.sources[source as usize]));
                 self.tell_fetch(endpoint, ReceiverCommand::FlowPath { flow, path });
             }
             ReceiverEvent::Done => {

@@ -36,6 +36,7 @@ pub(super) fn setup(scenario: &Scenario) -> CodedSetup {
             many_window: window(spec.pull.many_window),
             headroom: spec.pull.headroom,
         }),
+        trees: None,
     };
     setup.controller.feedback_every = NEVER;
     if spec.machines == Machines::Paper {

@@ -1,0 +1,274 @@
+//! A device on a tree of Datacast (§V-A): interests go towards the source, what answers them goes back to whoever asked.
+//!
+//! ```text
+//!                          parent
+//!             interests ^          | data
+//!                   +---+----------v---+
+//!                   |     TreeNode     |   a ContentStore, where more than one way leads on
+//!                   +-+------+-------+-+
+//!                child    child     child (the device's own application is one, if it receives)
+//! ```
+//! The same machine stands in a switch, in a server that forwards, and in a host of an overlay: a *way* is whatever a driver
+//! sends by, a port, a path or an address. Whoever drives it has read the packet's header ([`TreeWord::of`]) and does the sending.
+//!
+//! **Only where a tree branches is anything kept** (§V-A). Elsewhere interests and data pass through.
+//!
+//! **Ways are those of the tree**, which the node was told: an interest is heard from below and data from above. So nobody else
+//! can have symbols sent to a place of its choice, or put any into a store. Not here: which trees there are, the packet's
+//! bytes, rates, and timers: a node is silent until it is spoken to.
+
+use headwater_units::{Bytes, SymbolId};
+use headwater_wire::Body;
+
+use crate::content_store::{Answer, ContentStore, StoreConfig, StoreStats};
+
+/// What a packet of a tree means to a device on its way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TreeWord {
+    /// Somebody below asks for this.
+    Interest(SymbolId),
+    /// What has this name, and its place in the tree's order if it has one.
+    Data {
+        /// What it is asked for by.
+        name: SymbolId,
+        /// Packets of a tree are numbered as they are first sent.
+        number: Option<u64>,
+    },
+}
+
+impl TreeWord {
+    /// What a datagram says; nothing if it is none of a tree's, or a symbol that has lost its payload.
+    #[inline]
+    pub fn of(body: &Body) -> Option<TreeWord> {
+        match body {
+            Body::Interest(name) => Some(TreeWord::Interest(*name)),
+            Body::Symbol(header) if !header.trimmed => {
+                Some(TreeWord::Data { name: header.symbol, number: Some(header.number.0) })
+            }
+            Body::Announcement(it) => Some(TreeWord::Data { name: it.name(), number: None }),
+            _ => None,
+        }
+    }
+}
+
+/// Counts of one node.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TreeNodeStats {
+    /// Packets that came by a way that they cannot come by.
+    pub strays: u64,
+    /// Interests that were sent towards the source.
+    pub up: u64,
+    /// Packets that were sent away from it, each copy counting.
+    pub down: u64,
+    /// Of the store; nothing where there is none.
+    pub store: StoreStats,
+}
+
+/// One tree at one device. `P` is a packet, `R` a way.
+#[derive(Clone, Debug)]
+pub struct TreeNode<P, R> {
+    parent: R,
+    children: Vec<R>,
+    /// Of one with several children.
+    store: Option<ContentStore<P, R>>,
+    config: StoreConfig,
+    strays: u64,
+    up: u64,
+    down: u64,
+}
+
+impl<P: Clone, R: Clone + PartialEq> TreeNode<P, R> {
+    /// A node between its parent and its children, each once. The parent of the node at the source is the source.
+    pub fn new(config: StoreConfig, parent: R, children: Vec<R>) -> Self {
+        let store = (children.len() > 1).then(|| ContentStore::new(config));
+        TreeNode { parent, children, store, config, strays: 0, up: 0, down: 0 }
+    }
+
+    /// The tree was repaired: other ways from now on. What is kept stays.
+    pub fn reroute(&mut self, parent: R, children: Vec<R>) {
+        if self.store.is_none() && children.len() > 1 {
+            self.store = Some(ContentStore::new(self.config));
+        }
+        (self.parent, self.children) = (parent, children);
+    }
+
+    /// The way towards the source.
+    pub fn parent(&self) -> &R {
+        &self.parent
+    }
+
+    /// The ways away from it.
+    pub fn children(&self) -> &[R] {
+        &self.children
+    }
+
+    /// Whether it keeps packets.
+    pub fn branches(&self) -> bool {
+        self.store.is_some()
+    }
+
+    /// A packet has come; `bytes` is the room that it takes in a store. Calls `send` for each way that it, or what answers it, goes
+    /// by.
+    #[inline]
+    pub fn handle(&mut self, from: &R, word: TreeWord, packet: P, bytes: Bytes, send: impl FnMut(&R, &P)) {
+        match word {
+            TreeWord::Interest(name) => self.on_interest(from, name, packet, send),
+            TreeWord::Data { name, number } => self.on_data(from, name, number, packet, bytes, send),
+        }
+    }
+
+    fn on_interest(&mut self, from: &R, name: SymbolId, packet: P, mut send: impl FnMut(&R, &P)) {
+        if !self.children.contains(from) {
+            self.strays += 1;
+            return;
+        }
+        match self.store.as_mut().map_or(Answer::GoesOn, |store| store.on_interest(name, from.clone())) {
+            Answer::Held(held) => {
+                self.down += 1;
+                send(from, held);
+            }
+            Answer::Waits => {}
+            Answer::GoesOn => {
+                self.up += 1;
+                send(&self.parent, &packet);
+            }
+        }
+    }
+
+    fn on_data(
+        &mut self,
+        from: &R,
+        name: SymbolId,
+        number: Option<u64>,
+        packet: P,
+        bytes: Bytes,
+        mut send: impl FnMut(&R, &P),
+    ) {
+        if *from != self.parent {
+            self.strays += 1;
+            return;
+        }
+        let TreeNode { children, store, down, .. } = self;
+        // Somebody may have asked by a way that is none any more.
+        let mut to_child = |packet: &P, way: &R| {
+            if children.contains(way) {
+                *down += 1;
+                send(way, packet);
+            }
+        };
+        match (store, children.first()) {
+            (Some(store), _) => store.on_packet(name, number, packet, bytes, to_child),
+            (None, Some(only)) => to_child(&packet, only),
+            (None, None) => {}
+        }
+    }
+
+    /// What it has done.
+    pub fn stats(&self) -> TreeNodeStats {
+        let TreeNode { strays, up, down, store, .. } = self;
+        let store = store.as_ref().map(ContentStore::stats).unwrap_or_default();
+        TreeNodeStats { strays: *strays, up: *up, down: *down, store }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use headwater_units::{BlockIndex, Esi};
+
+    use super::*;
+
+    const BYTES: Bytes = Bytes::new(1000);
+    const UP: u16 = 0;
+
+    fn name(esi: u32) -> SymbolId {
+        SymbolId { block: BlockIndex(0), esi: Esi(esi) }
+    }
+
+    fn asks(node: &mut TreeNode<&'static str, u16>, from: u16, esi: u32) -> Vec<(u16, &'static str)> {
+        let mut sent = Vec::new();
+        let interest = TreeWord::Interest(name(esi));
+        node.handle(&from, interest, "interest", BYTES, |way, packet| sent.push((*way, *packet)));
+        sent
+    }
+
+    fn brings(node: &mut TreeNode<&'static str, u16>, from: u16, esi: u32) -> Vec<(u16, &'static str)> {
+        let mut sent = Vec::new();
+        let data = TreeWord::Data { name: name(esi), number: Some(esi.into()) };
+        node.handle(&from, data, "data", BYTES, |way, packet| sent.push((*way, *packet)));
+        sent
+    }
+
+    fn node(children: &[u16]) -> TreeNode<&'static str, u16> {
+        TreeNode::new(StoreConfig::default(), UP, children.to_vec())
+    }
+
+    #[test]
+    fn each_link_below_and_the_one_above_are_crossed_once_in_any_order() {
+        let mut node = node(&[1, 2, 3]);
+        assert_eq!(asks(&mut node, 2, 7), [(UP, "interest")]);
+        assert_eq!(asks(&mut node, 1, 7), []);
+        assert_eq!(brings(&mut node, UP, 7), [(2, "data"), (1, "data")]);
+        assert_eq!(asks(&mut node, 3, 7), [(3, "data")], "it is held");
+        let stats = node.stats();
+        assert_eq!((stats.up, stats.down, stats.strays, stats.store.held), (1, 3, 0, 1));
+    }
+
+    #[test]
+    fn where_nothing_branches_all_passes_and_nothing_is_kept() {
+        let mut node = node(&[1]);
+        assert!(!node.branches());
+        assert_eq!(
+            (asks(&mut node, 1, 7), brings(&mut node, UP, 7)),
+            (vec![(UP, "interest")], vec![(1, "data")])
+        );
+        assert_eq!(asks(&mut node, 1, 7), [(UP, "interest")]);
+        assert_eq!(node.stats().store, StoreStats::default());
+    }
+
+    #[test]
+    fn what_comes_by_a_way_of_nobodys_is_counted_and_dropped() {
+        let mut node = node(&[1, 2]);
+        assert_eq!((asks(&mut node, 9, 7), asks(&mut node, UP, 7)), (vec![], vec![]));
+        asks(&mut node, 1, 7);
+        assert_eq!((brings(&mut node, 2, 7), brings(&mut node, 9, 7)), (vec![], vec![]));
+        assert_eq!(node.stats().strays, 4);
+        assert_eq!(brings(&mut node, UP, 7), [(1, "data")], "it still waits");
+    }
+
+    #[test]
+    fn after_a_repair_it_serves_the_new_ways_alone_from_what_it_has() {
+        let mut node = node(&[1, 2]);
+        asks(&mut node, 1, 7);
+        brings(&mut node, UP, 7);
+        asks(&mut node, 2, 8);
+        node.reroute(5, vec![1, 3]);
+        assert_eq!(asks(&mut node, 3, 7), [(3, "data")]);
+        assert_eq!((brings(&mut node, UP, 8), brings(&mut node, 5, 8)), (vec![], vec![]), "2 is gone");
+        assert_eq!(asks(&mut node, 2, 8), []);
+        let mut alone = super::tests::node(&[1]);
+        alone.reroute(UP, vec![1, 2]);
+        assert!(alone.branches());
+    }
+
+    #[test]
+    fn a_symbol_without_its_payload_is_nothing_to_it() {
+        use headwater_units::PacketNumber;
+        use headwater_wire::{Announcement, NEXT, SymbolHeader};
+        let header = |trimmed| SymbolHeader {
+            number: PacketNumber(3),
+            symbol: name(1),
+            ack_interval: 1,
+            ack_now: false,
+            assignment: 0,
+            starved: false,
+            syn: false,
+            trimmed,
+        };
+        assert_eq!(TreeWord::of(&Body::Symbol(header(true))), None);
+        let data = TreeWord::Data { name: name(1), number: Some(3) };
+        assert_eq!(TreeWord::of(&Body::Symbol(header(false))), Some(data));
+        let next = Announcement { block: BlockIndex(0), next: None };
+        let data = TreeWord::Data { name: SymbolId { block: BlockIndex(0), esi: NEXT }, number: None };
+        assert_eq!(TreeWord::of(&Body::Announcement(next)), Some(data));
+    }
+}
