@@ -213,6 +213,11 @@ impl<F, R: Clone + PartialEq> ContentStore<F, R> {
         self.stats.kept += 1;
     }
 
+    /// Whether the packet of this name is held.
+    pub fn holds(&self, name: SymbolId) -> bool {
+        self.held.contains_key(&name)
+    }
+
     /// Bytes of packets that are held.
     pub fn bytes(&self) -> Bytes {
         self.bytes

@@ -5,6 +5,8 @@
 //!                <- Casting, -------             <- Request, Fetched ----
 //!                   CastRefused                  -- ProbeGroup --------> source
 //!                                                <- GroupProbed --------
+//!                                                -- TreeOrder, FellTree -> nodes on trees
+//!                                                <- TreeReady, Silent ---
 //! ```
 //! The parts of [`Control`](crate::Control) that only this needs.
 
@@ -98,6 +100,48 @@ pub struct GroupQuestion {
     pub bytes: u16,
 }
 
+/// Controller to a node on a tree of Datacast: whom it asks, and whom it answers (Datacast §V-A). A newer version replaces an
+/// older one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TreeOrder {
+    /// The tree, and the key that all its nodes share.
+    pub tree: FlowSecret,
+    /// Counts the orders of a tree.
+    pub version: u32,
+    /// T.
+    pub symbol_size: u16,
+    /// Where the next node towards the source is; `None`: the source is here.
+    pub parent: Option<SocketAddr>,
+    /// The ways that lead on, at most [`MAX_FLOWS`] addresses in all: each to the nodes that are reached by it. A device between them
+    /// and here passes on one of their interests of several that are equal.
+    pub branches: Vec<Vec<SocketAddr>>,
+    /// This node receives what comes down.
+    pub receives: bool,
+    /// Bytes of symbols that are kept where more than one way leads on.
+    pub store: Bytes,
+    /// How often neighbours are told that this node is there, and are to be heard of; zero: never.
+    pub beat: Duration,
+}
+
+/// What is known of a repair of a cast's trees.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TreeRepair {
+    /// From the cast's beginning to the first word of a neighbour that had fallen silent.
+    pub after: Duration,
+    /// For how long it had been silent then.
+    pub silent: Duration,
+    /// From that word to the new trees.
+    pub decided: Duration,
+    /// From then on until all nodes had confirmed them; `None`: not yet.
+    pub told: Option<Duration>,
+    /// Cables that count as cut.
+    pub cut: u16,
+    /// Trees that go another way.
+    pub rebuilt: u16,
+    /// Trees for which there was no way of their own: they share that of another.
+    pub shared: u16,
+}
+
 /// Node to controller: what came of an invitation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fetched {
@@ -138,6 +182,8 @@ pub enum WhyUnicast {
     },
     /// The source did not say who has heard it, or could not send to it.
     Source,
+    /// No tree of the network leads to two of them.
+    NoTrees,
 }
 
 /// How a cast's symbols travel.
@@ -156,6 +202,17 @@ pub enum CastWay {
     },
     /// To each receiver by itself.
     Unicast(WhyUnicast),
+    /// Down trees of a network that is known (Datacast).
+    Trees {
+        /// So many trees that share no link.
+        trees: u16,
+        /// So many receivers are on them.
+        members: u16,
+        /// Of so many that are to have it.
+        of: u16,
+        /// From the source to the last receiver, nodes that hand on count one each.
+        hops: u16,
+    },
 }
 
 /// Where a receiver of a cast stands.
@@ -213,6 +270,8 @@ pub struct CastNews {
     pub members: Vec<MemberNews>,
     /// How many there are in all.
     pub of: u16,
+    /// What became of its trees, the newest at most [`MAX_NEWS`].
+    pub repairs: Vec<TreeRepair>,
     /// Nothing more will happen, and all receivers have been told of.
     pub over: bool,
 }
@@ -243,6 +302,14 @@ impl GroupQuestion {
     }
 }
 
+impl TreeOrder {
+    pub(crate) fn within_bounds(&self) -> Bound {
+        let addresses: usize = self.branches.iter().map(Vec::len).sum();
+        check(addresses <= MAX_FLOWS && self.branches.len() <= MAX_FLOWS, "too many branches")?;
+        check(self.branches.iter().all(|branch| !branch.is_empty()), "a branch that leads nowhere")
+    }
+}
+
 impl Fetched {
     pub(crate) fn within_bounds(&self) -> Bound {
         match &self.end {
@@ -255,6 +322,7 @@ impl Fetched {
 impl CastNews {
     pub(crate) fn within_bounds(&self) -> Bound {
         check(self.members.len() <= MAX_NEWS, "too many receivers")?;
+        check(self.repairs.len() <= MAX_NEWS, "too many repairs")?;
         let fits = |member: &MemberNews| match &member.standing {
             MemberStanding::Failed(reason) => reason.len() <= MAX_REASON,
             _ => true,

@@ -12,7 +12,7 @@ use headwater_units::{
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::{Cast, CastNews, Class, Fetched, GroupQuestion, Invitation};
+use crate::{Cast, CastNews, Class, Fetched, GroupQuestion, Invitation, TreeOrder};
 
 /// No control message is longer.
 pub const MAX_CONTROL: usize = 64 << 10;
@@ -465,6 +465,29 @@ pub enum Control {
         /// Symbols, as often as they were sent; whoever receives them does not matter.
         sent: Symbols,
     },
+    /// Controller to a node on a tree.
+    PlantTree(Box<TreeOrder>),
+    /// Node to controller: it does as that order of a tree says.
+    TreeReady {
+        /// The tree.
+        tree: FlowId,
+        /// The order's version.
+        version: u32,
+    },
+    /// Controller to a node: the tree is no more, or does not lead here any more.
+    FellTree {
+        /// The tree.
+        tree: FlowId,
+    },
+    /// Node to controller: neighbours on a tree are not heard of. Said again while it is so.
+    Silent {
+        /// The tree.
+        tree: FlowId,
+        /// Where they are, as in the order; at most [`MAX_FLOWS`].
+        neighbours: Vec<SocketAddr>,
+        /// For how long the one that is silent for longest has been.
+        since: Duration,
+    },
 }
 
 /// Why bytes are not a control message.
@@ -558,9 +581,15 @@ impl Control {
             Control::Fetch(invitation) => within(invitation.within_bounds()),
             Control::Fetched(fetched) => within(fetched.within_bounds()),
             Control::ProbeGroup(question) => within(question.within_bounds()),
+            Control::PlantTree(order) => within(order.within_bounds()),
+            Control::Silent { neighbours, .. } => {
+                check((1..=MAX_FLOWS).contains(&neighbours.len()), "too many addresses, or none")
+            }
             Control::GroupProbed { heard, .. } => check(heard.len() <= MAX_FLOWS, "too many flows"),
             Control::Keeps
             | Control::GroupSent { .. }
+            | Control::TreeReady { .. }
+            | Control::FellTree { .. }
             | Control::StopCast { .. }
             | Control::CastRefused { .. }
             | Control::StopFetch { .. }

@@ -265,6 +265,19 @@ pub fn peek_flow(bytes: &[u8]) -> Option<FlowId> {
 /// # Errors
 /// [`WireError`]; the bytes are hostile until this returns `Ok`.
 pub fn parse<'a>(bytes: &'a [u8], key: &HeaderKey) -> Result<Parsed<'a>, WireError> {
+    read(bytes, Some(key))
+}
+
+/// Reads what may be said on a tree, as a device on the way must, which holds no key: nothing of it is proven. `None` for all that
+/// is neither a symbol nor [`Body::Interest`] nor [`Body::Announcement`].
+pub fn peek_tree(bytes: &[u8]) -> Option<Datagram> {
+    matches!(bytes.first()? & 15, KIND_SYMBOL | KIND_TREE)
+        .then(|| read(bytes, None).ok())?
+        .map(|it| it.datagram)
+}
+
+/// Checks the tag if there is a key.
+fn read<'a>(bytes: &'a [u8], key: Option<&HeaderKey>) -> Result<Parsed<'a>, WireError> {
     let header: &[u8; HEADER] =
         bytes.first_chunk().ok_or(WireError::Short { have: bytes.len(), need: HEADER })?;
     if header[0] >> 4 != VERSION {
@@ -276,7 +289,7 @@ pub fn parse<'a>(bytes: &'a [u8], key: &HeaderKey) -> Result<Parsed<'a>, WireErr
     let flow = FlowId(u64::from_be_bytes(header[4..12].try_into().expect("8 bytes")));
     let number = u32::from_be_bytes(header[12..16].try_into().expect("4 bytes"));
     let covered = if kind == KIND_SYMBOL { SYMBOL_COVERED.min(bytes.len()) } else { bytes.len() };
-    if !key.matches(bytes, covered) {
+    if key.is_some_and(|key| !key.matches(bytes, covered)) {
         return Err(WireError::Tag);
     }
     if kind != KIND_SYMBOL && (flags, header[3], number) != (0, 0, 0) {

@@ -32,7 +32,7 @@ pub use ack::{Ack, AckRange, MAX_ACK_RANGES, MAX_OWED, Owed};
 pub use assign::{Assign, Assignment, MAX_WORK, Work};
 pub use cast::{
     Cast, CastNews, CastWay, CastWish, FetchEnd, Fetched, FlowSecret, GroupInvitation, GroupQuestion,
-    Invitation, MAX_NEWS, MAX_REASON, MemberNews, MemberStanding, WhyUnicast,
+    Invitation, MAX_NEWS, MAX_REASON, MemberNews, MemberStanding, TreeOrder, TreeRepair, WhyUnicast,
 };
 pub use code_point::{
     CodePointError, CodePoints, DSCP_CONTROL, DSCP_FIRST, DSCP_LOWER_EFFORT, DSCP_NETWORK_CONTROL,
@@ -45,7 +45,7 @@ pub use control::{
 pub use cumulative::{AckVector, Cumulative};
 pub use datagram::{
     Body, Class, Datagram, Ecn, FinReason, HEADER, HEADER_TAG, PRELUDE, Parsed, SEAL, SYMBOL_OVERHEAD,
-    SymbolHeader, WireError, emit, mark_trimmed, parse, parse_trimmed, peek_flow,
+    SymbolHeader, WireError, emit, mark_trimmed, parse, parse_trimmed, peek_flow, peek_tree,
 };
 pub use probe::{Probe, ProbeAck};
 pub use pull::{Pull, Receipt, Want};

@@ -190,7 +190,17 @@ fn cast() -> impl Strategy<Value = Control> {
             members: port / 2,
             of: port
         }),
+        any::<u16>().prop_map(|of| CastWay::Trees { trees: of / 3, members: of / 2, of, hops: of / 5 }),
     ];
+    let repair = any::<u64>().prop_map(|n| TreeRepair {
+        after: Duration::from_nanos(n),
+        silent: Duration::from_nanos(n / 2),
+        decided: Duration::from_nanos(n / 3),
+        told: (n % 2 == 0).then_some(Duration::from_nanos(n / 4)),
+        cut: n as u16,
+        rebuilt: 1,
+        shared: 0,
+    });
     prop_oneof![
         (any::<u64>(), "[a-z0-9/.]{0,64}", vec(bytes().prop_map(NodeId), 0..=MAX_FLOWS)).prop_map(
             |(cast, name, to)| Control::Cast(Cast {
@@ -233,19 +243,45 @@ fn cast() -> impl Strategy<Value = Control> {
             by_group: Bytes::new(request),
             alone: Bytes::new(!request),
         })),
-        (any::<u64>(), bytes(), way, vec(member, 0..=MAX_NEWS)).prop_map(|(n, bytes, way, members)| {
-            Control::Casting(Box::new(CastNews {
-                cast: n,
-                object: ObjectId(bytes),
-                bytes: Bytes::new(n),
-                source: NodeId(bytes),
-                way,
-                to_group: Bytes::new(n),
-                members,
-                of: 200,
-                over: n % 2 == 0,
-            }))
+        (any::<u64>(), bytes(), vec(1usize..4, 0..20), any::<u16>()).prop_map(
+            move |(n, bytes, branches, port)| {
+                let address = |n: usize| ([10, 0, 0, n as u8], port).into();
+                Control::PlantTree(Box::new(TreeOrder {
+                    tree: secret(n, bytes),
+                    version: port.into(),
+                    symbol_size: port,
+                    parent: (n % 2 == 0).then(|| address(9)),
+                    branches: branches.into_iter().map(|len| (0..len).map(address).collect()).collect(),
+                    receives: n % 3 == 0,
+                    store: Bytes::new(n),
+                    beat: Duration::from_nanos(n),
+                }))
+            }
+        ),
+        (any::<u64>(), 1..=MAX_FLOWS, any::<u16>()).prop_map(|(n, count, port)| Control::Silent {
+            tree: FlowId(n),
+            neighbours: (0..count).map(|_| ([10, 0, 0, 1], port).into()).collect(),
+            since: Duration::from_nanos(n),
         }),
+        (any::<u64>(), any::<u32>())
+            .prop_map(|(tree, version)| Control::TreeReady { tree: FlowId(tree), version }),
+        any::<u64>().prop_map(|tree| Control::FellTree { tree: FlowId(tree) }),
+        (any::<u64>(), bytes(), way, vec(member, 0..=MAX_NEWS), vec(repair, 0..3)).prop_map(
+            |(n, bytes, way, members, repairs)| {
+                Control::Casting(Box::new(CastNews {
+                    cast: n,
+                    object: ObjectId(bytes),
+                    bytes: Bytes::new(n),
+                    source: NodeId(bytes),
+                    way,
+                    to_group: Bytes::new(n),
+                    members,
+                    of: 200,
+                    repairs,
+                    over: n % 2 == 0,
+                }))
+            }
+        ),
     ]
 }
 

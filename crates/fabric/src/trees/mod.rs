@@ -20,12 +20,14 @@
 //! or asks is not its business.
 
 mod construction;
+mod hops;
 mod search;
 mod tree;
 
 use crate::{FabricError, HostId, LinkId, PointId, Topology};
 
 use construction::Construction;
+pub use hops::{Hop, Switches, hops};
 use search::Search;
 pub use tree::{SteinerTree, TreeLink, link_stress};
 

@@ -9,7 +9,7 @@ use std::time::Instant;
 use headwater_units::{Bytes, Duration, NodeId, PathId};
 use headwater_wire::{
     Cast, CastNews, CastWay, CastWish, Class, Control, MAX_FLOWS, MemberNews, MemberStanding, Refusal,
-    WhyUnicast,
+    TreeRepair, WhyUnicast,
 };
 use serde::Serialize;
 use tokio::sync::mpsc::UnboundedReceiver;
@@ -54,7 +54,7 @@ pub struct CastResult {
     pub bytes: u64,
     /// From the request to the last receiver's end.
     pub seconds: f64,
-    /// How its symbols travelled: `multicast` or `unicast`.
+    /// How its symbols travelled: `multicast`, `trees` or `unicast`.
     pub via: String,
     /// Why so, in words.
     pub why: String,
@@ -74,10 +74,31 @@ pub struct CastResult {
     pub median_seconds: Option<f64>,
     /// When the last one was.
     pub last_seconds: Option<f64>,
+    /// What was done where trees were cut.
+    pub repairs: Vec<CastRepair>,
     /// All receivers have it.
     pub complete: bool,
     /// By address.
     pub receivers: Vec<CastReceiver>,
+}
+
+/// Trees that were led another way.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct CastRepair {
+    /// When a neighbour was first said to be silent, from the request on.
+    pub after_seconds: f64,
+    /// For how long it had been silent then.
+    pub silent_seconds: f64,
+    /// From that word to the new trees.
+    pub decided_seconds: f64,
+    /// From then on until all nodes had confirmed them.
+    pub told_seconds: Option<f64>,
+    /// Cables that count as cut.
+    pub cut: u16,
+    /// Trees that go another way.
+    pub rebuilt: u16,
+    /// Trees that share the way of another.
+    pub shared: u16,
 }
 
 /// One receiver of a cast.
@@ -332,6 +353,18 @@ impl Seen {
                 };
                 ("multicast", format!("by multicast: {who}"))
             }
+            CastWay::Trees { trees, members, of, hops } => {
+                let which = match trees {
+                    1 => "a tree".to_owned(),
+                    _ => format!("{trees} trees that share no link"),
+                };
+                let who = if members == of {
+                    format!("{of} receivers")
+                } else {
+                    format!("{members} of {of} receivers, the others are served one by one")
+                };
+                ("trees", format!("by {which}, at most {hops} hops to {who}"))
+            }
             CastWay::Unicast(why) => {
                 let why = match why {
                     WhyUnicast::Wished => "as asked for".to_owned(),
@@ -344,6 +377,7 @@ impl Seen {
                             "multicast does not work here, fewer than two of {of} receivers heard a probe"
                         )
                     }
+                    WhyUnicast::NoTrees => "no tree of the network leads to two receivers".to_owned(),
                     WhyUnicast::Source => "the source could not open a group".to_owned(),
                 };
                 ("unicast", format!("one by one: {why}"))
@@ -422,6 +456,7 @@ impl Seen {
             first_seconds: finishes.first().copied(),
             median_seconds: finishes.get(finishes.len().saturating_sub(1) / 2).copied(),
             last_seconds: finishes.last().copied(),
+            repairs: news.repairs.iter().map(repair).collect(),
             complete: self.have() == receivers.len(),
             receivers,
         }
@@ -446,6 +481,18 @@ impl Seen {
             multicast_bytes: member.by_group.get(),
             unicast_bytes: member.alone.get(),
         }
+    }
+}
+
+fn repair(it: &TreeRepair) -> CastRepair {
+    CastRepair {
+        after_seconds: it.after.as_secs_f64(),
+        silent_seconds: it.silent.as_secs_f64(),
+        decided_seconds: it.decided.as_secs_f64(),
+        told_seconds: it.told.map(Duration::as_secs_f64),
+        cut: it.cut,
+        rebuilt: it.rebuilt,
+        shared: it.shared,
     }
 }
 
@@ -499,6 +546,7 @@ mod tests {
             to_group: Bytes::new(1040),
             members: standings.iter().map(member).collect(),
             of: 4,
+            repairs: Vec::new(),
             over,
         }
     }

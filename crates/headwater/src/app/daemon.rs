@@ -42,6 +42,7 @@ pub async fn controller(
     let common = &options.common;
     let tasks = common.state.join("controller").join("tasks.redb");
     let settings = settings(common, options.equal_theta, options.max_sources, options.groups);
+    let settings = ControllerConfig { network: options.network, ..settings };
     let controller = Some((settings, Some(tasks)));
     let host = Host::start(HostConfig { common, listen: Some(options.listen), controller, node: None })?;
     if let Some(at) = &options.metrics {

@@ -6,10 +6,13 @@ use headwater_sim::scenario::TransportSpec;
 use headwater_transport::ppush::controller::ControllerConfig;
 use headwater_transport::ppush::receiver::ReceiverConfig;
 use headwater_transport::source::SourceConfig;
-use headwater_units::{Duration, Theta};
+use headwater_units::{Bytes, Duration, Theta};
 
 use super::AppError;
 use crate::node::TimelineFile;
+
+/// The size of packets for whom rates are meant that are written in packets.
+const ETHERNET: Bytes = Bytes::new(1500);
 
 /// Options that measure or change how flows are driven. Without any of them a process is the product as it is.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -41,14 +44,23 @@ impl Experiments {
     }
 
     pub(super) fn source_config(&self) -> SourceConfig {
-        self.tuning.as_ref().map_or_else(SourceConfig::default, TransportSpec::source_config)
+        let Some(tuning) = &self.tuning else { return SourceConfig::default() };
+        let mut source = tuning.source_config();
+        let (rate, said) = (&mut source.trees.rate, &tuning.datacast);
+        rate.initial = said.initial_rate.resolve(ETHERNET);
+        (rate.step, rate.every) = (said.increase.resolve(ETHERNET), said.interval);
+        source
     }
 
     /// A controller's settings; `fixed_theta` is the weight of every flow instead of Algorithm 1.
     pub(super) fn controller_config(&self, fixed_theta: Option<Theta>) -> ControllerConfig {
         let base = match &self.tuning {
             None => ControllerConfig::default(),
-            Some(tuning) => tuning.controller_config(tuning.theta_ceiling.map(Theta::new), true),
+            Some(tuning) => ControllerConfig {
+                tree_credit: u16::try_from(tuning.datacast.credit).unwrap_or(u16::MAX),
+                tree_store: tuning.datacast.cache,
+                ..tuning.controller_config(tuning.theta_ceiling.map(Theta::new), true)
+            },
         };
         ControllerConfig { fixed_theta, ..base }
     }

@@ -8,6 +8,7 @@ use std::time::Instant;
 
 use headwater_store::manifest::{self, Manifest};
 use headwater_store::tree;
+use headwater_transport::datacast::TreeReceiverConfig;
 use headwater_transport::ppush::controller::ControllerConfig;
 use headwater_transport::ppush::receiver::{FlowStats, ReceiverConfig, ReceiverStats};
 use headwater_units::{BitRate, BlockIndex, Bytes, NodeId, ObjectId, PathId, Theta};
@@ -196,6 +197,7 @@ impl<'a> Job<'a> {
     pub(super) fn receiver(&self, what: &str) -> ReceiverConfig {
         let (options, host) = (self.options, self.host);
         let mut config = ReceiverConfig::new(what, host.id(), self.path, rand::random());
+        config.trees = TreeReceiverConfig::on_hosts();
         config.room = host.room_on(self.path).min(self.narrowest.load(Ordering::Relaxed));
         config.class = if options.common.gentle { Class::Gentle } else { Class::Bulk };
         config.delivery = options.delivery;

@@ -724,6 +724,8 @@ fn for_controller(control: &Control) -> bool {
             | Control::Fetched(_)
             | Control::GroupProbed { .. }
             | Control::GroupSent { .. }
+            | Control::TreeReady { .. }
+            | Control::Silent { .. }
     )
 }
 

@@ -32,7 +32,7 @@ use headwater_transport::ppush::wfcc::LossResponse;
 use headwater_transport::pull_queue::PullConfig;
 use headwater_units::{BitRate, Bytes, Duration};
 
-pub use cast::{CastOptions, CastReceiver, CastResult, cast};
+pub use cast::{CastOptions, CastReceiver, CastRepair, CastResult, cast};
 pub use daemon::{controller, node};
 pub use demo::demo;
 pub use experiments::{Experiments, TimelineOptions};
@@ -66,6 +66,13 @@ const FRAMING: Bytes = Bytes::new(38);
 pub(crate) fn data_config(common: &Common, bind: SocketAddr) -> Result<NodeConfig, AppError> {
     let mut source = common.experiments.source_config();
     source.limit = common.limit;
+    let rate = &mut source.trees.rate;
+    rate.most = common.uplink.unwrap_or(ANY_RATE);
+    if let (None, Some(uplink)) = (&common.experiments.tuning, common.uplink) {
+        // As Datacast's testbed has them for 1 Gbit/s.
+        (rate.initial, rate.step) = (uplink.mul_f64(0.5), uplink.mul_f64(0.125));
+    }
+    source.trees.catch_up = Duration::from_millis(1);
     source.path_mtu = Some(PathMtuConfig::default());
     if common.loss_response_ignore {
         source.wfcc.loss_response = LossResponse::Ignore;

@@ -9,7 +9,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::path::{Path, PathBuf};
 
 use headwater_store::StoreError;
-use headwater_transport::ppush::controller::GroupRange;
+use headwater_transport::ppush::controller::{GroupRange, NetworkSpec};
 use headwater_units::{BitRate, Bytes, Duration, NodeId, ObjectId, TaskId};
 use headwater_wire::{CodePoints, Delivery, SpreadRule};
 use serde::{Deserialize, Serialize};
@@ -168,6 +168,8 @@ pub struct ControllerOptions {
     pub max_sources: Option<u8>,
     /// Addresses for the groups of casts.
     pub groups: Option<Vec<GroupRange>>,
+    /// The network, by whose trees casts go.
+    pub network: Option<NetworkSpec>,
 }
 
 /// `headwater node`, and `headwater up`.

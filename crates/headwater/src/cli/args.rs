@@ -388,6 +388,13 @@ pub(crate) struct ControllerArgs {
     planning: PlanningFlags,
     #[command(flatten)]
     metrics: MetricsFlag,
+    /// The network, in a file: casts go by its trees
+    ///
+    /// TOML: `fabric = { kind = "bcube", n = 4, levels = 1, rate = "1 Gbit/s", delay = "5 us" }`, or any other fabric of an experiment;
+    /// `hosts = ["10.0.0.1", ...]`, an address for each in the order of their numbers, or a list of one for each of its cables, behind
+    /// which any others may stand by which it is known; `switches = "plain"`, or "stores" where they keep and copy what trees carry.
+    #[arg(long, value_name = "FILE", help_heading = NETWORK, value_hint = clap::ValueHint::FilePath)]
+    pub(crate) topology: Option<std::path::PathBuf>,
     #[command(flatten)]
     pub(crate) tuning: TuningFlag,
 }

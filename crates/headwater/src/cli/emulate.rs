@@ -160,7 +160,7 @@ impl From<EmulateError> for Failure {
             | EmulateError::Setup(_)
             | EmulateError::Size { .. }
             | EmulateError::PacketSize { .. }
-            | EmulateError::HostsForward
+            | EmulateError::Cables { .. }
             | EmulateError::HostFault => Failure::Usage(UsageError::Options(text)),
             EmulateError::NoRun(_) | EmulateError::UnknownLink { .. } => {
                 Failure::App(AppError::NotFound(text))

@@ -19,6 +19,7 @@ mod groups;
 mod inside;
 mod lab;
 mod manual;
+mod network;
 mod output;
 mod resolve;
 mod settings;

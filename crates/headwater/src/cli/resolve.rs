@@ -12,6 +12,7 @@ use super::args::{
     TuningFlag, UpArgs,
 };
 use super::experiments::{self, ExperimentError};
+use super::network;
 use super::settings::{Origin, Settings, SettingsError};
 use super::values::{LossResponse, Spread, Theta, Via};
 use crate::app::{
@@ -136,6 +137,7 @@ impl Settings {
             equal_theta: self.values.equal_theta.unwrap_or_default(),
             groups: self.values.groups.clone().map(|groups| groups.0),
             max_sources: self.values.max_sources.map(|count| count.0),
+            network: args.topology.as_deref().map(network::read).transpose()?,
         })
     }
 

@@ -232,6 +232,16 @@ pub(crate) fn cast(result: &CastResult) -> String {
             result.copies
         );
     }
+    for repair in &result.repairs {
+        let told = repair
+            .told_seconds
+            .map_or("not all were told yet".to_owned(), |s| format!("all were told in {s:.3} s"));
+        let _ = writeln!(
+            text,
+            "  after {:.2} s a neighbour had been silent for {:.2} s: {} cables left out, {} trees led another way; decided in {:.3} s, {told}",
+            repair.after_seconds, repair.silent_seconds, repair.cut, repair.rebuilt, repair.decided_seconds
+        );
+    }
     text
 }
 

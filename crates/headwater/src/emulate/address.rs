@@ -10,6 +10,12 @@ pub(super) fn ipv4(host: usize) -> Ipv4Addr {
     Ipv4Addr::new(10, 99, high, low)
 }
 
+/// The address of one of several cables, in 10.100.0.0/16 for the first, 10.101.0.0/16 for the second and so on.
+pub(super) fn ipv4_on(host: usize, cable: usize) -> Ipv4Addr {
+    let [high, low] = (host as u16 + 1).to_be_bytes();
+    Ipv4Addr::new(10, 100 + cable as u8, high, low)
+}
+
 /// In fd00:99::/64.
 pub(super) fn ipv6(host: usize) -> Ipv6Addr {
     Ipv6Addr::new(0xfd00, 0x99, 0, 0, 0, 0, 0, host as u16 + 1)
@@ -19,6 +25,12 @@ pub(super) fn ipv6(host: usize) -> Ipv6Addr {
 pub(super) fn mac(host: usize) -> MacAddress {
     let [high, low] = (host as u16 + 1).to_be_bytes();
     [0x02, 0x48, 0x57, 0, high, low]
+}
+
+/// That of one of several cables.
+pub(super) fn mac_on(host: usize, cable: usize) -> MacAddress {
+    let [high, low] = (host as u16 + 1).to_be_bytes();
+    [0x02, 0x48, 0x57, cable as u8, high, low]
 }
 
 /// As `ip` reads it.

@@ -28,11 +28,14 @@ pub enum EmulateError {
         /// Hosts asked for.
         hosts: usize,
     },
-    /// Hosts would have to forward.
+    /// Too many cables.
     #[error(
-        "in this network hosts forward for others (BCube, torus), which the hosts of an emulated one do not"
+        "hosts have {cables} cables: a host has one, but for networks whose hosts forward, and all together at most {MAX_HOSTS}"
     )]
-    HostsForward,
+    Cables {
+        /// Of all hosts.
+        cables: usize,
+    },
     /// Packets are longer than a frame can be.
     #[error("packets of {packet} are too long: a frame has at most {most} bytes here, its Ethernet header included", most = MAX_MTU + ETHERNET)]
     PacketSize {

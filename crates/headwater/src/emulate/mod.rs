@@ -16,13 +16,18 @@
 //! Built from `ip` and `nsenter`, which run by way of [`crate::netns`]; needs root or a user namespace. How many packets a
 //! second there may be is the machine's affair: [`crate::soft_switch::Validity`] says whether it kept up.
 //!
-//! Not here: networks whose hosts forward (BCube, torus), and hosts that fail. When they should is known
+//! Where hosts are the network (BCube), each has an interface per cable, `eth0`, `eth1` and so on, with an address of its own by which
+//! its neighbours reach it, and the usual address beside these. It forwards for others as routers do, on the shortest ways of
+//! the network as it was built; IPv4 only, and no multicast.
+//!
+//! Not here: hosts that fail. When they should is known
 //! ([`EmulatedNet::host_faults`]): whoever runs programs on them stops and starts those.
 
 mod address;
 mod control;
 mod error;
 mod fault;
+mod forwarding;
 mod options;
 mod status;
 
@@ -32,7 +37,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use headwater_fabric::{LinkId, Topology};
+use headwater_fabric::{LinkId, PointId, Topology};
 use headwater_sim::run::{NetworkSetup, network_setup};
 use headwater_sim::scenario::{Scenario, StaleOrRepaired, Trim, link_name, link_named};
 use headwater_units::{Bytes, Duration};
@@ -109,17 +114,26 @@ impl EmulatedNet {
         if hosts > MAX_HOSTS {
             return Err(EmulateError::Size { hosts });
         }
-        if setup.topology.hosts().iter().any(|host| setup.topology.forwards(*host)) {
-            return Err(EmulateError::HostsForward);
+        let cables = cables(&setup.topology);
+        let forward = setup.topology.hosts().iter().any(|host| setup.topology.forwards(*host));
+        if cables.len() > MAX_HOSTS || (!forward && cables.len() > hosts) {
+            return Err(EmulateError::Cables { cables: cables.len() });
         }
         let Faults { on_links, on_hosts } = Faults::sort(&setup.changes, options.hold_faults)?;
 
         let namespaces = Namespaces::create(hosts).map_err(unavailable)?;
         let ipv6 = has_ipv6();
-        connect(&namespaces, mtu, ipv6)?;
+        match forward {
+            true => forwarding::connect(&namespaces, mtu, &cables, &setup)?,
+            false => connect(&namespaces, mtu, ipv6)?,
+        }
         on_hosts.iter().try_for_each(|(_, fault)| namespaces.host(fault.host()).map(drop))?;
-        let book = listed(hosts)?;
-        let ports = ports(&namespaces, mtu)?;
+        let book = listed(hosts, if forward { &cables } else { &[] })?;
+        let ports = ports(&namespaces, mtu, cables.len())?;
+        let mac = |(host, cable): &(usize, usize)| match forward {
+            true => address::mac_on(*host, *cable),
+            false => address::mac(*host),
+        };
         let (capture, recorder) = capture(&setup.topology, options)?.unzip();
         let switch = SoftSwitch::start(SoftSwitchSpec {
             topology: &setup.topology,
@@ -127,19 +141,21 @@ impl EmulatedNet {
             port: &*setup.port,
             choice: &*setup.choice,
             seed,
-            hosts: ports.into_iter().zip((0..hosts).map(address::mac)).collect(),
+            hosts: ports.into_iter().zip(cables.iter().map(mac)).collect(),
             book,
             packet: scenario.packet.data,
             changes: on_links,
-            jitter: if options.host_jitter { setup.jitter(scenario) } else { Vec::new() },
+            jitter: if options.host_jitter && !forward { setup.jitter(scenario) } else { Vec::new() },
             trim: trim_rule(&scenario.port.trim),
             groups: options.groups,
+            tree_store: options.tree_store,
             hold: options.hold_faults,
             recorder,
         })?;
         let NetworkSetup { topology, .. } = setup;
         let packet = scenario.packet.data;
         let capture = options.pcap.clone().zip(capture);
+        let ipv6 = ipv6 && !forward;
         Ok(EmulatedNet { switch, topology, packet, mtu, ipv6, host_faults: on_hosts, namespaces, capture })
     }
 
@@ -175,6 +191,15 @@ impl EmulatedNet {
     /// A host's IPv4 address.
     pub fn ipv4(&self, host: usize) -> Ipv4Addr {
         address::ipv4(host)
+    }
+
+    /// A host's IPv4 address on one of its cables, in the order of its links, where hosts forward; else its only one.
+    pub fn ipv4_on(&self, host: usize, cable: usize) -> Ipv4Addr {
+        let point = self.topology.hosts().get(host);
+        match point.is_some_and(|point| self.topology.forwards(*point)) {
+            true => address::ipv4_on(host, cable),
+            false => address::ipv4(host),
+        }
     }
 
     /// A host's IPv6 address, where this kernel has IPv6.
@@ -351,13 +376,19 @@ fn mtu(packet: Bytes) -> Result<u16, EmulateError> {
     Ok(MTU.max(packet.saturating_sub(ETHERNET)))
 }
 
+/// The cables of all hosts: whose, and which of its.
+fn cables(topology: &Topology) -> Vec<(usize, usize)> {
+    let of = |point: &PointId| topology.fabric().leaving(*point).len();
+    let hosts = topology.hosts().iter().enumerate();
+    hosts.flat_map(|(host, point)| (0..of(point)).map(move |cable| (host, cable))).collect()
+}
+
 /// The switch's ends of all cables.
-fn ports(namespaces: &Namespaces, mtu: u16) -> Result<Vec<PacketPort>, EmulateError> {
-    let hosts = namespaces.len();
-    let memory = RING.min(Bytes::new(RINGS.get() / hosts.max(1) as u64));
+fn ports(namespaces: &Namespaces, mtu: u16, cables: usize) -> Result<Vec<PacketPort>, EmulateError> {
+    let memory = RING.min(Bytes::new(RINGS.get() / cables.max(1) as u64));
     let config = RingConfig::within(usize::from(mtu + ETHERNET + TAG), memory);
     let open = || -> io::Result<Vec<PacketPort>> {
-        (0..hosts).map(|host| PacketPort::open(&format!("port{host}"), config)).collect()
+        (0..cables).map(|cable| PacketPort::open(&format!("port{cable}"), config)).collect()
     };
     let ports = in_namespace(namespaces.middle(), open).and_then(|opened| opened);
     ports.map_err(EmulateError::inside("the switch".to_owned()))
@@ -385,11 +416,14 @@ fn capture(topology: &Topology, options: &NetOptions) -> Result<Option<(Capture,
 }
 
 /// All hosts with their addresses.
-fn listed(hosts: usize) -> Result<AddressBook, SoftSwitchError> {
+fn listed(hosts: usize, cables: &[(usize, usize)]) -> Result<AddressBook, SoftSwitchError> {
     let mut book = AddressBook::new();
     for host in 0..hosts {
         book.insert_host(address::ipv4(host).into(), host as u32)?;
         book.insert_host(address::ipv6(host).into(), host as u32)?;
+    }
+    for (host, cable) in cables {
+        book.insert_host(address::ipv4_on(*host, *cable).into(), *host as u32)?;
     }
     Ok(book)
 }

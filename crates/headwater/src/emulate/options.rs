@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use headwater_fabric::LinkId;
 use headwater_sim::packet::Change;
 use headwater_switch::LinkChange;
-use headwater_units::{Duration, Time};
+use headwater_units::{Bytes, Duration, Time};
 
 use super::EmulateError;
 use crate::soft_switch::{Groups, SNAP};
@@ -22,6 +22,8 @@ pub struct NetOptions {
     pub host_jitter: bool,
     /// Who gets what is sent to a multicast group.
     pub groups: Groups,
+    /// Switches keep what passes on trees of Datacast, so much of each; none: they only forward.
+    pub tree_store: Option<Bytes>,
     /// The scenario's faults wait for [`EmulatedNet::begin`](super::EmulatedNet::begin). Those on hosts are then its
     /// caller's to carry out; else a scenario with any is refused.
     pub hold_faults: bool,
@@ -34,6 +36,7 @@ impl Default for NetOptions {
             pcap_snap: SNAP,
             host_jitter: false,
             groups: Groups::default(),
+            tree_store: None,
             hold_faults: false,
         }
     }

@@ -9,7 +9,7 @@ use headwater_units::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::EmulatedNet;
-use crate::soft_switch::{NotForwarded, Snapshot, Validity};
+use crate::soft_switch::{NotForwarded, RingStats, Snapshot, Validity};
 
 /// Everything about a running network.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -130,8 +130,8 @@ pub struct TimeStatus {
 impl Status {
     pub(super) fn new(net: &EmulatedNet, seen: &Snapshot) -> Status {
         let topology = net.topology();
-        let hosts =
-            topology.hosts().iter().zip(&seen.ports).enumerate().map(|(host, (point, port))| HostStatus {
+        let hosts = topology.hosts().iter().zip(ports(net, seen)).enumerate().map(|(host, (point, port))| {
+            HostStatus {
                 host,
                 name: topology.name(*point).unwrap_or_default().to_owned(),
                 namespace: net.namespace(host).unwrap_or_default().to_owned(),
@@ -140,7 +140,8 @@ impl Status {
                 sent: port.received,
                 received: port.sent,
                 unread: port.kernel_drops + port.too_long + port.without_checksum,
-            });
+            }
+        });
         let links = (0..).zip(&seen.links).map(|(link, state)| LinkStatus {
             link: link_name(topology, LinkId(link)).unwrap_or_default(),
             queue: state.queue,
@@ -176,6 +177,23 @@ impl Status {
             }),
         }
     }
+}
+
+/// What the cables of each host have carried together.
+fn ports(net: &EmulatedNet, seen: &Snapshot) -> Vec<RingStats> {
+    let fabric = net.topology().fabric();
+    let mut ports = seen.ports.iter();
+    let cables = net.topology().hosts().iter().map(|host| fabric.leaving(*host).len());
+    let together = |sum: RingStats, it: &RingStats| RingStats {
+        received: sum.received + it.received,
+        sent: sum.sent + it.sent,
+        kernel_drops: sum.kernel_drops + it.kernel_drops,
+        too_long: sum.too_long + it.too_long,
+        without_checksum: sum.without_checksum + it.without_checksum,
+        refused: sum.refused + it.refused,
+        blocked: sum.blocked + it.blocked,
+    };
+    cables.map(|cables| ports.by_ref().take(cables).fold(RingStats::default(), together)).collect()
 }
 
 impl From<Validity> for TimeStatus {

@@ -132,7 +132,7 @@ impl From<EmulateError> for Trouble {
         let text = error.to_string();
         match error {
             EmulateError::Unavailable(_) => Trouble::Unavailable(text),
-            EmulateError::Size { .. } | EmulateError::HostsForward => Trouble::Unsupported(text),
+            EmulateError::Size { .. } | EmulateError::Cables { .. } => Trouble::Unsupported(text),
             _ => Trouble::Failed(text),
         }
     }

@@ -4,6 +4,7 @@
 mod arriving;
 mod groups;
 mod out;
+mod relays;
 mod watched;
 
 use std::collections::VecDeque;
@@ -38,6 +39,7 @@ use crate::socket::{
 };
 use groups::Groups;
 pub(super) use groups::MAX_JOINED;
+use relays::Relays;
 
 /// What others ask of the data thread.
 pub(super) enum Order {
@@ -88,6 +90,7 @@ const BATCH_GROUPS: usize = 64;
 pub(super) struct Engine {
     port: UdpPort,
     groups: Groups,
+    relays: Relays,
     /// Where trimmed datagrams are seen, if they are.
     trimmed: Option<(TrimmedPort, TrimmedBatch)>,
     /// Which sockets beside `port` have something to read: `trimmed`'s, then those of groups.
@@ -155,6 +158,7 @@ impl Engine {
             buffers: Buffers::default(),
             port: parts.port,
             groups: Groups::default(),
+            relays: Relays::default(),
             trimmed: parts.trimmed.map(|port| (port, TrimmedBatch::default())),
             ready: 0,
             waker: parts.waker,
@@ -207,6 +211,9 @@ impl Engine {
             if self.groups.wake().is_some_and(|at| at <= self.now()) {
                 self.drive_probes(self.now());
             }
+            if self.relays.wake().is_some_and(|at| at <= self.now()) {
+                self.drive_beats(self.now());
+            }
             self.flush();
             if !self.too_long.is_empty() && self.tell_too_long() {
                 self.flush();
@@ -241,7 +248,7 @@ impl Engine {
         let source = if self.blocked { None } else { self.sources.wake };
         let snapshot = self.is_busy().then_some(self.next_snapshot);
         let sample = self.timeline.as_ref().and_then(Timeline::wake);
-        let probe = self.groups.wake();
+        let probe = self.groups.wake().into_iter().chain(self.relays.wake());
         self.fetches.wake.into_iter().chain(source).chain(snapshot).chain(sample).chain(probe).min()
     }
 
@@ -320,6 +327,7 @@ impl Engine {
     }
 
     fn on_control(&mut self, now: Time, path: PathId, control: Control) {
+        let Some(control) = self.on_tree_order(now, path, control) else { return };
         if is_for_source(&control) {
             self.hand_to_source(now, Input::Packet(Packet::control(path, control)));
             self.drive_source(now);
@@ -357,7 +365,7 @@ impl Engine {
             match self.fetches.taped.poll(now) {
                 Output::Wake(at) => {
                     self.fetches.wake = at;
-                    return;
+                    return self.hand_held(now);
                 }
                 Output::Transmit(packet) => self.transmit(packet),
                 Output::Event(Event::Receiver(id, ReceiverEvent::Symbol { symbol, .. })) => {
@@ -457,6 +465,7 @@ impl Engine {
                     let command = SourceCommand::FlowPath { flow, path };
                     self.hand_to_source(now, Input::Command(Command::Source(command)));
                 }
+                self.lead_tree(now, flow);
                 let entry = FlowEntry { key: HeaderKey::new(&key), owner: Owner::Source, vouched: at };
                 self.flows.insert(flow, Box::new(entry));
             }

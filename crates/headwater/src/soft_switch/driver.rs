@@ -20,8 +20,8 @@ use std::num::NonZero;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::thread::{self, JoinHandle};
 
-use headwater_fabric::{HostId, LinkId, Routes, Topology};
-use headwater_switch::{Choice, LinkChange, PortConfig, PortStats};
+use headwater_fabric::{HostId, LinkId, PointId, Routes, Topology};
+use headwater_switch::{Choice, LinkChange, PortConfig, PortStats, StoreConfig};
 use headwater_units::{BitRate, Bytes, Duration, Time};
 use thiserror::Error;
 
@@ -59,7 +59,7 @@ pub struct SoftSwitchSpec<'a> {
     pub choice: &'a dyn Fn(u32) -> Choice,
     /// What chance follows from.
     pub seed: u64,
-    /// The switch's end of each host's cable and the address of the host's, by host.
+    /// The switch's end of each host's cable and the address of the host's, by host and in the order of its cables.
     pub hosts: Vec<(PacketPort, MacAddress)>,
     /// Who has which address.
     pub book: AddressBook,
@@ -76,6 +76,8 @@ pub struct SoftSwitchSpec<'a> {
     pub groups: Groups,
     /// Who keeps what leaves ports, if anybody does.
     pub recorder: Option<Recorder>,
+    /// Switches keep what passes on trees of Datacast, so much of each; none: they only forward.
+    pub tree_store: Option<Bytes>,
     /// They do not happen before [`SoftSwitch::begin`], and their times are since then.
     pub hold: bool,
 }
@@ -99,10 +101,10 @@ pub enum SoftSwitchError {
     /// The address of a group is none, or another's.
     #[error(transparent)]
     Address(#[from] AddressError),
-    /// Not as many cables as hosts.
-    #[error("there are {hosts} hosts and {cables} cables")]
+    /// Not as many cables as hosts have in all.
+    #[error("hosts have {hosts} cables, and {cables} are given")]
     Cables {
-        /// Hosts of the topology.
+        /// Cables of all hosts of the topology.
         hosts: usize,
         /// Cables given.
         cables: usize,
@@ -162,7 +164,7 @@ pub struct Snapshot {
     pub counts: FabricCounts,
     /// Frames on links, behind their queues.
     pub in_flight: u64,
-    /// What the cables have carried, by host.
+    /// What the cables have carried, by host and in the order of its cables.
     pub ports: Vec<RingStats>,
     /// Frames that went nowhere, by [`NotForwarded`].
     pub not_forwarded: [u64; NotForwarded::ALL.len()],
@@ -211,18 +213,31 @@ impl SoftSwitch {
     /// [`SoftSwitchError`]; nothing is moved then.
     pub fn start(spec: SoftSwitchSpec<'_>) -> Result<SoftSwitch, SoftSwitchError> {
         let SoftSwitchSpec { topology, routes, port, choice, seed, hosts, book, changes, .. } = spec;
-        let SoftSwitchSpec { hold, recorder, jitter, packet, trim, groups, .. } = spec;
-        if hosts.len() != topology.hosts().len() {
-            return Err(SoftSwitchError::Cables { hosts: topology.hosts().len(), cables: hosts.len() });
+        let SoftSwitchSpec { hold, recorder, jitter, packet, trim, groups, tree_store, .. } = spec;
+        let cables = |host: &PointId| topology.fabric().leaving(*host).len();
+        let ends: Vec<(HostId, usize)> = (0..)
+            .map(HostId)
+            .zip(topology.hosts())
+            .flat_map(|(host, point)| (0..cables(point)).map(move |cable| (host, cable)))
+            .collect();
+        if hosts.len() != ends.len() {
+            return Err(SoftSwitchError::Cables { hosts: ends.len(), cables: hosts.len() });
         }
-        let fabric = EmulatedFabric::with_tap(topology, routes, port, choice, seed, recorder)?;
+        let mut fabric = EmulatedFabric::with_tap(topology, routes, port, choice, seed, recorder)?;
         // What will be changed is tried on another, so that it cannot fail on the way.
         let mut tried = EmulatedFabric::<RawFrame>::new(topology, routes, port, choice, seed)?;
         changes.iter().try_for_each(|(at, link, change)| tried.change(*at, *link, *change))?;
         let links = topology.fabric().link_count() as u32;
         let rates = (0..links).filter_map(|link| topology.fabric().link(LinkId(link))?.capacity);
         let limit = lateness::limit(packet, rates.min().unwrap_or(BitRate::new(u64::MAX)));
-        let count = hosts.len();
+        if topology.hosts().iter().any(|host| topology.forwards(*host)) {
+            fabric.let_hosts_forward();
+        }
+        if let Some(size) = tree_store {
+            fabric.keep_trees(StoreConfig { size, ..StoreConfig::default() }, book.clone());
+        }
+        let count = topology.hosts().len();
+        let hosts = ends.into_iter().zip(hosts).collect();
         let mut mover = Mover::new(fabric, links, hosts, book, changes, limit);
         mover.set_rules(trim, groups);
         if !jitter.is_empty() {

@@ -7,11 +7,11 @@
 //! Knows nothing of symbols: whether a trimmed packet means anything is for its receiver to say.
 
 use std::hash::Hasher as _;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
-use headwater_switch::{Destination, Frame};
-use headwater_units::Bytes;
-use headwater_wire::{Class, DSCP_TRIMMED, Ecn, class_of};
+use headwater_switch::{Destination, Frame, TreeWord};
+use headwater_units::{Bytes, FlowId};
+use headwater_wire::{Class, DSCP_TRIMMED, Ecn, class_of, peek_tree};
 use siphasher::sip::SipHasher13;
 
 use super::address::AddressBook;
@@ -91,6 +91,42 @@ impl RawFrame {
         if !is_group {
             self.buffer.bytes_mut()[..6].copy_from_slice(&mac);
         }
+    }
+
+    /// What it says on a tree of Datacast, as far as a device can see that holds no key.
+    pub(super) fn in_tree(&self) -> Option<(FlowId, TreeWord)> {
+        let payload = self.layout.udp_payload().filter(|_| self.dscp() != DSCP_TRIMMED)?;
+        let datagram = peek_tree(self.bytes().get(payload..)?)?;
+        Some((datagram.flow, TreeWord::of(&datagram.body)?))
+    }
+
+    /// Where an answer to it goes; none of a fragment, nor of what has no ports.
+    pub(super) fn source(&self) -> Option<SocketAddr> {
+        let ports = self.layout.ports(self.bytes())?;
+        let port = u16::from_be_bytes([ports[0], ports[1]]);
+        Some(SocketAddr::new(self.layout.addresses(self.bytes()).0, port))
+    }
+
+    /// Makes it a packet for somebody else, if it is UDP to an address of the same kind.
+    pub(super) fn readdress(&mut self, to: SocketAddr, book: &AddressBook) {
+        let Some(udp) = self.layout.udp_payload().map(|at| at - UDP_HEADER) else { return };
+        let ip = self.layout.ip;
+        match (to.ip(), self.layout.version) {
+            (IpAddr::V4(address), Version::V4) => {
+                // Both halves of the address, and the header's checksum with them (RFC 1624).
+                for (at, half) in [16, 18].into_iter().zip(address.octets().chunks_exact(2)) {
+                    self.set_word(at, u16::from_be_bytes([half[0], half[1]]));
+                }
+            }
+            (IpAddr::V6(address), Version::V6) => {
+                self.buffer.bytes_mut()[ip + 24..ip + 40].copy_from_slice(&address.octets());
+            }
+            _ => return,
+        }
+        self.buffer.bytes_mut()[udp + 2..udp + 4].copy_from_slice(&to.port().to_be_bytes());
+        self.repair_udp(udp);
+        self.flow_hash = flow_hash(&self.layout, self.buffer.bytes());
+        self.look_up(book);
     }
 
     /// Where its IP header says that it goes.

@@ -35,6 +35,7 @@ mod storm;
 mod sys;
 #[cfg(test)]
 mod tests;
+mod tree_stores;
 
 pub use address::{AddressBook, AddressError};
 pub use buffer::{FramePool, MAX_FRAME, RawBuffer};

@@ -227,7 +227,7 @@ impl Storm {
     fn poll(&mut self, now: Time) -> Option<Time> {
         loop {
             match self.net.poll(now) {
-                FabricOutput::Deliver { host, due, mut frame } => {
+                FabricOutput::Deliver { host, due, mut frame, .. } => {
                     assert!(due <= now, "nothing arrives before it is due");
                     self.heard.delivered += 1;
                     assert!(self.is_for(host.0, frame.destination()), "{host:?} {:?}", frame.destination());

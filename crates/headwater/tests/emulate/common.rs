@@ -65,6 +65,7 @@ pub(crate) fn conserved(seen: &Snapshot) {
             + counts.dropped.frames
             + counts.lost.frames
             + counts.unroutable.frames
+            + counts.gathered.frames
             + queued
             + seen.in_flight,
         "{seen:?}"

@@ -113,7 +113,7 @@ pub(crate) fn poll(net: &mut Net, now: Time) -> (Vec<FabricOutput<TestFrame>>, O
 /// What arrives by `now`, as (time, host, frame); anything else may not happen.
 pub(crate) fn delivered(net: &mut Net, now: Time) -> Vec<(u64, u32, u64)> {
     let arrived = |output: FabricOutput<TestFrame>| match output {
-        FabricOutput::Deliver { host, due, frame } => (due.as_nanos(), host.0, frame.id),
+        FabricOutput::Deliver { host, due, frame, .. } => (due.as_nanos(), host.0, frame.id),
         other => panic!("{other:?}"),
     };
     poll(net, now).0.into_iter().map(arrived).collect()

@@ -100,7 +100,7 @@ proptest! {
         let (mut arrived, mut dropped) = (Vec::new(), Vec::new());
         for output in poll(&mut net, LATE).0 {
             match output {
-                FabricOutput::Deliver { host, due, frame } => arrived.push((due, host.0, frame)),
+                FabricOutput::Deliver { host, due, frame, .. } => arrived.push((due, host.0, frame)),
                 FabricOutput::Dropped { link, why: DropReason::Full, frame } => {
                     dropped.push((link.unwrap(), frame.id));
                 }

@@ -53,6 +53,17 @@ impl Default for TreeReceiverConfig {
     }
 }
 
+impl TreeReceiverConfig {
+    /// On hosts whose nodes are programs: their scheduler may hold one up for longer than a symbol takes, and who asks again too early
+    /// has it sent twice. Between the paper's 2 ms and PPUSH's 50 ms, since a store does not remember for long.
+    pub fn on_hosts() -> Self {
+        let defaults = TreeReceiverConfig::default();
+        let ms = Duration::from_millis;
+        let rtt = RttConfig { min_rto: ms(20), max_rto: ms(200), granularity: ms(1), ..defaults.rtt };
+        TreeReceiverConfig { rtt, ..defaults }
+    }
+}
+
 impl Default for RateConfig {
     fn default() -> Self {
         let mbps = |n: u64| BitRate::new(n * 1_000_000);

@@ -19,12 +19,14 @@
 //! A tree is a flow at the source ([`crate::source`]) and at each receiver. Not here: which trees there are (`fabric`), the store
 //! (`switch`), and who is in the group.
 
+mod beats;
 mod config;
 mod rate;
 mod session;
 mod tree_flow;
 mod tree_receiver;
 
+pub use beats::{Beat, Beats};
 pub use config::{TreeReceiverConfig, TreeSourceConfig};
 pub use rate::{RateConfig, TreeRate};
 pub(crate) use session::Session;

@@ -489,7 +489,7 @@ impl Tree {
             node: self.grant.node,
             symbols: self.symbols,
             useful: self.useful,
-            by_group: 0,
+            by_group: self.useful,
             trimmed: 0,
             lost: of.repeated,
             asked: of.interests,

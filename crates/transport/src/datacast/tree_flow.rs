@@ -180,6 +180,11 @@ impl TreeFlow {
         }
     }
 
+    /// Symbols that have left, repeated ones too.
+    pub(crate) fn sent(&self) -> Symbols {
+        Symbols::new(self.stats.new + self.stats.repeated)
+    }
+
     pub(crate) fn stats(&self) -> FlowStats {
         FlowStats {
             flow: self.push.flow,
@@ -198,7 +203,7 @@ impl TreeFlow {
             symbol_size: self.push.symbol_size,
             fits: None,
             counters: FlowCounters {
-                sent: Symbols::new(self.stats.new + self.stats.repeated),
+                sent: self.sent(),
                 resent: Symbols::new(self.stats.repeated),
                 bad_work: self.stats.strays,
                 ..FlowCounters::default()

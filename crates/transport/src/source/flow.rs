@@ -68,10 +68,11 @@ impl Flow {
         }
     }
 
-    /// If it is a group's flow, how many symbols have left on it.
+    /// If it is a group's flow or one of its trees, how many symbols have left on it.
     pub(super) fn sent_to_group(&self) -> Option<Symbols> {
         match self {
-            Flow::Push(_) | Flow::Tree(_) => None,
+            Flow::Push(_) => None,
+            Flow::Tree(flow) => Some(flow.sent()),
             Flow::Pull(flow) => flow.sent_to_group(),
         }
     }

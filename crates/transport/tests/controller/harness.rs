@@ -89,6 +89,8 @@ pub(crate) struct Bench {
     /// Since the last look.
     pub(crate) events: Vec<ControllerEvent>,
     pub(crate) wake: Option<Time>,
+    /// Under which numbers nodes have followed invitations.
+    pub(crate) requests: Vec<(u8, u64)>,
 }
 
 impl Bench {
@@ -98,7 +100,14 @@ impl Bench {
 
     pub(crate) fn with(config: ControllerConfig) -> Self {
         let controller = Controller::new(config, [7; 32]);
-        Bench { controller, now: Time::ZERO, sent: Vec::new(), events: Vec::new(), wake: None }
+        Bench {
+            controller,
+            now: Time::ZERO,
+            sent: Vec::new(),
+            events: Vec::new(),
+            wake: None,
+            requests: Vec::new(),
+        }
     }
 
     /// Nodes `from..` hold object 1 and are here.

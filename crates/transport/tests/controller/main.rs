@@ -7,4 +7,5 @@ mod harness;
 mod registry;
 mod starts;
 mod tasks;
+mod trees;
 mod weights;

@@ -113,6 +113,9 @@ impl Engine {
 
     fn on_datagram(&mut self, now: Time, bytes: &[u8], origin: &mut Origin, tos: Option<u8>) {
         let flow = peek_flow(bytes);
+        if let Some(tree) = flow.filter(|flow| self.relays.has(*flow)) {
+            return self.on_tree_datagram(now, tree, bytes, origin.from);
+        }
         let Some(entry) = flow.and_then(|flow| self.flows.get_mut(&flow)) else {
             self.strays += u64::from(!self.on_probe(now, flow, bytes, origin.from));
             return;
@@ -155,7 +158,7 @@ impl Engine {
         self.hand_to_source(now, Input::Packet(packet));
     }
 
-    fn receivers_get(&mut self, now: Time, packet: Packet, payload: &[u8], symbol_size: u16) {
+    pub(super) fn receivers_get(&mut self, now: Time, packet: Packet, payload: &[u8], symbol_size: u16) {
         match &packet.datagram.body {
             Body::Control(_) => {
                 self.strays += 1;

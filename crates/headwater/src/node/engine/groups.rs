@@ -192,7 +192,7 @@ impl Engine {
     }
 
     /// A datagram of no flow that a machine knows.
-    fn send_alone(&mut self, to: PathAddr, flow: FlowId, body: Body, key: &HeaderKey) {
+    pub(super) fn send_alone(&mut self, to: PathAddr, flow: FlowId, body: Body, key: &HeaderKey) {
         let datagram = Datagram { class: Class::Control, key_epoch: 0, flow, body };
         let tos = self.dscp.of(datagram.class) << 2 | Ecn::NotEct as u8;
         let len = datagram.len(0);

@@ -10,6 +10,9 @@ use crate::socket::{PathAddr, SendBatch, UdpPort, path_mtu};
 impl Engine {
     /// Writes a datagram where the kernel will read it, once for each address of its path.
     pub(super) fn transmit(&mut self, packet: Packet) {
+        if self.relays.has(packet.datagram.flow) {
+            return self.say_in_tree(&packet.datagram);
+        }
         let Packet { path, ecn, datagram } = packet;
         let tos = (self.dscp.of(datagram.class) << 2) | ecn as u8;
         let Engine { sources, flows, paths, out, port, blocked, unsendable, too_long, .. } = self;

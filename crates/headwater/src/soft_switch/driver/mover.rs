@@ -39,6 +39,8 @@ impl Cable for PacketPort {
 
 /// The switch's end of a host's cable.
 struct HostEnd<P> {
+    /// Whose it is, and which of its cables.
+    at: (HostId, usize),
     port: P,
     mac: MacAddress,
     /// What is due, and since when; empty between rounds.
@@ -60,6 +62,8 @@ pub(super) struct Mover<P> {
     fabric: EmulatedFabric<RawFrame, Option<Recorder>>,
     links: u32,
     hosts: Vec<HostEnd<P>>,
+    /// How many hosts there are.
+    count: usize,
     book: AddressBook,
     membership: Membership,
     trim: TrimRule,
@@ -92,16 +96,18 @@ impl<P: Cable> Mover<P> {
     pub(super) fn new(
         fabric: EmulatedFabric<RawFrame, Option<Recorder>>,
         links: u32,
-        hosts: Vec<(P, MacAddress)>,
+        hosts: Vec<((HostId, usize), (P, MacAddress))>,
         book: AddressBook,
         script: Vec<(Time, LinkId, LinkChange)>,
         limit: Duration,
     ) -> Self {
-        let end = |(port, mac)| HostEnd { port, mac, outgoing: Vec::new(), due: Vec::new() };
+        let count = hosts.last().map_or(0, |((host, _), _)| host.index() + 1);
+        let end = |(at, (port, mac))| HostEnd { at, port, mac, outgoing: Vec::new(), due: Vec::new() };
         Mover {
             fabric,
             links,
-            membership: Membership::new(Groups::default(), hosts.len()),
+            membership: Membership::new(Groups::default(), count),
+            count,
             hosts: hosts.into_iter().map(end).collect(),
             book,
             trim: TrimRule::default(),
@@ -123,7 +129,7 @@ impl<P: Cable> Mover<P> {
     /// Before anything has come in.
     pub(super) fn set_rules(&mut self, trim: TrimRule, groups: Groups) {
         self.trim = trim;
-        self.membership = Membership::new(groups, self.hosts.len());
+        self.membership = Membership::new(groups, self.count);
     }
 
     /// Hosts take time to send.
@@ -157,8 +163,9 @@ impl<P: Cable> Mover<P> {
     fn deliver(&mut self, now: Time, clock: &mut impl FnMut() -> Time) -> Option<Time> {
         let next = loop {
             match self.fabric.poll(now) {
-                FabricOutput::Deliver { host, due, mut frame } => {
-                    let host = &mut self.hosts[host.index()];
+                FabricOutput::Deliver { host, cable, due, mut frame } => {
+                    let place = self.place(host, cable);
+                    let host = &mut self.hosts[place];
                     frame.set_destination_mac(host.mac);
                     host.outgoing.push(frame);
                     host.due.push(due);
@@ -172,6 +179,14 @@ impl<P: Cable> Mover<P> {
         };
         (0..self.hosts.len()).for_each(|host| self.send(host, clock));
         next
+    }
+
+    /// Where a cable stands among those of all hosts.
+    fn place(&self, host: HostId, cable: usize) -> usize {
+        match self.hosts.len() == self.count {
+            true => host.index(),
+            false => self.hosts.partition_point(|end| end.at < (host, cable)),
+        }
     }
 
     fn take_in(&mut self, host: usize, clock: &mut impl FnMut() -> Time) -> bool {
@@ -189,10 +204,11 @@ impl<P: Cable> Mover<P> {
         }
         let now = clock();
         self.up_to(now);
+        let at = self.hosts[host].at;
         let mut arrived = std::mem::take(&mut self.arrived);
         for buffer in arrived.drain(..) {
             match RawFrame::parse(buffer, &self.book) {
-                Ok(frame) => self.take_frame(now, HostId(host as u32), frame),
+                Ok(frame) => self.take_frame(now, at, frame),
                 Err(reason) => self.not_forwarded[reason as usize] += 1,
             }
         }
@@ -200,7 +216,7 @@ impl<P: Cable> Mover<P> {
         true
     }
 
-    fn take_frame(&mut self, now: Time, host: HostId, mut frame: RawFrame) {
+    fn take_frame(&mut self, now: Time, (host, cable): (HostId, usize), mut frame: RawFrame) {
         frame.set_trim(self.trim);
         let to = frame.destination_address();
         if to.is_multicast() {
@@ -214,7 +230,8 @@ impl<P: Cable> Mover<P> {
         }
         match &mut self.jitter {
             Some(jitter) => jitter.hold(now, host, frame),
-            None => self.fabric.inject(now, host, frame),
+            None if self.hosts.len() == self.count => self.fabric.inject(now, host, frame),
+            None => self.fabric.inject_at(now, host, cable, frame),
         }
     }
 

@@ -97,7 +97,8 @@ impl Bench {
         (0..2).for_each(|host: u8| book.insert_host([10, 99, 0, host + 1].into(), host.into()).unwrap());
         let hosts: [End; 2] = Default::default();
         hosts.iter().for_each(|host| host.borrow_mut().room = 1_000);
-        let cables = hosts.iter().cloned().zip(MACS).collect();
+        let ends = (0..).map(|host| (HostId(host), 0));
+        let cables = ends.zip(hosts.iter().cloned().zip(MACS)).collect();
         let changes = changes.iter().map(|(at, change)| (*at, middle, *change)).collect();
         let mut mover = Mover::new(fabric, links, cables, book, changes, Duration::from_micros(50));
         mover.begin(Time::ZERO);

@@ -21,25 +21,29 @@
 //! Queues are bounded by their ports' limits. On a link there is no more than what its line sends within its delay, and
 //! within the time by which frames are held back, twice at most.
 //!
-//! Not here: where frames come from and go to, and what their bytes mean. Hosts do not forward, as in the simulator, so
-//! networks that are made of hosts (BCube, torus) carry what is for a neighbour only.
+//! Hosts do not forward, as in the simulator, so networks that are made of hosts (BCube, torus) carry what is for a neighbour
+//! only, unless those who drive them do ([`EmulatedFabric::let_hosts_forward`]).
+//!
+//! Not here: where frames come from and go to, and what their bytes mean.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use headwater_fabric::{HostId, LinkId, PointId, Routes, Topology};
 use headwater_switch::{
     Choice, Destination, Fate, FaultCounts, Frame, LinkChange, LinkFaults, Offered, Port, PortConfig,
-    PortError, PortStats, Seen, SwitchError, SwitchOutput,
+    PortError, PortIndex, PortStats, Seen, SwitchError, SwitchOutput,
 };
 use headwater_units::{Duration, Time};
 use headwater_wire::Class;
 use thiserror::Error;
 
 mod due;
+mod keeping;
 mod tree;
 mod wiring;
 
 use due::Due;
+use keeping::Keeping;
 use wiring::{Far, Link, Near, Nic, SwitchAt, Wiring};
 
 /// What the network has to say.
@@ -49,6 +53,8 @@ pub enum FabricOutput<F> {
     Deliver {
         /// The host.
         host: HostId,
+        /// By which of its cables, counted as its links leave it.
+        cable: usize,
         /// When its last bit came; how long ago that is now is the driver's lateness.
         due: Time,
         /// The frame.
@@ -143,13 +149,13 @@ pub enum EmulatedFabricError {
 /// What has become of all frames.
 ///
 /// Nothing gets lost: `injected + copied + duplicated = delivered + dropped + lost + unroutable` and what is
-/// [queued](EmulatedFabric::queue_len) and [in flight](EmulatedFabric::in_flight), in frames; in bytes also what ports have
+/// [queued](EmulatedFabric::queue_len) and [in flight](EmulatedFabric::in_flight) and gathered, in frames; in bytes also what ports have
 /// [trimmed](PortStats::bytes_trimmed).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FabricCounts {
     /// Put in by hosts.
     pub injected: Seen,
-    /// Made by switches beyond the first of each multicast.
+    /// Made by switches beyond the first of each multicast, or out of what their content stores hold.
     pub copied: Seen,
     /// Made by links that deliver twice.
     pub duplicated: Seen,
@@ -161,6 +167,8 @@ pub struct FabricCounts {
     pub lost: Seen,
     /// [Without a way](DropReason::Unroutable).
     pub unroutable: Seen,
+    /// Said on trees, and come to a switch with a content store; what goes on from there counts as copied, were it the same.
+    pub gathered: Seen,
     /// Held back by links, in frames.
     pub reordered: u64,
 }
@@ -201,6 +209,10 @@ pub struct EmulatedFabric<F, T = ()> {
     /// Said before anything else happens.
     outbox: VecDeque<FabricOutput<F>>,
     counts: FabricCounts,
+    /// Hosts take in what is for others.
+    hosts_forward: bool,
+    /// What switches keep of trees, if they do.
+    keeping: Option<Keeping<F>>,
     tap: T,
 }
 
@@ -270,6 +282,8 @@ impl<F: Frame, T: Tap<F>> EmulatedFabric<F, T> {
             departed: 0,
             outbox: VecDeque::new(),
             counts: FabricCounts::default(),
+            hosts_forward: false,
+            keeping: None,
             tap,
         };
         for link in (0..fabric.links.len() as u32).map(LinkId).filter(|&link| topology.is_down(link)) {
@@ -289,6 +303,24 @@ impl<F: Frame, T: Tap<F>> EmulatedFabric<F, T> {
             [only] => Some(only),
             ref several => several.iter().copied().find(|&link| !self.links[link as usize].is_down()),
         };
+        self.enter(now, link, frame);
+    }
+
+    /// From now on what is for another host is delivered too, to whoever the network leads it to next: forwarding it is that host's
+    /// affair.
+    pub fn let_hosts_forward(&mut self) {
+        self.hosts_forward = true;
+    }
+
+    /// As [`EmulatedFabric::inject`], by one of the host's cables, counted as its links leave it; the frame is lost behind one that is cut.
+    pub fn inject_at(&mut self, now: Time, host: HostId, cable: usize, frame: F) {
+        let now = self.catch_up(now);
+        self.counts.injected.note(&frame);
+        let link = self.uplinks.get(host.index()).and_then(|uplinks| uplinks.get(cable).copied());
+        self.enter(now, link, frame);
+    }
+
+    fn enter(&mut self, now: Time, link: Option<u32>, frame: F) {
         let Some(link) = link else {
             return self.discard(None, DropReason::Unroutable, frame.len().get(), frame);
         };
@@ -432,21 +464,23 @@ impl<F: Frame, T: Tap<F>> EmulatedFabric<F, T> {
     fn arrive(&mut self, at: Time, link: u32, frame: F) {
         let Link { far, ingress, .. } = self.links[link as usize];
         match far {
-            Far::Host(host) if self.is_for(host, &frame) => {
+            Far::Host { host, cable } if self.hosts_forward || self.is_for(host, &frame) => {
                 self.counts.delivered.note(&frame);
-                self.outbox.push_back(FabricOutput::Deliver { host: HostId(host), due: at, frame });
+                self.outbox.push_back(FabricOutput::Deliver { host: HostId(host), cable, due: at, frame });
             }
-            Far::Host(_) => self.discard(Some(link), DropReason::Unroutable, frame.len().get(), frame),
-            Far::Switch(index) => {
-                let bytes = frame.len().get();
-                let switch = &mut self.switches[index].switch;
-                let before = switch.stats().copies;
-                switch.handle(at, ingress, frame);
-                let copies = switch.stats().copies - before;
-                self.counts.copied.add(copies, bytes);
-                self.serve_switch(at, index, Asked::After { link, bytes });
-            }
+            Far::Host { .. } => self.discard(Some(link), DropReason::Unroutable, frame.len().get(), frame),
+            Far::Switch(index) => self.enter_switch(at, index, (link, ingress), frame),
         }
+    }
+
+    fn switch_takes(&mut self, at: Time, index: usize, (link, ingress): (u32, PortIndex), frame: F) {
+        let bytes = frame.len().get();
+        let switch = &mut self.switches[index].switch;
+        let before = switch.stats().copies;
+        switch.handle(at, ingress, frame);
+        let copies = switch.stats().copies - before;
+        self.counts.copied.add(copies, bytes);
+        self.serve_switch(at, index, Asked::After { link, bytes });
     }
 
     fn is_for(&self, host: u32, frame: &F) -> bool {

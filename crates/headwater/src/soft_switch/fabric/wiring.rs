@@ -21,7 +21,11 @@ pub(super) enum Near {
 /// Where a link ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Far {
-    Host(u32),
+    /// By number, and by which of its cables.
+    Host {
+        host: u32,
+        cable: usize,
+    },
     Switch(usize),
 }
 
@@ -82,7 +86,7 @@ impl<F: Frame> Wiring<F> {
         for point in (0..fabric.point_count() as u32).map(PointId) {
             let leaving = fabric.leaving(point);
             if let Some(PointKind::Host(host)) = topology.place(point).map(|place| place.kind) {
-                far_of.push(Far::Host(host.0));
+                far_of.push(Far::Host { host: host.0, cable: 0 });
                 for &link in leaving {
                     near[link.index()] = Near::Nic(nics.len());
                     let mut port = Port::new(port(link, true))
@@ -114,7 +118,13 @@ impl<F: Frame> Wiring<F> {
             };
             Link {
                 near: near[id],
-                far: far_of[link.to.index()],
+                far: match far_of[link.to.index()] {
+                    Far::Host { host, .. } => {
+                        let own = fabric.leaving(link.to).iter().position(|it| Some(*it) == link.back);
+                        Far::Host { host, cable: own.unwrap_or(0) }
+                    }
+                    switch @ Far::Switch(_) => switch,
+                },
                 delay: link.delay,
                 back: link.back.map(|it| it.0),
                 ingress,

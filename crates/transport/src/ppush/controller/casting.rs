@@ -74,6 +74,7 @@ impl Controller {
             way: CastWay::Open,
             group: None,
             flow: None,
+            planted: None,
             symbol_size: 0,
             to_group: Bytes::ZERO,
             members: Default::default(),
@@ -95,9 +96,14 @@ impl Controller {
             }
         }
         let at = cast.source_at.and_then(|source| self.unused_group(source.is_ipv4()));
+        let trees = wanted.wish == CastWish::Best && self.may_plant(&cast);
         cast.way = match at {
             _ if wanted.wish == CastWish::Unicast => CastWay::Unicast(WhyUnicast::Wished),
             _ if cast.open_members().count() < 2 => CastWay::Unicast(WhyUnicast::TooFew),
+            _ if trees => {
+                cast.planted = Some(Default::default());
+                CastWay::Open
+            }
             None => CastWay::Unicast(WhyUnicast::NoGroups),
             Some(at) => {
                 cast.group = Some((at, self.secret()));
@@ -119,7 +125,7 @@ impl Controller {
         (0..tries).map(|n| range.nth(start.wrapping_add(n))).find(|at| !self.casts.uses(*at))
     }
 
-    fn secret(&mut self) -> FlowSecret {
+    pub(super) fn secret(&mut self) -> FlowSecret {
         FlowSecret { flow: self.unused_flow_id(), key: FlowKey(self.rng.random()) }
     }
 
@@ -176,7 +182,7 @@ impl Controller {
     }
 
     /// A receiver is given up, and told so.
-    fn end_member(&mut self, now: Time, number: u64, node: NodeId, standing: MemberStanding) {
+    pub(super) fn end_member(&mut self, now: Time, number: u64, node: NodeId, standing: MemberStanding) {
         let cast = self.casts.get_mut(number).expect("the caller has found it");
         let member = cast.members.get(&node).expect("the caller has found it there");
         let (request, task) = (member.request, member.task);
@@ -211,16 +217,17 @@ impl Controller {
     }
 
     /// All that have asked are served one by one, and so are those who will.
-    fn serve_each(&mut self, now: Time, number: u64, why: WhyUnicast) {
+    pub(super) fn serve_each(&mut self, now: Time, number: u64, why: WhyUnicast) {
         let cast = self.casts.get_mut(number).expect("the caller has found it");
         (cast.way, cast.stage) = (CastWay::Unicast(why), Stage::Running);
         self.serve_waiting(now, number);
         if let Some(flow) = self.casts.close(number) {
             self.stop_group(now, number, flow.flow);
         }
+        self.fell(now, number);
     }
 
-    fn serve_waiting(&mut self, now: Time, number: u64) {
+    pub(super) fn serve_waiting(&mut self, now: Time, number: u64) {
         let cast = self.casts.get(number).expect("the caller has found it");
         let waiting: Vec<NodeId> =
             cast.open_members().filter(|(_, member)| member.asks.is_some()).map(|(node, _)| node).collect();
@@ -240,6 +247,9 @@ impl Controller {
     /// Everybody is here who is waited for: asks the source who of them hears the group.
     fn probe(&mut self, now: Time, number: u64) {
         let cast = self.casts.get_mut(number).expect("the caller has found it");
+        if cast.planted.is_some() {
+            return self.plant(now, number);
+        }
         let source = cast.source;
         let asking = cast.members.iter().filter(|(_, member)| member.asks.is_some() && !member.has_ended());
         let asking: Vec<(NodeId, FlowSecret, u16)> = asking
@@ -360,6 +370,7 @@ impl Controller {
     pub(super) fn group_sent(&mut self, now: Time, node: NodeId, flow: FlowId, sent: Symbols) {
         if let Some(number) = self.casts.of_flow(node, flow) {
             let cast = self.casts.get_mut(number).expect("flows and casts agree");
+            let sent = cast.planted.as_mut().map_or(sent, |planted| planted.has_sent(flow, sent));
             cast.to_group = Bytes::new(sent.get().saturating_mul(u64::from(cast.symbol_size)));
         } else if !self.tasks.is_group(node, flow) && !self.ending.contains_key(&(node, flow)) {
             // Nobody knows what it is for.
@@ -373,6 +384,7 @@ impl Controller {
     /// Looks after a cast: tells receivers, goes on to the next step, tells whoever asked, and sets the next wake-up.
     pub(super) fn tick_cast(&mut self, now: Time, number: u64) {
         self.look_after_members(now, number);
+        let trees = self.look_after_trees(now, number);
         let Some(cast) = self.casts.get(number) else { return };
         let waiting = cast.open_members().filter(|(_, member)| member.asks.is_none()).count();
         let asking = cast.open_members().filter(|(_, member)| member.asks.is_some()).count();
@@ -389,7 +401,7 @@ impl Controller {
             return;
         }
         let Some(cast) = self.casts.get(number) else { return };
-        let mut next = cast.news_at.min(cast.over_at.unwrap_or(Time::MAX));
+        let mut next = cast.news_at.min(cast.over_at.unwrap_or(Time::MAX)).min(trees.unwrap_or(Time::MAX));
         match cast.stage {
             Stage::Gathering { until } | Stage::Probing { until } | Stage::Opening { until }
                 if until > now =>
@@ -419,7 +431,7 @@ impl Controller {
             member.away_since = None;
             if member.told.is_some_and(|(_, life)| life != here.1) {
                 // It knows nothing of it any more, and its flows are no use to it.
-                (member.asks, member.flow, member.grouped) = (None, None, false);
+                (member.asks, member.flow, member.grouped, member.on_trees) = (None, None, false, false);
                 if let Some(task) = member.task.take() {
                     self.end_task(now, task, Outcome::Failed);
                 }
@@ -449,7 +461,11 @@ impl Controller {
             // What has left on the group's flow is known when it ends, which it does when its members say goodbye.
             let until = *cast.over_at.get_or_insert(now + self.config.retry_first);
             over = cast.flow.is_none() || now >= until;
+            if cast.planted.is_some() {
+                over = self.stop_trees(now, number) || now >= until;
+            }
         }
+        let Some(cast) = self.casts.get_mut(number) else { return true };
         if !over && now < cast.news_at {
             return false;
         }
@@ -461,6 +477,7 @@ impl Controller {
             if let Some(flow) = self.casts.close(number) {
                 self.stop_group(now, number, flow.flow);
             }
+            self.fell(now, number);
             self.casts.remove(number);
             self.timers.set(Subject::Cast(number), None);
         }
@@ -478,6 +495,7 @@ impl Member {
             asks: None,
             flow: None,
             grouped: false,
+            on_trees: false,
             task: None,
             standing: MemberStanding::Invited,
             away_since: None,

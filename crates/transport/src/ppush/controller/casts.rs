@@ -16,6 +16,7 @@ use headwater_wire::{
     Request,
 };
 
+use super::planting::Planted;
 use super::tasks::{Retry, Tasks};
 
 /// One cast.
@@ -38,6 +39,8 @@ pub(super) struct Cast {
     pub(super) group: Option<(SocketAddr, FlowSecret)>,
     /// The group's flow, until it is over.
     pub(super) flow: Option<FlowSecret>,
+    /// Its trees, if it is to go by trees.
+    pub(super) planted: Option<Box<Planted>>,
     pub(super) symbol_size: u16,
     pub(super) to_group: Bytes,
     pub(super) members: BTreeMap<NodeId, Member>,
@@ -74,6 +77,8 @@ pub(super) struct Member {
     /// The flow of its own, once it belongs to the group.
     pub(super) flow: Option<FlowId>,
     pub(super) grouped: bool,
+    /// It is served by trees.
+    pub(super) on_trees: bool,
     pub(super) task: Option<TaskId>,
     pub(super) standing: MemberStanding,
     pub(super) away_since: Option<Time>,
@@ -134,7 +139,7 @@ impl Cast {
             members.push(MemberNews {
                 node,
                 standing: member.standing.clone(),
-                grouped: member.grouped,
+                grouped: member.grouped || member.on_trees,
                 bytes: member.bytes,
                 by_group: member.by_group,
                 alone: member.alone,
@@ -152,6 +157,10 @@ impl Cast {
                 to_group: self.to_group,
                 members: members.to_vec(),
                 of: u16::try_from(self.members.len()).unwrap_or(u16::MAX),
+                repairs: self
+                    .planted
+                    .as_ref()
+                    .map_or_else(Vec::new, |it| it.repairs.iter().copied().collect()),
                 over: false,
             })
             .collect();
@@ -193,6 +202,22 @@ impl Casts {
         self.casts.values().find_map(|cast| {
             cast.flow.as_ref().filter(|its| its.flow == flow).map(|its| (cast.number, its.clone()))
         })
+    }
+    /// The cast that a source's flow is a tree of.
+    pub(super) fn of_tree(&self, source: NodeId, tree: FlowId) -> Option<u64> {
+        let number = self.of_flow(source, tree)?;
+        self.get(number)?.planted.as_ref()?.tree(tree).map(|_| number)
+    }
+    /// The cast that has given a node an order of this tree.
+    pub(super) fn of_order(&self, node: NodeId, tree: FlowId) -> Option<u64> {
+        let has = |cast: &&Cast| cast.planted.as_ref().is_some_and(|it| it.has_order(node, tree));
+        self.casts.values().find(has).map(|cast| cast.number)
+    }
+    /// A cast has these trees.
+    pub(super) fn plant(&mut self, number: u64, planted: Planted) {
+        let cast = self.casts.get_mut(&number).expect("trees belong to a cast");
+        self.flows.extend(planted.flows().map(|flow| ((cast.source, flow), number)));
+        cast.planted = Some(Box::new(planted));
     }
     /// Whether it is the flow of a group that this node serves.
     pub(super) fn serves(&self, source: NodeId, flow: FlowId) -> bool {

@@ -2,9 +2,11 @@
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use headwater_units::{Duration, Theta};
+use headwater_units::{Bytes, Duration, Theta};
 use headwater_wire::SpreadRule;
 use serde::Serialize;
+
+use super::NetworkSpec;
 
 /// Multicast addresses in a row, all with the same port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,6 +108,17 @@ pub struct ControllerConfig {
     pub cast_news: Duration,
     /// A receiver of a cast that has gone is waited for so long: 10 s, several reconnection attempts.
     pub cast_away: Duration,
+    /// The network, if an operator has written it down: then casts go by its trees. None.
+    pub network: Option<NetworkSpec>,
+    /// Interests that a receiver may have out in one tree (Datacast §V-B, w): 32. The paper's 16 fill 1 Gbit/s at 200 us; hosts that
+    /// hand on as programs do add to that.
+    pub tree_credit: u16,
+    /// Bytes of symbols that a node keeps of each tree that branches there: 512 KB (Datacast §VII-B).
+    pub tree_store: Bytes,
+    /// How often neighbours on a tree tell each other that they are there: 100 ms. Three that do not come are a cut.
+    pub tree_beat: Duration,
+    /// A cable that was found cut is left out of trees for so long: 60 s.
+    pub cut_for: Duration,
     /// Casts at the same time, at most: 256.
     pub max_casts: usize,
     /// Running tasks at most: 4,096. More are refused.
@@ -157,6 +170,11 @@ impl Default for ControllerConfig {
             cast_window: 64,
             cast_news: Duration::from_millis(200),
             cast_away: Duration::from_secs(10),
+            network: None,
+            tree_credit: 32,
+            tree_store: Bytes::new(512_000),
+            tree_beat: Duration::from_millis(100),
+            cut_for: Duration::from_secs(60),
             max_casts: 256,
             max_tasks: 4_096,
             max_nodes: 4_096,
@@ -188,6 +206,8 @@ impl ControllerConfig {
     /// # Panics
     /// If a setting would break an invariant: said here instead of later.
     pub(super) fn assert_usable(&self) {
+        let network = self.network.as_ref().map_or(Ok(()), NetworkSpec::check);
+        assert!(network.is_ok(), "a network is checked before it is used: {network:?}");
         let floor = self.theta_floor.get();
         assert!(floor > 0.0 && floor <= 1.0, "theta_floor lies in (0, 1]");
         assert!(
@@ -255,4 +275,8 @@ pub struct ControllerStats {
     pub casts_refused: u64,
     /// Casts of which a group's flow was begun.
     pub casts_grouped: u64,
+    /// Casts that went by trees.
+    pub casts_planted: u64,
+    /// Times that trees were repaired.
+    pub trees_repaired: u64,
 }

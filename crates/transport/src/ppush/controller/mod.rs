@@ -28,9 +28,11 @@ use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::SeedableRng;
 
 pub use self::config::{ControllerConfig, ControllerStats, GroupRange};
+pub use self::network::{HostAddresses, NetworkError, NetworkSpec};
 pub use self::view::{ControllerView, FlowStanding, FlowStatus, NodeView, ObjectView, TaskView};
 
 use self::casts::Casts;
+use self::network::Network;
 use self::registry::Registry;
 use self::selection::Place;
 use self::tasks::{FlowState, Pace, Retry, Tasks};
@@ -43,6 +45,8 @@ use crate::{
 mod casting;
 mod casts;
 mod config;
+mod network;
+mod planting;
 mod registry;
 mod selection;
 mod starts;
@@ -65,6 +69,8 @@ pub struct Controller {
     registry: Registry,
     tasks: Tasks,
     casts: Casts,
+    /// If it is known.
+    network: Option<Network>,
     /// Flows that are over here and may not be at their sources.
     ending: BTreeMap<(NodeId, FlowId), Ending>,
     /// Requests whose receivers have said that they are through: in order, and by key.
@@ -99,7 +105,9 @@ impl Controller {
     /// If a setting makes no sense.
     pub fn new(config: ControllerConfig, seed: [u8; 32]) -> Self {
         config.assert_usable();
+        let network = config.network.as_ref().and_then(|spec| Network::new(spec).ok());
         Controller {
+            network,
             config,
             rng: ChaCha20Rng::from_seed(seed),
             registry: Registry::default(),
@@ -162,6 +170,8 @@ impl Controller {
             | Control::Fetched(_)
             | Control::GroupProbed { .. }
             | Control::GroupSent { .. }
+            | Control::TreeReady { .. }
+            | Control::Silent { .. }
             | Control::Report { .. } => match self.registry.node_at(path) {
                 Some(node) => self.source(now, node, control),
                 None => self.stats.strangers += 1,
@@ -184,6 +194,17 @@ impl Controller {
             Control::Fetched(fetched) => self.fetched(now, node, fetched),
             Control::GroupProbed { asked, heard } => self.group_probed(now, node, asked, &heard),
             Control::GroupSent { flow, sent } => self.group_sent(now, node, flow, sent),
+            Control::TreeReady { tree, version } => self.tree_ready(now, node, tree, version),
+            Control::Silent { tree, neighbours, since } => self.silent(now, node, tree, &neighbours, since),
+            Control::Pushing { flow } if self.casts.of_tree(node, flow).is_some() => {
+                self.tree_pushing(now, node, flow);
+            }
+            Control::PushRefused { flow, .. } | Control::Stopped { flow }
+                if self.casts.of_tree(node, flow).is_some() =>
+            {
+                self.forget_ending(node, flow);
+                self.tree_over(now, node, flow);
+            }
             // A group's flow belongs to no task.
             Control::Pushing { flow } if self.casts.serves(node, flow) => self.group_opened(now, flow),
             Control::PushRefused { flow, .. } | Control::Stopped { flow }
@@ -530,7 +551,12 @@ impl Controller {
     }
 
     fn persist(&mut self, id: TaskId) {
-        let record = self.tasks.get(id).expect("only running tasks are kept").record();
+        let task = self.tasks.get(id).expect("only running tasks are kept");
+        if !task.trees.is_empty() {
+            // Its trees do not outlast us.
+            return;
+        }
+        let record = task.record();
         self.event(ControllerEvent::Persist(Box::new(record)));
     }
 

@@ -48,6 +48,7 @@ impl Controller {
             classes: self.config.classes_for(request.spread, max_sources),
             version: 0,
             flows: Vec::new(),
+            trees: Vec::new(),
             distrusted: BTreeSet::new(),
             path: Some(path),
             heard: now,
@@ -120,6 +121,7 @@ impl Controller {
             classes: record.residue_classes,
             version: record.flows_version,
             flows: Vec::new(),
+            trees: Vec::new(),
             distrusted: record.distrusted.into_iter().collect(),
             path: None,
             heard: now,
@@ -277,6 +279,9 @@ impl Controller {
 
     /// What a receiver needs to know of a task's flows.
     pub(super) fn grants(&self, task: &Task) -> Vec<FlowGrant> {
+        if !task.trees.is_empty() {
+            return task.trees.clone();
+        }
         let grant = |flow: &Flow| FlowGrant {
             flow: flow.facts.flow,
             node: flow.facts.node,

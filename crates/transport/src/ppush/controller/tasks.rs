@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use headwater_units::{
     BlockIndex, Bytes, Duration, FlowId, NodeId, ObjectId, PathId, Symbols, TaskId, Theta, Time,
 };
-use headwater_wire::{Class, Delivery, FlowReport, FlowView, SpreadRule, Start};
+use headwater_wire::{Class, Delivery, FlowGrant, FlowReport, FlowView, SpreadRule, Start};
 
 use crate::{TaskFlow, TaskRecord};
 
@@ -132,6 +132,8 @@ pub(super) struct Task {
     pub(super) version: u32,
     /// In the order of their opening.
     pub(super) flows: Vec<Flow>,
+    /// The trees by which it comes, if it does; they are a cast's, and it has no flows of its own then.
+    pub(super) trees: Vec<FlowGrant>,
     pub(super) distrusted: BTreeSet<NodeId>,
     /// Where the receiver spoke from last.
     pub(super) path: Option<PathId>,

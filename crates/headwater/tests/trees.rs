@@ -1,0 +1,320 @@
+//! One object to many nodes down the trees of a network that is known (Datacast), in namespaces around a software switch.
+//!
+//! Needs the right to make namespaces, or else is skipped with the reason.
+#![allow(clippy::disallowed_methods, reason = "drives real processes on a real clock")]
+
+mod cluster;
+
+use std::path::PathBuf;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use cluster::{Process, random_file, text};
+use headwater::emulate::{EmulatedNet, NetOptions};
+use headwater_fabric::HostId;
+use headwater_fabric::trees::{self, Group};
+use headwater_sim::scenario::Scenario;
+use headwater_switch::LinkChange;
+use headwater_units::{BitRate, Bytes};
+use serde_json::Value;
+use tempfile::TempDir;
+
+const MIB: usize = 1 << 20;
+/// Ethernet frames of full packets over the payload that they carry.
+const FRAMES: f64 = 1514.0 / 1424.0;
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The lock that keeps measurements apart; `None` where networks cannot be emulated.
+fn alone() -> Option<MutexGuard<'static, ()>> {
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+    let lock = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    EmulatedNet::probe().inspect_err(|why| eprintln!("skipped: {why}")).is_ok().then_some(lock)
+}
+
+/// A controller that knows the network, on the host behind the last one on the trees, and a node on each of the others.
+struct Cluster {
+    // Before the network and the files, which they use.
+    nodes: Vec<Process>,
+    _controller: Process,
+    /// Where that is.
+    at: String,
+    net: EmulatedNet,
+    folder: TempDir,
+    content: Vec<u8>,
+}
+
+impl Cluster {
+    /// So many hosts around one switch of 100 Mbit/s; host 0 has an object of so many bytes.
+    fn around_a_switch(hosts: usize, bytes: usize) -> Cluster {
+        let fabric = |hosts| {
+            format!(r#"{{ kind = "big-switch", hosts = {hosts}, rate = "100 Mbit/s", delay = "50 us" }}"#)
+        };
+        let port = r#"port = { queue = "100 packets", mark_threshold = "30 packets" }"#;
+        let scenario = Scenario::of_network(&format!("fabric = {}\n{port}", fabric(hosts + 1))).unwrap();
+        let net = EmulatedNet::build(&scenario, 1).unwrap();
+        let addresses: Vec<String> = (0..hosts).map(|host| format!("\"{}\"", net.ipv4(host))).collect();
+        let topology = format!("fabric = {}\nhosts = [{}]\n", fabric(hosts), addresses.join(", "));
+        Cluster::start(net, hosts, bytes, &topology, &[])
+    }
+
+    fn start(net: EmulatedNet, hosts: usize, bytes: usize, topology: &str, more: &[&str]) -> Cluster {
+        let forward = net.hosts() == hosts;
+        let at = if forward { 0 } else { hosts };
+        let folder = tempfile::tempdir().unwrap();
+        let content = random_file(&folder.path().join("model"), bytes, 1);
+        std::fs::write(folder.path().join("topology.toml"), topology).unwrap();
+        let (listen, topology) =
+            (format!("{}:7000", net.ipv4(at)), text(&folder.path().join("topology.toml")));
+        let arguments = ["controller", "--listen", &listen, "--topology", &topology];
+        let arguments = [&arguments, more].concat();
+        let mut controller = process(&net, &folder, at, "controller", &arguments);
+        controller.line(PATIENCE);
+        let mut cluster =
+            Cluster { nodes: Vec::new(), _controller: controller, at: listen.clone(), net, folder, content };
+        for host in 0..hosts {
+            // With several cables a node is reached by an address on each.
+            let own =
+                if forward { "0.0.0.0:7001".to_owned() } else { format!("{}:7001", cluster.net.ipv4(host)) };
+            let arguments = [&["node", "--join", &listen, "--listen", &own], more].concat();
+            let mut node = process(&cluster.net, &cluster.folder, host, &format!("node{host}"), &arguments);
+            node.line(PATIENCE);
+            cluster.nodes.push(node);
+        }
+        let model = text(&cluster.folder.path().join("model"));
+        assert_eq!(cluster.run(0, "put", &["put", &model]).code, Some(0));
+        cluster::wait_until("the nodes to be known", PATIENCE, || {
+            let status = cluster.run(0, "status", &["status", "--controller", &listen]).last.unwrap();
+            let up = |node: &&Value| node["up"] == true;
+            status["nodes"].as_array().unwrap().iter().filter(up).count() == hosts
+        });
+        cluster
+    }
+
+    /// Symbols that have crossed each link: frames are long or they are not.
+    fn symbols_carried(&self) -> Vec<f64> {
+        let links = self.net.switch().snapshot().unwrap().links;
+        let carried = |frames: u64, bytes: u64| (bytes as f64 - 76.0 * frames as f64) / (1514.0 - 76.0);
+        // Interests and beats have 74 bytes on the line, what is said to the controller a little more.
+        links.iter().map(|link| carried(link.port.frames_out, link.port.bytes_out.get())).collect()
+    }
+
+    fn run(&self, host: usize, name: &str, arguments: &[&str]) -> cluster::Ended {
+        process(&self.net, &self.folder, host, name, arguments).end(PATIENCE)
+    }
+
+    fn cast(&self, more: &[&str]) -> Process {
+        let arguments = [&["cast", "model", "--controller", &self.at, "--progress", "json"], more].concat();
+        process(&self.net, &self.folder, 0, "cast", &arguments)
+    }
+
+    /// Whether a node has the object, byte for byte.
+    fn has(&self, host: usize) -> bool {
+        let to = self.folder.path().join(format!("got{host}"));
+        let from = format!("{}:7001", self.net.ipv4(host));
+        let arguments = ["get", "model", "--from", &from, "-o", &text(&to), "--force"];
+        self.run(host, &format!("get{host}"), &arguments).code == Some(0)
+            && std::fs::read(to).unwrap() == self.content
+    }
+}
+
+fn process(net: &EmulatedNet, folder: &TempDir, host: usize, name: &str, arguments: &[&str]) -> Process {
+    let command = net.command(host, env!("CARGO_BIN_EXE_headwater")).unwrap();
+    let state: PathBuf = folder.path().join(format!("state{host}"));
+    Process::start_by(folder.path(), name, command, &[arguments, &["--state", &text(&state)]].concat())
+}
+
+fn number(value: &Value) -> f64 {
+    value.as_f64().unwrap_or_else(|| panic!("{value} is no number"))
+}
+
+/// The result of a cast that all receivers have heard of.
+fn complete(ended: cluster::Ended) -> Value {
+    let result = ended.last.unwrap_or_default();
+    assert_eq!((ended.code, &result["complete"]), (Some(0), &Value::Bool(true)), "{result:#} {}", ended.log);
+    result
+}
+
+/// Goal: around a plain switch every node hands on what comes to it, so that each symbol leaves each host once.
+#[test]
+fn nodes_hand_on_to_each_other_what_comes_down_a_tree() {
+    let Some(_alone) = alone() else { return };
+    let cluster = Cluster::around_a_switch(5, 16 * MIB);
+    let ended = cluster.cast(&["--all"]).end(PATIENCE);
+    assert!(ended.log.contains("by a tree, at most 4 hops to 4 receivers"), "{}", ended.log);
+    let result = complete(ended);
+    let ideal = cluster.content.len() as f64 * 8.0 * FRAMES / 100e6;
+    let (copies, last) = (number(&result["copies"]), number(&result["last_seconds"]) / ideal);
+    println!("{copies:.4} copies, last at {last:.3} of ideal; {}", result["why"]);
+    assert_eq!(result["via"], "trees");
+    assert!((1.0..1.1).contains(&copies), "{result:#}");
+    assert!(last < 2.5, "{result:#}");
+    (1..5).for_each(|host| assert!(cluster.has(host), "host {host}"));
+}
+
+/// BCube(4,1) with so much on each cable, Mbit/s, whose switches keep what passes on trees; host 0 has the object, and the controller.
+fn bcube(mbps: u32, bytes: usize, more: &str, arguments: &[&str]) -> Cluster {
+    let fabric =
+        format!(r#"{{ kind = "bcube", n = 4, levels = 1, rate = "{mbps} Mbit/s", delay = "5 us" }}"#);
+    let scenario =
+        Scenario::of_network(&format!("fabric = {fabric}\nport = {{ queue = \"100 packets\" }}")).unwrap();
+    let options = NetOptions { tree_store: Some(Bytes::new(512_000)), ..NetOptions::default() };
+    let net = EmulatedNet::build_with(&scenario, 1, &options).unwrap();
+    let of = |host| {
+        format!("[\"{}\", \"{}\", \"{}\"]", net.ipv4_on(host, 0), net.ipv4_on(host, 1), net.ipv4(host))
+    };
+    let hosts: Vec<String> = (0..net.hosts()).map(of).collect();
+    let topology =
+        format!("fabric = {fabric}\nswitches = \"stores\"\nhosts = [{}]\n{more}", hosts.join(", "));
+    Cluster::start(net, 16, bytes, &topology, arguments)
+}
+
+/// What a cast over the BCube came to.
+#[derive(Debug)]
+struct Measured {
+    result: Value,
+    /// Symbols over links, for each symbol and link of its tree.
+    link_stress: f64,
+    /// Payload of the last receiver over what its links carry of it.
+    goodput: f64,
+    valid: bool,
+}
+
+impl Cluster {
+    /// Nothing is lost in switches that keep and copy that is not counted.
+    fn conserved(&self) {
+        let seen = self.net.switch().snapshot().unwrap();
+        let (counts, queued) = (seen.counts, seen.links.iter().map(|link| link.queue).sum::<u64>());
+        let made = counts.injected.frames + counts.copied.frames + counts.duplicated.frames;
+        let gone =
+            counts.delivered.frames + counts.dropped.frames + counts.lost.frames + counts.unroutable.frames;
+        assert_eq!(made, gone + counts.gathered.frames + queued + seen.in_flight, "{counts:?}");
+        assert!(counts.gathered.frames > 1000, "interests end at switches: {counts:?}");
+    }
+
+    /// Casts to all, down so many trees, each of whose links carries so much, bit/s.
+    fn measured(&self, trees: usize, rate: f64) -> Measured {
+        let group =
+            Group::new(self.net.topology(), HostId(0), &(1..16).map(HostId).collect::<Vec<_>>()).unwrap();
+        let links = trees::disjoint(self.net.topology(), &group)[0].links().len() as f64;
+        let before = self.symbols_carried();
+        self.net.switch().forget_lateness().unwrap();
+        let result = complete(self.cast(&["--all"]).end(PATIENCE * 3));
+        let validity = self.net.switch().snapshot().unwrap().validity;
+        let symbols = (self.content.len() as f64 / 1424.0).ceil();
+        let carried: Vec<f64> =
+            self.symbols_carried().iter().zip(before).map(|(now, before)| now - before).collect();
+        let link_stress = carried.iter().sum::<f64>() / (symbols * links);
+        let of_tree = carried.iter().map(|carried| carried / symbols).filter(|share| *share > 0.1);
+        println!("by link: {:.3?}", of_tree.collect::<Vec<_>>());
+        let ideal = self.content.len() as f64 * 8.0 * FRAMES / (rate * trees as f64);
+        let goodput = ideal / number(&result["last_seconds"]);
+        println!("{}; {validity:?}", result["why"]);
+        println!(
+            "link stress {link_stress:.4}, repeated {:.3} % at the source, goodput of the last {:.2} % of its links, first after {:.2} s, last after {:.2} s of {ideal:.2}",
+            100.0 * (number(&result["copies"]) - 1.0),
+            100.0 * goodput,
+            number(&result["first_seconds"]),
+            number(&result["last_seconds"]),
+        );
+        Measured { result, link_stress, goodput, valid: validity.valid }
+    }
+}
+
+/// Goal: hosts with two cables hand on to each other, and an object comes to all down two trees, each symbol about once over each link.
+#[test]
+fn two_trees_of_a_bcube_bring_an_object_through_switches_that_keep_and_copy() {
+    let Some(_alone) = alone() else { return };
+    let cluster = bcube(20, 4 * MIB, "", &[]);
+    let Measured { result, link_stress, .. } = cluster.measured(2, 20e6);
+    assert_eq!(result["via"], "trees");
+    assert!(result["why"].as_str().unwrap().contains("2 trees that share no link"), "{result:#}");
+    // Connections of all kinds are in it.
+    assert!((0.99..1.3).contains(&link_stress), "{link_stress}");
+    cluster.conserved();
+    [1, 6, 15].into_iter().for_each(|host| assert!(cluster.has(host), "host {host}"));
+}
+
+/// Theorem 2 of Datacast, with the round trip for which it allows most: none. `rise` is delta over T.
+fn theorem_2(rise: f64, rate: f64) -> f64 {
+    let packet = 1514.0 * 8.0;
+    rise / (rise + rate / (2.0 * packet / rate))
+}
+
+/// Measures up to three times, until all is within the limits; what is beyond them counts only where the switch kept time.
+fn within_limits(rise: f64, rate: f64, least: f64, measure: impl Fn() -> Measured) {
+    let bound = theorem_2(rise, rate);
+    for attempt in 1..=3 {
+        let measured = measure();
+        let repeated = number(&measured.result["copies"]) - 1.0;
+        println!("attempt {attempt}: repeated {repeated:.4}, Theorem 2 allows {bound:.4}");
+        if measured.link_stress <= 1.02 && measured.goodput >= least && repeated <= bound {
+            return;
+        }
+        assert!(!measured.valid || attempt < 3, "{measured:?}");
+    }
+    eprintln!("skipped: machine too busy");
+}
+
+/// Goal (Datacast Table I at a fiftieth of its rates, where time goes by a fiftieth as fast): link stress and goodput of two trees.
+#[test]
+#[ignore = "measures: wants the machine for itself"]
+fn two_trees_carry_each_symbol_once_at_the_rate_of_their_links() {
+    let Some(_alone) = alone() else { return };
+    let tuning = "datacast = { increase = '2500 kbit/s', interval = '50 ms', credit = 16, cache = '512 KB', initial_rate = '10 Mbit/s' }";
+    // What one tree brings up a cable, interests for what the other brings share: 74 bytes for each frame of 1514.
+    let least = 0.98 * 1514.0 / (1514.0 + 74.0);
+    within_limits(2.5e6 / 0.05, 20e6, least, || {
+        bcube(20, 64 * MIB, "", &["--tuning", tuning]).measured(2, 20e6)
+    });
+}
+
+/// Goal (Datacast §VII-B1 at a tenth of its rates, where time goes by a tenth as fast): one tree goes as fast as the slowest receiver's
+/// link, and repeats no more than Theorem 2 allows.
+#[test]
+#[ignore = "measures: wants the machine for itself"]
+fn one_tree_goes_at_the_rate_of_its_slow_link_and_repeats_little() {
+    let Some(_alone) = alone() else { return };
+    let tuning = "datacast = { increase = '500 kbit/s', interval = '10 ms', credit = 8, cache = '128 KB', initial_rate = '50 Mbit/s' }";
+    within_limits(500e3 / 0.01, 10e6, 0.98, || {
+        let cluster = bcube(100, 16 * MIB, "trees = 1\n", &["--tuning", tuning]);
+        let slow = cluster.net.link("sw0.0-h2").unwrap();
+        cluster.net.switch().change(slow, LinkChange::Rate(BitRate::new(10_000_000))).unwrap();
+        cluster.measured(1, 10e6)
+    });
+}
+
+/// Goal: a link of a tree that is cut is noticed, the tree is led another way, everybody concerned is told, and all have the object.
+#[test]
+fn a_cut_link_is_noticed_and_its_tree_led_another_way() {
+    let Some(_alone) = alone() else { return };
+    let cluster = bcube(20, 8 * MIB, "", &[]);
+    let mut cast = cluster.cast(&["--all"]);
+    cluster::wait_until("some of it", PATIENCE, || cast.bytes_done() > MIB as u64);
+    // The way back stays, since connections take it.
+    let link = cluster.net.link("sw1.1-h1").unwrap();
+    cluster.net.switch().change(link, LinkChange::Down(true)).unwrap();
+    let result = complete(cast.end(PATIENCE));
+    println!("{:#}", result["repairs"]);
+    let repairs = result["repairs"].as_array().unwrap();
+    assert!(!repairs.is_empty(), "{result:#}");
+    assert!(number(&repairs[0]["silent_seconds"]) < 1.0, "{result:#}");
+    assert!(number(&repairs[0]["told_seconds"]) < 1.0, "{result:#}");
+    assert!(cluster.has(1));
+}
+
+/// Goal: when a node that hands on to others is killed, they get the object all the same, and it is said who does not have it.
+#[test]
+fn the_others_have_it_although_one_that_handed_on_was_killed() {
+    let Some(_alone) = alone() else { return };
+    let mut cluster = Cluster::around_a_switch(5, 32 * MIB);
+    let mut cast = cluster.cast(&["--all"]);
+    cluster::wait_until("some of it", PATIENCE, || cast.bytes_done() > 4 * MIB as u64);
+    cluster.nodes[2].kill();
+    let ended = cast.end(PATIENCE);
+    let result = ended.last.unwrap_or_default();
+    println!("{:#}", result["repairs"]);
+    assert_eq!((ended.code, &result["complete"]), (Some(1), &Value::Bool(false)), "{result:#} {}", ended.log);
+    let states = result["receivers"].as_array().unwrap().iter().map(|it| it["state"].as_str().unwrap());
+    assert_eq!(states.filter(|state| *state == "done").count(), 3, "{result:#}");
+    [1, 3, 4].into_iter().for_each(|host| assert!(cluster.has(host), "host {host}"));
+}

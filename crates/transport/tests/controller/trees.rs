@@ -1,0 +1,279 @@
+//! Casts by trees: who is told to ask whom, when receivers begin, and what follows from neighbours that fall silent.
+
+use core::net::SocketAddr;
+
+use headwater_fabric::trees::Switches;
+use headwater_fabric::{BCubeSpec, BigSwitchSpec, FabricSpec, LinkDelay};
+use headwater_transport::ppush::controller::{ControllerConfig, HostAddresses, NetworkSpec};
+use headwater_units::{BitRate, Bytes, Duration, FlowId, Symbols, Time};
+use headwater_wire::{
+    Cast, CastNews, CastWay, CastWish, Class, Control, Delivery, FetchEnd, Fetched, FlowGrant, FlowRole,
+    MemberStanding, Push, TreeOrder,
+};
+
+use crate::harness::{Bench, ms, node, request};
+
+/// Whoever asks is no node.
+const ASKER: headwater_units::PathId = headwater_units::PathId(1000);
+/// Has object 1; host 0 of the network. Host h is node h + 1.
+const SOURCE: u8 = 1;
+
+fn address(n: u8) -> SocketAddr {
+    ([10, 0, 0, n], 7000).into()
+}
+
+/// Nodes from 1 on, all of which keep objects, around a plain switch.
+fn around_a_switch(hosts: u8) -> Bench {
+    let rate = BitRate::new(1_000_000_000).into();
+    let fabric = BigSwitchSpec {
+        hosts: hosts.into(),
+        rate,
+        delay: LinkDelay::ZERO,
+        uplinks: Default::default(),
+        downlinks: Default::default(),
+    };
+    let addresses = (1..=hosts).map(|n| HostAddresses::One(address(n).ip())).collect();
+    known(FabricSpec::BigSwitch(fabric), addresses, Switches::Plain, hosts)
+}
+
+/// BCube(2,1) with stores: hosts 0 to 3 have two cables each; by cable c host h has the address 10.c+1.0.h+1.
+fn bcube() -> Bench {
+    let rate = BitRate::new(1_000_000_000).into();
+    let fabric = FabricSpec::BCube(BCubeSpec { n: 2, levels: 1, rate, delay: LinkDelay::ZERO });
+    let of =
+        |n: u8| HostAddresses::Several(vec![[10, 1, 0, n].into(), [10, 2, 0, n].into(), address(n).ip()]);
+    known(fabric, (1..=4).map(of).collect(), Switches::Stores, 4)
+}
+
+fn known(fabric: FabricSpec, hosts: Vec<HostAddresses>, switches: Switches, nodes: u8) -> Bench {
+    let network = Some(NetworkSpec { fabric, hosts, switches, trees: None });
+    let mut bench =
+        Bench::with(ControllerConfig { network, ..ControllerConfig::default() }).holders([SOURCE]);
+    for n in 2..=nodes {
+        bench.join(n);
+        bench.say(n, Control::Keeps);
+    }
+    bench
+}
+
+/// What nodes were told, by node.
+type Orders = Vec<(u8, Vec<TreeOrder>)>;
+
+impl Bench {
+    /// What a node was told of one kind, leaving the rest.
+    fn take<T>(&mut self, n: u8, of: impl Fn(&Control) -> Option<T>) -> Vec<T> {
+        let mut taken = Vec::new();
+        self.sent.retain(|(path, control)| match of(control).filter(|_| *path == crate::harness::path(n)) {
+            Some(it) => {
+                taken.push(it);
+                false
+            }
+            None => true,
+        });
+        taken
+    }
+
+    /// Somebody asks for cast 1 to all, and these follow.
+    fn planted(&mut self, receivers: impl IntoIterator<Item = u8>) -> Vec<Push> {
+        let cast = Cast {
+            cast: 1,
+            name: "object-1".to_owned(),
+            to: Vec::new(),
+            class: Class::Bulk,
+            wish: CastWish::Best,
+        };
+        self.say_at(ASKER, Control::Cast(cast));
+        for n in receivers {
+            let fetch =
+                |control: &Control| if let Control::Fetch(it) = control { Some(it.clone()) } else { None };
+            let invitation = self.take(n, fetch).pop().expect("it is invited");
+            assert_eq!(invitation.group, None, "no group is joined");
+            // The number by which it asks is its own.
+            assert_eq!(invitation.name, "object-1");
+            self.say(n, Control::Request(request(n, invitation.request, &invitation.name)));
+            self.requests.push((n, invitation.request));
+        }
+        self.take(SOURCE, |control| if let Control::Push(push) = control { Some(push.clone()) } else { None })
+    }
+
+    /// The newest orders of a node.
+    fn orders(&mut self, n: u8) -> Vec<TreeOrder> {
+        self.take(n, |control| if let Control::PlantTree(it) = control { Some((**it).clone()) } else { None })
+    }
+
+    /// Confirms an order.
+    fn ready(&mut self, n: u8, order: &TreeOrder) {
+        self.say(n, Control::TreeReady { tree: order.tree.flow, version: order.version });
+    }
+
+    fn accepted(&mut self, n: u8) -> Option<(Delivery, Vec<FlowGrant>)> {
+        let accepted = |control: &Control| match control {
+            Control::Accepted { delivery, flows, .. } => Some((*delivery, flows.clone())),
+            _ => None,
+        };
+        self.take(n, accepted).pop()
+    }
+
+    fn news_of_cast(&mut self) -> CastNews {
+        self.pass(ms(200));
+        let all = std::mem::take(&mut self.sent);
+        let (mine, rest): (Vec<_>, Vec<_>) = all.into_iter().partition(|(path, _)| *path == ASKER);
+        self.sent = rest;
+        let news = |(_, control)| if let Control::Casting(news) = control { Some(*news) } else { None };
+        mine.into_iter().filter_map(news).next_back().expect("news every 200 ms")
+    }
+
+    /// Everybody on the trees confirms what he was told; the orders, by node.
+    fn all_ready(&mut self, nodes: impl IntoIterator<Item = u8>) -> Orders {
+        let orders: Orders = nodes.into_iter().map(|n| (n, self.orders(n))).collect();
+        for (n, orders) in &orders {
+            orders.iter().for_each(|order| self.ready(*n, order));
+        }
+        orders
+    }
+}
+
+#[test]
+fn around_a_plain_switch_each_node_asks_the_one_before_and_begins_when_all_know() {
+    let mut bench = around_a_switch(4);
+    let pushes = bench.planted([2, 3, 4]);
+    let [push] = &pushes[..] else { panic!("{pushes:?}") };
+    assert_eq!((push.index, push.of, &push.role), (0, 1, &FlowRole::Tree { group: push.flow }));
+    assert!(matches!(push.delivery, Delivery::Trees { .. }));
+    let orders: Vec<Vec<TreeOrder>> = (1..=4).map(|n| bench.orders(n)).collect();
+    for (n, orders) in (1..=4).zip(&orders) {
+        let [order] = &orders[..] else { panic!("{orders:?}") };
+        assert_eq!(order.parent, (n > 1).then(|| address(n - 1)));
+        assert_eq!(order.branches, if n < 4 { vec![vec![address(n + 1)]] } else { vec![] });
+        assert_eq!((order.receives, &order.tree.key), (n > 1, &push.key));
+    }
+    bench.say(SOURCE, Control::Pushing { flow: push.flow });
+    (1..=3).zip(&orders).for_each(|(n, orders)| bench.ready(n, &orders[0]));
+    assert_eq!(bench.accepted(2), None, "4 does not know yet whom to ask");
+    bench.ready(4, &orders[3][0]);
+    for n in 2..=4 {
+        let (delivery, grants) = bench.accepted(n).unwrap();
+        assert_eq!((delivery, grants.len(), grants[0].flow), (push.delivery, 1, push.flow));
+    }
+    let news = bench.news_of_cast();
+    assert_eq!(news.way, CastWay::Trees { trees: 1, members: 3, of: 3, hops: 3 });
+}
+
+#[test]
+fn where_switches_keep_nodes_ask_by_the_cable_that_their_tree_comes_by() {
+    let mut bench = bcube();
+    let pushes = bench.planted([2, 3, 4]);
+    assert_eq!(pushes.iter().map(|push| (push.index, push.of)).collect::<Vec<_>>(), [(0, 2), (1, 2)]);
+    let orders = bench.all_ready(1..=4);
+    let parents = |n: usize| orders[n - 1].1.iter().map(|order| order.parent).collect::<Vec<_>>();
+    assert_eq!(parents(1), [None, None]);
+    // Node 4 is two hops away, and has another neighbour in each tree; by another cable.
+    let of_four: Vec<SocketAddr> = parents(4).into_iter().flatten().collect();
+    assert_eq!(of_four.len(), 2);
+    assert_ne!(of_four[0].ip().to_string()[..5], of_four[1].ip().to_string()[..5], "{of_four:?}");
+}
+
+#[test]
+fn orders_are_said_again_until_they_are_confirmed() {
+    let mut bench = around_a_switch(4);
+    let pushes = bench.planted([2, 3, 4]);
+    assert_eq!(bench.orders(3).len(), 1);
+    bench.pass(ms(400));
+    assert_eq!(bench.orders(3).len(), 0);
+    bench.pass(ms(200));
+    let again = bench.orders(3);
+    assert_eq!(again.len(), 1);
+    bench.ready(3, &again[0]);
+    bench.pass(ms(900));
+    assert_eq!(bench.orders(3).len(), 0);
+    assert!(!pushes.is_empty());
+}
+
+#[test]
+fn a_source_that_says_nothing_leaves_receivers_to_be_served_one_by_one() {
+    let mut bench = around_a_switch(4);
+    let pushes = bench.planted([2, 3, 4]);
+    bench.all_ready(1..=4);
+    bench.pass(ms(1600));
+    assert!(matches!(bench.accepted(2), Some((Delivery::Push, _))));
+    let stops = |control: &Control| matches!(control, Control::Stop { flow } if *flow == pushes[0].flow);
+    assert!(bench.heard(SOURCE).iter().any(stops));
+    assert!(bench.heard(3).iter().any(|control| matches!(control, Control::FellTree { .. })));
+}
+
+/// Trees of a running cast among four nodes of a BCube, and what each was told.
+fn running() -> (Bench, Vec<Push>, Orders) {
+    let mut bench = bcube();
+    let pushes = bench.planted([2, 3, 4]);
+    let orders = bench.all_ready(1..=4);
+    for push in &pushes {
+        bench.say(SOURCE, Control::Pushing { flow: push.flow });
+    }
+    assert!((2..=4).all(|n| bench.accepted(n).is_some()));
+    (bench, pushes, orders)
+}
+
+#[test]
+fn a_tree_whose_cable_is_cut_is_led_another_way_or_shares_that_of_another() {
+    let (mut bench, pushes, orders) = running();
+    // Node 4 does not hear its parent in tree 0.
+    let order = &orders[3].1[0];
+    let parent = order.parent.unwrap();
+    let since = ms(310);
+    let silent = |at| Control::Silent { tree: order.tree.flow, neighbours: vec![at], since };
+    bench.say(4, silent(parent));
+    assert_eq!(bench.orders(4).len(), 0, "the others have a beat to say what they miss");
+    bench.pass(ms(100));
+    let new = bench.all_ready(1..=4);
+    let changed: Vec<&TreeOrder> = new.iter().flat_map(|(_, orders)| orders).collect();
+    assert!(changed.iter().all(|order| pushes.iter().any(|push| push.flow == order.tree.flow)), "flows stay");
+    let other = new[3].1.iter().find(|it| it.tree.flow == order.tree.flow).expect("4 asks somebody else");
+    assert_ne!(other.parent.unwrap(), parent);
+    assert!(other.version > order.version);
+    let news = bench.news_of_cast();
+    let [repair] = &news.repairs[..] else { panic!("{:?}", news.repairs) };
+    // Both cables of the hop: nobody else is heard over either.
+    assert_eq!((repair.silent, repair.decided, repair.cut), (since, ms(100), 2));
+    assert_eq!(repair.told, Some(Duration::ZERO));
+    assert!(repair.rebuilt >= 1);
+    assert!(news.members.iter().all(|member| member.standing == MemberStanding::Receiving));
+}
+
+#[test]
+fn a_receiver_that_nobody_hears_any_more_is_given_up_and_the_others_go_on() {
+    let (mut bench, _, orders) = running();
+    let of = |n: u8, tree: FlowId| orders[n as usize - 1].1.iter().find(|it| it.tree.flow == tree).cloned();
+    for (tree, parent) in orders[3].1.iter().map(|order| (order.tree.flow, order.parent.unwrap())) {
+        // Whoever is above 4 says so.
+        let above = (1..=4).find(|n| parent.ip().to_string().ends_with(&format!(".{n}"))).unwrap();
+        let its = of(above, tree).unwrap();
+        let four = its.branches.concat().into_iter().find(|at| at.ip().to_string().ends_with(".4")).unwrap();
+        bench.say(above, Control::Silent { tree, neighbours: vec![four], since: ms(300) });
+    }
+    bench.pass(ms(100));
+    let news = bench.news_of_cast();
+    let standing = |n: u8| news.members.iter().find(|it| it.node == node(n)).unwrap().standing.clone();
+    assert!(matches!(standing(4), MemberStanding::Failed(why) if why.contains("not cut")), "{news:?}");
+    assert_eq!((standing(2), standing(3)), (MemberStanding::Receiving, MemberStanding::Receiving));
+}
+
+#[test]
+fn when_all_have_it_the_trees_are_felled_and_what_the_source_sent_is_counted() {
+    let (mut bench, pushes, _) = running();
+    for push in &pushes {
+        bench.say(SOURCE, Control::GroupSent { flow: push.flow, sent: Symbols::new(100) });
+    }
+    assert_eq!(bench.news_of_cast().to_group, Bytes::new(200 * u64::from(pushes[0].symbol_size)));
+    let requests = bench.requests.clone();
+    for (n, request) in requests {
+        let fetched = Fetched { request, end: FetchEnd::Kept, by_group: Bytes::mib(10), alone: Bytes::ZERO };
+        bench.say(n, Control::Fetched(fetched));
+    }
+    let said = bench.heard(SOURCE);
+    for push in &pushes {
+        assert!(said.iter().any(|it| matches!(it, Control::Stop { flow } if *flow == push.flow)));
+        bench.say(SOURCE, Control::Stopped { flow: push.flow });
+    }
+    assert!(bench.heard(3).iter().filter(|it| matches!(it, Control::FellTree { .. })).count() == 2);
+    assert!(bench.now > Time::ZERO);
+}
