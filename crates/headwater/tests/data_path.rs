@@ -167,6 +167,7 @@ async fn deliver(size: Bytes, source_config: SourceConfig) -> Cost {
         index: 0,
         of: 1,
         group: None,
+        relays: false,
     };
     let accepted = Control::Accepted {
         request: 7,

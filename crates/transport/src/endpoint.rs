@@ -130,6 +130,17 @@ pub enum SourceCommand {
         /// The longest that it sends, bytes above UDP.
         fits: u16,
     },
+    /// The node is receiving this object, cut like this, and may send on what comes to it: flows with
+    /// [`headwater_wire::FlowRole::Relay`] can be served from now on. Until [`SourceCommand::Hold`], or
+    /// [`SourceCommand::Arriving`] with [`Arriving::Over`].
+    Relay(Box<Relaying>),
+    /// How the reception of such an object goes on.
+    Arriving {
+        /// The object.
+        object: ObjectId,
+        /// What has happened.
+        what: Arriving,
+    },
     /// To the sender of a relayed flow: what it may send has grown.
     Extend {
         /// The flow.
@@ -137,6 +148,36 @@ pub enum SourceCommand {
         /// Packets below this one are here.
         packets: u64,
     },
+}
+
+/// An object that its receiver sends on.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Relaying {
+    /// The object.
+    pub object: ObjectId,
+    /// Its size.
+    pub bytes: Bytes,
+    /// T.
+    pub symbol_size: u16,
+    /// Blocks that are here already, verified.
+    pub have: Vec<BlockIndex>,
+}
+
+/// What happens to an object that its receiver sends on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Arriving {
+    /// A symbol of the class that this node passes on has come, and can be sent as long as its block is not taken away.
+    Symbol(SymbolId),
+    /// The symbols of a block cannot be read any more: it is being decoded.
+    Decoding(BlockIndex),
+    /// They can be read again: they do not determine the block yet.
+    NeedsMore(BlockIndex),
+    /// They were thrown away; what comes of the block from now on is all that there is of it.
+    Anew(BlockIndex),
+    /// The block is here, verified, and can be prepared as one of an object that is held.
+    Whole(BlockIndex),
+    /// Nothing more will come, and what is here may vanish.
+    Over,
 }
 
 /// What a source tells the driver.
@@ -158,6 +199,16 @@ pub enum SourceEvent {
         /// Repair symbols are wanted.
         repair: bool,
     },
+    /// Whoever this node passes an object on to wants so many symbols of its class of a block that is still coming, more than are
+    /// its part: they are to be had from the source ([`ReceiverCommand::Wanted`]).
+    Wanted {
+        /// The object.
+        object: ObjectId,
+        /// The block.
+        block: BlockIndex,
+        /// How many of the class, from its first one on.
+        symbols: u32,
+    },
     /// No symbol of this block will be named again, unless it is prepared anew.
     Release {
         /// The flow.
@@ -178,6 +229,8 @@ pub struct Opened {
     pub key: FlowKey,
     /// The object that it sends.
     pub object: ObjectId,
+    /// The object's size.
+    pub bytes: Bytes,
     /// T.
     pub symbol_size: u16,
     /// How its symbols queue.
@@ -225,6 +278,13 @@ pub enum ReceiverCommand {
         block: BlockIndex,
         /// Why.
         failure: DecodeFailure,
+    },
+    /// Others, to whom what comes is passed on, want so many symbols of a block's class that the source sends to this host.
+    Wanted {
+        /// The block.
+        block: BlockIndex,
+        /// How many of the class, from its first one on.
+        symbols: u32,
     },
     /// Stop, say so to everybody, and end with [`ReceiverEvent::Failed`].
     Cancel,
@@ -342,6 +402,8 @@ pub struct Bind {
     pub at: Vec<SocketAddr>,
     /// The key.
     pub key: FlowKey,
+    /// The source is a receiver itself, and sends what comes to it.
+    pub relays: bool,
 }
 
 /// Why a receiver gives up. What is finished stays finished.
@@ -450,6 +512,8 @@ pub struct TaskFlow {
     pub index: u8,
     /// The group by which its symbols come, if its receiver belongs to one.
     pub group: Option<TaskGroup>,
+    /// Its source is a receiver of the object itself, and sends what comes to it.
+    pub relays: bool,
 }
 
 /// The group of a [`TaskFlow`].

@@ -25,7 +25,7 @@ pub mod source;
 mod timers;
 
 pub use endpoint::{
-    Bind, Command, ControllerCommand, ControllerEvent, DecodeFailure, Endpoint, Event, Expect, Input, Opened,
-    Output, Packet, ReceiverCommand, ReceiverEvent, ReceiverFailure, SinkCommand, SinkEvent, SourceCommand,
-    SourceEvent, TaskFlow, TaskGroup, TaskRecord,
+    Arriving, Bind, Command, ControllerCommand, ControllerEvent, DecodeFailure, Endpoint, Event, Expect,
+    Input, Opened, Output, Packet, ReceiverCommand, ReceiverEvent, ReceiverFailure, Relaying, SinkCommand,
+    SinkEvent, SourceCommand, SourceEvent, TaskFlow, TaskGroup, TaskRecord,
 };

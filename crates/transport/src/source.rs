@@ -15,6 +15,8 @@
 //!      driver: disk, encoder, sockets
 //! ```
 //!
+//! An object may be sent on while it is still being received, by flows that were opened for that ([`FlowRole::Relay`]).
+//!
 //! Nothing is sent before it is known where the receiver is, from its first datagram or from the driver. Every message may
 //! be lost, come twice or out of order. Flows that may send stand in a queue and take turns of one quantum; the others wait
 //! for a timer or an input, so a call costs the logarithm of the number of flows.
@@ -26,11 +28,12 @@ pub(crate) mod blocks;
 pub(crate) mod config;
 mod flow;
 pub(crate) mod paths;
+mod relaying;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use headwater_units::{Bytes, FlowId, Geometry, ObjectId, PathId, Time};
-use headwater_wire::{Body, Class, Control, Datagram, Ecn, MAX_FLOWS, Pull, Push, Refusal};
+use headwater_wire::{Body, Class, Control, Datagram, Ecn, FlowRole, MAX_FLOWS, Pull, Push, Refusal};
 use rand::SeedableRng;
 use rand_chacha::ChaCha12Rng;
 
@@ -43,7 +46,7 @@ use crate::datacast::{Dealt, TreeFlow};
 use crate::in_flight::AckOutcome;
 use crate::pacer::RateLimit;
 use crate::ppush::{PushFlow, SortedMap};
-use crate::scdp::PullFlow;
+use crate::scdp::{PullFlow, Relays};
 use crate::timers::Timers;
 use crate::{Command, Endpoint, Event, Input, Opened, Output, Packet, SourceCommand, SourceEvent};
 
@@ -83,6 +86,8 @@ pub(crate) struct Shared {
     pub(crate) detached: Vec<FlowId>,
     /// By group: which blocks its trees have been given.
     pub(crate) dealt: BTreeMap<FlowId, Dealt>,
+    /// Objects that are sent on while they come.
+    pub(crate) relays: Relays,
 }
 
 /// A flow, and how it stands among the others.
@@ -119,6 +124,7 @@ impl Source {
                 limited: false,
                 detached: Vec::new(),
                 dealt: BTreeMap::new(),
+                relays: Relays::default(),
                 config,
             },
         }
@@ -208,7 +214,8 @@ impl Source {
             // To begin it anew would use its packet numbers, and so its nonces, twice.
             return self.tell(path, Control::Stopped { flow });
         }
-        if self.holdings.get(&push.object) != Some(&push.bytes) {
+        let relays = push.role == FlowRole::Relay && !self.holdings.contains_key(&push.object);
+        if !relays && self.holdings.get(&push.object) != Some(&push.bytes) {
             let held = self.holdings.contains_key(&push.object) || self.gone.contains(&push.object);
             let reason = if held { Refusal::Gone } else { Refusal::UnknownObject };
             return self.refuse(path, flow, reason);
@@ -225,10 +232,14 @@ impl Source {
             task: push.task,
             key: push.key,
             object: push.object,
+            bytes: push.bytes,
             symbol_size: push.symbol_size,
             class: push.class,
             at: push.at.clone(),
         })));
+        if relays {
+            self.shared.relays.enter(push.object, flow);
+        }
         let opened = Flow::new(now, push, geometry, &mut self.shared);
         self.flows.insert(flow, Held { flow: opened, controller: path, queued: false, timer: None });
         self.report_at.get_or_insert(now + self.shared.config.report_every);
@@ -312,7 +323,10 @@ impl Source {
                 if self.holdings.insert(object, bytes).is_some_and(|before| before != bytes) {
                     self.end_flows_of(object);
                 }
+                self.on_all_here(object);
             }
+            Command::Source(SourceCommand::Relay(relaying)) => self.relay(&relaying),
+            Command::Source(SourceCommand::Arriving { object, what }) => self.on_arriving(object, what),
             Command::Source(SourceCommand::Withdraw { object }) => {
                 if self.holdings.remove(&object).is_some() {
                     self.gone.push_back(object);
@@ -320,6 +334,7 @@ impl Source {
                         self.gone.pop_front();
                     }
                 }
+                self.shared.relays.end(object);
                 self.end_flows_of(object);
             }
             Command::Source(SourceCommand::BlockReady { flow, block, repair }) => {
@@ -375,6 +390,7 @@ impl Source {
         if let Flow::Tree(tree) = &closed.flow {
             tree.leave(&mut self.shared);
         }
+        self.shared.relays.leave(closed.flow.object(), flow);
         if let Some(sent) = closed.flow.sent_to_group() {
             self.tell(closed.controller, Control::GroupSent { flow, sent });
         }

@@ -62,6 +62,7 @@ fn waiting_for_its_decoder() -> Receivers {
         index: 0,
         of: 1,
         group: None,
+        relays: false,
     };
     let accepted = Control::Accepted {
         request: 77,
@@ -134,6 +135,7 @@ fn accepted(request: u64, bytes: u64, paths: &[PathId]) -> Input {
         index: index as u8,
         of: paths.len() as u8,
         group: None,
+        relays: false,
     };
     let accepted = Control::Accepted {
         request,
@@ -386,6 +388,7 @@ fn a_source_with_a_narrow_path_makes_it_leave_the_task_and_ask_with_less_room() 
         index: 0,
         of: 1,
         group: None,
+        relays: false,
     };
     let accepted = Control::Accepted {
         request: 78,

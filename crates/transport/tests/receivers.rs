@@ -50,6 +50,7 @@ fn grants(fetch: u64, sources: u64) -> Vec<FlowGrant> {
         index: source as u8,
         of: sources as u8,
         group: None,
+        relays: false,
     };
     (0..sources).map(grant).collect()
 }

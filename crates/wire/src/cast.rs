@@ -55,6 +55,10 @@ pub enum CastWish {
     Best,
     /// Each receiver by itself.
     Unicast,
+    /// By the group's address.
+    Multicast,
+    /// The receivers pass on to each other what comes.
+    Overlay,
 }
 
 /// Controller to node: fetch this into your store.
@@ -153,6 +157,8 @@ pub struct Fetched {
     pub by_group: Bytes,
     /// Useful payload that flows of its own have brought.
     pub alone: Bytes,
+    /// Of that, what other receivers have passed on.
+    pub relayed: Bytes,
 }
 
 /// How a fetch ended.
@@ -213,6 +219,13 @@ pub enum CastWay {
         /// From the source to the last receiver, nodes that hand on count one each.
         hops: u16,
     },
+    /// To each receiver another part, which it passes on to all others as it comes.
+    Overlay {
+        /// So many receivers do.
+        members: u16,
+        /// Why not to a group.
+        why: WhyUnicast,
+    },
 }
 
 /// Where a receiver of a cast stands.
@@ -247,6 +260,8 @@ pub struct MemberNews {
     pub by_group: Bytes,
     /// Useful payload that flows of its own have brought; known at its end.
     pub alone: Bytes,
+    /// Of that, what other receivers have passed on; known at its end.
+    pub relayed: Bytes,
     /// From the cast's beginning to its end, or so far.
     pub after: Duration,
 }

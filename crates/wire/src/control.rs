@@ -121,6 +121,8 @@ pub enum FlowRole {
         /// What all trees of the group call it.
         group: FlowId,
     },
+    /// Its source is still receiving the object, or will, and sends symbols of its own class on as they come to it.
+    Relay,
 }
 
 /// A receiver asks for an object.
@@ -164,6 +166,8 @@ pub struct FlowGrant {
     pub of: u8,
     /// The group's flow by which its symbols come, if the receiver belongs to a group; that flow has a grant of its own.
     pub group: Option<FlowId>,
+    /// The source is a receiver of the object itself, and sends what comes to it.
+    pub relays: bool,
 }
 
 /// What a controller knows of a flow's way before anything was sent on it, by what the nodes at its ends have stated.
@@ -562,7 +566,7 @@ impl Control {
                 check(push.index < push.of, "a malformed flow")?;
                 let members = match &push.role {
                     FlowRole::Group { members } => members.len(),
-                    FlowRole::Single | FlowRole::Member { .. } | FlowRole::Tree { .. } => 1,
+                    FlowRole::Single | FlowRole::Member { .. } | FlowRole::Tree { .. } | FlowRole::Relay => 1,
                 };
                 check((1..=MAX_FLOWS).contains(&members), "too many flows, or none")?;
                 theta(push.theta)

@@ -91,6 +91,7 @@ fn control() -> impl Strategy<Value = Control> {
                 index,
                 of: 3,
                 group: (port % 2 == 0).then_some(FlowId(!flow)),
+                relays: port % 3 == 0,
             }
         });
     prop_oneof![
@@ -180,11 +181,13 @@ fn cast() -> impl Strategy<Value = Control> {
         bytes: Bytes::new(n),
         by_group: Bytes::new(n / 2),
         alone: Bytes::new(n / 3),
+        relayed: Bytes::new(n / 4),
         after: Duration::from_nanos(n),
     });
     let way = prop_oneof![
         Just(CastWay::Open),
         any::<u16>().prop_map(|of| CastWay::Unicast(WhyUnicast::Unheard { of })),
+        any::<u16>().prop_map(|members| CastWay::Overlay { members, why: WhyUnicast::NoGroups }),
         any::<u16>().prop_map(|port| CastWay::Multicast {
             at: ([239, 1, 2, 3], port).into(),
             members: port / 2,
@@ -208,7 +211,7 @@ fn cast() -> impl Strategy<Value = Control> {
                 name,
                 to,
                 class: Class::Bulk,
-                wish: CastWish::Unicast
+                wish: CastWish::Overlay
             })
         ),
         (any::<u64>(), bytes(), any::<u16>(), any::<bool>()).prop_map(move |(n, bytes, port, grouped)| {
@@ -242,6 +245,7 @@ fn cast() -> impl Strategy<Value = Control> {
             end: FetchEnd::Failed(reason),
             by_group: Bytes::new(request),
             alone: Bytes::new(!request),
+            relayed: Bytes::new(request / 2),
         })),
         (any::<u64>(), bytes(), vec(1usize..4, 0..20), any::<u16>()).prop_map(
             move |(n, bytes, branches, port)| {
@@ -288,6 +292,7 @@ fn cast() -> impl Strategy<Value = Control> {
 fn role() -> impl Strategy<Value = FlowRole> {
     prop_oneof![
         Just(FlowRole::Single),
+        Just(FlowRole::Relay),
         any::<u64>().prop_map(|group| FlowRole::Member { group: FlowId(group) }),
         vec(any::<u64>().prop_map(FlowId), 1..5).prop_map(|members| FlowRole::Group { members }),
     ]

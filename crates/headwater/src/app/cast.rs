@@ -37,8 +37,8 @@ pub struct CastOptions {
     pub what: String,
     /// Names, addresses or fingerprints of nodes; none: all that keep objects.
     pub to: Vec<String>,
-    /// Each receiver by itself, whatever else would work.
-    pub unicast: bool,
+    /// How it is to travel.
+    pub wish: CastWish,
     /// Give up after this long.
     pub timeout: Option<Duration>,
 }
@@ -54,7 +54,7 @@ pub struct CastResult {
     pub bytes: u64,
     /// From the request to the last receiver's end.
     pub seconds: f64,
-    /// How its symbols travelled: `multicast`, `trees` or `unicast`.
+    /// How its symbols travelled: `multicast`, `trees`, `overlay` or `unicast`.
     pub via: String,
     /// Why so, in words.
     pub why: String,
@@ -64,9 +64,11 @@ pub struct CastResult {
     pub source: String,
     /// Payload that the source has sent to the group, each symbol counted once.
     pub multicast_bytes: u64,
-    /// Useful payload that receivers got by flows of their own, all together.
+    /// Useful payload that receivers got from its sources by flows of their own, all together.
     pub unicast_bytes: u64,
-    /// Both over the object's size: how many copies of it left its sources.
+    /// Useful payload that receivers have passed on to each other.
+    pub relayed_bytes: u64,
+    /// What came by the group and from sources over the object's size: how many copies of it left its sources.
     pub copies: f64,
     /// When the first receiver was through that had to be sent something.
     pub first_seconds: Option<f64>,
@@ -120,8 +122,10 @@ pub struct CastReceiver {
     pub bytes: u64,
     /// Useful payload that came by the group.
     pub multicast_bytes: u64,
-    /// Useful payload that came by flows of its own: of a receiver that was in the group, what it had missed.
+    /// Useful payload that came from sources by flows of its own: of a receiver that was in the group, what it had missed.
     pub unicast_bytes: u64,
+    /// Useful payload that other receivers have passed on.
+    pub relayed_bytes: u64,
 }
 
 /// Has nodes fetch an object.
@@ -147,7 +151,7 @@ pub async fn cast(
         name: options.what.clone(),
         to: nodes_of(&options.to, &report)?,
         class: if common.gentle { Class::Gentle } else { Class::Bulk },
-        wish: if options.unicast { CastWish::Unicast } else { CastWish::Best },
+        wish: options.wish,
     };
     let mut asking = Asking { host: &host, path, wanted, heard, seen: Seen::new(&report), watch };
     let result = match tokio::time::timeout(limit, asking.run(&options, shutdown)).await {
@@ -313,6 +317,20 @@ fn refused(reason: Refusal, what: &str) -> AppError {
     }
 }
 
+/// Why there is no group.
+fn why_not(why: WhyUnicast) -> String {
+    match why {
+        WhyUnicast::Wished => "as asked for".to_owned(),
+        WhyUnicast::TooFew => "fewer than two receivers need it".to_owned(),
+        WhyUnicast::NoGroups => "the controller has no group addresses for this network".to_owned(),
+        WhyUnicast::Unheard { of } => {
+            format!("multicast does not work here, fewer than two of {of} receivers heard a probe")
+        }
+        WhyUnicast::NoTrees => "no tree of the network leads to two receivers".to_owned(),
+        WhyUnicast::Source => "the source could not open a group".to_owned(),
+    }
+}
+
 /// What the controller has said so far.
 struct Seen {
     nodes: BTreeMap<NodeId, (String, String)>,
@@ -365,22 +383,11 @@ impl Seen {
                 };
                 ("trees", format!("by {which}, at most {hops} hops to {who}"))
             }
-            CastWay::Unicast(why) => {
-                let why = match why {
-                    WhyUnicast::Wished => "as asked for".to_owned(),
-                    WhyUnicast::TooFew => "fewer than two receivers need it".to_owned(),
-                    WhyUnicast::NoGroups => {
-                        "the controller has no group addresses for this network".to_owned()
-                    }
-                    WhyUnicast::Unheard { of } => {
-                        format!(
-                            "multicast does not work here, fewer than two of {of} receivers heard a probe"
-                        )
-                    }
-                    WhyUnicast::NoTrees => "no tree of the network leads to two receivers".to_owned(),
-                    WhyUnicast::Source => "the source could not open a group".to_owned(),
-                };
-                ("unicast", format!("one by one: {why}"))
+            CastWay::Unicast(why) => ("unicast", format!("one by one: {}", why_not(why))),
+            CastWay::Overlay { members, why } => {
+                let how =
+                    format!("each of {members} receivers gets another part and passes it on to the others");
+                ("overlay", format!("by overlay: {how} ({})", why_not(why)))
             }
         })
     }
@@ -452,6 +459,7 @@ impl Seen {
             source: self.label(news.source),
             multicast_bytes: news.to_group.get(),
             unicast_bytes: unicast,
+            relayed_bytes: receivers.iter().map(|it| it.relayed_bytes).sum(),
             copies: (news.to_group.get() + unicast) as f64 / size.max(1) as f64,
             first_seconds: finishes.first().copied(),
             median_seconds: finishes.get(finishes.len().saturating_sub(1) / 2).copied(),
@@ -479,7 +487,8 @@ impl Seen {
             seconds: member.after.as_secs_f64(),
             bytes: member.bytes.get(),
             multicast_bytes: member.by_group.get(),
-            unicast_bytes: member.alone.get(),
+            unicast_bytes: member.alone.get().saturating_sub(member.relayed.get()),
+            relayed_bytes: member.relayed.get(),
         }
     }
 }
@@ -535,6 +544,7 @@ mod tests {
             bytes: Bytes::new(1000),
             by_group: Bytes::new(600),
             alone: Bytes::new(if *n == 3 { 400 } else { 0 }),
+            relayed: Bytes::new(if *n == 3 { 100 } else { 0 }),
             after: Duration::from_millis(*ms),
         };
         CastNews {
@@ -563,7 +573,7 @@ mod tests {
         let result = seen.result("model");
         assert_eq!((result.via.as_str(), result.complete), ("multicast", false));
         assert!(result.why.contains("3 of 4 receivers hear the group 239.1.2.3:9"), "{}", result.why);
-        assert_eq!((result.multicast_bytes, result.unicast_bytes, result.copies), (1040, 400, 1.44));
+        assert_eq!((result.multicast_bytes, result.unicast_bytes, result.copies), (1040, 300, 1.34));
         let finishes = (result.first_seconds, result.median_seconds, result.last_seconds);
         assert_eq!(finishes, (Some(0.9), Some(0.9), Some(1.9)));
         let states: Vec<&str> = result.receivers.iter().map(|it| it.state.as_str()).collect();

@@ -121,6 +121,10 @@ impl BlockSink for Arrivals {
         }
         Ok(())
     }
+
+    fn read(&self, block: BlockIndex, buffer: &mut Vec<u8>) -> Result<(), StoreError> {
+        self.partial.read_block(block, buffer)
+    }
 }
 
 impl Fetch {

@@ -527,6 +527,7 @@ pub(super) fn result_of(
         output: None,
         dropped_on_purpose: None,
         group_bytes: stats.flows.iter().map(|flow| flow.by_group.get()).sum(),
+        relayed_bytes: stats.flows.iter().filter(|flow| flow.relays).map(|flow| flow.bytes.get()).sum(),
         start_ns: 0,
         received_ns: 0,
         finish_ns: 0,

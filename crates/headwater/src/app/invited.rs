@@ -101,9 +101,10 @@ impl Invited {
 async fn follow(keeper: &Arc<Keeper>, host: Host, invitation: Invitation) -> Fetched {
     let Invitation { request, name, object, class, group } = invitation;
     let known = keeper.clone();
-    let fetched = |end, by_group, alone| Fetched { request, end, by_group, alone };
+    let fetched = |end, by_group, alone, relayed| Fetched { request, end, by_group, alone, relayed };
+    let none = Bytes::ZERO;
     if matches!(blocking(move || known.has(object)).await, Ok(true)) {
-        return fetched(FetchEnd::Had, Bytes::ZERO, Bytes::ZERO);
+        return fetched(FetchEnd::Had, none, none, none);
     }
     let _membership = group.and_then(|group| Membership::begin(host, group));
     let wanted = Wanted {
@@ -120,9 +121,9 @@ async fn follow(keeper: &Arc<Keeper>, host: Host, invitation: Invitation) -> Fet
             let end = if was_here(&got) { FetchEnd::Had } else { FetchEnd::Kept };
             let all: u64 = got.sources.iter().map(|source| source.bytes).sum();
             let by_group = Bytes::new(got.group_bytes);
-            fetched(end, by_group, Bytes::new(all) - by_group)
+            fetched(end, by_group, Bytes::new(all) - by_group, Bytes::new(got.relayed_bytes))
         }
-        Err(error) => fetched(FetchEnd::Failed(reason(&error)), Bytes::ZERO, Bytes::ZERO),
+        Err(error) => fetched(FetchEnd::Failed(reason(&error)), none, none, none),
     }
 }
 

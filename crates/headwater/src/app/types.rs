@@ -339,6 +339,9 @@ pub struct GetResult {
     /// Useful bytes of symbols that came by a multicast group, of those of all sources.
     #[serde(default)]
     pub group_bytes: u64,
+    /// Useful bytes of symbols that other receivers have passed on, of those of all sources.
+    #[serde(default)]
+    pub relayed_bytes: u64,
     /// When the first request was made, nanoseconds of CLOCK_MONOTONIC: a clock that all processes of a machine share.
     #[serde(default)]
     pub start_ns: u64,

@@ -290,8 +290,7 @@ pub(crate) struct PlanningFlags {
     #[arg(value_name = "BOOL", value_parser = truth, help_heading = EXPERIMENT)]
     equal_theta: Option<bool>,
 
-    /// Multicast addresses that casts may have, as in 239.195.0.0/16:7003, with commas between; `none`: casts go to each receiver
-    /// by itself [default: 239.195.0.0/16:7003,ff05::4857:0/112:7003]
+    /// Multicast addresses that casts may have, as in 239.195.0.0/16:7003, with commas between; `none`: no multicast [default: 239.195.0.0/16:7003,ff05::4857:0/112:7003]
     ///
     /// Each cast has one of them to itself while it runs. Controllers that share a network should have ranges of their own.
     #[arg(long, value_name = "ADDR/BITS[:PORT],...", help_heading = NETWORK)]
@@ -548,14 +547,17 @@ pub(crate) struct GetArgs {
   headwater put model.bin --name model
   headwater cast model --all
   headwater cast model --to 10.0.0.2,10.0.0.3,worker-7
-  headwater cast model --all --via unicast --json
+  headwater cast model --all --via overlay --json
 
 Every receiver runs `headwater node` (or `up`) and keeps the object in its store, verified, and offers it from then on.
 
 Where the network carries IP multicast from the source to at least two receivers, which a probe finds out before anything is
 sent, each symbol leaves the source once and switches copy it. A receiver that stands still for half a second does not hold up
-the others: it is detached, and catches up by a flow of its own. Receivers that the probe does not reach, and all of them where
-multicast does not work, are served one by one. The command says which it is and why.
+the others: it is detached, and catches up by a flow of its own. Receivers that the probe does not reach are served one by one.
+
+Where multicast does not work, the receivers form an overlay: each gets another part of the object from the source and passes it
+on to all others as it comes, so that the source sends about one copy and all have it in about the time of one. A slow receiver
+does not hold up the others, and one that dies costs them its part, no more. The command says which way it is and why.
 
 Ctrl-C stops all receivers. What is finished on each is kept: the same command goes on from there, and does nothing on those that
 have the object already. If this command is killed or loses the controller, the cast goes on without it.

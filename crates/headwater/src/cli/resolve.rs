@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use headwater_sim::scenario::{self, TransportSpec};
 use headwater_units::{BitRate, Bytes, Duration};
-use headwater_wire::{Class, CodePoints, SpreadRule};
+use headwater_wire::{CastWish, Class, CodePoints, SpreadRule};
 use thiserror::Error;
 
 use super::args::{
@@ -211,7 +211,12 @@ impl Settings {
             controller,
             what: args.what.clone(),
             to: args.to.clone(),
-            unicast: args.via == Via::Unicast,
+            wish: match args.via {
+                Via::Best => CastWish::Best,
+                Via::Multicast => CastWish::Multicast,
+                Via::Overlay => CastWish::Overlay,
+                Via::Unicast => CastWish::Unicast,
+            },
             timeout: self.values.timeout,
         })
     }

@@ -204,7 +204,8 @@ pub(crate) fn cast(result: &CastResult) -> String {
         result.source,
         result.why
     );
-    let mut table = Table::new(&["RECEIVER", "NAME", "STATE", " TIME", " MULTICAST", " UNICAST", "WHY"]);
+    let mut table =
+        Table::new(&["RECEIVER", "NAME", "STATE", " TIME", " MULTICAST", " UNICAST", " RELAYED", "WHY"]);
     let bytes = |n: u64| if n == 0 { "-".to_owned() } else { Bytes::new(n).to_string() };
     for receiver in &result.receivers {
         table.row([
@@ -214,6 +215,7 @@ pub(crate) fn cast(result: &CastResult) -> String {
             format!("{:.2} s", receiver.seconds),
             bytes(receiver.multicast_bytes),
             bytes(receiver.unicast_bytes),
+            bytes(receiver.relayed_bytes),
             receiver.reason.clone().unwrap_or_default(),
         ]);
     }
@@ -228,8 +230,9 @@ pub(crate) fn cast(result: &CastResult) -> String {
         let (group, own) = (Bytes::new(result.multicast_bytes), Bytes::new(result.unicast_bytes));
         let _ = writeln!(
             text,
-            "  sent {:.3} copies: {group} to the group, {own} to receivers by themselves",
-            result.copies
+            "  sent {:.3} copies: {group} to the group, {own} to receivers by themselves; {} passed on by receivers",
+            result.copies,
+            Bytes::new(result.relayed_bytes)
         );
     }
     for repair in &result.repairs {

@@ -409,9 +409,13 @@ choice! {
     }
     /// How a cast travels.
     Via {
-        /// The best that a probe finds to work, each receiver by itself else
+        /// Multicast if a probe finds that it works, overlay else
         #[default]
         Best = "best",
+        /// By IP multicast; to each receiver by itself where it does not work
+        Multicast = "multicast",
+        /// Another part to each receiver, who pass them on to each other: the source sends about one copy
+        Overlay = "overlay",
         /// To each receiver by itself
         Unicast = "unicast",
     }

@@ -4,6 +4,7 @@
 mod arriving;
 mod groups;
 mod out;
+mod relaying;
 mod relays;
 mod watched;
 
@@ -16,7 +17,7 @@ use headwater_store::SourceFile;
 use headwater_transport::ppush::SortedMap;
 use headwater_transport::ppush::receiver::{ReceiverConfig, ReceiverStats};
 use headwater_transport::{
-    Bind, Command, Endpoint, Event, Input, Opened, Output, Packet, ReceiverCommand, ReceiverEvent,
+    Arriving, Bind, Command, Endpoint, Event, Input, Opened, Output, Packet, ReceiverCommand, ReceiverEvent,
     SourceCommand, SourceEvent,
 };
 use headwater_units::{BlockIndex, FetchId, FlowId, ObjectId, PathId, Time};
@@ -69,7 +70,17 @@ enum Owner {
     /// All symbols of the flow have this size.
     Receivers {
         symbol_size: u16,
+        /// Its source is a receiver itself.
+        relays: bool,
     },
+}
+
+/// What was in the datagram that has just been handed in.
+#[derive(Clone, Copy)]
+struct Came<'a> {
+    payload: &'a [u8],
+    /// It is what a receiver passes on, and not to be passed on once more.
+    relayed: bool,
 }
 
 struct FlowEntry {
@@ -279,8 +290,9 @@ impl Engine {
                 }
                 Order::Start { id, wanted, have, sink } => {
                     if let Some(receiving) = self.fetches.running.get_mut(&id) {
-                        receiving.sink = Some(sink);
+                        receiving.sink = Some(sink.clone());
                     }
+                    self.begin_relaying(now, id, &have, &sink);
                     self.tell_receivers(now, id, ReceiverCommand::Start { wanted, have });
                 }
                 Order::Cancel { id } => self.tell_receivers(now, id, ReceiverCommand::Cancel),
@@ -309,6 +321,7 @@ impl Engine {
             Outcome::Assembled(id, block, outcome) => {
                 let Some(receiving) = self.fetches.running.get_mut(&id) else { return };
                 if let Some(command) = receiving.on_assembled(block, outcome, &mut self.buffers) {
+                    self.assembled(now, id, &command);
                     self.tell_receivers(now, id, command);
                 }
             }
@@ -318,6 +331,10 @@ impl Engine {
             }
             Outcome::Prepared(flow, block, _, Err(error)) => {
                 let Some(object) = self.sources.object_of(flow) else { return };
+                if !self.sources.holds(object) {
+                    tracing::warn!(%object, block = block.0, %error, "object not passed on");
+                    return self.end_relaying(now, object);
+                }
                 tracing::warn!(%object, block = block.0, %error, "object withdrawn");
                 self.sources.withdraw(object);
                 let _ = self.said.send(Said::Unreadable(object));
@@ -359,8 +376,8 @@ impl Engine {
         }
     }
 
-    /// Polls the receiving machine until it wants to wait. `payload` is that of the symbol just handed in.
-    fn drive_receivers(&mut self, now: Time, payload: Option<&[u8]>) {
+    /// Polls the receiving machine until it wants to wait. `came` is with the symbol just handed in.
+    fn drive_receivers(&mut self, now: Time, came: Option<Came<'_>>) {
         loop {
             match self.fetches.taped.poll(now) {
                 Output::Wake(at) => {
@@ -369,9 +386,14 @@ impl Engine {
                 }
                 Output::Transmit(packet) => self.transmit(packet),
                 Output::Event(Event::Receiver(id, ReceiverEvent::Symbol { symbol, .. })) => {
-                    let payload = payload.expect("a symbol is named right after its datagram was handed in");
-                    if let Some(receiving) = self.fetches.running.get_mut(&id) {
-                        receiving.keep_symbol(symbol, payload, &mut self.buffers);
+                    let came = came.expect("a symbol is named right after its datagram was handed in");
+                    if let Some(receiving) = self.fetches.running.get_mut(&id)
+                        && receiving.keep_symbol(symbol, came.payload, &mut self.buffers)
+                        && !came.relayed
+                        && let Some(object) =
+                            receiving.object().filter(|object| self.sources.passes_on(*object))
+                    {
+                        self.pass_on(now, object, Arriving::Symbol(symbol));
                     }
                 }
                 Output::Event(Event::Receiver(id, event)) => self.on_receiver_event(now, id, event),
@@ -382,6 +404,7 @@ impl Engine {
 
     fn on_receiver_event(&mut self, now: Time, id: FetchId, event: ReceiverEvent) {
         self.watch_receiver(now, id, &event);
+        self.relay_what_happens(now, id, &event);
         let Some(receiving) = self.fetches.running.get_mut(&id) else { return };
         match event {
             ReceiverEvent::Symbol { .. } => unreachable!("kept where its payload is at hand"),
@@ -396,10 +419,10 @@ impl Engine {
                 let _ = receiving.events.send(FetchEvent::Accepted { object, bytes, symbol_size });
             }
             ReceiverEvent::Bind(bind) => {
-                let Bind { flow, at, key, .. } = *bind;
+                let Bind { flow, at, key, relays, .. } = *bind;
                 let path = self.paths.towards(&at);
                 let symbol_size = receiving.symbol_size().expect("a flow is granted with its object");
-                let owner = Owner::Receivers { symbol_size };
+                let owner = Owner::Receivers { symbol_size, relays };
                 let entry = FlowEntry { key: HeaderKey::new(&key), owner, vouched: Vec::new() };
                 self.flows.insert(flow, Box::new(entry));
                 // Polled by the loop that is running.
@@ -458,8 +481,8 @@ impl Engine {
         self.watch_source(now, &event);
         match event {
             SourceEvent::Opened(opened) => {
-                let Opened { flow, key, object, symbol_size, at, .. } = *opened;
-                self.sources.open(flow, object, symbol_size);
+                let Opened { flow, key, object, bytes, symbol_size, at, .. } = *opened;
+                self.sources.open(flow, object, bytes, symbol_size);
                 if let Some(path) = self.group_path(&at) {
                     // Polled by the loop that is running.
                     let command = SourceCommand::FlowPath { flow, path };
@@ -484,6 +507,7 @@ impl Engine {
                 }
             }
             SourceEvent::Release { flow, block } => self.sources.release(flow, block, &mut self.buffers),
+            SourceEvent::Wanted { object, block, symbols } => self.want_more(now, object, block, symbols),
         }
     }
 

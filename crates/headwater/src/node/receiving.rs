@@ -21,6 +21,15 @@ pub trait BlockSink: Send + Sync {
     /// # Errors
     /// [`StoreError::BlockMismatch`] if it is not the object's; anything else ends the task.
     fn keep(&self, block: BlockIndex, bytes: &[u8]) -> Result<(), StoreError>;
+
+    /// Reads a block that was kept, for others to whom it is passed on.
+    ///
+    /// # Errors
+    /// [`StoreError::BlockMissing`] if it was not, or is not kept where it could be read; or the disk's.
+    fn read(&self, block: BlockIndex, buffer: &mut Vec<u8>) -> Result<(), StoreError> {
+        buffer.clear();
+        Err(StoreError::BlockMissing { block })
+    }
 }
 
 /// What the data thread tells whoever asked for an object.
@@ -79,6 +88,18 @@ impl Fetches {
         Fetches { taped, wake: None, running: SortedMap::default() }
     }
 
+    /// The payload of a symbol of an object that is being received, cut like this.
+    pub(super) fn symbol(&self, object: ObjectId, symbol_size: u16, symbol: SymbolId) -> Option<&[u8]> {
+        let mut running = self.running.values();
+        let its = running.find(|it| it.object == Some(object) && it.symbol_size() == Some(symbol_size))?;
+        its.symbol(symbol)
+    }
+
+    /// The fetch of an object.
+    pub(super) fn of(&self, object: ObjectId) -> Option<FetchId> {
+        self.running.iter().find(|(_, it)| it.object == Some(object)).map(|(&id, _)| id)
+    }
+
     /// The counters of a fetch that is not over.
     pub(super) fn stats(&mut self, now: Time, id: FetchId) -> ReceiverStats {
         self.taped.machine.stats(now, id).unwrap_or_default()
@@ -112,6 +133,16 @@ impl Receiving {
         self.geometry.map(|g| g.symbol_size())
     }
 
+    /// What it fetches, once that is known.
+    pub(super) fn object(&self) -> Option<ObjectId> {
+        self.object
+    }
+
+    /// Its size, once that is known.
+    pub(super) fn size(&self) -> Option<Bytes> {
+        self.geometry.map(|geometry| geometry.layout().object_bytes())
+    }
+
     /// What a timeline calls its flows: the object, while it is known and still coming.
     pub(super) fn watched(&self) -> Option<ObjectId> {
         self.object.filter(|_| !self.over)
@@ -124,16 +155,24 @@ impl Receiving {
     }
 
     /// Puts a symbol in its place. A payload that cannot be one is left out; the block then needs one more.
-    pub(super) fn keep_symbol(&mut self, symbol: SymbolId, payload: &[u8], buffers: &mut Buffers) {
-        let Some(geometry) = &self.geometry else { return };
+    /// False if it is left out.
+    pub(super) fn keep_symbol(&mut self, symbol: SymbolId, payload: &[u8], buffers: &mut Buffers) -> bool {
+        let Some(geometry) = &self.geometry else { return false };
         let assembler = self.assembling.get_or_insert_with(symbol.block, || {
             let shape =
                 BlockShape::of(geometry, symbol.block).expect("the machine names blocks of the object");
             Assembler::with_buffer(shape, buffers.take())
         });
-        if let Err(error) = assembler.insert(symbol.esi, payload) {
+        let inserted = assembler.insert(symbol.esi, payload);
+        if let Err(error) = &inserted {
             tracing::debug!(?symbol, %error, "symbol left out");
         }
+        inserted.is_ok()
+    }
+
+    /// The payload of a symbol that has come, until its block is complete.
+    pub(super) fn symbol(&self, symbol: SymbolId) -> Option<&[u8]> {
+        self.assembling.get(&symbol.block)?.symbol(symbol.esi)
     }
 
     pub(super) fn discard(&mut self, block: BlockIndex, buffers: &mut Buffers) {

@@ -10,6 +10,7 @@ use headwater_transport::source::Source;
 use headwater_units::{BlockIndex, Bytes, FlowId, Geometry, ObjectId, SymbolId, Time};
 
 use super::buffers::Buffers;
+use super::receiving::BlockSink;
 use super::tape::Taped;
 
 /// A block as one symbol size cuts it.
@@ -19,7 +20,8 @@ type BlockKey = (ObjectId, u16, BlockIndex);
 struct Sending {
     object: ObjectId,
     geometry: Geometry,
-    file: Arc<SourceFile>,
+    /// None: it is being received, or was when the flow began.
+    file: Option<Arc<SourceFile>>,
     ready: SortedMap<BlockIndex, Arc<BlockEncoder>>,
 }
 
@@ -28,6 +30,10 @@ pub(super) struct Sources {
     pub(super) taped: Taped<Source>,
     pub(super) wake: Option<Time>,
     files: BTreeMap<ObjectId, Arc<SourceFile>>,
+    /// Objects that are being received: where their blocks are, as long as whoever fetches them has them.
+    coming: BTreeMap<ObjectId, Weak<dyn BlockSink>>,
+    /// How many flows pass each of them on.
+    passing: SortedMap<ObjectId, usize>,
     flows: SortedMap<FlowId, Box<Sending>>,
     /// Flows that send the same block share its bytes.
     shared: BTreeMap<BlockKey, Weak<BlockEncoder>>,
@@ -42,6 +48,8 @@ impl Sources {
             taped,
             wake: None,
             files: BTreeMap::new(),
+            coming: BTreeMap::new(),
+            passing: SortedMap::default(),
             flows: SortedMap::default(),
             shared: BTreeMap::new(),
         }
@@ -49,6 +57,7 @@ impl Sources {
 
     pub(super) fn hold(&mut self, object: ObjectId, file: Arc<SourceFile>) {
         self.files.insert(object, file);
+        self.coming.remove(&object);
     }
 
     pub(super) fn withdraw(&mut self, object: ObjectId) {
@@ -63,9 +72,43 @@ impl Sources {
         self.flows.get(&flow).map(|f| f.object)
     }
 
-    pub(super) fn open(&mut self, flow: FlowId, object: ObjectId, symbol_size: u16) {
-        let Some(file) = self.files.get(&object).cloned() else { return };
-        let Ok(geometry) = Geometry::new(file.size(), symbol_size) else { return };
+    /// An object is being received: its blocks will be there.
+    pub(super) fn relay(&mut self, object: ObjectId, blocks: &Arc<dyn BlockSink>) {
+        self.coming.insert(object, Arc::downgrade(blocks));
+    }
+
+    /// It is not any more, and not held either if this is true.
+    pub(super) fn relay_no_more(&mut self, object: ObjectId) -> bool {
+        self.coming.remove(&object).is_some()
+    }
+
+    /// Whether it is being received, and not held.
+    pub(super) fn is_coming(&self, object: ObjectId) -> bool {
+        self.coming.contains_key(&object)
+    }
+
+    /// Whether an object is held, not only received.
+    pub(super) fn holds(&self, object: ObjectId) -> bool {
+        self.files.contains_key(&object)
+    }
+
+    /// Whether it is passed on as it comes.
+    #[inline]
+    pub(super) fn passes_on(&self, object: ObjectId) -> bool {
+        !self.passing.is_empty() && self.passing.contains_key(&object)
+    }
+
+    /// Which object a flow sends, and how it is cut.
+    pub(super) fn cut_of(&self, flow: FlowId) -> Option<(ObjectId, u16)> {
+        self.flows.get(&flow).map(|it| (it.object, it.geometry.symbol_size()))
+    }
+
+    pub(super) fn open(&mut self, flow: FlowId, object: ObjectId, bytes: Bytes, symbol_size: u16) {
+        let file = self.files.get(&object).cloned();
+        let Ok(geometry) = Geometry::new(bytes, symbol_size) else { return };
+        if file.is_none() {
+            *self.passing.get_or_default(object) += 1;
+        }
         let sending = Sending { object, geometry, file, ready: SortedMap::default() };
         self.flows.insert(flow, Box::new(sending));
     }
@@ -73,6 +116,14 @@ impl Sources {
     pub(super) fn close(&mut self, flow: FlowId, buffers: &mut Buffers) {
         if let Some(mut sending) = self.flows.remove(&flow) {
             sending.ready.drain().for_each(|(_, block)| recycle(block, buffers));
+            if sending.file.is_none()
+                && let Some(flows) = self.passing.get_mut(&sending.object)
+            {
+                *flows -= 1;
+                if *flows == 0 {
+                    self.passing.remove(&sending.object);
+                }
+            }
         }
         self.shared.retain(|_, block| block.strong_count() > 0);
     }
@@ -88,12 +139,14 @@ impl Sources {
         let sending = self.flows.get(&flow)?;
         let key = (sending.object, sending.geometry.symbol_size(), block);
         let known = sending.ready.get(&block).cloned().or_else(|| self.shared.get(&key)?.upgrade());
-        let (file, geometry) = (sending.file.clone(), sending.geometry);
+        let held = sending.file.as_ref().or_else(|| self.files.get(&sending.object)).cloned();
+        let coming = self.coming.get(&sending.object).and_then(Weak::upgrade);
+        let geometry = sending.geometry;
         let buffer = if known.is_none() { buffers.take() } else { Vec::new() };
         Some(move || {
             let encoder = match known {
                 Some(encoder) => encoder,
-                None => Arc::new(read(&file, &geometry, block, buffer)?),
+                None => Arc::new(read(held, coming, &geometry, block, buffer)?),
             };
             if repair {
                 encoder.prepare_repair();
@@ -143,12 +196,17 @@ fn recycle(block: Arc<BlockEncoder>, buffers: &mut Buffers) {
 }
 
 fn read(
-    file: &SourceFile,
+    held: Option<Arc<SourceFile>>,
+    coming: Option<Arc<dyn BlockSink>>,
     geometry: &Geometry,
     block: BlockIndex,
     mut bytes: Vec<u8>,
 ) -> Result<BlockEncoder, StoreError> {
-    file.read_block(block, &mut bytes)?;
+    match (held, coming) {
+        (Some(file), _) => file.read_block(block, &mut bytes)?,
+        (None, Some(blocks)) => blocks.read(block, &mut bytes)?,
+        (None, None) => return Err(StoreError::BlockMissing { block }),
+    }
     let shape = BlockShape::of(geometry, block).expect("the machine names blocks of the object");
     debug_assert_eq!(Bytes::new(bytes.len() as u64), geometry.layout().len(block));
     Ok(BlockEncoder::new(shape, bytes).expect("a block has the length of its shape"))

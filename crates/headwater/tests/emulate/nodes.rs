@@ -139,6 +139,7 @@ impl Delivery {
             index: 0,
             of: 1,
             group: None,
+            relays: false,
         };
         let accepted = Control::Accepted {
             request: 7,

@@ -153,7 +153,7 @@ impl Director {
         let key = FlowKey([flow.0 as u8; 32]);
         let group = match role {
             FlowRole::Member { group } => Some(group),
-            FlowRole::Single | FlowRole::Group { .. } | FlowRole::Tree { .. } => None,
+            FlowRole::Single | FlowRole::Group { .. } | FlowRole::Tree { .. } | FlowRole::Relay => None,
         };
         let push = Push {
             task: TaskId(request.request),
@@ -173,7 +173,7 @@ impl Director {
             role,
         };
         self.say(source, Control::Push(push));
-        FlowGrant { flow, node, at: Vec::new(), key, index, of, group }
+        FlowGrant { flow, node, at: Vec::new(), key, index, of, group, relays: false }
     }
 }
 

@@ -267,7 +267,13 @@ impl Session {
             if self.trees.iter().any(|tree| tree.grant.flow == grant.flow) {
                 continue;
             }
-            let bind = Bind { flow: grant.flow, node: grant.node, at: grant.at.clone(), key: grant.key };
+            let bind = Bind {
+                flow: grant.flow,
+                node: grant.node,
+                at: grant.at.clone(),
+                key: grant.key,
+                relays: grant.relays,
+            };
             self.event(ReceiverEvent::Bind(Box::new(bind)));
             self.trees.push(Tree {
                 grant,
@@ -305,7 +311,7 @@ impl Session {
             ReceiverCommand::DecodeFailed { block, failure } => self.on_decode_failed(now, block, failure),
             ReceiverCommand::Cancel => self.fail(ReceiverFailure::Cancelled),
             // It has begun.
-            ReceiverCommand::Fetch(_) => self.stats.strays += 1,
+            ReceiverCommand::Fetch(_) | ReceiverCommand::Wanted { .. } => self.stats.strays += 1,
         }
     }
 
@@ -490,6 +496,7 @@ impl Tree {
             symbols: self.symbols,
             useful: self.useful,
             by_group: self.useful,
+            relays: false,
             trimmed: 0,
             lost: of.repeated,
             asked: of.interests,

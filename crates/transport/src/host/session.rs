@@ -11,6 +11,7 @@ use crate::{Output, Packet, ReceiverCommand};
 
 /// One fetch.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "it is behind a box")]
 pub(super) enum Session {
     /// Its sources push (PPUSH), or nobody knows yet whether they will.
     Push(Receiver),

@@ -169,6 +169,8 @@ pub struct SessionFlow {
     pub useful: u64,
     /// Of the useful ones, those that a group's flow brought.
     pub by_group: u64,
+    /// Its source is a receiver itself, and sends what comes to it.
+    pub relays: bool,
     /// Headers that arrived.
     pub trimmed: u64,
     /// Symbols inferred as lost.

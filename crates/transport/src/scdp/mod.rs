@@ -28,12 +28,14 @@ mod config;
 mod group;
 mod pull_flow;
 mod receiver;
+mod relay;
 mod runs;
 mod session;
 
 pub use config::{PullFlowConfig, SessionConfig, SessionFlow, SessionStats};
 pub(crate) use pull_flow::PullFlow;
 pub(crate) use receiver::Receiver;
+pub(crate) use relay::Relays;
 pub use session::{Ask, Session};
 
 use headwater_units::{BlockIndex, Geometry};

@@ -28,7 +28,7 @@ use crate::pull_queue::Served;
 use crate::source::Shared;
 use crate::source::config::{FlowCounters, FlowStats, SourceConfig};
 use crate::source::paths::{PathNews, Paths};
-use crate::{Output, Packet};
+use crate::{Event, Output, Packet, SourceEvent};
 
 /// What one GSO send covers at most; the first window leaves at line rate (architecture decision 9).
 const QUANTUM: u64 = 46;
@@ -48,6 +48,8 @@ pub(crate) struct PullFlow {
     /// Which addresses have answered, where that is asked.
     paths: Option<Paths>,
     challenged_at: Option<Time>,
+    /// The object is still coming, and sent on as it comes.
+    relays: bool,
     runs: Runs,
     /// Symbols that may leave unasked.
     pushes: u32,
@@ -103,13 +105,14 @@ impl PullFlow {
         let window = super::window(initial_window);
         let most_asked = u64::from(MOST_WINDOWS * window);
         let role = match &push.role {
-            FlowRole::Single | FlowRole::Tree { .. } => Role::Single,
+            FlowRole::Single | FlowRole::Tree { .. } | FlowRole::Relay => Role::Single,
             &FlowRole::Member { group } => Role::Attached { group },
             FlowRole::Group { members } => {
                 Role::Group(Members::new(members, most_asked, !config.validates_paths))
             }
         };
-        let mut runs = Runs::new(push.flow, geometry, config.open_blocks, config.prepare_ahead);
+        let relays = shared.relays.has(push.object, push.flow);
+        let mut runs = Runs::new(push.flow, geometry, config.open_blocks, config.prepare_ahead, relays);
         let mut pushes = 0;
         if !matches!(role, Role::Attached { .. }) {
             let (index, of) = (push.index, push.of);
@@ -126,6 +129,7 @@ impl PullFlow {
             path: None,
             paths: config.validates_paths.then(Paths::default),
             challenged_at: None,
+            relays,
             runs,
             pushes,
             served: Served::default(),
@@ -196,7 +200,7 @@ impl PullFlow {
             mark_fraction: 0.0,
             signal: MarkSignal::Unknown,
             lost: Symbols::ZERO,
-            starved: self.runs.is_starved(),
+            starved: self.is_starved(),
         }
     }
 
@@ -213,7 +217,7 @@ impl PullFlow {
             min_rtt: None,
             signal: MarkSignal::Unknown,
             in_flight: 0,
-            starved: self.runs.is_starved(),
+            starved: self.is_starved(),
             paused: self.paused,
             symbol_size: self.push.symbol_size,
             fits: None,
@@ -222,7 +226,22 @@ impl PullFlow {
         }
     }
 
+    /// Whether something is wanted that is not at hand.
+    fn is_starved(&self) -> bool {
+        if self.relays { self.runs.wants_more() } else { self.runs.is_starved() }
+    }
+
     // ---- what the driver says
+
+    /// A block of the object has become whole, of which these symbols had come by themselves.
+    pub(crate) fn on_whole(&mut self, block: BlockIndex, symbols: &[u32]) {
+        self.runs.on_whole(block, symbols);
+    }
+
+    /// What had come of a block, or of all, was thrown away.
+    pub(crate) fn on_anew(&mut self, block: Option<BlockIndex>) {
+        self.runs.on_anew(block);
+    }
 
     pub(crate) fn on_block_ready(&mut self, block: BlockIndex, repair: bool) {
         self.runs.on_ready(block, repair);
@@ -327,6 +346,19 @@ impl PullFlow {
         }
         for want in pull.wants.iter().flatten() {
             self.runs.want(want, false, &mut shared.out);
+            if self.relays {
+                self.want_of_relay(want, shared);
+            }
+        }
+    }
+
+    /// What is not here may have to be asked for.
+    fn want_of_relay(&self, want: &Want, shared: &mut Shared) {
+        let (object, block) = (self.push.object, want.block);
+        let source_symbols = self.runs.source_symbols(block);
+        if let Some(symbols) = shared.relays.want(object, want, source_symbols) {
+            let wanted = SourceEvent::Wanted { object, block, symbols };
+            shared.out.push_back(Output::Event(Event::Source(wanted)));
         }
     }
 
@@ -428,7 +460,7 @@ impl PullFlow {
 
     /// The next packet that may leave now.
     #[inline]
-    pub(crate) fn next(&mut self, now: Time, _shared: &mut Shared) -> Option<Packet> {
+    pub(crate) fn next(&mut self, now: Time, shared: &mut Shared) -> Option<Packet> {
         let path = self.path.filter(|_| !self.paused)?;
         let syn = self.pushes > 0;
         if !(if syn { self.is_assembled(now) } else { self.is_asked(now) }) {
@@ -439,8 +471,15 @@ impl PullFlow {
         {
             return None;
         }
-        let Some(symbol) = self.runs.next() else {
-            if syn && !self.runs.is_starved() {
+        let next = match self.relays {
+            false => self.runs.next(),
+            true => {
+                let Shared { relays, out, .. } = shared;
+                relays.get(self.push.object).and_then(|relayed| self.runs.next_relayed(relayed, out))
+            }
+        };
+        let Some(symbol) = next else {
+            if syn && !self.is_starved() {
                 // The receiver has come to want less than it would have been pushed.
                 self.pushes = 0;
             }

@@ -262,6 +262,7 @@ fn flow_stats(of: &SessionFlow, symbol: u64) -> FlowStats {
         symbols: of.symbols,
         useful: of.useful,
         by_group: Bytes::new(of.by_group * symbol),
+        relays: of.relays,
         lost: of.lost,
         marked: 0,
         rate: of.rate,

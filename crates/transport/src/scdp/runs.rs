@@ -9,12 +9,15 @@
 //! The oldest block goes first. What is below the oldest one that a receiver wants is settled, and forgotten: if it wants more
 //! of it after all, it names a run that begins elsewhere.
 
+mod relayed;
+
 use std::collections::VecDeque;
 
 use headwater_units::{BlockIndex, ESI_LIMIT, Esi, FlowId, Geometry, SymbolId};
 use headwater_wire::Want;
 
 use crate::Output;
+use crate::ppush::SortedMap;
 use crate::source::blocks::BlockTable;
 
 /// The runs of one flow, ascending by block.
@@ -30,6 +33,10 @@ pub(super) struct Runs {
     prepared: u32,
     /// Wants that make no sense.
     refused: u64,
+    /// The object is still coming.
+    relays: bool,
+    /// By block that has become whole, which symbols of its run had been sent before, ascending.
+    sent_by_list: SortedMap<u32, Vec<u32>>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -41,9 +48,17 @@ struct Run {
     sent: u32,
     /// Below this ESI symbols can be named now.
     ready_below: u32,
+    /// Where it stands in the list of symbols that have come, while the block is coming.
+    listed: u32,
+    /// The next one of the run, once the block is whole.
+    position: u32,
 }
 
 impl Run {
+    fn new(block: u32, start: u32, stride: u32) -> Self {
+        Run { block, start, stride, count: 0, sent: 0, ready_below: 0, listed: 0, position: 0 }
+    }
+
     fn next(&self) -> u32 {
         self.start + self.stride * self.sent
     }
@@ -54,7 +69,8 @@ impl Run {
 }
 
 impl Runs {
-    pub(super) fn new(flow: FlowId, geometry: Geometry, most: usize, ahead: u32) -> Self {
+    /// `relays`: of an object that is still coming; what leaves is asked of [`Runs::next_relayed`].
+    pub(super) fn new(flow: FlowId, geometry: Geometry, most: usize, ahead: u32, relays: bool) -> Self {
         Runs {
             flow,
             geometry,
@@ -64,6 +80,8 @@ impl Runs {
             ahead,
             prepared: 0,
             refused: 0,
+            relays,
+            sent_by_list: SortedMap::default(),
         }
     }
 
@@ -90,17 +108,21 @@ impl Runs {
                     self.drop_first(out);
                     at -= 1;
                 }
-                let run = Run { block, start: want.start, stride, count: 0, sent: 0, ready_below: 0 };
+                let run = Run::new(block, want.start, stride);
                 self.open.insert(at, run);
                 at
             }
         };
         let run = &mut self.open[at];
         if (run.start, run.stride) != (want.start, stride) {
-            *run = Run { start: want.start, stride, count: 0, sent: 0, ..*run };
+            *run = Run { ready_below: run.ready_below, ..Run::new(block, want.start, stride) };
+            self.sent_by_list.remove(&block);
         }
         if count > run.count || !grow {
             run.count = count;
+        }
+        if self.relays {
+            return;
         }
         let repair = want.start + stride * (count - 1) >= source_symbols;
         if run.ready_below == 0 || (repair && run.ready_below < ESI_LIMIT) {
@@ -109,6 +131,11 @@ impl Runs {
         if block.saturating_add(self.ahead) >= self.prepared {
             self.prepare_ahead(block, out);
         }
+    }
+
+    /// K of a block; zero if there is no such block.
+    pub(super) fn source_symbols(&self, block: BlockIndex) -> u32 {
+        self.geometry.source_symbols(block)
     }
 
     /// Has the driver make a block ready, unless it is or was told to.
@@ -152,6 +179,7 @@ impl Runs {
     /// Nothing is wanted.
     pub(super) fn clear(&mut self, out: &mut impl Extend<Output>) {
         self.open.clear();
+        self.sent_by_list = SortedMap::default();
         self.blocks.release_all(self.flow, |_| false, out);
         self.prepared = 0;
     }
@@ -161,6 +189,7 @@ impl Runs {
             // Also what was prepared and is skipped.
             let below = self.open.front().map_or(run.block + 1, |next| next.block);
             self.blocks.release_all(self.flow, |block| block.0 >= below, out);
+            self.sent_by_list.remove(&run.block);
         }
     }
 

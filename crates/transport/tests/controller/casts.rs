@@ -2,7 +2,7 @@
 
 use headwater_transport::ControllerCommand;
 use headwater_transport::ppush::controller::{ControllerConfig, GroupRange};
-use headwater_units::{Bytes, FlowId, PathId, Symbols};
+use headwater_units::{Bytes, FlowId, NodeId, PathId, Symbols};
 use headwater_wire::{
     Cast, CastNews, CastWay, CastWish, Class, Control, Delivery, FetchEnd, Fetched, FlowGrant, FlowRole,
     GroupQuestion, Invitation, MemberStanding, NodeInfo, Push, Refusal, Request, SYMBOL_OVERHEAD, WhyUnicast,
@@ -85,7 +85,7 @@ impl Bench {
 
     fn end(&mut self, n: u8, request: u64, end: FetchEnd) {
         let (by_group, alone) = (Bytes::mib(9), Bytes::mib(1));
-        self.say(n, Control::Fetched(Fetched { request, end, by_group, alone }));
+        self.say(n, Control::Fetched(Fetched { request, end, by_group, alone, relayed: Bytes::ZERO }));
     }
 
     /// What whoever asks was told last.
@@ -207,11 +207,11 @@ fn who_does_not_hear_the_group_is_served_alone() {
 }
 
 #[test]
-fn where_multicast_does_not_work_everybody_is_served_alone() {
+fn where_multicast_does_not_work_and_is_wished_for_everybody_is_served_alone() {
     // One answer, none at all, no word of the source, a source that cannot.
     let whys = (0..4).map(|case| {
         let mut bench = keepers([2, 3, 4]);
-        bench.cast();
+        bench.say_at(ASKER, Control::Cast(Cast { wish: CastWish::Multicast, ..wanted(1) }));
         let own = [2, 3, 4].map(|n| bench.follow(n).group.unwrap().own.flow);
         let asked = bench.question().unwrap().asked.flow;
         match case {
@@ -236,6 +236,66 @@ fn where_multicast_does_not_work_everybody_is_served_alone() {
     let unheard = CastWay::Unicast(WhyUnicast::Unheard { of: 3 });
     let source = CastWay::Unicast(WhyUnicast::Source);
     assert_eq!(whys.collect::<Vec<_>>(), [unheard, unheard, source, source]);
+}
+
+#[test]
+fn where_multicast_does_not_work_receivers_pass_on_to_each_other() {
+    let mut bench = keepers([2, 3, 4]);
+    bench.cast();
+    [2, 3, 4].into_iter().for_each(|n| _ = bench.follow(n));
+    let asked = bench.question().unwrap().asked.flow;
+    bench.say(SOURCE, Control::GroupProbed { asked, heard: Vec::new() });
+    let pushes: Vec<Push> = bench.pushes(SOURCE);
+    let mut own: Vec<(NodeId, u8)> = pushes.iter().map(|push| (push.receiver, push.index)).collect();
+    own.sort();
+    assert_eq!(own, [(node(2), 0), (node(3), 1), (node(4), 2)], "another class to each");
+    assert!(pushes.iter().all(|push| push.role == FlowRole::Single && push.of == 3));
+    for (class, n) in (0..3).zip([2, 3, 4]) {
+        let (mut on, mut granted) = (Vec::new(), None);
+        for control in bench.heard(n) {
+            match control {
+                Control::Push(push) => on.push(push),
+                Control::Accepted { delivery, flows, .. } => granted = Some((delivery, flows)),
+                _ => {}
+            }
+        }
+        assert!(on.iter().all(|push| push.role == FlowRole::Relay && (push.index, push.of) == (class, 3)));
+        assert_eq!(on.len(), 2, "to both others");
+        let (delivery, flows) = granted.unwrap();
+        assert_eq!((delivery, flows.len()), (Delivery::Pull { initial_window: 21 }, 3));
+        assert!(flows.iter().all(|flow| flow.relays == (flow.node != node(SOURCE))));
+    }
+    assert_eq!(bench.way(), CastWay::Overlay { members: 3, why: WhyUnicast::Unheard { of: 3 } });
+}
+
+#[test]
+fn who_asks_while_others_pass_it_on_is_served_by_them() {
+    let mut bench =
+        keepers_with(ControllerConfig { groups: Vec::new(), ..ControllerConfig::default() }, [2, 3, 4]);
+    bench.cast();
+    [2, 3].into_iter().for_each(|n| _ = bench.follow(n));
+    // The third takes too long to answer.
+    bench.pass(ms(400));
+    assert_eq!(bench.way(), CastWay::Overlay { members: 2, why: WhyUnicast::NoGroups });
+    bench.follow(4);
+    bench.join(5);
+    bench.say(5, Control::Request(Request { delivery: None, ..request(5, 77, "object-1") }));
+    for n in [4, 5] {
+        let (_, flows) = bench.granted(n).unwrap();
+        let of: Vec<(NodeId, u8)> = flows.iter().map(|flow| (flow.node, flow.index)).collect();
+        assert_eq!(of, [(node(2), 0), (node(3), 1)], "host {n}");
+    }
+}
+
+#[test]
+fn who_is_asked_for_by_overlay_is_not_probed_and_one_alone_passes_nothing_on() {
+    let mut bench = keepers([2, 3]);
+    bench.say_at(ASKER, Control::Cast(Cast { wish: CastWish::Overlay, ..wanted(1) }));
+    assert_eq!(bench.follow(2).group, None);
+    bench.pass(ms(400));
+    assert!(bench.question().is_none());
+    assert!(bench.granted(2).is_some_and(|(_, flows)| flows.len() == 1 && !flows[0].relays));
+    assert_eq!(bench.way(), CastWay::Unicast(WhyUnicast::TooFew));
 }
 
 #[test]
@@ -264,7 +324,7 @@ fn two_casts_never_share_a_group() {
     }
     at.sort();
     assert_eq!(at, ["239.1.1.1:9", "239.1.1.2:9"]);
-    assert_eq!(bench.way(), CastWay::Unicast(WhyUnicast::NoGroups));
+    assert_eq!(bench.way(), CastWay::Open, "its receivers can do without");
     bench.say_at(ASKER, Control::StopCast { cast: 2 });
     bench.say_at(ASKER, Control::Cast(wanted(4)));
     assert!(bench.invited(2).unwrap().group.is_some(), "an address is free again");

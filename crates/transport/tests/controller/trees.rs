@@ -266,7 +266,13 @@ fn when_all_have_it_the_trees_are_felled_and_what_the_source_sent_is_counted() {
     assert_eq!(bench.news_of_cast().to_group, Bytes::new(200 * u64::from(pushes[0].symbol_size)));
     let requests = bench.requests.clone();
     for (n, request) in requests {
-        let fetched = Fetched { request, end: FetchEnd::Kept, by_group: Bytes::mib(10), alone: Bytes::ZERO };
+        let fetched = Fetched {
+            request,
+            end: FetchEnd::Kept,
+            by_group: Bytes::mib(10),
+            alone: Bytes::ZERO,
+            relayed: Bytes::ZERO,
+        };
         bench.say(n, Control::Fetched(fetched));
     }
     let said = bench.heard(SOURCE);

@@ -174,7 +174,16 @@ impl Net {
             let begin = ReceiverCommand::Fetch(Box::new(config));
             self.tell(place, begin);
             let node = NodeId([6; 32]);
-            let grant = FlowGrant { flow: TREE, node, at: Vec::new(), key, index: 0, of: 1, group: None };
+            let grant = FlowGrant {
+                flow: TREE,
+                node,
+                at: Vec::new(),
+                key,
+                index: 0,
+                of: 1,
+                group: None,
+                relays: false,
+            };
             let accepted = Control::Accepted {
                 request: 5,
                 task: TaskId(1),

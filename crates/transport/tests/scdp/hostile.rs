@@ -223,6 +223,7 @@ proptest! {
             index: 0,
             of: 1,
             group: (flow == FlowId(2)).then_some(GROUP),
+            relays: false,
         });
         session.set_flows(Time::ZERO, grants.to_vec(), &mut pulls);
         session.on_command(Time::ZERO, ReceiverCommand::Start { wanted: 0..4, have: vec![] }, &mut pulls);

@@ -306,6 +306,7 @@ impl Net {
             index: source as u8,
             of,
             group,
+            relays: false,
         }
     }
 
@@ -618,6 +619,7 @@ impl Net {
             SourceEvent::Release { flow, block } => {
                 assert!(self.sources[index].prepared.remove(&(flow, block.0)), "{block} is released once");
             }
+            SourceEvent::Wanted { .. } => unreachable!("a source that has it all asks for nothing"),
         }
     }
 

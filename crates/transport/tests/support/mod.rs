@@ -518,7 +518,7 @@ impl World {
                 self.flow_source.insert(opened.flow, host);
                 self.flow_symbols.insert(opened.flow, opened.symbol_size);
             }
-            SourceEvent::Closed { .. } | SourceEvent::Release { .. } => {}
+            SourceEvent::Closed { .. } | SourceEvent::Release { .. } | SourceEvent::Wanted { .. } => {}
         }
     }
 

@@ -5,7 +5,7 @@ use headwater_units::{PathId, Time};
 use headwater_wire::{Body, Ecn, Parsed, parse, parse_trimmed, peek_flow};
 use rand::Rng;
 
-use super::{Engine, Owner};
+use super::{Came, Engine, Owner};
 use crate::node::paths::Paths;
 use crate::socket::{PathAddr, RecvBatch};
 
@@ -144,7 +144,10 @@ impl Engine {
                 }
                 self.source_gets(now, packet);
             }
-            Owner::Receivers { symbol_size } => self.receivers_get(now, packet, parsed.payload, symbol_size),
+            Owner::Receivers { symbol_size, relays } => {
+                let came = Came { payload: parsed.payload, relayed: relays };
+                self.receivers_get(now, packet, came, symbol_size);
+            }
         }
     }
 
@@ -158,7 +161,7 @@ impl Engine {
         self.hand_to_source(now, Input::Packet(packet));
     }
 
-    pub(super) fn receivers_get(&mut self, now: Time, packet: Packet, payload: &[u8], symbol_size: u16) {
+    pub(super) fn receivers_get(&mut self, now: Time, packet: Packet, came: Came<'_>, symbol_size: u16) {
         match &packet.datagram.body {
             Body::Control(_) => {
                 self.strays += 1;
@@ -172,7 +175,7 @@ impl Engine {
                     return;
                 }
                 self.pulls |= header.syn;
-                if !header.trimmed && payload.len() != usize::from(symbol_size) {
+                if !header.trimmed && came.payload.len() != usize::from(symbol_size) {
                     self.strays += 1;
                     return;
                 }
@@ -180,6 +183,6 @@ impl Engine {
             _ => {}
         }
         self.fetches.taped.handle(now, Input::Packet(packet));
-        self.drive_receivers(now, Some(payload));
+        self.drive_receivers(now, Some(came));
     }
 }

@@ -15,7 +15,7 @@ impl Engine {
         }
         let Packet { path, ecn, datagram } = packet;
         let tos = (self.dscp.of(datagram.class) << 2) | ecn as u8;
-        let Engine { sources, flows, paths, out, port, blocked, unsendable, too_long, .. } = self;
+        let Engine { sources, fetches, flows, paths, out, port, blocked, unsendable, too_long, .. } = self;
         let symbol = match datagram.body {
             Body::Control(control) => {
                 let _ = self.said.send(Said::Control(path, *control));
@@ -33,7 +33,16 @@ impl Engine {
             // A driver that is late finds several quanta due at once. They leave one behind the other.
             out.set_max_group(sources.taped.machine.quantum(datagram.flow) as usize);
         }
-        let block = match symbol.map(|symbol| sources.block(datagram.flow, symbol)) {
+        let (mut symbol_size, mut coming) = (0, None);
+        if let Some(symbol) = symbol {
+            let Some((object, size)) = sources.cut_of(datagram.flow) else { return *unsendable += 1 };
+            symbol_size = size;
+            if sources.passes_on(object) {
+                coming = fetches.symbol(object, size, symbol);
+            }
+        }
+        let block = symbol.filter(|_| coming.is_none()).map(|symbol| sources.block(datagram.flow, symbol));
+        let block = match block {
             Some(None) => {
                 debug_assert!(false, "a symbol of a block that is not ready");
                 *unsendable += 1;
@@ -41,7 +50,6 @@ impl Engine {
             }
             block => block.flatten(),
         };
-        let symbol_size = block.map_or(0, |block| block.shape().symbol_size());
         let len = datagram.len(symbol_size);
         for address in paths.addresses(path) {
             if !out.has_room(address, tos, len) {
@@ -55,6 +63,8 @@ impl Engine {
             let room = headwater_wire::emit(&datagram, symbol_size, &entry.key, out);
             if let (Some(symbol), Some(block)) = (symbol, block) {
                 block.symbol(symbol.esi, room).expect("the machine names symbols of the block");
+            } else if let Some(payload) = coming {
+                room.copy_from_slice(payload);
             }
         }
     }

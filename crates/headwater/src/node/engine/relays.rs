@@ -18,7 +18,7 @@ use headwater_transport::{Command, Input, Packet, SourceCommand};
 use headwater_units::{Bytes, Duration, FlowId, PathId, Time};
 use headwater_wire::{Body, Control, Datagram, Ecn, HeaderKey, Probe, TreeOrder, emit, parse};
 
-use super::Engine;
+use super::{Came, Engine};
 use crate::node::Said;
 use crate::socket::PathAddr;
 
@@ -304,7 +304,8 @@ impl Engine {
             let symbol_size = relay.order.symbol_size;
             let Ok(parsed) = parse(&copy.bytes, &relay.key) else { continue };
             let packet = Packet { path: PathId(0), ecn: Ecn::NotEct, datagram: parsed.datagram };
-            self.receivers_get(now, packet, parsed.payload, symbol_size);
+            let came = Came { payload: parsed.payload, relayed: false };
+            self.receivers_get(now, packet, came, symbol_size);
         }
         self.relays.handing = false;
     }

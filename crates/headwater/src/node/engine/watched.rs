@@ -35,7 +35,7 @@ impl Engine {
         match event {
             SourceEvent::Opened(_) => timeline.arm(now),
             SourceEvent::Closed { flow } => timeline.closed(now, *flow),
-            SourceEvent::Prepare { .. } | SourceEvent::Release { .. } => {}
+            SourceEvent::Prepare { .. } | SourceEvent::Release { .. } | SourceEvent::Wanted { .. } => {}
         }
     }
 

@@ -63,7 +63,7 @@ impl World {
                     }
                 }
             }
-            SourceEvent::Release { .. } => {}
+            SourceEvent::Release { .. } | SourceEvent::Wanted { .. } => {}
         }
     }
 

@@ -1,7 +1,8 @@
 //! What the controller does for a cast: whom it tells, how receivers are to be served, and what whoever asked is told.
 //!
 //! The receivers fetch by ordinary tasks. Those that have heard the group's probe have one flow each that belongs to the group,
-//! from one source; all others are served as by any request. A cast itself does not outlast its controller: the tasks do, and what
+//! from one source; where there is no group, receivers pass on to each other what comes ([`super::overlay`]); all others are served
+//! as by any request. A cast itself does not outlast its controller: the tasks do, and what
 //! a receiver has when it is asked again, it does not fetch again.
 
 use headwater_units::{Bytes, FlowId, FlowKey, Geometry, NodeId, PathId, Symbols, Time};
@@ -72,6 +73,7 @@ impl Controller {
             begun: now,
             stage: Stage::Gathering { until: now + self.config.cast_gather },
             way: CastWay::Open,
+            wish: wanted.wish,
             group: None,
             flow: None,
             planted: None,
@@ -104,7 +106,9 @@ impl Controller {
                 cast.planted = Some(Default::default());
                 CastWay::Open
             }
-            None => CastWay::Unicast(WhyUnicast::NoGroups),
+            None if wanted.wish == CastWish::Multicast => CastWay::Unicast(WhyUnicast::NoGroups),
+            None => CastWay::Open,
+            Some(_) if wanted.wish == CastWish::Overlay => CastWay::Open,
             Some(at) => {
                 cast.group = Some((at, self.secret()));
                 CastWay::Open
@@ -157,7 +161,8 @@ impl Controller {
         }
         member.asks = Some((path, request));
         if stage == Stage::Running {
-            self.serve(now, number, key.0, None);
+            let place = self.late_place(number, key.0);
+            self.serve(now, number, key.0, place);
         }
         self.tick_cast(now, number);
     }
@@ -168,6 +173,7 @@ impl Controller {
         let cast = self.casts.get_mut(number).expect("requests and casts agree");
         if let Some(member) = cast.members.get_mut(&node).filter(|member| !member.has_ended()) {
             (member.by_group, member.alone) = (fetched.by_group, fetched.alone);
+            member.relayed = fetched.relayed;
         }
         cast.end(
             now,
@@ -194,24 +200,25 @@ impl Controller {
     }
 
     /// Answers what a receiver has asked, by a flow of the group or as any request.
-    fn serve(&mut self, now: Time, number: u64, node: NodeId, place: Option<(Place, u16)>) {
+    pub(super) fn serve(&mut self, now: Time, number: u64, node: NodeId, place: Option<(Place, u16)>) {
         let cast = self.casts.get_mut(number).expect("the caller has found it");
         let (object, name) = (cast.object, cast.name.clone());
         let member = cast.members.get_mut(&node).expect("the caller has found it there");
         let Some((path, mut request)) = member.asks.take() else { return };
         // A name may move; what the cast is of does not.
         request.name = object.to_string();
-        let flow = place.as_ref().map(|(place, _)| place.flow);
-        if let Some((_, room)) = &place {
+        let flow = place.as_ref().and_then(|(place, _)| place.flow());
+        let grouped = place.is_some();
+        if let Some((place, room)) = &place {
             request.room = *room;
-            request.delivery = Some(Delivery::Pull { initial_window: self.config.cast_window });
+            request.delivery = Some(Delivery::Pull { initial_window: place.window(&self.config) });
         }
         let task = self.answer(now, path, &request, place.map(|(place, _)| place));
         let cast = self.casts.get_mut(number).expect("an answer ends no cast");
         let member = cast.members.get_mut(&node).expect("an answer ends no cast");
         if let Some(task) = task {
             (member.task, member.standing) = (Some(task), MemberStanding::Receiving);
-            (member.flow, member.grouped) = (flow, flow.is_some());
+            (member.flow, member.grouped) = (flow, grouped);
             self.tasks.get_mut(task).expect("begun just now").name = name;
         }
     }
@@ -231,10 +238,13 @@ impl Controller {
         let cast = self.casts.get(number).expect("the caller has found it");
         let waiting: Vec<NodeId> =
             cast.open_members().filter(|(_, member)| member.asks.is_some()).map(|(node, _)| node).collect();
-        waiting.into_iter().for_each(|node| self.serve(now, number, node, None));
+        for node in waiting {
+            let place = self.late_place(number, node);
+            self.serve(now, number, node, place);
+        }
     }
 
-    fn stop_group(&mut self, now: Time, number: u64, flow: FlowId) {
+    pub(super) fn stop_group(&mut self, now: Time, number: u64, flow: FlowId) {
         let source = self.casts.get(number).expect("the caller has found it").source;
         if let Some(node) = self.registry.node(source) {
             let incarnation = node.info.incarnation;
@@ -264,7 +274,7 @@ impl Controller {
         let (Some((at, asked)), Some(towards), Some(room), 2..) =
             (cast.group.clone(), towards, room, asking.len())
         else {
-            return self.serve_each(now, number, WhyUnicast::TooFew);
+            return self.serve_without_group(now, number, WhyUnicast::TooFew);
         };
         let room = asking.iter().fold(room, |least, (_, _, room)| least.min(*room));
         cast.symbol_size = Geometry::fitting(cast.bytes, room).symbol_size();
@@ -293,7 +303,7 @@ impl Controller {
             cast.open_members().filter(|(_, member)| hears(member)).map(|(node, _)| node).collect();
         match hearing.len() {
             2.. => self.open_group(now, number, &hearing, of),
-            _ => self.serve_each(now, number, WhyUnicast::Unheard { of }),
+            _ => self.serve_without_group(now, number, WhyUnicast::Unheard { of }),
         }
         self.tick_cast(now, number);
     }
@@ -348,7 +358,7 @@ impl Controller {
             cast.open_members().filter_map(|(node, member)| Some((node, member.flow?))).collect();
         for (node, own) in places {
             let group = TaskGroup { flow: group.flow, key: group.key, at };
-            self.serve(now, number, node, Some((Place { node: source, flow: own, group }, room)));
+            self.serve(now, number, node, Some((Place::Group { node: source, flow: own, group }, room)));
         }
         self.serve_waiting(now, number);
         self.tick_cast(now, number);
@@ -361,7 +371,7 @@ impl Controller {
         let begun = cast.stage == Stage::Running;
         self.casts.close(number);
         if !begun {
-            self.serve_each(now, number, WhyUnicast::Source);
+            self.serve_without_group(now, number, WhyUnicast::Source);
         }
         self.tick_cast(now, number);
     }
@@ -390,10 +400,14 @@ impl Controller {
         let asking = cast.open_members().filter(|(_, member)| member.asks.is_some()).count();
         match cast.stage {
             Stage::Gathering { until } if asking > 0 && (waiting == 0 || now >= until) => {
-                self.probe(now, number);
+                match (cast.group.is_some(), cast.wish) {
+                    (true, _) => self.probe(now, number),
+                    (false, CastWish::Overlay) => self.serve_without_group(now, number, WhyUnicast::Wished),
+                    (false, _) => self.serve_without_group(now, number, WhyUnicast::NoGroups),
+                }
             }
             Stage::Probing { until } | Stage::Opening { until } if now >= until => {
-                self.serve_each(now, number, WhyUnicast::Source);
+                self.serve_without_group(now, number, WhyUnicast::Source);
             }
             _ => {}
         }
@@ -431,7 +445,8 @@ impl Controller {
             member.away_since = None;
             if member.told.is_some_and(|(_, life)| life != here.1) {
                 // It knows nothing of it any more, and its flows are no use to it.
-                (member.asks, member.flow, member.grouped, member.on_trees) = (None, None, false, false);
+                (member.asks, member.flow, member.stripe) = (None, None, None);
+                (member.grouped, member.on_trees) = (false, false);
                 if let Some(task) = member.task.take() {
                     self.end_task(now, task, Outcome::Failed);
                 }
@@ -502,6 +517,8 @@ impl Member {
             bytes: Bytes::ZERO,
             by_group: Bytes::ZERO,
             alone: Bytes::ZERO,
+            relayed: Bytes::ZERO,
+            stripe: None,
             ended: None,
         }
     }

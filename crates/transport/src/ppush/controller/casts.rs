@@ -2,8 +2,9 @@
 //!
 //! ```text
 //!   Gathering -- all have asked, or it took too long --> Probing -- who has heard the group --> Opening -- Pushing --> Running
-//!       |  one by itself, by wish or for want of a group    |  fewer than two                      |  refused, silent
-//!       `---------------------------------------------------+--------------------------------------+--------------> Running
+//!       |  one by itself, or by wish           no group     |  fewer than two                      |  refused, silent
+//!       |                                    `--------------+--------------------------------------+--> by overlay: Running
+//!       `---------------------------------------------------------------------------------------------------------> Running
 //! ```
 //! What is done at each step is in `casting`.
 
@@ -12,8 +13,8 @@ use std::collections::BTreeMap;
 
 use headwater_units::{Bytes, Duration, FlowId, NodeId, ObjectId, PathId, TaskId, Time};
 use headwater_wire::{
-    CastNews, CastWay, Class, FlowSecret, GroupInvitation, Invitation, MAX_NEWS, MemberNews, MemberStanding,
-    Request,
+    CastNews, CastWay, CastWish, Class, FlowSecret, GroupInvitation, Invitation, MAX_NEWS, MemberNews,
+    MemberStanding, Request,
 };
 
 use super::planting::Planted;
@@ -35,6 +36,7 @@ pub(super) struct Cast {
     pub(super) stage: Stage,
     /// Why there will be no group, or that there may be one.
     pub(super) way: CastWay,
+    pub(super) wish: CastWish,
     /// The address that is its own as long as it lives, and on which its members are probed.
     pub(super) group: Option<(SocketAddr, FlowSecret)>,
     /// The group's flow, until it is over.
@@ -63,6 +65,15 @@ pub(super) enum Stage {
     Running,
 }
 
+/// What a receiver of an overlay passes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Stripe {
+    /// Receivers with the same number pass it on to each other.
+    pub(super) circle: usize,
+    pub(super) index: u8,
+    pub(super) of: u8,
+}
+
 /// One receiver of a cast.
 pub(super) struct Member {
     /// The number of its invitation, by which it asks.
@@ -85,6 +96,9 @@ pub(super) struct Member {
     pub(super) bytes: Bytes,
     pub(super) by_group: Bytes,
     pub(super) alone: Bytes,
+    pub(super) relayed: Bytes,
+    /// Its class, if it passes on what comes.
+    pub(super) stripe: Option<Stripe>,
     /// When it ended, from the cast's beginning.
     pub(super) ended: Option<Duration>,
 }
@@ -143,6 +157,7 @@ impl Cast {
                 bytes: member.bytes,
                 by_group: member.by_group,
                 alone: member.alone,
+                relayed: member.relayed,
                 after: member.ended.unwrap_or(after),
             });
         }
@@ -183,6 +198,10 @@ pub(super) struct Casts {
 impl Casts {
     pub(super) fn len(&self) -> usize {
         self.casts.len()
+    }
+    /// Those whose receivers pass on what comes.
+    pub(super) fn overlaid(&self) -> impl Iterator<Item = &Cast> {
+        self.casts.values().filter(|cast| matches!(cast.way, CastWay::Overlay { .. }))
     }
     pub(super) fn get(&self, cast: u64) -> Option<&Cast> {
         self.casts.get(&cast)

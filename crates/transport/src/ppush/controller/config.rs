@@ -104,6 +104,13 @@ pub struct ControllerConfig {
     /// What the source of a cast pushes to its group unasked, in symbols (SCDP §III-D, IW): 64, 90 KB in packets of Ethernet,
     /// less than the smallest queues of switches.
     pub cast_window: u16,
+    /// What is under way to a receiver of a cast whose receivers pass on what comes to each other, in symbols, from all of them
+    /// together: 64, as of a group, and for the same reason. Where there are n > 6 of them it is 6/n of that, because each symbol
+    /// is sent on to all others at once; of one of them it is 2 at least.
+    pub overlay_window: u16,
+    /// So many receivers pass on to each other what comes; where there are more, there are several such circles, and the source
+    /// sends a copy to each. 32: every one has a flow from every other one.
+    pub overlay_circle: u8,
     /// Whoever asked for a cast is told how it does this often: 200 ms.
     pub cast_news: Duration,
     /// A receiver of a cast that has gone is waited for so long: 10 s, several reconnection attempts.
@@ -168,6 +175,8 @@ impl Default for ControllerConfig {
             groups: vec![GroupRange::ORGANIZATION, GroupRange::SITE],
             cast_gather: Duration::from_millis(300),
             cast_window: 64,
+            overlay_window: 64,
+            overlay_circle: 32,
             cast_news: Duration::from_millis(200),
             cast_away: Duration::from_secs(10),
             network: None,
@@ -224,6 +233,7 @@ impl ControllerConfig {
             self.cast_news,
         ];
         assert!(waits.iter().all(|wait| *wait > Duration::ZERO), "no timer may fire without time passing");
+        assert!((2..=128).contains(&self.overlay_circle), "a list of grants must fit one control message");
         assert!(self.receiver_gone > self.receiver_silent, "a receiver falls silent before it is gone");
     }
 }
@@ -279,4 +289,6 @@ pub struct ControllerStats {
     pub casts_planted: u64,
     /// Times that trees were repaired.
     pub trees_repaired: u64,
+    /// Casts whose receivers pass on what comes.
+    pub casts_overlaid: u64,
 }

@@ -46,6 +46,7 @@ mod casting;
 mod casts;
 mod config;
 mod network;
+mod overlay;
 mod planting;
 mod registry;
 mod selection;
@@ -340,7 +341,8 @@ impl Controller {
         if self.casts.of_request(key).is_some() {
             return self.asked_for_cast(now, path, request);
         }
-        self.answer(now, path, &request, None);
+        let (request, place) = self.joins(request);
+        self.answer(now, path, &request, place);
     }
 
     /// Makes a task of a request and says so, or why not.

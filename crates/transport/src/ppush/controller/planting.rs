@@ -141,13 +141,13 @@ impl Controller {
         let of = u16::try_from(cast.open_members().count()).unwrap_or(u16::MAX);
         let root = standing.iter().find(|(_, node)| **node == source).map(|(host, _)| *host);
         let (Some(root), 2.., Some(network)) = (root, receivers.len(), &mut self.network) else {
-            return self.serve_each(now, number, WhyUnicast::TooFew);
+            return self.serve_without_group(now, number, WhyUnicast::TooFew);
         };
         let hosts: Vec<HostId> = receivers.values().copied().collect();
         let (ways, lost) = network.trees(now, root, &hosts, Vec::new(), |host| standing.contains_key(&host));
         receivers.retain(|_, host| !lost.contains(host));
         if ways.is_empty() || receivers.len() < 2 {
-            return self.serve_each(now, number, WhyUnicast::NoTrees);
+            return self.serve_without_group(now, number, WhyUnicast::NoTrees);
         }
         let ways: Vec<SteinerTree> = ways.into_iter().take(network.most_trees).collect();
         let hops = ways.iter().flat_map(|way| network.hops(way)).map(|hop| hop.depth).max().unwrap_or(0);
@@ -335,7 +335,7 @@ impl Controller {
                     self.end_receiver(now, number, node, reason);
                 }
             }
-            _ => self.serve_each(now, number, WhyUnicast::Source),
+            _ => self.serve_without_group(now, number, WhyUnicast::Source),
         }
         self.tick_cast(now, number);
     }
@@ -363,6 +363,7 @@ impl Controller {
             key: tree.secret.key,
             index,
             of,
+            relays: false,
             group: None,
         };
         let grants: Vec<FlowGrant> = (0..of).zip(&planted.trees).map(grant).collect();

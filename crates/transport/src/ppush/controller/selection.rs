@@ -11,14 +11,54 @@ use rand::Rng;
 
 use super::tasks::{Flow, FlowState, Pace, Task};
 use super::timers::Subject;
-use super::{Controller, offered};
+use super::{Controller, ControllerConfig, offered};
 use crate::{ControllerEvent, TaskFlow, TaskGroup, TaskRecord};
 
-/// Where a cast puts one of its receivers: into a group that this node serves, by this flow.
-pub(super) struct Place {
-    pub(super) node: NodeId,
-    pub(super) flow: FlowId,
-    pub(super) group: TaskGroup,
+/// Where a cast puts one of its receivers.
+pub(super) enum Place {
+    /// Into a group that this node serves, by this flow.
+    Group { node: NodeId, flow: FlowId, group: TaskGroup },
+    /// Among receivers that pass on what comes to them.
+    Overlay(Circle),
+}
+
+/// What a new flow is to be.
+struct FlowPlan {
+    node: NodeId,
+    index: u8,
+    group: Option<TaskGroup>,
+    relays: bool,
+}
+
+/// The sources of a receiver in an overlay, each with its class of `of`.
+pub(super) struct Circle {
+    /// Which has the object, and sends the class that this receiver passes on; none: all classes come from others.
+    pub(super) source: Option<(NodeId, u8)>,
+    /// The others.
+    pub(super) relays: Vec<(NodeId, u8)>,
+    pub(super) of: u8,
+}
+
+impl Place {
+    /// The flow that was chosen for it, if one was.
+    pub(super) fn flow(&self) -> Option<FlowId> {
+        match self {
+            Place::Group { flow, .. } => Some(*flow),
+            Place::Overlay(_) => None,
+        }
+    }
+
+    /// What each of its sources pushes.
+    pub(super) fn window(&self, config: &ControllerConfig) -> u16 {
+        match self {
+            Place::Group { .. } => config.cast_window,
+            Place::Overlay(circle) => {
+                // Each symbol that comes to a relay is sent on to all others at once: the more they are, the fewer may come together.
+                let of = u16::from(circle.of.max(1));
+                (config.overlay_window / of.max(of * of / 6)).max(2)
+            }
+        }
+    }
 }
 
 impl Controller {
@@ -61,8 +101,14 @@ impl Controller {
             classes_used: BTreeSet::new(),
         };
         let mut sources = self.candidates(&task);
-        if let Some(place) = &place {
-            sources.retain(|node| *node == place.node);
+        match &place {
+            Some(Place::Group { node: only, .. }) => sources.retain(|node| node == only),
+            Some(Place::Overlay(Circle { source: Some((only, _)), .. })) => {
+                sources.retain(|node| node == only)
+            }
+            // Who passes it on need not hold it yet.
+            Some(Place::Overlay(circle)) => sources = circle.relays.iter().map(|(node, _)| *node).collect(),
+            None => {}
         }
         sources.truncate(usize::from(max_sources));
         if sources.is_empty() {
@@ -82,7 +128,9 @@ impl Controller {
             Some(_) => request.delivery.unwrap_or_default(),
             None => self.delivery(request, &task, &starts),
         };
-        if task.spread == SpreadRule::Equal || task.delivery != Delivery::Push {
+        if let Some(Place::Overlay(circle)) = &place {
+            (task.classes, task.max_sources) = (circle.of, circle.of);
+        } else if task.spread == SpreadRule::Equal || task.delivery != Delivery::Push {
             // No other source covers the part of one that is not there; of pulled ones, none without repair symbols.
             task.classes = sources.len() as u8;
             // And a source that comes later has no part.
@@ -93,7 +141,23 @@ impl Controller {
             None => {
                 sources.iter().zip(starts).for_each(|(node, start)| self.open_flow(now, id, *node, start))
             }
-            Some(Place { node, flow, group }) => self.open_flow_as(now, id, node, flow, Some(group), None),
+            Some(Place::Group { node, flow, group }) => {
+                let index = self.free_class(id);
+                self.open_flow_as(
+                    now,
+                    id,
+                    flow,
+                    FlowPlan { node, index, group: Some(group), relays: false },
+                    None,
+                );
+            }
+            Some(Place::Overlay(Circle { source, relays, .. })) => {
+                let own = source.map(|own| (own, false)).into_iter();
+                for ((node, index), relays) in own.chain(relays.into_iter().map(|it| (it, true))) {
+                    let flow = self.unused_flow_id();
+                    self.open_flow_as(now, id, flow, FlowPlan { node, index, group: None, relays }, None);
+                }
+            }
         }
         Ok(id)
     }
@@ -224,24 +288,21 @@ impl Controller {
         sources.iter().zip(starts).for_each(|(node, start)| self.open_flow(now, id, *node, start));
     }
 
-    fn open_flow(&mut self, now: Time, id: TaskId, node: NodeId, start: Option<Start>) {
-        let flow = self.unused_flow_id();
-        self.open_flow_as(now, id, node, flow, None, start);
+    fn free_class(&self, id: TaskId) -> u8 {
+        self.tasks.get(id).expect("flows are opened for running tasks").free_class()
     }
 
-    fn open_flow_as(
-        &mut self,
-        now: Time,
-        id: TaskId,
-        node: NodeId,
-        flow: FlowId,
-        group: Option<TaskGroup>,
-        start: Option<Start>,
-    ) {
+    fn open_flow(&mut self, now: Time, id: TaskId, node: NodeId, start: Option<Start>) {
+        let (flow, index) = (self.unused_flow_id(), self.free_class(id));
+        self.open_flow_as(now, id, flow, FlowPlan { node, index, group: None, relays: false }, start);
+    }
+
+    fn open_flow_as(&mut self, now: Time, id: TaskId, flow: FlowId, plan: FlowPlan, start: Option<Start>) {
+        let FlowPlan { node, index, group, relays } = plan;
         let info = &self.registry.node(node).expect("sources are chosen among known nodes").info;
         let (incarnation, at) = (info.incarnation, info.data.clone());
-        let index = self.tasks.get(id).expect("flows are opened for running tasks").free_class();
-        let facts = TaskFlow { flow, node, incarnation, key: FlowKey(self.rng.random()), index, group };
+        let facts =
+            TaskFlow { flow, node, incarnation, key: FlowKey(self.rng.random()), index, group, relays };
         let mut flow = Flow::new(facts, at, offered(now, &self.config));
         flow.theta = self.config.fixed_theta.unwrap_or(Theta::ONE);
         flow.start = start;
@@ -290,6 +351,7 @@ impl Controller {
             index: flow.facts.index,
             of: task.classes,
             group: flow.facts.group.as_ref().map(|group| group.flow),
+            relays: flow.facts.relays,
         };
         // A group's flow is granted like any other, under the key that all members have.
         let of_group = |flow: &Flow| {

@@ -109,6 +109,7 @@ impl Controller {
                     at: flow.start.map_or_else(Vec::new, |_| proven.clone()),
                     start: flow.start,
                     role: match &flow.facts.group {
+                        None if flow.facts.relays => FlowRole::Relay,
                         None => FlowRole::Single,
                         Some(group) => FlowRole::Member { group: group.flow },
                     },

@@ -149,6 +149,8 @@ pub struct FlowStats {
     pub useful: u64,
     /// Useful payload that a group's flow brought, of all of it.
     pub by_group: Bytes,
+    /// Its source is a receiver itself, and sends what comes to it.
+    pub relays: bool,
     /// Symbols sent and not arrived, as far as the packet numbers tell.
     pub lost: u64,
     /// Symbols that arrived marked CE.

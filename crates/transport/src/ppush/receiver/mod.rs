@@ -206,6 +206,7 @@ impl Receiver {
                     node: flow.node,
                     at: flow.at.clone(),
                     key: flow.key,
+                    relays: false,
                 })));
                 self.flows.insert(flow.id, flow);
             }
@@ -301,7 +302,7 @@ impl Receiver {
             ReceiverCommand::DecodeFailed { block, failure } => self.on_decode_failed(now, block, failure),
             ReceiverCommand::Cancel => self.fail(now, ReceiverFailure::Cancelled),
             // It has begun.
-            ReceiverCommand::Fetch(_) => self.stats.strays += 1,
+            ReceiverCommand::Fetch(_) | ReceiverCommand::Wanted { .. } => self.stats.strays += 1,
         }
     }
 
@@ -503,6 +504,7 @@ fn flow_stats(flow: &mut Flow, now: Time, symbol: u16) -> FlowStats {
         symbols: flow.arrivals,
         useful: flow.useful,
         by_group: Bytes::ZERO,
+        relays: false,
         lost: flow.acks.lost(),
         marked: flow.acks.marked(),
         rate: rate_of(flow, now, u64::from(symbol)),

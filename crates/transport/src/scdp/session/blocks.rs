@@ -15,9 +15,10 @@
 
 mod asking;
 mod block;
+mod relayed;
 
 use core::ops::Range;
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 use headwater_units::{BlockIndex, FlowId, Geometry, NodeId, SymbolId};
 
@@ -48,6 +49,10 @@ pub(super) struct Blocks {
     lossy: u32,
     /// Blocks that are asked of one source alone.
     trials: u32,
+    /// Some sources are receivers themselves.
+    relayed: bool,
+    /// Blocks of which others want symbols that the source has not been asked for.
+    wanted_by_others: BTreeSet<u32>,
 }
 
 /// What became of an arrival.
@@ -94,6 +99,8 @@ impl Blocks {
             decoding: 0,
             lossy: 0,
             trials: 0,
+            relayed: false,
+            wanted_by_others: BTreeSet::new(),
             wanted,
             done,
         };
@@ -111,13 +118,15 @@ impl Blocks {
     }
 
     /// One more flow, at the next place.
-    pub(super) fn add_place(&mut self, flow: FlowId, node: NodeId, index: u8, of: u8) {
+    pub(super) fn add_place(&mut self, flow: FlowId, node: NodeId, index: u8, of: u8, relays: bool) {
+        self.relayed |= relays;
         self.places.push(Place {
             flow,
             node,
             index,
             of: of.max(1),
             alone: false,
+            relays,
             heard: true,
             cleared: false,
             stray: 0,
@@ -159,6 +168,9 @@ impl Blocks {
     /// Whether symbols beyond `asked` could be asked of a flow now.
     #[inline]
     pub(super) fn needs_beyond(&self, place: usize, asked: u64) -> bool {
+        if !self.wanted_by_others.is_empty() && !self.places[place].relays {
+            return true;
+        }
         let needed = if self.trials == 0 { self.needed } else { self.needed_of(place) };
         needed > asked || (self.fresh > 0 && needed + self.openable() > asked)
     }
@@ -303,7 +315,8 @@ impl Blocks {
     /// A packet of a flow is lost; the one before it was of this block.
     pub(super) fn lose(&mut self, place: usize, near: u32) {
         if let Some(at) = self.settle(place, self.at(near)) {
-            self.open[at].runs[place].gone += 1;
+            let run = &mut self.open[at].runs[place];
+            (run.gone, run.lost) = (run.gone + 1, run.lost + 1);
             self.on_loss(at);
         }
     }
@@ -315,7 +328,8 @@ impl Blocks {
             let coming = self.open[at].coming_from(place);
             if coming > 0 {
                 self.change(at, |entry| entry.take_coming(place, coming));
-                self.open[at].runs[place].gone += coming;
+                let run = &mut self.open[at].runs[place];
+                (run.gone, run.lost) = (run.gone + coming, run.lost + coming);
                 self.on_loss(at);
             }
         }

@@ -8,6 +8,8 @@ use super::{SessionConfig, SessionFlow};
 use crate::host::parting::Parting;
 use crate::rtt::Rtt;
 
+/// A window that has shrunk grows by one after so many packets: seldom enough that those which are lost by that are few.
+const UNHARMED: u32 = 256;
 /// A silent flow's next question waits at most so many times longer than its first, as a power of two.
 const MOST_DOUBLINGS: u32 = 8;
 /// A member of a group waits at most so many times longer: whatever it waits for, the others wait for too.
@@ -35,6 +37,8 @@ pub(super) struct Flow {
     pub(super) node: NodeId,
     pub(super) index: u8,
     pub(super) of: u8,
+    /// Its source is a receiver itself.
+    pub(super) relays: bool,
     pub(super) group: Option<Group>,
     pub(super) path: Option<PathId>,
     /// What the source pushes is counted as coming, or the flow was opened.
@@ -52,8 +56,14 @@ pub(super) struct Flow {
     pub(super) coming: u32,
     /// Pulls that stand in the host's queue.
     pub(super) waiting: u32,
+    /// Those that have left it, and are said by the next one.
+    pub(super) gathered: u32,
     /// At most so many coming or asked for at a time.
     window: u32,
+    /// What that was at first.
+    first_window: u32,
+    /// Packets that came since one was lost, or since the window grew.
+    unharmed: u32,
     /// Nothing has come for so long that nobody waits for it.
     pub(super) silent: bool,
     doublings: u32,
@@ -126,6 +136,7 @@ impl Flow {
             node: grant.node,
             index: grant.index,
             of: grant.of,
+            relays: grant.relays,
             group: grant.group.map(group),
             path: None,
             begun: false,
@@ -136,7 +147,10 @@ impl Flow {
             asked: 0,
             coming: 0,
             waiting: 0,
+            gathered: 0,
             window,
+            first_window: window,
+            unharmed: 0,
             silent: false,
             doublings: 0,
             stirred: now,
@@ -177,18 +191,20 @@ impl Flow {
     /// Whether one more may be asked for.
     #[inline]
     pub(super) fn has_room(&self, now: Time) -> bool {
+        self.room(now) > 0
+    }
+
+    /// How many more may be asked for.
+    #[inline]
+    pub(super) fn room(&self, now: Time) -> u32 {
         let window = match &self.group {
             Some(group) if !group.attached && now.since(group.heard) < GROUP_LIVES => {
                 (self.window / YIELDS).max(1)
             }
             _ => self.window,
         };
-        self.coming + self.waiting < window
-            && self.path.is_some()
-            && self.begun
-            && !self.opening
-            && !self.silent
-            && self.is_live()
+        let may = self.path.is_some() && self.begun && !self.opening && !self.silent && self.is_live();
+        if may { window.saturating_sub(self.coming + self.waiting) } else { 0 }
     }
 
     /// The sequence number of the newest pull.
@@ -275,6 +291,18 @@ impl Flow {
         self.expect(pushed);
     }
 
+    /// Asks for less at a time where packets are lost, down to half, and slowly for as much as at first again: where many send to
+    /// one and each to many, the queues before them may be too short for all.
+    pub(super) fn fit_window(&mut self, lost: bool) {
+        let least = (self.first_window / 2).max(2).min(self.first_window);
+        self.unharmed = if lost { 0 } else { self.unharmed + 1 };
+        if lost && self.window > least {
+            self.window = (self.window * 3 / 4).max(least);
+        } else if self.unharmed >= UNHARMED && self.window < self.first_window {
+            (self.window, self.unharmed) = (self.window + 1, 0);
+        }
+    }
+
     /// When it has been silent for too long, if something is to be expected of it.
     pub(super) fn overdue_at(&self) -> Option<Time> {
         let waits = self.coming > 0 || self.silent;
@@ -348,6 +376,7 @@ impl Flow {
             symbols: self.symbols,
             useful: self.useful,
             by_group: self.by_group,
+            relays: self.relays,
             trimmed: self.trimmed,
             lost: self.lost,
             asked: self.asked,
@@ -381,6 +410,7 @@ mod tests {
             index: 0,
             of: 1,
             group: None,
+            relays: false,
         };
         let config = SessionConfig::default();
         let mut flow = Flow::new(at, grant, 10, &config);

@@ -11,7 +11,7 @@ use super::block::{Block, Phase, Run};
 use crate::scdp::class_of;
 
 /// Where a detached receiver's runs begin in blocks of which it has a part: above everything that a group was sent.
-const OWN_REPAIR: u32 = 1 << 20;
+pub(super) const OWN_REPAIR: u32 = 1 << 20;
 /// A run that is this long goes on as another one: a want counts in 16 bits.
 const LONGEST_RUN: u32 = 60_000;
 /// A source that has sent its part of a block goes on with one of so many next ones before it helps out with repair symbols.
@@ -45,9 +45,11 @@ impl Blocks {
         }
         // Source symbols alone determine a block by themselves.
         let mixed = next >= entry.source_symbols && !entry.lossy;
+        let before = u64::from(entry.needs());
+        let run = &mut entry.runs[place];
         run.coming += 1;
         entry.coming += 1;
-        self.needed -= 1;
+        self.needed = self.needed + u64::from(entry.needs()) - before;
         entry.trial.give(self.places[place].flow);
         if mixed {
             self.on_loss(at);
@@ -83,7 +85,10 @@ impl Blocks {
     /// The oldest block that needs symbols; where sources share a block of which nothing is lost yet, the oldest that needs some
     /// of this one's part, if that is not far behind: a block of source symbols alone needs no decoding.
     #[inline]
-    fn pick(&mut self, place: usize) -> Option<usize> {
+    pub(super) fn pick(&mut self, place: usize) -> Option<usize> {
+        if self.relayed {
+            return self.pick_relayed(place);
+        }
         let it = &self.places[place];
         let (index, of, alone) = (it.index, it.of, it.alone);
         let (mut fallback, mut passed) = (None, 0);
@@ -139,7 +144,8 @@ impl Blocks {
         let it = &self.places[place];
         let (start, stride) = if entry.trial.is_alone() {
             // The source is to see that it is another run than the one before.
-            let again = entry.attempts > 1 || it.of == 1;
+            // And what a relay sends of it is to be from a block that is whole.
+            let again = entry.attempts > 1 || it.of == 1 || it.relays;
             (if again { OWN_REPAIR + u32::from(entry.attempts.min(200)) * (1 << 16) } else { 0 }, 1)
         } else if it.alone {
             (if entry.here > 0 { OWN_REPAIR } else { 0 }, 1)
@@ -163,7 +169,7 @@ impl Blocks {
     fn move_run(&mut self, at: usize, place: usize) {
         let run = &mut self.open[at].runs[place];
         let asked = run.gone + run.coming;
-        if run.forgotten || asked - run.moved >= LONGEST_RUN {
+        if run.forgotten || asked.saturating_sub(run.moved) >= LONGEST_RUN {
             (run.moved, run.forgotten) = (asked, false);
         }
     }
@@ -263,6 +269,7 @@ impl Blocks {
             self.change(at, |entry| entry.add_coming(place, 1));
             let run = &mut self.open[at].runs[place];
             run.gone = run.gone.saturating_sub(1).max(run.moved);
+            run.lost = run.lost.saturating_sub(1);
             let flow = self.places[place].flow;
             self.open[at].trial.give(flow);
             let it = &mut self.places[place];

@@ -3,6 +3,7 @@
 use headwater_units::{FlowId, NodeId, SymbolId};
 
 use super::Arrival;
+use super::asking::OWN_REPAIR;
 use crate::bits::Bits;
 use crate::blame::Trial;
 use crate::scdp::{class_of, part};
@@ -16,6 +17,8 @@ pub(super) struct Place {
     pub(super) of: u8,
     /// It has left its group.
     pub(super) alone: bool,
+    /// It is a receiver itself, and sends what comes to it.
+    pub(super) relays: bool,
     /// It has been heard since it was given up last.
     pub(super) heard: bool,
     /// It was asked for a whole block alone, because of a wrong one, and told the truth.
@@ -56,6 +59,8 @@ pub(super) struct Block {
     pub(super) last: usize,
     pub(super) trial: Trial,
     pub(super) attempts: u8,
+    /// So many symbols of the class that this receiver passes on others want.
+    pub(super) wanted_by_others: u32,
 }
 
 /// What one flow was asked for of one block: start, start + stride, and so on.
@@ -66,6 +71,8 @@ pub(super) struct Run {
     pub(super) stride: u32,
     /// So many have come, or are lost.
     pub(super) gone: u32,
+    /// Of those, so many are lost.
+    pub(super) lost: u32,
     pub(super) coming: u32,
     /// So many at its beginning are left out of what the source is told: it has forgotten them.
     pub(super) moved: u32,
@@ -89,6 +96,7 @@ impl Block {
             last: usize::MAX,
             trial: Trial::default(),
             attempts: 0,
+            wanted_by_others: 0,
         }
     }
 
@@ -114,7 +122,8 @@ impl Block {
     /// A symbol of it is here.
     #[inline]
     pub(super) fn take(&mut self, from: usize, place: &Place, symbol: SymbolId) -> Arrival {
-        if !self.trial.admits(place.flow) || !self.insert(symbol.esi.0) {
+        let is_unverified = place.relays && self.trial.is_alone() && symbol.esi.0 < OWN_REPAIR;
+        if is_unverified || !self.trial.admits(place.flow) || !self.insert(symbol.esi.0) {
             return Arrival::Useless;
         }
         if self.last != from {
@@ -180,6 +189,10 @@ impl Block {
 
 /// Whether a block of which somebody has sent wrong symbols is asked of this source first: alone, a liar convicts itself, so those
 /// who have not been asked alone come before those who have.
+/// A relay may never have the block whole if its own source lies: it is asked last.
 pub(super) fn is_tested_first(places: &[Place], place: usize) -> bool {
+    if places[place].relays && places.iter().any(|it| !it.relays && it.heard) {
+        return false;
+    }
     !places[place].cleared || places.iter().all(|it| it.cleared || !it.heard)
 }

@@ -1,0 +1,152 @@
+//! Of which block a flow is asked for its next symbol where receivers pass symbols on to each other ([`crate::scdp::relay`]).
+//!
+//! Every flow has its part of every block, as with several sources (SCDP §III-F): the source's is that which this receiver passes on
+//! itself, and relay j's is that which the source sends to j. A flow goes on to the next blocks while it has its part of the old
+//! ones, up to [`LEAD`] blocks, and then helps where others are behind: so a slow relay costs its part and no time, and one that is
+//! silent costs its part at once.
+//!
+//! What the source's flow has lost of a part, the source is asked for again, so that each receiver comes to have its own part; and
+//! what others want beyond that of this receiver's class, the source is asked for too ([`Blocks::want_for_others`]). So nobody waits for
+//! a symbol that nobody asks for.
+
+use headwater_units::{BlockIndex, NodeId};
+
+use super::Blocks;
+use super::block::{Block, Phase, Place};
+use crate::scdp::{class_of, part};
+
+/// A flow runs ahead of the others by at most so many blocks that lack symbols: at 256 KiB they are 8 MiB, a third of a second at
+/// 200 Mbit/s, more than a busy host is late.
+const LEAD: usize = 32;
+
+impl Blocks {
+    /// Whether a flow can be asked for a symbol at all.
+    pub(in crate::scdp::session) fn has_work_for(&mut self, place: usize) -> bool {
+        !self.relayed || self.pick(place).is_some()
+    }
+
+    /// The relays that took part in a block when it failed its hash, and not when it came right.
+    pub(in crate::scdp::session) fn suspicious_relays(&self, block: BlockIndex) -> Vec<NodeId> {
+        let Some(at) = self.at(block.0).filter(|_| self.relayed) else { return Vec::new() };
+        let suspects = self.open[at].trial.on_verified();
+        let relays = |node: &NodeId| self.places.iter().any(|it| it.node == *node && it.relays);
+        suspects.into_iter().filter(relays).collect()
+    }
+
+    /// Others want so many symbols of a block's class that this receiver passes on.
+    pub(in crate::scdp::session) fn want_for_others(&mut self, block: BlockIndex, symbols: u32) {
+        let Some(at) = self.open_through(block.0).filter(|&at| self.open[at].phase == Phase::Filling) else {
+            return;
+        };
+        let entry = &mut self.open[at];
+        // Nobody needs more than all.
+        entry.wanted_by_others = entry.wanted_by_others.max(symbols.min(entry.source_symbols));
+        self.wanted_by_others.insert(block.0);
+    }
+
+    /// The first block of which others want a symbol that this flow, the source's, has not been asked for.
+    fn pick_for_others(&mut self, place: usize) -> Option<usize> {
+        if self.places[place].relays {
+            return None;
+        }
+        while let Some(&block) = self.wanted_by_others.first() {
+            if let Some(at) = self.at(block) {
+                let entry = &self.open[at];
+                let lacks = entry.brought_by(place, &self.places[place]) < entry.wanted_by_others;
+                if lacks && entry.phase == Phase::Filling && !entry.trial.is_alone() {
+                    return Some(at);
+                }
+            }
+            self.wanted_by_others.pop_first();
+        }
+        None
+    }
+
+    /// A flow is asked for so many more symbols, all of the same block: a pull tells of no more than that and the oldest. Returns how
+    /// many it can be, and of which block.
+    pub(in crate::scdp::session) fn assign_some(
+        &mut self,
+        place: usize,
+        most: u32,
+    ) -> Option<(u32, BlockIndex)> {
+        let block = self.assign(place)?;
+        let mut asked = 1;
+        while asked < most && self.pick(place).map(|at| self.base + at as u32) == Some(block.0) {
+            if self.assign(place).is_none() {
+                break;
+            }
+            asked += 1;
+        }
+        Some((asked, block))
+    }
+
+    pub(super) fn pick_relayed(&mut self, place: usize) -> Option<usize> {
+        if !self.wanted_by_others.is_empty()
+            && let Some(at) = self.pick_for_others(place)
+        {
+            return Some(at);
+        }
+        let (mut fallback, mut passed) = (None, 0);
+        let mut block = self.cursor;
+        loop {
+            let at = (block - self.base) as usize;
+            let Some(entry) = self.open.get(at) else {
+                if !self.open_next() {
+                    return fallback;
+                }
+                // What is done already is passed.
+                block = block.max(self.base);
+                continue;
+            };
+            if entry.needs() == 0 {
+                if block == self.cursor {
+                    self.cursor += 1;
+                }
+                block += 1;
+                continue;
+            }
+            block += 1;
+            if entry.trial.is_alone() {
+                if entry.may_be_asked_of(place, &self.places) {
+                    return Some(at);
+                }
+                continue;
+            }
+            if entry.part_left(place, &self.places[place]) > 0 {
+                return Some(at);
+            }
+            if entry.is_short(&self.places) {
+                return Some(at);
+            }
+            fallback.get_or_insert(at);
+            passed += 1;
+            if passed > LEAD {
+                return fallback;
+            }
+        }
+    }
+}
+
+impl Block {
+    fn part_of(&self, it: &Place) -> u32 {
+        part(self.source_symbols, class_of(self.number, it.index, it.of), it.of)
+    }
+
+    /// How many of its part a flow has yet to be asked for.
+    fn part_left(&self, place: usize, it: &Place) -> u32 {
+        self.part_of(it).saturating_sub(self.brought_by(place, it))
+    }
+
+    /// How many symbols a flow was asked for; without those that its source, which has all, can make good.
+    fn brought_by(&self, place: usize, it: &Place) -> u32 {
+        let run = self.runs.get(place).copied().unwrap_or_default();
+        run.gone + run.coming - if it.relays { 0 } else { run.lost.min(run.gone) }
+    }
+
+    /// Whether all parts that are left to be asked for do not make up what is needed: those who are silent bring nothing.
+    fn is_short(&self, places: &[Place]) -> bool {
+        let live = places.iter().enumerate().filter(|(_, it)| it.heard);
+        let left: u32 = live.map(|(place, it)| self.part_left(place, it)).sum();
+        self.needs() > left
+    }
+}

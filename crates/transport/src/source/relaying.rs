@@ -1,0 +1,70 @@
+//! Objects that are sent on while they come: what their reception means to the flows that do ([`crate::scdp::Relays`]).
+
+use headwater_units::{FlowId, ObjectId};
+
+use super::flow::Flow;
+use super::{Source, enqueue};
+use crate::scdp::PullFlow;
+use crate::{Arriving, Relaying};
+
+impl Source {
+    /// The reception of an object begins, perhaps anew.
+    pub(super) fn relay(&mut self, relaying: &Relaying) {
+        let object = relaying.object;
+        if self.holdings.contains_key(&object) {
+            return;
+        }
+        self.shared.relays.begin(relaying);
+        self.with_relaying(object, |flow| flow.on_anew(None));
+    }
+
+    /// All of an object is here.
+    pub(super) fn on_all_here(&mut self, object: ObjectId) {
+        self.shared.relays.hold(object);
+        self.with_relaying(object, |_| {});
+    }
+
+    pub(super) fn on_arriving(&mut self, object: ObjectId, what: Arriving) {
+        match what {
+            Arriving::Symbol(symbol) => {
+                if self.shared.relays.list(object, symbol) {
+                    self.with_relaying(object, |_| {});
+                }
+            }
+            Arriving::Decoding(block) => self.shared.relays.set_decoding(object, block, true),
+            Arriving::NeedsMore(block) => {
+                self.shared.relays.set_decoding(object, block, false);
+                self.with_relaying(object, |_| {});
+            }
+            Arriving::Anew(block) => {
+                self.shared.relays.anew(object, block);
+                self.with_relaying(object, |flow| flow.on_anew(Some(block)));
+            }
+            Arriving::Whole(block) => {
+                let symbols = self.shared.relays.whole(object, block);
+                self.with_relaying(object, |flow| flow.on_whole(block, &symbols));
+            }
+            Arriving::Over => {
+                if !self.holdings.contains_key(&object) {
+                    self.shared.relays.end(object);
+                    self.end_flows_of(object);
+                }
+            }
+        }
+    }
+
+    /// Every flow that sends an object on may have something to send now.
+    #[inline]
+    fn with_relaying(&mut self, object: ObjectId, mut change: impl FnMut(&mut PullFlow)) {
+        let flows: Vec<FlowId> = self.shared.relays.take_flows(object);
+        for flow in &flows {
+            if let Some(held) = self.flows.get_mut(flow) {
+                if let Flow::Pull(flow) = &mut held.flow {
+                    change(flow);
+                }
+                enqueue(held, *flow, &mut self.ready);
+            }
+        }
+        self.shared.relays.put_flows(object, flows);
+    }
+}

@@ -1,0 +1,578 @@
+//! A star of hosts that all can send and receive, and a controller that is reached in no time to speak of.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
+
+use headwater_transport::host::{HostReceiverConfig, Receivers};
+use headwater_transport::ppush::controller::{Controller, ControllerConfig};
+use headwater_transport::ppush::receiver::ReceiverConfig;
+use headwater_transport::pull_queue::PullConfig;
+use headwater_transport::source::{Source, SourceConfig};
+use headwater_transport::*;
+use headwater_units::*;
+use headwater_wire::*;
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+
+const CONTROL: u32 = 1000;
+const ASKER: PathId = PathId(999);
+const FETCH: FetchId = FetchId(1);
+const DELAY: Duration = Duration::from_micros(100);
+const OBJECT: ObjectId = ObjectId([9; 32]);
+
+/// How a net is made.
+#[derive(Clone, Debug)]
+pub(crate) struct Spec {
+    /// Hosts 1 to this one; host 0 has the object.
+    pub(crate) receivers: usize,
+    /// Of everybody's link, each way.
+    pub(crate) rate: BitRate,
+    /// Packets that wait before a line, each way.
+    pub(crate) queue: usize,
+    pub(crate) loss: f64,
+    pub(crate) reorder: f64,
+    /// This one is not there before then.
+    pub(crate) late: Option<(usize, Duration)>,
+}
+
+impl Default for Spec {
+    fn default() -> Self {
+        let rate = BitRate::new(100_000_000);
+        Spec { receivers: 4, rate, queue: 100, loss: 0.0, reorder: 0.0, late: None }
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Act {
+    Kill(usize),
+    Join(usize),
+}
+
+enum Happening {
+    /// It has come to the last line on its way.
+    Downlink {
+        to: usize,
+        from: usize,
+        packet: Packet,
+    },
+    Arrive {
+        to: usize,
+        from: usize,
+        packet: Packet,
+    },
+    Control {
+        from: usize,
+        control: Control,
+    },
+    Hear {
+        to: usize,
+        control: Control,
+    },
+    Tell {
+        to: usize,
+        command: Command,
+    },
+    Wake {
+        to: usize,
+    },
+    WakeController,
+    Do(Act),
+}
+
+struct Entry(Time, u64, Happening);
+impl PartialEq for Entry {
+    fn eq(&self, o: &Self) -> bool {
+        (self.0, self.1) == (o.0, o.1)
+    }
+}
+impl Eq for Entry {}
+impl PartialOrd for Entry {
+    fn partial_cmp(&self, o: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(o))
+    }
+}
+impl Ord for Entry {
+    fn cmp(&self, o: &Self) -> std::cmp::Ordering {
+        (self.0, self.1).cmp(&(o.0, o.1))
+    }
+}
+
+#[derive(Default)]
+struct Line {
+    rate: BitRate,
+    busy_until: Time,
+    waiting: BinaryHeap<Reverse<Time>>,
+}
+
+impl Line {
+    /// When a packet has left, if there is room for it.
+    fn send(&mut self, now: Time, bytes: u64, queue: usize) -> Option<Time> {
+        while self.waiting.peek().is_some_and(|Reverse(left)| *left <= now) {
+            self.waiting.pop();
+        }
+        if self.waiting.len() >= queue {
+            return None;
+        }
+        let leaves = self.busy_until.max(now) + Bytes::new(bytes) / self.rate;
+        self.busy_until = leaves;
+        self.waiting.push(Reverse(leaves));
+        Some(leaves)
+    }
+}
+
+struct Host {
+    source: Source,
+    receivers: Receivers,
+    up: Line,
+    down: Line,
+    dead: bool,
+    /// What is here of blocks that are not whole, and whether the decoder has it.
+    blocks: BTreeMap<u32, (BTreeSet<u32>, bool)>,
+    whole: BTreeSet<u32>,
+    request: Option<u64>,
+    from_relays: BTreeSet<FlowId>,
+    finished: Option<Time>,
+}
+
+pub(crate) struct Net {
+    pub(crate) spec: Spec,
+    pub(crate) bytes: Bytes,
+    now: Time,
+    rng: ChaCha8Rng,
+    agenda: BinaryHeap<Reverse<Entry>>,
+    sequence: u64,
+    controller: Controller,
+    hosts: Vec<Host>,
+    geometry: Option<Geometry>,
+    /// Where the sources of flows are.
+    sources: BTreeMap<FlowId, usize>,
+    wakes: BTreeMap<usize, Time>,
+    sent_by_source: u64,
+    pub(crate) dropped: u64,
+}
+
+fn node(host: usize) -> NodeId {
+    NodeId([host as u8 + 1; 32])
+}
+
+impl Net {
+    pub(crate) fn new(spec: Spec, bytes: Bytes, seed: u64) -> Self {
+        let config = ControllerConfig { groups: Vec::new(), ..ControllerConfig::default() };
+        let host = |host: usize| Host {
+            source: Source::new(SourceConfig::default(), [seed as u8 ^ host as u8; 32]),
+            receivers: Receivers::new(HostReceiverConfig {
+                pull: PullConfig {
+                    rate: BitRate::new(10_000_000_000),
+                    packet: Bytes::new(1500),
+                    catch_up: Duration::ZERO,
+                },
+            }),
+            up: Line { rate: spec.rate, ..Line::default() },
+            down: Line { rate: spec.rate, ..Line::default() },
+            dead: spec.late.is_some_and(|(late, _)| late == host),
+            blocks: BTreeMap::new(),
+            whole: BTreeSet::new(),
+            request: None,
+            from_relays: BTreeSet::new(),
+            finished: None,
+        };
+        let hosts = (0..=spec.receivers).map(host).collect();
+        let mut net = Net {
+            bytes,
+            now: Time::ZERO,
+            rng: ChaCha8Rng::seed_from_u64(seed),
+            agenda: BinaryHeap::new(),
+            sequence: 0,
+            controller: Controller::new(config, [seed as u8; 32]),
+            hosts,
+            geometry: None,
+            sources: BTreeMap::new(),
+            wakes: BTreeMap::new(),
+            sent_by_source: 0,
+            dropped: 0,
+            spec,
+        };
+        (0..=net.spec.receivers)
+            .filter(|host| !net.hosts[*host].dead)
+            .collect::<Vec<_>>()
+            .into_iter()
+            .for_each(|host| net.introduce(host));
+        if let Some((late, at)) = net.spec.late {
+            net.act(at, Act::Join(late));
+        }
+        let is_late = |host: &usize| net.spec.late.is_some_and(|(late, _)| late == *host);
+        let to = (1..=net.spec.receivers).filter(|host| !is_late(host)).map(node).collect();
+        let cast = Cast { cast: 1, name: "object".into(), to, class: Class::Bulk, wish: CastWish::Best };
+        let packet = Packet::control(ASKER, Control::Cast(cast));
+        net.controller.handle(net.now, Input::Packet(packet));
+        net.drain_controller();
+        net
+    }
+
+    fn introduce(&mut self, host: usize) {
+        let info = NodeInfo {
+            node: node(host),
+            name: format!("host {host}"),
+            listen: None,
+            data: vec![([10, 0, 0, host as u8], 1).into()],
+            uplink: None,
+            downlink: None,
+            rack: None,
+            room: 1424,
+            incarnation: 1,
+            rtt: None,
+            seen: None,
+        };
+        let mut says = vec![Control::Hello(info), Control::Keeps];
+        if host == 0 {
+            says.push(Control::Hold(Holding {
+                object: OBJECT,
+                bytes: self.bytes,
+                name: Some("object".into()),
+            }));
+            let hold = SourceCommand::Hold { object: OBJECT, bytes: self.bytes };
+            self.hosts[0].source.handle(self.now, Input::Command(Command::Source(hold)));
+        }
+        for control in says {
+            let packet = Packet::control(PathId(CONTROL + host as u32), control);
+            self.controller.handle(self.now, Input::Packet(packet));
+        }
+        self.drain_controller();
+    }
+
+    pub(crate) fn set_rate(&mut self, host: usize, factor: f64) {
+        let rate = self.spec.rate.mul_f64(factor);
+        (self.hosts[host].up.rate, self.hosts[host].down.rate) = (rate, rate);
+    }
+
+    pub(crate) fn act(&mut self, when: Duration, act: Act) {
+        self.at(Time::ZERO + when, Happening::Do(act));
+    }
+
+    /// Seconds from the cast to a receiver's end.
+    pub(crate) fn finished(&self, host: usize) -> Option<f64> {
+        Some(self.hosts[host].finished?.since(Time::ZERO).as_secs_f64())
+    }
+
+    /// Payload that left the source, over the object's size.
+    pub(crate) fn copies(&self) -> f64 {
+        self.sent_by_source as f64 / self.bytes.get() as f64
+    }
+
+    /// Symbols that came and were of no use.
+    pub(crate) fn useless(&mut self) -> u64 {
+        let now = self.now;
+        let stats = |host: &mut Host| host.receivers.stats(now, FETCH).map_or(0, |stats| stats.useless);
+        self.hosts.iter_mut().map(stats).sum()
+    }
+
+    fn at(&mut self, time: Time, what: Happening) {
+        self.sequence += 1;
+        self.agenda.push(Reverse(Entry(time, self.sequence, what)));
+    }
+
+    pub(crate) fn run(&mut self, limit: Duration) {
+        while let Some(Reverse(Entry(time, _, what))) = self.agenda.pop() {
+            if time > Time::ZERO + limit {
+                break;
+            }
+            self.now = self.now.max(time);
+            self.happen(what);
+            if self.hosts[1..].iter().all(|host| host.dead || host.finished.is_some())
+                && self.spec.late.is_none_or(|(late, _)| !self.hosts[late].dead)
+            {
+                break;
+            }
+        }
+    }
+
+    fn happen(&mut self, what: Happening) {
+        match what {
+            Happening::Do(Act::Kill(host)) => {
+                self.hosts[host].dead = true;
+                // A controller notices after a while.
+                let lost = ControllerCommand::PathLost { path: PathId(CONTROL + host as u32) };
+                let command = Command::Controller(lost);
+                self.at(self.now + Duration::from_secs(3), Happening::Tell { to: usize::MAX, command });
+            }
+            Happening::Do(Act::Join(host)) => {
+                self.hosts[host].dead = false;
+                self.introduce(host);
+                // By itself: nobody has invited it.
+                self.fetch(host, 4711);
+                self.drain(host);
+            }
+            Happening::Control { from, control } => {
+                let packet = Packet::control(PathId(CONTROL + from as u32), control);
+                self.controller.handle(self.now, Input::Packet(packet));
+                self.drain_controller();
+            }
+            Happening::WakeController => self.drain_controller(),
+            Happening::Tell { to: usize::MAX, command } => {
+                self.controller.handle(self.now, Input::Command(command));
+                self.drain_controller();
+            }
+            Happening::Downlink { to, .. }
+            | Happening::Arrive { to, .. }
+            | Happening::Hear { to, .. }
+            | Happening::Tell { to, .. }
+            | Happening::Wake { to }
+                if self.hosts[to].dead => {}
+            Happening::Downlink { to, from, packet } => {
+                let bytes = packet.datagram.len(self.symbol_size()) as u64 + 66;
+                match self.hosts[to].down.send(self.now, bytes, self.spec.queue) {
+                    Some(at) => self.at(at, Happening::Arrive { to, from, packet }),
+                    None => self.dropped += 1,
+                }
+            }
+            Happening::Arrive { to, from, mut packet } => {
+                packet.path = PathId(from as u32);
+                let (flow, is_of_receiver) =
+                    (packet.datagram.flow, !matches!(packet.datagram.body, Body::Pull(_) | Body::Fin(_)));
+                let at_receiver = is_of_receiver && self.sources.get(&flow) != Some(&to);
+                let input = Input::Packet(packet);
+                match at_receiver {
+                    true => self.hosts[to].receivers.handle(self.now, input),
+                    false => self.hosts[to].source.handle(self.now, input),
+                }
+                self.drain(to);
+            }
+            Happening::Hear { to, control } => {
+                self.hear(to, control);
+                self.drain(to);
+            }
+            Happening::Tell { to, command } => {
+                if let Command::Receiver(_, ReceiverCommand::BlockDecoded { block }) = &command {
+                    self.hosts[to].blocks.remove(&block.0);
+                    self.hosts[to].whole.insert(block.0);
+                    self.tell_source(to, Arriving::Whole(*block));
+                }
+                match command {
+                    Command::Receiver(..) => {
+                        self.hosts[to].receivers.handle(self.now, Input::Command(command))
+                    }
+                    command => self.hosts[to].source.handle(self.now, Input::Command(command)),
+                }
+                self.drain(to);
+            }
+            Happening::Wake { to } => {
+                if self.wakes.get(&to).is_some_and(|at| *at <= self.now) {
+                    self.wakes.remove(&to);
+                    self.drain(to);
+                }
+            }
+        }
+    }
+
+    fn symbol_size(&self) -> u16 {
+        self.geometry.map_or(0, |geometry| geometry.symbol_size())
+    }
+
+    fn hear(&mut self, to: usize, control: Control) {
+        let path = PathId(CONTROL + to as u32);
+        match control {
+            Control::Fetch(invitation) => {
+                if self.hosts[to].request.replace(invitation.request) != Some(invitation.request) {
+                    self.fetch(to, invitation.request);
+                }
+            }
+            Control::StopFetch { .. } => {}
+            Control::Push(_)
+            | Control::SetTheta { .. }
+            | Control::Pause { .. }
+            | Control::Resume { .. }
+            | Control::Stop { .. } => {
+                self.hosts[to].source.handle(self.now, Input::Packet(Packet::control(path, control)));
+            }
+            control => {
+                self.hosts[to].receivers.handle(self.now, Input::Packet(Packet::control(path, control)));
+            }
+        }
+    }
+
+    fn fetch(&mut self, host: usize, request: u64) {
+        self.hosts[host].request = Some(request);
+        let path = PathId(CONTROL + host as u32);
+        let config =
+            ReceiverConfig { delivery: None, ..ReceiverConfig::new("object", node(host), path, request) };
+        let command = Command::Receiver(FETCH, ReceiverCommand::Fetch(Box::new(config)));
+        self.hosts[host].receivers.handle(self.now, Input::Command(command));
+    }
+
+    fn drain_controller(&mut self) {
+        loop {
+            match self.controller.poll(self.now) {
+                Output::Wake(at) => {
+                    if let Some(at) = at {
+                        self.at(at, Happening::WakeController);
+                    }
+                    return;
+                }
+                Output::Transmit(packet) => {
+                    let Body::Control(control) = packet.datagram.body else { unreachable!() };
+                    if packet.path.0 >= CONTROL {
+                        let to = (packet.path.0 - CONTROL) as usize;
+                        self.at(self.now + DELAY, Happening::Hear { to, control: *control });
+                    }
+                }
+                Output::Event(_) => {}
+            }
+        }
+    }
+
+    fn tell_source(&mut self, host: usize, what: Arriving) {
+        let command = Command::Source(SourceCommand::Arriving { object: OBJECT, what });
+        self.hosts[host].source.handle(self.now, Input::Command(command));
+    }
+
+    /// Polls both machines of a host dry.
+    fn drain(&mut self, host: usize) {
+        let receivers = loop {
+            match self.hosts[host].receivers.poll(self.now) {
+                Output::Wake(at) => break at,
+                Output::Transmit(packet) => self.transmit(host, packet),
+                Output::Event(Event::Receiver(_, event)) => self.on_receiver(host, event),
+                Output::Event(_) => unreachable!(),
+            }
+        };
+        let source = self.drain_source(host);
+        if let Some(at) = receivers.into_iter().chain(source).min()
+            && self.wakes.insert(host, at) != Some(at)
+        {
+            self.at(at, Happening::Wake { to: host });
+        }
+    }
+
+    fn drain_source(&mut self, host: usize) -> Option<Time> {
+        loop {
+            match self.hosts[host].source.poll(self.now) {
+                Output::Wake(at) => return at,
+                Output::Transmit(packet) => self.transmit(host, packet),
+                Output::Event(Event::Source(event)) => self.on_source(host, event),
+                Output::Event(_) => unreachable!(),
+            }
+        }
+    }
+
+    fn transmit(&mut self, host: usize, packet: Packet) {
+        match packet.datagram.body {
+            Body::Control(control) => {
+                return self.at(self.now + DELAY, Happening::Control { from: host, control: *control });
+            }
+            Body::Symbol(header) if host == 0 => {
+                self.sent_by_source += u64::from(self.symbol_size());
+                assert!(
+                    header.symbol.block.0 < self.geometry.expect("it was accepted").layout().block_count()
+                );
+            }
+            Body::Symbol(header) => {
+                let it = &self.hosts[host];
+                let (block, esi) = (header.symbol.block.0, header.symbol.esi.0);
+                let listed = it.blocks.get(&block).is_some_and(|(here, away)| !away && here.contains(&esi));
+                assert!(
+                    listed || it.whole.contains(&block),
+                    "host {host} sends {:?}, which it has not",
+                    header.symbol
+                );
+            }
+            _ => {}
+        }
+        let to = packet.path.0 as usize;
+        let bytes = packet.datagram.len(self.symbol_size()) as u64 + 66;
+        let Some(leaves) = self.hosts[host].up.send(self.now, bytes, self.spec.queue) else {
+            self.dropped += 1;
+            return;
+        };
+        if self.rng.random_bool(self.spec.loss) {
+            return;
+        }
+        let late = if self.rng.random_bool(self.spec.reorder) { DELAY * 5 } else { Duration::ZERO };
+        self.at(leaves + DELAY + late, Happening::Downlink { to, from: host, packet });
+    }
+
+    fn on_source(&mut self, host: usize, event: SourceEvent) {
+        match event {
+            SourceEvent::Opened(opened) => _ = self.sources.insert(opened.flow, host),
+            SourceEvent::Prepare { flow, block, repair } => {
+                let here = host == 0 || self.hosts[host].whole.contains(&block.0);
+                assert!(here, "host {host} is to read {block:?}, which it has not");
+                let command = Command::Source(SourceCommand::BlockReady { flow, block, repair });
+                self.at(self.now + Duration::from_micros(100), Happening::Tell { to: host, command });
+            }
+            SourceEvent::Wanted { block, symbols, .. } => {
+                let command = Command::Receiver(FETCH, ReceiverCommand::Wanted { block, symbols });
+                self.at(self.now, Happening::Tell { to: host, command });
+            }
+            SourceEvent::Closed { .. } | SourceEvent::Release { .. } => {}
+        }
+    }
+
+    fn on_receiver(&mut self, host: usize, event: ReceiverEvent) {
+        let tell = |command| Happening::Tell { to: host, command: Command::Receiver(FETCH, command) };
+        match event {
+            ReceiverEvent::Accepted { bytes, symbol_size, .. } => {
+                let geometry = Geometry::new(bytes, symbol_size).unwrap();
+                assert!(
+                    self.geometry.replace(geometry).is_none_or(|before| before == geometry),
+                    "cut alike for all"
+                );
+                let relaying = Relaying { object: OBJECT, bytes, symbol_size, have: Vec::new() };
+                let relay = SourceCommand::Relay(Box::new(relaying));
+                let time = self.now + Duration::from_micros(300);
+                self.at(time, Happening::Tell { to: host, command: Command::Source(relay) });
+                let start =
+                    ReceiverCommand::Start { wanted: 0..geometry.layout().block_count(), have: Vec::new() };
+                self.at(time, tell(start));
+            }
+            ReceiverEvent::Bind(bind) => {
+                if bind.relays {
+                    self.hosts[host].from_relays.insert(bind.flow);
+                }
+                let path = PathId(u32::from(bind.node.0[0]) - 1);
+                self.at(self.now, tell(ReceiverCommand::FlowPath { flow: bind.flow, path }));
+            }
+            ReceiverEvent::Symbol { flow, symbol } => {
+                let it = &mut self.hosts[host];
+                assert!(!it.whole.contains(&symbol.block.0), "a symbol of a finished block was kept");
+                let block = it.blocks.entry(symbol.block.0).or_default();
+                assert!(!block.1 && block.0.insert(symbol.esi.0), "{symbol:?} was kept twice, or too late");
+                if !it.from_relays.contains(&flow) {
+                    self.tell_source(host, Arriving::Symbol(symbol));
+                    _ = self.drain_source(host);
+                }
+            }
+            ReceiverEvent::Decode { block } => {
+                let here = self.hosts[host].blocks.get_mut(&block.0).expect("symbols of it came");
+                assert!(here.0.len() >= self.geometry.unwrap().source_symbols(block) as usize);
+                here.1 = true;
+                self.tell_source(host, Arriving::Decoding(block));
+                self.at(self.now + Duration::from_micros(500), tell(ReceiverCommand::BlockDecoded { block }));
+            }
+            ReceiverEvent::Discard { block } => {
+                self.hosts[host].blocks.remove(&block.0);
+                self.tell_source(host, Arriving::Anew(block));
+            }
+            ReceiverEvent::Done => {
+                self.hosts[host].finished = Some(self.now);
+
+                let hold = SourceCommand::Hold { object: OBJECT, bytes: self.bytes };
+                self.hosts[host].source.handle(self.now, Input::Command(Command::Source(hold)));
+                let request = self.hosts[host].request.expect("it was invited");
+                let kept = Fetched {
+                    request,
+                    end: FetchEnd::Kept,
+                    by_group: Bytes::ZERO,
+                    alone: self.bytes,
+                    relayed: Bytes::ZERO,
+                };
+                let holding = Holding { object: OBJECT, bytes: self.bytes, name: None };
+                for control in [Control::Hold(holding), Control::Fetched(kept)] {
+                    self.at(self.now + DELAY, Happening::Control { from: host, control });
+                }
+            }
+            ReceiverEvent::Failed(failure) => panic!("host {host}: {failure:?}"),
+            ReceiverEvent::Distrusted { node } => panic!("host {host} believes {node} to lie"),
+            ReceiverEvent::Unbind { .. } | ReceiverEvent::Ended => {}
+        }
+    }
+}
