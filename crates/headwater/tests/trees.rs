@@ -260,7 +260,7 @@ fn within_limits(rise: f64, rate: f64, least: f64, measure: impl Fn() -> Measure
 #[ignore = "measures: wants the machine for itself"]
 fn two_trees_carry_each_symbol_once_at_the_rate_of_their_links() {
     let Some(_alone) = alone() else { return };
-    let tuning = "datacast = { increase = '2500 kbit/s', interval = '50 ms', credit = 16, cache = '512 KB', initial_rate = '10 Mbit/s' }";
+    let tuning = "feedback_every = '100 ms'\ndatacast = { increase = '2500 kbit/s', interval = '50 ms', credit = 16, cache = '512 KB', initial_rate = '10 Mbit/s' }";
     // What one tree brings up a cable, interests for what the other brings share: 74 bytes for each frame of 1514.
     let least = 0.98 * 1514.0 / (1514.0 + 74.0);
     within_limits(2.5e6 / 0.05, 20e6, least, || {
@@ -274,7 +274,7 @@ fn two_trees_carry_each_symbol_once_at_the_rate_of_their_links() {
 #[ignore = "measures: wants the machine for itself"]
 fn one_tree_goes_at_the_rate_of_its_slow_link_and_repeats_little() {
     let Some(_alone) = alone() else { return };
-    let tuning = "datacast = { increase = '500 kbit/s', interval = '10 ms', credit = 8, cache = '128 KB', initial_rate = '50 Mbit/s' }";
+    let tuning = "feedback_every = '100 ms'\ndatacast = { increase = '500 kbit/s', interval = '10 ms', credit = 8, cache = '128 KB', initial_rate = '50 Mbit/s' }";
     within_limits(500e3 / 0.01, 10e6, 0.98, || {
         let cluster = bcube(100, 16 * MIB, "trees = 1\n", &["--tuning", tuning]);
         let slow = cluster.net.link("sw0.0-h2").unwrap();
