@@ -190,12 +190,12 @@ fn orders_are_said_again_until_they_are_confirmed() {
 }
 
 #[test]
-fn a_source_that_says_nothing_leaves_receivers_to_be_served_one_by_one() {
+fn a_source_that_says_nothing_leaves_receivers_to_pass_on_to_each_other() {
     let mut bench = around_a_switch(4);
     let pushes = bench.planted([2, 3, 4]);
     bench.all_ready(1..=4);
     bench.pass(ms(1600));
-    assert!(matches!(bench.accepted(2), Some((Delivery::Push, _))));
+    assert!(matches!(bench.accepted(2), Some((Delivery::Pull { .. }, _))));
     let stops = |control: &Control| matches!(control, Control::Stop { flow } if *flow == pushes[0].flow);
     assert!(bench.heard(SOURCE).iter().any(stops));
     assert!(bench.heard(3).iter().any(|control| matches!(control, Control::FellTree { .. })));

@@ -400,7 +400,7 @@ impl Controller {
         let asking = cast.open_members().filter(|(_, member)| member.asks.is_some()).count();
         match cast.stage {
             Stage::Gathering { until } if asking > 0 && (waiting == 0 || now >= until) => {
-                match (cast.group.is_some(), cast.wish) {
+                match (cast.group.is_some() || cast.planted.is_some(), cast.wish) {
                     (true, _) => self.probe(now, number),
                     (false, CastWish::Overlay) => self.serve_without_group(now, number, WhyUnicast::Wished),
                     (false, _) => self.serve_without_group(now, number, WhyUnicast::NoGroups),

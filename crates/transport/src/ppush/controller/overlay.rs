@@ -48,6 +48,7 @@ impl Controller {
         cast.stage = Stage::Running;
         let room = cast.symbol_size;
         self.stats.casts_overlaid += 1;
+        self.fell(now, number);
         let circles = asking.len().div_ceil(usize::from(self.config.overlay_circle));
         let mut served = Vec::with_capacity(asking.len());
         for (circle, nodes) in asking.chunks(asking.len().div_ceil(circles)).enumerate() {
