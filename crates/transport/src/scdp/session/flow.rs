@@ -309,7 +309,7 @@ impl Flow {
         let most = if self.is_attached() { GROUP_DOUBLINGS } else { MOST_DOUBLINGS };
         let patience = match self.openings {
             0 => self.rtt.rto() * (1 << self.doublings.min(most)),
-            left => OPENS_AGAIN * (1 << (OPENINGS - left)),
+            left => OPENS_AGAIN.min(self.rtt.rto()) * (1 << (OPENINGS - left)),
         };
         (waits && self.path.is_some() && self.waiting == 0 && self.is_live()).then(|| self.stirred + patience)
     }
