@@ -151,10 +151,11 @@ fn nodes_hand_on_to_each_other_what_comes_down_a_tree() {
     (1..5).for_each(|host| assert!(cluster.has(host), "host {host}"));
 }
 
-/// BCube(4,1) with so much on each cable, Mbit/s, whose switches keep what passes on trees; host 0 has the object, and the controller.
-fn bcube(mbps: u32, bytes: usize, more: &str, arguments: &[&str]) -> Cluster {
+/// BCube(4,1) with so much on each cable, Mbit/s and microseconds, whose switches keep what passes on trees; host 0 has the object, and
+/// the controller.
+fn bcube((mbps, delay): (u32, u32), bytes: usize, more: &str, arguments: &[&str]) -> Cluster {
     let fabric =
-        format!(r#"{{ kind = "bcube", n = 4, levels = 1, rate = "{mbps} Mbit/s", delay = "5 us" }}"#);
+        format!(r#"{{ kind = "bcube", n = 4, levels = 1, rate = "{mbps} Mbit/s", delay = "{delay} us" }}"#);
     let scenario =
         Scenario::of_network(&format!("fabric = {fabric}\nport = {{ queue = \"100 packets\" }}")).unwrap();
     let options = NetOptions { tree_store: Some(Bytes::new(512_000)), ..NetOptions::default() };
@@ -224,7 +225,7 @@ impl Cluster {
 #[test]
 fn two_trees_of_a_bcube_bring_an_object_through_switches_that_keep_and_copy() {
     let Some(_alone) = alone() else { return };
-    let cluster = bcube(20, 4 * MIB, "", &[]);
+    let cluster = bcube((20, 5), 4 * MIB, "", &[]);
     let Measured { result, link_stress, .. } = cluster.measured(2, 20e6);
     assert_eq!(result["via"], "trees");
     assert!(result["why"].as_str().unwrap().contains("2 trees that share no link"), "{result:#}");
@@ -234,15 +235,15 @@ fn two_trees_of_a_bcube_bring_an_object_through_switches_that_keep_and_copy() {
     [1, 6, 15].into_iter().for_each(|host| assert!(cluster.has(host), "host {host}"));
 }
 
-/// Theorem 2 of Datacast, with the round trip for which it allows most: none. `rise` is delta over T.
-fn theorem_2(rise: f64, rate: f64) -> f64 {
+/// Theorem 2 of Datacast. `rise` is delta over T.
+fn theorem_2(rise: f64, rate: f64, round_trip: f64) -> f64 {
     let packet = 1514.0 * 8.0;
-    rise / (rise + rate / (2.0 * packet / rate))
+    rise / (rise + rate / (2.0 * packet / rate + round_trip))
 }
 
 /// Measures up to three times, until all is within the limits; what is beyond them counts only where the switch kept time.
-fn within_limits(rise: f64, rate: f64, least: f64, measure: impl Fn() -> Measured) {
-    let bound = theorem_2(rise, rate);
+fn within_limits(rise: f64, (rate, round_trip): (f64, f64), least: f64, measure: impl Fn() -> Measured) {
+    let bound = theorem_2(rise, rate, round_trip);
     for attempt in 1..=3 {
         let measured = measure();
         let repeated = number(&measured.result["copies"]) - 1.0;
@@ -263,20 +264,20 @@ fn two_trees_carry_each_symbol_once_at_the_rate_of_their_links() {
     let tuning = "feedback_every = '100 ms'\ndatacast = { increase = '2500 kbit/s', interval = '50 ms', credit = 16, cache = '512 KB', initial_rate = '10 Mbit/s' }";
     // What one tree brings up a cable, interests for what the other brings share: 74 bytes for each frame of 1514.
     let least = 0.98 * 1514.0 / (1514.0 + 74.0);
-    within_limits(2.5e6 / 0.05, 20e6, least, || {
-        bcube(20, 64 * MIB, "", &["--tuning", tuning]).measured(2, 20e6)
+    within_limits(2.5e6 / 0.05, (20e6, 60e-6), least, || {
+        bcube((20, 5), 64 * MIB, "", &["--tuning", tuning]).measured(2, 20e6)
     });
 }
 
 /// Goal (Datacast §VII-B1 at a tenth of its rates, where time goes by a tenth as fast): one tree goes as fast as the slowest receiver's
-/// link, and repeats no more than Theorem 2 allows.
+/// link, and repeats no more than Theorem 2 allows. The testbed's 350 us of round trip are 3.5 ms here: twelve cables of 290 us.
 #[test]
 #[ignore = "measures: wants the machine for itself"]
 fn one_tree_goes_at_the_rate_of_its_slow_link_and_repeats_little() {
     let Some(_alone) = alone() else { return };
     let tuning = "feedback_every = '100 ms'\ndatacast = { increase = '500 kbit/s', interval = '10 ms', credit = 8, cache = '128 KB', initial_rate = '50 Mbit/s' }";
-    within_limits(500e3 / 0.01, 10e6, 0.98, || {
-        let cluster = bcube(100, 16 * MIB, "trees = 1\n", &["--tuning", tuning]);
+    within_limits(500e3 / 0.01, (10e6, 3.5e-3), 0.98, || {
+        let cluster = bcube((100, 290), 16 * MIB, "trees = 1\n", &["--tuning", tuning]);
         let slow = cluster.net.link("sw0.0-h2").unwrap();
         cluster.net.switch().change(slow, LinkChange::Rate(BitRate::new(10_000_000))).unwrap();
         cluster.measured(1, 10e6)
@@ -287,7 +288,7 @@ fn one_tree_goes_at_the_rate_of_its_slow_link_and_repeats_little() {
 #[test]
 fn a_cut_link_is_noticed_and_its_tree_led_another_way() {
     let Some(_alone) = alone() else { return };
-    let cluster = bcube(20, 8 * MIB, "", &[]);
+    let cluster = bcube((20, 5), 8 * MIB, "", &[]);
     let mut cast = cluster.cast(&["--all"]);
     cluster::wait_until("some of it", PATIENCE, || cast.bytes_done() > MIB as u64);
     // The way back stays, since connections take it.
