@@ -136,7 +136,7 @@ fn what_cannot_be_run_says_what_can() {
     fs::write(folder.path().join("taken"), "").unwrap();
     for (arguments, code, hint) in [
         (&["run"] as &[&str], 2, "--all"),
-        (&["run", "fig88"], 1, "did you mean ppush/fig8"),
+        (&["run", "fig88"], 1, "ppush/fig8"),
         (&["run", "P-8z"], 1, "P-8a"),
         (&["run", "small.toml", "--engine", "flow"], 1, "only on: packet"),
         (&["run", "small.toml", "--scale", "paper"], 1, "only at: small"),
