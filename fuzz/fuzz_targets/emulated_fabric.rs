@@ -24,6 +24,8 @@ mod laws;
 mod layout;
 #[path = "../../crates/headwater/src/soft_switch/storm.rs"]
 mod storm;
+#[path = "../../crates/headwater/src/soft_switch/tree_stores.rs"]
+mod tree_stores;
 
 fuzz_target!(|bytes: &[u8]| {
     storm::run(bytes);

@@ -286,6 +286,8 @@ impl World<'_> {
                     SourceEvent::Opened(opened) => {
                         self.flows.entry(opened.flow).or_insert((host, 0));
                     }
+                    // Nobody relays here.
+                    SourceEvent::Wanted { .. } => {}
                     SourceEvent::Release { flow, block } => drop(self.ready.remove(&(flow, block))),
                     SourceEvent::Closed { flow } => self.ready.retain(|(of, _), _| *of != flow),
                 },
@@ -643,6 +645,7 @@ impl World<'_> {
                     index: 0,
                     of: 2,
                     group: None,
+                    relays: false,
                 }));
                 (RECEIVER, Control::Flows { task, version: self.wild()? as u32, flows })
             }

@@ -16,7 +16,8 @@ use std::net::SocketAddr;
 use headwater_switch::{Answer, ContentStore, Frame, StoreConfig, TreeWord};
 use headwater_units::FlowId;
 
-use super::{AddressBook, RawFrame};
+use super::address::AddressBook;
+use super::frame::RawFrame;
 
 /// Trees of all switches together; the one that was not heard of for longest makes room.
 const MOST_TREES: usize = 4096;

@@ -3,9 +3,10 @@
 use headwater_switch::{Frame, PortIndex, StoreConfig};
 use headwater_units::Time;
 
+use super::super::address::AddressBook;
+use super::super::frame::RawFrame;
+use super::super::tree_stores::TreeStores;
 use super::{EmulatedFabric, Tap};
-use crate::soft_switch::tree_stores::TreeStores;
-use crate::soft_switch::{AddressBook, RawFrame};
 
 /// Content stores, and how a frame goes through one.
 #[derive(Clone, Debug)]
@@ -19,7 +20,7 @@ pub(super) struct Keeping<F> {
 impl<T: Tap<RawFrame>> EmulatedFabric<RawFrame, T> {
     /// From now on switches keep what passes on trees of Datacast, answer from it, and copy what several wait for; hosts have the
     /// addresses of this book.
-    pub(in crate::soft_switch) fn keep_trees(&mut self, config: StoreConfig, book: AddressBook) {
+    pub(in super::super) fn keep_trees(&mut self, config: StoreConfig, book: AddressBook) {
         let stores = TreeStores::new(config, book);
         self.keeping = Some(Keeping { stores, pass: TreeStores::pass, out: Vec::new() });
     }
