@@ -22,6 +22,8 @@ use tempfile::TempDir;
 const MIB: usize = 1 << 20;
 /// Ethernet frames of full packets over the payload that they carry.
 const FRAMES: f64 = 1514.0 / 1424.0;
+/// The emulated switch counts frames without preamble, check sequence and gap.
+const FRAMING: &str = "framing = 14\n";
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The lock that keeps measurements apart; `None` where networks cannot be emulated.
@@ -35,9 +37,11 @@ fn alone() -> Option<MutexGuard<'static, ()>> {
 struct Cluster {
     // Before the network and the files, which they use.
     nodes: Vec<Process>,
-    _controller: Process,
-    /// Where that is.
+    controller: Process,
+    /// Where that is: its host, its address, and what it is told beside these.
+    on: usize,
     at: String,
+    told: Vec<String>,
     net: EmulatedNet,
     folder: TempDir,
     content: Vec<u8>,
@@ -53,7 +57,7 @@ impl Cluster {
         let scenario = Scenario::of_network(&format!("fabric = {}\n{port}", fabric(hosts + 1))).unwrap();
         let net = EmulatedNet::build(&scenario, 1).unwrap();
         let addresses: Vec<String> = (0..hosts).map(|host| format!("\"{}\"", net.ipv4(host))).collect();
-        let topology = format!("fabric = {}\nhosts = [{}]\n", fabric(hosts), addresses.join(", "));
+        let topology = format!("fabric = {}\nhosts = [{}]\n{FRAMING}", fabric(hosts), addresses.join(", "));
         Cluster::start(net, hosts, bytes, &topology, &[])
     }
 
@@ -63,14 +67,18 @@ impl Cluster {
         let folder = tempfile::tempdir().unwrap();
         let content = random_file(&folder.path().join("model"), bytes, 1);
         std::fs::write(folder.path().join("topology.toml"), topology).unwrap();
-        let (listen, topology) =
-            (format!("{}:7000", net.ipv4(at)), text(&folder.path().join("topology.toml")));
-        let arguments = ["controller", "--listen", &listen, "--topology", &topology];
-        let arguments = [&arguments, more].concat();
-        let mut controller = process(&net, &folder, at, "controller", &arguments);
-        controller.line(PATIENCE);
-        let mut cluster =
-            Cluster { nodes: Vec::new(), _controller: controller, at: listen.clone(), net, folder, content };
+        let listen = format!("{}:7000", net.ipv4(at));
+        let controller = start_controller(&net, &folder, at, &listen, more);
+        let mut cluster = Cluster {
+            nodes: Vec::new(),
+            controller,
+            on: at,
+            at: listen.clone(),
+            told: more.iter().map(|word| (*word).to_owned()).collect(),
+            net,
+            folder,
+            content,
+        };
         for host in 0..hosts {
             // With several cables a node is reached by an address on each.
             let own =
@@ -102,6 +110,13 @@ impl Cluster {
         process(&self.net, &self.folder, host, name, arguments).end(PATIENCE)
     }
 
+    /// The controller is killed, and started again as it was.
+    fn restart_controller(&mut self) {
+        self.controller.kill();
+        let told: Vec<&str> = self.told.iter().map(String::as_str).collect();
+        self.controller = start_controller(&self.net, &self.folder, self.on, &self.at, &told);
+    }
+
     fn cast(&self, more: &[&str]) -> Process {
         let arguments = [&["cast", "model", "--controller", &self.at, "--progress", "json"], more].concat();
         process(&self.net, &self.folder, 0, "cast", &arguments)
@@ -121,6 +136,14 @@ fn process(net: &EmulatedNet, folder: &TempDir, host: usize, name: &str, argumen
     let command = net.command(host, env!("CARGO_BIN_EXE_headwater")).unwrap();
     let state: PathBuf = folder.path().join(format!("state{host}"));
     Process::start_by(folder.path(), name, command, &[arguments, &["--state", &text(&state)]].concat())
+}
+
+fn start_controller(net: &EmulatedNet, folder: &TempDir, on: usize, at: &str, more: &[&str]) -> Process {
+    let topology = text(&folder.path().join("topology.toml"));
+    let arguments = ["controller", "--listen", at, "--topology", &topology];
+    let mut controller = process(net, folder, on, "controller", &[&arguments, more].concat());
+    controller.line(PATIENCE);
+    controller
 }
 
 fn number(value: &Value) -> f64 {
@@ -165,7 +188,7 @@ fn bcube((mbps, delay): (u32, u32), bytes: usize, more: &str, arguments: &[&str]
     };
     let hosts: Vec<String> = (0..net.hosts()).map(of).collect();
     let topology =
-        format!("fabric = {fabric}\nswitches = \"stores\"\nhosts = [{}]\n{more}", hosts.join(", "));
+        format!("fabric = {fabric}\nswitches = \"stores\"\nhosts = [{}]\n{FRAMING}{more}", hosts.join(", "));
     Cluster::start(net, 16, bytes, &topology, arguments)
 }
 
@@ -261,11 +284,11 @@ fn within_limits(rise: f64, (rate, round_trip): (f64, f64), least: f64, measure:
 #[ignore = "measures: wants the machine for itself"]
 fn two_trees_carry_each_symbol_once_at_the_rate_of_their_links() {
     let Some(_alone) = alone() else { return };
-    let tuning = "feedback_every = '100 ms'\ndatacast = { increase = '2500 kbit/s', interval = '50 ms', credit = 16, cache = '512 KB', initial_rate = '10 Mbit/s' }";
+    let tuning = "feedback_every = '100 ms'\ndatacast = { increase = '1000 kbit/s', interval = '125 ms', credit = 16, cache = '512 KB', initial_rate = '4 Mbit/s' }";
     // What one tree brings up a cable, interests for what the other brings share: 74 bytes for each frame of 1514.
     let least = 0.98 * 1514.0 / (1514.0 + 74.0);
     within_limits(2.5e6 / 0.05, (20e6, 60e-6), least, || {
-        bcube((20, 5), 64 * MIB, "", &["--tuning", tuning]).measured(2, 20e6)
+        bcube((8, 5), 24 * MIB, "", &["--tuning", tuning]).measured(2, 8e6)
     });
 }
 
@@ -284,23 +307,48 @@ fn one_tree_goes_at_the_rate_of_its_slow_link_and_repeats_little() {
     });
 }
 
-/// Goal: a link of a tree that is cut is noticed, the tree is led another way, everybody concerned is told, and all have the object.
-#[test]
-fn a_cut_link_is_noticed_and_its_tree_led_another_way() {
-    let Some(_alone) = alone() else { return };
-    let cluster = bcube((20, 5), 8 * MIB, "", &[]);
+/// Casts over a BCube whose nodes are told in this way, cuts a link of a tree meanwhile, and says what the first repair was.
+fn cut_link(signalling: &str) -> Value {
+    let cluster = bcube((20, 5), 8 * MIB, &format!("signalling = \"{signalling}\"\n"), &[]);
     let mut cast = cluster.cast(&["--all"]);
     cluster::wait_until("some of it", PATIENCE, || cast.bytes_done() > MIB as u64);
     // The way back stays, since connections take it.
     let link = cluster.net.link("sw1.1-h1").unwrap();
     cluster.net.switch().change(link, LinkChange::Down(true)).unwrap();
     let result = complete(cast.end(PATIENCE));
-    println!("{:#}", result["repairs"]);
+    println!("{signalling}: {:#}", result["repairs"]);
     let repairs = result["repairs"].as_array().unwrap();
     assert!(!repairs.is_empty(), "{result:#}");
-    assert!(number(&repairs[0]["silent_seconds"]) < 1.0, "{result:#}");
-    assert!(number(&repairs[0]["told_seconds"]) < 1.0, "{result:#}");
     assert!(cluster.has(1));
+    repairs[0].clone()
+}
+
+/// Goal: a link of a tree that is cut is noticed, the tree is led another way, everybody concerned is told, and all have the object;
+/// whether nodes are told by each other or by the controller.
+#[test]
+fn a_cut_link_is_noticed_and_its_tree_led_another_way() {
+    let Some(_alone) = alone() else { return };
+    for signalling in ["tree", "direct"] {
+        let repair = cut_link(signalling);
+        assert!(number(&repair["silent_seconds"]) < 1.0, "{repair:#}");
+        assert!(number(&repair["told_seconds"]) < 2.0, "{repair:#}");
+        assert_eq!(number(&repair["signalled"]) > 1.0, signalling == "tree", "{repair:#}");
+    }
+}
+
+/// Goal (Datacast §VII-B3, 2.592 ms against 20.122 ms): how long it takes until all are told, by either way; the order of the two.
+#[test]
+#[ignore = "measures: wants the machine for itself"]
+fn nodes_are_told_down_a_tree_or_directly() {
+    let Some(_alone) = alone() else { return };
+    let median = |signalling| {
+        let mut told: Vec<f64> = (0..5).map(|_| number(&cut_link(signalling)["told_seconds"])).collect();
+        told.sort_by(f64::total_cmp);
+        println!("{signalling}: told in {told:.4?} s");
+        told[told.len() / 2]
+    };
+    let (tree, direct) = (median("tree"), median("direct"));
+    println!("medians: down a tree {:.2} ms, directly {:.2} ms", 1e3 * tree, 1e3 * direct);
 }
 
 /// Goal: when a node that hands on to others is killed, they get the object all the same, and it is said who does not have it.
@@ -318,4 +366,36 @@ fn the_others_have_it_although_one_that_handed_on_was_killed() {
     let states = result["receivers"].as_array().unwrap().iter().map(|it| it["state"].as_str().unwrap());
     assert_eq!(states.filter(|state| *state == "done").count(), 3, "{result:#}");
     [1, 3, 4].into_iter().for_each(|host| assert!(cluster.has(host), "host {host}"));
+}
+
+/// Goal: trees do not outlast their controller. When it is started anew, receivers go on by themselves with what they have, nodes forget
+/// the trees, and whoever asked hears that all have the object.
+#[test]
+fn a_cast_by_trees_goes_on_one_by_one_when_its_controller_is_started_anew() {
+    let Some(_alone) = alone() else { return };
+    let mut cluster = Cluster::around_a_switch(4, 32 * MIB);
+    let mut cast = cluster.cast(&["--all", "--via", "trees"]);
+    cluster::wait_until("some of it", PATIENCE, || cast.bytes_done() > 4 * MIB as u64);
+    cluster.restart_controller();
+    let ended = cast.end(PATIENCE);
+    let result = complete(ended);
+    println!("last after {} s; {}", result["seconds"], result["why"]);
+    (1..4).for_each(|host| assert!(cluster.has(host), "host {host}"));
+}
+
+/// Goal: whoever insists on trees where the controller knows of no network is told what to do.
+#[test]
+fn trees_need_a_controller_that_knows_the_network() {
+    let folder = tempfile::tempdir().unwrap();
+    let (at, state) = (format!("127.0.0.1:{}", cluster::free_port()), text(&folder.path().join("state")));
+    let mut up = Process::start(folder.path(), "up", &["up", "--listen", &at, "--state", &state]);
+    up.line(PATIENCE);
+    random_file(&folder.path().join("model"), MIB, 1);
+    let run = |name, arguments: &[&str]| {
+        Process::start(folder.path(), name, &[arguments, &["--state", &state]].concat()).end(PATIENCE)
+    };
+    assert_eq!(run("put", &["put", &text(&folder.path().join("model"))]).code, Some(0));
+    let ended = run("cast", &["cast", "model", "--all", "--via", "trees", "--controller", &at]);
+    let said = format!("{} {}", ended.last.unwrap_or_default(), ended.log);
+    assert!(ended.code != Some(0) && said.contains("headwater controller --topology FILE"), "{said}");
 }

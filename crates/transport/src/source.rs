@@ -206,6 +206,7 @@ impl Source {
             if known.flow.is(&push) {
                 // Said again, perhaps by a controller that has restarted or reconnected.
                 known.controller = path;
+                known.flow.order_again(now, &push);
                 return self.tell(path, Control::Pushing { flow });
             }
             return self.refuse(path, flow, Refusal::UnknownObject);

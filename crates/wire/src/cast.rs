@@ -7,6 +7,8 @@
 //!                                                <- GroupProbed --------
 //!                                                -- TreeOrder, FellTree -> nodes on trees
 //!                                                <- TreeReady, Silent ---
+//!                                                -- Signal ------------> source, and from node to node
+//!                                                <- Signalled ----------
 //! ```
 //! The parts of [`Control`](crate::Control) that only this needs.
 
@@ -59,6 +61,8 @@ pub enum CastWish {
     Multicast,
     /// The receivers pass on to each other what comes.
     Overlay,
+    /// Down the trees of the controller's network, or not at all.
+    Trees,
 }
 
 /// Controller to node: fetch this into your store.
@@ -125,6 +129,9 @@ pub struct TreeOrder {
     pub store: Bytes,
     /// How often neighbours are told that this node is there, and are to be heard of; zero: never.
     pub beat: Duration,
+    /// The node's own flow, on which later versions may come by way of other nodes ([`Signal`](crate::Signal)); the same for all trees
+    /// of a cast.
+    pub signals: FlowSecret,
 }
 
 /// What is known of a repair of a cast's trees.
@@ -144,6 +151,10 @@ pub struct TreeRepair {
     pub rebuilt: u16,
     /// Trees for which there was no way of their own: they share that of another.
     pub shared: u16,
+    /// Nodes that were told down a tree of signals.
+    pub signalled: u16,
+    /// Of these, the ones that did not answer that way, and were then told by their own connection.
+    pub unanswered: u16,
 }
 
 /// Node to controller: what came of an invitation.

@@ -12,7 +12,7 @@ use headwater_units::{
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::{Cast, CastNews, Class, Fetched, GroupQuestion, Invitation, TreeOrder};
+use crate::{Cast, CastNews, Class, Fetched, GroupQuestion, Invitation, Signal, Signalled, TreeOrder};
 
 /// No control message is longer.
 pub const MAX_CONTROL: usize = 64 << 10;
@@ -120,6 +120,9 @@ pub enum FlowRole {
     Tree {
         /// What all trees of the group call it.
         group: FlowId,
+        /// The most that its links carry beside what the other trees want of them, in bits of symbols' datagrams (above UDP) per
+        /// second, if that is known. The same order with another rate changes it.
+        most: Option<BitRate>,
     },
     /// Its source is still receiving the object, or will, and sends symbols of its own class on as they come to it.
     Relay,
@@ -278,6 +281,10 @@ pub enum Refusal {
     TooMany,
     /// There is no node that could receive it.
     Nobody,
+    /// It is to go by trees, and the controller was not told of a network.
+    NoNetwork,
+    /// It is to go by trees, and its source or all receivers but one are not where the controller's network has a host.
+    OffNetwork,
 }
 
 /// How a task ended.
@@ -492,6 +499,10 @@ pub enum Control {
         /// For how long the one that is silent for longest has been.
         since: Duration,
     },
+    /// Controller to a node on a tree, which sends its parts on.
+    Signal(Box<Signal>),
+    /// The answer.
+    Signalled(Signalled),
 }
 
 /// Why bytes are not a control message.
@@ -586,6 +597,8 @@ impl Control {
             Control::Fetched(fetched) => within(fetched.within_bounds()),
             Control::ProbeGroup(question) => within(question.within_bounds()),
             Control::PlantTree(order) => within(order.within_bounds()),
+            Control::Signal(signal) => within(signal.within_bounds()),
+            Control::Signalled(signalled) => within(signalled.within_bounds()),
             Control::Silent { neighbours, .. } => {
                 check((1..=MAX_FLOWS).contains(&neighbours.len()), "too many addresses, or none")
             }

@@ -25,6 +25,7 @@ mod cumulative;
 mod datagram;
 mod probe;
 mod pull;
+mod signal;
 mod tag;
 mod tree;
 
@@ -49,5 +50,6 @@ pub use datagram::{
 };
 pub use probe::{Probe, ProbeAck};
 pub use pull::{Pull, Receipt, Want};
+pub use signal::{MAX_SIGNALLED, Signal, SignalBranch, Signalled, TreeWay, answer_key, answer_tags};
 pub use tag::HeaderKey;
 pub use tree::{Announcement, NEXT};

@@ -8,7 +8,7 @@ use headwater_units::{
     Symbols, TaskId, Theta,
 };
 use headwater_wire::*;
-use proptest::collection::vec;
+use proptest::collection::{btree_set, vec};
 use proptest::prelude::*;
 use siphasher::sip::SipHasher24;
 
@@ -203,6 +203,8 @@ fn cast() -> impl Strategy<Value = Control> {
         cut: n as u16,
         rebuilt: 1,
         shared: 0,
+        signalled: (n / 5) as u16,
+        unanswered: (n / 7) as u16,
     });
     prop_oneof![
         (any::<u64>(), "[a-z0-9/.]{0,64}", vec(bytes().prop_map(NodeId), 0..=MAX_FLOWS)).prop_map(
@@ -211,9 +213,13 @@ fn cast() -> impl Strategy<Value = Control> {
                 name,
                 to,
                 class: Class::Bulk,
-                wish: CastWish::Overlay
+                wish: if cast % 2 == 0 { CastWish::Overlay } else { CastWish::Trees }
             })
         ),
+        (any::<u64>(), any::<bool>()).prop_map(|(cast, known)| Control::CastRefused {
+            cast,
+            reason: if known { Refusal::OffNetwork } else { Refusal::NoNetwork },
+        }),
         (any::<u64>(), bytes(), any::<u16>(), any::<bool>()).prop_map(move |(n, bytes, port, grouped)| {
             let group = GroupInvitation {
                 at: ([239, 1, 2, 3], port).into(),
@@ -259,9 +265,19 @@ fn cast() -> impl Strategy<Value = Control> {
                     receives: n % 3 == 0,
                     store: Bytes::new(n),
                     beat: Duration::from_nanos(n),
+                    signals: secret(!n, bytes),
                 }))
             }
         ),
+        signal().prop_map(|signal| Control::Signal(Box::new(signal))),
+        (any::<u64>(), any::<u32>(), btree_set(any::<u16>(), 0..100)).prop_map(|(flow, number, untold)| {
+            Control::Signalled(Signalled {
+                flow: FlowId(flow),
+                number,
+                open: untold.is_empty(),
+                untold: untold.into_iter().collect(),
+            })
+        }),
         (any::<u64>(), 1..=MAX_FLOWS, any::<u16>()).prop_map(|(n, count, port)| Control::Silent {
             tree: FlowId(n),
             neighbours: (0..count).map(|_| ([10, 0, 0, 1], port).into()).collect(),
@@ -289,11 +305,39 @@ fn cast() -> impl Strategy<Value = Control> {
     ]
 }
 
+fn signal() -> impl Strategy<Value = Signal> {
+    let address = |n: u8, port| ([10, 0, 0, n], port).into();
+    let way = (any::<u64>(), any::<u32>(), vec(1..4u8, 0..5), any::<u16>()).prop_map(
+        move |(tree, version, branches, port)| TreeWay {
+            tree: FlowId(tree),
+            version,
+            parent: (port % 2 == 0).then(|| address(9, port)),
+            branches: branches.into_iter().map(|len| (0..len).map(|n| address(n, port)).collect()).collect(),
+            receives: port % 3 == 0,
+        },
+    );
+    let branch = (any::<u64>(), any::<[u8; 16]>(), any::<u16>(), vec(any::<u8>(), 0..1500)).prop_map(
+        move |(flow, answers, n, datagram)| SignalBranch {
+            to: if n % 2 == 0 { address(1, n) } else { ([0xfd00, 0, 0, 0, 0, 0, 0, 1], n).into() },
+            flow: FlowId(flow),
+            number: n.into(),
+            answers,
+            members: 1 + n % 50,
+            levels: 1 + (n % 5) as u8,
+            datagram,
+        },
+    );
+    (any::<u64>(), any::<u32>(), vec(way, 0..4), vec(branch, 0..20))
+        .prop_map(|(flow, number, ways, below)| Signal { flow: FlowId(flow), number, ways, below })
+}
+
 fn role() -> impl Strategy<Value = FlowRole> {
     prop_oneof![
         Just(FlowRole::Single),
         Just(FlowRole::Relay),
         any::<u64>().prop_map(|group| FlowRole::Member { group: FlowId(group) }),
+        any::<(u64, Option<u64>)>()
+            .prop_map(|(group, most)| FlowRole::Tree { group: FlowId(group), most: most.map(BitRate::new) }),
         vec(any::<u64>().prop_map(FlowId), 1..5).prop_map(|members| FlowRole::Group { members }),
     ]
 }

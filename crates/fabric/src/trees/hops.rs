@@ -130,7 +130,7 @@ impl Walk<'_> {
     }
 }
 
-fn host_at(topology: &Topology, point: PointId) -> Option<HostId> {
+pub(super) fn host_at(topology: &Topology, point: PointId) -> Option<HostId> {
     match topology.place(point)?.kind {
         PointKind::Host(host) => Some(host),
         PointKind::Switch => None,

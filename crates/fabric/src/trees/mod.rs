@@ -16,19 +16,23 @@
 //! So there is always one tree at least if the source reaches every receiver, and at most as many as [`bound`] says. One
 //! search more is tried at the end while there are fewer: links of trees that were given up may serve.
 //!
-//! Finds neither the cheapest trees (that is NP-hard) nor always the most; knows no rates and no loads, and who caches, sends
-//! or asks is not its business.
+//! [`rates`] says how fast each of them can be. Finds neither the cheapest trees (that is NP-hard) nor always the most, and looks at
+//! neither rates nor loads when it does; who caches, sends or asks is not its business.
 
 mod construction;
 mod hops;
+mod room;
 mod search;
+mod signalling;
 mod tree;
 
 use crate::{FabricError, HostId, LinkId, PointId, Topology};
 
 use construction::Construction;
 pub use hops::{Hop, Switches, hops};
+pub use room::{PacketSizes, rates};
 use search::Search;
+pub use signalling::{Telling, signalling};
 pub use tree::{SteinerTree, TreeLink, link_stress};
 
 /// A source and the hosts that shall all have what it sends (Datacast D).

@@ -101,6 +101,10 @@ pub struct CastRepair {
     pub rebuilt: u16,
     /// Trees that share the way of another.
     pub shared: u16,
+    /// Nodes that were told down a tree of nodes.
+    pub signalled: u16,
+    /// Of these, the ones that did not answer that way, and were then told by their own connection.
+    pub unanswered: u16,
 }
 
 /// One receiver of a cast.
@@ -311,6 +315,16 @@ fn refused(reason: Refusal, what: &str) -> AppError {
         Refusal::TooMany => AppError::Usage(format!(
             "a cast has at most {MAX_FLOWS} receivers; name some with --to and the others in a second one"
         )),
+        Refusal::NoNetwork => AppError::Usage(
+            "--via trees needs a controller that knows the network: start it with `headwater controller --topology FILE`, or leave \
+             --via out to take the best way without"
+                .to_owned(),
+        ),
+        Refusal::OffNetwork => AppError::Usage(
+            "--via trees needs the source and two receivers or more at addresses that the controller's network (--topology) lists \
+             under `hosts`; `headwater status` shows where nodes are"
+                .to_owned(),
+        ),
         _ => AppError::Failed(
             "the controller is busy with too many casts or tasks; try again later".to_owned(),
         ),
@@ -502,6 +516,8 @@ fn repair(it: &TreeRepair) -> CastRepair {
         cut: it.cut,
         rebuilt: it.rebuilt,
         shared: it.shared,
+        signalled: it.signalled,
+        unanswered: it.unanswered,
     }
 }
 

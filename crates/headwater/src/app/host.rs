@@ -726,6 +726,7 @@ fn for_controller(control: &Control) -> bool {
             | Control::GroupSent { .. }
             | Control::TreeReady { .. }
             | Control::Silent { .. }
+            | Control::Signalled(_)
     )
 }
 

@@ -392,6 +392,7 @@ pub(crate) struct ControllerArgs {
     /// TOML: `fabric = { kind = "bcube", n = 4, levels = 1, rate = "1 Gbit/s", delay = "5 us" }`, or any other fabric of an experiment;
     /// `hosts = ["10.0.0.1", ...]`, an address for each in the order of their numbers, or a list of one for each of its cables, behind
     /// which any others may stand by which it is known; `switches = "plain"`, or "stores" where they keep and copy what trees carry.
+    /// The rates bound what trees send. They count frames with preamble and gap; `framing = 14` (bytes around an IP packet) if not.
     #[arg(long, value_name = "FILE", help_heading = NETWORK, value_hint = clap::ValueHint::FilePath)]
     pub(crate) topology: Option<std::path::PathBuf>,
     #[command(flatten)]
@@ -548,8 +549,12 @@ pub(crate) struct GetArgs {
   headwater cast model --all
   headwater cast model --to 10.0.0.2,10.0.0.3,worker-7
   headwater cast model --all --via overlay --json
+  headwater cast model --all --via trees        (where the controller runs with --topology FILE)
 
 Every receiver runs `headwater node` (or `up`) and keeps the object in its store, verified, and offers it from then on.
+
+Where the controller was given the network (--topology), the object comes down disjoint trees of it, each symbol about once over
+each link. What goes wrong is led around; a receiver that no tree reaches any more is served by itself, unless --via trees insists.
 
 Where the network carries IP multicast from the source to at least two receivers, which a probe finds out before anything is
 sent, each symbol leaves the source once and switches copy it. A receiver that stands still for half a second does not hold up

@@ -213,6 +213,7 @@ impl Settings {
             to: args.to.clone(),
             wish: match args.via {
                 Via::Best => CastWish::Best,
+                Via::Trees => CastWish::Trees,
                 Via::Multicast => CastWish::Multicast,
                 Via::Overlay => CastWish::Overlay,
                 Via::Unicast => CastWish::Unicast,

@@ -239,6 +239,10 @@ pub(crate) fn cast(result: &CastResult) -> String {
         let told = repair
             .told_seconds
             .map_or("not all were told yet".to_owned(), |s| format!("all were told in {s:.3} s"));
+        let told = match repair.signalled {
+            0 => told,
+            nodes => format!("{told}, {nodes} nodes down a tree"),
+        };
         let _ = writeln!(
             text,
             "  after {:.2} s a neighbour had been silent for {:.2} s: {} cables left out, {} trees led another way; decided in {:.3} s, {told}",

@@ -409,9 +409,11 @@ choice! {
     }
     /// How a cast travels.
     Via {
-        /// Multicast if a probe finds that it works, overlay else
+        /// Trees where the controller knows the network, multicast if a probe finds that it works, overlay else
         #[default]
         Best = "best",
+        /// Down trees of the network that the controller was given (--topology FILE), or not at all
+        Trees = "trees",
         /// By IP multicast; to each receiver by itself where it does not work
         Multicast = "multicast",
         /// Another part to each receiver, who pass them on to each other: the source sends about one copy

@@ -6,6 +6,7 @@ mod groups;
 mod out;
 mod relaying;
 mod relays;
+mod signals;
 mod watched;
 
 use std::collections::VecDeque;
@@ -224,6 +225,7 @@ impl Engine {
             }
             if self.relays.wake().is_some_and(|at| at <= self.now()) {
                 self.drive_beats(self.now());
+                self.drive_signals(self.now());
             }
             self.flush();
             if !self.too_long.is_empty() && self.tell_too_long() {

@@ -12,7 +12,9 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use headwater_transport::{Endpoint, Input, Output, Packet};
-use headwater_units::{Bytes, Duration, FlowId, FlowKey, NodeId, ObjectId, PathId, TaskId, Theta, Time};
+use headwater_units::{
+    BitRate, Bytes, Duration, FlowId, FlowKey, NodeId, ObjectId, PathId, TaskId, Theta, Time,
+};
 use headwater_wire::{Body, Control, FlowGrant, FlowRole, Push, Request};
 
 /// What is written down for one object.
@@ -24,8 +26,8 @@ pub(super) struct Part {
     /// Source, where it is, weight: one flow each to every receiver.
     pub(super) flows: Vec<(NodeId, PathId, Theta)>,
     pub(super) receivers: Vec<NodeId>,
-    /// Trees that serve all of them; none where each has flows.
-    pub(super) trees: usize,
+    /// Trees that serve all of them, and what the links of each carry; none where each has flows.
+    pub(super) trees: Vec<Option<BitRate>>,
 }
 
 /// Which of a task's flows one is: its number's last eight bits.
@@ -79,7 +81,7 @@ impl Director {
     fn on_request(&mut self, path: PathId, request: Request) {
         let Some(part) = self.parts.get(&request.name).cloned() else { return };
         let Some(receiver) = part.receivers.iter().position(|node| *node == request.receiver) else { return };
-        if part.trees > 0 {
+        if !part.trees.is_empty() {
             let flows = self.push_trees(&part, &request);
             return self.accept(path, &part, &request, flows);
         }
@@ -123,10 +125,13 @@ impl Director {
         let opened_by = *self.groups.entry(part.object).or_insert(request.request);
         let first = Request { request: opened_by, receiver: part.receivers[0], ..request.clone() };
         // Nothing depends on the flow's own weight and place but its number.
-        let of_trees = Part { flows: vec![part.flows[0]; part.trees], ..part.clone() };
-        let role = FlowRole::Tree { group: flow(opened_by, 0) };
-        let push = |index| self.push(&of_trees, &first, index, flow(opened_by, index), role.clone());
-        (0..part.trees).map(push).collect()
+        let of_trees = Part { flows: vec![part.flows[0]; part.trees.len()], ..part.clone() };
+        let group = flow(opened_by, 0);
+        let push = |(index, most): (usize, &Option<BitRate>)| {
+            let role = FlowRole::Tree { group, most: *most };
+            self.push(&of_trees, &first, index, flow(opened_by, index), role)
+        };
+        part.trees.iter().enumerate().map(push).collect()
     }
 
     /// The flow of the group that the receiver belongs to.
@@ -218,7 +223,7 @@ mod tests {
             symbol_size: 1024,
             flows: vec![(node(1), PathId(7), Theta::ONE)],
             receivers: vec![node(2), node(3)],
-            trees: 2,
+            trees: vec![Some(BitRate::new(7)), None],
         };
         let parts = BTreeMap::from([("object".to_owned(), part)]);
         let mut director = Director::new(parts, Duration::from_secs(1));
@@ -255,7 +260,9 @@ mod tests {
             first.1.iter().map(|(flow, index)| (tree_of(*flow), *index)).collect::<Vec<_>>(),
             [(0, 0), (1, 1)]
         );
-        let role = FlowRole::Tree { group: flow(0x100, 0) };
-        assert!(first.0.iter().all(|(path, push)| *path == PathId(7) && push.role == role && push.of == 2));
+        let role = |most| FlowRole::Tree { group: flow(0x100, 0), most };
+        let roles = first.0.iter().map(|(_, push)| push.role.clone());
+        assert!(roles.eq([role(Some(BitRate::new(7))), role(None)]));
+        assert!(first.0.iter().all(|(path, push)| *path == PathId(7) && push.of == 2));
     }
 }

@@ -23,6 +23,7 @@ mod beats;
 mod config;
 mod rate;
 mod session;
+mod signalling;
 mod tree_flow;
 mod tree_receiver;
 
@@ -30,6 +31,7 @@ pub use beats::{Beat, Beats};
 pub use config::{TreeReceiverConfig, TreeSourceConfig};
 pub use rate::{RateConfig, TreeRate};
 pub(crate) use session::Session;
+pub use signalling::{Say, Signalling, SignallingConfig};
 pub use tree_flow::TreeStats;
 pub(crate) use tree_flow::{Dealt, TreeFlow};
 pub use tree_receiver::{Asks, TreeReceiver, TreeReceiverStats};

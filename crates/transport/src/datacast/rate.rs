@@ -1,4 +1,7 @@
 //! The rate of one tree (Datacast §V-B): halved by each duplicate interest, raised by delta in each time T without one.
+//!
+//! The rule alone finds a link that is too slow by overrunning what the stores remember. Where it is known beforehand what the tree's
+//! links carry ([`RateConfig::within`]), the rate stays below that, and the rule is for what is not known: losses, and others' traffic.
 
 use headwater_units::{BitRate, Duration, Time};
 use serde::{Deserialize, Serialize};
@@ -18,6 +21,17 @@ pub struct RateConfig {
     pub most: BitRate,
 }
 
+impl RateConfig {
+    /// The rule for a tree whose links carry so much, if that is known. Then delta is at most a quarter of it: one that is meant for
+    /// faster links would make up for each halving at once.
+    #[must_use]
+    pub fn within(self, most: Option<BitRate>) -> RateConfig {
+        let most = most.map_or(self.most, |known| known.max(self.least).min(self.most));
+        let quarter = BitRate::new(most.get() / 4);
+        RateConfig { most, step: self.step.min(quarter), ..self }
+    }
+}
+
 /// A rate that follows it.
 #[derive(Clone, Copy, Debug)]
 pub struct TreeRate {
@@ -32,6 +46,12 @@ impl TreeRate {
     pub fn new(config: RateConfig, now: Time) -> Self {
         let rate = config.initial.max(config.least).min(config.most);
         TreeRate { config, rate, raise_at: now + config.every }
+    }
+
+    /// Goes on by another rule, as when the tree's links are others.
+    pub fn follow(&mut self, now: Time, config: RateConfig) {
+        self.rate = self.at(now).max(config.least).min(config.most);
+        self.config = config;
     }
 
     /// A duplicate interest was heard.
@@ -83,6 +103,23 @@ mod tests {
         rate.on_duplicate(at(950));
         assert_eq!(rate.at(at(1949)).get(), 125 * MBPS);
         assert_eq!(rate.at(at(1950)).get(), 130 * MBPS);
+    }
+
+    #[test]
+    fn what_its_links_carry_bounds_it_and_delta_and_may_become_another() {
+        let config = RateConfig { most: BitRate::new(10_000 * MBPS), ..RateConfig::default() };
+        assert_eq!(config.within(None), config);
+        assert_eq!(config.within(Some(BitRate::ZERO)).most, config.least, "whoever says so, it goes on");
+        let slow = config.within(Some(BitRate::new(100 * MBPS)));
+        assert_eq!((slow.most.get(), slow.step.get()), (100 * MBPS, 25 * MBPS));
+        let mut rate = TreeRate::new(slow, at(0));
+        assert_eq!(rate.at(at(5000)).get(), 100 * MBPS);
+        rate.on_duplicate(at(5000));
+        assert_eq!(rate.at(at(6000)).get(), 75 * MBPS);
+        rate.follow(at(6000), config.within(Some(BitRate::new(40 * MBPS))));
+        assert_eq!(rate.at(at(6000)).get(), 40 * MBPS);
+        rate.follow(at(6000), config.within(Some(BitRate::new(200 * MBPS))));
+        assert_eq!((rate.at(at(6000)).get(), rate.at(at(7000)).get()), (40 * MBPS, 90 * MBPS));
     }
 
     #[test]

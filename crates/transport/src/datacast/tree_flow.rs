@@ -14,8 +14,8 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use headwater_units::{
-    BlockIndex, Bytes, FlowId, Geometry, MAX_SOURCE_SYMBOLS, ObjectId, PacketNumber, Packets, PathId,
-    SymbolId, Symbols, Time,
+    BitRate, BlockIndex, Bytes, FlowId, Geometry, MAX_SOURCE_SYMBOLS, ObjectId, PacketNumber, Packets,
+    PathId, SymbolId, Symbols, Time,
 };
 use headwater_wire::{
     Announcement, Body, Class, Datagram, Ecn, FlowReport, FlowRole, MarkSignal, NEXT, Push, SYMBOL_OVERHEAD,
@@ -107,7 +107,7 @@ impl TreeFlow {
             config,
             geometry,
             path: None,
-            rate: TreeRate::new(config.rate, now),
+            rate: TreeRate::new(config.rate.within(most_of(&push)), now),
             next_at: now,
             carried: BTreeMap::new(),
             given: 0,
@@ -142,9 +142,23 @@ impl TreeFlow {
         self.push.object
     }
 
-    /// Whether this order means this tree: all but the weight, which says nothing to it.
+    /// Whether this order means this tree: all but the weight, which says nothing to it, and what its links carry.
     pub(crate) fn is(&self, push: &Push) -> bool {
-        Push { theta: push.theta, ..self.push.clone() } == *push
+        let role = match (&self.push.role, &push.role) {
+            (FlowRole::Tree { group, .. }, FlowRole::Tree { most, .. }) => {
+                FlowRole::Tree { group: *group, most: *most }
+            }
+            (own, _) => own.clone(),
+        };
+        Push { theta: push.theta, role, ..self.push.clone() } == *push
+    }
+
+    /// The order is said again; the tree may be led another way now.
+    pub(crate) fn order_again(&mut self, now: Time, push: &Push) {
+        if most_of(push) != most_of(&self.push) {
+            self.push.role = push.role.clone();
+            self.rate.follow(now, self.config.rate.within(most_of(push)));
+        }
     }
 
     pub(crate) fn quantum(&self) -> u64 {
@@ -385,8 +399,16 @@ impl TreeFlow {
 /// What the trees of one object have in common.
 fn group_of(push: &Push) -> FlowId {
     match push.role {
-        FlowRole::Tree { group } => group,
+        FlowRole::Tree { group, .. } => group,
         _ => push.flow,
+    }
+}
+
+/// What the tree's links carry, if that is known.
+fn most_of(push: &Push) -> Option<BitRate> {
+    match push.role {
+        FlowRole::Tree { most, .. } => most,
+        _ => None,
     }
 }
 
@@ -407,182 +429,4 @@ fn header(symbol: SymbolId, number: PacketNumber) -> SymbolHeader {
 const _: () = assert!(NEXT.0 > MAX_SOURCE_SYMBOLS as u32);
 
 #[cfg(test)]
-mod tests {
-    use headwater_units::{BitRate, Duration, Esi, FlowKey, NodeId, TaskId, Theta};
-    use headwater_wire::{Control, Delivery};
-
-    use super::*;
-    use crate::datacast::RateConfig;
-    use crate::source::{Source, SourceConfig};
-    use crate::{Command, Endpoint, Input, SourceCommand};
-
-    const TREE: FlowId = FlowId(1);
-    const OTHER: FlowId = FlowId(2);
-    const OBJECT: ObjectId = ObjectId([1; 32]);
-
-    fn at(us: u64) -> Time {
-        Time::ZERO + Duration::from_micros(us)
-    }
-
-    fn tell(source: &mut Source, now: Time, command: SourceCommand) {
-        source.handle(now, Input::Command(Command::Source(command)));
-    }
-
-    /// A source of these trees, 1500 B each 12 us, with a disk that takes no time.
-    fn source(trees: &[FlowId], bytes: u64) -> Source {
-        let rate =
-            RateConfig { initial: BitRate::new(1_000_000_000), step: BitRate::ZERO, ..RateConfig::default() };
-        let trees_config =
-            TreeSourceConfig { rate, packet: Some(Bytes::new(1500)), ..TreeSourceConfig::default() };
-        let config = SourceConfig { trees: trees_config, ..SourceConfig::default() };
-        let mut source = Source::new(config, [0; 32]);
-        let bytes = Bytes::new(bytes);
-        tell(&mut source, at(0), SourceCommand::Hold { object: OBJECT, bytes });
-        for (flow, index) in trees.iter().zip(0..) {
-            let push = Push {
-                task: TaskId(1),
-                flow: *flow,
-                object: OBJECT,
-                bytes,
-                symbol_size: 1024,
-                key: FlowKey([0; 32]),
-                theta: Theta::ONE,
-                class: Class::Bulk,
-                receiver: NodeId([0; 32]),
-                delivery: Delivery::Trees { credit: 16 },
-                index,
-                of: trees.len() as u8,
-                at: Vec::new(),
-                start: None,
-                role: FlowRole::Tree { group: TREE },
-            };
-            source.handle(at(0), Input::Packet(Packet::control(PathId(9), Control::Push(push))));
-            tell(&mut source, at(0), SourceCommand::FlowPath { flow: *flow, path: PathId(flow.0 as u32) });
-        }
-        leaves(&mut source, at(0));
-        source
-    }
-
-    fn name(block: u32, esi: u32) -> SymbolId {
-        SymbolId { block: BlockIndex(block), esi: Esi(esi) }
-    }
-
-    fn asks(source: &mut Source, now: Time, flow: FlowId, name: SymbolId) {
-        let datagram = Datagram { class: Class::Control, key_epoch: 0, flow, body: Body::Interest(name) };
-        source.handle(now, Input::Packet(Packet { path: PathId(5), ecn: Ecn::NotEct, datagram }));
-    }
-
-    /// What leaves down the trees now, and what the disk is asked to do.
-    fn happens(source: &mut Source, now: Time, reads: bool) -> (Vec<(PathId, Body)>, Vec<SourceEvent>) {
-        let (mut bodies, mut events) = (Vec::new(), Vec::new());
-        loop {
-            match source.poll(now) {
-                Output::Transmit(Packet { path, datagram, .. }) => match datagram.body {
-                    Body::Control(_) => {}
-                    body => bodies.push((path, body)),
-                },
-                Output::Event(Event::Source(event)) => {
-                    if let SourceEvent::Prepare { flow, block, .. } = event
-                        && reads
-                    {
-                        tell(source, now, SourceCommand::BlockReady { flow, block, repair: false });
-                    }
-                    events.push(event);
-                }
-                Output::Event(event) => panic!("{event:?}"),
-                Output::Wake(_) => return (bodies, events),
-            }
-        }
-    }
-
-    /// Names and numbers of the symbols that leave now.
-    fn leaves(source: &mut Source, now: Time) -> Vec<(SymbolId, u64)> {
-        let symbol = |(_, body)| match body {
-            Body::Symbol(header) => Some((header.symbol, header.number.0)),
-            _ => None,
-        };
-        happens(source, now, true).0.into_iter().filter_map(symbol).collect()
-    }
-
-    fn stats(source: &Source) -> TreeStats {
-        source.flow(TREE).unwrap().tree.unwrap()
-    }
-
-    #[test]
-    fn new_symbols_leave_at_the_rate_in_the_order_they_were_asked_for() {
-        let mut source = source(&[TREE], 1 << 20);
-        for esi in [0, 2, 1] {
-            asks(&mut source, at(0), TREE, name(0, esi));
-        }
-        assert_eq!(leaves(&mut source, at(0)), [(name(0, 0), 0)]);
-        assert!(matches!(source.poll(at(0)), Output::Wake(Some(due)) if due == at(12)));
-        assert_eq!(leaves(&mut source, at(12)), [(name(0, 2), 2)]);
-        assert_eq!(leaves(&mut source, at(23)), []);
-        assert_eq!(leaves(&mut source, at(24)), [(name(0, 1), 1)]);
-    }
-
-    #[test]
-    fn what_was_sent_and_is_asked_for_again_leaves_at_once_and_halves_the_rate() {
-        let mut source = source(&[TREE], 1 << 20);
-        for esi in [0, 1, 1, 2] {
-            asks(&mut source, at(0), TREE, name(0, esi));
-        }
-        assert_eq!(leaves(&mut source, at(0)), [(name(0, 0), 0)]);
-        asks(&mut source, at(1), TREE, name(0, 0));
-        assert_eq!(leaves(&mut source, at(1)), [(name(0, 0), 0)], "under its first number");
-        assert_eq!(leaves(&mut source, at(12)), [(name(0, 1), 1)]);
-        assert_eq!(leaves(&mut source, at(35)), [], "half the rate");
-        assert_eq!(leaves(&mut source, at(36)), [(name(0, 2), 2)]);
-        let TreeStats { new, repeated, duplicates, early, strays } = stats(&source);
-        assert_eq!((new, repeated, duplicates, early, strays), (3, 1, 1, 1, 0), "1 had not been sent");
-    }
-
-    #[test]
-    fn each_tree_gets_the_next_block_when_somebody_asks_and_says_the_same_to_all() {
-        let mut source = source(&[TREE, OTHER], 4 << 18);
-        let next = |source: &mut Source, tree, block| {
-            asks(source, at(0), tree, name(block, NEXT.0));
-            let said = happens(source, at(0), true).0;
-            let [(path, Body::Announcement(it))] = said[..] else { panic!("{said:?}") };
-            assert_eq!((path, it.block), (PathId(tree.0 as u32), BlockIndex(block)));
-            it.next.map(|block| block.0)
-        };
-        assert_eq!(next(&mut source, OTHER, 1), Some(2));
-        assert_eq!(next(&mut source, TREE, 0), Some(3));
-        assert_eq!(next(&mut source, OTHER, 1), Some(2));
-        assert_eq!((next(&mut source, OTHER, 2), next(&mut source, TREE, 3)), (None, None));
-        asks(&mut source, at(0), OTHER, name(2, 0));
-        assert_eq!(leaves(&mut source, at(0)), [(name(2, 0), 256)], "numbers go on from block to block");
-    }
-
-    #[test]
-    fn nonsense_is_counted_and_answered_by_nothing() {
-        let mut source = source(&[TREE], 1 << 20);
-        for strange in [name(0, 70_000), name(77, 0), name(77, NEXT.0)] {
-            asks(&mut source, at(0), TREE, strange);
-        }
-        asks(&mut source, at(0), OTHER, name(0, 0));
-        assert_eq!(happens(&mut source, at(0), true), (vec![], vec![]));
-        assert_eq!((stats(&source).strays, source.stats().unknown_flow), (3, 1));
-    }
-
-    #[test]
-    fn a_block_that_was_let_go_is_read_again_for_whoever_is_late() {
-        let mut source = source(&[TREE], 64 << 18);
-        asks(&mut source, at(0), TREE, name(0, 0));
-        leaves(&mut source, at(0));
-        for block in 0..40 {
-            asks(&mut source, at(0), TREE, name(block, NEXT.0));
-        }
-        let (_, events) = happens(&mut source, at(0), true);
-        let gone = |block| SourceEvent::Release { flow: TREE, block: BlockIndex(block) };
-        assert!(events.contains(&gone(0)));
-        asks(&mut source, at(100), TREE, name(0, 0));
-        let (bodies, events) = happens(&mut source, at(100), false);
-        let read = SourceEvent::Prepare { flow: TREE, block: BlockIndex(0), repair: false };
-        assert_eq!((bodies, events), (vec![], vec![gone(33), read]));
-        let ready = SourceCommand::BlockReady { flow: TREE, block: BlockIndex(0), repair: false };
-        tell(&mut source, at(100), ready);
-        assert_eq!(leaves(&mut source, at(100)), [(name(0, 0), 0)]);
-    }
-}
+mod tests;

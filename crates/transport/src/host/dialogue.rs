@@ -14,7 +14,7 @@ use std::collections::VecDeque;
 use headwater_units::{
     BlockIndex, Bytes, Duration, Geometry, NodeId, ObjectId, PathId, Symbols, TaskId, Time,
 };
-use headwater_wire::{Control, FlowGrant, FlowView, Outcome, Refusal, Request};
+use headwater_wire::{Control, Delivery, FlowGrant, FlowView, Outcome, Refusal, Request};
 
 use crate::ppush::receiver::ReceiverConfig;
 use crate::{Output, Packet, ReceiverFailure};
@@ -62,8 +62,8 @@ pub(crate) enum Told {
     Stray,
     /// The task begins, perhaps anew, with blocks cut otherwise.
     Begins(Granted),
-    /// The same object, cut as before: what is here stays, only the flows are new.
-    GoesOn(Vec<FlowGrant>),
+    /// The same object, cut as before: what is here stays, only the flows are new; unless they are of another transport.
+    GoesOn(Granted),
     /// Other flows.
     Flows(Vec<FlowGrant>),
     /// It will not be completed.
@@ -220,7 +220,7 @@ impl Dialogue {
         self.next_feedback = now;
         self.phase = Phase::Running;
         if again && self.geometry == Some(geometry) {
-            return Told::GoesOn(granted.flows);
+            return Told::GoesOn(granted);
         }
         self.object = Some(granted.object);
         self.geometry = Some(geometry);
@@ -245,6 +245,11 @@ impl Dialogue {
         self.request.request = self.request.request.wrapping_add(1);
         self.task = None;
         self.phase = Phase::Asking { since: now, next: now, tries: 0 };
+    }
+
+    /// What comes of the next request is to come by this transport.
+    pub(crate) fn prefer(&mut self, delivery: Delivery) {
+        self.request.delivery = Some(delivery);
     }
 
     /// Leaves the task for one whose symbols need less room.

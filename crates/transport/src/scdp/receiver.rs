@@ -1,5 +1,6 @@
 //! A fetch that asks for each symbol, by pulls or up trees: its dialogue with the controller, and the session that comes of it.
 
+use core::mem::discriminant;
 use std::collections::VecDeque;
 
 use headwater_units::{Bytes, FetchId, FlowId, SymbolId, Time};
@@ -14,6 +15,9 @@ use crate::{Event, Output, Packet, ReceiverCommand, ReceiverEvent, ReceiverFailu
 
 /// From so many waiting blocks on, decoder or disk hold the task up.
 const HELD_UP: usize = 8;
+
+/// What each source is to push unasked to a receiver whose trees were forgotten, in symbols (SCDP §III-D, IW).
+const INSTEAD_OF_TREES: u16 = 64;
 
 /// The receiver of one task.
 #[derive(Debug)]
@@ -68,18 +72,31 @@ impl Receiver {
     /// Hears what a controller says about its task.
     pub(crate) fn on_control(&mut self, now: Time, control: Control, pulls: &mut PullQueue<Ask>) {
         self.talk_at = Time::ZERO;
+        let delivery = match &control {
+            // Whoever forgets the task has forgotten its trees, and gives none to one receiver.
+            Control::UnknownTask { .. } if matches!(self.session, Some(Carrier::Trees(_))) => {
+                self.dialogue.prefer(Delivery::Pull { initial_window: INSTEAD_OF_TREES });
+                self.delivery
+            }
+            Control::Accepted { delivery, .. } if *delivery != Delivery::Push => *delivery,
+            _ => self.delivery,
+        };
         match self.dialogue.on_control(now, control) {
             Told::Nothing => {}
             Told::Stray => self.strays += 1,
-            Told::Begins(granted) => self.begin(now, granted, pulls),
-            Told::GoesOn(flows) | Told::Flows(flows) => self.set_flows(now, flows, pulls),
+            Told::Begins(granted) => self.begin(now, delivery, granted, pulls),
+            Told::GoesOn(granted) if discriminant(&delivery) != discriminant(&self.delivery) => {
+                self.begin(now, delivery, granted, pulls);
+            }
+            Told::GoesOn(Granted { flows, .. }) | Told::Flows(flows) => self.set_flows(now, flows, pulls),
             Told::Fails(failure) => self.fail(now, failure, pulls),
         }
     }
 
-    fn begin(&mut self, now: Time, granted: Granted, pulls: &mut PullQueue<Ask>) {
+    fn begin(&mut self, now: Time, delivery: Delivery, granted: Granted, pulls: &mut PullQueue<Ask>) {
         let Granted { task, object, bytes, geometry, flows } = granted;
-        // Cut otherwise than before: what was under way is nothing to the new task.
+        self.delivery = delivery;
+        // Cut otherwise than before, or brought otherwise: what was under way is nothing to the new task.
         if let Some(before) = self.session.take() {
             pulls.clear(self.turn);
             before.bound().into_iter().for_each(|flow| self.event(ReceiverEvent::Unbind { flow }));

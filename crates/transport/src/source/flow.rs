@@ -60,6 +60,14 @@ impl Flow {
         either!(self, is(push))
     }
 
+    /// The order is said again.
+    pub(super) fn order_again(&mut self, now: Time, push: &Push) {
+        match self {
+            Flow::Tree(flow) => flow.order_again(now, push),
+            Flow::Push(_) | Flow::Pull(_) => {}
+        }
+    }
+
     /// The group's flow that its pulls count for.
     pub(super) fn group(&self) -> Option<FlowId> {
         match self {

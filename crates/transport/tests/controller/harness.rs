@@ -9,8 +9,8 @@ use headwater_units::{
     Time,
 };
 use headwater_wire::{
-    Body, Class, Control, Datagram, Delivery, Ecn, FlowGrant, FlowReport, FlowView, Holding, MarkSignal,
-    NodeInfo, Push, Request, SpreadRule,
+    Body, CastWish, Class, Control, Datagram, Delivery, Ecn, FlowGrant, FlowReport, FlowView, Holding,
+    MarkSignal, NodeInfo, Push, Request, SpreadRule,
 };
 
 pub(crate) fn node(n: u8) -> NodeId {
@@ -91,6 +91,8 @@ pub(crate) struct Bench {
     pub(crate) wake: Option<Time>,
     /// Under which numbers nodes have followed invitations.
     pub(crate) requests: Vec<(u8, u64)>,
+    /// How casts by trees are asked for.
+    pub(crate) wish: CastWish,
 }
 
 impl Bench {
@@ -107,6 +109,7 @@ impl Bench {
             events: Vec::new(),
             wake: None,
             requests: Vec::new(),
+            wish: CastWish::Best,
         }
     }
 

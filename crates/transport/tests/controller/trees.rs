@@ -4,11 +4,11 @@ use core::net::SocketAddr;
 
 use headwater_fabric::trees::Switches;
 use headwater_fabric::{BCubeSpec, BigSwitchSpec, FabricSpec, LinkDelay};
-use headwater_transport::ppush::controller::{ControllerConfig, HostAddresses, NetworkSpec};
+use headwater_transport::ppush::controller::{ControllerConfig, HostAddresses, NetworkSpec, SignallingWay};
 use headwater_units::{BitRate, Bytes, Duration, FlowId, Symbols, Time};
 use headwater_wire::{
-    Cast, CastNews, CastWay, CastWish, Class, Control, Delivery, FetchEnd, Fetched, FlowGrant, FlowRole,
-    MemberStanding, Push, TreeOrder,
+    Body, Cast, CastNews, CastWay, CastWish, Class, Control, Delivery, FetchEnd, Fetched, FlowGrant,
+    FlowRole, HeaderKey, MemberStanding, Push, Refusal, Signal, Signalled, TreeOrder, TreeWay, parse,
 };
 
 use crate::harness::{Bench, ms, node, request};
@@ -38,15 +38,29 @@ fn around_a_switch(hosts: u8) -> Bench {
 
 /// BCube(2,1) with stores: hosts 0 to 3 have two cables each; by cable c host h has the address 10.c+1.0.h+1.
 fn bcube() -> Bench {
+    bcube_told(SignallingWay::Auto)
+}
+
+fn bcube_told(signalling: SignallingWay) -> Bench {
     let rate = BitRate::new(1_000_000_000).into();
     let fabric = FabricSpec::BCube(BCubeSpec { n: 2, levels: 1, rate, delay: LinkDelay::ZERO });
     let of =
         |n: u8| HostAddresses::Several(vec![[10, 1, 0, n].into(), [10, 2, 0, n].into(), address(n).ip()]);
-    known(fabric, (1..=4).map(of).collect(), Switches::Stores, 4)
+    signalled(fabric, (1..=4).map(of).collect(), Switches::Stores, 4, signalling)
 }
 
 fn known(fabric: FabricSpec, hosts: Vec<HostAddresses>, switches: Switches, nodes: u8) -> Bench {
-    let network = Some(NetworkSpec { fabric, hosts, switches, trees: None });
+    signalled(fabric, hosts, switches, nodes, SignallingWay::Auto)
+}
+
+fn signalled(
+    fabric: FabricSpec,
+    hosts: Vec<HostAddresses>,
+    switches: Switches,
+    nodes: u8,
+    signalling: SignallingWay,
+) -> Bench {
+    let network = Some(NetworkSpec { fabric, hosts, switches, trees: None, framing: None, signalling });
     let mut bench =
         Bench::with(ControllerConfig { network, ..ControllerConfig::default() }).holders([SOURCE]);
     for n in 2..=nodes {
@@ -80,7 +94,7 @@ impl Bench {
             name: "object-1".to_owned(),
             to: Vec::new(),
             class: Class::Bulk,
-            wish: CastWish::Best,
+            wish: self.wish,
         };
         self.say_at(ASKER, Control::Cast(cast));
         for n in receivers {
@@ -138,7 +152,10 @@ fn around_a_plain_switch_each_node_asks_the_one_before_and_begins_when_all_know(
     let mut bench = around_a_switch(4);
     let pushes = bench.planted([2, 3, 4]);
     let [push] = &pushes[..] else { panic!("{pushes:?}") };
-    assert_eq!((push.index, push.of, &push.role), (0, 1, &FlowRole::Tree { group: push.flow }));
+    // What a host hands on and what it asks for share its cable: 1531 and 98 bytes with all that Ethernet adds.
+    let most = Some(BitRate::new(990_000_000 * 1465 / 1629));
+    assert_eq!((push.symbol_size, push.index, push.of), (1417, 0, 1));
+    assert_eq!(push.role, FlowRole::Tree { group: push.flow, most });
     assert!(matches!(push.delivery, Delivery::Trees { .. }));
     let orders: Vec<Vec<TreeOrder>> = (1..=4).map(|n| bench.orders(n)).collect();
     for (n, orders) in (1..=4).zip(&orders) {
@@ -203,7 +220,10 @@ fn a_source_that_says_nothing_leaves_receivers_to_pass_on_to_each_other() {
 
 /// Trees of a running cast among four nodes of a BCube, and what each was told.
 fn running() -> (Bench, Vec<Push>, Orders) {
-    let mut bench = bcube();
+    running_on(bcube())
+}
+
+fn running_on(mut bench: Bench) -> (Bench, Vec<Push>, Orders) {
     let pushes = bench.planted([2, 3, 4]);
     let orders = bench.all_ready(1..=4);
     for push in &pushes {
@@ -239,22 +259,231 @@ fn a_tree_whose_cable_is_cut_is_led_another_way_or_shares_that_of_another() {
     assert!(news.members.iter().all(|member| member.standing == MemberStanding::Receiving));
 }
 
+/// Four nodes of a BCube, where node 4 has just lost its parent in tree 0: what the source is sent for all who are told of it, and the
+/// first orders of all.
+fn cut_and_signalled() -> (Bench, Signal, Orders) {
+    let (mut bench, _, orders) = running_on(bcube_told(SignallingWay::Tree));
+    let order = orders[3].1[0].clone();
+    let (tree, neighbours) = (order.tree.flow, vec![order.parent.unwrap()]);
+    bench.say(4, Control::Silent { tree, neighbours, since: ms(310) });
+    bench.pass(ms(100));
+    let signals =
+        |control: &Control| if let Control::Signal(it) = control { Some((**it).clone()) } else { None };
+    let mut signals = bench.take(SOURCE, signals);
+    assert_eq!(signals.len(), 1, "all are told by one message");
+    assert!((1..=4).all(|n| bench.orders(n).is_empty()), "and by none beside");
+    (bench, signals.remove(0), orders)
+}
+
+/// Who is told by a signal, in the order of answers, and what.
+fn told(signal: &Signal, orders: &Orders) -> Vec<(u8, Vec<TreeWay>)> {
+    let secret = |flow| orders.iter().find(|(_, its)| its[0].signals.flow == flow).unwrap();
+    let mut all = vec![(secret(signal.flow).0, signal.ways.clone())];
+    for branch in &signal.below {
+        let (_, its) = secret(branch.flow);
+        let parsed = parse(&branch.datagram, &HeaderKey::new(&its[0].signals.key)).expect("it is its node's");
+        let Body::Control(control) = parsed.datagram.body else { panic!("no control message") };
+        let Control::Signal(inside) = *control else { panic!("no signal") };
+        all.extend(told(&inside, orders));
+    }
+    all
+}
+
 #[test]
-fn a_receiver_that_nobody_hears_any_more_is_given_up_and_the_others_go_on() {
-    let (mut bench, _, orders) = running();
+fn the_source_splits_one_message_for_all_whose_trees_lead_another_way() {
+    let (mut bench, signal, orders) = cut_and_signalled();
+    let told = told(&signal, &orders);
+    let four = told.iter().find(|(n, _)| *n == 4).expect("4 asks somebody else");
+    let before = orders[3].1.iter().find(|order| order.tree.flow == four.1[0].tree).unwrap();
+    assert!(four.1[0].version > before.version && four.1[0].parent != before.parent);
+    assert_eq!(bench.news_of_cast().repairs[0].told, None);
+
+    let answer = Signalled { flow: signal.flow, number: signal.number, open: true, untold: Vec::new() };
+    bench.say(SOURCE, Control::Signalled(answer.clone()));
+    bench.say(2, Control::Signalled(Signalled { open: false, ..answer.clone() }));
+    assert_eq!(bench.news_of_cast().repairs[0].told, None, "not yet; and another node cannot say it");
+    bench.say(SOURCE, Control::Signalled(Signalled { open: false, ..answer }));
+    let repair = bench.news_of_cast().repairs[0];
+    let changed = told.iter().filter(|(_, ways)| !ways.is_empty()).count();
+    assert!(repair.told.is_some());
+    assert_eq!((usize::from(repair.signalled), repair.unanswered), (changed, 0));
+    bench.pass(ms(2000));
+    assert!((1..=4).all(|n| bench.orders(n).is_empty()), "nobody is told twice");
+}
+
+#[test]
+fn who_did_not_answer_a_signal_is_told_at_once_by_its_own_connection() {
+    let (mut bench, signal, orders) = cut_and_signalled();
+    let told = told(&signal, &orders);
+    let place = told.iter().position(|(n, _)| *n == 4).unwrap() as u16;
+    let (flow, number) = (signal.flow, signal.number);
+    bench.say(SOURCE, Control::Signalled(Signalled { flow, number, open: false, untold: vec![place] }));
+    assert!((1..=3).all(|n| bench.orders(n).is_empty()));
+    let again = bench.orders(4);
+    assert_eq!(again.iter().map(TreeOrder::way).collect::<Vec<_>>(), told[usize::from(place)].1);
+    again.iter().for_each(|order| bench.ready(4, order));
+    let repair = bench.news_of_cast().repairs[0];
+    assert!(repair.told.is_some() && repair.unanswered == 1, "{repair:?}");
+}
+
+#[test]
+fn where_the_source_does_not_answer_all_are_told_by_their_own_connections() {
+    let (mut bench, signal, orders) = cut_and_signalled();
+    bench.pass(ms(500));
+    for (n, ways) in told(&signal, &orders) {
+        let again: Vec<TreeWay> = bench.orders(n).iter().map(TreeOrder::way).collect();
+        assert_eq!(again, ways, "node {n}");
+    }
+}
+
+/// Whoever is above node 4 on each tree does not hear of it any more.
+fn nobody_hears_four(bench: &mut Bench, orders: &Orders) {
     let of = |n: u8, tree: FlowId| orders[n as usize - 1].1.iter().find(|it| it.tree.flow == tree).cloned();
     for (tree, parent) in orders[3].1.iter().map(|order| (order.tree.flow, order.parent.unwrap())) {
-        // Whoever is above 4 says so.
         let above = (1..=4).find(|n| parent.ip().to_string().ends_with(&format!(".{n}"))).unwrap();
         let its = of(above, tree).unwrap();
         let four = its.branches.concat().into_iter().find(|at| at.ip().to_string().ends_with(".4")).unwrap();
         bench.say(above, Control::Silent { tree, neighbours: vec![four], since: ms(300) });
     }
     bench.pass(ms(100));
+}
+
+/// That a receiver is told to fetch under another number than before, and asks.
+fn fetches_anew(bench: &mut Bench, n: u8) -> u64 {
+    let old = bench.requests.iter().find(|(its, _)| *its == n).unwrap().1;
+    let stopped = |control: &Control| matches!(control, Control::StopFetch { request } if *request == old);
+    let fetch = |control: &Control| if let Control::Fetch(it) = control { Some(it.request) } else { None };
+    assert!(bench.sent.iter().any(|(path, control)| *path == crate::harness::path(n) && stopped(control)));
+    let new = bench.take(n, fetch).pop().expect("it is told to fetch");
+    assert_ne!(new, old);
+    bench.say(n, Control::Request(request(n, new, "object-1")));
+    new
+}
+
+fn failed(request: u64, reason: &str) -> Control {
+    let end = FetchEnd::Failed(reason.to_owned());
+    let none = Bytes::ZERO;
+    Control::Fetched(Fetched { request, end, by_group: none, alone: none, relayed: none })
+}
+
+#[test]
+fn a_receiver_that_nobody_hears_any_more_is_served_by_itself_once_and_the_others_go_on() {
+    let (mut bench, _, orders) = running();
+    nobody_hears_four(&mut bench, &orders);
+    let new = fetches_anew(&mut bench, 4);
+    let (delivery, grants) = bench.accepted(4).expect("it is served");
+    assert_eq!((delivery, grants.len(), grants[0].node), (Delivery::Push, 1, node(SOURCE)));
+    let standing = |news: &CastNews, n: u8| {
+        let member = news.members.iter().find(|it| it.node == node(n)).unwrap();
+        (member.standing.clone(), member.grouped)
+    };
     let news = bench.news_of_cast();
-    let standing = |n: u8| news.members.iter().find(|it| it.node == node(n)).unwrap().standing.clone();
-    assert!(matches!(standing(4), MemberStanding::Failed(why) if why.contains("not cut")), "{news:?}");
-    assert_eq!((standing(2), standing(3)), (MemberStanding::Receiving, MemberStanding::Receiving));
+    for n in 2..=4 {
+        assert_eq!(standing(&news, n), (MemberStanding::Receiving, n < 4), "{n}");
+    }
+    bench.say(4, failed(new, "the disk is full"));
+    let news = bench.news_of_cast();
+    assert_eq!(standing(&news, 4).0, MemberStanding::Failed("the disk is full".to_owned()));
+    assert_eq!(standing(&news, 3).0, MemberStanding::Receiving);
+    assert_eq!(bench.controller.stats().receivers_off_trees, 1);
+}
+
+#[test]
+fn a_receiver_whose_fetch_by_trees_fails_has_one_more() {
+    let (mut bench, pushes, _) = running();
+    let old = bench.requests.iter().find(|(n, _)| *n == 3).unwrap().1;
+    bench.say(3, failed(old, "nothing came"));
+    fetches_anew(&mut bench, 3);
+    let (delivery, grants) = bench.accepted(3).expect("it is served");
+    assert_eq!((delivery, grants.len()), (Delivery::Push, 1));
+    bench.say(3, failed(old, "nothing came"));
+    assert!(
+        bench.news_of_cast().members.iter().all(|it| it.standing == MemberStanding::Receiving),
+        "old news"
+    );
+    // And so has each when the source ends the trees.
+    for push in &pushes {
+        bench.say(SOURCE, Control::Stopped { flow: push.flow });
+    }
+    fetches_anew(&mut bench, 2);
+    assert_eq!(bench.accepted(2).expect("it is served").0, Delivery::Push);
+}
+
+#[test]
+fn whoever_insists_on_trees_has_them_or_is_told_why_not() {
+    let wish = |to: &[u8]| Cast {
+        cast: 1,
+        name: "object-1".to_owned(),
+        to: to.iter().map(|n| node(*n)).collect(),
+        class: Class::Bulk,
+        wish: CastWish::Trees,
+    };
+    let refused = |bench: &mut Bench, cast| {
+        bench.say_at(ASKER, Control::Cast(cast));
+        bench.sent.iter().find_map(|(path, control)| match control {
+            Control::CastRefused { reason, .. } if *path == ASKER => Some(reason.clone()),
+            _ => None,
+        })
+    };
+    let mut unknown = Bench::new().holders([SOURCE]);
+    unknown.join(2);
+    assert_eq!(refused(&mut unknown, wish(&[2])), Some(Refusal::NoNetwork));
+    let mut elsewhere = around_a_switch(2);
+    (3..=4).for_each(|n| {
+        elsewhere.join(n);
+        elsewhere.say(n, Control::Keeps);
+    });
+    assert_eq!(refused(&mut elsewhere, wish(&[3, 4])), Some(Refusal::OffNetwork));
+
+    let mut bench = bcube();
+    bench.wish = CastWish::Trees;
+    let pushes = bench.planted([2, 3, 4]);
+    let orders = bench.all_ready(1..=4);
+    pushes.iter().for_each(|push| bench.say(SOURCE, Control::Pushing { flow: push.flow }));
+    assert!((2..=4).all(|n| bench.accepted(n).is_some()));
+    nobody_hears_four(&mut bench, &orders);
+    let failed = |news: &CastNews| {
+        let of = |it: &headwater_wire::MemberNews| matches!(&it.standing, MemberStanding::Failed(why) if why.contains("not cut"));
+        news.members.iter().filter(|it| of(it)).map(|it| it.node).collect::<Vec<_>>()
+    };
+    assert_eq!(failed(&bench.news_of_cast()), [node(4)]);
+}
+
+#[test]
+fn whoever_insists_on_trees_gets_nothing_from_a_source_that_opens_none() {
+    let mut bench = around_a_switch(4);
+    bench.wish = CastWish::Trees;
+    bench.planted([2, 3, 4]);
+    bench.all_ready(1..=4);
+    bench.pass(ms(1600));
+    assert_eq!(bench.accepted(2), None);
+    let says =
+        |it: &MemberStanding| matches!(it, MemberStanding::Failed(why) if why.contains("open the trees"));
+    assert!(bench.news_of_cast().members.iter().all(|member| says(&member.standing)));
+}
+
+#[test]
+fn a_tree_that_is_led_another_way_may_carry_less_and_its_source_is_told() {
+    let (mut bench, pushes, orders) = running();
+    let most = |push: &Push| match push.role {
+        FlowRole::Tree { most, .. } => most.expect("rates are stated"),
+        _ => panic!("{push:?}"),
+    };
+    assert_eq!(most(&pushes[0]), most(&pushes[1]));
+    let order = &orders[3].1[0];
+    let neighbours = vec![order.parent.unwrap()];
+    bench.say(4, Control::Silent { tree: order.tree.flow, neighbours, since: ms(310) });
+    bench.pass(ms(100));
+    let again = bench
+        .take(SOURCE, |control| if let Control::Push(push) = control { Some(push.clone()) } else { None });
+    // With a cable less both lead over the same ones, somewhere.
+    assert!(!again.is_empty());
+    for push in again {
+        let known = pushes.iter().find(|it| it.flow == push.flow).expect("flows stay");
+        assert!(most(&push) < most(known), "{push:?}");
+        let role = known.role.clone();
+        assert_eq!(Push { role, ..push }, *known, "the same order but for the rate");
+    }
 }
 
 #[test]

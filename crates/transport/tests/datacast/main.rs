@@ -1,6 +1,8 @@
 //! Datacast's machines and stores in one tree: what the paper's theorems say of them.
 
+mod forgotten;
 mod net;
+mod signalling;
 
 use headwater_switch::StoreConfig;
 use headwater_transport::datacast::{RateConfig, TreeReceiverConfig, TreeSourceConfig};

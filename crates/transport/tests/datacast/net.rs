@@ -162,7 +162,7 @@ impl Net {
             of: 1,
             at: Vec::new(),
             start: None,
-            role: FlowRole::Tree { group: TREE },
+            role: FlowRole::Tree { group: TREE, most: None },
         };
         let order = Packet::control(CONTROLLER, Control::Push(push));
         self.source.handle(self.now, Input::Packet(order));

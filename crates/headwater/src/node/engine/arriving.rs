@@ -117,7 +117,8 @@ impl Engine {
             return self.on_tree_datagram(now, tree, bytes, origin.from);
         }
         let Some(entry) = flow.and_then(|flow| self.flows.get_mut(&flow)) else {
-            self.strays += u64::from(!self.on_probe(now, flow, bytes, origin.from));
+            let signals = flow.is_some_and(|it| self.on_signal_datagram(now, it, bytes, origin.from.remote));
+            self.strays += u64::from(!signals && !self.on_probe(now, flow, bytes, origin.from));
             return;
         };
         // A switch that trims says so by a code point. A flag that says so may be anybody's.

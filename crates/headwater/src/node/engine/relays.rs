@@ -16,8 +16,11 @@ use headwater_transport::datacast::Beats;
 use headwater_transport::ppush::SortedMap;
 use headwater_transport::{Command, Input, Packet, SourceCommand};
 use headwater_units::{Bytes, Duration, FlowId, PathId, Time};
-use headwater_wire::{Body, Control, Datagram, Ecn, HeaderKey, Probe, TreeOrder, emit, parse};
+use headwater_wire::{
+    Body, Class, Control, Datagram, Ecn, HeaderKey, Probe, TreeOrder, TreeWay, emit, parse,
+};
 
+use super::signals::Signals;
 use super::{Came, Engine};
 use crate::node::Said;
 use crate::socket::PathAddr;
@@ -28,6 +31,9 @@ const MOST_TREES: usize = 4096;
 const MOST_KEPT: Bytes = Bytes::mib(16);
 /// A tree on which nobody was heard of for so long is forgotten.
 const FORGOTTEN: Duration = Duration::from_secs(60);
+/// The controller is told this often that this node does as its order says: one that does not know of the tree, as after a restart,
+/// ends it.
+const SAY_AGAIN: Duration = Duration::from_secs(5);
 
 /// Where something comes from or goes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,6 +63,8 @@ struct Relay {
     askers: Vec<SocketAddr>,
     beats: Beats<SocketAddr>,
     controller: PathId,
+    /// When that was told last.
+    told: Time,
 }
 
 /// The trees of a node.
@@ -68,6 +76,7 @@ pub(super) struct Relays {
     handing: bool,
     /// Empty but for its room.
     sends: Vec<(Way, Copy)>,
+    pub(super) signals: Signals,
 }
 
 impl Relays {
@@ -75,9 +84,17 @@ impl Relays {
         !self.trees.is_empty() && self.trees.contains_key(&tree)
     }
 
-    /// When neighbours are to be told that this node is there.
+    /// When neighbours are to be told that this node is there, or a signal is to be sent.
     pub(super) fn wake(&self) -> Option<Time> {
-        self.trees.iter().filter_map(|(_, relay)| relay.beats.wake()).min()
+        self.trees.iter().filter_map(|(_, relay)| relay.beats.wake()).chain(self.signals.wake()).min()
+    }
+
+    fn forget(&mut self, tree: FlowId) {
+        let Some(relay) = self.trees.remove(&tree) else { return };
+        let flow = relay.order.signals.flow;
+        if !self.trees.iter().any(|(_, relay)| relay.order.signals.flow == flow) {
+            self.signals.close(flow);
+        }
     }
 }
 
@@ -105,6 +122,7 @@ impl Relay {
             askers: first_askers(&order),
             beats: Beats::new(now, order.beat, neighbours(&order)),
             controller,
+            told: now,
             order,
         }
     }
@@ -137,7 +155,8 @@ impl Engine {
     pub(super) fn on_tree_order(&mut self, now: Time, path: PathId, control: Control) -> Option<Control> {
         match control {
             Control::PlantTree(order) => self.plant(now, path, *order),
-            Control::FellTree { tree } => drop(self.relays.trees.remove(&tree)),
+            Control::Signal(signal) => self.on_controllers_signal(now, path, *signal),
+            Control::FellTree { tree } => self.relays.forget(tree),
             other => return Some(other),
         }
         None
@@ -157,7 +176,10 @@ impl Engine {
                 }
             }
             None if full => return,
-            None => drop(self.relays.trees.insert(tree, Box::new(Relay::new(now, path, order)))),
+            None => {
+                self.relays.signals.open(&order.signals);
+                self.relays.trees.insert(tree, Box::new(Relay::new(now, path, order)));
+            }
         }
         let _ = self.said.send(Said::Control(path, Control::TreeReady { tree, version }));
         if from_here && self.sources.object_of(tree).is_some() {
@@ -165,6 +187,22 @@ impl Engine {
             self.drive_source(now);
         }
         self.drive_beats(now);
+    }
+
+    /// A tree leads another way, says a signal on this flow; whether this node knows the tree, and does so.
+    pub(super) fn lead(&mut self, now: Time, signals: FlowId, way: &TreeWay) -> bool {
+        let tree = way.tree;
+        let relay = self.relays.trees.get_mut(&tree).filter(|it| it.order.signals.flow == signals);
+        let Some(relay) = relay else { return false };
+        if relay.order.version < way.version {
+            relay.replace(now, relay.order.led(way.clone()));
+            if way.parent.is_none() && self.sources.object_of(tree).is_some() {
+                self.lead_tree(now, tree);
+                self.drive_source(now);
+            }
+            self.drive_beats(now);
+        }
+        true
     }
 
     /// The source's machine may send on a tree that begins here: what it sends is handed on as the order says.
@@ -182,6 +220,11 @@ impl Engine {
         for (&tree, relay) in self.relays.trees.iter_mut() {
             if let Some(beat) = relay.beats.beat(now) {
                 beats.push((tree, relay.controller, relay.key.clone(), beat));
+                if now.since(relay.told) >= SAY_AGAIN {
+                    relay.told = now;
+                    let ready = Control::TreeReady { tree, version: relay.order.version };
+                    let _ = self.said.send(Said::Control(relay.controller, ready));
+                }
             }
         }
         let probe = Probe { number: 0, bytes: Probe::SHORTEST, fits: None };
@@ -192,7 +235,7 @@ impl Engine {
             }
             let Some((neighbours, since)) = beat.silent else { continue };
             if neighbours.len() == all && since >= FORGOTTEN {
-                self.relays.trees.remove(&tree);
+                self.relays.forget(tree);
                 continue;
             }
             let _ = self.said.send(Said::Control(controller, Control::Silent { tree, neighbours, since }));
@@ -281,6 +324,12 @@ impl Engine {
         if from != Way::Here {
             self.hand_held(now);
         }
+    }
+
+    /// Another's datagram, as it came, in the class of what is said beside data.
+    pub(super) fn send_bytes(&mut self, to: PathAddr, bytes: &Arc<[u8]>) {
+        let tos = self.dscp.of(Class::Control) << 2;
+        self.send_copy(to, &Copy { tos, bytes: bytes.clone() });
     }
 
     fn send_copy(&mut self, to: PathAddr, copy: &Copy) {

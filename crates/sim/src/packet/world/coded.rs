@@ -59,7 +59,7 @@ impl World {
                     symbol_size: coded.symbol_size,
                     flows: flows.collect(),
                     receivers: plan.receivers().map(node).collect(),
-                    trees: self.to_plant.get(&index).map_or(0, Vec::len),
+                    trees: self.rates_of_trees(index),
                 };
                 parts.insert(name(index), part);
             }
@@ -90,7 +90,7 @@ impl World {
         seed[8..12].copy_from_slice(&host.to_be_bytes());
         seed[12..20].copy_from_slice(&self.incarnations.to_be_bytes());
         let mut config = coded.source.clone();
-        if let (Some(most), Some(_)) = (self.fastest_tree(host), &coded.trees) {
+        if let (Some(most), Some(_)) = (self.fastest_link(host), &coded.trees) {
             config.trees.rate.most = config.trees.rate.most.min(most);
         }
         Machine::Source(Box::new(Source::new(config, seed)))

@@ -1,7 +1,7 @@
 //! Groups that are served by trees (Datacast): their trees, what is told to their ends, and what became of them.
 
 use headwater_fabric::HostId;
-use headwater_fabric::trees::{self, Group, TreeLink};
+use headwater_fabric::trees::{self, Group, PacketSizes, Switches, TreeLink};
 use headwater_transport::datacast::TreeStats;
 use headwater_units::{BitRate, Bytes, FlowId, PathId};
 
@@ -63,22 +63,23 @@ impl World {
         }
     }
 
-    /// The most that a tree from this host can carry, before any is planted: what its widest link does. Of several trees each
-    /// has links whose twins another one sends over, and an interest goes up for every symbol that comes down; without room
-    /// for these the queues of such links would only grow.
-    pub(super) fn fastest_tree(&self, host: u32) -> Option<BitRate> {
+    /// What the fastest link that leaves a host carries.
+    pub(super) fn fastest_link(&self, host: u32) -> Option<BitRate> {
         let fabric = self.setup.topology.fabric();
         let leaving = self.setup.topology.point_of(HostId(host)).map_or(&[][..], |at| fabric.leaving(at));
-        let widest = leaving.iter().filter_map(|link| fabric.link(*link)?.capacity).max()?;
-        let of_host = self
-            .to_plant
-            .iter()
-            .filter(|(task, _)| self.setup.tasks[**task as usize].sources.contains(&host));
-        let shared = of_host.map(|(_, trees)| trees.len()).max().is_some_and(|trees| trees > 1);
-        let data = self.setup.sizes.data.unwrap_or(Bytes::new(1500)).get();
-        let interest = self.setup.sizes.ack.unwrap_or(self.setup.sizes.around).get();
-        let room = if shared { interest } else { 0 };
-        Some(BitRate::new((u128::from(widest.get()) * u128::from(data) / u128::from(data + room)) as u64))
+        leaving.iter().filter_map(|link| fabric.link(*link)?.capacity).max()
+    }
+
+    /// What each tree of a task carries beside the others, before any is planted, as far as the source knows: all links as fast as
+    /// its own. Which is the slowest it finds out (Datacast §V-B), that of others' interests no rule finds out: without room for
+    /// them queues would only grow.
+    pub(super) fn rates_of_trees(&self, task: u32) -> Vec<Option<BitRate>> {
+        let Some(trees) = self.to_plant.get(&task) else { return Vec::new() };
+        let rate = self.fastest_link(self.setup.tasks[task as usize].sources[0]);
+        let symbol = self.setup.sizes.data.unwrap_or(Bytes::new(1500));
+        let interest = self.setup.sizes.ack.unwrap_or(self.setup.sizes.around);
+        let sizes = PacketSizes { counted: symbol, symbol, interest };
+        trees::rates(&self.setup.topology, trees, Switches::Stores, sizes, |_| rate)
     }
 
     /// What a tree's source has counted.

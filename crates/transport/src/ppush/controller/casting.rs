@@ -46,6 +46,9 @@ impl Controller {
         let object = self.registry.resolve(&wanted.name).ok_or(Refusal::UnknownObject)?;
         let bytes = self.registry.object(object).ok_or(Refusal::UnknownObject)?.bytes;
         let source = *self.sources_of(object, 0, |_| true).first().ok_or(Refusal::NoSource)?;
+        if wanted.wish == CastWish::Trees && self.network.is_none() {
+            return Err(Refusal::NoNetwork);
+        }
         if self.casts.len() >= self.config.max_casts {
             return Err(Refusal::Full);
         }
@@ -98,7 +101,7 @@ impl Controller {
             }
         }
         let at = cast.source_at.and_then(|source| self.unused_group(source.is_ipv4()));
-        let trees = wanted.wish == CastWish::Best && self.may_plant(&cast);
+        let trees = matches!(wanted.wish, CastWish::Best | CastWish::Trees) && self.may_plant(&cast);
         cast.way = match at {
             _ if wanted.wish == CastWish::Unicast => CastWay::Unicast(WhyUnicast::Wished),
             _ if cast.open_members().count() < 2 => CastWay::Unicast(WhyUnicast::TooFew),
@@ -106,6 +109,7 @@ impl Controller {
                 cast.planted = Some(Default::default());
                 CastWay::Open
             }
+            _ if wanted.wish == CastWish::Trees => return Err(Refusal::OffNetwork),
             None if wanted.wish == CastWish::Multicast => CastWay::Unicast(WhyUnicast::NoGroups),
             None => CastWay::Open,
             Some(_) if wanted.wish == CastWish::Overlay => CastWay::Open,
@@ -174,6 +178,10 @@ impl Controller {
         if let Some(member) = cast.members.get_mut(&node).filter(|member| !member.has_ended()) {
             (member.by_group, member.alone) = (fetched.by_group, fetched.alone);
             member.relayed = fetched.relayed;
+            if let (FetchEnd::Failed(reason), true) = (&fetched.end, member.on_trees) {
+                self.leave_trees(now, number, node, reason);
+                return self.tick_cast(now, number);
+            }
         }
         cast.end(
             now,
@@ -428,7 +436,7 @@ impl Controller {
     }
 
     /// Receivers are told until they answer, and told anew when they come back; who stays away is given up.
-    fn look_after_members(&mut self, now: Time, number: u64) {
+    pub(super) fn look_after_members(&mut self, now: Time, number: u64) {
         let Some(cast) = self.casts.get(number) else { return };
         let open: Vec<NodeId> = cast.open_members().map(|(node, _)| node).collect();
         for node in open {

@@ -232,6 +232,11 @@ impl Casts {
         let has = |cast: &&Cast| cast.planted.as_ref().is_some_and(|it| it.has_order(node, tree));
         self.casts.values().find(has).map(|cast| cast.number)
     }
+    /// The cast whose signals reach a node on this flow.
+    pub(super) fn of_signals(&self, node: NodeId, flow: FlowId) -> Option<u64> {
+        let has = |cast: &&Cast| cast.planted.as_ref().is_some_and(|it| it.signals_on(node, flow));
+        self.casts.values().find(has).map(|cast| cast.number)
+    }
     /// A cast has these trees.
     pub(super) fn plant(&mut self, number: u64, planted: Planted) {
         let cast = self.casts.get_mut(&number).expect("trees belong to a cast");

@@ -28,7 +28,7 @@ use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::SeedableRng;
 
 pub use self::config::{ControllerConfig, ControllerStats, GroupRange};
-pub use self::network::{HostAddresses, NetworkError, NetworkSpec};
+pub use self::network::{HostAddresses, NetworkError, NetworkSpec, SignallingWay};
 pub use self::view::{ControllerView, FlowStanding, FlowStatus, NodeView, ObjectView, TaskView};
 
 use self::casts::Casts;
@@ -42,6 +42,7 @@ use crate::{
     Command, ControllerCommand, ControllerEvent, Endpoint, Event, Input, Output, Packet, TaskRecord,
 };
 
+mod alone;
 mod casting;
 mod casts;
 mod config;
@@ -173,6 +174,7 @@ impl Controller {
             | Control::GroupSent { .. }
             | Control::TreeReady { .. }
             | Control::Silent { .. }
+            | Control::Signalled(_)
             | Control::Report { .. } => match self.registry.node_at(path) {
                 Some(node) => self.source(now, node, control),
                 None => self.stats.strangers += 1,
@@ -197,6 +199,7 @@ impl Controller {
             Control::GroupSent { flow, sent } => self.group_sent(now, node, flow, sent),
             Control::TreeReady { tree, version } => self.tree_ready(now, node, tree, version),
             Control::Silent { tree, neighbours, since } => self.silent(now, node, tree, &neighbours, since),
+            Control::Signalled(answer) => self.signalled(now, node, &answer),
             Control::Pushing { flow } if self.casts.of_tree(node, flow).is_some() => {
                 self.tree_pushing(now, node, flow);
             }

@@ -6,13 +6,21 @@
 use core::net::IpAddr;
 use std::collections::{BTreeMap, BTreeSet};
 
-use headwater_fabric::trees::{self, Group, Hop, SteinerTree, Switches};
+use headwater_fabric::trees::{self, Group, Hop, PacketSizes, SteinerTree, Switches, Telling};
 use headwater_fabric::{FabricError, FabricSpec, HostId, LinkId, Topology};
-use headwater_units::{Bytes, Duration, Time};
-use headwater_wire::NodeInfo;
+use headwater_units::{BitRate, BlockIndex, Bytes, Duration, Esi, FlowId, SymbolId, Time};
+use headwater_wire::{Body, Class, Datagram, NodeInfo, SYMBOL_OVERHEAD};
 use serde::Deserialize;
 use thiserror::Error;
 
+/// What trees may have of a link: the rest is for beats, for what nodes and controller say to each other, and for queues to empty.
+const FOR_TREES: f64 = 0.99;
+/// What Ethernet puts around an IP packet: preamble, addresses, type, check sequence and gap.
+const ETHERNET: Bytes = Bytes::new(38);
+/// However frames are made.
+const MOST_FRAMING: Bytes = Bytes::new(1500);
+/// UDP's header with that of IPv4, and with that of IPv6.
+const IP_UDP: [Bytes; 2] = [Bytes::new(28), Bytes::new(48)];
 /// More trees than this bring nothing that a host's cables could carry.
 const MOST_TREES: usize = 32;
 
@@ -30,6 +38,26 @@ pub struct NetworkSpec {
     /// At most so many trees for one cast; as many as there are, if nothing is said.
     #[serde(default)]
     pub trees: Option<u8>,
+    /// Bytes that a frame has around an IP packet where the fabric's rates count them; 38, Ethernet's with preamble and gap, if
+    /// nothing is said. Trees are told how many symbols their links carry.
+    #[serde(default)]
+    pub framing: Option<Bytes>,
+    /// How nodes are told that a tree leads another way.
+    #[serde(default)]
+    pub signalling: SignallingWay,
+}
+
+/// How nodes that are on a tree already are told that it leads another way (Datacast §III).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SignallingWay {
+    /// Down a tree, if there are many ([`ControllerConfig::signal_from`](super::ControllerConfig)).
+    #[default]
+    Auto,
+    /// Down a tree: the source splits one message among nodes, and they among others.
+    Tree,
+    /// Each by its own connection to the controller, all at once.
+    Direct,
 }
 
 /// The addresses of a host: one, or one for each of its cables in their order, and behind these any others that its node may be known by.
@@ -76,6 +104,14 @@ pub enum NetworkError {
         /// Its cables.
         cables: usize,
     },
+    /// More around a packet than in it.
+    #[error(
+        "framing = {given}: at most {} bytes are possible around an IP packet; Ethernet has 38 with preamble and gap, 14 without", MOST_FRAMING.get()
+    )]
+    Framing {
+        /// Bytes, as given.
+        given: u64,
+    },
     /// An address stands for two hosts.
     #[error("{address} is the address of two hosts")]
     Twice {
@@ -88,8 +124,10 @@ pub enum NetworkError {
 pub(super) struct Network {
     topology: Topology,
     switches: Switches,
+    framing: Bytes,
     /// At most so many for one cast.
     pub(super) most_trees: usize,
+    pub(super) signalling: SignallingWay,
     addresses: Vec<Vec<IpAddr>>,
     by_address: BTreeMap<IpAddr, HostId>,
     /// Until when a link counts as cut.
@@ -108,11 +146,15 @@ impl NetworkSpec {
 
 impl Network {
     pub(super) fn new(spec: &NetworkSpec) -> Result<Network, NetworkError> {
-        // Rates are of no account here, in whichever unit.
+        // What a packet is that rates may count.
         let topology = spec.fabric.build(Bytes::new(1500))?;
         let needed = topology.hosts().len();
         if spec.hosts.len() != needed {
             return Err(NetworkError::Hosts { given: spec.hosts.len(), needed });
+        }
+        let framing = spec.framing.unwrap_or(ETHERNET);
+        if framing > MOST_FRAMING {
+            return Err(NetworkError::Framing { given: framing.get() });
         }
         let mut by_address = BTreeMap::new();
         for (host, addresses) in spec.hosts.iter().enumerate() {
@@ -131,7 +173,9 @@ impl Network {
         Ok(Network {
             topology,
             switches: spec.switches,
+            framing,
             most_trees: spec.trees.map_or(MOST_TREES, |trees| usize::from(trees).clamp(1, MOST_TREES)),
+            signalling: spec.signalling,
             addresses,
             by_address,
             cut: BTreeMap::new(),
@@ -206,6 +250,32 @@ impl Network {
         (found.unwrap_or_default(), lost)
     }
 
+    /// What each of these trees may send at the same time as the others ([`headwater_wire::FlowRole::Tree`]), by place; `None` where
+    /// no rate of its links is stated.
+    pub(super) fn rates(&self, trees: &[SteinerTree], symbol_size: u16) -> Vec<Option<BitRate>> {
+        let ipv6 = self.by_address.keys().any(IpAddr::is_ipv6);
+        let around = self.framing + IP_UDP[usize::from(ipv6)];
+        let name = SymbolId { block: BlockIndex(0), esi: Esi(0) };
+        let (class, flow, body) = (Class::Control, FlowId(0), Body::Interest(name));
+        let interest = Datagram { class, key_epoch: 0, flow, body }.len(0);
+        let counted = Bytes::new(u64::from(symbol_size) + SYMBOL_OVERHEAD as u64);
+        let sizes =
+            PacketSizes { counted, symbol: counted + around, interest: Bytes::new(interest as u64) + around };
+        let rate = |link| Some(self.topology.fabric().link(link)?.capacity?.mul_f64(FOR_TREES));
+        trees::rates(&self.topology, trees, self.switches, sizes, rate)
+    }
+
+    /// Who tells whom if a host begins, each at most `fan_out` others: only these hosts.
+    pub(super) fn tellings(
+        &mut self,
+        now: Time,
+        root: HostId,
+        fan_out: usize,
+        takes_part: impl Fn(HostId) -> bool,
+    ) -> Vec<Telling> {
+        trees::signalling(&self.now(now, |_| true), root, fan_out, takes_part)
+    }
+
     /// How hosts hand on what comes down a tree.
     pub(super) fn hops(&self, tree: &SteinerTree) -> Vec<Hop> {
         trees::hops(&self.topology, tree, self.switches)
@@ -252,6 +322,8 @@ mod tests {
             hosts: addresses.iter().map(of).collect(),
             switches: Switches::Plain,
             trees: None,
+            framing: None,
+            signalling: SignallingWay::Auto,
         }
     }
 
@@ -262,6 +334,7 @@ mod tests {
             (spec(3, &[&[1], &[2]]), "2 hosts"),
             (spec(2, &[&[1], &[]]), "host 1 has 0 addresses"),
             (spec(2, &[&[1], &[2, 1]]), "10.0.0.1 is the address of two hosts"),
+            (NetworkSpec { framing: Some(Bytes::new(u64::MAX)), ..spec(1, &[&[1]]) }, "at most 1500 bytes"),
         ] {
             let error = wrong.check().unwrap_err().to_string();
             assert!(error.contains(must_say), "{error}");
@@ -280,6 +353,22 @@ mod tests {
         assert_eq!(of(&[&[1, 2], &[2, 3], &[5, 6]], &[6]), cables(&[2, 5]));
         assert_eq!(of(&[&[1, 2]], &[1, 2]), cables(&[1, 2]), "it is its node that is silent");
         assert_eq!(of(&[], &[1]), cables(&[]));
+    }
+
+    #[test]
+    fn what_trees_may_send_leaves_room_for_interests_headers_and_a_hundredth() {
+        let rates = |spec: NetworkSpec, receivers: &[u32]| {
+            let mut network = Network::new(&spec).unwrap();
+            let hosts: Vec<HostId> = receivers.iter().copied().map(HostId).collect();
+            let (trees, _) = network.trees(Time::ZERO, HostId(0), &hosts, Vec::new(), |_| true);
+            network.rates(&trees, 1424)
+        };
+        let all = || spec(3, &[&[1], &[2], &[3]]);
+        // A chain: what one host hands on and what it asks for leave by the same cable.
+        let carries = |frame: u64| vec![Some(BitRate::new(990_000_000 * 1472 / frame))];
+        assert_eq!(rates(all(), &[1, 2]), carries(1538 + 98));
+        assert_eq!(rates(all(), &[1]), carries(1538));
+        assert_eq!(rates(NetworkSpec { framing: Some(Bytes::new(14)), ..all() }, &[1]), carries(1514));
     }
 
     #[test]

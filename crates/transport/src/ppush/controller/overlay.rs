@@ -27,6 +27,9 @@ impl Controller {
     /// There is no group, for this reason: those who have asked pass on to each other what comes, if they may and are two.
     pub(super) fn serve_without_group(&mut self, now: Time, number: u64, why: WhyUnicast) {
         let cast = self.casts.get(number).expect("the caller has found it");
+        if cast.wish == CastWish::Trees && why != WhyUnicast::TooFew {
+            return self.fail_without_trees(now, number, why);
+        }
         let asking: Vec<(NodeId, u16)> = cast
             .open_members()
             .filter_map(|(node, member)| Some((node, member.asks.as_ref()?.1.room)))

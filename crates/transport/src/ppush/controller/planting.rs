@@ -18,26 +18,36 @@
 //! it. One for which there is no way of its own shares that of another: the blocks that it was given must still come. (The paper
 //! gives such a tree up.)
 //!
-//! Not here: signalling down the tree itself. Orders go to each node by its own connection, all at once.
+//! **Who is told how.** The first order of a tree carries its key, and goes to each node by its own connection. That it leads another
+//! way may be told down a tree of nodes: `signals`.
 
 use core::net::{IpAddr, SocketAddr};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use headwater_fabric::HostId;
 use headwater_fabric::trees::{Hop, SteinerTree};
-use headwater_fabric::{HostId, LinkId};
-use headwater_units::{BlockIndex, Duration, FlowId, Geometry, NodeId, Symbols, Theta, Time};
+use headwater_units::{BitRate, BlockIndex, Duration, FlowId, Geometry, NodeId, Symbols, TaskId, Time};
 use headwater_wire::{
-    CastWay, Control, Delivery, FlowGrant, FlowRole, FlowSecret, MAX_NEWS, MemberStanding, Push, Request,
-    TreeOrder, TreeRepair, WhyUnicast,
+    CastWay, Control, FlowGrant, FlowSecret, MAX_NEWS, MemberStanding, Request, TreeOrder, TreeRepair,
+    WhyUnicast,
 };
 
 use super::casts::{Cast, Stage};
 use super::tasks::{Pace, Retry, Task};
-use super::{Controller, network};
+use super::Controller;
+use cuts::cut_cables;
+use signals::Signals;
+
+mod cuts;
+mod signals;
+
+mod pushes;
 
 /// The trees of a cast.
 #[derive(Default)]
 pub(super) struct Planted {
+    /// What the source is told that its flows are for.
+    task: TaskId,
     trees: Vec<Planting>,
     /// Who receives by them, and where they stand.
     receivers: BTreeMap<NodeId, HostId>,
@@ -52,12 +62,18 @@ pub(super) struct Planted {
     pub(super) repairs: VecDeque<TreeRepair>,
     /// When the orders of the last repair were given, until all are confirmed.
     told_since: Option<Time>,
+    /// Bytes of symbol that a datagram to each node carries.
+    room: u16,
+    signals: Signals,
 }
 
 /// One tree.
 struct Planting {
     secret: FlowSecret,
     way: SteinerTree,
+    /// The most that its links carry, if that is known, and whether the source was told so.
+    most: Option<BitRate>,
+    told_most: bool,
     state: State,
     sent: Symbols,
 }
@@ -75,6 +91,8 @@ struct Order {
     order: TreeOrder,
     say: Retry,
     confirmed: bool,
+    /// The node has confirmed a version of it, and has the keys.
+    known: bool,
 }
 
 /// What nodes are to be told, and where the node above reaches each.
@@ -103,6 +121,11 @@ impl Planted {
             self.trees[place].sent = sent;
         }
         Symbols::new(self.trees.iter().map(|tree| tree.sent.get()).sum())
+    }
+
+    /// It receives by them no more.
+    pub(super) fn leave_out(&mut self, node: NodeId) {
+        self.receivers.remove(&node);
     }
 
     fn is_ready(&self) -> bool {
@@ -156,56 +179,30 @@ impl Controller {
         let cast = self.casts.get(number).expect("the caller has found it");
         let asked = cast.members.values().filter_map(|member| Some(member.asks.as_ref()?.1.room));
         let room = asked.chain(rooms).min().unwrap_or(0);
-        let mut planted = Planted { receivers, ..Planted::default() };
+        let symbol_size = Geometry::fitting(bytes, room).symbol_size();
+        let rates = self.network.as_ref().map_or_else(Vec::new, |network| network.rates(&ways, symbol_size));
+        let task = self.unused_task_id();
+        let mut planted = Planted { task, receivers, room, ..Planted::default() };
         for way in ways {
             planted.trees.push(Planting {
                 secret: self.secret(),
                 way,
+                most: None,
+                told_most: false,
                 state: State::Ordered,
                 sent: Symbols::ZERO,
             });
         }
+        planted.bound(rates);
         let (trees, members) = (planted.trees.len() as u16, planted.receivers.len() as u16);
         let cast = self.casts.get_mut(number).expect("the caller has found it");
-        cast.symbol_size = Geometry::fitting(bytes, room).symbol_size();
+        cast.symbol_size = symbol_size;
         cast.stage = Stage::Opening { until: now + self.config.silent_limit };
         cast.way = CastWay::Trees { trees, members, of, hops: hops.try_into().unwrap_or(u16::MAX) };
         self.casts.plant(number, planted);
         self.stats.casts_planted += 1;
         self.order_pushes(number);
         self.give_orders(now, number, &standing);
-    }
-
-    fn delivery_by_trees(&self) -> Delivery {
-        Delivery::Trees { credit: self.config.tree_credit.max(1) }
-    }
-
-    /// The source has a flow for each tree.
-    fn order_pushes(&mut self, number: u64) {
-        let task = self.unused_task_id();
-        let cast = self.casts.get(number).expect("the caller has found it");
-        let planted = cast.planted.as_ref().expect("it has trees");
-        let (source, of) = (cast.source, planted.trees.len() as u8);
-        let group = planted.trees[0].secret.flow;
-        let push = |(index, tree): (u8, &Planting)| Push {
-            task,
-            flow: tree.secret.flow,
-            object: cast.object,
-            bytes: cast.bytes,
-            symbol_size: cast.symbol_size,
-            key: tree.secret.key,
-            theta: Theta::ONE,
-            class: cast.class,
-            receiver: cast.source,
-            delivery: self.delivery_by_trees(),
-            index,
-            of,
-            at: Vec::new(),
-            start: None,
-            role: FlowRole::Tree { group },
-        };
-        let pushes: Vec<Push> = (0..of).zip(&planted.trees).map(push).collect();
-        pushes.into_iter().for_each(|push| self.send_to(source, Control::Push(push)));
     }
 
     // ---- who hands on to whom
@@ -219,6 +216,7 @@ impl Controller {
         let port = |node: NodeId| self.registry.node(node)?.info.data.first().map(SocketAddr::port);
         let at = |address: IpAddr, node| Some(SocketAddr::new(address, port(node)?));
         for tree in &planted.trees {
+            let signals = |node| planted.signals.secret(node).cloned().expect("all who stand have one");
             let order = |node: NodeId| TreeOrder {
                 tree: tree.secret.clone(),
                 version: 0,
@@ -228,6 +226,7 @@ impl Controller {
                 receives: planted.receivers.contains_key(&node),
                 store: self.config.tree_store,
                 beat: self.config.tree_beat,
+                signals: signals(node),
             };
             for Hop { from, from_port, to, to_port, branch, .. } in network.hops(&tree.way) {
                 let (Some(&above), Some(&below)) = (standing.get(&from), standing.get(&to)) else { continue };
@@ -249,6 +248,7 @@ impl Controller {
 
     /// Tells the nodes whose part has changed.
     fn give_orders(&mut self, now: Time, number: u64, standing: &BTreeMap<HostId, NodeId>) {
+        self.draw_signal_keys(number, standing.values());
         let Wanted { orders: wanted, addresses } = self.wanted_orders(number, standing);
         let first = self.config.retry_first;
         let Some(planted) = self.casts.get_mut(number).and_then(|cast| cast.planted.as_mut()) else { return };
@@ -259,13 +259,16 @@ impl Controller {
             planted.orders.keys().filter(|key| !wanted.contains_key(*key)).copied().collect();
         gone.iter().for_each(|key| drop(planted.orders.remove(key)));
         for (key, order) in wanted {
-            let same = |known: &Order| TreeOrder { version: 0, ..known.order.clone() } == order;
-            if !planted.orders.get(&key).is_some_and(same) {
-                let order = TreeOrder { version, ..order };
-                planted.orders.insert(key, Order { order, say: Retry::at(now, first), confirmed: false });
+            let before = planted.orders.get(&key);
+            let same = |before: &Order| TreeOrder { version: 0, ..before.order.clone() } == order;
+            if !before.is_some_and(same) {
+                let known = before.is_some_and(|before| before.known || before.confirmed);
+                let (order, say) = (TreeOrder { version, ..order }, Retry::at(now, first));
+                planted.orders.insert(key, Order { order, say, confirmed: false, known });
             }
         }
         gone.into_iter().for_each(|(node, tree)| self.send_to(node, Control::FellTree { tree }));
+        self.signal_orders(now, number, standing);
         self.say_orders(now, number);
     }
 
@@ -291,11 +294,17 @@ impl Controller {
             // Nobody knows what it is for.
             return self.send_to(node, Control::FellTree { tree });
         };
-        let cast = self.casts.get_mut(number).expect("orders and casts agree");
-        let (begun, planted) = (cast.begun, cast.planted.as_mut().expect("it has orders"));
-        if let Some(order) = planted.orders.get_mut(&(node, tree)) {
+        let planted = self.casts.get_mut(number).and_then(|cast| cast.planted.as_mut());
+        if let Some(order) = planted.and_then(|planted| planted.orders.get_mut(&(node, tree))) {
             order.confirmed |= order.order.version == version;
         }
+        self.have_confirmed(now, number);
+    }
+
+    /// Some nodes do as their orders say.
+    fn have_confirmed(&mut self, now: Time, number: u64) {
+        let cast = self.casts.get_mut(number).expect("orders and casts agree");
+        let (begun, planted) = (cast.begun, cast.planted.as_mut().expect("it has orders"));
         if planted.orders.values().all(|order| order.confirmed)
             && let (Some(since), Some(last)) = (planted.told_since.take(), planted.repairs.back_mut())
         {
@@ -331,20 +340,12 @@ impl Controller {
             (_, Stage::Running) => {
                 let receivers: Vec<NodeId> = planted.receivers.keys().copied().collect();
                 for node in receivers {
-                    let reason = "its source has it no more".to_owned();
-                    self.end_receiver(now, number, node, reason);
+                    self.leave_trees(now, number, node, "its source has it no more");
                 }
             }
             _ => self.serve_without_group(now, number, WhyUnicast::Source),
         }
         self.tick_cast(now, number);
-    }
-
-    fn end_receiver(&mut self, now: Time, number: u64, node: NodeId, reason: String) {
-        let member = self.casts.get(number).and_then(|cast| cast.members.get(&node));
-        if member.is_some_and(|member| member.on_trees && !member.has_ended()) {
-            self.end_member(now, number, node, MemberStanding::Failed(reason));
-        }
     }
 
     /// Once everybody on the trees knows, receivers have them.
@@ -470,7 +471,7 @@ impl Controller {
         let Some(network) = &self.network else { return };
         let (mut standing, lasts) = (self.standing(), self.config.cut_for);
         let cast = self.casts.get_mut(number).expect("the caller has found it");
-        let (source, begun) = (cast.source, cast.begun);
+        let (source, begun, symbol_size) = (cast.source, cast.begun, cast.symbol_size);
         let planted = cast.planted.as_mut().expect("it has trees");
         let Some((reported, silence)) = planted.reported.take() else { return };
         // Whose connection to the controller has gone may stand on a tree all the same.
@@ -503,6 +504,7 @@ impl Controller {
             rebuilt += u16::from(tree.way.links() != way.links());
             tree.way = way.clone();
         }
+        planted.bound(network.rates(&planted.ways(), symbol_size));
         planted.repairs.push_back(TreeRepair {
             after: reported.since(begun),
             silent: silence,
@@ -511,6 +513,8 @@ impl Controller {
             cut: u16::try_from(cut.len()).unwrap_or(u16::MAX),
             rebuilt,
             shared,
+            signalled: 0,
+            unanswered: 0,
         });
         if planted.repairs.len() > MAX_NEWS {
             planted.repairs.pop_front();
@@ -519,8 +523,9 @@ impl Controller {
         planted.receivers.retain(|_, host| !lost.contains(host));
         self.stats.trees_repaired += 1;
         for node in receivers.into_iter().filter(|(_, host)| lost.contains(host)).map(|(node, _)| node) {
-            self.end_receiver(now, number, node, "no way leads to it that is not cut".to_owned());
+            self.leave_trees(now, number, node, "no way leads to it that is not cut");
         }
+        self.order_pushes(number);
         self.give_orders(now, number, &standing);
     }
 
@@ -553,42 +558,5 @@ impl Controller {
         for (node, tree) in planted.iter().flat_map(|planted| planted.orders.keys()) {
             self.send_to(*node, Control::FellTree { tree: *tree });
         }
-    }
-}
-
-/// The fewest cables that explain which hops are silent; see the module's description.
-fn cut_cables(
-    planted: &Planted,
-    standing: &BTreeMap<HostId, NodeId>,
-    hops: impl Fn(&SteinerTree) -> Vec<Hop>,
-    cable: impl Fn(LinkId) -> LinkId,
-) -> BTreeSet<LinkId> {
-    let (mut silent, mut heard) = (Vec::new(), BTreeSet::new());
-    for tree in &planted.trees {
-        for hop in hops(&tree.way) {
-            let (Some(above), Some(below)) = (standing.get(&hop.from), standing.get(&hop.to)) else {
-                continue;
-            };
-            let cables: BTreeSet<LinkId> = hop.links.iter().map(|link| cable(*link)).collect();
-            match planted.is_silent(tree.secret.flow, *above, *below) {
-                true => silent.push(cables),
-                false => heard.extend(cables),
-            }
-        }
-    }
-    network::fewest(silent, &heard)
-}
-
-impl Planted {
-    /// Whether one end of a hop has reported the other.
-    fn is_silent(&self, tree: FlowId, above: NodeId, below: NodeId) -> bool {
-        let order = |node: NodeId| self.orders.get(&(node, tree)).map(|it| &it.order);
-        let parent = order(below).and_then(|order| order.parent);
-        if parent.is_some_and(|at| self.silent.contains(&(below, tree, at))) {
-            return true;
-        }
-        let children = order(above).into_iter().flat_map(|order| order.branches.iter().flatten());
-        let mut reported = children.filter(|at| self.silent.contains(&(above, tree, **at)));
-        reported.any(|at| self.addresses.get(&(below, tree)) == Some(at))
     }
 }

@@ -155,7 +155,7 @@ impl Receiver {
             Told::Nothing => {}
             Told::Stray => self.stats.strays += 1,
             Told::Begins(granted) => self.begin(now, granted),
-            Told::GoesOn(flows) => {
+            Told::GoesOn(Granted { flows, .. }) => {
                 self.last_useful = now;
                 // The last block may have come while nobody was there to be told.
                 match self.blocks.as_ref().is_some_and(Blocks::all_done) {

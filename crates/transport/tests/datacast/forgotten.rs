@@ -1,0 +1,151 @@
+//! A controller that was started anew knows nothing of the trees of a cast: its receivers go on by themselves, with what they have.
+
+use headwater_transport::host::{HostReceiverConfig, Receivers};
+use headwater_transport::ppush::receiver::ReceiverConfig;
+use headwater_transport::pull_queue::PullConfig;
+use headwater_transport::{Command, Endpoint, Event, Input, Output, Packet, ReceiverCommand, ReceiverEvent};
+use headwater_units::{
+    BitRate, BlockIndex, Bytes, Duration, Esi, FetchId, FlowId, FlowKey, NodeId, ObjectId, PacketNumber,
+    PathId, SymbolId, TaskId, Time,
+};
+use headwater_wire::{Body, Class, Control, Datagram, Delivery, Ecn, FlowGrant, Request, SymbolHeader};
+
+const CONTROLLER: PathId = PathId(9);
+const FETCH: FetchId = FetchId(1);
+const OBJECT: ObjectId = ObjectId([1; 32]);
+/// Four blocks of 256 symbols.
+const BYTES: Bytes = Bytes::mib(1);
+const SYMBOL: u16 = 1024;
+const TREE: FlowId = FlowId(1);
+const OWN: FlowId = FlowId(2);
+
+struct Bench {
+    machine: Receivers,
+    now: Time,
+}
+
+impl Bench {
+    /// All that it says and wants until it waits.
+    fn drain(&mut self) -> (Vec<Packet>, Vec<ReceiverEvent>) {
+        let (mut packets, mut events) = (Vec::new(), Vec::new());
+        loop {
+            match self.machine.poll(self.now) {
+                Output::Transmit(packet) => packets.push(packet),
+                Output::Event(Event::Receiver(_, event)) => events.push(event),
+                Output::Event(event) => panic!("{event:?}"),
+                Output::Wake(_) => return (packets, events),
+            }
+        }
+    }
+
+    fn tell(&mut self, command: ReceiverCommand) {
+        self.machine.handle(self.now, Input::Command(Command::Receiver(FETCH, command)));
+    }
+
+    fn hears(&mut self, control: Control) {
+        self.machine.handle(self.now, Input::Packet(Packet::control(CONTROLLER, control)));
+    }
+
+    /// The controller grants one flow.
+    fn accepted(&mut self, request: u64, flow: FlowId, delivery: Delivery) {
+        let (node, key) = (NodeId([6; 32]), FlowKey([2; 32]));
+        let grant =
+            FlowGrant { flow, node, at: Vec::new(), key, index: 0, of: 1, group: None, relays: false };
+        self.hears(Control::Accepted {
+            request,
+            task: TaskId(request),
+            object: OBJECT,
+            bytes: BYTES,
+            symbol_size: SYMBOL,
+            feedback_every: Duration::from_secs(1),
+            flows: vec![grant],
+            delivery,
+        });
+    }
+
+    fn arrives(&mut self, flow: FlowId, block: u32, esi: u32) {
+        let header = SymbolHeader {
+            number: PacketNumber(u64::from(block * 256 + esi)),
+            symbol: SymbolId { block: BlockIndex(block), esi: Esi(esi) },
+            ack_interval: 1,
+            ack_now: false,
+            assignment: 0,
+            starved: false,
+            syn: false,
+            trimmed: false,
+        };
+        let datagram = Datagram { class: Class::Bulk, key_epoch: 0, flow, body: Body::Symbol(header) };
+        self.machine.handle(self.now, Input::Packet(Packet { path: PathId(3), ecn: Ecn::NotEct, datagram }));
+    }
+}
+
+fn requested(packets: &[Packet]) -> Option<Request> {
+    packets.iter().find_map(|packet| match &packet.datagram.body {
+        Body::Control(control) => match &**control {
+            Control::Request(request) => Some(request.clone()),
+            _ => None,
+        },
+        _ => None,
+    })
+}
+
+#[test]
+fn a_receiver_whose_trees_are_forgotten_pulls_what_it_lacks() {
+    let pull = PullConfig {
+        rate: BitRate::new(1_000_000_000),
+        packet: Bytes::new(1500),
+        catch_up: Duration::from_millis(1),
+    };
+    let mut bench = Bench { machine: Receivers::new(HostReceiverConfig { pull }), now: Time::ZERO };
+    let config =
+        ReceiverConfig { delivery: None, ..ReceiverConfig::new("object", NodeId([4; 32]), CONTROLLER, 5) };
+    bench.tell(ReceiverCommand::Fetch(Box::new(config)));
+    assert_eq!(requested(&bench.drain().0).expect("it asks").delivery, None);
+    bench.accepted(5, TREE, Delivery::Trees { credit: 16 });
+    let (_, events) = bench.drain();
+    assert!(
+        matches!(events[..], [ReceiverEvent::Bind(_), ..] | [_, ReceiverEvent::Bind(_), ..]),
+        "{events:?}"
+    );
+    bench.tell(ReceiverCommand::Start { wanted: 0..u32::MAX, have: Vec::new() });
+    bench.tell(ReceiverCommand::FlowPath { flow: TREE, path: PathId(3) });
+    let (packets, _) = bench.drain();
+    assert!(packets.iter().any(|it| matches!(it.datagram.body, Body::Interest(_))), "{packets:?}");
+    (0..256).for_each(|esi| bench.arrives(TREE, 0, esi));
+    bench.drain();
+    bench.tell(ReceiverCommand::BlockDecoded { block: BlockIndex(0) });
+    (0..10).for_each(|esi| bench.arrives(TREE, 1, esi));
+    bench.drain();
+
+    bench.now = Time::ZERO + Duration::from_secs(1);
+    bench.hears(Control::UnknownTask { task: TaskId(5) });
+    let (packets, _) = bench.drain();
+    let request = requested(&packets).expect("it asks anew");
+    assert_eq!((&request.name, request.request), (&OBJECT.to_string(), 6));
+    assert!(matches!(request.delivery, Some(Delivery::Pull { .. })), "{request:?}");
+    bench.accepted(6, OWN, Delivery::Pull { initial_window: 8 });
+    let (_, events) = bench.drain();
+    let unbound = |event: &ReceiverEvent| matches!(event, ReceiverEvent::Unbind { flow } if *flow == TREE);
+    let bound = |event: &ReceiverEvent| matches!(event, ReceiverEvent::Bind(bind) if bind.flow == OWN);
+    let begins = |event: &ReceiverEvent| matches!(event, ReceiverEvent::Accepted { .. });
+    assert!(
+        [&unbound as &dyn Fn(&_) -> bool, &bound, &begins].iter().all(|is| events.iter().any(is)),
+        "{events:?}"
+    );
+    bench.tell(ReceiverCommand::Start { wanted: 0..u32::MAX, have: vec![BlockIndex(0)] });
+    bench.tell(ReceiverCommand::FlowPath { flow: OWN, path: PathId(4) });
+    let (packets, _) = bench.drain();
+    let pulls = |it: &&Packet| matches!(it.datagram.body, Body::Pull(_)) && it.path == PathId(4);
+    assert!(packets.iter().any(|it| pulls(&it)), "{packets:?}");
+    for (block, esi) in (1..4).flat_map(|block| (0..256).map(move |esi| (block, esi))) {
+        bench.arrives(OWN, block, esi);
+    }
+    let (_, events) = bench.drain();
+    assert_eq!(
+        events.iter().filter(|it| matches!(it, ReceiverEvent::Decode { .. })).count(),
+        3,
+        "{events:?}"
+    );
+    (1..4).for_each(|block| bench.tell(ReceiverCommand::BlockDecoded { block: BlockIndex(block) }));
+    assert!(bench.drain().1.iter().any(|event| matches!(event, ReceiverEvent::Done)));
+}
