@@ -434,6 +434,7 @@ impl World<'_> {
             incarnation: 1,
             rtt: None,
             seen: None,
+            labels: Default::default(),
         };
         let holding = Holding { object: OBJECT, bytes: self.size, name: Some("object".into()) };
         for control in [Control::Hello(info), Control::Hold(holding)] {
@@ -646,6 +647,7 @@ impl World<'_> {
                     of: 2,
                     group: None,
                     relays: false,
+                    passed_on: true,
                 }));
                 (RECEIVER, Control::Flows { task, version: self.wild()? as u32, flows })
             }

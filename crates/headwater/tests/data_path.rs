@@ -168,6 +168,7 @@ async fn deliver(size: Bytes, source_config: SourceConfig) -> Cost {
         of: 1,
         group: None,
         relays: false,
+        passed_on: true,
     };
     let accepted = Control::Accepted {
         request: 7,

@@ -199,13 +199,15 @@ pub enum SourceEvent {
         /// Repair symbols are wanted.
         repair: bool,
     },
-    /// Whoever this node passes an object on to wants so many symbols of its class of a block that is still coming, more than are
-    /// its part: they are to be had from the source ([`ReceiverCommand::Wanted`]).
+    /// Whoever this node passes an object on to wants so many symbols of a class of a block that is still coming, more than are
+    /// its part: they are to be had where the class comes from ([`ReceiverCommand::Wanted`]).
     Wanted {
         /// The object.
         object: ObjectId,
         /// The block.
         block: BlockIndex,
+        /// What its ESIs leave as a remainder when divided by the number of classes.
+        class: u8,
         /// How many of the class, from its first one on.
         symbols: u32,
     },
@@ -279,10 +281,12 @@ pub enum ReceiverCommand {
         /// Why.
         failure: DecodeFailure,
     },
-    /// Others, to whom what comes is passed on, want so many symbols of a block's class that the source sends to this host.
+    /// Others, to whom what comes is passed on, want so many symbols of a class of a block.
     Wanted {
         /// The block.
         block: BlockIndex,
+        /// As in [`SourceEvent::Wanted`].
+        class: u8,
         /// How many of the class, from its first one on.
         symbols: u32,
     },
@@ -404,6 +408,8 @@ pub struct Bind {
     pub key: FlowKey,
     /// The source is a receiver itself, and sends what comes to it.
     pub relays: bool,
+    /// What comes by it is what this receiver passes on.
+    pub passed_on: bool,
 }
 
 /// Why a receiver gives up. What is finished stays finished.
@@ -514,6 +520,8 @@ pub struct TaskFlow {
     pub group: Option<TaskGroup>,
     /// Its source is a receiver of the object itself, and sends what comes to it.
     pub relays: bool,
+    /// Its receiver passes on what comes by it.
+    pub passed_on: bool,
 }
 
 /// The group of a [`TaskFlow`].

@@ -63,6 +63,7 @@ fn waiting_for_its_decoder() -> Receivers {
         of: 1,
         group: None,
         relays: false,
+        passed_on: true,
     };
     let accepted = Control::Accepted {
         request: 77,
@@ -136,6 +137,7 @@ fn accepted(request: u64, bytes: u64, paths: &[PathId]) -> Input {
         of: paths.len() as u8,
         group: None,
         relays: false,
+        passed_on: true,
     };
     let accepted = Control::Accepted {
         request,
@@ -389,6 +391,7 @@ fn a_source_with_a_narrow_path_makes_it_leave_the_task_and_ask_with_less_room() 
         of: 1,
         group: None,
         relays: false,
+        passed_on: true,
     };
     let accepted = Control::Accepted {
         request: 78,

@@ -51,6 +51,7 @@ fn grants(fetch: u64, sources: u64) -> Vec<FlowGrant> {
         of: sources as u8,
         group: None,
         relays: false,
+        passed_on: true,
     };
     (0..sources).map(grant).collect()
 }

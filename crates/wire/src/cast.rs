@@ -170,6 +170,8 @@ pub struct Fetched {
     pub alone: Bytes,
     /// Of that, what other receivers have passed on.
     pub relayed: Bytes,
+    /// By whom flows of its own have brought how much of that; at most [`MAX_FLOWS`] nodes.
+    pub from: Vec<(NodeId, Bytes)>,
 }
 
 /// How a fetch ended.
@@ -236,6 +238,8 @@ pub enum CastWay {
         members: u16,
         /// Why not to a group.
         why: WhyUnicast,
+        /// So many racks have several of them: each part enters those once, and is handed on within.
+        racks: u16,
     },
 }
 
@@ -273,6 +277,8 @@ pub struct MemberNews {
     pub alone: Bytes,
     /// Of that, what other receivers have passed on; known at its end.
     pub relayed: Bytes,
+    /// Useful payload that others have got of it by flows of their own, as far as they have ended.
+    pub passed_on: Bytes,
     /// From the cast's beginning to its end, or so far.
     pub after: Duration,
 }
@@ -292,6 +298,10 @@ pub struct CastNews {
     pub way: CastWay,
     /// Payload that the source has sent to the group, as far as it has said.
     pub to_group: Bytes,
+    /// Useful payload that receivers have got by flows of their own from nodes that are none themselves; at most [`MAX_NEWS`].
+    pub given: Vec<(NodeId, Bytes)>,
+    /// Of what receivers have got by flows of their own, that which came from another rack; `None`: fewer than two racks take part.
+    pub between_racks: Option<Bytes>,
     /// Receivers, at most [`MAX_NEWS`] of them.
     pub members: Vec<MemberNews>,
     /// How many there are in all.
@@ -338,6 +348,7 @@ impl TreeOrder {
 
 impl Fetched {
     pub(crate) fn within_bounds(&self) -> Bound {
+        check(self.from.len() <= MAX_FLOWS, "too many sources")?;
         match &self.end {
             FetchEnd::Failed(reason) => check(reason.len() <= MAX_REASON, "too long a reason"),
             FetchEnd::Had | FetchEnd::Kept => Ok(()),
@@ -349,6 +360,7 @@ impl CastNews {
     pub(crate) fn within_bounds(&self) -> Bound {
         check(self.members.len() <= MAX_NEWS, "too many receivers")?;
         check(self.repairs.len() <= MAX_NEWS, "too many repairs")?;
+        check(self.given.len() <= MAX_NEWS, "too many sources")?;
         let fits = |member: &MemberNews| match &member.standing {
             MemberStanding::Failed(reason) => reason.len() <= MAX_REASON,
             _ => true,

@@ -4,7 +4,7 @@
 //! class; either way a message may be lost with its connection or come twice, so each one can be said again.
 //! New variants go to the end: the encoding (postcard) numbers them.
 
-use core::net::{IpAddr, SocketAddr};
+use core::net::SocketAddr;
 
 use headwater_units::{
     BitRate, BlockIndex, Bytes, Duration, FlowId, FlowKey, NodeId, ObjectId, Packets, Symbols, TaskId, Theta,
@@ -12,7 +12,9 @@ use headwater_units::{
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::{Cast, CastNews, Class, Fetched, GroupQuestion, Invitation, Signal, Signalled, TreeOrder};
+use crate::{
+    Cast, CastNews, Class, Fetched, GroupQuestion, Holding, Invitation, NodeInfo, Signal, Signalled, TreeOrder,
+};
 
 /// No control message is longer.
 pub const MAX_CONTROL: usize = 64 << 10;
@@ -20,53 +22,7 @@ pub const MAX_CONTROL: usize = 64 << 10;
 pub const MAX_NAME: usize = 1024;
 /// Lists of flows have at most this many entries.
 pub const MAX_FLOWS: usize = 256;
-const MAX_ADDRESSES: usize = 16;
-
-/// Who a node is and where it can be reached; said once per connection.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct NodeInfo {
-    /// The hash of its public key, checked by the connection below.
-    pub node: NodeId,
-    /// For people.
-    pub name: String,
-    /// Where its control endpoint listens, if it does.
-    pub listen: Option<SocketAddr>,
-    /// Where its data socket receives. An unspecified address stands for the one that the connection comes from.
-    pub data: Vec<SocketAddr>,
-    /// What the operator says its uplink carries.
-    pub uplink: Option<BitRate>,
-    /// What the operator says its downlink carries.
-    pub downlink: Option<BitRate>,
-    /// The rack it stands in, where racks have an uplink of their own: name and capacity.
-    pub rack: Option<(String, Option<BitRate>)>,
-    /// Bytes of symbol that a datagram on its smallest interface carries.
-    pub room: u16,
-    /// Drawn at start: tells a restarted node from a reconnected one.
-    pub incarnation: u64,
-    /// Round trip of the connection that this is said over, as the node measured it.
-    pub rtt: Option<Duration>,
-    /// The address that the connection comes from, as whoever accepted it sees it; a node's own word for it counts nothing.
-    pub seen: Option<IpAddr>,
-}
-
-impl NodeInfo {
-    /// Where its data socket may be reached at the address that its connection has proved to be its own: symbols sent
-    /// there hit nobody else.
-    pub fn proven(&self) -> Vec<SocketAddr> {
-        self.data.iter().filter(|at| self.seen == Some(at.ip())).copied().collect()
-    }
-}
-
-/// One object that a node can send.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Holding {
-    /// The object.
-    pub object: ObjectId,
-    /// Its size.
-    pub bytes: Bytes,
-    /// A name that points at it, if any.
-    pub name: Option<String>,
-}
+pub(crate) const MAX_ADDRESSES: usize = 16;
 
 /// How the symbols of a task are spread over its sources.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -124,7 +80,7 @@ pub enum FlowRole {
         /// second, if that is known. The same order with another rate changes it.
         most: Option<BitRate>,
     },
-    /// Its source is still receiving the object, or will, and sends symbols of its own class on as they come to it.
+    /// Its source is still receiving the object, or will, and sends symbols of the flow's class on as they come to it.
     Relay,
 }
 
@@ -171,6 +127,8 @@ pub struct FlowGrant {
     pub group: Option<FlowId>,
     /// The source is a receiver of the object itself, and sends what comes to it.
     pub relays: bool,
+    /// What comes by it this receiver passes on itself: it is of the receiver's own class, or of one that it takes into its rack.
+    pub passed_on: bool,
 }
 
 /// What a controller knows of a flow's way before anything was sent on it, by what the nodes at its ends have stated.
@@ -563,11 +521,7 @@ impl Control {
         };
         let within = |bound: Result<(), &'static str>| bound.map_err(ControlError::Bound);
         match self {
-            Control::Hello(info) => {
-                check(info.name.len() <= MAX_NAME, "too long a name")?;
-                check(info.data.len() <= MAX_ADDRESSES, "too many addresses")?;
-                check(info.rack.as_ref().is_none_or(|(r, _)| r.len() <= MAX_NAME), "too long a rack")
-            }
+            Control::Hello(info) => within(info.within_bounds()),
             Control::Hold(h) => check(h.name.as_ref().is_none_or(|n| n.len() <= MAX_NAME), "too long a name"),
             Control::Request(r) => check(r.name.len() <= MAX_NAME, "too long a name"),
             Control::Accepted { flows, .. } | Control::Flows { flows, .. } => grants(flows),

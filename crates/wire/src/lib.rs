@@ -23,6 +23,7 @@ mod code_point;
 mod control;
 mod cumulative;
 mod datagram;
+mod node;
 mod probe;
 mod pull;
 mod signal;
@@ -40,14 +41,15 @@ pub use code_point::{
     DSCP_SECOND, DSCP_THIRD, DSCP_TRIMMED, class_of,
 };
 pub use control::{
-    Control, ControlError, Delivery, FlowGrant, FlowReport, FlowRole, FlowView, Holding, MAX_CONTROL,
-    MAX_FLOWS, MAX_NAME, MarkSignal, NodeInfo, Outcome, Push, Refusal, Request, SpreadRule, Start,
+    Control, ControlError, Delivery, FlowGrant, FlowReport, FlowRole, FlowView, MAX_CONTROL, MAX_FLOWS,
+    MAX_NAME, MarkSignal, Outcome, Push, Refusal, Request, SpreadRule, Start,
 };
 pub use cumulative::{AckVector, Cumulative};
 pub use datagram::{
     Body, Class, Datagram, Ecn, FinReason, HEADER, HEADER_TAG, PRELUDE, Parsed, SEAL, SYMBOL_OVERHEAD,
     SymbolHeader, WireError, emit, mark_trimmed, parse, parse_trimmed, peek_flow, peek_tree,
 };
+pub use node::{Holding, MAX_LABEL, MAX_LABELS, NodeInfo};
 pub use probe::{Probe, ProbeAck};
 pub use pull::{Pull, Receipt, Want};
 pub use signal::{MAX_SIGNALLED, Signal, SignalBranch, Signalled, TreeWay, answer_key, answer_tags};

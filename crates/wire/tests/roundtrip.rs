@@ -8,7 +8,7 @@ use headwater_units::{
     Symbols, TaskId, Theta,
 };
 use headwater_wire::*;
-use proptest::collection::{btree_set, vec};
+use proptest::collection::{btree_map, btree_set, vec};
 use proptest::prelude::*;
 use siphasher::sip::SipHasher24;
 
@@ -92,6 +92,7 @@ fn control() -> impl Strategy<Value = Control> {
                 of: 3,
                 group: (port % 2 == 0).then_some(FlowId(!flow)),
                 relays: port % 3 == 0,
+                passed_on: port % 5 == 0,
             }
         });
     prop_oneof![
@@ -161,6 +162,21 @@ fn control() -> impl Strategy<Value = Control> {
             }],
         }),
         cast(),
+        (any::<[u8; 32]>(), btree_map("[a-z]{1,128}", "[a-z0-9.]{0,128}", 0..=MAX_LABELS), any::<u64>())
+            .prop_map(|(bytes, labels, n)| Control::Hello(NodeInfo {
+                node: NodeId(bytes),
+                name: "worker-7".to_owned(),
+                listen: Some(([10, 0, 0, bytes[0]], 7001).into()),
+                data: vec![([10, 0, 0, bytes[0]], n as u16).into()],
+                uplink: Some(BitRate::new(n)),
+                downlink: None,
+                rack: (n % 2 == 0).then(|| ("r1".to_owned(), Some(BitRate::new(n)))),
+                room: n as u16,
+                incarnation: n,
+                rtt: Some(Duration::from_nanos(n)),
+                seen: None,
+                labels,
+            })),
     ]
 }
 
@@ -182,12 +198,17 @@ fn cast() -> impl Strategy<Value = Control> {
         by_group: Bytes::new(n / 2),
         alone: Bytes::new(n / 3),
         relayed: Bytes::new(n / 4),
+        passed_on: Bytes::new(n / 5),
         after: Duration::from_nanos(n),
     });
     let way = prop_oneof![
         Just(CastWay::Open),
         any::<u16>().prop_map(|of| CastWay::Unicast(WhyUnicast::Unheard { of })),
-        any::<u16>().prop_map(|members| CastWay::Overlay { members, why: WhyUnicast::NoGroups }),
+        any::<u16>().prop_map(|members| CastWay::Overlay {
+            members,
+            why: WhyUnicast::NoGroups,
+            racks: members / 3
+        }),
         any::<u16>().prop_map(|port| CastWay::Multicast {
             at: ([239, 1, 2, 3], port).into(),
             members: port / 2,
@@ -252,6 +273,7 @@ fn cast() -> impl Strategy<Value = Control> {
             by_group: Bytes::new(request),
             alone: Bytes::new(!request),
             relayed: Bytes::new(request / 2),
+            from: vec![(NodeId([request as u8; 32]), Bytes::new(request)); usize::from(request as u8)],
         })),
         (any::<u64>(), bytes(), vec(1usize..4, 0..20), any::<u16>()).prop_map(
             move |(n, bytes, branches, port)| {
@@ -295,6 +317,8 @@ fn cast() -> impl Strategy<Value = Control> {
                     source: NodeId(bytes),
                     way,
                     to_group: Bytes::new(n),
+                    given: vec![(NodeId(bytes), Bytes::new(n)); n as usize % MAX_NEWS],
+                    between_racks: (n % 3 == 0).then_some(Bytes::new(n)),
                     members,
                     of: 200,
                     repairs,
@@ -677,6 +701,34 @@ fn wants_that_are_no_run_of_symbols_are_refused() {
     bytes[28] = 0b0110;
     retag(&mut bytes);
     assert_eq!(parse(&bytes, &key()), Err(WireError::Length { have: 25, need: 15 }));
+}
+
+#[test]
+fn labels_have_bounds() {
+    let hello = |labels: Vec<(String, String)>| {
+        Control::Hello(NodeInfo {
+            node: NodeId([1; 32]),
+            name: String::new(),
+            listen: None,
+            data: Vec::new(),
+            uplink: None,
+            downlink: None,
+            rack: None,
+            room: 1424,
+            incarnation: 1,
+            rtt: None,
+            seen: None,
+            labels: labels.into_iter().collect(),
+        })
+    };
+    let parsed = |control: Control| Control::parse(&control.to_bytes()).err();
+    let many = |count| (0..count).map(|n| (n.to_string(), String::new())).collect::<Vec<_>>();
+    assert_eq!(parsed(hello(many(MAX_LABELS))), None);
+    assert_eq!(parsed(hello(many(MAX_LABELS + 1))), Some(ControlError::Bound("too many labels")));
+    let long = "x".repeat(MAX_LABEL + 1);
+    for label in [(long.clone(), String::new()), ("zone".to_owned(), long)] {
+        assert_eq!(parsed(hello(vec![label])), Some(ControlError::Bound("too long a label")));
+    }
 }
 
 #[test]

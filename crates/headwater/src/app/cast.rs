@@ -3,6 +3,9 @@
 //! The controller does it; this asks for it, shows how it goes, and says at the end who has it. A cast goes on without whoever asked
 //! for it, if the connection is lost; whoever interrupts it stops it.
 
+mod result;
+mod who;
+
 use std::collections::BTreeMap;
 use std::time::Instant;
 
@@ -11,11 +14,12 @@ use headwater_wire::{
     Cast, CastNews, CastWay, CastWish, Class, Control, MAX_FLOWS, MemberNews, MemberStanding, Refusal,
     TreeRepair, WhyUnicast,
 };
-use serde::Serialize;
 use tokio::sync::mpsc::UnboundedReceiver;
 
 use super::host::{Host, HostConfig};
-use super::{AppError, Common, NodeLine, Phase, Progress, ProgressReceiver, Shutdown, StatusReport, Watch};
+use super::{AppError, Common, Phase, Progress, ProgressReceiver, Shutdown, StatusReport, Watch};
+pub use result::{CastReceiver, CastRepair, CastResult, CastSource};
+pub use who::Receivers;
 
 /// The controller is asked once more when it has said nothing for so long: it, or the connection, may be new.
 const ASK_AGAIN: std::time::Duration = std::time::Duration::from_secs(2);
@@ -23,8 +27,6 @@ const ASK_AGAIN: std::time::Duration = std::time::Duration::from_secs(2);
 const PATIENCE: std::time::Duration = std::time::Duration::from_secs(30);
 /// Whoever stops a cast wants to know who had it all the same, but not for long.
 const LAST_WORD: std::time::Duration = std::time::Duration::from_secs(1);
-/// Fewer digits of a fingerprint may be another's.
-const SHORTEST_ID: usize = 8;
 
 /// `headwater cast`.
 #[derive(Clone, Debug, PartialEq)]
@@ -35,101 +37,12 @@ pub struct CastOptions {
     pub controller: String,
     /// A name, an id, or the beginning of one.
     pub what: String,
-    /// Names, addresses or fingerprints of nodes; none: all that keep objects.
-    pub to: Vec<String>,
+    /// Who is to have it.
+    pub to: Receivers,
     /// How it is to travel.
     pub wish: CastWish,
     /// Give up after this long.
     pub timeout: Option<Duration>,
-}
-
-/// What came of a cast.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct CastResult {
-    /// The object's id.
-    pub object: String,
-    /// What was asked for, if it is a name.
-    pub name: Option<String>,
-    /// The object's size.
-    pub bytes: u64,
-    /// From the request to the last receiver's end.
-    pub seconds: f64,
-    /// How its symbols travelled: `multicast`, `trees`, `overlay` or `unicast`.
-    pub via: String,
-    /// Why so, in words.
-    pub why: String,
-    /// The group's address.
-    pub group: Option<String>,
-    /// The control address of the node that sent it.
-    pub source: String,
-    /// Payload that the source has sent to the group, each symbol counted once.
-    pub multicast_bytes: u64,
-    /// Useful payload that receivers got from its sources by flows of their own, all together.
-    pub unicast_bytes: u64,
-    /// Useful payload that receivers have passed on to each other.
-    pub relayed_bytes: u64,
-    /// What came by the group and from sources over the object's size: how many copies of it left its sources.
-    pub copies: f64,
-    /// When the first receiver was through that had to be sent something.
-    pub first_seconds: Option<f64>,
-    /// When half of them were.
-    pub median_seconds: Option<f64>,
-    /// When the last one was.
-    pub last_seconds: Option<f64>,
-    /// What was done where trees were cut.
-    pub repairs: Vec<CastRepair>,
-    /// All receivers have it.
-    pub complete: bool,
-    /// By address.
-    pub receivers: Vec<CastReceiver>,
-}
-
-/// Trees that were led another way.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct CastRepair {
-    /// When a neighbour was first said to be silent, from the request on.
-    pub after_seconds: f64,
-    /// For how long it had been silent then.
-    pub silent_seconds: f64,
-    /// From that word to the new trees.
-    pub decided_seconds: f64,
-    /// From then on until all nodes had confirmed them.
-    pub told_seconds: Option<f64>,
-    /// Cables that count as cut.
-    pub cut: u16,
-    /// Trees that go another way.
-    pub rebuilt: u16,
-    /// Trees that share the way of another.
-    pub shared: u16,
-    /// Nodes that were told down a tree of nodes.
-    pub signalled: u16,
-    /// Of these, the ones that did not answer that way, and were then told by their own connection.
-    pub unanswered: u16,
-}
-
-/// One receiver of a cast.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct CastReceiver {
-    /// Its control address.
-    pub node: String,
-    /// What it calls itself.
-    pub name: String,
-    /// Its fingerprint.
-    pub id: String,
-    /// `done`: it has the object now, verified; `had`: it had it before; `failed`; `away`: not connected.
-    pub state: String,
-    /// Why it failed.
-    pub reason: Option<String>,
-    /// How long it took.
-    pub seconds: f64,
-    /// How much of the object is there.
-    pub bytes: u64,
-    /// Useful payload that came by the group.
-    pub multicast_bytes: u64,
-    /// Useful payload that came from sources by flows of its own: of a receiver that was in the group, what it had missed.
-    pub unicast_bytes: u64,
-    /// Useful payload that other receivers have passed on.
-    pub relayed_bytes: u64,
 }
 
 /// Has nodes fetch an object.
@@ -150,10 +63,12 @@ pub async fn cast(
     let path = host.new_path();
     host.keep_dialled(path, &options.controller, false).await?;
     let report = host.report(path).await?;
+    let (to, note) = options.to.ids(&report)?;
+    note.into_iter().for_each(|note| watch.note(&note));
     let wanted = Cast {
         cast: rand::random(),
         name: options.what.clone(),
-        to: nodes_of(&options.to, &report)?,
+        to,
         class: if common.gentle { Class::Gentle } else { Class::Bulk },
         wish: options.wish,
     };
@@ -168,43 +83,6 @@ pub async fn cast(
     };
     host.close().await;
     result
-}
-
-/// The ids of nodes that a user names.
-fn nodes_of(to: &[String], report: &StatusReport) -> Result<Vec<NodeId>, AppError> {
-    if to.len() > MAX_FLOWS {
-        return Err(AppError::Usage(format!(
-            "--to names {} nodes, at most {MAX_FLOWS} are possible",
-            to.len()
-        )));
-    }
-    let mut ids = Vec::new();
-    for text in to {
-        let id = node_of(text, &report.nodes)?;
-        if !ids.contains(&id) {
-            ids.push(id);
-        }
-    }
-    Ok(ids)
-}
-
-fn node_of(text: &str, nodes: &[NodeLine]) -> Result<NodeId, AppError> {
-    let is_meant = |node: &&NodeLine| {
-        let address = node.listen.parse().ok().map(|at: std::net::SocketAddr| at.ip());
-        let id = text.len() >= SHORTEST_ID && node.id.to_string().starts_with(&text.to_ascii_lowercase());
-        node.name == text || node.listen == text || id || address.is_some_and(|ip| text.parse() == Ok(ip))
-    };
-    let mut found = nodes.iter().filter(is_meant);
-    match (found.next(), found.next()) {
-        (Some(node), None) => Ok(node.id),
-        (None, _) => Err(AppError::NotFound(format!(
-            "the controller knows no node '{text}'; `headwater status` lists names, addresses and fingerprints"
-        ))),
-        (Some(one), Some(other)) => Err(AppError::Usage(format!(
-            "'{text}' is more than one node ({} and {}): name it by its address or fingerprint",
-            one.listen, other.listen
-        ))),
-    }
 }
 
 struct Asking<'a> {
@@ -346,7 +224,7 @@ fn why_not(why: WhyUnicast) -> String {
 }
 
 /// What the controller has said so far.
-struct Seen {
+pub(super) struct Seen {
     nodes: BTreeMap<NodeId, (String, String)>,
     newest: Option<CastNews>,
     members: BTreeMap<NodeId, MemberNews>,
@@ -373,7 +251,12 @@ impl Seen {
 
     /// How it travels and why, once that is known.
     fn way(&self) -> Option<(&'static str, String)> {
-        Some(match self.newest.as_ref()?.way {
+        Seen::in_words(self.newest.as_ref()?.way)
+    }
+
+    /// The word for it and the reason, once it is decided.
+    pub(super) fn in_words(way: CastWay) -> Option<(&'static str, String)> {
+        Some(match way {
             CastWay::Open => return None,
             CastWay::Multicast { at, members, of } => {
                 let who = if members == of {
@@ -398,10 +281,15 @@ impl Seen {
                 ("trees", format!("by {which}, at most {hops} hops to {who}"))
             }
             CastWay::Unicast(why) => ("unicast", format!("one by one: {}", why_not(why))),
-            CastWay::Overlay { members, why } => {
+            CastWay::Overlay { members, why, racks } => {
                 let how =
                     format!("each of {members} receivers gets another part and passes it on to the others");
-                ("overlay", format!("by overlay: {how} ({})", why_not(why)))
+                let once = match racks {
+                    0 => String::new(),
+                    1 => ", once into a rack with several of them".to_owned(),
+                    _ => format!(", once into each of {racks} racks with several of them"),
+                };
+                ("overlay", format!("by overlay: {how}{once} ({})", why_not(why)))
             }
         })
     }
@@ -456,6 +344,9 @@ impl Seen {
             receivers.iter().filter(|it| it.state == "done").map(|it| it.seconds).collect();
         finishes.sort_by(f64::total_cmp);
         let unicast: u64 = receivers.iter().map(|it| it.unicast_bytes).sum();
+        let sources = self.sources(news, &receivers);
+        let uplinks = sources.iter().map(|it| it.bytes).chain(receivers.iter().map(|it| it.passed_on_bytes));
+        let most = uplinks.chain(receivers.iter().map(CastReceiver::came)).max().unwrap_or(0);
         let (via, why) = self.way().unwrap_or(("unicast", "nobody had to be sent anything".to_owned()));
         let (object, size) = (news.object.to_string(), news.bytes.get());
         let group = match news.way {
@@ -471,10 +362,13 @@ impl Seen {
             why,
             group,
             source: self.label(news.source),
+            sources,
             multicast_bytes: news.to_group.get(),
             unicast_bytes: unicast,
             relayed_bytes: receivers.iter().map(|it| it.relayed_bytes).sum(),
             copies: (news.to_group.get() + unicast) as f64 / size.max(1) as f64,
+            link_stress: most as f64 / size.max(1) as f64,
+            between_racks_bytes: news.between_racks.map(Bytes::get),
             first_seconds: finishes.first().copied(),
             median_seconds: finishes.get(finishes.len().saturating_sub(1) / 2).copied(),
             last_seconds: finishes.last().copied(),
@@ -503,7 +397,26 @@ impl Seen {
             multicast_bytes: member.by_group.get(),
             unicast_bytes: member.alone.get().saturating_sub(member.relayed.get()),
             relayed_bytes: member.relayed.get(),
+            passed_on_bytes: member.passed_on.get(),
         }
+    }
+
+    /// Who sent without having to be sent anything; the one of the group first.
+    fn sources(&self, news: &CastNews, receivers: &[CastReceiver]) -> Vec<CastSource> {
+        let had = receivers.iter().filter(|it| it.state == "had" && it.passed_on_bytes > 0);
+        let had = had.map(|it| (it.node.clone(), it.passed_on_bytes));
+        let given = news.given.iter().map(|(node, bytes)| (self.label(*node), bytes.get()));
+        let group = Some((self.label(news.source), news.to_group.get())).filter(|(_, bytes)| *bytes > 0);
+        let mut sources: Vec<CastSource> = Vec::new();
+        for (node, bytes) in group.into_iter().chain(given).chain(had) {
+            match sources.iter_mut().find(|it| it.node == node) {
+                Some(known) => known.bytes += bytes,
+                None => sources.push(CastSource { node, bytes, copies: 0.0 }),
+            }
+        }
+        let size = news.bytes.get().max(1) as f64;
+        sources.iter_mut().for_each(|it| it.copies = it.bytes as f64 / size);
+        sources
     }
 }
 
@@ -526,30 +439,22 @@ mod tests {
     use headwater_units::ObjectId;
 
     use super::*;
+    use crate::app::NodeLine;
 
-    fn line(n: u8, name: &str) -> NodeLine {
+    fn line(n: u8) -> NodeLine {
         NodeLine {
-            name: name.to_owned(),
+            name: "x".to_owned(),
             id: NodeId([n; 32]),
             listen: format!("10.0.0.{n}:7001"),
             uplink: None,
             downlink: None,
             rack: None,
+            labels: BTreeMap::new(),
+            keeps: true,
             objects: 0,
             up: true,
             data_path: None,
         }
-    }
-
-    #[test]
-    fn a_node_is_named_by_whatever_is_its_own() {
-        let nodes = [line(0xa1, "red"), line(0xa2, "blue"), line(0xa3, "blue")];
-        let found = |text: &str| node_of(text, &nodes).map(|id| id.0[0]).map_err(|e| e.to_string());
-        for text in ["red", "10.0.0.161:7001", "10.0.0.161", "a1a1a1a1", "A1A1A1A1A1"] {
-            assert_eq!(found(text), Ok(0xa1), "{text}");
-        }
-        assert!(found("blue").unwrap_err().contains("10.0.0.162:7001 and 10.0.0.163:7001"));
-        assert!(found("a1a1").unwrap_err().contains("knows no node 'a1a1'"), "too short to be told apart");
     }
 
     fn news(standings: &[(u8, MemberStanding, u64)], way: CastWay, over: bool) -> CastNews {
@@ -561,6 +466,7 @@ mod tests {
             by_group: Bytes::new(600),
             alone: Bytes::new(if *n == 3 { 400 } else { 0 }),
             relayed: Bytes::new(if *n == 3 { 100 } else { 0 }),
+            passed_on: Bytes::new(if *n == 1 { 100 } else { 0 }),
             after: Duration::from_millis(*ms),
         };
         CastNews {
@@ -570,6 +476,8 @@ mod tests {
             source: NodeId([9; 32]),
             way,
             to_group: Bytes::new(1040),
+            given: vec![(NodeId([9; 32]), Bytes::new(200)), (NodeId([8; 32]), Bytes::new(100))],
+            between_racks: None,
             members: standings.iter().map(member).collect(),
             of: 4,
             repairs: Vec::new(),
@@ -579,7 +487,7 @@ mod tests {
 
     #[test]
     fn a_result_counts_copies_and_says_who_does_not_have_it() {
-        let report = StatusReport { nodes: (1..5).map(|n| line(n, "x")).collect(), ..Default::default() };
+        let report = StatusReport { nodes: (1..5).map(|n| line(n)).collect(), ..Default::default() };
         let mut seen = Seen::new(&report);
         let way = CastWay::Multicast { at: ([239, 1, 2, 3], 9).into(), members: 3, of: 4 };
         use MemberStanding::{Failed, Had, Kept};
@@ -590,6 +498,9 @@ mod tests {
         assert_eq!((result.via.as_str(), result.complete), ("multicast", false));
         assert!(result.why.contains("3 of 4 receivers hear the group 239.1.2.3:9"), "{}", result.why);
         assert_eq!((result.multicast_bytes, result.unicast_bytes, result.copies), (1040, 300, 1.34));
+        let sources: Vec<u64> = result.sources.iter().map(|it| it.bytes).collect();
+        assert_eq!((sources, result.link_stress), (vec![1240, 100], 1.24));
+        assert_eq!(result.receivers[0].passed_on_bytes, 100);
         let finishes = (result.first_seconds, result.median_seconds, result.last_seconds);
         assert_eq!(finishes, (Some(0.9), Some(0.9), Some(1.9)));
         let states: Vec<&str> = result.receivers.iter().map(|it| it.state.as_str()).collect();

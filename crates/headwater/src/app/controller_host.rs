@@ -118,7 +118,7 @@ impl Running {
                     let command = Command::Controller(ControllerCommand::PathLost { path });
                     self.machine.handle(now, Input::Command(command));
                 }
-                Order::View(reply) => drop(reply.send(self.machine.view())),
+                Order::View(reply) => drop(reply.send(self.machine.view(now))),
             }
         }
     }

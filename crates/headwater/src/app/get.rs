@@ -544,12 +544,14 @@ fn sources_of(flows: &[FlowStats], names: &[(NodeId, String)]) -> Vec<SourceShar
             None => {
                 let name = names.iter().find(|(id, _)| *id == flow.node).map(|(_, name)| name.clone());
                 let node = name.unwrap_or_else(|| source_label(flow.node));
-                lines.push((flow.node, SourceShare { node, ..SourceShare::default() }));
+                let id = flow.node.to_string();
+                lines.push((flow.node, SourceShare { node, id, ..SourceShare::default() }));
                 lines.len() - 1
             }
         };
         let line = &mut lines[at].1;
         line.bytes += flow.bytes.get();
+        line.group_bytes += flow.by_group.get();
         line.symbols += flow.useful;
         line.lost += flow.lost;
         line.share = share(line.symbols, total);

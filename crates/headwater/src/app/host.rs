@@ -127,6 +127,7 @@ impl Host {
             uplink: common.uplink,
             downlink: common.downlink,
             rack: common.rack.clone(),
+            labels: common.labels.clone(),
             room: 0,
             incarnation: rand::random(),
             rtt: None,

@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 use headwater_units::{Bytes, PathId};
 use headwater_wire::{
-    Class, Control, FetchEnd, Fetched, FlowSecret, GroupInvitation, Invitation, MAX_REASON, SpreadRule,
+    Class, Control, FetchEnd, Fetched, FlowSecret, GroupInvitation, Invitation, MAX_FLOWS, MAX_REASON,
+    SpreadRule,
 };
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::{AbortHandle, JoinSet};
@@ -17,7 +18,7 @@ use super::get::blocking;
 use super::host::Host;
 use super::keep::Keeper;
 use super::local::Wanted;
-use super::{AppError, GetResult, Progress, Watch};
+use super::{AppError, GetResult, Progress, SourceShare, Watch};
 use crate::socket::GroupAddr;
 
 /// So many that are over are remembered.
@@ -101,10 +102,12 @@ impl Invited {
 async fn follow(keeper: &Arc<Keeper>, host: Host, invitation: Invitation) -> Fetched {
     let Invitation { request, name, object, class, group } = invitation;
     let known = keeper.clone();
-    let fetched = |end, by_group, alone, relayed| Fetched { request, end, by_group, alone, relayed };
-    let none = Bytes::ZERO;
+    let nothing = |end| {
+        let (by_group, alone, relayed, from) = Default::default();
+        Fetched { request, end, by_group, alone, relayed, from }
+    };
     if matches!(blocking(move || known.has(object)).await, Ok(true)) {
-        return fetched(FetchEnd::Had, none, none, none);
+        return nothing(FetchEnd::Had);
     }
     let _membership = group.and_then(|group| Membership::begin(host, group));
     let wanted = Wanted {
@@ -121,9 +124,20 @@ async fn follow(keeper: &Arc<Keeper>, host: Host, invitation: Invitation) -> Fet
             let end = if was_here(&got) { FetchEnd::Had } else { FetchEnd::Kept };
             let all: u64 = got.sources.iter().map(|source| source.bytes).sum();
             let by_group = Bytes::new(got.group_bytes);
-            fetched(end, by_group, Bytes::new(all) - by_group, Bytes::new(got.relayed_bytes))
+            let alone = |source: &SourceShare| {
+                let bytes = source.bytes.saturating_sub(source.group_bytes);
+                (bytes > 0).then(|| Some((source.id.parse().ok()?, Bytes::new(bytes)))).flatten()
+            };
+            Fetched {
+                request,
+                end,
+                by_group,
+                alone: Bytes::new(all) - by_group,
+                relayed: Bytes::new(got.relayed_bytes),
+                from: got.sources.iter().filter_map(alone).take(MAX_FLOWS).collect(),
+            }
         }
-        Err(error) => fetched(FetchEnd::Failed(reason(&error)), none, none, none),
+        Err(error) => nothing(FetchEnd::Failed(reason(&error))),
     }
 }
 

@@ -66,6 +66,13 @@ async fn page(State(host): State<Host>) -> String {
             gauge!("headwater_nodes_up").set(report.nodes.iter().filter(|n| n.up).count() as f64);
             gauge!("headwater_objects").set(report.objects.len() as f64);
             gauge!("headwater_tasks").set(report.tasks.len() as f64);
+            gauge!("headwater_casts").set(report.casts.len() as f64);
+            for cast in &report.casts {
+                let labels = [("cast", cast.cast.to_string()), ("via", cast.via.clone())];
+                gauge!("headwater_cast_receivers", &labels).set(cast.receivers as f64);
+                gauge!("headwater_cast_receivers_done", &labels).set(cast.done as f64);
+                gauge!("headwater_cast_receivers_failed", &labels).set(cast.failed as f64);
+            }
             for task in &report.tasks {
                 let labels = [("task", task.task.to_string()), ("receiver", task.receiver.clone())];
                 gauge!("headwater_task_remaining_bytes", &labels).set((task.bytes - task.done).get() as f64);

@@ -32,7 +32,7 @@ use headwater_transport::ppush::wfcc::LossResponse;
 use headwater_transport::pull_queue::PullConfig;
 use headwater_units::{BitRate, Bytes, Duration};
 
-pub use cast::{CastOptions, CastReceiver, CastRepair, CastResult, cast};
+pub use cast::{CastOptions, CastReceiver, CastRepair, CastResult, CastSource, Receivers, cast};
 pub use daemon::{controller, node};
 pub use demo::demo;
 pub use experiments::{Experiments, TimelineOptions};

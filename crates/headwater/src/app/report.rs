@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use headwater_transport::ppush::controller::{ControllerView, NodeView, TaskView};
+use headwater_transport::ppush::controller::{CastView, ControllerView, NodeView, TaskView};
 use headwater_units::{BitRate, Bytes, NodeId};
 use headwater_wire::MarkSignal;
 
-use super::{NodeLine, ObjectLine, StatusReport, TaskLine, TaskSource};
+use super::cast::Seen;
+use super::{CastLine, NodeLine, ObjectLine, StatusReport, TaskLine, TaskSource};
 
 /// Renders a view; `controller` is its own address. What the data sockets do is not part of it.
 pub(crate) fn report(view: &ControllerView, controller: String) -> StatusReport {
@@ -32,7 +33,9 @@ pub(crate) fn report(view: &ControllerView, controller: String) -> StatusReport 
             listen: address_of(n),
             uplink: n.info.uplink,
             downlink: n.info.downlink,
-            rack: n.info.rack.as_ref().map(|(name, _)| name.clone()),
+            rack: n.info.rack_name().map(str::to_owned),
+            labels: labels_of(n),
+            keeps: n.keeps,
             objects: view.objects.iter().filter(|o| o.holders.contains(&n.info.node)).count() as u64,
             up: n.here,
             data_path: None,
@@ -40,7 +43,34 @@ pub(crate) fn report(view: &ControllerView, controller: String) -> StatusReport 
         .collect();
     lines.sort_by(|a, b| (&a.name, &a.listen).cmp(&(&b.name, &b.listen)));
     let tasks = view.tasks.iter().map(|t| task_line(t, &nodes, &address)).collect();
-    StatusReport { controller, nodes: lines, objects, tasks }
+    let casts = view.casts.iter().map(|cast| cast_line(cast, &address)).collect();
+    StatusReport { controller, nodes: lines, objects, tasks, casts }
+}
+
+/// What a node is called by, its rack too.
+fn labels_of(node: &NodeView) -> BTreeMap<String, String> {
+    let rack = node.info.rack_name().map(|rack| ("rack".to_owned(), rack.to_owned()));
+    node.info.labels.clone().into_iter().chain(rack).collect()
+}
+
+fn cast_line(cast: &CastView, address: &dyn Fn(&NodeId) -> String) -> CastLine {
+    let undecided = || ("undecided", "receivers are being asked".to_owned());
+    let (via, why) = Seen::in_words(cast.way).unwrap_or_else(undecided);
+    let object = cast.object.to_string();
+    CastLine {
+        cast: cast.cast,
+        name: Some(cast.name.clone()).filter(|name| !object.starts_with(name)),
+        object,
+        bytes: cast.bytes,
+        source: address(&cast.source),
+        via: via.to_owned(),
+        why,
+        receivers: cast.of,
+        done: cast.done,
+        failed: cast.failed,
+        multicast_bytes: cast.to_group,
+        age_seconds: cast.age.as_secs_f64(),
+    }
 }
 
 /// Where a node listens, or where its data comes from if it only dials.

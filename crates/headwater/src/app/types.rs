@@ -3,6 +3,7 @@
 //! Everything that is printed with `--json` is serialized from here, so field names are an interface: rates are bits
 //! per second, sizes bytes, times seconds (`_seconds`), shares 0..=1, ids 64 hex digits.
 
+use std::collections::BTreeMap;
 use std::future::pending;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
@@ -61,6 +62,8 @@ pub struct Common {
     pub downlink: Option<BitRate>,
     /// The rack this machine is in, and the capacity of the rack's uplink where known.
     pub rack: Option<(String, Option<BitRate>)>,
+    /// What its operator calls this machine by, key and value, beside its rack.
+    pub labels: BTreeMap<String, String>,
     /// A cap on what this process sends, or on what it asks to be sent.
     pub limit: Option<BitRate>,
     /// Background class: yields to everything else.
@@ -280,6 +283,12 @@ pub struct SourceShare {
     pub symbols: u64,
     /// Symbols it sent that never arrived.
     pub lost: u64,
+    /// Its fingerprint.
+    #[serde(default)]
+    pub id: String,
+    /// Of its bytes, those that came by a multicast group.
+    #[serde(default)]
+    pub group_bytes: u64,
 }
 
 /// The end of a `get`, and of a `demo`.
@@ -496,6 +505,12 @@ pub struct NodeLine {
     pub downlink: Option<BitRate>,
     /// Its rack.
     pub rack: Option<String>,
+    /// What its operator calls it by, its rack too.
+    #[serde(default)]
+    pub labels: BTreeMap<String, String>,
+    /// Whether it can be a receiver of casts.
+    #[serde(default)]
+    pub keeps: bool,
     /// How many objects it has.
     pub objects: u64,
     /// Whether it was heard of lately.
@@ -602,6 +617,35 @@ pub struct TaskLine {
     pub sources: Vec<TaskSource>,
 }
 
+/// A running cast.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct CastLine {
+    /// Its number, as whoever asked for it drew it.
+    pub cast: u64,
+    /// What is cast: an id.
+    pub object: String,
+    /// The object's name, if that was asked for.
+    pub name: Option<String>,
+    /// The object's size.
+    pub bytes: Bytes,
+    /// The control address of the node that sends it to the group, or that was the first to be found to have it.
+    pub source: String,
+    /// How it travels: `multicast`, `trees`, `overlay`, `unicast`, or `undecided` while that is found out.
+    pub via: String,
+    /// Why so, in words.
+    pub why: String,
+    /// How many are to have it.
+    pub receivers: u64,
+    /// How many of them do.
+    pub done: u64,
+    /// How many of them will not.
+    pub failed: u64,
+    /// Payload that the source has sent to the group, each symbol counted once.
+    pub multicast_bytes: Bytes,
+    /// Since it was asked for.
+    pub age_seconds: f64,
+}
+
 /// Everything a controller knows.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct StatusReport {
@@ -613,6 +657,9 @@ pub struct StatusReport {
     pub objects: Vec<ObjectLine>,
     /// By number.
     pub tasks: Vec<TaskLine>,
+    /// By number.
+    #[serde(default)]
+    pub casts: Vec<CastLine>,
 }
 
 /// A command did not do what was asked. The exit code says which way, the message what to do.
@@ -826,6 +873,8 @@ mod tests {
                 uplink: Some(BitRate::new(100_000_000)),
                 downlink: None,
                 rack: Some("r1".into()),
+                labels: [("rack".into(), "r1".into())].into(),
+                keeps: true,
                 objects: 1,
                 up: true,
                 data_path: Some(DataPath { datagrams_per_buffer: Some(1.5), ..DataPath::default() }),
@@ -844,6 +893,7 @@ mod tests {
                 symbol_size: 1424,
                 sources: vec![],
             }],
+            casts: vec![CastLine { cast: 9, via: "overlay".into(), age_seconds: 1.5, ..CastLine::default() }],
         };
         let text = serde_json::to_string(&report).unwrap();
         assert!(text.contains(&format!(r#""object":"{}""#, "ab".repeat(32))), "{text}");

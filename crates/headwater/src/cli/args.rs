@@ -18,6 +18,7 @@ use super::emulate::EmulateArgs;
 use super::exit;
 use super::groups::Groups;
 use super::lab::LabCommand;
+use super::labels::{Label, Labels};
 use super::settings::Layer;
 use super::values::{
     ByteRange, DemoRate, Dscp, DscpLevels, HostPort, Join, Kill, Listen, Loss, LossResponse, Mtu, Port,
@@ -25,6 +26,7 @@ use super::values::{
 };
 
 pub(crate) use self::tcp::{TcpCommand, TcpReceiveArgs, TcpSendArgs};
+use crate::app::Receivers;
 
 const COMMON: &str = "Common options";
 const NETWORK: &str = "Network options";
@@ -68,7 +70,7 @@ pub(crate) enum Command {
     Ls(LsArgs),
     /// Remove an object from this machine's store
     Rm(RmArgs),
-    /// Show nodes, objects and running tasks
+    /// Show nodes, objects, running tasks and casts
     Status(StatusArgs),
     /// Show many sources and one receiver at work on this machine, with real packets
     Demo(Box<DemoArgs>),
@@ -183,6 +185,12 @@ pub(crate) struct MachineFlags {
     #[arg(long, value_name = "NAME[=RATE]", help_heading = NETWORK)]
     rack: Option<Rack>,
 
+    /// What this machine is to be known by, as in zone=eu; may be repeated. `rack=NAME` says the same as --rack
+    ///
+    /// `headwater cast --label zone=eu` sends to all nodes that carry it, and `headwater status` lists them.
+    #[arg(long, value_name = "KEY=VALUE", value_delimiter = ',', help_heading = NETWORK)]
+    label: Vec<Label>,
+
     /// UDP port of the data socket [default: 0, any free one]
     #[arg(long, value_name = "PORT", help_heading = NETWORK)]
     data_port: Option<Port>,
@@ -193,6 +201,7 @@ impl MachineFlags {
         layer.uplink = self.uplink;
         layer.downlink = self.downlink;
         layer.rack.clone_from(&self.rack);
+        layer.label = Some(Labels(self.label.clone())).filter(|labels| !labels.0.is_empty());
         layer.data_port = self.data_port;
     }
 }
@@ -402,7 +411,8 @@ pub(crate) struct ControllerArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   headwater node --join 10.0.0.1
-  headwater node --join 10.0.0.1:7000 --listen 10.0.0.2:7001 --rack r7=10Gbit/s --pin FINGERPRINT")]
+  headwater node --join 10.0.0.1:7000 --listen 10.0.0.2:7001 --rack r7=10Gbit/s --pin FINGERPRINT
+  headwater node --join 10.0.0.1 --label rack=r7 --label zone=eu")]
 pub(crate) struct NodeArgs {
     /// The controller: HOST or HOST:PORT [default port: 7000] [default: the setting `controller`]
     #[arg(long, value_name = "ADDR")]
@@ -548,6 +558,7 @@ pub(crate) struct GetArgs {
   headwater put model.bin --name model
   headwater cast model --all
   headwater cast model --to 10.0.0.2,10.0.0.3,worker-7
+  headwater cast model --label zone=eu --label disk=ssd
   headwater cast model --all --via overlay --json
   headwater cast model --all --via trees        (where the controller runs with --topology FILE)
 
@@ -562,7 +573,9 @@ the others: it is detached, and catches up by a flow of its own. Receivers that 
 
 Where multicast does not work, the receivers form an overlay: each gets another part of the object from the source and passes it
 on to all others as it comes, so that the source sends about one copy and all have it in about the time of one. A slow receiver
-does not hold up the others, and one that dies costs them its part, no more. The command says which way it is and why.
+does not hold up the others, and one that dies costs them its part, no more. Where nodes say in which rack they stand
+(`headwater node --label rack=NAME`), each part enters a rack about once and is handed on inside. The command says which way it
+is and why.
 
 Ctrl-C stops all receivers. What is finished on each is kept: the same command goes on from there, and does nothing on those that
 have the object already. If this command is killed or loses the controller, the cast goes on without it.
@@ -577,13 +590,16 @@ pub(crate) struct CastArgs {
         long,
         value_name = "NODE,...",
         value_delimiter = ',',
-        required_unless_present = "all",
-        conflicts_with = "all"
+        required_unless_present_any = ["all", "label"],
+        conflicts_with_all = ["all", "label"]
     )]
     pub(crate) to: Vec<String>,
     /// All nodes that keep objects and are connected now
-    #[arg(long)]
+    #[arg(long, conflicts_with = "label")]
     pub(crate) all: bool,
+    /// Of those, the ones that carry this label, as in rack=r1; may be repeated: then those that carry all of them
+    #[arg(long, value_name = "KEY=VALUE", value_delimiter = ',')]
+    pub(crate) label: Vec<Label>,
     /// How it is to travel
     #[arg(long, value_name = "HOW", default_value_t)]
     pub(crate) via: Via,
@@ -591,6 +607,20 @@ pub(crate) struct CastArgs {
     controller: ControllerFlag,
     #[command(flatten)]
     timeout: TimeoutFlag,
+}
+
+impl CastArgs {
+    /// Whom it is for.
+    pub(crate) fn receivers(&self) -> Receivers {
+        match (self.all, self.label.is_empty()) {
+            (true, _) => Receivers::All,
+            (false, true) => Receivers::Named(self.to.clone()),
+            (false, false) => {
+                let labels = self.label.iter().map(|label| (label.key.clone(), label.value.clone()));
+                Receivers::Labelled(labels.collect())
+            }
+        }
+    }
 }
 
 #[derive(Debug, Args)]

@@ -18,6 +18,7 @@ mod experiments;
 mod groups;
 mod inside;
 mod lab;
+mod labels;
 mod manual;
 mod network;
 mod output;

@@ -1,5 +1,6 @@
 //! From flags and settings to what a command acts on; checks that look at more than one of them.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use headwater_sim::scenario::{self, TransportSpec};
@@ -12,6 +13,7 @@ use super::args::{
     TuningFlag, UpArgs,
 };
 use super::experiments::{self, ExperimentError};
+use super::labels::Labels;
 use super::network;
 use super::settings::{Origin, Settings, SettingsError};
 use super::values::{LossResponse, Spread, Theta, Via};
@@ -19,6 +21,9 @@ use crate::app::{
     CONTROLLER_PORT, CastOptions, Common, ControllerOptions, DemoOptions, Experiments, GetOptions, NODE_PORT,
     NodeOptions, Output, PutOptions, QueryOptions, RmOptions, ServeOptions, Where,
 };
+
+/// A rack with what its uplink carries, and labels.
+type Place = (Option<(String, Option<BitRate>)>, BTreeMap<String, String>);
 
 /// How long `ls`, `rm` and `status` wait for an answer unless told otherwise.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
@@ -41,12 +46,14 @@ fn wrong<T>(reason: impl Into<String>) -> Result<T, UsageError> {
 impl Settings {
     pub(crate) fn common(&self) -> Result<Common, UsageError> {
         let values = &self.values;
+        let (rack, labels) = self.place()?;
         Ok(Common {
             state: self.state()?,
             pin: values.pin,
             uplink: values.uplink.map(|rate| rate.0),
             downlink: values.downlink.map(|rate| rate.0),
-            rack: values.rack.clone().map(|rack| (rack.name, rack.uplink)),
+            rack,
+            labels,
             limit: values.limit.map(|rate| rate.0),
             gentle: values.gentle.unwrap_or_default(),
             dscp: self.code_points()?,
@@ -55,6 +62,22 @@ impl Settings {
             loss_response_ignore: values.loss_response == Some(LossResponse::Ignore),
             experiments: Experiments::default(),
         })
+    }
+
+    /// The rack, and the other labels. The label `rack` names the rack too.
+    fn place(&self) -> Result<Place, UsageError> {
+        let labels = self.values.label.as_ref().map(Labels::by_key).transpose();
+        let mut labels = labels.map_err(|error| UsageError::Options(error.to_string()))?.unwrap_or_default();
+        let rack = self.values.rack.clone().map(|rack| (rack.name, rack.uplink));
+        let rack = match (rack, labels.remove("rack")) {
+            (Some((name, _)), Some(label)) if name != label => {
+                return wrong(format!(
+                    "--rack {name} and --label rack={label} name two racks: leave one out"
+                ));
+            }
+            (rack, label) => rack.or_else(|| Some((label?, None))),
+        };
+        Ok((rack, labels))
     }
 
     /// Whoever says which code point data has means all of it, unless told otherwise; but lower effort has its own.
@@ -210,7 +233,7 @@ impl Settings {
             common: self.common()?,
             controller,
             what: args.what.clone(),
-            to: args.to.clone(),
+            to: args.receivers(),
             wish: match args.via {
                 Via::Best => CastWish::Best,
                 Via::Trees => CastWish::Trees,
@@ -307,6 +330,7 @@ mod tests {
     use super::super::args::{Cli, Command};
     use super::super::settings::Layer;
     use super::*;
+    use crate::app::Receivers;
 
     fn settings(line: &str) -> (Settings, Command) {
         let line = format!("headwater {line} --state /nonexistent/headwater");
@@ -372,6 +396,42 @@ mod tests {
             response("--tuning loss_response='guarded' --loss-response ignore"),
             (Some(Ignore), false)
         );
+    }
+
+    #[test]
+    fn a_rack_is_a_label_and_there_is_one() {
+        let place = |line: &str| {
+            let common = get(&format!("get x --from a {line}")).map_err(|error| error.to_string())?.common;
+            let labels: Vec<String> =
+                common.labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
+            Ok::<_, String>((common.rack.map(|(name, _)| name), labels))
+        };
+        let rack = Some("r1".to_owned());
+        assert_eq!(place(""), Ok((None, vec![])));
+        assert_eq!(place("--label rack=r1 --label zone=eu"), Ok((rack.clone(), vec!["zone=eu".to_owned()])));
+        assert_eq!(place("--rack r1=10G --label rack=r1"), Ok((rack.clone(), vec![])));
+        assert_eq!(
+            place("--rack r1 --label zone=eu,disk=ssd").map(|(rack, labels)| (rack, labels.len())),
+            Ok((rack, 2))
+        );
+        assert!(place("--rack r1 --label rack=r2").unwrap_err().contains("name two racks"));
+        assert!(place("--label zone=eu --label zone=us").unwrap_err().contains("both 'eu' and 'us'"));
+    }
+
+    #[test]
+    fn a_cast_is_for_all_or_for_names_or_for_labels() {
+        let receivers = |line: &str| match settings(&format!("cast x --controller c {line}")) {
+            (settings, Command::Cast(args)) => settings.cast(&args).unwrap().to,
+            _ => panic!("not a cast"),
+        };
+        assert_eq!(receivers("--all"), Receivers::All);
+        assert_eq!(receivers("--to a,b"), Receivers::Named(vec!["a".into(), "b".into()]));
+        let labels = vec![("rack".into(), "r1".into()), ("zone".into(), "eu".into())];
+        assert_eq!(receivers("--label rack=r1 --label zone=eu"), Receivers::Labelled(labels));
+        for line in ["", "--all --to a", "--all --label a=b", "--to a --label a=b", "--label a"] {
+            let line = format!("headwater cast x {line}");
+            assert!(Cli::try_parse_from(line.split_whitespace()).is_err(), "{line}");
+        }
     }
 
     #[test]

@@ -17,6 +17,7 @@ use serde_json::Value;
 use thiserror::Error;
 
 use super::groups::Groups;
+use super::labels::Labels;
 use super::values::{
     Dscp, DscpLevels, HostPort, Listen, LossResponse, Mtu, Port, ProgressMode, Rack, Rate, SettingValue,
     SourceCount, Spread, Theta, ValueError,
@@ -131,6 +132,7 @@ settings! {
     uplink: Rate = "uplink", "HEADWATER_UPLINK";
     downlink: Rate = "downlink", "HEADWATER_DOWNLINK";
     rack: Rack = "rack", "HEADWATER_RACK";
+    label: Labels = "label", "HEADWATER_LABEL";
     limit: Rate = "limit", "HEADWATER_LIMIT";
     gentle: bool = "gentle", "HEADWATER_GENTLE";
     dscp: Dscp = "dscp", "HEADWATER_DSCP";

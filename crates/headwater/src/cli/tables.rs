@@ -8,8 +8,8 @@ use serde_json::Value;
 use super::bar::span;
 use super::settings::{Key, Origin};
 use crate::app::{
-    CastResult, GetResult, Listening, NodeLine, ObjectLine, PutResult, ReplayResult, RmResult, StatusReport,
-    TaskLine, TaskSource,
+    CastLine, CastResult, GetResult, Listening, NodeLine, ObjectLine, PutResult, ReplayResult, RmResult,
+    StatusReport, TaskLine, TaskSource,
 };
 
 /// Digits of an id that are shown: enough to tell objects apart and to type.
@@ -100,11 +100,39 @@ pub(crate) fn status(report: &StatusReport) -> String {
     if report.tasks.is_empty() {
         text += "no running tasks\n";
     }
+    text += &casts(&report.casts);
     for (i, line) in report.tasks.iter().enumerate() {
         if i > 0 {
             text.push('\n');
         }
         text += &task(line);
+    }
+    text
+}
+
+/// What is being cast; nothing if nothing is.
+fn casts(casts: &[CastLine]) -> String {
+    let mut text = String::new();
+    for cast in casts {
+        let what = cast.name.clone().unwrap_or_else(|| short(&cast.object));
+        let _ = write!(
+            text,
+            "cast {}: {} of {} receivers have it after {:.1} s",
+            printable(&what),
+            cast.done,
+            cast.receivers,
+            cast.age_seconds
+        );
+        if cast.failed > 0 {
+            let _ = write!(text, ", {} will not", cast.failed);
+        }
+        if cast.multicast_bytes > Bytes::ZERO {
+            let _ = write!(text, "; {} of {} sent to the group", cast.multicast_bytes, cast.bytes);
+        }
+        let _ = writeln!(text, "; {}: {}", cast.via, printable(&cast.why));
+    }
+    if !casts.is_empty() {
+        text.push('\n');
     }
     text
 }
@@ -120,6 +148,7 @@ fn nodes(nodes: &[NodeLine]) -> String {
         " UPLINK",
         " DOWNLINK",
         "RACK",
+        "LABELS",
         " OBJECTS",
         " MERGED",
         "STATE",
@@ -132,6 +161,7 @@ fn nodes(nodes: &[NodeLine]) -> String {
             or_dash(node.uplink),
             or_dash(node.downlink),
             or_dash(node.rack.as_deref()),
+            or_dash(labels(node)),
             node.objects.to_string(),
             or_dash(merged(node)),
             if node.up { "up" } else { "down" }.to_owned(),
@@ -144,6 +174,13 @@ fn nodes(nodes: &[NodeLine]) -> String {
         }
     }
     text
+}
+
+/// What a node is called by, beside its rack.
+fn labels(node: &NodeLine) -> Option<String> {
+    let others = node.labels.iter().filter(|(key, _)| *key != "rack");
+    let labels: Vec<String> = others.map(|(key, value)| format!("{key}={value}")).collect();
+    (!labels.is_empty()).then(|| labels.join(","))
 }
 
 /// Datagrams per receive buffer, at a high rate if there was one.
@@ -204,8 +241,17 @@ pub(crate) fn cast(result: &CastResult) -> String {
         result.source,
         result.why
     );
-    let mut table =
-        Table::new(&["RECEIVER", "NAME", "STATE", " TIME", " MULTICAST", " UNICAST", " RELAYED", "WHY"]);
+    let mut table = Table::new(&[
+        "RECEIVER",
+        "NAME",
+        "STATE",
+        " TIME",
+        " MULTICAST",
+        " UNICAST",
+        " RELAYED",
+        " PASSED ON",
+        "WHY",
+    ]);
     let bytes = |n: u64| if n == 0 { "-".to_owned() } else { Bytes::new(n).to_string() };
     for receiver in &result.receivers {
         table.row([
@@ -216,6 +262,7 @@ pub(crate) fn cast(result: &CastResult) -> String {
             bytes(receiver.multicast_bytes),
             bytes(receiver.unicast_bytes),
             bytes(receiver.relayed_bytes),
+            bytes(receiver.passed_on_bytes),
             receiver.reason.clone().unwrap_or_default(),
         ]);
     }
@@ -234,6 +281,17 @@ pub(crate) fn cast(result: &CastResult) -> String {
             result.copies,
             Bytes::new(result.relayed_bytes)
         );
+        let _ =
+            write!(text, "  {:.3} copies over the busiest link of a source or receiver", result.link_stress);
+        if let Some(between) = result.between_racks_bytes {
+            let _ = write!(text, "; {} came from another rack", Bytes::new(between));
+        }
+        text.push('\n');
+    }
+    if result.sources.len() > 1 {
+        for source in &result.sources {
+            let _ = writeln!(text, "  from {}: {:.3} copies", source.node, source.copies);
+        }
     }
     for repair in &result.repairs {
         let told = repair
@@ -447,7 +505,9 @@ mod tests {
                 listen: "10.0.0.1:7001".into(),
                 uplink: Some(BitRate::new(100_000_000)),
                 downlink: None,
-                rack: None,
+                rack: Some("r7".into()),
+                labels: [("rack", "r7"), ("zone", "eu")].map(|(k, v)| (k.into(), v.into())).into(),
+                keeps: true,
                 objects: 3,
                 up: false,
                 data_path: Some(DataPath {
@@ -471,12 +531,25 @@ mod tests {
                 symbol_size: 1424,
                 sources: vec![source],
             }],
+            casts: vec![CastLine {
+                name: Some("model".into()),
+                bytes: Bytes::mib(256),
+                via: "multicast".into(),
+                why: "all hear it".into(),
+                receivers: 4,
+                done: 2,
+                failed: 1,
+                multicast_bytes: Bytes::mib(64),
+                age_seconds: 1.25,
+                ..CastLine::default()
+            }],
         };
         let text = status(&report);
         for part in [
             "controller 10.0.0.9:7000",
-            "alpha  010101010101  10.0.0.1:7001  100.0 Mbit/s         -  -           3     1.0  down",
+            "alpha  010101010101  10.0.0.1:7001  100.0 Mbit/s         -  r7    zone=eu         3     1.0  down",
             "\nalpha: nothing merges\u{fffd} them\n",
+            "\ncast model: 2 of 4 receivers have it after 1.2 s, 1 will not; 64.0 MiB of 256.0 MiB sent to the group; multicast: all hear it\n\ntask",
             "task 4: model to beta, 64.0 MiB of 256.0 MiB (25.0 %), 98.2 Mbit/s, 16 s left, limited by path",
             "  10.0.0.1:7001  98.2 Mbit/s  20.0 %   1.25  delay  1500.0 us    12.3  waits for its disk",
         ] {
@@ -505,7 +578,14 @@ mod tests {
             limited_by: "path".into(),
             mark_signal: "delay".into(),
             output: Some("model.bin".into()),
-            sources: vec![SourceShare { node: "s0".into(), bytes: 1 << 20, share: 1.0, symbols: 9, lost: 1 }],
+            sources: vec![SourceShare {
+                node: "s0".into(),
+                bytes: 1 << 20,
+                share: 1.0,
+                symbols: 9,
+                lost: 1,
+                ..SourceShare::default()
+            }],
             ..GetResult::default()
         }
     }

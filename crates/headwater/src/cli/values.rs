@@ -14,6 +14,7 @@ use serde_json::Value;
 use thiserror::Error;
 
 use super::groups::Groups;
+use super::labels::Labels;
 use crate::app::wildcard;
 
 /// A text is not such a value.
@@ -74,6 +75,7 @@ setting_values! {
     Listen: |address| address.to_string();
     Rate: |rate| exact_rate(rate.0);
     Rack: |rack| rack.to_string();
+    Labels: |labels| labels.to_string();
     Bytes: |bytes| exact_bytes(*bytes);
     Duration: |span| exact_duration(*span);
     Dscp: |dscp| dscp.0;
@@ -677,6 +679,7 @@ mod tests {
         comes_back(&"[::1]:7".parse::<Listen>().unwrap());
         comes_back(&":7".parse::<Listen>().unwrap());
         comes_back(&"r1=1234567".parse::<Rack>().unwrap());
+        comes_back(&"zone=eu,disk=ssd".parse::<Labels>().unwrap());
         comes_back(&Theta::Auto);
         comes_back(&Theta::Fixed(0.75));
         comes_back(&Dscp(46));

@@ -71,8 +71,8 @@ enum Owner {
     /// All symbols of the flow have this size.
     Receivers {
         symbol_size: u16,
-        /// Its source is a receiver itself.
-        relays: bool,
+        /// What comes by it may be passed on.
+        passed_on: bool,
     },
 }
 
@@ -80,8 +80,8 @@ enum Owner {
 #[derive(Clone, Copy)]
 struct Came<'a> {
     payload: &'a [u8],
-    /// It is what a receiver passes on, and not to be passed on once more.
-    relayed: bool,
+    /// It may be passed on: it is not of a class that others pass on.
+    passed_on: bool,
 }
 
 struct FlowEntry {
@@ -391,7 +391,7 @@ impl Engine {
                     let came = came.expect("a symbol is named right after its datagram was handed in");
                     if let Some(receiving) = self.fetches.running.get_mut(&id)
                         && receiving.keep_symbol(symbol, came.payload, &mut self.buffers)
-                        && !came.relayed
+                        && came.passed_on
                         && let Some(object) =
                             receiving.object().filter(|object| self.sources.passes_on(*object))
                     {
@@ -421,10 +421,10 @@ impl Engine {
                 let _ = receiving.events.send(FetchEvent::Accepted { object, bytes, symbol_size });
             }
             ReceiverEvent::Bind(bind) => {
-                let Bind { flow, at, key, relays, .. } = *bind;
+                let Bind { flow, at, key, passed_on, .. } = *bind;
                 let path = self.paths.towards(&at);
                 let symbol_size = receiving.symbol_size().expect("a flow is granted with its object");
-                let owner = Owner::Receivers { symbol_size, relays };
+                let owner = Owner::Receivers { symbol_size, passed_on };
                 let entry = FlowEntry { key: HeaderKey::new(&key), owner, vouched: Vec::new() };
                 self.flows.insert(flow, Box::new(entry));
                 // Polled by the loop that is running.
@@ -509,7 +509,9 @@ impl Engine {
                 }
             }
             SourceEvent::Release { flow, block } => self.sources.release(flow, block, &mut self.buffers),
-            SourceEvent::Wanted { object, block, symbols } => self.want_more(now, object, block, symbols),
+            SourceEvent::Wanted { object, block, class, symbols } => {
+                self.want_more(now, object, ReceiverCommand::Wanted { block, class, symbols });
+            }
         }
     }
 

@@ -140,6 +140,7 @@ impl Delivery {
             of: 1,
             group: None,
             relays: false,
+            passed_on: true,
         };
         let accepted = Control::Accepted {
             request: 7,

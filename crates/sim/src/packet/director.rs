@@ -178,7 +178,7 @@ impl Director {
             role,
         };
         self.say(source, Control::Push(push));
-        FlowGrant { flow, node, at: Vec::new(), key, index, of, group, relays: false }
+        FlowGrant { flow, node, at: Vec::new(), key, index, of, group, relays: false, passed_on: true }
     }
 }
 

@@ -273,6 +273,7 @@ impl Session {
                 at: grant.at.clone(),
                 key: grant.key,
                 relays: grant.relays,
+                passed_on: grant.passed_on,
             };
             self.event(ReceiverEvent::Bind(Box::new(bind)));
             self.trees.push(Tree {

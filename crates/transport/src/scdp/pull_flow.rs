@@ -356,8 +356,8 @@ impl PullFlow {
     fn want_of_relay(&self, want: &Want, shared: &mut Shared) {
         let (object, block) = (self.push.object, want.block);
         let source_symbols = self.runs.source_symbols(block);
-        if let Some(symbols) = shared.relays.want(object, want, source_symbols) {
-            let wanted = SourceEvent::Wanted { object, block, symbols };
+        if let Some((class, symbols)) = shared.relays.want(object, want, source_symbols) {
+            let wanted = SourceEvent::Wanted { object, block, class, symbols };
             shared.out.push_back(Output::Event(Event::Source(wanted)));
         }
     }

@@ -8,13 +8,14 @@
 //!                               `------ Anew: the list begins anew
 //! ```
 //! One receiver of n, that of class i, sends the symbols of its class that its source has sent it on to the n - 1 others, each of whom
-//! has asked it for that class of the block. A list per block in flight says which have come; each flow has its own place in it, so
+//! has asked it for that class of the block; where racks are known, to one other in each rack, who passes them on within it
+//! (`ppush/controller/overlay`). A list per block in flight says which have come; each flow has its own place in it, so
 //! that a slow receiver holds nobody up and costs no memory: the list of a block ends when it is whole, and what is asked for of it
 //! after that is made from the block itself.
 //!
 //! Who has lost symbols, or gets none of some class, asks for more of the others. What a relay is asked for beyond its part and has not
-//! got it asks its source for, once, whoever else wants it; so such a symbol too leaves the source once and is passed on to all who
-//! want it, and the relay has it when it comes to want it itself.
+//! got it asks for where the class comes to it from, once, whoever else wants it; so such a symbol too leaves the source once and is
+//! passed on to all who want it, and the relay has it when it comes to want it itself.
 //!
 //! What is listed has not been verified. Only what was asked for by class is served from a list; whoever asks for a block otherwise,
 //! because of a wrong one, gets it from a verified block or not yet: so a relay answers for all that it sends of one ([`crate::blame`]).
@@ -64,8 +65,8 @@ struct Listed {
     /// In the order in which they came.
     symbols: Vec<u32>,
     decoding: bool,
-    /// So many symbols of its class somebody wants.
-    wanted: u32,
+    /// By class, so many symbols somebody wants; only where that is more than a part.
+    wanted: Vec<(u8, u32)>,
 }
 
 /// What can be sent of a block.
@@ -153,9 +154,9 @@ impl Relays {
         true
     }
 
-    /// Somebody wants symbols of a block. If that is more of its class than anybody wanted before, and more than its part, it is to be
-    /// had: returns how many.
-    pub(super) fn want(&mut self, object: ObjectId, want: &Want, source_symbols: u32) -> Option<u32> {
+    /// Somebody wants symbols of a block. If that is more of their class than anybody wanted before, and more than its part, they are
+    /// to be had: returns the class, and how many.
+    pub(super) fn want(&mut self, object: ObjectId, want: &Want, source_symbols: u32) -> Option<(u8, u32)> {
         let Reception::Coming { whole, blocks, geometry } = &mut self.objects.get_mut(&object)?.reception
         else {
             return None;
@@ -165,11 +166,17 @@ impl Relays {
         if !is_more || block >= geometry.layout().block_count() || whole.get(block) {
             return None;
         }
-        let symbols = want.last() / u32::from(want.stride) + 1;
-        let listed = blocks.get_or_default(block);
-        let is_news = symbols > listed.wanted;
-        listed.wanted = listed.wanted.max(symbols);
-        is_news.then_some(symbols)
+        let stride = u32::from(want.stride);
+        let (class, symbols) = ((want.start % stride) as u8, want.last() / stride + 1);
+        let wanted = &mut blocks.get_or_default(block).wanted;
+        let at = wanted.iter().position(|(its, _)| *its == class).unwrap_or_else(|| {
+            wanted.push((class, 0));
+            wanted.len() - 1
+        });
+        let most = &mut wanted[at].1;
+        let is_news = symbols > *most;
+        *most = symbols.max(*most);
+        is_news.then_some((class, symbols))
     }
 
     /// A block is with the decoder, or back from it.

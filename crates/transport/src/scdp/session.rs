@@ -250,6 +250,7 @@ impl Session {
             at: grant.at.clone(),
             key: grant.key,
             relays: grant.relays,
+            passed_on: grant.passed_on,
         };
         self.event(ReceiverEvent::Bind(Box::new(bind)));
     }
@@ -257,7 +258,7 @@ impl Session {
     fn add_flow(&mut self, now: Time, grant: FlowGrant) {
         let flow = Flow::new(now, grant, self.window, &self.config);
         if let Some(blocks) = &mut self.blocks {
-            add_place(blocks, &flow);
+            blocks.add_place(&flow);
         }
         self.flows.push(flow);
     }
@@ -278,9 +279,9 @@ impl Session {
             ReceiverCommand::DecodeFailed { block, failure } => {
                 self.on_decode_failed(now, block, failure, pulls)
             }
-            ReceiverCommand::Wanted { block, symbols } => {
+            ReceiverCommand::Wanted { block, class, symbols } => {
                 if let Some(blocks) = &mut self.blocks {
-                    blocks.want_for_others(block, symbols);
+                    blocks.want_for_others(block, class, symbols);
                     self.refill(now, pulls);
                 }
             }
@@ -296,7 +297,7 @@ impl Session {
         }
         let SessionConfig { extra, open_blocks, .. } = self.config;
         let mut blocks = Blocks::new(self.geometry, wanted, have, extra, open_blocks);
-        self.flows.iter().for_each(|flow| add_place(&mut blocks, flow));
+        self.flows.iter().for_each(|flow| blocks.add_place(flow));
         self.stats.source_symbols = blocks.missing();
         self.phase = Phase::Receiving;
         self.last_useful = now;
@@ -660,8 +661,4 @@ impl Session {
     fn event(&mut self, event: ReceiverEvent) {
         self.outbox.push_back(Output::Event(Event::Receiver(self.fetch, event)));
     }
-}
-
-fn add_place(blocks: &mut Blocks, flow: &Flow) {
-    blocks.add_place(flow.id, flow.node, flow.index, flow.of, flow.relays);
 }

@@ -85,7 +85,8 @@ impl Bench {
 
     fn end(&mut self, n: u8, request: u64, end: FetchEnd) {
         let (by_group, alone) = (Bytes::mib(9), Bytes::mib(1));
-        self.say(n, Control::Fetched(Fetched { request, end, by_group, alone, relayed: Bytes::ZERO }));
+        let (relayed, from) = (Bytes::ZERO, vec![(node(SOURCE), alone)]);
+        self.say(n, Control::Fetched(Fetched { request, end, by_group, alone, relayed, from }));
     }
 
     /// What whoever asks was told last.
@@ -265,7 +266,87 @@ fn where_multicast_does_not_work_receivers_pass_on_to_each_other() {
         assert_eq!((delivery, flows.len()), (Delivery::Pull { initial_window: 21 }, 3));
         assert!(flows.iter().all(|flow| flow.relays == (flow.node != node(SOURCE))));
     }
-    assert_eq!(bench.way(), CastWay::Overlay { members: 3, why: WhyUnicast::Unheard { of: 3 } });
+    assert_eq!(bench.way(), CastWay::Overlay { members: 3, why: WhyUnicast::Unheard { of: 3 }, racks: 0 });
+}
+
+/// Receivers 2 and 3 stand in one rack, 4 and 5 in another, and pass it on to each other.
+fn two_racks() -> Bench {
+    let config = ControllerConfig { groups: Vec::new(), ..ControllerConfig::default() };
+    let mut bench = Bench::with(config).holders([SOURCE]);
+    for (n, rack) in [(2, "a"), (3, "a"), (4, "b"), (5, "b")] {
+        bench.say(n, Control::Hello(in_rack(n, rack)));
+        bench.say(n, Control::Keeps);
+    }
+    bench.cast();
+    for n in 2..=5 {
+        let number = bench.follow(n).request;
+        bench.requests.push((n, number));
+    }
+    bench
+}
+
+fn in_rack(n: u8, rack: &str) -> NodeInfo {
+    NodeInfo { rack: Some((rack.to_owned(), None)), ..info(n) }
+}
+
+/// By class: who grants it, and whether it is to be passed on.
+fn by_class(flows: &[FlowGrant]) -> Vec<(u8, bool)> {
+    let mut flows: Vec<&FlowGrant> = flows.iter().collect();
+    flows.sort_by_key(|flow| flow.index);
+    assert!(flows.iter().zip(0..).all(|(flow, class)| flow.index == class), "one of each class");
+    flows.iter().map(|flow| (flow.node.0[0], flow.passed_on)).collect()
+}
+
+#[test]
+fn a_class_enters_each_rack_once_and_is_handed_on_there() {
+    let mut bench = two_racks();
+    for (n, given_by) in [
+        (2, [(SOURCE, true), (3, false), (4, true), (3, false)]),
+        (3, [(2, false), (SOURCE, true), (2, false), (5, true)]),
+        (4, [(2, true), (5, false), (SOURCE, true), (5, false)]),
+        (5, [(4, false), (3, true), (4, false), (SOURCE, true)]),
+    ] {
+        let (_, flows) = bench.granted(n).unwrap();
+        assert_eq!(by_class(&flows), given_by, "receiver {n}");
+    }
+    assert_eq!(bench.way(), CastWay::Overlay { members: 4, why: WhyUnicast::NoGroups, racks: 2 });
+
+    // Who comes late to a rack is served from within.
+    bench.say(6, Control::Hello(in_rack(6, "b")));
+    bench.say(6, Control::Request(Request { delivery: None, ..request(6, 77, "object-1") }));
+    let (_, flows) = bench.granted(6).unwrap();
+    assert_eq!(by_class(&flows), [(4, false), (5, false), (4, false), (5, false)]);
+}
+
+#[test]
+fn a_running_cast_can_be_looked_at_and_its_news_say_who_gave_how_much() {
+    let mut bench = two_racks();
+    bench.pass(ms(700));
+    let (first, second) = (bench.requests[0], bench.requests[1]);
+    let (relayed, by_group) = (Bytes::mib(8), Bytes::ZERO);
+    let from = vec![
+        (node(SOURCE), Bytes::mib(2)),
+        (node(3), Bytes::mib(5)),
+        (node(4), Bytes::mib(3)),
+        (node(99), relayed),
+    ];
+    let kept =
+        Fetched { request: first.1, end: FetchEnd::Kept, by_group, alone: Bytes::mib(10), relayed, from };
+    bench.say(2, Control::Fetched(kept.clone()));
+    bench.say(2, Control::Fetched(kept));
+    bench.end(3, second.1, FetchEnd::Failed("the disk is full".to_owned()));
+    bench.pass(ms(200));
+    let news = bench.news().unwrap();
+    assert_eq!(news.given, [(node(SOURCE), Bytes::mib(3))], "and a stranger nothing");
+    assert_eq!(news.between_racks, Some(Bytes::mib(6)));
+    let passed_on = |n: u8| news.members.iter().find(|it| it.node == node(n)).unwrap().passed_on;
+    assert_eq!([2, 3, 4, 5].map(passed_on), [0, 5, 3, 0].map(Bytes::mib));
+
+    let view = bench.view();
+    let [cast] = &view.casts[..] else { panic!("one is running: {:?}", view.casts) };
+    assert_eq!((cast.cast, cast.name.as_str(), cast.bytes), (1, "object-1", Bytes::mib(10)));
+    assert_eq!((cast.of, cast.done, cast.failed, cast.source), (4, 1, 1, node(SOURCE)));
+    assert!(matches!(cast.way, CastWay::Overlay { racks: 2, .. }) && cast.age == ms(900));
 }
 
 #[test]
@@ -276,7 +357,7 @@ fn who_asks_while_others_pass_it_on_is_served_by_them() {
     [2, 3].into_iter().for_each(|n| _ = bench.follow(n));
     // The third takes too long to answer.
     bench.pass(ms(400));
-    assert_eq!(bench.way(), CastWay::Overlay { members: 2, why: WhyUnicast::NoGroups });
+    assert_eq!(bench.way(), CastWay::Overlay { members: 2, why: WhyUnicast::NoGroups, racks: 0 });
     bench.follow(4);
     bench.join(5);
     bench.say(5, Control::Request(Request { delivery: None, ..request(5, 77, "object-1") }));

@@ -277,7 +277,7 @@ impl World {
 
     /// Controller, receivers and sources mean the same flows, and the same weights.
     fn assert_agreement(&self) {
-        let view = self.controller.view();
+        let view = self.controller.view(self.now);
         let mut expected: BTreeMap<NodeId, BTreeSet<FlowId>> = BTreeMap::new();
         for (n, receiver) in &self.receivers {
             let task = view.tasks.iter().filter(|t| t.receiver == node(*n)).collect::<Vec<_>>();

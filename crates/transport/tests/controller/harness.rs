@@ -44,6 +44,7 @@ pub(crate) fn info(n: u8) -> NodeInfo {
         incarnation: 1,
         rtt: None,
         seen: None,
+        labels: Default::default(),
     }
 }
 
@@ -271,7 +272,7 @@ impl Bench {
     }
 
     pub(crate) fn view(&self) -> ControllerView {
-        self.controller.view()
+        self.controller.view(self.now)
     }
 
     pub(crate) fn task(&self, task: TaskId) -> headwater_transport::ppush::controller::TaskView {

@@ -501,6 +501,7 @@ fn when_all_have_it_the_trees_are_felled_and_what_the_source_sent_is_counted() {
             by_group: Bytes::mib(10),
             alone: Bytes::ZERO,
             relayed: Bytes::ZERO,
+            from: Vec::new(),
         };
         bench.say(n, Control::Fetched(fetched));
     }

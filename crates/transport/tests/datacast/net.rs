@@ -183,6 +183,7 @@ impl Net {
                 of: 1,
                 group: None,
                 relays: false,
+                passed_on: true,
             };
             let accepted = Control::Accepted {
                 request: 5,

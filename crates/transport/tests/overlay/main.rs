@@ -11,7 +11,7 @@ const LIMIT: Duration = Duration::from_secs(200);
 /// Finishing times over what one copy takes over the source's link at best.
 fn ratios(net: &Net) -> Vec<f64> {
     let ideal = net.bytes.get() as f64 * 8.0 / net.spec.rate.get() as f64;
-    (1..=net.spec.receivers).filter_map(|host| Some(net.finished(host)? / ideal)).collect()
+    net.receivers().filter_map(|host| Some(net.finished(host)? / ideal)).collect()
 }
 
 fn last(net: &Net) -> f64 {
@@ -99,6 +99,85 @@ fn who_comes_late_is_served_by_the_others() {
     assert!(net.copies() < 1.1, "the source need not serve it");
 }
 
+/// Host 0 stands in no rack, four receivers in each of two.
+const TWO_RACKS: &[&str] = &["core", "a", "a", "a", "a", "b", "b", "b", "b"];
+
+/// Goal: without racks 2.5 copies enter each of two racks of four, with them one; and the source sends one copy either way.
+#[test]
+fn each_byte_enters_a_rack_about_once() {
+    let mut entered = Vec::new();
+    for told in [false, true] {
+        let spec = Spec { receivers: 8, racks: TWO_RACKS, told, ..Spec::default() };
+        let mut net = Net::new(spec, Bytes::mib(32), 8);
+        net.run(LIMIT);
+        let each = ["a", "b"].map(|rack| net.entered(rack));
+        print(&format!("{each:.3?} copies enter racks, told: {told}"), &mut net);
+        assert!(net.copies() < 1.07 && last(&net) < 1.15);
+        entered.push(each);
+    }
+    assert!(entered[0].iter().all(|copies| *copies > 2.4), "{entered:?}");
+    assert!(entered[1].iter().all(|copies| (0.98..1.05).contains(copies)), "{entered:?}");
+}
+
+/// Goal: where a rack's link is no faster than a receiver's, a cast that knows of racks is twice as fast as one that does not.
+#[test]
+fn racks_behind_links_like_a_receivers_cost_no_time_if_they_are_told() {
+    let mut lasts = Vec::new();
+    for told in [false, true] {
+        let rack_rate = Some(Spec::default().rate);
+        let spec = Spec { receivers: 8, racks: TWO_RACKS, rack_rate, told, ..Spec::default() };
+        let mut net = Net::new(spec, Bytes::mib(32), 9);
+        net.run(LIMIT);
+        print(&format!("racks behind links like a receiver's, told: {told}"), &mut net);
+        lasts.push(last(&net));
+    }
+    assert!(lasts[1] < 1.25 && lasts[0] > 2.0 * lasts[1], "{lasts:.3?}");
+}
+
+/// Goal: racks of different sizes, and receivers without one, cost the source little and nobody much time.
+#[test]
+fn racks_of_any_size_will_do() {
+    for racks in [
+        &["core", "a", "b", "b", "b", "b", "b", "b", "b"][..],
+        &["core", "a", "a", "b", "b", "b", "b", "b", "b"],
+        &["core", "a", "a", "a", "b", "c", "c"],
+        &["a", "a", "a", "a", "b", "b", "b", "b", "b"],
+    ] {
+        let mut net = Net::new(Spec { receivers: 8, racks, ..Spec::default() }, Bytes::mib(32), 10);
+        net.run(LIMIT);
+        let each = ["a", "b", "c"].map(|rack| net.entered(rack));
+        print(&format!("{racks:?}, {each:.3?} copies enter them"), &mut net);
+        assert!(net.copies() < 1.25 && last(&net) < 1.45, "{racks:?}");
+        assert!(each.iter().all(|copies| *copies < 1.25), "{racks:?}: {each:.3?}");
+    }
+}
+
+/// Goal: an entry of a rack that dies costs its rack what it took in, and no more.
+#[test]
+fn a_rack_does_without_an_entry_that_dies() {
+    let mut net = Net::new(Spec { receivers: 8, racks: TWO_RACKS, ..Spec::default() }, Bytes::mib(32), 11);
+    net.act(Duration::from_millis(1400), Act::Kill(2));
+    net.run(LIMIT);
+    let each = ["a", "b"].map(|rack| net.entered(rack));
+    print(&format!("one of a rack dies, {each:.3?} copies enter"), &mut net);
+    assert_eq!(ratios(&net).len(), 7);
+    assert!(last(&net) < 1.5);
+}
+
+/// Goal: two that have it send half each. What they send together is more than a copy, because their uplinks could carry two: a flow
+/// that is 32 blocks ahead helps where relays, whose uplinks are full, are behind.
+#[test]
+fn each_of_two_sources_sends_half() {
+    let spec = Spec { sources: 2, receivers: 6, ..Spec::default() };
+    let mut net = Net::new(spec, Bytes::mib(32), 12);
+    net.run(LIMIT);
+    let each = net.copies_of_each();
+    print(&format!("two sources, {each:.3?} copies of each"), &mut net);
+    assert_eq!(ratios(&net).len(), 6);
+    assert!(each.iter().all(|copies| (0.48..0.52).contains(&(copies / net.copies()))), "{each:?}");
+    assert!(net.copies() < 1.7 && last(&net) < 1.15);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(16))]
     /// Whatever is lost and reordered, whoever dies and whenever: all others have all of it, and nothing but what is the object's.
@@ -110,8 +189,10 @@ proptest! {
         loss in 0.0f64..0.05,
         reorder in 0.0f64..0.02,
         dies in prop::option::of((1usize..7, 0u64..400)),
+        racks in prop::sample::select(vec![&[][..], TWO_RACKS, &["a", "a", "a", "b", "c", "b", "b"]]),
     ) {
-        let mut net = Net::new(Spec { receivers, loss, reorder, ..Spec::default() }, Bytes::kib(kib), seed);
+        let spec = Spec { receivers, loss, reorder, racks, ..Spec::default() };
+        let mut net = Net::new(spec, Bytes::kib(kib), seed);
         let dies = dies.filter(|(host, _)| *host <= receivers);
         if let Some((host, at)) = dies {
             net.act(Duration::from_millis(at), Act::Kill(host));

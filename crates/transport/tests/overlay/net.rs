@@ -23,7 +23,7 @@ const OBJECT: ObjectId = ObjectId([9; 32]);
 /// How a net is made.
 #[derive(Clone, Debug)]
 pub(crate) struct Spec {
-    /// Hosts 1 to this one; host 0 has the object.
+    /// The hosts behind the sources.
     pub(crate) receivers: usize,
     /// Of everybody's link, each way.
     pub(crate) rate: BitRate,
@@ -33,12 +33,31 @@ pub(crate) struct Spec {
     pub(crate) reorder: f64,
     /// This one is not there before then.
     pub(crate) late: Option<(usize, Duration)>,
+    /// In which rack hosts stand, from host 0 on; those behind the end in none.
+    pub(crate) racks: &'static [&'static str],
+    /// They say so.
+    pub(crate) told: bool,
+    /// What each rack's own link carries, each way.
+    pub(crate) rack_rate: Option<BitRate>,
+    /// The first so many hosts have the object.
+    pub(crate) sources: usize,
 }
 
 impl Default for Spec {
     fn default() -> Self {
         let rate = BitRate::new(100_000_000);
-        Spec { receivers: 4, rate, queue: 100, loss: 0.0, reorder: 0.0, late: None }
+        Spec {
+            receivers: 4,
+            rate,
+            queue: 100,
+            loss: 0.0,
+            reorder: 0.0,
+            late: None,
+            racks: &[],
+            told: true,
+            rack_rate: None,
+            sources: 1,
+        }
     }
 }
 
@@ -49,6 +68,18 @@ pub(crate) enum Act {
 }
 
 enum Happening {
+    /// It has come to the end of a rack that it crosses, to leave it.
+    LeaveRack {
+        to: usize,
+        from: usize,
+        packet: Packet,
+    },
+    /// The same, to enter it.
+    EnterRack {
+        to: usize,
+        from: usize,
+        packet: Packet,
+    },
     /// It has come to the last line on its way.
     Downlink {
         to: usize,
@@ -130,7 +161,7 @@ struct Host {
     blocks: BTreeMap<u32, (BTreeSet<u32>, bool)>,
     whole: BTreeSet<u32>,
     request: Option<u64>,
-    from_relays: BTreeSet<FlowId>,
+    not_passed_on: BTreeSet<FlowId>,
     finished: Option<Time>,
 }
 
@@ -147,7 +178,12 @@ pub(crate) struct Net {
     /// Where the sources of flows are.
     sources: BTreeMap<FlowId, usize>,
     wakes: BTreeMap<usize, Time>,
-    sent_by_source: u64,
+    /// Payload that each source has sent.
+    sent_by: Vec<u64>,
+    /// Payload that has entered each rack.
+    entered: BTreeMap<&'static str, u64>,
+    /// Of each rack: out of it, and into it.
+    rack_lines: BTreeMap<&'static str, [Line; 2]>,
     pub(crate) dropped: u64,
 }
 
@@ -173,10 +209,12 @@ impl Net {
             blocks: BTreeMap::new(),
             whole: BTreeSet::new(),
             request: None,
-            from_relays: BTreeSet::new(),
+            not_passed_on: BTreeSet::new(),
             finished: None,
         };
-        let hosts = (0..=spec.receivers).map(host).collect();
+        let hosts = (0..spec.sources + spec.receivers).map(host).collect();
+        let rack_line = || Line { rate: spec.rack_rate.unwrap_or_default(), ..Line::default() };
+        let rack_lines = spec.racks.iter().map(|rack| (*rack, [rack_line(), rack_line()])).collect();
         let mut net = Net {
             bytes,
             now: Time::ZERO,
@@ -188,11 +226,13 @@ impl Net {
             geometry: None,
             sources: BTreeMap::new(),
             wakes: BTreeMap::new(),
-            sent_by_source: 0,
+            sent_by: vec![0; spec.sources],
+            entered: BTreeMap::new(),
+            rack_lines,
             dropped: 0,
             spec,
         };
-        (0..=net.spec.receivers)
+        (0..net.hosts.len())
             .filter(|host| !net.hosts[*host].dead)
             .collect::<Vec<_>>()
             .into_iter()
@@ -201,12 +241,21 @@ impl Net {
             net.act(at, Act::Join(late));
         }
         let is_late = |host: &usize| net.spec.late.is_some_and(|(late, _)| late == *host);
-        let to = (1..=net.spec.receivers).filter(|host| !is_late(host)).map(node).collect();
+        let to = net.receivers().filter(|host| !is_late(host)).map(node).collect();
         let cast = Cast { cast: 1, name: "object".into(), to, class: Class::Bulk, wish: CastWish::Best };
         let packet = Packet::control(ASKER, Control::Cast(cast));
         net.controller.handle(net.now, Input::Packet(packet));
         net.drain_controller();
         net
+    }
+
+    /// Those that are to have the object.
+    pub(crate) fn receivers(&self) -> core::ops::Range<usize> {
+        self.spec.sources..self.hosts.len()
+    }
+
+    fn rack(&self, host: usize) -> Option<&'static str> {
+        self.spec.racks.get(host).copied()
     }
 
     fn introduce(&mut self, host: usize) {
@@ -217,21 +266,25 @@ impl Net {
             data: vec![([10, 0, 0, host as u8], 1).into()],
             uplink: None,
             downlink: None,
-            rack: None,
+            rack: self
+                .rack(host)
+                .filter(|_| self.spec.told)
+                .map(|name| (name.to_owned(), self.spec.rack_rate)),
             room: 1424,
             incarnation: 1,
             rtt: None,
             seen: None,
+            labels: Default::default(),
         };
         let mut says = vec![Control::Hello(info), Control::Keeps];
-        if host == 0 {
+        if host < self.spec.sources {
             says.push(Control::Hold(Holding {
                 object: OBJECT,
                 bytes: self.bytes,
                 name: Some("object".into()),
             }));
             let hold = SourceCommand::Hold { object: OBJECT, bytes: self.bytes };
-            self.hosts[0].source.handle(self.now, Input::Command(Command::Source(hold)));
+            self.hosts[host].source.handle(self.now, Input::Command(Command::Source(hold)));
         }
         for control in says {
             let packet = Packet::control(PathId(CONTROL + host as u32), control);
@@ -254,9 +307,19 @@ impl Net {
         Some(self.hosts[host].finished?.since(Time::ZERO).as_secs_f64())
     }
 
-    /// Payload that left the source, over the object's size.
+    /// Payload that left the sources, over the object's size.
     pub(crate) fn copies(&self) -> f64 {
-        self.sent_by_source as f64 / self.bytes.get() as f64
+        self.copies_of_each().into_iter().sum()
+    }
+
+    /// By source.
+    pub(crate) fn copies_of_each(&self) -> Vec<f64> {
+        self.sent_by.iter().map(|sent| *sent as f64 / self.bytes.get() as f64).collect()
+    }
+
+    /// Payload that entered a rack, over the object's size.
+    pub(crate) fn entered(&self, rack: &str) -> f64 {
+        self.entered.get(rack).map_or(0.0, |entered| *entered as f64 / self.bytes.get() as f64)
     }
 
     /// Symbols that came and were of no use.
@@ -278,7 +341,7 @@ impl Net {
             }
             self.now = self.now.max(time);
             self.happen(what);
-            if self.hosts[1..].iter().all(|host| host.dead || host.finished.is_some())
+            if self.hosts[self.spec.sources..].iter().all(|host| host.dead || host.finished.is_some())
                 && self.spec.late.is_none_or(|(late, _)| !self.hosts[late].dead)
             {
                 break;
@@ -312,12 +375,16 @@ impl Net {
                 self.controller.handle(self.now, Input::Command(command));
                 self.drain_controller();
             }
-            Happening::Downlink { to, .. }
+            Happening::LeaveRack { to, .. }
+            | Happening::EnterRack { to, .. }
+            | Happening::Downlink { to, .. }
             | Happening::Arrive { to, .. }
             | Happening::Hear { to, .. }
             | Happening::Tell { to, .. }
             | Happening::Wake { to }
                 if self.hosts[to].dead => {}
+            Happening::LeaveRack { to, from, packet } => self.cross(to, from, packet, 0),
+            Happening::EnterRack { to, from, packet } => self.cross(to, from, packet, 1),
             Happening::Downlink { to, from, packet } => {
                 let bytes = packet.datagram.len(self.symbol_size()) as u64 + 66;
                 match self.hosts[to].down.send(self.now, bytes, self.spec.queue) {
@@ -459,8 +526,8 @@ impl Net {
             Body::Control(control) => {
                 return self.at(self.now + DELAY, Happening::Control { from: host, control: *control });
             }
-            Body::Symbol(header) if host == 0 => {
-                self.sent_by_source += u64::from(self.symbol_size());
+            Body::Symbol(header) if host < self.spec.sources => {
+                self.sent_by[host] += u64::from(self.symbol_size());
                 assert!(
                     header.symbol.block.0 < self.geometry.expect("it was accepted").layout().block_count()
                 );
@@ -478,6 +545,11 @@ impl Net {
             _ => {}
         }
         let to = packet.path.0 as usize;
+        if let Some(rack) = self.rack(to).filter(|rack| self.rack(host) != Some(rack))
+            && matches!(packet.datagram.body, Body::Symbol(_))
+        {
+            *self.entered.entry(rack).or_default() += u64::from(self.symbol_size());
+        }
         let bytes = packet.datagram.len(self.symbol_size()) as u64 + 66;
         let Some(leaves) = self.hosts[host].up.send(self.now, bytes, self.spec.queue) else {
             self.dropped += 1;
@@ -487,20 +559,42 @@ impl Net {
             return;
         }
         let late = if self.rng.random_bool(self.spec.reorder) { DELAY * 5 } else { Duration::ZERO };
-        self.at(leaves + DELAY + late, Happening::Downlink { to, from: host, packet });
+        let crosses = self.spec.rack_rate.is_some() && self.rack(to) != self.rack(host);
+        let next = match (crosses, self.rack(host), self.rack(to)) {
+            (true, Some(_), _) => Happening::LeaveRack { to, from: host, packet },
+            (true, None, Some(_)) => Happening::EnterRack { to, from: host, packet },
+            _ => Happening::Downlink { to, from: host, packet },
+        };
+        self.at(leaves + DELAY + late, next);
+    }
+
+    /// A packet passes the link of a rack: out of its own, and into another.
+    fn cross(&mut self, to: usize, from: usize, packet: Packet, way: usize) {
+        let bytes = packet.datagram.len(self.symbol_size()) as u64 + 66;
+        let rack = self.rack(if way == 0 { from } else { to }).expect("it crosses one");
+        let lines = self.rack_lines.get_mut(rack).expect("racks have links");
+        let Some(leaves) = lines[way].send(self.now, bytes, self.spec.queue) else {
+            self.dropped += 1;
+            return;
+        };
+        let next = match self.rack(to).filter(|_| way == 0) {
+            Some(_) => Happening::EnterRack { to, from, packet },
+            None => Happening::Downlink { to, from, packet },
+        };
+        self.at(leaves + DELAY, next);
     }
 
     fn on_source(&mut self, host: usize, event: SourceEvent) {
         match event {
             SourceEvent::Opened(opened) => _ = self.sources.insert(opened.flow, host),
             SourceEvent::Prepare { flow, block, repair } => {
-                let here = host == 0 || self.hosts[host].whole.contains(&block.0);
+                let here = host < self.spec.sources || self.hosts[host].whole.contains(&block.0);
                 assert!(here, "host {host} is to read {block:?}, which it has not");
                 let command = Command::Source(SourceCommand::BlockReady { flow, block, repair });
                 self.at(self.now + Duration::from_micros(100), Happening::Tell { to: host, command });
             }
-            SourceEvent::Wanted { block, symbols, .. } => {
-                let command = Command::Receiver(FETCH, ReceiverCommand::Wanted { block, symbols });
+            SourceEvent::Wanted { block, class, symbols, .. } => {
+                let command = Command::Receiver(FETCH, ReceiverCommand::Wanted { block, class, symbols });
                 self.at(self.now, Happening::Tell { to: host, command });
             }
             SourceEvent::Closed { .. } | SourceEvent::Release { .. } => {}
@@ -525,8 +619,8 @@ impl Net {
                 self.at(time, tell(start));
             }
             ReceiverEvent::Bind(bind) => {
-                if bind.relays {
-                    self.hosts[host].from_relays.insert(bind.flow);
+                if !bind.passed_on {
+                    self.hosts[host].not_passed_on.insert(bind.flow);
                 }
                 let path = PathId(u32::from(bind.node.0[0]) - 1);
                 self.at(self.now, tell(ReceiverCommand::FlowPath { flow: bind.flow, path }));
@@ -536,7 +630,7 @@ impl Net {
                 assert!(!it.whole.contains(&symbol.block.0), "a symbol of a finished block was kept");
                 let block = it.blocks.entry(symbol.block.0).or_default();
                 assert!(!block.1 && block.0.insert(symbol.esi.0), "{symbol:?} was kept twice, or too late");
-                if !it.from_relays.contains(&flow) {
+                if !it.not_passed_on.contains(&flow) {
                     self.tell_source(host, Arriving::Symbol(symbol));
                     _ = self.drain_source(host);
                 }
@@ -564,6 +658,7 @@ impl Net {
                     by_group: Bytes::ZERO,
                     alone: self.bytes,
                     relayed: Bytes::ZERO,
+                    from: Vec::new(),
                 };
                 let holding = Holding { object: OBJECT, bytes: self.bytes, name: None };
                 for control in [Control::Hold(holding), Control::Fetched(kept)] {

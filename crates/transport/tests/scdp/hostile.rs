@@ -224,6 +224,7 @@ proptest! {
             of: 1,
             group: (flow == FlowId(2)).then_some(GROUP),
             relays: false,
+            passed_on: true,
         });
         session.set_flows(Time::ZERO, grants.to_vec(), &mut pulls);
         session.on_command(Time::ZERO, ReceiverCommand::Start { wanted: 0..4, have: vec![] }, &mut pulls);

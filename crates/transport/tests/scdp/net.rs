@@ -307,6 +307,7 @@ impl Net {
             of,
             group,
             relays: false,
+            passed_on: true,
         }
     }
 

@@ -305,6 +305,7 @@ impl World {
             incarnation: 1,
             rtt: None,
             seen: None,
+            labels: Default::default(),
         };
         let holding = Holding { object: self.object, bytes: self.bytes, name: Some("object".into()) };
         for control in [Control::Hello(info), Control::Hold(holding)] {

@@ -58,6 +58,7 @@ impl Fake {
                 share: 1.0,
                 symbols: 70,
                 lost: 0,
+                ..SourceShare::default()
             }],
             ..GetResult::default()
         };
@@ -71,6 +72,7 @@ impl Fake {
             uplink: None,
             downlink: None,
             rack: None,
+            labels: Default::default(),
             limit: None,
             gentle: false,
             dscp: headwater_wire::CodePoints::default(),

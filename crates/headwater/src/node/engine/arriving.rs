@@ -145,8 +145,8 @@ impl Engine {
                 }
                 self.source_gets(now, packet);
             }
-            Owner::Receivers { symbol_size, relays } => {
-                let came = Came { payload: parsed.payload, relayed: relays };
+            Owner::Receivers { symbol_size, passed_on } => {
+                let came = Came { payload: parsed.payload, passed_on };
                 self.receivers_get(now, packet, came, symbol_size);
             }
         }

@@ -80,10 +80,9 @@ impl Engine {
         }
     }
 
-    /// Others want more of a block than this node was to have of its source.
-    pub(super) fn want_more(&mut self, now: Time, object: ObjectId, block: BlockIndex, symbols: u32) {
+    /// Others want more of a class of a block than this node was to have.
+    pub(super) fn want_more(&mut self, now: Time, object: ObjectId, wanted: ReceiverCommand) {
         let Some(id) = self.fetches.of(object) else { return };
-        let wanted = ReceiverCommand::Wanted { block, symbols };
         self.fetches.taped.handle(now, Input::Command(Command::Receiver(id, wanted)));
         // Polled when whatever is under way is done.
         self.fetches.wake = Some(now);

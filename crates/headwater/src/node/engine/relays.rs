@@ -353,7 +353,7 @@ impl Engine {
             let symbol_size = relay.order.symbol_size;
             let Ok(parsed) = parse(&copy.bytes, &relay.key) else { continue };
             let packet = Packet { path: PathId(0), ecn: Ecn::NotEct, datagram: parsed.datagram };
-            let came = Came { payload: parsed.payload, relayed: false };
+            let came = Came { payload: parsed.payload, passed_on: true };
             self.receivers_get(now, packet, came, symbol_size);
         }
         self.relays.handing = false;

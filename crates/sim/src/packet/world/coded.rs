@@ -137,6 +137,7 @@ impl World {
             incarnation: self.starts[host as usize],
             rtt: self.setup.control.delay().filter(|_| states).map(|delay| delay * 2),
             seen: states.then(|| at.ip()),
+            labels: Default::default(),
         };
         let symbol = coded.symbol_size;
         let mut words = vec![Control::Hello(info)];

@@ -82,6 +82,8 @@ impl Controller {
             planted: None,
             symbol_size: 0,
             to_group: Bytes::ZERO,
+            given: Default::default(),
+            between_racks: None,
             members: Default::default(),
             news_at: now + self.config.cast_news,
             over_at: None,
@@ -100,6 +102,8 @@ impl Controller {
                 _ => cast.end(now, node, MemberStanding::Away),
             }
         }
+        let has_rack = |node: &NodeId| self.registry.rack_of(*node).is_some();
+        cast.between_racks = cast.members.keys().any(has_rack).then_some(Bytes::ZERO);
         let at = cast.source_at.and_then(|source| self.unused_group(source.is_ipv4()));
         let trees = matches!(wanted.wish, CastWish::Best | CastWish::Trees) && self.may_plant(&cast);
         cast.way = match at {
@@ -178,7 +182,19 @@ impl Controller {
         if let Some(member) = cast.members.get_mut(&node).filter(|member| !member.has_ended()) {
             (member.by_group, member.alone) = (fetched.by_group, fetched.alone);
             member.relayed = fetched.relayed;
-            if let (FetchEnd::Failed(reason), true) = (&fetched.end, member.on_trees) {
+            let on_trees = member.on_trees;
+            let rack = self.registry.rack_of(node);
+            for (from, bytes) in fetched.from {
+                if self.registry.node(from).is_none() {
+                    continue;
+                }
+                let more = |sum: Bytes| Bytes::new(sum.get().saturating_add(bytes.get()));
+                let given = cast.given.entry(from).or_default();
+                *given = more(*given);
+                let crosses = rack.is_none() || self.registry.rack_of(from) != rack;
+                cast.between_racks = cast.between_racks.map(|sum| if crosses { more(sum) } else { sum });
+            }
+            if let (FetchEnd::Failed(reason), true) = (&fetched.end, on_trees) {
                 self.leave_trees(now, number, node, reason);
                 return self.tick_cast(now, number);
             }

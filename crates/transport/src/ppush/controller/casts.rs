@@ -45,6 +45,10 @@ pub(super) struct Cast {
     pub(super) planted: Option<Box<Planted>>,
     pub(super) symbol_size: u16,
     pub(super) to_group: Bytes,
+    /// Useful payload that receivers have got by flows of their own, by who sent it.
+    pub(super) given: BTreeMap<NodeId, Bytes>,
+    /// Of that, what came from another rack; if any receiver says in which it stands.
+    pub(super) between_racks: Option<Bytes>,
     pub(super) members: BTreeMap<NodeId, Member>,
     /// When whoever asked is told the next time.
     pub(super) news_at: Time,
@@ -66,12 +70,14 @@ pub(super) enum Stage {
 }
 
 /// What a receiver of an overlay passes on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Stripe {
     /// Receivers with the same number pass it on to each other.
     pub(super) circle: usize,
     pub(super) index: u8,
     pub(super) of: u8,
+    /// Classes of others that it takes into its rack and hands on there.
+    pub(super) enters: Vec<u8>,
 }
 
 /// One receiver of a cast.
@@ -158,9 +164,13 @@ impl Cast {
                 by_group: member.by_group,
                 alone: member.alone,
                 relayed: member.relayed,
+                passed_on: self.given.get(&node).copied().unwrap_or_default(),
                 after: member.ended.unwrap_or(after),
             });
         }
+        let others = self.given.iter().filter(|(node, _)| !self.members.contains_key(node));
+        let given: Vec<(NodeId, Bytes)> =
+            others.map(|(node, bytes)| (*node, *bytes)).take(MAX_NEWS).collect();
         let mut news: Vec<CastNews> = members
             .chunks(MAX_NEWS)
             .map(|members| CastNews {
@@ -170,6 +180,8 @@ impl Cast {
                 source: self.source,
                 way: self.way,
                 to_group: self.to_group,
+                given: given.clone(),
+                between_racks: self.between_racks,
                 members: members.to_vec(),
                 of: u16::try_from(self.members.len()).unwrap_or(u16::MAX),
                 repairs: self
@@ -198,6 +210,9 @@ pub(super) struct Casts {
 impl Casts {
     pub(super) fn len(&self) -> usize {
         self.casts.len()
+    }
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Cast> {
+        self.casts.values()
     }
     /// Those whose receivers pass on what comes.
     pub(super) fn overlaid(&self) -> impl Iterator<Item = &Cast> {

@@ -29,7 +29,7 @@ use rand_chacha::rand_core::SeedableRng;
 
 pub use self::config::{ControllerConfig, ControllerStats, GroupRange};
 pub use self::network::{HostAddresses, NetworkError, NetworkSpec, SignallingWay};
-pub use self::view::{ControllerView, FlowStanding, FlowStatus, NodeView, ObjectView, TaskView};
+pub use self::view::{CastView, ControllerView, FlowStanding, FlowStatus, NodeView, ObjectView, TaskView};
 
 use self::casts::Casts;
 use self::network::Network;
@@ -49,6 +49,7 @@ mod config;
 mod network;
 mod overlay;
 mod planting;
+mod racks;
 mod registry;
 mod selection;
 mod starts;

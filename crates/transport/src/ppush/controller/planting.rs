@@ -365,6 +365,7 @@ impl Controller {
             index,
             of,
             relays: false,
+            passed_on: true,
             group: None,
         };
         let grants: Vec<FlowGrant> = (0..of).zip(&planted.trees).map(grant).collect();

@@ -72,6 +72,10 @@ impl Registry {
     pub(super) fn node_at(&self, path: PathId) -> Option<NodeId> {
         self.paths.get(&path).copied()
     }
+    /// The rack that a node says it stands in.
+    pub(super) fn rack_of(&self, node: NodeId) -> Option<&str> {
+        self.nodes.get(&node)?.info.rack_name()
+    }
     pub(super) fn path_of(&self, node: NodeId) -> Option<PathId> {
         self.nodes.get(&node)?.path
     }

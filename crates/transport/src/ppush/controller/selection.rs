@@ -28,14 +28,30 @@ struct FlowPlan {
     index: u8,
     group: Option<TaskGroup>,
     relays: bool,
+    passed_on: bool,
+}
+
+impl FlowPlan {
+    fn of_source(node: NodeId, index: u8) -> Self {
+        FlowPlan { node, index, group: None, relays: false, passed_on: true }
+    }
+}
+
+/// A receiver that passes a class on to another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Giver {
+    pub(super) node: NodeId,
+    pub(super) class: u8,
+    /// Which passes it on to others of its rack.
+    pub(super) passed_on: bool,
 }
 
 /// The sources of a receiver in an overlay, each with its class of `of`.
 pub(super) struct Circle {
     /// Which has the object, and sends the class that this receiver passes on; none: all classes come from others.
     pub(super) source: Option<(NodeId, u8)>,
-    /// The others.
-    pub(super) relays: Vec<(NodeId, u8)>,
+    /// The others: one for each class.
+    pub(super) relays: Vec<Giver>,
     pub(super) of: u8,
 }
 
@@ -107,7 +123,7 @@ impl Controller {
                 sources.retain(|node| node == only)
             }
             // Who passes it on need not hold it yet.
-            Some(Place::Overlay(circle)) => sources = circle.relays.iter().map(|(node, _)| *node).collect(),
+            Some(Place::Overlay(circle)) => sources = circle.relays.iter().map(|it| it.node).collect(),
             None => {}
         }
         sources.truncate(usize::from(max_sources));
@@ -143,19 +159,19 @@ impl Controller {
             }
             Some(Place::Group { node, flow, group }) => {
                 let index = self.free_class(id);
-                self.open_flow_as(
-                    now,
-                    id,
-                    flow,
-                    FlowPlan { node, index, group: Some(group), relays: false },
-                    None,
-                );
+                let plan = FlowPlan { group: Some(group), ..FlowPlan::of_source(node, index) };
+                self.open_flow_as(now, id, flow, plan, None);
             }
             Some(Place::Overlay(Circle { source, relays, .. })) => {
-                let own = source.map(|own| (own, false)).into_iter();
-                for ((node, index), relays) in own.chain(relays.into_iter().map(|it| (it, true))) {
+                let own = source.map(|(node, index)| FlowPlan::of_source(node, index));
+                let relayed = relays.into_iter().map(|Giver { node, class, passed_on }| FlowPlan {
+                    relays: true,
+                    passed_on,
+                    ..FlowPlan::of_source(node, class)
+                });
+                for plan in own.into_iter().chain(relayed) {
                     let flow = self.unused_flow_id();
-                    self.open_flow_as(now, id, flow, FlowPlan { node, index, group: None, relays }, None);
+                    self.open_flow_as(now, id, flow, plan, None);
                 }
             }
         }
@@ -294,15 +310,15 @@ impl Controller {
 
     fn open_flow(&mut self, now: Time, id: TaskId, node: NodeId, start: Option<Start>) {
         let (flow, index) = (self.unused_flow_id(), self.free_class(id));
-        self.open_flow_as(now, id, flow, FlowPlan { node, index, group: None, relays: false }, start);
+        self.open_flow_as(now, id, flow, FlowPlan::of_source(node, index), start);
     }
 
     fn open_flow_as(&mut self, now: Time, id: TaskId, flow: FlowId, plan: FlowPlan, start: Option<Start>) {
-        let FlowPlan { node, index, group, relays } = plan;
+        let FlowPlan { node, index, group, relays, passed_on } = plan;
         let info = &self.registry.node(node).expect("sources are chosen among known nodes").info;
         let (incarnation, at) = (info.incarnation, info.data.clone());
-        let facts =
-            TaskFlow { flow, node, incarnation, key: FlowKey(self.rng.random()), index, group, relays };
+        let key = FlowKey(self.rng.random());
+        let facts = TaskFlow { flow, node, incarnation, key, index, group, relays, passed_on };
         let mut flow = Flow::new(facts, at, offered(now, &self.config));
         flow.theta = self.config.fixed_theta.unwrap_or(Theta::ONE);
         flow.start = start;
@@ -352,6 +368,7 @@ impl Controller {
             of: task.classes,
             group: flow.facts.group.as_ref().map(|group| group.flow),
             relays: flow.facts.relays,
+            passed_on: flow.facts.passed_on,
         };
         // A group's flow is granted like any other, under the key that all members have.
         let of_group = |flow: &Flow| {

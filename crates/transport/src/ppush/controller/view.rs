@@ -1,12 +1,13 @@
 //! A plain picture of everything the controller knows, for people and programs that ask.
 
 use headwater_units::{
-    BitRate, BlockIndex, Bytes, Duration, FlowId, NodeId, ObjectId, Packets, Symbols, TaskId, Theta,
+    BitRate, BlockIndex, Bytes, Duration, FlowId, NodeId, ObjectId, Packets, Symbols, TaskId, Theta, Time,
 };
-use headwater_wire::{MarkSignal, NodeInfo};
+use headwater_wire::{CastWay, MarkSignal, MemberStanding, NodeInfo};
 use serde::Serialize;
 
 use super::Controller;
+use super::casts::Cast;
 use super::registry::Node;
 use super::tasks::{Flow, FlowState, Task};
 
@@ -19,6 +20,8 @@ pub struct ControllerView {
     pub objects: Vec<ObjectView>,
     /// Running tasks.
     pub tasks: Vec<TaskView>,
+    /// Running casts.
+    pub casts: Vec<CastView>,
 }
 
 /// One node.
@@ -28,6 +31,8 @@ pub struct NodeView {
     pub info: NodeInfo,
     /// Whether it can be reached now.
     pub here: bool,
+    /// Whether it fetches into its store what it is invited to.
+    pub keeps: bool,
     /// How many flows it sends.
     pub flows: usize,
     /// How many tasks found it delivering wrong bytes.
@@ -82,6 +87,33 @@ pub struct TaskView {
     pub flows: Vec<FlowStatus>,
 }
 
+/// One running cast.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct CastView {
+    /// Its number, as whoever asked for it drew it.
+    pub cast: u64,
+    /// What is cast.
+    pub object: ObjectId,
+    /// As asked for.
+    pub name: String,
+    /// The object's size.
+    pub bytes: Bytes,
+    /// Who sends it to the group, if there is one; else the first that was found to have it.
+    pub source: NodeId,
+    /// How it travels, and why.
+    pub way: CastWay,
+    /// Receivers.
+    pub of: u64,
+    /// Those that have all of it.
+    pub done: u64,
+    /// Those that will not get it.
+    pub failed: u64,
+    /// Payload that the source has sent to the group.
+    pub to_group: Bytes,
+    /// Since it was asked for.
+    pub age: Duration,
+}
+
 /// Where a flow stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum FlowStanding {
@@ -128,7 +160,7 @@ pub struct FlowStatus {
 
 impl Controller {
     /// A picture of everything that is known now.
-    pub fn view(&self) -> ControllerView {
+    pub fn view(&self, now: Time) -> ControllerView {
         let here = |node: &NodeId| self.registry.path_of(*node).is_some();
         let object = |(id, object): (&ObjectId, &super::registry::Object)| {
             let (holders, away) = object.holders.iter().copied().partition(here);
@@ -138,6 +170,7 @@ impl Controller {
         let node = |node: &Node| NodeView {
             info: node.info.clone(),
             here: node.path.is_some(),
+            keeps: node.keeps,
             flows: self.tasks.load(node.info.node),
             distrusts: node.distrusts,
         };
@@ -145,7 +178,27 @@ impl Controller {
             nodes: self.registry.nodes().map(node).collect(),
             objects: self.registry.objects().map(object).collect(),
             tasks: self.tasks.iter().map(task_view).collect(),
+            casts: self.casts.iter().map(|cast| cast_view(now, cast)).collect(),
         }
+    }
+}
+
+fn cast_view(now: Time, cast: &Cast) -> CastView {
+    let ended = |is: fn(&MemberStanding) -> bool| {
+        cast.members.values().filter(|member| member.has_ended() && is(&member.standing)).count() as u64
+    };
+    CastView {
+        cast: cast.number,
+        object: cast.object,
+        name: cast.name.clone(),
+        bytes: cast.bytes,
+        source: cast.source,
+        way: cast.way,
+        of: cast.members.len() as u64,
+        done: ended(|standing| matches!(standing, MemberStanding::Had | MemberStanding::Kept)),
+        failed: ended(|standing| matches!(standing, MemberStanding::Failed(_) | MemberStanding::Away)),
+        to_group: cast.to_group,
+        age: now.since(cast.begun),
     }
 }
 

@@ -207,6 +207,7 @@ impl Receiver {
                     at: flow.at.clone(),
                     key: flow.key,
                     relays: false,
+                    passed_on: true,
                 })));
                 self.flows.insert(flow.id, flow);
             }

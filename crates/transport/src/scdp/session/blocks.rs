@@ -20,8 +20,9 @@ mod relayed;
 use core::ops::Range;
 use std::collections::{BTreeSet, VecDeque};
 
-use headwater_units::{BlockIndex, FlowId, Geometry, NodeId, SymbolId};
+use headwater_units::{BlockIndex, Geometry, SymbolId};
 
+use super::flow::Flow;
 use crate::bits::Bits;
 use crate::blame::Blame;
 use block::{Block, Phase, Place, Run};
@@ -51,8 +52,8 @@ pub(super) struct Blocks {
     trials: u32,
     /// Some sources are receivers themselves.
     relayed: bool,
-    /// Blocks of which others want symbols that the source has not been asked for.
-    wanted_by_others: BTreeSet<u32>,
+    /// Blocks of which others want symbols that have not been asked for where they come from, with the class of those.
+    wanted_by_others: BTreeSet<(u32, u8)>,
 }
 
 /// What became of an arrival.
@@ -118,15 +119,16 @@ impl Blocks {
     }
 
     /// One more flow, at the next place.
-    pub(super) fn add_place(&mut self, flow: FlowId, node: NodeId, index: u8, of: u8, relays: bool) {
-        self.relayed |= relays;
+    pub(super) fn add_place(&mut self, flow: &Flow) {
+        self.relayed |= flow.relays;
         self.places.push(Place {
-            flow,
-            node,
-            index,
-            of: of.max(1),
+            flow: flow.id,
+            node: flow.node,
+            index: flow.index,
+            of: flow.of.max(1),
             alone: false,
-            relays,
+            relays: flow.relays,
+            passed_on: flow.passed_on,
             heard: true,
             cleared: false,
             stray: 0,
@@ -168,7 +170,7 @@ impl Blocks {
     /// Whether symbols beyond `asked` could be asked of a flow now.
     #[inline]
     pub(super) fn needs_beyond(&self, place: usize, asked: u64) -> bool {
-        if !self.wanted_by_others.is_empty() && !self.places[place].relays {
+        if !self.wanted_by_others.is_empty() && self.is_wanted_by_others(place) {
             return true;
         }
         let needed = if self.trials == 0 { self.needed } else { self.needed_of(place) };
@@ -397,6 +399,8 @@ impl Blocks {
         }
         self.let_go(at);
         self.open[at] = Block::done();
+        // From now on it is made from the block itself.
+        self.wanted_by_others.retain(|(its, _)| *its != block.0);
         self.decoding -= 1;
         if self.done.set(block.0 - self.wanted.start) {
             self.undone -= 1;

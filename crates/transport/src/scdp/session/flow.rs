@@ -39,6 +39,8 @@ pub(super) struct Flow {
     pub(super) of: u8,
     /// Its source is a receiver itself.
     pub(super) relays: bool,
+    /// What it brings is what this receiver passes on.
+    pub(super) passed_on: bool,
     pub(super) group: Option<Group>,
     pub(super) path: Option<PathId>,
     /// What the source pushes is counted as coming, or the flow was opened.
@@ -137,6 +139,7 @@ impl Flow {
             index: grant.index,
             of: grant.of,
             relays: grant.relays,
+            passed_on: grant.passed_on,
             group: grant.group.map(group),
             path: None,
             begun: false,
@@ -411,6 +414,7 @@ mod tests {
             of: 1,
             group: None,
             relays: false,
+            passed_on: true,
         };
         let config = SessionConfig::default();
         let mut flow = Flow::new(at, grant, 10, &config);

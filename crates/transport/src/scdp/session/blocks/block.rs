@@ -19,6 +19,8 @@ pub(super) struct Place {
     pub(super) alone: bool,
     /// It is a receiver itself, and sends what comes to it.
     pub(super) relays: bool,
+    /// It brings what this receiver passes on.
+    pub(super) passed_on: bool,
     /// It has been heard since it was given up last.
     pub(super) heard: bool,
     /// It was asked for a whole block alone, because of a wrong one, and told the truth.
@@ -59,8 +61,8 @@ pub(super) struct Block {
     pub(super) last: usize,
     pub(super) trial: Trial,
     pub(super) attempts: u8,
-    /// So many symbols of the class that this receiver passes on others want.
-    pub(super) wanted_by_others: u32,
+    /// By class that this receiver passes on, so many symbols others want.
+    pub(super) wanted_by_others: Vec<(u8, u32)>,
 }
 
 /// What one flow was asked for of one block: start, start + stride, and so on.
@@ -80,6 +82,14 @@ pub(super) struct Run {
     pub(super) forgotten: bool,
 }
 
+impl Place {
+    /// What ESIs of its class leave as a remainder, in this block.
+    pub(super) fn class_in(&self, block: u32) -> u8 {
+        // It is less than `of`.
+        class_of(block, self.index, self.of) as u8
+    }
+}
+
 impl Block {
     pub(super) fn new(number: u32, source_symbols: u32, places: usize) -> Self {
         Block {
@@ -96,12 +106,27 @@ impl Block {
             last: usize::MAX,
             trial: Trial::default(),
             attempts: 0,
-            wanted_by_others: 0,
+            wanted_by_others: Vec::new(),
         }
     }
 
     pub(super) fn done() -> Self {
         Block { phase: Phase::Done, ..Block::new(0, 0, 0) }
+    }
+
+    /// Others want so many symbols of a class.
+    pub(super) fn want_for_others(&mut self, class: u8, symbols: u32) {
+        // Nobody needs more than all.
+        let symbols = symbols.min(self.source_symbols);
+        match self.wanted_by_others.iter_mut().find(|(its, _)| *its == class) {
+            Some((_, before)) => *before = symbols.max(*before),
+            None => self.wanted_by_others.push((class, symbols)),
+        }
+    }
+
+    /// How many symbols of a class others want.
+    pub(super) fn wanted_of(&self, class: u8) -> u32 {
+        self.wanted_by_others.iter().find(|(its, _)| *its == class).map_or(0, |(_, symbols)| *symbols)
     }
 
     /// Symbols still needed, coming or not.

@@ -1,13 +1,13 @@
 //! Of which block a flow is asked for its next symbol where receivers pass symbols on to each other ([`crate::scdp::relay`]).
 //!
 //! Every flow has its part of every block, as with several sources (SCDP §III-F): the source's is that which this receiver passes on
-//! itself, and relay j's is that which the source sends to j. A flow goes on to the next blocks while it has its part of the old
+//! itself, and relay j's is that which the source sends to j, which some receivers hand on in their racks. A flow goes on to the next blocks while it has its part of the old
 //! ones, up to [`LEAD`] blocks, and then helps where others are behind: so a slow relay costs its part and no time, and one that is
 //! silent costs its part at once.
 //!
-//! What the source's flow has lost of a part, the source is asked for again, so that each receiver comes to have its own part; and
-//! what others want beyond that of this receiver's class, the source is asked for too ([`Blocks::want_for_others`]). So nobody waits for
-//! a symbol that nobody asks for.
+//! What a flow has lost of a part that is passed on, it is asked for again, so that each receiver comes to have what others count on;
+//! and what they want beyond that of such a class, the flow is asked for too ([`Blocks::want_for_others`]). So nobody waits for a symbol
+//! that nobody asks for.
 
 use headwater_units::{BlockIndex, NodeId};
 
@@ -33,31 +33,41 @@ impl Blocks {
         suspects.into_iter().filter(relays).collect()
     }
 
-    /// Others want so many symbols of a block's class that this receiver passes on.
-    pub(in crate::scdp::session) fn want_for_others(&mut self, block: BlockIndex, symbols: u32) {
+    /// Others want so many symbols of a class of a block that this receiver passes on.
+    pub(in crate::scdp::session) fn want_for_others(&mut self, block: BlockIndex, class: u8, symbols: u32) {
+        if !self.places.iter().any(|it| it.passed_on && it.class_in(block.0) == class) {
+            return;
+        }
         let Some(at) = self.open_through(block.0).filter(|&at| self.open[at].phase == Phase::Filling) else {
             return;
         };
-        let entry = &mut self.open[at];
-        // Nobody needs more than all.
-        entry.wanted_by_others = entry.wanted_by_others.max(symbols.min(entry.source_symbols));
-        self.wanted_by_others.insert(block.0);
+        self.open[at].want_for_others(class, symbols);
+        self.wanted_by_others.insert((block.0, class));
     }
 
-    /// The first block of which others want a symbol that this flow, the source's, has not been asked for.
+    /// Whether others want symbols of this flow's class that may have to be asked for.
+    #[cold]
+    pub(super) fn is_wanted_by_others(&self, place: usize) -> bool {
+        self.first_wanted_of(place).is_some()
+    }
+
+    fn first_wanted_of(&self, place: usize) -> Option<(u32, u8)> {
+        let it = &self.places[place];
+        let is_its = |(block, class): &&(u32, u8)| it.class_in(*block) == *class;
+        self.wanted_by_others.iter().find(is_its).copied().filter(|_| it.passed_on)
+    }
+
+    /// The first block of which others want a symbol of its class that this flow has not been asked for.
     fn pick_for_others(&mut self, place: usize) -> Option<usize> {
-        if self.places[place].relays {
-            return None;
-        }
-        while let Some(&block) = self.wanted_by_others.first() {
+        while let Some((block, class)) = self.first_wanted_of(place) {
             if let Some(at) = self.at(block) {
                 let entry = &self.open[at];
-                let lacks = entry.brought_by(place, &self.places[place]) < entry.wanted_by_others;
+                let lacks = entry.brought_by(place, &self.places[place]) < entry.wanted_of(class);
                 if lacks && entry.phase == Phase::Filling && !entry.trial.is_alone() {
                     return Some(at);
                 }
             }
-            self.wanted_by_others.pop_first();
+            self.wanted_by_others.remove(&(block, class));
         }
         None
     }
@@ -137,10 +147,10 @@ impl Block {
         self.part_of(it).saturating_sub(self.brought_by(place, it))
     }
 
-    /// How many symbols a flow was asked for; without those that its source, which has all, can make good.
+    /// How many symbols a flow was asked for; without those that are to be made good because others count on them.
     fn brought_by(&self, place: usize, it: &Place) -> u32 {
         let run = self.runs.get(place).copied().unwrap_or_default();
-        run.gone + run.coming - if it.relays { 0 } else { run.lost.min(run.gone) }
+        run.gone + run.coming - if it.passed_on { run.lost.min(run.gone) } else { 0 }
     }
 
     /// Whether all parts that are left to be asked for do not make up what is needed: those who are silent bring nothing.

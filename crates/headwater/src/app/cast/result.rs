@@ -1,0 +1,119 @@
+//! What came of a cast, as `--json` prints it.
+
+use serde::Serialize;
+
+/// What came of a cast.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct CastResult {
+    /// The object's id.
+    pub object: String,
+    /// What was asked for, if it is a name.
+    pub name: Option<String>,
+    /// The object's size.
+    pub bytes: u64,
+    /// From the request to the last receiver's end.
+    pub seconds: f64,
+    /// How its symbols travelled: `multicast`, `trees`, `overlay` or `unicast`.
+    pub via: String,
+    /// Why so, in words.
+    pub why: String,
+    /// The group's address.
+    pub group: Option<String>,
+    /// The control address of the node that sent it to the group, or that was the first to be found to have it.
+    pub source: String,
+    /// Who sent it: the one of the group first, then by id.
+    pub sources: Vec<CastSource>,
+    /// Payload that the source has sent to the group, each symbol counted once.
+    pub multicast_bytes: u64,
+    /// Useful payload that receivers got from its sources by flows of their own, all together.
+    pub unicast_bytes: u64,
+    /// Useful payload that receivers have passed on to each other.
+    pub relayed_bytes: u64,
+    /// What came by the group and from sources over the object's size: how many copies of it left its sources.
+    pub copies: f64,
+    /// The same of the link that carried most of it, of those at which its sources and receivers are: their uplinks, and the receivers'
+    /// downlinks. Useful payload only, and what went to the group.
+    pub link_stress: f64,
+    /// Useful payload that receivers got by flows of their own from another rack; absent if none says in which it stands.
+    pub between_racks_bytes: Option<u64>,
+    /// When the first receiver was through that had to be sent something.
+    pub first_seconds: Option<f64>,
+    /// When half of them were.
+    pub median_seconds: Option<f64>,
+    /// When the last one was.
+    pub last_seconds: Option<f64>,
+    /// What was done where trees were cut.
+    pub repairs: Vec<CastRepair>,
+    /// All receivers have it.
+    pub complete: bool,
+    /// By address.
+    pub receivers: Vec<CastReceiver>,
+}
+
+/// Trees that were led another way.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct CastRepair {
+    /// When a neighbour was first said to be silent, from the request on.
+    pub after_seconds: f64,
+    /// For how long it had been silent then.
+    pub silent_seconds: f64,
+    /// From that word to the new trees.
+    pub decided_seconds: f64,
+    /// From then on until all nodes had confirmed them.
+    pub told_seconds: Option<f64>,
+    /// Cables that count as cut.
+    pub cut: u16,
+    /// Trees that go another way.
+    pub rebuilt: u16,
+    /// Trees that share the way of another.
+    pub shared: u16,
+    /// Nodes that were told down a tree of nodes.
+    pub signalled: u16,
+    /// Of these, the ones that did not answer that way, and were then told by their own connection.
+    pub unanswered: u16,
+}
+
+/// One receiver of a cast.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct CastReceiver {
+    /// Its control address.
+    pub node: String,
+    /// What it calls itself.
+    pub name: String,
+    /// Its fingerprint.
+    pub id: String,
+    /// `done`: it has the object now, verified; `had`: it had it before; `failed`; `away`: not connected.
+    pub state: String,
+    /// Why it failed.
+    pub reason: Option<String>,
+    /// How long it took.
+    pub seconds: f64,
+    /// How much of the object is there.
+    pub bytes: u64,
+    /// Useful payload that came by the group.
+    pub multicast_bytes: u64,
+    /// Useful payload that came from sources by flows of its own: of a receiver that was in the group, what it had missed.
+    pub unicast_bytes: u64,
+    /// Useful payload that other receivers have passed on.
+    pub relayed_bytes: u64,
+    /// Useful payload that others got of it by flows of their own.
+    pub passed_on_bytes: u64,
+}
+
+impl CastReceiver {
+    /// Useful payload that came to it, however.
+    pub(super) fn came(&self) -> u64 {
+        self.multicast_bytes + self.unicast_bytes + self.relayed_bytes
+    }
+}
+
+/// Who sent in a cast.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct CastSource {
+    /// Its control address.
+    pub node: String,
+    /// What it sent to the group, and useful payload that receivers got of it by flows of their own.
+    pub bytes: u64,
+    /// The same over the object's size.
+    pub copies: f64,
+}

@@ -1,0 +1,249 @@
+//! Whom a cast is for and who sends what: labels, racks, several sources, and what is missing after a failure. On loopback, where the
+//! sources are held back so that receivers have time to pass on.
+
+#![allow(clippy::disallowed_methods, reason = "these tests drive processes and wait for them")]
+
+mod cluster;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use cluster::{Ended, Process, free_port, random_file, text, wait_until};
+use serde_json::Value;
+use tempfile::TempDir;
+
+const MIB: usize = 1 << 20;
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// `headwater up`, which has the object `model`, and nodes by name: each carries its own as the label `name`.
+struct Cluster {
+    // Before the folder, which they use.
+    nodes: BTreeMap<&'static str, Process>,
+    folder: TempDir,
+    controller: String,
+    content: Vec<u8>,
+}
+
+impl Cluster {
+    fn start(bytes: usize, limit: &str) -> Cluster {
+        let folder = tempfile::tempdir().unwrap();
+        let content = random_file(&folder.path().join("model"), bytes, 1);
+        let controller = format!("127.0.0.1:{}", free_port());
+        let mut cluster = Cluster { nodes: BTreeMap::new(), folder, controller, content };
+        let listen = cluster.controller.clone();
+        let up =
+            cluster.process("up", &["up", "--listen", &listen, "--limit", limit, "--label", "name=up"], "up");
+        cluster.add("up", up);
+        cluster.put("up");
+        cluster
+    }
+
+    fn state(&self, name: &str) -> PathBuf {
+        self.folder.path().join(format!("state-{name}"))
+    }
+
+    fn process(&self, name: &str, arguments: &[&str], state: &str) -> Process {
+        let state = text(&self.state(state));
+        Process::start(self.folder.path(), name, &[arguments, &["--state", &state]].concat())
+    }
+
+    fn add(&mut self, name: &'static str, mut process: Process) {
+        process.line(PATIENCE);
+        self.nodes.insert(name, process);
+    }
+
+    fn node(&mut self, name: &'static str, more: &[&str]) {
+        let label = format!("name={name}");
+        let arguments = ["node", "--join", &self.controller, "--listen", "127.0.0.1:0", "--label", &label];
+        let process = self.process(name, &[&arguments, more].concat(), name);
+        self.add(name, process);
+    }
+
+    /// A node takes the object into its store.
+    fn put(&self, name: &str) {
+        let model = text(&self.folder.path().join("model"));
+        let ended = self.process("put", &["put", &model], name).end(PATIENCE);
+        assert_eq!(ended.code, Some(0), "{}", ended.log);
+    }
+
+    fn status(&self) -> Value {
+        self.process("status", &["status", "--controller", &self.controller], "asker")
+            .end(PATIENCE)
+            .last
+            .unwrap()
+    }
+
+    /// Waits until so many nodes are up, and so many have the object.
+    fn wait_for(&self, nodes: usize, holders: usize) {
+        wait_until("the nodes to be known", PATIENCE, || {
+            let status = self.status();
+            let up = status["nodes"].as_array().unwrap().iter().filter(|node| node["up"] == true).count();
+            let model = status["objects"].as_array().unwrap().iter().find(|it| it["name"] == "model");
+            let held = model.map_or(0, |it| it["holders"].as_array().unwrap().len());
+            (up, held) == (nodes, holders)
+        });
+    }
+
+    fn cast(&self, more: &[&str]) -> Process {
+        let arguments = ["cast", "model", "--controller", &self.controller, "--progress", "json"];
+        self.process("cast", &[&arguments, more].concat(), "asker")
+    }
+
+    /// Their control addresses, by the label `name`.
+    fn addresses(&self) -> BTreeMap<String, String> {
+        let status = self.status();
+        let nodes = status["nodes"].as_array().unwrap().iter().filter(|node| node["up"] == true);
+        nodes.map(|node| (string(&node["labels"]["name"]), string(&node["listen"]))).collect()
+    }
+
+    /// Whether a node has the object, byte for byte.
+    fn has(&self, name: &str) -> bool {
+        let to = self.folder.path().join("got");
+        let from = self.addresses()[name].clone();
+        let arguments = ["get", "model", "--from", &from, "-o", &text(&to), "--force"];
+        let ended = self.process("get", &arguments, "asker").end(PATIENCE);
+        ended.code == Some(0) && std::fs::read(to).unwrap() == self.content
+    }
+
+    /// The receivers of a result, by the label `name`.
+    fn receivers(&self, result: &Value) -> BTreeMap<String, Value> {
+        let addresses = self.addresses();
+        let name = |at: &Value| addresses.iter().find(|(_, its)| *its == at).map(|(name, _)| name.clone());
+        let receivers = result["receivers"].as_array().unwrap().iter();
+        receivers.map(|it| (name(&it["node"]).unwrap_or_else(|| string(&it["node"])), it.clone())).collect()
+    }
+}
+
+fn string(value: &Value) -> String {
+    value.as_str().unwrap_or_else(|| panic!("{value} is no text")).to_owned()
+}
+
+fn number(value: &Value) -> f64 {
+    value.as_f64().unwrap_or_else(|| panic!("{value} is no number"))
+}
+
+fn complete(ended: Ended) -> Value {
+    let result = ended.last.unwrap_or_default();
+    assert_eq!((ended.code, &result["complete"]), (Some(0), &Value::Bool(true)), "{result:#} {}", ended.log);
+    result
+}
+
+/// Goal: labels choose the receivers; those of a rack pass on to each other, so that a byte enters the rack about once; `status` shows
+/// labels and the running cast.
+#[test]
+fn labels_choose_the_receivers_and_racks_get_each_byte_about_once() {
+    let mut cluster = Cluster::start(16 * MIB, "60Mbit/s");
+    for (name, rack) in [("a1", "r1"), ("a2", "r1"), ("a3", "r1"), ("b1", "r2"), ("b2", "r2"), ("b3", "r2")] {
+        cluster.node(name, &["--label", &format!("rack={rack}"), "--label", "zone=eu"]);
+    }
+    cluster.node("other", &["--rack", "r1", "--label", "zone=us"]);
+    cluster.wait_for(8, 1);
+
+    let unknown = cluster.cast(&["--label", "zone=asia"]).end(PATIENCE);
+    let error = unknown.last.unwrap();
+    let message = string(&error["error"]["message"]);
+    assert!(unknown.code != Some(0) && message.contains("no node carries zone=asia"), "{error:#}");
+    assert!(message.contains("zone=eu (6), zone=us (1)") && message.contains("rack=r1 (4)"), "{error:#}");
+
+    let mut cast = cluster.cast(&["--label", "zone=eu", "--via", "overlay"]);
+    wait_until("some of it", PATIENCE, || cast.bytes_done() > 0);
+    let status = cluster.status();
+    let ended = cast.end(PATIENCE);
+    assert!(ended.log.contains("to 6 nodes that carry zone=eu"), "{}", ended.log);
+    let result = complete(ended);
+    println!(
+        "{:.3} copies, {:.3} between racks, {:.3} over the busiest link, last after {} s",
+        number(&result["copies"]),
+        number(&result["between_racks_bytes"]) / (16 * MIB) as f64,
+        number(&result["link_stress"]),
+        result["last_seconds"]
+    );
+    assert!(string(&result["why"]).contains("once into each of 2 racks"), "{result:#}");
+    let receivers = cluster.receivers(&result);
+    assert_eq!(
+        receivers.keys().map(String::as_str).collect::<Vec<_>>(),
+        ["a1", "a2", "a3", "b1", "b2", "b3"]
+    );
+    // Not told of racks, two would enter each.
+    assert!(number(&result["between_racks_bytes"]) < 2.6 * (16 * MIB) as f64, "{result:#}");
+    assert!(number(&result["copies"]) < 1.5 && number(&result["link_stress"]) >= 1.0, "{result:#}");
+    let passed_on: f64 = receivers.values().map(|it| number(&it["passed_on_bytes"])).sum();
+    assert_eq!(passed_on, number(&result["relayed_bytes"]), "each byte that was passed on is somebody's");
+
+    let [running] = &status["casts"].as_array().unwrap()[..] else { panic!("{status:#}") };
+    assert_eq!((&running["via"], &running["receivers"]), (&"overlay".into(), &6.into()), "{status:#}");
+    assert_eq!((&running["name"], &running["failed"]), (&"model".into(), &0.into()), "{status:#}");
+    let nodes = status["nodes"].as_array().unwrap();
+    let other = nodes.iter().find(|node| node["labels"]["name"] == "other").unwrap();
+    assert_eq!((&other["rack"], &other["labels"]["rack"]), (&"r1".into(), &"r1".into()), "{status:#}");
+    assert_eq!(cluster.status()["casts"], Value::Array(Vec::new()));
+    assert!(!cluster.addresses().is_empty() && cluster.has("b3"));
+}
+
+/// Goal: two that have it send about half each to four that do not.
+#[test]
+fn two_sources_send_half_each() {
+    let mut cluster = Cluster::start(16 * MIB, "60Mbit/s");
+    cluster.node("second", &["--limit", "60Mbit/s"]);
+    cluster.put("second");
+    for name in ["w1", "w2", "w3", "w4"] {
+        cluster.node(name, &["--label", "role=worker"]);
+    }
+    cluster.wait_for(6, 2);
+    let result = complete(cluster.cast(&["--label", "role=worker", "--via", "overlay"]).end(PATIENCE));
+    let sources = result["sources"].as_array().unwrap();
+    println!("{sources:?}, {} copies", result["copies"]);
+    assert_eq!(sources.len(), 2, "{result:#}");
+    let sent: Vec<f64> = sources.iter().map(|source| number(&source["bytes"])).collect();
+    let share = sent[0] / (sent[0] + sent[1]);
+    assert!((0.35..0.65).contains(&share), "{share}: {result:#}");
+    assert!(number(&result["copies"]) < 2.0, "{result:#}");
+    ["w1", "w4"].into_iter().for_each(|name| assert!(cluster.has(name), "{name}"));
+}
+
+/// Goal: a cast that has lost a receiver in the middle says so and fails; the same command again serves that one alone, and it does not
+/// fetch again what it had.
+#[test]
+fn a_receiver_that_was_lost_is_all_that_the_same_command_serves_again() {
+    let mut cluster = Cluster::start(24 * MIB, "60Mbit/s");
+    for name in ["w1", "w2", "w3"] {
+        cluster.node(name, &[]);
+    }
+    cluster.wait_for(4, 1);
+    let to: Vec<String> =
+        cluster.addresses().into_iter().filter(|(name, _)| name != "up").map(|(_, at)| at).collect();
+    let to = format!("--to={}", to.join(","));
+    let mut cast = cluster.cast(&[&to, "--via", "overlay"]);
+    let half = (12 * MIB) as u64;
+    wait_until("half of it", PATIENCE, || cast.bytes_done() >= half);
+    let lost = cluster.addresses()["w3"].clone();
+    cluster.nodes.remove("w3").unwrap().kill();
+    let ended = cast.end(PATIENCE);
+    let result = ended.last.unwrap();
+    assert_eq!((ended.code, &result["complete"]), (Some(1), &Value::Bool(false)), "{result:#} {}", ended.log);
+    assert!(
+        ended.log.contains("1 of 3 receivers do not have it; run the same command again"),
+        "{}",
+        ended.log
+    );
+    let receivers = cluster.receivers(&result);
+    assert_eq!([&receivers["w1"]["state"], &receivers["w2"]["state"]], ["done", "done"], "{result:#}");
+    assert_eq!((&receivers[&lost]["state"], receivers[&lost]["reason"].is_string()), (&"away".into(), true));
+
+    let port = lost.rsplit(':').next().unwrap();
+    let listen = format!("127.0.0.1:{port}");
+    let arguments =
+        ["node", "--join", &cluster.controller, "--listen", &listen, "--label", "name=w3"].map(str::to_owned);
+    let process = cluster.process("w3", &arguments.each_ref().map(String::as_str), "w3");
+    cluster.add("w3", process);
+    cluster.wait_for(4, 3);
+    let again = complete(cluster.cast(&[&to, "--via", "overlay"]).end(PATIENCE));
+    let receivers = cluster.receivers(&again);
+    let states = ["w1", "w2", "w3"].map(|name| string(&receivers[name]["state"]));
+    assert_eq!(states, ["had", "had", "done"], "{again:#}");
+    let came = number(&receivers["w3"]["unicast_bytes"]) + number(&receivers["w3"]["relayed_bytes"]);
+    println!("{:.3} of the object came again to the one that was lost", came / (24 * MIB) as f64);
+    assert!(came < 0.75 * (24 * MIB) as f64, "{again:#}");
+    assert!(cluster.has("w3"));
+}

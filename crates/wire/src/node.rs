@@ -1,0 +1,79 @@
+//! What a node says of itself when it comes, and what it holds.
+
+use core::net::{IpAddr, SocketAddr};
+use std::collections::BTreeMap;
+
+use headwater_units::{BitRate, Bytes, Duration, NodeId, ObjectId};
+use serde::{Deserialize, Serialize};
+
+use crate::control::{MAX_ADDRESSES, MAX_NAME};
+
+/// A node carries at most so many labels.
+pub const MAX_LABELS: usize = 32;
+/// A label's key is at most so many bytes, and so is its value.
+pub const MAX_LABEL: usize = 128;
+
+/// Who a node is and where it can be reached; said once per connection.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct NodeInfo {
+    /// The hash of its public key, checked by the connection below.
+    pub node: NodeId,
+    /// For people.
+    pub name: String,
+    /// Where its control endpoint listens, if it does.
+    pub listen: Option<SocketAddr>,
+    /// Where its data socket receives. An unspecified address stands for the one that the connection comes from.
+    pub data: Vec<SocketAddr>,
+    /// What the operator says its uplink carries.
+    pub uplink: Option<BitRate>,
+    /// What the operator says its downlink carries.
+    pub downlink: Option<BitRate>,
+    /// The rack it stands in, where racks have an uplink of their own: name and capacity.
+    pub rack: Option<(String, Option<BitRate>)>,
+    /// Bytes of symbol that a datagram on its smallest interface carries.
+    pub room: u16,
+    /// Drawn at start: tells a restarted node from a reconnected one.
+    pub incarnation: u64,
+    /// Round trip of the connection that this is said over, as the node measured it.
+    pub rtt: Option<Duration>,
+    /// The address that the connection comes from, as whoever accepted it sees it; a node's own word for it counts nothing.
+    pub seen: Option<IpAddr>,
+    /// What the operator calls it by, key and value; its rack is not among them. At most [`MAX_LABELS`].
+    pub labels: BTreeMap<String, String>,
+}
+
+impl NodeInfo {
+    /// Where its data socket may be reached at the address that its connection has proved to be its own: symbols sent
+    /// there hit nobody else.
+    pub fn proven(&self) -> Vec<SocketAddr> {
+        self.data.iter().filter(|at| self.seen == Some(at.ip())).copied().collect()
+    }
+
+    /// The name of its rack.
+    pub fn rack_name(&self) -> Option<&str> {
+        self.rack.as_ref().map(|(name, _)| name.as_str())
+    }
+}
+
+/// One object that a node can send.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Holding {
+    /// The object.
+    pub object: ObjectId,
+    /// Its size.
+    pub bytes: Bytes,
+    /// A name that points at it, if any.
+    pub name: Option<String>,
+}
+
+impl NodeInfo {
+    pub(crate) fn within_bounds(&self) -> Result<(), &'static str> {
+        let check = |ok: bool, what| if ok { Ok(()) } else { Err(what) };
+        check(self.name.len() <= MAX_NAME, "too long a name")?;
+        check(self.data.len() <= MAX_ADDRESSES, "too many addresses")?;
+        check(self.rack_name().is_none_or(|rack| rack.len() <= MAX_NAME), "too long a rack")?;
+        check(self.labels.len() <= MAX_LABELS, "too many labels")?;
+        let fits = |(key, value): (&String, &String)| key.len().max(value.len()) <= MAX_LABEL;
+        check(self.labels.iter().all(fits), "too long a label")
+    }
+}
