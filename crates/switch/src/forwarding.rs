@@ -239,18 +239,25 @@ impl Forwarding {
     #[inline(always)]
     fn unicast(&mut self, host: u32, flow_hash: u32) -> Option<PortIndex> {
         let set = *self.hosts.get(host as usize)?;
-        let Set { up, first, .. } = self.sets[set as usize];
-        if up == 1 { Some(first) } else { self.choose(set, host, flow_hash) }
+        let Set { start, up, first, .. } = self.sets[set as usize];
+        match self.choice {
+            _ if up == 1 => Some(first),
+            // Here, because then every packet chooses at every switch on its way up.
+            Choice::Path { divisor } if up > 0 => {
+                let place = flow_hash / divisor.max(1) % u32::from(up);
+                Some(self.ports[(start + place) as usize])
+            }
+            _ => self.choose(set, host, flow_hash),
+        }
     }
 
-    /// One of several ports, or none of none.
+    /// One of several ports, or none of none, where the source does not say which.
     fn choose(&mut self, set: u32, host: u32, flow_hash: u32) -> Option<PortIndex> {
         let set = self.sets[set as usize];
         let place = match (set.up, self.choice) {
-            (0, _) => return None,
+            (0, _) | (_, Choice::Path { .. }) => return None,
             (_, Choice::First) => return Some(set.first),
             (up, Choice::Hash { salt }) => pick(flow_hash, salt, up),
-            (up, Choice::Path { divisor }) => (flow_hash / divisor.max(1) % u32::from(up)) as u16,
             (up, Choice::Spray { .. }) => self.walks[host as usize].step(up, &mut self.rng),
         };
         Some(self.ports[set.start as usize + usize::from(place)])

@@ -30,6 +30,7 @@ mod link;
 mod port;
 mod promises;
 mod queue;
+mod ring;
 mod service;
 mod stats;
 mod switch;

@@ -77,15 +77,14 @@ pub struct Port<F> {
     line: Line,
     /// When the last bit of the frame on the line leaves; the end of time while there is none.
     sent_at: Time,
+    /// The frame whose bits are on the line, and the queue in which it counts.
+    sending: Option<F>,
+    sending_from: u32,
     plain: bool,
     can_be_plain: bool,
-    /// Frames have left that were not collected yet.
-    has_left: bool,
+    /// The port can be plain, or frames have left that were not collected yet: then it keeps more than its queues do.
+    keeps_more: bool,
     when_full: WhenFull,
-    /// The frame whose bits are on the line.
-    sending: Option<F>,
-    /// The queue in which it counts.
-    sending_from: u32,
     service: Turns,
     /// Taken in by [`Port::enqueue`] and gone, by their length then.
     sent: Occupancy,
@@ -119,7 +118,7 @@ impl<F: Frame> Port<F> {
             sent_at: Time::MAX,
             plain: false,
             can_be_plain: config.is_plain(),
-            has_left: false,
+            keeps_more: config.is_plain(),
             when_full: config.when_full,
             sending: None,
             sending_from: 0,
@@ -180,47 +179,61 @@ impl<F: Frame> Port<F> {
     /// A plain port is plain no longer after this, until [`Port::make_plain`].
     #[inline(always)]
     pub fn enqueue(&mut self, now: Time, frame: F) -> Offered<F> {
+        if self.can_be_plain {
+            return self.enqueue_behind_promises(now, frame);
+        }
+        if self.sent_at <= now {
+            self.settle(now);
+        }
+        let len = frame.len().get();
+        let queue = self.queues.classes().queue(frame.class());
+        if self.queues.count_if_quiet(queue, len) {
+            self.take_in(now, queue, len, frame, 0)
+        } else {
+            self.enqueue_at_bounds(now, frame, Occupancy::default())
+        }
+    }
+
+    /// The same where there may be frames on the line that the queue, of which there is but one then, knows nothing of.
+    #[inline(never)]
+    fn enqueue_behind_promises(&mut self, now: Time, frame: F) -> Offered<F> {
         if self.plain {
             self.make_plain(false);
         }
-        if self.can_be_plain || self.sent_at <= now {
-            self.settle(now);
-        }
-        self.take_in(now, frame)
+        self.settle(now);
+        let ahead = self.promises.here();
+        self.enqueue_at_bounds(now, frame, ahead)
     }
 
-    /// A frame comes to a port whose schedule is up to date.
+    /// A frame comes that may find much.
+    #[inline(never)]
+    fn enqueue_at_bounds(&mut self, now: Time, frame: F, ahead: Occupancy) -> Offered<F> {
+        let frame = match self.admit_at_bounds(ahead, frame) {
+            Ok(admitted) => admitted,
+            Err(dropped) => return Offered::Dropped(dropped),
+        };
+        let len = frame.len().get();
+        let queue = self.queues.classes().queue(frame.class());
+        self.queues.count(queue, len);
+        self.take_in(now, queue, len, frame, ahead.packets)
+    }
+
+    /// A frame that counts goes to its queue, or to the line if that is free; `ahead` frames are there besides those that count.
     #[inline(always)]
-    fn take_in(&mut self, now: Time, mut frame: F) -> Offered<F> {
-        // Only a port that was plain has promised anything, and then there is but one queue.
-        let ahead = if self.can_be_plain { self.promises.here() } else { Occupancy::default() };
-        let mut len = frame.len().get();
-        let mut queue = self.queues.classes().queue(frame.class());
-        if self.queues.admits(queue, ahead, len) != Some(false) {
-            match self.admit_at_bounds(ahead, frame) {
-                Ok(admitted) => frame = admitted,
-                Err(dropped) => return Offered::Dropped(dropped),
-            }
-            len = frame.len().get();
-            queue = self.queues.classes().queue(frame.class());
-        }
-        if self.sending.is_none() {
+    fn take_in(&mut self, now: Time, queue: usize, len: u64, frame: F, ahead: u64) -> Offered<F> {
+        if self.sending.is_some() {
+            self.queues.push(queue, frame);
+        } else {
             // Then nothing waits, and the frame need not either.
-            self.queues.count(queue, len);
             let turn = self.service.next(1 << queue);
             debug_assert_eq!(turn, Some(queue), "who is alone never waits");
             self.send(now, queue, len, frame);
-        } else {
-            self.queues.push(queue, frame, len);
         }
-        let here = self.queues.packets() + ahead.packets;
-        self.high_water = self.high_water.max(here);
+        self.high_water = self.high_water.max(self.queues.packets() + ahead);
         Offered::Queued
     }
 
     /// Marks or trims a frame that finds much, or else gives it back to be dropped, and counts that.
-    // By value: a frame whose address is taken is copied on its common way too.
-    #[inline(never)]
     fn admit_at_bounds(&mut self, ahead: Occupancy, mut frame: F) -> Result<F, F> {
         let arrived = frame.len().get();
         let queue = self.queues.classes().queue(frame.class());
@@ -249,27 +262,29 @@ impl<F: Frame> Port<F> {
     /// However late it is asked, frames leave in the order and at the times of a port that was asked at every moment.
     #[inline(always)]
     pub fn dequeue(&mut self, now: Time) -> Option<(Time, F)> {
-        if self.has_left || self.can_be_plain { self.dequeue_settled(now) } else { self.departure(now) }
+        if self.keeps_more { self.dequeue_settled(now) } else { self.departure(now) }
     }
 
     /// The same of a port that keeps more than the frames that have not left.
     #[inline(never)]
     fn dequeue_settled(&mut self, now: Time) -> Option<(Time, F)> {
-        if !self.has_left {
+        if self.left.is_empty() {
             self.promises.settle(now);
             return self.departure(now);
         }
         self.settle(now);
         let first = self.left.pop_front();
-        self.has_left = !self.left.is_empty();
+        self.keeps_more = self.can_be_plain || !self.left.is_empty();
         first
     }
 
     /// When [`Port::dequeue`] has the next frame, which may be in the past; none if no frame was enqueued that has not been
     /// collected. A plain port has said all its departures already, so it has none.
     pub fn next_departure(&self) -> Option<Time> {
-        if self.has_left {
-            return self.left.front().map(|it| it.0);
+        if self.keeps_more
+            && let Some((at, _)) = self.left.front()
+        {
+            return Some(*at);
         }
         self.sending.as_ref().map(|_| self.sent_at)
     }
@@ -382,7 +397,7 @@ impl<F: Frame> Port<F> {
         self.promises.settle(now);
         while let Some(departure) = self.departure(now) {
             self.left.push_back(departure);
-            self.has_left = true;
+            self.keeps_more = true;
         }
     }
 

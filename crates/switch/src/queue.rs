@@ -3,9 +3,8 @@
 //! A frame counts in its queue from its arrival until its last bit has left the line: taking it out for transmission
 //! frees nothing, [`Queues::release`] does.
 
-use std::collections::VecDeque;
-
 use crate::config::{Bound, Occupancy};
+use crate::ring::Ring;
 use crate::service::QueueSet;
 use crate::{ClassMap, Frame, PortConfig};
 
@@ -13,7 +12,7 @@ use crate::{ClassMap, Frame, PortConfig};
 #[derive(Clone, Debug)]
 #[repr(align(64))]
 struct Queue<F> {
-    waiting: VecDeque<F>,
+    waiting: Ring<F>,
     /// Those that wait, and the one in transmission.
     here: Occupancy,
     /// Below it a frame has room and is not marked, but for the pool.
@@ -70,7 +69,7 @@ impl<F: Frame> Queues<F> {
         });
         let bounds: Box<[Bounds]> = bounds.collect();
         let queues = bounds.iter().map(|it| Queue {
-            waiting: VecDeque::new(),
+            waiting: Ring::new(),
             here: Occupancy::default(),
             quiet: it.room.or(it.mark),
         });
@@ -96,11 +95,10 @@ impl<F: Frame> Queues<F> {
     }
     /// Whether a frame of `len` bytes fits into a queue, where `ahead` is on the line besides what the queue knows of; and if so
     /// whether it is to be marked.
-    #[inline]
     pub(crate) fn admits(&self, queue: usize, ahead: Occupancy, len: u64) -> Option<bool> {
         let it = &self.queues[queue];
         let found = it.here.plus(ahead);
-        if self.sharing >> queue & 1 != 0 && self.pool.passed_by(self.in_pool, len) {
+        if self.shares(queue) && self.pool.passed_by(self.in_pool, len) {
             return None;
         }
         if !it.quiet.passed_by(found, len) {
@@ -109,22 +107,40 @@ impl<F: Frame> Queues<F> {
         let Bounds { room, mark } = &self.bounds[queue];
         (!room.passed_by(found, len)).then(|| mark.passed_by(found, len))
     }
-    /// Puts a frame at a queue's end.
+    /// Counts a frame in a queue that is far from all bounds, whether it waits there or goes to the line at once. False if it is
+    /// to be looked at more closely.
+    // All in one, since a queue is found once then.
     #[inline(always)]
-    pub(crate) fn push(&mut self, queue: usize, frame: F, len: u64) {
-        self.count(queue, len).push_back(frame);
-        self.ready |= 1 << queue;
-    }
-    /// Counts a frame of a queue, whether it waits there or goes to the line at once.
-    #[inline]
-    pub(crate) fn count(&mut self, queue: usize, len: u64) -> &mut VecDeque<F> {
+    pub(crate) fn count_if_quiet(&mut self, queue: usize, len: u64) -> bool {
+        let shares = self.shares(queue);
         let it = &mut self.queues[queue];
+        if it.quiet.passed_by(it.here, len) || shares && self.pool.passed_by(self.in_pool, len) {
+            return false;
+        }
         it.here.add(len);
         self.packets += 1;
-        if self.sharing >> queue & 1 != 0 {
+        if shares {
             self.in_pool.add(len);
         }
-        &mut it.waiting
+        true
+    }
+    /// Counts a frame that was admitted.
+    pub(crate) fn count(&mut self, queue: usize, len: u64) {
+        self.queues[queue].here.add(len);
+        self.packets += 1;
+        if self.shares(queue) {
+            self.in_pool.add(len);
+        }
+    }
+    #[inline(always)]
+    fn shares(&self, queue: usize) -> bool {
+        self.sharing >> queue & 1 != 0
+    }
+    /// Puts a frame that counts at its queue's end.
+    #[inline(always)]
+    pub(crate) fn push(&mut self, queue: usize, frame: F) {
+        self.queues[queue].waiting.push(frame);
+        self.ready |= 1 << queue;
     }
     /// The queues with a frame to send.
     #[inline]
@@ -135,18 +151,18 @@ impl<F: Frame> Queues<F> {
     #[inline(always)]
     pub(crate) fn take(&mut self, queue: usize) -> F {
         let waiting = &mut self.queues[queue].waiting;
-        let taken = waiting.pop_front().expect("a ready queue has a frame");
+        let taken = waiting.pop().expect("a ready queue has a frame");
         if waiting.is_empty() {
             self.ready &= !(1 << queue);
         }
         taken
     }
     /// Stops counting a frame that was taken from a queue.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn release(&mut self, queue: usize, len: u64) {
         self.queues[queue].here.remove(len);
         self.packets -= 1;
-        if self.sharing >> queue & 1 != 0 {
+        if self.shares(queue) {
             self.in_pool.remove(len);
         }
     }

@@ -55,15 +55,15 @@ impl Turns {
     /// A group without a frame gives up the rest of its turn: turns are not saved up.
     #[inline(always)]
     pub(crate) fn next(&mut self, ready: QueueSet) -> Option<usize> {
-        if ready == 0 {
-            // All give up their turns, the one that began does so twice, and the one after it may begin.
-            self.pass_on();
-            return None;
-        }
         if self.turn.queues & ready == 0 || self.left == 0 {
             self.pass_on();
-            if self.turn.queues & ready == 0 {
-                self.pass_on_to(ready);
+            if ready == 0 {
+                // All give up their turns, the one that began does so twice, and the one after it may begin.
+                return None;
+            }
+            // Every queue is in a group.
+            while self.turn.queues & ready == 0 {
+                self.pass_on();
             }
         }
         self.left -= 1;
@@ -82,14 +82,6 @@ impl Turns {
     fn pass_on_further(&mut self) {
         self.further.push_back(self.next);
         self.next = self.further.pop_front().expect("one was just put in");
-    }
-    /// The turn of the next group that has a frame begins.
-    #[inline(never)]
-    fn pass_on_to(&mut self, ready: QueueSet) {
-        // Every queue is in a group.
-        while self.turn.queues & ready == 0 {
-            self.pass_on();
-        }
     }
 }
 

@@ -42,8 +42,9 @@ pub struct PullQueue<T> {
     /// Between two pulls, rounded up: never faster than the link.
     interval: u128,
     catch_up: u128,
-    /// When the next one may leave.
+    /// When the next one may leave; and the nanosecond in which that is.
     next: u128,
+    due: Time,
     /// Sessions with a pull waiting, each once, in the order of their turns; perhaps some without.
     turns: VecDeque<u32>,
     sessions: Vec<Session<T>>,
@@ -65,6 +66,7 @@ impl<T> PullQueue<T> {
             interval: (bits << FRACTION).div_ceil(u128::from(config.rate.get().max(1))),
             catch_up: u128::from(config.catch_up.as_nanos()) << FRACTION,
             next: 0,
+            due: Time::ZERO,
             turns: VecDeque::new(),
             sessions: Vec::new(),
             waiting: 0,
@@ -80,7 +82,7 @@ impl<T> PullQueue<T> {
         }
         if self.waiting == 0 {
             // Time in which there was nothing to pull is not made up for.
-            self.next = self.next.max(fixed(now));
+            self.leave_at(self.next.max(fixed(now)));
         }
         self.waiting += 1;
         let it = &mut self.sessions[at];
@@ -91,18 +93,28 @@ impl<T> PullQueue<T> {
     }
 
     /// The next pull, if one is due.
+    // Asked several times for every packet.
+    #[inline]
     pub fn poll(&mut self, now: Time) -> Option<(u32, T)> {
-        if self.waiting == 0 || self.next > fixed(now) | FRACTION_MASK {
-            return None;
-        }
-        let (session, what) = self.take();
-        self.next = self.next.max(fixed(now).saturating_sub(self.catch_up)) + self.interval;
-        Some((session, what))
+        if self.waiting == 0 || self.due > now { None } else { Some(self.leave(now)) }
+    }
+
+    fn leave(&mut self, now: Time) -> (u32, T) {
+        let taken = self.take();
+        self.leave_at(self.next.max(fixed(now).saturating_sub(self.catch_up)) + self.interval);
+        taken
+    }
+
+    fn leave_at(&mut self, next: u128) {
+        self.next = next;
+        // What is due within a nanosecond is so when the clock shows that nanosecond.
+        self.due = Time::from_nanos(u64::try_from(next >> FRACTION).unwrap_or(u64::MAX));
     }
 
     /// When [`PullQueue::poll`] has the next one, which may be in the past; none if no pull waits.
+    #[inline]
     pub fn wake(&self) -> Option<Time> {
-        (self.waiting > 0).then(|| Time::from_nanos(u64::try_from(self.next >> FRACTION).unwrap_or(u64::MAX)))
+        (self.waiting > 0).then_some(self.due)
     }
 
     /// Forgets what a session has waiting: it is over.
@@ -144,9 +156,6 @@ impl<T> PullQueue<T> {
         }
     }
 }
-
-/// A departure within a nanosecond is due when the clock shows that nanosecond.
-const FRACTION_MASK: u128 = (1 << FRACTION) - 1;
 
 fn fixed(time: Time) -> u128 {
     u128::from(time.as_nanos()) << FRACTION

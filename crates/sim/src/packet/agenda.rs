@@ -4,9 +4,10 @@
 //! its seed.
 //!
 //! A calendar (Brown 1988): a *day* is a power of two of nanoseconds, and has a chain of its events in order. A *year* has
-//! 4096 days; only the present year has days. Events of the years to come wait, unsorted, in a chain for each year of the
-//! present *age* of 256 years, or in one chain for all later ages, and move down when their year or age begins. So an event
-//! is looked at two or three times, and compared with its neighbour once.
+//! 2048 days; only the present year and the one after it have days. Events of later years wait, unsorted, in a chain for each
+//! year of the present *age* of 512 years, or in one chain for all later ages, and move down when the year before theirs, or
+//! their age, begins. So an event is looked at once or twice, and compared with its neighbour once: what is less than a year
+//! ahead, as what crosses a link is, goes to its day at once.
 //!
 //! How long a day is follows from the work: shorter where events have to be put before others too often, longer where most
 //! days have none. It decides what an event costs, never when it comes.
@@ -15,11 +16,17 @@
 //! first in, first out among equals, and nothing is put into a year or an age directly before what waited for it has moved
 //! in: so equal times keep their order.
 
-const DAYS: usize = 4096;
-const YEARS: usize = 256;
+/// Of a year.
+const DAYS: usize = 2048;
+/// Days of the two years that have any, in a ring.
+const RING: usize = 2 * DAYS;
+/// Of an age.
+const YEARS: usize = 512;
 const NONE: u32 = u32::MAX;
 /// Days get shorter at once when so many entries were passed over in a year.
-const MAX_PASSED: usize = 4 * DAYS;
+const MAX_PASSED: usize = 8 * DAYS;
+/// Days of an age.
+const AGE: u64 = (DAYS * YEARS) as u64;
 /// A day is at most 2^20 ns.
 const MAX_GRAIN: u32 = 20;
 
@@ -55,11 +62,15 @@ pub(super) struct Agenda<E> {
     today: u64,
     /// Bits of the time within a day.
     grain: u32,
-    days: Box<[Day; DAYS]>,
+    /// The first day of this year, and how many days from it on are in the ring: two years, or one at the end of an age.
+    new_year: u64,
+    span: u64,
+    days: Box<[Day; RING]>,
     years: Box<[Chain; YEARS]>,
     ages: Chain,
-    /// Events pending: this year, this age and not this year, and later.
+    /// Events pending: this year; the next one, where it has days; else this age; and later.
     this_year: usize,
+    following: usize,
     this_age: usize,
     later: usize,
     pool: Vec<Entry<E>>,
@@ -79,10 +90,13 @@ impl<E: Copy> Agenda<E> {
             now: 0,
             today: 0,
             grain: 0,
-            days: Box::new([FREE; DAYS]),
+            new_year: 0,
+            span: RING as u64,
+            days: Box::new([FREE; RING]),
             years: Box::new([EMPTY; YEARS]),
             ages: EMPTY,
             this_year: 0,
+            following: 0,
             this_age: 0,
             later: 0,
             pool: Vec::with_capacity(1024),
@@ -95,7 +109,7 @@ impl<E: Copy> Agenda<E> {
 
     /// Events pending.
     pub(super) fn len(&self) -> usize {
-        self.this_year + self.this_age + self.later
+        self.this_year + self.following + self.this_age + self.later
     }
 
     /// Puts an event in; a time that has passed counts as now.
@@ -145,17 +159,22 @@ impl<E: Copy> Agenda<E> {
     #[inline]
     pub(super) fn has_more_at(&self, now: u64) -> bool {
         debug_assert_eq!(now, self.now, "asked of another time");
-        let day = &self.days[self.today as usize % DAYS];
+        let day = &self.days[self.today as usize % RING];
         self.this_year > 0 && day.head != NONE && self.pool[day.head as usize].time == now
     }
 
     /// Takes the first of this year's entries out.
     #[inline(always)]
     fn next(&mut self) -> u32 {
-        while self.days[self.today as usize % DAYS].head == NONE {
-            self.today += 1;
-        }
-        let day = &mut self.days[self.today as usize % DAYS];
+        let mut today = self.today;
+        let day = loop {
+            let day = &mut self.days[today as usize % RING];
+            if day.head != NONE {
+                break day;
+            }
+            today += 1;
+        };
+        self.today = today;
         let index = day.head;
         day.head = self.after[index as usize];
         self.this_year -= 1;
@@ -174,10 +193,10 @@ impl<E: Copy> Agenda<E> {
     #[inline(always)]
     fn append_to_day(&mut self, time: u64, index: u32) -> bool {
         let date = time >> self.grain;
-        if (date ^ self.today) >= DAYS as u64 {
+        if date - self.new_year >= self.span {
             return false;
         }
-        let day = &mut self.days[date as usize % DAYS];
+        let day = &mut self.days[date as usize % RING];
         if day.head == NONE {
             *day = Day { head: index, tail: index, last: time };
         } else {
@@ -187,11 +206,17 @@ impl<E: Copy> Agenda<E> {
             self.after[day.tail as usize] = index;
             (day.tail, day.last) = (index, time);
         }
-        self.this_year += 1;
+        *self.year_of(date) += 1;
         true
     }
 
-    /// Puts in an entry that does not come last in a day of this year.
+    /// The count of the year that a day of the ring is in.
+    #[inline(always)]
+    fn year_of(&mut self, date: u64) -> &mut usize {
+        if date - self.new_year < DAYS as u64 { &mut self.this_year } else { &mut self.following }
+    }
+
+    /// Puts in an entry that does not come last in a day of the ring.
     #[inline(never)]
     fn insert_elsewhere(&mut self, time: u64, index: u32) {
         self.insert_where_it_belongs(time, index);
@@ -202,16 +227,16 @@ impl<E: Copy> Agenda<E> {
 
     fn insert_where_it_belongs(&mut self, time: u64, index: u32) {
         let date = time >> self.grain;
-        if (date ^ self.today) >= DAYS as u64 {
+        if date - self.new_year >= self.span {
             return self.insert_later(date, index);
         }
-        self.this_year += 1;
+        *self.year_of(date) += 1;
         self.insert_before_last(date, time, index);
     }
 
     #[cold]
     fn insert_later(&mut self, date: u64, index: u32) {
-        let chain = if (date ^ self.today) < (DAYS * YEARS) as u64 {
+        let chain = if (date ^ self.today) < AGE {
             self.this_age += 1;
             &mut self.years[(date / DAYS as u64) as usize % YEARS]
         } else {
@@ -224,7 +249,7 @@ impl<E: Copy> Agenda<E> {
     /// Puts an entry into a day whose last entry comes after it.
     #[cold]
     fn insert_before_last(&mut self, date: u64, time: u64, index: u32) {
-        let day = &mut self.days[date as usize % DAYS];
+        let day = &mut self.days[date as usize % RING];
         let (mut before, mut next) = (NONE, day.head);
         while self.pool[next as usize].time <= time {
             (before, next) = (next, self.after[next as usize]);
@@ -262,20 +287,36 @@ impl<E: Copy> Agenda<E> {
     }
 
     fn turn_year(&mut self) -> bool {
-        if self.this_age == 0 {
-            if self.later == 0 {
-                return false;
+        if self.following > 0 {
+            self.today = self.new_year + DAYS as u64;
+        } else {
+            if self.this_age == 0 {
+                if self.later == 0 {
+                    return false;
+                }
+                self.turn_age();
             }
-            self.turn_age();
+            let year = self.today / DAYS as u64;
+            let next = (year as usize % YEARS..YEARS).find(|&at| self.years[at].head != NONE);
+            let next = next.expect("an event of this age is in one of its years");
+            self.today = (year / YEARS as u64 * YEARS as u64 + next as u64) * DAYS as u64;
         }
-        let year = self.today / DAYS as u64;
-        let next = (year as usize % YEARS..YEARS).find(|&at| self.years[at].head != NONE);
-        let next = next.expect("an event of this age is in one of its years");
-        self.today = (year / YEARS as u64 * YEARS as u64 + next as u64) * DAYS as u64;
-        let chain = std::mem::replace(&mut self.years[next], EMPTY);
-        let moved = self.insert_chain(chain);
-        self.this_age -= moved;
+        self.this_year = std::mem::take(&mut self.following);
+        self.look_ahead();
         true
+    }
+
+    /// The year of today begins: its events and those of the next one move to their days, if they have not.
+    fn look_ahead(&mut self) {
+        let year = self.today / DAYS as u64;
+        self.new_year = year * DAYS as u64;
+        let is_last_of_age = year as usize % YEARS == YEARS - 1;
+        self.span = if is_last_of_age { DAYS } else { RING } as u64;
+        for year in year..year + self.span / DAYS as u64 {
+            let chain = std::mem::replace(&mut self.years[year as usize % YEARS], EMPTY);
+            let moved = self.insert_chain(chain);
+            self.this_age -= moved;
+        }
     }
 
     /// The age of the earliest of the later events begins, and its events move to their years.
@@ -288,12 +329,11 @@ impl<E: Copy> Agenda<E> {
             first = first.min(self.pool[index as usize].time);
             index = self.after[index as usize];
         }
-        let age = (DAYS * YEARS) as u64;
-        self.today = (first >> self.grain) / age * age;
+        self.today = (first >> self.grain) / AGE * AGE;
         while head != NONE {
             let (index, date) = (head, self.pool[head as usize].time >> self.grain);
             head = std::mem::replace(&mut self.after[head as usize], NONE);
-            if (date ^ self.today) < age {
+            if (date ^ self.today) < AGE {
                 self.this_age += 1;
                 append(&mut self.years[(date / DAYS as u64) as usize % YEARS], &mut self.after, index);
             } else {
@@ -330,6 +370,7 @@ impl<E: Copy> Agenda<E> {
         }
         self.grain = grain;
         self.today = from >> grain;
+        self.look_ahead();
         self.insert_chain(order);
     }
 }
@@ -383,6 +424,25 @@ mod tests {
                 prop_assert_eq!(agenda.pop(), Some(expected));
             }
             prop_assert_eq!(agenda.pop(), None);
+        }
+    }
+
+    /// Some were put in when their year had no days yet, or their age no years, and some straight into their day.
+    #[test]
+    fn equal_times_keep_their_order_whenever_they_were_put_in() {
+        for far in [DAYS as u64, RING as u64 + 5, 5 * DAYS as u64, AGE - 1, AGE, AGE + 5, 3 * AGE] {
+            let mut agenda = Agenda::new();
+            let mut count = 0;
+            for now in (0..far).step_by(DAYS / 4) {
+                agenda.push(far, count);
+                agenda.push(now, u64::MAX);
+                assert_eq!(agenda.pop(), Some((now, u64::MAX)));
+                count += 1;
+            }
+            for number in 0..count {
+                assert_eq!(agenda.pop(), Some((far, number)));
+            }
+            assert_eq!(agenda.pop(), None);
         }
     }
 

@@ -3,6 +3,8 @@
 //! Queues, links and switches see a [`SimFrame`], which is copied from event to event; the message waits in [`Bodies`]
 //! and is touched twice, when it is sent and when it is delivered. Symbols are named, never carried.
 
+use std::num::NonZeroU64;
+
 use headwater_switch::{Destination, Frame};
 use headwater_transport::Packet;
 use headwater_units::Bytes;
@@ -11,11 +13,11 @@ use headwater_wire::{Body, Class, Ecn};
 /// Bytes that remain of a symbol's frame when a switch cuts the payload off.
 const TRIMMED: u32 = 64;
 
-/// A frame on a link. Two registers, whatever it has: it is copied twice on every hop.
+/// A frame on a link. Two registers, whatever it has, and whether there is one or not: it is copied twice on every hop.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SimFrame {
-    /// Where its message is kept, and above it whom it is for.
-    ends: u64,
+    /// The number of its message's place, counted from one, and above it whom it is for.
+    ends: NonZeroU64,
     /// Its hash, and above it length in [`LEN_BITS`], whether it can be cut, class and ECN field.
     rest: u64,
 }
@@ -33,22 +35,22 @@ impl SimFrame {
     pub(super) fn new(body: u32, to: u32, len: u32, class: Class, ecn: Ecn) -> Self {
         assert!(len < 1 << LEN_BITS, "a frame has less than 64 MiB, not {len} bytes");
         let rest = u64::from(len) << LEN_AT | (class as u64) << CLASS_AT | (ecn as u64) << ECN_AT;
-        SimFrame { ends: u64::from(body) | u64::from(to) << 32, rest }
+        SimFrame { ends: ends(body, to), rest }
     }
     /// Where its message is kept.
     #[inline]
     pub(super) fn body(&self) -> u32 {
-        self.ends as u32
+        self.ends.get() as u32 - 1
     }
     /// The host it is for, or the subset of a group.
     #[inline]
     pub(super) fn to(&self) -> u32 {
-        (self.ends >> 32) as u32
+        (self.ends.get() >> 32) as u32
     }
     /// The same frame for another one.
     #[inline]
     pub(super) fn redirected(self, to: u32) -> Self {
-        SimFrame { ends: u64::from(self.body()) | u64::from(to) << 32, ..self }
+        SimFrame { ends: ends(self.body(), to), ..self }
     }
     /// The same frame with this hash.
     #[inline]
@@ -65,6 +67,11 @@ impl SimFrame {
     pub(super) fn is_whole(&self) -> bool {
         self.rest & WHOLE != 0
     }
+}
+
+#[inline]
+fn ends(body: u32, to: u32) -> NonZeroU64 {
+    NonZeroU64::MIN.saturating_add(u64::from(body)) | u64::from(to) << 32
 }
 
 impl Frame for SimFrame {
@@ -156,12 +163,11 @@ pub(super) struct Carried {
 }
 
 impl Carried {
-    #[inline]
-    fn arrives(&mut self, ecn: Ecn, cut: bool) {
-        self.packet.ecn = ecn;
-        if cut && let Body::Symbol(header) = &mut self.packet.datagram.body {
-            header.trimmed = true;
-        }
+    /// One of several copies.
+    #[cold]
+    fn one_copy(&mut self) -> Self {
+        self.copies -= 1;
+        self.clone()
     }
 }
 
@@ -190,19 +196,22 @@ impl Bodies {
     }
 
     /// One copy has arrived, perhaps marked or cut; the message comes out with the last one, else as a copy.
-    #[inline]
+    // Once for every packet; a call would copy the message once more.
+    #[inline(always)]
     pub(super) fn take(&mut self, at: u32, ecn: Ecn, cut: bool) -> (u32, Packet) {
         let place = &mut self.places[at as usize];
-        let carried = place.as_mut().expect("a frame names a message that is kept");
-        if carried.copies > 1 {
-            carried.copies -= 1;
-            let mut copy = carried.clone();
-            copy.arrives(ecn, cut);
-            return (copy.to, copy.packet);
+        let carried = match place {
+            Some(carried) if carried.copies > 1 => Some(carried.one_copy()),
+            place => {
+                self.free.push(at);
+                place.take()
+            }
+        };
+        let Carried { mut packet, to, .. } = carried.expect("a frame names a message that is kept");
+        packet.ecn = ecn;
+        if cut && let Body::Symbol(header) = &mut packet.datagram.body {
+            header.trimmed = true;
         }
-        carried.arrives(ecn, cut);
-        self.free.push(at);
-        let Carried { packet, to, .. } = place.take().expect("just seen");
         (to, packet)
     }
 

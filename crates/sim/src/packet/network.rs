@@ -29,6 +29,17 @@ enum Far {
     Switch(u32),
 }
 
+/// How frames get through the port that a link begins at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    /// It is plain.
+    Pass,
+    /// It keeps its frames and may be asked late.
+    Queue,
+    /// The link has faults or is tallied, or the port must be asked at every departure.
+    Watched,
+}
+
 /// A link and the port that it begins at, in the order of use.
 #[derive(Debug)]
 #[repr(C, align(64))]
@@ -36,10 +47,7 @@ struct Link {
     delay: u64,
     /// When the next departure event of a port that keeps its frames is due; `u64::MAX`: none is.
     serving: u64,
-    /// It has faults, or is tallied.
-    watched: bool,
-    /// Its port may be asked late; then it is not watched.
-    lazy: bool,
+    way: Way,
     port: Port<SimFrame>,
     /// The switch that it leaves and the port there; none if it leaves a host.
     leaves: Option<(u32, PortIndex)>,
@@ -136,9 +144,12 @@ impl Network {
                 None => error.into(),
             })?;
             let delay = link.delay.as_nanos();
-            let watched = setup.drain.is_some();
-            let lazy = trims && !watched;
-            links.push(Link { port, delay, serving: u64::MAX, watched, lazy, leaves, faults: None });
+            let way = match setup.drain {
+                None if port.is_plain() => Way::Pass,
+                None if trims => Way::Queue,
+                _ => Way::Watched,
+            };
+            links.push(Link { port, delay, serving: u64::MAX, way, leaves, faults: None });
             ends.push(match host_of[link.to.0 as usize] {
                 Some(host) => Far::Host(host),
                 None => Far::Switch(switch_of[link.to.0 as usize]),
@@ -306,12 +317,10 @@ impl Network {
         bodies: &mut Bodies,
     ) {
         let state = &mut self.links[link as usize];
-        if state.port.is_plain() && !state.watched {
-            pass(now, link, state, frame, agenda, bodies);
-        } else if state.lazy {
-            queue(now, link, state, frame, agenda, bodies);
-        } else {
-            self.offer_watched(now, link, frame, agenda, bodies);
+        match state.way {
+            Way::Pass => pass(now, link, state, frame, agenda, bodies),
+            Way::Queue => queue(now, link, state, frame, agenda, bodies),
+            Way::Watched => self.offer_watched(now, link, frame, agenda, bodies),
         }
     }
 
@@ -368,7 +377,7 @@ impl Network {
         if state.serving == now.as_nanos() {
             state.serving = u64::MAX;
         }
-        if !state.lazy {
+        if state.way != Way::Queue {
             self.serve(now, link, agenda, bodies);
             return None;
         }
@@ -439,7 +448,9 @@ impl Network {
         agenda: &mut Agenda<Event>,
         bodies: &mut Bodies,
     ) {
-        if std::mem::replace(&mut self.links[link as usize].lazy, false) {
+        let state = &mut self.links[link as usize];
+        if state.way == Way::Queue {
+            state.way = Way::Watched;
             self.serve(now, link, agenda, bodies);
         }
         if let LinkChange::Rate(rate) = change {
@@ -448,7 +459,7 @@ impl Network {
         }
         let seed = self.seed;
         let state = &mut self.links[link as usize];
-        state.watched = true;
+        state.way = Way::Watched;
         state.faults.get_or_insert_with(|| Box::new(LinkFaults::new(seed, link))).change(change);
         if let LinkChange::Down(down) = change {
             for frame in state.port.clear(now).frames {
@@ -464,7 +475,7 @@ impl Network {
     pub(super) fn keep_frames(&mut self, link: u32) {
         let state = &mut self.links[link as usize];
         state.port.make_plain(false);
-        state.lazy = false;
+        state.way = Way::Watched;
     }
 
     fn is_down(&self, link: u32) -> bool {

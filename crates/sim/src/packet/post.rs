@@ -234,13 +234,13 @@ impl Post {
     }
 
     /// Takes a message that has come to its end, and whom it is for: an endpoint, or whoever of a group is there.
-    #[inline]
+    #[inline(always)]
     pub(super) fn take(&mut self, body: u32, ecn: Ecn, cut: bool) -> (u32, Packet) {
-        let (to, packet) = self.bodies.take(body, ecn, cut);
-        match &mut self.cargo {
-            Some(cargo) => (to, cargo.arrived(body, packet)),
-            None => (to, packet),
+        let (to, mut packet) = self.bodies.take(body, ecn, cut);
+        if let Some(cargo) = &mut self.cargo {
+            packet = cargo.arrived(body, packet);
         }
+        (to, packet)
     }
 
     /// Whom a message is for which came over this link, if over any; nobody if it is on a segment that there is not.
