@@ -284,11 +284,11 @@ fn within_limits(rise: f64, (rate, round_trip): (f64, f64), least: f64, measure:
 #[ignore = "measures: wants the machine for itself"]
 fn two_trees_carry_each_symbol_once_at_the_rate_of_their_links() {
     let Some(_alone) = alone() else { return };
-    let tuning = "feedback_every = '100 ms'\ndatacast = { increase = '1000 kbit/s', interval = '125 ms', credit = 16, cache = '512 KB', initial_rate = '4 Mbit/s' }";
+    let tuning = "feedback_every = '100 ms'\ndatacast = { increase = '2500 kbit/s', interval = '50 ms', credit = 16, cache = '512 KB', initial_rate = '10 Mbit/s' }";
     // What one tree brings up a cable, interests for what the other brings share: 74 bytes for each frame of 1514.
     let least = 0.98 * 1514.0 / (1514.0 + 74.0);
     within_limits(2.5e6 / 0.05, (20e6, 60e-6), least, || {
-        bcube((8, 5), 24 * MIB, "", &["--tuning", tuning]).measured(2, 8e6)
+        bcube((20, 5), 64 * MIB, "", &["--tuning", tuning]).measured(2, 20e6)
     });
 }
 
@@ -307,20 +307,19 @@ fn one_tree_goes_at_the_rate_of_its_slow_link_and_repeats_little() {
     });
 }
 
-/// Casts over a BCube whose nodes are told in this way, cuts a link of a tree meanwhile, and says what the first repair was.
-fn cut_link(signalling: &str) -> Value {
+/// Casts over a BCube whose nodes are told in this way, cuts a link of a tree meanwhile, and says how that ended; first the repairs.
+fn cut_link(signalling: &str) -> (Vec<Value>, cluster::Ended) {
     let cluster = bcube((20, 5), 8 * MIB, &format!("signalling = \"{signalling}\"\n"), &[]);
     let mut cast = cluster.cast(&["--all"]);
     cluster::wait_until("some of it", PATIENCE, || cast.bytes_done() > MIB as u64);
     // The way back stays, since connections take it.
     let link = cluster.net.link("sw1.1-h1").unwrap();
     cluster.net.switch().change(link, LinkChange::Down(true)).unwrap();
-    let result = complete(cast.end(PATIENCE));
-    println!("{signalling}: {:#}", result["repairs"]);
-    let repairs = result["repairs"].as_array().unwrap();
-    assert!(!repairs.is_empty(), "{result:#}");
-    assert!(cluster.has(1));
-    repairs[0].clone()
+    let ended = cast.end(PATIENCE);
+    assert!(ended.code != Some(0) || cluster.has(1), "what was said to be complete is there");
+    let repairs = ended.last.as_ref().and_then(|result| result["repairs"].as_array()).cloned();
+    repairs.iter().flatten().for_each(|repair| println!("{signalling}: {repair}"));
+    (repairs.filter(|repairs| !repairs.is_empty()).expect("the cut is noticed"), ended)
 }
 
 /// Goal: a link of a tree that is cut is noticed, the tree is led another way, everybody concerned is told, and all have the object;
@@ -329,9 +328,12 @@ fn cut_link(signalling: &str) -> Value {
 fn a_cut_link_is_noticed_and_its_tree_led_another_way() {
     let Some(_alone) = alone() else { return };
     for signalling in ["tree", "direct"] {
-        let repair = cut_link(signalling);
+        let (repairs, ended) = cut_link(signalling);
+        complete(ended);
+        let repair = &repairs[0];
         assert!(number(&repair["silent_seconds"]) < 1.0, "{repair:#}");
-        assert!(number(&repair["told_seconds"]) < 2.0, "{repair:#}");
+        // A repair that another one overtakes is never told of as such.
+        assert!(repairs.iter().any(|repair| repair["told_seconds"].as_f64().is_some_and(|it| it < 2.0)));
         assert_eq!(number(&repair["signalled"]) > 1.0, signalling == "tree", "{repair:#}");
     }
 }
@@ -342,7 +344,8 @@ fn a_cut_link_is_noticed_and_its_tree_led_another_way() {
 fn nodes_are_told_down_a_tree_or_directly() {
     let Some(_alone) = alone() else { return };
     let median = |signalling| {
-        let mut told: Vec<f64> = (0..5).map(|_| number(&cut_link(signalling)["told_seconds"])).collect();
+        let mut told: Vec<f64> =
+            (0..5).map(|_| cut_link(signalling).0[0]["told_seconds"].as_f64().unwrap_or(f64::MAX)).collect();
         told.sort_by(f64::total_cmp);
         println!("{signalling}: told in {told:.4?} s");
         told[told.len() / 2]

@@ -13,7 +13,8 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::{
-    Cast, CastNews, Class, Fetched, GroupQuestion, Holding, Invitation, NodeInfo, Signal, Signalled, TreeOrder,
+    Cast, CastNews, Class, Fetched, GroupQuestion, Holding, Invitation, NodeInfo, Signal, Signalled,
+    TreeOrder,
 };
 
 /// No control message is longer.

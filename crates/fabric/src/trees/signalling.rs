@@ -43,9 +43,8 @@ pub fn signalling(
             let depth = by.map_or(1, |by| tellings[by].depth + 1);
             tellings.push(Telling { host, by, port, depth });
         }
-        let points = (first..tellings.len()).filter_map(|place| {
-            Some((topology.point_of(tellings[place].host)?, Some(place)))
-        });
+        let points = (first..tellings.len())
+            .filter_map(|place| Some((topology.point_of(tellings[place].host)?, Some(place))));
         telling.extend(points);
     }
     tellings

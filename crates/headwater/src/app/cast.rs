@@ -487,7 +487,7 @@ mod tests {
 
     #[test]
     fn a_result_counts_copies_and_says_who_does_not_have_it() {
-        let report = StatusReport { nodes: (1..5).map(|n| line(n)).collect(), ..Default::default() };
+        let report = StatusReport { nodes: (1..5).map(line).collect(), ..Default::default() };
         let mut seen = Seen::new(&report);
         let way = CastWay::Multicast { at: ([239, 1, 2, 3], 9).into(), members: 3, of: 4 };
         use MemberStanding::{Failed, Had, Kept};

@@ -547,7 +547,7 @@ mod tests {
         let text = status(&report);
         for part in [
             "controller 10.0.0.9:7000",
-            "alpha  010101010101  10.0.0.1:7001  100.0 Mbit/s         -  r7    zone=eu         3     1.0  down",
+            "alpha  010101010101  10.0.0.1:7001  100.0 Mbit/s         -  r7    zone=eu        3     1.0  down",
             "\nalpha: nothing merges\u{fffd} them\n",
             "\ncast model: 2 of 4 receivers have it after 1.2 s, 1 will not; 64.0 MiB of 256.0 MiB sent to the group; multicast: all hear it\n\ntask",
             "task 4: model to beta, 64.0 MiB of 256.0 MiB (25.0 %), 98.2 Mbit/s, 16 s left, limited by path",

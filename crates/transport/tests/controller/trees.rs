@@ -38,7 +38,7 @@ fn around_a_switch(hosts: u8) -> Bench {
 
 /// BCube(2,1) with stores: hosts 0 to 3 have two cables each; by cable c host h has the address 10.c+1.0.h+1.
 fn bcube() -> Bench {
-    bcube_told(SignallingWay::Auto)
+    bcube_told(SignallingWay::Direct)
 }
 
 fn bcube_told(signalling: SignallingWay) -> Bench {
@@ -50,7 +50,7 @@ fn bcube_told(signalling: SignallingWay) -> Bench {
 }
 
 fn known(fabric: FabricSpec, hosts: Vec<HostAddresses>, switches: Switches, nodes: u8) -> Bench {
-    signalled(fabric, hosts, switches, nodes, SignallingWay::Auto)
+    signalled(fabric, hosts, switches, nodes, SignallingWay::Direct)
 }
 
 fn signalled(
@@ -363,7 +363,14 @@ fn fetches_anew(bench: &mut Bench, n: u8) -> u64 {
 fn failed(request: u64, reason: &str) -> Control {
     let end = FetchEnd::Failed(reason.to_owned());
     let none = Bytes::ZERO;
-    Control::Fetched(Fetched { request, end, by_group: none, alone: none, relayed: none })
+    Control::Fetched(Fetched {
+        request,
+        end,
+        by_group: none,
+        alone: none,
+        relayed: none,
+        from: Default::default(),
+    })
 }
 
 #[test]

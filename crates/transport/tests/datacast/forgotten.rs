@@ -49,8 +49,17 @@ impl Bench {
     /// The controller grants one flow.
     fn accepted(&mut self, request: u64, flow: FlowId, delivery: Delivery) {
         let (node, key) = (NodeId([6; 32]), FlowKey([2; 32]));
-        let grant =
-            FlowGrant { flow, node, at: Vec::new(), key, index: 0, of: 1, group: None, relays: false };
+        let grant = FlowGrant {
+            flow,
+            node,
+            at: Vec::new(),
+            key,
+            index: 0,
+            of: 1,
+            group: None,
+            relays: false,
+            passed_on: false,
+        };
         self.hears(Control::Accepted {
             request,
             task: TaskId(request),

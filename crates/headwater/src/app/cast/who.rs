@@ -60,13 +60,15 @@ fn node_of(text: &str, nodes: &[NodeLine]) -> Result<NodeId, AppError> {
         let id = text.len() >= SHORTEST_ID && node.id.to_string().starts_with(&text.to_ascii_lowercase());
         node.name == text || node.listen == text || id || address.is_some_and(|ip| text.parse() == Ok(ip))
     };
-    let mut found = nodes.iter().filter(is_meant);
-    match (found.next(), found.next()) {
-        (Some(node), None) => Ok(node.id),
-        (None, _) => Err(AppError::NotFound(format!(
+    let found: Vec<&NodeLine> = nodes.iter().filter(is_meant).collect();
+    // A node that came back as another one, with a new folder, has left its old line behind.
+    let here: Vec<&NodeLine> = found.iter().copied().filter(|node| node.up).collect();
+    match if here.is_empty() { &found[..] } else { &here[..] } {
+        [node] => Ok(node.id),
+        [] => Err(AppError::NotFound(format!(
             "the controller knows no node '{text}'; `headwater status` lists names, addresses and fingerprints"
         ))),
-        (Some(one), Some(other)) => Err(AppError::Usage(format!(
+        [one, other, ..] => Err(AppError::Usage(format!(
             "'{text}' is more than one node ({} and {}): name it by its address or fingerprint",
             one.listen, other.listen
         ))),
@@ -150,6 +152,9 @@ mod tests {
             assert_eq!(found(text), Ok(0xa1), "{text}");
         }
         assert!(found("blue").unwrap_err().contains("10.0.0.162:7001 and 10.0.0.163:7001"));
+        let gone = [NodeLine { up: false, ..line(0xa1, "red", &[]) }, line(0xa4, "red", &[])];
+        assert_eq!(node_of("red", &gone).map(|id| id.0[0]).ok(), Some(0xa4), "the one that is here");
+        assert_eq!(node_of("red", &gone[..1]).map(|id| id.0[0]).ok(), Some(0xa1));
         assert!(found("a1a1").unwrap_err().contains("knows no node 'a1a1'"), "too short to be told apart");
     }
 

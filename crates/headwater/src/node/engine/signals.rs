@@ -96,7 +96,10 @@ impl Engine {
     }
 
     fn on_signal(&mut self, now: Time, above: Above, signal: Signal) {
-        let obeyed = signal.ways.iter().fold(true, |all, way| self.lead(now, signal.flow, way) && all);
+        let mut obeyed = true;
+        for way in &signal.ways {
+            obeyed &= self.lead(now, signal.flow, way);
+        }
         self.relays.signals.machine.hear(now, above, signal, obeyed);
         self.drive_signals(now);
     }

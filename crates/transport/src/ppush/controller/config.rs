@@ -124,10 +124,8 @@ pub struct ControllerConfig {
     pub tree_store: Bytes,
     /// How often neighbours on a tree tell each other that they are there: 100 ms. Three that do not come are a cut.
     pub tree_beat: Duration,
-    /// So many nodes at least are told down a tree that their trees lead another way, if the network does not say otherwise; fewer
-    /// are told by their own connections, all at once.
-    pub signal_from: usize,
-    /// Of those that a node reaches over switches alone it tells so many at most, and they the others: 16.
+    /// Where nodes are told down a tree that their trees lead another way, each tells so many at most of those that it reaches over
+    /// switches alone, and they the others: 16.
     pub signal_fan_out: usize,
     /// A cable that was found cut is left out of trees for so long: 60 s.
     pub cut_for: Duration,
@@ -188,7 +186,6 @@ impl Default for ControllerConfig {
             tree_credit: 32,
             tree_store: Bytes::new(512_000),
             tree_beat: Duration::from_millis(100),
-            signal_from: 8,
             signal_fan_out: 16,
             cut_for: Duration::from_secs(60),
             max_casts: 256,

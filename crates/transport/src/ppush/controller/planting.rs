@@ -32,9 +32,9 @@ use headwater_wire::{
     WhyUnicast,
 };
 
+use super::Controller;
 use super::casts::{Cast, Stage};
 use super::tasks::{Pace, Retry, Task};
-use super::Controller;
 use cuts::cut_cables;
 use signals::Signals;
 

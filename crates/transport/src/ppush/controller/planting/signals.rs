@@ -1,4 +1,4 @@
-//! Nodes on trees are told down a tree that their trees lead another way (Datacast §III): the source splits one message among some of
+//! Nodes on trees are told down a tree that their trees lead another way, if the operator wants it so (Datacast §III): the source splits one message among some of
 //! them, and they among others. Who does not answer is told by its own connection, as everybody is who gets a key.
 //!
 //! ```text
@@ -117,15 +117,13 @@ impl Controller {
         let Some(cast) = self.casts.get_mut(number) else { return };
         let (source, Some(planted)) = (cast.source, &mut cast.planted) else { return };
         let mut changed = planted.changed(now);
-        let least = match network.signalling {
-            SignallingWay::Auto => self.config.signal_from,
-            SignallingWay::Tree => 1,
-            SignallingWay::Direct => return,
-        };
+        if network.signalling == SignallingWay::Direct {
+            return;
+        }
         let have_keys: BTreeSet<NodeId> =
             planted.orders.iter().filter(|(_, order)| order.known).map(|((node, _), _)| *node).collect();
         let root = standing.iter().find(|(_, node)| **node == source).map(|(host, _)| *host);
-        let (true, Some(root)) = (changed.len() >= least && have_keys.contains(&source), root) else { return };
+        let Some(root) = root.filter(|_| !changed.is_empty() && have_keys.contains(&source)) else { return };
         let takes_part = |host: HostId| standing.get(&host).is_some_and(|node| have_keys.contains(node));
         let tellings = network.tellings(now, root, self.config.signal_fan_out, takes_part);
 
