@@ -662,6 +662,7 @@ impl World<'_> {
                     bytes: if self.bytes.arbitrary()? { self.size } else { Bytes::new(self.wild()?) },
                     symbol_size: self.wild()? as u16,
                     feedback_every: Duration::from_micros(self.wild()?),
+                    version: self.bytes.int_in_range(0..=2)?,
                     flows: self.grants.clone(),
                     delivery: Delivery::Push,
                 };
@@ -712,6 +713,7 @@ impl World<'_> {
                     max_sources: self.bytes.arbitrary()?,
                     delivery: self.bytes.arbitrary::<bool>()?.then_some(Delivery::Push),
                     trims: self.bytes.arbitrary()?,
+                    passes_on: self.bytes.arbitrary()?,
                 };
                 (CONTROLLER, Control::Request(request))
             }

@@ -177,6 +177,7 @@ async fn deliver(size: Bytes, source_config: SourceConfig) -> Cost {
         bytes: size,
         symbol_size: geometry.symbol_size(),
         feedback_every: Duration::from_secs(1),
+        version: 0,
         flows: vec![grant],
         delivery: Delivery::Push,
     };

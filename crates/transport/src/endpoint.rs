@@ -326,7 +326,8 @@ pub struct Expect {
 /// What a host's receiving machine tells the driver about one of its fetches.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum ReceiverEvent {
-    /// The controller accepted: learn the object's block hashes, find room, answer with [`ReceiverCommand::Start`].
+    /// The controller accepted: learn the object's block hashes, find room, answer with [`ReceiverCommand::Start`]. It may come again:
+    /// the task begins anew, cut otherwise or by another transport, with the blocks that are whole.
     Accepted {
         /// The task.
         task: TaskId,

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!  controller: Push, SetTheta, Pause, Resume, Stop        receiver: Assign, ACK, ProbeAck; Pull; Fin
-//!        |  ^ Pushing, Stopped, Report                          |  ^ symbols, Challenge, Probe, FinAck
+//!        |  ^ Pushing, Stopped, Report                          |  ^ symbols, Challenge, Probe, Fin, FinAck
 //!        v  |                                                   v  |
 //!  +-------------------------------- Source --------------------------------+
 //!  |  PushFlow (PPUSH): decides itself what leaves when                     |  x flows, served in turns
@@ -33,7 +33,9 @@ mod relaying;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use headwater_units::{Bytes, FlowId, Geometry, ObjectId, PathId, Time};
-use headwater_wire::{Body, Class, Control, Datagram, Ecn, FlowRole, MAX_FLOWS, Pull, Push, Refusal};
+use headwater_wire::{
+    Body, Class, Control, Datagram, Ecn, FinReason, FlowRole, MAX_FLOWS, Pull, Push, Refusal,
+};
 use rand::SeedableRng;
 use rand_chacha::ChaCha12Rng;
 
@@ -371,9 +373,23 @@ impl Source {
         let of_object: Vec<FlowId> =
             self.flows.iter().filter(|(_, held)| held.flow.object() == object).map(|(id, _)| *id).collect();
         for flow in of_object {
+            self.say_farewell(flow);
             if let Some(controller) = self.close(flow) {
                 self.refuse(controller, flow, Refusal::Gone);
             }
+        }
+    }
+
+    /// Tells a receiver that pulls that nothing comes of this flow any more, so that it asks others at once. Said once: the
+    /// controller takes the flow from it too.
+    fn say_farewell(&mut self, flow: FlowId) {
+        let Some(held) = self.flows.get(&flow) else { return };
+        if let (Flow::Pull(pulled), Some(path)) = (&held.flow, held.flow.open_path())
+            && pulled.sent_to_group().is_none()
+        {
+            let body = Body::Fin(FinReason::Cancelled);
+            let datagram = Datagram { class: Class::Control, key_epoch: 0, flow, body };
+            self.shared.out.push_back(Output::Transmit(Packet { path, ecn: Ecn::NotEct, datagram }));
         }
     }
 

@@ -72,6 +72,7 @@ fn waiting_for_its_decoder() -> Receivers {
         bytes: Bytes::new(4000),
         symbol_size: 1000,
         feedback_every: Duration::from_millis(100),
+        version: 0,
         flows: vec![grant],
         delivery: Delivery::Push,
     };
@@ -146,6 +147,7 @@ fn accepted(request: u64, bytes: u64, paths: &[PathId]) -> Input {
         bytes: Bytes::new(bytes),
         symbol_size: 1000,
         feedback_every: Duration::from_millis(100),
+        version: 0,
         flows: paths.iter().enumerate().map(grant).collect(),
         delivery: Delivery::Push,
     };
@@ -400,6 +402,7 @@ fn a_source_with_a_narrow_path_makes_it_leave_the_task_and_ask_with_less_room() 
         bytes: Bytes::new(1 << 20),
         symbol_size: 896,
         feedback_every: Duration::from_millis(100),
+        version: 0,
         flows: vec![flow],
         delivery: Delivery::Push,
     };

@@ -65,6 +65,7 @@ fn accepted(fetch: u64, later: u64, sources: u64) -> Input {
         bytes: Bytes::new(u64::from(BLOCKS) * (256 << 10)),
         symbol_size: 1024,
         feedback_every: Duration::from_millis(3),
+        version: 0,
         delivery: Delivery::Push,
         flows: grants(fetch, sources),
     };

@@ -107,6 +107,8 @@ pub struct Request {
     pub delivery: Option<Delivery>,
     /// Headers of trimmed packets have come to this device: the network before it trims instead of dropping.
     pub trims: bool,
+    /// It takes all of the object, and can pass on to other receivers what comes.
+    pub passes_on: bool,
 }
 
 /// The right to receive one flow: where its source is and the key they share.
@@ -286,6 +288,9 @@ pub enum Control {
         symbol_size: u16,
         /// How often the receiver should send [`Control::Feedback`].
         feedback_every: Duration,
+        /// Of the list of flows ([`Control::Flows`]). A task that is running and is told a newer one begins anew, by these flows
+        /// and with what it has: it goes on by another transport.
+        version: u32,
         /// The flows to begin with.
         flows: Vec<FlowGrant>,
         /// Which transport they are of.

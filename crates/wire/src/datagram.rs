@@ -152,7 +152,7 @@ pub enum Body {
         /// Any number but zero.
         nonce: u64,
     },
-    /// Receiver to source: the flow is over.
+    /// Receiver to source: the flow is over. Source to a receiver that pulls: nothing comes of it any more; that is not answered.
     Fin(FinReason),
     /// Source to receiver: understood.
     FinAck,

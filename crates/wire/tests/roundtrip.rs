@@ -107,6 +107,7 @@ fn control() -> impl Strategy<Value = Control> {
                 max_sources,
                 delivery: (room % 2 == 0).then_some(Delivery::Pull { initial_window: room }),
                 trims: room % 3 == 0,
+                passes_on: room % 5 == 0,
             })
         ),
         (any::<u64>(), any::<[u8; 32]>(), vec(grant, 0..5)).prop_map(|(n, object, flows)| {
@@ -117,6 +118,7 @@ fn control() -> impl Strategy<Value = Control> {
                 bytes: Bytes::new(n),
                 symbol_size: 1424,
                 feedback_every: Duration::from_millis(10),
+                version: n as u32,
                 flows,
                 delivery: if n % 2 == 0 { Delivery::Push } else { Delivery::Pull { initial_window: 12 } },
             }

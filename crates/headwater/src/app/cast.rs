@@ -58,7 +58,8 @@ pub async fn cast(
     watch.progress(&Progress { object: options.what.clone(), ..Progress::default() });
     let limit = options.timeout.map_or(std::time::Duration::MAX, Into::into);
     let common = &options.common;
-    let host = Host::start(HostConfig { common, listen: None, controller: None, node: None })?;
+    let host =
+        Host::start(HostConfig { common, listen: None, controller: None, node: None, passes_on: false })?;
     let heard = host.hear_casts();
     let path = host.new_path();
     host.keep_dialled(path, &options.controller, false).await?;

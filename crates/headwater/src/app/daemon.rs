@@ -10,8 +10,8 @@ use headwater_units::{ObjectId, Theta};
 use super::host::{Held, Host, HostConfig, LOCAL};
 use super::local::{self, Desk};
 use super::{
-    AppError, Common, ControllerOptions, Listening, NodeOptions, Shutdown, Watch, data_config, metrics_page,
-    remember_controller, serve,
+    AppError, Common, ControllerOptions, Listening, NodeOptions, Shutdown, Watch, data_config, linger,
+    metrics_page, remember_controller, serve,
 };
 
 fn settings(
@@ -44,7 +44,13 @@ pub async fn controller(
     let settings = settings(common, options.equal_theta, options.max_sources, options.groups);
     let settings = ControllerConfig { network: options.network, ..settings };
     let controller = Some((settings, Some(tasks)));
-    let host = Host::start(HostConfig { common, listen: Some(options.listen), controller, node: None })?;
+    let host = Host::start(HostConfig {
+        common,
+        listen: Some(options.listen),
+        controller,
+        node: None,
+        passes_on: false,
+    })?;
     if let Some(at) = &options.metrics {
         metrics_page::start(*at, host.clone()).await?;
     }
@@ -77,8 +83,13 @@ pub async fn node(
     let mut bind = options.listen;
     bind.set_port(common.data_port);
     let node = data_config(common, bind)?;
-    let host =
-        Host::start(HostConfig { common, listen: Some(options.listen), controller, node: Some(node) })?;
+    let host = Host::start(HostConfig {
+        common,
+        listen: Some(options.listen),
+        controller,
+        node: Some(node),
+        passes_on: true,
+    })?;
     if let Some(hint) = host.node().buffer_hint() {
         watch.note(hint);
     }
@@ -112,6 +123,7 @@ pub async fn node(
     shutdown.wait().await;
     working.abort();
     local::close_desk(&common.state);
+    linger::hand_over(&host).await;
     host.close().await;
     Ok(())
 }

@@ -1,5 +1,8 @@
 //! `headwater get`: an object, a range of it, or a folder, from many sources at once.
 
+mod results;
+
+use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU16, Ordering};
@@ -10,28 +13,33 @@ use headwater_store::manifest::{self, Manifest};
 use headwater_store::tree;
 use headwater_transport::datacast::TreeReceiverConfig;
 use headwater_transport::ppush::controller::ControllerConfig;
-use headwater_transport::ppush::receiver::{FlowStats, ReceiverConfig, ReceiverStats};
+use headwater_transport::ppush::receiver::{ReceiverConfig, ReceiverStats};
 use headwater_units::{BitRate, BlockIndex, Bytes, NodeId, ObjectId, PathId, Theta};
-use headwater_wire::{Class, Delivery, MarkSignal, SYMBOL_OVERHEAD};
+use headwater_wire::{Class, Delivery};
 
 use super::display::Display;
-use super::fetch::{Arrivals, Destination, Fetch, Fetched, Follower, source_label};
+use super::fetch::{Arrivals, Destination, Fetch, Fetched, Follower};
 use super::host::{Host, HostConfig, LOCAL};
 use super::keep;
+use super::linger::Linger;
 use super::{
-    AppError, GetOptions, GetResult, Output, Phase, Progress, Shutdown, SourceShare, Watch, Where,
-    data_config, start_line, tape, usage,
+    AppError, GetOptions, GetResult, Output, Phase, Progress, Shutdown, Watch, Where, data_config,
+    start_line, tape,
 };
 use crate::node::{NodeConfig, monotonic_nanos};
+use results::{host_dropped, wanted_bytes};
 
+pub(super) use results::result_of;
+
+/// So many objects can be read by others until a job is over: those of a folder that came last.
+const KEPT: usize = 16;
 /// Files of a folder that are fetched at the same time.
 pub(super) const FILES_AT_ONCE: usize = 4;
 /// How long the slower sources of `--from` may take to answer once the first has.
 const LATECOMERS: std::time::Duration = std::time::Duration::from_millis(300);
-/// Ethernet, IPv4 and UDP headers.
-const FRAME_HEADERS: f64 = 14.0 + 20.0 + 8.0;
 
-/// Fetches what the options say. `ready` is called before a wait for the start, if there is one.
+/// Fetches what the options say. `ready` is called before a wait for the start, if there is one. Whoever shows the result then has to
+/// let others finish who are served from it ([`Linger::end`]).
 ///
 /// # Errors
 /// [`AppError`]; what is finished stays on the disk, and the same call goes on from there.
@@ -40,7 +48,7 @@ pub async fn get(
     shutdown: &Shutdown,
     watch: &mut dyn Watch,
     ready: impl FnOnce(),
-) -> Result<GetResult, AppError> {
+) -> Result<(GetResult, Linger), AppError> {
     watch.progress(&Progress { object: options.what.clone(), ..Progress::default() });
     if options.output == Output::Store {
         return keep::get(&options, shutdown, watch).await;
@@ -60,8 +68,14 @@ pub async fn get(
     let start_ns = monotonic_nanos();
     let job = Job::new(&options, &host, path, shutdown, started);
     let result = within(&options, started, job.object(watch)).await;
-    host.close_but(&job.silent()).await;
-    result.map(|result| GetResult { start_ns, ..result })
+    let result = result.map(|result| GetResult { start_ns, ..result });
+    job.over(result).await
+}
+
+/// Whether others may be served from what such a get receives: it takes whole objects, as fast as they come, and its controller is
+/// everybody's.
+fn passes_on(options: &GetOptions) -> bool {
+    matches!(options.at, Where::Controller(_)) && options.range.is_none() && options.common.limit.is_none()
 }
 
 /// Gives up when the time is over that counts from `since`.
@@ -101,7 +115,8 @@ pub(super) async fn connect(options: &GetOptions, watch: &mut dyn Watch) -> Resu
             Some((ControllerConfig { max_sources: most, ..config }, None))
         }
     };
-    let host = Host::start(HostConfig { common, listen: None, controller, node: Some(node) })?;
+    let passes_on = passes_on(options);
+    let host = Host::start(HostConfig { common, listen: None, controller, node: Some(node), passes_on })?;
     if let Some(hint) = host.node().buffer_hint() {
         watch.note(hint);
     }
@@ -172,6 +187,8 @@ pub(super) struct Job<'a> {
     narrowest: AtomicU16,
     /// Sources that fell silent: nobody waits for their goodbye.
     silent: Mutex<Vec<NodeId>>,
+    /// What came last, as others may read it.
+    kept: Mutex<VecDeque<Arc<Arrivals>>>,
 }
 
 impl<'a> Job<'a> {
@@ -191,6 +208,7 @@ impl<'a> Job<'a> {
             request: None,
             narrowest: AtomicU16::new(u16::MAX),
             silent: Mutex::default(),
+            kept: Mutex::default(),
         }
     }
 
@@ -202,6 +220,7 @@ impl<'a> Job<'a> {
         config.class = if options.common.gentle { Class::Gentle } else { Class::Bulk };
         config.delivery = options.delivery;
         config.trims = host.node().snapshot().trimmed > 0;
+        config.passes_on = host.passes_on() && options.range.is_none() && options.common.limit.is_none();
         config.spread = options.spread;
         config.max_sources = options.max_sources;
         config.limit = options.common.limit;
@@ -216,10 +235,30 @@ impl<'a> Job<'a> {
         }
         let silent = fetched.stats.flows.iter().filter(|flow| flow.silent).map(|flow| flow.node);
         self.silent.lock().unwrap_or_else(PoisonError::into_inner).extend(silent);
+        // What goes to standard output is thrown away when it has gone there.
+        if self.host.passes_on() && self.options.output != Output::Stdout {
+            let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+            kept.truncate(KEPT - 1);
+            kept.push_front(fetched.arrivals.clone());
+        }
     }
 
-    fn silent(&self) -> Vec<NodeId> {
-        self.silent.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    /// The job of a process of its own is done: with what it brought, others may still be served; else they are told at once.
+    pub(super) async fn over(
+        self,
+        result: Result<GetResult, AppError>,
+    ) -> Result<(GetResult, Linger), AppError> {
+        let stays = self.options.linger && result.is_ok();
+        let silent = self.silent.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let kept = self.kept.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let linger = Linger::new(self.host.clone(), silent, kept, stays);
+        match result {
+            Ok(result) => Ok((result, linger)),
+            Err(error) => {
+                linger.leave().await;
+                Err(error)
+            }
+        }
     }
 
     fn state_folder(&self) -> PathBuf {
@@ -471,115 +510,4 @@ pub(super) fn read_manifest(arrivals: &Arrivals) -> Result<Option<Manifest>, App
         }
     }
     Ok(Some(Manifest::parse(&bytes)?))
-}
-
-// ---- results -------------------------------------------------------------------------------------------------------
-
-/// What a drill dropped in the data thread; nothing outside of drills.
-fn host_dropped(host: &Host) -> Option<u64> {
-    host.snapshot().map(|s| s.dropped_on_purpose).filter(|&n| n > 0)
-}
-
-fn wanted_bytes(fetched: &Fetched, range: Option<(Bytes, Option<Bytes>)>) -> u64 {
-    let size = fetched.arrivals.partial.hashes().size();
-    match range {
-        None => size.get(),
-        Some((from, to)) => (to.unwrap_or(size).min(size) - from).get(),
-    }
-}
-
-fn share(part: u64, whole: u64) -> f64 {
-    if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
-}
-
-pub(super) fn result_of(
-    fetched: &Fetched,
-    stats: &ReceiverStats,
-    seconds: f64,
-    names: &[(NodeId, String)],
-) -> GetResult {
-    let cpu_seconds = usage::cpu_seconds();
-    let layout = fetched.arrivals.partial.hashes().layout();
-    let symbol = f64::from(fetched.symbol_size.max(1));
-    let block = layout.len(BlockIndex(0)).get().max(1) as f64;
-    let padding = (block / symbol).ceil() * symbol / block;
-    GetResult {
-        object: fetched.object.to_string(),
-        bytes: layout.object_bytes().get(),
-        seconds,
-        ideal_seconds: None,
-        ratio: None,
-        symbol_size: fetched.symbol_size,
-        wire_floor: (symbol + SYMBOL_OVERHEAD as f64 + FRAME_HEADERS) / symbol * padding,
-        mb_per_s: 0.0,
-        verified: true,
-        repair_share: share(stats.repair_used, stats.source_symbols),
-        duplicate_share: share(stats.useless, stats.arrivals),
-        timeouts: stats.timeouts,
-        peak_rss_bytes: usage::peak_rss_bytes(),
-        cpu_seconds,
-        mark_signal: mark_signal(&stats.flows).to_owned(),
-        limited_by: limited_by(stats, fetched.held_up, seconds, cpu_seconds).to_owned(),
-        sources: sources_of(&stats.flows, names),
-        name: None,
-        sha256: None,
-        resumed_bytes: fetched.resumed.get(),
-        output: None,
-        dropped_on_purpose: None,
-        group_bytes: stats.flows.iter().map(|flow| flow.by_group.get()).sum(),
-        relayed_bytes: stats.flows.iter().filter(|flow| flow.relays).map(|flow| flow.bytes.get()).sum(),
-        start_ns: 0,
-        received_ns: 0,
-        finish_ns: 0,
-    }
-}
-
-/// Flows of one source are one line: a source that was replaced and came back had several.
-fn sources_of(flows: &[FlowStats], names: &[(NodeId, String)]) -> Vec<SourceShare> {
-    let total: u64 = flows.iter().map(|f| f.useful).sum();
-    let mut lines: Vec<(NodeId, SourceShare)> = Vec::new();
-    for flow in flows {
-        let at = match lines.iter().position(|(node, _)| *node == flow.node) {
-            Some(at) => at,
-            None => {
-                let name = names.iter().find(|(id, _)| *id == flow.node).map(|(_, name)| name.clone());
-                let node = name.unwrap_or_else(|| source_label(flow.node));
-                let id = flow.node.to_string();
-                lines.push((flow.node, SourceShare { node, id, ..SourceShare::default() }));
-                lines.len() - 1
-            }
-        };
-        let line = &mut lines[at].1;
-        line.bytes += flow.bytes.get();
-        line.group_bytes += flow.by_group.get();
-        line.symbols += flow.useful;
-        line.lost += flow.lost;
-        line.share = share(line.symbols, total);
-    }
-    lines.into_iter().map(|(_, line)| line).collect()
-}
-
-fn mark_signal(flows: &[FlowStats]) -> &'static str {
-    let any = |signal| flows.iter().any(|f| f.signal == signal);
-    match (any(MarkSignal::Ecn), any(MarkSignal::Delay)) {
-        (true, true) => "mixed",
-        (true, false) => "ecn",
-        (false, true) => "delay",
-        (false, false) => "unknown",
-    }
-}
-
-/// What held the task back most of the time.
-fn limited_by(stats: &ReceiverStats, held_up: bool, seconds: f64, cpu_seconds: f64) -> &'static str {
-    let starved: u64 = stats.flows.iter().map(|f| f.starved).sum();
-    // One thread receives; when it never sleeps, the processor is the limit.
-    if cpu_seconds / seconds > 0.9 {
-        "cpu"
-    } else if held_up {
-        "disk"
-    } else if starved * 2 > stats.arrivals {
-        "source"
-    } else {
-        "path"
-    }
 }

@@ -44,6 +44,8 @@ pub(crate) struct HostConfig<'a> {
     pub(crate) controller: Option<(ControllerConfig, Option<PathBuf>)>,
     /// Run a data socket.
     pub(crate) node: Option<NodeConfig>,
+    /// Others may be served from what it receives, although it does not listen.
+    pub(crate) passes_on: bool,
 }
 
 /// An object that this process can send.
@@ -90,6 +92,7 @@ struct Inner {
     next_path: AtomicU32,
     state: Mutex<State>,
     template: NodeInfo,
+    passes_on: bool,
     pin: Option<NodeId>,
     mtu: Option<u16>,
 }
@@ -142,6 +145,7 @@ impl Host {
             next_path: AtomicU32::new(1),
             state: Mutex::default(),
             template,
+            passes_on: config.passes_on || listen.is_some(),
             pin: common.pin,
             mtu: common.mtu,
         };
@@ -348,11 +352,16 @@ impl Host {
         (link, commands)
     }
 
-    /// A process that only fetches is no node to be listed, unless it has capacities to state.
+    /// Whether others may be served from what comes here.
+    pub(crate) fn passes_on(&self) -> bool {
+        self.inner.node.is_some() && self.inner.passes_on
+    }
+
+    /// Only who serves others, or has capacities to state, has something to say of itself.
     fn introduces_itself(&self) -> bool {
         let info = &self.inner.template;
         let states = info.uplink.is_some() || info.downlink.is_some() || info.rack.is_some();
-        self.inner.node.is_some() && (info.listen.is_some() || states)
+        self.inner.node.is_some() && (self.inner.passes_on || states)
     }
 
     async fn serve_link(self, path: PathId, link: Link) {

@@ -18,6 +18,7 @@ use super::get::{
     FILES_AT_ONCE, Job, Quiet, Sum, blocking, connect, first_of, read_manifest, result_of, within,
 };
 use super::host::{Host, LOCAL};
+use super::linger::Linger;
 use super::local::{self, Daemon, Reply, Wanted};
 use super::{
     AppError, Common, GetOptions, GetResult, Output, Phase, Progress, Shutdown, ShutdownTrigger, Watch, Where,
@@ -41,7 +42,7 @@ pub(super) async fn get(
     options: &GetOptions,
     shutdown: &Shutdown,
     watch: &mut dyn Watch,
-) -> Result<GetResult, AppError> {
+) -> Result<(GetResult, Linger), AppError> {
     #[allow(clippy::disallowed_methods)] // The result says how long it took.
     let started = Instant::now();
     let state = &options.common.state;
@@ -55,14 +56,16 @@ pub(super) async fn get(
         max_sources: options.max_sources,
     };
     if let Some(daemon) = Daemon::asked_to_get(state, wanted).await? {
-        return within(options, started, follow(daemon, shutdown, watch)).await;
+        // The daemon stays.
+        return within(options, started, follow(daemon, shutdown, watch))
+            .await
+            .map(|it| (it, Linger::default()));
     }
     let store = Arc::new(Store::open(&state.join("store"), StoreOptions::default())?);
     let (host, path) = within(options, started, connect(options, watch)).await?;
     let job = Job::new(options, &host, path, shutdown, started);
     let result = within(options, started, job.keep(&store, false, watch)).await;
-    host.close().await;
-    result
+    job.over(result).await
 }
 
 /// Shows what the daemon says until it is done.
@@ -149,6 +152,7 @@ impl Keeper {
             record: None,
             wait_for_start: false,
             timeout: None,
+            linger: true,
         };
         let (host, path, shutdown) = (&self.host, self.controller, &self.shutdown);
         let mut job = Job::new(&options, host, path, shutdown, started);

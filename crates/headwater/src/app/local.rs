@@ -439,8 +439,13 @@ async fn asked(
     question: impl AsyncFnOnce(&Host, PathId) -> Result<StatusReport, AppError>,
 ) -> Result<StatusReport, AppError> {
     let asking = async {
-        let host =
-            Host::start(HostConfig { common: &options.common, listen: None, controller: None, node: None })?;
+        let host = Host::start(HostConfig {
+            common: &options.common,
+            listen: None,
+            controller: None,
+            node: None,
+            passes_on: false,
+        })?;
         let path = host.new_path();
         host.keep_dialled(path, at, false).await?;
         let mut report = question(&host, path).await?;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use headwater_transport::ppush::controller::{CastView, ControllerView, NodeView, TaskView};
 use headwater_units::{BitRate, Bytes, NodeId};
-use headwater_wire::MarkSignal;
+use headwater_wire::{MarkSignal, NodeInfo};
 
 use super::cast::Seen;
 use super::{CastLine, NodeLine, ObjectLine, StatusReport, TaskLine, TaskSource};
@@ -27,6 +27,7 @@ pub(crate) fn report(view: &ControllerView, controller: String) -> StatusReport 
     let mut lines: Vec<NodeLine> = view
         .nodes
         .iter()
+        .filter(|n| is_node(n))
         .map(|n| NodeLine {
             name: n.info.name.clone(),
             id: n.info.node,
@@ -71,6 +72,12 @@ fn cast_line(cast: &CastView, address: &dyn Fn(&NodeId) -> String) -> CastLine {
         multicast_bytes: cast.to_group,
         age_seconds: cast.age.as_secs_f64(),
     }
+}
+
+/// A process that only fetches is no node to be listed, unless it has capacities to state.
+fn is_node(node: &NodeView) -> bool {
+    let NodeInfo { listen, uplink, downlink, rack, .. } = &node.info;
+    listen.is_some() || uplink.is_some() || downlink.is_some() || rack.is_some()
 }
 
 /// Where a node listens, or where its data comes from if it only dials.

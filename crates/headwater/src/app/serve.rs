@@ -37,7 +37,13 @@ pub async fn serve(
     bind.set_port(common.data_port);
     let record_source = tape(options.record.as_deref())?;
     let node = NodeConfig { record_source, ..data_config(common, bind)? };
-    let host = Host::start(HostConfig { common, listen: Some(listen), controller: None, node: Some(node) })?;
+    let host = Host::start(HostConfig {
+        common,
+        listen: Some(listen),
+        controller: None,
+        node: Some(node),
+        passes_on: true,
+    })?;
     if let Some(hint) = host.node().buffer_hint() {
         watch.note(hint);
     }

@@ -135,6 +135,8 @@ pub struct GetOptions {
     pub wait_for_start: bool,
     /// Give up after this long; a wait for the start does not count.
     pub timeout: Option<Duration>,
+    /// Stay for a moment for those who are served from what came.
+    pub linger: bool,
 }
 
 /// `headwater serve`.

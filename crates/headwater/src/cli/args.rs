@@ -533,6 +533,14 @@ pub(crate) struct GetArgs {
     /// Who decides when a symbol leaves: its source, by what the path takes, or this receiver, which asks for each
     #[arg(long, value_name = "HOW", default_value_t)]
     pub(crate) transport: Transport,
+    /// End at once when the object is here, although others are still served from it
+    ///
+    /// With a controller, those who fetch one object at the same time pass on to each other what they get, where that is faster
+    /// than to be served one by one. Who has all of it says so, and then stays for those whom it serves until they have what they
+    /// need of it, 2 seconds at most; Ctrl-C ends that too. Whoever goes before tells them, and they turn to others at once.
+    /// Nobody is served from a --range, under a --limit, or with --from.
+    #[arg(long)]
+    pub(crate) no_linger: bool,
     /// Which symbols a source that pushes sends [default: listed, or what --tuning says]
     #[arg(long, value_name = "HOW", help_heading = EXPERIMENT)]
     spread: Option<Spread>,

@@ -248,8 +248,11 @@ async fn act(
         }
         Command::Get(args) => {
             let options = settings.get(args)?;
-            let result = app::get(options, shutdown, &mut *terminal.watch(), waiting(terminal)).await?;
-            terminal.summary(&result, || tables::fetched(&result))?;
+            let (result, linger) =
+                app::get(options, shutdown, &mut *terminal.watch(), waiting(terminal)).await?;
+            let shown = terminal.summary(&result, || tables::fetched(&result));
+            linger.end(shutdown).await;
+            shown?;
         }
         Command::Cast(args) => {
             let options = settings.cast(args)?;

@@ -56,6 +56,7 @@ pub(super) enum Order {
     AnswerProbes { asked: FlowSecret, own: FlowSecret },
     IgnoreProbes { asked: FlowId },
     ProbeGroup { probe: Box<GroupProbe>, done: oneshot::Sender<Vec<FlowId>> },
+    HandOver { done: oneshot::Sender<()> },
     Stop,
 }
 
@@ -132,6 +133,8 @@ pub(super) struct Engine {
     shared: Arc<Mutex<Snapshot>>,
     next_snapshot: Time,
     last_snapshot: Time,
+    /// The last snapshot was of a busy thread.
+    was_busy: bool,
     merging: Merging,
     waits: u64,
     /// Control messages cut off, as far as the log says.
@@ -192,6 +195,7 @@ impl Engine {
             shared: parts.shared,
             next_snapshot: Time::ZERO,
             last_snapshot: Time::ZERO,
+            was_busy: false,
             merging: Merging::default(),
             waits: 0,
             told_truncated: 0,
@@ -259,7 +263,8 @@ impl Engine {
 
     fn next_wake(&self) -> Option<Time> {
         let source = if self.blocked { None } else { self.sources.wake };
-        let snapshot = self.is_busy().then_some(self.next_snapshot);
+        // Once more when all is over, or the last one would say for ever that it is not.
+        let snapshot = (self.is_busy() || self.was_busy).then_some(self.next_snapshot);
         let sample = self.timeline.as_ref().and_then(Timeline::wake);
         let probe = self.groups.wake().into_iter().chain(self.relays.wake());
         self.fetches.wake.into_iter().chain(source).chain(snapshot).chain(sample).chain(probe).min()
@@ -303,6 +308,10 @@ impl Engine {
                 Order::AnswerProbes { asked, own } => self.answer_probes(&asked, &own),
                 Order::IgnoreProbes { asked } => self.ignore_probes(asked),
                 Order::ProbeGroup { probe, done } => self.probe_group(now, *probe, done),
+                Order::HandOver { done } => {
+                    self.end_all_relaying(now);
+                    let _ = done.send(());
+                }
             }
         }
         true
@@ -417,7 +426,7 @@ impl Engine {
             }
             ReceiverEvent::Discard { block } => receiving.discard(block, &mut self.buffers),
             ReceiverEvent::Accepted { object, bytes, symbol_size, .. } => {
-                receiving.cut(object, bytes, symbol_size);
+                receiving.cut(object, bytes, symbol_size, &mut self.buffers);
                 let _ = receiving.events.send(FetchEvent::Accepted { object, bytes, symbol_size });
             }
             ReceiverEvent::Bind(bind) => {
@@ -519,6 +528,7 @@ impl Engine {
         self.next_snapshot = Time::from_nanos(now.as_nanos() + SNAPSHOT_EVERY);
         let socket = *self.port.stats() + self.groups.stats();
         self.merging.look(now.since(self.last_snapshot), &socket);
+        self.was_busy = self.is_busy();
         self.last_snapshot = now;
         if socket.control_truncated > self.told_truncated {
             let buffers = socket.control_truncated - self.told_truncated;

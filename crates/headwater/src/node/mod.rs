@@ -277,6 +277,15 @@ impl Node {
         self.order(Order::Cancel { id });
     }
 
+    /// What this node has received and does not hold it passes on no longer: those who are served by it turn to others, and
+    /// controllers hear of it too.
+    pub async fn hand_over(&self) {
+        let (done, answer) = oneshot::channel();
+        self.order(Order::HandOver { done });
+        // A thread that has ended serves nobody.
+        let _ = answer.await;
+    }
+
     /// Receives what is sent to a group, until as many [`Node::leave`]s. Its datagrams are those of flows, as all others.
     ///
     /// # Errors

@@ -70,9 +70,9 @@ pub(super) enum Assembled {
     Broken(StoreError),
 }
 
-/// A worker's result, of a block as this symbol size cut it.
+/// A worker's result, of a block of a task that has begun so often.
 pub(super) struct Finished {
-    symbol_size: u16,
+    begun: u32,
     assembled: Assembled,
 }
 
@@ -114,6 +114,8 @@ pub(super) struct Receiving {
     pub(super) over: bool,
     object: Option<ObjectId>,
     geometry: Option<Geometry>,
+    /// How often the task has begun, perhaps with symbols of another size, or by another transport.
+    begun: u32,
     assembling: SortedMap<BlockIndex, Assembler>,
 }
 
@@ -125,6 +127,7 @@ impl Receiving {
             over: false,
             object: None,
             geometry: None,
+            begun: 0,
             assembling: SortedMap::default(),
         }
     }
@@ -148,10 +151,12 @@ impl Receiving {
         self.object.filter(|_| !self.over)
     }
 
-    pub(super) fn cut(&mut self, object: ObjectId, bytes: Bytes, symbol_size: u16) {
+    /// The task begins, perhaps anew: what is partly here is thrown away.
+    pub(super) fn cut(&mut self, object: ObjectId, bytes: Bytes, symbol_size: u16, buffers: &mut Buffers) {
         self.object = Some(object);
         self.geometry = Geometry::new(bytes, symbol_size).ok();
-        self.assembling = SortedMap::default();
+        self.begun += 1;
+        self.discard_all(buffers);
     }
 
     /// Puts a symbol in its place. A payload that cannot be one is left out; the block then needs one more.
@@ -190,7 +195,7 @@ impl Receiving {
     pub(super) fn assemble(&mut self, block: BlockIndex) -> Option<impl FnOnce() -> Finished + Send + use<>> {
         let mut assembler = self.assembling.remove(&block)?;
         let sink = self.sink.clone()?;
-        let symbol_size = self.symbol_size()?;
+        let begun = self.begun;
         Some(move || {
             let outcome = match assembler.finish() {
                 Err(_) => None,
@@ -202,19 +207,19 @@ impl Receiving {
                 Some(Err(StoreError::BlockMismatch { .. })) => Assembled::Corrupt,
                 Some(Err(error)) => Assembled::Broken(error),
             };
-            Finished { symbol_size, assembled }
+            Finished { begun, assembled }
         })
     }
 
-    /// What the machine must hear of a worker's result; nothing of a block that has been cut anew since, unless it is kept.
+    /// What the machine must hear of a worker's result; nothing of a block of a task that has begun anew since, unless it is kept.
     pub(super) fn on_assembled(
         &mut self,
         block: BlockIndex,
         finished: Finished,
         buffers: &mut Buffers,
     ) -> Option<ReceiverCommand> {
-        let Finished { symbol_size, assembled } = finished;
-        let outdated = self.symbol_size() != Some(symbol_size);
+        let Finished { begun, assembled } = finished;
+        let outdated = self.begun != begun;
         if outdated && matches!(assembled, Assembled::NeedMore(_) | Assembled::Corrupt) {
             return None;
         }

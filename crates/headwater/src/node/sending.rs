@@ -87,6 +87,11 @@ impl Sources {
         self.coming.contains_key(&object)
     }
 
+    /// Objects that are being received, or were, and are not held.
+    pub(super) fn coming(&self) -> Vec<ObjectId> {
+        self.coming.keys().copied().collect()
+    }
+
     /// Whether an object is held, not only received.
     pub(super) fn holds(&self, object: ObjectId) -> bool {
         self.files.contains_key(&object)

@@ -149,6 +149,7 @@ impl Delivery {
             bytes: size,
             symbol_size: geometry.symbol_size(),
             feedback_every: headwater_units::Duration::from_secs(1),
+            version: 0,
             delivery: wire::Delivery::Push,
             flows: vec![grant],
         };

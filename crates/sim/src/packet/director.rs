@@ -114,6 +114,7 @@ impl Director {
             bytes: part.bytes,
             symbol_size: part.symbol_size,
             feedback_every: self.feedback_every,
+            version: 0,
             flows,
             delivery: request.delivery.unwrap_or_default(),
         };
@@ -239,6 +240,7 @@ mod tests {
                 max_sources: None,
                 delivery,
                 trims: false,
+                passes_on: false,
             };
             director.handle(Time::ZERO, Input::Packet(Packet::control(PathId(9), Control::Request(request))));
             let (mut pushes, mut granted) = (Vec::new(), Vec::new());

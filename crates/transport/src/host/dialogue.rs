@@ -49,6 +49,8 @@ pub(crate) struct Dialogue {
     object: Option<ObjectId>,
     geometry: Option<Geometry>,
     flows_version: u32,
+    /// Another session has just taken it over, and has nothing yet.
+    handed_on: bool,
     next_feedback: Time,
     feedback_every: Duration,
 }
@@ -103,6 +105,7 @@ impl Dialogue {
             max_sources: config.max_sources,
             delivery: config.delivery,
             trims: config.trims,
+            passes_on: config.passes_on,
         };
         Dialogue {
             controller: config.controller,
@@ -115,9 +118,15 @@ impl Dialogue {
             object: None,
             geometry: None,
             flows_version: 0,
+            handed_on: false,
             next_feedback: Time::ZERO,
             feedback_every: USUAL_FEEDBACK,
         }
+    }
+
+    /// The same for another session, which begins with the controller's next answer.
+    pub(crate) fn hand_on(&self) -> Self {
+        Dialogue { handed_on: true, ..self.clone() }
     }
 
     /// How the object is cut, once it is accepted.
@@ -170,15 +179,25 @@ impl Dialogue {
             }
     }
 
+    /// Whether the controller says that a running task is to begin anew, with other flows and with what is here.
+    pub(crate) fn begins_anew(&self, control: &Control) -> bool {
+        matches!(control, Control::Accepted { task, version, .. }
+            if self.is_running() && self.task == Some(*task) && *version > self.flows_version)
+    }
+
     /// Hears what is said about this task ([`Dialogue::concerns`]).
     pub(crate) fn on_control(&mut self, now: Time, control: Control) -> Told {
+        let anew = self.begins_anew(&control);
         match control {
-            Control::Accepted { task, object, bytes, symbol_size, feedback_every, flows, .. } => {
-                if !matches!(self.phase, Phase::Asking { .. }) {
+            Control::Accepted {
+                task, object, bytes, symbol_size, feedback_every, version, flows, ..
+            } => {
+                if !matches!(self.phase, Phase::Asking { .. }) && !anew {
                     return Told::Nothing;
                 }
                 let Ok(geometry) = Geometry::new(bytes, symbol_size) else { return Told::Stray };
-                self.on_accepted(now, Granted { task, object, bytes, geometry, flows }, feedback_every)
+                let granted = Granted { task, object, bytes, geometry, flows };
+                self.on_accepted(now, granted, version, feedback_every)
             }
             Control::Refused { reason, .. } => self.on_refused(now, reason),
             Control::Flows { version, flows, .. } => {
@@ -207,7 +226,7 @@ impl Dialogue {
         }
     }
 
-    fn on_accepted(&mut self, now: Time, granted: Granted, feedback_every: Duration) -> Told {
+    fn on_accepted(&mut self, now: Time, granted: Granted, version: u32, feedback_every: Duration) -> Told {
         let geometry = granted.geometry;
         let again = self.object.is_some();
         let same_layout = self.geometry.is_none_or(|before| before.layout() == geometry.layout());
@@ -215,11 +234,12 @@ impl Dialogue {
             return Told::Fails(ReceiverFailure::Changed);
         }
         self.task = Some(granted.task);
-        self.flows_version = 0;
+        self.flows_version = version;
         self.feedback_every = feedback_every.max(LEAST_FEEDBACK);
         self.next_feedback = now;
         self.phase = Phase::Running;
-        if again && self.geometry == Some(geometry) {
+        let begun = !std::mem::take(&mut self.handed_on);
+        if again && begun && self.geometry == Some(geometry) {
             return Told::GoesOn(granted);
         }
         self.object = Some(granted.object);

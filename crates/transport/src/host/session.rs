@@ -37,16 +37,16 @@ impl Session {
         self.dialogue().concerns(path, control)
     }
 
-    /// Hears what concerns it. The controller's first answer says which transport it is; `turn` is the fetch's number in the
-    /// host's pull queue.
+    /// Hears what concerns it. The controller's first answer says which transport it is, and a later one may say that a fetch whose
+    /// sources have pushed goes on by pulls, with the blocks that are here; `turn` is the fetch's number in the host's pull queue.
     pub(super) fn on_control(&mut self, now: Time, control: Control, turn: u32, pulls: &mut PullQueue<Ask>) {
         if let Control::Accepted { delivery, .. } = control
             && delivery != Delivery::Push
-            && !self.dialogue().has_begun()
-            && let Session::Push(receiver) = &*self
+            && let Session::Push(receiver) = &mut *self
+            && (!receiver.dialogue().has_begun() || receiver.dialogue().begins_anew(&control))
         {
-            let (fetch, config, dialogue) = receiver.handed_on();
-            *self = Session::Pull(scdp::Receiver::new(fetch, config, dialogue, turn, delivery));
+            let before = receiver.hand_on(now);
+            *self = Session::Pull(scdp::Receiver::new(before, turn, delivery));
         }
         match self {
             Session::Push(receiver) => receiver.on_control(now, control),

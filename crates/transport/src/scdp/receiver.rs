@@ -9,7 +9,7 @@ use headwater_wire::{Control, Delivery, FlowGrant, MarkSignal, Outcome};
 use super::{Ask, SessionFlow};
 use crate::host::carrier::Carrier;
 use crate::host::dialogue::{Dialogue, Granted, Progress, Told};
-use crate::ppush::receiver::{FlowStats, ReceiverConfig, ReceiverStats};
+use crate::ppush::receiver::{FlowStats, HandedOn, ReceiverConfig, ReceiverStats};
 use crate::pull_queue::PullQueue;
 use crate::{Event, Output, Packet, ReceiverCommand, ReceiverEvent, ReceiverFailure};
 
@@ -33,18 +33,16 @@ pub(crate) struct Receiver {
     outputs: VecDeque<Output>,
     /// Before this moment nothing is to be said to the controller.
     talk_at: Time,
+    /// What was counted while sources pushed.
+    before: ReceiverStats,
     strays: u64,
 }
 
 impl Receiver {
     /// Goes on with a dialogue whose controller is about to say that the task is of this kind.
-    pub(crate) fn new(
-        fetch: FetchId,
-        config: ReceiverConfig,
-        dialogue: Dialogue,
-        turn: u32,
-        delivery: Delivery,
-    ) -> Self {
+    pub(crate) fn new(before: HandedOn, turn: u32, delivery: Delivery) -> Self {
+        let HandedOn { fetch, config, dialogue, bound, stats } = before;
+        let unbind = |flow| Output::Event(Event::Receiver(fetch, ReceiverEvent::Unbind { flow }));
         Receiver {
             fetch,
             config,
@@ -52,8 +50,9 @@ impl Receiver {
             turn,
             delivery,
             session: None,
-            outputs: VecDeque::new(),
+            outputs: bound.into_iter().map(unbind).collect(),
             talk_at: Time::ZERO,
+            before: stats,
             strays: 0,
         }
     }
@@ -230,25 +229,26 @@ impl Receiver {
 
     /// The counters at this moment.
     pub(crate) fn stats(&self) -> ReceiverStats {
-        let mut stats =
-            ReceiverStats { room: self.dialogue.room(), strays: self.strays, ..Default::default() };
+        let mut stats = self.before.clone();
+        stats.room = self.dialogue.room();
+        stats.strays += self.strays;
         let Some(session) = &self.session else { return stats };
         let symbol = u64::from(self.dialogue.symbol_size());
         let of = session.stats();
         stats.blocks = of.blocks;
         stats.blocks_done = of.blocks_done;
         stats.blocks_behind = of.blocks_behind;
-        stats.blocks_behind_most = of.blocks_behind_most;
-        stats.source_symbols = of.source_symbols;
+        stats.blocks_behind_most = stats.blocks_behind_most.max(of.blocks_behind_most);
+        stats.source_symbols += of.source_symbols;
         stats.needed = of.needed;
-        stats.arrivals = of.arrivals;
-        stats.useless = of.useless + of.surplus;
-        stats.repair_used = of.repair_used;
-        stats.corrupt = of.corrupt;
-        stats.need_more = of.need_more;
-        stats.timeouts = of.timeouts;
+        stats.arrivals += of.arrivals;
+        stats.useless += of.useless + of.surplus;
+        stats.repair_used += of.repair_used;
+        stats.corrupt += of.corrupt;
+        stats.need_more += of.need_more;
+        stats.timeouts += of.timeouts;
         stats.strays += of.strays;
-        stats.flows = of.flows.iter().map(|flow| flow_stats(flow, symbol)).collect();
+        stats.flows.extend(of.flows.iter().map(|flow| flow_stats(flow, symbol)));
         stats
     }
 
@@ -259,6 +259,9 @@ impl Receiver {
 
     /// Useful symbols of a flow that is over; `None` if nothing ever came by it.
     pub(crate) fn useful_of_ended(&self, flow: FlowId) -> Option<u64> {
+        if let Some(ended) = self.before.flows.iter().find(|ended| ended.flow == flow) {
+            return Some(ended.useful);
+        }
         let flow = self.session.as_ref()?.flow(flow)?;
         (flow.ended && flow.symbols > 0).then_some(flow.useful)
     }

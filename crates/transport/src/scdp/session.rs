@@ -355,6 +355,7 @@ impl Session {
                 self.look_soon(now);
             }
             Body::Detached if !by_group => self.on_detached(now, place, pulls),
+            Body::Fin(_) if !by_group => self.on_farewell(now, place, pulls),
             _ => self.stats.strays += 1,
         }
     }

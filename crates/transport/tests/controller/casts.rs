@@ -361,10 +361,14 @@ fn who_asks_while_others_pass_it_on_is_served_by_them() {
     bench.follow(4);
     bench.join(5);
     bench.say(5, Control::Request(Request { delivery: None, ..request(5, 77, "object-1") }));
-    for n in [4, 5] {
+    // The one that came before has taken over a class, which it passes on.
+    for (n, others) in
+        [(4, [(node(2), 0, true), (node(3), 1, false)]), (5, [(node(3), 1, false), (node(4), 0, false)])]
+    {
         let (_, flows) = bench.granted(n).unwrap();
-        let of: Vec<(NodeId, u8)> = flows.iter().map(|flow| (flow.node, flow.index)).collect();
-        assert_eq!(of, [(node(2), 0), (node(3), 1)], "host {n}");
+        let of: Vec<(NodeId, u8, bool)> =
+            flows.iter().map(|flow| (flow.node, flow.index, flow.passed_on)).collect();
+        assert_eq!(of, others, "host {n}");
     }
 }
 

@@ -64,6 +64,7 @@ pub(crate) fn request(receiver: u8, request: u64, name: &str) -> Request {
         max_sources: None,
         delivery: Some(Delivery::Push),
         trims: false,
+        passes_on: false,
     }
 }
 

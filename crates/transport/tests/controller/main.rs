@@ -2,6 +2,7 @@
 
 mod casts;
 mod chaos;
+mod crowds;
 mod flows;
 mod harness;
 mod registry;

@@ -363,14 +363,7 @@ fn fetches_anew(bench: &mut Bench, n: u8) -> u64 {
 fn failed(request: u64, reason: &str) -> Control {
     let end = FetchEnd::Failed(reason.to_owned());
     let none = Bytes::ZERO;
-    Control::Fetched(Fetched {
-        request,
-        end,
-        by_group: none,
-        alone: none,
-        relayed: none,
-        from: Default::default(),
-    })
+    Control::Fetched(Fetched { request, end, by_group: none, alone: none, relayed: none, from: Vec::new() })
 }
 
 #[test]

@@ -67,6 +67,7 @@ impl Bench {
             bytes: BYTES,
             symbol_size: SYMBOL,
             feedback_every: Duration::from_secs(1),
+            version: 0,
             flows: vec![grant],
             delivery,
         });

@@ -192,6 +192,7 @@ impl Net {
                 bytes,
                 symbol_size: SYMBOL,
                 feedback_every: Duration::from_secs(1000),
+                version: 0,
                 flows: vec![grant],
                 delivery,
             };

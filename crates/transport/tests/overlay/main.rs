@@ -1,10 +1,14 @@
 //! One object to many receivers that pass on to each other what comes.
 
+mod agenda;
 mod net;
+mod spec;
 
+use agenda::Act;
 use headwater_units::{BitRate, Bytes, Duration};
-use net::{Act, Net, Spec};
+use net::Net;
 use proptest::prelude::*;
+use spec::Spec;
 
 const LIMIT: Duration = Duration::from_secs(200);
 
@@ -89,10 +93,16 @@ fn what_is_lost_is_made_good() {
     assert!(last(&net) < 1.5 && net.copies() < 1.3);
 }
 
+/// So many come one after the other, so far apart, and the first after a second.
+fn latecomers(receivers: usize, late: usize, apart: Duration) -> Spec {
+    let at = |n: usize| Duration::from_millis(1000) + apart * n as u64;
+    let late = (0..late).map(|n| (receivers + 1 + n, at(n))).collect::<Vec<_>>();
+    Spec { receivers: receivers + late.len(), late, ..Spec::default() }
+}
+
 #[test]
 fn who_comes_late_is_served_by_the_others() {
-    let mut net =
-        Net::new(Spec { late: Some((4, Duration::from_millis(1000))), ..Spec::default() }, Bytes::mib(32), 6);
+    let mut net = Net::new(latecomers(3, 1, Duration::ZERO), Bytes::mib(32), 6);
     net.run(LIMIT);
     print("one comes late", &mut net);
     assert_eq!(ratios(&net).len(), 4);
@@ -164,6 +174,24 @@ fn a_rack_does_without_an_entry_that_dies() {
     assert!(last(&net) < 1.5);
 }
 
+/// Goal: who comes late to a rack has it from within the rack: little more than one copy enters it.
+#[test]
+fn who_comes_late_to_a_rack_takes_it_from_there() {
+    const RACKS: &[&str] = &["core", "a", "a", "b", "b", "a", "b", "a"];
+    let mut entered = Vec::new();
+    for told in [false, true] {
+        let spec = Spec { racks: RACKS, told, ..latecomers(4, 3, Duration::from_millis(50)) };
+        let mut net = Net::new(spec, Bytes::mib(32), 15);
+        net.run(LIMIT);
+        let each = ["a", "b"].map(|rack| net.entered(rack));
+        print(&format!("three come late to racks, {each:.3?} copies enter, told: {told}"), &mut net);
+        assert_eq!(ratios(&net).len(), 7);
+        entered.push(each);
+    }
+    assert!(entered[1].iter().all(|copies| *copies < 1.3), "{entered:?}");
+    assert!(entered[1].iter().zip(entered[0]).all(|(told, untold)| *told < untold), "{entered:?}");
+}
+
 /// Goal: two that have it send half each. What they send together is more than a copy, because their uplinks could carry two: a flow
 /// that is 32 blocks ahead helps where relays, whose uplinks are full, are behind.
 #[test]
@@ -176,6 +204,100 @@ fn each_of_two_sources_sends_half() {
     assert_eq!(ratios(&net).len(), 6);
     assert!(each.iter().all(|copies| (0.48..0.52).contains(&(copies / net.copies()))), "{each:?}");
     assert!(net.copies() < 1.7 && last(&net) < 1.15);
+}
+
+/// Goal: those who come late cost each of those who were there before a copy in all, however many they are.
+#[test]
+fn who_comes_late_passes_on_to_those_who_come_later() {
+    let mut net = Net::new(latecomers(3, 9, Duration::from_millis(50)), Bytes::mib(32), 8);
+    net.run(LIMIT);
+    print("nine come late", &mut net);
+    let sent: Vec<f64> = (0..=12).map(|host| net.copies_of(host)).collect();
+    println!("copies sent by each: {sent:.2?}");
+    assert_eq!(ratios(&net).len(), 12);
+    assert!(sent[0] < 1.3, "{sent:?}");
+    // Two thirds to each other and three times a third to others, at most; which is not all in time.
+    assert!(sent[1..].iter().all(|copies| *copies < 1.6), "{sent:?}");
+    assert!(sent[4..].iter().sum::<f64>() > 5.0, "they pass on: {sent:?}");
+}
+
+/// Goal: who has it and goes, without having kept it for others, hands over: nobody waits for a timeout.
+#[test]
+fn who_has_it_and_goes_hands_over() {
+    let spec =
+        Spec { lingers: Some(Duration::from_millis(100)), ..latecomers(3, 4, Duration::from_millis(200)) };
+    let mut net = Net::new(spec, Bytes::mib(32), 9);
+    net.run(LIMIT);
+    print("four come late and go", &mut net);
+    assert_eq!(ratios(&net).len(), 7);
+    assert!(net.copies() < 1.5);
+}
+
+/// Goal: who is interrupted in the middle hands over at once, and nobody waits for it; for one that dies they do.
+#[test]
+fn who_is_interrupted_hands_over() {
+    let run = |act: Act| {
+        let mut net = Net::new(Spec::default(), Bytes::mib(32), 10);
+        net.act(Duration::from_millis(1400), act);
+        net.run(LIMIT);
+        print(&format!("{act:?}, {} timeouts", net.timeouts()), &mut net);
+        assert_eq!(ratios(&net).len(), 3);
+        assert!(last(&net) < 1.35);
+        net.timeouts()
+    };
+    assert_eq!(run(Act::Leave(2)), 0);
+    assert!(run(Act::Kill(2)) > 0);
+}
+
+/// Goal: gets of one object that begin one after the other come to pass on to each other what they get.
+#[test]
+fn gets_at_the_same_time_need_little_more_than_one_copy() {
+    for (gets, apart) in [(2, 10), (4, 10), (4, 150), (8, 20)] {
+        let late = (1..=gets).map(|n| (n, Duration::from_millis(apart * n as u64))).collect();
+        let spec = Spec { receivers: gets, late, lingers: Some(Duration::from_secs(2)), ..Spec::default() };
+        let mut net = Net::new(spec, Bytes::mib(32), 11);
+        net.run(LIMIT);
+        print(&format!("{gets} gets, {apart} ms apart"), &mut net);
+        assert_eq!(ratios(&net).len(), gets);
+        assert_eq!((net.begun(1), net.controller().crowds_overlaid), (2, 1), "{gets} {apart}");
+        assert!((1..=gets).all(|host| net.begun(host) <= 2), "none is regrouped twice");
+        assert!(net.copies() < 1.4 && last(&net) < 1.5, "{gets} {apart}");
+    }
+}
+
+/// Goal: one get by itself is served as ever, and one that is nearly through is left in peace.
+#[test]
+fn a_get_that_is_nearly_through_goes_on_as_it_is() {
+    let late = vec![(1, Duration::ZERO), (2, Duration::from_millis(1500))];
+    let spec = Spec { receivers: 2, late, lingers: Some(Duration::ZERO), ..Spec::default() };
+    let mut net = Net::new(spec, Bytes::mib(24), 12);
+    net.run(LIMIT);
+    print("the second comes at the end", &mut net);
+    assert_eq!((ratios(&net).len(), net.begun(1), net.begun(2)), (2, 1, 1));
+    assert_eq!(net.controller().crowds_overlaid, 0);
+}
+
+/// Goal: the second of two gets takes nothing of the first that is half through, and both cost the source less than two copies.
+#[test]
+fn a_get_that_is_half_through_passes_on_its_half() {
+    let late = vec![(1, Duration::ZERO), (2, Duration::from_millis(1400))];
+    let spec = Spec { receivers: 2, late, lingers: Some(Duration::from_secs(2)), ..Spec::default() };
+    let mut net = Net::new(spec, Bytes::mib(32), 14);
+    net.run(LIMIT);
+    print("the second comes in the middle", &mut net);
+    assert_eq!((ratios(&net).len(), net.begun(1)), (2, 2));
+    assert!(net.copies() < 1.5 && last(&net) < 1.9);
+}
+
+/// Goal: a get that is under way when a cast begins belongs to it.
+#[test]
+fn a_get_under_way_joins_a_cast() {
+    let spec = Spec { late: vec![(4, Duration::from_millis(50))], ..Spec::default() };
+    let mut net = Net::new(spec, Bytes::mib(32), 13);
+    net.run(LIMIT);
+    print("a get and a cast", &mut net);
+    assert_eq!(ratios(&net).len(), 4);
+    assert!(net.copies() < 1.4 && last(&net) < 1.5);
 }
 
 proptest! {
@@ -200,5 +322,31 @@ proptest! {
         net.run(LIMIT);
         let done = (1..=receivers).filter(|host| net.finished(*host).is_some()).count();
         prop_assert!(done >= receivers - usize::from(dies.is_some()), "{done} of {receivers}");
+    }
+
+    /// The same with gets that come whenever they like and go when they have it, one of them before.
+    #[test]
+    fn whoever_stays_has_it(
+        seed in 0u64..1000,
+        kib in 1u64..12_000,
+        cast in 0usize..4,
+        gets in prop::collection::vec(0u64..1500, 1..6),
+        loss in 0.0f64..0.03,
+        reorder in 0.0f64..0.02,
+        linger in 0u64..500,
+        goes in prop::option::of((0usize..5, 0u64..2500, any::<bool>())),
+    ) {
+        let receivers = cast + gets.len();
+        let late = gets.iter().enumerate().map(|(n, at)| (cast + 1 + n, Duration::from_millis(*at))).collect();
+        let lingers = Some(Duration::from_millis(linger));
+        let mut net = Net::new(Spec { receivers, loss, reorder, late, lingers, ..Spec::default() }, Bytes::kib(kib), seed);
+        let goes = goes.filter(|(n, at, _)| gets.get(*n).is_some_and(|begins| at > begins));
+        if let Some((n, at, dies)) = goes {
+            let host = cast + 1 + n;
+            net.act(Duration::from_millis(at), if dies { Act::Kill(host) } else { Act::Leave(host) });
+        }
+        net.run(LIMIT);
+        let done = (1..=receivers).filter(|host| net.finished(*host).is_some()).count();
+        prop_assert!(done >= receivers - usize::from(goes.is_some()), "{done} of {receivers}");
     }
 }

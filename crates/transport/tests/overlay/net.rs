@@ -1,5 +1,7 @@
 //! A star of hosts that all can send and receive, and a controller that is reached in no time to speak of.
 
+mod figures;
+
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
@@ -14,142 +16,14 @@ use headwater_wire::*;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
+use crate::agenda::{Act, Entry, Happening, Line};
+use crate::spec::Spec;
+
 const CONTROL: u32 = 1000;
 const ASKER: PathId = PathId(999);
 const FETCH: FetchId = FetchId(1);
 const DELAY: Duration = Duration::from_micros(100);
 const OBJECT: ObjectId = ObjectId([9; 32]);
-
-/// How a net is made.
-#[derive(Clone, Debug)]
-pub(crate) struct Spec {
-    /// The hosts behind the sources.
-    pub(crate) receivers: usize,
-    /// Of everybody's link, each way.
-    pub(crate) rate: BitRate,
-    /// Packets that wait before a line, each way.
-    pub(crate) queue: usize,
-    pub(crate) loss: f64,
-    pub(crate) reorder: f64,
-    /// This one is not there before then.
-    pub(crate) late: Option<(usize, Duration)>,
-    /// In which rack hosts stand, from host 0 on; those behind the end in none.
-    pub(crate) racks: &'static [&'static str],
-    /// They say so.
-    pub(crate) told: bool,
-    /// What each rack's own link carries, each way.
-    pub(crate) rack_rate: Option<BitRate>,
-    /// The first so many hosts have the object.
-    pub(crate) sources: usize,
-}
-
-impl Default for Spec {
-    fn default() -> Self {
-        let rate = BitRate::new(100_000_000);
-        Spec {
-            receivers: 4,
-            rate,
-            queue: 100,
-            loss: 0.0,
-            reorder: 0.0,
-            late: None,
-            racks: &[],
-            told: true,
-            rack_rate: None,
-            sources: 1,
-        }
-    }
-}
-
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Act {
-    Kill(usize),
-    Join(usize),
-}
-
-enum Happening {
-    /// It has come to the end of a rack that it crosses, to leave it.
-    LeaveRack {
-        to: usize,
-        from: usize,
-        packet: Packet,
-    },
-    /// The same, to enter it.
-    EnterRack {
-        to: usize,
-        from: usize,
-        packet: Packet,
-    },
-    /// It has come to the last line on its way.
-    Downlink {
-        to: usize,
-        from: usize,
-        packet: Packet,
-    },
-    Arrive {
-        to: usize,
-        from: usize,
-        packet: Packet,
-    },
-    Control {
-        from: usize,
-        control: Control,
-    },
-    Hear {
-        to: usize,
-        control: Control,
-    },
-    Tell {
-        to: usize,
-        command: Command,
-    },
-    Wake {
-        to: usize,
-    },
-    WakeController,
-    Do(Act),
-}
-
-struct Entry(Time, u64, Happening);
-impl PartialEq for Entry {
-    fn eq(&self, o: &Self) -> bool {
-        (self.0, self.1) == (o.0, o.1)
-    }
-}
-impl Eq for Entry {}
-impl PartialOrd for Entry {
-    fn partial_cmp(&self, o: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(o))
-    }
-}
-impl Ord for Entry {
-    fn cmp(&self, o: &Self) -> std::cmp::Ordering {
-        (self.0, self.1).cmp(&(o.0, o.1))
-    }
-}
-
-#[derive(Default)]
-struct Line {
-    rate: BitRate,
-    busy_until: Time,
-    waiting: BinaryHeap<Reverse<Time>>,
-}
-
-impl Line {
-    /// When a packet has left, if there is room for it.
-    fn send(&mut self, now: Time, bytes: u64, queue: usize) -> Option<Time> {
-        while self.waiting.peek().is_some_and(|Reverse(left)| *left <= now) {
-            self.waiting.pop();
-        }
-        if self.waiting.len() >= queue {
-            return None;
-        }
-        let leaves = self.busy_until.max(now) + Bytes::new(bytes) / self.rate;
-        self.busy_until = leaves;
-        self.waiting.push(Reverse(leaves));
-        Some(leaves)
-    }
-}
 
 struct Host {
     source: Source,
@@ -160,6 +34,15 @@ struct Host {
     /// What is here of blocks that are not whole, and whether the decoder has it.
     blocks: BTreeMap<u32, (BTreeSet<u32>, bool)>,
     whole: BTreeSet<u32>,
+    /// Of those, what was with the decoder when the task began anew.
+    outrun: BTreeSet<u32>,
+    /// So often its task has begun.
+    begun: u32,
+    /// So often it has waited for a source until it was silent for too long.
+    timeouts: u64,
+    /// It asks by itself.
+    alone: bool,
+    sent: u64,
     request: Option<u64>,
     not_passed_on: BTreeSet<FlowId>,
     finished: Option<Time>,
@@ -178,12 +61,12 @@ pub(crate) struct Net {
     /// Where the sources of flows are.
     sources: BTreeMap<FlowId, usize>,
     wakes: BTreeMap<usize, Time>,
-    /// Payload that each source has sent.
-    sent_by: Vec<u64>,
     /// Payload that has entered each rack.
     entered: BTreeMap<&'static str, u64>,
     /// Of each rack: out of it, and into it.
     rack_lines: BTreeMap<&'static str, [Line; 2]>,
+    /// Those who are yet to come.
+    awaited: usize,
     pub(crate) dropped: u64,
 }
 
@@ -203,17 +86,22 @@ impl Net {
                     catch_up: Duration::ZERO,
                 },
             }),
-            up: Line { rate: spec.rate, ..Line::default() },
-            down: Line { rate: spec.rate, ..Line::default() },
-            dead: spec.late.is_some_and(|(late, _)| late == host),
+            up: Line::new(spec.rate),
+            down: Line::new(spec.rate),
+            dead: spec.late.iter().any(|(late, _)| *late == host),
             blocks: BTreeMap::new(),
             whole: BTreeSet::new(),
+            outrun: BTreeSet::new(),
+            begun: 0,
+            timeouts: 0,
+            alone: spec.late.iter().any(|(late, _)| *late == host),
+            sent: 0,
             request: None,
             not_passed_on: BTreeSet::new(),
             finished: None,
         };
         let hosts = (0..spec.sources + spec.receivers).map(host).collect();
-        let rack_line = || Line { rate: spec.rack_rate.unwrap_or_default(), ..Line::default() };
+        let rack_line = || Line::new(spec.rack_rate.unwrap_or_default());
         let rack_lines = spec.racks.iter().map(|rack| (*rack, [rack_line(), rack_line()])).collect();
         let mut net = Net {
             bytes,
@@ -226,9 +114,9 @@ impl Net {
             geometry: None,
             sources: BTreeMap::new(),
             wakes: BTreeMap::new(),
-            sent_by: vec![0; spec.sources],
             entered: BTreeMap::new(),
             rack_lines,
+            awaited: spec.late.len(),
             dropped: 0,
             spec,
         };
@@ -237,15 +125,16 @@ impl Net {
             .collect::<Vec<_>>()
             .into_iter()
             .for_each(|host| net.introduce(host));
-        if let Some((late, at)) = net.spec.late {
+        for (late, at) in net.spec.late.clone() {
             net.act(at, Act::Join(late));
         }
-        let is_late = |host: &usize| net.spec.late.is_some_and(|(late, _)| late == *host);
-        let to = net.receivers().filter(|host| !is_late(host)).map(node).collect();
-        let cast = Cast { cast: 1, name: "object".into(), to, class: Class::Bulk, wish: CastWish::Best };
-        let packet = Packet::control(ASKER, Control::Cast(cast));
-        net.controller.handle(net.now, Input::Packet(packet));
-        net.drain_controller();
+        let to: Vec<NodeId> = net.receivers().filter(|host| !net.hosts[*host].alone).map(node).collect();
+        if !to.is_empty() {
+            let cast = Cast { cast: 1, name: "object".into(), to, class: Class::Bulk, wish: CastWish::Best };
+            let packet = Packet::control(ASKER, Control::Cast(cast));
+            net.controller.handle(net.now, Input::Packet(packet));
+            net.drain_controller();
+        }
         net
     }
 
@@ -276,7 +165,10 @@ impl Net {
             seen: None,
             labels: Default::default(),
         };
-        let mut says = vec![Control::Hello(info), Control::Keeps];
+        let mut says = vec![Control::Hello(info)];
+        if !self.hosts[host].alone {
+            says.push(Control::Keeps);
+        }
         if host < self.spec.sources {
             says.push(Control::Hold(Holding {
                 object: OBJECT,
@@ -302,33 +194,6 @@ impl Net {
         self.at(Time::ZERO + when, Happening::Do(act));
     }
 
-    /// Seconds from the cast to a receiver's end.
-    pub(crate) fn finished(&self, host: usize) -> Option<f64> {
-        Some(self.hosts[host].finished?.since(Time::ZERO).as_secs_f64())
-    }
-
-    /// Payload that left the sources, over the object's size.
-    pub(crate) fn copies(&self) -> f64 {
-        self.copies_of_each().into_iter().sum()
-    }
-
-    /// By source.
-    pub(crate) fn copies_of_each(&self) -> Vec<f64> {
-        self.sent_by.iter().map(|sent| *sent as f64 / self.bytes.get() as f64).collect()
-    }
-
-    /// Payload that entered a rack, over the object's size.
-    pub(crate) fn entered(&self, rack: &str) -> f64 {
-        self.entered.get(rack).map_or(0.0, |entered| *entered as f64 / self.bytes.get() as f64)
-    }
-
-    /// Symbols that came and were of no use.
-    pub(crate) fn useless(&mut self) -> u64 {
-        let now = self.now;
-        let stats = |host: &mut Host| host.receivers.stats(now, FETCH).map_or(0, |stats| stats.useless);
-        self.hosts.iter_mut().map(stats).sum()
-    }
-
     fn at(&mut self, time: Time, what: Happening) {
         self.sequence += 1;
         self.agenda.push(Reverse(Entry(time, self.sequence, what)));
@@ -341,8 +206,11 @@ impl Net {
             }
             self.now = self.now.max(time);
             self.happen(what);
-            if self.hosts[self.spec.sources..].iter().all(|host| host.dead || host.finished.is_some())
-                && self.spec.late.is_none_or(|(late, _)| !self.hosts[late].dead)
+            if self.awaited == 0
+                && self
+                    .receivers()
+                    .map(|host| &self.hosts[host])
+                    .all(|host| host.dead || host.finished.is_some())
             {
                 break;
             }
@@ -351,14 +219,20 @@ impl Net {
 
     fn happen(&mut self, what: Happening) {
         match what {
-            Happening::Do(Act::Kill(host)) => {
-                self.hosts[host].dead = true;
-                // A controller notices after a while.
-                let lost = ControllerCommand::PathLost { path: PathId(CONTROL + host as u32) };
-                let command = Command::Controller(lost);
-                self.at(self.now + Duration::from_secs(3), Happening::Tell { to: usize::MAX, command });
+            // A controller notices after a while.
+            Happening::Do(Act::Kill(host)) => self.go(host, Duration::from_secs(3)),
+            Happening::Do(Act::Leave(host)) if self.hosts[host].dead => {}
+            Happening::Do(Act::Leave(host)) => {
+                let cancel = Command::Receiver(FETCH, ReceiverCommand::Cancel);
+                self.hosts[host].receivers.handle(self.now, Input::Command(cancel));
+                let over = SourceCommand::Arriving { object: OBJECT, what: Arriving::Over };
+                self.hosts[host].source.handle(self.now, Input::Command(Command::Source(over)));
+                self.drain(host);
+                // It closes its connections.
+                self.go(host, DELAY * 2);
             }
             Happening::Do(Act::Join(host)) => {
+                self.awaited -= 1;
                 self.hosts[host].dead = false;
                 self.introduce(host);
                 // By itself: nobody has invited it.
@@ -396,7 +270,7 @@ impl Net {
                 packet.path = PathId(from as u32);
                 let (flow, is_of_receiver) =
                     (packet.datagram.flow, !matches!(packet.datagram.body, Body::Pull(_) | Body::Fin(_)));
-                let at_receiver = is_of_receiver && self.sources.get(&flow) != Some(&to);
+                let at_receiver = self.sources.get(&flow).map_or(is_of_receiver, |source| *source != to);
                 let input = Input::Packet(packet);
                 match at_receiver {
                     true => self.hosts[to].receivers.handle(self.now, input),
@@ -410,10 +284,25 @@ impl Net {
             }
             Happening::Tell { to, command } => {
                 if let Command::Receiver(_, ReceiverCommand::BlockDecoded { block }) = &command {
-                    self.hosts[to].blocks.remove(&block.0);
+                    if !self.hosts[to].outrun.contains(&block.0) {
+                        self.hosts[to].blocks.remove(&block.0);
+                    }
                     self.hosts[to].whole.insert(block.0);
                     self.tell_source(to, Arriving::Whole(*block));
                 }
+                // Who has begun anew says what is here when it is asked.
+                let command = match command {
+                    Command::Receiver(fetch, ReceiverCommand::Start { wanted, .. }) => {
+                        let have: Vec<BlockIndex> =
+                            self.hosts[to].whole.iter().map(|block| BlockIndex(*block)).collect();
+                        Command::Receiver(fetch, ReceiverCommand::Start { wanted, have })
+                    }
+                    Command::Source(SourceCommand::Relay(mut relaying)) => {
+                        relaying.have = self.hosts[to].whole.iter().map(|block| BlockIndex(*block)).collect();
+                        Command::Source(SourceCommand::Relay(relaying))
+                    }
+                    command => command,
+                };
                 match command {
                     Command::Receiver(..) => {
                         self.hosts[to].receivers.handle(self.now, Input::Command(command))
@@ -429,6 +318,13 @@ impl Net {
                 }
             }
         }
+    }
+
+    fn go(&mut self, host: usize, noticed: Duration) {
+        self.hosts[host].dead = true;
+        let lost = ControllerCommand::PathLost { path: PathId(CONTROL + host as u32) };
+        let command = Command::Controller(lost);
+        self.at(self.now + noticed, Happening::Tell { to: usize::MAX, command });
     }
 
     fn symbol_size(&self) -> u16 {
@@ -460,8 +356,11 @@ impl Net {
     fn fetch(&mut self, host: usize, request: u64) {
         self.hosts[host].request = Some(request);
         let path = PathId(CONTROL + host as u32);
-        let config =
-            ReceiverConfig { delivery: None, ..ReceiverConfig::new("object", node(host), path, request) };
+        let config = ReceiverConfig {
+            delivery: None,
+            passes_on: true,
+            ..ReceiverConfig::new("object", node(host), path, request)
+        };
         let command = Command::Receiver(FETCH, ReceiverCommand::Fetch(Box::new(config)));
         self.hosts[host].receivers.handle(self.now, Input::Command(command));
     }
@@ -527,12 +426,13 @@ impl Net {
                 return self.at(self.now + DELAY, Happening::Control { from: host, control: *control });
             }
             Body::Symbol(header) if host < self.spec.sources => {
-                self.sent_by[host] += u64::from(self.symbol_size());
+                self.hosts[host].sent += u64::from(self.symbol_size());
                 assert!(
                     header.symbol.block.0 < self.geometry.expect("it was accepted").layout().block_count()
                 );
             }
             Body::Symbol(header) => {
+                self.hosts[host].sent += u64::from(self.symbol_size());
                 let it = &self.hosts[host];
                 let (block, esi) = (header.symbol.block.0, header.symbol.esi.0);
                 let listed = it.blocks.get(&block).is_some_and(|(here, away)| !away && here.contains(&esi));
@@ -610,6 +510,10 @@ impl Net {
                     self.geometry.replace(geometry).is_none_or(|before| before == geometry),
                     "cut alike for all"
                 );
+                let it = &mut self.hosts[host];
+                it.begun += 1;
+                it.outrun.extend(it.blocks.iter().filter(|(_, (_, away))| *away).map(|(block, _)| *block));
+                it.blocks.clear();
                 let relaying = Relaying { object: OBJECT, bytes, symbol_size, have: Vec::new() };
                 let relay = SourceCommand::Relay(Box::new(relaying));
                 let time = self.now + Duration::from_micros(300);
@@ -627,7 +531,8 @@ impl Net {
             }
             ReceiverEvent::Symbol { flow, symbol } => {
                 let it = &mut self.hosts[host];
-                assert!(!it.whole.contains(&symbol.block.0), "a symbol of a finished block was kept");
+                let finished = it.whole.contains(&symbol.block.0) && !it.outrun.contains(&symbol.block.0);
+                assert!(!finished, "a symbol of a finished block was kept");
                 let block = it.blocks.entry(symbol.block.0).or_default();
                 assert!(!block.1 && block.0.insert(symbol.esi.0), "{symbol:?} was kept twice, or too late");
                 if !it.not_passed_on.contains(&flow) {
@@ -647,8 +552,15 @@ impl Net {
                 self.tell_source(host, Arriving::Anew(block));
             }
             ReceiverEvent::Done => {
+                let stats = self.hosts[host].receivers.stats(self.now, FETCH);
+                self.hosts[host].timeouts = stats.map_or(0, |stats| stats.timeouts);
                 self.hosts[host].finished = Some(self.now);
-
+                if self.hosts[host].alone
+                    && let Some(linger) = self.spec.lingers
+                {
+                    // What is here is not held, but can be read.
+                    return self.at(self.now + linger, Happening::Do(Act::Leave(host)));
+                }
                 let hold = SourceCommand::Hold { object: OBJECT, bytes: self.bytes };
                 self.hosts[host].source.handle(self.now, Input::Command(Command::Source(hold)));
                 let request = self.hosts[host].request.expect("it was invited");
@@ -665,6 +577,7 @@ impl Net {
                     self.at(self.now + DELAY, Happening::Control { from: host, control });
                 }
             }
+            ReceiverEvent::Failed(ReceiverFailure::Cancelled) => {}
             ReceiverEvent::Failed(failure) => panic!("host {host}: {failure:?}"),
             ReceiverEvent::Distrusted { node } => panic!("host {host} believes {node} to lie"),
             ReceiverEvent::Unbind { .. } | ReceiverEvent::Ended => {}

@@ -80,6 +80,13 @@ impl Engine {
         }
     }
 
+    /// Nothing that is not held is passed on any more: whoever is served is told, and so are controllers, so that others serve it.
+    pub(super) fn end_all_relaying(&mut self, now: Time) {
+        for object in self.sources.coming() {
+            self.end_relaying(now, object);
+        }
+    }
+
     /// Others want more of a class of a block than this node was to have.
     pub(super) fn want_more(&mut self, now: Time, object: ObjectId, wanted: ReceiverCommand) {
         let Some(id) = self.fetches.of(object) else { return };

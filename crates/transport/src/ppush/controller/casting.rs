@@ -14,6 +14,7 @@ use rand::Rng;
 
 use super::Controller;
 use super::casts::{Cast, Member, Stage};
+use super::overlay::may_overlay;
 use super::selection::Place;
 use super::tasks::Retry;
 use super::timers::Subject;
@@ -226,11 +227,12 @@ impl Controller {
     /// Answers what a receiver has asked, by a flow of the group or as any request.
     pub(super) fn serve(&mut self, now: Time, number: u64, node: NodeId, place: Option<(Place, u16)>) {
         let cast = self.casts.get_mut(number).expect("the caller has found it");
-        let (object, name) = (cast.object, cast.name.clone());
+        let (object, name, may_pass_on) = (cast.object, cast.name.clone(), may_overlay(cast.wish));
         let member = cast.members.get_mut(&node).expect("the caller has found it there");
         let Some((path, mut request)) = member.asks.take() else { return };
         // A name may move; what the cast is of does not.
         request.name = object.to_string();
+        request.passes_on &= may_pass_on;
         let flow = place.as_ref().and_then(|(place, _)| place.flow());
         let grouped = place.is_some();
         if let Some((place, room)) = &place {
@@ -244,6 +246,7 @@ impl Controller {
             (member.task, member.standing) = (Some(task), MemberStanding::Receiving);
             (member.flow, member.grouped) = (flow, grouped);
             self.tasks.get_mut(task).expect("begun just now").name = name;
+            self.watch_crowd(now, object);
         }
     }
 
@@ -469,7 +472,7 @@ impl Controller {
             member.away_since = None;
             if member.told.is_some_and(|(_, life)| life != here.1) {
                 // It knows nothing of it any more, and its flows are no use to it.
-                (member.asks, member.flow, member.stripe) = (None, None, None);
+                (member.asks, member.flow) = (None, None);
                 (member.grouped, member.on_trees) = (false, false);
                 if let Some(task) = member.task.take() {
                     self.end_task(now, task, Outcome::Failed);
@@ -542,7 +545,6 @@ impl Member {
             by_group: Bytes::ZERO,
             alone: Bytes::ZERO,
             relayed: Bytes::ZERO,
-            stripe: None,
             ended: None,
         }
     }

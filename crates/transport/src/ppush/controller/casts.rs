@@ -69,17 +69,6 @@ pub(super) enum Stage {
     Running,
 }
 
-/// What a receiver of an overlay passes on.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Stripe {
-    /// Receivers with the same number pass it on to each other.
-    pub(super) circle: usize,
-    pub(super) index: u8,
-    pub(super) of: u8,
-    /// Classes of others that it takes into its rack and hands on there.
-    pub(super) enters: Vec<u8>,
-}
-
 /// One receiver of a cast.
 pub(super) struct Member {
     /// The number of its invitation, by which it asks.
@@ -103,8 +92,6 @@ pub(super) struct Member {
     pub(super) by_group: Bytes,
     pub(super) alone: Bytes,
     pub(super) relayed: Bytes,
-    /// Its class, if it passes on what comes.
-    pub(super) stripe: Option<Stripe>,
     /// When it ended, from the cast's beginning.
     pub(super) ended: Option<Duration>,
 }
@@ -213,10 +200,6 @@ impl Casts {
     }
     pub(super) fn iter(&self) -> impl Iterator<Item = &Cast> {
         self.casts.values()
-    }
-    /// Those whose receivers pass on what comes.
-    pub(super) fn overlaid(&self) -> impl Iterator<Item = &Cast> {
-        self.casts.values().filter(|cast| matches!(cast.way, CastWay::Overlay { .. }))
     }
     pub(super) fn get(&self, cast: u64) -> Option<&Cast> {
         self.casts.get(&cast)

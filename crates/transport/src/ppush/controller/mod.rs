@@ -32,6 +32,7 @@ pub use self::network::{HostAddresses, NetworkError, NetworkSpec, SignallingWay}
 pub use self::view::{CastView, ControllerView, FlowStanding, FlowStatus, NodeView, ObjectView, TaskView};
 
 use self::casts::Casts;
+use self::circles::Overlays;
 use self::network::Network;
 use self::registry::Registry;
 use self::selection::Place;
@@ -45,7 +46,9 @@ use crate::{
 mod alone;
 mod casting;
 mod casts;
+mod circles;
 mod config;
+mod crowds;
 mod network;
 mod overlay;
 mod planting;
@@ -72,6 +75,9 @@ pub struct Controller {
     registry: Registry,
     tasks: Tasks,
     casts: Casts,
+    overlays: Overlays,
+    /// Objects of which several gets are under way, and since when.
+    crowds: BTreeMap<ObjectId, Time>,
     /// If it is known.
     network: Option<Network>,
     /// Flows that are over here and may not be at their sources.
@@ -116,6 +122,8 @@ impl Controller {
             registry: Registry::default(),
             tasks: Tasks::default(),
             casts: Casts::default(),
+            overlays: Overlays::default(),
+            crowds: BTreeMap::new(),
             ending: BTreeMap::new(),
             finished: VecDeque::new(),
             finished_set: BTreeSet::new(),
@@ -346,7 +354,11 @@ impl Controller {
             return self.asked_for_cast(now, path, request);
         }
         let (request, place) = self.joins(request);
-        self.answer(now, path, &request, place);
+        if let Some(id) = self.answer(now, path, &request, place)
+            && let Some(task) = self.tasks.get(id)
+        {
+            self.watch_crowd(now, task.object);
+        }
     }
 
     /// Makes a task of a request and says so, or why not.
@@ -377,6 +389,7 @@ impl Controller {
             bytes: task.bytes,
             symbol_size: task.symbol_size,
             feedback_every: self.config.feedback_every,
+            version: task.version,
             flows: self.grants(task),
             delivery: task.delivery,
         };
@@ -415,6 +428,7 @@ impl Controller {
         } else if task.list.is_none() {
             task.list = Some(Retry::at(now, config.retry_first));
         }
+        task.anew = task.anew.filter(|anew| version < *anew);
         for view in views {
             let Some(flow) = task.flows.iter_mut().find(|f| f.facts.flow == view.flow) else { continue };
             let grown = flow.view.map_or(0, |before| before.bytes.get()) < view.bytes.get();
@@ -619,6 +633,7 @@ impl Endpoint for Controller {
                 }
                 Some(Subject::Ending(node, flow)) => self.tick_ending(now, node, flow),
                 Some(Subject::Cast(cast)) => self.tick_cast(now, cast),
+                Some(Subject::Crowd(object)) => self.tick_crowd(now, object),
             }
             self.settle(now);
         }

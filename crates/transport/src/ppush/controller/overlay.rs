@@ -1,4 +1,4 @@
-//! Casts where nothing but unicast works: receivers pass on to each other what comes, so that the source sends about one copy.
+//! Objects whose receivers pass on to each other what comes, because nothing but unicast works: so that the source sends about one copy.
 //!
 //! ```text
 //!             class 0          passed on
@@ -12,16 +12,18 @@
 //! and it takes from them what it can.
 //!
 //! A receiver that dies takes its class along; the others are asked for more of theirs, which is the same. Who comes late has a flow
-//! from each of those that pass on, none from the source, and passes nothing on.
+//! from one of each class and takes over one of their classes ([`super::circles`]). Whoever fetches the object already when an overlay
+//! begins belongs to it too ([`super::crowds`]).
 //!
 //! Where receivers say in which rack they stand, a class goes to one receiver of each other rack, who hands it on there ([`super::racks`]):
 //! a flow for each class all the same, but most of them from within the rack.
 
-use headwater_units::{Geometry, NodeId, Time};
+use headwater_units::{Geometry, NodeId, ObjectId, TaskId, Time};
 use headwater_wire::{CastWay, CastWish, Delivery, Request, WhyUnicast};
 
-use super::casts::{Cast, Member, Stage, Stripe};
-use super::selection::{Circle, Giver, Place};
+use super::casts::Stage;
+use super::circles::{Beginner, Circle, Giver};
+use super::selection::{FlowPlan, Place};
 use super::{Controller, racks};
 
 impl Controller {
@@ -31,133 +33,165 @@ impl Controller {
         if cast.wish == CastWish::Trees && why != WhyUnicast::TooFew {
             return self.fail_without_trees(now, number, why);
         }
-        let mut asking: Vec<(NodeId, u16)> = cast
+        let asking: Vec<(NodeId, u16)> = cast
             .open_members()
             .filter_map(|(node, member)| Some((node, member.asks.as_ref()?.1.room)))
             .collect();
-        let may = matches!(cast.wish, CastWish::Best | CastWish::Overlay);
-        if !may || asking.len() < 2 {
-            return self.serve_each(now, number, if may { WhyUnicast::TooFew } else { why });
+        let (object, bytes) = (cast.object, cast.bytes);
+        if !may_overlay(cast.wish) {
+            return self.serve_each(now, number, why);
         }
-        let object = cast.object;
+        if self.overlays.symbol_size(object).is_some() {
+            // They come late to one that has begun.
+            let nodes: Vec<NodeId> = asking.iter().map(|(node, _)| *node).collect();
+            let way = self.way_of(&nodes, why);
+            self.goes_by_overlay(now, number, way);
+            return self.serve_waiting(now, number);
+        }
+        let mut running = self.regroupable(object);
+        running.retain(|(node, ..)| asking.iter().all(|(its, _)| its != node));
+        if asking.len() + running.len() < 2 {
+            return self.serve_each(now, number, WhyUnicast::TooFew);
+        }
         let sources = self.sources_of(object, 0, |node| asking.iter().all(|(its, _)| *its != node));
         let Some(rooms) = self.rooms(&sources) else {
             return self.serve_each(now, number, WhyUnicast::Source);
         };
         // What is passed on as it comes is cut alike for all.
-        let room = asking.iter().map(|(_, room)| *room).fold(rooms, u16::min);
-        // Those of a rack stay together where there are several circles.
-        let rack_of = |node: NodeId| self.registry.rack_of(node);
-        asking.sort_by_cached_key(|(node, _)| (rack_of(*node).is_none(), rack_of(*node).map(str::to_owned)));
-        let racks: Vec<Option<&str>> = asking.iter().map(|(node, _)| rack_of(*node)).collect();
-        let near: Vec<Option<&str>> = sources.iter().map(|source| rack_of(*source)).collect();
-        let mut chosen = racks::spread(&racks, &near).into_iter().map(|source| sources[source]);
-        let cast = self.casts.get_mut(number).expect("looked up above");
-        cast.symbol_size = Geometry::fitting(cast.bytes, room).symbol_size();
-        let count = |n: usize| u16::try_from(n).unwrap_or(u16::MAX);
-        cast.way =
-            CastWay::Overlay { members: count(asking.len()), why, racks: count(racks::shared(&racks)) };
-        cast.stage = Stage::Running;
-        let room = cast.symbol_size;
-        let circles = asking.len().div_ceil(usize::from(self.config.overlay_circle));
-        let size = asking.len().div_ceil(circles);
-        let mut served = Vec::with_capacity(asking.len());
-        for (circle, (nodes, racks)) in asking.chunks(size).zip(racks.chunks(size)).enumerate() {
-            let of = nodes.len() as u8;
-            for ((index, (node, _)), enters) in (0..of).zip(nodes).zip(racks::entries(racks)) {
-                let member = cast.members.get_mut(node).expect("it has asked");
-                member.stripe = Some(Stripe { circle, index, of, enters });
-                let source = chosen.next().expect("one for each");
-                served.push((*node, circle, (source, index), of));
+        let rooms = asking.iter().map(|(_, room)| *room).fold(rooms, u16::min);
+        let room = running.iter().map(|(_, _, room)| *room).fold(rooms, u16::min);
+        let symbol_size = Geometry::fitting(bytes, room).symbol_size();
+        let running: Vec<(NodeId, TaskId)> =
+            running.into_iter().map(|(node, task, _)| (node, task)).collect();
+        let nodes: Vec<NodeId> =
+            asking.iter().map(|(node, _)| *node).chain(running.iter().map(|(node, _)| *node)).collect();
+        let way = self.way_of(&nodes, why);
+        self.goes_by_overlay(now, number, way);
+        self.casts.get_mut(number).expect("looked up above").symbol_size = symbol_size;
+        let beginners = self.beginners(&sources, &nodes);
+        let largest = self.config.overlay_circle;
+        let places = self.overlays.begin(object, symbol_size, &beginners, largest);
+        for (node, circle) in places {
+            match running.iter().find(|(its, _)| *its == node) {
+                Some((_, task)) => self.regroup(now, *task, circle, symbol_size),
+                None => {
+                    // Who is left over from the others is served as by any request.
+                    let place = (!circle.relays.is_empty()).then_some((Place::Overlay(circle), symbol_size));
+                    self.serve(now, number, node, place);
+                }
             }
-        }
-        drop(chosen);
-        self.stats.casts_overlaid += 1;
-        self.fell(now, number);
-        for (node, circle, own, of) in served {
-            let cast = self.casts.get(number).expect("looked up above");
-            let relays = self.givers(cast, circle, node, |_, _| true);
-            let place = match relays.is_empty() {
-                // Left over from the others.
-                true => None,
-                false => Some((Place::Overlay(Circle { source: Some(own), relays, of }), room)),
-            };
-            self.serve(now, number, node, place);
         }
         if let Some(flow) = self.casts.close(number) {
             self.stop_group(now, number, flow.flow);
         }
     }
 
+    /// From now on a cast's receivers are served by an overlay.
+    fn goes_by_overlay(&mut self, now: Time, number: u64, way: CastWay) {
+        let cast = self.casts.get_mut(number).expect("the caller has found it");
+        (cast.way, cast.stage) = (way, Stage::Running);
+        self.stats.casts_overlaid += 1;
+        self.fell(now, number);
+    }
+
+    /// How a cast is said to travel whose receivers these are.
+    fn way_of(&self, receivers: &[NodeId], why: WhyUnicast) -> CastWay {
+        let racks: Vec<Option<&str>> = receivers.iter().map(|node| self.registry.rack_of(*node)).collect();
+        let count = |n: usize| u16::try_from(n).unwrap_or(u16::MAX);
+        CastWay::Overlay { members: count(receivers.len()), why, racks: count(racks::shared(&racks)) }
+    }
+
+    /// Receivers that begin an overlay, each with the source from which its class is to come: those of a rack in a row, so that they stay
+    /// together where there are several circles. There is a source.
+    pub(super) fn beginners(&self, sources: &[NodeId], receivers: &[NodeId]) -> Vec<Beginner> {
+        let rack_of = |node: &NodeId| self.registry.rack_of(*node);
+        let mut receivers = receivers.to_vec();
+        receivers.sort_by_key(|node| (rack_of(node).is_none(), rack_of(node)));
+        let racks: Vec<Option<&str>> = receivers.iter().map(rack_of).collect();
+        let near: Vec<Option<&str>> = sources.iter().map(rack_of).collect();
+        let chosen = racks::spread(&racks, &near);
+        let beginner = |((node, rack), source): ((&NodeId, &Option<&str>), usize)| Beginner {
+            node: *node,
+            rack: rack.map(str::to_owned),
+            source: sources[source],
+        };
+        receivers.iter().zip(&racks).zip(chosen).map(beginner).collect()
+    }
+
     /// The least room of sources; none if there are none.
-    fn rooms(&self, sources: &[NodeId]) -> Option<u16> {
+    pub(super) fn rooms(&self, sources: &[NodeId]) -> Option<u16> {
         sources.iter().filter_map(|node| Some(self.registry.node(*node)?.info.room)).min()
     }
 
-    /// Where somebody is put who asks when others pass on already what comes.
+    /// Where a receiver of a cast is put who asks when others pass on already what comes.
     pub(super) fn late_place(&self, number: u64, node: NodeId) -> Option<(Place, u16)> {
         let cast = self.casts.get(number)?;
-        if !matches!(cast.way, CastWay::Overlay { .. }) {
+        let room = cast.members.get(&node)?.asks.as_ref()?.1.room;
+        if !may_overlay(cast.wish) {
             return None;
         }
-        let rack = self.registry.rack_of(node);
-        let stripes =
-            || cast.members.iter().filter_map(|(node, member)| Some((*node, member.stripe.as_ref()?)));
-        let is_near = |(mate, _): &(NodeId, &Stripe)| rack.is_some() && self.registry.rack_of(*mate) == rack;
-        let (_, Stripe { circle, of, .. }) =
-            *stripes().find(is_near).or_else(|| stripes().find(|(_, stripe)| stripe.circle == 0)).as_ref()?;
-        let here = |relay: NodeId, member: &Member| {
-            let may_go_on = member.task.is_some() || self.registry.holds(relay, cast.object);
-            may_go_on && self.registry.path_of(relay).is_some()
+        self.place_among(cast.object, node, room, true)
+    }
+
+    /// The same of whoever asks for the object.
+    fn place_among(
+        &self,
+        object: ObjectId,
+        node: NodeId,
+        room: u16,
+        passes_on: bool,
+    ) -> Option<(Place, u16)> {
+        let symbol_size = self.overlays.symbol_size(object).filter(|size| *size <= room)?;
+        let receives = |relay| self.tasks.wanting(object).any(|task| self.tasks.is_of(task, relay));
+        let may = |relay| {
+            let is_here = self.registry.path_of(relay).is_some();
+            is_here && (receives(relay) || self.registry.holds(relay, object))
         };
-        let (relays, of) = (self.givers(cast, *circle, node, here), *of);
-        // One alone would have to bring everything.
-        (relays.len() >= 2).then_some((Place::Overlay(Circle { source: None, relays, of }), cast.symbol_size))
+        let passes_on = passes_on && self.registry.path_of(node).is_some();
+        let mut circle = self.overlays.place(object, (node, self.registry.rack_of(node)), passes_on, may)?;
+        if let Some(class) = circle.orphan() {
+            let others = |it| it != node && circle.relays.iter().all(|giver| giver.node != it);
+            circle.source = self.sources_of(object, symbol_size, others).first().map(|it| (*it, class));
+        }
+        Some((Place::Overlay(circle), symbol_size))
     }
 
     /// A request for an object that others pass on to each other at this moment is served by them, unless it says otherwise.
     pub(super) fn joins(&mut self, mut request: Request) -> (Request, Option<Place>) {
-        let object = self.registry.resolve(&request.name);
-        let free = request.delivery.is_none() && request.max_sources.is_none();
-        let running = self.casts.overlaid().find(|cast| Some(cast.object) == object && free);
-        let number = running.filter(|cast| cast.symbol_size <= request.room).map(|cast| cast.number);
-        let Some((place, room)) = number.and_then(|number| self.late_place(number, request.receiver)) else {
-            return (request, None);
-        };
+        let object = self.registry.resolve(&request.name).filter(|_| is_free(&request));
+        let place = object
+            .and_then(|object| self.place_among(object, request.receiver, request.room, request.passes_on));
+        let Some((place, room)) = place else { return (request, None) };
+        self.stats.overlays_joined += 1;
         request.room = room;
         request.delivery = Some(Delivery::Pull { initial_window: place.window(&self.config) });
         (request, Some(place))
     }
 
-    /// Who of a circle passes each class on to one receiver, of those who may: whose own it is, if that one stands in the same rack; else
-    /// who has taken it into this rack; else whose own it is.
-    fn givers(
-        &self,
-        cast: &Cast,
-        circle: usize,
-        to: NodeId,
-        may: impl Fn(NodeId, &Member) -> bool,
-    ) -> Vec<Giver> {
-        let stripe_of = |member: &'_ Member| member.stripe.clone().filter(|stripe| stripe.circle == circle);
-        let own = cast.members.get(&to).and_then(stripe_of);
-        let rack = self.registry.rack_of(to);
-        let is_near = |node: NodeId| rack.is_some() && self.registry.rack_of(node) == rack;
-        let others: Vec<(NodeId, Stripe)> = cast
-            .members
-            .iter()
-            .filter(|(node, member)| **node != to && may(**node, member))
-            .filter_map(|(node, member)| Some((*node, stripe_of(member)?)))
-            .collect();
-        let of = others.first().map_or(0, |(_, stripe)| stripe.of);
-        let giver = |class: u8| {
-            let owner = others.iter().find(|(_, stripe)| stripe.index == class).map(|(node, _)| *node);
-            let enters =
-                |(node, stripe): &&(NodeId, Stripe)| is_near(*node) && stripe.enters.contains(&class);
-            let near = owner.filter(|node| is_near(*node));
-            let near = near.or_else(|| others.iter().find(enters).map(|(node, _)| *node));
-            let passed_on = near.is_none() && own.as_ref().is_some_and(|own| own.enters.contains(&class));
-            Some(Giver { node: near.or(owner)?, class, passed_on })
-        };
-        (0..of).filter_map(giver).collect()
+    /// Opens the flows of a task that belongs to a circle.
+    pub(super) fn open_circle(&mut self, now: Time, id: TaskId, circle: Circle) {
+        let task = self.tasks.get(id).expect("flows are opened for running tasks");
+        self.overlays.enter(task.object, task.receiver, &circle);
+        let distrusted = task.distrusted.clone();
+        let own = circle.source.map(|(node, class)| FlowPlan::of_source(node, class));
+        let relayed = circle.relays.into_iter().map(|Giver { node, class, passed_on }| FlowPlan {
+            relays: true,
+            passed_on,
+            ..FlowPlan::of_source(node, class)
+        });
+        for plan in own.into_iter().chain(relayed).filter(|plan| !distrusted.contains(&plan.node)) {
+            let flow = self.unused_flow_id();
+            self.open_flow_as(now, id, flow, plan, None);
+        }
     }
+}
+
+/// Whether whoever asked for a cast is content with receivers that pass on.
+pub(super) fn may_overlay(wish: CastWish) -> bool {
+    matches!(wish, CastWish::Best | CastWish::Overlay)
+}
+
+/// Whether a request leaves it to the controller how it is served.
+pub(super) fn is_free(request: &Request) -> bool {
+    request.delivery.is_none() && request.max_sources.is_none()
 }

@@ -425,6 +425,8 @@ impl Controller {
             held_up: false,
             first_undecoded: BlockIndex(0),
             list: None,
+            anew: None,
+            passes_on: false,
             barred: BTreeMap::new(),
             classes_used: BTreeSet::new(),
         });

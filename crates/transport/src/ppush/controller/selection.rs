@@ -9,6 +9,7 @@ use headwater_units::{
 use headwater_wire::{Delivery, FlowGrant, Outcome, Refusal, Request, SpreadRule, Start};
 use rand::Rng;
 
+use super::circles::Circle;
 use super::tasks::{Flow, FlowState, Pace, Task};
 use super::timers::Subject;
 use super::{Controller, ControllerConfig, offered};
@@ -23,36 +24,18 @@ pub(super) enum Place {
 }
 
 /// What a new flow is to be.
-struct FlowPlan {
-    node: NodeId,
-    index: u8,
-    group: Option<TaskGroup>,
-    relays: bool,
-    passed_on: bool,
-}
-
-impl FlowPlan {
-    fn of_source(node: NodeId, index: u8) -> Self {
-        FlowPlan { node, index, group: None, relays: false, passed_on: true }
-    }
-}
-
-/// A receiver that passes a class on to another one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Giver {
+pub(super) struct FlowPlan {
     pub(super) node: NodeId,
-    pub(super) class: u8,
-    /// Which passes it on to others of its rack.
+    pub(super) index: u8,
+    pub(super) group: Option<TaskGroup>,
+    pub(super) relays: bool,
     pub(super) passed_on: bool,
 }
 
-/// The sources of a receiver in an overlay, each with its class of `of`.
-pub(super) struct Circle {
-    /// Which has the object, and sends the class that this receiver passes on; none: all classes come from others.
-    pub(super) source: Option<(NodeId, u8)>,
-    /// The others: one for each class.
-    pub(super) relays: Vec<Giver>,
-    pub(super) of: u8,
+impl FlowPlan {
+    pub(super) fn of_source(node: NodeId, index: u8) -> Self {
+        FlowPlan { node, index, group: None, relays: false, passed_on: true }
+    }
 }
 
 impl Place {
@@ -68,12 +51,15 @@ impl Place {
     pub(super) fn window(&self, config: &ControllerConfig) -> u16 {
         match self {
             Place::Group { .. } => config.cast_window,
-            Place::Overlay(circle) => {
-                // Each symbol that comes to a relay is sent on to all others at once: the more they are, the fewer may come together.
-                let of = u16::from(circle.of.max(1));
-                (config.overlay_window / of.max(of * of / 6)).max(2)
-            }
+            Place::Overlay(circle) => Place::overlay_window(circle.of, config),
         }
+    }
+
+    /// The same in a circle of so many.
+    pub(super) fn overlay_window(of: u8, config: &ControllerConfig) -> u16 {
+        // Each symbol that comes to a relay is sent on to all others at once: the more they are, the fewer may come together.
+        let of = u16::from(of.max(1));
+        (config.overlay_window / of.max(of * of / 6)).max(2)
     }
 }
 
@@ -113,17 +99,21 @@ impl Controller {
             held_up: false,
             first_undecoded: BlockIndex(0),
             list: None,
+            anew: None,
+            passes_on: request.passes_on
+                && super::overlay::is_free(request)
+                && request.spread == SpreadRule::Listed,
             barred: BTreeMap::new(),
             classes_used: BTreeSet::new(),
         };
         let mut sources = self.candidates(&task);
         match &place {
             Some(Place::Group { node: only, .. }) => sources.retain(|node| node == only),
-            Some(Place::Overlay(Circle { source: Some((only, _)), .. })) => {
-                sources.retain(|node| node == only)
-            }
             // Who passes it on need not hold it yet.
-            Some(Place::Overlay(circle)) => sources = circle.relays.iter().map(|it| it.node).collect(),
+            Some(Place::Overlay(circle)) => {
+                let own = circle.source.iter().map(|(node, _)| *node);
+                sources = own.chain(circle.relays.iter().map(|giver| giver.node)).collect();
+            }
             None => {}
         }
         sources.truncate(usize::from(max_sources));
@@ -162,18 +152,7 @@ impl Controller {
                 let plan = FlowPlan { group: Some(group), ..FlowPlan::of_source(node, index) };
                 self.open_flow_as(now, id, flow, plan, None);
             }
-            Some(Place::Overlay(Circle { source, relays, .. })) => {
-                let own = source.map(|(node, index)| FlowPlan::of_source(node, index));
-                let relayed = relays.into_iter().map(|Giver { node, class, passed_on }| FlowPlan {
-                    relays: true,
-                    passed_on,
-                    ..FlowPlan::of_source(node, class)
-                });
-                for plan in own.into_iter().chain(relayed) {
-                    let flow = self.unused_flow_id();
-                    self.open_flow_as(now, id, flow, plan, None);
-                }
-            }
+            Some(Place::Overlay(circle)) => self.open_circle(now, id, circle),
         }
         Ok(id)
     }
@@ -210,6 +189,9 @@ impl Controller {
             held_up: false,
             first_undecoded: BlockIndex(0),
             list: None,
+            // Its receiver may not have heard that it is not pushed to any more.
+            anew: (record.delivery != Delivery::Push).then_some(record.flows_version),
+            passes_on: false,
             barred: BTreeMap::new(),
             classes_used: BTreeSet::new(),
         });
@@ -313,7 +295,14 @@ impl Controller {
         self.open_flow_as(now, id, flow, FlowPlan::of_source(node, index), start);
     }
 
-    fn open_flow_as(&mut self, now: Time, id: TaskId, flow: FlowId, plan: FlowPlan, start: Option<Start>) {
+    pub(super) fn open_flow_as(
+        &mut self,
+        now: Time,
+        id: TaskId,
+        flow: FlowId,
+        plan: FlowPlan,
+        start: Option<Start>,
+    ) {
         let FlowPlan { node, index, group, relays, passed_on } = plan;
         let info = &self.registry.node(node).expect("sources are chosen among known nodes").info;
         let (incarnation, at) = (info.incarnation, info.data.clone());
@@ -340,9 +329,13 @@ impl Controller {
     /// Ends a task and its flows.
     pub(super) fn end_task(&mut self, now: Time, id: TaskId, outcome: Outcome) {
         let Some(task) = self.tasks.get(id) else { return };
+        let object = task.object;
         let flows: Vec<FlowId> = task.flows.iter().map(|flow| flow.facts.flow).collect();
         flows.into_iter().for_each(|flow| self.close_flow(now, flow, true));
         self.tasks.remove(id);
+        if self.tasks.wanting(object).next().is_none() {
+            self.overlays.remove(object);
+        }
         self.timers.set(Subject::Task(id), None);
         self.touched.remove(&id);
         self.changed.remove(&id);

@@ -147,6 +147,10 @@ pub(super) struct Task {
     pub(super) first_undecoded: BlockIndex,
     /// Says the list of flows until the receiver echoes its version.
     pub(super) list: Option<Retry>,
+    /// It has begun anew with this version, and the receiver has not confirmed that yet: it is told so with the list.
+    pub(super) anew: Option<u32>,
+    /// Its receiver can pass on what comes, and leaves it to us how it comes.
+    pub(super) passes_on: bool,
     /// Sources that failed it lately, and until when they are not chosen again.
     pub(super) barred: BTreeMap<NodeId, Time>,
     /// Classes that some source has sent symbols of.
@@ -226,6 +230,10 @@ impl Tasks {
     /// The tasks that want an object.
     pub(super) fn wanting(&self, object: ObjectId) -> impl Iterator<Item = TaskId> + '_ {
         self.by_object.get(&object).into_iter().flatten().copied()
+    }
+    /// Whether it is a task of this receiver.
+    pub(super) fn is_of(&self, task: TaskId, receiver: NodeId) -> bool {
+        self.tasks.get(&task).is_some_and(|task| task.receiver == receiver)
     }
     /// The objects that some task wants.
     pub(super) fn wanted(&self) -> impl Iterator<Item = ObjectId> + '_ {

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use headwater_units::{FlowId, NodeId, TaskId, Time};
+use headwater_units::{FlowId, NodeId, ObjectId, TaskId, Time};
 
 /// What is looked after when its time comes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -15,6 +15,8 @@ pub(super) enum Subject {
     Ending(NodeId, FlowId),
     /// A cast.
     Cast(u64),
+    /// Several gets of one object.
+    Crowd(ObjectId),
 }
 
 #[derive(Default)]

@@ -137,8 +137,13 @@ impl Controller {
         let list = task.list.as_mut().is_some_and(|list| list.fire(now, longest));
         if let (true, Some(path)) = (list, task.path) {
             let task = self.tasks.get(id).expect("looked up above");
-            let flows = Control::Flows { task: id, version: task.version, flows: self.grants(task) };
-            self.send(path, flows);
+            match task.anew {
+                Some(_) => self.accept(path, id),
+                None => {
+                    let flows = Control::Flows { task: id, version: task.version, flows: self.grants(task) };
+                    self.send(path, flows);
+                }
+            }
         }
         says.into_iter().for_each(|(node, control)| self.send_to(node, control));
     }

@@ -26,6 +26,8 @@ pub struct ReceiverConfig {
     pub delivery: Option<Delivery>,
     /// Headers of trimmed packets have come to this node lately.
     pub trims: bool,
+    /// It takes all of the object, and others may be served from what comes.
+    pub passes_on: bool,
     /// What a receiver that pulls needs to know besides; how many blocks are open and how long it waits is said here for both.
     pub pull: SessionConfig,
     /// What a receiver of trees needs to know besides; the credit is the controller's word.
@@ -81,6 +83,7 @@ impl ReceiverConfig {
             class: Class::Bulk,
             delivery: Some(Delivery::Push),
             trims: false,
+            passes_on: false,
             pull: SessionConfig::default(),
             trees: TreeReceiverConfig::default(),
             spread: SpreadRule::Listed,

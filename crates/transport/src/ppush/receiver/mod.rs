@@ -72,6 +72,18 @@ pub(crate) struct Receiver {
     inflow: Inflow,
 }
 
+/// What a receiver by another transport goes on with.
+#[derive(Debug)]
+pub(crate) struct HandedOn {
+    pub(crate) fetch: FetchId,
+    pub(crate) config: ReceiverConfig,
+    pub(crate) dialogue: Dialogue,
+    /// Flows that are bound; the controller stops their sources.
+    pub(crate) bound: Vec<FlowId>,
+    /// What was counted so far.
+    pub(crate) stats: ReceiverStats,
+}
+
 /// From so many waiting blocks on, decoder or disk hold the task up.
 const HELD_UP: usize = 8;
 
@@ -100,9 +112,19 @@ impl Receiver {
         }
     }
 
-    /// What another transport goes on with, when the controller has chosen it.
-    pub(crate) fn handed_on(&self) -> (FetchId, ReceiverConfig, Dialogue) {
-        (self.fetch, self.config.clone(), self.dialogue.clone())
+    /// What another transport goes on with, when the controller has chosen it: at the beginning, or in the middle.
+    pub(crate) fn hand_on(&mut self, now: Time) -> HandedOn {
+        let bound = self.flows.values().map(|flow| flow.id).collect();
+        let mut stats = self.stats(now);
+        stats.flows.iter_mut().for_each(|flow| (flow.live, flow.outstanding) = (false, 0));
+        stats.source_symbols = stats.source_symbols.saturating_sub(stats.needed);
+        HandedOn {
+            fetch: self.fetch,
+            config: self.config.clone(),
+            dialogue: self.dialogue.hand_on(),
+            bound,
+            stats,
+        }
     }
 
     /// What it says to its controller, and how far that is.

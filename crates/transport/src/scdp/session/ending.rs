@@ -33,6 +33,16 @@ impl Session {
         self.finish(now, FinReason::Done, pulls);
     }
 
+    /// The source goes: what was asked of it is asked of others at once, and nothing is left to say to it.
+    pub(super) fn on_farewell(&mut self, now: Time, place: usize, pulls: &mut PullQueue<Ask>) {
+        if !self.flows[place].is_live() || self.is_over() {
+            return;
+        }
+        self.end_flow(now, place, FinReason::Cancelled);
+        self.unbind(place);
+        self.refill(now, pulls);
+    }
+
     pub(crate) fn fail(&mut self, now: Time, failure: ReceiverFailure, pulls: &mut PullQueue<Ask>) {
         if self.is_over() {
             return;

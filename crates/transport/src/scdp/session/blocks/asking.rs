@@ -7,7 +7,7 @@ use headwater_units::{BlockIndex, ESI_LIMIT};
 use headwater_wire::Want;
 
 use super::Blocks;
-use super::block::{Block, Phase, Run};
+use super::block::{Block, Phase, Place, Run};
 use crate::scdp::class_of;
 
 /// Where a detached receiver's runs begin in blocks of which it has a part: above everything that a group was sent.
@@ -16,6 +16,17 @@ pub(super) const OWN_REPAIR: u32 = 1 << 20;
 const LONGEST_RUN: u32 = 60_000;
 /// A source that has sent its part of a block goes on with one of so many next ones before it helps out with repair symbols.
 const PARTS_AHEAD: usize = 2;
+
+/// What a rule says of a block that needs symbols, and of a flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Take {
+    /// The flow is asked for them.
+    Now,
+    /// It is, if there is nothing else to ask it for.
+    Later,
+    /// It is not.
+    Not,
+}
 
 impl Blocks {
     /// A source pushes this much unasked.
@@ -89,8 +100,27 @@ impl Blocks {
         if self.relayed {
             return self.pick_relayed(place);
         }
-        let it = &self.places[place];
-        let (index, of, alone) = (it.index, it.of, it.alone);
+        let Place { index, of, alone, .. } = self.places[place];
+        self.walk(place, PARTS_AHEAD, |block, places| {
+            if of == 1 || alone || block.lossy || block.has_part_left(place, index, of) {
+                Take::Now
+            } else if block.is_left_to_others(place, places) {
+                Take::Not
+            } else {
+                Take::Later
+            }
+        })
+    }
+
+    /// The oldest block that needs symbols and that a rule takes now for this flow. If there is none among the next ones, `ahead` at
+    /// most that it would take later, the oldest of those.
+    #[inline]
+    pub(super) fn walk(
+        &mut self,
+        place: usize,
+        ahead: usize,
+        takes: impl Fn(&Block, &[Place]) -> Take,
+    ) -> Option<usize> {
         let (mut fallback, mut passed) = (None, 0);
         let mut block = self.cursor;
         loop {
@@ -117,16 +147,16 @@ impl Blocks {
                 }
                 continue;
             }
-            if of == 1 || alone || entry.lossy || entry.has_part_left(place, index, of) {
-                return Some(at);
-            }
-            if entry.is_left_to_others(place, &self.places) {
-                continue;
-            }
-            fallback.get_or_insert(at);
-            passed += 1;
-            if passed > PARTS_AHEAD {
-                return fallback;
+            match takes(entry, &self.places) {
+                Take::Now => return Some(at),
+                Take::Not => {}
+                Take::Later => {
+                    fallback.get_or_insert(at);
+                    passed += 1;
+                    if passed > ahead {
+                        return fallback;
+                    }
+                }
             }
         }
     }

@@ -1,9 +1,9 @@
 //! Of which block a flow is asked for its next symbol where receivers pass symbols on to each other ([`crate::scdp::relay`]).
 //!
-//! Every flow has its part of every block, as with several sources (SCDP §III-F): the source's is that which this receiver passes on
-//! itself, and relay j's is that which the source sends to j, which some receivers hand on in their racks. A flow goes on to the next blocks while it has its part of the old
-//! ones, up to [`LEAD`] blocks, and then helps where others are behind: so a slow relay costs its part and no time, and one that is
-//! silent costs its part at once.
+//! Every flow has its part of every block, as with several sources (SCDP §III-F): one flow's, of the source or of whoever passed it on
+//! before, is that which this receiver passes on itself; relay j's is that which j passes on, or hands on in its rack. A flow goes on to
+//! the next blocks while it has its part of the old ones, up to [`LEAD`] blocks, and then helps where others are behind: so a slow relay
+//! costs its part and no time, and one that is silent costs its part at once.
 //!
 //! What a flow has lost of a part that is passed on, it is asked for again, so that each receiver comes to have what others count on;
 //! and what they want beyond that of such a class, the flow is asked for too ([`Blocks::want_for_others`]). So nobody waits for a symbol
@@ -12,6 +12,7 @@
 use headwater_units::{BlockIndex, NodeId};
 
 use super::Blocks;
+use super::asking::Take;
 use super::block::{Block, Phase, Place};
 use crate::scdp::{class_of, part};
 
@@ -96,44 +97,12 @@ impl Blocks {
         {
             return Some(at);
         }
-        let (mut fallback, mut passed) = (None, 0);
-        let mut block = self.cursor;
-        loop {
-            let at = (block - self.base) as usize;
-            let Some(entry) = self.open.get(at) else {
-                if !self.open_next() {
-                    return fallback;
-                }
-                // What is done already is passed.
-                block = block.max(self.base);
-                continue;
-            };
-            if entry.needs() == 0 {
-                if block == self.cursor {
-                    self.cursor += 1;
-                }
-                block += 1;
-                continue;
+        self.walk(place, LEAD, |block, places| {
+            match block.part_left(place, &places[place]) > 0 || block.is_short(places) {
+                true => Take::Now,
+                false => Take::Later,
             }
-            block += 1;
-            if entry.trial.is_alone() {
-                if entry.may_be_asked_of(place, &self.places) {
-                    return Some(at);
-                }
-                continue;
-            }
-            if entry.part_left(place, &self.places[place]) > 0 {
-                return Some(at);
-            }
-            if entry.is_short(&self.places) {
-                return Some(at);
-            }
-            fallback.get_or_insert(at);
-            passed += 1;
-            if passed > LEAD {
-                return fallback;
-            }
-        }
+        })
     }
 }
 

@@ -1,0 +1,47 @@
+//! How a net is made.
+
+use headwater_units::{BitRate, Duration};
+
+/// Hosts, their links, and who comes when.
+#[derive(Clone, Debug)]
+pub(crate) struct Spec {
+    /// The hosts behind the sources.
+    pub(crate) receivers: usize,
+    /// Of everybody's link, each way.
+    pub(crate) rate: BitRate,
+    /// Packets that wait before a line, each way.
+    pub(crate) queue: usize,
+    pub(crate) loss: f64,
+    pub(crate) reorder: f64,
+    /// These are not there before then, and ask by themselves.
+    pub(crate) late: Vec<(usize, Duration)>,
+    /// Who asks by itself keeps nothing: it stays for so long when it has the object, or until nobody is served by it any more.
+    pub(crate) lingers: Option<Duration>,
+    /// In which rack hosts stand, from host 0 on; those behind the end in none.
+    pub(crate) racks: &'static [&'static str],
+    /// They say so.
+    pub(crate) told: bool,
+    /// What each rack's own link carries, each way.
+    pub(crate) rack_rate: Option<BitRate>,
+    /// The first so many hosts have the object.
+    pub(crate) sources: usize,
+}
+
+impl Default for Spec {
+    fn default() -> Self {
+        let rate = BitRate::new(100_000_000);
+        Spec {
+            receivers: 4,
+            rate,
+            queue: 100,
+            loss: 0.0,
+            reorder: 0.0,
+            late: Vec::new(),
+            lingers: None,
+            racks: &[],
+            told: true,
+            rack_rate: None,
+            sources: 1,
+        }
+    }
+}
