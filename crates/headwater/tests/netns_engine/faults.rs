@@ -47,7 +47,8 @@ uplinks = { h0 = "2 Mbit/s", h1 = "2 Mbit/s", h2 = "4 Mbit/s" }
 const TIMES: [(&str, f64, f64); 4] =
     [("paused", 1.4, 2.5), ("restarted", 1.36, 2.5), ("killed", 2.35, 4.0), ("receiver restarted", 1.6, 4.0)];
 
-/// The last line of the task's log, of each run that was not skipped.
+/// The result in the task's log, of each run that was not skipped. A process that is told to stop when it has said its result may still
+/// say that it does.
 fn results(folder: &Path, said: &Said) -> Vec<Value> {
     let runs = fs::read_dir(folder.join("netns/it/netns-small/logs")).unwrap().map(|entry| entry.unwrap());
     let counts = |run: &fs::DirEntry| {
@@ -56,7 +57,7 @@ fn results(folder: &Path, said: &Said) -> Vec<Value> {
     };
     let last = |run: fs::DirEntry| {
         let text = fs::read_to_string(run.path().join("task-0.log")).unwrap();
-        serde_json::from_str(text.lines().last().unwrap()).unwrap()
+        serde_json::from_str(text.lines().rfind(|line| line.starts_with('{')).unwrap()).unwrap()
     };
     runs.filter(counts).map(last).collect()
 }
