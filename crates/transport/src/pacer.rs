@@ -115,6 +115,12 @@ fn quantum(window: Packets, interval: Duration, lasting: Duration, parts: u32) -
     by_time.max(2).min((window / f64::from(parts.max(1))) as u64).max(least)
 }
 
+/// How late the driver of either end may come, of a round trip: a quarter, as a quantum is of the window. Both ends together make
+/// the round trip longer by at most a third, since what they wait is in it too.
+pub(crate) fn slack_of(round_trip: Duration) -> Duration {
+    round_trip / 4
+}
+
 /// A rate that many flows share: a token bucket in the form of a departure schedule.
 #[derive(Clone, Copy, Debug)]
 pub struct RateLimit {

@@ -32,7 +32,7 @@ mod relaying;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use headwater_units::{Bytes, FlowId, Geometry, ObjectId, PathId, Time};
+use headwater_units::{Bytes, Duration, FlowId, Geometry, ObjectId, PathId, Time};
 use headwater_wire::{
     Body, Class, Control, Datagram, Ecn, FinReason, FlowRole, MAX_FLOWS, Pull, Push, Refusal,
 };
@@ -145,6 +145,12 @@ impl Source {
     /// Packets of a flow that may leave in one piece, now (architecture decision 9): what one GSO send covers at most.
     pub fn quantum(&mut self, flow: FlowId) -> u64 {
         self.flows.get_mut(&flow).map_or(1, |held| held.flow.quantum())
+    }
+
+    /// How late a driver may come without the flows that it drives suffering from it: a part of their shortest round trip, nothing
+    /// where others ask for each packet. `None`: no flow says.
+    pub fn slack(&self) -> Option<Duration> {
+        self.flows.values().filter_map(|held| held.flow.slack()).min()
     }
 
     /// What happened so far.

@@ -30,6 +30,7 @@ use tokio::sync::oneshot;
 
 use super::buffers::Buffers;
 use super::clock::monotonic_nanos;
+use super::naps::Naps;
 use super::paths::Paths;
 use super::receiving::{BlockSink, FetchEvent, Fetches, Finished, Receiving};
 use super::sending::{Prepared, Sources};
@@ -37,7 +38,8 @@ use super::timeline::{Timeline, TimelineFile};
 use super::workers::Workers;
 use super::{FlowSecret, GroupProbe, Lossy, Said, Snapshot};
 use crate::socket::{
-    GroupAddr, Merging, PathAddr, RecvBatch, SendBatch, TrimmedBatch, TrimmedPort, UdpPort, Waker, wait_with,
+    GroupAddr, Merging, PathAddr, RecvBatch, SendBatch, TrimmedBatch, TrimmedPort, UdpPort, Waker, doze,
+    wait_with,
 };
 use groups::Groups;
 pub(super) use groups::MAX_JOINED;
@@ -137,6 +139,8 @@ pub(super) struct Engine {
     was_busy: bool,
     merging: Merging,
     waits: u64,
+    /// `None`: it never rests.
+    naps: Option<Naps>,
     /// Control messages cut off, as far as the log says.
     told_truncated: u64,
     strays: u64,
@@ -156,6 +160,7 @@ pub(super) struct Parts {
     pub(super) workers: usize,
     pub(super) dscp: CodePoints,
     pub(super) timeline: Option<TimelineFile>,
+    pub(super) naps: bool,
     pub(super) lossy: Option<Lossy>,
     pub(super) sources: Sources,
     pub(super) fetches: Fetches,
@@ -198,6 +203,7 @@ impl Engine {
             was_busy: false,
             merging: Merging::default(),
             waits: 0,
+            naps: parts.naps.then(Naps::default),
             told_truncated: 0,
             strays: 0,
             trimmed_symbols: 0,
@@ -242,6 +248,7 @@ impl Engine {
             if !self.is_busy() {
                 self.buffers.clear();
             }
+            self.rest(now);
             let wake = self.next_wake();
             let timeout = wake.map(|at| at.since(self.now()));
             self.waits += 1;
@@ -268,6 +275,24 @@ impl Engine {
         let sample = self.timeline.as_ref().and_then(Timeline::wake);
         let probe = self.groups.wake().into_iter().chain(self.relays.wake());
         self.fetches.wake.into_iter().chain(source).chain(snapshot).chain(sample).chain(probe).min()
+    }
+
+    /// Lets packets gather before the next round, while they are many and may.
+    fn rest(&mut self, now: Time) {
+        let Engine { naps: Some(naps), sources, fetches, relays, .. } = self else { return };
+        let slack = || {
+            let both = sources.taped.machine.slack().into_iter().chain(fetches.taped.machine.slack());
+            both.min().filter(|_| relays.is_empty())
+        };
+        // A socket that is full is waited for.
+        let moved = self.port.stats();
+        let datagrams = moved.datagrams_sent + moved.datagrams_received;
+        if let Some(rest) = naps.after_round(now, datagrams, slack).filter(|_| !self.blocked) {
+            self.waits += 1;
+            if let Err(error) = doze(&self.waker, rest) {
+                tracing::error!(%error, "waiting for orders failed");
+            }
+        }
     }
 
     fn is_busy(&self) -> bool {

@@ -4,6 +4,7 @@ mod buffers;
 mod clock;
 mod engine;
 mod group;
+mod naps;
 mod paths;
 mod receiving;
 mod sending;
@@ -77,6 +78,8 @@ pub struct NodeConfig {
     pub timeline: Option<TimelineFile>,
     /// Threads that read, decode, verify and write.
     pub workers: usize,
+    /// Whether the data thread may let packets gather: what is measured packet by packet wants each at once.
+    pub naps: bool,
     /// Loss on purpose.
     pub lossy: Option<Lossy>,
     /// Bytes asked for in the socket's buffers.
@@ -190,6 +193,7 @@ impl Node {
             workers: config.workers,
             dscp: config.dscp,
             timeline: config.timeline,
+            naps: config.naps,
             lossy: config.lossy,
             shared: shared.clone(),
         };
@@ -412,6 +416,7 @@ mod tests {
             record_receivers: None,
             timeline: None,
             workers: 1,
+            naps: true,
             lossy: None,
             buffer: Bytes::kib(256),
         };

@@ -38,4 +38,4 @@ pub use receive::{Datagram, RecvBatch, Run};
 pub use send::{Flush, MAX_DATAGRAM, MAX_GROUP, SendBatch, SoftError};
 pub use stats::{Merging, SocketStats};
 pub use trimmed::{Trimmed, TrimmedBatch, TrimmedPort, TrimmedStats};
-pub use wait::{MAX_FURTHER, Ready, Waker, sharpen_timers, wait, wait_with};
+pub use wait::{MAX_FURTHER, Ready, Waker, doze, sharpen_timers, wait, wait_with};

@@ -106,6 +106,14 @@ pub fn wait_with<'a>(
     })
 }
 
+/// Sleeps for so long whatever datagrams come, unless `waker` is used; the next [`wait`] then says so.
+///
+/// # Errors
+/// The kernel's; none is expected while the waker is open.
+pub fn doze(waker: &Waker, time: Duration) -> io::Result<()> {
+    sys::poll(std::iter::once((waker.inner.event.as_fd(), libc::POLLIN)), Some(time)).map(drop)
+}
+
 /// Lets the kernel wake the calling thread within 1 us of a timeout instead of 50 us; call it on the data thread.
 ///
 /// # Errors

@@ -59,6 +59,7 @@ pub(crate) fn node(net: &EmulatedNet, host: usize) -> OnHost {
         record_receivers: None,
         timeline: None,
         workers: 1,
+        naps: false,
         lossy: None,
         buffer: Bytes::mib(4),
     };

@@ -108,6 +108,12 @@ impl Receivers {
         self.session_mut(fetch).map(|session| session.stats(now))
     }
 
+    /// How late a driver may come without the fetches that it drives suffering from it: a part of their shortest round trip, nothing
+    /// where they ask for each packet. `None`: no fetch says.
+    pub fn slack(&self) -> Option<Duration> {
+        self.seats.iter().flatten().filter_map(|seat| seat.session.slack()).min()
+    }
+
     /// Useful symbols so far of each flow of a fetch that is not over, by id: what a time series needs, without moving any
     /// estimate.
     pub fn useful(&self, fetch: FetchId) -> impl Iterator<Item = (FlowId, u64)> + '_ {

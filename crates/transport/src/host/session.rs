@@ -1,6 +1,6 @@
 //! The receiving end of one fetch, by the transport that brings it. Whatever a host needs of it is called here.
 
-use headwater_units::{FetchId, FlowId, PathId, SymbolId, Time};
+use headwater_units::{Duration, FetchId, FlowId, PathId, SymbolId, Time};
 use headwater_wire::{Control, Delivery};
 
 use super::dialogue::Dialogue;
@@ -114,6 +114,14 @@ impl Session {
         match self {
             Session::Push(receiver) => receiver.stats(now),
             Session::Pull(receiver) => receiver.stats(),
+        }
+    }
+
+    /// See [`super::Receivers::slack`].
+    pub(super) fn slack(&self) -> Option<Duration> {
+        match self {
+            Session::Push(receiver) => receiver.slack(),
+            Session::Pull(_) => Some(Duration::ZERO),
         }
     }
 

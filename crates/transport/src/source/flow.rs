@@ -1,12 +1,13 @@
 //! One flow of a source, of whichever transport. Whatever the source asks of a flow is asked here.
 
-use headwater_units::{BlockIndex, FlowId, Geometry, ObjectId, PathId, Symbols, Theta, Time};
+use headwater_units::{BlockIndex, Duration, FlowId, Geometry, ObjectId, PathId, Symbols, Theta, Time};
 use headwater_wire::{Delivery, FlowReport, Push};
 
 use super::config::{FlowStats, SourceConfig};
 use super::{PullFlow, PushFlow, Shared, TreeFlow};
 use crate::Packet;
 use crate::in_flight::AckOutcome;
+use crate::pacer::slack_of;
 
 /// Boxed, because the table of flows moves them.
 #[derive(Debug)]
@@ -89,6 +90,14 @@ impl Flow {
     #[inline]
     pub(super) fn quantum(&self) -> u64 {
         either!(self, quantum())
+    }
+
+    /// See [`super::Source::slack`].
+    pub(super) fn slack(&self) -> Option<Duration> {
+        match self {
+            Flow::Push(flow) => flow.smoothed_rtt().map(slack_of),
+            Flow::Pull(_) | Flow::Tree(_) => Some(Duration::ZERO),
+        }
     }
 
     /// Whether the timers begin to run with the packet sent last.

@@ -84,6 +84,10 @@ impl Relays {
         !self.trees.is_empty() && self.trees.contains_key(&tree)
     }
 
+    pub(super) fn is_empty(&self) -> bool {
+        self.trees.is_empty()
+    }
+
     /// When neighbours are to be told that this node is there, or a signal is to be sent.
     pub(super) fn wake(&self) -> Option<Time> {
         self.trees.iter().filter_map(|(_, relay)| relay.beats.wake()).chain(self.signals.wake()).min()

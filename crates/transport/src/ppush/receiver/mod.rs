@@ -37,6 +37,7 @@ use headwater_wire::{
 use crate::blame::Trust;
 use crate::host::dialogue::{Dialogue, Granted, Progress, Told};
 use crate::host::parting::{Parting, Step};
+use crate::pacer::slack_of;
 use crate::ppush::sorted_map::SortedMap;
 use crate::{Bind, Event, Output, Packet, ReceiverCommand, ReceiverEvent, ReceiverFailure};
 use blocks::{Blocks, Inflow};
@@ -147,6 +148,11 @@ impl Receiver {
         stats.flows.extend(self.flows.values_mut().map(|flow| flow_stats(flow, now, symbol)));
         stats.flows.sort_by_key(|f| f.flow);
         stats
+    }
+
+    /// How late its driver may come, once a turnaround is known.
+    pub(crate) fn slack(&self) -> Option<Duration> {
+        self.flows.values().filter_map(|flow| flow.turnaround).min().map(slack_of)
     }
 
     /// Useful symbols so far of each flow that is not over, by id: what a time series needs, without moving any estimate.

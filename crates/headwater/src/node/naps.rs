@@ -1,0 +1,148 @@
+//! Rests of the data thread, so that it need not be woken for every packet.
+//!
+//! To be woken costs more than a packet: a few microseconds of CPU time, and 26 in some virtual machines. While rounds follow each other
+//! by the thousand in a second, the thread rests after each, whatever comes meanwhile, and then finds several packets at once, as the
+//! driver of a network card does that moderates its interrupts. It rests no longer than the machines of both directions can bear, so a
+//! flow's round trip grows by a third at most, and pulls and trees, where each packet asks for the next, are never held up. A short
+//! transfer is over before anything of this begins, and where packets come in hundreds in a millisecond they come together by themselves.
+
+use headwater_units::{Duration, Time};
+
+/// Rounds are counted over this.
+const SPAN: Duration = Duration::from_millis(10);
+/// From so many in it on the thread rests...
+const MANY: u64 = 20;
+/// ...and until there are so few.
+const FEW: u64 = 5;
+/// With so many datagrams in it there are many in each round anyway, and both ends are busy: 2.4 Gbit/s in packets of 1500 B.
+const CROWDED: u64 = 2000;
+/// A rest is at most this: half of what a pacer catches up on.
+const LONGEST: Duration = Duration::from_micros(500);
+/// A shorter one costs what it saves.
+const SHORTEST: Duration = Duration::from_micros(50);
+
+/// When to rest, and for how long.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Naps {
+    since: Time,
+    rounds: u64,
+    /// The socket's count of them, then.
+    datagrams: u64,
+    length: Option<Duration>,
+    /// No round begins earlier.
+    due: Time,
+}
+
+impl Naps {
+    /// A round is over, and the socket has moved so many `datagrams` since it was opened. For how long to rest before the next;
+    /// `slack` says what the machines can bear.
+    pub(super) fn after_round(
+        &mut self,
+        now: Time,
+        datagrams: u64,
+        slack: impl FnOnce() -> Option<Duration>,
+    ) -> Option<Duration> {
+        self.rounds += 1;
+        let elapsed = now.since(self.since);
+        if elapsed >= SPAN {
+            let often = if self.length.is_some() { FEW } else { MANY };
+            let are_many = self.rounds * SPAN.as_nanos() >= often * elapsed.as_nanos();
+            let are_alone = (datagrams - self.datagrams) * SPAN.as_nanos() < CROWDED * elapsed.as_nanos();
+            let length = if are_many && are_alone { slack() } else { None };
+            self.length = length.map(|slack| slack.min(LONGEST)).filter(|length| *length >= SHORTEST);
+            (self.since, self.rounds, self.datagrams) = (now, 0, datagrams);
+        }
+        let length = self.length?;
+        let rest = self.due.since(now);
+        self.due = self.due.max(now) + length;
+        (rest >= SHORTEST / 2).then_some(rest)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn us(us: u64) -> Duration {
+        Duration::from_micros(us)
+    }
+
+    /// Rounds of a thread that always has something to do after so long, over 100 ms; of these, the rests of the last 50 ms.
+    fn rests(naps: &mut Naps, every: Duration, slack: Option<Duration>) -> (u32, Vec<Duration>) {
+        rests_among(naps, every, slack, 30_000)
+    }
+
+    /// With so many datagrams a second.
+    fn rests_among(
+        naps: &mut Naps,
+        every: Duration,
+        slack: Option<Duration>,
+        datagrams: u64,
+    ) -> (u32, Vec<Duration>) {
+        let begin = naps.since + SPAN;
+        let (mut now, mut rounds, mut rests) = (begin, 0, Vec::new());
+        while now < begin + us(100_000) {
+            let moved = now.since(Time::ZERO).as_micros() * datagrams / 1_000_000;
+            let rest = naps.after_round(now, moved, || slack);
+            if now >= begin + us(50_000) {
+                rounds += 1;
+                rests.extend(rest);
+            }
+            now = now + rest.unwrap_or_default() + every;
+        }
+        (rounds, rests)
+    }
+
+    #[test]
+    fn whoever_is_woken_all_the_time_rests_as_long_as_its_flows_bear() {
+        let mut naps = Naps::default();
+        let (rounds, rested) = rests(&mut naps, us(40), Some(us(1000)));
+        assert!((99..=101).contains(&rounds), "{rounds}");
+        assert!(rested.iter().all(|rest| *rest == us(460)), "{rested:?}");
+        let (rounds, _) = rests(&mut naps, us(40), Some(us(100)));
+        assert!((499..=501).contains(&rounds), "{rounds}");
+    }
+
+    #[test]
+    fn nobody_rests_who_is_woken_seldom_or_is_busy_or_must_not_be_late() {
+        assert_eq!(rests(&mut Naps::default(), us(1000), Some(us(1000))).1, []);
+        assert_eq!(
+            rests(&mut Naps::default(), us(600), Some(us(1000))).1,
+            [],
+            "each round takes longer than a rest"
+        );
+        assert_eq!(rests(&mut Naps::default(), us(40), Some(Duration::ZERO)).1, []);
+        assert_eq!(rests(&mut Naps::default(), us(40), None).1, []);
+    }
+
+    #[test]
+    fn nobody_rests_while_datagrams_come_in_crowds() {
+        assert_eq!(rests_among(&mut Naps::default(), us(40), Some(us(1000)), 300_000).1, []);
+        assert!(!rests_among(&mut Naps::default(), us(40), Some(us(1000)), 100_000).1.is_empty());
+    }
+
+    #[test]
+    fn it_stops_when_there_is_less_to_do_and_not_because_it_rests() {
+        let mut naps = Naps::default();
+        assert!(!rests(&mut naps, us(40), Some(us(500))).1.is_empty());
+        assert!(
+            !rests(&mut naps, us(400), Some(us(500))).1.is_empty(),
+            "2500 rounds a second, rested or not"
+        );
+        assert_eq!(rests(&mut naps, us(5000), Some(us(500))).1, []);
+    }
+
+    #[test]
+    fn the_first_milliseconds_are_not_slowed_down() {
+        let mut naps = Naps::default();
+        let begin = Time::ZERO + us(1_000_000);
+        assert_eq!(naps.after_round(begin, 0, || Some(us(500))), None, "one round in a second");
+        for round in 1..200 {
+            assert_eq!(
+                naps.after_round(begin + us(round * 40), round, || Some(us(500))),
+                None,
+                "round {round}"
+            );
+        }
+    }
+}
