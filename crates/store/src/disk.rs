@@ -54,6 +54,24 @@ pub(crate) fn reflink(source: &File, target: &File) -> bool {
     };
 }
 
+/// Has the kernel begin to write to the disk what is not there yet of a file, and does not wait for it. A hint: failure does not
+/// matter, and an error of the disk is still told by the next sync.
+pub(crate) fn begin_to_write_out(file: &File) {
+    #[cfg(target_os = "linux")]
+    {
+        use std::os::fd::AsRawFd;
+        // SAFETY: the call reads and writes no memory of this process; the descriptor is open as long as `file` is.
+        #[allow(unsafe_code)]
+        unsafe {
+            libc::sync_file_range(file.as_raw_fd(), 0, 0, libc::SYNC_FILE_RANGE_WRITE);
+        }
+    }
+    #[cfg(not(target_os = "linux"))]
+    {
+        _ = file;
+    }
+}
+
 /// Forgets cached pages, so that what is read next comes from the disk. A hint: failure does not matter.
 pub(crate) fn drop_cache(file: &File) {
     #[cfg(target_os = "linux")]

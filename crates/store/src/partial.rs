@@ -9,6 +9,8 @@
 //! of the file that are not holes are hashed again, so a torn write, a power cut or a flipped bit costs that block
 //! only. A block of zeros that the file system stored as a hole is fetched again.
 //!
+//! Blocks that came go to the disk while others come ([`Partial::write_out`]), so that the end does not wait for all of them at once.
+//!
 //! There is no preallocation; free space is compared with what is still needed at the start, and a disk that fills up
 //! later gives an error that keeps everything resumable.
 
@@ -17,6 +19,7 @@ use std::io;
 use std::ops::Range;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use headwater_units::{BlockIndex, Bytes, ObjectId};
@@ -28,6 +31,8 @@ use crate::{BlockHashes, BlockMap, StoreError};
 
 /// How often opening is tried again when the data file is renamed away between opening and locking it.
 const OPEN_ATTEMPTS: u32 = 8;
+/// So much is written out at a time: little is left for the end, and a disk that seeks is still busy with writing most of the time.
+const WRITE_OUT: Bytes = Bytes::mib(2);
 
 /// What is to be received, and where it goes.
 #[derive(Clone, Debug)]
@@ -66,6 +71,8 @@ pub struct Partial {
     /// busy: with two workers on fresh pages of a tmpfs that was a quarter of the receiver's CPU time.
     writing: Mutex<()>,
     have: BlockMap,
+    /// Bytes of blocks that were written since the disk was last told to begin with them.
+    not_out: AtomicU64,
     finished: Mutex<bool>,
 }
 
@@ -98,6 +105,7 @@ impl Partial {
             data,
             writing: Mutex::new(()),
             have: BlockMap::new(blocks),
+            not_out: AtomicU64::new(0),
             finished: Mutex::new(false),
         };
         match partial.prepare(progress) {
@@ -181,7 +189,20 @@ impl Partial {
             self.data.write_all_at(bytes, offset)
         };
         written.map_err(|e| StoreError::io_writing("write", &self.places.data, self.needed(), e))?;
+        self.not_out.fetch_add(bytes.len() as u64, Ordering::Relaxed);
         Ok(self.have.insert(block))
+    }
+
+    /// Has the disk begin with what was written, if that is enough to be worth it. For whoever will [`Partial::finish`] this: the last
+    /// sync then waits for the last blocks, not for the whole object. Returns at once unless the disk has more to do than it takes in.
+    pub fn write_out(&self) {
+        let not_out = self.not_out.load(Ordering::Relaxed);
+        // Of several threads one does it.
+        if not_out >= WRITE_OUT.get()
+            && self.not_out.compare_exchange(not_out, 0, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+        {
+            disk::begin_to_write_out(&self.data);
+        }
     }
 
     /// Reads a block that is here into `buffer`, which takes its length. The bytes were verified when they came.

@@ -56,7 +56,9 @@ impl Transfer {
         &self.bytes[start..start + layout.len(block).get() as usize]
     }
     fn write(&self, partial: &Partial, block: u32) -> bool {
-        partial.write_block(BlockIndex(block), self.block(BlockIndex(block))).unwrap()
+        let new = partial.write_block(BlockIndex(block), self.block(BlockIndex(block))).unwrap();
+        partial.write_out();
+        new
     }
     fn write_missing(&self, partial: &Partial) -> usize {
         let missing: Vec<_> = partial.missing().collect();
@@ -84,7 +86,7 @@ impl Transfer {
 
 #[test]
 fn sizes_at_every_edge_arrive() {
-    for len in [0, 1, 1023, 1024, 1025, BLOCK - 1, BLOCK, BLOCK + 1, 5 * BLOCK, 5 * BLOCK + 77] {
+    for len in [0, 1, 1023, 1024, 1025, BLOCK - 1, BLOCK, BLOCK + 1, 5 * BLOCK, 5 * BLOCK + 77, 20 * BLOCK] {
         let t = Transfer::of(len);
         let partial = t.open();
         t.write_missing(&partial);

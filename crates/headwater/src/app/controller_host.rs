@@ -200,8 +200,16 @@ impl Tasks {
         self.change(|table| table.insert(record.task.0, bytes.as_slice()).map(drop))
     }
 
+    /// Of a task that was never written down, as those of trees, nothing need be removed: that would be a sync of the disk for each,
+    /// and what others say would wait for it.
     fn remove(&self, task: TaskId) -> Result<(), AppError> {
-        self.change(|table| table.remove(task.0).map(drop))
+        let known = || -> Result<bool, redb::Error> {
+            Ok(self.database.begin_read()?.open_table(TASKS)?.get(task.0)?.is_some())
+        };
+        match known().map_err(|e| AppError::state(&self.path, e))? {
+            true => self.change(|table| table.remove(task.0).map(drop)),
+            false => Ok(()),
+        }
     }
 
     fn change(

@@ -74,6 +74,8 @@ pub(crate) struct Fetched {
 /// The partial file as the data thread's workers fill it, with a way to wait for blocks in order.
 pub(crate) struct Arrivals {
     pub(crate) partial: Partial,
+    /// The file stays as it is when all is here.
+    stays: bool,
     waiting: Mutex<Waiting>,
     arrived: Condvar,
 }
@@ -87,8 +89,8 @@ struct Waiting {
 }
 
 impl Arrivals {
-    fn new(partial: Partial) -> Self {
-        Arrivals { partial, waiting: Mutex::default(), arrived: Condvar::new() }
+    fn new(partial: Partial, stays: bool) -> Self {
+        Arrivals { partial, stays, waiting: Mutex::default(), arrived: Condvar::new() }
     }
 
     fn waiting(&self) -> MutexGuard<'_, Waiting> {
@@ -115,6 +117,9 @@ impl Arrivals {
 impl BlockSink for Arrivals {
     fn keep(&self, block: BlockIndex, bytes: &[u8]) -> Result<(), StoreError> {
         self.partial.write_block(block, bytes)?;
+        if self.stays {
+            self.partial.write_out();
+        }
         // Under the lock, or a waiter that just looked would miss it.
         if self.waiting().threads > 0 {
             self.arrived.notify_all();
@@ -288,7 +293,9 @@ impl Fetch {
                 opened => break opened?,
             }
         };
-        let arrivals = Arc::new(Arrivals::new(partial));
+        // Of a range only a copy stays; what is passed on is thrown away.
+        let stays = self.range.is_none() && !matches!(self.destination, Destination::Passing(_));
+        let arrivals = Arc::new(Arrivals::new(partial, stays));
         follower.opened(&arrivals, object, bytes);
         Ok(arrivals)
     }

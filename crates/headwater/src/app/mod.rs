@@ -53,6 +53,9 @@ const DROP_VARIABLE: &str = "HEADWATER_DROP";
 
 /// A link whose rate nobody has stated holds nobody back.
 const ANY_RATE: BitRate = BitRate::new(1_000_000_000_000);
+/// A process may be woken so much later than it asked for, on a host with more to do than cores to do it: 10 ms, two turns of a
+/// scheduler. What a source of trees does not make up for is lost to all of its receivers.
+const TREES_CATCH_UP: Duration = Duration::from_millis(10);
 /// Routers between a source and the members of its group, and one. Groups are of a scope that ends at the border of an
 /// organization, whatever the time to live.
 const GROUP_HOPS: u8 = 16;
@@ -74,7 +77,7 @@ pub(crate) fn data_config(common: &Common, bind: SocketAddr) -> Result<NodeConfi
         // As Datacast's testbed has them for 1 Gbit/s.
         (rate.initial, rate.step) = (uplink.mul_f64(0.5), uplink.mul_f64(0.125));
     }
-    source.trees.catch_up = Duration::from_millis(1);
+    source.trees.catch_up = TREES_CATCH_UP;
     source.path_mtu = Some(PathMtuConfig::default());
     if common.loss_response_ignore {
         source.wfcc.loss_response = LossResponse::Ignore;

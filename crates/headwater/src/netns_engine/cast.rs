@@ -111,10 +111,6 @@ impl<'a> Cast<'a> {
             ..NetOptions::default()
         };
         let net = EmulatedNet::build_with(scenario, seed, &options)?;
-        if net.topology().hosts().iter().any(|host| net.topology().forwards(*host)) {
-            let text = "in this network hosts forward for others (BCube, torus): its tasks are not played on real packets";
-            return Err(Trouble::Unsupported(text.to_owned()));
-        }
         let total: Bytes = recipe.sizes.iter().flatten().copied().sum();
         let scratch = Scratch::create("experiment", total, false)?;
         let guard = Guard::start(Some(scratch.path()))?;

@@ -1,8 +1,11 @@
 //! Content stores in switches (Datacast §V-A and §V-C): soft state that a switch makes of what it sees, and nobody tells it anything.
 //!
 //! An interest is a datagram from one host to the next one on the tree; the answer is one back. A switch between them that has
-//! heard two hosts ask in a tree is a place where it branches: from then on it keeps symbols, answers interests for those that it has,
-//! gathers those for what is under way, and copies an answer to all who wait, each copy addressed to its asker. The paper has the
+//! heard two hosts ask in a tree is a place where it branches: it keeps symbols, answers interests for those that it has,
+//! gathers those for what is under way, and copies an answer to all who wait, each copy addressed to its asker. Whether there will be a
+//! second one it cannot know when the first one asks, so it keeps the beginning of every tree: a host that begins a little later
+//! than its neighbour would else have the source asked once more for each symbol of that time, which takes that for congestion and
+//! halves its rate as often. Once its store is full with nobody else there, it keeps nothing more. The paper has the
 //! route in each packet instead; addresses of the next host come to the same where one switch stands between two, and need no
 //! further header.
 //!
@@ -59,7 +62,7 @@ pub(super) struct TreeStores<F> {
 #[derive(Clone)]
 struct AtSwitch<F> {
     askers: Vec<SocketAddr>,
-    /// Once there are two.
+    /// At the beginning, and once there are two.
     store: Option<ContentStore<F, SocketAddr>>,
     heard: u64,
 }
@@ -97,7 +100,7 @@ impl<F: TreeFrame> TreeStores<F> {
         }
         let here = self.at.entry((switch, tree)).or_insert_with(|| AtSwitch {
             askers: Vec::new(),
-            store: None,
+            store: Some(ContentStore::new(self.config)),
             heard: 0,
         });
         here.heard = self.heard;
@@ -123,6 +126,10 @@ impl<F: TreeFrame> TreeStores<F> {
         let (TreeWord::Data { name, number }, Some(here)) = (word, here) else { return out.push(frame) };
         here.heard = self.heard;
         let Some(store) = &mut here.store else { return out.push(frame) };
+        if here.askers.len() < 2 && store.bytes() + frame.len() > self.config.size {
+            here.store = None;
+            return out.push(frame);
+        }
         let (known, before) = (store.holds(name), out.len());
         store.on_packet(name, number, frame.clone(), frame.len(), |frame, to| {
             let mut copy = frame.clone();
@@ -228,6 +235,32 @@ mod tests {
         assert_eq!(goes_on(&mut stores, brings(2, 6)), [brings(2, 6), brings(1, 6)]);
         assert_eq!(goes_on(&mut stores, asks(3, 6)), [brings(3, 6)], "it is held");
         assert_eq!(goes_on(&mut stores, brings(2, 6)), [], "and was answered");
+    }
+
+    #[test]
+    fn who_begins_later_than_its_neighbour_is_given_what_that_one_had_and_the_source_is_not_asked_again() {
+        let mut stores = stores();
+        for esi in 0..3 {
+            assert_eq!(goes_on(&mut stores, asks(1, esi)), [asks(1, esi)]);
+        }
+        assert_eq!(goes_on(&mut stores, brings(1, 0)), [brings(1, 0)]);
+        assert_eq!(goes_on(&mut stores, asks(2, 0)), [brings(2, 0)], "it is held");
+        assert_eq!(goes_on(&mut stores, asks(2, 1)), [], "it is under way");
+        assert_eq!(goes_on(&mut stores, brings(1, 1)), [brings(1, 1), brings(2, 1)]);
+    }
+
+    #[test]
+    fn where_nobody_else_asks_nothing_is_kept_once_the_store_was_full() {
+        let config = StoreConfig { size: Bytes::new(3000), ..StoreConfig::default() };
+        let mut stores = TreeStores::new(config, AddressBook::new());
+        for esi in 0..5 {
+            assert_eq!(goes_on(&mut stores, asks(1, esi)), [asks(1, esi)]);
+            assert_eq!(goes_on(&mut stores, brings(1, esi)), [brings(1, esi)]);
+        }
+        assert!(stores.at.values().all(|here| here.store.is_none()));
+        assert_eq!(goes_on(&mut stores, asks(2, 2)), [asks(2, 2)], "from here on it branches");
+        assert_eq!(goes_on(&mut stores, brings(2, 2)), [brings(2, 2)]);
+        assert_eq!(goes_on(&mut stores, asks(1, 2)), [brings(1, 2)]);
     }
 
     #[test]

@@ -6,6 +6,7 @@
 
 mod common;
 mod faults;
+mod forwarding;
 mod leftovers;
 mod parity;
 mod pcap;

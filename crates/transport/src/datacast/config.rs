@@ -13,7 +13,8 @@ pub struct TreeSourceConfig {
     pub rate: RateConfig,
     /// Bytes of a symbol that the rate counts; `None`: those of its datagram.
     pub packet: Option<Bytes>,
-    /// A driver that comes late catches up on so much of the schedule: the depth of the token bucket, in time.
+    /// A driver that comes late catches up on so much of the schedule: the depth of the token bucket, in time. What leaves at once then
+    /// is bounded too, by the interests that wait (a receiver's credit), and by a quarter of what stores keep.
     pub catch_up: Duration,
     /// Blocks of one tree that are kept ready: the newest ones. What is asked for of others is read again.
     pub ready_blocks: usize,

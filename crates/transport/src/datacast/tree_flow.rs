@@ -30,6 +30,9 @@ use crate::{Event, Output, Packet, SourceEvent};
 
 /// What one GSO send covers at most.
 const QUANTUM: u64 = 46;
+/// However long a driver was away, it makes up for no more than this: a quarter of what devices keep of a tree on the testbed (512 KB,
+/// Datacast §VII-B), so that whoever is behind afterwards still finds there what it asks for.
+const CATCH_UP: Bytes = Bytes::new(128_000);
 
 /// Which blocks the trees of an object have been given.
 #[derive(Clone, Copy, Debug)]
@@ -350,9 +353,11 @@ impl TreeFlow {
                     return None;
                 }
                 self.waiting.pop_front();
-                let earliest = Time::ZERO + now.since(Time::ZERO).saturating_sub(self.config.catch_up);
+                let rate = self.rate.at(now);
+                let late = self.config.catch_up.min(CATCH_UP / rate);
+                let earliest = Time::ZERO + now.since(Time::ZERO).saturating_sub(late);
                 let bytes = self.config.packet.unwrap_or(Bytes::new(self.packet_bytes()));
-                self.next_at = self.next_at.max(earliest) + bytes / self.rate.at(now);
+                self.next_at = self.next_at.max(earliest) + bytes / rate;
                 self.stats.new += 1;
                 name
             }

@@ -22,10 +22,14 @@ fn tell(source: &mut Source, now: Time, command: SourceCommand) {
 
 /// A source of these trees, 1500 B each 12 us, with a disk that takes no time.
 fn source(trees: &[FlowId], bytes: u64) -> Source {
+    source_with(trees, bytes, Duration::ZERO)
+}
+
+fn source_with(trees: &[FlowId], bytes: u64, catch_up: Duration) -> Source {
     let rate =
         RateConfig { initial: BitRate::new(1_000_000_000), step: BitRate::ZERO, ..RateConfig::default() };
     let trees_config =
-        TreeSourceConfig { rate, packet: Some(Bytes::new(1500)), ..TreeSourceConfig::default() };
+        TreeSourceConfig { rate, packet: Some(Bytes::new(1500)), catch_up, ..TreeSourceConfig::default() };
     let config = SourceConfig { trees: trees_config, ..SourceConfig::default() };
     let mut source = Source::new(config, [0; 32]);
     let bytes = Bytes::new(bytes);
@@ -201,4 +205,17 @@ fn a_block_that_was_let_go_is_read_again_for_whoever_is_late() {
     let ready = SourceCommand::BlockReady { flow: TREE, block: BlockIndex(0), repair: false };
     tell(&mut source, at(100), ready);
     assert_eq!(leaves(&mut source, at(100)), [(name(0, 0), 0)]);
+}
+
+/// Goal: a driver that is woken late sends what was due meanwhile, as far as it may, and then goes on at the rate.
+#[test]
+fn a_driver_that_comes_late_makes_up_for_it_up_to_a_bound() {
+    // Of 1500 B at 1 Gbit/s: 12 us each. 128 KB last 1024 us.
+    for (catch_up, late, due) in [(0, 600, 1), (300, 600, 26), (10_000, 600, 50), (10_000, 5_000, 86)] {
+        let mut source = source_with(&[TREE], 262_144, Duration::from_micros(catch_up));
+        (0..200).for_each(|esi| asks(&mut source, at(0), TREE, name(0, esi)));
+        assert_eq!(leaves(&mut source, at(0)).len(), 1);
+        assert_eq!(leaves(&mut source, at(late)).len(), due, "{catch_up} {late}");
+        assert_eq!(leaves(&mut source, at(late + 13)).len(), 1, "{catch_up} {late}");
+    }
 }

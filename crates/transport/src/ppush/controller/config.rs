@@ -124,8 +124,8 @@ pub struct ControllerConfig {
     pub cast_away: Duration,
     /// The network, if an operator has written it down: then casts go by its trees. None.
     pub network: Option<NetworkSpec>,
-    /// Interests that a receiver may have out in one tree (Datacast §V-B, w): 32. The paper's 16 fill 1 Gbit/s at 200 us; hosts that
-    /// hand on as programs do add to that.
+    /// Interests that a receiver may have out in one tree (Datacast §V-B, w): 48, the middle one of Fig. 7a. The paper's 16 fill 1 Gbit/s
+    /// at 200 us; hosts that hand on as programs, each of which may be woken milliseconds late, do add to that.
     pub tree_credit: u16,
     /// Bytes of symbols that a node keeps of each tree that branches there: 512 KB (Datacast §VII-B).
     pub tree_store: Bytes,
@@ -193,7 +193,7 @@ impl Default for ControllerConfig {
             cast_news: Duration::from_millis(200),
             cast_away: Duration::from_secs(10),
             network: None,
-            tree_credit: 32,
+            tree_credit: 48,
             tree_store: Bytes::new(512_000),
             tree_beat: Duration::from_millis(100),
             signal_fan_out: 16,

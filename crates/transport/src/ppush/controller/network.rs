@@ -51,8 +51,8 @@ pub struct NetworkSpec {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SignallingWay {
-    /// Each by its own connection to the controller, all at once. For 16 nodes on links full of symbols this is the faster way: each
-    /// hop down a tree waits behind them once more.
+    /// Each by its own connection to the controller, all at once. For 16 nodes on links full of symbols that takes as long as down a
+    /// tree, and depends on no other node.
     #[default]
     Direct,
     /// Down a tree: the source splits one message among nodes, and they among others.
