@@ -4,19 +4,19 @@
 //! time: it is measured up to three times, and then skipped as "machine too busy".
 #![allow(clippy::disallowed_methods, reason = "drives real processes on a real clock")]
 
+#[path = "cluster/casting.rs"]
+mod casting;
 mod cluster;
 
-use std::path::PathBuf;
 use std::process::Command;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use cluster::{Process, random_file, text};
+use cluster::{complete, number};
 use headwater::emulate::EmulatedNet;
 use headwater::soft_switch::Validity;
 use headwater_sim::scenario::Scenario;
 use serde_json::Value;
-use tempfile::TempDir;
 
 const MIB: usize = 1 << 20;
 /// Everybody's links, bit/s.
@@ -40,16 +40,8 @@ fn alone() -> Option<MutexGuard<'static, ()>> {
     EmulatedNet::probe().inspect_err(|why| eprintln!("skipped: {why}")).is_ok().then_some(lock)
 }
 
-/// A cluster: `headwater up` on host 0, or a node there and a controller elsewhere; and a node at each receiver.
-struct Cluster {
-    // Before the network and the files, which they use.
-    nodes: Vec<Process>,
-    /// If it is not the node's on host 0.
-    controller: Option<Process>,
-    net: EmulatedNet,
-    folder: TempDir,
-    content: Vec<u8>,
-}
+/// A node on host 0 and on each receiver, and a controller on host 0 or elsewhere.
+type Cluster = casting::Cluster<EmulatedNet>;
 
 impl Cluster {
     fn start(bytes: usize) -> Cluster {
@@ -58,80 +50,13 @@ impl Cluster {
 
     fn start_with(bytes: usize, apart: bool) -> Cluster {
         let net = EmulatedNet::build(&Scenario::of_network(FABRIC).unwrap(), 1).unwrap();
-        let folder = tempfile::tempdir().unwrap();
-        let content = random_file(&folder.path().join("model"), bytes, 1);
-        let mut cluster = Cluster { nodes: Vec::new(), controller: None, net, folder, content };
+        let mut cluster = Cluster::empty(net, if apart { CONTROLLER } else { 0 }, bytes);
         if apart {
-            cluster.start_controller();
+            cluster.start_controller(CONTROLLER, &[]);
         }
-        for host in 0..=RECEIVERS {
-            cluster.start_node(host);
-        }
-        let model = text(&cluster.folder.path().join("model"));
-        assert_eq!(cluster.run(0, "put", &["put", &model]).code, Some(0));
-        cluster.wait_for_nodes();
+        (0..=RECEIVERS).for_each(|host| cluster.start_node(host, &[]));
+        cluster.begin();
         cluster
-    }
-
-    fn start_node(&mut self, host: usize) {
-        let (listen, controller) = (format!("{}:7001", self.net.ipv4(host)), self.controller());
-        let arguments: &[&str] = match host {
-            0 if self.controller.is_none() => &["up", "--listen", &controller],
-            _ => &["node", "--join", &controller, "--listen", &listen],
-        };
-        let mut node = self.process(host, &format!("node{host}"), arguments);
-        node.line(PATIENCE);
-        self.nodes.insert(host, node);
-    }
-
-    fn start_controller(&mut self) {
-        let listen = format!("{}:7000", self.net.ipv4(CONTROLLER));
-        let mut controller = self.process(CONTROLLER, "controller", &["controller", "--listen", &listen]);
-        controller.line(PATIENCE);
-        self.controller = Some(controller);
-    }
-
-    fn controller(&self) -> String {
-        let host = if self.controller.is_some() { CONTROLLER } else { 0 };
-        format!("{}:7000", self.net.ipv4(host))
-    }
-
-    fn state(&self, host: usize) -> PathBuf {
-        self.folder.path().join(format!("state{host}"))
-    }
-
-    fn process(&self, host: usize, name: &str, arguments: &[&str]) -> Process {
-        let command = self.net.command(host, env!("CARGO_BIN_EXE_headwater")).unwrap();
-        let state = text(&self.state(host));
-        Process::start_by(self.folder.path(), name, command, &[arguments, &["--state", &state]].concat())
-    }
-
-    fn run(&self, host: usize, name: &str, arguments: &[&str]) -> cluster::Ended {
-        self.process(host, name, arguments).end(PATIENCE)
-    }
-
-    fn wait_for_nodes(&self) {
-        cluster::wait_until("the nodes to be known", PATIENCE, || {
-            let status = self.run(0, "status", &["status", "--controller", &self.controller()]).last.unwrap();
-            let up = |node: &&Value| node["up"] == true;
-            status["nodes"].as_array().unwrap().iter().filter(up).count() == RECEIVERS + 1
-        });
-    }
-
-    fn cast(&self, more: &[&str]) -> Process {
-        let controller = self.controller();
-        let arguments =
-            [&["cast", "model", "--controller", &controller, "--progress", "json"], more].concat();
-        self.process(0, "cast", &arguments)
-    }
-
-    /// Whether a node has the object, byte for byte.
-    fn has(&self, host: usize) -> bool {
-        let to = self.folder.path().join(format!("got{host}"));
-        let from = format!("{}:7001", self.net.ipv4(host));
-        let arguments = ["get", "model", "--from", &from, "-o", &text(&to), "--force"];
-        self.run(host, &format!("get{host}"), &arguments).code == Some(0)
-            && std::fs::read(to).unwrap() == self.content
     }
 
     fn all_have_it(&self) {
@@ -154,17 +79,6 @@ impl Cluster {
     fn ideal(&self) -> f64 {
         self.content.len() as f64 * 8.0 * FRAMES / RATE
     }
-}
-
-/// The result of a cast that all receivers have heard of.
-fn complete(ended: cluster::Ended) -> Value {
-    let result = ended.last.unwrap_or_default();
-    assert_eq!((ended.code, &result["complete"]), (Some(0), &Value::Bool(true)), "{result:#} {}", ended.log);
-    result
-}
-
-fn number(value: &Value) -> f64 {
-    value.as_f64().unwrap_or_else(|| panic!("{value} is no number"))
 }
 
 fn receivers(result: &Value) -> &Vec<Value> {
@@ -214,7 +128,7 @@ fn frozen(bytes: usize) -> (Validity, Frozen) {
     let result = complete(cast.end(PATIENCE));
     let validity = cluster.net.switch().snapshot().unwrap().validity;
     cluster.all_have_it();
-    let address = format!("{}:7001", cluster.net.ipv4(3));
+    let address = cluster.node_at(3);
     let (mut others, mut the_one) = (0.0_f64, None);
     for receiver in receivers(&result) {
         if receiver["node"] == address.as_str() {
@@ -311,7 +225,7 @@ fn what_is_missing_after_a_failure_is_finished_by_the_same_command() {
         receivers(result).iter().map(|it| it["state"].as_str().unwrap().to_owned()).collect()
     };
     assert_eq!(states(&result), ["done", "done", "done", "away"]);
-    cluster.start_node(4);
+    cluster.start_node(4, &[]);
     cluster.wait_for_nodes();
     assert_eq!(states(&complete(cluster.cast(&[&to]).end(PATIENCE))), ["had", "had", "had", "done"]);
     cluster.all_have_it();
@@ -328,10 +242,8 @@ fn an_interrupted_cast_stops_and_goes_on_later() {
     assert!(Command::new("kill").args(["-INT", &id]).status().unwrap().success());
     let ended = cast.end(PATIENCE);
     assert!(ended.code == Some(130) && ended.log.contains("0 of 4 receivers have it"), "{}", ended.log);
-    let status =
-        || cluster.run(0, "status", &["status", "--controller", &cluster.controller()]).last.unwrap();
     cluster::wait_until("nothing to be under way", PATIENCE, || {
-        status()["tasks"] == Value::Array(Vec::new())
+        cluster.status()["tasks"] == Value::Array(Vec::new())
     });
     let result = complete(cluster.cast(&["--all"]).end(PATIENCE));
     assert!(number(&result["copies"]) < 0.9, "{result:#}");
@@ -347,7 +259,7 @@ fn a_cast_survives_its_controller() {
     cluster::wait_until("some of it", PATIENCE, || cast.bytes_done() > 8 * MIB as u64);
     cluster.controller.as_mut().unwrap().kill();
     std::thread::sleep(Duration::from_millis(300));
-    cluster.start_controller();
+    cluster.start_controller(CONTROLLER, &[]);
     let result = complete(cast.end(PATIENCE));
     assert_eq!(receivers(&result).len(), RECEIVERS);
     cluster.all_have_it();

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use cluster::{Ended, Process, free_port, random_file, text, wait_until};
+use cluster::{Process, complete, free_port, number, random_file, text, wait_until};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -55,7 +55,8 @@ impl Cluster {
 
     fn node(&mut self, name: &'static str, more: &[&str]) {
         let label = format!("name={name}");
-        let arguments = ["node", "--join", &self.controller, "--listen", "127.0.0.1:0", "--label", &label];
+        let listen = format!("127.0.0.1:{}", free_port());
+        let arguments = ["node", "--join", &self.controller, "--listen", &listen, "--label", &label];
         let process = self.process(name, &[&arguments, more].concat(), name);
         self.add(name, process);
     }
@@ -117,16 +118,6 @@ impl Cluster {
 
 fn string(value: &Value) -> String {
     value.as_str().unwrap_or_else(|| panic!("{value} is no text")).to_owned()
-}
-
-fn number(value: &Value) -> f64 {
-    value.as_f64().unwrap_or_else(|| panic!("{value} is no number"))
-}
-
-fn complete(ended: Ended) -> Value {
-    let result = ended.last.unwrap_or_default();
-    assert_eq!((ended.code, &result["complete"]), (Some(0), &Value::Bool(true)), "{result:#} {}", ended.log);
-    result
 }
 
 /// Goal: labels choose the receivers; those of a rack pass on to each other, so that a byte enters the rack about once; `status` shows

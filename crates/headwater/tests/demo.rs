@@ -3,8 +3,8 @@
 //! No tight timing here: this machine may be busy. With namespaces where they are allowed (else those tests are skipped
 //! with the reason), and on loopback everywhere.
 
-use std::path::Path;
-use std::process::{Command, Output};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use headwater::netns::{self, Capability};
@@ -136,28 +136,58 @@ fn what_loopback_cannot_do_is_wrong_usage() {
     assert!(String::from_utf8_lossy(&output.stderr).contains("--rerate changes a link"));
 }
 
+/// A demo that takes long, and the folder that it works in once `log` is there.
+fn slow_demo(log: &str) -> (Child, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_headwater"));
+    command
+        .args(["demo", "--size", "16MiB", "--rates", "5", "--json"])
+        .env("HEADWATER_DEMO_NETWORK", "loopback");
+    let child = command.spawn().unwrap();
+    let name = format!("headwater-demo-{}-0", child.id());
+    let places = [PathBuf::from("/dev/shm"), std::env::temp_dir()].map(|place| place.join(&name));
+    let found = wait_for(|| places.iter().find(|folder| folder.join(log).exists()));
+    (child, found.display().to_string())
+}
+
+fn signal(child: &Child, signal: &str) {
+    let pid = child.id().to_string();
+    let sent = Command::new("sh").args(["-c", r#"kill -"$1" "$2""#, "sh", signal, &pid]).status();
+    assert!(sent.unwrap().success());
+}
+
+/// Waits until neither the folder nor anybody who works in it is left.
+fn wait_until_gone(folder: &str) {
+    wait_for(|| processes_with(folder).is_empty().then_some(()));
+    // Nobody is left who could make it again.
+    wait_for(|| (!Path::new(folder).exists()).then_some(()));
+}
+
 #[test]
 fn a_demo_that_is_interrupted_or_killed_leaves_nothing_behind() {
     let _alone = alone();
-    for (signal, code) in [("INT", Some(130)), ("KILL", None)] {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_headwater"));
-        command
-            .args(["demo", "--size", "16MiB", "--rates", "5", "--json"])
-            .env("HEADWATER_DEMO_NETWORK", "loopback");
-        let mut child = command.spawn().unwrap();
-        let pid = child.id();
-        let folder = wait_for(|| {
-            let folder = format!("/dev/shm/headwater-demo-{pid}-0");
-            let other = std::env::temp_dir().join(format!("headwater-demo-{pid}-0")).display().to_string();
-            [folder, other].into_iter().find(|folder| Path::new(folder).join("receiver.log").exists())
-        });
-        let sent =
-            Command::new("sh").args(["-c", r#"kill -"$1" "$2""#, "sh", signal, &pid.to_string()]).status();
-        assert!(sent.unwrap().success());
-        let status = child.wait().unwrap();
-        assert_eq!(status.code(), code, "{signal}");
-        wait_for(|| (!Path::new(&folder).exists()).then_some(()));
-        wait_for(|| processes_with(&folder).is_empty().then_some(()));
+    for (name, code) in [("INT", Some(130)), ("KILL", None)] {
+        let (mut child, folder) = slow_demo("receiver.log");
+        signal(&child, name);
+        assert_eq!(child.wait().unwrap().code(), code, "{name}");
+        wait_until_gone(&folder);
+    }
+}
+
+/// A log is made just before its process: the demo dies at some moment of the making.
+#[allow(clippy::disallowed_methods, reason = "kills a real process at some moment")]
+#[test]
+fn a_demo_that_is_killed_while_it_starts_a_process_leaves_nothing_behind() {
+    let _alone = alone();
+    for round in 0..12 {
+        let log = ["controller.log", "source-0.log", "receiver.log"][round % 3];
+        let (mut child, folder) = slow_demo(log);
+        let moment = std::time::Instant::now() + std::time::Duration::from_micros(300 * round as u64);
+        while std::time::Instant::now() < moment {
+            std::hint::spin_loop();
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+        wait_until_gone(&folder);
     }
 }
 
@@ -175,6 +205,6 @@ fn wait_for<T>(mut look: impl FnMut() -> Option<T>) -> T {
             return found;
         }
         assert!(std::time::Instant::now() < deadline, "waited in vain");
-        std::thread::sleep(std::time::Duration::from_millis(20));
+        std::thread::sleep(std::time::Duration::from_millis(1));
     }
 }

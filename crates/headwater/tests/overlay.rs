@@ -3,16 +3,19 @@
 //! In namespaces on a bridge of the kernel's. Needs the right to make them, or else is skipped with the reason.
 #![allow(clippy::disallowed_methods, reason = "drives real processes on a real clock")]
 
+#[path = "cluster/casting.rs"]
+mod casting;
 mod cluster;
 
+use std::net::Ipv4Addr;
+use std::process::Command;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use cluster::{Process, random_file, text};
+use cluster::{Process, text};
 use headwater::netns::{Capability, HostSpec, Link, Net, Spec};
 use headwater_units::BitRate;
 use serde_json::Value;
-use tempfile::TempDir;
 
 const MIB: usize = 1 << 20;
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -24,15 +27,24 @@ fn alone() -> Option<MutexGuard<'static, ()>> {
     Capability::probe().inspect_err(|why| eprintln!("skipped: {why}")).is_ok().then_some(lock)
 }
 
-/// `headwater up` on host 0, which has the object, and a node on each other host.
-struct Cluster {
-    // Before the network and the files, which they use.
-    nodes: Vec<Process>,
+/// Hosts on a bridge, whose links all carry so many bit/s at first.
+struct Hosts {
     net: Net,
-    folder: TempDir,
-    content: Vec<u8>,
     rate: f64,
 }
+
+impl casting::Network for Hosts {
+    fn headwater(&self, host: usize) -> Command {
+        self.net.command(host, env!("CARGO_BIN_EXE_headwater")).unwrap()
+    }
+
+    fn address(&self, host: usize) -> Ipv4Addr {
+        self.net.ipv4(host)
+    }
+}
+
+/// `headwater up` on host 0, which has the object, and a node on each other host.
+type Cluster = casting::Cluster<Hosts>;
 
 impl Cluster {
     /// Every link carries so many Mbit/s.
@@ -40,67 +52,26 @@ impl Cluster {
         let rate = Some(BitRate::new(mbit * 1_000_000));
         let host = HostSpec { uplink: rate, downlink: rate, rack: None };
         let net = Net::build(&Spec { hosts: vec![host; receivers + 1], ..Spec::default() }).unwrap();
-        let folder = tempfile::tempdir().unwrap();
-        let content = random_file(&folder.path().join("model"), bytes, 1);
-        let mut cluster = Cluster { nodes: Vec::new(), net, folder, content, rate: mbit as f64 * 1e6 };
-        let controller = cluster.controller();
-        for host in 0..=receivers {
-            let listen = format!("{}:7001", cluster.net.ipv4(host));
-            let arguments: &[&str] = match host {
-                0 => &["up", "--listen", &controller],
-                _ => &["node", "--join", &controller, "--listen", &listen],
-            };
-            let mut node = cluster.process(host, &format!("node{host}"), arguments);
-            node.line(PATIENCE);
-            cluster.nodes.push(node);
-        }
-        let model = text(&cluster.folder.path().join("model"));
-        assert_eq!(cluster.run(0, "put", &["put", &model]).code, Some(0));
-        cluster::wait_until("the nodes to be known", PATIENCE, || {
-            let status = cluster.run(0, "status", &["status", "--controller", &controller]).last.unwrap();
-            let up = |node: &&Value| node["up"] == true;
-            status["nodes"].as_array().unwrap().iter().filter(up).count() == receivers + 1
-        });
+        let mut cluster = Cluster::empty(Hosts { net, rate: mbit as f64 * 1e6 }, 0, bytes);
+        (0..=receivers).for_each(|host| cluster.start_node(host, &[]));
+        cluster.begin();
         cluster
-    }
-
-    fn controller(&self) -> String {
-        format!("{}:7000", self.net.ipv4(0))
-    }
-
-    fn process(&self, host: usize, name: &str, arguments: &[&str]) -> Process {
-        let command = self.net.command(host, env!("CARGO_BIN_EXE_headwater")).unwrap();
-        let state = text(&self.folder.path().join(format!("state{host}")));
-        Process::start_by(self.folder.path(), name, command, &[arguments, &["--state", &state]].concat())
-    }
-
-    fn run(&self, host: usize, name: &str, arguments: &[&str]) -> cluster::Ended {
-        self.process(host, name, arguments).end(PATIENCE)
-    }
-
-    fn cast(&self, more: &[&str]) -> Process {
-        let controller = self.controller();
-        let words = ["cast", "model", "--all", "--controller", &controller, "--progress", "json"];
-        self.process(0, "cast", &[&words, more].concat())
-    }
-
-    /// Whether a node has the object, byte for byte.
-    fn has(&self, host: usize) -> bool {
-        let to = self.folder.path().join(format!("got{host}"));
-        let from = format!("{}:7001", self.net.ipv4(host));
-        let arguments = ["get", "model", "--from", &from, "-o", &text(&to), "--force"];
-        self.run(host, &format!("get{host}"), &arguments).code == Some(0)
-            && std::fs::read(to).unwrap() == self.content
     }
 
     /// Seconds that payload alone takes over one link.
     fn ideal(&self) -> f64 {
-        self.content.len() as f64 * 8.0 / self.rate
+        self.content.len() as f64 * 8.0 / self.net.rate
     }
 
     /// What the source has put on the wire so far, over the object's size.
     fn copies(&self) -> f64 {
-        self.net.sent(0).unwrap().get() as f64 / self.content.len() as f64
+        self.net.net.sent(0).unwrap().get() as f64 / self.content.len() as f64
+    }
+
+    fn limit(&self, host: usize, mbit: u64) {
+        for link in [Link::Uplink(host), Link::Downlink(host)] {
+            self.net.net.set_rate(link, Some(BitRate::new(mbit * 1_000_000))).unwrap();
+        }
     }
 }
 
@@ -123,7 +94,7 @@ impl Seen {
 /// Casts, perhaps with something that happens in the middle.
 fn cast(cluster: &mut Cluster, middle: impl FnOnce(&mut Cluster)) -> Seen {
     let before = cluster.copies();
-    let mut cast = cluster.cast(&["--via", "overlay"]);
+    let mut cast = cluster.cast(&["--all", "--via", "overlay"]);
     let half = cluster.content.len() as u64 / 2;
     cluster::wait_until("half of it", PATIENCE, || cast.bytes_done() >= half);
     middle(cluster);
@@ -133,7 +104,7 @@ fn cast(cluster: &mut Cluster, middle: impl FnOnce(&mut Cluster)) -> Seen {
     let copies = cluster.copies() - before;
     let ideal = cluster.ideal();
     let ratio = |host: usize| {
-        let at = format!("{}:7001", cluster.net.ipv4(host));
+        let at = cluster.node_at(host);
         let its = result["receivers"].as_array()?.iter().find(|it| it["node"] == at.as_str())?;
         (its["state"] == "done").then(|| its["seconds"].as_f64().unwrap() / ideal)
     };
@@ -204,11 +175,7 @@ fn four_receivers_have_it_within_a_fifth_of_one_copy() {
 #[ignore = "measures: wants the machine for itself"]
 fn three_receivers_do_not_wait_for_a_slow_fourth() {
     let Some(_alone) = alone() else { return };
-    let slow = |cluster: &Cluster| {
-        for link in [Link::Uplink(4), Link::Downlink(4)] {
-            cluster.net.set_rate(link, Some(BitRate::new(50_000_000))).unwrap();
-        }
-    };
+    let slow = |cluster: &Cluster| cluster.limit(4, 50);
     let others = |seen: &Seen| seen.ratios[..3].iter().flatten().all(|ratio| *ratio <= 1.3);
     within(4, 200, 256 * MIB, |_| {}, others, slow);
 }
@@ -238,8 +205,8 @@ fn eight_and_sixteen_receivers_have_it_in_little_more_than_one_copy() {
 impl Cluster {
     /// A get by a process of its own.
     fn get(&self, host: usize, more: &[&str]) -> Process {
-        let (controller, to) = (self.controller(), text(&self.got(host)));
-        let words = ["get", "model", "--controller", &controller, "-o", &to, "--progress", "json"];
+        let to = text(&self.got(host));
+        let words = ["get", "model", "--controller", &self.at, "-o", &to, "--progress", "json"];
         self.process(host, &format!("get{host}"), &[&words, more].concat())
     }
 
@@ -317,7 +284,7 @@ fn gets_that_go_leave_the_others_whole() {
     cluster::wait_until("a third of it", PATIENCE, || running[1].bytes_done() >= third);
     let interrupted = running.remove(1);
     let pid = interrupted.id().to_string();
-    assert!(std::process::Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
+    assert!(Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
     let ended = interrupted.end(PATIENCE);
     assert_ne!(ended.code, Some(0), "{}", ended.log);
     for (get, host) in running.into_iter().zip([1, 3]) {
@@ -336,9 +303,7 @@ fn gets_that_go_leave_the_others_whole() {
 fn who_has_it_says_so_and_stays_for_the_others() {
     let Some(_alone) = alone() else { return };
     let cluster = Cluster::start(2, 50, 16 * MIB);
-    for link in [Link::Uplink(2), Link::Downlink(2)] {
-        cluster.net.set_rate(link, Some(BitRate::new(20_000_000))).unwrap();
-    }
+    cluster.limit(2, 20);
     let (mut fast, slow) = (cluster.get(1, &[]), cluster.get(2, &[]));
     while fast.line(PATIENCE)["verified"] != true {}
     assert!(fast.is_running(), "the other one is not through");

@@ -3,13 +3,14 @@
 //! Needs the right to make namespaces, or else is skipped with the reason.
 #![allow(clippy::disallowed_methods, reason = "drives real processes on a real clock")]
 
+#[path = "cluster/casting.rs"]
+mod casting;
 mod cluster;
 
-use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use cluster::{Process, random_file, text};
+use cluster::{Process, complete, number, random_file, text};
 use headwater::emulate::{EmulatedNet, NetOptions};
 use headwater_fabric::HostId;
 use headwater_fabric::trees::{self, Group};
@@ -17,7 +18,6 @@ use headwater_sim::scenario::Scenario;
 use headwater_switch::LinkChange;
 use headwater_units::{BitRate, Bytes};
 use serde_json::Value;
-use tempfile::TempDir;
 
 const MIB: usize = 1 << 20;
 /// Ethernet frames of full packets over the payload that they carry.
@@ -34,18 +34,7 @@ fn alone() -> Option<MutexGuard<'static, ()>> {
 }
 
 /// A controller that knows the network, on the host behind the last one on the trees, and a node on each of the others.
-struct Cluster {
-    // Before the network and the files, which they use.
-    nodes: Vec<Process>,
-    controller: Process,
-    /// Where that is: its host, its address, and what it is told beside these.
-    on: usize,
-    at: String,
-    told: Vec<String>,
-    net: EmulatedNet,
-    folder: TempDir,
-    content: Vec<u8>,
-}
+type Cluster = casting::Cluster<EmulatedNet>;
 
 impl Cluster {
     /// So many hosts around one switch of 100 Mbit/s; host 0 has an object of so many bytes.
@@ -61,45 +50,26 @@ impl Cluster {
         Cluster::start(net, hosts, bytes, &topology, &[])
     }
 
+    /// `more` is for all of them.
     fn start(net: EmulatedNet, hosts: usize, bytes: usize, topology: &str, more: &[&str]) -> Cluster {
         let forward = net.hosts() == hosts;
-        let at = if forward { 0 } else { hosts };
-        // Where there is room in memory: sixteen hosts have sixteen disks, this machine has one.
-        let folder = match Path::new("/dev/shm").is_dir() {
-            true => tempfile::tempdir_in("/dev/shm").unwrap(),
-            false => tempfile::tempdir().unwrap(),
-        };
-        let content = random_file(&folder.path().join("model"), bytes, 1);
-        std::fs::write(folder.path().join("topology.toml"), topology).unwrap();
-        let listen = format!("{}:7000", net.ipv4(at));
-        let controller = start_controller(&net, &folder, at, &listen, more);
-        let mut cluster = Cluster {
-            nodes: Vec::new(),
-            controller,
-            on: at,
-            at: listen.clone(),
-            told: more.iter().map(|word| (*word).to_owned()).collect(),
-            net,
-            folder,
-            content,
-        };
+        let on = if forward { 0 } else { hosts };
+        let mut cluster = Cluster::empty(net, on, bytes);
+        std::fs::write(cluster.folder.path().join("topology.toml"), topology).unwrap();
+        cluster.start_knowing(on, more);
         for host in 0..hosts {
             // With several cables a node is reached by an address on each.
-            let own =
-                if forward { "0.0.0.0:7001".to_owned() } else { format!("{}:7001", cluster.net.ipv4(host)) };
-            let arguments = [&["node", "--join", &listen, "--listen", &own], more].concat();
-            let mut node = process(&cluster.net, &cluster.folder, host, &format!("node{host}"), &arguments);
-            node.line(PATIENCE);
-            cluster.nodes.push(node);
+            let own = if forward { "0.0.0.0:7001".to_owned() } else { cluster.node_at(host) };
+            cluster.start_node_on(host, &own, more);
         }
-        let model = text(&cluster.folder.path().join("model"));
-        assert_eq!(cluster.run(0, "put", &["put", &model]).code, Some(0));
-        cluster::wait_until("the nodes to be known", PATIENCE, || {
-            let status = cluster.run(0, "status", &["status", "--controller", &listen]).last.unwrap();
-            let up = |node: &&Value| node["up"] == true;
-            status["nodes"].as_array().unwrap().iter().filter(up).count() == hosts
-        });
+        cluster.begin();
         cluster
+    }
+
+    /// Starts the controller, which is told of the network.
+    fn start_knowing(&mut self, on: usize, more: &[&str]) {
+        let topology = text(&self.folder.path().join("topology.toml"));
+        self.start_controller(on, &[&["--topology", &topology], more].concat());
     }
 
     /// Symbols that have crossed each link: frames are long or they are not.
@@ -109,56 +79,6 @@ impl Cluster {
         // Interests and beats have 74 bytes on the line, what is said to the controller a little more.
         links.iter().map(|link| carried(link.port.frames_out, link.port.bytes_out.get())).collect()
     }
-
-    fn run(&self, host: usize, name: &str, arguments: &[&str]) -> cluster::Ended {
-        process(&self.net, &self.folder, host, name, arguments).end(PATIENCE)
-    }
-
-    /// The controller is killed, and started again as it was.
-    fn restart_controller(&mut self) {
-        self.controller.kill();
-        let told: Vec<&str> = self.told.iter().map(String::as_str).collect();
-        self.controller = start_controller(&self.net, &self.folder, self.on, &self.at, &told);
-    }
-
-    fn cast(&self, more: &[&str]) -> Process {
-        let arguments = [&["cast", "model", "--controller", &self.at, "--progress", "json"], more].concat();
-        process(&self.net, &self.folder, 0, "cast", &arguments)
-    }
-
-    /// Whether a node has the object, byte for byte.
-    fn has(&self, host: usize) -> bool {
-        let to = self.folder.path().join(format!("got{host}"));
-        let from = format!("{}:7001", self.net.ipv4(host));
-        let arguments = ["get", "model", "--from", &from, "-o", &text(&to), "--force"];
-        self.run(host, &format!("get{host}"), &arguments).code == Some(0)
-            && std::fs::read(to).unwrap() == self.content
-    }
-}
-
-fn process(net: &EmulatedNet, folder: &TempDir, host: usize, name: &str, arguments: &[&str]) -> Process {
-    let command = net.command(host, env!("CARGO_BIN_EXE_headwater")).unwrap();
-    let state: PathBuf = folder.path().join(format!("state{host}"));
-    Process::start_by(folder.path(), name, command, &[arguments, &["--state", &text(&state)]].concat())
-}
-
-fn start_controller(net: &EmulatedNet, folder: &TempDir, on: usize, at: &str, more: &[&str]) -> Process {
-    let topology = text(&folder.path().join("topology.toml"));
-    let arguments = ["controller", "--listen", at, "--topology", &topology];
-    let mut controller = process(net, folder, on, "controller", &[&arguments, more].concat());
-    controller.line(PATIENCE);
-    controller
-}
-
-fn number(value: &Value) -> f64 {
-    value.as_f64().unwrap_or_else(|| panic!("{value} is no number"))
-}
-
-/// The result of a cast that all receivers have heard of.
-fn complete(ended: cluster::Ended) -> Value {
-    let result = ended.last.unwrap_or_default();
-    assert_eq!((ended.code, &result["complete"]), (Some(0), &Value::Bool(true)), "{result:#} {}", ended.log);
-    result
 }
 
 /// Goal: around a plain switch every node hands on what comes to it, so that each symbol leaves each host once.
@@ -384,7 +304,8 @@ fn a_cast_by_trees_goes_on_one_by_one_when_its_controller_is_started_anew() {
     let mut cluster = Cluster::around_a_switch(4, 32 * MIB);
     let mut cast = cluster.cast(&["--all", "--via", "trees"]);
     cluster::wait_until("some of it", PATIENCE, || cast.bytes_done() > 4 * MIB as u64);
-    cluster.restart_controller();
+    cluster.controller.as_mut().unwrap().kill();
+    cluster.start_knowing(4, &[]);
     let ended = cast.end(PATIENCE);
     let result = complete(ended);
     println!("last after {} s; {}", result["seconds"], result["why"]);

@@ -269,7 +269,7 @@ impl Source {
         let mut groups = Vec::new();
         for (&flow, held) in self.flows.iter() {
             match held.flow.sent_to_group() {
-                None => by_controller.entry(held.controller).or_default().push(held.flow.report()),
+                None => by_controller.entry(held.controller).or_default().push(held.flow.stats().report()),
                 Some(sent) => groups.push((held.controller, Control::GroupSent { flow, sent })),
             }
         }

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::Duration;
 
 macro_rules! amount {
-    ($(#[$doc:meta])* $name:ident($raw:ty), $zero:expr, $minus:expr) => {
+    ($(#[$doc:meta])* $name:ident($raw:ty), $zero:expr, $plus:expr, $minus:expr) => {
         $(#[$doc])*
         #[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd, Serialize, Deserialize)]
         pub struct $name($raw);
@@ -27,8 +27,10 @@ macro_rules! amount {
         }
         impl Add for $name {
             type Output = $name;
+            /// Never above the largest: what others claim is added up too.
             fn add(self, o: $name) -> $name {
-                $name(self.0 + o.0)
+                let plus: fn($raw, $raw) -> $raw = $plus;
+                $name(plus(self.0, o.0))
             }
         }
         impl AddAssign for $name {
@@ -60,25 +62,25 @@ macro_rules! amount {
 amount!(
     /// A number of bytes.
     #[derive(Eq, Ord, Hash)]
-    Bytes(u64), 0, u64::saturating_sub
+    Bytes(u64), 0, u64::saturating_add, u64::saturating_sub
 );
 amount!(
     /// A number of symbols.
     #[derive(Eq, Ord, Hash)]
-    Symbols(u64), 0, u64::saturating_sub
+    Symbols(u64), 0, u64::saturating_add, u64::saturating_sub
 );
 amount!(
     /// A number of packets; fractional, as windows are (PPUSH W).
-    Packets(f64), 0.0, |a, b| (a - b).max(0.0)
+    Packets(f64), 0.0, |a, b| a + b, |a, b| (a - b).max(0.0)
 );
 amount!(
     /// A rate in bits per second.
     #[derive(Eq, Ord, Hash)]
-    BitRate(u64), 0, u64::saturating_sub
+    BitRate(u64), 0, u64::saturating_add, u64::saturating_sub
 );
 amount!(
     /// The weight of a push flow (PPUSH §III-B): flows on one bottleneck get rates in proportion to it.
-    Theta(f64), 0.0, |a, b| (a - b).max(0.0)
+    Theta(f64), 0.0, |a, b| a + b, |a, b| (a - b).max(0.0)
 );
 
 impl Theta {
@@ -171,5 +173,18 @@ impl fmt::Display for Packets {
 impl fmt::Display for Theta {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:.2}", self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_others_claim_is_added_up_to_the_largest_at_most() {
+        let all = [BitRate::new(u64::MAX), BitRate::new(1)];
+        assert_eq!(all.into_iter().sum::<BitRate>(), all[0]);
+        assert_eq!(Bytes::new(u64::MAX - 1) + Bytes::kib(1), Bytes::new(u64::MAX));
+        assert_eq!(Bytes::new(2) + Bytes::new(3) - Bytes::new(9), Bytes::ZERO);
     }
 }

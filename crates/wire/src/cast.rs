@@ -300,7 +300,8 @@ pub struct CastNews {
     pub to_group: Bytes,
     /// Useful payload that receivers have got by flows of their own from nodes that are none themselves; at most [`MAX_NEWS`].
     pub given: Vec<(NodeId, Bytes)>,
-    /// Of what receivers have got by flows of their own, that which came from another rack; `None`: fewer than two racks take part.
+    /// Of what receivers have got by flows of their own, that which came from another rack; `None`: no receiver says in which rack it
+    /// stands.
     pub between_racks: Option<Bytes>,
     /// Receivers, at most [`MAX_NEWS`] of them.
     pub members: Vec<MemberNews>,

@@ -344,7 +344,8 @@ impl Seen {
         let mut finishes: Vec<f64> =
             receivers.iter().filter(|it| it.state == "done").map(|it| it.seconds).collect();
         finishes.sort_by(f64::total_cmp);
-        let unicast: u64 = receivers.iter().map(|it| it.unicast_bytes).sum();
+        let unicast: Bytes = receivers.iter().map(|it| Bytes::new(it.unicast_bytes)).sum();
+        let relayed: Bytes = receivers.iter().map(|it| Bytes::new(it.relayed_bytes)).sum();
         let sources = self.sources(news, &receivers);
         let uplinks = sources.iter().map(|it| it.bytes).chain(receivers.iter().map(|it| it.passed_on_bytes));
         let most = uplinks.chain(receivers.iter().map(CastReceiver::came)).max().unwrap_or(0);
@@ -365,9 +366,9 @@ impl Seen {
             source: self.label(news.source),
             sources,
             multicast_bytes: news.to_group.get(),
-            unicast_bytes: unicast,
-            relayed_bytes: receivers.iter().map(|it| it.relayed_bytes).sum(),
-            copies: (news.to_group.get() + unicast) as f64 / size.max(1) as f64,
+            unicast_bytes: unicast.get(),
+            relayed_bytes: relayed.get(),
+            copies: (news.to_group + unicast).get() as f64 / size.max(1) as f64,
             link_stress: most as f64 / size.max(1) as f64,
             between_racks_bytes: news.between_racks.map(Bytes::get),
             first_seconds: finishes.first().copied(),
@@ -411,7 +412,7 @@ impl Seen {
         let mut sources: Vec<CastSource> = Vec::new();
         for (node, bytes) in group.into_iter().chain(given).chain(had) {
             match sources.iter_mut().find(|it| it.node == node) {
-                Some(known) => known.bytes += bytes,
+                Some(known) => known.bytes = known.bytes.saturating_add(bytes),
                 None => sources.push(CastSource { node, bytes, copies: 0.0 }),
             }
         }

@@ -72,10 +72,9 @@ pub async fn get(
     job.over(result).await
 }
 
-/// Whether others may be served from what such a get receives: it takes whole objects, as fast as they come, and its controller is
-/// everybody's.
-fn passes_on(options: &GetOptions) -> bool {
-    matches!(options.at, Where::Controller(_)) && options.range.is_none() && options.common.limit.is_none()
+/// Whether it takes whole objects, as fast as they come: then others may be served from what it receives.
+fn takes_all(options: &GetOptions) -> bool {
+    options.range.is_none() && options.common.limit.is_none()
 }
 
 /// Gives up when the time is over that counts from `since`.
@@ -115,7 +114,8 @@ pub(super) async fn connect(options: &GetOptions, watch: &mut dyn Watch) -> Resu
             Some((ControllerConfig { max_sources: most, ..config }, None))
         }
     };
-    let passes_on = passes_on(options);
+    // Others know of it only where the controller is everybody's.
+    let passes_on = matches!(options.at, Where::Controller(_)) && takes_all(options);
     let host = Host::start(HostConfig { common, listen: None, controller, node: Some(node), passes_on })?;
     if let Some(hint) = host.node().buffer_hint() {
         watch.note(hint);
@@ -220,7 +220,7 @@ impl<'a> Job<'a> {
         config.class = if options.common.gentle { Class::Gentle } else { Class::Bulk };
         config.delivery = options.delivery;
         config.trims = host.node().snapshot().trimmed > 0;
-        config.passes_on = host.passes_on() && options.range.is_none() && options.common.limit.is_none();
+        config.passes_on = host.passes_on() && takes_all(options);
         config.spread = options.spread;
         config.max_sources = options.max_sources;
         config.limit = options.common.limit;

@@ -91,14 +91,14 @@ fn task_line(
     nodes: &BTreeMap<NodeId, &NodeView>,
     address: &dyn Fn(&NodeId) -> String,
 ) -> TaskLine {
-    let total: u64 = task.flows.iter().map(|f| f.bytes.get()).sum();
+    let total: Bytes = task.flows.iter().map(|f| f.bytes).sum();
     let rate: BitRate = task.flows.iter().map(|f| f.rate).sum();
     let sources: Vec<TaskSource> = task
         .flows
         .iter()
         .map(|f| TaskSource {
             node: address(&f.node),
-            share: if total == 0 { 0.0 } else { f.bytes.get() as f64 / total as f64 },
+            share: f.bytes.get() as f64 / total.get().max(1) as f64,
             rate: f.rate,
             theta: f.theta.get(),
             mark_signal: signal(f.signal).to_owned(),

@@ -112,8 +112,7 @@ impl<'a> Cast<'a> {
         };
         let net = EmulatedNet::build_with(scenario, seed, &options)?;
         let total: Bytes = recipe.sizes.iter().flatten().copied().sum();
-        let scratch = Scratch::create("experiment", total, false)?;
-        let guard = Guard::start(Some(scratch.path()))?;
+        let (scratch, guard) = Scratch::create_guarded("experiment", total, false)?;
         let program = std::env::current_exe()
             .map_err(|error| Trouble::Failed(format!("cannot find this program's own file: {error}")))?;
         let mut cast = Cast {

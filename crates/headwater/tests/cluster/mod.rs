@@ -3,9 +3,10 @@
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
 use std::io::{BufRead, BufReader, Write};
-use std::net::UdpSocket;
+use std::net::{Ipv4Addr, TcpListener, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
@@ -163,9 +164,37 @@ impl Drop for Process {
     }
 }
 
-/// A UDP port that nobody uses now.
+/// The result of a cast that all receivers have heard of.
+pub(crate) fn complete(ended: Ended) -> Value {
+    let result = ended.last.unwrap_or_default();
+    assert_eq!((ended.code, &result["complete"]), (Some(0), &Value::Bool(true)), "{result:#} {}", ended.log);
+    result
+}
+
+pub(crate) fn number(value: &Value) -> f64 {
+    value.as_f64().unwrap_or_else(|| panic!("{value} is no number"))
+}
+
+/// A port that nobody uses, and that nobody else is given while this process lives: below those that the kernel gives to whoever names
+/// none, and kept from tests in other processes by a TCP listener on an address that serves nothing else.
 pub(crate) fn free_port() -> u16 {
-    UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+    static KEPT: Mutex<Vec<TcpListener>> = Mutex::new(Vec::new());
+    const LOWEST: u16 = 2000;
+    const LOCK: Ipv4Addr = Ipv4Addr::new(127, 77, 77, 77);
+    let range = std::fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").unwrap();
+    let given: u16 = range.split_whitespace().next().unwrap().parse().unwrap();
+    assert!(given > LOWEST, "the kernel gives all ports from {given} on: there is none that it does not");
+    let count = given - LOWEST;
+    let first = (std::process::id() % u32::from(count)) as u16;
+    let free = |port: &u16| {
+        let Ok(lock) = TcpListener::bind((LOCK, *port)) else { return false };
+        let is_free = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, *port)).is_ok()
+            && TcpListener::bind((Ipv4Addr::LOCALHOST, *port)).is_ok();
+        KEPT.lock().unwrap().push(lock);
+        is_free
+    };
+    let mut ports = (0..count).map(|n| LOWEST + (first + n) % count);
+    ports.find(free).expect("a port is free")
 }
 
 /// A file of random bytes.

@@ -14,12 +14,11 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use headwater_units::{
-    BitRate, BlockIndex, Bytes, FlowId, Geometry, MAX_SOURCE_SYMBOLS, ObjectId, PacketNumber, Packets,
-    PathId, SymbolId, Symbols, Time,
+    BitRate, BlockIndex, Bytes, FlowId, Geometry, MAX_SOURCE_SYMBOLS, ObjectId, PacketNumber, PathId,
+    SymbolId, Symbols, Time,
 };
 use headwater_wire::{
-    Announcement, Body, Class, Datagram, Ecn, FlowReport, FlowRole, MarkSignal, NEXT, Push, SYMBOL_OVERHEAD,
-    SymbolHeader,
+    Announcement, Body, Class, Datagram, Ecn, FlowRole, NEXT, Push, SYMBOL_OVERHEAD, SymbolHeader,
 };
 
 use super::{TreeRate, TreeSourceConfig};
@@ -184,19 +183,6 @@ impl TreeFlow {
         self.paused = false;
     }
 
-    pub(crate) fn report(&self) -> FlowReport {
-        FlowReport {
-            flow: self.push.flow,
-            theta: self.push.theta,
-            window: Packets::ZERO,
-            rtt: None,
-            mark_fraction: 0.0,
-            signal: MarkSignal::Unknown,
-            lost: Symbols::ZERO,
-            starved: self.is_starved(),
-        }
-    }
-
     /// Symbols that have left, repeated ones too.
     pub(crate) fn sent(&self) -> Symbols {
         Symbols::new(self.stats.new + self.stats.repeated)
@@ -204,21 +190,8 @@ impl TreeFlow {
 
     pub(crate) fn stats(&self) -> FlowStats {
         FlowStats {
-            flow: self.push.flow,
-            task: self.push.task,
-            object: self.push.object,
-            receiver: self.push.receiver,
-            theta: self.push.theta,
-            window: Packets::ZERO,
-            mark_fraction: 0.0,
-            rtt: None,
-            min_rtt: None,
-            signal: MarkSignal::Unknown,
-            in_flight: 0,
             starved: self.is_starved(),
             paused: self.paused,
-            symbol_size: self.push.symbol_size,
-            fits: None,
             counters: FlowCounters {
                 sent: self.sent(),
                 resent: Symbols::new(self.stats.repeated),
@@ -226,6 +199,7 @@ impl TreeFlow {
                 ..FlowCounters::default()
             },
             tree: Some(self.stats),
+            ..FlowStats::unmeasured(&self.push)
         }
     }
 

@@ -24,8 +24,7 @@ use headwater_units::{
     Time,
 };
 use headwater_wire::{
-    Ack, Assign, Body, Class, Datagram, Ecn, FlowReport, MarkSignal, Push, SYMBOL_OVERHEAD, Start,
-    SymbolHeader,
+    Ack, Assign, Body, Class, Datagram, Ecn, MarkSignal, Push, SYMBOL_OVERHEAD, Start, SymbolHeader,
 };
 
 use crate::in_flight::{AckOutcome, InFlight, Sent};
@@ -236,19 +235,6 @@ impl PushFlow {
         if self.paused {
             self.paused = false;
             (self.armed_at, self.heard_at) = (now, now);
-        }
-    }
-
-    pub(crate) fn report(&self) -> FlowReport {
-        FlowReport {
-            flow: self.push.flow,
-            theta: self.wfcc.theta(),
-            window: self.wfcc.window(),
-            rtt: self.rtt.smoothed(),
-            mark_fraction: self.wfcc.mark_fraction(),
-            signal: self.marks.signal(),
-            lost: self.counters.lost - self.counters.spurious,
-            starved: self.starved_since.is_some(),
         }
     }
 

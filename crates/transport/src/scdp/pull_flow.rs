@@ -17,10 +17,7 @@
 use headwater_units::{
     BlockIndex, Bytes, FlowId, Geometry, ObjectId, PacketNumber, Packets, PathId, Symbols, Time,
 };
-use headwater_wire::{
-    Body, Class, Datagram, Ecn, FlowReport, FlowRole, MarkSignal, Pull, Push, SYMBOL_OVERHEAD, SymbolHeader,
-    Want,
-};
+use headwater_wire::{Body, Class, Datagram, Ecn, FlowRole, Pull, Push, SYMBOL_OVERHEAD, SymbolHeader, Want};
 
 use super::group::{MemberPull, MemberSays, Members};
 use super::runs::Runs;
@@ -191,38 +188,13 @@ impl PullFlow {
         self.paused = false;
     }
 
-    pub(crate) fn report(&self) -> FlowReport {
-        FlowReport {
-            flow: self.push.flow,
-            theta: self.push.theta,
-            window: Packets::new(f64::from(self.window)),
-            rtt: None,
-            mark_fraction: 0.0,
-            signal: MarkSignal::Unknown,
-            lost: Symbols::ZERO,
-            starved: self.is_starved(),
-        }
-    }
-
     pub(crate) fn stats(&self) -> FlowStats {
         FlowStats {
-            flow: self.push.flow,
-            task: self.push.task,
-            object: self.push.object,
-            receiver: self.push.receiver,
-            theta: self.push.theta,
             window: Packets::new(f64::from(self.window)),
-            mark_fraction: 0.0,
-            rtt: None,
-            min_rtt: None,
-            signal: MarkSignal::Unknown,
-            in_flight: 0,
             starved: self.is_starved(),
             paused: self.paused,
-            symbol_size: self.push.symbol_size,
-            fits: None,
             counters: FlowCounters { bad_work: self.runs.refused(), ..self.counters },
-            tree: None,
+            ..FlowStats::unmeasured(&self.push)
         }
     }
 

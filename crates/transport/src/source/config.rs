@@ -1,7 +1,7 @@
 //! What a source can be told, and what it counts.
 
 use headwater_units::{BitRate, Duration, FlowId, NodeId, ObjectId, Packets, Symbols, TaskId, Theta};
-use headwater_wire::MarkSignal;
+use headwater_wire::{FlowReport, MarkSignal, Push};
 use serde::{Deserialize, Serialize};
 
 use crate::datacast::{TreeSourceConfig, TreeStats};
@@ -183,6 +183,45 @@ pub struct FlowStats {
     pub counters: FlowCounters,
     /// What happened in the tree, if it is one.
     pub tree: Option<TreeStats>,
+}
+
+impl FlowStats {
+    /// Of a flow that measures nothing of its way and has sent nothing yet.
+    pub(crate) fn unmeasured(push: &Push) -> Self {
+        FlowStats {
+            flow: push.flow,
+            task: push.task,
+            object: push.object,
+            receiver: push.receiver,
+            theta: push.theta,
+            window: Packets::ZERO,
+            mark_fraction: 0.0,
+            rtt: None,
+            min_rtt: None,
+            signal: MarkSignal::Unknown,
+            in_flight: 0,
+            starved: false,
+            paused: false,
+            symbol_size: push.symbol_size,
+            fits: None,
+            counters: FlowCounters::default(),
+            tree: None,
+        }
+    }
+
+    /// What of it the controller is told.
+    pub(crate) fn report(&self) -> FlowReport {
+        FlowReport {
+            flow: self.flow,
+            theta: self.theta,
+            window: self.window,
+            rtt: self.rtt,
+            mark_fraction: self.mark_fraction,
+            signal: self.signal,
+            lost: self.counters.lost - self.counters.spurious,
+            starved: self.starved,
+        }
+    }
 }
 
 /// What happened on one flow so far.

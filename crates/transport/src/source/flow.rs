@@ -1,7 +1,7 @@
 //! One flow of a source, of whichever transport. Whatever the source asks of a flow is asked here.
 
 use headwater_units::{BlockIndex, Duration, FlowId, Geometry, ObjectId, PathId, Symbols, Theta, Time};
-use headwater_wire::{Delivery, FlowReport, Push};
+use headwater_wire::{Delivery, Push};
 
 use super::config::{FlowStats, SourceConfig};
 use super::{PullFlow, PushFlow, Shared, TreeFlow};
@@ -141,10 +141,6 @@ impl Flow {
             Flow::Pull(flow) => flow.resume(),
             Flow::Tree(flow) => flow.resume(),
         }
-    }
-
-    pub(super) fn report(&self) -> FlowReport {
-        either!(self, report())
     }
 
     pub(super) fn stats(&self) -> FlowStats {

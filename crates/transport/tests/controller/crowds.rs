@@ -160,3 +160,26 @@ fn what_links_carry_decides_where_it_is_stated() {
     };
     assert_eq!((run(199), run(200)), (1, 0));
 }
+
+/// Whatever rates others claim: they are added up.
+#[test]
+fn rates_beyond_all_links_do_no_harm() {
+    let endless = Some(BitRate::new(u64::MAX));
+    for rate in [u64::MAX, 5_000_000] {
+        let mut bench = Bench::with(ControllerConfig { groups: Vec::new(), ..ControllerConfig::default() });
+        bench = bench.holders([1, 9]);
+        for n in [1, 9] {
+            bench.say(n, Control::Hello(NodeInfo { uplink: endless, ..info(n) }));
+        }
+        let mut gets = Vec::new();
+        for n in [2, 3, 4] {
+            bench.say(n, Control::Hello(NodeInfo { downlink: endless, ..info(n) }));
+            gets.push(bench.ask(n, wish(n)));
+        }
+        bench.pass(ms(50));
+        [2, 3, 4].iter().zip(&gets).for_each(|(n, get)| report(&mut bench, *n, get, rate));
+        bench.pass(ms(400));
+        assert!(gets.iter().all(|get| get.flows.len() == 2), "each has a flow from both");
+        assert_eq!(bench.controller.stats().crowds_overlaid, 0);
+    }
+}

@@ -5,18 +5,17 @@ use headwater_transport::ppush::receiver::ReceiverConfig;
 use headwater_transport::pull_queue::PullConfig;
 use headwater_transport::{Command, Endpoint, Event, Input, Output, Packet, ReceiverCommand, ReceiverEvent};
 use headwater_units::{
-    BitRate, BlockIndex, Bytes, Duration, Esi, FetchId, FlowId, FlowKey, NodeId, ObjectId, PacketNumber,
-    PathId, SymbolId, TaskId, Time,
+    BitRate, BlockIndex, Bytes, Duration, Esi, FetchId, FlowId, NodeId, PacketNumber, PathId, SymbolId,
+    TaskId, Time,
 };
-use headwater_wire::{Body, Class, Control, Datagram, Delivery, Ecn, FlowGrant, Request, SymbolHeader};
+use headwater_wire::{Body, Class, Control, Datagram, Delivery, Ecn, Request, SymbolHeader};
+
+use crate::net::{OBJECT, TREE, accepted};
 
 const CONTROLLER: PathId = PathId(9);
 const FETCH: FetchId = FetchId(1);
-const OBJECT: ObjectId = ObjectId([1; 32]);
 /// Four blocks of 256 symbols.
 const BYTES: Bytes = Bytes::mib(1);
-const SYMBOL: u16 = 1024;
-const TREE: FlowId = FlowId(1);
 const OWN: FlowId = FlowId(2);
 
 struct Bench {
@@ -44,33 +43,6 @@ impl Bench {
 
     fn hears(&mut self, control: Control) {
         self.machine.handle(self.now, Input::Packet(Packet::control(CONTROLLER, control)));
-    }
-
-    /// The controller grants one flow.
-    fn accepted(&mut self, request: u64, flow: FlowId, delivery: Delivery) {
-        let (node, key) = (NodeId([6; 32]), FlowKey([2; 32]));
-        let grant = FlowGrant {
-            flow,
-            node,
-            at: Vec::new(),
-            key,
-            index: 0,
-            of: 1,
-            group: None,
-            relays: false,
-            passed_on: false,
-        };
-        self.hears(Control::Accepted {
-            request,
-            task: TaskId(request),
-            object: OBJECT,
-            bytes: BYTES,
-            symbol_size: SYMBOL,
-            feedback_every: Duration::from_secs(1),
-            version: 0,
-            flows: vec![grant],
-            delivery,
-        });
     }
 
     fn arrives(&mut self, flow: FlowId, block: u32, esi: u32) {
@@ -111,7 +83,7 @@ fn a_receiver_whose_trees_are_forgotten_pulls_what_it_lacks() {
         ReceiverConfig { delivery: None, ..ReceiverConfig::new("object", NodeId([4; 32]), CONTROLLER, 5) };
     bench.tell(ReceiverCommand::Fetch(Box::new(config)));
     assert_eq!(requested(&bench.drain().0).expect("it asks").delivery, None);
-    bench.accepted(5, TREE, Delivery::Trees { credit: 16 });
+    bench.hears(accepted(5, BYTES, TREE, Delivery::Trees { credit: 16 }));
     let (_, events) = bench.drain();
     assert!(
         matches!(events[..], [ReceiverEvent::Bind(_), ..] | [_, ReceiverEvent::Bind(_), ..]),
@@ -133,7 +105,7 @@ fn a_receiver_whose_trees_are_forgotten_pulls_what_it_lacks() {
     let request = requested(&packets).expect("it asks anew");
     assert_eq!((&request.name, request.request), (&OBJECT.to_string(), 6));
     assert!(matches!(request.delivery, Some(Delivery::Pull { .. })), "{request:?}");
-    bench.accepted(6, OWN, Delivery::Pull { initial_window: 8 });
+    bench.hears(accepted(6, BYTES, OWN, Delivery::Pull { initial_window: 8 }));
     let (_, events) = bench.drain();
     let unbound = |event: &ReceiverEvent| matches!(event, ReceiverEvent::Unbind { flow } if *flow == TREE);
     let bound = |event: &ReceiverEvent| matches!(event, ReceiverEvent::Bind(bind) if bind.flow == OWN);

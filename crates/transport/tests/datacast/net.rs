@@ -23,6 +23,8 @@ use rand_chacha::ChaCha8Rng;
 
 const CONTROLLER: PathId = PathId(9);
 const FETCH: FetchId = FetchId(1);
+pub(crate) const OBJECT: ObjectId = ObjectId([1; 32]);
+const KEY: FlowKey = FlowKey([2; 32]);
 const SYMBOL: u16 = 1024;
 /// Nothing is pulled here.
 const PULL: PullConfig =
@@ -34,6 +36,32 @@ const SMALL: u64 = 16;
 const QUEUE: usize = 100;
 /// From a device to its parent, and from the first one to the source.
 const UP: usize = usize::MAX;
+
+/// The controller answers a request: one flow brings the object, which has so many bytes.
+pub(crate) fn accepted(request: u64, bytes: Bytes, flow: FlowId, delivery: Delivery) -> Control {
+    let grant = FlowGrant {
+        flow,
+        node: NodeId([6; 32]),
+        at: Vec::new(),
+        key: KEY,
+        index: 0,
+        of: 1,
+        group: None,
+        relays: false,
+        passed_on: matches!(delivery, Delivery::Trees { .. }),
+    };
+    Control::Accepted {
+        request,
+        task: TaskId(request),
+        object: OBJECT,
+        bytes,
+        symbol_size: SYMBOL,
+        feedback_every: Duration::from_secs(1000),
+        version: 0,
+        flows: vec![grant],
+        delivery,
+    }
+}
 
 /// The link from a device to the one below it; the way up is as fast as the source's.
 #[derive(Clone, Copy)]
@@ -142,8 +170,7 @@ impl Net {
 
     /// What a controller and the drivers say.
     fn begin(&mut self, receiver: TreeReceiverConfig) {
-        let (object, key, delivery) =
-            (ObjectId([1; 32]), FlowKey([2; 32]), Delivery::Trees { credit: receiver.credit as u16 });
+        let (object, delivery) = (OBJECT, Delivery::Trees { credit: receiver.credit as u16 });
         let bytes = Bytes::new(self.bytes);
         let hold = SourceCommand::Hold { object, bytes };
         self.source.handle(self.now, Input::Command(Command::Source(hold)));
@@ -153,7 +180,7 @@ impl Net {
             object,
             bytes,
             symbol_size: SYMBOL,
-            key,
+            key: KEY,
             theta: Theta::ONE,
             class: Class::Bulk,
             receiver: NodeId([3; 32]),
@@ -173,30 +200,8 @@ impl Net {
             let config = ReceiverConfig { delivery: Some(delivery), trees: receiver, ..config };
             let begin = ReceiverCommand::Fetch(Box::new(config));
             self.tell(place, begin);
-            let node = NodeId([6; 32]);
-            let grant = FlowGrant {
-                flow: TREE,
-                node,
-                at: Vec::new(),
-                key,
-                index: 0,
-                of: 1,
-                group: None,
-                relays: false,
-                passed_on: true,
-            };
-            let accepted = Control::Accepted {
-                request: 5,
-                task: TaskId(1),
-                object,
-                bytes,
-                symbol_size: SYMBOL,
-                feedback_every: Duration::from_secs(1000),
-                version: 0,
-                flows: vec![grant],
-                delivery,
-            };
-            let accepted = Input::Packet(Packet::control(CONTROLLER, accepted));
+            let accepted = Packet::control(CONTROLLER, accepted(5, bytes, TREE, delivery));
+            let accepted = Input::Packet(accepted);
             self.receivers.get_mut(&place).unwrap().machine.handle(self.now, accepted);
             self.drain_receiver(place);
         }

@@ -1,10 +1,12 @@
 //! One object to many receivers that pass on to each other what comes.
 
+#[path = "../support/agenda.rs"]
 mod agenda;
+mod happening;
 mod net;
 mod spec;
 
-use agenda::Act;
+use happening::Act;
 use headwater_units::{BitRate, Bytes, Duration};
 use net::Net;
 use proptest::prelude::*;

@@ -2,8 +2,7 @@
 
 mod figures;
 
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
+use std::collections::{BTreeMap, BTreeSet};
 
 use headwater_transport::host::{HostReceiverConfig, Receivers};
 use headwater_transport::ppush::controller::{Controller, ControllerConfig};
@@ -16,7 +15,8 @@ use headwater_wire::*;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-use crate::agenda::{Act, Entry, Happening, Line};
+use crate::agenda::Agenda;
+use crate::happening::{Act, Happening, Line};
 use crate::spec::Spec;
 
 const CONTROL: u32 = 1000;
@@ -53,8 +53,7 @@ pub(crate) struct Net {
     pub(crate) bytes: Bytes,
     now: Time,
     rng: ChaCha8Rng,
-    agenda: BinaryHeap<Reverse<Entry>>,
-    sequence: u64,
+    agenda: Agenda<Happening>,
     controller: Controller,
     hosts: Vec<Host>,
     geometry: Option<Geometry>,
@@ -107,8 +106,7 @@ impl Net {
             bytes,
             now: Time::ZERO,
             rng: ChaCha8Rng::seed_from_u64(seed),
-            agenda: BinaryHeap::new(),
-            sequence: 0,
+            agenda: Agenda::default(),
             controller: Controller::new(config, [seed as u8; 32]),
             hosts,
             geometry: None,
@@ -195,12 +193,11 @@ impl Net {
     }
 
     fn at(&mut self, time: Time, what: Happening) {
-        self.sequence += 1;
-        self.agenda.push(Reverse(Entry(time, self.sequence, what)));
+        self.agenda.at(time, what);
     }
 
     pub(crate) fn run(&mut self, limit: Duration) {
-        while let Some(Reverse(Entry(time, _, what))) = self.agenda.pop() {
+        while let Some((time, what)) = self.agenda.next() {
             if time > Time::ZERO + limit {
                 break;
             }

@@ -5,6 +5,8 @@
 
 #![allow(dead_code, missing_docs, unreachable_pub)]
 
+mod agenda;
+
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
@@ -18,6 +20,8 @@ use headwater_units::*;
 use headwater_wire::*;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
+
+use agenda::Agenda;
 
 const CONTROL: u32 = 1000;
 pub const CONTROLLER: usize = 0;
@@ -101,24 +105,6 @@ impl Happening {
     }
 }
 
-struct Entry(Time, u64, Happening);
-impl PartialEq for Entry {
-    fn eq(&self, o: &Self) -> bool {
-        (self.0, self.1) == (o.0, o.1)
-    }
-}
-impl Eq for Entry {}
-impl PartialOrd for Entry {
-    fn partial_cmp(&self, o: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(o))
-    }
-}
-impl Ord for Entry {
-    fn cmp(&self, o: &Self) -> std::cmp::Ordering {
-        (self.0, self.1).cmp(&(o.0, o.1))
-    }
-}
-
 pub enum Machine {
     Controller(Box<Controller>),
     Receivers(Box<Receivers>),
@@ -144,8 +130,7 @@ struct Here {
 pub struct World {
     pub now: Time,
     rng: ChaCha8Rng,
-    agenda: BinaryHeap<Reverse<Entry>>,
-    sequence: u64,
+    agenda: Agenda<Happening>,
     pub machines: Vec<Machine>,
     paths: Vec<Path>,
     busy_until: Vec<Time>,
@@ -222,8 +207,7 @@ impl World {
         let mut world = World {
             now: Time::ZERO,
             rng: ChaCha8Rng::seed_from_u64(seed),
-            agenda: BinaryHeap::new(),
-            sequence: 0,
+            agenda: Agenda::default(),
             busy_until: vec![Time::ZERO; paths.len()],
             backlog: (0..paths.len()).map(|_| BinaryHeap::new()).collect(),
             machines,
@@ -264,13 +248,10 @@ impl World {
     pub fn joins(&mut self, index: usize, when: Duration) {
         let source = FIRST_SOURCE + index;
         self.absent.insert(source);
-        self.agenda = std::mem::take(&mut self.agenda)
-            .into_iter()
-            .filter(|Reverse(e)| match &e.2 {
-                Happening::Arrive { packet, .. } => packet.path != PathId(CONTROL + source as u32),
-                _ => true,
-            })
-            .collect();
+        self.agenda.retain(|what| match what {
+            Happening::Arrive { packet, .. } => packet.path != PathId(CONTROL + source as u32),
+            _ => true,
+        });
         self.act(when, Act::Join(source));
     }
 
@@ -279,8 +260,7 @@ impl World {
     }
 
     fn at(&mut self, time: Time, what: Happening) {
-        self.sequence += 1;
-        self.agenda.push(Reverse(Entry(time, self.sequence, what)));
+        self.agenda.at(time, what);
     }
 
     fn control_packet(&self, from: usize, control: Control) -> Packet {
@@ -318,7 +298,7 @@ impl World {
 
     /// Runs until the receiver has ended, or `limit`.
     pub fn run(&mut self, limit: Duration) -> ReceiverStats {
-        while let Some(Reverse(Entry(time, _, what))) = self.agenda.pop() {
+        while let Some((time, what)) = self.agenda.next() {
             if time > Time::ZERO + limit {
                 break;
             }

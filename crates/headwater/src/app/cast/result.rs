@@ -103,7 +103,7 @@ pub struct CastReceiver {
 impl CastReceiver {
     /// Useful payload that came to it, however.
     pub(super) fn came(&self) -> u64 {
-        self.multicast_bytes + self.unicast_bytes + self.relayed_bytes
+        self.multicast_bytes.saturating_add(self.unicast_bytes).saturating_add(self.relayed_bytes)
     }
 }
 

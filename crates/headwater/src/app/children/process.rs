@@ -2,7 +2,8 @@
 //!
 //! Each writes its log to a file and its standard output, line by line, to us as well. None is reaped before the end:
 //! the kernel keeps what a dead child has used for as long as it is a zombie, and nobody else gets its number. Should
-//! we die first, by whatever signal, a guard process sees its pipe close, kills them and removes the folder.
+//! we die first, by whatever signal, a guard process sees its pipe close, kills them and removes the folder. A child
+//! does nothing before the guard knows of it ([`held`]), so there is no moment at which our death leaves one behind.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead as _, BufReader, Read as _, Seek as _, SeekFrom, Write as _};
@@ -42,8 +43,18 @@ while read -r verb pid; do
   esac
 done
 for pid in $pids; do kill -KILL "$pid"; done
-[ -z "$1" ] || rm -rf -- "$1"
+[ -n "$1" ] || exit 0
+# One that was killed in the middle of a system call may still make a file.
+for try in 1 2 3 4 5 6 7 8 9 10; do
+  rm -rf -- "$1" && exit 0
+  sleep 0.1
+done
 "#;
+
+/// Waits for a line on its standard input, then becomes the command `"$@"`; ends if there will be none.
+const HELD: &str = r#"read -r _ && exec "$@""#;
+/// That line.
+const GO: &str = "go";
 
 /// The process that cleans up if we cannot.
 #[derive(Clone)]
@@ -57,7 +68,7 @@ struct GuardProcess {
 }
 
 impl Guard {
-    /// Starts one; `folder` is what it removes.
+    /// Starts one; `folder` is what it removes, also if that is a file, or is made only later.
     pub(crate) fn start(folder: Option<&Path>) -> Result<Self, AppError> {
         let mut child = Command::new("sh")
             .args(["-c", SCRIPT, "sh"])
@@ -105,15 +116,10 @@ impl Process {
     ///
     /// # Errors
     /// [`AppError::Io`] if it does not start.
-    pub(crate) fn start(
-        name: &str,
-        mut command: Command,
-        log: PathBuf,
-        guard: &Guard,
-    ) -> Result<Self, AppError> {
+    pub(crate) fn start(name: &str, command: Command, log: PathBuf, guard: &Guard) -> Result<Self, AppError> {
         let failed = |source| AppError::Io { doing: format!("cannot start {name}"), source };
         let file = OpenOptions::new().create(true).append(true).open(&log).map_err(failed)?;
-        let mut child = command
+        let mut child = held(&command)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(file.try_clone().map_err(failed)?)
@@ -134,7 +140,8 @@ impl Process {
                 let _ = to.send(text);
             }
         };
-        let process = Process { name: name.to_owned(), child, input, log, lines, guard: guard.clone() };
+        let mut process = Process { name: name.to_owned(), child, input, log, lines, guard: guard.clone() };
+        process.tell(GO);
         std::thread::Builder::new().name("child-output".to_owned()).spawn(pump).map_err(failed)?;
         Ok(process)
     }
@@ -263,6 +270,22 @@ impl Drop for Process {
     }
 }
 
+/// The command, which begins only when it reads a line, and never if whoever holds its standard input dies before.
+fn held(command: &Command) -> Command {
+    let mut held = Command::new("sh");
+    held.args(["-c", HELD, "sh"]).arg(command.get_program()).args(command.get_args());
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => held.env(name, value),
+            None => held.env_remove(name),
+        };
+    }
+    if let Some(folder) = command.get_current_dir() {
+        held.current_dir(folder);
+    }
+    held
+}
+
 /// Takes away what the user has set up for real work: no child may be led astray by it.
 pub(crate) fn without_settings(command: &mut Command) {
     for (name, _) in std::env::vars_os() {
@@ -366,6 +389,25 @@ mod tests {
         let pid = process.child.id();
         drop(process);
         assert!(!alive(pid));
+    }
+
+    #[test]
+    fn a_child_whose_maker_dies_before_the_guard_knows_of_it_does_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let (trace, gone) = (folder.path().join("trace"), folder.path().join("gone"));
+        let mut command = Command::new("touch");
+        command.arg(&trace);
+        let mut child = held(&command).stdin(Stdio::piped()).spawn().unwrap();
+        // What the kernel does with the pipe of one who was killed.
+        drop(child.stdin.take());
+        assert!(!child.wait().unwrap().success());
+        assert!(!trace.exists());
+        let mut command = Command::new("sh");
+        command.args(["-c", r#"read -r line && echo "$line $WORD" > "$0""#]).arg(&gone).env("WORD", "there");
+        let mut child = held(&command).stdin(Stdio::piped()).spawn().unwrap();
+        child.stdin.take().unwrap().write_all(b"go\nnot lost\n").unwrap();
+        assert!(child.wait().unwrap().success());
+        assert_eq!(std::fs::read_to_string(gone).unwrap(), "not lost there\n");
     }
 
     #[test]

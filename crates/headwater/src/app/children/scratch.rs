@@ -10,6 +10,7 @@ use headwater_units::{Bytes, ObjectId};
 use rand::{RngCore as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
 
+use super::Guard;
 use crate::app::AppError;
 
 /// Memory, where it is a file system: then no disk slows anybody down.
@@ -32,21 +33,17 @@ impl Scratch {
     /// # Errors
     /// [`AppError::NoRoom`], or what the system says.
     pub(crate) fn create(what: &str, size: Bytes, keep: bool) -> Result<Self, AppError> {
-        let needed = size * 2 + SLACK;
-        let memory = Path::new(IN_MEMORY);
-        let fits = |place: &Path| free_space(place).is_none_or(|free| free >= needed);
-        let usual = std::env::temp_dir();
-        let place = if memory.is_dir() && fits(memory) && free_memory() >= needed + MEMORY_LEFT {
-            memory
-        } else if fits(&usual) {
-            &usual
-        } else {
-            return Err(AppError::NoRoom(format!(
-                "the {what} needs {needed} and {} has less; set TMPDIR to a folder with more, or make it smaller",
-                usual.display()
-            )));
-        };
-        Scratch::at(place, what, keep)
+        Scratch::make(path_in(&place(what, size)?, what), keep)
+    }
+
+    /// [Makes](Scratch::create) one, and before it a guard that removes it, unless it is to be kept, should we die.
+    ///
+    /// # Errors
+    /// As [`create`](Scratch::create).
+    pub(crate) fn create_guarded(what: &str, size: Bytes, keep: bool) -> Result<(Self, Guard), AppError> {
+        let path = path_in(&place(what, size)?, what);
+        let guard = Guard::start((!keep).then_some(path.as_path()))?;
+        Ok((Scratch::make(path, keep)?, guard))
     }
 
     /// Makes one for `what` below a folder of the user's choice, where `size` fits twice.
@@ -60,14 +57,11 @@ impl Scratch {
                 "the {what} needs {needed} in {}, and {free} are free",
                 place.display()
             ))),
-            _ => Scratch::at(place, what, false),
+            _ => Scratch::make(path_in(place, what), false),
         }
     }
 
-    fn at(place: &Path, what: &str, keep: bool) -> Result<Self, AppError> {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let path = place.join(format!("headwater-{what}-{}-{number}", std::process::id()));
+    fn make(path: PathBuf, keep: bool) -> Result<Self, AppError> {
         // A dead run with the same process id may have left one behind.
         let _ = std::fs::remove_dir_all(&path);
         DirBuilder::new().mode(0o700).create(&path).map_err(|error| cannot("create", &path, error))?;
@@ -89,6 +83,30 @@ impl Drop for Scratch {
             let _ = std::fs::remove_dir_all(&self.path);
         }
     }
+}
+
+/// Memory or the usual folder for what does not stay, wherever `size` fits twice.
+fn place(what: &str, size: Bytes) -> Result<PathBuf, AppError> {
+    let needed = size * 2 + SLACK;
+    let (memory, usual) = (Path::new(IN_MEMORY), std::env::temp_dir());
+    let fits = |place: &Path| free_space(place).is_none_or(|free| free >= needed);
+    if memory.is_dir() && fits(memory) && free_memory() >= needed + MEMORY_LEFT {
+        Ok(memory.to_owned())
+    } else if fits(&usual) {
+        Ok(usual)
+    } else {
+        Err(AppError::NoRoom(format!(
+            "the {what} needs {needed} and {} has less; set TMPDIR to a folder with more, or make it smaller",
+            usual.display()
+        )))
+    }
+}
+
+/// A path that no other run uses, nor this one for anything else.
+fn path_in(place: &Path, what: &str) -> PathBuf {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    place.join(format!("headwater-{what}-{}-{number}", std::process::id()))
 }
 
 fn free_space(path: &Path) -> Option<Bytes> {

@@ -75,8 +75,7 @@ impl Stage {
                     .to_owned(),
             ));
         }
-        let scratch = Scratch::create("demo", options.size, options.keep)?;
-        let guard = Guard::start((!options.keep).then(|| scratch.path()))?;
+        let (scratch, guard) = Scratch::create_guarded("demo", options.size, options.keep)?;
         let place = match run.network {
             Network::Namespaces { loss } => Place::namespaces(&run.script, options.loss, loss).await?,
             Network::Loopback => Place::Loopback,

@@ -34,7 +34,7 @@ async fn run(
     shutdown: &Shutdown,
     watch: &mut dyn Watch,
 ) -> Result<Option<DemoResult>, AppError> {
-    let guard = Guard::start(None)?;
+    let guard = Guard::start((!options.keep).then_some(log))?;
     let mut command = in_user_namespace(program);
     command.args(arguments(options)).env(NETWORK_VARIABLE, "namespaces");
     let mut child = Process::start("the demo's user namespace", command, log.to_owned(), &guard)?;

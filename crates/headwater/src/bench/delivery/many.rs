@@ -14,7 +14,7 @@ use super::peers::{Cast, Layout, Part, Ready, Role};
 use super::scenario::{Scenario, Scene};
 use super::stage::{Seen, Shared, blocking, in_gib, play};
 use crate::app::AppError;
-use crate::app::children::{Guard, Scratch, write_random};
+use crate::app::children::{Scratch, write_random};
 use crate::bench::{median_of, ratio};
 
 /// Where sources listen.
@@ -77,8 +77,7 @@ pub(super) async fn run(program: &Path, gets: usize, size: Option<Bytes>) -> Man
 
 async fn measure(program: &Path, gets: usize, each: Bytes) -> Result<ManyFigures, AppError> {
     let total = each * gets as u64;
-    let scratch = Scratch::create("bench", total, false)?;
-    let guard = Guard::start(Some(scratch.path()))?;
+    let (scratch, guard) = Scratch::create_guarded("bench", total, false)?;
     let folder = scratch.path().to_owned();
     let objects: Vec<(std::path::PathBuf, ObjectId)> = blocking(move || {
         let write = |n: usize| {

@@ -23,7 +23,7 @@ use headwater_units::Bytes;
 use serde::Serialize;
 
 use super::{BenchWatch, median_of, ratio};
-use crate::app::children::{Guard, Scratch, write_random};
+use crate::app::children::{Scratch, write_random};
 use crate::app::{AppError, Shutdown};
 use crate::netns::Capability;
 
@@ -220,8 +220,7 @@ impl Compare<'_> {
         let scene = Scene::of(scenario, self.options.size);
         let peers: Vec<Peer> = peers.iter().copied().filter(|peer| peer.plays(scenario)).collect();
         let copies = (1 + scene.receivers as u64).div_ceil(2);
-        let scratch = Scratch::create("bench", scene.size * copies, false)?;
-        let guard = Guard::start(Some(scratch.path()))?;
+        let (scratch, guard) = Scratch::create_guarded("bench", scene.size * copies, false)?;
         let (file, size) = (scratch.path().join(NAME), scene.size);
         let object = blocking({
             let file = file.clone();

@@ -171,7 +171,10 @@ impl Engine {
         let from_here = order.parent.is_none();
         let full = self.relays.trees.len() >= MOST_TREES;
         match self.relays.trees.get_mut(&tree) {
-            Some(known) if known.order.tree.key != order.tree.key => return,
+            // Its keys are for its whole life.
+            Some(known) if (&known.order.tree, &known.order.signals) != (&order.tree, &order.signals) => {
+                return;
+            }
             Some(known) if known.order.version > version => return,
             Some(known) => {
                 known.controller = path;

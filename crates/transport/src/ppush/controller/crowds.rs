@@ -94,8 +94,8 @@ impl Controller {
     /// Whether these sources can send less than these receivers can take.
     fn are_bottleneck(&self, sources: &[NodeId], receivers: &[NodeId]) -> bool {
         let info = |node: &NodeId| self.registry.node(*node).map(|node| &node.info);
-        let up: Option<u64> = sources.iter().map(|node| Some(info(node)?.uplink?.get())).sum();
-        let down: Option<u64> = receivers.iter().map(|node| Some(info(node)?.downlink?.get())).sum();
+        let up: Option<BitRate> = sources.iter().map(|node| info(node)?.uplink).sum();
+        let down: Option<BitRate> = receivers.iter().map(|node| info(node)?.downlink).sum();
         match (up, down) {
             (Some(up), Some(down)) => up < down,
             _ => sources.len() < receivers.len(),
@@ -127,5 +127,5 @@ impl Controller {
 
 /// What its flows bring together, as its receiver says.
 fn rate_of(task: &Task) -> BitRate {
-    BitRate::new(task.flows.iter().filter_map(|flow| flow.view).map(|view| view.rate.get()).sum())
+    task.flows.iter().filter_map(|flow| flow.view).map(|view| view.rate).sum()
 }

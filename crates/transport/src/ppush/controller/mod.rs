@@ -23,7 +23,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use headwater_units::{FlowId, NodeId, ObjectId, PathId, TaskId, Time};
-use headwater_wire::{Body, Control, Datagram, FlowReport, FlowView, NodeInfo, Outcome, Refusal, Request};
+use headwater_wire::{Body, Control, Datagram, Outcome};
 use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::SeedableRng;
 
@@ -35,8 +35,7 @@ use self::casts::Casts;
 use self::circles::Overlays;
 use self::network::Network;
 use self::registry::Registry;
-use self::selection::Place;
-use self::tasks::{FlowState, Pace, Retry, Tasks};
+use self::tasks::{FlowState, Retry, Tasks};
 use self::timers::{Subject, Timers};
 use self::weights::Planner;
 use crate::{
@@ -50,10 +49,13 @@ mod circles;
 mod config;
 mod crowds;
 mod network;
+mod nodes;
 mod overlay;
 mod planting;
 mod racks;
 mod registry;
+mod reports;
+mod requests;
 mod selection;
 mod starts;
 mod tasks;
@@ -61,11 +63,6 @@ mod timers;
 mod upkeep;
 mod view;
 mod weights;
-
-/// A weight is as told if it differs by no more than this, relatively; it travels as an exact number.
-const SAME_THETA: f64 = 1e-9;
-/// How fast a flow's round-trip time follows its reports, which are smoothed themselves: 1/4.
-const RTT_GAIN: f64 = 0.25;
 
 /// The manager of sources and the front end of deliveries.
 pub struct Controller {
@@ -235,317 +232,6 @@ impl Controller {
             Control::Stopped { flow } => self.stopped(now, node, flow),
             Control::Report { flows } => flows.into_iter().for_each(|f| self.report(now, node, f)),
             _ => unreachable!("only a source's messages are handed on"),
-        }
-    }
-
-    fn hello(&mut self, now: Time, path: PathId, info: NodeInfo) {
-        let node = info.node;
-        let tasks = &self.tasks;
-        let busy = |node| tasks.load(node) > 0;
-        let Some(greeting) = self.registry.greet(now, path, info.clone(), &self.config, busy) else {
-            self.stats.nodes_refused += 1;
-            return;
-        };
-        if let Some(other) = greeting.displaced {
-            self.node_down(now, other);
-        }
-        if greeting.changed {
-            self.planner.forget_topology();
-        }
-        let stops: Vec<FlowId> = self.endings_of(node).collect();
-        for flow in stops {
-            let ending = self.ending.get_mut(&(node, flow)).expect("listed just now");
-            if ending.incarnation != info.incarnation {
-                self.forget_ending(node, flow);
-            } else if greeting.new_path {
-                ending.stop = Retry::at(now, self.config.retry_first);
-                self.tick_ending(now, node, flow);
-            }
-        }
-        let flows: Vec<FlowId> = self.tasks.flows_of(node).collect();
-        for flow in flows {
-            let id = self.tasks.of_flow(flow).expect("flows and sources agree");
-            self.touched.insert(id);
-            let task = self.tasks.get_mut(id).expect("a flow belongs to a task");
-            let entry = task.flows.iter_mut().find(|f| f.facts.flow == flow).expect("a task lists its flows");
-            if entry.facts.incarnation != info.incarnation {
-                self.close_flow(now, flow, false);
-                self.changed.insert(id);
-                continue;
-            }
-            if entry.at != info.data {
-                entry.at.clone_from(&info.data);
-                self.changed.insert(id);
-            }
-            let away = matches!(entry.state, FlowState::Away { .. });
-            let open = matches!(entry.state, FlowState::Offered { .. } | FlowState::Pushing);
-            if away || (open && greeting.new_path) {
-                entry.state = offered(now, &self.config);
-                // What was said of its pace may be lost with the old path.
-                let anew = Retry::at(now, self.config.retry_first);
-                match &mut task.pace {
-                    Pace::Paused { said } => *said = anew,
-                    pace => *pace = Pace::Resuming { said: anew, times: 2 },
-                }
-            }
-        }
-        if greeting.new_path {
-            let held = self.tasks.wanted().filter(|object| self.registry.holds(node, *object));
-            self.touched.extend(held.flat_map(|object| self.tasks.wanting(object)));
-        }
-        if greeting.new_path || greeting.changed {
-            self.event(ControllerEvent::NodeUp(Box::new(info)));
-        }
-    }
-
-    fn path_lost(&mut self, now: Time, path: PathId) {
-        for task in self.tasks.iter_mut().filter(|task| task.path == Some(path)) {
-            task.path = None;
-        }
-        if let Some(node) = self.registry.lose(now, path) {
-            self.node_down(now, node);
-        }
-    }
-
-    /// Nothing can be said to a node any more. Its flows may go on, but others are taken instead where there are any.
-    fn node_down(&mut self, now: Time, node: NodeId) {
-        let flows: Vec<FlowId> = self.tasks.flows_of(node).collect();
-        for flow in flows {
-            self.touched.extend(self.tasks.of_flow(flow));
-            let flow = self.tasks.flow_mut(flow).expect("flows and sources agree");
-            if matches!(flow.state, FlowState::Offered { .. } | FlowState::Pushing) {
-                flow.state = FlowState::Away { replace_after: now };
-            }
-        }
-        let stops: Vec<FlowId> = self.endings_of(node).collect();
-        stops.into_iter().for_each(|flow| self.tick_ending(now, node, flow));
-        self.event(ControllerEvent::NodeDown { node });
-    }
-
-    fn drop_object(&mut self, now: Time, node: NodeId, object: ObjectId) {
-        self.registry.unhold(node, object);
-        let flows: Vec<FlowId> = self.tasks.flows_of(node).collect();
-        for flow in flows {
-            let id = self.tasks.of_flow(flow).expect("flows and sources agree");
-            if self.tasks.get(id).is_some_and(|task| task.object == object) {
-                self.close_flow(now, flow, true);
-                self.changed.insert(id);
-            }
-        }
-    }
-
-    fn request(&mut self, now: Time, path: PathId, request: Request) {
-        let key = (request.receiver, request.request);
-        if let Some(id) = self.tasks.of_request(key.0, key.1) {
-            if self.hear(now, path, id) {
-                self.accept(path, id);
-            }
-            return;
-        }
-        if !self.may_speak_for(path, request.receiver) {
-            self.stats.strangers += 1;
-            return;
-        }
-        if self.finished_set.contains(&key) {
-            self.stats.requests_late += 1;
-            return;
-        }
-        if self.casts.of_request(key).is_some() {
-            return self.asked_for_cast(now, path, request);
-        }
-        let (request, place) = self.joins(request);
-        if let Some(id) = self.answer(now, path, &request, place)
-            && let Some(task) = self.tasks.get(id)
-        {
-            self.watch_crowd(now, task.object);
-        }
-    }
-
-    /// Makes a task of a request and says so, or why not.
-    fn answer(&mut self, now: Time, path: PathId, request: &Request, place: Option<Place>) -> Option<TaskId> {
-        match self.begin(now, path, request, place) {
-            Ok(id) => {
-                self.stats.tasks_accepted += 1;
-                self.persist(id);
-                self.accept(path, id);
-                self.touched.insert(id);
-                self.plan_due = true;
-                Some(id)
-            }
-            Err(reason) => {
-                self.stats.requests_refused += 1;
-                self.send(path, Control::Refused { request: request.request, reason });
-                None
-            }
-        }
-    }
-
-    fn accept(&mut self, path: PathId, id: TaskId) {
-        let task = self.tasks.get(id).expect("accepted tasks are known");
-        let accepted = Control::Accepted {
-            request: task.request,
-            task: id,
-            object: task.object,
-            bytes: task.bytes,
-            symbol_size: task.symbol_size,
-            feedback_every: self.config.feedback_every,
-            version: task.version,
-            flows: self.grants(task),
-            delivery: task.delivery,
-        };
-        self.send(path, accepted);
-    }
-
-    /// The receiver of a task says something. False if there is no such task or the sender is somebody else.
-    fn hear(&mut self, now: Time, path: PathId, id: TaskId) -> bool {
-        let Some(task) = self.tasks.get(id) else { return false };
-        if !self.may_speak_for(path, task.receiver) {
-            self.stats.strangers += 1;
-            return false;
-        }
-        let task = self.tasks.get_mut(id).expect("looked up just now");
-        if let (true, Some(list)) = (task.path != Some(path), &mut task.list) {
-            *list = Retry::at(now, self.config.retry_first);
-        }
-        (task.heard, task.path) = (now, Some(path));
-        if task.is_paused() {
-            task.pace = Pace::Resuming { said: Retry::at(now, self.config.retry_first), times: 4 };
-            self.plan_due = true;
-        }
-        self.touched.insert(id);
-        true
-    }
-
-    fn feedback(&mut self, now: Time, id: TaskId, version: u32, views: &[FlowView]) {
-        let config = &self.config;
-        let task = self.tasks.get_mut(id).expect("heard of just now");
-        if version == task.version {
-            task.list = None;
-        } else if version > task.version {
-            // The record that we were restored from was older than what the receiver had been told.
-            task.version = version;
-            self.changed.insert(id);
-        } else if task.list.is_none() {
-            task.list = Some(Retry::at(now, config.retry_first));
-        }
-        task.anew = task.anew.filter(|anew| version < *anew);
-        for view in views {
-            let Some(flow) = task.flows.iter_mut().find(|f| f.facts.flow == view.flow) else { continue };
-            let grown = flow.view.map_or(0, |before| before.bytes.get()) < view.bytes.get();
-            flow.view = Some(*view);
-            if grown && matches!(flow.state, FlowState::Offered { .. }) && flow.pushed {
-                flow.state = FlowState::Pushing;
-            }
-        }
-    }
-
-    fn distrust(&mut self, now: Time, path: PathId, id: TaskId, node: NodeId) {
-        if !self.hear(now, path, id) {
-            return;
-        }
-        let task = self.tasks.get_mut(id).expect("heard of just now");
-        if task.distrusted.len() >= self.config.max_distrusted || !task.distrusted.insert(node) {
-            return;
-        }
-        let flows: Vec<FlowId> =
-            task.flows.iter().filter(|f| f.facts.node == node).map(|f| f.facts.flow).collect();
-        flows.into_iter().for_each(|flow| self.close_flow(now, flow, true));
-        self.registry.distrust(node);
-        self.stats.distrusts += 1;
-        self.changed.insert(id);
-    }
-
-    fn fin(&mut self, now: Time, path: PathId, id: TaskId, outcome: Outcome) {
-        let Some(task) = self.tasks.get(id) else {
-            self.send(path, Control::FinAck { task: id });
-            return;
-        };
-        let key = (task.receiver, task.request);
-        if !self.hear(now, path, id) {
-            return;
-        }
-        self.send(path, Control::FinAck { task: id });
-        self.end_task(now, id, outcome);
-        if self.config.max_finished > 0 && self.finished_set.insert(key) {
-            self.finished.push_back(key);
-            if self.finished.len() > self.config.max_finished {
-                let oldest = self.finished.pop_front().expect("it is longer than its bound");
-                self.finished_set.remove(&oldest);
-            }
-        }
-    }
-
-    fn confirm(&mut self, flow: FlowId) {
-        self.touched.extend(self.tasks.of_flow(flow));
-        let flow = self.tasks.flow_mut(flow).expect("checked to be the node's");
-        if let FlowState::Offered { .. } = flow.state {
-            flow.state = FlowState::Pushing;
-        }
-    }
-
-    fn push_refused(&mut self, now: Time, node: NodeId, flow: FlowId, reason: Refusal) {
-        self.forget_ending(node, flow);
-        let Some(id) = self.tasks.of_flow(flow) else { return };
-        if self.tasks.flow(flow).is_none_or(|f| f.facts.node != node) {
-            self.stats.strangers += 1;
-            return;
-        }
-        self.stats.pushes_refused += 1;
-        let task = self.tasks.get_mut(id).expect("a flow belongs to a task");
-        task.barred.insert(node, now + self.config.bar);
-        let object = task.object;
-        if matches!(reason, Refusal::Gone | Refusal::UnknownObject) {
-            self.registry.unhold(node, object);
-        }
-        self.close_flow(now, flow, false);
-        self.changed.insert(id);
-    }
-
-    fn stopped(&mut self, now: Time, node: NodeId, flow: FlowId) {
-        self.forget_ending(node, flow);
-        let Some(entry) = self.tasks.flow_mut(flow) else { return };
-        if entry.facts.node != node {
-            self.stats.strangers += 1;
-        } else if !matches!(entry.state, FlowState::Over { .. }) {
-            entry.state = FlowState::Over { replace_after: now + self.config.silent_limit };
-            self.touched.extend(self.tasks.of_flow(flow));
-        }
-    }
-
-    fn report(&mut self, now: Time, node: NodeId, report: FlowReport) {
-        if !self.is_flow_of(now, node, report.flow) {
-            return;
-        }
-        self.confirm(report.flow);
-        let flow = self.tasks.flow_mut(report.flow).expect("checked to be the node's");
-        if let Some(rtt) = report.rtt {
-            flow.rtt = Some(flow.rtt.map_or(rtt, |old| old.mul_f64(1.0 - RTT_GAIN) + rtt.mul_f64(RTT_GAIN)));
-        }
-        let misheard = (report.theta.get() - flow.theta.get()).abs() > SAME_THETA * flow.theta.get();
-        let again = misheard && flow.pushed && now >= flow.told + self.config.retry_first;
-        let (id, theta) = (report.flow, flow.theta);
-        flow.report = Some(report);
-        if again {
-            flow.told = now;
-            self.send_to(node, Control::SetTheta { flow: id, theta });
-        }
-    }
-
-    /// Whether a flow is known and this node's. One that nobody knows any more is stopped.
-    fn is_flow_of(&mut self, now: Time, node: NodeId, flow: FlowId) -> bool {
-        match self.tasks.flow(flow) {
-            Some(known) if known.facts.node == node => true,
-            Some(_) => {
-                self.stats.strangers += 1;
-                false
-            }
-            None => {
-                let incarnation = self.registry.node(node).expect("it has a path").info.incarnation;
-                if !self.ending.contains_key(&(node, flow)) {
-                    self.stop_flow(now, node, flow, incarnation);
-                }
-                false
-            }
         }
     }
 

@@ -120,7 +120,7 @@ impl Planted {
         if let Some(place) = self.tree(flow) {
             self.trees[place].sent = sent;
         }
-        Symbols::new(self.trees.iter().map(|tree| tree.sent.get()).sum())
+        self.trees.iter().map(|tree| tree.sent).sum()
     }
 
     /// It receives by them no more.
@@ -451,7 +451,12 @@ impl Controller {
         };
         let cast = self.casts.get_mut(number).expect("orders and casts agree");
         let planted = cast.planted.as_mut().expect("it has orders");
-        planted.silent.extend(neighbours.iter().map(|at| (node, tree, *at)));
+        let Some(Order { order, .. }) = planted.orders.get(&(node, tree)) else { return };
+        // Whatever a node says, its neighbours are few.
+        let is_its = |at: &&SocketAddr| {
+            order.parent == Some(**at) || order.branches.iter().flatten().any(|its| its == *at)
+        };
+        planted.silent.extend(neighbours.iter().filter(is_its).map(|at| (node, tree, *at)));
         planted.reported.get_or_insert((now, since));
         self.tick_cast(now, number);
     }

@@ -1,4 +1,4 @@
-//! What is to happen when, and lines on which packets wait.
+//! What happens, and lines on which packets wait.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -56,24 +56,6 @@ pub(crate) enum Happening {
     },
     WakeController,
     Do(Act),
-}
-
-pub(crate) struct Entry(pub(crate) Time, pub(crate) u64, pub(crate) Happening);
-impl PartialEq for Entry {
-    fn eq(&self, o: &Self) -> bool {
-        (self.0, self.1) == (o.0, o.1)
-    }
-}
-impl Eq for Entry {}
-impl PartialOrd for Entry {
-    fn partial_cmp(&self, o: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(o))
-    }
-}
-impl Ord for Entry {
-    fn cmp(&self, o: &Self) -> std::cmp::Ordering {
-        (self.0, self.1).cmp(&(o.0, o.1))
-    }
 }
 
 #[derive(Default)]

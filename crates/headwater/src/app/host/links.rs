@@ -1,0 +1,187 @@
+//! Links to other processes: accepted, dialled and dialled again, served, closed.
+
+use std::net::SocketAddr;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use headwater_units::{NodeId, PathId};
+use headwater_wire::Control;
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+
+use super::{Host, Peer};
+use crate::app::AppError;
+use crate::control::{Backoff, Expect, Link};
+use crate::node::control_path;
+
+/// How long queued messages may take to arrive when the process ends, and the closing of connections to leave.
+const LAST_WORDS: Duration = Duration::from_millis(250);
+const CLOSING: Duration = Duration::from_millis(5);
+
+impl Host {
+    pub(super) fn link(&self, path: PathId) -> Option<Link> {
+        self.state().peers.get(&path).map(|p| p.link.clone())
+    }
+
+    /// Reserves a path; a link for it may come and go.
+    pub(crate) fn new_path(&self) -> PathId {
+        control_path(self.inner.next_path.fetch_add(1, Ordering::Relaxed))
+    }
+
+    pub(super) async fn accept(self) {
+        while let Some(link) = self.inner.endpoint.accept().await {
+            let path = self.new_path();
+            tokio::spawn(self.clone().serve_link(path, link));
+        }
+    }
+
+    /// Dials `at` (host:port) once.
+    pub(crate) async fn dial(&self, at: &str) -> Result<Link, AppError> {
+        let expect = self.inner.pin.map_or(Expect::Pinned, Expect::Stated);
+        let addresses: Vec<SocketAddr> =
+            tokio::net::lookup_host(at).await.map_err(|e| unreachable(at, &e))?.collect();
+        let mut last = None;
+        for address in addresses {
+            match self.inner.endpoint.dial(address, expect).await {
+                Ok(link) => return Ok(link),
+                Err(error) => last = Some(error),
+            }
+        }
+        Err(last.map_or_else(|| unreachable(at, &"the name has no address"), AppError::from))
+    }
+
+    /// Keeps a link to `at` on `path`, dialling again whenever it is lost. The first attempt's error is returned, unless
+    /// `patient`.
+    pub(crate) async fn keep_dialled(&self, path: PathId, at: &str, patient: bool) -> Result<(), AppError> {
+        let first = match self.dial(at).await {
+            Ok(link) => Some(link),
+            Err(error) if patient && !error.is_about_trust() => {
+                tracing::warn!(%error, "will be tried again");
+                None
+            }
+            Err(error) => return Err(error),
+        };
+        let at = at.to_owned();
+        let host = self.clone();
+        // The link is known before the caller says anything over the path.
+        let serving = first.map(|link| host.begin_link(path, link));
+        tokio::spawn(async move {
+            let mut backoff = Backoff::new();
+            if let Some((link, commands)) = serving {
+                host.clone().run_link(path, link, commands).await;
+            }
+            loop {
+                tokio::time::sleep(backoff.next_wait().into()).await;
+                match host.dial(&at).await {
+                    Ok(link) => {
+                        backoff.reset();
+                        host.clone().serve_link(path, link).await;
+                    }
+                    Err(error) => tracing::debug!(%error, at, "not connected"),
+                }
+            }
+        });
+        Ok(())
+    }
+
+    /// Makes a link known and introduces this node over it.
+    fn begin_link(&self, path: PathId, link: Link) -> (Link, UnboundedReceiver<Control>) {
+        let (out, commands) = unbounded_channel();
+        if self.introduces_itself() {
+            let _ = out.send(Control::Hello(self.info_for(&link)));
+            for holding in self.holdings() {
+                let _ = out.send(Control::Hold(holding));
+            }
+            if self.state().keeps {
+                let _ = out.send(Control::Keeps);
+            }
+        }
+        if let Some(controller) = &self.inner.controller {
+            controller.attach(path, out.clone());
+        }
+        self.state().peers.insert(path, Peer { link: link.clone(), out });
+        (link, commands)
+    }
+
+    async fn serve_link(self, path: PathId, link: Link) {
+        let (link, commands) = self.begin_link(path, link);
+        self.run_link(path, link, commands).await;
+    }
+
+    async fn run_link(self, path: PathId, link: Link, mut commands: UnboundedReceiver<Control>) {
+        let sender = link.clone();
+        let sending = tokio::spawn(async move {
+            while let Some(control) = commands.recv().await {
+                if sender.send(control.to_bytes()).await.is_err() {
+                    return;
+                }
+            }
+        });
+        let (asked, host) = (link.clone(), self.clone());
+        let answering = tokio::spawn(async move {
+            while let Some(request) = asked.incoming_request().await {
+                let host = host.clone();
+                let asked = asked.clone();
+                tokio::spawn(async move {
+                    let answer = match postcard::from_bytes(&request.bytes) {
+                        Ok(query) => host.answer(&asked, query).await,
+                        Err(_) => return request.responder.refuse(),
+                    };
+                    let bytes = postcard::to_stdvec(&answer).expect("an answer can be written");
+                    let _ = request.responder.respond(&bytes).await;
+                });
+            }
+        });
+        while let Some(frame) = link.recv().await {
+            match Control::parse(&frame) {
+                Ok(control) => self.on_control(path, &link, control),
+                Err(error) => {
+                    tracing::warn!(peer = %link.peer(), %error, "link closed");
+                    link.close("malformed message");
+                }
+            }
+        }
+        sending.abort();
+        answering.abort();
+        tracing::debug!(peer = %link.peer(), end = ?link.end(), "link ended");
+        let mut state = self.state();
+        // A newer link may have taken the path over.
+        if state.peers.get(&path).is_some_and(|p| p.link.is_same(&link)) {
+            state.peers.remove(&path);
+            state.held_by.retain(|_, paths| {
+                paths.remove(&path);
+                !paths.is_empty()
+            });
+            drop(state);
+            if let Some(controller) = &self.inner.controller {
+                controller.lost(path);
+            }
+        }
+    }
+
+    /// Lets queued messages go out, then closes every link.
+    pub(crate) async fn close(&self) {
+        self.close_but(&[]).await;
+    }
+
+    /// The same without last words to nodes that do not hear them.
+    pub(crate) async fn close_but(&self, silent: &[NodeId]) {
+        let mut links: Vec<Link> = self.state().peers.values().map(|p| p.link.clone()).collect();
+        links.retain(|link| !silent.contains(&link.peer()));
+        let mut finishing = tokio::task::JoinSet::new();
+        for link in links {
+            finishing.spawn(async move { link.finish().await });
+        }
+        let _ =
+            tokio::time::timeout(LAST_WORDS, async { while finishing.join_next().await.is_some() {} }).await;
+        // The closing packets leave at once; QUIC would go on listening for three timeouts.
+        let _ = tokio::time::timeout(CLOSING, self.inner.endpoint.close("going away")).await;
+    }
+}
+
+fn unreachable(at: &str, reason: &dyn std::fmt::Display) -> AppError {
+    AppError::Unreachable { who: at.to_owned(), reason: reason.to_string() }
+}
+
+pub(super) fn no_controller() -> AppError {
+    unreachable("the controller", &"no connection to it, or whoever answers there is none")
+}

@@ -1,0 +1,212 @@
+//! What is said over links and within the process, and to whom it goes.
+
+use std::net::{IpAddr, SocketAddr};
+
+use headwater_units::{Duration, NodeId, PathId};
+use headwater_wire::{Control, GroupQuestion, NodeInfo, Request};
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+
+use super::{Host, LOCAL};
+use crate::app::query::{Answer, Query};
+use crate::control::Link;
+use crate::node::{GroupProbe, Said};
+use crate::socket::GroupAddr;
+
+/// Objects of others, and where nodes are reached, are remembered for so many: who says more than that costs no more memory. Of what is
+/// not remembered, the controller is asked.
+const MOST_REMEMBERED: usize = 65_536;
+/// A group's members are asked so often whether they hear it, and waited for so long each time.
+const GROUP_PROBES: (u32, Duration) = (3, Duration::from_millis(100));
+
+impl Host {
+    /// The machines of this process and its own controller, without a network between them.
+    pub(super) fn attach_local(&self) {
+        let Some(controller) = &self.inner.controller else { return };
+        let (out, mut commands) = unbounded_channel();
+        controller.attach(LOCAL, out);
+        if self.inner.node.is_none() {
+            return;
+        }
+        // A node without a listener is not listed, but its controller must know where its own machines are.
+        let info = NodeInfo {
+            room: self.room(SocketAddr::from(([127, 0, 0, 1], 1))),
+            rtt: Some(Duration::ZERO),
+            ..self.inner.template.clone()
+        };
+        controller.deliver(LOCAL, Control::Hello(info));
+        let host = self.clone();
+        tokio::spawn(async move {
+            while let Some(control) = commands.recv().await {
+                host.hand_in(LOCAL, control);
+            }
+        });
+    }
+
+    /// What the machines of the data thread say.
+    pub(super) async fn send_out(self, mut said: UnboundedReceiver<Said>) {
+        while let Some(said) = said.recv().await {
+            match said {
+                Said::Unreadable(object) => self.withdraw(object),
+                Said::Control(path, control) => self.say(path, control),
+            }
+        }
+    }
+
+    /// Says something by a path; nobody hears it where there is no link now.
+    pub(crate) fn say(&self, path: PathId, control: Control) {
+        if path == LOCAL {
+            if let Some(controller) = &self.inner.controller {
+                controller.deliver(LOCAL, control);
+            }
+        } else if let Some(peer) = self.state().peers.get(&path) {
+            let _ = peer.out.send(control);
+        }
+    }
+
+    /// From now on hands over what is said of casts to this process, as node or as whoever asks, and by which path.
+    pub(crate) fn hear_casts(&self) -> UnboundedReceiver<(PathId, Control)> {
+        let (to, heard) = unbounded_channel();
+        self.state().on_casts = Some(to);
+        heard
+    }
+
+    /// Tells everybody that this node fetches what it is invited to ([`Host::hear_casts`]).
+    pub(crate) fn keeps(&self) {
+        let mut state = self.state();
+        state.keeps = true;
+        for peer in state.peers.values() {
+            let _ = peer.out.send(Control::Keeps);
+        }
+        drop(state);
+        self.say(LOCAL, Control::Keeps);
+    }
+
+    /// What a controller or a node says to this process, but not to its own controller.
+    fn hand_in(&self, path: PathId, control: Control) {
+        match control {
+            Control::ProbeGroup(question) => drop(tokio::spawn(self.clone().probe_group(path, *question))),
+            control if of_cast(&control) => {
+                if let Some(to) = &self.state().on_casts {
+                    let _ = to.send((path, control));
+                }
+            }
+            control => {
+                if let Some(node) = &self.inner.node {
+                    node.control(path, control);
+                }
+            }
+        }
+    }
+
+    /// Finds out for a controller who hears a group.
+    async fn probe_group(self, path: PathId, question: GroupQuestion) {
+        let GroupQuestion { at, towards, asked, members, bytes } = question;
+        let flow = asked.flow;
+        let heard = match (GroupAddr::towards(at, towards), &self.inner.node) {
+            (Ok(group), Some(node)) => {
+                let (tries, every) = GROUP_PROBES;
+                node.probe_group(GroupProbe { group, asked, members, bytes, tries, every }).await
+            }
+            (Err(error), _) => {
+                tracing::info!(%error, "a group cannot be asked");
+                Vec::new()
+            }
+            (Ok(_), None) => Vec::new(),
+        };
+        self.say(path, Control::GroupProbed { asked: flow, heard });
+    }
+
+    pub(super) fn on_control(&self, path: PathId, link: &Link, control: Control) {
+        let control = match control {
+            Control::Hello(info) => {
+                let info = resolved(info, link.peer(), link.remote_addr().ip().to_canonical());
+                if let Some(listen) = info.listen {
+                    let labels = &mut self.state().labels;
+                    if labels.len() < MOST_REMEMBERED || labels.contains_key(&info.node) {
+                        labels.insert(info.node, listen.to_string());
+                    }
+                }
+                Control::Hello(info)
+            }
+            Control::Hold(holding) => {
+                let held_by = &mut self.state().held_by;
+                if held_by.len() < MOST_REMEMBERED || held_by.contains_key(&holding.object) {
+                    held_by.entry(holding.object).or_default().insert(path);
+                }
+                Control::Hold(holding)
+            }
+            // Nobody speaks for another node.
+            Control::Request(request) => Control::Request(Request { receiver: link.peer(), ..request }),
+            other => other,
+        };
+        match for_controller(&control) {
+            true => {
+                if let Some(controller) = &self.inner.controller {
+                    controller.deliver(path, control);
+                }
+            }
+            false => self.hand_in(path, control),
+        }
+    }
+
+    pub(super) async fn answer(&self, link: &Link, query: Query) -> Answer {
+        match query {
+            Query::Holdings if self.inner.node.is_some() => {
+                Answer::Holdings { info: Box::new(self.info_for(link)), holdings: self.holdings() }
+            }
+            Query::Holdings => Answer::Unknown,
+            Query::Hashes { object } => match self.hashes(object, None).await {
+                Some(hashes) => Answer::Hashes { bytes: hashes.size(), hashes: hashes.as_slice().to_vec() },
+                None => Answer::Unknown,
+            },
+            Query::View => Answer::view(self.own_report().await.as_ref()),
+            Query::Status => Answer::view(self.own_status().await.as_ref()),
+            Query::DataPath => Answer::view(self.data_path().as_ref()),
+        }
+    }
+}
+
+fn for_controller(control: &Control) -> bool {
+    matches!(
+        control,
+        Control::Hello(_)
+            | Control::Hold(_)
+            | Control::Drop { .. }
+            | Control::Request(_)
+            | Control::Feedback { .. }
+            | Control::Distrust { .. }
+            | Control::Fin { .. }
+            | Control::Pushing { .. }
+            | Control::PushRefused { .. }
+            | Control::Stopped { .. }
+            | Control::Report { .. }
+            | Control::Keeps
+            | Control::Cast(_)
+            | Control::StopCast { .. }
+            | Control::Fetched(_)
+            | Control::GroupProbed { .. }
+            | Control::GroupSent { .. }
+            | Control::TreeReady { .. }
+            | Control::Silent { .. }
+            | Control::Signalled(_)
+    )
+}
+
+/// Of casts, and for no machine of this process.
+fn of_cast(control: &Control) -> bool {
+    matches!(
+        control,
+        Control::Fetch(_) | Control::StopFetch { .. } | Control::Casting(_) | Control::CastRefused { .. }
+    )
+}
+
+/// A node's word about itself, with what the link knows better: its key, and the address it really comes from.
+fn resolved(mut info: NodeInfo, peer: NodeId, seen: IpAddr) -> NodeInfo {
+    (info.node, info.seen) = (peer, Some(seen));
+    for address in info.data.iter_mut().chain(&mut info.listen) {
+        if address.ip().is_unspecified() {
+            address.set_ip(seen);
+        }
+    }
+    info
+}

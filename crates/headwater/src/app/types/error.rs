@@ -1,0 +1,145 @@
+//! Why a command did not do what was asked, and the exit code that says so.
+
+use std::io;
+
+use headwater_store::StoreError;
+use headwater_units::{Bytes, Duration};
+use thiserror::Error;
+
+/// A command did not do what was asked. The exit code says which way, the message what to do.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum AppError {
+    /// The options do not go together, seen only while acting on them.
+    #[error("{0}")]
+    Usage(String),
+    /// No such object, or no such file.
+    #[error("{0}")]
+    NotFound(String),
+    /// The controller or every source is out of reach.
+    #[error("cannot reach {who}: {reason}")]
+    Unreachable {
+        /// Address or addresses.
+        who: String,
+        /// What was tried and what came back.
+        reason: String,
+    },
+    /// Reachable, but nobody has what is missing.
+    #[error("no source left for {object}: {missing} missing; {hint}")]
+    NoSource {
+        /// Name or id.
+        object: String,
+        /// What is missing.
+        missing: Bytes,
+        /// What to do.
+        hint: String,
+    },
+    /// What came or what is here is not the object asked for.
+    #[error("{0}")]
+    Verification(String),
+    /// No room, by disk or by quota.
+    #[error("{0}")]
+    NoRoom(String),
+    /// Whoever answered is not who it should be.
+    #[error("{0}")]
+    Identity(String),
+    /// Not done within `--timeout`.
+    #[error("not done after {after}: {state}")]
+    TimedOut {
+        /// The time given.
+        after: Duration,
+        /// How far it got and what to do.
+        state: String,
+    },
+    /// The user stopped it.
+    #[error("interrupted{}", if *resumable { "; what is finished is kept, run the same command again to go on" } else { "" })]
+    Interrupted {
+        /// Whether running the same command again goes on where this stopped.
+        resumable: bool,
+    },
+    /// Reading or writing failed.
+    #[error("{doing}: {source}")]
+    Io {
+        /// What was tried, as in "cannot write out.bin".
+        doing: String,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The daemon of this machine could not do it.
+    #[error("{message}")]
+    Daemon {
+        /// Its own exit code for that.
+        code: u8,
+        /// Its own words.
+        message: String,
+    },
+    /// Anything else.
+    #[error("{0}")]
+    Failed(String),
+}
+
+impl AppError {
+    /// The exit code of a process that ends with this, as `--help` lists them.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            AppError::Io { source, .. } if no_room(source) => 6,
+            AppError::Io { .. } | AppError::Failed(_) | AppError::TimedOut { .. } => 1,
+            AppError::Usage(_) => 2,
+            AppError::NotFound(_) => 3,
+            AppError::Unreachable { .. } | AppError::NoSource { .. } => 4,
+            AppError::Verification(_) => 5,
+            AppError::NoRoom(_) => 6,
+            AppError::Identity(_) => 7,
+            AppError::Interrupted { .. } => 130,
+            AppError::Daemon { code, .. } => *code,
+        }
+    }
+
+    /// One word for programs: the `kind` of a `--json` error.
+    pub fn kind(&self) -> &'static str {
+        match self.exit_code() {
+            2 => "usage",
+            3 => "not_found",
+            4 => "no_source",
+            5 => "verification",
+            6 => "no_room",
+            7 => "identity",
+            130 => "interrupted",
+            _ => "failed",
+        }
+    }
+}
+
+fn no_room(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+}
+
+impl From<StoreError> for AppError {
+    fn from(error: StoreError) -> Self {
+        let text = error.to_string();
+        match error {
+            StoreError::DiskFull { .. } | StoreError::QuotaExceeded { .. } => AppError::NoRoom(text),
+            StoreError::NotFound { .. } => AppError::NotFound(text),
+            StoreError::HashesMismatch { .. }
+            | StoreError::BlockMismatch { .. }
+            | StoreError::ObjectChanged { .. }
+            | StoreError::ObjectDamaged { .. } => AppError::Verification(text),
+            StoreError::BadName { .. } | StoreError::Ambiguous { .. } => AppError::Usage(text),
+            _ => AppError::Failed(text),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn full_disks_have_their_own_exit_code_wherever_they_show() {
+        let source = io::Error::from(io::ErrorKind::StorageFull);
+        assert_eq!(AppError::Io { doing: "cannot write".into(), source }.exit_code(), 6);
+        let error =
+            StoreError::QuotaExceeded { quota: Bytes::kib(1), used: Bytes::ZERO, needed: Bytes::kib(2) };
+        assert_eq!(AppError::from(error).exit_code(), 6);
+    }
+}

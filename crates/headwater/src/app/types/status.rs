@@ -1,0 +1,243 @@
+//! What a controller knows, as `ls` and `status` print it.
+
+use std::collections::BTreeMap;
+
+use headwater_units::{BitRate, Bytes, Duration, NodeId, ObjectId, TaskId};
+use serde::{Deserialize, Serialize};
+
+use super::written::{as_text, optional_seconds};
+
+/// An object and who has it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ObjectLine {
+    /// Its id.
+    #[serde(with = "as_text")]
+    pub object: ObjectId,
+    /// Its name, if it has one.
+    pub name: Option<String>,
+    /// Its size.
+    pub bytes: Bytes,
+    /// Control addresses (`ip:port`) of the nodes that have all of it.
+    pub holders: Vec<String>,
+}
+
+/// A node as its controller knows it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct NodeLine {
+    /// What it calls itself.
+    pub name: String,
+    /// Its fingerprint.
+    #[serde(with = "as_text")]
+    pub id: NodeId,
+    /// Its control address.
+    pub listen: String,
+    /// What it may send: stated, else measured, else unknown.
+    pub uplink: Option<BitRate>,
+    /// What it may receive: stated, else measured, else unknown.
+    pub downlink: Option<BitRate>,
+    /// Its rack.
+    pub rack: Option<String>,
+    /// What its operator calls it by, its rack too.
+    #[serde(default)]
+    pub labels: BTreeMap<String, String>,
+    /// Whether it can be a receiver of casts.
+    #[serde(default)]
+    pub keeps: bool,
+    /// How many objects it has.
+    pub objects: u64,
+    /// Whether it was heard of lately.
+    pub up: bool,
+    /// How its data socket does; absent if it did not answer, or has none.
+    #[serde(default)]
+    pub data_path: Option<DataPath>,
+}
+
+/// How a node's data socket does, counted since the node started.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct DataPath {
+    /// One send becomes many datagrams (UDP GSO).
+    pub segmentation: bool,
+    /// Many datagrams become one receive buffer (UDP GRO), if they come close enough.
+    pub merging: bool,
+    /// Datagrams sent.
+    pub datagrams_sent: u64,
+    /// Messages that carried them, each of one or more datagrams.
+    pub messages_sent: u64,
+    /// Datagrams received.
+    pub datagrams_received: u64,
+    /// Buffers that they came in, each of one or more.
+    pub buffers_received: u64,
+    /// Of all datagrams; absent before the first. ACKs and what comes slowly pull it down.
+    pub datagrams_per_buffer: Option<f64>,
+    /// Of long datagrams that came at a high rate: at least 512 bytes on average, and 10,000 per second. Absent until
+    /// 1,000 did.
+    pub datagrams_per_buffer_at_speed: Option<f64>,
+    /// System calls that sent.
+    pub send_calls: u64,
+    /// System calls that received.
+    pub receive_calls: u64,
+    /// System calls that waited.
+    pub waits: u64,
+    /// Datagrams that the kernel dropped because the receive buffer was full.
+    pub dropped_by_kernel: u64,
+    /// Times that the send buffer was full.
+    pub sends_blocked: u64,
+    /// Datagrams that could not be sent: no memory, a full device queue, or refused for their destination.
+    pub sends_failed: u64,
+    /// Buffers whose control messages were cut off, so that their marks are lost: always a fault of this program.
+    pub control_truncated: u64,
+    /// Datagrams of nobody, or that failed their header tag.
+    pub strays: u64,
+    /// Headers of symbols whose payload a switch has cut off.
+    pub trimmed: u64,
+    /// Whether those are seen whose UDP header the switch has left as it was.
+    pub sees_trimmed: bool,
+    /// What somebody should look after, in words.
+    pub warnings: Vec<String>,
+}
+
+/// One source of a running task.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TaskSource {
+    /// Its control address.
+    pub node: String,
+    /// Its part of the useful bytes so far, 0..=1.
+    pub share: f64,
+    /// What it delivers.
+    pub rate: BitRate,
+    /// Its weight.
+    pub theta: f64,
+    /// What it takes for congestion: `ecn`, `delay` or `unknown`.
+    pub mark_signal: String,
+    /// Smoothed round-trip time, if measured.
+    #[serde(rename = "rtt_seconds", with = "optional_seconds")]
+    pub rtt: Option<Duration>,
+    /// Its window in packets.
+    pub window: f64,
+    /// Waits for its own disk or encoder rather than for the network.
+    pub starved: bool,
+}
+
+/// A running task.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TaskLine {
+    /// Its number.
+    pub task: TaskId,
+    /// What is wanted.
+    #[serde(with = "as_text")]
+    pub object: ObjectId,
+    /// The object's name, if it has one.
+    pub name: Option<String>,
+    /// Who wants it: its name or address.
+    pub receiver: String,
+    /// How much is wanted.
+    pub bytes: Bytes,
+    /// How much of it is there, verified.
+    pub done: Bytes,
+    /// What comes in now.
+    pub rate: BitRate,
+    /// How long it will go on at this rate.
+    #[serde(rename = "eta_seconds", with = "optional_seconds")]
+    pub eta: Option<Duration>,
+    /// What holds it back: `source`, `path`, `disk` or `cpu`.
+    pub limited_by: String,
+    /// T, bytes of a symbol.
+    #[serde(default)]
+    pub symbol_size: u16,
+    /// In the order in which they came.
+    pub sources: Vec<TaskSource>,
+}
+
+/// A running cast.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct CastLine {
+    /// Its number, as whoever asked for it drew it.
+    pub cast: u64,
+    /// What is cast: an id.
+    pub object: String,
+    /// The object's name, if that was asked for.
+    pub name: Option<String>,
+    /// The object's size.
+    pub bytes: Bytes,
+    /// The control address of the node that sends it to the group, or that was the first to be found to have it.
+    pub source: String,
+    /// How it travels: `multicast`, `trees`, `overlay`, `unicast`, or `undecided` while that is found out.
+    pub via: String,
+    /// Why so, in words.
+    pub why: String,
+    /// How many are to have it.
+    pub receivers: u64,
+    /// How many of them do.
+    pub done: u64,
+    /// How many of them will not.
+    pub failed: u64,
+    /// Payload that the source has sent to the group, each symbol counted once.
+    pub multicast_bytes: Bytes,
+    /// Since it was asked for.
+    pub age_seconds: f64,
+}
+
+/// Everything a controller knows.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct StatusReport {
+    /// Its address.
+    pub controller: String,
+    /// By name.
+    pub nodes: Vec<NodeLine>,
+    /// By name.
+    pub objects: Vec<ObjectLine>,
+    /// By number.
+    pub tasks: Vec<TaskLine>,
+    /// By number.
+    #[serde(default)]
+    pub casts: Vec<CastLine>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_report_survives_json_and_ids_are_hex_there() {
+        let (object, id) = (ObjectId([0xab; 32]), NodeId([1; 32]));
+        let report = StatusReport {
+            controller: "10.0.0.1:7000".into(),
+            nodes: vec![NodeLine {
+                name: "a".into(),
+                id,
+                listen: "10.0.0.2:7001".into(),
+                uplink: Some(BitRate::new(100_000_000)),
+                downlink: None,
+                rack: Some("r1".into()),
+                labels: [("rack".into(), "r1".into())].into(),
+                keeps: true,
+                objects: 1,
+                up: true,
+                data_path: Some(DataPath { datagrams_per_buffer: Some(1.5), ..DataPath::default() }),
+            }],
+            objects: vec![ObjectLine { object, name: None, bytes: Bytes::kib(1), holders: vec![] }],
+            tasks: vec![TaskLine {
+                task: TaskId(7),
+                object,
+                name: Some("model".into()),
+                receiver: "b".into(),
+                bytes: Bytes::kib(2),
+                done: Bytes::kib(1),
+                rate: BitRate::new(8000),
+                eta: Some(Duration::from_millis(1500)),
+                limited_by: "path".into(),
+                symbol_size: 1424,
+                sources: vec![],
+            }],
+            casts: vec![CastLine { cast: 9, via: "overlay".into(), age_seconds: 1.5, ..CastLine::default() }],
+        };
+        let text = serde_json::to_string(&report).unwrap();
+        assert!(text.contains(&format!(r#""object":"{}""#, "ab".repeat(32))), "{text}");
+        assert!(text.contains(r#""eta_seconds":1.5"#), "{text}");
+        assert!(text.contains(r#""uplink":100000000"#), "{text}");
+        assert_eq!(serde_json::from_str::<StatusReport>(&text).unwrap(), report);
+        let wire = postcard::to_stdvec(&report).unwrap();
+        assert_eq!(postcard::from_bytes::<StatusReport>(&wire).unwrap(), report);
+    }
+}

@@ -1,0 +1,106 @@
+//! Nodes that come, go and drop objects, and what that means for their flows.
+
+use headwater_units::{FlowId, NodeId, ObjectId, PathId, Time};
+use headwater_wire::NodeInfo;
+
+use super::tasks::{FlowState, Pace, Retry};
+use super::{Controller, offered};
+use crate::ControllerEvent;
+
+impl Controller {
+    pub(super) fn hello(&mut self, now: Time, path: PathId, info: NodeInfo) {
+        let node = info.node;
+        let tasks = &self.tasks;
+        let busy = |node| tasks.load(node) > 0;
+        let Some(greeting) = self.registry.greet(now, path, info.clone(), &self.config, busy) else {
+            self.stats.nodes_refused += 1;
+            return;
+        };
+        if let Some(other) = greeting.displaced {
+            self.node_down(now, other);
+        }
+        if greeting.changed {
+            self.planner.forget_topology();
+        }
+        let stops: Vec<FlowId> = self.endings_of(node).collect();
+        for flow in stops {
+            let ending = self.ending.get_mut(&(node, flow)).expect("listed just now");
+            if ending.incarnation != info.incarnation {
+                self.forget_ending(node, flow);
+            } else if greeting.new_path {
+                ending.stop = Retry::at(now, self.config.retry_first);
+                self.tick_ending(now, node, flow);
+            }
+        }
+        let flows: Vec<FlowId> = self.tasks.flows_of(node).collect();
+        for flow in flows {
+            let id = self.tasks.of_flow(flow).expect("flows and sources agree");
+            self.touched.insert(id);
+            let task = self.tasks.get_mut(id).expect("a flow belongs to a task");
+            let entry = task.flows.iter_mut().find(|f| f.facts.flow == flow).expect("a task lists its flows");
+            if entry.facts.incarnation != info.incarnation {
+                self.close_flow(now, flow, false);
+                self.changed.insert(id);
+                continue;
+            }
+            if entry.at != info.data {
+                entry.at.clone_from(&info.data);
+                self.changed.insert(id);
+            }
+            let away = matches!(entry.state, FlowState::Away { .. });
+            let open = matches!(entry.state, FlowState::Offered { .. } | FlowState::Pushing);
+            if away || (open && greeting.new_path) {
+                entry.state = offered(now, &self.config);
+                // What was said of its pace may be lost with the old path.
+                let anew = Retry::at(now, self.config.retry_first);
+                match &mut task.pace {
+                    Pace::Paused { said } => *said = anew,
+                    pace => *pace = Pace::Resuming { said: anew, times: 2 },
+                }
+            }
+        }
+        if greeting.new_path {
+            let held = self.tasks.wanted().filter(|object| self.registry.holds(node, *object));
+            self.touched.extend(held.flat_map(|object| self.tasks.wanting(object)));
+        }
+        if greeting.new_path || greeting.changed {
+            self.event(ControllerEvent::NodeUp(Box::new(info)));
+        }
+    }
+
+    pub(super) fn path_lost(&mut self, now: Time, path: PathId) {
+        for task in self.tasks.iter_mut().filter(|task| task.path == Some(path)) {
+            task.path = None;
+        }
+        if let Some(node) = self.registry.lose(now, path) {
+            self.node_down(now, node);
+        }
+    }
+
+    /// Nothing can be said to a node any more. Its flows may go on, but others are taken instead where there are any.
+    pub(super) fn node_down(&mut self, now: Time, node: NodeId) {
+        let flows: Vec<FlowId> = self.tasks.flows_of(node).collect();
+        for flow in flows {
+            self.touched.extend(self.tasks.of_flow(flow));
+            let flow = self.tasks.flow_mut(flow).expect("flows and sources agree");
+            if matches!(flow.state, FlowState::Offered { .. } | FlowState::Pushing) {
+                flow.state = FlowState::Away { replace_after: now };
+            }
+        }
+        let stops: Vec<FlowId> = self.endings_of(node).collect();
+        stops.into_iter().for_each(|flow| self.tick_ending(now, node, flow));
+        self.event(ControllerEvent::NodeDown { node });
+    }
+
+    pub(super) fn drop_object(&mut self, now: Time, node: NodeId, object: ObjectId) {
+        self.registry.unhold(node, object);
+        let flows: Vec<FlowId> = self.tasks.flows_of(node).collect();
+        for flow in flows {
+            let id = self.tasks.of_flow(flow).expect("flows and sources agree");
+            if self.tasks.get(id).is_some_and(|task| task.object == object) {
+                self.close_flow(now, flow, true);
+                self.changed.insert(id);
+            }
+        }
+    }
+}
