@@ -4,7 +4,7 @@ use headwater_transport::DecodeFailure;
 use headwater_transport::scdp::{PullFlowConfig, SessionConfig};
 use headwater_transport::source::SourceConfig;
 use headwater_units::{Duration, Time};
-use headwater_wire::{Body, Class, Pull};
+use headwater_wire::{Body, Class, Control, Pull};
 
 use crate::net::*;
 
@@ -300,6 +300,22 @@ fn a_disk_that_is_slow_delays_and_loses_nothing() {
         took < us(700) + PACKET * u64::from(12 * K) + us(400),
         "only the first block is waited for: {took:?}"
     );
+}
+
+/// Goal: a source that was held up for long owes less than it was asked for meanwhile. When all that is under way is lost later on,
+/// what it does not owe is not waited for again and again.
+#[test]
+fn a_source_that_was_held_up_for_long_is_soon_back_at_its_rate() {
+    let mut net = Setup::blocks(40).net();
+    net.call(us(500), |net| net.order(0, Control::Pause { flow: flow(0, 0) }));
+    net.call(ms(25_000), |net| net.order(0, Control::Resume { flow: flow(0, 0) }));
+    net.there = Box::new(|number, _| if (1500..1513).contains(&number) { Fate::Lost } else { Fate::Arrives });
+    net.run(ms(24_999));
+    let before = net.receivers[0].session.stats().timeouts;
+    net.run(ms(60_000));
+    let after = net.receivers[0].session.stats().timeouts - before;
+    assert!(net.receivers[0].done_at.is_some());
+    assert!(after <= 6, "{after} timeouts");
 }
 
 #[test]
