@@ -299,11 +299,16 @@ fn transport(scenario: &Scenario, topology: &Topology, network: &Network) -> Res
     Ok(Transport::Coded(Box::new(setup)))
 }
 
+/// Blocks that may be open at once where memory does not matter: at a source that is pulled from as many as at its receiver, since one
+/// that has forgotten a block does not answer for it.
+const BLOCKS: usize = 1 << 20;
+
 /// Lifts the limits that papers do not have and simulated hosts do not need.
 fn unprotect(setup: &mut CodedSetup) {
     let source = &mut setup.source;
     // The simulated receiver is where it says it is, and all its blocks may be open at once.
     (source.unvalidated_packets, source.look_ahead, source.max_in_flight) = (u64::MAX, 4096, u32::MAX);
+    source.pull.open_blocks = BLOCKS;
     source.silent_pause = NEVER;
     let controller = &mut setup.controller;
     // A flow that yields to a heavier one is not dead.
@@ -311,7 +316,7 @@ fn unprotect(setup: &mut CodedSetup) {
     controller.receiver_silent = NEVER;
     controller.receiver_gone = Duration::from_secs(1 << 21);
     (controller.max_sources, controller.sources_limit) = (128, 128);
-    (setup.receive_window, setup.blocks_in_flight) = (u32::MAX, 1 << 20);
+    (setup.receive_window, setup.blocks_in_flight) = (u32::MAX, BLOCKS);
     setup.source_patience = NEVER;
 }
 

@@ -27,6 +27,9 @@ const OPENINGS: u32 = 3;
 const YIELDS: u32 = 8;
 /// A group that nothing was heard of for so long does not go on.
 const GROUP_LIVES: Duration = Duration::from_millis(50);
+/// A silent flow is asked at least this often: a source keeps a flow for 10 s after what may have been its last pull
+/// ([`release_after`](crate::scdp::PullFlowConfig::release_after)).
+const LONGEST_PATIENCE: Duration = Duration::from_secs(4);
 /// A flow that is asked for a block alone keeps it for so many timeouts in a row: with another one it begins anew.
 const LONG_SILENCE: u32 = 4;
 
@@ -318,7 +321,7 @@ impl Flow {
         let waits = self.coming > 0 || self.silent;
         let most = if self.is_attached() { GROUP_DOUBLINGS } else { MOST_DOUBLINGS };
         let patience = match self.openings {
-            0 => self.rtt.rto() * (1 << self.doublings.min(most)),
+            0 => (self.rtt.rto() * (1 << self.doublings.min(most))).min(LONGEST_PATIENCE),
             left => OPENS_AGAIN.min(self.rtt.rto()) * (1 << (OPENINGS - left)),
         };
         (waits && self.path.is_some() && self.waiting == 0 && self.is_live()).then(|| self.stirred + patience)
@@ -471,6 +474,22 @@ mod tests {
         assert_eq!(answered(&mut flow, 1), 0, "the pulls before it may have been lost");
         assert_eq!(answered(&mut flow, 2), 10, "they were not");
         assert_eq!(answered(&mut flow, 3), 10);
+    }
+
+    /// Goal: a source that is silent for long does not take its receiver for gone.
+    #[test]
+    fn a_silent_source_is_asked_before_it_lets_go_of_the_flow() {
+        let mut flow = Flow::new(Time::ZERO, grant(), 10, &SessionConfig::default());
+        flow.path = Some(PathId(1));
+        flow.begin(Time::ZERO);
+        flow.expect(10);
+        let mut now = Time::ZERO;
+        for _ in 0..20 {
+            let next = flow.overdue_at().expect("it waits");
+            assert!(next.since(now) * 2 < crate::scdp::PullFlowConfig::default().release_after);
+            now = next;
+            flow.on_overdue(now);
+        }
     }
 
     #[test]
