@@ -6,7 +6,7 @@ use std::time::Duration as StdDuration;
 use headwater_units::{Bytes, Duration};
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
-use super::output::{Pace, Terminal};
+use super::output::{Pace, Terminal, printable};
 use crate::app::{Phase, Progress, ProgressReceiver, ProgressSource, Watch};
 
 /// Lines of sources on the screen; more would scroll the bar away on a small terminal.
@@ -159,7 +159,7 @@ impl Watch for Bar {
         if bounded {
             main.set_length(progress.bytes_total);
         }
-        main.set_prefix(format!("{} {}", phase_word(progress.phase), progress.object));
+        main.set_prefix(format!("{} {}", phase_word(progress.phase), printable(&progress.object)));
         main.set_message(amounts(progress));
         main.set_position(progress.bytes_done);
         self.main = Some(main);
@@ -170,7 +170,7 @@ impl Watch for Bar {
             if self.below.len() <= i {
                 self.below.push(self.add("{wide_msg}"));
             }
-            self.below[i].set_message(line);
+            self.below[i].set_message(printable(&line));
         }
     }
 

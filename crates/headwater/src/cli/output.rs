@@ -23,6 +23,11 @@ use super::bar::{Bar, Lines};
 use super::values::ProgressMode;
 use crate::app::{AppError, Progress, Watch};
 
+/// A text of others as it may be shown on a terminal: on one line, and nothing in it moves the cursor.
+pub(crate) fn printable(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c }).collect()
+}
+
 /// The two streams and what the user wants to see on them.
 #[derive(Clone, Debug)]
 pub(crate) struct Terminal {
@@ -91,8 +96,10 @@ impl Terminal {
 
     /// A line on standard error that does not tear the bars.
     pub(crate) fn err(&self, line: &str) {
+        // What others said may be in it.
+        let line: Vec<String> = line.split('\n').map(printable).collect();
         // Nobody is left to hear that standard error is gone.
-        self.bars.suspend(|| drop(writeln!(io::stderr().lock(), "{line}")));
+        self.bars.suspend(|| drop(writeln!(io::stderr().lock(), "{}", line.join("\n"))));
     }
 
     /// A remark, unless the user wants quiet.

@@ -6,6 +6,7 @@ use headwater_units::{BitRate, Bytes, Duration};
 use serde_json::Value;
 
 use super::bar::span;
+use super::output::printable;
 use super::settings::{Key, Origin};
 use crate::app::{
     CastLine, CastResult, GetResult, Listening, NodeLine, ObjectLine, PutResult, ReplayResult, RmResult,
@@ -66,11 +67,6 @@ impl Table {
         }
         text
     }
-}
-
-/// A text of others as it may be shown on a terminal.
-fn printable(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c }).collect()
 }
 
 /// `headwater ls`.

@@ -257,6 +257,11 @@ fn a_tree_whose_cable_is_cut_is_led_another_way_or_shares_that_of_another() {
     assert_eq!(repair.told, Some(Duration::ZERO));
     assert!(repair.rebuilt >= 1);
     assert!(news.members.iter().all(|member| member.standing == MemberStanding::Receiving));
+    // What was said before the new order came is of nobody's neighbour any more.
+    bench.say(4, silent(parent));
+    bench.pass(ms(200));
+    assert_eq!(bench.orders(4).len(), 0);
+    assert_eq!(bench.news_of_cast().repairs.len(), 1, "nothing more is repaired");
 }
 
 /// Four nodes of a BCube, where node 4 has just lost its parent in tree 0: what the source is sent for all who are told of it, and the

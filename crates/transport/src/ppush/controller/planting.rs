@@ -457,7 +457,10 @@ impl Controller {
             order.parent == Some(**at) || order.branches.iter().flatten().any(|its| its == *at)
         };
         planted.silent.extend(neighbours.iter().filter(is_its).map(|at| (node, tree, *at)));
-        planted.reported.get_or_insert((now, since));
+        // What is said of somebody who is no neighbour any more was said before an order came.
+        if !planted.silent.is_empty() {
+            planted.reported.get_or_insert((now, since));
+        }
         self.tick_cast(now, number);
     }
 
@@ -527,7 +530,6 @@ impl Controller {
         if planted.repairs.len() > MAX_NEWS {
             planted.repairs.pop_front();
         }
-        planted.told_since = Some(now);
         planted.receivers.retain(|_, host| !lost.contains(host));
         self.stats.trees_repaired += 1;
         for node in receivers.into_iter().filter(|(_, host)| lost.contains(host)).map(|(node, _)| node) {
@@ -535,6 +537,11 @@ impl Controller {
         }
         self.order_pushes(number);
         self.give_orders(now, number, &standing);
+        if let Some(planted) = self.casts.get_mut(number).and_then(|cast| cast.planted.as_mut()) {
+            // Where nobody's part has changed nobody is told, and there is nothing to wait for.
+            let told = planted.orders.values().any(|order| !order.confirmed);
+            planted.told_since = told.then_some(now);
+        }
     }
 
     // ---- the end

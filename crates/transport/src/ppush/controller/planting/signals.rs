@@ -1,5 +1,6 @@
-//! Nodes on trees are told down a tree that their trees lead another way, if the operator wants it so (Datacast §III): the source splits one message among some of
-//! them, and they among others. Who does not answer is told by its own connection, as everybody is who gets a key.
+//! Nodes on trees are told down a tree that their trees lead another way, if the operator wants it so (Datacast §III): the source
+//! splits one message among some of them, and they among others. Who does not answer is told by its own connection, as everybody is
+//! who gets a key.
 //!
 //! ```text
 //!   changed orders --> who tells whom --> a datagram for each node, those of the nodes that it tells inside it --> Signal to the source
