@@ -91,14 +91,26 @@ impl Seen {
     }
 }
 
+/// How long the machine's processors have been busy and idle, in ticks; what a hypervisor took counts as busy.
+fn busy_and_idle() -> (u64, u64) {
+    let text = std::fs::read_to_string("/proc/stat").unwrap();
+    let ticks: Vec<u64> =
+        text.lines().next().unwrap().split_whitespace().filter_map(|it| it.parse().ok()).collect();
+    let idle = ticks[3] + ticks[4];
+    // The guests' are in the users'.
+    (ticks[..8].iter().sum::<u64>() - idle, idle)
+}
+
 /// Casts, perhaps with something that happens in the middle.
 fn cast(cluster: &mut Cluster, middle: impl FnOnce(&mut Cluster)) -> Seen {
     let before = cluster.copies();
+    let (busy, idle) = busy_and_idle();
     let mut cast = cluster.cast(&["--all", "--via", "overlay"]);
     let half = cluster.content.len() as u64 / 2;
     cluster::wait_until("half of it", PATIENCE, || cast.bytes_done() >= half);
     middle(cluster);
     let ended = cast.end(PATIENCE);
+    let (busy, idle) = (busy_and_idle().0 - busy, busy_and_idle().1 - idle);
     let result = ended.last.unwrap_or_default();
     assert_eq!(result["via"], "overlay", "{result:#} {}", ended.log);
     let copies = cluster.copies() - before;
@@ -111,8 +123,11 @@ fn cast(cluster: &mut Cluster, middle: impl FnOnce(&mut Cluster)) -> Seen {
     let ratios = (1..cluster.nodes.len()).map(ratio).collect();
     let seen = Seen { ratios, copies, result };
     println!(
-        "{:.3?} of ideal, {:.3} copies on the source's wire, {} by its account",
-        seen.ratios, copies, seen.result["copies"]
+        "{:.3?} of ideal, {:.3} copies on the source's wire, {} by its account, processors {:.0} % busy",
+        seen.ratios,
+        copies,
+        seen.result["copies"],
+        busy as f64 * 100.0 / (busy + idle) as f64
     );
     seen
 }
@@ -190,13 +205,13 @@ fn three_receivers_do_without_a_killed_fourth() {
     within(4, 200, 256 * MIB, kill, others, |_| {});
 }
 
-/// Goal: 8 and 16 receivers at 50 Mbit/s are within 1.3.
+/// Goal: 8 and 16 receivers are within 1.3, at rates that leave the machine some time.
 #[test]
 #[ignore = "measures: wants the machine for itself"]
 fn eight_and_sixteen_receivers_have_it_in_little_more_than_one_copy() {
     let Some(_alone) = alone() else { return };
-    for receivers in [8, 16] {
-        within(receivers, 50, 64 * MIB, |_| {}, |seen| seen.last() <= 1.3, |_| {});
+    for (receivers, mbit, bytes) in [(8, 50, 64 * MIB), (16, 20, 128 * MIB), (16, 50, 64 * MIB)] {
+        within(receivers, mbit, bytes, |_| {}, |seen| seen.last() <= 1.3, |_| {});
     }
 }
 

@@ -232,7 +232,7 @@ impl Session {
             if grant.relays {
                 // Pulls take of the same links as what is passed on.
                 self.relayed = true;
-                self.at_once = (self.window / 4).clamp(1, MOST_AT_ONCE);
+                self.at_once = (self.window / 4).clamp(2, MOST_AT_ONCE).min(self.window);
             }
             self.bind(&grant);
             group.into_iter().for_each(|group| self.bind(group));

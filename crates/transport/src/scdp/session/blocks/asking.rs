@@ -45,6 +45,12 @@ impl Blocks {
     #[inline]
     pub(in crate::scdp::session) fn assign(&mut self, place: usize) -> Option<BlockIndex> {
         let at = self.pick(place)?;
+        self.assign_of(at, place)
+    }
+
+    /// The same where it is known of which block.
+    #[inline]
+    pub(super) fn assign_of(&mut self, at: usize, place: usize) -> Option<BlockIndex> {
         let block = self.base + at as u32;
         self.begin_run(at, place);
         self.move_run(at, place);

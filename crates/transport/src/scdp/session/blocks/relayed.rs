@@ -19,6 +19,8 @@ use crate::scdp::{class_of, part};
 /// A flow runs ahead of the others by at most so many blocks that lack symbols: at 256 KiB they are 8 MiB, a third of a second at
 /// 200 Mbit/s, more than a busy host is late.
 const LEAD: usize = 32;
+/// What a block lacks beyond the parts that are left, one more flow makes up for whenever the flows are so many blocks further.
+const STEP: usize = 4;
 
 impl Blocks {
     /// Whether a flow can be asked for a symbol at all.
@@ -82,10 +84,10 @@ impl Blocks {
     ) -> Option<(u32, BlockIndex)> {
         let block = self.assign(place)?;
         let mut asked = 1;
-        while asked < most && self.pick(place).map(|at| self.base + at as u32) == Some(block.0) {
-            if self.assign(place).is_none() {
-                break;
-            }
+        while asked < most
+            && let Some(at) = self.pick(place).filter(|at| self.base + *at as u32 == block.0)
+            && self.assign_of(at, place).is_some()
+        {
             asked += 1;
         }
         Some((asked, block))
@@ -98,7 +100,8 @@ impl Blocks {
             return Some(at);
         }
         self.walk(place, LEAD, |block, places| {
-            match block.part_left(place, &places[place]) > 0 || block.is_short(places) {
+            let has_part = block.part_left(place, &places[place]) > 0;
+            match has_part || (block.is_short(places) && block.is_made_up_by(place, places)) {
                 true => Take::Now,
                 false => Take::Later,
             }
@@ -124,8 +127,20 @@ impl Block {
 
     /// Whether all parts that are left to be asked for do not make up what is needed: those who are silent bring nothing.
     fn is_short(&self, places: &[Place]) -> bool {
-        let live = places.iter().enumerate().filter(|(_, it)| it.heard);
-        let left: u32 = live.map(|(place, it)| self.part_left(place, it)).sum();
-        self.needs() > left
+        let mut live = places.iter().enumerate().filter(|(_, it)| it.heard);
+        // No further than to the first parts that do.
+        let all_but =
+            |short: u32, (place, it)| short.checked_sub(self.part_left(place, it)).filter(|&it| it > 0);
+        live.try_fold(self.needs(), all_but).is_some_and(|short| short > 0)
+    }
+
+    /// Whether this flow is asked for more than its part of a block that is short. All who lack symbols ask that of the lowest class
+    /// first, and so they come to want the same ones, each of which leaves the source once; the next class where this flow is [`STEP`]
+    /// blocks further, and so on.
+    fn is_made_up_by(&self, place: usize, places: &[Place]) -> bool {
+        let it = &places[place];
+        let class = it.class_in(self.number);
+        let before = places.iter().filter(|it| it.heard && it.class_in(self.number) < class).count();
+        it.newest.saturating_sub(self.number) as usize >= before * STEP
     }
 }
