@@ -39,7 +39,7 @@ impl Namespaces {
             tool::run("ip", &["netns", "add", namespace])?;
         }
         // The middle only forwards frames: its own IPv6 chatter would wait in the queues that we measure, and where containers run
-        // a bridge shows each frame to the firewall, which takes a sixth of the processor's time at 1 Gbit/s.
+        // a bridge shows each frame to the firewall, which takes much of the processor's time.
         let entered = format!("--net=/run/netns/{}", namespaces.middle);
         let quiet = "set_to() { [ ! -w $2 ] || echo $1 > $2; }
             set_to 1 /proc/sys/net/ipv6/conf/default/disable_ipv6
