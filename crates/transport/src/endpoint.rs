@@ -446,6 +446,8 @@ pub enum ControllerCommand {
     },
     /// A task that was running when the controller stopped.
     Restore(Box<TaskRecord>),
+    /// The controller has run before: nodes that know it will come back, and say what they hold.
+    Returned,
 }
 
 /// What a controller tells the driver.

@@ -38,8 +38,13 @@ pub(crate) struct ControllerHost {
 impl ControllerHost {
     /// Starts one, with the tasks that the database at `state` remembers, if a path is given.
     pub(crate) fn start(config: ControllerConfig, state: Option<&Path>) -> Result<Self, AppError> {
+        let returned = state.is_some_and(Path::exists);
         let database = state.map(Tasks::open).transpose()?;
         let mut machine = Controller::new(config, rand::random());
+        if returned {
+            let command = Command::Controller(ControllerCommand::Returned);
+            machine.handle(Time::ZERO, Input::Command(command));
+        }
         let records = database.as_ref().map_or(Ok(Vec::new()), Tasks::load)?;
         for record in records {
             tracing::info!(task = record.task.0, object = %record.object, "task restored");

@@ -1,6 +1,7 @@
 //! The QUIC endpoint that listens and dials.
 
 use std::net::SocketAddr;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -213,14 +214,31 @@ impl ControlEndpoint {
     pub async fn dial(&self, addr: SocketAddr, expect: Expect) -> Result<Link, ControlError> {
         let addr = canonical(addr);
         let within = self.config.dial_timeout;
+        let attempts = async {
+            let mut first = pin!(self.attempt(addr, expect));
+            tokio::select! {
+                done = &mut first => return done,
+                () = tokio::time::sleep((within * 3 / 5).into()) => {}
+            }
+            // A peer that restarted in the middle of the first does not know it any more, and says nothing.
+            tokio::select! {
+                done = first => done,
+                done = self.attempt(addr, expect) => done,
+            }
+        };
+        let link = timeout(within.into(), attempts).await;
+        let link = link.unwrap_or_else(|_| Err(ControlError::no_answer(addr, within)))?;
+        count(&self.counters.links_dialled);
+        Ok(link)
+    }
+
+    /// Dials once. May be cancelled.
+    async fn attempt(&self, addr: SocketAddr, expect: Expect) -> Result<Link, ControlError> {
         let expected = match expect {
             Expect::Stated(node) | Expect::Known(node) => Some(node),
             Expect::Pinned => self.with_pins(move |pins| pins.get(addr)).await?,
         };
-        let connection = match timeout(within.into(), self.connect(addr, expect, expected)).await {
-            Ok(connection) => connection?,
-            Err(_) => return Err(ControlError::no_answer(addr, within)),
-        };
+        let connection = self.connect(addr, expect, expected).await?;
         let Some(peer) = peer_of(&connection) else {
             return Err(ControlError::Handshake { addr, reason: "the peer showed no key".to_owned() });
         };
@@ -233,21 +251,12 @@ impl ControlEndpoint {
             }
         };
         let who = Who { peer, remote: addr, pin, place: None };
-        let link = match timeout(within.into(), Link::open(connection.clone(), who, &self.config)).await {
-            Ok(Ok(link)) => link,
-            Ok(Err(error)) => {
-                return Err(match connection.close_reason() {
-                    Some(reason) => self.dial_error(addr, reason),
-                    None => error,
-                });
+        Link::open(connection.clone(), who, &self.config).await.map_err(|error| {
+            match connection.close_reason() {
+                Some(reason) => self.dial_error(addr, reason),
+                None => error,
             }
-            Err(_) => {
-                connection.close(Code::Done.var(), b"not accepted in time");
-                return Err(ControlError::no_answer(addr, within));
-            }
-        };
-        count(&self.counters.links_dialled);
-        Ok(link)
+        })
     }
 
     /// The next link that another node dialled; `None` after [`ControlEndpoint::close`] or if nobody is listened to.

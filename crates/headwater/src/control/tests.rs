@@ -345,6 +345,40 @@ async fn nobody_there_is_said_within_the_dial_timeout() {
     assert!(error.to_string().starts_with("cannot reach 127.0.0.1:"), "{error}");
 }
 
+/// Hands what comes from a dialler on to the first listener, until that has answered once; from then on to the second.
+async fn changes_hands(port: tokio::net::UdpSocket, listeners: [SocketAddr; 2]) {
+    let (mut dialler, mut at) = (None, listeners[0]);
+    let mut packet = [0; 2048];
+    loop {
+        let (len, from) = port.recv_from(&mut packet).await.unwrap();
+        match dialler.filter(|_| listeners.contains(&from)) {
+            None => {
+                dialler = Some(from);
+                port.send_to(&packet[..len], at).await.unwrap();
+            }
+            Some(dialler) if from == at => {
+                port.send_to(&packet[..len], dialler).await.unwrap();
+                at = listeners[1];
+            }
+            // The first one is gone.
+            Some(_) => {}
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_peer_that_restarts_in_the_middle_of_a_handshake_is_dialled_again() {
+    let (one, two) = (Node::new(), Node::new());
+    let again = Node::endpoint(&two.state, "127.0.0.1:0", ControlConfig::default());
+    let port = tokio::net::UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    let addr = port.local_addr().unwrap();
+    let relay = tokio::spawn(changes_hands(port, [two.addr(), again.local_addr()]));
+    let link = one.endpoint.dial(addr, Expect::Pinned).await.unwrap();
+    assert_eq!(link.peer(), again.node());
+    assert_eq!((two.endpoint.stats().links_accepted, again.stats().links_accepted), (0, 1));
+    relay.abort();
+}
+
 #[tokio::test]
 async fn garbage_at_the_port_disturbs_nothing() {
     let (one, two) = (Node::with("127.0.0.1:0", quick()), Node::with("127.0.0.1:0", quick()));

@@ -250,6 +250,7 @@ impl World {
     fn restart_controller(&mut self) {
         let seed = [self.dice.at as u8; 32];
         self.controller = Controller::new(ControllerConfig::default(), seed);
+        self.tell(Input::Command(Command::Controller(ControllerCommand::Returned)));
         for record in self.records.clone().into_values() {
             self.tell(Input::Command(Command::Controller(ControllerCommand::Restore(Box::new(record)))));
         }

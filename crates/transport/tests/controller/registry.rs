@@ -2,14 +2,18 @@
 
 use headwater_transport::Endpoint;
 use headwater_transport::ppush::controller::ControllerConfig;
-use headwater_transport::{ControllerEvent, Input};
-use headwater_units::{BitRate, Bytes};
-use headwater_wire::{Body, Control, Datagram, Holding, NodeInfo, Refusal};
+use headwater_transport::{ControllerCommand, ControllerEvent, Input};
+use headwater_units::{BitRate, Bytes, PathId};
+use headwater_wire::{Body, Cast, CastWish, Class, Control, Datagram, Holding, NodeInfo, Refusal};
 
 use crate::harness::{Bench, holding, info, ms, node, object, packet, path, request};
 
 fn refusal(bench: &mut Bench, n: u8, name: &str) -> Option<Refusal> {
     bench.say(n, Control::Request(request(n, 900, name)));
+    refused(bench, n)
+}
+
+fn refused(bench: &mut Bench, n: u8) -> Option<Refusal> {
     bench.heard(n).into_iter().find_map(|control| match control {
         Control::Refused { request: 900, reason } => Some(reason),
         _ => None,
@@ -205,4 +209,42 @@ fn the_view_can_be_written_down() {
     assert_eq!(view.objects[0].holders, [node(1)]);
     assert_eq!((view.nodes[0].flows, view.tasks[0].flows.len()), (1, 1));
     let _ = bench.pushes(1);
+}
+
+#[test]
+fn after_a_restart_an_unknown_name_waits_for_whoever_holds_it_to_come_back() {
+    let mut bench = Bench::new();
+    bench.command(ControllerCommand::Returned);
+    for n in [7, 8, 9] {
+        assert_eq!(refusal(&mut bench, n, "object-1"), None);
+    }
+    bench.say(9, Control::Request(request(9, 900, "object-1"))); // Said again.
+    assert_eq!(refusal(&mut bench, 6, "object-2"), None);
+    let cast = Cast {
+        cast: 1,
+        name: "object-1".to_owned(),
+        to: vec![node(9)],
+        class: Class::Bulk,
+        wish: CastWish::Best,
+    };
+    bench.say_at(PathId(1000), Control::Cast(cast));
+    bench.lose_path(8);
+    bench.pass(ms(1000));
+    assert!(bench.sent.is_empty(), "{:?}", bench.sent);
+    bench = bench.holders([1]);
+    let accepted = |control: &Control| matches!(control, Control::Accepted { .. });
+    assert!(bench.heard(7).iter().any(accepted));
+    assert_eq!(bench.heard(9).iter().filter(|control| accepted(control)).count(), 1);
+    assert!(bench.heard(8).is_empty(), "it has gone");
+    assert!(
+        bench
+            .sent
+            .iter()
+            .any(|(path, it)| *path == PathId(1000) && !matches!(it, Control::CastRefused { .. }))
+    );
+    bench.pass(ms(8_900));
+    assert_eq!(refused(&mut bench, 6), None);
+    bench.pass(ms(200));
+    assert_eq!(refused(&mut bench, 6), Some(Refusal::UnknownObject), "nobody has come back with it");
+    assert_eq!(refusal(&mut bench, 6, "object-2"), Some(Refusal::UnknownObject), "at once from now on");
 }

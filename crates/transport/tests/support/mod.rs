@@ -372,6 +372,8 @@ impl World {
             Act::RestartController => {
                 let controller = Controller::new(self.controller_config.clone(), [200; 32]);
                 self.machines[CONTROLLER] = Machine::Controller(Box::new(controller));
+                let command = Command::Controller(ControllerCommand::Returned);
+                self.at(self.now, Happening::Tell { to: CONTROLLER, command });
                 for record in self.records.values().cloned().collect::<Vec<_>>() {
                     let command = Command::Controller(ControllerCommand::Restore(Box::new(record)));
                     self.at(self.now, Happening::Tell { to: CONTROLLER, command });

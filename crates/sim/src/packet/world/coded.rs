@@ -314,6 +314,7 @@ impl World {
         let slot = &mut self.slots[self.places[endpoint as usize].slot as usize];
         slot.machine = Machine::Controller(Box::new(fresh));
         slot.wake = u64::MAX;
+        self.tell(endpoint, Command::Controller(ControllerCommand::Returned));
         for record in self.kept.values().cloned().collect::<Vec<_>>() {
             self.tell(endpoint, Command::Controller(ControllerCommand::Restore(Box::new(record))));
         }

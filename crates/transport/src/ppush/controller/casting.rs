@@ -30,6 +30,9 @@ impl Controller {
             (known.asker, known.news_at) = (path, now);
             return self.tick_cast(now, number);
         }
+        if self.is_early(now, &wanted.name) {
+            return self.hold_back(path, wanted.name.clone(), Control::Cast(wanted));
+        }
         match self.begin_cast(now, path, wanted) {
             Ok(cast) => {
                 self.stats.casts_accepted += 1;

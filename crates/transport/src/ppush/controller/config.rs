@@ -68,7 +68,8 @@ pub struct ControllerConfig {
     pub receiver_silent: Duration,
     /// A task ends after this long without a word of its receiver: 60 s.
     pub receiver_gone: Duration,
-    /// A restored flow waits this long for its source to come back: 10 s, several reconnection attempts.
+    /// A restored flow waits this long for its source to come back, and so does an unknown name after a restart: 10 s, several
+    /// reconnection attempts.
     pub restore_grace: Duration,
     /// [`headwater_wire::Control::Stop`] to a source that does not answer is given up after this long: 10 min. A later
     /// report of the flow starts it anew.

@@ -10,7 +10,8 @@
 //!
 //! It is never on the data path: while it is away flows go on as they are. What must outlast it is a few facts per task
 //! ([`ControllerEvent::Persist`]); a restarted controller is told them ([`ControllerCommand::Restore`], all of them
-//! before the first packet) and learns the rest from what nodes say by themselves.
+//! before the first packet) and learns the rest from what nodes say by themselves. What is asked for before they have said it waits
+//! ([`ControllerCommand::Returned`]).
 //!
 //! Any message may be lost, come twice or late. An order is said until it is confirmed: `Push` until `Pushing`, `Stop`
 //! until `Stopped`, the list of flows until a `Feedback` echoes its version, a weight until a `Report` shows it. What
@@ -33,6 +34,7 @@ pub use self::view::{CastView, ControllerView, FlowStanding, FlowStatus, NodeVie
 
 use self::casts::Casts;
 use self::circles::Overlays;
+use self::homecoming::Homecoming;
 use self::network::Network;
 use self::registry::Registry;
 use self::tasks::{FlowState, Retry, Tasks};
@@ -48,6 +50,7 @@ mod casts;
 mod circles;
 mod config;
 mod crowds;
+mod homecoming;
 mod network;
 mod nodes;
 mod overlay;
@@ -82,6 +85,7 @@ pub struct Controller {
     /// Requests whose receivers have said that they are through: in order, and by key.
     finished: VecDeque<(NodeId, u64)>,
     finished_set: BTreeSet<(NodeId, u64)>,
+    homecoming: Homecoming,
     planner: Planner,
     timers: Timers,
     /// Tasks to look after before the next output.
@@ -124,6 +128,7 @@ impl Controller {
             ending: BTreeMap::new(),
             finished: VecDeque::new(),
             finished_set: BTreeSet::new(),
+            homecoming: Homecoming::default(),
             planner: Planner::default(),
             timers: Timers::default(),
             touched: BTreeSet::new(),
@@ -194,7 +199,10 @@ impl Controller {
             Control::Hold(holding) => {
                 let object = holding.object;
                 match self.registry.hold(node, holding, &self.config) {
-                    true => self.touched.extend(self.tasks.wanting(object)),
+                    true => {
+                        self.touched.extend(self.tasks.wanting(object));
+                        self.answer_early(now);
+                    }
                     false => self.stats.holdings_refused += 1,
                 }
             }
@@ -301,6 +309,7 @@ impl Endpoint for Controller {
             Input::Command(Command::Controller(ControllerCommand::Restore(record))) => {
                 self.restore(now, *record);
             }
+            Input::Command(Command::Controller(ControllerCommand::Returned)) => self.returned(now),
             Input::Packet(_) | Input::Command(_) => self.stats.unexpected += 1,
         }
         self.settle(now);
@@ -320,6 +329,7 @@ impl Endpoint for Controller {
                 Some(Subject::Ending(node, flow)) => self.tick_ending(now, node, flow),
                 Some(Subject::Cast(cast)) => self.tick_cast(now, cast),
                 Some(Subject::Crowd(object)) => self.tick_crowd(now, object),
+                Some(Subject::Homecoming) => self.end_homecoming(now),
             }
             self.settle(now);
         }

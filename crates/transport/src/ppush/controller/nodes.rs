@@ -69,6 +69,7 @@ impl Controller {
     }
 
     pub(super) fn path_lost(&mut self, now: Time, path: PathId) {
+        self.forget_early(path);
         for task in self.tasks.iter_mut().filter(|task| task.path == Some(path)) {
             task.path = None;
         }

@@ -27,6 +27,9 @@ impl Controller {
         if self.casts.of_request(key).is_some() {
             return self.asked_for_cast(now, path, request);
         }
+        if self.is_early(now, &request.name) {
+            return self.hold_back(path, request.name.clone(), Control::Request(request));
+        }
         let (request, place) = self.joins(request);
         if let Some(id) = self.answer(now, path, &request, place)
             && let Some(task) = self.tasks.get(id)

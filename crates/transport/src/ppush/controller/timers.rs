@@ -17,6 +17,8 @@ pub(super) enum Subject {
     Cast(u64),
     /// Several gets of one object.
     Crowd(ObjectId),
+    /// Nodes have had time to come back.
+    Homecoming,
 }
 
 #[derive(Default)]
