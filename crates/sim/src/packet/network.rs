@@ -20,7 +20,7 @@ use super::agenda::Agenda;
 use super::frame::{Bodies, SimFrame};
 use super::groups::Groups;
 use super::segments::{Segments, Step, is_segment};
-use super::setup::{Setup, SetupError};
+use super::setup::{Setup, SetupError, Transport};
 
 /// Where a link ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,9 +81,12 @@ pub(super) struct Network {
     links: Vec<Link>,
     /// Of each link; apart, because a frame that comes needs nothing else of its link.
     ends: Vec<Far>,
-    /// The links of each host; a host with several sends on the first that is up.
+    /// The links of each host; a host with several sends on the first that is up, if it does not forward.
     uplinks: Vec<Vec<u32>>,
+    /// Switches, and behind them hosts that forward.
     switches: Vec<SwitchAt>,
+    /// Which of them a host is, if it is one: where hosts forward what is not on trees.
+    forwarders: Vec<Option<u32>>,
     seed: u64,
     /// Whom frames to groups are for.
     pub(super) groups: Groups,
@@ -111,12 +114,19 @@ impl Network {
         let mut uplinks = vec![Vec::new(); topology.hosts().len()];
         let mut switches = Vec::new();
         let mut switch_of = vec![0; fabric.point_count()];
+        let mut forwarders = vec![None; topology.hosts().len()];
         let mut leaves = vec![None; fabric.link_count()];
-        for point in 0..fabric.point_count() {
+        let on_trees = matches!(&setup.transport, Transport::Coded(coded) if coded.trees.is_some());
+        let (hosts, others): (Vec<_>, Vec<_>) =
+            (0..fabric.point_count()).partition(|&point| host_of[point].is_some());
+        for point in others.into_iter().chain(hosts) {
             let links = fabric.leaving(PointId(point as u32));
             if let Some(host) = host_of[point] {
                 uplinks[host as usize].extend(links.iter().map(|link| link.0));
-                continue;
+                if on_trees || !topology.forwards(PointId(point as u32)) {
+                    continue;
+                }
+                forwarders[host as usize] = Some(switches.len() as u32);
             }
             // The last index means "no port".
             if links.len() > usize::from(u16::MAX) {
@@ -139,7 +149,8 @@ impl Network {
         for id in (0..fabric.link_count() as u32).map(LinkId) {
             let link = fabric.link(id).expect("ids count from zero");
             let leaves = leaves[id.0 as usize];
-            let port = Port::new((setup.port)(id, leaves.is_none())).map_err(|error| match leaves {
+            let is_host = host_of[link.from.0 as usize].is_some();
+            let port = Port::new((setup.port)(id, is_host)).map_err(|error| match leaves {
                 Some((_, port)) => SetupError::from(SwitchError::Port { port, error }),
                 None => error.into(),
             })?;
@@ -160,7 +171,19 @@ impl Network {
         let tallies = vec![LinkTally::default(); tallied];
         let (groups, segments, faults) = (Groups::default(), Segments::default(), FaultCounts::default());
         let copies = Vec::new();
-        Ok(Network { links, ends, uplinks, switches, seed, groups, segments, copies, tallies, faults })
+        Ok(Network {
+            links,
+            ends,
+            uplinks,
+            switches,
+            forwarders,
+            seed,
+            groups,
+            segments,
+            copies,
+            tallies,
+            faults,
+        })
     }
 
     /// A host sends.
@@ -175,8 +198,8 @@ impl Network {
     ) {
         let link = match self.uplinks[host as usize][..] {
             [only] => only,
-            ref several => match several.iter().find(|&&l| !self.is_down(l)) {
-                Some(&first) => first,
+            _ => match self.way_on(host, &frame).or_else(|| self.first_up(host)) {
+                Some(link) => link,
                 None => {
                     self.faults.unroutable += 1;
                     return bodies.forget(frame.body());
@@ -184,6 +207,10 @@ impl Network {
             },
         };
         self.offer(now, link, frame, agenda, bodies);
+    }
+
+    fn first_up(&self, host: u32) -> Option<u32> {
+        self.uplinks[host as usize].iter().copied().find(|&link| !self.is_down(link))
     }
 
     /// A frame on a tree begins its segment with this link.
@@ -247,10 +274,22 @@ impl Network {
         }
         match self.ends[link as usize] {
             Far::Host(host) if self.groups.includes(frame.to(), host) => return true,
-            Far::Host(_) => self.stray(link, frame, bodies),
+            Far::Host(host) => match self.way_on(host, &frame) {
+                Some(next) => self.offer(now, next, frame, agenda, bodies),
+                None => self.stray(link, frame, bodies),
+            },
             Far::Switch(switch) => self.part(now, link, switch, frame, agenda, bodies),
         }
         false
+    }
+
+    /// By which of its links a host that forwards sends a frame on, if it does.
+    fn way_on(&mut self, host: u32, frame: &SimFrame) -> Option<u32> {
+        let at = &mut self.switches[self.forwarders[host as usize]? as usize];
+        match at.forwarding.egress(PortIndex::OWN, Destination::Host(frame.to()), frame.flow_hash()) {
+            Egress::One(port) => Some(at.links[usize::from(port.0)]),
+            _ => None,
+        }
     }
 
     /// The endpoint of a group that a frame has come to over this link.
