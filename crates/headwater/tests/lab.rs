@@ -1,5 +1,6 @@
 //! `headwater lab` as people and scripts meet it: exit codes, what goes to which stream, JSON shapes, help.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -84,6 +85,29 @@ fn help_teaches_by_example() {
     }
     let help = lab(folder.path(), &["run", "--help"]).out;
     assert!(help.contains("goes on from there") && help.contains("polars.read_ipc"), "{help}");
+}
+
+/// What a text tells its readers to run: the word after `headwater lab run`, where it is an experiment's or a claim's.
+fn named(text: &str) -> impl Iterator<Item = &str> {
+    let ends = |c: char| c.is_whitespace() || c == '`';
+    let words = text.split("headwater lab run ").skip(1).filter_map(move |rest| rest.split(ends).next());
+    words.filter(|word| !word.starts_with(['-', '[', '.']) && !word.ends_with(".toml"))
+}
+
+#[test]
+fn what_documents_and_help_say_to_run_is_there_and_is_one_experiment() {
+    let folder = folder();
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let pages = fs::read_dir(root.join("docs")).unwrap().map(|entry| entry.unwrap().path());
+    let pages = pages.filter(|page| page.extension().is_some_and(|it| it == "md"));
+    let mut texts: Vec<_> =
+        pages.chain([root.join("README.md")]).map(|it| fs::read_to_string(it).unwrap()).collect();
+    texts.push(lab(folder.path(), &["run", "--help"]).out);
+    let ids: BTreeSet<&str> = texts.iter().flat_map(|text| named(text)).collect();
+    assert!(ids.contains("ppush/fig8"), "the README names it: {ids:?}");
+    for id in ids {
+        lab(folder.path(), &["list", id]).ends_with(0);
+    }
 }
 
 #[test]

@@ -15,7 +15,7 @@ pub(super) const HEAD: &str = "\
 What the papers say, and what we get. This page is made by `headwater lab report` from the results in
 `experiments/results`; do not edit it. To run an experiment again and keep its results:
 
-    headwater lab run fig8 --scale paper --store
+    headwater lab run ppush/fig8 --scale paper --store
     headwater lab report
 
 A claim is a number or an order that a paper states. *Ours* is the mean over seeds with its 95 % interval (Student's t).
