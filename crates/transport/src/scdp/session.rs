@@ -410,6 +410,9 @@ impl Session {
             return self.ask(now, place, pulls);
         }
         let arrival = blocks.arrive(place, header.symbol, header.trimmed, came.counted);
+        if by_group && flow.is_attached() {
+            blocks.catch_up(place, header.symbol);
+        }
         match arrival {
             Arrival::Trimmed => {
                 self.stats.trimmed += 1;

@@ -3,7 +3,7 @@
 
 use core::num::NonZeroU16;
 
-use headwater_units::{BlockIndex, ESI_LIMIT};
+use headwater_units::{BlockIndex, ESI_LIMIT, SymbolId};
 use headwater_wire::Want;
 
 use super::Blocks;
@@ -200,6 +200,24 @@ impl Blocks {
         entry.runs[place] = Run { start, stride, ..Run::default() };
     }
 
+    /// A symbol that came to a group, whoever of it had asked: the source's run has gone at least so far. To a member that the others
+    /// are ahead of, asking for less of it brings nothing.
+    pub(in crate::scdp::session) fn catch_up(&mut self, place: usize, symbol: SymbolId) {
+        let Some(at) = self.at(symbol.block.0).filter(|&at| self.open[at].phase == Phase::Filling) else {
+            return;
+        };
+        self.begin_run(at, place);
+        let run = &mut self.open[at].runs[place];
+        let Some(ahead) = symbol.esi.0.checked_sub(run.start).filter(|ahead| ahead % run.stride == 0) else {
+            return;
+        };
+        let (sent, asked) = (ahead / run.stride + 1, run.gone + run.coming);
+        // No source goes further at once, but for one that lies.
+        if sent > asked && sent - asked < LONGEST_RUN {
+            run.gone = sent - run.coming;
+        }
+    }
+
     /// A run of which the source has forgotten the beginning, or that is too long, goes on as a new one.
     #[inline]
     fn move_run(&mut self, at: usize, place: usize) {
@@ -312,5 +330,63 @@ impl Blocks {
             let block = self.base + at as u32;
             (it.oldest, it.newest) = (it.oldest.min(block), it.newest.max(block));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use headwater_units::{Bytes, Esi, FlowId, FlowKey, Geometry, NodeId, Time};
+    use headwater_wire::FlowGrant;
+
+    use super::*;
+    use crate::scdp::SessionConfig;
+    use crate::scdp::session::flow::Flow;
+
+    /// Two blocks of 100 symbols from one source.
+    fn blocks() -> Blocks {
+        let grant = FlowGrant {
+            flow: FlowId(1),
+            node: NodeId([1; 32]),
+            at: Vec::new(),
+            key: FlowKey([0; 32]),
+            index: 0,
+            of: 1,
+            group: None,
+            relays: false,
+            passed_on: true,
+        };
+        let geometry = Geometry::new(Bytes::kib(512), 2622).unwrap();
+        let mut blocks = Blocks::new(geometry, 0..2, &[], 2, 8);
+        blocks.add_place(&Flow::new(Time::ZERO, grant, 10, &SessionConfig::data_centre()));
+        blocks
+    }
+
+    /// Goal: a member of a group that the others are ahead of asks for what was not sent yet, not for what was.
+    #[test]
+    fn who_is_behind_asks_for_more_than_the_group_was_sent() {
+        let symbol = |block, esi| SymbolId { block: BlockIndex(block), esi: Esi(esi) };
+        let asked = |blocks: &mut Blocks, block| {
+            assert_eq!(blocks.assign(0), Some(BlockIndex(block)));
+            blocks.wants(0, BlockIndex(block))[0].unwrap().last() + 1
+        };
+        let mut blocks = blocks();
+        // It had asked for three, the others for a hundred and six, and for all of the next block.
+        (0..3).for_each(|_| assert_eq!(blocks.assign(0), Some(BlockIndex(0))));
+        for esi in (0..60).chain([105]) {
+            blocks.arrive(0, symbol(0, esi), false, esi < 3);
+            blocks.catch_up(0, symbol(0, esi));
+        }
+        assert_eq!(asked(&mut blocks, 0), 107);
+        assert_eq!(asked(&mut blocks, 0), 108);
+        blocks.catch_up(0, symbol(0, 50));
+        assert_eq!(asked(&mut blocks, 0), 109, "an old one changes nothing");
+        blocks.catch_up(0, symbol(0, ESI_LIMIT - 1));
+        assert_eq!(asked(&mut blocks, 0), 110, "nor what no source sends");
+        for esi in 0..98 {
+            blocks.arrive(0, symbol(1, esi), false, false);
+            blocks.catch_up(0, symbol(1, esi));
+        }
+        while blocks.assign(0) == Some(BlockIndex(0)) {}
+        assert_eq!(blocks.wants(0, BlockIndex(1))[1].unwrap().last() + 1, 99);
     }
 }
