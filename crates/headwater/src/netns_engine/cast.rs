@@ -170,7 +170,7 @@ impl<'a> Cast<'a> {
             arguments.push(format!("--listen={}:{SOURCE_PORT}", self.net.ipv4(*host)));
             arguments.extend(controller.iter().map(|address| format!("--controller={address}")));
             arguments.extend(common.iter().chain(&data).cloned());
-            arguments.extend(facts(&stage.hosts[*host]));
+            arguments.extend(facts(scenario, &stage.hosts[*host]));
             self.enter(Part::Serve, *host, format!("source-{host}"), arguments)?;
         }
         self.wait_for(context, "address", |part| part == Part::Serve)?;
@@ -194,7 +194,7 @@ impl<'a> Cast<'a> {
             arguments.extend(recipe.gentle.then(|| "--gentle".to_owned()));
             arguments.push("--wait-for-start".to_owned());
             arguments.extend(common.iter().chain(&data).cloned());
-            arguments.extend(facts(&stage.hosts[task.receiver as usize]));
+            arguments.extend(facts(scenario, &stage.hosts[task.receiver as usize]));
             self.enter(Part::Get(place), task.receiver as usize, format!("task-{place}"), arguments)?;
         }
         self.wait_for(context, "ready", |part| matches!(part, Part::Get(_)))

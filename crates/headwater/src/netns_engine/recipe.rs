@@ -30,8 +30,11 @@ pub(super) fn tuning(scenario: &Scenario, stage: &Stage, folder: &Path) -> Resul
     Ok(Some(format!("--tuning={}", path.display())))
 }
 
-/// What a host tells the controller of its links, as its operator would.
-pub(super) fn facts(host: &HostFacts) -> Vec<String> {
+/// What a host tells the controller of its links, as its operator would if he is to.
+pub(super) fn facts(scenario: &Scenario, host: &HostFacts) -> Vec<String> {
+    if !scenario.transport.states_rates {
+        return Vec::new();
+    }
     let rate = |rate: BitRate| format!("{}bit/s", rate.get());
     let mut flags =
         vec![format!("--uplink={}", rate(host.uplink)), format!("--downlink={}", rate(host.downlink))];

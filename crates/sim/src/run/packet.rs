@@ -294,7 +294,8 @@ fn transport(scenario: &Scenario, topology: &Topology, network: &Network) -> Res
     match spec.machines {
         Machines::Paper => unprotect(&mut setup),
         // As operators of real ones would.
-        Machines::Product => setup.lines = lines(topology),
+        Machines::Product if spec.states_rates => setup.lines = lines(topology),
+        Machines::Product => setup.host_rate = None,
     }
     Ok(Transport::Coded(Box::new(setup)))
 }

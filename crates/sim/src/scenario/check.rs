@@ -323,6 +323,8 @@ impl TransportSpec {
         }
         let held_up = self.pull.detach_after.as_secs_f64();
         within("transport.pull.detach_after", held_up, held_up > 0.0, "more than no time")?;
+        let reordering = f64::from(self.pull.reordering);
+        within("transport.pull.reordering", reordering, reordering >= 1.0, "at least 1")?;
         let rto = self.pull.min_rto.as_secs_f64();
         within("transport.pull.min_rto", rto, rto > 0.0 && rto <= 60.0, "above 0 and at most 60 s")?;
         let headroom = self.pull.headroom.get() as f64;
@@ -341,10 +343,13 @@ impl TransportSpec {
     /// The product's machines are what they are: nothing may be stated that they would not follow.
     fn check_machines(&self) -> Result<(), ScenarioError> {
         if self.machines == Machines::Paper {
-            return Ok(());
+            let stated = f64::from(u8::from(self.states_rates));
+            let place = "transport.states_rates";
+            return within(place, stated, self.states_rates, "left out, but beside machines = \"product\"");
         }
         let free = TransportSpec {
             machines: self.machines,
+            states_rates: self.states_rates,
             class: self.class,
             block_symbols: self.block_symbols,
             decode: self.decode.clone(),
@@ -433,6 +438,9 @@ mod tests {
         };
         assert_eq!(stated(""), Ok(()));
         assert_eq!(stated(", class = 'gentle', block_symbols = 30, decode = { overhead = 0 }"), Ok(()));
+        assert_eq!(stated(", states_rates = false"), Ok(()));
+        let alone = check("scheme =", "transport = { states_rates = false }\nscheme =");
+        assert!(matches!(alone, Err(ScenarioError::OutOfRange { .. })), "{alone:?}");
         for (constant, field, value) in [
             ("assignment = 'listed'", "assignment", "\"listed\""),
             ("initial_window = 10.0", "initial_window", "10.0"),

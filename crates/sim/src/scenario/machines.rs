@@ -122,7 +122,8 @@ impl TransportSpec {
         }
         let session = SessionConfig::data_centre();
         let rtt = RttConfig { initial_rto: self.pull.min_rto, min_rto: self.pull.min_rto, ..session.rtt };
-        SessionConfig { extra: self.decode.overhead, rtt, ..session }
+        let (extra, reordering) = (self.decode.overhead, self.pull.reordering);
+        SessionConfig { extra, rtt, reordering, ..session }
     }
 
     /// The controller, with Algorithm 1 if `weigh`, else with weight 1 for every flow. `ceiling` is θ+ of every link;
@@ -223,10 +224,11 @@ mod tests {
         let mut spec = TransportSpec::default();
         spec.pull.min_rto = Duration::from_millis(7);
         spec.pull.detach_after = Duration::from_millis(8);
+        spec.pull.reordering = 9;
         spec.decode.overhead = 3;
         let session = spec.session_config();
         assert_eq!((session.rtt.min_rto, session.rtt.initial_rto), (spec.pull.min_rto, spec.pull.min_rto));
-        assert_eq!((session.extra, session.opens_flows), (3, false));
+        assert_eq!((session.extra, session.reordering, session.opens_flows), (3, 9, false));
         let source = spec.pulled_source_config(Bytes::new(1436), 1436).pull;
         assert_eq!((source.detach_after, source.validates_paths), (spec.pull.detach_after, false));
         spec.machines = Machines::Product;

@@ -9,13 +9,17 @@ use super::{Amount, DatacastSpec, SwarmSpec, text};
 /// The constants of the machines at the ends; one set for all of a paper's figures.
 ///
 /// With [`Machines::Product`] the product's own settings take the place of all constants but
-/// [`TransportSpec::block_symbols`], [`TransportSpec::decode`] and [`TransportSpec::class`]; the others must be left out.
+/// [`TransportSpec::states_rates`], [`TransportSpec::block_symbols`], [`TransportSpec::decode`] and [`TransportSpec::class`];
+/// the others must be left out.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct TransportSpec {
     /// Whose constants those are that are left out: PPUSH's, or the product's.
     #[serde(skip_serializing_if = "Machines::are_the_papers")]
     pub machines: Machines,
+    /// Hosts of the product have been told what their links carry (`--uplink`, `--downlink`), and say so.
+    #[serde(skip_serializing_if = "is_so")]
+    pub states_rates: bool,
     /// The window that a flow starts with, packets; 1 (PPUSH §IV-B: W(0) = 1).
     pub initial_window: f64,
     /// The weight of the newest mark fraction (PPUSH g, Eq. 1); 1/16 (§IV-B).
@@ -85,6 +89,10 @@ pub struct PullSpec {
     /// A member that holds its group up for so long is served by itself; 500 ms (SCDP §III-E leaves it to the application).
     #[serde(with = "text::one", skip_serializing_if = "is_usual_patience")]
     pub detach_after: Duration,
+    /// A packet of coded symbols is lost when so many later ones of its flow have come; 250: packets are sprayed, and headers tell of
+    /// losses. 3 where neither is so (RFC 9002 §6.1.1).
+    #[serde(skip_serializing_if = "is_usual_reordering")]
+    pub reordering: u16,
 }
 
 /// 10 KB, 100 KB, 1 MB and 10 MB.
@@ -96,6 +104,11 @@ const USUAL_LEVELS: [Amount; 4] = [
 ];
 const USUAL_MANY_WINDOW: u32 = 6;
 const USUAL_PATIENCE: Duration = Duration::from_millis(500);
+const USUAL_REORDERING: u16 = 250;
+
+fn is_so(it: &bool) -> bool {
+    *it
+}
 
 fn is_usual_many_window(window: &u32) -> bool {
     *window == USUAL_MANY_WINDOW
@@ -109,6 +122,10 @@ fn is_usual_patience(patience: &Duration) -> bool {
     *patience == USUAL_PATIENCE
 }
 
+fn is_usual_reordering(reordering: &u16) -> bool {
+    *reordering == USUAL_REORDERING
+}
+
 impl Default for PullSpec {
     /// As each field says.
     fn default() -> Self {
@@ -119,6 +136,7 @@ impl Default for PullSpec {
             many_window: USUAL_MANY_WINDOW,
             levels: USUAL_LEVELS,
             detach_after: USUAL_PATIENCE,
+            reordering: USUAL_REORDERING,
         }
     }
 }
@@ -135,6 +153,7 @@ impl Default for TransportSpec {
     fn default() -> Self {
         TransportSpec {
             machines: Machines::default(),
+            states_rates: true,
             initial_window: 1.0,
             gain: 1.0 / 16.0,
             duplicate_acks: 3,
