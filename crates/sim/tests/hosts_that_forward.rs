@@ -36,3 +36,14 @@ fn tasks_go_through_hosts_at_the_rate_of_their_cables() {
         }
     }
 }
+
+/// Goal: two sources on two cables of one receiver bring twice what a cable carries, whether they push or are pulled.
+#[test]
+fn a_receiver_with_two_cables_takes_from_both_at_once() {
+    // Host 14 shares one switch with host 15, host 11 the other.
+    let task = "{ name = 't', packets = 2000, sources = [14, 11], receiver = 15 }";
+    for scheme in ["ppush(1,1)", "scdp", "ndp"] {
+        let ratio = finishes(scheme, "kind = 'bcube', n = 4, levels = 1", task)[0] / (IDEAL / 2.0);
+        assert!((1.0..1.15).contains(&ratio), "{scheme}: {ratio}");
+    }
+}

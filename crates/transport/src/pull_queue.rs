@@ -24,7 +24,8 @@ use serde::{Deserialize, Serialize};
 /// How fast a host pulls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PullConfig {
-    /// The rate of the host's link, at least 1 bit/s.
+    /// The rate of the host's link, at least 1 bit/s; of all its links together if it has several ("multi-homed communication", SCDP
+    /// §III-A): a symbol is asked for where one has come, so each link gets what it carries.
     pub rate: BitRate,
     /// What one pull brings over it, all headers included, at least one byte. NDP's authors count the header of one trimmed
     /// packet beside each packet (csg-htsim, `NdpPullPacer`): without that room headers make the queue longer and longer.

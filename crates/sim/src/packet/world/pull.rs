@@ -90,16 +90,16 @@ impl World {
         (sink, from)
     }
 
-    /// A host pulls as fast as its link brings packets.
+    /// A host pulls as fast as its links bring packets, all together (SCDP §III-A).
     pub(super) fn pull_config(&self, host: u32, headroom: Bytes) -> PullConfig {
         let topology = &self.setup.topology;
         let links = topology.point_of(HostId(host)).map_or(&[][..], |at| topology.fabric().entering(at));
-        let rate = links.iter().find_map(|link| topology.fabric().link(*link)?.capacity);
+        // One without a rate holds nobody back.
+        let rate = links.iter().map(|link| topology.fabric().link(*link)?.capacity).sum::<Option<BitRate>>();
         let symbol = u64::from(self.setup.sizes.symbol) + headwater_wire::SYMBOL_OVERHEAD as u64;
         let true_size = self.setup.sizes.around + Bytes::new(symbol);
         PullConfig {
-            // A link without a rate holds nobody back.
-            rate: rate.unwrap_or(BitRate::new(1_000_000_000_000)),
+            rate: rate.filter(|_| !links.is_empty()).unwrap_or(BitRate::new(1_000_000_000_000)),
             packet: self.setup.sizes.data.unwrap_or(true_size) + headroom,
             catch_up: Duration::ZERO,
         }
