@@ -71,6 +71,14 @@ pub(crate) fn no_faults() -> Fates {
     Box::new(|_, _| Fate::Arrives)
 }
 
+/// No source hears a receiver's farewell.
+pub(crate) fn farewells_are_lost() -> Fates {
+    Box::new(|_, packet| match packet.datagram.body {
+        Body::Fin(_) => Fate::Lost,
+        _ => Fate::Arrives,
+    })
+}
+
 type Verdict = Box<dyn FnMut(u32, u32, &BTreeSet<FlowId>) -> Result<(), DecodeFailure>>;
 
 enum Happening {
@@ -145,6 +153,10 @@ pub(crate) struct Net {
     pub(crate) trims: bool,
     pub(crate) there: Fates,
     pub(crate) back: Fates,
+    /// Whether a header that trimming has made is lost, by how many it has made before.
+    pub(crate) loses_header: Box<dyn FnMut(u64) -> bool>,
+    pub(crate) headers: u64,
+    pub(crate) headers_lost: u64,
     carried: (u64, u64),
     pub(crate) disk: Duration,
     pub(crate) decoder: Duration,
@@ -249,6 +261,9 @@ impl Net {
             trims: true,
             there: no_faults(),
             back: no_faults(),
+            loses_header: Box::new(|_| false),
+            headers: 0,
+            headers_lost: 0,
             carried: (0, 0),
             disk: Duration::ZERO,
             decoder: us(20),
@@ -465,8 +480,7 @@ impl Net {
 
     // ---- the network
 
-    fn enqueue(&mut self, receiver: usize, mut packet: Packet) {
-        let Body::Symbol(header) = &mut packet.datagram.body else { unreachable!("only symbols queue") };
+    fn enqueue(&mut self, receiver: usize, packet: Packet) {
         let lines = &mut self.receivers[receiver].lines;
         let line = packet.path.0 as usize % lines.len();
         if lines[line].queue.len() < self.room {
@@ -474,8 +488,19 @@ impl Net {
             return self.serve(receiver, line);
         }
         if self.trims {
-            header.trimmed = true;
-            self.at(self.now + DELAY, Happening::ToReceiver(receiver, packet));
+            self.trim(self.now + DELAY, receiver, packet);
+        }
+    }
+
+    /// What is left of a symbol arrives then.
+    fn trim(&mut self, at: Time, receiver: usize, mut packet: Packet) {
+        let Body::Symbol(header) = &mut packet.datagram.body else { return };
+        header.trimmed = true;
+        let is_lost = (self.loses_header)(self.headers);
+        self.headers += 1;
+        self.headers_lost += u64::from(is_lost);
+        if !is_lost {
+            self.at(at, Happening::ToReceiver(receiver, packet));
         }
     }
 
@@ -535,13 +560,7 @@ impl Net {
                 self.at(at, happening(packet.clone()));
                 self.at(at + by, happening(packet));
             }
-            Fate::Trimmed => {
-                let mut packet = packet;
-                if let Body::Symbol(header) = &mut packet.datagram.body {
-                    header.trimmed = true;
-                }
-                self.at(at + DELAY, Happening::ToReceiver(receiver, packet));
-            }
+            Fate::Trimmed => self.trim(at + DELAY, receiver, packet),
         }
     }
 
@@ -763,7 +782,7 @@ impl Net {
 }
 
 /// What arrives when this is sent.
-fn wired(packet: Packet) -> Packet {
+pub(crate) fn wired(packet: Packet) -> Packet {
     let Packet { path, ecn, datagram } = packet;
     let key = HeaderKey::new(&FlowKey([0; 32]));
     let mut bytes = vec![0; datagram.len(8)];

@@ -147,15 +147,53 @@ fn the_last_pulls_of_a_flow_may_be_lost() {
     assert!(stats.surplus <= 1, "one more was asked for than was needed: {stats:?}");
 }
 
+/// Goal: a header that never comes is found missing by what comes later, or by time, and nothing is asked for in vain.
 #[test]
 fn headers_that_are_lost_are_found_missing() {
+    for reordering in [3, 250] {
+        let session = SessionConfig { reordering, ..SessionConfig::data_centre() };
+        let mut net = Setup { window: 40, session, ..Setup::blocks(16) }.net();
+        net.room = 8;
+        net.there = Box::new(|nth, _| if nth % 10 == 6 { Fate::Trimmed } else { Fate::Arrives });
+        net.loses_header = Box::new(|nth| nth % 3 == 1);
+        net.finish();
+        let stats = net.receivers[0].session.stats();
+        assert!(net.headers_lost >= 40, "{} of {}", net.headers_lost, net.headers);
+        assert_eq!(stats.trimmed, net.headers - net.headers_lost);
+        match reordering {
+            // A header overtakes what waits before the link, which then seems to be lost for a moment.
+            3 => assert!(stats.lost >= net.headers_lost, "{stats:?}"),
+            _ => assert_eq!(stats.lost, net.headers_lost, "{stats:?}"),
+        }
+        assert!(stats.timeouts <= 2, "{stats:?}");
+        assert_eq!((stats.surplus, stats.useless), (0, 0), "{stats:?}");
+        let sent = net.sent(0, flow(0, 0)).len() as u64;
+        assert_eq!(sent, 16 * u64::from(K + 2) + net.headers, "one more for each that was trimmed");
+    }
+}
+
+/// Goal: nothing comes after the last header to show that it is missing.
+#[test]
+fn the_header_of_the_last_symbol_may_be_lost() {
+    let mut net = Setup::default().net();
+    net.there = Box::new(|nth, _| if nth == 63 { Fate::Trimmed } else { Fate::Arrives });
+    net.loses_header = Box::new(|_| true);
+    net.finish();
+    let stats = net.receivers[0].session.stats();
+    assert_eq!((net.headers_lost, stats.trimmed, stats.lost), (1, 0, 1), "{stats:?}");
+    assert_eq!((stats.timeouts, stats.surplus, stats.useless), (1, 0, 0), "{stats:?}");
+    assert_eq!(net.sent(0, flow(0, 0)).len() as u32, K + 3);
+}
+
+#[test]
+fn symbols_that_are_lost_where_others_are_trimmed_are_found_missing() {
     let mut net = Setup { window: 40, ..Setup::blocks(4) }.net();
     net.room = 8;
-    // What would be trimmed here is dropped instead, now and then.
     net.there = Box::new(|nth, _| if nth % 11 == 7 { Fate::Lost } else { Fate::Arrives });
     net.finish();
     let stats = net.receivers[0].session.stats();
     assert!(stats.lost > 10, "{stats:?}");
+    assert!(stats.timeouts <= 4 && stats.surplus + stats.useless == 0, "{stats:?}");
 }
 
 /// On networks that do not trim: 5 % of everything is lost, both ways.
@@ -275,11 +313,7 @@ fn a_source_keeps_a_flow_for_the_stated_time_after_its_last_symbol() {
     let mut source = SourceConfig { pull: PullFlowConfig::data_centre(), ..SourceConfig::default() };
     source.pull.release_after = ms(20);
     let mut net = Setup { source, ..Setup::default() }.net();
-    // The receiver's farewell never comes.
-    net.back = Box::new(|_, packet| match packet.datagram.body {
-        Body::Fin(_) => Fate::Lost,
-        _ => Fate::Arrives,
-    });
+    net.back = farewells_are_lost();
     net.run(Duration::from_secs(10));
     let done = net.receivers[0].done_at.unwrap();
     let [(closed, _)] = net.sources[0].closed_at[..] else { panic!("closed once") };
