@@ -5,5 +5,6 @@ mod hostile;
 mod many;
 mod net;
 mod properties;
+mod side_by_side;
 mod trust;
 mod unicast;
