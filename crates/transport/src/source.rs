@@ -353,7 +353,7 @@ impl Source {
             }
             Command::Source(SourceCommand::FlowPath { flow, path }) => {
                 self.with_flow(flow, |f, shared, _| match f {
-                    Flow::Pull(f) => f.on_path(path, shared),
+                    Flow::Pull(f) => f.on_path(now, path, shared),
                     Flow::Tree(f) => f.on_path(path),
                     // A receiver that does not pull says itself where it is, with the work that it has.
                     Flow::Push(f) => f.on_vouched(path),

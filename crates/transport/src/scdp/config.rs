@@ -17,6 +17,12 @@ pub struct PullFlowConfig {
     /// A flow whose last symbol was asked for is kept so long for what may yet go wrong: that symbol, the decoding, the hash
     /// ("a time period that ensures that the last prioritised symbol packet was not trimmed", SCDP §III-D). 10 s.
     pub release_after: Duration,
+    /// A flow whose receiver has said nothing for so long, whatever it may still lack, is let go: its farewells are lost, or it is gone,
+    /// and nobody has told this source to stop. Of n sources only the one that is pulled last hears of the end by a pull; of an object
+    /// that first windows cover none does, unless a pull has opened the flow. Counted from the moment when it is known where the receiver
+    /// is. 40 s: a receiver that waits for something asks every 4 s at least, and gives up after 30 ([`SessionConfig::source_patience`]);
+    /// one that is held up by its decoder or disk is silent meanwhile.
+    pub silent_release: Duration,
     /// A member that holds its group up for so long is detached (SCDP §III-E leaves it to the application). 500 ms.
     pub detach_after: Duration,
     /// A group waits so long for members that have not said a word, once one has. 1 s: they have the object's hashes to learn, and to
@@ -38,6 +44,7 @@ impl Default for PullFlowConfig {
             demotion: Some([kb(10), kb(100), kb(1000), kb(10_000)]),
             validates_paths: true,
             release_after: Duration::from_secs(10),
+            silent_release: Duration::from_secs(40),
             detach_after: Duration::from_millis(500),
             assemble_for: Duration::from_secs(1),
             retell: Duration::from_millis(50),

@@ -3,8 +3,8 @@
 //! ```text
 //!             FlowPath, or the first pull                      pull: more than all pulls before it
 //!   Opened ------------------------------> Pushing (syn) ---------------------------------------------> Serving
-//!                                                                 fin answered, and `release_after` later  |
-//!                                                                                    over <----------------+
+//!                                              |                  fin answered, and `release_after` later  |
+//!                                              +--- silent for `silent_release` ---> over <----------------+
 //!   a group's flow: served when all of its members have asked ([`super::group`])
 //!   a member's flow: Attached --held the group up, or a pull says `alone`--> served by itself; told until it says `alone`
 //! ```
@@ -56,7 +56,8 @@ pub(crate) struct PullFlow {
     most_asked: u64,
     /// The newest pull asks for the last one.
     fin: bool,
-    release_at: Option<Time>,
+    /// When the receiver said something last, or when it was told where it is.
+    heard: Option<Time>,
     next_number: u64,
     level: Level,
     paused: bool,
@@ -133,7 +134,7 @@ impl PullFlow {
             asked: 0,
             most_asked,
             fin: false,
-            release_at: None,
+            heard: None,
             next_number: 0,
             level: Level::new(push.class, config.demotion),
             paused: false,
@@ -220,8 +221,9 @@ impl PullFlow {
     }
 
     /// The receiver, or the group, is there.
-    pub(crate) fn on_path(&mut self, path: PathId, shared: &mut Shared) {
+    pub(crate) fn on_path(&mut self, now: Time, path: PathId, shared: &mut Shared) {
         if self.path.is_none() {
+            self.heard = Some(now);
             self.hear(None, path, None, shared);
         }
     }
@@ -241,6 +243,7 @@ impl PullFlow {
         if matches!(self.role, Role::Group(_)) {
             return None;
         }
+        self.heard = Some(now);
         if self.path != Some(path) || self.paths.is_some() {
             let begins = self.path.is_none();
             self.hear(Some(now), path, None, shared);
@@ -250,7 +253,7 @@ impl PullFlow {
         }
         match &self.role {
             Role::Single | Role::Group(_) => {
-                self.ask(now, pull, shared);
+                self.ask(pull, shared);
                 None
             }
             Role::Attached { .. } | Role::Detached { .. } => self.on_pull_of_member(now, pull, shared),
@@ -283,7 +286,7 @@ impl PullFlow {
             // It leaves by itself.
             &mut Role::Attached { group } => {
                 self.begin_alone(group, None);
-                self.ask(now, pull, shared);
+                self.ask(pull, shared);
                 Some((group, MemberSays::Leaves))
             }
             Role::Detached { telling, .. } if !pull.alone => {
@@ -300,7 +303,7 @@ impl PullFlow {
                     let group = *group;
                     self.begin_alone(group, None);
                 }
-                self.ask(now, pull, shared);
+                self.ask(pull, shared);
                 None
             }
             Role::Single | Role::Group(_) => None,
@@ -308,11 +311,10 @@ impl PullFlow {
     }
 
     #[inline]
-    fn ask(&mut self, now: Time, pull: &Pull, shared: &mut Shared) {
+    fn ask(&mut self, pull: &Pull, shared: &mut Shared) {
         let Some(more) = self.newer(pull) else { return };
         self.asked = (self.asked + u64::from(more)).min(self.most_asked);
         self.fin = pull.fin;
-        self.release_at = pull.fin.then(|| now + shared.config.pull.release_after);
         if let Some(oldest) = &pull.wants[0] {
             self.runs.settle_below(oldest.block, &mut shared.out);
         }
@@ -345,7 +347,7 @@ impl PullFlow {
     fn begin_alone(&mut self, group: FlowId, telling: Option<Telling>) {
         self.role = Role::Detached { group, telling };
         self.served = Served::default();
-        (self.asked, self.fin, self.release_at) = (0, false, None);
+        (self.asked, self.fin) = (0, false);
     }
 
     /// A receiver is, or says that it is, at this path, perhaps with the nonce of a challenge.
@@ -526,12 +528,20 @@ impl PullFlow {
     /// When [`PullFlow::on_timer`] has something to do next.
     #[inline]
     pub(crate) fn deadline(&self, config: &SourceConfig) -> Option<Time> {
-        let other = match &self.role {
-            Role::Single | Role::Attached { .. } => return self.release_at,
+        let telling = match &self.role {
+            Role::Single | Role::Attached { .. } => None,
             Role::Detached { telling, .. } => telling.map(|telling| telling.next),
-            Role::Group(members) => detach_at(members, config),
+            Role::Group(members) => return detach_at(members, config),
         };
-        [self.release_at, other].into_iter().flatten().min()
+        [self.release_at(config), telling].into_iter().flatten().min()
+    }
+
+    /// When the flow is over unless its receiver says something before. A group's goes with its last member.
+    #[inline]
+    fn release_at(&self, config: &SourceConfig) -> Option<Time> {
+        let heard = self.heard.filter(|_| !matches!(self.role, Role::Group(_)))?;
+        let config = &config.pull;
+        Some(heard + if self.fin { config.release_after } else { config.silent_release })
     }
 
     /// Does what is due; true if the flow is over.
@@ -542,7 +552,7 @@ impl PullFlow {
         {
             members.detach_stragglers(&mut shared.detached);
         }
-        self.release_at.is_some_and(|at| now >= at)
+        self.release_at(&shared.config).is_some_and(|at| now >= at)
     }
 }
 

@@ -118,6 +118,18 @@ fn a_dead_member_ends_when_the_controller_stops_its_flow() {
 }
 
 #[test]
+fn a_group_whose_farewells_are_lost_is_let_go() {
+    let mut net = four(8);
+    net.back = farewells_are_lost();
+    net.run(PullFlowConfig::default().silent_release - ms(1));
+    assert!(net.receivers.iter().all(|receiver| receiver.session.has_ended()));
+    assert_eq!(net.sources[0].source.flows().count(), 5);
+    net.run(ms(200));
+    assert_eq!(net.sources[0].source.flows().count(), 0, "the group's goes with the last member's");
+    assert!(net.stopped.contains(&GROUP));
+}
+
+#[test]
 fn pulls_of_members_may_be_lost() {
     let mut net = four(6);
     net.back = Box::new(|nth, packet| match packet.datagram.body {

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use headwater_transport::scdp::{PullFlowConfig, SessionConfig};
+use headwater_transport::source::SourceConfig;
 use headwater_units::{Duration, SymbolId, Time};
 
 use crate::net::*;
@@ -111,6 +113,36 @@ fn a_source_that_joins_is_opened_and_one_that_leaves_is_told() {
     assert_eq!(stats.flows.len(), 4);
     assert!(stats.flows.iter().all(|flow| flow.useful > 0), "{stats:?}");
     assert!(stats.useless + stats.surplus <= 16, "{stats:?}");
+}
+
+/// Goal: only the source that is pulled last hears of the end by a pull. Where the farewells are lost, the others hear nothing more.
+#[test]
+fn sources_that_hear_no_farewell_let_their_flows_go_in_time() {
+    let config = PullFlowConfig::default();
+    assert!(config.silent_release > SessionConfig::default().source_patience, "it may still want something");
+    for opens_flows in [false, true] {
+        let session = SessionConfig { opens_flows, ..SessionConfig::data_centre() };
+        let pull = PullFlowConfig { validates_paths: opens_flows, ..config.clone() };
+        let source = SourceConfig { pull, ..SourceConfig::default() };
+        let mut net = Setup { sources: 3, window: 6, session, source, ..Setup::blocks(9) }.net();
+        net.back = farewells_are_lost();
+        net.run(Duration::from_secs(60));
+        let done = net.receivers[0].done_at.unwrap();
+        let after: Vec<Duration> = net
+            .sources
+            .iter()
+            .map(|source| match source.closed_at[..] {
+                [(at, _)] => at.since(done),
+                ref other => panic!("closed {} times", other.len()),
+            })
+            .collect();
+        let by_pull = after.iter().filter(|after| **after <= config.release_after).count();
+        assert_eq!(by_pull, 1, "{after:?}");
+        assert!(after.iter().all(|after| *after <= config.silent_release), "{after:?}");
+        net.stopped.sort();
+        assert_eq!(net.stopped, [0, 1, 2].map(|source| flow(source, 0)), "the controller hears of each");
+        assert!(net.sources.iter().all(|source| source.prepared.is_empty()));
+    }
 }
 
 #[test]

@@ -321,6 +321,27 @@ fn a_source_keeps_a_flow_for_the_stated_time_after_its_last_symbol() {
     assert_eq!(net.stopped, [flow(0, 0)], "the controller hears of it");
 }
 
+/// Goal: an object that is pushed as a whole is never pulled. Where farewells are lost, its source knows of the end by the pull that
+/// has opened the flow, which asks for the last symbol too; where no pull does that, by silence.
+#[test]
+fn a_flow_that_was_never_pulled_is_let_go_when_its_receiver_is_silent() {
+    let config = PullFlowConfig::default();
+    for (opens_flows, after) in [(false, config.silent_release), (true, config.release_after)] {
+        let session = SessionConfig { opens_flows, ..SessionConfig::data_centre() };
+        let pull = PullFlowConfig { validates_paths: opens_flows, ..config.clone() };
+        let source = SourceConfig { pull, ..SourceConfig::default() };
+        let mut net = Setup { bytes: 5 * u64::from(T), session, source, ..Setup::default() }.net();
+        net.back = farewells_are_lost();
+        net.run(after - ms(1));
+        assert!(net.receivers[0].session.has_ended() && net.receivers[0].done_at.is_some());
+        assert_eq!((net.pulls(0), net.sources[0].source.flows().count()), (0, 1));
+        net.run(ms(2));
+        assert_eq!(net.sources[0].source.flows().count(), 0, "it hears nothing");
+        assert_eq!(net.stopped, [flow(0, 0)], "the controller hears of it");
+        assert!(net.sources[0].prepared.is_empty());
+    }
+}
+
 #[test]
 fn a_disk_that_is_slow_delays_and_loses_nothing() {
     let mut net = Setup::blocks(12).net();
