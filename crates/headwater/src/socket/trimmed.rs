@@ -1,4 +1,4 @@
-//! What switches have trimmed, seen beside the UDP socket.
+//! What switches have trimmed (header packets, SCDP §III-B), seen beside the UDP socket.
 //!
 //! A switch that trims cuts a frame to a fixed length and gives it a code point of its own. Of the headers it promises only
 //! IP's length and checksum; UDP's length is mostly that of the whole datagram still, which no UDP socket lets pass. So one

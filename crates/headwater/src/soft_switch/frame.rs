@@ -1,8 +1,8 @@
 //! An Ethernet frame as a switch sees it: its bytes, read once and edited in place.
 //!
-//! Marking sets the two ECN bits (RFC 3168 §5), trimming cuts a UDP packet's payload as switches of the SAI do, and both
-//! keep the IPv4 header's checksum right by RFC 1624; IPv6 has none. Nothing else of a packet changes on its way, save the
-//! destination's MAC address, which a routed network would rewrite too.
+//! Marking sets the two ECN bits (RFC 3168 §5), trimming cuts a UDP packet's payload as switches of the SAI do and leaves a
+//! header packet (SCDP §III-B), and both keep the IPv4 header's checksum right by RFC 1624; IPv6 has none. Nothing else of a
+//! packet changes on its way, save the destination's MAC address, which a routed network would rewrite too.
 //!
 //! Knows nothing of symbols: whether a trimmed packet means anything is for its receiver to say.
 

@@ -7,9 +7,9 @@
 //!                                   --- symbol, or its header --------->      +--> the host's pull queue, at its link's rate
 //!                                   <-- pull, fin ----------------------
 //! ```
-//! - A flow begins with a window of symbols that nobody asked for, and without a handshake (§III-D). Each symbol, or header of a
-//!   trimmed one, that comes is answered by a pull as long as more is needed than is coming: so a block of K symbols that
-//!   loses nothing is asked for K less what was pushed, and once more for each header (§III-H).
+//! - A flow begins with a window of symbols that its source pushes, in the product once its receiver is there (§III-D, and below).
+//!   Each symbol, or header of a trimmed one, that comes is answered by a pull as long as more is needed than is coming: so a block
+//!   of K symbols that loses nothing is asked for K less what was pushed, and once more for each header (§III-H).
 //! - A pull counts all that were asked for ([`crate::pull_queue`]), and names the oldest and a newer block of which symbols are
 //!   wanted ([`headwater_wire::Want`]): any of them may be lost, doubled or overtaken.
 //! - n sources share a block without speaking to each other: source i sends ESI i, i + n, i + 2 n and so on of it (§III-F), in
@@ -21,8 +21,15 @@
 //! What a source does is in [`PullFlow`], what a receiver does in [`Session`]. Knows nothing of queues that trim: where nothing
 //! trims, losses are inferred from the packets that come later, and from time.
 //!
-//! Differs from the paper: sources change their parts from block to block, and pulls keep the window filled, where the paper sends exactly one for each arrival. It is the same until
-//! more is needed than was (K becomes K + 2, or a source dies); then several may leave for one arrival.
+//! Differs from the paper:
+//! - Sources change their parts from block to block, and pulls keep the window filled, where the paper sends exactly one for each
+//!   arrival. It is the same until more is needed than was (K becomes K + 2, or a source dies); then several may leave for one arrival.
+//! - In the product a receiver opens each flow by a first pull, of sequence number zero: it says where the receiver is, and which
+//!   symbols are to be its first window ([`SessionConfig::opens_flows`]). Nothing leaves before that, and to a group not before each
+//!   member's has come, or a second has passed ([`PullFlowConfig::assemble_for`]). The paper's source begins by itself, without a
+//!   handshake. So do sources in simulations, whose driver says at once where receivers are ([`crate::SourceCommand::FlowPath`]).
+//! - A source lets go of a flow whose receiver is silent for long, whether or not a pull bore `fin`
+//!   ([`PullFlowConfig::silent_release`]).
 
 mod config;
 mod group;
