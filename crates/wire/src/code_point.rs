@@ -18,6 +18,9 @@
 //! operator can give each a queue of its own without touching other traffic. CS1 is nobody's level: it was lower effort
 //! before RFC 8622.
 //!
+//! The command line decides otherwise of control: it leaves with data's code point, which no network polices, unless
+//! `--dscp-control` says so. What switches that trim want is in `docs/push-or-pull.md`.
+//!
 //! Not here: which datagrams have which class, and the field itself, which is the driver's to write.
 
 use serde::{Deserialize, Serialize};

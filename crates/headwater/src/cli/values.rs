@@ -401,7 +401,7 @@ choice! {
     }
     /// Which transport brings an object.
     Transport {
-        /// As the controller chooses, by what it knows of the links and of how many flows a receiver has
+        /// As the controller chooses: push, but for incast where the receiver has seen that switches trim
         #[default]
         Auto = "auto",
         /// Sources push, each at the rate that its path takes (PPUSH)

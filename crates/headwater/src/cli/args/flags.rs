@@ -91,11 +91,14 @@ impl TrustFlag {
 /// What this machine can do.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct MachineFlags {
-    /// What this machine can send, as in 1Gbit/s [default: measured]
+    /// What this machine can send, as in 1Gbit/s: the sum of its links [default: measured]
     #[arg(long, value_name = "RATE", help_heading = NETWORK)]
     uplink: Option<Rate>,
 
-    /// What this machine can receive, as in 1Gbit/s [default: measured]
+    /// What this machine can receive, as in 1Gbit/s: the sum of its links [default: measured; pulls are not paced]
+    ///
+    /// A machine that pulls (`get --transport pull`, some casts) asks for symbols no faster than this, all that it fetches in turns.
+    /// Where --uplink and --downlink are stated at both ends of a flow, it begins with a round trip's worth instead of a few packets.
     #[arg(long, value_name = "RATE", help_heading = NETWORK)]
     downlink: Option<Rate>,
 
@@ -142,16 +145,18 @@ pub(crate) struct SendingFlags {
 
     /// That of datagrams without data (ACKs, assignments and the like), 0..=63 [default: as --dscp says]
     ///
-    /// 48 (CS6) where switches give ACKs a class of their own and trust hosts to say so; at the edge of other networks it
-    /// may be remarked or policed. Control connections (QUIC) always have 0.
+    /// 48 (CS6) where switches give ACKs and pulls a class of their own and trust hosts to say so, as switches that trim should; at
+    /// the edge of other networks it may be remarked or policed. Control connections (QUIC) always have 0.
     #[arg(long, value_name = "N", help_heading = EXPERIMENT)]
     dscp_control: Option<Dscp>,
 
-    /// Those of data packets of flows whose receivers pull, by what a flow has sent, first level first [default: 27,19,11, or
-    /// as --dscp says where that is given]
+    /// Those of the first 10 KB, of what follows up to 100 KB, and up to 1 MB of each flow whose receiver pulls [default: 27,19,11,
+    /// or as --dscp says where that is given]
     ///
-    /// For switches that have a queue for each level. They are from the pool for local use (RFC 2474): other networks treat
-    /// them as the default.
+    /// Up to 10 MB follows --dscp, then 1, lower effort. The first window and the last symbol of such a flow have the first level
+    /// whatever its length, and so has the first window of a pushed flow where --uplink and --downlink are stated at its ends. For
+    /// switches that have a queue for each level. They are from the pool for local use (RFC 2474): other networks treat them as the
+    /// default.
     #[arg(long, value_name = "N,N,N", help_heading = EXPERIMENT)]
     dscp_levels: Option<DscpLevels>,
 

@@ -68,6 +68,11 @@ pub(crate) struct GetArgs {
     #[command(flatten)]
     sending: SendingFlags,
     /// Who decides when a symbol leaves: its source, by what the path takes, or this receiver, which asks for each
+    ///
+    /// `auto` pulls if headers of packets that switches have trimmed came to the receiver's process before it asked, eight flows or
+    /// more lead to it, and all have stated --uplink and --downlink. That is so of fetches of a daemon (--keep) at most: a plain `get`
+    /// has received nothing when it asks, and is pushed to. How large the object is does not decide. Where switches trim, `pull`
+    /// wants --downlink, --uplink and --dscp-control 48: docs/push-or-pull.md.
     #[arg(long, value_name = "HOW", default_value_t)]
     pub(crate) transport: Transport,
     /// End at once when the object is here, although others are still served from it
