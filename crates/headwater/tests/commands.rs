@@ -113,6 +113,25 @@ fn an_object_can_be_pulled_instead() {
     let ended = get(folder, "pulled.bin", &from, &out, &["--transport", "pull", "--downlink", "1Gbit/s"]);
     assert_eq!(ended.code, Some(0), "{}", ended.log);
     assert_eq!(std::fs::read(&out).unwrap(), content);
+    assert_eq!(ended.last.unwrap()["transport"], "pull");
+    assert!(!ended.log.contains("--downlink"), "{}", ended.log);
+    // Nobody says what the link carries.
+    let ended = get(folder, "pulled.bin", &from, &out, &["--force", "--transport", "pull"]);
+    assert_eq!(
+        (ended.code, &ended.last.unwrap()["transport"]),
+        (Some(0), &Value::from("pull")),
+        "{}",
+        ended.log
+    );
+    assert_eq!(ended.log.matches("without --downlink").count(), 1, "{}", ended.log);
+    let ended = get(folder, "pulled.bin", &from, &out, &["--force"]);
+    assert_eq!(
+        (ended.code, &ended.last.unwrap()["transport"]),
+        (Some(0), &Value::from("push")),
+        "{}",
+        ended.log
+    );
+    assert_eq!(ended.log.matches("without --downlink").count(), 1, "one log for all: {}", ended.log);
     let ended = get(folder, "pulled.bin", &from, &out, &["--force", "--transport", "carry"]);
     assert_eq!(ended.code, Some(2), "{}", ended.log);
 }

@@ -24,7 +24,7 @@ use super::keep;
 use super::linger::Linger;
 use super::{
     AppError, GetOptions, GetResult, Output, Phase, Progress, Shutdown, Watch, Where, data_config,
-    start_line, tape,
+    start_line, tape, unpaced,
 };
 use crate::node::{NodeConfig, monotonic_nanos};
 use results::{host_dropped, wanted_bytes};
@@ -118,6 +118,9 @@ pub(super) async fn connect(options: &GetOptions, watch: &mut dyn Watch) -> Resu
     let passes_on = matches!(options.at, Where::Controller(_)) && takes_all(options);
     let host = Host::start(HostConfig { common, listen: None, controller, node: Some(node), passes_on })?;
     if let Some(hint) = host.node().buffer_hint() {
+        watch.note(hint);
+    }
+    if let Some(hint) = unpaced(common, options.delivery) {
         watch.note(hint);
     }
     match &options.at {

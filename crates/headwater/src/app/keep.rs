@@ -21,7 +21,8 @@ use super::host::{Host, LOCAL};
 use super::linger::Linger;
 use super::local::{self, Daemon, Reply, Wanted};
 use super::{
-    AppError, Common, GetOptions, GetResult, Output, Phase, Progress, Shutdown, ShutdownTrigger, Watch, Where,
+    AppError, Common, GetOptions, GetResult, Output, Phase, Progress, Shutdown, ShutdownTrigger, Watch,
+    Where, unpaced,
 };
 use crate::node::monotonic_nanos;
 
@@ -134,6 +135,9 @@ impl Keeper {
         let started = Instant::now();
         let alone = self.alone(&wanted.what);
         let _only = alone.lock().await;
+        if let Some(hint) = unpaced(&self.common, wanted.delivery) {
+            watch.note(&format!("the daemon of this machine was started so: {hint}"));
+        }
         let _turn = self.turns.acquire().await.map_err(|e| AppError::Failed(e.to_string()))?;
         let options = GetOptions {
             common: Common { gentle: wanted.gentle || self.common.gentle, ..self.common.clone() },
@@ -228,6 +232,7 @@ impl Job<'_> {
             seconds: self.started.elapsed().as_secs_f64(),
             verified: true,
             name: found.names.into_iter().find(|name| *name == options.what),
+            transport: "none".to_owned(),
             resumed_bytes: found.size.get(),
             output: Some(store.folder().display().to_string()),
             ..GetResult::default()

@@ -32,6 +32,7 @@ use headwater_transport::path_mtu::PathMtuConfig;
 use headwater_transport::ppush::wfcc::LossResponse;
 use headwater_transport::pull_queue::PullConfig;
 use headwater_units::{BitRate, Bytes, Duration};
+use headwater_wire::Delivery;
 
 pub use cast::{CastOptions, CastReceiver, CastRepair, CastResult, CastSource, Receivers, cast};
 pub use daemon::{controller, node};
@@ -107,6 +108,15 @@ fn pull_config(common: &Common) -> PullConfig {
         packet: FRAMING + Bytes::new(u64::from(common.mtu.unwrap_or(USUAL_MTU))),
         catch_up: Duration::from_millis(1),
     }
+}
+
+/// What to tell a user who wants to pull, where nobody has stated what the machine's links carry.
+fn unpaced(common: &Common, delivery: Option<Delivery>) -> Option<&'static str> {
+    let pulls = matches!(delivery, Some(Delivery::Pull { .. })) && common.downlink.is_none();
+    pulls.then_some(
+        "without --downlink pulls are not paced, and what switches trim is asked for again at once: state what all links of \
+         this machine carry together, as in --downlink 10Gbit/s",
+    )
 }
 
 /// Where a machine is to be recorded.

@@ -3,7 +3,7 @@
 use headwater_units::{BlockIndex, FetchId, FlowId, Geometry, NodeId, SymbolId, Symbols, Time};
 use headwater_wire::{Delivery, FlowGrant, FlowView};
 
-use crate::ppush::receiver::ReceiverConfig;
+use crate::ppush::receiver::{CameBy, ReceiverConfig};
 use crate::pull_queue::PullQueue;
 use crate::scdp::{Ask, SessionFlow, SessionStats};
 use crate::{Output, Packet, ReceiverCommand, ReceiverFailure, datacast, scdp};
@@ -127,6 +127,13 @@ impl Carrier {
 
     pub(crate) fn views(&mut self, now: Time) -> Vec<FlowView> {
         either!(self, views(now))
+    }
+
+    pub(crate) fn came_by(&self) -> CameBy {
+        match self {
+            Carrier::Pulls(_) => CameBy::Pull,
+            Carrier::Trees(_) => CameBy::Tree,
+        }
     }
 
     pub(crate) fn stats(&self) -> SessionStats {

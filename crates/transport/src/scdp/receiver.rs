@@ -9,7 +9,7 @@ use headwater_wire::{Control, Delivery, FlowGrant, MarkSignal, Outcome};
 use super::{Ask, SessionFlow};
 use crate::host::carrier::Carrier;
 use crate::host::dialogue::{Dialogue, Granted, Progress, Told};
-use crate::ppush::receiver::{FlowStats, HandedOn, ReceiverConfig, ReceiverStats};
+use crate::ppush::receiver::{CameBy, FlowStats, HandedOn, ReceiverConfig, ReceiverStats};
 use crate::pull_queue::PullQueue;
 use crate::{Event, Output, Packet, ReceiverCommand, ReceiverEvent, ReceiverFailure};
 
@@ -248,7 +248,7 @@ impl Receiver {
         stats.need_more += of.need_more;
         stats.timeouts += of.timeouts;
         stats.strays += of.strays;
-        stats.flows.extend(of.flows.iter().map(|flow| flow_stats(flow, symbol)));
+        stats.flows.extend(of.flows.iter().map(|flow| flow_stats(flow, session.came_by(), symbol)));
         stats
     }
 
@@ -274,10 +274,11 @@ fn outcome_of(failure: &ReceiverFailure) -> Outcome {
     }
 }
 
-fn flow_stats(of: &SessionFlow, symbol: u64) -> FlowStats {
+fn flow_stats(of: &SessionFlow, came_by: CameBy, symbol: u64) -> FlowStats {
     FlowStats {
         flow: of.flow,
         node: of.node,
+        came_by,
         bytes: Bytes::new(of.useful * symbol),
         symbols: of.symbols,
         useful: of.useful,

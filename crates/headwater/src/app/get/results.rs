@@ -1,6 +1,6 @@
 //! What a get reports: what came from whom, and what held it up.
 
-use headwater_transport::ppush::receiver::{FlowStats, ReceiverStats};
+use headwater_transport::ppush::receiver::{CameBy, FlowStats, ReceiverStats};
 use headwater_units::{BlockIndex, Bytes, NodeId};
 use headwater_wire::{MarkSignal, SYMBOL_OVERHEAD};
 
@@ -61,6 +61,7 @@ pub(in crate::app) fn result_of(
         sha256: None,
         resumed_bytes: fetched.resumed.get(),
         output: None,
+        transport: transport(&stats.flows).to_owned(),
         dropped_on_purpose: None,
         group_bytes: stats.flows.iter().map(|flow| flow.by_group.get()).sum(),
         relayed_bytes: stats.flows.iter().filter(|flow| flow.relays).map(|flow| flow.bytes.get()).sum(),
@@ -93,6 +94,17 @@ fn sources_of(flows: &[FlowStats], names: &[(NodeId, String)]) -> Vec<SourceShar
         line.share = share(line.symbols, total);
     }
     lines.into_iter().map(|(_, line)| line).collect()
+}
+
+fn transport(flows: &[FlowStats]) -> &'static str {
+    let mut ways = flows.iter().filter(|flow| flow.symbols > 0).map(|flow| flow.came_by);
+    match ways.next() {
+        None => "none",
+        Some(first) if ways.any(|way| way != first) => "mixed",
+        Some(CameBy::Push) => "push",
+        Some(CameBy::Pull) => "pull",
+        Some(CameBy::Tree) => "trees",
+    }
 }
 
 fn mark_signal(flows: &[FlowStats]) -> &'static str {

@@ -94,6 +94,10 @@ pub struct GetResult {
     /// Where the object is: a file, or the store's folder; `None` for standard output.
     #[serde(default)]
     pub output: Option<String>,
+    /// Who decided when symbols left: `push` (their sources), `pull` (this end, which asked for each), `trees`, or `mixed`; `none`
+    /// if none had to come.
+    #[serde(default)]
+    pub transport: String,
     /// Symbols dropped by this process itself, in a drill.
     #[serde(default)]
     pub dropped_on_purpose: Option<u64>,

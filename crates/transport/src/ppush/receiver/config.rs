@@ -137,6 +137,17 @@ pub struct ReceiverStats {
     pub flows: Vec<FlowStats>,
 }
 
+/// By which transport a flow's symbols came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum CameBy {
+    /// Its source pushed them (PPUSH).
+    Push,
+    /// The receiver asked for each (SCDP).
+    Pull,
+    /// Down a tree (Datacast).
+    Tree,
+}
+
 /// What a receiver counted of one flow.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct FlowStats {
@@ -144,6 +155,8 @@ pub struct FlowStats {
     pub flow: FlowId,
     /// Its source.
     pub node: NodeId,
+    /// By which transport.
+    pub came_by: CameBy,
     /// Useful payload.
     pub bytes: Bytes,
     /// Symbols that arrived.

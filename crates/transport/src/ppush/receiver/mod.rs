@@ -41,7 +41,7 @@ use crate::pacer::slack_of;
 use crate::ppush::sorted_map::SortedMap;
 use crate::{Bind, Event, Output, Packet, ReceiverCommand, ReceiverEvent, ReceiverFailure};
 use blocks::{Blocks, Inflow};
-pub use config::{FlowStats, ReceiverConfig, ReceiverStats};
+pub use config::{CameBy, FlowStats, ReceiverConfig, ReceiverStats};
 use flow::Flow;
 
 /// The receiving machine of one task.
@@ -529,6 +529,7 @@ fn flow_stats(flow: &mut Flow, now: Time, symbol: u16) -> FlowStats {
     FlowStats {
         flow: flow.id,
         node: flow.node,
+        came_by: CameBy::Push,
         bytes: flow.bytes,
         symbols: flow.arrivals,
         useful: flow.useful,
