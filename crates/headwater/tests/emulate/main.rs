@@ -5,6 +5,9 @@
 //! kept time ([`headwater::soft_switch::Validity`]): it is measured up to three times, and then skipped as "machine too busy".
 #![allow(clippy::disallowed_methods, reason = "drives real sockets on a real clock")]
 
+mod auto;
+#[path = "../cluster/mod.rs"]
+mod cluster;
 mod command;
 mod common;
 mod multicast;

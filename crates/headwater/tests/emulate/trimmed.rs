@@ -23,7 +23,7 @@ const SYMBOL: u16 = 1424;
 const SYMBOLS: u32 = 400;
 
 /// Headers are never dropped; of what comes faster than 20 Mbit/s only some wait.
-fn network(udp: &str, queue: u32) -> String {
+pub(crate) fn network(udp: &str, queue: u32) -> String {
     format!(
         r#"
         fabric = {{ kind = "dumbbell", left = 1, right = 1, rate = "20 Mbit/s", edge_rate = "1 Gbit/s", delay = "1 ms" }}
