@@ -10,6 +10,7 @@ use headwater_store::manifest::Manifest;
 use headwater_store::{PutOptions, Store, StoreOptions};
 use headwater_transport::ppush::receiver::ReceiverConfig;
 use headwater_units::{ObjectId, PathId};
+use headwater_wire::Delivery;
 use tokio::sync::Semaphore;
 
 use super::display::Display;
@@ -118,6 +119,15 @@ impl Keeper {
         wanted.entry(what.to_owned()).or_default().clone()
     }
 
+    /// How it is to come; the constants that the daemon was given are those of its fetches.
+    fn tuned(&self, wanted: &Wanted) -> Option<Delivery> {
+        let window = self.common.experiments.pulled_window(wanted.max_sources == Some(1));
+        match (wanted.delivery, window) {
+            (Some(Delivery::Pull { .. }), Some(initial_window)) => Some(Delivery::Pull { initial_window }),
+            (delivery, _) => delivery,
+        }
+    }
+
     /// Whether the object is here.
     pub(super) fn has(&self, object: ObjectId) -> bool {
         self.store.lookup(&object.to_string()).is_ok()
@@ -149,7 +159,7 @@ impl Keeper {
             hash: wanted.hash,
             sha256: false,
             overwrite: wanted.anew,
-            delivery: wanted.delivery,
+            delivery: self.tuned(wanted),
             spread: wanted.spread,
             max_sources: wanted.max_sources,
             theta: None,

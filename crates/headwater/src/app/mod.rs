@@ -70,7 +70,7 @@ const FRAMING: Bytes = Bytes::new(38);
 /// # Errors
 /// The timeline cannot be written where it should be.
 pub(crate) fn data_config(common: &Common, bind: SocketAddr) -> Result<NodeConfig, AppError> {
-    let mut source = common.experiments.source_config();
+    let mut source = common.experiments.source_config(node::room_in(common.mtu.unwrap_or(USUAL_MTU), bind));
     source.limit = common.limit;
     let rate = &mut source.trees.rate;
     rate.most = common.uplink.unwrap_or(ANY_RATE);
@@ -105,7 +105,9 @@ pub(crate) fn data_config(common: &Common, bind: SocketAddr) -> Result<NodeConfi
 fn pull_config(common: &Common) -> PullConfig {
     PullConfig {
         rate: common.downlink.unwrap_or(ANY_RATE),
-        packet: FRAMING + Bytes::new(u64::from(common.mtu.unwrap_or(USUAL_MTU))),
+        packet: FRAMING
+            + Bytes::new(u64::from(common.mtu.unwrap_or(USUAL_MTU)))
+            + common.experiments.headroom(),
         catch_up: Duration::from_millis(1),
     }
 }

@@ -31,6 +31,8 @@ pub(crate) enum ExperimentError {
     Range(#[from] headwater_sim::scenario::ScenarioError),
     #[error("--tuning: {field} = {stated} cannot be had: all machines have {does}")]
     Fixed { field: &'static str, stated: u32, does: u32 },
+    #[error("--tuning: {0} is for simulations alone: no real host follows it")]
+    Simulated(&'static str),
 }
 
 /// What these flags ask for.
@@ -53,9 +55,12 @@ fn constants(given: &str) -> Result<TransportSpec, ExperimentError> {
         Err(reason) => return Err(ExperimentError::Unreadable { path: given.to_owned(), reason }),
     };
     spec.check()?;
-    match spec.fixed() {
+    if let Some((field, stated, does)) = spec.fixed() {
+        return Err(ExperimentError::Fixed { field, stated, does });
+    }
+    match spec.simulated_alone() {
         None => Ok(spec),
-        Some((field, stated, does)) => Err(ExperimentError::Fixed { field, stated, does }),
+        Some(field) => Err(ExperimentError::Simulated(field)),
     }
 }
 
@@ -124,6 +129,10 @@ mod tests {
             ("min_rto = 'soon'", "soon"),
             ("duplicate_acks = 4", "duplicate_acks = 4"),
             ("ack_every = 2", "ack_every = 2"),
+            ("pull = { window = 0 }", "transport.pull.window is 0"),
+            ("pull = { lvels = [] }", "lvels"),
+            ("swarm = { peers = 3 }", "swarm is for simulations"),
+            ("datacast = { gathers = false }", "datacast.gathers is for simulations"),
             ("machines = 'product', gain = 0.25", "transport.gain is 0.25"),
             ("/nonexistent/tuning.toml", "/nonexistent/tuning.toml"),
         ] {

@@ -199,8 +199,12 @@ impl Settings {
             _ => None,
         };
         let common = self.measured(&args.timeline, &args.tuning)?;
+        let alone = match &at {
+            Where::From(sources) => sources.len() == 1,
+            Where::Controller(_) => self.values.max_sources.is_some_and(|count| count.0 == 1),
+        };
         Ok(GetOptions {
-            delivery: args.transport.delivery(),
+            delivery: args.transport.delivery(common.experiments.pulled_window(alone)),
             spread: self.spread(common.experiments.tuning.as_ref()),
             common,
             what: args.what.clone(),

@@ -551,12 +551,13 @@ fn index(text: &str) -> Result<usize, ValueError> {
 const INITIAL_WINDOW: u16 = 64;
 
 impl Transport {
-    /// What a request says; nothing where the controller is to choose.
-    pub(crate) fn delivery(self) -> Option<Delivery> {
+    /// What a request says; nothing where the controller is to choose. `window`: what each source pushes before it is asked for
+    /// more, where constants of a paper say so.
+    pub(crate) fn delivery(self, window: Option<u16>) -> Option<Delivery> {
         match self {
             Transport::Auto => None,
             Transport::Push => Some(Delivery::Push),
-            Transport::Pull => Some(Delivery::Pull { initial_window: INITIAL_WINDOW }),
+            Transport::Pull => Some(Delivery::Pull { initial_window: window.unwrap_or(INITIAL_WINDOW) }),
         }
     }
 }

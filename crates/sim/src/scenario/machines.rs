@@ -11,6 +11,7 @@
 //! | source: pause of a silent receiver | never | the machine's default |
 //! | receiver: window of its socket, blocks in flight, patience | no limit, 2^20, none | the socket's buffer, the machine's defaults |
 //! | pulled flows (SCDP): addresses, opening, packets late before one is lost | believed, none, 250 | the machine's defaults |
+//! | pulled flows: first window | by how many sources a task has | the same, unless links are stated and the product plans |
 //! | controller: silent flows and receivers | never given up | the machine's defaults |
 //! | controller: sources per task, smallest symbol | 128, 8 bytes | as the user says, the machine's default |
 //! | symbol size | a block over `block_symbols` | what the path's MTU carries |
@@ -35,7 +36,7 @@ use headwater_transport::source::SourceConfig;
 use headwater_units::{Bytes, Duration, Packets, Theta};
 use headwater_wire::SpreadRule;
 
-use super::{Amount, Assignment, LossResponse, Machines, TransportSpec};
+use super::{Amount, Assignment, DatacastSpec, LossResponse, Machines, SwarmSpec, TransportSpec};
 
 /// Longer than any run: what should never happen by itself happens after this.
 const NEVER: Duration = Duration::from_secs(1 << 20);
@@ -65,19 +66,24 @@ impl TransportSpec {
         if self.machines == Machines::Product {
             return SourceConfig::default();
         }
-        let symbols = |level: &Amount| match level {
-            Amount::Packets(packets) => u64::from(*packets),
-            Amount::Bytes(bytes) => bytes.get().div_ceil(payload.get().max(1)),
-            Amount::Unlimited => u64::from(u32::MAX),
-        };
-        let demotion = [0, 1, 2, 3].map(|n| Bytes::new(symbols(&self.pull.levels[n]) * u64::from(symbol)));
         let pull = PullFlowConfig {
-            demotion: Some(demotion),
+            demotion: Some(self.demotion(payload, symbol)),
             detach_after: self.pull.detach_after,
             ..PullFlowConfig::data_centre()
         };
         // Nobody reads reports.
         SourceConfig { pull, report_every: NEVER, ..SourceConfig::paper() }
+    }
+
+    /// What a pulled flow has sent when it drops a level, in whole symbols of so many bytes, one to a packet; levels that are bytes are
+    /// of packets with this payload.
+    pub fn demotion(&self, payload: Bytes, symbol: u16) -> [Bytes; 4] {
+        let symbols = |level: &Amount| match level {
+            Amount::Packets(packets) => u64::from(*packets),
+            Amount::Bytes(bytes) => bytes.get().div_ceil(payload.get().max(1)),
+            Amount::Unlimited => u64::from(u32::MAX),
+        };
+        [0, 1, 2, 3].map(|n| Bytes::new(symbols(&self.pull.levels[n]) * u64::from(symbol)))
     }
 
     /// A host's source of trees (Datacast), whose packets are so long.
@@ -170,6 +176,21 @@ impl TransportSpec {
         let stated =
             [("duplicate_acks", self.duplicate_acks, LATER_ACKS as u32), ("ack_every", self.ack_every, 1)];
         stated.into_iter().find(|(_, stated, does)| stated != does)
+    }
+
+    /// The first field that is stated and that no real host follows: swarms, which only simulations have, and what the devices and
+    /// the receivers of trees are told in them.
+    pub fn simulated_alone(&self) -> Option<&'static str> {
+        let (datacast, usual) = (&self.datacast, DatacastSpec::default());
+        let stated = [
+            ("swarm", self.swarm != SwarmSpec::default()),
+            ("datacast.header", datacast.header != usual.header),
+            ("datacast.trees", datacast.trees != usual.trees),
+            ("datacast.replacement", datacast.replacement != usual.replacement),
+            ("datacast.gathers", datacast.gathers != usual.gathers),
+            ("datacast.min_rto", datacast.min_rto != usual.min_rto),
+        ];
+        stated.into_iter().find(|(_, stated)| *stated).map(|(field, _)| field)
     }
 }
 
@@ -291,5 +312,13 @@ mod tests {
         assert_eq!(spec.fixed(), Some(("duplicate_acks", 4, 3)));
         let spec = TransportSpec { ack_every: 2, ..TransportSpec::default() };
         assert_eq!(spec.fixed(), Some(("ack_every", 2, 1)));
+    }
+
+    #[test]
+    fn what_only_simulations_have_is_found() {
+        let of = |text: &str| toml::from_str::<TransportSpec>(text).unwrap().simulated_alone();
+        assert_eq!(of("swarm = { peers = 3 }"), Some("swarm"));
+        assert_eq!(of("datacast = { credit = 9, replacement = 'lru' }"), Some("datacast.replacement"));
+        assert_eq!(of("datacast = { credit = 9, cache = '64 KB' }"), None);
     }
 }

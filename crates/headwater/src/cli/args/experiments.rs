@@ -29,10 +29,12 @@ pub(crate) struct TuningFlag {
     ///
     /// TOML with any of initial_window, gain, min_rto, assignment, loss_response, theta_floor, theta_ceiling,
     /// feedback_every, as in 'gain = 0.0625, min_rto = "1 s"'; what is left out is as in a scenario (PPUSH's evaluation: an
-    /// ACK per symbol, no pacing, marks are CE alone), not as in the product. In a whole scenario or experiment file its
-    /// `transport` table counts. block_symbols, base_rtt and decode are for simulated hosts and change nothing here;
-    /// duplicate_acks other than 3 and ack_every other than 1 are refused. Give it to every process of an experiment; --spread,
-    /// --loss-response and --limit win over it.
+    /// ACK per symbol, no pacing, marks are CE alone), not as in the product. Flows whose receivers pull have the table `pull`,
+    /// as in 'pull = { levels = ["20 KB", "200 KB", "2 MB", "20 MB"], window = 12 }', with many_window, min_rto, headroom and
+    /// detach_after; trees have `datacast`. In a whole scenario or experiment file its `transport` table counts. block_symbols,
+    /// base_rtt and decode are for simulated hosts and change nothing here; what only simulations have (`swarm`, caches of
+    /// `datacast`), duplicate_acks other than 3 and ack_every other than 1 are refused. Give it to every process of an experiment;
+    /// --spread, --loss-response and --limit win over it.
     #[arg(long, value_name = "FILE|TEXT", help_heading = EXPERIMENT)]
     pub(crate) tuning: Option<String>,
 }
