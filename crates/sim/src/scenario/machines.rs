@@ -10,7 +10,7 @@
 //! | source: packets to an address not yet validated, blocks looked ahead, packets in flight | no limit, 4,096, no limit | the machine's defaults |
 //! | source: pause of a silent receiver | never | the machine's default |
 //! | receiver: window of its socket, blocks in flight, patience | no limit, 2^20, none | the socket's buffer, the machine's defaults |
-//! | pulled flows (SCDP): addresses, opening, packets late before one is lost | believed, none, 250 | the machine's defaults |
+//! | pulled flows (SCDP): addresses, opening, packets late before one is lost | believed, none, as stated | the machine's defaults |
 //! | pulled flows: first window | by how many sources a task has | the same, unless links are stated and the product plans |
 //! | controller: silent flows and receivers | never given up | the machine's defaults |
 //! | controller: sources per task, smallest symbol | 128, 8 bytes | as the user says, the machine's default |
@@ -36,7 +36,7 @@ use headwater_transport::source::SourceConfig;
 use headwater_units::{Bytes, Duration, Packets, Theta};
 use headwater_wire::SpreadRule;
 
-use super::{Amount, Assignment, DatacastSpec, LossResponse, Machines, SwarmSpec, TransportSpec};
+use super::{Amount, Assignment, DatacastSpec, LossResponse, Machines, PullSpec, SwarmSpec, TransportSpec};
 
 /// Longer than any run: what should never happen by itself happens after this.
 const NEVER: Duration = Duration::from_secs(1 << 20);
@@ -179,10 +179,13 @@ impl TransportSpec {
     }
 
     /// The first field that is stated and that no real host follows: swarms, which only simulations have, and what the devices and
-    /// the receivers of trees are told in them.
+    /// the receivers of trees are told in them, when a pulled packet is lost, and whether rates are stated: real hosts are told by
+    /// options of their own.
     pub fn simulated_alone(&self) -> Option<&'static str> {
         let (datacast, usual) = (&self.datacast, DatacastSpec::default());
         let stated = [
+            ("states_rates", !self.states_rates),
+            ("pull.reordering", self.pull.reordering != PullSpec::default().reordering),
             ("swarm", self.swarm != SwarmSpec::default()),
             ("datacast.header", datacast.header != usual.header),
             ("datacast.trees", datacast.trees != usual.trees),
@@ -318,6 +321,7 @@ mod tests {
     fn what_only_simulations_have_is_found() {
         let of = |text: &str| toml::from_str::<TransportSpec>(text).unwrap().simulated_alone();
         assert_eq!(of("swarm = { peers = 3 }"), Some("swarm"));
+        assert_eq!(of("pull = { window = 3, reordering = 9 }"), Some("pull.reordering"));
         assert_eq!(of("datacast = { credit = 9, replacement = 'lru' }"), Some("datacast.replacement"));
         assert_eq!(of("datacast = { credit = 9, cache = '64 KB' }"), None);
     }
