@@ -101,9 +101,10 @@ pub struct SymbolHeader {
     pub ack_interval: u8,
     /// The source asks for an ACK at once.
     pub ack_now: bool,
-    /// Low 8 bits of the assignment version that the source works by.
+    /// Low 8 bits of the assignment version that the source works by; of a flow that is pulled, of the newest pull that it has heard.
     pub assignment: u8,
-    /// The source could send faster, but its disk, its encoder or its own rate limit holds it back.
+    /// The source could send faster, but its disk, its encoder or its own rate limit holds it back; of a flow that is pulled: this is
+    /// the last of all that it was asked for.
     pub starved: bool,
     /// Nobody asked for it: it belongs to the window that opens a flow whose receiver pulls (SCDP §III-B).
     pub syn: bool,

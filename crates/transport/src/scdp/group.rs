@@ -109,8 +109,12 @@ impl Members {
 
     /// Whether every member has asked for a symbol, or wants none, and somebody has.
     pub(super) fn all_ask(&self) -> bool {
-        self.attached.iter().all(|member| member.asked > 0 || member.fin)
-            && self.attached.iter().any(|member| member.asked > 0)
+        self.attached.iter().all(|member| member.asked > 0 || member.fin) && self.are_owed()
+    }
+
+    /// Whether some have asked for more than has left.
+    pub(super) fn are_owed(&self) -> bool {
+        self.attached.iter().any(|member| member.asked > 0)
     }
 
     /// Whether the next symbol is the last one for all of them.

@@ -475,14 +475,19 @@ impl PullFlow {
         if let Some(paths) = &mut self.paths {
             paths.on_sent();
         }
+        let owes = match &self.role {
+            Role::Group(members) => members.are_owed(),
+            _ => self.asked > 0,
+        };
+        let starved = self.pushes == 0 && (!owes || !self.runs.wants_more());
         let class = self.level.class_of_next(syn || last, self.push.symbol_size);
         let header = SymbolHeader {
             number: PacketNumber(self.next_number),
             symbol,
             ack_interval: 1,
             ack_now: false,
-            assignment: 0,
-            starved: false,
+            assignment: self.served.sequence() as u8,
+            starved,
             syn,
             trimmed: false,
         };

@@ -207,6 +207,11 @@ impl Runs {
         self.open.iter().any(Run::is_ready)
     }
 
+    /// Whether a symbol is wanted, here or not.
+    pub(super) fn wants_more(&self) -> bool {
+        self.open.iter().any(|run| run.sent < run.count)
+    }
+
     /// Whether a symbol is wanted, and nothing that can be named.
     pub(super) fn is_starved(&self) -> bool {
         !self.has_next() && self.open.iter().any(|run| run.sent < run.count && run.next() < ESI_LIMIT)

@@ -393,7 +393,8 @@ impl Session {
             return;
         }
         let SymbolId { block, .. } = header.symbol;
-        let came = flow.on_packet(now, header.number.0 as u32, block.0, by_group);
+        let answered = header.starved.then_some(header.assignment);
+        let came = flow.on_packet(now, header.number.0 as u32, block.0, by_group, answered);
         if came.lost.packets > 0 {
             self.stats.lost += u64::from(came.lost.packets);
             (0..came.lost.packets).for_each(|_| blocks.lose(place, came.lost.near));
@@ -412,6 +413,10 @@ impl Session {
         let arrival = blocks.arrive(place, header.symbol, header.trimmed, came.counted);
         if by_group && flow.is_attached() {
             blocks.catch_up(place, header.symbol);
+        }
+        if came.vain > 0 {
+            self.stats.lost += u64::from(came.vain);
+            blocks.lose_oldest(place, came.vain);
         }
         match arrival {
             Arrival::Trimmed => {

@@ -1,5 +1,6 @@
 //! SCDP: real sources, real sessions, and a network between them that loses, trims, doubles, delays and reorders.
 
+mod crawl;
 mod group;
 mod hostile;
 mod many;

@@ -151,6 +151,8 @@ pub(crate) struct Net {
     /// Symbols that wait before a receiver; beyond so many they are trimmed, or dropped if `trims` is off.
     pub(crate) room: usize,
     pub(crate) trims: bool,
+    /// One way, for this net.
+    pub(crate) delay: Duration,
     pub(crate) there: Fates,
     pub(crate) back: Fates,
     /// Whether a header that trimming has made is lost, by how many it has made before.
@@ -259,6 +261,7 @@ impl Net {
             geometry,
             room: 1000,
             trims: true,
+            delay: DELAY,
             there: no_faults(),
             back: no_faults(),
             loses_header: Box::new(|_| false),
@@ -440,7 +443,7 @@ impl Net {
                 let it = &mut self.receivers[receiver].lines[line];
                 let packet = it.queue.pop_front().expect("a busy line has a packet");
                 it.busy = false;
-                self.at(self.now + DELAY, Happening::ToReceiver(receiver, packet));
+                self.at(self.now + self.delay, Happening::ToReceiver(receiver, packet));
                 self.serve(receiver, line);
             }
             Happening::ToReceiver(receiver, packet) => self.arrive(receiver, packet),
@@ -488,7 +491,7 @@ impl Net {
             return self.serve(receiver, line);
         }
         if self.trims {
-            self.trim(self.now + DELAY, receiver, packet);
+            self.trim(self.now + self.delay, receiver, packet);
         }
     }
 
@@ -551,7 +554,7 @@ impl Net {
             true => Happening::Queue(receiver, packet),
             false => Happening::ToReceiver(receiver, packet),
         };
-        let at = left + DELAY;
+        let at = left + self.delay;
         match fate {
             Fate::Lost => {}
             Fate::Arrives => self.at(at, happening(packet)),
@@ -560,7 +563,7 @@ impl Net {
                 self.at(at, happening(packet.clone()));
                 self.at(at + by, happening(packet));
             }
-            Fate::Trimmed => self.trim(at + DELAY, receiver, packet),
+            Fate::Trimmed => self.trim(at + self.delay, receiver, packet),
         }
     }
 
@@ -573,7 +576,7 @@ impl Net {
         let fate = (self.back)(self.carried.1, &packet);
         self.carried.1 += 1;
         let packet = Packet { path: PathId(RECEIVERS + from as u32), ..packet };
-        let at = self.now + DELAY;
+        let at = self.now + self.delay;
         match fate {
             Fate::Lost | Fate::Trimmed => {}
             Fate::Arrives => self.at(at, Happening::ToSource(source, packet)),

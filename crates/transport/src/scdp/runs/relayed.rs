@@ -87,9 +87,4 @@ impl Runs {
         let its = self.open.iter_mut().filter(|run| block.is_none_or(|block| run.block == block.0));
         its.for_each(|run| run.listed = 0);
     }
-
-    /// Whether a symbol is wanted, here or not.
-    pub(in crate::scdp) fn wants_more(&self) -> bool {
-        self.open.iter().any(|run| run.sent < run.count)
-    }
 }

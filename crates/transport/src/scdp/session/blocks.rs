@@ -316,7 +316,18 @@ impl Blocks {
 
     /// A packet of a flow is lost; the one before it was of this block.
     pub(super) fn lose(&mut self, place: usize, near: u32) {
-        if let Some(at) = self.settle(place, self.at(near)) {
+        self.lose_of(place, self.at(near));
+    }
+
+    /// So many that were coming from a flow will not come, of whatever block: the oldest waits most for them.
+    #[cold]
+    pub(super) fn lose_oldest(&mut self, place: usize, count: u32) {
+        (0..count).for_each(|_| self.lose_of(place, None));
+    }
+
+    /// One that was coming from a flow is lost: of this block, or else of the oldest.
+    fn lose_of(&mut self, place: usize, own: Option<usize>) {
+        if let Some(at) = self.settle(place, own) {
             let run = &mut self.open[at].runs[place];
             (run.gone, run.lost) = (run.gone + 1, run.lost + 1);
             self.on_loss(at);
@@ -333,6 +344,10 @@ impl Blocks {
                 let run = &mut self.open[at].runs[place];
                 (run.gone, run.lost) = (run.gone + coming, run.lost + coming);
                 self.on_loss(at);
+            }
+            // Nothing is under way that a wrong guess could be set right by: whatever is asked for now is more than ever before.
+            if let Some(run) = self.open[at].runs.get_mut(place) {
+                run.gone = run.gone.max(run.told);
             }
         }
     }

@@ -121,6 +121,8 @@ pub(super) struct Came {
     pub(super) lost: Lost,
     /// So many that were given up may come after all.
     pub(super) restored: u32,
+    /// So many of those that were coming never will: the source has sent all that it was asked for.
+    pub(super) vain: u32,
 }
 
 /// What to say to a flow that has been silent.
@@ -245,9 +247,17 @@ impl Flow {
         self.coming += u32::from(counted);
     }
 
-    /// A packet of this flow, or of its group's (`by_group`), has come.
+    /// A packet of this flow, or of its group's (`by_group`), has come. `answered`: with it the source has sent all that it was asked
+    /// for, by the pull with these low bits and those before.
     #[inline]
-    pub(super) fn on_packet(&mut self, now: Time, number: u32, block: u32, by_group: bool) -> Came {
+    pub(super) fn on_packet(
+        &mut self,
+        now: Time,
+        number: u32,
+        block: u32,
+        by_group: bool,
+        answered: Option<u8>,
+    ) -> Came {
         let attached = self.is_attached();
         let numbers = match &mut self.group {
             Some(group) if by_group => {
@@ -259,7 +269,7 @@ impl Flow {
         let number = expand(number, numbers.next());
         let is_new = number >= numbers.next();
         let (seen, lost) = numbers.arrive(number, block);
-        let mut came = Came { seen, counted: false, lost: Lost::default(), restored: 0 };
+        let mut came = Came { seen, counted: false, lost: Lost::default(), restored: 0, vain: 0 };
         // What a group's flow brings to others is a gift; what this one brings to a member that has not left it, a mistake.
         if by_group != attached || seen == Seen::Absurd {
             return came;
@@ -271,6 +281,10 @@ impl Flow {
         came.lost = Lost { packets: lost.packets.min(self.coming), ..lost };
         self.coming -= came.lost.packets;
         self.lost += u64::from(came.lost.packets);
+        let vain = answered
+            .filter(|_| number + 1 == next)
+            .map_or(0, |pull| self.asked_in_vain(next, pull, by_group));
+        self.expected -= u64::from(vain);
         if std::mem::take(&mut self.silent) {
             let above =
                 u32::try_from(self.expected.saturating_sub(next)).unwrap_or(u32::MAX).min(self.window);
@@ -281,6 +295,9 @@ impl Flow {
             self.coming -= 1;
             self.restored = self.restored.saturating_sub(1);
             came.counted = true;
+            came.vain = vain.min(self.coming);
+            self.coming -= came.vain;
+            self.restored = self.restored.saturating_sub(came.vain);
         }
         if is_new
             && let Some((timed, at)) = self.timed
@@ -292,6 +309,21 @@ impl Flow {
             }
         }
         came
+    }
+
+    /// Of those that are expected from `next` on after a silence, how many nobody will send: all but those that were asked for since
+    /// the source heard the pull with these low bits. What was lost on the way to it, or was more than it may owe, would be counted on
+    /// for ever, and take of the window. A group does not say whose pulls it has heard.
+    fn asked_in_vain(&self, next: u64, pull: u8, by_group: bool) -> u32 {
+        let open = u32::try_from(self.expected - next).unwrap_or(u32::MAX);
+        let may_be = if self.silent { open } else { self.restored.min(open) };
+        let unheard = (self.asked as u8).wrapping_sub(pull);
+        match (open as u8).wrapping_sub(unheard) {
+            _ if by_group => may_be,
+            // Fewer than none: it was asked for more than this end counts.
+            128.. => 0,
+            vain => u32::from(vain).min(may_be),
+        }
     }
 
     pub(super) fn on_trimmed(&mut self) {
@@ -450,7 +482,7 @@ mod tests {
         assert_eq!(flow.coming, 10, "nothing is given up");
         assert_eq!(flow.overdue_at(), Some(now + config.rtt.initial_rto));
         flow.open(now, 0);
-        flow.on_packet(now, 0, 0, false);
+        flow.on_packet(now, 0, 0, false, None);
         assert_eq!(flow.overdue_at(), Some(now + config.rtt.initial_rto), "the source knows it");
     }
 
@@ -463,12 +495,12 @@ mod tests {
         flow.begin(now);
         flow.expect(10);
         (0..100).for_each(|_| flow.ask(now, false));
-        flow.on_packet(now, 0, 0, false);
+        flow.on_packet(now, 0, 0, false, None);
         let mut answered = |flow: &mut Flow, number| {
             now += ms(1000);
             assert_eq!(flow.on_overdue(now), Overdue::GiveUp);
             flow.ask(now, false);
-            flow.on_packet(now, number, 0, false);
+            flow.on_packet(now, number, 0, false, None);
             flow.room(now)
         };
         assert_eq!(answered(&mut flow, 1), 0, "the pulls before it may have been lost");

@@ -65,6 +65,7 @@ impl Blocks {
         let before = u64::from(entry.needs());
         let run = &mut entry.runs[place];
         run.coming += 1;
+        run.told = run.told.max(run.gone + run.coming);
         entry.coming += 1;
         self.needed = self.needed + u64::from(entry.needs()) - before;
         entry.trial.give(self.places[place].flow);
@@ -288,7 +289,9 @@ impl Blocks {
     pub(in crate::scdp::session) fn assign_extra(&mut self, place: usize) -> Option<BlockIndex> {
         let block = self.any_for(place)?;
         let at = self.at(block.0)?;
-        self.open[at].runs[place].gone += 1;
+        let run = &mut self.open[at].runs[place];
+        run.gone += 1;
+        run.told = run.told.max(run.gone + run.coming);
         Some(block)
     }
 

@@ -76,6 +76,8 @@ pub(super) struct Run {
     /// Of those, so many are lost.
     pub(super) lost: u32,
     pub(super) coming: u32,
+    /// So many it was ever asked for: more than are gone or coming, where a loss was guessed to be of the wrong block.
+    pub(super) told: u32,
     /// So many at its beginning are left out of what the source is told: it has forgotten them.
     pub(super) moved: u32,
     /// The source was told that nothing of the block is wanted any more.
