@@ -1,4 +1,4 @@
-//! Two nodes of this process on the hosts of an emulated network, and an object from one to the other.
+//! Nodes of this process on the hosts of an emulated network, and an object from one or several to another.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -10,7 +10,7 @@ use headwater::socket::Multicast;
 use headwater::soft_switch::in_namespace;
 use headwater_store::{SourceFile, StoreError};
 use headwater_transport::host::HostReceiverConfig;
-use headwater_transport::ppush::receiver::ReceiverConfig;
+use headwater_transport::ppush::receiver::{ReceiverConfig, ReceiverStats};
 use headwater_transport::pull_queue::PullConfig;
 use headwater_transport::source::SourceConfig;
 use headwater_units::{
@@ -41,7 +41,12 @@ impl std::ops::Deref for OnHost {
 }
 
 pub(crate) fn node(net: &EmulatedNet, host: usize) -> OnHost {
-    let config = NodeConfig {
+    node_with(net, host, |_| {})
+}
+
+/// The same with other settings.
+pub(crate) fn node_with(net: &EmulatedNet, host: usize, set: impl FnOnce(&mut NodeConfig)) -> OnHost {
+    let mut config = NodeConfig {
         bind: (net.ipv4(host), 0).into(),
         dscp: CodePoints::default(),
         sees_trimmed: true,
@@ -63,6 +68,7 @@ pub(crate) fn node(net: &EmulatedNet, host: usize) -> OnHost {
         lossy: None,
         buffer: Bytes::mib(4),
     };
+    set(&mut config);
     let (node, said) = in_namespace(net.namespace(host).unwrap(), || Node::start(config)).unwrap().unwrap();
     OnHost { node, said, _folder: tempfile::tempdir().unwrap() }
 }
@@ -83,9 +89,9 @@ impl BlockSink for Compare {
     }
 }
 
-/// An object on its way from host 0 to host 1.
+/// An object on its way, from host 0 to host 1 unless it is said from whom to whom.
 pub(crate) struct Delivery {
-    source: OnHost,
+    sources: Vec<OnHost>,
     receiver: OnHost,
     fetch: FetchId,
     events: UnboundedReceiver<FetchEvent>,
@@ -99,50 +105,65 @@ impl Delivery {
     }
 
     /// The receiver is there already. It has been told of its flow when this returns, and nothing is sent yet.
-    pub(crate) fn begin_at(net: &EmulatedNet, mut receiver: OnHost, size: Bytes) -> Delivery {
-        let mut source = node(net, 0);
-        let path = source._folder.path().join("object");
+    pub(crate) fn begin_at(net: &EmulatedNet, receiver: OnHost, size: Bytes) -> Delivery {
+        Delivery::begin_by(wire::Delivery::Push, vec![node(net, 0)], receiver, size)
+    }
+
+    /// The same by either transport, from all of these sources.
+    pub(crate) fn begin_by(
+        delivery: wire::Delivery,
+        mut sources: Vec<OnHost>,
+        mut receiver: OnHost,
+        size: Bytes,
+    ) -> Delivery {
+        let path = receiver._folder.path().join("object");
         let bytes: Vec<u8> =
             (0..size.get() as u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 21) as u8).collect();
         std::fs::write(&path, &bytes).unwrap();
         let (file, hashes) = SourceFile::hash(&path, &mut |_| {}).unwrap();
-        let (object, geometry) = (hashes.root(), Geometry::fitting(size, ROOM));
-        source.hold(object, Arc::new(file));
-        let push = Push {
-            task: TaskId(1),
-            flow: FLOW,
-            object,
-            bytes: size,
-            symbol_size: geometry.symbol_size(),
-            key: KEY,
-            theta: Theta::ONE,
-            class: Class::Bulk,
-            receiver: NodeId([9; 32]),
-            delivery: wire::Delivery::Push,
-            index: 0,
-            of: 1,
-            at: Vec::new(),
-            start: None,
-            role: FlowRole::Single,
-        };
-        source.control(control_path(1), Control::Push(push));
-        assert!(matches!(source.said.blocking_recv(), Some(Said::Control(_, Control::Pushing { .. }))));
+        let (file, object, geometry) = (Arc::new(file), hashes.root(), Geometry::fitting(size, ROOM));
+        let of = sources.len() as u8;
+        let mut flows = Vec::new();
+        for (index, source) in (0..of).zip(&mut sources) {
+            let flow = FlowId(FLOW.0 + u64::from(index));
+            source.hold(object, file.clone());
+            let push = Push {
+                task: TaskId(1),
+                flow,
+                object,
+                bytes: size,
+                symbol_size: geometry.symbol_size(),
+                key: KEY,
+                theta: Theta::ONE,
+                class: Class::Bulk,
+                receiver: NodeId([9; 32]),
+                delivery,
+                index,
+                of,
+                at: Vec::new(),
+                start: None,
+                role: FlowRole::Single,
+            };
+            source.control(control_path(1), Control::Push(push));
+            assert!(matches!(source.said.blocking_recv(), Some(Said::Control(_, Control::Pushing { .. }))));
+            flows.push(FlowGrant {
+                flow,
+                node: NodeId([1 + index; 32]),
+                at: vec![source.data_address()],
+                key: KEY,
+                index,
+                of,
+                group: None,
+                relays: false,
+                passed_on: true,
+            });
+        }
 
         let mut config = ReceiverConfig::new("object", NodeId([9; 32]), control_path(2), 7);
         config.receive_window = receiver.receive_window(ROOM);
+        config.delivery = Some(delivery);
         let (fetch, mut events) = receiver.fetch(config);
         assert!(matches!(receiver.said.blocking_recv(), Some(Said::Control(_, Control::Request(_)))));
-        let grant = FlowGrant {
-            flow: FLOW,
-            node: NodeId([1; 32]),
-            at: vec![source.data_address()],
-            key: KEY,
-            index: 0,
-            of: 1,
-            group: None,
-            relays: false,
-            passed_on: true,
-        };
         let accepted = Control::Accepted {
             request: 7,
             task: TaskId(1),
@@ -151,20 +172,20 @@ impl Delivery {
             symbol_size: geometry.symbol_size(),
             feedback_every: headwater_units::Duration::from_secs(1),
             version: 0,
-            delivery: wire::Delivery::Push,
-            flows: vec![grant],
+            delivery,
+            flows,
         };
         receiver.control(control_path(2), accepted);
         assert!(matches!(events.blocking_recv(), Some(FetchEvent::Accepted { .. })));
         let block = geometry.layout().len(BlockIndex(0)).get() as usize;
         let blocks = hashes.layout().block_count();
         let sink = Arc::new(Compare { bytes, block, blocks: AtomicU32::new(0) });
-        Delivery { source, receiver, fetch, events, sink, blocks }
+        Delivery { sources, receiver, fetch, events, sink, blocks }
     }
 
-    /// Where symbols come from.
+    /// Where symbols of the first source come from.
     pub(crate) fn source_port(&self) -> u16 {
-        self.source.data_address().port()
+        self.sources[0].data_address().port()
     }
 
     /// What the receiver has counted, as of 100 ms ago while it is busy.
@@ -173,15 +194,22 @@ impl Delivery {
     }
 
     /// Lets it come, and says what the receiver has counted.
-    pub(crate) fn end(mut self) -> Snapshot {
+    pub(crate) fn end(self) -> Snapshot {
+        self.end_counted().0
+    }
+
+    /// The same, and what it has counted of this task.
+    pub(crate) fn end_counted(mut self) -> (Snapshot, ReceiverStats) {
         self.receiver.start_fetch(self.fetch, 0..self.blocks, Vec::new(), self.sink.clone());
         let start = Instant::now();
-        let done = self.events.blocking_recv();
-        assert!(matches!(done, Some(FetchEvent::Done { .. })), "{done:?}");
+        let stats = match self.events.blocking_recv() {
+            Some(FetchEvent::Done { stats, .. }) => *stats,
+            other => panic!("it is not done: {other:?}"),
+        };
         assert!(matches!(self.events.blocking_recv(), Some(FetchEvent::Ended)), "{:?}", start.elapsed());
         assert_eq!(self.sink.blocks.load(Ordering::Relaxed), self.blocks);
         // Until it has published what it counted, and what was under way has come.
         std::thread::sleep(Duration::from_millis(250));
-        self.receiver.snapshot()
+        (self.receiver.snapshot(), stats)
     }
 }
