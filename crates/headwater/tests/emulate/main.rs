@@ -14,6 +14,7 @@ mod multicast;
 mod nodes;
 mod options;
 mod pcap;
+mod pulled;
 mod storm;
 mod traffic;
 mod trimmed;

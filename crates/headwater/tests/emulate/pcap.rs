@@ -12,7 +12,7 @@ use headwater_wire::{DSCP_TRIMMED, Ecn};
 use super::common::{DUMBBELL, PAYLOAD, RATE, alone, conserved, flood};
 
 #[path = "../captures/mod.rs"]
-mod captures;
+pub(crate) mod captures;
 use captures::{Packet, read};
 
 /// DSCP and ECN, of what is UDP to the port of floods.
