@@ -68,7 +68,7 @@ pub struct SessionConfig {
     pub extra: u32,
     /// Timeouts: a flow is asked again when nothing has come for so long although something should.
     pub rtt: RttConfig,
-    /// A packet is lost when so many later ones of its flow have come, or their headers. 3: RFC 9002 §6.1.1. Where packets are
+    /// A packet is lost when so many later ones of its flow have come whole; headers overtake. 3: RFC 9002 §6.1.1. Where packets are
     /// sprayed, more than paths differ by; where headers of trimmed symbols tell of losses, it may be large.
     pub reordering: u16,
     /// Blocks of which something may be here, or be waiting for the decoder, while older ones are not complete.

@@ -394,7 +394,8 @@ impl Session {
         }
         let SymbolId { block, .. } = header.symbol;
         let answered = header.starved.then_some(header.assignment);
-        let came = flow.on_packet(now, header.number.0 as u32, block.0, by_group, answered);
+        let number = header.number.0 as u32;
+        let came = flow.on_packet(now, number, block.0, header.trimmed, by_group, answered);
         if came.lost.packets > 0 {
             self.stats.lost += u64::from(came.lost.packets);
             (0..came.lost.packets).for_each(|_| blocks.lose(place, came.lost.near));

@@ -102,6 +102,19 @@ fn a_queue_that_trims_is_kept_full_without_a_timeout() {
     assert!(took < ideal + us(300), "{took:?} where {ideal:?} would do");
 }
 
+/// Goal: a header overtakes a whole queue of symbols, and none of them is taken for lost.
+#[test]
+fn what_headers_overtake_is_not_lost() {
+    let session = SessionConfig { reordering: 3, ..SessionConfig::data_centre() };
+    let mut net = Setup { window: 40, session, ..Setup::blocks(8) }.net();
+    net.room = 30;
+    net.there = Box::new(|nth, _| if nth % 30 == 29 { Fate::Trimmed } else { Fate::Arrives });
+    net.finish();
+    let stats = net.receivers[0].session.stats();
+    assert!(stats.trimmed >= 15, "{stats:?}");
+    assert_eq!((stats.lost, stats.timeouts), (0, 0), "{stats:?}");
+}
+
 #[test]
 fn reordered_and_doubled_pulls_and_symbols_cost_nothing() {
     let mut net = Setup::blocks(3).net();

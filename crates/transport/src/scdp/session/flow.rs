@@ -247,7 +247,7 @@ impl Flow {
         self.coming += u32::from(counted);
     }
 
-    /// A packet of this flow, or of its group's (`by_group`), has come. `answered`: with it the source has sent all that it was asked
+    /// A packet of this flow, or of its group's (`by_group`), has come, or its header (`trimmed`). `answered`: with it the source has sent all that it was asked
     /// for, by the pull with these low bits and those before.
     #[inline]
     pub(super) fn on_packet(
@@ -255,6 +255,7 @@ impl Flow {
         now: Time,
         number: u32,
         block: u32,
+        trimmed: bool,
         by_group: bool,
         answered: Option<u8>,
     ) -> Came {
@@ -268,7 +269,7 @@ impl Flow {
         };
         let number = expand(number, numbers.next());
         let is_new = number >= numbers.next();
-        let (seen, lost) = numbers.arrive(number, block);
+        let (seen, lost) = numbers.arrive(number, block, trimmed);
         let mut came = Came { seen, counted: false, lost: Lost::default(), restored: 0, vain: 0 };
         // What a group's flow brings to others is a gift; what this one brings to a member that has not left it, a mistake.
         if by_group != attached || seen == Seen::Absurd {
@@ -482,7 +483,7 @@ mod tests {
         assert_eq!(flow.coming, 10, "nothing is given up");
         assert_eq!(flow.overdue_at(), Some(now + config.rtt.initial_rto));
         flow.open(now, 0);
-        flow.on_packet(now, 0, 0, false, None);
+        flow.on_packet(now, 0, 0, false, false, None);
         assert_eq!(flow.overdue_at(), Some(now + config.rtt.initial_rto), "the source knows it");
     }
 
@@ -495,12 +496,12 @@ mod tests {
         flow.begin(now);
         flow.expect(10);
         (0..100).for_each(|_| flow.ask(now, false));
-        flow.on_packet(now, 0, 0, false, None);
+        flow.on_packet(now, 0, 0, false, false, None);
         let mut answered = |flow: &mut Flow, number| {
             now += ms(1000);
             assert_eq!(flow.on_overdue(now), Overdue::GiveUp);
             flow.ask(now, false);
-            flow.on_packet(now, number, 0, false, None);
+            flow.on_packet(now, number, 0, false, false, None);
             flow.room(now)
         };
         assert_eq!(answered(&mut flow, 1), 0, "the pulls before it may have been lost");

@@ -6,7 +6,7 @@
 //!                       `-- reordering ------------'  `- next
 //! ```
 //! A number that is missing when `reordering` later ones have been passed is lost. What comes of it later is a surprise, and
-//! counts for nothing.
+//! counts for nothing. The header of a trimmed packet passes nothing: it goes before all that waits where it was trimmed.
 
 /// Nothing has come of it, and something may.
 const AWAITED: u32 = u32::MAX;
@@ -14,8 +14,8 @@ const AWAITED: u32 = u32::MAX;
 const GIVEN_UP: u32 = u32::MAX - 1;
 /// No honest source leaves such a gap: what may be under way is a few windows.
 const ABSURD_GAP: u64 = 1 << 16;
-/// Copies of a packet are recognised at least this long.
-const LEAST_MEMORY: u64 = 64;
+/// Copies of a packet are recognised at least this long; and headers may be so far ahead.
+const LEAST_MEMORY: u64 = 256;
 
 /// The numbers of one flow, each with the block that its packet was of.
 #[derive(Debug)]
@@ -24,6 +24,8 @@ pub(super) struct Numbers {
     reordering: u64,
     /// Above the largest that came.
     next: u64,
+    /// What is missing below is given up.
+    settled: u64,
     /// The block of the last packet that came before those waited for.
     before: u32,
 }
@@ -53,7 +55,8 @@ impl Numbers {
     pub(super) fn new(reordering: u16) -> Self {
         let reordering = u64::from(reordering.max(1));
         let slots = (reordering + 1).max(LEAST_MEMORY).next_power_of_two();
-        Numbers { slots: vec![GIVEN_UP; slots as usize].into_boxed_slice(), reordering, next: 0, before: 0 }
+        let slots = vec![GIVEN_UP; slots as usize].into_boxed_slice();
+        Numbers { slots, reordering, next: 0, settled: 0, before: 0 }
     }
 
     /// Above the largest number that came.
@@ -66,36 +69,45 @@ impl Numbers {
         &mut self.slots[at]
     }
 
-    /// A packet has come, of this block.
+    /// A packet has come, of this block, or its header (`trimmed`).
     #[inline]
-    pub(super) fn arrive(&mut self, number: u64, block: u32) -> (Seen, Lost) {
+    pub(super) fn arrive(&mut self, number: u64, block: u32, trimmed: bool) -> (Seen, Lost) {
         let block = block.min(GIVEN_UP - 1);
         let mut lost = Lost::default();
-        if number < self.next {
-            if self.next - number > self.slots.len() as u64 {
-                return (Seen::Late, lost);
+        let seen = if number >= self.next {
+            if number - self.next >= ABSURD_GAP {
+                return (Seen::Absurd, lost);
             }
-            let slot = self.slot(number);
-            let before = std::mem::replace(slot, block);
-            let seen = match before {
+            for passed in self.next..=number {
+                // What is forgotten is not waited for either.
+                self.settle((passed + 1).saturating_sub(self.slots.len() as u64), &mut lost);
+                *self.slot(passed) = AWAITED;
+            }
+            *self.slot(number) = block;
+            self.next = number + 1;
+            Seen::Awaited
+        } else if self.next - number > self.slots.len() as u64 {
+            return (Seen::Late, lost);
+        } else {
+            match std::mem::replace(self.slot(number), block) {
                 AWAITED => Seen::Awaited,
                 GIVEN_UP => Seen::Late,
                 _ => Seen::Again,
-            };
-            return (seen, lost);
-        }
-        if number - self.next >= ABSURD_GAP {
-            return (Seen::Absurd, lost);
-        }
-        for passed in self.next..=number {
-            if let Some(old) = passed.checked_sub(self.reordering) {
-                self.give_up(old, &mut lost);
             }
-            *self.slot(passed) = AWAITED;
+        };
+        if !trimmed {
+            self.settle((number + 1).saturating_sub(self.reordering), &mut lost);
         }
-        *self.slot(number) = block;
-        self.next = number + 1;
-        (Seen::Awaited, lost)
+        (seen, lost)
+    }
+
+    /// What is missing of all below is lost.
+    #[inline]
+    fn settle(&mut self, below: u64, lost: &mut Lost) {
+        while self.settled < below {
+            self.give_up(self.settled, lost);
+            self.settled += 1;
+        }
     }
 
     #[inline]
@@ -133,32 +145,53 @@ mod tests {
     #[test]
     fn a_gap_is_a_loss_when_three_later_packets_have_come() {
         let mut numbers = Numbers::new(3);
-        assert_eq!(numbers.arrive(0, 7), (Seen::Awaited, lost(0, 0)));
-        assert_eq!(numbers.arrive(2, 7), (Seen::Awaited, lost(0, 0)));
-        assert_eq!(numbers.arrive(3, 8), (Seen::Awaited, lost(0, 0)));
-        assert_eq!(numbers.arrive(4, 8), (Seen::Awaited, lost(1, 7)));
-        assert_eq!(numbers.arrive(1, 7), (Seen::Late, lost(0, 0)), "it was only late");
-        assert_eq!(numbers.arrive(1, 7), (Seen::Again, lost(0, 0)));
-        assert_eq!(numbers.arrive(4, 8), (Seen::Again, lost(0, 0)));
+        assert_eq!(numbers.arrive(0, 7, false), (Seen::Awaited, lost(0, 0)));
+        assert_eq!(numbers.arrive(2, 7, false), (Seen::Awaited, lost(0, 0)));
+        assert_eq!(numbers.arrive(3, 8, false), (Seen::Awaited, lost(0, 0)));
+        assert_eq!(numbers.arrive(4, 8, false), (Seen::Awaited, lost(1, 7)));
+        assert_eq!(numbers.arrive(1, 7, false), (Seen::Late, lost(0, 0)), "it was only late");
+        assert_eq!(numbers.arrive(1, 7, false), (Seen::Again, lost(0, 0)));
+        assert_eq!(numbers.arrive(4, 8, false), (Seen::Again, lost(0, 0)));
+    }
+
+    #[test]
+    fn headers_overtake_and_what_they_overtake_is_not_lost() {
+        let mut numbers = Numbers::new(3);
+        for header in [10, 12, 20] {
+            assert_eq!(numbers.arrive(header, 1, true), (Seen::Awaited, lost(0, 0)));
+        }
+        assert_eq!(numbers.arrive(0, 1, false), (Seen::Awaited, lost(0, 0)));
+        assert_eq!(numbers.arrive(5, 1, false), (Seen::Awaited, lost(2, 1)), "1 and 2 were before it");
+        assert_eq!(numbers.arrive(3, 1, false), (Seen::Awaited, lost(0, 0)));
+        assert_eq!(numbers.arrive(21, 1, false), (Seen::Awaited, lost(12, 1)), "4, 6 to 9, 11, and 13 to 18");
+    }
+
+    #[test]
+    fn what_a_header_is_too_far_ahead_of_is_forgotten() {
+        let mut numbers = Numbers::new(3);
+        let far = LEAST_MEMORY + 9;
+        assert_eq!(numbers.arrive(far, 1, true), (Seen::Awaited, lost(10, 0)), "0 to 9");
+        assert_eq!(numbers.arrive(9, 1, false).0, Seen::Late);
+        assert_eq!(numbers.arrive(10, 1, false), (Seen::Awaited, lost(0, 0)));
     }
 
     #[test]
     fn what_is_given_up_at_once_is_not_lost_a_second_time() {
         let mut numbers = Numbers::new(3);
-        numbers.arrive(0, 0);
-        numbers.arrive(3, 0);
+        numbers.arrive(0, 0, false);
+        numbers.arrive(3, 0, false);
         numbers.give_up_all();
-        assert_eq!(numbers.arrive(40, 0), (Seen::Awaited, lost(36 - 2, 0)), "4 to 37");
-        assert_eq!(numbers.arrive(2, 0).0, Seen::Late);
+        assert_eq!(numbers.arrive(40, 0, false), (Seen::Awaited, lost(36 - 2, 0)), "4 to 37");
+        assert_eq!(numbers.arrive(2, 0, false).0, Seen::Late);
         assert_eq!(numbers.next(), 41);
     }
 
     #[test]
     fn absurd_numbers_and_blocks_change_nothing() {
         let mut numbers = Numbers::new(250);
-        assert_eq!(numbers.arrive(1 << 40, 0).0, Seen::Absurd);
-        assert_eq!(numbers.arrive(0, u32::MAX).0, Seen::Awaited);
-        assert_eq!(numbers.arrive(0, u32::MAX).0, Seen::Again);
+        assert_eq!(numbers.arrive(1 << 40, 0, false).0, Seen::Absurd);
+        assert_eq!(numbers.arrive(0, u32::MAX, false).0, Seen::Awaited);
+        assert_eq!(numbers.arrive(0, u32::MAX, false).0, Seen::Again);
     }
 
     proptest! {
@@ -173,7 +206,7 @@ mod tests {
             for (step, back) in steps {
                 let number = if back { highest.saturating_sub(step) } else { highest + step };
                 highest = highest.max(number);
-                let (fate, gone) = numbers.arrive(number, 3);
+                let (fate, gone) = numbers.arrive(number, 3, false);
                 lost += u64::from(gone.packets);
                 let fresh = seen.insert(number);
                 prop_assert!(fresh || fate != Seen::Awaited, "counted twice");
