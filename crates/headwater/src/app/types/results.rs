@@ -80,7 +80,7 @@ pub struct GetResult {
     pub mark_signal: String,
     /// What held the task back most of the time: `source`, `path`, `disk` or `cpu`.
     pub limited_by: String,
-    /// In the order of the request.
+    /// One for each that brought something, in no order.
     pub sources: Vec<SourceShare>,
     /// The object's name, if it has one.
     #[serde(default)]
