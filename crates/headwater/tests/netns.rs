@@ -274,8 +274,11 @@ fn rate_changes_while_packets_flow_and_a_limit_can_be_taken_away() {
     let net = pair(None);
     for (limit, expected) in [(mbit(20), 20.0), (mbit(40), 40.0), (None, 60.0)] {
         net.set_rate(Link::Uplink(0), limit).unwrap();
-        let (_, received) = exchange(&net, net.ipv4(1).into(), 1, 60, 1.0);
-        assert!((received.mbit_per_s / expected - 1.0).abs() < 0.08, "{limit:?}: {received:?}");
+        // A machine that is short of processor time brings less, for a moment.
+        let tries: Vec<_> =
+            (0..3).map(|_| exchange(&net, net.ipv4(1).into(), 1, 60, 1.0).1.mbit_per_s).collect();
+        assert!(tries.iter().all(|rate| *rate < expected * 1.08), "{limit:?}: {tries:?}");
+        assert!(tries.iter().any(|rate| *rate > expected * 0.92), "{limit:?}: {tries:?}");
     }
     net.set_rate(Link::Uplink(0), None).unwrap();
 }
