@@ -14,7 +14,7 @@ use headwater_sim::workload::Workload;
 use headwater_units::{Bytes, Geometry};
 
 /// The rows of the catalogue of claims, as far as they are there.
-const ROWS: [&str; 74] = [
+const ROWS: [&str; 75] = [
     "P-2",
     "P-2q",
     "P-2w",
@@ -85,6 +85,7 @@ const ROWS: [&str; 74] = [
     "D-eff",
     "D-wan",
     "S-small",
+    "S-untrimmed",
     "bench-A1",
     "bench-A2",
     "bench-B",
