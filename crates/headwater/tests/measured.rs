@@ -30,10 +30,21 @@ struct Row {
     value: f64,
 }
 
-/// Reads a timeline, which must consist of whole lines in order of time.
+/// Reads a timeline that nobody writes any more, which must consist of whole lines in order of time.
 fn timeline(path: &Path) -> Vec<Row> {
     let text = std::fs::read_to_string(path).unwrap();
     assert!(text.ends_with('\n'), "the last line is whole");
+    rows_of(&text)
+}
+
+/// Reads the whole lines of a timeline that is being written: a reader may see the file before its header, and a
+/// writer's call in parts.
+fn timeline_so_far(path: &Path) -> Vec<Row> {
+    let text = std::fs::read_to_string(path).unwrap_or_default();
+    text.rfind('\n').map_or_else(Vec::new, |end| rows_of(&text[..=end]))
+}
+
+fn rows_of(text: &str) -> Vec<Row> {
     let mut lines = text.lines();
     assert_eq!(lines.next(), Some("t_ns,object,flow,quantity,value"));
     let read = |line: &str| {
@@ -145,8 +156,10 @@ fn timelines_of_both_ends_agree_with_the_result() {
 
     for (index, mut source) in sources.into_iter().enumerate() {
         let path = folder.join(format!("source{index}.csv"));
-        wait_until("the end of a flow", PATIENCE, || timeline(&path).iter().any(|r| r.t_ns % EVERY != 0));
-        source.kill();
+        let ended = |rows: &[Row]| rows.iter().any(|row| row.t_ns % EVERY != 0);
+        wait_until("the end of a flow", PATIENCE, || ended(&timeline_so_far(&path)));
+        source.interrupt();
+        wait_until("its last line", PATIENCE, || !source.is_running());
         let rows = timeline(&path);
         assert!(rows.iter().all(|row| result["object"] == row.object.as_str()));
         let (flow, sent) = series(&rows, "sent").pop_first().unwrap();
@@ -185,14 +198,12 @@ fn a_source_that_is_stopped_mid_flow_leaves_its_last_counts() {
     let args = ["get", "object.bin", "--from", &from, "-o", &out, "--state", &state];
     let mut get = Process::start(folder, "receiver", &[&args[..], &["--timeline", &receiver_csv]].concat());
     wait_until("some of it", PATIENCE, || {
-        Path::new(&path).exists()
-            && series(&timeline(Path::new(&path)), "sent").values().any(|v| v.len() > 20)
+        series(&timeline_so_far(Path::new(&path)), "sent").values().any(|values| values.len() > 20)
     });
     // A killed receiver leaves whole lines.
     get.kill();
     assert!(!timeline(Path::new(&receiver_csv)).is_empty());
-    let interrupt = format!("kill -INT {}", source.id());
-    assert!(Command::new("sh").args(["-c", &interrupt]).status().unwrap().success());
+    source.interrupt();
     wait_until("the end", PATIENCE, || !source.is_running());
     let rows = timeline(Path::new(&path));
     let end = rows.last().unwrap().t_ns;
@@ -259,8 +270,7 @@ fn a_get_whose_input_ends_or_that_is_interrupted_never_starts() {
     assert!(ended.log.contains("standard input ended"), "{}", ended.log);
 
     let get = waiting_get(folder, &from, &[]);
-    let interrupt = format!("kill -INT {}", get.id());
-    assert!(Command::new("sh").args(["-c", &interrupt]).status().unwrap().success());
+    get.interrupt();
     let ended = get.end(Duration::from_secs(5));
     assert_eq!(ended.code, Some(130), "{}", ended.log);
     assert!(!folder.join("out.bin").exists());
