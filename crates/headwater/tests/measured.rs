@@ -8,7 +8,7 @@ mod cluster;
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::time::Duration;
 
 use cluster::{Ended, Process, free_port, random_file, text, wait_until};
