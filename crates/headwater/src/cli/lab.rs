@@ -85,8 +85,9 @@ with all engines that were run in one table and one plot per quantity.
 
 On the netns engine every host is a network namespace with the product's own processes, and our switch is between them. Its
 runs take the time that they measure, so they are made one at a time, whatever --jobs says, and nothing else should keep the
-machine busy: a run in which the switch was too late is tried again, and skipped after three tries. A skipped run counts
-for nothing, neither as a pass nor as a miss; the same command tries it again.
+machine busy. Where there are two processors or more, the switch has one for itself and all processes share the others. A run
+in which it was too late all the same is tried again, three times and for ten seconds at least, and then skipped. A skipped run
+counts for nothing, neither as a pass nor as a miss; the same command tries it again.
 
 With --json, one line per claim: experiment, claim, engine, scale, seeds, published, measured, ci95, range (lowest and
 highest seed), tolerance, verdict (pass, miss, report or pending), note, commit. A skipped run is a line of its own, with

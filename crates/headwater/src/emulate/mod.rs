@@ -150,6 +150,7 @@ impl EmulatedNet {
             groups: options.groups,
             tree_store: options.tree_store,
             hold: options.hold_faults,
+            processor: options.processor,
             recorder,
         })?;
         let NetworkSetup { topology, .. } = setup;

@@ -27,6 +27,8 @@ pub struct NetOptions {
     /// The scenario's faults wait for [`EmulatedNet::begin`](super::EmulatedNet::begin). Those on hosts are then its
     /// caller's to carry out; else a scenario with any is refused.
     pub hold_faults: bool,
+    /// The processor, by its number, that the switch has for itself; see [`Reserved`](crate::soft_switch::Reserved).
+    pub processor: Option<usize>,
 }
 
 impl Default for NetOptions {
@@ -38,6 +40,7 @@ impl Default for NetOptions {
             groups: Groups::default(),
             tree_store: None,
             hold_faults: false,
+            processor: None,
         }
     }
 }

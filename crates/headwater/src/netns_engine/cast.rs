@@ -101,6 +101,7 @@ impl<'a> Cast<'a> {
         scenario: &Scenario,
         stage: &Stage,
         seed: u64,
+        processor: Option<usize>,
         context: &'a RunContext,
     ) -> Result<Self, Trouble> {
         let recipe = Recipe::of(scenario, stage)?;
@@ -108,6 +109,7 @@ impl<'a> Cast<'a> {
             pcap: context.pcap.clone(),
             hold_faults: true,
             host_jitter: true,
+            processor,
             ..NetOptions::default()
         };
         let net = EmulatedNet::build_with(scenario, seed, &options)?;
@@ -474,11 +476,11 @@ fn nap() {
 }
 
 #[allow(clippy::disallowed_methods, reason = "real processes need real time")]
-fn deadline(patience: Patience) -> Instant {
+pub(super) fn deadline(patience: Patience) -> Instant {
     Instant::now() + patience
 }
 
 #[allow(clippy::disallowed_methods, reason = "real processes need real time")]
-fn before(deadline: Instant) -> bool {
+pub(super) fn before(deadline: Instant) -> bool {
     Instant::now() < deadline
 }

@@ -10,7 +10,8 @@
 //! Everything has one clock, CLOCK_MONOTONIC: the switch's samples, the daemons' timelines and the results of `get`.
 //!
 //! A run in real time measures the machine too. When the switch was late ([`crate::soft_switch::Validity`]) nothing that was
-//! seen counts: the run is tried again, [`TRIES`] times in all, and then skipped.
+//! seen counts: the run is tried again, [`TRIES`] times and for [`PATIENCE`] at least, and then skipped. Where there are two
+//! processors or more, one is the switch's alone ([`Reserved`]), and all programs share the others.
 //!
 //! What differs from the packet engine: control messages share the network with data, hosts need processor time, and TCP is
 //! the kernel's.
@@ -21,6 +22,8 @@ mod recipe;
 mod records;
 mod timeline;
 
+use std::time::Duration as Patience;
+
 use headwater_sim::experiment::Job;
 use headwater_sim::run::{RunError, Stage};
 use headwater_sim::scenario::Scenario;
@@ -29,11 +32,13 @@ use headwater_sim::table::{MeasureRow, Tables};
 use crate::app::AppError;
 use crate::emulate::EmulateError;
 use crate::lab::{ModelError, RunContext};
-use crate::soft_switch::{SoftSwitchError, Validity};
-use cast::Cast;
+use crate::soft_switch::{Reserved, SoftSwitchError, Validity};
+use cast::{Cast, before, deadline};
 
-/// So often a run is tried before the machine counts as too busy for it.
+/// So often a run is tried at least before the machine counts as too busy for it,
 const TRIES: u32 = 3;
+/// and for so long: short runs are often disturbed by something that is over in a second.
+const PATIENCE: Patience = Patience::from_secs(10);
 
 /// Runs a job; see the module's description.
 ///
@@ -42,19 +47,22 @@ const TRIES: u32 = 3;
 pub fn run(job: &Job, context: &RunContext, watch: &mut dyn FnMut(f64)) -> Result<Tables, ModelError> {
     let scenario = &job.scenario;
     let stage = Stage::new(scenario, job.seed).map_err(Trouble::from)?;
+    let reserved = Reserved::take();
+    let processor = reserved.as_ref().map(Reserved::processor);
+    let patience = deadline(PATIENCE);
     let mut tries = 0;
     loop {
-        let (mut tables, seen) = attempt(scenario, &stage, job.seed, context, watch)?;
+        let (mut tables, seen) = attempt(scenario, &stage, job.seed, processor, context, watch)?;
         if seen.valid {
             let (name, value) = ("invalid_tries".to_owned(), f64::from(tries));
             MeasureRow { name, value }.push(&mut tables.measures);
             return Ok(tables);
         }
         tries += 1;
-        if tries == TRIES {
+        if tries >= TRIES && !before(patience) {
             return Err(ModelError::Skipped(format!(
                 "invalid: machine too busy (p99 lateness {:.0} us, read after p99 {:.0} us, limit {:.0} us, {} packets \
-                 missed, {TRIES} tries)",
+                 missed, {tries} tries)",
                 micros(seen.p99),
                 micros(seen.read_p99),
                 micros(seen.limit),
@@ -68,10 +76,11 @@ fn attempt(
     scenario: &Scenario,
     stage: &Stage,
     seed: u64,
+    processor: Option<usize>,
     context: &RunContext,
     watch: &mut dyn FnMut(f64),
 ) -> Result<(Tables, Validity), Trouble> {
-    let mut cast = Cast::ready(scenario, stage, seed, context)?;
+    let mut cast = Cast::ready(scenario, stage, seed, processor, context)?;
     let played = play::play(&mut cast, stage, context, watch)?;
     let validity = played.last.validity;
     let timelines = cast.leave()?;

@@ -9,7 +9,8 @@
 //! recorded for every frame, and [`Validity`] says whether what was measured meanwhile counts: this is a clock on a machine
 //! that has other things to do.
 //!
-//! Near a due time the thread spins, since sleeping wakes tens of microseconds late; else it sleeps until a frame comes.
+//! Near a due time the thread spins, since sleeping wakes tens of microseconds late; else it sleeps until a frame comes. On a
+//! processor [of its own](super::Reserved) it never sleeps.
 //! Commands come over a channel and are heard within a millisecond.
 //!
 //! Not here: the namespaces and interfaces, which are [`crate::emulate`]'s.
@@ -27,7 +28,7 @@ use thiserror::Error;
 
 use super::{
     AddressBook, AddressError, CaptureCounts, EmulatedFabric, EmulatedFabricError, FabricCounts, Groups,
-    MacAddress, NotForwarded, PacketPort, RawFrame, Recorder, RingStats, TrimRule, wait,
+    MacAddress, NotForwarded, PacketPort, RawFrame, Recorder, RingStats, TrimRule, reserved, wait,
 };
 
 mod jitter;
@@ -81,6 +82,8 @@ pub struct SoftSwitchSpec<'a> {
     pub tree_store: Option<Bytes>,
     /// They do not happen before [`SoftSwitch::begin`], and their times are since then.
     pub hold: bool,
+    /// The processor that nobody else runs on, by its number, if there is one; see [`Reserved`](super::Reserved).
+    pub processor: Option<usize>,
 }
 
 /// One moment on two clocks, of which neither is ever set: what is timed by one can be told in the other's time.
@@ -214,7 +217,7 @@ impl SoftSwitch {
     /// [`SoftSwitchError`]; nothing is moved then.
     pub fn start(spec: SoftSwitchSpec<'_>) -> Result<SoftSwitch, SoftSwitchError> {
         let SoftSwitchSpec { topology, routes, port, choice, seed, hosts, book, changes, .. } = spec;
-        let SoftSwitchSpec { hold, recorder, jitter, packet, trim, groups, tree_store, .. } = spec;
+        let SoftSwitchSpec { hold, recorder, jitter, packet, trim, groups, tree_store, processor, .. } = spec;
         let cables = |host: &PointId| topology.fabric().leaving(*host).len();
         let ends: Vec<(HostId, usize)> = (0..)
             .map(HostId)
@@ -250,7 +253,7 @@ impl SoftSwitch {
         let (commands, inbox) = channel();
         let thread = thread::Builder::new()
             .name("soft-switch".to_owned())
-            .spawn(move || run(mover, &inbox))
+            .spawn(move || run(mover, &inbox, processor))
             .map_err(SoftSwitchError::Thread)?;
         Ok(SoftSwitch { commands, thread: Some(thread) })
     }
@@ -389,8 +392,9 @@ fn nanos(time: rustix::time::Timespec) -> u64 {
     time.tv_sec.cast_unsigned() * 1_000_000_000 + time.tv_nsec as u64
 }
 
-fn run(mut mover: Mover<PacketPort>, commands: &Receiver<Command>) -> Snapshot {
-    // Neither is a must: without them it is late more often, which is recorded.
+fn run(mut mover: Mover<PacketPort>, commands: &Receiver<Command>, processor: Option<usize>) -> Snapshot {
+    // None is a must: without them it is late more often, which is recorded.
+    let alone = processor.is_some_and(|processor| reserved::move_to(processor).is_ok());
     let _ = rustix::thread::set_current_timer_slack(NonZero::new(1));
     let _ = rustix::process::setpriority_process(None, NICE);
 
@@ -410,12 +414,13 @@ fn run(mut mover: Mover<PacketPort>, commands: &Receiver<Command>) -> Snapshot {
         }
         let Round { busy, next } = mover.round(&mut || clock.now());
         let left = next.map_or(Duration::MAX, |next| next.since(clock.now()));
-        if busy || left <= AWAKE {
+        let idle = !busy && left > AWAKE;
+        if let Some(recorder) = mover.recorder().filter(|_| idle) {
+            recorder.idle(clock.now());
+        }
+        if alone || !idle {
             std::hint::spin_loop();
             continue;
-        }
-        if let Some(recorder) = mover.recorder() {
-            recorder.idle(clock.now());
         }
         // An interface that is down is noticed when frames are sent to it; the sleep is short either way.
         let _ = wait(mover.ports(), Some((left - AWAKE).min(NAP)));

@@ -29,6 +29,7 @@ mod layout;
 mod membership;
 mod namespace;
 mod offload;
+mod reserved;
 mod ring;
 #[cfg(test)]
 mod storm;
@@ -49,4 +50,5 @@ pub use layout::NotForwarded;
 pub use membership::{Groups, MAX_GROUPS};
 pub use namespace::in_namespace;
 pub use offload::{offloads_off, segmentation_off};
+pub use reserved::Reserved;
 pub use ring::{FramePort, PORT_BATCH, PacketPort, RingConfig, RingStats, wait};
