@@ -127,6 +127,14 @@ impl BlockEncoder {
         }
     }
 
+    /// Makes what the first repair symbols of any block of this shape need, and keeps it for a while: for whoever will send
+    /// such blocks soon, and has time now.
+    pub fn prepare_shape(shape: BlockShape) {
+        if Method::Fastest.encoding(shape, 1, 0).is_some() {
+            Rows::of(shape.source_symbols());
+        }
+    }
+
     /// Whether a repair symbol can be had without building anything first.
     pub fn is_repair_ready(&self) -> bool {
         self.intermediate.get().is_some() || self.rows.get().is_some() && self.dense_kernel(1).is_some()

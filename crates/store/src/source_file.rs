@@ -181,6 +181,10 @@ pub(crate) fn read_block_at(
     if len == 0 {
         return Err(StoreError::NoSuchBlock { block, wanted: 0..layout.block_count() });
     }
+    if buffer.capacity() < len {
+        // Zeros from the kernel: reading is then the first to touch them.
+        *buffer = vec![0; len];
+    }
     buffer.resize(len, 0);
     file.read_exact_at(buffer, layout.offset(block).get()).map_err(|e| StoreError::io("read", path, e))
 }

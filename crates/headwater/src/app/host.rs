@@ -21,11 +21,11 @@ use headwater_units::{NodeId, ObjectId, PathId};
 use headwater_wire::{Control, NodeInfo};
 use tokio::sync::mpsc::UnboundedSender;
 
-use self::setup::{bind_control, host_name, identity_for};
+use self::setup::{bind_control, host_name, identity_for, prepare_codec};
 use super::controller_host::ControllerHost;
-use super::{AppError, Common};
+use super::{AppError, Common, USUAL_MTU};
 use crate::control::{ControlConfig, ControlEndpoint, Identity, Link, Pins};
-use crate::node::{Node, NodeConfig, Snapshot, control_path};
+use crate::node::{Node, NodeConfig, Snapshot, control_path, room_in};
 
 /// From this process's machines to its own controller.
 pub(crate) const LOCAL: PathId = control_path(0);
@@ -151,6 +151,11 @@ impl Host {
         }
         if host.inner.listen.is_some() {
             tokio::spawn(host.clone().accept());
+            // Whoever listens will be asked to send.
+            if let Some(data) = host.data_address() {
+                let room = room_in(common.mtu.unwrap_or(USUAL_MTU), data);
+                tokio::task::spawn_blocking(move || prepare_codec(room));
+            }
         }
         Ok(host)
     }

@@ -4,6 +4,9 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 
+use headwater_codec::{BlockEncoder, BlockShape};
+use headwater_units::{BlockIndex, BlockLayout, Bytes, Geometry};
+
 use crate::app::AppError;
 use crate::control::{ControlConfig, ControlEndpoint, ControlError, Identity, Pins};
 
@@ -46,6 +49,15 @@ pub(super) fn bind_control(
             ControlEndpoint::bind(SocketAddr::from(([0u8; 4], 0)), identity.clone(), pins, config)
         }
         result => result,
+    }
+}
+
+/// Makes ready for the first repair symbols of the blocks that most objects have, where datagrams have so much `room`. Takes
+/// milliseconds, which else the first flow would wait for, and with it all others that begin at that moment.
+pub(super) fn prepare_codec(room: u16) {
+    let block = BlockLayout::of(Bytes::ZERO).block_bytes();
+    if let Ok(shape) = BlockShape::of(&Geometry::fitting(block, room), BlockIndex(0)) {
+        BlockEncoder::prepare_shape(shape);
     }
 }
 
