@@ -29,6 +29,8 @@ pub(super) struct Runs {
     most: usize,
     blocks: BlockTable,
     ahead: u32,
+    /// Where the flow began.
+    first: u32,
     /// Every block below was prepared, or is settled.
     prepared: u32,
     /// Wants that make no sense.
@@ -78,6 +80,7 @@ impl Runs {
             most: most.max(2),
             blocks: BlockTable::default(),
             ahead,
+            first: 0,
             prepared: 0,
             refused: 0,
             relays,
@@ -128,7 +131,10 @@ impl Runs {
         if run.ready_below == 0 || (repair && run.ready_below < ESI_LIMIT) {
             self.make_ready(at, repair, source_symbols, out);
         }
-        if block.saturating_add(self.ahead) >= self.prepared {
+        if self.prepared == 0 {
+            self.first = block;
+        }
+        if block.saturating_add(self.reach(block)) >= self.prepared {
             self.prepare_ahead(block, out);
         }
     }
@@ -147,14 +153,21 @@ impl Runs {
         run.ready_below = ready_below(&self.blocks, block, source_symbols);
     }
 
+    /// How far beyond the newest block that is wanted: one block at first, one more with each that has been wanted. The first is then
+    /// not held up by those that have time, on hosts where many flows begin at once.
+    #[inline]
+    fn reach(&self, newest: u32) -> u32 {
+        newest.saturating_sub(self.first).saturating_add(1).min(self.ahead)
+    }
+
     /// The next blocks will be wanted soon.
     #[cold]
     fn prepare_ahead(&mut self, newest: u32, out: &mut impl Extend<Output>) {
-        let end = newest.saturating_add(self.ahead + 1).min(self.geometry.layout().block_count());
-        for block in self.prepared.max(newest)..end {
+        let reached = newest.saturating_add(self.reach(newest) + 1);
+        for block in self.prepared.max(newest)..reached.min(self.geometry.layout().block_count()) {
             self.blocks.prepare(self.flow, BlockIndex(block), false, out);
         }
-        self.prepared = self.prepared.max(newest.saturating_add(self.ahead + 1));
+        self.prepared = self.prepared.max(reached);
     }
 
     /// The driver has a block.

@@ -370,6 +370,23 @@ fn a_disk_that_is_slow_delays_and_loses_nothing() {
     );
 }
 
+/// Goal: where many flows begin at once, the first block of each is not held up by blocks that have time.
+#[test]
+fn a_source_reads_ahead_one_block_at_first_and_then_more() {
+    let mut net = Setup::blocks(12).net();
+    // By the newest block that a pull has asked for, the newest that is ready or being read.
+    let mut read = [0; 12];
+    while net.receivers[0].done_at.is_none() {
+        net.run(us(1));
+        let asked = net.receivers[0].pulled.iter().filter(|(at, _, _)| net.now.since(*at) >= net.delay);
+        let asked = asked.flat_map(|(_, _, pull)| pull.wants).flatten().map(|want| want.block.0).max();
+        let newest = net.sources[0].prepared.iter().map(|(_, block)| *block).max().unwrap_or(0);
+        let read = &mut read[asked.unwrap_or(0) as usize];
+        *read = newest.max(*read);
+    }
+    assert_eq!(read, [1, 3, 5, 7, 8, 9, 10, 11, 11, 11, 11, 11]);
+}
+
 /// Goal: a source that was held up for long owes less than it was asked for meanwhile. When all that is under way is lost later on,
 /// what it does not owe is not waited for again and again.
 #[test]
