@@ -546,10 +546,13 @@ impl Session {
                 flow.opening = false;
                 let (pushed, newest) = blocks.assign_window(place, self.window)?;
                 flow.open(now, pushed);
-                self.look_at = self.look_at.min(flow.overdue_at().unwrap_or(Time::MAX));
                 blocks.wants(place, newest)
             }
         };
+        if ask.why != Why::More {
+            // The patience with the answer begins now, and may be shorter than when the pull was put into the queue.
+            self.look_at = self.look_at.min(flow.overdue_at().unwrap_or(Time::MAX));
+        }
         self.stats.pulls += 1;
         let (fin, alone) = (blocks.needs_nothing(), flow.is_alone());
         let body = Body::Pull(Pull { sequence: flow.sequence(), fin, alone, wants });

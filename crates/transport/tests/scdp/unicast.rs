@@ -263,6 +263,18 @@ fn an_opening_pull_that_is_lost_is_soon_said_again_and_costs_no_symbol() {
     assert_eq!(net.sent(0, flow(0, 0)).len() as u32, 2 * K, "{stats:?}");
 }
 
+/// Goal: as above, before the first timeout, which is long where no round trip is known.
+#[test]
+fn a_first_window_that_is_lost_whole_costs_a_receiver_that_opens_its_flow_no_timeout() {
+    let mut net = Setup { session: SessionConfig::default(), ..Setup::blocks(2) }.net();
+    net.there = Box::new(|nth, _| if nth < 12 { Fate::Lost } else { Fate::Arrives });
+    net.finish();
+    let stats = net.receivers[0].session.stats();
+    assert_eq!((stats.lost, stats.timeouts), (12, 0), "{stats:?}");
+    let took = net.receivers[0].done_at.unwrap().since(Time::ZERO);
+    assert!(took < ms(60) + PACKET * u64::from(2 * K + 2 + 12) + ms(1), "{took:?}");
+}
+
 /// Architecture decision 16.
 #[test]
 fn an_address_that_has_not_echoed_a_nonce_gets_no_more_than_the_first_window() {
@@ -273,7 +285,7 @@ fn an_address_that_has_not_echoed_a_nonce_gets_no_more_than_the_first_window() {
         Body::Challenge { .. } => Fate::Lost,
         _ => Fate::Arrives,
     });
-    net.run(ms(40));
+    net.run(ms(200));
     assert_eq!(net.sent(0, flow(0, 0)).len(), 12);
     net.back = no_faults();
     net.finish();

@@ -129,17 +129,17 @@ impl Session {
         let flow = &mut self.flows[place];
         let lost = u64::from(flow.coming);
         let overdue = flow.on_overdue(now);
-        self.stats.timeouts += u64::from(overdue != Overdue::Reopen);
+        self.stats.timeouts += u64::from(matches!(overdue, Overdue::Repeat | Overdue::GiveUp));
         let why = match overdue {
             Overdue::Reopen | Overdue::Repeat => Why::Repeat,
-            Overdue::GiveUp => Why::Overdue,
+            Overdue::ReopenWider | Overdue::GiveUp => Why::Overdue,
         };
         if flow.is_attached() && now.since(flow.heard) >= self.config.group_patience {
             return self.leave_group(now, place, pulls);
         }
         flow.waiting += 1;
         pulls.push(now, self.turn, Ask { place: place as u32, why });
-        let Some(blocks) = self.blocks.as_mut().filter(|_| why == Why::Overdue) else { return };
+        let Some(blocks) = self.blocks.as_mut().filter(|_| overdue == Overdue::GiveUp) else { return };
         self.stats.lost += lost;
         blocks.lose_all(place);
         if self.flows[place].is_gone() {

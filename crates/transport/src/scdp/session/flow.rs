@@ -18,7 +18,9 @@ const GROUP_DOUBLINGS: u32 = 2;
 const GROUP_REPEATS: u32 = 2;
 
 /// The pull that opens a flow may be there before the order to send: until something comes of it, it is said again after this long,
-/// and after twice and four times as long. It asks for nothing that was not asked for.
+/// and after twice and four times as long. At first it asks for nothing that was not asked for; then for one more each time, but by a
+/// group's flow: where all that the source has pushed is lost, the answer tells so long before the first timeout, which knows of no
+/// round trip and waits for long.
 const OPENS_AGAIN: Duration = Duration::from_millis(20);
 const OPENINGS: u32 = 3;
 
@@ -130,6 +132,8 @@ pub(super) struct Came {
 pub(super) enum Overdue {
     /// The pull that opened it again.
     Reopen,
+    /// The same, and one more.
+    ReopenWider,
     /// The newest pull again.
     Repeat,
     /// Everything is given up; one more.
@@ -364,8 +368,9 @@ impl Flow {
     pub(super) fn on_overdue(&mut self, now: Time) -> Overdue {
         self.stirred = now;
         if self.openings > 0 {
+            let first = self.openings == OPENINGS;
             self.openings -= 1;
-            return Overdue::Reopen;
+            return if first || self.group.is_some() { Overdue::Reopen } else { Overdue::ReopenWider };
         }
         self.doublings = self.doublings.saturating_add(1);
         self.timed = None;
@@ -475,10 +480,12 @@ mod tests {
         flow.begin(at);
         flow.open(at, 10);
         let mut now = at;
-        for patience in [20, 40, 80] {
+        for (patience, again) in
+            [(20, Overdue::Reopen), (40, Overdue::ReopenWider), (80, Overdue::ReopenWider)]
+        {
             assert_eq!(flow.overdue_at(), Some(now + ms(patience)));
             now += ms(patience);
-            assert_eq!(flow.on_overdue(now), Overdue::Reopen);
+            assert_eq!(flow.on_overdue(now), again);
         }
         assert_eq!(flow.coming, 10, "nothing is given up");
         assert_eq!(flow.overdue_at(), Some(now + config.rtt.initial_rto));
