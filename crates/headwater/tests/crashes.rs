@@ -7,7 +7,10 @@
 
 mod cluster;
 
+use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use cluster::{Process, free_port, random_file, text, wait_until};
@@ -20,6 +23,8 @@ const SOURCES: usize = 3;
 /// Slow enough that a kill finds the delivery under way: about half a second in all.
 const LIMIT: &str = "35Mbit/s";
 const PATIENCE: Duration = Duration::from_secs(60);
+/// Runs beside one another: most of their time they wait.
+const AT_ONCE: usize = 4;
 
 /// What a run kills; the sources follow.
 const RECEIVER: usize = 0;
@@ -161,11 +166,19 @@ fn run(seed: u64) -> &'static str {
 fn a_delivery_survives_the_death_of_any_of_its_processes() {
     let runs = std::env::var("HEADWATER_CRASH_RUNS").ok().and_then(|n| n.parse().ok()).unwrap_or(50);
     let started = Instant::now();
-    let mut counts = std::collections::BTreeMap::new();
-    for seed in 0..runs {
-        *counts.entry(run(seed)).or_insert(0) += 1;
-    }
-    println!("{runs} runs in {:.0} s: {counts:?}", started.elapsed().as_secs_f64());
+    let (next, counts) = (AtomicU64::new(0), Mutex::new(BTreeMap::new()));
+    let work = || {
+        loop {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            if seed >= runs {
+                return;
+            }
+            let what = run(seed);
+            *counts.lock().unwrap().entry(what).or_insert(0) += 1;
+        }
+    };
+    std::thread::scope(|scope| (0..AT_ONCE).for_each(|_| drop(scope.spawn(work))));
+    println!("{runs} runs in {:.0} s: {:?}", started.elapsed().as_secs_f64(), counts.into_inner().unwrap());
 }
 
 #[test]
