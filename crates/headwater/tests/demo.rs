@@ -10,9 +10,6 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use headwater::netns::{self, Capability};
 use serde_json::Value;
 
-/// Slower than this many times the ideal is broken rather than busy.
-const SANE: f64 = 3.0;
-
 /// One demo at a time: each is several processes.
 fn alone() -> MutexGuard<'static, ()> {
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
@@ -44,7 +41,7 @@ fn result(network: &str, arguments: &str) -> Value {
     assert_eq!(result["verified"], true);
     assert_eq!(result["bytes"], 16 << 20);
     let ratio = result["ratio"].as_f64().unwrap();
-    assert!(ratio > 0.9 && ratio < SANE, "{result}");
+    assert!(ratio > 0.9, "faster than the links: {result}");
     let shares: f64 = sources(&result).iter().map(|source| source["share"].as_f64().unwrap()).sum();
     assert!((shares - 1.0).abs() < 1e-6, "{result}");
     assert!(result["cpu_seconds"].as_f64().unwrap() > 0.0 && result["peak_rss_bytes"].as_u64().unwrap() > 0);

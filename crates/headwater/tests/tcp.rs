@@ -91,12 +91,13 @@ fn a_sender_that_waits_sends_nothing_before_its_line() {
     let (mut receiver, to) = receiver(folder.path(), &[]);
     let (mut child, mut out) = waiting_sender(&to);
     assert_eq!(json_line(&mut out), serde_json::json!({"type": "ready"}));
-    std::thread::sleep(Duration::from_millis(300));
+    const WAIT: Duration = Duration::from_secs(3);
+    std::thread::sleep(WAIT);
     child.stdin.as_mut().unwrap().write_all(b"go\n").unwrap();
     let sent = json_line(&mut out);
     assert!(child.wait().unwrap().success());
     assert_eq!(sent["bytes"], 1_000_000);
-    assert!(sent["seconds"].as_f64().unwrap() < 0.3, "the wait does not count: {sent}");
+    assert!(sent["seconds"].as_f64().unwrap() < WAIT.as_secs_f64(), "the wait does not count: {sent}");
     assert_eq!(receiver.line(PATIENCE)["bytes"], 1_000_000);
 
     let (mut child, mut out) = waiting_sender(&to);

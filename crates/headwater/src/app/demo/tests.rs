@@ -168,10 +168,10 @@ async fn a_run_reports_what_the_receiver_said_and_what_happened_meanwhile() {
     assert!((result.get.ratio.unwrap() - 0.5 / result.get.ideal_seconds.unwrap()).abs() < 1e-9);
     let shares: Vec<f64> = result.get.sources.iter().map(|source| source.share).collect();
     assert_eq!(shares, [0.0, 1.0, 0.0]);
-    assert!(result.killed[0].at_seconds >= 0.1 && result.killed[0].at_seconds < 0.3, "{:?}", result.killed);
+    assert!(result.killed[0].at_seconds >= 0.1, "{:?}", result.killed);
     let joined = &result.joined[0];
     assert_eq!(joined.source, 2);
-    assert!(joined.used_after_seconds.is_some_and(|after| after > 0.3 && after < 1.0), "{joined:?}");
+    assert!(joined.used_after_seconds.is_some_and(|after| after > 0.3), "{joined:?}");
     assert_eq!(watch.progress.len(), 3);
     assert!(watch.notes.iter().any(|note| note.contains("source 0 has vanished")), "{:?}", watch.notes);
 
