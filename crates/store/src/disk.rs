@@ -11,6 +11,9 @@ use rustix::io::Errno;
 
 use crate::StoreError;
 
+/// How much is copied at a time, by hand.
+const COPY_SIZE: usize = 1 << 20;
+
 /// What an ordinary user may still write on the file system of `path` (or of its folder, where `path` is not there).
 ///
 /// None where the file system does not say.
@@ -52,6 +55,52 @@ pub(crate) fn reflink(source: &File, target: &File) -> bool {
         _ = (source, target);
         false
     };
+}
+
+/// Copies a part of a file to the same place of another: shared copy on write where the file system can, inside the kernel where that can,
+/// else by hand.
+pub(crate) fn copy_range(source: &File, target: &File, offset: u64, len: u64) -> io::Result<()> {
+    use std::os::unix::fs::FileExt;
+    let mut done = 0;
+    #[cfg(target_os = "linux")]
+    while done < len {
+        let (mut from, mut to) = (offset + done, offset + done);
+        let more = usize::try_from(len - done).unwrap_or(usize::MAX);
+        match rustix::fs::copy_file_range(source, Some(&mut from), target, Some(&mut to), more) {
+            // Its end; the loop below says so.
+            Ok(0) => break,
+            Ok(copied) => done += copied as u64,
+            Err(Errno::INTR) => {}
+            Err(Errno::XDEV | Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP | Errno::PERM | Errno::BADF) => break,
+            Err(error) => return Err(error.into()),
+        }
+    }
+    let mut buffer = vec![0; usize::try_from(len - done).unwrap_or(usize::MAX).min(COPY_SIZE)];
+    while done < len {
+        let part = usize::try_from(len - done).unwrap_or(usize::MAX).min(COPY_SIZE);
+        source.read_exact_at(&mut buffer[..part], offset + done)?;
+        target.write_all_at(&buffer[..part], offset + done)?;
+        done += part as u64;
+    }
+    Ok(())
+}
+
+/// Swaps what two names stand for, without a moment in which either stands for nothing. False where the file system cannot.
+pub(crate) fn exchange(a: &Path, b: &Path) -> Result<bool, StoreError> {
+    #[cfg(target_os = "linux")]
+    {
+        use rustix::fs::{CWD, RenameFlags, renameat_with};
+        match renameat_with(CWD, a, CWD, b, RenameFlags::EXCHANGE) {
+            Ok(()) => Ok(true),
+            Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => Ok(false),
+            Err(error) => Err(StoreError::io("rename to", b, error.into())),
+        }
+    }
+    #[cfg(not(target_os = "linux"))]
+    {
+        _ = (a, b);
+        Ok(false)
+    }
 }
 
 /// Has the kernel begin to write to the disk what is not there yet of a file, and does not wait for it. A hint: failure does not
@@ -102,6 +151,44 @@ pub(crate) fn data_extents(file: &File, len: u64) -> Vec<Range<u64>> {
         at = end;
     }
     extents
+}
+
+/// Zeros are looked for in pieces of this size, so that a sparse file stays sparse.
+const HOLE_SIZE: usize = 64 << 10;
+
+/// Writes at an offset where nothing but zeros can be read so far, and leaves out long runs of zeros: they stay holes.
+pub(crate) fn write_sparse(file: &File, bytes: &[u8], offset: u64) -> io::Result<()> {
+    use std::os::unix::fs::FileExt;
+    let mut from = 0;
+    let mut at = 0;
+    for piece in bytes.chunks(HOLE_SIZE) {
+        if is_zero(piece) {
+            file.write_all_at(&bytes[from..at], offset + from as u64)?;
+            from = at + piece.len();
+        }
+        at += piece.len();
+    }
+    file.write_all_at(&bytes[from..at], offset + from as u64)
+}
+
+/// Whether all are zero.
+pub(crate) fn is_zero(bytes: &[u8]) -> bool {
+    // In steps, so that the compiler looks at many bytes at once, and most data ends it in the first.
+    bytes.chunks(64).all(|step| step.iter().fold(0, |all, byte| all | byte) == 0)
+}
+
+/// Gives a part of a file back to the file system; zeros are read there then. A hint: failure does not matter.
+pub(crate) fn punch_hole(file: &File, part: Range<u64>) {
+    #[cfg(target_os = "linux")]
+    {
+        use rustix::fs::{FallocateFlags, fallocate};
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        _ = fallocate(file, flags, part.start, part.end - part.start);
+    }
+    #[cfg(not(target_os = "linux"))]
+    {
+        _ = (file, part);
+    }
 }
 
 /// Renames; an existing `to` is replaced only if `overwrite` is set, and never half so.
@@ -211,6 +298,27 @@ mod tests {
         let found = data_extents(&file, 4 << 20);
         assert!(found.iter().any(|e| e.contains(&(1 << 20))));
         assert!(!found.iter().any(|e| e.contains(&(3 << 20))));
+    }
+
+    #[test]
+    fn long_runs_of_zeros_are_not_written_and_all_else_is() {
+        let len = 5 * HOLE_SIZE + 100;
+        let mut bytes = vec![0; len];
+        bytes[HOLE_SIZE + 7] = 1;
+        bytes[2 * HOLE_SIZE] = 2;
+        bytes[len - 1] = 3;
+        let file = tempfile::tempfile().unwrap();
+        let end = 10 + len as u64;
+        file.set_len(end).unwrap();
+        write_sparse(&file, &bytes, 10).unwrap();
+        let mut found = vec![9; len];
+        file.read_exact_at(&mut found, 10).unwrap();
+        assert!(found == bytes);
+        let data: u64 = data_extents(&file, end).iter().map(|e| e.end - e.start).sum();
+        assert!(data < end, "no holes in {end} bytes");
+        punch_hole(&file, 0..end);
+        file.read_exact_at(&mut found, 10).unwrap();
+        assert!(is_zero(&found) && !is_zero(&bytes) && is_zero(&[]));
     }
 
     #[test]

@@ -67,6 +67,14 @@ pub enum StoreError {
         /// How many ids begin so.
         matches: usize,
     },
+    /// The object is nothing but a file of a folder, which would be broken without it.
+    #[error("{} is a file of folder {folder}: `rm` that", id.short())]
+    PartOfFolder {
+        /// The object.
+        id: ObjectId,
+        /// The folder.
+        folder: ObjectId,
+    },
     /// A name that cannot be given to an object.
     #[error("'{}' cannot name an object: {reason}", name.escape_debug())]
     BadName {
@@ -174,6 +182,9 @@ pub enum StoreError {
         /// What was given.
         path: PathBuf,
     },
+    /// It was told to stop. Nothing was stored.
+    #[error("stopped before it was stored: nothing of it is kept")]
+    Stopped,
     /// A manifest that breaks a rule of its format.
     #[error("not a valid folder manifest, line {line}: {reason}")]
     BadManifest {

@@ -1,9 +1,10 @@
 //! The store's index: what objects there are, their block hashes, and the names that point at them (`redb`).
 //!
-//! One table, `unfinished`, names objects whose file is about to appear or to go: after a crash in between, that file
+//! `parts` are objects that came only as files of a folder, and go when no folder needs them; `folders` are those that are
+//! manifests, in which it says what they need. One table, `unfinished`, names objects whose file is about to appear or to go: after a crash in between, that file
 //! has no entry and is removed at the next start.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -11,18 +12,27 @@ use std::path::{Path, PathBuf};
 use std::sync::{PoisonError, RwLock};
 
 use headwater_units::{Bytes, ObjectId};
-use redb::{Database, ReadTransaction, ReadableDatabase, ReadableTable, TableDefinition, WriteTransaction};
+use redb::{
+    Database, ReadTransaction, ReadableDatabase, ReadableTable, TableDefinition, TableHandle,
+    WriteTransaction,
+};
 use serde::{Deserialize, Serialize};
 
 use crate::tree::ChainingValue;
-use crate::{StoreError, disk};
+use crate::{NameFacts, NameStanding, StoreError, disk};
 
 /// Object id -> [`Record`], postcard. The digit is the format's version.
 const OBJECTS: TableDefinition<[u8; 32], &[u8]> = TableDefinition::new("objects 1");
 /// Object id -> the chaining values of its blocks, one after the other.
 const HASHES: TableDefinition<[u8; 32], &[u8]> = TableDefinition::new("hashes 1");
-/// Name -> object id.
-const NAMES: TableDefinition<&str, [u8; 32]> = TableDefinition::new("names 1");
+/// Name -> [`NameFacts`], postcard.
+const NAMES: TableDefinition<&str, &[u8]> = TableDefinition::new("names 2");
+/// Name -> object id, as an older version wrote it.
+const OLD_NAMES: TableDefinition<&str, [u8; 32]> = TableDefinition::new("names 1");
+/// Object id -> whether it was received.
+const PARTS: TableDefinition<[u8; 32], bool> = TableDefinition::new("parts 1");
+/// Ids of objects that are manifests.
+const FOLDERS: TableDefinition<[u8; 32], ()> = TableDefinition::new("folders 1");
 /// Object ids whose file may exist without an entry.
 const UNFINISHED: TableDefinition<[u8; 32], ()> = TableDefinition::new("unfinished 1");
 
@@ -39,6 +49,16 @@ pub(crate) struct Record {
     pub(crate) added_unix_secs: u64,
     /// For a hard link, which others may write to: its modification time when it was hashed.
     pub(crate) linked_modified: Option<(i64, i64)>,
+}
+
+/// What an object enters as.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Entering<'a> {
+    pub(crate) name: Option<(&'a str, NameStanding)>,
+    /// Only as a file of a folder, and whether it was received; what was more before stays so.
+    pub(crate) part: Option<bool>,
+    /// It is a manifest.
+    pub(crate) folder: bool,
 }
 
 pub(crate) struct Index {
@@ -59,6 +79,8 @@ impl Index {
             t.open_table(HASHES)?;
             t.open_table(NAMES)?;
             t.open_table(UNFINISHED)?;
+            t.open_table(PARTS)?;
+            t.open_table(FOLDERS)?;
             Ok(())
         })?;
         Ok(index)
@@ -125,8 +147,8 @@ impl Index {
                 all.insert(ObjectId(id.value()), (decode(record.value())?, Vec::new()));
             }
             for row in t.open_table(NAMES)?.iter()? {
-                let (name, id) = row?;
-                if let Some((_, names)) = all.get_mut(&ObjectId(id.value())) {
+                let (name, facts) = row?;
+                if let Some((_, names)) = all.get_mut(&decode_facts(facts.value())?.object) {
                     names.push(name.value().to_owned());
                 }
             }
@@ -134,8 +156,39 @@ impl Index {
         })
     }
 
-    pub(crate) fn named(&self, name: &str) -> Result<Option<ObjectId>, StoreError> {
-        self.read(|t| Ok(t.open_table(NAMES)?.get(name)?.map(|id| ObjectId(id.value()))))
+    pub(crate) fn named(&self, name: &str) -> Result<Option<NameFacts>, StoreError> {
+        self.read(|t| t.open_table(NAMES)?.get(name)?.map(|it| decode_facts(it.value())).transpose())
+    }
+
+    pub(crate) fn names(&self) -> Result<BTreeMap<String, NameFacts>, StoreError> {
+        self.read(|t| {
+            let table = t.open_table(NAMES)?;
+            let rows = table.iter()?;
+            rows.map(|row| {
+                let (name, facts) = row?;
+                Ok((name.value().to_owned(), decode_facts(facts.value())?))
+            })
+            .collect()
+        })
+    }
+
+    /// Objects that are only files of folders, and whether they were received.
+    pub(crate) fn parts(&self) -> Result<BTreeMap<ObjectId, bool>, StoreError> {
+        self.read(|t| {
+            let table = t.open_table(PARTS)?;
+            let rows = table.iter()?;
+            rows.map(|row| row.map(|(id, received)| (ObjectId(id.value()), received.value())))
+                .map(|row| row.map_err(redb::Error::from))
+                .collect()
+        })
+    }
+
+    pub(crate) fn folders(&self) -> Result<Vec<ObjectId>, StoreError> {
+        self.read(|t| {
+            let table = t.open_table(FOLDERS)?;
+            let rows = table.iter()?;
+            rows.map(|row| Ok(ObjectId(row?.0.value()))).collect()
+        })
     }
 
     pub(crate) fn names_of(&self, id: ObjectId) -> Result<Vec<String>, StoreError> {
@@ -168,77 +221,193 @@ impl Index {
         self.write(|t| Ok(t.open_table(UNFINISHED)?.insert(id.0, ()).map(|_| ())?))
     }
 
-    pub(crate) fn clear_unfinished(&self, id: ObjectId) -> Result<(), StoreError> {
-        self.write(|t| Ok(t.open_table(UNFINISHED)?.remove(id.0).map(|_| ())?))
+    pub(crate) fn clear_unfinished(&self, ids: &[ObjectId]) -> Result<(), StoreError> {
+        self.write(|t| {
+            let mut table = t.open_table(UNFINISHED)?;
+            for id in ids {
+                table.remove(id.0)?;
+            }
+            Ok(())
+        })
     }
 
-    /// Enters an object, with a name if one is given. Returns the object that had the name before.
+    /// Enters an object. Returns the object that had the name before.
     pub(crate) fn insert(
         &self,
         id: ObjectId,
         record: &Record,
         hashes: &[ChainingValue],
-        name: Option<&str>,
+        entering: Entering<'_>,
     ) -> Result<Option<ObjectId>, StoreError> {
         self.write(|t| {
-            t.open_table(OBJECTS)?.insert(id.0, &encode(record)?[..])?;
+            let is_new = t.open_table(OBJECTS)?.insert(id.0, &encode(record)?[..])?.is_none();
             t.open_table(HASHES)?.insert(id.0, hashes.as_flattened())?;
             t.open_table(UNFINISHED)?.remove(id.0)?;
-            set_name(t, id, name)
+            if let (true, Some(received)) = (is_new, entering.part) {
+                t.open_table(PARTS)?.insert(id.0, received)?;
+            }
+            if entering.folder {
+                t.open_table(FOLDERS)?.insert(id.0, ())?;
+            }
+            entered(t, id, entering)
         })
     }
 
-    /// Points a name at an object. Returns the object that had it before.
-    pub(crate) fn set_name(&self, id: ObjectId, name: Option<&str>) -> Result<Option<ObjectId>, StoreError> {
-        match name {
-            Some(_) => self.write(|t| set_name(t, id, name)),
-            None => Ok(None),
+    /// An object that is here enters again. Returns the object that had the name before.
+    pub(crate) fn insert_again(
+        &self,
+        id: ObjectId,
+        entering: Entering<'_>,
+    ) -> Result<Option<ObjectId>, StoreError> {
+        match (entering.name, entering.part) {
+            (None, Some(_)) => Ok(None),
+            _ => self.write(|t| entered(t, id, entering)),
         }
     }
 
-    pub(crate) fn remove_name(&self, name: &str) -> Result<(), StoreError> {
-        self.write(|t| Ok(t.open_table(NAMES)?.remove(name).map(|_| ())?))
+    /// Says all of a name. Returns the object that had it before.
+    pub(crate) fn set_name(&self, name: &str, facts: &NameFacts) -> Result<Option<ObjectId>, StoreError> {
+        self.write(|t| {
+            t.open_table(PARTS)?.remove(facts.object.0)?;
+            let mut names = t.open_table(NAMES)?;
+            let before = names.insert(name, &encode(facts)?[..])?.map(|old| decode_facts(old.value()));
+            Ok(before.transpose()?.map(|old| old.object).filter(|old| *old != facts.object))
+        })
     }
 
-    /// Removes an object with all its names, and notes that its file must go.
-    pub(crate) fn remove(&self, id: ObjectId) -> Result<(), StoreError> {
+    /// Removes a name if it points at this object. Whether it did.
+    pub(crate) fn remove_name(&self, name: &str, object: ObjectId) -> Result<bool, StoreError> {
         self.write(|t| {
-            t.open_table(OBJECTS)?.remove(id.0)?;
-            t.open_table(HASHES)?.remove(id.0)?;
+            let mut names = t.open_table(NAMES)?;
+            let facts = names.get(name)?.map(|it| decode_facts(it.value())).transpose()?;
+            let is_its = facts.is_some_and(|it| it.object == object);
+            if is_its {
+                names.remove(name)?;
+            }
+            Ok(is_its)
+        })
+    }
+
+    /// An object loses all its names, and is only a file of a folder from now on.
+    pub(crate) fn become_part(&self, id: ObjectId) -> Result<(), StoreError> {
+        self.write(|t| {
             let mut names = t.open_table(NAMES)?;
             for name in names_of(&names, id)? {
                 names.remove(&name[..])?;
             }
-            t.open_table(UNFINISHED)?.insert(id.0, ())?;
+            t.open_table(PARTS)?.insert(id.0, false)?;
             Ok(())
+        })
+    }
+
+    /// Removes objects with all their names, and notes that their files must go.
+    pub(crate) fn remove(&self, ids: &[ObjectId]) -> Result<(), StoreError> {
+        self.write(|t| {
+            let mut names = t.open_table(NAMES)?;
+            let going: BTreeSet<ObjectId> = ids.iter().copied().collect();
+            for name in names_pointing(&names, |id| going.contains(&id))? {
+                names.remove(&name[..])?;
+            }
+            let (mut objects, mut hashes) = (t.open_table(OBJECTS)?, t.open_table(HASHES)?);
+            let (mut parts, mut folders) = (t.open_table(PARTS)?, t.open_table(FOLDERS)?);
+            let mut unfinished = t.open_table(UNFINISHED)?;
+            for id in ids {
+                objects.remove(id.0)?;
+                hashes.remove(id.0)?;
+                parts.remove(id.0)?;
+                folders.remove(id.0)?;
+                unfinished.insert(id.0, ())?;
+            }
+            Ok(())
+        })
+    }
+
+    /// Whether an older version has written to it last.
+    pub(crate) fn is_old(&self) -> Result<bool, StoreError> {
+        self.read(|t| Ok(t.list_tables()?.any(|table| table.name() == OLD_NAMES.name())))
+    }
+
+    /// Makes one of this version of it: an older one knew no generations of names, nor what belongs to a folder.
+    pub(crate) fn migrate(&self, folders: &[ObjectId], parts: &[ObjectId]) -> Result<(), StoreError> {
+        self.write(|t| {
+            {
+                let old = t.open_table(OLD_NAMES)?;
+                let mut names = t.open_table(NAMES)?;
+                for row in old.iter()? {
+                    let (name, id) = row?;
+                    if names.get(name.value())?.is_none() {
+                        let facts = NameFacts::pointed(None, ObjectId(id.value()), NameStanding::Copied);
+                        names.insert(name.value(), &encode(&facts)?[..])?;
+                    }
+                }
+                let (mut all, mut known) = (t.open_table(FOLDERS)?, t.open_table(PARTS)?);
+                for id in folders {
+                    all.insert(id.0, ())?;
+                }
+                for id in parts {
+                    known.insert(id.0, false)?;
+                }
+            }
+            t.delete_table(OLD_NAMES)?;
+            Ok(())
+        })
+    }
+
+    /// The names that an older version gave.
+    pub(crate) fn old_names(&self) -> Result<BTreeMap<String, ObjectId>, StoreError> {
+        self.read(|t| {
+            let table = t.open_table(OLD_NAMES)?;
+            let rows = table.iter()?;
+            rows.map(|row| {
+                let (name, id) = row?;
+                Ok((name.value().to_owned(), ObjectId(id.value())))
+            })
+            .collect()
         })
     }
 }
 
-fn set_name(t: &WriteTransaction, id: ObjectId, name: Option<&str>) -> Outcome<Option<ObjectId>> {
-    let Some(name) = name else { return Ok(None) };
+/// Gives an object the name that it enters by; what does not enter as a file of a folder stays by itself from now on.
+fn entered(t: &WriteTransaction, id: ObjectId, entering: Entering<'_>) -> Outcome<Option<ObjectId>> {
+    if entering.part.is_none() {
+        t.open_table(PARTS)?.remove(id.0)?;
+    }
+    let Some((name, standing)) = entering.name else { return Ok(None) };
     let mut names = t.open_table(NAMES)?;
-    let before = names.insert(name, id.0)?.map(|old| ObjectId(old.value()));
-    Ok(before.filter(|old| *old != id))
+    let before = names.get(name)?.map(|it| decode_facts(it.value())).transpose()?;
+    let facts = NameFacts::pointed(before, id, standing);
+    names.insert(name, &encode(&facts)?[..])?;
+    Ok(before.map(|old| old.object).filter(|old| *old != id))
 }
 
-fn names_of(names: &impl ReadableTable<&'static str, [u8; 32]>, id: ObjectId) -> Outcome<Vec<String>> {
+fn names_of(names: &impl ReadableTable<&'static str, &'static [u8]>, id: ObjectId) -> Outcome<Vec<String>> {
+    names_pointing(names, |of| of == id)
+}
+
+fn names_pointing(
+    names: &impl ReadableTable<&'static str, &'static [u8]>,
+    at: impl Fn(ObjectId) -> bool,
+) -> Outcome<Vec<String>> {
     let mut found = Vec::new();
     for row in names.iter()? {
-        let (name, of) = row?;
-        if of.value() == id.0 {
+        let (name, facts) = row?;
+        if at(decode_facts(facts.value())?.object) {
             found.push(name.value().to_owned());
         }
     }
     Ok(found)
 }
 
-fn encode(record: &Record) -> Outcome<Vec<u8>> {
-    postcard::to_stdvec(record).map_err(|e| redb::Error::Corrupted(e.to_string()))
+fn encode(row: &impl Serialize) -> Outcome<Vec<u8>> {
+    postcard::to_stdvec(row).map_err(|e| redb::Error::Corrupted(e.to_string()))
 }
 
 fn decode(bytes: &[u8]) -> Outcome<Record> {
     postcard::from_bytes(bytes).map_err(|e| redb::Error::Corrupted(format!("record of an object: {e}")))
+}
+
+fn decode_facts(bytes: &[u8]) -> Outcome<NameFacts> {
+    postcard::from_bytes(bytes).map_err(|e| redb::Error::Corrupted(format!("record of a name: {e}")))
 }
 
 fn open_database(path: &Path) -> Result<Database, StoreError> {
@@ -347,7 +516,7 @@ mod tests {
         let failed = index.write(|_| Err::<(), _>(redb::Error::PreviousIo));
         assert!(failed.is_err());
         assert_eq!(index.unfinished().unwrap(), [ObjectId([1; 32])]);
-        index.clear_unfinished(ObjectId([1; 32])).unwrap();
+        index.clear_unfinished(&[ObjectId([1; 32])]).unwrap();
         assert!(index.unfinished().unwrap().is_empty());
     }
 }

@@ -8,6 +8,17 @@
 //! {"path":"bin/run","kind":"file","mode":"0755","size":5,"object":"<64 hex digits>"}
 //! {"path":"start","kind":"symlink","target":"bin/run"}
 //! ```
+//! Version 2 has two fields more, and is written only where one of them is needed, so that a folder without them keeps its id:
+//! ```text
+//! headwater manifest 2
+//! {"path":"bin/run","kind":"file","mode":"0755","size":5,"object":"<64 hex digits>","mtime":1700000000,"mtime_nanos":5}
+//! {"path_bytes":"caf%E9","kind":"symlink","target_bytes":"t%E9"}
+//! ```
+//! - `path_bytes` and `target_bytes` stand in place of `path` and `target` where those are not UTF-8, percent-encoded;
+//! - `mtime` is when the entry was last written to, in whole seconds since 1970 (rounded down) and nanoseconds beyond (left out if
+//!   zero). With it equal contents have different ids on machines where they were written at different times, so whoever makes a
+//!   manifest chooses: a snapshot of one machine keeps times, a folder that several machines offer as one object does not.
+//!
 //! A manifest comes from strangers. [`Manifest::parse`] accepts nothing that would write outside the folder:
 //! - a path is relative, of plain components (not empty, `.` or `..`, no NUL), and the folder of every entry is itself
 //!   listed as a folder, so no path leads through a symbolic link;
@@ -15,18 +26,23 @@
 //!   real folder is where it seems to be; `..` after a name could be elsewhere if that name is a link itself;
 //! - of the mode, only the permission bits: nothing becomes setuid.
 
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 
 use headwater_units::{Bytes, ObjectId};
+use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, UTIME_OMIT, utimensat};
 use serde::{Deserialize, Serialize};
 
-use crate::StoreError;
+use crate::{StoreError, percent};
 
 /// How a manifest begins. The digit is the format's version.
 pub const MAGIC: &str = "headwater manifest 1\n";
+/// How a manifest begins that has times, or names that are not UTF-8. As long as [`MAGIC`].
+pub const MAGIC_2: &str = "headwater manifest 2\n";
 /// The most entries of a folder.
 pub const MAX_ENTRIES: usize = 1_000_000;
 /// The longest path or symlink target, in bytes (PATH_MAX of Linux, with its NUL).
@@ -45,10 +61,21 @@ pub struct Manifest {
 /// One thing in a folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// Relative to the folder, with `/` between components.
-    pub path: String,
+    /// Relative to the folder, with `/` between components. Mostly UTF-8.
+    pub path: OsString,
     /// What it is.
     pub kind: Kind,
+    /// When it was last written to, if the manifest keeps that.
+    pub modified: Option<Modified>,
+}
+
+/// A time as file systems keep it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Modified {
+    /// Whole seconds since 1970, rounded down: negative before.
+    pub secs: i64,
+    /// Nanoseconds beyond, 0..1,000,000,000.
+    pub nanos: u32,
 }
 
 /// What an entry is.
@@ -71,8 +98,8 @@ pub enum Kind {
     },
     /// A symbolic link.
     Symlink {
-        /// Where it points, relative to where it is.
-        target: String,
+        /// Where it points, relative to where it is. Mostly UTF-8.
+        target: OsString,
     },
 }
 
@@ -80,7 +107,10 @@ pub enum Kind {
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Line {
-    path: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    path: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    path_bytes: Option<String>,
     kind: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     mode: Option<String>,
@@ -90,11 +120,30 @@ struct Line {
     object: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     target: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    target_bytes: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    mtime: Option<i64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    mtime_nanos: Option<u32>,
 }
 
 /// Whether an object that begins so is a manifest. Give at least as many bytes as [`MAGIC`] has.
 pub fn is_manifest(prefix: &[u8]) -> bool {
-    prefix.starts_with(MAGIC.as_bytes())
+    prefix.starts_with(MAGIC.as_bytes()) || prefix.starts_with(MAGIC_2.as_bytes())
+}
+
+/// How the manifest of these entries begins.
+fn magic_of(entries: &[Entry]) -> &'static str {
+    let is_text = |bytes: &OsStr| bytes.to_str().is_some();
+    let is_plain = |entry: &Entry| {
+        let target_is_text = match &entry.kind {
+            Kind::Symlink { target } => is_text(target),
+            _ => true,
+        };
+        entry.modified.is_none() && is_text(&entry.path) && target_is_text
+    };
+    if entries.iter().all(is_plain) { MAGIC } else { MAGIC_2 }
 }
 
 impl Manifest {
@@ -121,19 +170,25 @@ impl Manifest {
     pub fn parse(bytes: &[u8]) -> Result<Self, StoreError> {
         check_len(bytes.len())?;
         let text = std::str::from_utf8(bytes).map_err(|e| bad(1, e.to_string()))?;
-        let body = text.strip_prefix(MAGIC).ok_or_else(|| bad(1, "does not begin as a manifest"))?;
+        if !is_manifest(bytes) {
+            return Err(bad(1, "does not begin as a manifest"));
+        }
+        let (magic, body) = text.split_at(MAGIC.len());
         let mut entries: Vec<Entry> = Vec::new();
         for (i, line) in body.split_inclusive('\n').enumerate() {
             check_count(i + 1)?;
             let entry = parse_line(line).and_then(|entry| check_entry(&entry, &entries).map(|()| entry));
             entries.push(entry.map_err(|reason| bad(i + 2, reason))?);
         }
+        if magic_of(&entries) != magic {
+            return Err(bad(1, "not the version that its entries need"));
+        }
         Ok(Manifest { entries })
     }
 
     /// The bytes whose hash names the folder.
     pub fn encode(&self) -> Vec<u8> {
-        let mut out = MAGIC.as_bytes().to_vec();
+        let mut out = magic_of(&self.entries).as_bytes().to_vec();
         self.entries.iter().for_each(|entry| out.extend(line_of(entry).into_bytes()));
         out
     }
@@ -144,7 +199,7 @@ impl Manifest {
     }
 
     /// The files: path, mode, size, id.
-    pub fn files(&self) -> impl Iterator<Item = (&str, u32, Bytes, ObjectId)> {
+    pub fn files(&self) -> impl Iterator<Item = (&OsStr, u32, Bytes, ObjectId)> {
         self.entries.iter().filter_map(|e| match e.kind {
             Kind::File { mode, size, object } => Some((&e.path[..], mode, size, object)),
             _ => None,
@@ -181,12 +236,13 @@ impl Manifest {
         Ok(())
     }
 
-    /// Makes the symbolic links and sets the modes, once all files are in place.
+    /// Makes the symbolic links and sets modes and times, once all files are in place.
     ///
     /// # Errors
     /// [`StoreError::DestinationExists`] where something else has a link's name; [`StoreError::Io`].
     pub fn complete(&self, root: &Path) -> Result<(), StoreError> {
-        // Folders last and innermost first: without write permission nothing more could be put into them.
+        // Folders last and innermost first: without write permission nothing more could be put into them, and what is put into
+        // them changes their times.
         let (folders, others): (Vec<_>, Vec<_>) =
             self.entries.iter().partition(|e| matches!(e.kind, Kind::Folder { .. }));
         for entry in others.into_iter().chain(folders.into_iter().rev()) {
@@ -201,16 +257,29 @@ impl Manifest {
                 }
                 Kind::Symlink { target } => match symlink(target, &path) {
                     Ok(()) => {}
-                    Err(_) if fs::read_link(&path).is_ok_and(|t| t == Path::new(target)) => {}
+                    Err(_) if fs::read_link(&path).is_ok_and(|t| t.as_os_str() == target) => {}
                     Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
                         return Err(StoreError::DestinationExists { path });
                     }
                     Err(e) => return Err(StoreError::io("create symbolic link", &path, e)),
                 },
             }
+            if let Some(modified) = entry.modified {
+                set_modified(&path, modified)?;
+            }
         }
         Ok(())
     }
+}
+
+fn set_modified(path: &Path, modified: Modified) -> Result<(), StoreError> {
+    let times = Timestamps {
+        last_access: Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT },
+        last_modification: Timespec { tv_sec: modified.secs, tv_nsec: modified.nanos.into() },
+    };
+    // Of a link its own time, never that of what it points at.
+    let set = utimensat(CWD, path, &times, AtFlags::SYMLINK_NOFOLLOW);
+    set.map_err(|e| StoreError::io("set the time of", path, e.into()))
 }
 
 fn bad(line: usize, reason: impl Into<String>) -> StoreError {
@@ -233,13 +302,18 @@ fn check_len(bytes: usize) -> Result<(), StoreError> {
 
 fn line_of(entry: &Entry) -> String {
     let octal = |mode: &u32| Some(format!("{mode:04o}"));
+    let (path, path_bytes) = text_or_bytes(&entry.path);
     let empty = Line {
-        path: entry.path.clone(),
+        path,
+        path_bytes,
         kind: String::new(),
         mode: None,
         size: None,
         object: None,
         target: None,
+        target_bytes: None,
+        mtime: entry.modified.map(|modified| modified.secs),
+        mtime_nanos: entry.modified.map(|modified| modified.nanos).filter(|nanos| *nanos > 0),
     };
     let line = match &entry.kind {
         Kind::Folder { mode } => Line { kind: "dir".into(), mode: octal(mode), ..empty },
@@ -250,11 +324,22 @@ fn line_of(entry: &Entry) -> String {
             object: Some(object.to_string()),
             ..empty
         },
-        Kind::Symlink { target } => Line { kind: "symlink".into(), target: Some(target.clone()), ..empty },
+        Kind::Symlink { target } => {
+            let (target, target_bytes) = text_or_bytes(target);
+            Line { kind: "symlink".into(), target, target_bytes, ..empty }
+        }
     };
     let mut text = serde_json::to_string(&line).expect("strings and numbers are always valid JSON");
     text.push('\n');
     text
+}
+
+/// What stands in a field for text, or in the one for bytes.
+fn text_or_bytes(bytes: &OsStr) -> (Option<String>, Option<String>) {
+    match bytes.to_str() {
+        Some(text) => (Some(text.to_owned()), None),
+        None => (None, Some(percent::encode(bytes))),
+    }
 }
 
 fn parse_line(text: &str) -> Result<Entry, String> {
@@ -262,6 +347,13 @@ fn parse_line(text: &str) -> Result<Entry, String> {
     let mode = || {
         let digits = line.mode.as_deref().ok_or("mode is missing")?;
         u32::from_str_radix(digits, 8).map_err(|_| "mode is not octal")
+    };
+    let either = |text: &Option<String>, bytes: &Option<String>, field: &str| match (text, bytes) {
+        (Some(text), None) => Ok(OsString::from(text)),
+        (None, Some(bytes)) => {
+            percent::decode(bytes).ok_or_else(|| format!("{field}_bytes is not percent-encoded"))
+        }
+        _ => Err(format!("{field} is missing, or there twice")),
     };
     let kind = match &line.kind[..] {
         "dir" => Kind::Folder { mode: mode()? },
@@ -275,10 +367,12 @@ fn parse_line(text: &str) -> Result<Entry, String> {
                 .parse()
                 .map_err(|_| "object is not an id")?,
         },
-        "symlink" => Kind::Symlink { target: line.target.clone().ok_or("target is missing")? },
+        "symlink" => Kind::Symlink { target: either(&line.target, &line.target_bytes, "target")? },
         _ => return Err("unknown kind".to_owned()),
     };
-    let entry = Entry { path: line.path, kind };
+    let path = either(&line.path, &line.path_bytes, "path")?;
+    let modified = line.mtime.map(|secs| Modified { secs, nanos: line.mtime_nanos.unwrap_or(0) });
+    let entry = Entry { path, kind, modified };
     // Whatever else the line has (spaces, other escapes, fields of another kind) would be a second encoding.
     if line_of(&entry) != text {
         return Err("not in canonical form".to_owned());
@@ -292,33 +386,38 @@ fn check_entry(entry: &Entry, before: &[Entry]) -> Result<(), String> {
     if before.last().is_some_and(|last| last.path >= entry.path) {
         return Err("a path twice, or not in order".to_owned());
     }
-    if let Some((folder, _)) = entry.path.rsplit_once('/') {
-        let listed = before.binary_search_by(|e| e.path[..].cmp(folder)).map(|i| &before[i].kind);
+    let path = entry.path.as_bytes();
+    if let Some(slash) = path.iter().rposition(|byte| *byte == b'/') {
+        let folder = &path[..slash];
+        let listed = before.binary_search_by(|e| e.path.as_bytes().cmp(folder)).map(|i| &before[i].kind);
         if !matches!(listed, Ok(Kind::Folder { .. })) {
             return Err("its folder is not listed as a folder".to_owned());
         }
+    }
+    if entry.modified.is_some_and(|modified| modified.nanos >= 1_000_000_000) {
+        return Err("mtime_nanos is a second or more".to_owned());
     }
     match &entry.kind {
         Kind::Folder { mode } | Kind::File { mode, .. } if *mode > 0o777 => {
             Err("mode has more than permission bits".to_owned())
         }
-        Kind::Symlink { target } => check_target(target, entry.path.matches('/').count()),
+        Kind::Symlink { target } => check_target(target, path.iter().filter(|byte| **byte == b'/').count()),
         _ => Ok(()),
     }
 }
 
-fn check_path(path: &str) -> Result<(), String> {
+fn check_path(path: &OsStr) -> Result<(), String> {
     if path.len() > MAX_PATH_BYTES {
         return Err(format!("path longer than {MAX_PATH_BYTES} bytes"));
     }
-    for component in path.split('/') {
+    for component in path.as_bytes().split(|byte| *byte == b'/') {
         match component {
-            "" => return Err("path is absolute or has an empty component".to_owned()),
-            "." | ".." => return Err("path has a component that is not a name".to_owned()),
+            b"" => return Err("path is absolute or has an empty component".to_owned()),
+            b"." | b".." => return Err("path has a component that is not a name".to_owned()),
             long if long.len() > MAX_COMPONENT_BYTES => {
                 return Err(format!("a name longer than {MAX_COMPONENT_BYTES} bytes"));
             }
-            name if name.contains('\0') => return Err("path has a NUL".to_owned()),
+            name if name.contains(&0) => return Err("path has a NUL".to_owned()),
             _ => {}
         }
     }
@@ -326,19 +425,20 @@ fn check_path(path: &str) -> Result<(), String> {
 }
 
 /// `depth` is how many folders the link is below the manifest's own.
-pub(crate) fn check_target(target: &str, depth: usize) -> Result<(), String> {
-    if target.is_empty() || target.len() > MAX_PATH_BYTES || target.contains('\0') {
+pub(crate) fn check_target(target: &OsStr, depth: usize) -> Result<(), String> {
+    let target = target.as_bytes();
+    if target.is_empty() || target.len() > MAX_PATH_BYTES || target.contains(&0) {
         return Err("symlink target is empty, too long or has a NUL".to_owned());
     }
-    if target.starts_with('/') {
+    if target.starts_with(b"/") {
         return Err("symlink target is absolute".to_owned());
     }
     let (mut up, mut down) = (0, false);
-    for component in target.split('/') {
+    for component in target.split(|byte| *byte == b'/') {
         match component {
-            "" | "." => {}
-            ".." if down => return Err("symlink target goes up after a name".to_owned()),
-            ".." => up += 1,
+            b"" | b"." => {}
+            b".." if down => return Err("symlink target goes up after a name".to_owned()),
+            b".." => up += 1,
             _ => down = true,
         }
     }
@@ -358,14 +458,14 @@ mod tests {
     use proptest::prelude::*;
 
     fn folder(path: &str) -> Entry {
-        Entry { path: path.to_owned(), kind: Kind::Folder { mode: 0o755 } }
+        Entry { path: path.into(), kind: Kind::Folder { mode: 0o755 }, modified: None }
     }
     fn file(path: &str) -> Entry {
         let kind = Kind::File { mode: 0o644, size: Bytes::new(5), object: ObjectId([7; 32]) };
-        Entry { path: path.to_owned(), kind }
+        Entry { path: path.into(), kind, modified: None }
     }
     fn link(path: &str, target: &str) -> Entry {
-        Entry { path: path.to_owned(), kind: Kind::Symlink { target: target.to_owned() } }
+        Entry { path: path.into(), kind: Kind::Symlink { target: target.into() }, modified: None }
     }
 
     #[test]
@@ -381,7 +481,52 @@ mod tests {
         );
         assert_eq!(String::from_utf8(manifest.encode()).unwrap(), expected);
         assert_eq!(Manifest::parse(expected.as_bytes()).unwrap(), manifest);
-        assert!(is_manifest(expected.as_bytes()) && !is_manifest(b"headwater manifest 2\n"));
+        assert!(is_manifest(expected.as_bytes()) && !is_manifest(b"headwater manifest 3\n"));
+    }
+
+    #[test]
+    fn names_that_are_no_text_and_times_make_version_2_which_is_the_documented_text() {
+        let name = |bytes: &[u8]| OsStr::from_bytes(bytes).to_owned();
+        let times = |secs, nanos| Some(Modified { secs, nanos });
+        let target = Kind::Symlink { target: name(b"t\xe9") };
+        let entries = vec![
+            Entry { path: name(b"caf\xe9"), kind: target, modified: times(-2, 500_000_000) },
+            Entry { modified: times(1_700_000_000, 0), ..folder("bin") },
+            file("bin/run"),
+        ];
+        let manifest = Manifest::new(entries).unwrap();
+        let id = "07".repeat(32);
+        let expected = format!(
+            "headwater manifest 2\n\
+             {{\"path\":\"bin\",\"kind\":\"dir\",\"mode\":\"0755\",\"mtime\":1700000000}}\n\
+             {{\"path\":\"bin/run\",\"kind\":\"file\",\"mode\":\"0644\",\"size\":5,\"object\":\"{id}\"}}\n\
+             {{\"path_bytes\":\"caf%E9\",\"kind\":\"symlink\",\"target_bytes\":\"t%E9\",\"mtime\":-2,\
+             \"mtime_nanos\":500000000}}\n"
+        );
+        assert_eq!(String::from_utf8(manifest.encode()).unwrap(), expected);
+        assert_eq!(Manifest::parse(expected.as_bytes()).unwrap(), manifest);
+        assert!(is_manifest(expected.as_bytes()));
+        for (from, to) in [
+            ("manifest 2", "manifest 1"),
+            ("manifest 2", "manifest 3"),
+            ("caf%E9", "caf%e9"),
+            ("caf%E9", "caf%C3%A9"),
+            ("caf%E9", "c%61f%E9"),
+            ("caf%E9", "caf%E"),
+            ("caf%E9", "..%2F%E9"),
+            ("\"path_bytes\":\"caf%E9\"", "\"path\":\"x\",\"path_bytes\":\"caf%E9\""),
+            ("\"target_bytes\":\"t%E9\",", ""),
+            ("t%E9", "%2Ft%E9"),
+            ("\"mtime\":1700000000", "\"mtime\":1700000000,\"mtime_nanos\":0"),
+            ("\"mtime_nanos\":500000000", "\"mtime_nanos\":1000000000"),
+            ("\"mtime\":-2,", ""),
+        ] {
+            let text = expected.replacen(from, to, 1);
+            assert_ne!(text, expected);
+            assert!(Manifest::parse(text.as_bytes()).is_err(), "{to}");
+        }
+        // Without what is new in it, version 2 would be a second encoding.
+        assert!(Manifest::parse(MAGIC_2.as_bytes()).is_err());
     }
 
     #[test]
@@ -422,7 +567,7 @@ mod tests {
 
     #[test]
     fn modes_are_permission_bits() {
-        let setuid = Entry { path: "x".into(), kind: Kind::Folder { mode: 0o4755 } };
+        let setuid = Entry { kind: Kind::Folder { mode: 0o4755 }, ..folder("x") };
         assert!(Manifest::new(vec![setuid]).is_err());
     }
 
@@ -479,6 +624,22 @@ mod tests {
         fn encode_then_parse_is_identity(names in proptest::collection::btree_set("[^/\0]{1,20}", 0..20)) {
             let usable = names.iter().filter(|n| n.len() <= MAX_COMPONENT_BYTES && !matches!(&n[..], "." | ".."));
             let manifest = Manifest::new(usable.map(|n| file(n)).collect()).unwrap();
+            prop_assert_eq!(Manifest::parse(&manifest.encode()).unwrap(), manifest);
+        }
+
+        #[test]
+        fn names_of_any_bytes_and_any_times_come_back(
+            names in proptest::collection::btree_map(
+                proptest::collection::vec(1u8..=255, 1..20), any::<Option<(i64, u32)>>(), 0..20,
+            )
+        ) {
+            let usable = names.iter().filter(|(n, _)| !n.contains(&b'/') && !matches!(&n[..], b"." | b".."));
+            let entries = usable.map(|(name, modified)| Entry {
+                path: OsStr::from_bytes(name).to_owned(),
+                modified: modified.map(|(secs, nanos)| Modified { secs, nanos: nanos % 1_000_000_000 }),
+                ..file("x")
+            });
+            let manifest = Manifest::new(entries.collect()).unwrap();
             prop_assert_eq!(Manifest::parse(&manifest.encode()).unwrap(), manifest);
         }
     }

@@ -7,7 +7,8 @@
 //! ```
 //! A block is here if and only if its bytes in the data file have its hash. Nothing else says so: on resume the parts
 //! of the file that are not holes are hashed again, so a torn write, a power cut or a flipped bit costs that block
-//! only. A block of zeros that the file system stored as a hole is fetched again.
+//! only. Long runs of zeros stay holes; of a block that is nothing but zeros the first page is written all the same, so that a
+//! resume looks at it, and given back at the end.
 //!
 //! Blocks that came go to the disk while others come ([`Partial::write_out`]), so that the end does not wait for all of them at once.
 //!
@@ -27,12 +28,15 @@ use headwater_units::{BlockIndex, Bytes, ObjectId};
 use crate::disk::{self, TempFile};
 use crate::partial_record::{self, PartialList, Places};
 use crate::source_file::read_block_at;
-use crate::{BlockHashes, BlockMap, StoreError};
+use crate::{BlockHashes, BlockMap, SourceFile, StoreError};
 
 /// How often opening is tried again when the data file is renamed away between opening and locking it.
 const OPEN_ATTEMPTS: u32 = 8;
 /// So much is written out at a time: little is left for the end, and a disk that seeks is still busy with writing most of the time.
 const WRITE_OUT: Bytes = Bytes::mib(2);
+
+/// So much of a block of zeros is written: a page.
+const ZERO_MARK: usize = 4096;
 
 /// What is to be received, and where it goes.
 #[derive(Clone, Debug)]
@@ -71,6 +75,10 @@ pub struct Partial {
     /// busy: with two workers on fresh pages of a tmpfs that was a quarter of the receiver's CPU time.
     writing: Mutex<()>,
     have: BlockMap,
+    /// Where the data file had other bytes than the block's when it was opened: what is written there leaves nothing out.
+    stale: BlockMap,
+    /// Those of which only the mark is written.
+    zero: BlockMap,
     /// Bytes of blocks that were written since the disk was last told to begin with them.
     not_out: AtomicU64,
     finished: Mutex<bool>,
@@ -105,6 +113,8 @@ impl Partial {
             data,
             writing: Mutex::new(()),
             have: BlockMap::new(blocks),
+            stale: BlockMap::new(blocks),
+            zero: BlockMap::new(blocks),
             not_out: AtomicU64::new(0),
             finished: Mutex::new(false),
         };
@@ -159,7 +169,12 @@ impl Partial {
             // A bad sector is a block that is not here.
             let read = self.read_any(block, &mut buffer);
             if read.is_ok() && self.spec.hashes.verify_block(block, &buffer) {
+                if disk::is_zero(&buffer) {
+                    self.zero.insert(block);
+                }
                 self.have.insert(block);
+            } else {
+                self.stale.insert(block);
             }
             progress(Resuming { checked, here: self.have.count(), total });
         }
@@ -186,7 +201,14 @@ impl Partial {
         let offset = self.spec.hashes.layout().offset(block).get();
         let written = {
             let _alone = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
-            self.data.write_all_at(bytes, offset)
+            if self.stale.contains(block) {
+                self.data.write_all_at(bytes, offset)
+            } else if disk::is_zero(bytes) {
+                self.zero.insert(block);
+                self.data.write_all_at(&bytes[..bytes.len().min(ZERO_MARK)], offset)
+            } else {
+                disk::write_sparse(&self.data, bytes, offset)
+            }
         };
         written.map_err(|e| StoreError::io_writing("write", &self.places.data, self.needed(), e))?;
         self.not_out.fetch_add(bytes.len() as u64, Ordering::Relaxed);
@@ -282,6 +304,7 @@ impl Partial {
                 disk::remove_if_there(&self.places.data)?;
             }
             None => {
+                self.give_back_zeros();
                 self.data.sync_all().map_err(|e| {
                     // Pages that could not be written count as clean now; a resume must see the disk, not them.
                     disk::drop_cache(&self.data);
@@ -294,6 +317,21 @@ impl Partial {
         }
         disk::remove_if_there(&self.places.record)?;
         Ok(destination.clone())
+    }
+
+    /// Makes holes of the blocks that are nothing but zeros.
+    fn give_back_zeros(&self) {
+        let layout = self.spec.hashes.layout();
+        let mut runs: Vec<Range<u64>> = Vec::new();
+        for block in self.zero.here(0..self.zero.blocks()) {
+            let start = layout.offset(block).get();
+            let end = start + layout.len(block).get();
+            match runs.last_mut() {
+                Some(last) if last.end == start => last.end = end,
+                _ => runs.push(start..end),
+            }
+        }
+        runs.into_iter().for_each(|run| disk::punch_hole(&self.data, run));
     }
 
     /// Puts the bytes of a range together and renames them to the destination. Every block is verified on its way.
@@ -313,11 +351,51 @@ impl Partial {
             let end = start + layout.len(block).get();
             let (from, to) = (range.start.max(start), range.end.min(end));
             let part = &buffer[(from - start) as usize..(to - start) as usize];
-            let written = temp.file().write_all_at(part, from - range.start);
+            let written = disk::write_sparse(temp.file(), part, from - range.start);
             let needed = Bytes::new(range.end - from);
             written.map_err(|e| StoreError::io_writing("write", &self.places.range, needed, e))?;
         }
+        let len = range.end - range.start;
+        temp.file().set_len(len).map_err(|e| StoreError::io("write", &self.places.range, e))?;
         temp.persist(&self.spec.destination, self.spec.overwrite)
+    }
+
+    /// Takes missing blocks from a file of this machine that holds the object, or parts of it at their places: shared copy on write
+    /// where the file system can, else copied. A block counts only once its bytes in the data file have its hash; others stay missing.
+    /// Returns what was taken; `progress` hears it block by block.
+    ///
+    /// # Errors
+    /// [`StoreError::DiskFull`]. What cannot be read is only not taken.
+    pub fn fill_from(
+        &self,
+        source: &SourceFile,
+        progress: &mut dyn FnMut(Bytes),
+    ) -> Result<Bytes, StoreError> {
+        let layout = self.spec.hashes.layout();
+        let missing: Vec<BlockIndex> = self.missing().collect();
+        let (mut buffer, mut taken) = (Vec::new(), Bytes::ZERO);
+        for block in missing {
+            let (offset, len) = (layout.offset(block), layout.len(block));
+            if offset + len > source.size() {
+                break;
+            }
+            match disk::copy_range(source.file(), &self.data, offset.get(), len.get()) {
+                Err(e) if matches!(e.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded) => {
+                    return Err(StoreError::io_writing("write", &self.places.data, self.needed(), e));
+                }
+                Err(_) => continue,
+                Ok(()) => {}
+            }
+            // What was copied is looked at, not what it was copied from: that could change in between.
+            if self.read_any(block, &mut buffer).is_ok() && self.spec.hashes.verify_block(block, &buffer) {
+                self.have.insert(block);
+                taken += len;
+                self.not_out.fetch_add(len.get(), Ordering::Relaxed);
+                self.write_out();
+                progress(taken);
+            }
+        }
+        Ok(taken)
     }
 
     /// Gives the transfer up and removes all traces of it.
@@ -325,6 +403,14 @@ impl Partial {
     /// # Errors
     /// [`StoreError::Io`].
     pub fn discard(self) -> Result<(), StoreError> {
+        self.remove()
+    }
+
+    /// As [`Partial::discard`], while others may still read what came.
+    ///
+    /// # Errors
+    /// [`StoreError::Io`].
+    pub fn remove(&self) -> Result<(), StoreError> {
         if !*self.finished.lock().unwrap_or_else(PoisonError::into_inner) {
             disk::remove_if_there(&self.places.data)?;
             disk::remove_if_there(&self.places.range)?;

@@ -9,27 +9,30 @@
 //! A put goes: write and hash a temporary file, sync it, note the id as unfinished, rename, enter the object. A crash
 //! at any point leaves either the whole object or nothing of it. A removal takes the entry out first, then the file.
 
+mod collect;
+
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::io::Read;
-use std::os::unix::fs::{DirBuilderExt, FileExt, PermissionsExt};
+use std::io::{self, Read};
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use headwater_units::{Bytes, ObjectId};
 
+pub use self::collect::{Collected, Gathering, GcOptions};
 use crate::disk::{self, TempFile};
-use crate::index::{Index, Record};
-use crate::tree::{BlockHasher, BlockHashes, READ_SIZE, read_full};
-use crate::{Partial, PartialSpec, SourceFile, StoreError};
+
+use self::collect::{Pins, begins_like_a_manifest};
+use crate::index::{Entering, Index, Record};
+use crate::tree::{self, BlockHasher, BlockHashes, READ_SIZE, read_full};
+use crate::{NameFacts, NameStanding, Partial, PartialSpec, SourceFile, StoreError, manifest};
 
 /// The longest name of an object, in bytes.
 pub const MAX_NAME_BYTES: usize = 1024;
 /// The fewest hex digits that stand for an id.
 pub const MIN_PREFIX_DIGITS: usize = 8;
-/// Zeros are looked for in pieces of this size, so that a sparse file stays sparse.
-const HOLE_SIZE: usize = 64 << 10;
 
 /// Settings of a store.
 #[derive(Clone, Copy, Debug, Default)]
@@ -57,6 +60,41 @@ pub struct PutOptions<'a> {
     pub mode: PutMode,
     /// Now, in seconds since 1970; the store reads no clock.
     pub added_unix_secs: u64,
+    /// How it comes to that name.
+    pub naming: NameStanding,
+    /// It is only part of what is being gathered: it stays while something needs it.
+    pub part_of: Option<&'a Gathering>,
+    /// The put ends with [`StoreError::Stopped`] soon after this becomes true.
+    pub stop: Option<&'a AtomicBool>,
+}
+
+impl<'a> PutOptions<'a> {
+    fn entering(&self, folder: bool) -> Entering<'a> {
+        Entering {
+            name: self.name.map(|name| (name, self.naming)),
+            part: self.part_of.map(Gathering::is_received),
+            folder,
+        }
+    }
+}
+
+/// Reads until it is told to stop.
+struct Stoppable<'a> {
+    inner: &'a mut dyn Read,
+    stop: Option<&'a AtomicBool>,
+}
+
+impl Read for Stoppable<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match is_set(self.stop) {
+            true => Err(io::Error::other("stopped")),
+            false => self.inner.read(buffer),
+        }
+    }
+}
+
+fn is_set(stop: Option<&AtomicBool>) -> bool {
+    stop.is_some_and(|stop| stop.load(Ordering::Relaxed))
 }
 
 /// How an object's bytes came to be in the store.
@@ -83,6 +121,8 @@ pub struct Stored {
     pub placed: Placed,
     /// The object that had the name before, if it was another one. It stays, under its id.
     pub name_moved_from: Option<ObjectId>,
+    /// It was here before, but its bytes were not what they should be; now they are.
+    pub healed: bool,
 }
 
 /// One stored object.
@@ -105,8 +145,10 @@ pub struct Removed {
     pub id: ObjectId,
     /// The names that are gone.
     pub names: Vec<String>,
-    /// What the object took; none if it stays because of another name.
+    /// What the objects took; none if the object stays because of another name, or because a folder needs it.
     pub freed: Option<Bytes>,
+    /// All that is gone: the object, and of a folder the files that nothing else needs.
+    pub objects: Vec<ObjectId>,
 }
 
 /// Something that is not as it should be, found without reading whole files.
@@ -136,6 +178,7 @@ pub struct Store {
     ledger: Mutex<Ledger>,
     /// Held while an object's file and entry appear or go, so that nobody sees one without the other.
     change: Mutex<()>,
+    pins: Arc<Mutex<Pins>>,
     temp_count: AtomicU64,
 }
 
@@ -167,9 +210,13 @@ impl Store {
             index,
             ledger: Mutex::default(),
             change: Mutex::default(),
+            pins: Arc::default(),
             temp_count: AtomicU64::new(0),
         };
         store.sweep()?;
+        if store.index.is_old()? {
+            store.migrate()?;
+        }
         lock(&store.ledger).used = store.index.all()?.values().map(|(record, _)| record.size).sum();
         Ok(store)
     }
@@ -182,7 +229,7 @@ impl Store {
             if self.index.record(id)?.is_none() {
                 disk::remove_if_there(&self.object_path(id))?;
             }
-            self.index.clear_unfinished(id)?;
+            self.index.clear_unfinished(&[id])?;
         }
         Ok(())
     }
@@ -214,36 +261,50 @@ impl Store {
     /// # Errors
     /// Whatever happens, stored objects stay as they were and no temporary file remains.
     /// [`StoreError::QuotaExceeded`], [`StoreError::DiskFull`], [`StoreError::ObjectChanged`] if the file is written
-    /// to meanwhile, [`StoreError::BadName`], [`StoreError::NotAFile`], [`StoreError::Io`] (a hard link across file
-    /// systems, among others).
+    /// to meanwhile, [`StoreError::BadName`], [`StoreError::NotAFile`], [`StoreError::Stopped`], [`StoreError::Io`] (a hard
+    /// link across file systems, among others).
     pub fn put(
         &self,
         path: &Path,
         options: &PutOptions<'_>,
         progress: &mut dyn FnMut(Bytes),
     ) -> Result<Stored, StoreError> {
-        check_name(options.name)?;
+        self.put_file(path, options, progress).map_err(|e| stopped_or(e, options))
+    }
+
+    fn put_file(
+        &self,
+        path: &Path,
+        options: &PutOptions<'_>,
+        progress: &mut dyn FnMut(Bytes),
+    ) -> Result<Stored, StoreError> {
+        options.name.map_or(Ok(()), check_name)?;
         let source = SourceFile::open(path)?;
         let mut reservation = Reservation { store: self, bytes: Bytes::ZERO };
-        if let Err(full) = reservation.grow(source.size()) {
-            return self.put_if_known(&source, options, full, progress);
+        if let Err(full) = reservation.grow(source.size())
+            && let Some(known) = self.put_if_known(&source, options, full, progress)?
+        {
+            return Ok(known);
         }
         let mut linked_modified = None;
         let (temp, hashes, placed) = match options.mode {
             PutMode::HardLink => {
                 let temp = self.hard_link(&source)?;
-                let hashes = BlockHashes::of_reader(&mut temp.file(), source.path(), progress)?;
+                let mut reader = Stoppable { inner: &mut temp.file(), stop: options.stop };
+                let hashes = BlockHashes::of_reader(&mut reader, source.path(), progress)?;
                 linked_modified = Some(source.identity().modified());
                 (temp, hashes, Placed::HardLinked)
             }
             PutMode::ReflinkOrCopy => {
                 let temp = TempFile::create(self.temp_path())?;
                 if source.reflink_to(temp.file()) {
-                    let hashes = BlockHashes::of_reader(&mut temp.file(), temp.path(), progress)?;
+                    let mut reader = Stoppable { inner: &mut temp.file(), stop: options.stop };
+                    let hashes = BlockHashes::of_reader(&mut reader, temp.path(), progress)?;
                     (temp, hashes, Placed::Reflinked)
                 } else {
                     disk::check_space(&self.folder, source.allocated()?)?;
-                    let hashes = self.copy(&mut source.file(), source.path(), &temp, None, progress)?;
+                    let mut reader = Stoppable { inner: &mut source.file(), stop: options.stop };
+                    let hashes = self.copy(&mut reader, source.path(), &temp, None, progress)?;
                     (temp, hashes, Placed::Copied)
                 }
             }
@@ -270,10 +331,13 @@ impl Store {
         options: &PutOptions<'_>,
         progress: &mut dyn FnMut(Bytes),
     ) -> Result<Stored, StoreError> {
-        check_name(options.name)?;
+        options.name.map_or(Ok(()), check_name)?;
         let temp = TempFile::create(self.temp_path())?;
         let mut reservation = Reservation { store: self, bytes: Bytes::ZERO };
-        let hashes = self.copy(reader, label, &temp, Some(&mut reservation), progress)?;
+        let mut reader = Stoppable { inner: reader, stop: options.stop };
+        let hashes = self
+            .copy(&mut reader, label, &temp, Some(&mut reservation), progress)
+            .map_err(|e| stopped_or(e, options))?;
         self.enter(temp, hashes, Placed::Copied, None, options, reservation)
     }
 
@@ -283,8 +347,7 @@ impl Store {
     /// # Errors
     /// [`StoreError::QuotaExceeded`] if it has no room now.
     pub fn incoming(&self, hashes: BlockHashes) -> Result<PartialSpec, StoreError> {
-        let mut room = Reservation { store: self, bytes: Bytes::ZERO };
-        room.grow(hashes.size())?;
+        let _room = self.room_for(&hashes)?;
         let folder = self.folder.join("incoming");
         let destination = folder.join(hashes.root().to_string());
         Ok(PartialSpec { hashes, destination, state_folder: folder, range: None, overwrite: true })
@@ -296,9 +359,8 @@ impl Store {
     /// [`StoreError::QuotaExceeded`], [`StoreError::BadName`], and those of [`Partial::finish`]: what was received stays
     /// for another try. [`StoreError::Index`] and its kin.
     pub fn take(&self, partial: &Partial, options: &PutOptions<'_>) -> Result<Stored, StoreError> {
-        check_name(options.name)?;
-        let mut reservation = Reservation { store: self, bytes: Bytes::ZERO };
-        reservation.grow(partial.hashes().size())?;
+        options.name.map_or(Ok(()), check_name)?;
+        let reservation = self.room_for(partial.hashes())?;
         let path = partial.finish()?;
         let file = File::open(&path).map_err(|e| StoreError::io("open", &path, e))?;
         let temp = TempFile::adopt(path, file);
@@ -340,15 +402,9 @@ impl Store {
             if let Some(reservation) = &mut reservation {
                 reservation.grow(Bytes::new(n as u64))?;
             }
-            let mut at = hasher.len().get();
-            for piece in buffer[..n].chunks(HOLE_SIZE) {
-                if piece.iter().any(|b| *b != 0) {
-                    let needed = hasher.len() + Bytes::new(n as u64);
-                    let written = temp.file().write_all_at(piece, at);
-                    written.map_err(|e| StoreError::io_writing("write", &self.folder, needed, e))?;
-                }
-                at += piece.len() as u64;
-            }
+            let needed = hasher.len() + Bytes::new(n as u64);
+            let written = disk::write_sparse(temp.file(), &buffer[..n], hasher.len().get());
+            written.map_err(|e| StoreError::io_writing("write", &self.folder, needed, e))?;
             hasher.update(&buffer[..n]);
             progress(hasher.len());
         }
@@ -357,25 +413,68 @@ impl Store {
         Ok(hasher.finish())
     }
 
-    /// A put that does not fit: fine if the same bytes are here already, and only then.
+    /// Room for an object; one that is here, but rotten, needs none.
+    fn room_for(&self, hashes: &BlockHashes) -> Result<Reservation<'_>, StoreError> {
+        let mut reservation = Reservation { store: self, bytes: Bytes::ZERO };
+        if self.index.record(hashes.root())?.is_none() {
+            reservation.grow(hashes.size())?;
+        }
+        Ok(reservation)
+    }
+
+    /// A put that does not fit: fine if the same bytes are here already, and only then. `None` if they are here and rotten: then they
+    /// are to be replaced, which takes no more room.
     fn put_if_known(
         &self,
         source: &SourceFile,
         options: &PutOptions<'_>,
         full: StoreError,
         progress: &mut dyn FnMut(Bytes),
-    ) -> Result<Stored, StoreError> {
+    ) -> Result<Option<Stored>, StoreError> {
         if !self.index.all()?.values().any(|(record, _)| record.size == source.size()) {
             return Err(full);
         }
-        let (_, hashes) = SourceFile::hash(source.path(), progress)?;
+        let mut reader = Stoppable { inner: &mut source.file(), stop: options.stop };
+        let hashes = BlockHashes::of_reader(&mut reader, source.path(), progress)?;
+        source.check()?;
+        let id = hashes.root();
+        if self.index.record(id)?.is_none() {
+            return Err(full);
+        }
+        if self.verify(id).is_err() {
+            return Ok(None);
+        }
+        if let Some(gathering) = options.part_of {
+            gathering.pin(id);
+        }
         let _change = lock(&self.change);
-        match self.index.record(hashes.root())? {
-            Some(record) if self.state_of(hashes.root(), &record).is_ok() => {
-                let name_moved_from = self.index.set_name(hashes.root(), options.name)?;
-                Ok(Stored { hashes, placed: Placed::AlreadyHere, name_moved_from })
+        match self.index.record(id)? {
+            Some(_) => self.known(hashes, options).map(Some),
+            None => Err(full),
+        }
+    }
+
+    /// An object that is here, and in order, is put again.
+    fn known(&self, hashes: BlockHashes, options: &PutOptions<'_>) -> Result<Stored, StoreError> {
+        let name_moved_from = self.index.insert_again(hashes.root(), options.entering(false))?;
+        Ok(Stored { hashes, placed: Placed::AlreadyHere, name_moved_from, healed: false })
+    }
+
+    /// Reads an object and compares it with its id.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`], [`StoreError::ObjectDamaged`] if its bytes are not those of its id, or cannot be read.
+    pub fn verify(&self, id: ObjectId) -> Result<(), StoreError> {
+        let damaged = |reason: String| StoreError::ObjectDamaged { id, reason };
+        let record = self.index.record(id)?.ok_or_else(|| StoreError::NotFound { what: id.to_string() })?;
+        self.state_of(id, &record).map_err(damaged)?;
+        let path = self.object_path(id);
+        match tree::holds(&path, id, record.size, &mut |_| {}) {
+            Ok(true) => Ok(()),
+            Ok(false) => {
+                Err(damaged(format!("the bytes of {} are not the object's any more", path.display())))
             }
-            _ => Err(full),
+            Err(e) => Err(damaged(e.to_string())),
         }
     }
 
@@ -390,13 +489,19 @@ impl Store {
         reservation: Reservation<'_>,
     ) -> Result<Stored, StoreError> {
         let id = hashes.root();
+        if let Some(gathering) = options.part_of {
+            gathering.pin(id);
+        }
+        let folder =
+            hashes.size().get() <= manifest::MAX_MANIFEST_BYTES as u64 && begins_like_a_manifest(temp.path());
+        // Reading it takes as long as the object is large: others may change the store meanwhile.
+        let sound = self.verify(id).is_ok();
         let _change = lock(&self.change);
         let before = self.index.record(id)?;
-        if let Some(record) = &before
+        if let (Some(record), true) = (&before, sound)
             && self.state_of(id, record).is_ok()
         {
-            let name_moved_from = self.index.set_name(id, options.name)?;
-            return Ok(Stored { hashes, placed: Placed::AlreadyHere, name_moved_from });
+            return self.known(hashes, options);
         }
         if placed != Placed::HardLinked {
             let read_only = fs::Permissions::from_mode(0o400);
@@ -407,17 +512,73 @@ impl Store {
         temp.persist(&path, true)?;
         let record =
             Record { size: hashes.size(), added_unix_secs: options.added_unix_secs, linked_modified };
-        match self.index.insert(id, &record, hashes.as_slice(), options.name) {
+        match self.index.insert(id, &record, hashes.as_slice(), options.entering(folder)) {
             Ok(name_moved_from) => {
                 // An entry that was damaged is healed; its bytes were counted all along.
                 reservation.spend(if before.is_none() { hashes.size() } else { Bytes::ZERO });
-                Ok(Stored { hashes, placed, name_moved_from })
+                Ok(Stored { hashes, placed, name_moved_from, healed: before.is_some() })
             }
             Err(e) => {
                 _ = fs::remove_file(&path);
                 Err(e)
             }
         }
+    }
+
+    /// Everything that is known of a name.
+    ///
+    /// # Errors
+    /// [`StoreError::Index`] and its kin.
+    pub fn name_facts(&self, name: &str) -> Result<Option<NameFacts>, StoreError> {
+        self.index.named(name)
+    }
+
+    /// All names, with everything that is known of them.
+    ///
+    /// # Errors
+    /// [`StoreError::Index`] and its kin.
+    pub fn names(&self) -> Result<BTreeMap<String, NameFacts>, StoreError> {
+        self.index.names()
+    }
+
+    /// Points a name at an object that is here, which is then no mere part any more. Returns the object that had it before.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`] if the object is not here, [`StoreError::BadName`], [`StoreError::Index`] and its kin.
+    pub fn set_name(&self, name: &str, facts: &NameFacts) -> Result<Option<ObjectId>, StoreError> {
+        check_name(name)?;
+        let _change = lock(&self.change);
+        if self.index.record(facts.object)?.is_none() {
+            return Err(StoreError::NotFound { what: facts.object.to_string() });
+        }
+        self.index.set_name(name, facts)
+    }
+
+    /// An object that came as part of something stays by itself from now on, and under this name if one is given. Returns the object that
+    /// had the name before.
+    ///
+    /// # Errors
+    /// As [`Store::set_name`].
+    pub fn keep(
+        &self,
+        object: ObjectId,
+        name: Option<(&str, NameStanding)>,
+    ) -> Result<Option<ObjectId>, StoreError> {
+        name.map_or(Ok(()), |(name, _)| check_name(name))?;
+        let _change = lock(&self.change);
+        if self.index.record(object)?.is_none() {
+            return Err(StoreError::NotFound { what: object.to_string() });
+        }
+        self.index.insert_again(object, Entering { name, part: None, folder: false })
+    }
+
+    /// Takes a name from an object, which stays. Whether it had it.
+    ///
+    /// # Errors
+    /// [`StoreError::Index`] and its kin.
+    pub fn unname(&self, name: &str, object: ObjectId) -> Result<bool, StoreError> {
+        let _change = lock(&self.change);
+        self.index.remove_name(name, object)
     }
 
     /// All objects whose file is in order, by id.
@@ -467,7 +628,10 @@ impl Store {
             let hashes = BlockHashes::of_file(&path, progress)?;
             if hashes.root() == id {
                 let record = Record { size: hashes.size(), added_unix_secs, linked_modified: None };
-                self.index.insert(id, &record, hashes.as_slice(), None)?;
+                let folder = hashes.size().get() <= manifest::MAX_MANIFEST_BYTES as u64
+                    && begins_like_a_manifest(&path);
+                let entering = Entering { name: None, part: None, folder };
+                self.index.insert(id, &record, hashes.as_slice(), entering)?;
                 lock(&self.ledger).used += hashes.size();
                 adopted.push(id);
             }
@@ -490,16 +654,17 @@ impl Store {
         }
     }
 
-    /// Finds an object by name, by id, or by the first digits of its id ([`MIN_PREFIX_DIGITS`] at least).
+    /// Finds an object by its id, by name, or by the first digits of its id ([`MIN_PREFIX_DIGITS`] at least).
     ///
-    /// A name goes before an id that looks the same.
+    /// 64 hex digits are an id and nothing else; a name goes before the beginning of an id that looks the same.
     /// # Errors
     /// [`StoreError::NotFound`], [`StoreError::Ambiguous`], [`StoreError::Index`] and its kin.
     pub fn lookup(&self, what: &str) -> Result<ObjectInfo, StoreError> {
         let not_found = || StoreError::NotFound { what: what.to_owned() };
-        let id = match self.index.named(what)? {
-            Some(id) => id,
-            None => self.by_digits(what)?.ok_or_else(not_found)?,
+        let id = match (what.parse().ok(), self.index.named(what)?) {
+            (Some(id), _) => id,
+            (None, Some(named)) => named.object,
+            (None, None) => self.by_digits(what)?.ok_or_else(not_found)?,
         };
         let record = self.index.record(id)?.ok_or_else(not_found)?;
         Ok(info((id, (record, self.index.names_of(id)?))))
@@ -532,26 +697,6 @@ impl Store {
             return Err(damaged("its size changed".to_owned()));
         }
         Ok((source, hashes))
-    }
-
-    /// Removes a name, and the object with it unless it has other names; or, by id or its first digits, the object
-    /// with all its names. Works on damaged objects, too.
-    ///
-    /// # Errors
-    /// As [`Store::lookup`], and [`StoreError::Io`].
-    pub fn rm(&self, what: &str) -> Result<Removed, StoreError> {
-        let _change = lock(&self.change);
-        let by_name = self.index.named(what)?.is_some();
-        let object = self.lookup(what)?;
-        if by_name && object.names.len() > 1 {
-            self.index.remove_name(what)?;
-            return Ok(Removed { id: object.id, names: vec![what.to_owned()], freed: None });
-        }
-        self.index.remove(object.id)?;
-        lock(&self.ledger).used -= object.size;
-        disk::remove_if_there(&self.object_path(object.id))?;
-        self.index.clear_unfinished(object.id)?;
-        Ok(Removed { id: object.id, names: object.names, freed: Some(object.size) })
     }
 }
 
@@ -587,6 +732,11 @@ impl Drop for Reservation<'_> {
     }
 }
 
+/// A put that was told to stop failed for no other reason.
+fn stopped_or(error: StoreError, options: &PutOptions<'_>) -> StoreError {
+    if is_set(options.stop) { StoreError::Stopped } else { error }
+}
+
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -609,14 +759,19 @@ fn files_in(folder: &Path) -> Result<Vec<PathBuf>, StoreError> {
     Ok(found)
 }
 
-fn check_name(name: Option<&str>) -> Result<(), StoreError> {
-    let Some(name) = name else { return Ok(()) };
+/// Whether a name can be given to an object.
+///
+/// # Errors
+/// [`StoreError::BadName`].
+pub fn check_name(name: &str) -> Result<(), StoreError> {
     let reason = if name.is_empty() {
         "it is empty"
     } else if name.len() > MAX_NAME_BYTES {
         "it has more than 1024 bytes"
     } else if name.chars().any(char::is_control) {
         "it has control characters"
+    } else if name.parse::<ObjectId>().is_ok() {
+        "64 hex digits are the id of an object; give it another with --name"
     } else {
         return Ok(());
     };

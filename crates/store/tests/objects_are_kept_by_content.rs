@@ -156,6 +156,30 @@ fn beyond_the_quota_nothing_is_stored_and_nothing_is_lost() {
 }
 
 #[test]
+fn a_put_that_is_stopped_leaves_nothing_and_says_so() {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    let place = Place::new();
+    let store = place.open();
+    let path = place.file("big", &content(5 << 20, 1));
+    for way in ["file", "stream"] {
+        let stop = AtomicBool::new(false);
+        let options = PutOptions { name: Some("it"), stop: Some(&stop), ..PutOptions::default() };
+        let mut heard = 0;
+        let mut progress = |_: Bytes| {
+            heard += 1;
+            stop.store(heard == 2, Ordering::Relaxed);
+        };
+        let stopped = match way {
+            "file" => store.put(&path, &options, &mut progress),
+            _ => store.put_reader(&mut std::io::repeat(3), Path::new("-"), &options, &mut progress),
+        };
+        assert!(matches!(stopped, Err(StoreError::Stopped)), "{way}: {stopped:?}");
+        assert_eq!((heard, place.temp_files(), store.ls().unwrap().len()), (2, 0, 0), "{way}");
+        assert_eq!(store.used(), Bytes::ZERO);
+    }
+}
+
+#[test]
 fn a_sparse_file_stays_sparse() {
     let place = Place::new();
     let path = place.folder.path().join("sparse");

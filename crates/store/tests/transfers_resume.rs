@@ -2,17 +2,16 @@
 
 use std::fs::{self, File};
 use std::ops::Range;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::PathBuf;
 
-use headwater_store::{BlockHashes, Partial, PartialSpec, StoreError, tree};
+use headwater_store::{BlockHashes, Partial, PartialSpec, SourceFile, StoreError, tree};
 use headwater_units::{BlockIndex, Bytes};
 use proptest::prelude::*;
 use tempfile::TempDir;
 
 const BLOCK: usize = 256 << 10;
 
-/// Without a block of zeros: that one may be fetched again.
 fn content(len: usize, seed: u64) -> Vec<u8> {
     (0..len as u64).map(|i| ((i + seed).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 29) as u8).collect()
 }
@@ -25,7 +24,9 @@ struct Transfer {
 
 impl Transfer {
     fn of(len: usize) -> Self {
-        let bytes = content(len, len as u64);
+        Self::of_bytes(content(len, len as u64))
+    }
+    fn of_bytes(bytes: Vec<u8>) -> Self {
         let hashes = BlockHashes::of_bytes(&bytes);
         Transfer { folder: tempfile::tempdir().unwrap(), bytes, hashes }
     }
@@ -96,6 +97,55 @@ fn sizes_at_every_edge_arrive() {
         drop(partial);
         t.assert_clean();
     }
+}
+
+/// Zeros around a little content: an image of a disk.
+fn sparse(blocks: usize) -> Vec<u8> {
+    let mut bytes = vec![0; blocks * BLOCK + 1000];
+    let middle = blocks / 2 * BLOCK + BLOCK / 2;
+    bytes[middle..middle + 5000].copy_from_slice(&content(5000, 1));
+    bytes
+}
+
+fn on_disk(path: &std::path::Path) -> u64 {
+    fs::metadata(path).unwrap().blocks() * 512
+}
+
+#[test]
+fn zeros_stay_holes_and_are_known_as_here_when_a_transfer_goes_on() {
+    let t = Transfer::of_bytes(sparse(32));
+    let partial = t.open();
+    (0..20).for_each(|block| assert!(t.write(&partial, block)));
+    drop(partial);
+    let partial = t.open();
+    assert_eq!(partial.have().count(), 20, "blocks of zeros are not fetched again");
+    assert_eq!(t.write_missing(&partial), 13);
+    partial.finish().unwrap();
+    assert!(fs::read(t.destination()).unwrap() == t.bytes);
+    let taken = on_disk(&t.destination());
+    assert!(taken <= 128 << 10, "{taken} bytes are taken by 5000 that are not zero");
+}
+
+#[test]
+fn a_range_of_a_sparse_object_is_sparse_to_its_end() {
+    let t = Transfer::of_bytes(sparse(32));
+    let (from, to) = (10 * BLOCK + 5, 31 * BLOCK - 5);
+    let partial = t.open_range(from as u64..to as u64).unwrap();
+    t.write_missing(&partial);
+    partial.finish().unwrap();
+    assert!(fs::read(t.destination()).unwrap() == t.bytes[from..to]);
+    assert!(on_disk(&t.destination()) <= 256 << 10);
+}
+
+#[test]
+fn zeros_replace_what_else_was_in_the_file() {
+    let t = Transfer::of_bytes(sparse(8));
+    fs::write(t.data_path(), vec![0xaa; t.bytes.len()]).unwrap();
+    let partial = t.open();
+    assert_eq!(partial.have().count(), 0);
+    t.write_missing(&partial);
+    partial.finish().unwrap();
+    assert!(fs::read(t.destination()).unwrap() == t.bytes);
 }
 
 proptest! {
@@ -403,4 +453,24 @@ fn a_transfer_given_up_leaves_nothing() {
     partial.discard().unwrap();
     assert!(!t.data_path().exists());
     assert_eq!(fs::read_dir(t.state_folder()).unwrap().count(), 0);
+}
+
+#[test]
+fn blocks_of_a_file_that_is_here_are_taken_over_and_rotten_ones_stay_missing() {
+    let transfer = Transfer::of(5 * BLOCK + 100);
+    let copy = transfer.folder.path().join("copy");
+    let mut rotten = transfer.bytes.clone();
+    rotten[2 * BLOCK + 7] ^= 1;
+    fs::write(&copy, &rotten).unwrap();
+    let partial = transfer.open();
+    transfer.write(&partial, 4);
+    let mut heard = Bytes::ZERO;
+    let taken = partial.fill_from(&SourceFile::open(&copy).unwrap(), &mut |done| heard = done).unwrap();
+    assert_eq!((taken, heard), (Bytes::new(3 * BLOCK as u64 + 100), taken));
+    assert_eq!(partial.missing().collect::<Vec<_>>(), [BlockIndex(2)]);
+    // A shorter file has the blocks that it has.
+    fs::write(&copy, &transfer.bytes[..BLOCK + 1]).unwrap();
+    assert_eq!(partial.fill_from(&SourceFile::open(&copy).unwrap(), &mut |_| {}).unwrap(), Bytes::ZERO);
+    transfer.write(&partial, 2);
+    assert_eq!(fs::read(partial.finish().unwrap()).unwrap(), transfer.bytes);
 }

@@ -6,7 +6,9 @@ use core::ops::Range;
 use headwater_units::{
     BlockIndex, Bytes, FetchId, FlowId, FlowKey, NodeId, ObjectId, PathId, SymbolId, TaskId, Time,
 };
-use headwater_wire::{Body, Class, Control, Datagram, Delivery, Ecn, NodeInfo, Outcome, Refusal, SpreadRule};
+use headwater_wire::{
+    Body, Class, Control, Datagram, Delivery, Ecn, Naming, NodeInfo, Outcome, Refusal, SpreadRule,
+};
 use serde::{Deserialize, Serialize};
 
 use crate::ppush::receiver::ReceiverConfig;
@@ -448,6 +450,13 @@ pub enum ControllerCommand {
     Restore(Box<TaskRecord>),
     /// The controller has run before: nodes that know it will come back, and say what they hold.
     Returned,
+    /// What a name stood for when the controller stopped.
+    RestoreName(Box<NameRecord>),
+    /// The same as [`ControllerCommand::PathLost`], and whoever was behind it has ended and does not go on with its tasks.
+    PathLeft {
+        /// The path.
+        path: PathId,
+    },
 }
 
 /// What a controller tells the driver.
@@ -469,6 +478,22 @@ pub enum ControllerEvent {
         /// The node.
         node: NodeId,
     },
+    /// A name stands for something else, or for nothing: keep this, replacing an older record of the same name.
+    NameChanged(Box<NameRecord>),
+    /// The name had to make room for others: its record is of no use any more.
+    NameForgotten {
+        /// The name.
+        name: String,
+    },
+}
+
+/// What must survive of a name: that nothing older comes back after a restart.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NameRecord {
+    /// What it stands for, or stood for last.
+    pub naming: Naming,
+    /// Nobody holds anything by this name any more.
+    pub removed: bool,
 }
 
 /// What must survive a restart of the controller: no times, only facts.

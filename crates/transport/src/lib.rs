@@ -26,6 +26,6 @@ mod timers;
 
 pub use endpoint::{
     Arriving, Bind, Command, ControllerCommand, ControllerEvent, DecodeFailure, Endpoint, Event, Expect,
-    Input, Opened, Output, Packet, ReceiverCommand, ReceiverEvent, ReceiverFailure, Relaying, SinkCommand,
-    SinkEvent, SourceCommand, SourceEvent, TaskFlow, TaskGroup, TaskRecord,
+    Input, NameRecord, Opened, Output, Packet, ReceiverCommand, ReceiverEvent, ReceiverFailure, Relaying,
+    SinkCommand, SinkEvent, SourceCommand, SourceEvent, TaskFlow, TaskGroup, TaskRecord,
 };

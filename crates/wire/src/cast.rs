@@ -172,6 +172,8 @@ pub struct Fetched {
     pub relayed: Bytes,
     /// By whom flows of its own have brought how much of that; at most [`MAX_FLOWS`] nodes.
     pub from: Vec<(NodeId, Bytes)>,
+    /// If the object is a folder's manifest, the size of the files that it lists, all of which are there; else zero.
+    pub files: Bytes,
 }
 
 /// How a fetch ended.
@@ -269,7 +271,7 @@ pub struct MemberNews {
     pub standing: MemberStanding,
     /// It belongs to the group, or did.
     pub grouped: bool,
-    /// How much of the object is there.
+    /// How much of the object is there; of a folder at the end, with its files.
     pub bytes: Bytes,
     /// Useful payload that the group's flow has brought; known at its end.
     pub by_group: Bytes,
@@ -292,6 +294,8 @@ pub struct CastNews {
     pub object: ObjectId,
     /// The object's size.
     pub bytes: Bytes,
+    /// If the object is a folder's manifest, the size of the files that it lists, once a receiver has said so; else zero.
+    pub files: Bytes,
     /// Who sends it.
     pub source: NodeId,
     /// How it travels.

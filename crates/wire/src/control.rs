@@ -13,8 +13,8 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::{
-    Cast, CastNews, Class, Fetched, GroupQuestion, Holding, Invitation, NodeInfo, Signal, Signalled,
-    TreeOrder,
+    Cast, CastNews, Claim, Class, Fetched, GroupQuestion, Holding, Invitation, NameStands, Naming, NodeInfo,
+    Signal, Signalled, TreeOrder,
 };
 
 /// No control message is longer.
@@ -467,6 +467,19 @@ pub enum Control {
     Signal(Box<Signal>),
     /// The answer.
     Signalled(Signalled),
+    /// Node to controller: an object that it holds has this name, as some controller has granted.
+    Named(Naming),
+    /// Node to controller.
+    Claim(Claim),
+    /// Controller to node.
+    NameStands(Box<NameStands>),
+    /// Node to controller: an object that it holds has this name here no longer.
+    Unname {
+        /// The object.
+        object: ObjectId,
+        /// The name.
+        name: String,
+    },
 }
 
 /// Why bytes are not a control message.
@@ -559,6 +572,10 @@ impl Control {
             Control::PlantTree(order) => within(order.within_bounds()),
             Control::Signal(signal) => within(signal.within_bounds()),
             Control::Signalled(signalled) => within(signalled.within_bounds()),
+            Control::Named(naming) => within(naming.within_bounds()),
+            Control::Claim(claim) => within(claim.within_bounds()),
+            Control::NameStands(stands) => within(stands.within_bounds()),
+            Control::Unname { name, .. } => check(name.len() <= MAX_NAME, "too long a name"),
             Control::Silent { neighbours, .. } => {
                 check((1..=MAX_FLOWS).contains(&neighbours.len()), "too many addresses, or none")
             }

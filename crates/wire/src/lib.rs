@@ -23,6 +23,7 @@ mod code_point;
 mod control;
 mod cumulative;
 mod datagram;
+mod naming;
 mod node;
 mod probe;
 mod pull;
@@ -49,6 +50,7 @@ pub use datagram::{
     Body, Class, Datagram, Ecn, FinReason, HEADER, HEADER_TAG, PRELUDE, Parsed, SEAL, SYMBOL_OVERHEAD,
     SymbolHeader, WireError, emit, mark_trimmed, parse, parse_trimmed, peek_flow, peek_tree,
 };
+pub use naming::{Claim, ClaimRule, NameStands, Naming};
 pub use node::{Holding, MAX_LABEL, MAX_LABELS, NodeInfo};
 pub use probe::{Probe, ProbeAck};
 pub use pull::{Pull, Receipt, Want};

@@ -62,7 +62,8 @@ pub struct Holding {
     pub object: ObjectId,
     /// Its size.
     pub bytes: Bytes,
-    /// A name that points at it, if any.
+    /// A name that points at it, if any. It stands for the object only where nothing else is known of the name:
+    /// [`crate::Naming`] and [`crate::Claim`] say more.
     pub name: Option<String>,
 }
 

@@ -276,6 +276,7 @@ fn cast() -> impl Strategy<Value = Control> {
             alone: Bytes::new(!request),
             relayed: Bytes::new(request / 2),
             from: vec![(NodeId([request as u8; 32]), Bytes::new(request)); usize::from(request as u8)],
+            files: Bytes::new(request / 3),
         })),
         (any::<u64>(), bytes(), vec(1usize..4, 0..20), any::<u16>()).prop_map(
             move |(n, bytes, branches, port)| {
@@ -294,6 +295,27 @@ fn cast() -> impl Strategy<Value = Control> {
             }
         ),
         signal().prop_map(|signal| Control::Signal(Box::new(signal))),
+        ("[a-z0-9/.]{1,64}", bytes(), 1u64.., any::<u64>()).prop_map(|(name, bytes, generation, number)| {
+            let object = ObjectId(bytes);
+            let naming = Naming { name: name.clone(), object, generation, owner: NodeId(bytes) };
+            match number % 4 {
+                0 => Control::Named(naming),
+                1 => Control::Claim(Claim {
+                    number,
+                    name,
+                    object,
+                    at_least: generation,
+                    rule: ClaimRule::Replace,
+                }),
+                2 => Control::Unname { object, name },
+                _ => Control::NameStands(Box::new(NameStands {
+                    claim: (number % 3 == 0).then_some(number),
+                    naming,
+                    owner_is: "host (10.0.0.1:7000)".to_owned(),
+                    owner_is_here: number % 5 == 0,
+                })),
+            }
+        }),
         (any::<u64>(), any::<u32>(), btree_set(any::<u16>(), 0..100)).prop_map(|(flow, number, untold)| {
             Control::Signalled(Signalled {
                 flow: FlowId(flow),
@@ -316,6 +338,7 @@ fn cast() -> impl Strategy<Value = Control> {
                     cast: n,
                     object: ObjectId(bytes),
                     bytes: Bytes::new(n),
+                    files: Bytes::new(n / 2),
                     source: NodeId(bytes),
                     way,
                     to_group: Bytes::new(n),

@@ -326,11 +326,12 @@ impl Seen {
             .collect();
         receivers.sort_by(|a, b| a.node.cmp(&b.node));
         let open = receivers.iter().filter(|it| matches!(it.state.as_str(), "waiting" | "receiving"));
-        let behind = open.map(|it| it.bytes_done).min().unwrap_or(news.bytes.get());
+        let whole = whole(news).get();
+        let behind = open.map(|it| it.bytes_done).min().unwrap_or(whole);
         Progress {
             object: what.to_owned(),
             bytes_done: behind,
-            bytes_total: news.bytes.get(),
+            bytes_total: whole,
             phase: Phase::Receiving,
             receivers,
             ..Progress::default()
@@ -350,7 +351,7 @@ impl Seen {
         let uplinks = sources.iter().map(|it| it.bytes).chain(receivers.iter().map(|it| it.passed_on_bytes));
         let most = uplinks.chain(receivers.iter().map(CastReceiver::came)).max().unwrap_or(0);
         let (via, why) = self.way().unwrap_or(("unicast", "nobody had to be sent anything".to_owned()));
-        let (object, size) = (news.object.to_string(), news.bytes.get());
+        let (object, size) = (news.object.to_string(), whole(news).get());
         let group = match news.way {
             CastWay::Multicast { at, .. } => Some(at.to_string()),
             _ => None,
@@ -416,10 +417,15 @@ impl Seen {
                 None => sources.push(CastSource { node, bytes, copies: 0.0 }),
             }
         }
-        let size = news.bytes.get().max(1) as f64;
+        let size = whole(news).get().max(1) as f64;
         sources.iter_mut().for_each(|it| it.copies = it.bytes as f64 / size);
         sources
     }
+}
+
+/// What each receiver is to have: the object, and if that is a folder's manifest, its files.
+fn whole(news: &CastNews) -> Bytes {
+    Bytes::new(news.bytes.get().saturating_add(news.files.get()))
 }
 
 fn repair(it: &TreeRepair) -> CastRepair {
@@ -475,6 +481,7 @@ mod tests {
             cast: 1,
             object: ObjectId([7; 32]),
             bytes: Bytes::new(1000),
+            files: Bytes::ZERO,
             source: NodeId([9; 32]),
             way,
             to_group: Bytes::new(1040),
@@ -509,6 +516,20 @@ mod tests {
         assert_eq!(states, ["done", "had", "done", "failed"]);
         assert_eq!(result.receivers[3].reason.as_deref(), Some("the disk is full"));
         assert_eq!(seen.how_far(), "3 of 4 receivers have it");
+    }
+
+    #[test]
+    fn copies_of_a_folder_are_those_of_its_files_too() {
+        let mut seen = Seen::new(&StatusReport { nodes: (1..5).map(line).collect(), ..Default::default() });
+        let kept = [(3, MemberStanding::Kept, 900)];
+        let way = CastWay::Unicast(WhyUnicast::TooFew);
+        let folder = CastNews { files: Bytes::new(9000), to_group: Bytes::ZERO, ..news(&kept, way, true) };
+        seen.hear(folder);
+        let result = seen.result("set");
+        // The receiver got 600 bytes by the group, 300 from sources and 100 from others.
+        assert_eq!((result.bytes, result.unicast_bytes, result.copies), (10_000, 300, 0.03));
+        assert_eq!((result.link_stress, result.sources[0].copies), (0.1, 0.02));
+        assert_eq!(seen.progress("set").bytes_total, 10_000);
     }
 
     #[test]

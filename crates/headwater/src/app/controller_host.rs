@@ -1,4 +1,4 @@
-//! Drives a controller machine: its clock, its peers, and the database that lets its tasks survive a restart.
+//! Drives a controller machine: its clock, its peers, and the database that lets its tasks and names survive a restart.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -6,7 +6,8 @@ use std::time::Instant;
 
 use headwater_transport::ppush::controller::{Controller, ControllerConfig, ControllerView};
 use headwater_transport::{
-    Command, ControllerCommand, ControllerEvent, Endpoint, Event, Input, Output, Packet, TaskRecord,
+    Command, ControllerCommand, ControllerEvent, Endpoint, Event, Input, NameRecord, Output, Packet,
+    TaskRecord,
 };
 use headwater_units::{PathId, TaskId, Time};
 use headwater_wire::{Body, Control};
@@ -17,6 +18,8 @@ use tokio::sync::oneshot;
 use super::AppError;
 
 const TASKS: TableDefinition<u64, &[u8]> = TableDefinition::new("tasks");
+/// Name -> what it stands for, postcard of [`NameRecord`]. The digit is the format's version.
+const NAMES: TableDefinition<&str, &[u8]> = TableDefinition::new("names 1");
 
 #[expect(
     clippy::large_enum_variant,
@@ -25,7 +28,7 @@ const TASKS: TableDefinition<u64, &[u8]> = TableDefinition::new("tasks");
 enum Order {
     Attach { path: PathId, to: UnboundedSender<Control> },
     Deliver { path: PathId, control: Control },
-    Lost { path: PathId },
+    Lost { path: PathId, left: bool },
     View(oneshot::Sender<ControllerView>),
 }
 
@@ -45,6 +48,10 @@ impl ControllerHost {
             let command = Command::Controller(ControllerCommand::Returned);
             machine.handle(Time::ZERO, Input::Command(command));
         }
+        for record in database.as_ref().map_or(Ok(Vec::new()), Tasks::load_names)? {
+            let command = Command::Controller(ControllerCommand::RestoreName(Box::new(record)));
+            machine.handle(Time::ZERO, Input::Command(command));
+        }
         let records = database.as_ref().map_or(Ok(Vec::new()), Tasks::load)?;
         for record in records {
             tracing::info!(task = record.task.0, object = %record.object, "task restored");
@@ -54,7 +61,8 @@ impl ControllerHost {
         let (orders, queue) = unbounded_channel();
         #[allow(clippy::disallowed_methods)] // The machine's clock starts here.
         let started = Instant::now();
-        tokio::spawn(Running { machine, started, peers: BTreeMap::new(), database }.run(queue));
+        let (peers, names) = Default::default();
+        tokio::spawn(Running { machine, started, peers, database, names }.run(queue));
         Ok(ControllerHost { orders })
     }
 
@@ -73,9 +81,9 @@ impl ControllerHost {
         self.order(Order::Deliver { path, control });
     }
 
-    /// The peer behind `path` is gone.
-    pub(crate) fn lost(&self, path: PathId) {
-        self.order(Order::Lost { path });
+    /// The peer behind `path` is gone; `left`: it has said so, since its process ends.
+    pub(crate) fn lost(&self, path: PathId, left: bool) {
+        self.order(Order::Lost { path, left });
     }
 
     /// What the controller knows at this moment.
@@ -91,6 +99,9 @@ struct Running {
     started: Instant,
     peers: BTreeMap<PathId, UnboundedSender<Control>>,
     database: Option<Tasks>,
+    /// Names to be written down, or to be forgotten, when nothing else is to be done: of a thousand that a node brings, one sync of the
+    /// disk for all.
+    names: BTreeMap<String, Option<NameRecord>>,
 }
 
 impl Running {
@@ -101,6 +112,9 @@ impl Running {
     async fn run(mut self, mut queue: UnboundedReceiver<Order>) {
         loop {
             let wake = self.drain();
+            if queue.is_empty() {
+                self.save_names();
+            }
             let order = match wake {
                 None => queue.recv().await,
                 Some(at) => {
@@ -111,16 +125,19 @@ impl Running {
                     }
                 }
             };
-            let Some(order) = order else { return };
+            let Some(order) = order else { return self.save_names() };
             let now = self.now();
             match order {
                 Order::Attach { path, to } => drop(self.peers.insert(path, to)),
                 Order::Deliver { path, control } => {
                     self.machine.handle(now, Input::Packet(Packet::control(path, control)));
                 }
-                Order::Lost { path } => {
+                Order::Lost { path, left } => {
                     self.peers.remove(&path);
-                    let command = Command::Controller(ControllerCommand::PathLost { path });
+                    let command = Command::Controller(match left {
+                        true => ControllerCommand::PathLeft { path },
+                        false => ControllerCommand::PathLost { path },
+                    });
                     self.machine.handle(now, Input::Command(command));
                 }
                 Order::View(reply) => drop(reply.send(self.machine.view(now))),
@@ -147,7 +164,7 @@ impl Running {
         }
     }
 
-    fn on_event(&self, event: ControllerEvent) {
+    fn on_event(&mut self, event: ControllerEvent) {
         match event {
             ControllerEvent::Persist(record) => self.save(|tasks| tasks.put(&record)),
             ControllerEvent::Forget { task, outcome } => {
@@ -156,6 +173,25 @@ impl Running {
             }
             ControllerEvent::NodeUp(info) => tracing::info!(node = %info.node, name = info.name, "node up"),
             ControllerEvent::NodeDown { node } => tracing::info!(%node, "node down"),
+            ControllerEvent::NameChanged(record) => {
+                let NameRecord { naming, removed } = &*record;
+                let (name, generation) = (&naming.name, naming.generation);
+                match removed {
+                    true => tracing::info!(name, generation, "name removed"),
+                    false => {
+                        tracing::info!(name, object = %naming.object, generation, owner = %naming.owner, "name given")
+                    }
+                }
+                self.names.insert(naming.name.clone(), Some(*record));
+            }
+            ControllerEvent::NameForgotten { name } => drop(self.names.insert(name, None)),
+        }
+    }
+
+    fn save_names(&mut self) {
+        let names = std::mem::take(&mut self.names);
+        if !names.is_empty() {
+            self.save(|tasks| tasks.put_names(&names));
         }
     }
 
@@ -163,12 +199,12 @@ impl Running {
         if let Some(tasks) = &self.database
             && let Err(error) = change(tasks)
         {
-            tracing::error!(%error, "running tasks will not survive a restart of this controller");
+            tracing::error!(%error, "running tasks and names will not survive a restart of this controller");
         }
     }
 }
 
-/// The database of running tasks.
+/// The database of running tasks and of names.
 struct Tasks {
     database: Database,
     path: PathBuf,
@@ -182,7 +218,43 @@ impl Tasks {
         let database = Database::create(path).map_err(|e| AppError::state(path, e))?;
         let tasks = Tasks { database, path: path.to_owned() };
         tasks.change(|_| Ok(()))?;
+        tasks.put_names(&BTreeMap::new())?;
         Ok(tasks)
+    }
+
+    fn load_names(&self) -> Result<Vec<NameRecord>, AppError> {
+        let read = || -> Result<Vec<NameRecord>, redb::Error> {
+            let table = self.database.begin_read()?.open_table(NAMES)?;
+            let mut records = Vec::new();
+            for entry in table.iter()? {
+                let record = postcard::from_bytes(entry?.1.value());
+                records.push(record.map_err(|e| redb::Error::Corrupted(format!("record of a name: {e}")))?);
+            }
+            Ok(records)
+        };
+        read().map_err(|e| AppError::state(&self.path, e))
+    }
+
+    /// Writes records of names down, and forgets those that have none any more.
+    fn put_names(&self, names: &BTreeMap<String, Option<NameRecord>>) -> Result<(), AppError> {
+        let write = || -> Result<(), redb::Error> {
+            let transaction = self.database.begin_write()?;
+            {
+                let mut table = transaction.open_table(NAMES)?;
+                for (name, record) in names {
+                    match record {
+                        Some(record) => {
+                            let bytes = postcard::to_stdvec(record).expect("a record can be written");
+                            table.insert(&name[..], &bytes[..])?;
+                        }
+                        None => drop(table.remove(&name[..])?),
+                    }
+                }
+            }
+            transaction.commit()?;
+            Ok(())
+        };
+        write().map_err(|e| AppError::state(&self.path, e))
     }
 
     fn load(&self) -> Result<Vec<TaskRecord>, AppError> {

@@ -1,9 +1,9 @@
 //! `headwater controller`, `node` and `up`: processes that stay.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use headwater_store::{Store, StoreOptions};
+use headwater_store::{NameFacts, Store, StoreOptions};
 use headwater_transport::ppush::controller::{ControllerConfig, GroupRange};
 use headwater_units::{ObjectId, Theta};
 
@@ -93,11 +93,17 @@ pub async fn node(
     if let Some(hint) = host.node().buffer_hint() {
         watch.note(hint);
     }
+    let mut names: BTreeMap<ObjectId, BTreeMap<String, NameFacts>> = BTreeMap::new();
+    for (name, facts) in store.names()? {
+        names.entry(facts.object).or_default().insert(name, facts);
+    }
+    let controller_path = options.join.as_ref().map_or(LOCAL, |_| host.new_path());
+    host.asks_for_names(controller_path);
     let mut offered: Vec<(ObjectId, Held)> = Vec::new();
     for info in store.ls()? {
         match store.open_object(info.id) {
             Ok((file, hashes)) => {
-                let names: BTreeSet<String> = info.names.into_iter().collect();
+                let names = names.remove(&info.id).unwrap_or_default();
                 let held = Held { file: Arc::new(file), hashes, names };
                 host.hold(info.id, held.clone());
                 offered.push((info.id, held));
@@ -110,9 +116,8 @@ pub async fn node(
     }
     let (controller, controller_at) = match &options.join {
         Some(at) => {
-            let path = host.new_path();
-            host.keep_dialled(path, at, true).await?;
-            (path, at.clone())
+            host.keep_dialled(controller_path, at, true).await?;
+            (controller_path, at.clone())
         }
         None => (LOCAL, local::reachable(host.listen().expect("a node listens")).to_string()),
     };

@@ -1,6 +1,10 @@
 //! `headwater get`: an object, a range of it, or a folder, from many sources at once.
 
+mod folder;
+mod output;
 mod results;
+mod several;
+mod stream;
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -9,19 +13,20 @@ use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
+use headwater_store::StoreError;
 use headwater_store::manifest::{self, Manifest};
-use headwater_store::tree;
 use headwater_transport::datacast::TreeReceiverConfig;
 use headwater_transport::ppush::controller::ControllerConfig;
 use headwater_transport::ppush::receiver::{ReceiverConfig, ReceiverStats};
-use headwater_units::{BitRate, BlockIndex, Bytes, NodeId, ObjectId, PathId, Theta};
+use headwater_units::{BlockIndex, BlockLayout, Bytes, NodeId, ObjectId, PathId, Theta};
 use headwater_wire::{Class, Delivery};
 
 use super::display::Display;
-use super::fetch::{Arrivals, Destination, Fetch, Fetched, Follower};
+use super::fetch::{Arrivals, Destination, Fetch, Fetched, Follower, Here};
 use super::host::{Host, HostConfig, LOCAL};
 use super::keep;
 use super::linger::Linger;
+use super::own::{self, OwnObject};
 use super::{
     AppError, GetOptions, GetResult, Output, Phase, Progress, Shutdown, Watch, Where, data_config,
     start_line, tape, unpaced,
@@ -29,12 +34,17 @@ use super::{
 use crate::node::{NodeConfig, monotonic_nanos};
 use results::{host_dropped, wanted_bytes};
 
+pub(super) use folder::Sum;
 pub(super) use results::result_of;
+pub use several::get_several;
+pub(super) use stream::{Outlet, Writer, Written};
 
 /// So many objects can be read by others until a job is over: those of a folder that came last.
 const KEPT: usize = 16;
 /// Files of a folder that are fetched at the same time.
 pub(super) const FILES_AT_ONCE: usize = 4;
+/// How long a controller may take to answer where this machine has an object of that name itself.
+const CONTROLLER_PATIENCE: std::time::Duration = std::time::Duration::from_secs(3);
 /// How long the slower sources of `--from` may take to answer once the first has.
 const LATECOMERS: std::time::Duration = std::time::Duration::from_millis(300);
 
@@ -53,10 +63,57 @@ pub async fn get(
     if options.output == Output::Store {
         return keep::get(&options, shutdown, watch).await;
     }
+    let created = output::check(&options.output, options.overwrite)?;
+    let result = get_to(&options, shutdown, watch, ready).await;
+    if result.is_err() {
+        output::undo(created);
+    }
+    result
+}
+
+/// The same, where the output can be.
+async fn get_to(
+    options: &GetOptions,
+    shutdown: &Shutdown,
+    watch: &mut dyn Watch,
+    ready: impl FnOnce(),
+) -> Result<(GetResult, Linger), AppError> {
     #[allow(clippy::disallowed_methods)] // The result says how long it took.
     let now = Instant::now;
     let mut started = now();
-    let (host, path) = within(&options, started, connect(&options, watch)).await?;
+    let outlet = within(options, started, Outlet::open(options, shutdown, watch)).await?;
+    let own = own_object(options).await;
+    let alone = || GetOptions { at: Where::Here, ..options.clone() };
+    if options.at == Where::Here {
+        let Some(own) = own else { return Err(nobody_known()) };
+        return once(options, (shutdown, started), outlet, Some(own), watch).await;
+    }
+    // What is asked for by its id can only be this. What goes to a stream cannot be begun again.
+    if let Some(own) = own.as_ref().filter(|own| names_it(options, own)) {
+        match once(&alone(), (shutdown, started), outlet.clone(), Some(own.clone()), watch).await {
+            Err(error) if matches!(error, AppError::Verification(_)) && outlet.is_none() => {
+                watch.note(&format!("{error}; what is missing is fetched from others"));
+            }
+            ended => return ended,
+        }
+    }
+    let reached = match own.is_some() {
+        true => tokio::time::timeout(CONTROLLER_PATIENCE, connect(options, watch)).await.unwrap_or_else(|_| {
+            Err(AppError::Unreachable { who: "the controller".to_owned(), reason: "no answer".to_owned() })
+        }),
+        false => within(options, started, connect(options, watch)).await,
+    };
+    let (host, path) = match (reached, &own) {
+        (Err(error @ AppError::Unreachable { .. }), Some(own)) => {
+            watch.note(&format!(
+                "{error}; '{}' is {} in this machine's own store, and is taken from there",
+                options.what,
+                own.id.short()
+            ));
+            return once(&alone(), (shutdown, started), outlet, Some(own.clone()), watch).await;
+        }
+        (reached, _) => reached?,
+    };
     if options.wait_for_start {
         ready();
         if let Err(error) = start_line::wait(shutdown).await {
@@ -66,15 +123,65 @@ pub async fn get(
         started = now();
     }
     let start_ns = monotonic_nanos();
-    let job = Job::new(&options, &host, path, shutdown, started);
-    let result = within(&options, started, job.object(watch)).await;
+    let mut job = Job::new(options, &host, path, shutdown, started);
+    (job.outlet, job.own) = (outlet.clone(), own.clone());
+    let result = within(options, started, job.object(watch)).await;
+    let unknown = matches!(&result, Err(AppError::NotFound(_) | AppError::Unreachable { .. }));
+    if let (Err(error), Some(own), true) = (&result, own, unknown) {
+        watch.note(&format!(
+            "{error}; '{}' is {} in this machine's own store, and is taken from there",
+            options.what,
+            own.id.short()
+        ));
+        drop(job.over(result).await);
+        return once(&alone(), (shutdown, started), outlet, Some(own), watch).await;
+    }
     let result = result.map(|result| GetResult { start_ns, ..result });
     job.over(result).await
 }
 
+/// One try, with all that goes with it.
+async fn once(
+    options: &GetOptions,
+    (shutdown, started): (&Shutdown, Instant),
+    outlet: Option<Arc<Outlet>>,
+    own: Option<OwnObject>,
+    watch: &mut dyn Watch,
+) -> Result<(GetResult, Linger), AppError> {
+    let (host, path) = within(options, started, connect(options, watch)).await?;
+    let start_ns = monotonic_nanos();
+    let mut job = Job::new(options, &host, path, shutdown, started);
+    (job.outlet, job.own) = (outlet, own);
+    let result = within(options, started, job.object(watch)).await;
+    let result = result.map(|result| GetResult { start_ns, ..result });
+    job.over(result).await
+}
+
+/// What this machine's own store has under the name or id, unless others are named who are to send it.
+async fn own_object(options: &GetOptions) -> Option<OwnObject> {
+    if matches!(options.at, Where::From(_)) || options.wait_for_start {
+        return None;
+    }
+    let found = own::find(&options.common.state, std::slice::from_ref(&options.what)).await.pop()??;
+    options.hash.is_none_or(|hash| hash == found.id).then_some(found)
+}
+
+/// Whether no controller need be asked what is meant.
+fn names_it(options: &GetOptions, own: &OwnObject) -> bool {
+    options.hash == Some(own.id) || options.what.eq_ignore_ascii_case(&own.id.to_string())
+}
+
+fn nobody_known() -> AppError {
+    AppError::Usage(
+        "who has it? Give --from ADDR,... (sources) or --controller ADDR; no daemon of this state folder named one, and this \
+         machine's own store does not have it"
+            .to_owned(),
+    )
+}
+
 /// Whether it takes whole objects, as fast as they come: then others may be served from what it receives.
 fn takes_all(options: &GetOptions) -> bool {
-    options.range.is_none() && options.common.limit.is_none()
+    options.range.is_none() && options.common.limit.is_none() && !stream::is_stream(&options.output)
 }
 
 /// Gives up when the time is over that counts from `since`.
@@ -99,6 +206,7 @@ pub(super) async fn connect(options: &GetOptions, watch: &mut dyn Watch) -> Resu
     let addresses = match &options.at {
         Where::Controller(at) => std::slice::from_ref(at),
         Where::From(at) => at,
+        Where::Here => &[],
     };
     let record_receivers = tape(options.record.as_deref())?;
     let bind = bind_towards(addresses, common.data_port).await;
@@ -113,6 +221,7 @@ pub(super) async fn connect(options: &GetOptions, watch: &mut dyn Watch) -> Resu
             let config = common.experiments.controller_config(fixed_theta);
             Some((ControllerConfig { max_sources: most, ..config }, None))
         }
+        Where::Here => Some((common.experiments.controller_config(None), None)),
     };
     // Others know of it only where the controller is everybody's.
     let passes_on = matches!(options.at, Where::Controller(_)) && takes_all(options);
@@ -129,6 +238,7 @@ pub(super) async fn connect(options: &GetOptions, watch: &mut dyn Watch) -> Resu
             host.keep_dialled(path, at, false).await?;
             Ok((host, path))
         }
+        Where::Here => Ok((host, LOCAL)),
         Where::From(sources) => {
             let mut dialling = tokio::task::JoinSet::new();
             for at in sources {
@@ -186,6 +296,10 @@ pub(super) struct Job<'a> {
     pub(super) started: Instant,
     /// The number of its first request, if it was told one.
     pub(super) request: Option<u64>,
+    /// Where it is written to as it comes, if it does not become a file.
+    outlet: Option<Arc<Outlet>>,
+    /// What this machine's store has under that name.
+    own: Option<OwnObject>,
     /// Bytes of symbol that a path carried less than it should: what the next file of a folder begins with.
     narrowest: AtomicU16,
     /// Sources that fell silent: nobody waits for their goodbye.
@@ -209,6 +323,8 @@ impl<'a> Job<'a> {
             shutdown,
             started,
             request: None,
+            outlet: None,
+            own: None,
             narrowest: AtomicU16::new(u16::MAX),
             silent: Mutex::default(),
             kept: Mutex::default(),
@@ -238,22 +354,27 @@ impl<'a> Job<'a> {
         }
         let silent = fetched.stats.flows.iter().filter(|flow| flow.silent).map(|flow| flow.node);
         self.silent.lock().unwrap_or_else(PoisonError::into_inner).extend(silent);
-        // What goes to standard output is thrown away when it has gone there.
-        if self.host.passes_on() && self.options.output != Output::Stdout {
+        if self.host.passes_on() {
             let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
             kept.truncate(KEPT - 1);
             kept.push_front(fetched.arrivals.clone());
         }
     }
 
+    /// Sources that fell silent, and what others may still read.
+    fn take_parts(&mut self) -> (Vec<NodeId>, VecDeque<Arc<Arrivals>>) {
+        let silent = self.silent.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let kept = self.kept.get_mut().unwrap_or_else(PoisonError::into_inner);
+        (std::mem::take(silent), std::mem::take(kept))
+    }
+
     /// The job of a process of its own is done: with what it brought, others may still be served; else they are told at once.
     pub(super) async fn over(
-        self,
+        mut self,
         result: Result<GetResult, AppError>,
     ) -> Result<(GetResult, Linger), AppError> {
         let stays = self.options.linger && result.is_ok();
-        let silent = self.silent.into_inner().unwrap_or_else(PoisonError::into_inner);
-        let kept = self.kept.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let (silent, kept) = self.take_parts();
         let linger = Linger::new(self.host.clone(), silent, kept, stays);
         match result {
             Ok(result) => Ok((result, linger)),
@@ -268,66 +389,89 @@ impl<'a> Job<'a> {
         self.options.common.state.join("partial")
     }
 
+    /// The path to a controller of all, if there is one.
+    pub(super) fn controller(&self) -> Option<PathId> {
+        (self.path != LOCAL).then_some(self.path)
+    }
+
+    /// What the result calls a stream that is not standard output.
+    fn stream_name(&self) -> Option<String> {
+        match &self.options.output {
+            Output::File(path) => Some(path.display().to_string()),
+            _ => None,
+        }
+    }
+
     async fn object(&self, watch: &mut dyn Watch) -> Result<GetResult, AppError> {
         let options = self.options;
         let destination = match &options.output {
+            _ if self.outlet.is_some() => Destination::Passing(stream::LEAD),
             Output::File(path) if path.is_dir() => Destination::Named(path.clone()),
             Output::File(path) => Destination::Path(path.clone()),
             Output::Default => Destination::Named(PathBuf::from(".")),
+            Output::Stdout => unreachable!("it was opened as a stream"),
             Output::Store => unreachable!("what goes into the store is kept by `Job::keep`"),
-            Output::Stdout => {
-                let folder = options.common.state.join("passing");
-                std::fs::create_dir_all(&folder).map_err(|e| AppError::state(&folder, e))?;
-                let name: String =
-                    options.what.chars().filter(char::is_ascii_alphanumeric).take(32).collect();
-                let range = options.range.map_or(String::new(), |(a, b)| {
-                    format!("-{}-{}", a.get(), b.map_or(String::new(), |b| b.get().to_string()))
-                });
-                Destination::Passing(folder.join(format!("{name}{range}")))
-            }
         };
+        let alone = options.at == Where::Here;
+        let certain = alone || self.own.as_ref().is_some_and(|own| names_it(options, own));
         let fetch = Fetch {
-            config: self.receiver(&options.what),
+            config: match self.outlet.is_some() {
+                true => self.passing(),
+                false => self.receiver(&options.what),
+            },
             destination,
             state_folder: self.state_folder(),
             range: options.range,
-            overwrite: options.overwrite || options.output == Output::Stdout,
+            overwrite: options.overwrite,
             hash: options.hash,
+            here: Here { own: self.own.clone(), certain, alone, earlier: None },
         };
-        let mut display = Display::new(options, self.host, self.path, watch);
-        let controller = (self.path != LOCAL).then_some(self.path);
-        let fetched = fetch.run(self.host, controller, self.shutdown, &mut display).await;
-        let followed = display.join();
-        let fetched = fetched?;
+        let mut display = Display::new(options, self.host, self.path, self.outlet.clone(), watch);
+        let fetched = fetch.run(self.host, self.controller(), self.shutdown, &mut display).await;
+        let written = display.end(fetched.is_ok(), self.shutdown).await;
+        let (fetched, written) = match (fetched, written) {
+            // Why the stream takes no more is why the fetch was ended.
+            (Err(AppError::Interrupted { .. }), Err(error)) => return Err(error),
+            (fetched, written) => (fetched?, written?),
+        };
+        if let Some(own) = self.own.as_ref().filter(|own| own.id != fetched.object) {
+            watch.note(&format!(
+                "'{}' is {} by the controller's word, and was fetched; this machine's own store has {} under that name",
+                options.what,
+                fetched.object.short(),
+                own.id.short()
+            ));
+        }
         self.learn(&fetched);
+        if let (Some(outlet), Some(manifest)) = (&self.outlet, &written.manifest) {
+            return self.tar(outlet, &fetched, manifest, watch).await;
+        }
         if options.range.is_none()
-            && options.output != Output::Stdout
+            && self.outlet.is_none()
             && let Some(manifest) = read_manifest(&fetched.arrivals)?
         {
             return self.folder(&fetched, manifest, watch).await;
         }
-        let (sha256, _) = followed?;
+        if fetched.arrivals.is_aside() {
+            fetched.arrivals.partial().remove()?;
+            return Err(AppError::Usage(format!(
+                "'{}' is a file, and a folder is where it should go: name a file with -o",
+                options.what
+            )));
+        }
         watch.progress(&Progress {
             object: options.what.clone(),
             phase: Phase::Finishing,
             ..Progress::default()
         });
-        let arrivals = fetched.arrivals.clone();
-        let keep = options.output != Output::Stdout;
-        let output = blocking(move || {
-            if keep {
-                return arrivals.partial.finish().map(Some);
+        let output = match self.outlet {
+            Some(_) => self.stream_name(),
+            None => {
+                let arrivals = fetched.arrivals.clone();
+                let path = blocking(move || arrivals.partial().finish()).await??;
+                Some(path.display().to_string())
             }
-            // Passed on already.
-            match Arc::try_unwrap(arrivals) {
-                Ok(arrivals) => arrivals.partial.discard().map(|()| None),
-                Err(shared) => {
-                    let _ = std::fs::remove_file(shared.partial.data_path());
-                    Ok(None)
-                }
-            }
-        })
-        .await??;
+        };
         let (seconds, finish_ns) = (self.started.elapsed().as_secs_f64(), monotonic_nanos());
         let names = self.names().await;
         let mut result = result_of(&fetched, &fetched.stats, seconds, &names);
@@ -335,9 +479,9 @@ impl<'a> Job<'a> {
         result.bytes = wanted_bytes(&fetched, options.range);
         result.mb_per_s = result.bytes as f64 / seconds / 1e6;
         result.name = (options.what != result.object).then(|| options.what.clone());
-        result.sha256 = sha256;
+        result.sha256 = written.sha256;
         result.dropped_on_purpose = host_dropped(self.host);
-        result.output = output.map(|p| p.display().to_string());
+        result.output = output;
         let _ = fetched.goodbye.await;
         Ok(result)
     }
@@ -346,126 +490,6 @@ impl<'a> Job<'a> {
     pub(super) async fn names(&self) -> Vec<(NodeId, String)> {
         let report = self.host.report(self.path).await;
         report.map_or_else(|_| Vec::new(), |r| r.nodes.into_iter().map(|n| (n.id, n.listen)).collect())
-    }
-
-    // ---- folders -------------------------------------------------------------------------------------------------
-
-    async fn folder(
-        &self,
-        root: &Fetched,
-        manifest: Manifest,
-        watch: &mut dyn Watch,
-    ) -> Result<GetResult, AppError> {
-        let target = root.arrivals.partial.spec().destination.clone();
-        let _ = std::fs::remove_file(root.arrivals.partial.data_path());
-        if target.exists() && !target.is_dir() {
-            return Err(AppError::Usage(format!(
-                "{} is a folder there and a file here; choose another name with -o",
-                target.display()
-            )));
-        }
-        std::fs::create_dir_all(&target)
-            .map_err(|e| AppError::io(format!("cannot create {}", target.display()), e))?;
-        manifest.make_folders(&target)?;
-        let total = manifest.total_bytes();
-        let files: Vec<(String, Bytes, ObjectId)> =
-            manifest.files().map(|(path, _, size, object)| (path.to_owned(), size, object)).collect();
-        let mut sum = Sum { stats: root.stats.clone(), received_ns: root.received_ns, ..Sum::default() };
-        let mut waiting = files.into_iter();
-        let mut running = Vec::new();
-        let names = self.names().await;
-        loop {
-            while running.len() < FILES_AT_ONCE
-                && let Some((path, size, object)) = waiting.next()
-            {
-                running.push(Box::pin(self.file(target.join(&path), size, object)));
-            }
-            if running.is_empty() {
-                break;
-            }
-            let (done, index) = first_of(&mut running).await;
-            drop(running.swap_remove(index));
-            let done = done?;
-            sum.bytes += done.bytes;
-            sum.resumed += done.resumed;
-            if let Some((stats, received_ns)) = done.came {
-                sum.add(&stats);
-                sum.received_ns = sum.received_ns.max(received_ns);
-            }
-            let elapsed = self.started.elapsed().as_secs_f64();
-            watch.progress(&Progress {
-                object: self.options.what.clone(),
-                bytes_done: sum.bytes.get(),
-                bytes_total: total.get(),
-                rate: BitRate::new(((sum.bytes - sum.resumed).get() as f64 * 8.0 / elapsed) as u64),
-                phase: Phase::Receiving,
-                ..Progress::default()
-            });
-        }
-        let last = target.clone();
-        blocking(move || manifest.complete(&last)).await??;
-        let (seconds, finish_ns) = (self.started.elapsed().as_secs_f64(), monotonic_nanos());
-        let mut result = result_of(root, &sum.stats, seconds, &names);
-        (result.received_ns, result.finish_ns) = (sum.received_ns, finish_ns);
-        result.resumed_bytes = sum.resumed.get();
-        result.bytes = total.get();
-        result.mb_per_s = result.bytes as f64 / seconds / 1e6;
-        result.name = Some(self.options.what.clone());
-        result.output = Some(target.display().to_string());
-        Ok(result)
-    }
-
-    /// One file of a folder, unless it is there already.
-    async fn file(&self, path: PathBuf, size: Bytes, object: ObjectId) -> Result<FileDone, AppError> {
-        let there = path.clone();
-        if there.is_file() && blocking(move || tree::holds(&there, object, size, &mut |_| {})).await?? {
-            return Ok(FileDone { bytes: size, resumed: size, came: None });
-        }
-        let fetch = Fetch {
-            config: self.receiver(&object.to_string()),
-            destination: Destination::Path(path),
-            state_folder: self.state_folder(),
-            range: None,
-            overwrite: true,
-            hash: Some(object),
-        };
-        let controller = (self.path != LOCAL).then_some(self.path);
-        let fetched = fetch.run(self.host, controller, self.shutdown, &mut Quiet).await?;
-        self.learn(&fetched);
-        let arrivals = fetched.arrivals.clone();
-        blocking(move || arrivals.partial.finish()).await??;
-        Ok(FileDone {
-            bytes: size,
-            resumed: fetched.resumed,
-            came: Some((fetched.stats, fetched.received_ns)),
-        })
-    }
-}
-
-struct FileDone {
-    bytes: Bytes,
-    resumed: Bytes,
-    /// What was counted and when the last block came, unless it was there already.
-    came: Option<(ReceiverStats, u64)>,
-}
-
-#[derive(Default)]
-pub(super) struct Sum {
-    pub(super) bytes: Bytes,
-    pub(super) resumed: Bytes,
-    pub(super) received_ns: u64,
-    pub(super) stats: ReceiverStats,
-}
-
-impl Sum {
-    pub(super) fn add(&mut self, other: &ReceiverStats) {
-        let sum = &mut self.stats;
-        sum.source_symbols += other.source_symbols;
-        sum.arrivals += other.arrivals;
-        sum.useless += other.useless;
-        sum.repair_used += other.repair_used;
-        sum.timeouts += other.timeouts;
-        sum.flows.extend(other.flows.iter().cloned());
     }
 }
 
@@ -500,13 +524,22 @@ pub(super) async fn blocking<T: Send + 'static>(
 
 /// The manifest that the object is, if it is one.
 pub(super) fn read_manifest(arrivals: &Arrivals) -> Result<Option<Manifest>, AppError> {
-    let size = arrivals.partial.hashes().size();
+    let partial = arrivals.partial();
+    manifest_of(arrivals.hashes().layout(), &mut |block, buffer| partial.read_block(block, buffer))
+}
+
+/// The manifest that an object is, if it is one, by whoever reads its blocks.
+pub(super) fn manifest_of(
+    layout: BlockLayout,
+    read: &mut dyn FnMut(BlockIndex, &mut Vec<u8>) -> Result<(), StoreError>,
+) -> Result<Option<Manifest>, AppError> {
+    let size = layout.object_bytes();
     if size == Bytes::ZERO || size.get() > manifest::MAX_MANIFEST_BYTES as u64 {
         return Ok(None);
     }
     let (mut block, mut bytes) = (Vec::new(), Vec::new());
-    for index in 0..arrivals.partial.hashes().layout().block_count() {
-        arrivals.partial.read_block(BlockIndex(index), &mut block)?;
+    for index in 0..layout.block_count() {
+        read(BlockIndex(index), &mut block)?;
         bytes.extend_from_slice(&block);
         if index == 0 && !manifest::is_manifest(&bytes) {
             return Ok(None);

@@ -5,6 +5,7 @@
 
 mod links;
 mod messages;
+mod names;
 mod objects;
 mod reports;
 mod setup;
@@ -15,11 +16,13 @@ use std::path::PathBuf;
 use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use headwater_store::{BlockHashes, SourceFile};
+use headwater_store::{BlockHashes, NameFacts, SourceFile};
 use headwater_transport::ppush::controller::ControllerConfig;
 use headwater_units::{NodeId, ObjectId, PathId};
 use headwater_wire::{Control, NodeInfo};
 use tokio::sync::mpsc::UnboundedSender;
+
+pub(crate) use self::names::{NameNews, given, rule};
 
 use self::setup::{bind_control, host_name, identity_for, prepare_codec};
 use super::controller_host::ControllerHost;
@@ -49,7 +52,7 @@ pub(crate) struct Held {
     pub(crate) file: Arc<SourceFile>,
     pub(crate) hashes: BlockHashes,
     /// Names that point at it; none for a file of a folder.
-    pub(crate) names: BTreeSet<String>,
+    pub(crate) names: BTreeMap<String, NameFacts>,
 }
 
 struct Peer {
@@ -70,6 +73,7 @@ struct State {
     on_casts: Option<UnboundedSender<(PathId, Control)>>,
     /// This node fetches what it is invited to, and says so.
     keeps: bool,
+    asked: names::Asked,
 }
 
 /// The process. Clones are the same one.

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use headwater_units::{Bytes, PathId};
+use headwater_units::{Bytes, ObjectId, PathId};
 use headwater_wire::{
     Class, Control, FetchEnd, Fetched, FlowSecret, GroupInvitation, Invitation, MAX_FLOWS, MAX_REASON,
     SpreadRule,
@@ -102,12 +102,12 @@ impl Invited {
 async fn follow(keeper: &Arc<Keeper>, host: Host, invitation: Invitation) -> Fetched {
     let Invitation { request, name, object, class, group } = invitation;
     let known = keeper.clone();
-    let nothing = |end| {
+    let nothing = |end, files| {
         let (by_group, alone, relayed, from) = Default::default();
-        Fetched { request, end, by_group, alone, relayed, from }
+        Fetched { request, end, by_group, alone, relayed, from, files }
     };
     if matches!(blocking(move || known.has(object)).await, Ok(true)) {
-        return nothing(FetchEnd::Had);
+        return nothing(FetchEnd::Had, files_of(keeper, object).await);
     }
     let _membership = group.and_then(|group| Membership::begin(host, group));
     let wanted = Wanted {
@@ -135,9 +135,23 @@ async fn follow(keeper: &Arc<Keeper>, host: Host, invitation: Invitation) -> Fet
                 alone: Bytes::new(all) - by_group,
                 relayed: Bytes::new(got.relayed_bytes),
                 from: got.sources.iter().filter_map(alone).take(MAX_FLOWS).collect(),
+                files: files_of(keeper, object).await,
             }
         }
-        Err(error) => nothing(FetchEnd::Failed(reason(&error))),
+        Err(error) => nothing(FetchEnd::Failed(reason(&error)), Bytes::ZERO),
+    }
+}
+
+/// The size of a folder's files; zero if the object is no folder.
+async fn files_of(keeper: &Arc<Keeper>, object: ObjectId) -> Bytes {
+    let keeper = keeper.clone();
+    match blocking(move || keeper.manifest(object)).await {
+        Ok(Ok(Some(manifest))) => manifest.total_bytes(),
+        Ok(Ok(None)) => Bytes::ZERO,
+        Ok(Err(error)) | Err(error) => {
+            tracing::warn!(%error, "the size of what was cast is not known");
+            Bytes::ZERO
+        }
     }
 }
 

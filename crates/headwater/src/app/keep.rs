@@ -4,23 +4,25 @@ mod many;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Instant, SystemTime};
+use std::time::Instant;
 
 use headwater_store::manifest::Manifest;
-use headwater_store::{PutOptions, Store, StoreOptions};
+use headwater_store::{Gathering, NameStanding, PutOptions, Store, StoreError, StoreOptions};
 use headwater_transport::ppush::receiver::ReceiverConfig;
 use headwater_units::{ObjectId, PathId};
 use headwater_wire::Delivery;
 use tokio::sync::Semaphore;
 
 use super::display::Display;
-use super::fetch::{Arrivals, Destination, Fetch, Fetched};
+use super::fetch::{Arrivals, Destination, Fetch, Fetched, Here};
 use super::get::{
-    FILES_AT_ONCE, Job, Quiet, Sum, blocking, connect, first_of, read_manifest, result_of, within,
+    FILES_AT_ONCE, Job, Quiet, Sum, blocking, connect, first_of, manifest_of, read_manifest, result_of,
+    within,
 };
-use super::host::{Host, LOCAL};
+use super::host::Host;
 use super::linger::Linger;
 use super::local::{self, Daemon, Reply, Wanted};
+use super::names;
 use super::{
     AppError, Common, GetOptions, GetResult, Output, Phase, Progress, Shutdown, ShutdownTrigger, Watch,
     Where, unpaced,
@@ -133,6 +135,12 @@ impl Keeper {
         self.store.lookup(&object.to_string()).is_ok()
     }
 
+    /// The manifest that an object in the store is, if it is one.
+    pub(super) fn manifest(&self, object: ObjectId) -> Result<Option<Manifest>, AppError> {
+        let (file, hashes) = self.store.open_object(object)?;
+        manifest_of(hashes.layout(), &mut |block, buffer| file.read_block(block, buffer))
+    }
+
     /// Fetches, keeps and offers; dropping the future ends it. `request`: the number to ask the controller by, if it is to know it
     /// again.
     pub(super) async fn fetch(
@@ -183,31 +191,65 @@ impl Job<'_> {
         offer: bool,
         watch: &mut dyn Watch,
     ) -> Result<GetResult, AppError> {
-        let (options, start_ns) = (self.options, monotonic_nanos());
-        if let Some(here) = self.is_here(store) {
-            return Ok(here);
+        let start_ns = monotonic_nanos();
+        let mut rotten = None;
+        match self.is_here(store).await? {
+            InStore::Sound(result) => return Ok(*result),
+            InStore::Not => {}
+            InStore::Rotten(object) => {
+                watch.note(&format!(
+                    "the copy of {} in this machine's store is rotten; it is fetched anew",
+                    object.short()
+                ));
+                // Nobody is to be served from it, this fetch itself included.
+                if offer {
+                    self.host.withdraw(object);
+                }
+                rotten = Some(object);
+            }
         }
-        let mut display = Display::new(options, self.host, self.path, watch);
+        let result = self.keep_anew(store, offer, start_ns, watch).await;
+        match (result, rotten) {
+            (Err(error), Some(object)) if matches!(error.exit_code(), 3 | 4) => {
+                Err(AppError::Verification(format!(
+                    "the copy of {} in this machine's store is rotten, and it could not be fetched anew ({error}): put it \
+                     again, or remove it with: headwater rm {}",
+                    object.short(),
+                    self.options.what
+                )))
+            }
+            (result, _) => result,
+        }
+    }
+
+    async fn keep_anew(
+        &self,
+        store: &Arc<Store>,
+        offer: bool,
+        start_ns: u64,
+        watch: &mut dyn Watch,
+    ) -> Result<GetResult, AppError> {
+        let options = self.options;
+        // Files of a folder are only parts until its manifest is here.
+        let gathering = store.gather(true);
+        let mut display = Display::new(options, self.host, self.path, None, watch);
         let mut fetch = self.fetch_of(store, &options.what, options.hash);
         if let Some(request) = self.request {
             fetch.config.request = request;
             fetch.config.blocks_in_flight = BLOCKS_OF_A_CAST;
         }
         let fetched = fetch.run(self.host, self.controller(), self.shutdown, &mut display);
-        let fetched = fetched.await;
-        let followed = display.join();
-        let fetched = fetched?;
-        followed?;
+        let fetched = fetched.await?;
         self.learn(&fetched);
         let mut sum = Sum {
-            bytes: fetched.arrivals.partial.hashes().size(),
+            bytes: fetched.arrivals.hashes().size(),
             resumed: fetched.resumed,
             stats: fetched.stats.clone(),
             received_ns: fetched.received_ns,
         };
         if let Some(manifest) = read_manifest(&fetched.arrivals)? {
             sum.bytes = manifest.total_bytes();
-            self.keep_files(store, &manifest, offer, &mut sum).await?;
+            self.keep_files(store, &manifest, offer, &gathering, &mut sum).await?;
         }
         watch.progress(&Progress {
             object: options.what.clone(),
@@ -216,7 +258,8 @@ impl Job<'_> {
         });
         let by_id = fetched.object.to_string().starts_with(&options.what);
         let name = (!by_id).then(|| options.what.clone());
-        self.take(store, &fetched, name.clone(), offer).await?;
+        self.take(store, &fetched, name.clone(), None, offer).await?;
+        drop(gathering);
         let (seconds, finish_ns) = (self.started.elapsed().as_secs_f64(), monotonic_nanos());
         let mut result = result_of(&fetched, &sum.stats, seconds, &self.names().await);
         result.bytes = sum.bytes.get();
@@ -229,28 +272,32 @@ impl Job<'_> {
         Ok(result)
     }
 
-    /// The result for an object that is in the store, unless it is to be fetched all the same.
-    fn is_here(&self, store: &Store) -> Option<GetResult> {
+    /// Whether the object is in the store, with every byte of it and of a folder's files; what is to be fetched all the same is not.
+    async fn is_here(&self, store: &Arc<Store>) -> Result<InStore, AppError> {
         let options = self.options;
-        let found = store.lookup(&options.what).ok()?;
+        let Ok(found) = store.lookup(&options.what) else { return Ok(InStore::Not) };
         if options.overwrite || options.hash.is_some_and(|hash| hash != found.id) {
-            return None;
+            return Ok(InStore::Not);
         }
-        Some(GetResult {
+        let (checked, id) = (store.clone(), found.id);
+        let bytes = match blocking(move || checked.verify_all(id)).await? {
+            Ok(bytes) => bytes,
+            // It, or a file of the folder that it is.
+            Err(StoreError::ObjectDamaged { id, .. }) => return Ok(InStore::Rotten(id)),
+            Err(StoreError::NotFound { .. }) => return Ok(InStore::Not),
+            Err(error) => return Err(error.into()),
+        };
+        Ok(InStore::Sound(Box::new(GetResult {
             object: found.id.to_string(),
-            bytes: found.size.get(),
+            bytes: bytes.get(),
             seconds: self.started.elapsed().as_secs_f64(),
             verified: true,
             name: found.names.into_iter().find(|name| *name == options.what),
             transport: "none".to_owned(),
-            resumed_bytes: found.size.get(),
+            resumed_bytes: bytes.get(),
             output: Some(store.folder().display().to_string()),
             ..GetResult::default()
-        })
-    }
-
-    fn controller(&self) -> Option<PathId> {
-        (self.path != LOCAL).then_some(self.path)
+        })))
     }
 
     fn fetch_of(&self, store: &Arc<Store>, what: &str, hash: Option<ObjectId>) -> Fetch {
@@ -261,6 +308,7 @@ impl Job<'_> {
             range: None,
             overwrite: true,
             hash,
+            here: Here::default(),
         }
     }
 
@@ -269,6 +317,7 @@ impl Job<'_> {
         store: &Arc<Store>,
         manifest: &Manifest,
         offer: bool,
+        gathering: &Gathering,
         sum: &mut Sum,
     ) -> Result<(), AppError> {
         let mut waiting = manifest.files().map(|(_, _, size, object)| (size, object));
@@ -277,10 +326,12 @@ impl Job<'_> {
             while running.len() < FILES_AT_ONCE
                 && let Some((size, object)) = waiting.next()
             {
-                if store.lookup(&object.to_string()).is_ok() {
+                gathering.pin(object);
+                let checked = store.clone();
+                if blocking(move || checked.verify(object)).await?.is_ok() {
                     sum.resumed += size;
                 } else {
-                    running.push(Box::pin(self.keep_file(store, object, offer)));
+                    running.push(Box::pin(self.keep_file(store, object, offer, gathering)));
                 }
             }
             if running.is_empty() {
@@ -300,11 +351,15 @@ impl Job<'_> {
         store: &Arc<Store>,
         object: ObjectId,
         offer: bool,
+        gathering: &Gathering,
     ) -> Result<Fetched, AppError> {
+        if offer {
+            self.host.withdraw(object); // If a copy is here, it is rotten.
+        }
         let fetch = self.fetch_of(store, &object.to_string(), Some(object));
         let fetched = fetch.run(self.host, self.controller(), self.shutdown, &mut Quiet).await?;
         self.learn(&fetched);
-        self.take(store, &fetched, None, offer).await?;
+        self.take(store, &fetched, None, Some(gathering), offer).await?;
         Ok(fetched)
     }
 
@@ -314,22 +369,38 @@ impl Job<'_> {
         store: &Arc<Store>,
         fetched: &Fetched,
         name: Option<String>,
+        part_of: Option<&Gathering>,
         offer: bool,
     ) -> Result<(), AppError> {
+        let part_of = part_of.cloned();
         let (store, arrivals, object) = (store.clone(), fetched.arrivals.clone(), fetched.object);
         let host = offer.then(|| self.host.clone());
         blocking(move || {
-            take(&store, &arrivals, name.as_deref())?;
+            take(&store, &arrivals, name.as_deref(), part_of.as_ref())?;
             local::offer(&store, host.as_ref(), object)
         })
         .await?
     }
 }
 
-fn take(store: &Store, arrivals: &Arrivals, name: Option<&str>) -> Result<(), AppError> {
-    #[allow(clippy::disallowed_methods)] // When an object came is a date, not a step of a machine.
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |d| d.as_secs());
-    let options = PutOptions { name, added_unix_secs: now, ..PutOptions::default() };
-    store.take(&arrivals.partial, &options)?;
+fn take(
+    store: &Store,
+    arrivals: &Arrivals,
+    name: Option<&str>,
+    part_of: Option<&Gathering>,
+) -> Result<(), AppError> {
+    let (added_unix_secs, naming) = (names::unix_seconds(), NameStanding::Copied);
+    let options = PutOptions { name, added_unix_secs, naming, part_of, ..PutOptions::default() };
+    store.take(arrivals.partial(), &options)?;
     Ok(())
+}
+
+/// What of an object is in the store already.
+enum InStore {
+    /// Nothing, or not all of it.
+    Not,
+    /// All, and every byte was read and compared with its id.
+    Sound(Box<GetResult>),
+    /// Bytes that are not the object's any more.
+    Rotten(ObjectId),
 }

@@ -1,15 +1,15 @@
-//! Commands about this machine's store and about the cluster: `put`, `rm`, `ls`, `status`.
+//! Commands about this machine's store and about the cluster: `rm`, `gc`, `ls`, `status`; and the desk at which a daemon answers
+//! them, `put` ([`super::put`]) and `get --keep` ([`super::keep`]).
 //!
 //! The store belongs to one process. While a daemon runs on the state folder the commands ask it over a socket in that
 //! folder (one JSON object per line, question and answer); else they open the store themselves.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::SystemTime;
 
-use headwater_store::{Placed, PutMode, Store, StoreOptions};
+use headwater_store::{NameFacts, Store, StoreOptions};
 use headwater_units::{Bytes, ObjectId, PathId};
 use headwater_wire::{Delivery, SpreadRule};
 use serde::{Deserialize, Serialize};
@@ -21,20 +21,24 @@ use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use super::host::{Held, Host, HostConfig};
 use super::invited::Invited;
 use super::keep::Keeper;
+use super::names;
+use super::put::{self, Asked};
 use super::{
-    AppError, Common, GetResult, ObjectLine, Phase, Progress, PutResult, QueryOptions, RmOptions, RmResult,
-    StatusReport, Watch,
+    AppError, Common, GcOptions, GcResult, GetResult, LeftOut, ObjectLine, Progress, QueryOptions, RmOptions,
+    RmResult, StatusReport, Watch, own,
 };
 
-const SOCKET: &str = "daemon.sock";
+pub(super) const SOCKET: &str = "daemon.sock";
 /// No question or answer is longer (a listing of a hundred thousand objects).
 const LONGEST_LINE: u64 = 64 << 20;
 
 #[derive(Serialize, Deserialize)]
-enum Question {
-    Put { file: PathBuf, name: Option<String>, link: bool },
+pub(super) enum Question {
+    Put(Asked),
     Rm { what: String },
+    Gc { dry_run: bool },
     Ls,
+    Find { what: Vec<String> },
     Get(Wanted),
 }
 
@@ -51,16 +55,60 @@ pub(super) struct Wanted {
     pub(super) max_sources: Option<u8>,
 }
 
-/// What the daemon says; of a `Get` first any number of `Progress` and `Note`.
+/// What the daemon says; of a `Get` or a `Put` first any number of `Progress` and `Note`.
 #[derive(Serialize, Deserialize)]
 pub(super) enum Reply {
-    Put { object: ObjectId, name: Option<String>, bytes: Bytes, placed: String },
-    Rm { object: ObjectId, names: Vec<String>, freed: Bytes },
-    Ls { objects: Vec<ObjectLine> },
+    Put {
+        object: ObjectId,
+        name: Option<String>,
+        bytes: Bytes,
+        placed: String,
+        left_out: Vec<LeftOut>,
+        generation: Option<u64>,
+        replaced: Option<ObjectId>,
+    },
+    Rm {
+        object: ObjectId,
+        names: Vec<String>,
+        freed: Bytes,
+        objects: u64,
+    },
+    Gc(GcResult),
+    Ls {
+        objects: Vec<ObjectLine>,
+    },
+    Found {
+        objects: Vec<Option<own::Told>>,
+    },
     Progress(Progress),
     Note(String),
     Got(Box<GetResult>),
-    Refused { code: u8, message: String },
+    InTheWay {
+        folder: String,
+        left_out: Vec<LeftOut>,
+    },
+    Refused {
+        code: u8,
+        message: String,
+    },
+}
+
+impl Reply {
+    fn refusal(error: AppError) -> Reply {
+        match error {
+            AppError::InTheWay { folder, left_out } => Reply::InTheWay { folder, left_out },
+            error => Reply::Refused { code: error.exit_code(), message: error.to_string() },
+        }
+    }
+}
+
+/// The answer, unless it is a refusal.
+pub(super) fn answer(reply: Reply) -> Result<Reply, AppError> {
+    match reply {
+        Reply::Refused { code, message } => Err(AppError::Daemon { code, message }),
+        Reply::InTheWay { folder, left_out } => Err(AppError::InTheWay { folder, left_out }),
+        reply => Ok(reply),
+    }
 }
 
 /// An address that others on this machine can dial: the wildcard address is none.
@@ -102,7 +150,9 @@ impl Desk {
     }
 
     pub(super) async fn run(self) {
-        tokio::join!(self.invited.run(), Desk::attend(self.listener, self.store, self.host, self.keeper));
+        let looking = names::look_after(self.store.clone(), self.host.clone(), self.host.hear_names());
+        let attending = Desk::attend(self.listener, self.store, self.host, self.keeper);
+        tokio::join!(self.invited.run(), attending, looking);
     }
 
     async fn attend(listener: UnixListener, store: Arc<Store>, host: Host, keeper: Arc<Keeper>) {
@@ -138,18 +188,25 @@ async fn attend(stream: UnixStream, store: Arc<Store>, host: Host, keeper: Arc<K
             // Whoever asked has gone, and with him the wish.
             None => return,
         },
+        Ok(Question::Put(asked)) => {
+            // A stream is as long as it is.
+            read.set_limit(u64::MAX);
+            match put::attend(asked, store, host, &mut read, &mut write).await {
+                Some(result) => result,
+                None => return,
+            }
+        }
         Ok(question) => {
-            let worked =
-                tokio::task::spawn_blocking(move || work(&store, Some(&host), question, &mut |_| {})).await;
+            let worked = tokio::task::spawn_blocking(move || work(&store, Some(&host), question)).await;
             worked.unwrap_or_else(|e| Err(AppError::Failed(e.to_string())))
         }
         Err(error) => Err(AppError::Usage(format!("not a question: {error}"))),
     };
-    let reply = reply.unwrap_or_else(|e| Reply::Refused { code: e.exit_code(), message: e.to_string() });
+    let reply = reply.unwrap_or_else(Reply::refusal);
     let _ = say(&mut write, &reply).await;
 }
 
-async fn say(write: &mut OwnedWriteHalf, reply: &Reply) -> std::io::Result<()> {
+pub(super) async fn say(write: &mut OwnedWriteHalf, reply: &Reply) -> std::io::Result<()> {
     let mut text = serde_json::to_string(reply).expect("a reply can be written");
     text.push('\n');
     write.write_all(text.as_bytes()).await
@@ -190,52 +247,21 @@ impl Watch for Teller {
     }
 }
 
-fn work(
-    store: &Store,
-    host: Option<&Host>,
-    question: Question,
-    progress: &mut dyn FnMut(Bytes),
-) -> Result<Reply, AppError> {
+fn work(store: &Store, host: Option<&Host>, question: Question) -> Result<Reply, AppError> {
     match question {
-        Question::Get(_) => unreachable!("a fetch does not end while one waits"),
-        Question::Put { file, name, link } => {
-            let name = match name {
-                Some(name) => Some(name),
-                None => file.file_name().and_then(|n| n.to_str()).map(str::to_owned),
-            };
-            #[allow(clippy::disallowed_methods)] // When an object was put is a date, not a step of a machine.
-            let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |d| d.as_secs());
-            let options = headwater_store::PutOptions {
-                name: name.as_deref(),
-                mode: if link { PutMode::HardLink } else { PutMode::ReflinkOrCopy },
-                added_unix_secs: now,
-            };
-            let stored = match file.is_dir() {
-                false => store.put(&file, &options, progress)?,
-                true => put_folder(store, host, &file, &options, progress)?,
-            };
-            let object = stored.hashes.root();
-            offer(store, host, object)?;
-            Ok(Reply::Put {
-                object,
-                name,
-                bytes: stored.hashes.size(),
-                placed: placed(stored.placed).to_owned(),
-            })
-        }
+        Question::Get(_) | Question::Put(_) => unreachable!("these do not end while one waits"),
         Question::Rm { what } => {
             let removed = store.rm(&what)?;
-            if let Some(host) = host
-                && removed.freed.is_some()
-            {
-                host.withdraw(removed.id);
-            }
+            host.inspect(|host| names::withdraw(host, &removed));
             Ok(Reply::Rm {
                 object: removed.id,
                 names: removed.names,
                 freed: removed.freed.unwrap_or(Bytes::ZERO),
+                objects: removed.objects.len() as u64,
             })
         }
+        Question::Find { what } => Ok(Reply::Found { objects: own::look(store, &what) }),
+        Question::Gc { dry_run } => Ok(Reply::Gc(names::gc(store, host, dry_run)?)),
         Question::Ls => {
             let holders: Vec<String> =
                 host.and_then(Host::listen).map(|l| l.to_string()).into_iter().collect();
@@ -253,57 +279,45 @@ fn work(
     }
 }
 
-/// A folder goes in as its files and a manifest.
-fn put_folder(
-    store: &Store,
-    host: Option<&Host>,
-    folder: &Path,
-    options: &headwater_store::PutOptions<'_>,
-    progress: &mut dyn FnMut(Bytes),
-) -> Result<headwater_store::Stored, AppError> {
-    let unnamed = headwater_store::PutOptions { name: None, ..*options };
-    let mut files = Vec::new();
-    let scan = headwater_store::FolderScan::of(
-        folder,
-        &mut |file, _| {
-            files.push(store.put(file.path(), &unnamed, &mut |_| {})?.hashes.root());
-            Ok(())
-        },
-        progress,
-    )?;
-    for object in files {
-        offer(store, host, object)?;
-    }
-    Ok(store.put_reader(&mut scan.manifest.encode().as_slice(), folder, options, &mut |_| {})?)
-}
-
 pub(super) fn offer(store: &Store, host: Option<&Host>, object: ObjectId) -> Result<(), AppError> {
     let Some(host) = host else { return Ok(()) };
-    let names: BTreeSet<String> = store.lookup(&object.to_string())?.names.into_iter().collect();
+    let mut names: BTreeMap<String, NameFacts> = BTreeMap::new();
+    for name in store.lookup(&object.to_string())?.names {
+        if let Some(facts) = store.name_facts(&name)? {
+            names.insert(name, facts);
+        }
+    }
     let (file, hashes) = store.open_object(object)?;
     host.hold(object, Held { file: Arc::new(file), hashes, names });
     Ok(())
 }
 
-fn placed(placed: Placed) -> &'static str {
-    match placed {
-        Placed::Reflinked => "reflinked",
-        Placed::Copied => "copied",
-        Placed::HardLinked => "linked",
-        Placed::Received => "received",
-        Placed::AlreadyHere => "known",
+// ---- the command's side --------------------------------------------------------------------------------------------
+
+/// Asks the daemon of the state folder which of these its store has; `None` if there is no daemon.
+pub(super) async fn find(state: &Path, what: &[String]) -> Option<Vec<Option<own::Told>>> {
+    let stream = UnixStream::connect(state.join(SOCKET)).await.ok()?;
+    let question = Question::Find { what: what.to_vec() };
+    match over(stream, &question).await {
+        Ok(Reply::Found { objects }) => Some(objects),
+        // Of another version, perhaps: then its store is not looked at.
+        _ => Some(Vec::new()),
     }
 }
 
-// ---- the command's side --------------------------------------------------------------------------------------------
+/// Says a question, and reads the one line of the answer.
+async fn over(stream: UnixStream, question: &Question) -> std::io::Result<Reply> {
+    let (read, mut write) = stream.into_split();
+    let mut text = serde_json::to_string(question).expect("a question can be written");
+    text.push('\n');
+    write.write_all(text.as_bytes()).await?;
+    let mut line = String::new();
+    BufReader::new(read).take(LONGEST_LINE).read_line(&mut line).await?;
+    serde_json::from_str(&line).map_err(std::io::Error::from)
+}
 
 /// Asks the daemon of the state folder, or does the work here if there is none.
-async fn ask(
-    common: &Common,
-    quota: Option<Bytes>,
-    question: Question,
-    progress: &mut dyn FnMut(Bytes),
-) -> Result<Reply, AppError> {
+async fn ask(common: &Common, question: Question) -> Result<Reply, AppError> {
     let path = common.state.join(SOCKET);
     let reply = match UnixStream::connect(&path).await {
         Ok(stream) => {
@@ -318,14 +332,14 @@ async fn ask(
                 .map_err(|_| AppError::Failed("the daemon ended before it answered".to_owned()))?
         }
         Err(_) => {
-            let store = Store::open(&common.state.join("store"), StoreOptions { quota })?;
-            work(&store, None, question, progress)?
+            let store = Store::open(&common.state.join("store"), StoreOptions::default())?;
+            if matches!(question, Question::Rm { .. }) {
+                names::clear_up(&store);
+            }
+            work(&store, None, question)?
         }
     };
-    match reply {
-        Reply::Refused { code, message } => Err(AppError::Daemon { code, message }),
-        reply => Ok(reply),
-    }
+    answer(reply)
 }
 
 /// The daemon of a state folder, if one runs, with what it says as it comes.
@@ -357,49 +371,31 @@ impl Daemon {
     }
 }
 
-/// Takes a file or folder into this machine's store.
-///
-/// # Errors
-/// The file cannot be read, or there is no room for it.
-pub async fn put(options: super::PutOptions, watch: &mut dyn Watch) -> Result<PutResult, AppError> {
-    let file = std::fs::canonicalize(&options.file).map_err(|e| match e.kind() {
-        std::io::ErrorKind::NotFound => {
-            AppError::NotFound(format!("no such file: {}", options.file.display()))
-        }
-        _ => AppError::io(format!("cannot read {}", options.file.display()), e),
-    })?;
-    let total = std::fs::metadata(&file).map_or(0, |m| if m.is_file() { m.len() } else { 0 });
-    let label = options.file.display().to_string();
-    let mut progress = |done: Bytes| {
-        watch.progress(&Progress {
-            object: label.clone(),
-            bytes_done: done.get(),
-            bytes_total: total,
-            phase: Phase::Hashing,
-            ..Progress::default()
-        });
-    };
-    let question = Question::Put { file, name: options.name.clone(), link: options.link };
-    match ask(&options.common, options.quota, question, &mut progress).await? {
-        Reply::Put { object, name, bytes, placed } => {
-            Ok(PutResult { object: object.to_string(), name, bytes: bytes.get(), placed })
-        }
-        _ => Err(unexpected()),
-    }
-}
-
 /// Removes an object, or a name of it, from this machine's store.
 ///
 /// # Errors
 /// There is no such object.
 pub async fn rm(options: RmOptions) -> Result<RmResult, AppError> {
     let question = Question::Rm { what: options.what.clone() };
-    match ask(&options.common, None, question, &mut |_| {}).await? {
-        Reply::Rm { object, names, freed } => Ok(RmResult {
+    match ask(&options.common, question).await? {
+        Reply::Rm { object, names, freed, objects } => Ok(RmResult {
             object: object.to_string(),
             name: names.into_iter().next(),
             freed_bytes: freed.get(),
+            objects,
         }),
+        _ => Err(unexpected()),
+    }
+}
+
+/// Removes from this machine's store what nothing needs: files of folders that are gone, transfers that nobody goes on with.
+///
+/// # Errors
+/// The store cannot be opened.
+pub async fn gc(options: GcOptions) -> Result<GcResult, AppError> {
+    let question = Question::Gc { dry_run: options.dry_run };
+    match ask(&options.common, question).await? {
+        Reply::Gc(result) => Ok(result),
         _ => Err(unexpected()),
     }
 }
@@ -416,7 +412,7 @@ pub async fn ls(options: QueryOptions) -> Result<Vec<ObjectLine>, AppError> {
 }
 
 async fn stored(common: &Common) -> Result<Vec<ObjectLine>, AppError> {
-    match ask(common, None, Question::Ls, &mut |_| {}).await? {
+    match ask(common, Question::Ls).await? {
         Reply::Ls { objects } => Ok(objects),
         _ => Err(unexpected()),
     }

@@ -1,7 +1,7 @@
 //! Questions over a control link that are no part of the protocol's machines: block hashes, listings, views.
 
 use headwater_units::{Bytes, ObjectId};
-use headwater_wire::{Holding, NodeInfo};
+use headwater_wire::{Holding, Naming, NodeInfo};
 use serde::{Deserialize, Serialize};
 
 use crate::control::{ControlError, Link};
@@ -32,6 +32,7 @@ pub(crate) enum Answer {
     Holdings {
         info: Box<NodeInfo>,
         holdings: Vec<Holding>,
+        names: Vec<Naming>,
     },
     Hashes {
         bytes: Bytes,

@@ -13,7 +13,9 @@ use super::{CastLine, NodeLine, ObjectLine, StatusReport, TaskLine, TaskSource};
 pub(crate) fn report(view: &ControllerView, controller: String) -> StatusReport {
     let nodes: BTreeMap<NodeId, &NodeView> = view.nodes.iter().map(|n| (n.info.node, n)).collect();
     let address = |node: &NodeId| nodes.get(node).map_or_else(|| node.short(), |n| address_of(n));
-    let objects = view.objects.iter().flat_map(|o| {
+    // What nobody holds any more, here or away, is only remembered.
+    let objects = view.objects.iter().filter(|o| !(o.holders.is_empty() && o.away.is_empty()));
+    let objects = objects.flat_map(|o| {
         let holders: Vec<String> = o.holders.iter().map(address).collect();
         let line =
             move |name| ObjectLine { object: o.object, name, bytes: o.bytes, holders: holders.clone() };

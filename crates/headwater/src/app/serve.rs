@@ -1,15 +1,16 @@
 //! `headwater serve`: files and folders as they lie, offered to receivers; nothing is copied.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use headwater_store::{BlockHashes, FolderScan, SourceFile};
+use headwater_store::{BlockHashes, FolderListing, NameFacts, SourceFile};
 use headwater_units::{Bytes, ObjectId};
 
-use super::host::{Held, Host, HostConfig};
+use super::host::{Held, Host, HostConfig, given};
+use super::put::left_out;
 use super::{
-    AppError, Common, Listening, NODE_PORT, ObjectLine, Phase, Progress, ServeOptions, Shutdown, Watch,
+    AppError, LeftOut, Listening, NODE_PORT, ObjectLine, Phase, Progress, ServeOptions, Shutdown, Watch,
     data_config, metrics_page, tape, wildcard,
 };
 use crate::node::NodeConfig;
@@ -26,11 +27,14 @@ pub async fn serve(
 ) -> Result<(), AppError> {
     let common = &options.common;
     let mut objects: Vec<(ObjectId, Held)> = Vec::new();
+    let mut not_offered = Vec::new();
     for path in &options.files {
         if shutdown.is_set() {
             return Err(AppError::Interrupted { resumable: false });
         }
-        objects.extend(prepare(common, path, options.name.as_deref(), watch).await?);
+        let (held, left_out) = prepare(&options, path, watch).await?;
+        objects.extend(held);
+        not_offered.extend(left_out);
     }
     let listen = options.listen.unwrap_or_else(|| wildcard(NODE_PORT));
     let mut bind = listen;
@@ -54,9 +58,12 @@ pub async fn serve(
         metrics_page::start(*at, host.clone()).await?;
     }
     if let Some(controller) = &options.controller {
-        host.keep_dialled(host.new_path(), controller, true).await?;
+        let path = host.new_path();
+        host.asks_for_names(path);
+        host.keep_dialled(path, controller, true).await?;
     }
-    ready(&listening(&host, objects.iter().map(|(id, held)| (*id, held))));
+    let listening = listening(&host, objects.iter().map(|(id, held)| (*id, held)));
+    ready(&Listening { left_out: not_offered, ..listening });
     shutdown.wait().await;
     host.close().await;
     Ok(())
@@ -66,68 +73,80 @@ pub async fn serve(
 pub(super) fn listening<'a>(host: &Host, held: impl Iterator<Item = (ObjectId, &'a Held)>) -> Listening {
     let address = host.listen().expect("a serving process listens");
     let lines = held.filter(|(_, h)| !h.names.is_empty()).flat_map(|(object, held)| {
-        held.names.iter().map(move |name| ObjectLine {
+        held.names.keys().map(move |name| ObjectLine {
             object,
             name: Some(name.clone()),
             bytes: held.file.size(),
             holders: vec![address.to_string()],
         })
     });
-    Listening { address, data_address: host.data_address(), fingerprint: host.id(), objects: lines.collect() }
+    Listening {
+        address,
+        data_address: host.data_address(),
+        fingerprint: host.id(),
+        objects: lines.collect(),
+        left_out: Vec::new(),
+    }
 }
 
 /// Hashes a file, or a folder with everything in it.
-async fn prepare(
-    common: &Common,
-    path: &Path,
-    name: Option<&str>,
-    watch: &mut dyn Watch,
-) -> Result<Vec<(ObjectId, Held)>, AppError> {
+async fn prepare(options: &ServeOptions, path: &Path, watch: &mut dyn Watch) -> Result<Scanned, AppError> {
     let meta = std::fs::metadata(path).map_err(|e| match e.kind() {
         std::io::ErrorKind::NotFound => AppError::NotFound(format!("no such file: {}", path.display())),
         _ => AppError::io(format!("cannot read {}", path.display()), e),
     })?;
-    let name = match name {
-        Some(name) => name.to_owned(),
+    let name = match &options.name {
+        Some(name) => name.clone(),
         None => own_name(path)?,
     };
+    headwater_store::check_name(&name)?;
     let label = path.display().to_string();
-    let mut shown = |done: Bytes| {
+    let mut shown = |(done, total): (Bytes, Bytes)| {
         watch.progress(&Progress {
             object: label.clone(),
             bytes_done: done.get(),
-            bytes_total: if meta.is_file() { meta.len() } else { 0 },
+            bytes_total: total.get(),
             phase: Phase::Hashing,
             ..Progress::default()
         });
     };
-    let (path, folder) = (path.to_owned(), meta.is_dir());
-    let manifests = common.state.join("manifests");
+    let folder = meta.is_dir().then(|| Folder {
+        path: path.to_owned(),
+        label: label.clone(),
+        name: name.clone(),
+        manifests: options.common.state.join("manifests"),
+        skip_special: options.skip_special,
+        times: options.times,
+    });
+    let path = path.to_owned();
     let (done, mut progress) = tokio::sync::mpsc::unbounded_channel();
     let work = tokio::task::spawn_blocking(move || {
-        let mut report = |bytes: Bytes| {
-            let _ = done.send(bytes);
+        let mut report = |bytes: Bytes, total: Bytes| {
+            let _ = done.send((bytes, total));
         };
         match folder {
-            false => {
-                let (file, hashes) = SourceFile::hash(&path, &mut report)?;
+            None => {
+                let total = Bytes::new(meta.len());
+                let (file, hashes) = SourceFile::hash(&path, &mut |bytes| report(bytes, total))?;
                 Ok((vec![held(file, hashes, Some(name))], Vec::new()))
             }
-            true => scan(&path, name, &manifests, &mut report),
+            Some(folder) => folder.scan(&mut report),
         }
     });
-    while let Some(bytes) = progress.recv().await {
-        shown(bytes);
+    while let Some(news) = progress.recv().await {
+        shown(news);
     }
-    let (objects, skipped): (_, Vec<String>) =
+    let (objects, left_out): Scanned =
         work.await.map_err(|e| AppError::Failed(e.to_string()))?.map_err(|e: AppError| e)?;
-    for line in skipped {
-        watch.note(&line);
-    }
-    Ok(objects)
+    left_out.iter().for_each(|it| watch.note(&format!("left out: {it}")));
+    Ok((objects, left_out))
 }
 
-fn own_name(path: &Path) -> Result<String, AppError> {
+/// The name of a file or folder that nobody has named: what it is called.
+///
+/// # Errors
+/// It is called nothing that is text.
+pub(super) fn own_name(path: &Path) -> Result<String, AppError> {
     let absolute = std::fs::canonicalize(path)
         .map_err(|e| AppError::io(format!("cannot read {}", path.display()), e))?;
     let name = path.file_name().or(absolute.file_name()).and_then(|n| n.to_str());
@@ -141,34 +160,43 @@ fn own_name(path: &Path) -> Result<String, AppError> {
 
 /// An object ready to be offered.
 pub(super) fn held(file: SourceFile, hashes: BlockHashes, name: Option<String>) -> (ObjectId, Held) {
-    let names: BTreeSet<String> = name.into_iter().collect();
+    let names: BTreeMap<String, NameFacts> =
+        name.into_iter().map(|name| (name, given(hashes.root()))).collect();
     (hashes.root(), Held { file: Arc::new(file), hashes, names })
 }
 
-type Scanned = (Vec<(ObjectId, Held)>, Vec<String>);
+type Scanned = (Vec<(ObjectId, Held)>, Vec<LeftOut>);
 
-/// A folder is a manifest and the files that it names.
-fn scan(
-    path: &Path,
+/// A folder to be offered.
+struct Folder {
+    path: PathBuf,
+    /// As the user calls it.
+    label: String,
     name: String,
-    manifests: &Path,
-    report: &mut dyn FnMut(Bytes),
-) -> Result<Scanned, AppError> {
-    let mut objects = Vec::new();
-    let scanned = FolderScan::of(
-        path,
-        &mut |file, hashes| {
-            objects.push(held(file, hashes, None));
-            Ok(())
-        },
-        report,
-    )?;
-    let file = write_manifest(manifests, &scanned.manifest.encode())?;
-    let (file, hashes) = SourceFile::hash(&file, &mut |_| {})?;
-    objects.push(held(file, hashes, Some(name)));
-    let skipped =
-        scanned.skipped.iter().map(|s| format!("left out: {} ({})", s.path.display(), s.reason)).collect();
-    Ok((objects, skipped))
+    /// Where manifests are kept.
+    manifests: PathBuf,
+    skip_special: bool,
+    times: bool,
+}
+
+impl Folder {
+    /// A folder is a manifest and the files that it names.
+    fn scan(self, report: &mut dyn FnMut(Bytes, Bytes)) -> Result<Scanned, AppError> {
+        let listing = FolderListing::of(&self.path)?;
+        let left_out = left_out(&listing, &self.label, self.skip_special)?;
+        let total = listing.total_bytes();
+        let mut objects = Vec::new();
+        let mut each = |path: &Path, progress: &mut dyn FnMut(Bytes)| {
+            let (file, hashes) = SourceFile::hash(path, progress)?;
+            objects.push(held(file, hashes.clone(), None));
+            Ok(hashes)
+        };
+        let manifest = listing.scan(self.times, &mut each, &mut |bytes| report(bytes, total))?;
+        let file = write_manifest(&self.manifests, &manifest.encode())?;
+        let (file, hashes) = SourceFile::hash(&file, &mut |_| {})?;
+        objects.push(held(file, hashes, Some(self.name)));
+        Ok((objects, left_out))
+    }
 }
 
 fn write_manifest(folder: &Path, bytes: &[u8]) -> Result<PathBuf, AppError> {

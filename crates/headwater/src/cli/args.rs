@@ -26,7 +26,7 @@ pub(crate) use self::experiments::{TimelineFlags, TuningFlag};
 use self::flags::Global;
 pub(crate) use self::get::GetArgs;
 use self::itself::{CompletionsArgs, ConfigArgs, ManArgs};
-pub(crate) use self::store::{LsArgs, PutArgs, RmArgs, StatusArgs};
+pub(crate) use self::store::{GcArgs, LsArgs, PutArgs, RmArgs, StatusArgs};
 pub(crate) use self::tcp::{TcpCommand, TcpReceiveArgs, TcpSendArgs};
 use super::bench::BenchCommand;
 use super::drill::DrillArgs;
@@ -77,6 +77,8 @@ pub(crate) enum Command {
     Ls(LsArgs),
     /// Remove an object from this machine's store
     Rm(RmArgs),
+    /// Remove from this machine's store what nothing needs any more
+    Gc(GcArgs),
     /// Show nodes, objects, running tasks and casts
     Status(StatusArgs),
     /// Show many sources and one receiver at work on this machine, with real packets
@@ -118,6 +120,7 @@ impl Command {
             Command::Demo(args) => args.fill(layer),
             Command::Config(args) => args.fill(layer),
             Command::Rm(_)
+            | Command::Gc(_)
             | Command::Lab(_)
             | Command::Emulate(_)
             | Command::Drill(_)

@@ -248,6 +248,9 @@ async fn act(
         }
         Command::Get(args) => {
             let options = settings.get(args)?;
+            if args.what.len() > 1 {
+                return get_several(options, &args.what, terminal, shutdown).await;
+            }
             let (result, linger) =
                 app::get(options, shutdown, &mut *terminal.watch(), waiting(terminal)).await?;
             let shown = terminal.summary(&result, || tables::fetched(&result));
@@ -270,7 +273,7 @@ async fn act(
         }
         Command::Put(args) => {
             let options = settings.put(args)?;
-            let result = unless_stopped(shutdown, app::put(options, &mut *terminal.watch())).await?;
+            let result = app::put(options, shutdown, &mut *terminal.watch()).await?;
             terminal.result(&result, || tables::stored(&result))?;
         }
         Command::Ls(_) => {
@@ -284,6 +287,10 @@ async fn act(
         Command::Rm(args) => {
             let result = unless_stopped(shutdown, app::rm(settings.rm(args)?)).await?;
             terminal.result(&result, || tables::removed(&result))?;
+        }
+        Command::Gc(args) => {
+            let result = unless_stopped(shutdown, app::gc(settings.gc(args)?)).await?;
+            terminal.result(&result, || tables::collected(&result))?;
         }
         Command::Status(args) => match args.watch {
             None => {
@@ -319,6 +326,34 @@ async fn act(
         }
     }
     Ok(())
+}
+
+/// Several objects: a result for each, and the exit code of those that failed, if they have one in common.
+async fn get_several(
+    options: app::GetOptions,
+    what: &[String],
+    terminal: &Terminal,
+    shutdown: &Shutdown,
+) -> Result<(), Failure> {
+    let mut codes = std::collections::BTreeSet::new();
+    let mut unshown = None;
+    let mut done = |what: &str, result: Result<app::GetResult, AppError>| match result {
+        Ok(result) => unshown = terminal.summary(&result, || tables::fetched(&result)).err().or(unshown.take()),
+        Err(error) => {
+            codes.insert(error.exit_code());
+            terminal.failure_of(what, &error);
+        }
+    };
+    let linger = app::get_several(options, what, shutdown, &mut *terminal.watch(), &mut done).await?;
+    linger.end(shutdown).await;
+    if let Some(error) = unshown {
+        return Err(error.into());
+    }
+    match (codes.pop_first(), codes.is_empty()) {
+        (None, _) => Ok(()),
+        (Some(code), true) => Err(Failure::Elsewhere(code)),
+        (Some(_), false) => Err(Failure::Elsewhere(exit::FAILED)),
+    }
 }
 
 /// Prints address and fingerprint of a daemon once it listens.

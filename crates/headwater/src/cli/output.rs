@@ -21,7 +21,7 @@ use tracing_subscriber::fmt::MakeWriter;
 
 use super::bar::{Bar, Lines};
 use super::values::ProgressMode;
-use crate::app::{AppError, Progress, Watch};
+use crate::app::{AppError, LeftOut, Progress, Watch};
 
 /// A text of others as it may be shown on a terminal: on one line, and nothing in it moves the cursor.
 pub(crate) fn printable(text: &str) -> String {
@@ -111,18 +111,35 @@ impl Terminal {
 
     /// Says why a command failed, in words and, with `--json`, as an object.
     pub(crate) fn failure(&self, error: &AppError) {
-        self.fail(error, error.kind(), error.exit_code());
+        let left_out = match error {
+            AppError::InTheWay { left_out, .. } => left_out.as_slice(),
+            _ => &[],
+        };
+        self.fail(error, error.kind(), error.exit_code(), left_out);
+    }
+
+    /// The same of one of several objects: the JSON object says which.
+    pub(crate) fn failure_of(&self, what: &str, error: &AppError) {
+        if self.json {
+            let (kind, code) = (error.kind(), error.exit_code());
+            let words = json!({"kind": kind, "message": error.to_string(), "exit_code": code});
+            drop(self.json_line(&json!({ "name": what, "error": words })));
+        }
+        self.err(&format!("error: {what}: {error}"));
     }
 
     /// Says what is wrong with the command line or its settings.
     pub(crate) fn usage(&self, error: &impl Display) {
-        self.fail(error, "usage", super::exit::USAGE);
+        self.fail(error, "usage", super::exit::USAGE, &[]);
         self.err("\nFor more information, try '--help'.");
     }
 
-    fn fail(&self, error: &impl Display, kind: &str, exit_code: u8) {
+    fn fail(&self, error: &impl Display, kind: &str, exit_code: u8, left_out: &[LeftOut]) {
         if self.json {
-            let error = json!({"kind": kind, "message": error.to_string(), "exit_code": exit_code});
+            let mut error = json!({"kind": kind, "message": error.to_string(), "exit_code": exit_code});
+            if !left_out.is_empty() {
+                error["left_out"] = json!(left_out);
+            }
             // Whoever closed standard output still gets the words and the exit code.
             drop(self.json_line(&json!({ "error": error })));
         }

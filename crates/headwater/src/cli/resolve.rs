@@ -9,7 +9,7 @@ use headwater_wire::{CastWish, Class, CodePoints, SpreadRule};
 use thiserror::Error;
 
 use super::args::{
-    CastArgs, ControllerArgs, DemoArgs, GetArgs, NodeArgs, PutArgs, RmArgs, ServeArgs, TimelineFlags,
+    CastArgs, ControllerArgs, DemoArgs, GcArgs, GetArgs, NodeArgs, PutArgs, RmArgs, ServeArgs, TimelineFlags,
     TuningFlag, UpArgs,
 };
 use super::experiments::{self, ExperimentError};
@@ -18,8 +18,8 @@ use super::network;
 use super::settings::{Origin, Settings, SettingsError};
 use super::values::{LossResponse, Spread, Theta, Via};
 use crate::app::{
-    CONTROLLER_PORT, CastOptions, Common, ControllerOptions, DemoOptions, Experiments, GetOptions, NODE_PORT,
-    NodeOptions, Output, PutOptions, QueryOptions, RmOptions, ServeOptions, Where,
+    CONTROLLER_PORT, CastOptions, Common, ControllerOptions, DemoOptions, Experiments, GcOptions, GetOptions,
+    NODE_PORT, NodeOptions, Output, PutOptions, QueryOptions, RmOptions, ServeOptions, Where,
 };
 
 /// A rack with what its uplink carries, and labels.
@@ -174,6 +174,8 @@ impl Settings {
             common: self.measured(&args.timeline, &args.tuning)?,
             files: args.files.clone(),
             name: args.name.clone(),
+            skip_special: args.skip_special,
+            times: args.keep_mtimes,
             controller: self.controller().filter(|_| chosen),
             listen: self.values.listen.map(|listen| listen.at(NODE_PORT)),
             metrics: self.metrics(),
@@ -186,6 +188,8 @@ impl Settings {
             Where::From(args.from.iter().map(|address| address.with_port(NODE_PORT)).collect())
         } else if let Some(controller) = self.controller() {
             Where::Controller(controller)
+        } else if !args.keep {
+            Where::Here
         } else {
             return wrong(
                 "who has it? Give --from ADDR,... (sources) or --controller ADDR; no daemon of this state folder named one",
@@ -193,7 +197,9 @@ impl Settings {
         };
         let theta = match (self.values.theta, &at) {
             (Some(Theta::Fixed(theta)), Where::From(_)) => Some(theta),
-            (Some(Theta::Fixed(_)), Where::Controller(_)) if self.origin("theta") == Some(&Origin::Flag) => {
+            (Some(Theta::Fixed(_)), Where::Controller(_) | Where::Here)
+                if self.origin("theta") == Some(&Origin::Flag) =>
+            {
                 return wrong("--theta needs --from: with a controller, the controller decides the weights");
             }
             _ => None,
@@ -201,22 +207,28 @@ impl Settings {
         let common = self.measured(&args.timeline, &args.tuning)?;
         let alone = match &at {
             Where::From(sources) => sources.len() == 1,
-            Where::Controller(_) => self.values.max_sources.is_some_and(|count| count.0 == 1),
+            Where::Controller(_) | Where::Here => self.values.max_sources.is_some_and(|count| count.0 == 1),
         };
+        if args.what.len() > 1 {
+            check_several(args)?;
+        }
+        let what = args.what.first().cloned().unwrap_or_default();
+        // An id stands for that object and nothing else.
+        let hash = args.hash.or_else(|| what.parse().ok());
         Ok(GetOptions {
             delivery: args.transport.delivery(common.experiments.pulled_window(alone)),
             spread: self.spread(common.experiments.tuning.as_ref()),
             common,
-            what: args.what.clone(),
+            what,
             at,
             output: match &args.output {
                 None if args.keep => Output::Store,
                 None => Output::Default,
-                Some(path) if path.as_os_str() == "-" => Output::Stdout,
+                path if data_on_stdout(path.as_ref()) => Output::Stdout,
                 Some(path) => Output::File(path.clone()),
             },
             range: args.range.map(|range| (range.from, range.to)),
-            hash: args.hash,
+            hash,
             sha256: args.sha256,
             overwrite: args.force,
             max_sources: self.values.max_sources.map(|count| count.0),
@@ -255,7 +267,10 @@ impl Settings {
             common: self.common()?,
             file: args.file.clone(),
             name: args.name.clone(),
+            replace: args.replace,
             link: args.link,
+            skip_special: args.skip_special,
+            times: !args.no_mtimes,
             quota: self.values.quota,
         })
     }
@@ -267,6 +282,10 @@ impl Settings {
 
     pub(crate) fn rm(&self, args: &RmArgs) -> Result<RmOptions, UsageError> {
         Ok(RmOptions { common: self.common()?, what: args.what.clone() })
+    }
+
+    pub(crate) fn gc(&self, args: &GcArgs) -> Result<GcOptions, UsageError> {
+        Ok(GcOptions { common: self.common()?, dry_run: args.dry_run })
     }
 
     pub(crate) fn demo(&self, args: &DemoArgs) -> Result<DemoOptions, UsageError> {
@@ -325,7 +344,30 @@ const METRICS_PORT: u16 = 9464;
 
 /// Whether `get` writes the object itself to standard output.
 pub(crate) fn data_on_stdout(output: Option<&PathBuf>) -> bool {
-    output.is_some_and(|path| path.as_os_str() == "-")
+    const NAMES: [&str; 4] = ["-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"];
+    output.is_some_and(|path| NAMES.iter().any(|name| path.as_os_str() == *name))
+}
+
+/// What goes with several objects: a folder, and nothing that is said of one.
+fn check_several(args: &GetArgs) -> Result<(), UsageError> {
+    if let Some(path) = &args.output
+        && !path.is_dir()
+        && !path.as_os_str().as_encoded_bytes().ends_with(b"/")
+    {
+        return wrong(format!(
+            "several objects go into a folder: -o {}/ makes one there, without -o they come into this one",
+            path.display()
+        ));
+    }
+    let of_one = [
+        ("--hash", args.hash.is_some()),
+        ("--range", args.range.is_some()),
+        ("--wait-for-start", args.wait_for_start),
+    ];
+    match of_one.iter().find(|(_, given)| *given) {
+        Some((flag, _)) => wrong(format!("{flag} is said of one object, but several are asked for")),
+        None => Ok(()),
+    }
 }
 
 #[cfg(test)]
@@ -474,7 +516,30 @@ mod tests {
     fn a_dash_is_standard_output() {
         assert_eq!(get("get x --from a -o -").unwrap().output, Output::Stdout);
         assert_eq!(get("get x --from a").unwrap().output, Output::Default);
+        for name in ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"] {
+            assert_eq!(get(&format!("get x --from a -o {name}")).unwrap().output, Output::Stdout);
+        }
         assert_eq!(get("get x --from a -o ./-").unwrap().output, Output::File("./-".into()));
+    }
+
+    #[test]
+    fn several_objects_go_into_a_folder() {
+        let folder = tempfile::tempdir().unwrap();
+        let there = folder.path().display();
+        for output in ["".to_owned(), "-o new/".to_owned(), format!("-o {there}"), "--keep --controller c".to_owned()] {
+            assert!(get(&format!("get x y {output}")).is_ok(), "{output}");
+        }
+        for output in ["-o new", "-o -", "--hash 00", "--range 0-1", "--wait-for-start"] {
+            let output = output.replace("00", &"0".repeat(64));
+            let error = get(&format!("get x y {output}")).unwrap_err().to_string();
+            assert!(error.contains("several"), "{output}: {error}");
+        }
+    }
+
+    #[test]
+    fn who_names_nobody_means_this_machine() {
+        assert_eq!(get("get x").unwrap().at, Where::Here);
+        assert!(get("get x --keep").unwrap_err().to_string().contains("--controller"));
     }
 
     #[test]

@@ -9,8 +9,8 @@ use super::bar::span;
 use super::output::printable;
 use super::settings::{Key, Origin};
 use crate::app::{
-    CastLine, CastResult, GetResult, Listening, NodeLine, ObjectLine, PutResult, ReplayResult, RmResult,
-    StatusReport, TaskLine, TaskSource,
+    CastLine, CastResult, GcResult, GetResult, Listening, NodeLine, ObjectLine, PutResult, ReplayResult,
+    RmResult, StatusReport, TaskLine, TaskSource,
 };
 
 /// Digits of an id that are shown: enough to tell objects apart and to type.
@@ -389,14 +389,36 @@ pub(crate) fn listening(role: &str, listening: &Listening) -> String {
 /// `headwater put`; the id is alone on the first line.
 pub(crate) fn stored(result: &PutResult) -> String {
     let name = result.name.as_ref().map(|name| format!("{}: ", printable(name))).unwrap_or_default();
-    format!("{}\n  {name}{}, {}", result.object, Bytes::new(result.bytes), result.placed)
+    let generation = result.generation.map(|n| format!(", generation {n}")).unwrap_or_default();
+    let before = result.replaced.as_ref().map(|it| format!(", instead of {}", short(it))).unwrap_or_default();
+    let bytes = Bytes::new(result.bytes);
+    format!("{}\n  {name}{bytes}, {}{generation}{before}", result.object, result.placed)
+}
+
+/// `headwater gc`.
+pub(crate) fn collected(result: &GcResult) -> String {
+    let (would, objects) = (if result.dry_run { "would remove" } else { "removed" }, result.objects.len());
+    let bytes = Bytes::new(result.freed_bytes);
+    let mut lines = format!("{would} {objects} files of folders and {} transfers, {bytes}", result.partials);
+    for folder in &result.unreadable {
+        lines += &format!(
+            "\nfolder {} cannot be read, so no file of a folder was removed: put it again, or rm it",
+            short(folder)
+        );
+    }
+    lines
 }
 
 /// `headwater rm`.
 pub(crate) fn removed(result: &RmResult) -> String {
     let what = result.name.as_deref().map_or_else(|| short(&result.object), printable);
     match result.freed_bytes {
-        0 => format!("removed {what}; its bytes stay, another name has them"),
+        0 if result.objects == 0 => {
+            format!("removed {what}; its bytes stay, another name or a folder has them")
+        }
+        bytes if result.objects > 1 => {
+            format!("removed {what}, {} objects, {} free now", result.objects, Bytes::new(bytes))
+        }
         bytes => format!("removed {what}, {} free now", Bytes::new(bytes)),
     }
 }

@@ -83,6 +83,9 @@ enum Outgoing {
     Finish(oneshot::Sender<()>),
 }
 
+/// What a process says last over a link when it ends.
+pub const GOING_AWAY: &str = "going away";
+
 /// How a link ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -262,6 +265,16 @@ impl Link {
         self.inner.connection.close_reason().map(LinkEnd::from)
     }
 
+    /// Whether the peer has ended it because its process ends: asked when no further frame comes. It has then finished its frames in
+    /// good order, and the closing of the connection may be on its way.
+    pub fn was_left(&self) -> bool {
+        match self.end() {
+            None => true,
+            Some(LinkEnd::ByPeer(reason)) => reason == GOING_AWAY,
+            Some(_) => false,
+        }
+    }
+
     /// Delivers the queued frames (waiting at most two seconds for the peer to have them) and closes.
     pub async fn finish(&self) {
         let (done, finished) = oneshot::channel();
@@ -271,7 +284,7 @@ impl Link {
             }
         };
         let _ = timeout(FINISH_WITHIN.into(), delivered).await;
-        self.close("");
+        self.close(GOING_AWAY);
     }
 
     /// Closes at once, telling the peer why.

@@ -24,5 +24,5 @@ pub use backoff::Backoff;
 pub use endpoint::{ControlConfig, ControlEndpoint, ControlStats, Expect};
 pub use error::{ControlError, KeyChanged};
 pub use identity::Identity;
-pub use link::{Link, LinkEnd, Request, Responder};
+pub use link::{GOING_AWAY, Link, LinkEnd, Request, Responder};
 pub use pins::{PinOutcome, Pins};

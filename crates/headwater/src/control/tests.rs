@@ -467,7 +467,8 @@ async fn finishing_delivers_what_is_queued_and_closing_says_why() {
         assert_eq!(timeout(SOON, there.recv()).await.unwrap(), Some(vec![n; 500]));
     }
     assert_eq!(timeout(SOON, there.recv()).await.unwrap(), None);
-    assert_eq!(there.closed().await, LinkEnd::ByPeer(String::new()));
+    assert_eq!(there.closed().await, LinkEnd::ByPeer(GOING_AWAY.to_owned()));
+    assert!(there.was_left() && !here.was_left());
     assert_eq!(here.closed().await, LinkEnd::Here);
 
     let (here, there) = linked(&one, &two).await;

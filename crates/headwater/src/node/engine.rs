@@ -52,6 +52,7 @@ pub(super) enum Order {
     Withdraw { object: ObjectId },
     Fetch { id: FetchId, config: Box<ReceiverConfig>, events: UnboundedSender<FetchEvent> },
     Start { id: FetchId, wanted: std::ops::Range<u32>, have: Vec<BlockIndex>, sink: Arc<dyn BlockSink> },
+    GoOn { id: FetchId },
     Cancel { id: FetchId },
     Join { group: GroupAddr, port: Box<UdpPort> },
     Leave { group: GroupAddr },
@@ -327,6 +328,7 @@ impl Engine {
                     self.begin_relaying(now, id, &have, &sink);
                     self.tell_receivers(now, id, ReceiverCommand::Start { wanted, have });
                 }
+                Order::GoOn { id } => self.go_on(now, id),
                 Order::Cancel { id } => self.tell_receivers(now, id, ReceiverCommand::Cancel),
                 Order::Join { group, port } => self.join(group, *port),
                 Order::Leave { group } => self.leave(&group),
@@ -356,7 +358,9 @@ impl Engine {
         match outcome {
             Outcome::Assembled(id, block, outcome) => {
                 let Some(receiving) = self.fetches.running.get_mut(&id) else { return };
-                if let Some(command) = receiving.on_assembled(block, outcome, &mut self.buffers) {
+                if let Some(command) = receiving.on_assembled(block, outcome, &mut self.buffers)
+                    && !receiving.holds_back(&command)
+                {
                     self.assembled(now, id, &command);
                     self.tell_receivers(now, id, command);
                 }
@@ -376,6 +380,16 @@ impl Engine {
                 let _ = self.said.send(Said::Unreadable(object));
                 self.tell_source(now, SourceCommand::Withdraw { object });
             }
+        }
+    }
+
+    /// Whoever takes the blocks of a fetch has come on: the machine hears of those that were held back.
+    fn go_on(&mut self, now: Time, id: FetchId) {
+        let ready = self.fetches.running.get_mut(&id).map(|it| it.go_on()).unwrap_or_default();
+        for block in ready {
+            let command = ReceiverCommand::BlockDecoded { block };
+            self.assembled(now, id, &command);
+            self.tell_receivers(now, id, command);
         }
     }
 

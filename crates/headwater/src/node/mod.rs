@@ -276,6 +276,11 @@ impl Node {
         self.order(Order::Start { id, wanted, have, sink });
     }
 
+    /// Whoever takes a fetch's blocks from its sink has come on, after [`BlockSink::is_ahead`].
+    pub fn go_on(&self, id: FetchId) {
+        self.order(Order::GoOn { id });
+    }
+
     /// Ends a fetch; what is finished stays.
     pub fn cancel(&self, id: FetchId) {
         self.order(Order::Cancel { id });

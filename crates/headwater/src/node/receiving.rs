@@ -30,6 +30,12 @@ pub trait BlockSink: Send + Sync {
         buffer.clear();
         Err(StoreError::BlockMissing { block })
     }
+
+    /// Whether a block that was kept is so far ahead of whoever takes the blocks that no more should come for now. The machine then hears
+    /// of it only after [`super::Node::go_on`], and until then the block counts as one that waits for the disk.
+    fn is_ahead(&self, _block: BlockIndex) -> bool {
+        false
+    }
 }
 
 /// What the data thread tells whoever asked for an object.
@@ -117,6 +123,8 @@ pub(super) struct Receiving {
     /// How often the task has begun, perhaps with symbols of another size, or by another transport.
     begun: u32,
     assembling: SortedMap<BlockIndex, Assembler>,
+    /// Blocks that were kept, and of which the machine does not hear yet: see [`BlockSink::is_ahead`].
+    held_back: Vec<BlockIndex>,
 }
 
 impl Receiving {
@@ -129,6 +137,7 @@ impl Receiving {
             geometry: None,
             begun: 0,
             assembling: SortedMap::default(),
+            held_back: Vec::new(),
         }
     }
 
@@ -156,6 +165,8 @@ impl Receiving {
         self.object = Some(object);
         self.geometry = Geometry::new(bytes, symbol_size).ok();
         self.begun += 1;
+        // The machine is told at the start what is here.
+        self.held_back.clear();
         self.discard_all(buffers);
     }
 
@@ -209,6 +220,22 @@ impl Receiving {
             };
             Finished { begun, assembled }
         })
+    }
+
+    /// Keeps what the machine would hear of a block to itself, if the block is too far ahead of whoever takes them.
+    pub(super) fn holds_back(&mut self, command: &ReceiverCommand) -> bool {
+        let ReceiverCommand::BlockDecoded { block } = *command else { return false };
+        let is_ahead = self.sink.as_ref().is_some_and(|sink| sink.is_ahead(block));
+        if is_ahead {
+            self.held_back.push(block);
+        }
+        is_ahead
+    }
+
+    /// The blocks that were held back and are not too far ahead any more.
+    pub(super) fn go_on(&mut self) -> Vec<BlockIndex> {
+        let Some(sink) = &self.sink else { return Vec::new() };
+        self.held_back.extract_if(.., |block| !sink.is_ahead(*block)).collect()
     }
 
     /// What the machine must hear of a worker's result; nothing of a block of a task that has begun anew since, unless it is kept.

@@ -85,8 +85,8 @@ impl Bench {
 
     fn end(&mut self, n: u8, request: u64, end: FetchEnd) {
         let (by_group, alone) = (Bytes::mib(9), Bytes::mib(1));
-        let (relayed, from) = (Bytes::ZERO, vec![(node(SOURCE), alone)]);
-        self.say(n, Control::Fetched(Fetched { request, end, by_group, alone, relayed, from }));
+        let (relayed, from, files) = (Bytes::ZERO, vec![(node(SOURCE), alone)], Bytes::ZERO);
+        self.say(n, Control::Fetched(Fetched { request, end, by_group, alone, relayed, from, files }));
     }
 
     /// What whoever asks was told last.
@@ -330,14 +330,20 @@ fn a_running_cast_can_be_looked_at_and_its_news_say_who_gave_how_much() {
         (node(4), Bytes::mib(3)),
         (node(99), relayed),
     ];
-    let kept =
-        Fetched { request: first.1, end: FetchEnd::Kept, by_group, alone: Bytes::mib(10), relayed, from };
+    let (alone, files) = (Bytes::mib(10), Bytes::mib(70));
+    let kept = Fetched { request: first.1, end: FetchEnd::Kept, by_group, alone, relayed, from, files };
     bench.say(2, Control::Fetched(kept.clone()));
     bench.say(2, Control::Fetched(kept));
     bench.end(3, second.1, FetchEnd::Failed("the disk is full".to_owned()));
     bench.pass(ms(200));
     let news = bench.news().unwrap();
     assert_eq!(news.given, [(node(SOURCE), Bytes::mib(3))], "and a stranger nothing");
+    let whole = news.members.iter().find(|it| it.node == node(2)).unwrap().bytes;
+    assert_eq!(
+        (news.bytes, news.files, whole),
+        (Bytes::mib(10), files, Bytes::mib(80)),
+        "a folder's files count"
+    );
     assert_eq!(news.between_racks, Some(Bytes::mib(6)));
     let passed_on = |n: u8| news.members.iter().find(|it| it.node == node(n)).unwrap().passed_on;
     assert_eq!([2, 3, 4, 5].map(passed_on), [0, 5, 3, 0].map(Bytes::mib));

@@ -5,6 +5,7 @@ mod chaos;
 mod crowds;
 mod flows;
 mod harness;
+mod names;
 mod registry;
 mod starts;
 mod tasks;

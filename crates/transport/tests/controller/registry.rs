@@ -73,26 +73,6 @@ fn an_object_can_be_asked_for_by_its_id() {
 }
 
 #[test]
-fn the_newest_holding_of_a_name_decides_and_saying_an_old_one_again_does_not() {
-    let named = |n: u8| Control::Hold(Holding { name: Some("it".into()), ..holding(n) });
-    let mut bench = Bench::new();
-    bench.join(1);
-    bench.join(2);
-    bench.say(1, named(1));
-    bench.say(2, named(2));
-    bench.say(1, named(1)); // Said again, as after a reconnection.
-    assert_eq!(bench.ask(9, request(9, 1, "it")).object, object(2));
-    // The same from a restarted node.
-    bench.say(1, Control::Hello(NodeInfo { incarnation: 2, ..info(1) }));
-    bench.say(1, named(1));
-    assert_eq!(bench.ask(9, request(9, 2, "it")).object, object(2));
-    // But when it was dropped and put again, it is new.
-    bench.say(1, Control::Drop { object: object(1) });
-    bench.say(1, named(1));
-    assert_eq!(bench.ask(9, request(9, 3, "it")).object, object(1));
-}
-
-#[test]
 fn a_restarted_node_holds_nothing_until_it_says_so() {
     let mut bench = Bench::new().holders([1]);
     bench.say(1, Control::Hello(NodeInfo { incarnation: 2, ..info(1) }));

@@ -126,6 +126,24 @@ fn a_receiver_that_stays_away_loses_its_task() {
 }
 
 #[test]
+fn a_receiver_whose_process_has_ended_loses_its_task_at_once_and_one_whose_path_is_cut_does_not() {
+    for command in
+        [ControllerCommand::PathLost { path: path(9) }, ControllerCommand::PathLeft { path: path(9) }]
+    {
+        let left = matches!(command, ControllerCommand::PathLeft { .. });
+        let mut bench = Bench::new().holders([1]);
+        let accepted = bench.get(9);
+        bench.confirm();
+        bench.events.clear();
+        bench.command(command);
+        assert_eq!(bench.view().tasks.is_empty(), left);
+        let over = ControllerEvent::Forget { task: accepted.task, outcome: Outcome::Cancelled };
+        assert_eq!(bench.events.contains(&over), left);
+        assert_eq!(bench.stops(1).contains(&accepted.flows[0].flow), left);
+    }
+}
+
+#[test]
 fn a_fin_is_always_acknowledged_and_stops_every_flow_until_each_source_says_so() {
     let mut bench = Bench::new().holders([1, 2]);
     let accepted = bench.get(9);

@@ -368,7 +368,8 @@ fn fetches_anew(bench: &mut Bench, n: u8) -> u64 {
 fn failed(request: u64, reason: &str) -> Control {
     let end = FetchEnd::Failed(reason.to_owned());
     let none = Bytes::ZERO;
-    Control::Fetched(Fetched { request, end, by_group: none, alone: none, relayed: none, from: Vec::new() })
+    let (by_group, alone, relayed, files) = (none, none, none, none);
+    Control::Fetched(Fetched { request, end, by_group, alone, relayed, from: Vec::new(), files })
 }
 
 #[test]
@@ -507,6 +508,7 @@ fn when_all_have_it_the_trees_are_felled_and_what_the_source_sent_is_counted() {
             alone: Bytes::ZERO,
             relayed: Bytes::ZERO,
             from: Vec::new(),
+            files: Bytes::ZERO,
         };
         bench.say(n, Control::Fetched(fetched));
     }

@@ -568,6 +568,7 @@ impl Net {
                     alone: self.bytes,
                     relayed: Bytes::ZERO,
                     from: Vec::new(),
+                    files: Bytes::ZERO,
                 };
                 let holding = Holding { object: OBJECT, bytes: self.bytes, name: None };
                 for control in [Control::Hold(holding), Control::Fetched(kept)] {

@@ -9,7 +9,7 @@ pub struct CastResult {
     pub object: String,
     /// What was asked for, if it is a name.
     pub name: Option<String>,
-    /// The object's size.
+    /// The object's size; of a folder, that of its manifest and of all its files, as far as a receiver could say.
     pub bytes: u64,
     /// From the request to the last receiver's end.
     pub seconds: f64,
@@ -29,7 +29,7 @@ pub struct CastResult {
     pub unicast_bytes: u64,
     /// Useful payload that receivers have passed on to each other.
     pub relayed_bytes: u64,
-    /// What came by the group and from sources over the object's size: how many copies of it left its sources.
+    /// What came by the group and from sources over that size: how many copies of it left its sources.
     pub copies: f64,
     /// The same of the link that carried most of it, of those at which its sources and receivers are: their uplinks, and the receivers'
     /// downlinks. Useful payload only, and what went to the group.

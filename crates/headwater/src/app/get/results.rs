@@ -17,7 +17,7 @@ pub(super) fn host_dropped(host: &Host) -> Option<u64> {
 }
 
 pub(super) fn wanted_bytes(fetched: &Fetched, range: Option<(Bytes, Option<Bytes>)>) -> u64 {
-    let size = fetched.arrivals.partial.hashes().size();
+    let size = fetched.arrivals.hashes().size();
     match range {
         None => size.get(),
         Some((from, to)) => (to.unwrap_or(size).min(size) - from).get(),
@@ -35,7 +35,7 @@ pub(in crate::app) fn result_of(
     names: &[(NodeId, String)],
 ) -> GetResult {
     let cpu_seconds = usage::cpu_seconds();
-    let layout = fetched.arrivals.partial.hashes().layout();
+    let layout = fetched.arrivals.hashes().layout();
     let symbol = f64::from(fetched.symbol_size.max(1));
     let block = layout.len(BlockIndex(0)).get().max(1) as f64;
     let padding = (block / symbol).ceil() * symbol / block;

@@ -10,7 +10,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 use super::{Host, Peer};
 use crate::app::AppError;
-use crate::control::{Backoff, Expect, Link};
+use crate::control::{Backoff, Expect, GOING_AWAY, Link};
 use crate::node::control_path;
 
 /// How long queued messages may take to arrive when the process ends, and the closing of connections to leave.
@@ -91,6 +91,14 @@ impl Host {
             for holding in self.holdings() {
                 let _ = out.send(Control::Hold(holding));
             }
+            for naming in self.namings() {
+                let _ = out.send(Control::Named(naming));
+            }
+            let state = self.state();
+            for claim in state.claims().into_iter().filter(|_| state.asks(path)) {
+                let _ = out.send(claim);
+            }
+            drop(state);
             if self.state().keeps {
                 let _ = out.send(Control::Keeps);
             }
@@ -153,7 +161,7 @@ impl Host {
             });
             drop(state);
             if let Some(controller) = &self.inner.controller {
-                controller.lost(path);
+                controller.lost(path, link.was_left());
             }
         }
     }
@@ -174,7 +182,7 @@ impl Host {
         let _ =
             tokio::time::timeout(LAST_WORDS, async { while finishing.join_next().await.is_some() {} }).await;
         // The closing packets leave at once; QUIC would go on listening for three timeouts.
-        let _ = tokio::time::timeout(CLOSING, self.inner.endpoint.close("going away")).await;
+        let _ = tokio::time::timeout(CLOSING, self.inner.endpoint.close(GOING_AWAY)).await;
     }
 }
 

@@ -84,6 +84,7 @@ impl Host {
     /// What a controller or a node says to this process, but not to its own controller.
     fn hand_in(&self, path: PathId, control: Control) {
         match control {
+            Control::NameStands(stands) => self.name_stands(path, *stands),
             Control::ProbeGroup(question) => drop(tokio::spawn(self.clone().probe_group(path, *question))),
             control if of_cast(&control) => {
                 if let Some(to) = &self.state().on_casts {
@@ -152,7 +153,8 @@ impl Host {
     pub(super) async fn answer(&self, link: &Link, query: Query) -> Answer {
         match query {
             Query::Holdings if self.inner.node.is_some() => {
-                Answer::Holdings { info: Box::new(self.info_for(link)), holdings: self.holdings() }
+                let (info, names) = (Box::new(self.info_for(link)), self.namings());
+                Answer::Holdings { info, holdings: self.holdings(), names }
             }
             Query::Holdings => Answer::Unknown,
             Query::Hashes { object } => match self.hashes(object, None).await {
@@ -189,6 +191,9 @@ fn for_controller(control: &Control) -> bool {
             | Control::TreeReady { .. }
             | Control::Silent { .. }
             | Control::Signalled(_)
+            | Control::Named(_)
+            | Control::Claim(_)
+            | Control::Unname { .. }
     )
 }
 

@@ -4,9 +4,10 @@ use std::net::SocketAddr;
 
 use headwater_store::BlockHashes;
 use headwater_units::{ObjectId, PathId};
-use headwater_wire::{Control, Holding, NodeInfo};
+use headwater_wire::{Control, Holding, Naming, NodeInfo};
 
 use super::links::no_controller;
+use super::names::namings;
 use super::{Held, Host, LOCAL};
 use crate::app::AppError;
 use crate::app::query::{Answer, Query, ask};
@@ -38,6 +39,11 @@ impl Host {
         }
     }
 
+    /// What its names stand for by the word of some controller.
+    pub(super) fn namings(&self) -> Vec<Naming> {
+        self.state().held.values().flat_map(namings).collect()
+    }
+
     pub(super) fn holdings(&self) -> Vec<Holding> {
         self.state().held.iter().flat_map(|(&object, held)| holdings_of(object, held)).collect()
     }
@@ -46,17 +52,25 @@ impl Host {
     pub(crate) fn hold(&self, object: ObjectId, mut held: Held) {
         self.node().hold(object, held.file.clone());
         let mut state = self.state();
-        if let Some(before) = state.held.remove(&object) {
-            held.names.extend(before.names);
+        for (name, facts) in state.held.remove(&object).into_iter().flat_map(|before| before.names) {
+            held.names.entry(name).or_insert(facts);
         }
-        let holdings = holdings_of(object, &held);
+        let mut says: Vec<Control> = holdings_of(object, &held).into_iter().map(Control::Hold).collect();
+        says.extend(state.offer_names(object, &held));
         state.held.insert(object, held);
-        for (peer, holding) in state.peers.values().flat_map(|p| holdings.iter().map(move |h| (p, h))) {
-            let _ = peer.out.send(Control::Hold(holding.clone()));
+        // Of names that were not granted yet, only their controller is told.
+        let for_all = |control: &Control| !matches!(control, Control::Claim(_) | Control::Unname { .. });
+        for (path, peer) in &state.peers {
+            let decides = state.asks(*path);
+            for control in says.iter().filter(|control| decides || for_all(control)) {
+                let _ = peer.out.send(control.clone());
+            }
         }
+        let decides = state.asks(LOCAL);
         drop(state);
         if let Some(controller) = &self.inner.controller {
-            holdings.into_iter().for_each(|h| controller.deliver(LOCAL, Control::Hold(h)));
+            says.retain(|control| decides || for_all(control));
+            says.into_iter().for_each(|control| controller.deliver(LOCAL, control));
         }
     }
 
@@ -112,7 +126,7 @@ impl Host {
     /// Asks a source what it holds and tells the own controller, so that a request finds it there.
     pub(crate) async fn introduce(&self, path: PathId) -> Result<usize, AppError> {
         let link = self.link(path).ok_or_else(no_controller)?;
-        let Answer::Holdings { info, holdings } = ask(&link, &Query::Holdings).await? else {
+        let Answer::Holdings { info, holdings, names } = ask(&link, &Query::Holdings).await? else {
             let reason =
                 "it answers, but it is no source; a controller is asked with --controller".to_owned();
             return Err(AppError::Unreachable { who: link.remote_addr().to_string(), reason });
@@ -121,6 +135,9 @@ impl Host {
         self.on_control(path, &link, Control::Hello(*info));
         for holding in holdings {
             self.on_control(path, &link, Control::Hold(holding));
+        }
+        for naming in names {
+            self.on_control(path, &link, Control::Named(naming));
         }
         Ok(count)
     }
@@ -131,6 +148,6 @@ fn holdings_of(object: ObjectId, held: &Held) -> Vec<Holding> {
     let holding = |name: Option<&String>| Holding { object, bytes, name: name.cloned() };
     match held.names.is_empty() {
         true => vec![holding(None)],
-        false => held.names.iter().map(|name| holding(Some(name))).collect(),
+        false => held.names.keys().map(|name| holding(Some(name))).collect(),
     }
 }

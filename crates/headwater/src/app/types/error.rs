@@ -6,6 +6,11 @@ use headwater_store::StoreError;
 use headwater_units::{Bytes, Duration};
 use thiserror::Error;
 
+use super::LeftOut;
+
+/// So many things that are in the way are listed; of the others it is said how many there are.
+const LISTED: usize = 20;
+
 /// A command did not do what was asked. The exit code says which way, the message what to do.
 #[derive(Debug, Error)]
 #[non_exhaustive]
@@ -65,6 +70,14 @@ pub enum AppError {
         /// What the system said.
         source: io::Error,
     },
+    /// A folder holds what cannot be delivered, and nobody said that it may be left out.
+    #[error("{}", in_the_way(folder, left_out))]
+    InTheWay {
+        /// The folder, as the user calls it.
+        folder: String,
+        /// What it is.
+        left_out: Vec<LeftOut>,
+    },
     /// The daemon of this machine could not do it.
     #[error("{message}")]
     Daemon {
@@ -83,7 +96,10 @@ impl AppError {
     pub fn exit_code(&self) -> u8 {
         match self {
             AppError::Io { source, .. } if no_room(source) => 6,
-            AppError::Io { .. } | AppError::Failed(_) | AppError::TimedOut { .. } => 1,
+            AppError::Io { .. }
+            | AppError::Failed(_)
+            | AppError::TimedOut { .. }
+            | AppError::InTheWay { .. } => 1,
             AppError::Usage(_) => 2,
             AppError::NotFound(_) => 3,
             AppError::Unreachable { .. } | AppError::NoSource { .. } => 4,
@@ -110,6 +126,15 @@ impl AppError {
     }
 }
 
+fn in_the_way(folder: &str, left_out: &[LeftOut]) -> String {
+    let mut text = format!("{folder} holds what cannot be delivered, so nothing was done:\n");
+    left_out.iter().take(LISTED).for_each(|it| text += &format!("  {it}\n"));
+    if let more @ 1.. = left_out.len().saturating_sub(LISTED) {
+        text += &format!("  and {more} more\n");
+    }
+    text + "move it away, or leave it out with --skip-special"
+}
+
 fn no_room(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
@@ -124,7 +149,10 @@ impl From<StoreError> for AppError {
             | StoreError::BlockMismatch { .. }
             | StoreError::ObjectChanged { .. }
             | StoreError::ObjectDamaged { .. } => AppError::Verification(text),
-            StoreError::BadName { .. } | StoreError::Ambiguous { .. } => AppError::Usage(text),
+            StoreError::Stopped => AppError::Interrupted { resumable: false },
+            StoreError::BadName { .. } | StoreError::Ambiguous { .. } | StoreError::PartOfFolder { .. } => {
+                AppError::Usage(text)
+            }
             _ => AppError::Failed(text),
         }
     }
@@ -133,6 +161,15 @@ impl From<StoreError> for AppError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn of_very_many_things_in_the_way_some_are_listed_and_the_others_counted() {
+        let one = |n: usize| LeftOut { path: format!("set/{n}"), reason: "it is a socket".into() };
+        let text =
+            AppError::InTheWay { folder: "set".into(), left_out: (0..25).map(one).collect() }.to_string();
+        assert!(text.contains("set/19 (it is a socket)") && text.contains("and 5 more"), "{text}");
+        assert!(!text.contains("set/20") && text.ends_with("--skip-special"), "{text}");
+    }
 
     #[test]
     fn full_disks_have_their_own_exit_code_wherever_they_show() {

@@ -48,12 +48,14 @@ pub enum Where {
     Controller(String),
     /// These, with a controller inside the receiver.
     From(Vec<String>),
+    /// Nobody is known: only this machine's own store.
+    Here,
 }
 
 /// Where an object goes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Output {
-    /// To this file, or into this folder.
+    /// To this file, or into this folder; into a device or a pipe, as to standard output.
     File(PathBuf),
     /// To standard output, in order, as blocks finish.
     Stdout,
@@ -109,6 +111,10 @@ pub struct ServeOptions {
     pub files: Vec<PathBuf>,
     /// The object's name instead of the file's; only with one file.
     pub name: Option<String>,
+    /// Leave out of folders what cannot be delivered, instead of refusing them.
+    pub skip_special: bool,
+    /// Folders' entries keep when they were last written to.
+    pub times: bool,
     /// Whom to tell (`host:port`).
     pub controller: Option<String>,
     /// Where to listen; `None`: [`wildcard`](super::wildcard) of [`NODE_PORT`](super::NODE_PORT).
@@ -166,12 +172,18 @@ pub struct NodeOptions {
 pub struct PutOptions {
     /// What every command knows.
     pub common: Common,
-    /// The file or folder.
+    /// The file or folder; `-` is standard input.
     pub file: PathBuf,
-    /// The object's name instead of the file's.
+    /// The object's name instead of the file's; a stream has no other.
     pub name: Option<String>,
+    /// Take the name from others that hold copies of what it stands for.
+    pub replace: bool,
     /// Link instead of copying: the file must never change again.
     pub link: bool,
+    /// Leave out of a folder what cannot be delivered, instead of refusing it.
+    pub skip_special: bool,
+    /// A folder's entries keep when they were last written to.
+    pub times: bool,
     /// The most the store may hold.
     pub quota: Option<Bytes>,
 }
@@ -194,6 +206,15 @@ pub struct RmOptions {
     pub common: Common,
     /// A name, an id, or the beginning of one.
     pub what: String,
+}
+
+/// `headwater gc`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct GcOptions {
+    /// What every command knows.
+    pub common: Common,
+    /// Only say what would go.
+    pub dry_run: bool,
 }
 
 /// `headwater demo`. Sources count from zero: those of `rates`, then those of `joins` in the order given.

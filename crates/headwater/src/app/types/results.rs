@@ -20,6 +20,24 @@ pub struct Listening {
     pub fingerprint: NodeId,
     /// What can be fetched from here now.
     pub objects: Vec<ObjectLine>,
+    /// With `--skip-special`: what of the folders is not offered.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub left_out: Vec<LeftOut>,
+}
+
+/// Something in a folder that cannot be delivered.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeftOut {
+    /// The whole path.
+    pub path: String,
+    /// Why.
+    pub reason: String,
+}
+
+impl std::fmt::Display for LeftOut {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} ({})", self.path, self.reason)
+    }
 }
 
 /// What one source did for a task.
@@ -125,10 +143,17 @@ pub struct PutResult {
     pub object: String,
     /// Its name.
     pub name: Option<String>,
-    /// Its size.
+    /// Its size; of a folder, that of its files together.
     pub bytes: u64,
-    /// How it came into the store: `copied`, `reflinked`, `linked` or `known` (it was there already).
+    /// How it came into the store: `copied`, `reflinked`, `linked`, `known` (it was there already) or `healed` (it was there, but rotten).
     pub placed: String,
+    /// How often the name has been given to another object, as the controller counts; `None` while no controller was asked.
+    pub generation: Option<u64>,
+    /// What the name stood for here before, if that was something else; it stays, by its id.
+    pub replaced: Option<String>,
+    /// With `--skip-special`: what of the folder is not in it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub left_out: Vec<LeftOut>,
 }
 
 /// The end of an `rm`.
@@ -138,8 +163,27 @@ pub struct RmResult {
     pub object: String,
     /// Its name, if it had one.
     pub name: Option<String>,
-    /// Bytes set free; zero if another name still points at the object.
+    /// Bytes set free; zero if another name still points at the object, or a folder needs it.
     pub freed_bytes: u64,
+    /// Objects that are gone: it, and of a folder the files that nothing else needs.
+    pub objects: u64,
+}
+
+/// The end of a `gc`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct GcResult {
+    /// Nothing was removed: this is what would be.
+    pub dry_run: bool,
+    /// Files of folders that nothing needs any more.
+    pub objects: Vec<String>,
+    /// What they and the transfers took.
+    pub freed_bytes: u64,
+    /// Transfers that nobody goes on with.
+    pub partials: u64,
+    /// Their part of it.
+    pub partial_bytes: u64,
+    /// Folders that cannot be read; as long as there are any, no file of a folder is removed.
+    pub unreadable: Vec<String>,
 }
 
 /// The end of a `debug replay`.

@@ -138,6 +138,12 @@ pub(crate) struct ServeArgs {
     /// Name of the object [default: the file's name]; only with one FILE
     #[arg(long, value_name = "NAME")]
     pub(crate) name: Option<String>,
+    /// Leave sockets, pipes, devices and links out of folders, instead of refusing them for these
+    #[arg(long)]
+    pub(crate) skip_special: bool,
+    /// Keep when a folder's files were last written to; the same folder is then another object where it was written at other times
+    #[arg(long)]
+    pub(crate) keep_mtimes: bool,
     /// Record every input of this source, for `debug replay`
     #[arg(long, value_name = "FILE", help_heading = EXPERIMENT)]
     pub(crate) record: Option<PathBuf>,

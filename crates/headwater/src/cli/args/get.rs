@@ -1,4 +1,4 @@
-//! `get`: one object onto this machine.
+//! `get`: objects onto this machine.
 
 use std::path::PathBuf;
 
@@ -19,17 +19,24 @@ use crate::cli::values::{ByteRange, HostPort, Spread, Theta, Transport};
   headwater get disk.img --controller 10.0.0.1 --range 1MiB-2MiB -o part.bin
   headwater get model -o model.bin --json --progress json
   headwater get model --keep
+  headwater get config.json weights.bin -o model/
+  headwater get dataset -o - | tar x
 
-An interrupted get goes on from its finished blocks when the same command is run again.")]
+An interrupted get goes on from its finished blocks when the same command is run again, a folder from its finished files, too.
+What this machine's own store has is taken from there.")]
 pub(crate) struct GetArgs {
-    /// A name, an id (64 hex digits), or the beginning of an id
-    #[arg(value_name = "NAME|ID")]
-    pub(crate) what: String,
-    /// Where to write: a file, an existing folder, or - for standard output [default: the object's name]
+    /// A name, an id (64 hex digits), or the beginning of an id; or several, into one folder
     ///
-    /// A file appears under its name only when it is complete and verified. With `-` verified blocks are written in
-    /// order as they finish, nothing else goes to standard output, and --json goes to standard error.
-    #[arg(short, long, value_name = "FILE|-", value_hint = clap::ValueHint::AnyPath)]
+    /// Of several, some come at the same time. One that fails does not hold up the others; the exit code says that one did. With --json
+    /// there is a line for each.
+    #[arg(value_name = "NAME|ID", required = true)]
+    pub(crate) what: Vec<String>,
+    /// Where to write: a file, a folder, or - for standard output [default: the object's name]
+    ///
+    /// A file or folder appears under its name only when it is complete and verified. FOLDER/ is made if its own folder is there. With
+    /// `-` verified blocks are written in order as they finish, a folder as a tar; nothing else goes to standard output, and --json goes
+    /// to standard error. A device or a pipe is written to in the same way; a block device only with --force.
+    #[arg(short, long, value_name = "FILE|FOLDER/|-", value_hint = clap::ValueHint::AnyPath)]
     pub(crate) output: Option<PathBuf>,
     /// Keep it in this machine's store instead of a file
     ///
@@ -56,7 +63,7 @@ pub(crate) struct GetArgs {
     /// Compute SHA-256 too, while the object comes in
     #[arg(long)]
     pub(crate) sha256: bool,
-    /// Replace the output file if there is one
+    /// Replace the output if there is one
     #[arg(long, visible_alias = "overwrite")]
     pub(crate) force: bool,
     #[command(flatten)]

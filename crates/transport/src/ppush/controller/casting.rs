@@ -47,7 +47,8 @@ impl Controller {
     }
 
     fn begin_cast(&mut self, now: Time, asker: PathId, wanted: Wanted) -> Result<Cast, Refusal> {
-        let object = self.registry.resolve(&wanted.name).ok_or(Refusal::UnknownObject)?;
+        let unresolved = || self.registry.why_unresolved(&wanted.name);
+        let object = self.registry.resolve(&wanted.name).ok_or_else(unresolved)?;
         let bytes = self.registry.object(object).ok_or(Refusal::UnknownObject)?.bytes;
         let source = *self.sources_of(object, 0, |_| true).first().ok_or(Refusal::NoSource)?;
         if wanted.wish == CastWish::Trees && self.network.is_none() {
@@ -85,6 +86,7 @@ impl Controller {
             flow: None,
             planted: None,
             symbol_size: 0,
+            files: Bytes::ZERO,
             to_group: Bytes::ZERO,
             given: Default::default(),
             between_racks: None,
@@ -185,7 +187,8 @@ impl Controller {
         let cast = self.casts.get_mut(number).expect("requests and casts agree");
         if let Some(member) = cast.members.get_mut(&node).filter(|member| !member.has_ended()) {
             (member.by_group, member.alone) = (fetched.by_group, fetched.alone);
-            member.relayed = fetched.relayed;
+            (member.relayed, member.files) = (fetched.relayed, fetched.files);
+            cast.files = cast.files.max(fetched.files);
             let on_trees = member.on_trees;
             let rack = self.registry.rack_of(node);
             for (from, bytes) in fetched.from {
@@ -545,6 +548,7 @@ impl Member {
             standing: MemberStanding::Invited,
             away_since: None,
             bytes: Bytes::ZERO,
+            files: Bytes::ZERO,
             by_group: Bytes::ZERO,
             alone: Bytes::ZERO,
             relayed: Bytes::ZERO,

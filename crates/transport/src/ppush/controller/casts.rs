@@ -44,6 +44,8 @@ pub(super) struct Cast {
     /// Its trees, if it is to go by trees.
     pub(super) planted: Option<Box<Planted>>,
     pub(super) symbol_size: u16,
+    /// The most that a receiver says the files of the folder have; zero if it is none.
+    pub(super) files: Bytes,
     pub(super) to_group: Bytes,
     /// Useful payload that receivers have got by flows of their own, by who sent it.
     pub(super) given: BTreeMap<NodeId, Bytes>,
@@ -89,6 +91,8 @@ pub(super) struct Member {
     pub(super) standing: MemberStanding,
     pub(super) away_since: Option<Time>,
     pub(super) bytes: Bytes,
+    /// Those of a folder's files, once they are there.
+    pub(super) files: Bytes,
     pub(super) by_group: Bytes,
     pub(super) alone: Bytes,
     pub(super) relayed: Bytes,
@@ -147,7 +151,7 @@ impl Cast {
                 node,
                 standing: member.standing.clone(),
                 grouped: member.grouped || member.on_trees,
-                bytes: member.bytes,
+                bytes: Bytes::new(member.bytes.get().saturating_add(member.files.get())),
                 by_group: member.by_group,
                 alone: member.alone,
                 relayed: member.relayed,
@@ -164,6 +168,7 @@ impl Cast {
                 cast: self.number,
                 object: self.object,
                 bytes: self.bytes,
+                files: self.files,
                 source: self.source,
                 way: self.way,
                 to_group: self.to_group,

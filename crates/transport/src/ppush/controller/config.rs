@@ -147,7 +147,7 @@ pub struct ControllerConfig {
     pub max_objects_per_node: usize,
     /// Objects known at most: 262,144. Those without a holder make room.
     pub max_objects: usize,
-    /// Names known at most: 262,144; at most 16 per object of a node.
+    /// Names known at most: 262,144; at most 16 per object of a node. Removed ones make room, then those of objects without a holder.
     pub max_names: usize,
     /// Flows that are being stopped, at most: 65,536. The rest is stopped when its source reports it.
     pub max_ending: usize,
@@ -293,6 +293,8 @@ pub struct ControllerStats {
     pub nodes_refused: u64,
     /// Holdings not recorded: a table is full, or the size contradicts another holder's.
     pub holdings_refused: u64,
+    /// Names that were not given, or not recorded: their owner is here, or a table is full.
+    pub names_refused: u64,
     /// Flows that were not waited for until stopped, for want of room.
     pub stops_given_up: u64,
     /// Casts begun.

@@ -24,7 +24,7 @@ pub(super) struct Homecoming {
 struct Asked {
     path: PathId,
     name: String,
-    /// The request, or the wish for a cast.
+    /// The request, the wish for a cast, or the claim of a name.
     control: Control,
 }
 
@@ -38,9 +38,12 @@ impl Controller {
 
     /// Whether it is too early to say that nobody has what is asked for.
     pub(super) fn is_early(&self, now: Time, name: &str) -> bool {
-        self.homecoming.until.is_some_and(|until| now < until)
-            && self.registry.resolve(name).is_none()
-            && self.homecoming.asked.len() < MOST
+        self.awaits_nodes(now) && self.registry.resolve(name).is_none()
+    }
+
+    /// Whether nodes may still come back from before a restart, and there is room for what is not answered until then.
+    pub(super) fn awaits_nodes(&self, now: Time) -> bool {
+        self.homecoming.until.is_some_and(|until| now < until) && self.homecoming.asked.len() < MOST
     }
 
     /// What was asked for too early is heard again when its name is known, or when it is late enough.

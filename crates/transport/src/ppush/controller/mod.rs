@@ -51,6 +51,7 @@ mod circles;
 mod config;
 mod crowds;
 mod homecoming;
+mod naming;
 mod network;
 mod nodes;
 mod overlay;
@@ -173,6 +174,10 @@ impl Controller {
             Control::Fin { task, outcome } => self.fin(now, path, task, outcome),
             Control::Cast(cast) => self.cast(now, path, cast),
             Control::StopCast { cast } => self.stop_cast(now, path, cast),
+            Control::Claim(claim) => match self.registry.node_at(path) {
+                Some(node) => self.claim(now, path, node, claim),
+                None => self.stats.strangers += 1,
+            },
             // The rest comes from sources, which must have said who they are.
             Control::Hold(_)
             | Control::Drop { .. }
@@ -186,6 +191,8 @@ impl Controller {
             | Control::TreeReady { .. }
             | Control::Silent { .. }
             | Control::Signalled(_)
+            | Control::Named(_)
+            | Control::Unname { .. }
             | Control::Report { .. } => match self.registry.node_at(path) {
                 Some(node) => self.source(now, node, control),
                 None => self.stats.strangers += 1,
@@ -201,12 +208,15 @@ impl Controller {
                 match self.registry.hold(node, holding, &self.config) {
                     true => {
                         self.touched.extend(self.tasks.wanting(object));
+                        self.forget_names();
                         self.answer_early(now);
                     }
                     false => self.stats.holdings_refused += 1,
                 }
             }
             Control::Drop { object } => self.drop_object(now, node, object),
+            Control::Named(naming) => self.named(now, node, naming),
+            Control::Unname { object, name } => self.unname(node, object, &name),
             Control::Keeps => self.registry.keeps(node),
             Control::Fetched(fetched) => self.fetched(now, node, fetched),
             Control::GroupProbed { asked, heard } => self.group_probed(now, node, asked, &heard),
@@ -306,8 +316,14 @@ impl Endpoint for Controller {
             Input::Command(Command::Controller(ControllerCommand::PathLost { path })) => {
                 self.path_lost(now, path);
             }
+            Input::Command(Command::Controller(ControllerCommand::PathLeft { path })) => {
+                self.path_left(now, path);
+            }
             Input::Command(Command::Controller(ControllerCommand::Restore(record))) => {
                 self.restore(now, *record);
+            }
+            Input::Command(Command::Controller(ControllerCommand::RestoreName(record))) => {
+                self.restore_name(*record);
             }
             Input::Command(Command::Controller(ControllerCommand::Returned)) => self.returned(now),
             Input::Packet(_) | Input::Command(_) => self.stats.unexpected += 1,

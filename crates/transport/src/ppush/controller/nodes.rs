@@ -1,7 +1,7 @@
 //! Nodes that come, go and drop objects, and what that means for their flows.
 
-use headwater_units::{FlowId, NodeId, ObjectId, PathId, Time};
-use headwater_wire::NodeInfo;
+use headwater_units::{FlowId, NodeId, ObjectId, PathId, TaskId, Time};
+use headwater_wire::{NodeInfo, Outcome};
 
 use super::tasks::{FlowState, Pace, Retry};
 use super::{Controller, offered};
@@ -76,6 +76,16 @@ impl Controller {
         if let Some(node) = self.registry.lose(now, path) {
             self.node_down(now, node);
         }
+    }
+
+    /// The process behind a path has ended, and said so: what it was fetching is over, where it was not invited to it. A cast waits
+    /// for its receivers.
+    pub(super) fn path_left(&mut self, now: Time, path: PathId) {
+        let of_it = self.tasks.iter().filter(|task| task.path == Some(path));
+        let asked = of_it.filter(|task| self.casts.of_request((task.receiver, task.request)).is_none());
+        let over: Vec<TaskId> = asked.map(|task| task.id).collect();
+        over.into_iter().for_each(|task| self.end_task(now, task, Outcome::Cancelled));
+        self.path_lost(now, path);
     }
 
     /// Nothing can be said to a node any more. Its flows may go on, but others are taken instead where there are any.

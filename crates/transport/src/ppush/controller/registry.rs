@@ -1,14 +1,18 @@
 //! Who is here, and who holds what under which name.
 //!
 //! A node is *here* while a path leads to it. One that leaves is remembered, with what it held, until its place is
-//! needed: so that a name nobody ever had can be told from one whose holders are away, and so that a returning node
-//! that says its holdings again does not move a name back which has been given to another object since.
+//! needed: so that a name nobody ever had can be told from one whose holders are away.
+
+mod names;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use headwater_units::{BitRate, Bytes, NodeId, ObjectId, PathId, Time};
-use headwater_wire::{Holding, NodeInfo};
+use headwater_wire::{Holding, NodeInfo, Refusal};
 
+pub(super) use self::names::{NameChange, Verdict};
+
+use self::names::Names;
 use super::ControllerConfig;
 
 /// Fewer digits of an id are too easily another's.
@@ -59,7 +63,9 @@ pub(super) struct Registry {
     objects: BTreeMap<ObjectId, Object>,
     /// Objects without a holder: the first to make room.
     orphans: BTreeSet<ObjectId>,
-    names: BTreeMap<String, ObjectId>,
+    names: Names,
+    /// Names that had to make room.
+    forgotten_names: Vec<String>,
 }
 
 impl Registry {
@@ -88,10 +94,20 @@ impl Registry {
     pub(super) fn holds(&self, node: NodeId, object: ObjectId) -> bool {
         self.nodes.get(&node).is_some_and(|n| n.holds.contains_key(&object))
     }
-    /// The object behind a URI: an id as 64 hex digits, else a name, else the only id that begins with these digits.
+    /// The object behind a URI: an id as 64 hex digits and nothing else, else a name, else the only id that begins with these digits.
     pub(super) fn resolve(&self, uri: &str) -> Option<ObjectId> {
-        let id = uri.parse().ok().filter(|id| self.objects.contains_key(id));
-        id.or_else(|| self.names.get(uri).copied()).or_else(|| self.beginning(uri))
+        let known = |id: &ObjectId| self.objects.contains_key(id);
+        match (uri.parse().ok(), self.names.get(uri)) {
+            (Some(id), _) | (None, Some(id)) => Some(id).filter(known),
+            (None, None) => self.beginning(uri),
+        }
+    }
+    /// Why something cannot be resolved: a name that stands for an object comes back with whoever holds that.
+    pub(super) fn why_unresolved(&self, uri: &str) -> Refusal {
+        match self.names.get(uri) {
+            Some(_) if uri.parse::<ObjectId>().is_err() => Refusal::NoSource,
+            _ => Refusal::UnknownObject,
+        }
     }
     fn beginning(&self, digits: &str) -> Option<ObjectId> {
         if !(SHORTEST_BEGINNING..64).contains(&digits.len()) || !digits.is_ascii() {
@@ -157,8 +173,9 @@ impl Registry {
                 if restarted {
                     node.keeps = false;
                     let lost = std::mem::take(&mut node.holds);
-                    lost.keys().for_each(|object| unhold(&mut self.objects, &mut self.orphans, *object, id));
+                    let lost_objects: Vec<ObjectId> = lost.keys().copied().collect();
                     node.formerly.extend(lost);
+                    lost_objects.into_iter().for_each(|object| self.orphan(object, id));
                 }
             }
         }
@@ -210,17 +227,13 @@ impl Registry {
             known.bytes = bytes;
         }
         known.holders.insert(id);
-        self.orphans.remove(&object);
+        if self.orphans.remove(&object) {
+            self.names.held(known.names.iter());
+        }
         let formerly = node.formerly.remove(&object);
-        let said = node.holds.entry(object).or_insert_with(|| formerly.unwrap_or_default());
+        node.holds.entry(object).or_insert_with(|| formerly.unwrap_or_default());
         if let Some(name) = name {
-            let again = said.contains(&name) && self.names.contains_key(&name);
-            if said.len() < NAMES_PER_HOLDING {
-                said.insert(name.clone());
-            }
-            if !again {
-                self.name(name, object, config);
-            }
+            self.suppose(id, object, name, config);
         }
         true
     }
@@ -231,7 +244,7 @@ impl Registry {
         node.formerly.remove(&object);
         let held = node.holds.remove(&object).is_some();
         if held {
-            unhold(&mut self.objects, &mut self.orphans, object, id);
+            self.orphan(object, id);
         }
         held
     }
@@ -241,42 +254,24 @@ impl Registry {
             return true;
         }
         let Some(orphan) = self.orphans.pop_first() else { return false };
-        let gone = self.objects.remove(&orphan).expect("an orphan is a known object");
-        gone.names.iter().for_each(|name| {
-            self.names.remove(name);
-        });
+        self.objects.remove(&orphan).expect("an orphan is a known object");
         true
-    }
-
-    /// The newest holding of a name decides what it stands for.
-    fn name(&mut self, name: String, object: ObjectId, config: &ControllerConfig) {
-        if !self.names.contains_key(&name) && self.names.len() >= config.max_names {
-            return;
-        }
-        let before = self.names.insert(name.clone(), object);
-        if let Some(before) = before.filter(|before| *before != object) {
-            self.objects.get_mut(&before).expect("a name stands for a known object").names.remove(&name);
-        }
-        self.objects.get_mut(&object).expect("recorded just now").names.insert(name);
     }
 
     fn forget(&mut self, id: NodeId) {
         let node = self.nodes.remove(&id).expect("chosen among the known ones");
         for object in node.holds.keys() {
-            unhold(&mut self.objects, &mut self.orphans, *object, id);
+            self.orphan(*object, id);
         }
     }
-}
 
-fn unhold(
-    objects: &mut BTreeMap<ObjectId, Object>,
-    orphans: &mut BTreeSet<ObjectId>,
-    object: ObjectId,
-    node: NodeId,
-) {
-    let known = objects.get_mut(&object).expect("what a node holds is known");
-    known.holders.remove(&node);
-    if known.holders.is_empty() {
-        orphans.insert(object);
+    /// A node holds an object no longer, which may have been the last that did.
+    fn orphan(&mut self, object: ObjectId, node: NodeId) {
+        let known = self.objects.get_mut(&object).expect("what a node holds is known");
+        known.holders.remove(&node);
+        if known.holders.is_empty() {
+            self.orphans.insert(object);
+            self.names.unheld(known.names.iter());
+        }
     }
 }

@@ -72,7 +72,8 @@ impl Controller {
         request: &Request,
         place: Option<Place>,
     ) -> Result<TaskId, Refusal> {
-        let object = self.registry.resolve(&request.name).ok_or(Refusal::UnknownObject)?;
+        let unresolved = || self.registry.why_unresolved(&request.name);
+        let object = self.registry.resolve(&request.name).ok_or_else(unresolved)?;
         let bytes = self.registry.object(object).ok_or(Refusal::UnknownObject)?.bytes;
         let max_sources = self.config.sources_for(request.max_sources);
         let mut task = Task {

@@ -46,7 +46,7 @@ pub struct ObjectView {
     pub object: ObjectId,
     /// Its size.
     pub bytes: Bytes,
-    /// What it is called.
+    /// What it is called by those who hold it.
     pub names: Vec<String>,
     /// Who holds it and is here.
     pub holders: Vec<NodeId>,
@@ -164,7 +164,9 @@ impl Controller {
         let here = |node: &NodeId| self.registry.path_of(*node).is_some();
         let object = |(id, object): (&ObjectId, &super::registry::Object)| {
             let (holders, away) = object.holders.iter().copied().partition(here);
-            let names = object.names.iter().cloned().collect();
+            let said =
+                |name: &&String| object.holders.iter().any(|node| self.registry.says(*node, name, *id));
+            let names = object.names.iter().filter(said).cloned().collect();
             ObjectView { object: *id, bytes: object.bytes, names, holders, away }
         };
         let node = |node: &Node| NodeView {

@@ -156,6 +156,10 @@ impl Blocks {
     pub(super) fn in_reception(&self) -> usize {
         self.open.values().filter(|b| b.phase == Phase::Decoding || b.distinct() > 0).count()
     }
+    /// Blocks that were asked for and are not done.
+    pub(super) fn opened(&self) -> usize {
+        self.open.len()
+    }
     /// Blocks that wait for the decoder, the hash or the disk.
     pub(super) fn decoding(&self) -> usize {
         self.open.values().filter(|b| b.phase == Phase::Decoding).count()

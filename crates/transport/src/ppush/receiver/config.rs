@@ -51,6 +51,9 @@ pub struct ReceiverConfig {
     /// Blocks of 256 KiB that may be partly here or waiting for the decoder, and of larger blocks as many fewer: bounds the
     /// memory, since each holds a block of bytes.
     pub blocks_in_flight: usize,
+    /// Blocks that were asked for and of which nothing has come count among these, too: a bound that also holds when whoever takes the
+    /// blocks does not come on while much is on its way.
+    pub counts_asked_for: bool,
     /// A block that fails its hash this often ends the task.
     pub attempts: u8,
 }
@@ -95,6 +98,7 @@ impl ReceiverConfig {
             patience: Duration::from_secs(20),
             source_patience: Duration::from_secs(30),
             blocks_in_flight: 256,
+            counts_asked_for: false,
             attempts: 8,
         }
     }

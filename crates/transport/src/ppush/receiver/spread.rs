@@ -118,6 +118,7 @@ impl Receiver {
         let (Some(blocks), Some(geometry)) = (&mut self.blocks, self.dialogue.geometry()) else { return };
         let first_block = u64::from(geometry.source_symbols(blocks.first_undecoded())).max(1);
         let open_blocks = self.config.open_blocks(geometry.layout().block_bytes());
+        let counts_asked_for = self.config.counts_asked_for;
         let available = blocks.unassigned();
         let total_rate: f64 = usable.iter().map(|&(_, rate)| rate).sum();
         let mut targets: Vec<(FlowId, f64, u64)> = Vec::with_capacity(usable.len());
@@ -154,7 +155,8 @@ impl Receiver {
                 if runs(flow) >= MOST_RUNS || allowed.is_some_and(|a| a < f64::from(LEAST_PIECE)) {
                     break;
                 }
-                let open_new = blocks.in_reception() < open_blocks;
+                let open = if counts_asked_for { blocks.opened() } else { blocks.in_reception() };
+                let open_new = open < open_blocks;
                 let most =
                     (target - flow.outstanding).max(u64::from(LEAST_PIECE)).min(u64::from(u16::MAX)) as u32;
                 let most = allowed.map_or(most, |a| most.min(a as u32));

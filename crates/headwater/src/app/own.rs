@@ -1,0 +1,103 @@
+//! What this machine's own store holds, for a `get` that need not fetch it.
+//!
+//! The daemon of the state folder is asked, or, where none runs, the store is opened for as long as it takes to look. What is found is
+//! a file and the hashes of its blocks: whoever copies from it hashes what he has copied.
+
+use std::path::{Path, PathBuf};
+
+use headwater_store::{BlockHashes, Store, StoreError, StoreOptions};
+use headwater_units::{Bytes, ObjectId};
+use serde::{Deserialize, Serialize};
+
+use super::{AppError, local};
+
+/// Objects that are looked for by one question: an answer has the block hashes of all.
+const AT_ONCE: usize = 256;
+
+/// An object in the store of this machine.
+#[derive(Clone, Debug)]
+pub(crate) struct OwnObject {
+    pub(crate) id: ObjectId,
+    pub(crate) hashes: BlockHashes,
+    /// Its file.
+    pub(crate) path: PathBuf,
+}
+
+impl OwnObject {
+    /// Its file is not what it should be, and nobody else is known.
+    pub(crate) fn damaged(&self) -> AppError {
+        AppError::Verification(format!(
+            "the copy of {} in this machine's store is damaged ({}), and nobody else was asked: give --controller ADDR or --from ADDR,...",
+            self.id.short(),
+            self.path.display()
+        ))
+    }
+}
+
+/// The same, as a daemon tells it.
+#[derive(Serialize, Deserialize)]
+pub(super) struct Told {
+    id: ObjectId,
+    size: Bytes,
+    /// 64 hex digits for each block.
+    hashes: String,
+    path: PathBuf,
+}
+
+/// Looks for objects by name or id; the answers are in the order of the questions.
+pub(crate) async fn find(state: &Path, what: &[String]) -> Vec<Option<OwnObject>> {
+    let mut all = Vec::new();
+    for part in what.chunks(AT_ONCE) {
+        let told = match local::find(state, part).await {
+            Some(told) => told,
+            None => {
+                let (folder, part) = (state.join("store"), part.to_vec());
+                tokio::task::spawn_blocking(move || in_store_of_nobody(&folder, &part)).await.unwrap_or_default()
+            }
+        };
+        // A store that cannot be read has nothing for us.
+        let mut found: Vec<Option<OwnObject>> = told.into_iter().map(|it| it.and_then(heard)).collect();
+        found.resize_with(part.len(), || None);
+        all.extend(found);
+    }
+    all
+}
+
+/// Looks in a store that no daemon owns.
+fn in_store_of_nobody(folder: &Path, what: &[String]) -> Vec<Option<Told>> {
+    // Looking makes no store.
+    if !folder.join("index.redb").exists() {
+        return Vec::new();
+    }
+    match Store::open(folder, StoreOptions::default()) {
+        Ok(store) => look(&store, what),
+        Err(error) => {
+            tracing::debug!(%error, "the own store was not looked at");
+            Vec::new()
+        }
+    }
+}
+
+/// What a store has of these.
+pub(super) fn look(store: &Store, what: &[String]) -> Vec<Option<Told>> {
+    what.iter().map(|what| one(store, what).ok()).collect()
+}
+
+fn one(store: &Store, what: &str) -> Result<Told, StoreError> {
+    let id = store.lookup(what)?.id;
+    let (file, hashes) = store.open_object(id)?;
+    let text = hashes.as_slice().iter().map(|hash| ObjectId(*hash).to_string()).collect();
+    Ok(Told { id, size: hashes.size(), hashes: text, path: file.path().to_owned() })
+}
+
+fn heard(told: Told) -> Option<OwnObject> {
+    let Told { id, size, hashes, path } = told;
+    let list = hashes.as_bytes().chunks(64).map(|digits| {
+        let digits = std::str::from_utf8(digits).ok()?;
+        digits.parse::<ObjectId>().ok().map(|hash| hash.0)
+    });
+    let hashes = BlockHashes::verified(id, size, list.collect::<Option<Vec<_>>>()?).ok()?;
+    // Another user's store may be listed and not readable.
+    std::fs::File::open(&path).ok()?;
+    Some(OwnObject { id, hashes, path })
+}
