@@ -8,6 +8,9 @@ PREFIX ?= /usr/local
 BINDIR ?= $(PREFIX)/bin
 DATADIR ?= $(PREFIX)/share
 MANDIR ?= $(DATADIR)/man/man1
+SYSCONFDIR ?= /etc
+SYSTEMD_UNIT_DIR ?= $(PREFIX)/lib/systemd/system
+SYSUSERS_DIR ?= $(PREFIX)/lib/sysusers.d
 DESTDIR ?=
 FUZZ_SECONDS ?= 60
 STORMS ?= 1000
@@ -75,16 +78,43 @@ fuzz: ## Run every fuzz target for FUZZ_SECONDS each
 $(BINARY):
 	$(MAKE) build
 
-install: $(BINARY) ## Install binary, completions and manual pages below PREFIX
-	install -D -m 755 $(BINARY) $(DESTDIR)$(BINDIR)/headwater
+# The binary that is built keeps its line tables, for backtraces and profiles of whoever builds it; the installed one does without. They
+# are most of its size, and the message of a panic names its line all the same.
+install: $(BINARY) ## Install binary, completions, manual pages and systemd units below PREFIX, and a config file in /etc if there is none
+	install -d $(DESTDIR)$(BINDIR)
+	@if command -v strip >/dev/null; then \
+	  echo strip --strip-debug -o $(DESTDIR)$(BINDIR)/headwater $(BINARY); \
+	  rm -f $(DESTDIR)$(BINDIR)/headwater; \
+	  strip --strip-debug -o $(DESTDIR)$(BINDIR)/headwater $(BINARY); \
+	else \
+	  echo "there is no strip (package binutils): the binary is installed with its line tables"; \
+	  install -m 755 $(BINARY) $(DESTDIR)$(BINDIR)/headwater; \
+	fi
+	chmod 755 $(DESTDIR)$(BINDIR)/headwater
 	install -d $(DESTDIR)$(DATADIR)/bash-completion/completions $(DESTDIR)$(DATADIR)/zsh/site-functions \
 	  $(DESTDIR)$(DATADIR)/fish/vendor_completions.d $(DESTDIR)$(MANDIR)
 	$(BINARY) completions bash >$(DESTDIR)$(DATADIR)/bash-completion/completions/headwater
 	$(BINARY) completions zsh >$(DESTDIR)$(DATADIR)/zsh/site-functions/_headwater
 	$(BINARY) completions fish >$(DESTDIR)$(DATADIR)/fish/vendor_completions.d/headwater.fish
 	$(BINARY) man $(DESTDIR)$(MANDIR)
+	install -d $(DESTDIR)$(SYSTEMD_UNIT_DIR)
+	sed 's|@BINDIR@|$(BINDIR)|' packaging/systemd/headwater@.service >$(DESTDIR)$(SYSTEMD_UNIT_DIR)/headwater@.service
+	install -D -m 644 packaging/systemd/headwater.sysusers $(DESTDIR)$(SYSUSERS_DIR)/headwater.conf
+	@if [ -e $(DESTDIR)$(SYSCONFDIR)/headwater/config.toml ]; then \
+	  echo "$(DESTDIR)$(SYSCONFDIR)/headwater/config.toml is there already and stays as it is"; \
+	else \
+	  echo install -D -m 644 packaging/config.toml $(DESTDIR)$(SYSCONFDIR)/headwater/config.toml; \
+	  install -D -m 644 packaging/config.toml $(DESTDIR)$(SYSCONFDIR)/headwater/config.toml; \
+	fi
 
+# A config file that was changed is its owner's.
 uninstall: ## Remove what install put there
+	@if cmp -s packaging/config.toml $(DESTDIR)$(SYSCONFDIR)/headwater/config.toml; then \
+	  echo rm $(DESTDIR)$(SYSCONFDIR)/headwater/config.toml; \
+	  rm -f $(DESTDIR)$(SYSCONFDIR)/headwater/config.toml; \
+	  rmdir --ignore-fail-on-non-empty $(DESTDIR)$(SYSCONFDIR)/headwater; \
+	fi
+	rm -f $(DESTDIR)$(SYSTEMD_UNIT_DIR)/headwater@.service $(DESTDIR)$(SYSUSERS_DIR)/headwater.conf
 	rm -f $(DESTDIR)$(BINDIR)/headwater $(DESTDIR)$(DATADIR)/bash-completion/completions/headwater \
 	  $(DESTDIR)$(DATADIR)/zsh/site-functions/_headwater \
 	  $(DESTDIR)$(DATADIR)/fish/vendor_completions.d/headwater.fish \

@@ -149,6 +149,7 @@ async fn deliver(size: Bytes, source_config: SourceConfig) -> Cost {
         role: FlowRole::Single,
     };
     source.control(control_path(1), Control::Push(push));
+    assert!(matches!(source_says.recv().await, Some(Said::Sending { flow: FLOW, .. })));
     assert_eq!(
         source_says.recv().await,
         Some(Said::Control(control_path(1), Control::Pushing { flow: FLOW }))

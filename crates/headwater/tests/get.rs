@@ -6,7 +6,8 @@ mod cluster;
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
 use std::os::unix::fs::{FileExt, FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -45,14 +46,27 @@ fn start_in(folder: &Path, working: &Path, args: &[&str]) -> Process {
     Process::start_by(folder, "get", command, args)
 }
 
+/// What a source's page for Prometheus says of a figure.
+fn figure(page: &str, name: &str) -> u64 {
+    let mut text = String::new();
+    let mut stream = TcpStream::connect(page).unwrap();
+    stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").unwrap();
+    stream.read_to_string(&mut text).unwrap();
+    let mut lines = text.lines();
+    let value = lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')).unwrap_or("0");
+    value.trim().parse::<f64>().unwrap() as u64
+}
+
 /// Bytes of symbol that came over the network.
 fn came(result: &Value) -> u64 {
     result["sources"].as_array().unwrap().iter().map(|source| source["bytes"].as_u64().unwrap()).sum()
 }
 
 fn entries(folder: &Path) -> Vec<String> {
-    let mut names: Vec<String> =
-        fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    let mut names: Vec<String> = fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
     names.sort();
     names
 }
@@ -81,7 +95,8 @@ fn a_folder_goes_on_where_an_interrupted_run_ended_whatever_its_output_was() {
     let set = folder.join("set");
     let content = many_files(&set);
     let total: u64 = content.values().map(|bytes| bytes.len() as u64).sum();
-    let (_source, from) = serve(folder, "source", &[&set], &["--limit", "40Mbit/s"]);
+    let page = format!("127.0.0.1:{}", free_port());
+    let (_source, from) = serve(folder, "source", &[&set], &["--limit", "40Mbit/s", "--metrics", &page]);
     // What is given with -o, whether that is a folder before, where the folder comes to be, and how the first run ends.
     let forms: [(Option<&str>, bool, &str, &str); 4] = [
         (None, false, "set", "-INT"),
@@ -119,11 +134,20 @@ fn a_folder_goes_on_where_an_interrupted_run_ended_whatever_its_output_was() {
         assert!(entries(parent).iter().all(|name| !name.starts_with('.')), "{:?}", entries(parent));
 
         // Once more: all of it is there.
+        // What is still said to the process that was killed is not counted.
+        let mut before = 0;
+        wait_until("its source is through", PATIENCE, || {
+            std::thread::sleep(Duration::from_millis(500));
+            let sent = figure(&page, "headwater_bytes_sent_total");
+            std::mem::replace(&mut before, sent) == sent
+        });
         let ended = start_in(folder, &working, &args).end(PATIENCE);
         let result = ended.last.unwrap();
         assert_eq!(ended.code, Some(0), "{output:?}: {}", ended.log);
         assert_eq!(result["resumed_bytes"], total, "{output:?}");
         assert!(came_is_little(&result), "{output:?}: {result:#}");
+        let sent = figure(&page, "headwater_bytes_sent_total") - before;
+        assert!(sent < 100_000, "{output:?}: {sent} bytes were sent");
         assert!(!place.join("set").exists(), "{output:?}: not into itself");
     }
 }
@@ -216,7 +240,9 @@ fn what_cannot_be_written_is_said_before_anybody_is_asked() {
     let folder = folder.path();
     // Nobody is there: whoever is asked does not answer, with another exit code.
     let (nobody, state) = (format!("127.0.0.1:{}", free_port()), text(&folder.join("receiver")));
-    for (out, advice) in [("no/such/out", "mkdir -p"), ("no/such/", "mkdir -p"), ("receiver.txt/", "no folder")] {
+    for (out, advice) in
+        [("no/such/out", "mkdir -p"), ("no/such/", "mkdir -p"), ("receiver.txt/", "no folder")]
+    {
         fs::write(folder.join("receiver.txt"), "mine").unwrap();
         let out = format!("{}/{out}", folder.display());
         let ended = run(folder, &["get", "x", "--from", &nobody, "-o", &out, "--state", &state]);
@@ -240,7 +266,19 @@ struct Stream {
 impl Stream {
     fn start(what: &str, from: &str, state: &Path) -> Stream {
         let mut child = Command::new(env!("CARGO_BIN_EXE_headwater"))
-            .args(["get", what, "--from", from, "-o", "-", "--state", &text(state), "--json", "--progress", "json"])
+            .args([
+                "get",
+                what,
+                "--from",
+                from,
+                "-o",
+                "-",
+                "--state",
+                &text(state),
+                "--json",
+                "--progress",
+                "json",
+            ])
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
@@ -336,7 +374,9 @@ fn a_stream_whose_reader_has_gone_ends_and_its_source_sends_no_more() {
     let folder = folder.path();
     random_file(&folder.join("big.bin"), 60 << 20, 6);
     // Slow enough that hardly anything has come when the reader goes.
-    let (_source, from) = serve(folder, "source", &[&folder.join("big.bin")], &["--limit", "20Mbit/s"]);
+    let page = format!("127.0.0.1:{}", free_port());
+    let (_source, from) =
+        serve(folder, "source", &[&folder.join("big.bin")], &["--limit", "20Mbit/s", "--metrics", &page]);
     let state = folder.join("receiver");
     let mut stream = Stream::start("big.bin", &from, &state);
     let mut some = vec![0; 300_000];
@@ -346,6 +386,9 @@ fn a_stream_whose_reader_has_gone_ends_and_its_source_sends_no_more() {
     let (code, log) = stream.end();
     assert_eq!(code, Some(1), "{log}");
     assert!(done.load(Ordering::Relaxed) < 30 << 20, "it did not end before most had come: {log}");
+    wait_until("its source sends to nobody", PATIENCE, || figure(&page, "headwater_flows_sending") == 0);
+    let sent = figure(&page, "headwater_bytes_sent_total");
+    assert!(sent > 300_000 && sent < 30 << 20, "{sent} bytes were sent");
     assert_only_small_files(&state);
 }
 
@@ -519,6 +562,15 @@ fn a_daemon_of_this_machine_is_asked_and_the_controllers_word_on_a_name_counts()
     assert_eq!(ended.code, Some(0), "{}", ended.log);
     assert!(fs::read(folder.join("two")).unwrap() == new);
     assert!(ended.log.contains("by the controller's word"), "{}", ended.log);
+    // Both into the store, which then has them.
+    let ended = run(folder, &["put", &text(&folder.join("old.bin")), "--name", "older", "--state", &home]);
+    assert_eq!(ended.code, Some(0), "{}", ended.log);
+    let kept = text(&folder.join("kept"));
+    let args = ["get", "model", "older", "--keep", "--controller", &up, "--state", &kept];
+    let mut process = Process::start(folder, "keep", &args);
+    let objects = [process.line(PATIENCE)["object"].clone(), process.line(PATIENCE)["object"].clone()];
+    assert_eq!(process.end(PATIENCE).code, Some(0));
+    assert_eq!(objects, [id.clone(), blake3::hash(&old).to_hex().to_string()].map(Value::from));
     // It is away: then what is here counts, and that is said.
     daemon.kill();
     let ended = get("three", &["--state", &away, "--controller", &up]);

@@ -196,7 +196,7 @@ fn a_source_that_is_stopped_mid_flow_leaves_its_last_counts() {
     let folder = folder.path();
     random_file(&folder.join("object.bin"), 8 << 20, 2);
     let path = text(&folder.join("source.csv"));
-    let flags = ["--timeline", &path, "--limit", "4Mbit/s"];
+    let flags = ["--timeline", &path, "--limit", "4Mbit/s", "--drain", "0"];
     let (mut source, from) = serve(folder, &folder.join("object.bin"), "source", &flags);
     let (out, state) = (text(&folder.join("out.bin")), text(&folder.join("receiver")));
     let receiver_csv = text(&folder.join("receiver.csv"));

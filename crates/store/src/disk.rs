@@ -71,7 +71,9 @@ pub(crate) fn copy_range(source: &File, target: &File, offset: u64, len: u64) ->
             Ok(0) => break,
             Ok(copied) => done += copied as u64,
             Err(Errno::INTR) => {}
-            Err(Errno::XDEV | Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP | Errno::PERM | Errno::BADF) => break,
+            Err(Errno::XDEV | Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP | Errno::PERM | Errno::BADF) => {
+                break;
+            }
             Err(error) => return Err(error.into()),
         }
     }

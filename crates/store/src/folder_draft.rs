@@ -201,8 +201,7 @@ fn sweep(target: &Path) -> Result<(), StoreError> {
     for entry in fs::read_dir(parent).map_err(fail)? {
         let entry = entry.map_err(fail)?;
         let name = entry.file_name();
-        let is_ours =
-            name.as_bytes().strip_prefix(&begin[..]).is_some_and(|digits| digits.len() == DIGITS);
+        let is_ours = name.as_bytes().strip_prefix(&begin[..]).is_some_and(|digits| digits.len() == DIGITS);
         if !is_ours {
             continue;
         }
@@ -347,10 +346,8 @@ mod tests {
     }
 
     fn names(folder: &Path) -> Vec<String> {
-        let mut names: Vec<String> = fs::read_dir(folder)
-            .unwrap()
-            .map(|e| e.unwrap().file_name().into_string().unwrap())
-            .collect();
+        let mut names: Vec<String> =
+            fs::read_dir(folder).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
         names.sort();
         names
     }
@@ -376,7 +373,10 @@ mod tests {
         fill(&draft, &ONE[1..]);
         fs::write(draft.path().join("sub/.b.partial"), "left over").unwrap();
         draft.finish(&manifest, false).unwrap();
-        assert_eq!((names(folder.path()), names(&target)), (vec!["set".into()], vec!["a".into(), "sub".into()]));
+        assert_eq!(
+            (names(folder.path()), names(&target)),
+            (vec!["set".into()], vec!["a".into(), "sub".into()])
+        );
         assert_eq!(names(&target.join("sub")), ["b"]);
         assert_eq!(target.join("sub").metadata().unwrap().mode() & 0o777, 0o555);
         let found = compare(&manifest, &target).unwrap();

@@ -173,7 +173,6 @@ pub enum Problem {
 /// The objects of one node. Owned by one process; shared by reference between its threads.
 pub struct Store {
     folder: PathBuf,
-    options: StoreOptions,
     index: Index,
     ledger: Mutex<Ledger>,
     /// Held while an object's file and entry appear or go, so that nobody sees one without the other.
@@ -188,6 +187,8 @@ struct Ledger {
     used: Bytes,
     /// Of running puts.
     reserved: Bytes,
+    /// As in [`StoreOptions`], until it is set anew.
+    quota: Option<Bytes>,
 }
 
 impl Store {
@@ -206,9 +207,8 @@ impl Store {
         let index = Index::open(folder.join("index.redb"))?;
         let store = Store {
             folder,
-            options,
             index,
-            ledger: Mutex::default(),
+            ledger: Mutex::new(Ledger { quota: options.quota, ..Ledger::default() }),
             change: Mutex::default(),
             pins: Arc::default(),
             temp_count: AtomicU64::new(0),
@@ -253,7 +253,11 @@ impl Store {
     }
     /// Its settings.
     pub fn options(&self) -> StoreOptions {
-        self.options
+        StoreOptions { quota: lock(&self.ledger).quota }
+    }
+    /// From now on objects have at most this many bytes together. What is here stays.
+    pub fn set_quota(&self, quota: Option<Bytes>) {
+        lock(&self.ledger).quota = quota;
     }
 
     /// Takes a file in, in constant memory and one pass. `progress` hears the bytes hashed so far.
@@ -710,7 +714,7 @@ impl Reservation<'_> {
     fn grow(&mut self, more: Bytes) -> Result<(), StoreError> {
         let mut ledger = lock(&self.store.ledger);
         let taken = ledger.used + ledger.reserved;
-        if let Some(quota) = self.store.options.quota
+        if let Some(quota) = ledger.quota
             && quota - taken < more
         {
             let used = taken - self.bytes;

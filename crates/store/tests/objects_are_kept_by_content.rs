@@ -180,6 +180,18 @@ fn a_put_that_is_stopped_leaves_nothing_and_says_so() {
 }
 
 #[test]
+fn a_quota_can_be_set_anew_and_what_is_stored_stays() {
+    let place = Place::new();
+    let store = place.open_with_quota(1000);
+    put(&store, &place.file("1", &[1; 600]), None).unwrap();
+    store.set_quota(Some(Bytes::new(500)));
+    assert_eq!((store.options().quota, store.used()), (Some(Bytes::new(500)), Bytes::new(600)));
+    assert!(matches!(put(&store, &place.file("2", &[2; 1]), None), Err(StoreError::QuotaExceeded { .. })));
+    store.set_quota(None);
+    put(&store, &place.file("3", &[3; 5000]), None).unwrap();
+}
+
+#[test]
 fn a_sparse_file_stays_sparse() {
     let place = Place::new();
     let path = place.folder.path().join("sparse");

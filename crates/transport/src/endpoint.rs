@@ -4,7 +4,7 @@ use core::net::SocketAddr;
 use core::ops::Range;
 
 use headwater_units::{
-    BlockIndex, Bytes, FetchId, FlowId, FlowKey, NodeId, ObjectId, PathId, SymbolId, TaskId, Time,
+    BitRate, BlockIndex, Bytes, FetchId, FlowId, FlowKey, NodeId, ObjectId, PathId, SymbolId, TaskId, Time,
 };
 use headwater_wire::{
     Body, Class, Control, Datagram, Delivery, Ecn, Naming, NodeInfo, Outcome, Refusal, SpreadRule,
@@ -142,6 +142,11 @@ pub enum SourceCommand {
         object: ObjectId,
         /// What has happened.
         what: Arriving,
+    },
+    /// All flows together send no faster than this from now on.
+    Limit {
+        /// As in [`SourceConfig::limit`](crate::source::SourceConfig::limit).
+        limit: Option<BitRate>,
     },
     /// To the sender of a relayed flow: what it may send has grown.
     Extend {
@@ -484,6 +489,28 @@ pub enum ControllerEvent {
     NameForgotten {
         /// The name.
         name: String,
+    },
+    /// Nodes are to have an object.
+    CastBegun {
+        /// The cast.
+        cast: u64,
+        /// As asked for.
+        name: String,
+        /// The object.
+        object: ObjectId,
+        /// Its size.
+        bytes: Bytes,
+        /// How many are to have it.
+        receivers: usize,
+    },
+    /// A cast is over.
+    CastOver {
+        /// The cast.
+        cast: u64,
+        /// How many receivers have it.
+        done: usize,
+        /// How many have not.
+        failed: usize,
     },
 }
 

@@ -366,6 +366,11 @@ impl Source {
                     self.with_push_flow(flow, |f, shared, _| f.on_too_long(now, fits, shared));
                 }
             }
+            Command::Source(SourceCommand::Limit { limit }) => {
+                self.shared.config.limit = limit;
+                self.limit = limit.map(RateLimit::new);
+                self.shared.limited = false;
+            }
             Command::Source(SourceCommand::Extend { .. })
             | Command::Receiver(..)
             | Command::Sink(_)
@@ -409,6 +414,9 @@ impl Source {
         }
         self.ended.insert(flow);
         self.stats.closed += 1;
+        let counters = closed.flow.stats().counters;
+        self.stats.symbols_sent += counters.sent.get();
+        self.stats.symbols_lost += counters.lost.get();
         self.event(SourceEvent::Closed { flow });
         if let Flow::Tree(tree) = &closed.flow {
             tree.leave(&mut self.shared);

@@ -116,7 +116,11 @@ fn slow_decoder_or_disk_makes_nobody_impatient_or_busy() {
 /// A receiver of so many bytes in symbols of 1000 from the sources behind these paths; flow numbers are path numbers.
 fn receiving(spread: SpreadRule, bytes: u64, paths: &[PathId]) -> Receivers {
     let config = ReceiverConfig::new("object", NodeId([1; 32]), CONTROLLER, 77);
-    let mut receiver = fetching(ReceiverConfig { spread, blocks_in_flight: 1, ..config });
+    receiving_as(ReceiverConfig { spread, blocks_in_flight: 1, ..config }, bytes, paths)
+}
+
+fn receiving_as(config: ReceiverConfig, bytes: u64, paths: &[PathId]) -> Receivers {
+    let mut receiver = fetching(config);
     drain(&mut receiver, after(0));
     receiver.handle(after(0), accepted(77, bytes, paths));
     let wanted = 0..bytes.div_ceil(256 << 10) as u32;
@@ -234,6 +238,32 @@ fn under_the_equal_rule_there_is_room_for_all_that_sources_look_ahead() {
             },
         ));
         assert!(drain(&mut receiver, after(0)).0.contains(&kept), "block {block}: nobody else would send it");
+    }
+}
+
+/// Nothing has come yet, and one block may be in flight.
+#[test]
+fn blocks_that_were_asked_for_count_among_those_in_flight_only_where_that_is_wanted() {
+    for (counts_asked_for, blocks) in [(true, 1), (false, 2)] {
+        let config = ReceiverConfig::new("object", NodeId([1; 32]), CONTROLLER, 77);
+        let config = ReceiverConfig { counts_asked_for, blocks_in_flight: 1, ..config };
+        let paths = [SOURCE, PathId(3)];
+        let mut receiver = receiving_as(config, 4 * (256 << 10), &paths);
+        let said = pass(&mut receiver, after(0), Time::ZERO + Duration::from_millis(100));
+        let assigned = paths.iter().flat_map(|&path| assignments(&said, path));
+        let mut asked_for = std::collections::BTreeSet::new();
+        for (_, assign) in assigned {
+            let Assignment::Listed(work) = assign.assignment else { panic!("the rule lists") };
+            for work in work {
+                match work {
+                    Work::Blocks { first, count, .. } => {
+                        asked_for.extend(first.0..first.0 + u32::from(count));
+                    }
+                    Work::Symbols { block, .. } => drop(asked_for.insert(block.0)),
+                }
+            }
+        }
+        assert_eq!(asked_for.len(), blocks, "{asked_for:?}");
     }
 }
 

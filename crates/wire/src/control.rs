@@ -480,6 +480,9 @@ pub enum Control {
         /// The name.
         name: String,
     },
+    /// Node to controller: I am about to stop. Give me no new tasks, and those that I have to others where others can take them; until
+    /// then I go on.
+    Leaving,
 }
 
 /// Why bytes are not a control message.
@@ -581,6 +584,7 @@ impl Control {
             }
             Control::GroupProbed { heard, .. } => check(heard.len() <= MAX_FLOWS, "too many flows"),
             Control::Keeps
+            | Control::Leaving
             | Control::GroupSent { .. }
             | Control::TreeReady { .. }
             | Control::FellTree { .. }

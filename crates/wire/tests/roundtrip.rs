@@ -332,6 +332,7 @@ fn cast() -> impl Strategy<Value = Control> {
         (any::<u64>(), any::<u32>())
             .prop_map(|(tree, version)| Control::TreeReady { tree: FlowId(tree), version }),
         any::<u64>().prop_map(|tree| Control::FellTree { tree: FlowId(tree) }),
+        Just(Control::Leaving),
         (any::<u64>(), bytes(), way, vec(member, 0..=MAX_NEWS), vec(repair, 0..3)).prop_map(
             |(n, bytes, way, members, repairs)| {
                 Control::Casting(Box::new(CastNews {

@@ -1,7 +1,10 @@
-//! Drives a controller machine: its clock, its peers, and the database that lets its tasks and names survive a restart.
+//! Drives a controller machine: its clock, its peers, the database that lets its tasks and names survive a restart, and its log.
+
+mod chronicle;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Instant;
 
 use headwater_transport::ppush::controller::{Controller, ControllerConfig, ControllerView};
@@ -15,6 +18,8 @@ use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
 
+use self::chronicle::Chronicle;
+pub(crate) use self::chronicle::Tally;
 use super::AppError;
 
 const TASKS: TableDefinition<u64, &[u8]> = TableDefinition::new("tasks");
@@ -28,14 +33,16 @@ const NAMES: TableDefinition<&str, &[u8]> = TableDefinition::new("names 1");
 enum Order {
     Attach { path: PathId, to: UnboundedSender<Control> },
     Deliver { path: PathId, control: Control },
-    Lost { path: PathId, left: bool },
+    Lost { path: PathId, left: bool, reason: String },
     View(oneshot::Sender<ControllerView>),
+    Answer(oneshot::Sender<()>),
 }
 
 /// A running controller. Clones are the same one; it ends when the last is dropped.
 #[derive(Clone)]
 pub(crate) struct ControllerHost {
     orders: UnboundedSender<Order>,
+    tally: Arc<Tally>,
 }
 
 impl ControllerHost {
@@ -53,8 +60,10 @@ impl ControllerHost {
             machine.handle(Time::ZERO, Input::Command(command));
         }
         let records = database.as_ref().map_or(Ok(Vec::new()), Tasks::load)?;
+        let tally = Arc::new(Tally::default());
+        let mut chronicle = Chronicle::new(tally.clone());
         for record in records {
-            tracing::info!(task = record.task.0, object = %record.object, "task restored");
+            chronicle.restored(&record);
             let command = Command::Controller(ControllerCommand::Restore(Box::new(record)));
             machine.handle(Time::ZERO, Input::Command(command));
         }
@@ -62,8 +71,8 @@ impl ControllerHost {
         #[allow(clippy::disallowed_methods)] // The machine's clock starts here.
         let started = Instant::now();
         let (peers, names) = Default::default();
-        tokio::spawn(Running { machine, started, peers, database, names }.run(queue));
-        Ok(ControllerHost { orders })
+        tokio::spawn(Running { machine, started, peers, database, names, chronicle }.run(queue));
+        Ok(ControllerHost { orders, tally })
     }
 
     fn order(&self, order: Order) {
@@ -81,9 +90,21 @@ impl ControllerHost {
         self.order(Order::Deliver { path, control });
     }
 
-    /// The peer behind `path` is gone; `left`: it has said so, since its process ends.
-    pub(crate) fn lost(&self, path: PathId, left: bool) {
-        self.order(Order::Lost { path, left });
+    /// The peer behind `path` is gone, for this reason; `left`: it has said so, since its process ends.
+    pub(crate) fn lost(&self, path: PathId, left: bool, reason: String) {
+        self.order(Order::Lost { path, left, reason });
+    }
+
+    /// True once it has come to this question; false if it has ended.
+    pub(crate) async fn answers(&self) -> bool {
+        let (reply, answer) = oneshot::channel();
+        self.order(Order::Answer(reply));
+        answer.await.is_ok()
+    }
+
+    /// What became of its tasks and casts.
+    pub(crate) fn tally(&self) -> &Tally {
+        &self.tally
     }
 
     /// What the controller knows at this moment.
@@ -102,6 +123,7 @@ struct Running {
     /// Names to be written down, or to be forgotten, when nothing else is to be done: of a thousand that a node brings, one sync of the
     /// disk for all.
     names: BTreeMap<String, Option<NameRecord>>,
+    chronicle: Chronicle,
 }
 
 impl Running {
@@ -132,8 +154,9 @@ impl Running {
                 Order::Deliver { path, control } => {
                     self.machine.handle(now, Input::Packet(Packet::control(path, control)));
                 }
-                Order::Lost { path, left } => {
+                Order::Lost { path, left, reason } => {
                     self.peers.remove(&path);
+                    self.chronicle.path_lost(reason);
                     let command = Command::Controller(match left {
                         true => ControllerCommand::PathLeft { path },
                         false => ControllerCommand::PathLost { path },
@@ -141,6 +164,7 @@ impl Running {
                     self.machine.handle(now, Input::Command(command));
                 }
                 Order::View(reply) => drop(reply.send(self.machine.view(now))),
+                Order::Answer(reply) => drop(reply.send(())),
             }
         }
     }
@@ -165,26 +189,18 @@ impl Running {
     }
 
     fn on_event(&mut self, event: ControllerEvent) {
+        self.chronicle.on_event(&event);
         match event {
             ControllerEvent::Persist(record) => self.save(|tasks| tasks.put(&record)),
-            ControllerEvent::Forget { task, outcome } => {
-                tracing::info!(task = task.0, ?outcome, "task over");
-                self.save(|tasks| tasks.remove(task));
-            }
-            ControllerEvent::NodeUp(info) => tracing::info!(node = %info.node, name = info.name, "node up"),
-            ControllerEvent::NodeDown { node } => tracing::info!(%node, "node down"),
+            ControllerEvent::Forget { task, .. } => self.save(|tasks| tasks.remove(task)),
             ControllerEvent::NameChanged(record) => {
-                let NameRecord { naming, removed } = &*record;
-                let (name, generation) = (&naming.name, naming.generation);
-                match removed {
-                    true => tracing::info!(name, generation, "name removed"),
-                    false => {
-                        tracing::info!(name, object = %naming.object, generation, owner = %naming.owner, "name given")
-                    }
-                }
-                self.names.insert(naming.name.clone(), Some(*record));
+                self.names.insert(record.naming.name.clone(), Some(*record));
             }
             ControllerEvent::NameForgotten { name } => drop(self.names.insert(name, None)),
+            ControllerEvent::NodeUp(_)
+            | ControllerEvent::NodeDown { .. }
+            | ControllerEvent::CastBegun { .. }
+            | ControllerEvent::CastOver { .. } => {}
         }
     }
 
@@ -195,11 +211,9 @@ impl Running {
         }
     }
 
-    fn save(&self, change: impl FnOnce(&Tasks) -> Result<(), AppError>) {
-        if let Some(tasks) = &self.database
-            && let Err(error) = change(tasks)
-        {
-            tracing::error!(%error, "running tasks and names will not survive a restart of this controller");
+    fn save(&mut self, change: impl FnOnce(&Tasks) -> Result<(), AppError>) {
+        if let Some(tasks) = &self.database {
+            self.chronicle.saved(change(tasks));
         }
     }
 }

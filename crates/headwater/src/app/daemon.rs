@@ -10,8 +10,8 @@ use headwater_units::{ObjectId, Theta};
 use super::host::{Held, Host, HostConfig, LOCAL};
 use super::local::{self, Desk};
 use super::{
-    AppError, Common, ControllerOptions, Listening, NodeOptions, Shutdown, Watch, data_config, linger,
-    metrics_page, remember_controller, serve,
+    AppError, Common, ControllerOptions, Listening, NodeOptions, Reload, Reloads, Shutdown, Watch,
+    data_config, drain, metrics_page, remember_controller, serve, service,
 };
 
 fn settings(
@@ -35,6 +35,7 @@ fn settings(
 pub async fn controller(
     options: ControllerOptions,
     shutdown: &Shutdown,
+    reloads: Reloads,
     watch: &mut dyn Watch,
     ready: impl FnOnce(&Listening),
 ) -> Result<(), AppError> {
@@ -52,10 +53,16 @@ pub async fn controller(
         passes_on: false,
     })?;
     if let Some(at) = &options.metrics {
-        metrics_page::start(*at, host.clone()).await?;
+        metrics_page::start(*at, host.clone(), "controller").await?;
     }
     ready(&serve::listening(&host, std::iter::empty()));
-    shutdown.wait().await;
+    service::ready();
+    service::keep_alive(&host);
+    // What a controller was started with stays; its log is not its own affair.
+    drain::stay(shutdown, reloads, |_| {}).await;
+    // It serves nobody with data, and its tasks go on without it.
+    host.ops().drain();
+    service::stopping("stopping");
     host.close().await;
     Ok(())
 }
@@ -67,6 +74,7 @@ pub async fn controller(
 pub async fn node(
     options: NodeOptions,
     shutdown: &Shutdown,
+    reloads: Reloads,
     watch: &mut dyn Watch,
     ready: impl FnOnce(&Listening),
 ) -> Result<(), AppError> {
@@ -112,23 +120,40 @@ pub async fn node(
         }
     }
     if let Some(at) = &options.metrics {
-        metrics_page::start(*at, host.clone()).await?;
+        let role = if options.controller_too { "up" } else { "node" };
+        metrics_page::start(*at, host.clone(), role).await?;
     }
     let (controller, controller_at) = match &options.join {
         Some(at) => {
+            host.ops().join(controller_path, at);
             host.keep_dialled(controller_path, at, true).await?;
             (controller_path, at.clone())
         }
         None => (LOCAL, local::reachable(host.listen().expect("a node listens")).to_string()),
     };
     remember_controller(&common.state, &controller_at).map_err(|e| AppError::state(&common.state, e))?;
-    let desk = Desk::open(common, store, host.clone(), controller)?;
+    let store = Arc::new(store);
+    host.ops().stores_in(store.clone());
+    let desk = Desk::open(common, store.clone(), host.clone(), controller)?;
+    let keeper = desk.keeper();
     let working = tokio::spawn(desk.run());
+    host.ops().depends_on("the desk of local commands", working.abort_handle());
     ready(&serve::listening(&host, offered.iter().map(|(id, held)| (*id, held))));
-    shutdown.wait().await;
+    service::ready();
+    service::keep_alive(&host);
+    let mut patience = options.drain;
+    let apply = |reload: Reload| {
+        patience = reload.drain;
+        store.set_quota(reload.quota);
+        keeper.restate(&reload);
+        serve::restate(&host, reload);
+    };
+    drain::stay(shutdown, reloads, apply).await;
+    host.ops().drain();
+    // What it fetches itself goes on when it is back.
     working.abort();
     local::close_desk(&common.state);
-    linger::hand_over(&host).await;
+    drain::drain(&host, patience.into()).await;
     host.close().await;
     Ok(())
 }

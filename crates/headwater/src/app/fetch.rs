@@ -175,9 +175,7 @@ impl Arrivals {
     /// The bytes wanted.
     pub(crate) fn range(&self) -> Range<u64> {
         match &self.place {
-            Place::File(partial) => {
-                partial.spec().range.clone().unwrap_or(0..partial.hashes().size().get())
-            }
+            Place::File(partial) => partial.spec().range.clone().unwrap_or(0..partial.hashes().size().get()),
             Place::Passing(spool) => spool.range(),
         }
     }

@@ -98,9 +98,14 @@ async fn get_to(
         }
     }
     let reached = match own.is_some() {
-        true => tokio::time::timeout(CONTROLLER_PATIENCE, connect(options, watch)).await.unwrap_or_else(|_| {
-            Err(AppError::Unreachable { who: "the controller".to_owned(), reason: "no answer".to_owned() })
-        }),
+        true => {
+            tokio::time::timeout(CONTROLLER_PATIENCE, connect(options, watch)).await.unwrap_or_else(|_| {
+                Err(AppError::Unreachable {
+                    who: "the controller".to_owned(),
+                    reason: "no answer".to_owned(),
+                })
+            })
+        }
         false => within(options, started, connect(options, watch)).await,
     };
     let (host, path) = match (reached, &own) {

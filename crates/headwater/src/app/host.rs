@@ -3,11 +3,13 @@
 //! Every link gets a path. What arrives on it is for the controller, or for the machines of the data thread, by its
 //! kind; what those say to the path goes back out. Path 0 is the way from this process's machines to its own controller.
 
+mod dialling;
 mod links;
 mod messages;
 mod names;
 mod objects;
 mod reports;
+mod running;
 mod setup;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -26,6 +28,7 @@ pub(crate) use self::names::{NameNews, given, rule};
 
 use self::setup::{bind_control, host_name, identity_for, prepare_codec};
 use super::controller_host::ControllerHost;
+use super::ops::Ops;
 use super::{AppError, Common, USUAL_MTU};
 use crate::control::{ControlConfig, ControlEndpoint, Identity, Link, Pins};
 use crate::node::{Node, NodeConfig, Snapshot, control_path, room_in};
@@ -74,6 +77,8 @@ struct State {
     /// This node fetches what it is invited to, and says so.
     keeps: bool,
     asked: names::Asked,
+    /// It is about to stop, and says so.
+    leaving: bool,
 }
 
 /// The process. Clones are the same one.
@@ -90,7 +95,8 @@ struct Inner {
     node: Option<Node>,
     next_path: AtomicU32,
     state: Mutex<State>,
-    template: NodeInfo,
+    template: Mutex<NodeInfo>,
+    ops: Ops,
     passes_on: bool,
     pin: Option<NodeId>,
     mtu: Option<u16>,
@@ -143,7 +149,8 @@ impl Host {
             node,
             next_path: AtomicU32::new(1),
             state: Mutex::default(),
-            template,
+            template: Mutex::new(template),
+            ops: Ops::new(),
             passes_on: config.passes_on || listen.is_some(),
             pin: common.pin,
             mtu: common.mtu,
@@ -151,10 +158,10 @@ impl Host {
         let host = Host { inner: Arc::new(inner) };
         host.attach_local();
         if let Some(said) = said {
-            tokio::spawn(host.clone().send_out(said));
+            host.depends_on("the data thread's voice", tokio::spawn(host.clone().send_out(said)));
         }
         if host.inner.listen.is_some() {
-            tokio::spawn(host.clone().accept());
+            host.depends_on("the control listener", tokio::spawn(host.clone().accept()));
             // Whoever listens will be asked to send.
             if let Some(data) = host.data_address() {
                 let room = room_in(common.mtu.unwrap_or(USUAL_MTU), data);
@@ -205,7 +212,7 @@ impl Host {
 
     /// Only who serves others, or has capacities to state, has something to say of itself.
     fn introduces_itself(&self) -> bool {
-        let info = &self.inner.template;
+        let info = self.template();
         let states = info.uplink.is_some() || info.downlink.is_some() || info.rack.is_some();
         self.inner.node.is_some() && (self.inner.passes_on || states)
     }

@@ -3,7 +3,7 @@
 mod many;
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use headwater_store::manifest::Manifest;
@@ -23,9 +23,10 @@ use super::host::Host;
 use super::linger::Linger;
 use super::local::{self, Daemon, Reply, Wanted};
 use super::names;
+use super::ops::rounded;
 use super::{
-    AppError, Common, GetOptions, GetResult, Output, Phase, Progress, Shutdown, ShutdownTrigger, Watch,
-    Where, unpaced,
+    AppError, Common, GetOptions, GetResult, Output, Phase, Progress, Reload, Shutdown, ShutdownTrigger,
+    Watch, Where, unpaced,
 };
 use crate::node::monotonic_nanos;
 
@@ -95,7 +96,7 @@ async fn follow(
 
 /// What a daemon needs to fetch into its store.
 pub(super) struct Keeper {
-    common: Common,
+    common: Mutex<Common>,
     store: Arc<Store>,
     host: Host,
     controller: PathId,
@@ -111,8 +112,18 @@ impl Keeper {
     pub(super) fn new(common: &Common, store: Arc<Store>, host: Host, controller: PathId) -> Self {
         let (_trigger, shutdown) = Shutdown::channel();
         let turns = Semaphore::new(FETCHES_AT_ONCE);
-        let common = common.clone();
+        let common = Mutex::new(common.clone());
         Keeper { common, store, host, controller, turns, wanted: Mutex::default(), shutdown, _trigger }
+    }
+
+    fn common(&self) -> MutexGuard<'_, Common> {
+        self.common.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What is fetched from now on is fetched so.
+    pub(super) fn restate(&self, reload: &Reload) {
+        let mut common = self.common();
+        (common.limit, common.gentle) = (reload.limit, reload.gentle);
     }
 
     fn alone(&self, what: &str) -> Arc<tokio::sync::Mutex<()>> {
@@ -123,7 +134,7 @@ impl Keeper {
 
     /// How it is to come; the constants that the daemon was given are those of its fetches.
     fn tuned(&self, wanted: &Wanted) -> Option<Delivery> {
-        let window = self.common.experiments.pulled_window(wanted.max_sources == Some(1));
+        let window = self.common().experiments.pulled_window(wanted.max_sources == Some(1));
         match (wanted.delivery, window) {
             (Some(Delivery::Pull { .. }), Some(initial_window)) => Some(Delivery::Pull { initial_window }),
             (delivery, _) => delivery,
@@ -153,12 +164,13 @@ impl Keeper {
         let started = Instant::now();
         let alone = self.alone(&wanted.what);
         let _only = alone.lock().await;
-        if let Some(hint) = unpaced(&self.common, wanted.delivery) {
+        let common = self.common().clone();
+        if let Some(hint) = unpaced(&common, wanted.delivery) {
             watch.note(&format!("the daemon of this machine was started so: {hint}"));
         }
         let _turn = self.turns.acquire().await.map_err(|e| AppError::Failed(e.to_string()))?;
         let options = GetOptions {
-            common: Common { gentle: wanted.gentle || self.common.gentle, ..self.common.clone() },
+            common: Common { gentle: wanted.gentle || common.gentle, ..common },
             what: wanted.what.clone(),
             // The link is there already.
             at: Where::Controller(String::new()),
@@ -179,7 +191,32 @@ impl Keeper {
         let (host, path, shutdown) = (&self.host, self.controller, &self.shutdown);
         let mut job = Job::new(&options, host, path, shutdown, started);
         job.request = request;
-        job.keep(&self.store, true, watch).await
+        let attempt = self.host.ops().gets.begin();
+        tracing::info!(wanted = wanted.what, "fetch begun");
+        let outcome = job.keep(&self.store, true, watch).await;
+        attempt.end(&outcome);
+        match &outcome {
+            Ok(got) => {
+                let GetResult { object, bytes, seconds, resumed_bytes, .. } = got;
+                self.host.ops().keep(bytes.saturating_sub(*resumed_bytes));
+                let (sources, mbit_per_s) = (got.sources.len(), rounded(got.mb_per_s * 8.0));
+                let seconds = rounded(*seconds);
+                let name = got.name.as_deref().unwrap_or_default();
+                tracing::info!(
+                    object,
+                    name,
+                    bytes,
+                    resumed_bytes,
+                    seconds,
+                    mbit_per_s,
+                    sources,
+                    via = got.transport,
+                    "fetch done"
+                );
+            }
+            Err(error) => tracing::warn!(wanted = wanted.what, %error, kind = error.kind(), "fetch failed"),
+        }
+        outcome
     }
 }
 

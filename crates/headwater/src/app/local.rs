@@ -135,7 +135,7 @@ pub(super) struct Desk {
 impl Desk {
     pub(super) fn open(
         common: &Common,
-        store: Store,
+        store: Arc<Store>,
         host: Host,
         controller: PathId,
     ) -> Result<Self, AppError> {
@@ -143,10 +143,14 @@ impl Desk {
         // The store is ours, so a socket that is still there belongs to a process that is not.
         let _ = std::fs::remove_file(&path);
         let listener = UnixListener::bind(&path).map_err(|e| AppError::state(&path, e))?;
-        let store = Arc::new(store);
         let keeper = Arc::new(Keeper::new(common, store.clone(), host.clone(), controller));
         let invited = Invited::new(keeper.clone(), host.clone(), controller);
         Ok(Desk { listener, store, host, keeper, invited })
+    }
+
+    /// What it fetches with.
+    pub(super) fn keeper(&self) -> Arc<Keeper> {
+        self.keeper.clone()
     }
 
     pub(super) async fn run(self) {
@@ -191,19 +195,41 @@ async fn attend(stream: UnixStream, store: Arc<Store>, host: Host, keeper: Arc<K
         Ok(Question::Put(asked)) => {
             // A stream is as long as it is.
             read.set_limit(u64::MAX);
+            let asker = host.clone();
             match put::attend(asked, store, host, &mut read, &mut write).await {
-                Some(result) => result,
+                Some(worked) => {
+                    asker.ops().puts.count(&worked);
+                    note(&worked);
+                    worked
+                }
                 None => return,
             }
         }
         Ok(question) => {
             let worked = tokio::task::spawn_blocking(move || work(&store, Some(&host), question)).await;
-            worked.unwrap_or_else(|e| Err(AppError::Failed(e.to_string())))
+            let worked = worked.unwrap_or_else(|e| Err(AppError::Failed(e.to_string())));
+            note(&worked);
+            worked
         }
         Err(error) => Err(AppError::Usage(format!("not a question: {error}"))),
     };
     let reply = reply.unwrap_or_else(Reply::refusal);
     let _ = say(&mut write, &reply).await;
+}
+
+/// What a local command has changed, for the log.
+fn note(worked: &Result<Reply, AppError>) {
+    match worked {
+        Ok(Reply::Put { object, name, bytes, placed, .. }) => {
+            let (name, bytes) = (name.as_deref().unwrap_or_default(), bytes.get());
+            tracing::info!(%object, name, bytes, placed, "object put");
+        }
+        Ok(Reply::Rm { object, names, freed, .. }) => {
+            tracing::info!(%object, names = names.join(" "), freed_bytes = freed.get(), "object or name removed");
+        }
+        Ok(_) => {}
+        Err(error) => tracing::info!(%error, "a local command was refused"),
+    }
 }
 
 pub(super) async fn say(write: &mut OwnedWriteHalf, reply: &Reply) -> std::io::Result<()> {

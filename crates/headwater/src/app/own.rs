@@ -52,7 +52,9 @@ pub(crate) async fn find(state: &Path, what: &[String]) -> Vec<Option<OwnObject>
             Some(told) => told,
             None => {
                 let (folder, part) = (state.join("store"), part.to_vec());
-                tokio::task::spawn_blocking(move || in_store_of_nobody(&folder, &part)).await.unwrap_or_default()
+                tokio::task::spawn_blocking(move || in_store_of_nobody(&folder, &part))
+                    .await
+                    .unwrap_or_default()
             }
         };
         // A store that cannot be read has nothing for us.

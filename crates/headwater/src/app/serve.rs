@@ -10,8 +10,8 @@ use headwater_units::{Bytes, ObjectId};
 use super::host::{Held, Host, HostConfig, given};
 use super::put::left_out;
 use super::{
-    AppError, LeftOut, Listening, NODE_PORT, ObjectLine, Phase, Progress, ServeOptions, Shutdown, Watch,
-    data_config, metrics_page, tape, wildcard,
+    AppError, LeftOut, Listening, NODE_PORT, ObjectLine, Phase, Progress, Reload, Reloads, ServeOptions,
+    Shutdown, Watch, data_config, drain, metrics_page, service, tape, wildcard,
 };
 use crate::node::NodeConfig;
 
@@ -22,6 +22,7 @@ use crate::node::NodeConfig;
 pub async fn serve(
     options: ServeOptions,
     shutdown: &Shutdown,
+    reloads: Reloads,
     watch: &mut dyn Watch,
     ready: impl FnOnce(&Listening),
 ) -> Result<(), AppError> {
@@ -55,18 +56,33 @@ pub async fn serve(
         host.hold(*object, held.clone());
     }
     if let Some(at) = &options.metrics {
-        metrics_page::start(*at, host.clone()).await?;
+        metrics_page::start(*at, host.clone(), "serve").await?;
     }
     if let Some(controller) = &options.controller {
         let path = host.new_path();
         host.asks_for_names(path);
+        host.ops().join(path, controller);
         host.keep_dialled(path, controller, true).await?;
     }
     let listening = listening(&host, objects.iter().map(|(id, held)| (*id, held)));
     ready(&Listening { left_out: not_offered, ..listening });
-    shutdown.wait().await;
+    service::ready();
+    service::keep_alive(&host);
+    let mut patience = options.drain;
+    let apply = |reload: Reload| {
+        patience = reload.drain;
+        restate(&host, reload);
+    };
+    drain::stay(shutdown, reloads, apply).await;
+    drain::drain(&host, patience.into()).await;
     host.close().await;
     Ok(())
+}
+
+/// Takes over what a source can while it runs.
+pub(super) fn restate(host: &Host, reload: Reload) {
+    host.node().limit(reload.limit);
+    host.restate(reload.rack, reload.labels);
 }
 
 /// What is printed once a process listens.

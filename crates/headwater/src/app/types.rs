@@ -7,6 +7,7 @@ mod addresses;
 mod error;
 mod options;
 mod progress;
+mod reload;
 mod results;
 mod shutdown;
 mod status;
@@ -19,6 +20,7 @@ pub use options::{
     QueryOptions, RmOptions, ServeOptions, Where,
 };
 pub use progress::{Phase, Progress, ProgressReceiver, ProgressSource, Watch};
+pub use reload::{Reload, ReloadTrigger, Reloads};
 pub use results::{GcResult, GetResult, LeftOut, Listening, PutResult, ReplayResult, RmResult, SourceShare};
 pub use shutdown::{Shutdown, ShutdownTrigger};
 pub use status::{CastLine, DataPath, NodeLine, ObjectLine, StatusReport, TaskLine, TaskSource};

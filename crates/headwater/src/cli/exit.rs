@@ -30,7 +30,8 @@ Exit codes:
   7    identity refused: a fingerprint is not the pinned or remembered one
   130  interrupted; what is finished is kept, run the same command again to go on
 
-Daemons and `serve` end with 0 when they are told to stop.";
+Daemons and `serve` end with 0 when they are told to stop (SIGTERM, Ctrl-C): first they finish what they serve, for at most
+--drain. SIGHUP has them read their settings anew. docs/operations.md says more.";
 
 /// At the end of `-h`.
 pub(crate) const SHORT: &str = "\

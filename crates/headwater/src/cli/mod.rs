@@ -19,9 +19,11 @@ mod groups;
 mod inside;
 mod lab;
 mod labels;
+mod logging;
 mod manual;
 mod network;
 mod output;
+mod reload;
 mod resolve;
 mod settings;
 mod tables;
@@ -79,8 +81,8 @@ fn run(cli: &Cli) -> u8 {
     };
     let json = settings.values.json.unwrap_or_default();
     let progress = settings.values.progress.unwrap_or_default();
-    let terminal = Terminal::new(json, data_on_stdout, cli.global.quiet, progress);
-    terminal.start_logging(cli.global.verbose);
+    let mut terminal = Terminal::new(json, data_on_stdout, cli.global.quiet, progress);
+    terminal.start_logging(is_daemon(&cli.command), cli.global.verbose, &settings);
     match dispatch(&cli.command, &settings, &terminal) {
         Ok(()) => exit::OK,
         Err(Failure::Usage(error)) => {
@@ -183,15 +185,34 @@ fn on_runtime(command: &Command, settings: &Settings, terminal: &Terminal) -> Re
         .map_err(|source| AppError::Io { doing: "cannot start threads".to_owned(), source })?;
     let outcome = runtime.block_on(async {
         let (trigger, shutdown) = Shutdown::channel();
-        stop_on_signals(trigger, terminal.clone())?;
+        stop_on_signals(trigger, terminal.clone(), drains(command, settings))?;
         act(command, settings, terminal, &shutdown).await
     });
     runtime.shutdown_timeout(LAST_WORK);
     outcome
 }
 
+/// Commands that run until they are stopped, and log what happens meanwhile.
+fn is_daemon(command: &Command) -> bool {
+    matches!(command, Command::Up(_) | Command::Node(_) | Command::Controller(_) | Command::Serve(_))
+}
+
+/// How long a daemon goes on for others once it is asked to stop; nothing if it does not.
+fn drains(command: &Command, settings: &Settings) -> Option<Duration> {
+    let sends = is_daemon(command) && !matches!(command, Command::Controller(_));
+    sends.then(|| settings.drain()).filter(|drain| *drain > Duration::ZERO)
+}
+
 /// The first SIGINT or SIGTERM asks the command to stop, the second ends the process at once.
-fn stop_on_signals(trigger: ShutdownTrigger, terminal: Terminal) -> Result<(), AppError> {
+fn stop_on_signals(
+    trigger: ShutdownTrigger,
+    terminal: Terminal,
+    drains: Option<Duration>,
+) -> Result<(), AppError> {
+    let stopping = match drains {
+        Some(_) => "stopping when nobody is served from here any more; once more to stop at once",
+        None => "stopping; once more to stop at once",
+    };
     let listen = |kind| {
         signal(kind).map_err(|source| AppError::Io { doing: "cannot wait for signals".to_owned(), source })
     };
@@ -199,7 +220,7 @@ fn stop_on_signals(trigger: ShutdownTrigger, terminal: Terminal) -> Result<(), A
         (listen(SignalKind::interrupt())?, listen(SignalKind::terminate())?);
     tokio::spawn(async move {
         tokio::select! {
-            _ = interrupts.recv() => terminal.note("stopping; once more to stop at once"),
+            _ = interrupts.recv() => terminal.note(stopping),
             _ = terminations.recv() => {}
         }
         trigger.set();
@@ -225,6 +246,7 @@ async fn act(
             app::node(
                 settings.up(args)?,
                 shutdown,
+                reload::on_hangup(command, settings, terminal)?,
                 &mut *terminal.watch(),
                 ready("controller and node", terminal),
             )
@@ -234,17 +256,21 @@ async fn act(
             app::controller(
                 settings.daemon(args)?,
                 shutdown,
+                reload::on_hangup(command, settings, terminal)?,
                 &mut *terminal.watch(),
                 ready("controller", terminal),
             )
             .await?;
         }
         Command::Node(args) => {
-            app::node(settings.node(args)?, shutdown, &mut *terminal.watch(), ready("node", terminal)).await?
+            let (options, reloads) = (settings.node(args)?, reload::on_hangup(command, settings, terminal)?);
+            app::node(options, shutdown, reloads, &mut *terminal.watch(), ready("node", terminal)).await?;
         }
         Command::Serve(args) => {
             let options = settings.serve(args)?;
-            app::serve(options, shutdown, &mut *terminal.watch(), ready("serving", terminal)).await?;
+            let reloads = reload::on_hangup(command, settings, terminal)?;
+            app::serve(options, shutdown, reloads, &mut *terminal.watch(), ready("serving", terminal))
+                .await?;
         }
         Command::Get(args) => {
             let options = settings.get(args)?;
@@ -338,7 +364,9 @@ async fn get_several(
     let mut codes = std::collections::BTreeSet::new();
     let mut unshown = None;
     let mut done = |what: &str, result: Result<app::GetResult, AppError>| match result {
-        Ok(result) => unshown = terminal.summary(&result, || tables::fetched(&result)).err().or(unshown.take()),
+        Ok(result) => {
+            unshown = terminal.summary(&result, || tables::fetched(&result)).err().or(unshown.take())
+        }
         Err(error) => {
             codes.insert(error.exit_code());
             terminal.failure_of(what, &error);

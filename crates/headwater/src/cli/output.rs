@@ -15,11 +15,11 @@ use std::time::{Duration, Instant};
 use indicatif::{MultiProgress, ProgressDrawTarget};
 use serde::Serialize;
 use serde_json::json;
-use tracing_subscriber::EnvFilter;
-use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::fmt::MakeWriter;
 
 use super::bar::{Bar, Lines};
+use super::logging::{Log, Wanted};
+use super::settings::Settings;
 use super::values::ProgressMode;
 use crate::app::{AppError, LeftOut, Progress, Watch};
 
@@ -36,12 +36,13 @@ pub(crate) struct Terminal {
     quiet: bool,
     progress: ProgressMode,
     bars: MultiProgress,
+    log: Option<Log>,
 }
 
 impl Terminal {
     pub(crate) fn new(json: bool, data_on_stdout: bool, quiet: bool, progress: ProgressMode) -> Self {
         let bars = MultiProgress::with_draw_target(ProgressDrawTarget::stderr());
-        Terminal { json, data_on_stdout, quiet, progress, bars }
+        Terminal { json, data_on_stdout, quiet, progress, bars, log: None }
     }
 
     /// Whether results are JSON.
@@ -184,22 +185,17 @@ impl Terminal {
         &self.bars
     }
 
-    /// Sends logs to standard error: RUST_LOG if set, else warnings and as much more as there are `-v`.
-    pub(crate) fn start_logging(&self, verbose: u8) {
-        let level = match verbose {
-            _ if self.quiet => LevelFilter::ERROR,
-            0 => LevelFilter::WARN,
-            1 => LevelFilter::INFO,
-            2 => LevelFilter::DEBUG,
-            _ => LevelFilter::TRACE,
-        };
-        let filter = EnvFilter::builder().with_default_directive(level.into()).from_env_lossy();
-        let logs = tracing_subscriber::fmt()
-            .with_env_filter(filter)
-            .with_ansi(io::stderr().is_terminal())
-            .with_writer(BehindBars(self.bars.clone()));
-        // A second start in one process keeps the first one's logs.
-        drop(logs.try_init());
+    /// Sends logs to standard error.
+    pub(crate) fn start_logging(&mut self, daemon: bool, verbose: u8, settings: &Settings) {
+        let wanted = Wanted { daemon, verbose, quiet: self.quiet };
+        self.log = Some(Log::start(wanted, settings, BehindBars(self.bars.clone())));
+    }
+
+    /// Takes over the level of new settings, unless the command line has the say.
+    pub(crate) fn set_log_level(&self, settings: &Settings) {
+        if let Some(log) = &self.log {
+            log.set_level(settings);
+        }
     }
 }
 

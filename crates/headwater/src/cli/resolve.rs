@@ -19,7 +19,7 @@ use super::settings::{Origin, Settings, SettingsError};
 use super::values::{LossResponse, Spread, Theta, Via};
 use crate::app::{
     CONTROLLER_PORT, CastOptions, Common, ControllerOptions, DemoOptions, Experiments, GcOptions, GetOptions,
-    NODE_PORT, NodeOptions, Output, PutOptions, QueryOptions, RmOptions, ServeOptions, Where,
+    NODE_PORT, NodeOptions, Output, PutOptions, QueryOptions, Reload, RmOptions, ServeOptions, Where,
 };
 
 /// A rack with what its uplink carries, and labels.
@@ -144,6 +144,7 @@ impl Settings {
             join,
             listen: self.listen(port),
             metrics: self.metrics(),
+            drain: self.drain(),
             quota: self.values.quota,
             controller_too,
             equal_theta: self.values.equal_theta.unwrap_or_default(),
@@ -179,6 +180,7 @@ impl Settings {
             controller: self.controller().filter(|_| chosen),
             listen: self.values.listen.map(|listen| listen.at(NODE_PORT)),
             metrics: self.metrics(),
+            drain: self.drain(),
             record: args.record.clone(),
         })
     }
@@ -334,6 +336,16 @@ impl Settings {
         self.values.listen.map_or_else(|| crate::app::wildcard(port), |listen| listen.at(port))
     }
 
+    pub(crate) fn drain(&self) -> Duration {
+        self.values.drain.unwrap_or(Duration::ZERO)
+    }
+
+    /// What a running daemon can take over.
+    pub(crate) fn reload(&self) -> Result<Reload, UsageError> {
+        let Common { limit, gentle, rack, labels, .. } = self.common()?;
+        Ok(Reload { limit, gentle, rack, labels, quota: self.values.quota, drain: self.drain() })
+    }
+
     fn metrics(&self) -> Option<std::net::SocketAddr> {
         self.values.metrics.map(|address| address.at(METRICS_PORT))
     }
@@ -409,7 +421,6 @@ mod tests {
         let at = |line| get(line).unwrap().at;
         assert_eq!(at("get x --from a,b:9"), Where::From(vec!["a:7001".into(), "b:9".into()]));
         assert_eq!(at("get x --controller c"), Where::Controller("c:7000".into()));
-        assert!(get("get x").unwrap_err().to_string().contains("--from"));
     }
 
     #[test]
@@ -526,7 +537,9 @@ mod tests {
     fn several_objects_go_into_a_folder() {
         let folder = tempfile::tempdir().unwrap();
         let there = folder.path().display();
-        for output in ["".to_owned(), "-o new/".to_owned(), format!("-o {there}"), "--keep --controller c".to_owned()] {
+        for output in
+            ["".to_owned(), "-o new/".to_owned(), format!("-o {there}"), "--keep --controller c".to_owned()]
+        {
             assert!(get(&format!("get x y {output}")).is_ok(), "{output}");
         }
         for output in ["-o new", "-o -", "--hash 00", "--range 0-1", "--wait-for-start"] {

@@ -1,10 +1,10 @@
 //! Settings that describe a machine rather than one run, from four places.
 //!
 //! ```text
-//! built-in default  <  config file  <  environment  <  flag
+//! built-in default  <  /etc/headwater/config.toml  <  the user's config file  <  environment  <  flag
 //! ```
-//! The later one wins: a file says what usually holds, the environment what holds in this shell or service, a flag what
-//! holds now. `headwater config` prints each value and its origin. Raw values ([`Layer`]) stay apart from what commands
+//! The later one wins: a file says what usually holds, on this machine or for this user, the environment what holds in this shell or
+//! service, a flag what holds now. Whoever names a file (`--config`) means that one and no other. `headwater config` prints each value and its origin. Raw values ([`Layer`]) stay apart from what commands
 //! get ([`super::resolve`]).
 
 use std::collections::BTreeMap;
@@ -19,13 +19,17 @@ use thiserror::Error;
 use super::groups::Groups;
 use super::labels::Labels;
 use super::values::{
-    Dscp, DscpLevels, HostPort, Listen, LossResponse, Mtu, Port, ProgressMode, Rack, Rate, SettingValue,
-    SourceCount, Spread, Theta, ValueError,
+    Dscp, DscpLevels, HostPort, Listen, LogFormat, LogLevel, LossResponse, Mtu, Port, ProgressMode, Rack,
+    Rate, SettingValue, SourceCount, Spread, Theta, ValueError,
 };
 use crate::app::remembered_controller;
 
 /// Names the config file when `--config` does not.
 pub(crate) const CONFIG_VARIABLE: &str = "HEADWATER_CONFIG";
+/// What the administrator of this machine says, for all users and services.
+const SYSTEM_FILE: &str = "/etc/headwater/config.toml";
+/// A daemon that is asked to stop goes on so long for those whom it alone can serve: shorter than the 90 s after which systemd kills.
+const DRAIN: Duration = Duration::from_secs(30);
 
 /// Settings cannot be had.
 #[derive(Debug, Error)]
@@ -150,6 +154,9 @@ settings! {
     timeout: Duration = "timeout", "HEADWATER_TIMEOUT";
     json: bool = "json", "HEADWATER_JSON";
     progress: ProgressMode = "progress", "HEADWATER_PROGRESS";
+    drain: Duration = "drain", "HEADWATER_DRAIN";
+    log_level: LogLevel = "log-level", "HEADWATER_LOG_LEVEL";
+    log_format: LogFormat = "log-format", "HEADWATER_LOG_FORMAT";
 }
 
 impl Layer {
@@ -165,6 +172,8 @@ impl Layer {
             equal_theta: Some(false),
             json: Some(false),
             progress: Some(ProgressMode::default()),
+            drain: Some(DRAIN),
+            log_format: Some(LogFormat::default()),
             ..Layer::default()
         }
     }
@@ -217,6 +226,10 @@ pub(crate) struct Settings {
     /// The values; `None` where no place says anything.
     pub(crate) values: Layer,
     origins: BTreeMap<&'static str, Origin>,
+    /// What the command line says.
+    flags: Layer,
+    /// The file that the user named.
+    config: Option<PathBuf>,
 }
 
 impl Settings {
@@ -225,12 +238,23 @@ impl Settings {
     /// `config` is the file that the user named, which then must exist.
     pub(crate) fn gather(config: Option<PathBuf>, flags: Layer) -> Result<Self, SettingsError> {
         let named = config
+            .clone()
             .or_else(|| std::env::var_os(CONFIG_VARIABLE).filter(|path| !path.is_empty()).map(PathBuf::from));
-        let usual =
-            || dirs::config_dir().map(|dir| dir.join("headwater/config.toml")).filter(|path| path.exists());
+        let own = dirs::config_dir().map(|dir| dir.join("headwater/config.toml"));
+        let files = files(named, Path::new(SYSTEM_FILE), own);
+        Ok(Settings { flags: flags.clone(), config, ..Self::layered(files, flags)? })
+    }
+
+    /// The same again, by what files and environment say now.
+    pub(crate) fn again(&self) -> Result<Self, SettingsError> {
+        Self::gather(self.config.clone(), self.flags.clone())
+    }
+
+    /// The same with these files, the weakest first.
+    fn layered(files: Vec<PathBuf>, flags: Layer) -> Result<Self, SettingsError> {
         let mut layers =
             vec![(Layer::defaults(dirs::data_dir().map(|dir| dir.join("headwater"))), Origin::Default)];
-        if let Some(path) = named.or_else(usual) {
+        for path in files {
             let text = std::fs::read_to_string(&path)
                 .map_err(|source| SettingsError::Read { path: path.clone(), source })?;
             layers.push((Layer::of_file(&path, &text)?, Origin::File(path)));
@@ -244,7 +268,8 @@ impl Settings {
 
     /// The weakest layer first.
     fn merge(layers: Vec<(Layer, Origin)>) -> Self {
-        let mut settings = Settings { values: Layer::default(), origins: BTreeMap::new() };
+        let (origins, flags, config) = Default::default();
+        let mut settings = Settings { values: Layer::default(), origins, flags, config };
         for (layer, origin) in layers {
             for (key, value) in KEYS.iter().zip(layer.written()) {
                 if value.is_some() {
@@ -285,6 +310,14 @@ impl Settings {
     /// The folder for keys, pins and the store.
     pub(crate) fn state(&self) -> Result<PathBuf, SettingsError> {
         self.values.state.clone().ok_or(SettingsError::NoHome)
+    }
+}
+
+/// Which files are read, the weakest first: the one that the user named, else those that are there.
+fn files(named: Option<PathBuf>, system: &Path, own: Option<PathBuf>) -> Vec<PathBuf> {
+    match named {
+        Some(path) => vec![path],
+        None => std::iter::once(system.to_owned()).chain(own).filter(|path| path.exists()).collect(),
     }
 }
 
@@ -341,6 +374,42 @@ mod tests {
         assert_eq!(row("mtu"), text("9000", "file c.toml"));
         assert_eq!(row("gentle"), text("false", "default"));
         assert_eq!(row("limit"), (None, None));
+    }
+
+    #[test]
+    fn the_users_file_beats_the_systems_and_a_named_one_stands_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| {
+            let path = folder.path().join(name);
+            std::fs::write(&path, text).unwrap();
+            path
+        };
+        let system = write("system.toml", "controller = '10.0.0.1'\nquota = '1GiB'");
+        let own = write("own.toml", "quota = '2GiB'");
+        let named = write("named.toml", "drain = '5s'");
+        let read = |files| {
+            let settings = Settings::layered(files, Layer::default()).unwrap();
+            let from = |name| settings.origin(name).cloned();
+            (from("controller"), from("quota"), from("drain"))
+        };
+        let file = |path: &PathBuf| Some(Origin::File(path.clone()));
+        let both = files(None, &system, Some(own.clone()));
+        assert_eq!(read(both), (file(&system), file(&own), Some(Origin::Default)));
+        assert_eq!(files(None, Path::new("/nonexistent"), Some(own.clone())), std::slice::from_ref(&own));
+        let alone = read(files(Some(named.clone()), &system, Some(own)));
+        assert_eq!((alone.1, alone.2), (None, file(&named)));
+    }
+
+    #[test]
+    fn the_file_that_is_shipped_says_nothing_and_its_examples_can_be_used() {
+        let shipped = include_str!("../../../../packaging/config.toml");
+        assert_eq!(file(shipped).unwrap(), Layer::default());
+        let example =
+            |line: &&str| line.starts_with('#') && line[1..].starts_with(|c: char| c.is_ascii_lowercase());
+        let examples: Vec<&str> = shipped.lines().filter(example).map(|line| &line[1..]).collect();
+        let layer = file(&examples.join("\n")).unwrap();
+        let set = layer.written().into_iter().flatten().count();
+        assert!(examples.len() > 8 && set == examples.len(), "{examples:?}");
     }
 
     #[test]

@@ -87,6 +87,8 @@ setting_values! {
     Spread: |spread| spread.to_string();
     LossResponse: |response| response.to_string();
     ProgressMode: |mode| mode.to_string();
+    LogFormat: |format| format.to_string();
+    LogLevel: |level| level.to_string();
 }
 
 impl SettingValue for bool {
@@ -442,6 +444,28 @@ choice! {
         Json = "json",
         /// Nothing
         None = "none",
+    }
+    /// What a line of the log looks like.
+    LogFormat {
+        /// Words for people: time, level, what happened, `field=value`
+        #[default]
+        Text = "text",
+        /// One JSON object per line, the same fields
+        Json = "json",
+    }
+    /// What is logged: this and what is worse.
+    LogLevel {
+        /// What went wrong for good
+        Error = "error",
+        /// What somebody should look after
+        #[default]
+        Warn = "warn",
+        /// What happened: nodes, tasks, casts, names
+        Info = "info",
+        /// How it happened
+        Debug = "debug",
+        /// Everything
+        Trace = "trace",
     }
 }
 

@@ -167,7 +167,8 @@ impl<'a> Cast<'a> {
             self.wait_for(context, "address", |part| part == Part::Controller)?;
         }
         for (host, tasks) in &recipe.holdings {
-            let mut arguments = vec!["serve".to_owned()];
+            // Everybody ends when told to: what is measured is over then.
+            let mut arguments = vec!["serve".to_owned(), "--drain=0".to_owned()];
             arguments.extend(tasks.iter().map(|task| file(*task).display().to_string()));
             arguments.push(format!("--listen={}:{SOURCE_PORT}", self.net.ipv4(*host)));
             arguments.extend(controller.iter().map(|address| format!("--controller={address}")));

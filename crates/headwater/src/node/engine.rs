@@ -21,7 +21,7 @@ use headwater_transport::{
     Arriving, Bind, Command, Endpoint, Event, Input, Opened, Output, Packet, ReceiverCommand, ReceiverEvent,
     SourceCommand, SourceEvent,
 };
-use headwater_units::{BlockIndex, FetchId, FlowId, ObjectId, PathId, Time};
+use headwater_units::{BitRate, BlockIndex, FetchId, FlowId, ObjectId, PathId, Time};
 use headwater_wire::{CodePoints, Control, HeaderKey};
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
@@ -60,6 +60,8 @@ pub(super) enum Order {
     IgnoreProbes { asked: FlowId },
     ProbeGroup { probe: Box<GroupProbe>, done: oneshot::Sender<Vec<FlowId>> },
     HandOver { done: oneshot::Sender<()> },
+    Look { done: oneshot::Sender<()> },
+    Limit { limit: Option<BitRate> },
     Stop,
 }
 
@@ -339,6 +341,11 @@ impl Engine {
                     self.end_all_relaying(now);
                     let _ = done.send(());
                 }
+                Order::Look { done } => {
+                    self.publish(now);
+                    let _ = done.send(());
+                }
+                Order::Limit { limit } => self.tell_source(now, SourceCommand::Limit { limit }),
             }
         }
         true
@@ -533,6 +540,9 @@ impl Engine {
             SourceEvent::Opened(opened) => {
                 let Opened { flow, key, object, bytes, symbol_size, at, .. } = *opened;
                 self.sources.open(flow, object, bytes, symbol_size);
+                if let Some(stats) = self.sources.taped.machine.flow(flow) {
+                    let _ = self.said.send(Said::Sending { flow, object, receiver: stats.receiver });
+                }
                 if let Some(path) = self.group_path(&at) {
                     // Polled by the loop that is running.
                     let command = SourceCommand::FlowPath { flow, path };
@@ -543,6 +553,7 @@ impl Engine {
                 self.flows.insert(flow, Box::new(entry));
             }
             SourceEvent::Closed { flow } => {
+                let _ = self.said.send(Said::Sent(flow));
                 self.sources.close(flow, &mut self.buffers);
                 self.retired.push_back(flow);
                 if self.retired.len() > RETIRED
@@ -580,6 +591,7 @@ impl Engine {
         let snapshot = Snapshot {
             receivers,
             flows: self.sources.taped.machine.flows().collect(),
+            sources: self.sources.taped.machine.stats(),
             socket,
             offload: self.port.offload(),
             merging: self.merging,

@@ -21,8 +21,8 @@ use std::thread::JoinHandle;
 use headwater_store::SourceFile;
 use headwater_transport::host::{HostReceiverConfig, Receivers};
 use headwater_transport::ppush::receiver::{ReceiverConfig, ReceiverStats};
-use headwater_transport::source::{self, Source, SourceConfig};
-use headwater_units::{BlockIndex, Bytes, FetchId, FlowId, ObjectId, PathId};
+use headwater_transport::source::{self, Source, SourceConfig, SourceStats};
+use headwater_units::{BitRate, BlockIndex, Bytes, FetchId, FlowId, NodeId, ObjectId, PathId};
 use headwater_wire::{CodePoints, Control, SYMBOL_OVERHEAD};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
@@ -97,6 +97,17 @@ pub enum Said {
     Control(PathId, Control),
     /// A block of this object cannot be read any more: it is not to be offered.
     Unreadable(ObjectId),
+    /// It begins to send an object to a receiver.
+    Sending {
+        /// The flow.
+        flow: FlowId,
+        /// The object.
+        object: ObjectId,
+        /// To whom.
+        receiver: NodeId,
+    },
+    /// The flow is over.
+    Sent(FlowId),
 }
 
 /// What the data thread counted, refreshed ten times a second while it is busy.
@@ -106,6 +117,8 @@ pub struct Snapshot {
     pub receivers: BTreeMap<FetchId, ReceiverStats>,
     /// Flows that this node sends.
     pub flows: Vec<source::FlowStats>,
+    /// What became of those that it has sent.
+    pub sources: SourceStats,
     /// The socket.
     pub socket: SocketStats,
     /// What the kernel does for the socket; nothing before the first refresh.
@@ -295,6 +308,18 @@ impl Node {
         let _ = answer.await;
     }
 
+    /// Refreshes the counters. False if the data thread has ended.
+    pub async fn look(&self) -> bool {
+        let (done, answer) = oneshot::channel();
+        self.order(Order::Look { done });
+        answer.await.is_ok()
+    }
+
+    /// From now on all flows together send no faster than this.
+    pub fn limit(&self, limit: Option<BitRate>) {
+        self.order(Order::Limit { limit });
+    }
+
     /// Receives what is sent to a group, until as many [`Node::leave`]s. Its datagrams are those of flows, as all others.
     ///
     /// # Errors
@@ -444,7 +469,9 @@ mod tests {
             start: None,
             role: FlowRole::Single,
         };
+        let sending = Said::Sending { flow: FLOW, object: push.object, receiver: push.receiver };
         node.control(control_path(1), Control::Push(push));
+        assert_eq!(said.recv().await, Some(sending));
         assert_eq!(said.recv().await, Some(Said::Control(control_path(1), Control::Pushing { flow: FLOW })));
         (node, said)
     }

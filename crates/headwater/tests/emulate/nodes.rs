@@ -145,6 +145,7 @@ impl Delivery {
                 role: FlowRole::Single,
             };
             source.control(control_path(1), Control::Push(push));
+            assert!(matches!(source.said.blocking_recv(), Some(Said::Sending { .. })));
             assert!(matches!(source.said.blocking_recv(), Some(Said::Control(_, Control::Pushing { .. }))));
             flows.push(FlowGrant {
                 flow,

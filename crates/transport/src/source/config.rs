@@ -262,6 +262,10 @@ pub struct SourceStats {
     pub opened: u64,
     /// Flows ended.
     pub closed: u64,
+    /// Symbols that ended flows have sent, copies included.
+    pub symbols_sent: u64,
+    /// Of those, declared lost.
+    pub symbols_lost: u64,
     /// Pushes refused.
     pub refused: u64,
     /// Datagrams and commands of flows that do not exist.

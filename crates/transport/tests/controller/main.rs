@@ -3,6 +3,7 @@
 mod casts;
 mod chaos;
 mod crowds;
+mod departures;
 mod flows;
 mod harness;
 mod names;

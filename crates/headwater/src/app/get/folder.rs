@@ -6,18 +6,22 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Instant;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use headwater_store::manifest::Manifest;
 use headwater_store::{FolderDraft, compare, tree};
 use headwater_transport::ppush::receiver::ReceiverStats;
 use headwater_units::{BitRate, Bytes, ObjectId};
 
-use super::{FILES_AT_ONCE, Job, Quiet, blocking, first_of, result_of};
-use crate::app::fetch::{Destination, Fetch, Fetched, Here, file_name};
+use super::{FILES_AT_ONCE, Job, blocking, first_of, result_of};
+use crate::app::fetch::{Arrivals, Destination, Fetch, Fetched, Follower, Here, file_name};
 use crate::app::own::{self, OwnObject};
 use crate::app::{AppError, GetResult, Output, Phase, Progress, Watch, Where};
 use crate::node::monotonic_nanos;
+
+/// How often those who watch hear how far all files are.
+const TELL: Duration = Duration::from_millis(100);
 
 /// Where a folder goes.
 #[derive(Debug, PartialEq, Eq)]
@@ -57,6 +61,7 @@ impl Job<'_> {
         let target = match target {
             Target::There(path) => {
                 (sum.bytes, sum.resumed) = (total, total);
+                let path = std::path::absolute(&path).unwrap_or(path);
                 let swept = path.clone();
                 blocking(move || FolderDraft::sweep(&swept)).await??;
                 path
@@ -89,30 +94,37 @@ impl Job<'_> {
         let own = self.own_files(manifest).await;
         let mut waiting = manifest.files().map(|(path, _, size, object)| (path, size, object));
         let mut running = Vec::new();
+        let coming = Arc::new(AtomicU64::new(0));
+        let mut tell = tokio::time::interval(TELL);
         loop {
             while running.len() < FILES_AT_ONCE
                 && let Some((path, size, object)) = waiting.next()
             {
+                let part = Part { all: coming.clone(), arrivals: None, counted: 0 };
                 let here = Here {
                     own: own.get(&object).cloned(),
                     // Of a folder that is replaced, what has not changed is taken over.
                     earlier: Some(target.join(path)),
                     ..self.here_of_file()
                 };
-                running.push(Box::pin(self.file(draft.path().join(path), size, object, here)));
+                running.push(Box::pin(self.file(draft.path().join(path), (size, object), here, part)));
             }
             if running.is_empty() {
                 break;
             }
-            let (done, index) = first_of(&mut running).await;
-            drop(running.swap_remove(index));
-            match done? {
-                (size, None) => (sum.bytes, sum.resumed) = (sum.bytes + size, sum.resumed + size),
-                (size, Some(fetched)) => sum.count(size, &fetched),
+            tokio::select! {
+                (done, index) = first_of(&mut running) => {
+                    drop(running.swap_remove(index));
+                    match done? {
+                        (size, None) => (sum.bytes, sum.resumed) = (sum.bytes + size, sum.resumed + size),
+                        (size, Some(fetched)) => sum.count(size, &fetched),
+                    }
+                }
+                _ = tell.tick() => {}
             }
             watch.progress(&Progress {
                 object: self.options.what.clone(),
-                bytes_done: sum.bytes.get(),
+                bytes_done: sum.bytes.get() + coming.load(Ordering::Relaxed),
                 bytes_total: manifest.total_bytes().get(),
                 rate: sum.rate(self.started),
                 phase: Phase::Receiving,
@@ -127,9 +139,9 @@ impl Job<'_> {
     async fn file(
         &self,
         path: PathBuf,
-        size: Bytes,
-        object: ObjectId,
+        (size, object): (Bytes, ObjectId),
         here: Here,
+        mut part: Part,
     ) -> Result<(Bytes, Option<Fetched>), AppError> {
         let there = path.clone();
         if there.is_file() && blocking(move || tree::holds(&there, object, size, &mut |_| {})).await?? {
@@ -144,7 +156,7 @@ impl Job<'_> {
             hash: Some(object),
             here,
         };
-        let fetched = fetch.run(self.host, self.controller(), self.shutdown, &mut Quiet).await?;
+        let fetched = fetch.run(self.host, self.controller(), self.shutdown, &mut part).await?;
         self.learn(&fetched);
         let arrivals = fetched.arrivals.clone();
         blocking(move || arrivals.partial().finish()).await??;
@@ -166,6 +178,36 @@ impl Job<'_> {
     /// A file is wanted by its id.
     pub(super) fn here_of_file(&self) -> Here {
         Here { certain: true, alone: self.options.at == Where::Here, ..Here::default() }
+    }
+}
+
+/// Counts what has come of a file that is not whole yet.
+struct Part {
+    /// Of all files that are coming.
+    all: Arc<AtomicU64>,
+    arrivals: Option<Arc<Arrivals>>,
+    counted: u64,
+}
+
+impl Follower for Part {
+    fn opened(&mut self, arrivals: &Arc<Arrivals>, _: ObjectId, _: Bytes) {
+        self.arrivals = Some(arrivals.clone());
+    }
+    fn tick(&mut self, _: &ReceiverStats) {
+        let Some(arrivals) = &self.arrivals else { return };
+        let layout = arrivals.hashes().layout();
+        let here = (layout.block_bytes() * u64::from(arrivals.count())).min(layout.object_bytes()).get();
+        self.all.fetch_add(here - self.counted, Ordering::Relaxed);
+        self.counted = here;
+    }
+    fn note(&mut self, line: &str) {
+        tracing::warn!("{line}");
+    }
+}
+
+impl Drop for Part {
+    fn drop(&mut self) {
+        self.all.fetch_sub(self.counted, Ordering::Relaxed);
     }
 }
 
@@ -309,7 +351,11 @@ mod tests {
         make(&copy, ALL);
         assert_eq!(target(&copy, false).unwrap(), Target::There(copy.clone()), "made by the same command");
         make(&copy, &[("diary", "mine")]);
-        assert_eq!(target(&copy, false).unwrap(), Target::There(copy.clone()), "somebody has put more into it");
+        assert_eq!(
+            target(&copy, false).unwrap(),
+            Target::There(copy.clone()),
+            "somebody has put more into it"
+        );
     }
 
     #[test]

@@ -34,7 +34,8 @@ pub(super) fn check(output: &Output, overwrite: bool) -> Result<Option<PathBuf>,
             &format!("its folder does not exist; create it first: mkdir -p {}", folder.display()),
         ));
     }
-    let there = path.symlink_metadata().is_ok() || (names_folder && without_slash(path).symlink_metadata().is_ok());
+    let there =
+        path.symlink_metadata().is_ok() || (names_folder && without_slash(path).symlink_metadata().is_ok());
     if names_folder && there {
         return Err(cannot(path, "it is no folder; name a file without / at its end, or another folder"));
     }
@@ -66,7 +67,10 @@ fn check_folder(folder: &Path) -> Result<(), AppError> {
     match access(folder, Access::WRITE_OK | Access::EXEC_OK) {
         Ok(()) => Ok(()),
         Err(error) => Err(AppError::io(
-            format!("cannot write into {}, name another place with -o", std::path::absolute(folder).as_deref().unwrap_or(folder).display()),
+            format!(
+                "cannot write into {}, name another place with -o",
+                std::path::absolute(folder).as_deref().unwrap_or(folder).display()
+            ),
             error.into(),
         )),
     }

@@ -6,9 +6,7 @@ use std::time::{Duration, Instant};
 
 use headwater_units::{BitRate, ObjectId};
 
-use super::{
-    CONTROLLER_PATIENCE, FILES_AT_ONCE, Job, connect, first_of, nobody_known, output, within,
-};
+use super::{CONTROLLER_PATIENCE, FILES_AT_ONCE, Job, connect, first_of, nobody_known, output, within};
 use crate::app::fetch::file_name;
 use crate::app::host::Host;
 use crate::app::linger::Linger;
@@ -104,9 +102,14 @@ async fn all(
     // Nobody may be there to ask, and this machine have some of them all the same.
     let mut alone = None;
     let reached = match own.iter().any(Option::is_some) {
-        true => tokio::time::timeout(CONTROLLER_PATIENCE, connect(options, watch)).await.unwrap_or_else(|_| {
-            Err(AppError::Unreachable { who: "the controller".to_owned(), reason: "no answer".to_owned() })
-        }),
+        true => {
+            tokio::time::timeout(CONTROLLER_PATIENCE, connect(options, watch)).await.unwrap_or_else(|_| {
+                Err(AppError::Unreachable {
+                    who: "the controller".to_owned(),
+                    reason: "no answer".to_owned(),
+                })
+            })
+        }
         false if options.at == Where::Here => return Err(nobody_known()),
         false => within(options, started, connect(options, watch)).await,
     };

@@ -10,7 +10,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, mpsc};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use headwater_store::manifest::{self, Kind, Manifest};
 use headwater_transport::ppush::receiver::ReceiverConfig;
@@ -186,7 +186,11 @@ pub(in crate::app) struct Writer {
 
 impl Writer {
     /// Starts one: it writes to the outlet, if there is one, and computes SHA-256, if asked to.
-    pub(in crate::app) fn start(arrivals: &Arc<Arrivals>, outlet: Option<Arc<Outlet>>, sha256: bool) -> Writer {
+    pub(in crate::app) fn start(
+        arrivals: &Arc<Arrivals>,
+        outlet: Option<Arc<Outlet>>,
+        sha256: bool,
+    ) -> Writer {
         let (end, ended) = oneshot::channel();
         let taken = arrivals.clone();
         std::thread::spawn(move || {
@@ -200,11 +204,7 @@ impl Writer {
     }
 
     /// Waits until all is written, which is here now if the fetch has `succeeded`; else not for long.
-    pub(in crate::app) async fn end(
-        self,
-        succeeded: bool,
-        shutdown: &Shutdown,
-    ) -> Result<Written, AppError> {
+    pub(in crate::app) async fn end(self, succeeded: bool, shutdown: &Shutdown) -> Result<Written, AppError> {
         let Writer { arrivals, ended } = self;
         arrivals.stop();
         let given_up = async {
@@ -224,11 +224,7 @@ impl Writer {
 }
 
 /// Passes the blocks on in their order as they become verified. A folder's are looked at only.
-fn write_blocks(
-    arrivals: &Arrivals,
-    outlet: Option<&Outlet>,
-    sha256: bool,
-) -> Result<Written, AppError> {
+fn write_blocks(arrivals: &Arrivals, outlet: Option<&Outlet>, sha256: bool) -> Result<Written, AppError> {
     let range = arrivals.range();
     let size = arrivals.hashes().size();
     let mut blocks = Blocks::new(arrivals, outlet);
@@ -307,8 +303,8 @@ impl<'a> Blocks<'a> {
 
 // ---- a folder as a tar ---------------------------------------------------------------------------------------------
 
-/// When it was last written to, in seconds since 1970 (0 if that is not known), and one thing for the tar, in its order.
-type Dated = (u64, Item);
+/// When it was last written to, in seconds since 1970 if that is known, and one thing for the tar, in its order.
+type Dated = (Option<u64>, Item);
 
 enum Item {
     Folder { path: PathBuf, mode: u32 },
@@ -383,7 +379,7 @@ impl Job<'_> {
             let _ = end.send(result);
         });
         // A writer that has ended says why below.
-        let _ = items.send((0, Item::Folder { path: base.clone(), mode: 0o755 }));
+        let _ = items.send((None, Item::Folder { path: base.clone(), mode: 0o755 }));
         let turns = Arc::new(Semaphore::new(FILES_AHEAD));
         let mut sum = Sum::of_root(root);
         let mut waiting = manifest.entries().iter().peekable();
@@ -407,7 +403,7 @@ impl Job<'_> {
                     // A kind that this version does not know was not parsed.
                     _ => unreachable!("a manifest has files, folders and links"),
                 };
-                let modified = entry.modified.map_or(0, |modified| u64::try_from(modified.secs).unwrap_or(0));
+                let modified = entry.modified.and_then(|modified| u64::try_from(modified.secs).ok());
                 let _ = items.send((modified, item));
                 waiting.next();
             }
@@ -441,7 +437,9 @@ impl Job<'_> {
         // The writer's own trouble is why files stopped coming, if it has any.
         let written = async {
             match &early {
-                None => ended.await.unwrap_or_else(|_| Err(AppError::Failed("the tar was not written".to_owned()))),
+                None => ended
+                    .await
+                    .unwrap_or_else(|_| Err(AppError::Failed("the tar was not written".to_owned()))),
                 Some(Ok(())) => Err(AppError::Failed("the tar ended before its files".to_owned())),
                 Some(Err(_)) => match tokio::time::timeout(LAST_WORD, ended).await {
                     Ok(Ok(Err(error @ AppError::Io { .. }))) => Err(error),
@@ -515,12 +513,15 @@ fn write_tar(outlet: &Outlet, queue: &mpsc::Receiver<Dated>) -> Result<(), AppEr
     };
     let mut tar = tar::Builder::new(BufWriter::with_capacity(BUFFER, &outlet.file));
     let (user, group) = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
-    let header = |kind, mode: u32, size: u64, modified: u64| {
+    // A manifest need not have times, and programs warn of 1970.
+    #[allow(clippy::disallowed_methods)] // When the tar was made is a date, not a step of a machine.
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |d| d.as_secs());
+    let header = |kind, mode: u32, size: u64, modified: Option<u64>| {
         let mut header = tar::Header::new_gnu();
         header.set_entry_type(kind);
         header.set_mode(mode);
         header.set_size(size);
-        header.set_mtime(modified);
+        header.set_mtime(modified.unwrap_or(now));
         header.set_uid(u64::from(user));
         header.set_gid(u64::from(group));
         header

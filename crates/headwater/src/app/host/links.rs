@@ -8,6 +8,7 @@ use headwater_units::{NodeId, PathId};
 use headwater_wire::Control;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
+use super::dialling::Dialling;
 use super::{Host, Peer};
 use crate::app::AppError;
 use crate::control::{Backoff, Expect, GOING_AWAY, Link};
@@ -52,10 +53,13 @@ impl Host {
     /// Keeps a link to `at` on `path`, dialling again whenever it is lost. The first attempt's error is returned, unless
     /// `patient`.
     pub(crate) async fn keep_dialled(&self, path: PathId, at: &str, patient: bool) -> Result<(), AppError> {
+        let mut backoff = Backoff::new();
+        let mut wait = backoff.next_wait();
+        let mut news = Dialling::new(self, path, at);
         let first = match self.dial(at).await {
             Ok(link) => Some(link),
             Err(error) if patient && !error.is_about_trust() => {
-                tracing::warn!(%error, "will be tried again");
+                news.failed(&error, wait);
                 None
             }
             Err(error) => return Err(error),
@@ -65,18 +69,25 @@ impl Host {
         // The link is known before the caller says anything over the path.
         let serving = first.map(|link| host.begin_link(path, link));
         tokio::spawn(async move {
-            let mut backoff = Backoff::new();
             if let Some((link, commands)) = serving {
-                host.clone().run_link(path, link, commands).await;
+                news.connected();
+                host.clone().run_link(path, link.clone(), commands).await;
+                news.lost(&link, wait);
             }
             loop {
-                tokio::time::sleep(backoff.next_wait().into()).await;
+                tokio::time::sleep(wait.into()).await;
                 match host.dial(&at).await {
                     Ok(link) => {
                         backoff.reset();
-                        host.clone().serve_link(path, link).await;
+                        wait = backoff.next_wait();
+                        news.connected();
+                        host.clone().serve_link(path, link.clone()).await;
+                        news.lost(&link, wait);
                     }
-                    Err(error) => tracing::debug!(%error, at, "not connected"),
+                    Err(error) => {
+                        wait = backoff.next_wait();
+                        news.failed(&error, wait);
+                    }
                 }
             }
         });
@@ -98,8 +109,9 @@ impl Host {
             for claim in state.claims().into_iter().filter(|_| state.asks(path)) {
                 let _ = out.send(claim);
             }
-            drop(state);
-            if self.state().keeps {
+            if state.leaving {
+                let _ = out.send(Control::Leaving);
+            } else if state.keeps {
                 let _ = out.send(Control::Keeps);
             }
         }
@@ -161,7 +173,7 @@ impl Host {
             });
             drop(state);
             if let Some(controller) = &self.inner.controller {
-                controller.lost(path, link.was_left());
+                controller.lost(path, link.was_left(), ending(&link));
             }
         }
     }
@@ -184,6 +196,11 @@ impl Host {
         // The closing packets leave at once; QUIC would go on listening for three timeouts.
         let _ = tokio::time::timeout(CLOSING, self.inner.endpoint.close(GOING_AWAY)).await;
     }
+}
+
+/// Why a link has ended, in words. One whose last message was that there are no more has no other reason.
+pub(super) fn ending(link: &Link) -> String {
+    link.end().map_or_else(|| "closed by the peer".to_owned(), |end| end.to_string())
 }
 
 fn unreachable(at: &str, reason: &dyn std::fmt::Display) -> AppError {

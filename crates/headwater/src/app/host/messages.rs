@@ -1,12 +1,15 @@
 //! What is said over links and within the process, and to whom it goes.
 
+use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
+use std::time::Instant;
 
 use headwater_units::{Duration, NodeId, PathId};
 use headwater_wire::{Control, GroupQuestion, NodeInfo, Request};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 use super::{Host, LOCAL};
+use crate::app::ops::rounded;
 use crate::app::query::{Answer, Query};
 use crate::control::Link;
 use crate::node::{GroupProbe, Said};
@@ -31,7 +34,7 @@ impl Host {
         let info = NodeInfo {
             room: self.room(SocketAddr::from(([127, 0, 0, 1], 1))),
             rtt: Some(Duration::ZERO),
-            ..self.inner.template.clone()
+            ..self.template().clone()
         };
         controller.deliver(LOCAL, Control::Hello(info));
         let host = self.clone();
@@ -44,8 +47,21 @@ impl Host {
 
     /// What the machines of the data thread say.
     pub(super) async fn send_out(self, mut said: UnboundedReceiver<Said>) {
+        let mut sending = BTreeMap::new();
         while let Some(said) = said.recv().await {
             match said {
+                Said::Sending { flow, object, receiver } => {
+                    #[allow(clippy::disallowed_methods)] // The log says how long it took.
+                    sending.insert(flow, (object, receiver, Instant::now()));
+                    let receiver = receiver.short();
+                    tracing::info!(%flow, %object, receiver, "sending");
+                }
+                Said::Sent(flow) => {
+                    if let Some((object, receiver, began)) = sending.remove(&flow) {
+                        let (receiver, seconds) = (receiver.short(), rounded(began.elapsed().as_secs_f64()));
+                        tracing::info!(%flow, %object, receiver, seconds, "sent");
+                    }
+                }
                 Said::Unreadable(object) => self.withdraw(object),
                 Said::Control(path, control) => self.say(path, control),
             }
@@ -153,8 +169,11 @@ impl Host {
     pub(super) async fn answer(&self, link: &Link, query: Query) -> Answer {
         match query {
             Query::Holdings if self.inner.node.is_some() => {
-                let (info, names) = (Box::new(self.info_for(link)), self.namings());
-                Answer::Holdings { info, holdings: self.holdings(), names }
+                // Whoever is about to stop has nothing for those who come now.
+                let leaving = self.is_leaving();
+                let holdings = if leaving { Vec::new() } else { self.holdings() };
+                let names = if leaving { Vec::new() } else { self.namings() };
+                Answer::Holdings { info: Box::new(self.info_for(link)), holdings, names }
             }
             Query::Holdings => Answer::Unknown,
             Query::Hashes { object } => match self.hashes(object, None).await {
@@ -183,6 +202,7 @@ fn for_controller(control: &Control) -> bool {
             | Control::Stopped { .. }
             | Control::Report { .. }
             | Control::Keeps
+            | Control::Leaving
             | Control::Cast(_)
             | Control::StopCast { .. }
             | Control::Fetched(_)

@@ -35,7 +35,7 @@ impl Host {
         NodeInfo {
             room: self.room(link.remote_addr()),
             rtt: Some(link.round_trip()),
-            ..self.inner.template.clone()
+            ..self.template().clone()
         }
     }
 

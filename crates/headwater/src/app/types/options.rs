@@ -119,8 +119,10 @@ pub struct ServeOptions {
     pub controller: Option<String>,
     /// Where to listen; `None`: [`wildcard`](super::wildcard) of [`NODE_PORT`](super::NODE_PORT).
     pub listen: Option<SocketAddr>,
-    /// Where Prometheus may ask.
+    /// Where Prometheus and health checks may ask.
     pub metrics: Option<SocketAddr>,
+    /// Once it is to stop it goes on for at most so long for those who are served from here.
+    pub drain: Duration,
     /// Record the machines' inputs here.
     pub record: Option<PathBuf>,
 }
@@ -132,7 +134,7 @@ pub struct ControllerOptions {
     pub common: Common,
     /// Where to listen.
     pub listen: SocketAddr,
-    /// Where Prometheus may ask.
+    /// Where Prometheus and health checks may ask.
     pub metrics: Option<SocketAddr>,
     /// Weight 1 for every flow instead of Algorithm 1 (control experiments).
     pub equal_theta: bool,
@@ -153,8 +155,10 @@ pub struct NodeOptions {
     pub join: Option<String>,
     /// Where to listen.
     pub listen: SocketAddr,
-    /// Where Prometheus may ask.
+    /// Where Prometheus and health checks may ask.
     pub metrics: Option<SocketAddr>,
+    /// Once it is to stop it goes on for at most so long for those who are served from here.
+    pub drain: Duration,
     /// The most the store may hold.
     pub quota: Option<Bytes>,
     /// Run the controller in this process (`up`).

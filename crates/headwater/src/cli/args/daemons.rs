@@ -6,7 +6,7 @@ use clap::Args;
 
 use super::experiments::{TimelineFlags, TuningFlag};
 use super::flags::{
-    ListenFlag, MachineFlags, MetricsFlag, PlanningFlags, QuotaFlag, SendingFlags, TrustFlag,
+    DrainFlag, ListenFlag, MachineFlags, MetricsFlag, PlanningFlags, QuotaFlag, SendingFlags, TrustFlag,
 };
 use super::{EXPERIMENT, NETWORK};
 use crate::cli::settings::Layer;
@@ -33,6 +33,8 @@ pub(crate) struct UpArgs {
     #[command(flatten)]
     metrics: MetricsFlag,
     #[command(flatten)]
+    drain: DrainFlag,
+    #[command(flatten)]
     pub(crate) timeline: TimelineFlags,
     #[command(flatten)]
     pub(crate) tuning: TuningFlag,
@@ -46,6 +48,7 @@ impl UpArgs {
         self.sending.fill(layer);
         self.planning.fill(layer);
         self.metrics.fill(layer);
+        self.drain.fill(layer);
     }
 }
 
@@ -104,6 +107,8 @@ pub(crate) struct NodeArgs {
     #[command(flatten)]
     metrics: MetricsFlag,
     #[command(flatten)]
+    drain: DrainFlag,
+    #[command(flatten)]
     pub(crate) timeline: TimelineFlags,
     #[command(flatten)]
     pub(crate) tuning: TuningFlag,
@@ -118,6 +123,7 @@ impl NodeArgs {
         self.machine.fill(layer);
         self.sending.fill(layer);
         self.metrics.fill(layer);
+        self.drain.fill(layer);
     }
 }
 
@@ -161,6 +167,8 @@ pub(crate) struct ServeArgs {
     #[command(flatten)]
     metrics: MetricsFlag,
     #[command(flatten)]
+    drain: DrainFlag,
+    #[command(flatten)]
     pub(crate) timeline: TimelineFlags,
     #[command(flatten)]
     pub(crate) tuning: TuningFlag,
@@ -174,5 +182,6 @@ impl ServeArgs {
         self.machine.fill(layer);
         self.sending.fill(layer);
         self.metrics.fill(layer);
+        self.drain.fill(layer);
     }
 }

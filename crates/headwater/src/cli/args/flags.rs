@@ -10,7 +10,8 @@ use crate::cli::groups::Groups;
 use crate::cli::labels::{Label, Labels};
 use crate::cli::settings::Layer;
 use crate::cli::values::{
-    Dscp, DscpLevels, HostPort, Listen, LossResponse, Mtu, Port, ProgressMode, Rack, Rate, SourceCount, truth,
+    Dscp, DscpLevels, HostPort, Listen, LogFormat, LogLevel, LossResponse, Mtu, Port, ProgressMode, Rack,
+    Rate, SourceCount, truth,
 };
 
 /// On every command.
@@ -21,7 +22,8 @@ pub(crate) struct Global {
     #[arg(long, global = true, value_name = "DIR", help_heading = COMMON)]
     pub(super) state: Option<PathBuf>,
 
-    /// Config file [env: HEADWATER_CONFIG] [default: headwater/config.toml in the user's config folder, if there]
+    /// Config file, instead of all others [env: HEADWATER_CONFIG] [default: /etc/headwater/config.toml, then
+    /// headwater/config.toml in the user's config folder, if there]
     #[arg(long, global = true, value_name = "FILE", help_heading = COMMON)]
     pub(crate) config: Option<PathBuf>,
 
@@ -44,6 +46,15 @@ pub(crate) struct Global {
     /// Log errors only, and show neither progress nor summary
     #[arg(short, long, global = true, conflicts_with = "verbose", help_heading = COMMON)]
     pub(crate) quiet: bool,
+
+    /// What to log to standard error; -v, -q and RUST_LOG win over it [default: info for `up`, `node`, `controller` and `serve`, else
+    /// warn]
+    #[arg(long, global = true, value_name = "LEVEL", help_heading = COMMON)]
+    log_level: Option<LogLevel>,
+
+    /// What a line of the log looks like [default: text]
+    #[arg(long, global = true, value_name = "HOW", help_heading = COMMON)]
+    log_format: Option<LogFormat>,
 }
 
 impl Global {
@@ -51,6 +62,8 @@ impl Global {
         layer.state.clone_from(&self.state);
         layer.json = self.json;
         layer.progress = self.progress;
+        layer.log_level = self.log_level;
+        layer.log_format = self.log_format;
     }
 }
 
@@ -188,7 +201,11 @@ impl SendingFlags {
 
 #[derive(Clone, Debug, Args)]
 pub(crate) struct MetricsFlag {
-    /// Answer Prometheus at this address, as in 127.0.0.1:9464 or :9464 (every address)
+    /// Answer Prometheus and health checks at this address, as in 127.0.0.1:9464 or :9464 (every address)
+    ///
+    /// `/metrics`: counters and gauges. `/healthz`: 200 while the process works, 503 and a reason if a part of it has ended: restart
+    /// it. `/readyz`: 200 while it serves: its controller is joined, its store can be written, and it is not draining; else 503 and the
+    /// reasons.
     #[arg(long, value_name = "ADDR", help_heading = NETWORK)]
     metrics: Option<Listen>,
 }
@@ -196,6 +213,22 @@ pub(crate) struct MetricsFlag {
 impl MetricsFlag {
     pub(super) fn fill(&self, layer: &mut Layer) {
         layer.metrics = self.metrics;
+    }
+}
+
+#[derive(Clone, Debug, Args)]
+pub(crate) struct DrainFlag {
+    /// When asked to stop (SIGTERM, Ctrl-C), go on for at most this long for those who are served from here [default: 30s; 0: stop at
+    /// once]
+    ///
+    /// No new task is given to it meanwhile, and whoever can be served by others is. A second signal stops it at once.
+    #[arg(long, value_name = "TIME")]
+    drain: Option<Duration>,
+}
+
+impl DrainFlag {
+    pub(super) fn fill(&self, layer: &mut Layer) {
+        layer.drain = self.drain;
     }
 }
 

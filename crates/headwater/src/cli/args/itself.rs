@@ -6,7 +6,7 @@ use clap::Args;
 
 use super::EXPERIMENT;
 use super::flags::{
-    ControllerFlag, ListenFlag, MachineFlags, MetricsFlag, PlanningFlags, QuotaFlag, SendingFlags,
+    ControllerFlag, DrainFlag, ListenFlag, MachineFlags, MetricsFlag, PlanningFlags, QuotaFlag, SendingFlags,
     TimeoutFlag,
 };
 use crate::cli::settings::Layer;
@@ -14,9 +14,9 @@ use crate::cli::values::{Spread, Theta};
 
 #[derive(Debug, Args)]
 #[command(after_long_help = "Order, the later wins:
-  built-in default < config file < environment < flag
+  built-in default < /etc/headwater/config.toml < the user's config file < environment < flag
 
-The file is TOML, one `name = value` per line without sections, names as printed here; the variable of each setting is
+With --config FILE or HEADWATER_CONFIG, FILE is the only file read. A file is TOML, one `name = value` per line without sections, names as printed here; the variable of each setting is
 HEADWATER_ and its name in capitals (state: HEADWATER_HOME). What this command prints is a valid config file:
   headwater config --uplink 1Gbit/s >~/.config/headwater/config.toml
 
@@ -39,6 +39,8 @@ pub(crate) struct ConfigArgs {
     #[command(flatten)]
     metrics: MetricsFlag,
     #[command(flatten)]
+    drain: DrainFlag,
+    #[command(flatten)]
     quota: QuotaFlag,
     #[command(flatten)]
     timeout: TimeoutFlag,
@@ -58,6 +60,7 @@ impl ConfigArgs {
         self.sending.fill(layer);
         self.planning.fill(layer);
         self.metrics.fill(layer);
+        self.drain.fill(layer);
         self.quota.fill(layer);
         self.timeout.fill(layer);
         layer.spread = self.spread;

@@ -18,7 +18,7 @@ use super::overlay::may_overlay;
 use super::selection::Place;
 use super::tasks::Retry;
 use super::timers::Subject;
-use crate::TaskGroup;
+use crate::{ControllerEvent, TaskGroup};
 
 impl Controller {
     // ---- whoever asks
@@ -36,6 +36,13 @@ impl Controller {
         match self.begin_cast(now, path, wanted) {
             Ok(cast) => {
                 self.stats.casts_accepted += 1;
+                self.event(ControllerEvent::CastBegun {
+                    cast: number,
+                    name: cast.name.clone(),
+                    object: cast.object,
+                    bytes: cast.bytes,
+                    receivers: cast.members.len(),
+                });
                 self.casts.add(cast);
                 self.tick_cast(now, number);
             }
@@ -501,6 +508,16 @@ impl Controller {
         }
     }
 
+    /// Forgets a cast, and says what came of it.
+    fn cast_over(&mut self, number: u64) {
+        let Some(cast) = self.casts.get(number) else { return };
+        let has = |member: &&Member| matches!(member.standing, MemberStanding::Kept | MemberStanding::Had);
+        let done = cast.members.values().filter(has).count();
+        let failed = cast.members.len() - done;
+        self.event(ControllerEvent::CastOver { cast: number, done, failed });
+        self.casts.remove(number);
+    }
+
     /// Tells whoever asked how it does, if it is time. True if that was the last word.
     fn tell_asker(&mut self, now: Time, number: u64) -> bool {
         let Some(cast) = self.casts.get_mut(number) else { return true };
@@ -526,7 +543,7 @@ impl Controller {
                 self.stop_group(now, number, flow.flow);
             }
             self.fell(now, number);
-            self.casts.remove(number);
+            self.cast_over(number);
             self.timers.set(Subject::Cast(number), None);
         }
         over

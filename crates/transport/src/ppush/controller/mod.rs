@@ -151,6 +151,11 @@ impl Controller {
         self.tasks.len()
     }
 
+    /// What a name, an id or the beginning of one stands for.
+    pub fn resolve(&self, name: &str) -> Option<ObjectId> {
+        self.registry.resolve(name)
+    }
+
     /// Its counters.
     pub fn stats(&self) -> &ControllerStats {
         &self.stats
@@ -185,6 +190,7 @@ impl Controller {
             | Control::PushRefused { .. }
             | Control::Stopped { .. }
             | Control::Keeps
+            | Control::Leaving
             | Control::Fetched(_)
             | Control::GroupProbed { .. }
             | Control::GroupSent { .. }
@@ -218,6 +224,7 @@ impl Controller {
             Control::Named(naming) => self.named(now, node, naming),
             Control::Unname { object, name } => self.unname(node, object, &name),
             Control::Keeps => self.registry.keeps(node),
+            Control::Leaving => self.leaving(node),
             Control::Fetched(fetched) => self.fetched(now, node, fetched),
             Control::GroupProbed { asked, heard } => self.group_probed(now, node, asked, &heard),
             Control::GroupSent { flow, sent } => self.group_sent(now, node, flow, sent),

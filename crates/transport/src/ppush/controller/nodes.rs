@@ -103,6 +103,13 @@ impl Controller {
         self.event(ControllerEvent::NodeDown { node });
     }
 
+    /// A node is about to stop. Its tasks go to others where there are any; those of which it is the only source it goes on with.
+    pub(super) fn leaving(&mut self, node: NodeId) {
+        self.registry.leaving(node);
+        let tasks: Vec<_> = self.tasks.flows_of(node).filter_map(|flow| self.tasks.of_flow(flow)).collect();
+        self.touched.extend(tasks);
+    }
+
     pub(super) fn drop_object(&mut self, now: Time, node: NodeId, object: ObjectId) {
         self.registry.unhold(node, object);
         let flows: Vec<FlowId> = self.tasks.flows_of(node).collect();

@@ -30,6 +30,8 @@ pub(super) struct Node {
     pub(super) distrusts: u32,
     /// It fetches into its store what it is invited to.
     pub(super) keeps: bool,
+    /// It is about to stop: no task begins with it.
+    pub(super) leaving: bool,
     seen: Time,
     /// What it holds, and the names that it said.
     holds: BTreeMap<ObjectId, BTreeSet<String>>,
@@ -158,7 +160,16 @@ impl Registry {
                 let (holds, formerly) = Default::default();
                 self.nodes.insert(
                     id,
-                    Node { info, path: Some(path), distrusts: 0, keeps: false, seen: now, holds, formerly },
+                    Node {
+                        info,
+                        path: Some(path),
+                        distrusts: 0,
+                        keeps: false,
+                        leaving: false,
+                        seen: now,
+                        holds,
+                        formerly,
+                    },
                 );
             }
             Some(node) => {
@@ -171,7 +182,7 @@ impl Registry {
                 let restarted = node.info.incarnation != info.incarnation;
                 node.info = info;
                 if restarted {
-                    node.keeps = false;
+                    (node.keeps, node.leaving) = (false, false);
                     let lost = std::mem::take(&mut node.holds);
                     let lost_objects: Vec<ObjectId> = lost.keys().copied().collect();
                     node.formerly.extend(lost);
@@ -187,6 +198,17 @@ impl Registry {
         if let Some(node) = self.nodes.get_mut(&node) {
             node.keeps = true;
         }
+    }
+
+    /// A known node is about to stop, and is given nothing new.
+    pub(super) fn leaving(&mut self, node: NodeId) {
+        if let Some(node) = self.nodes.get_mut(&node) {
+            (node.keeps, node.leaving) = (false, true);
+        }
+    }
+
+    pub(super) fn is_leaving(&self, node: NodeId) -> bool {
+        self.nodes.get(&node).is_some_and(|node| node.leaving)
     }
 
     /// A path is gone. The node that it led to, which is away now.

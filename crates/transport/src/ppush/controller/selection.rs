@@ -217,10 +217,13 @@ impl Controller {
             self.close_flow(now, flow, false);
             self.changed.insert(id);
         }
+        self.let_go(now, id);
         let task = self.tasks.get(id).expect("closing a flow ends no task");
         let free = usize::from(task.max_sources).saturating_sub(task.flows.len());
         let limit = self.config.silent_limit;
-        let mut weak: Vec<&Flow> = task.flows.iter().filter(|flow| flow.is_weak(now, limit)).collect();
+        // Where there is a free place another source is there before the parting one goes.
+        let weak = |flow: &&Flow| flow.is_weak(now, limit) || (free == 0 && self.is_parting(flow));
+        let mut weak: Vec<&Flow> = task.flows.iter().filter(weak).collect();
         if free == 0 && weak.is_empty() {
             return;
         }
@@ -243,6 +246,31 @@ impl Controller {
             self.open_flows(now, id, &[node]);
             self.stats.flows_replaced += 1;
             self.changed.insert(id);
+        }
+    }
+
+    /// Whether a flow's source is about to stop. One that passes on what comes to it says so to its receivers itself.
+    fn is_parting(&self, flow: &Flow) -> bool {
+        self.registry.is_leaving(flow.facts.node) && !flow.facts.relays && flow.facts.group.is_none()
+    }
+
+    /// Sources that are about to stop need not go on with a task that others push: they send what is left.
+    fn let_go(&mut self, now: Time, id: TaskId) {
+        let task = self.tasks.get(id).expect("the caller has found it");
+        let stays = |flow: &Flow| {
+            let pushes = matches!(flow.state, FlowState::Pushing);
+            pushes && !self.is_parting(flow) && !flow.is_weak(now, self.config.silent_limit)
+        };
+        let others_do = task.delivery == Delivery::Push
+            && task.spread == SpreadRule::Listed
+            && task.flows.iter().any(stays);
+        if others_do {
+            let parting = task.flows.iter().filter(|flow| self.is_parting(flow));
+            let parting: Vec<FlowId> = parting.map(|flow| flow.facts.flow).collect();
+            for flow in parting {
+                self.close_flow(now, flow, true);
+                self.changed.insert(id);
+            }
         }
     }
 
@@ -271,7 +299,7 @@ impl Controller {
             .iter()
             .filter(|node| may(**node))
             .filter_map(|node| self.registry.node(*node))
-            .filter(|node| node.path.is_some() && node.info.room >= least_room)
+            .filter(|node| node.path.is_some() && !node.leaving && node.info.room >= least_room)
             .map(|node| {
                 let uplink = node.info.uplink.unwrap_or(BitRate::ZERO);
                 (node.distrusts > 0, self.tasks.load(node.info.node), Reverse(uplink), node.info.node)
