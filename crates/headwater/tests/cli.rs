@@ -112,6 +112,7 @@ fn help_of_each_command_teaches_by_example() {
         "ls",
         "rm",
         "status",
+        "forget",
         "demo",
         "emulate",
         "man",

@@ -462,6 +462,11 @@ pub enum ControllerCommand {
         /// The path.
         path: PathId,
     },
+    /// A node that is away will not come back: nothing of it is to be remembered. One that is here stays.
+    ForgetNode {
+        /// The node.
+        node: NodeId,
+    },
 }
 
 /// What a controller tells the driver.

@@ -4,7 +4,7 @@
 //! class; either way a message may be lost with its connection or come twice, so each one can be said again.
 //! New variants go to the end: the encoding (postcard) numbers them.
 
-use core::net::SocketAddr;
+use core::net::{IpAddr, SocketAddr, SocketAddrV6};
 
 use headwater_units::{
     BitRate, BlockIndex, Bytes, Duration, FlowId, FlowKey, NodeId, ObjectId, Packets, Symbols, TaskId, Theta,
@@ -534,6 +534,26 @@ impl Control {
         control.within_bounds().map(|()| control)
     }
 
+    /// Puts its sender's address into the place of every unspecified one: a node that listens everywhere knows none of its
+    /// own, but whoever hears it has reached it at one. A control message is resolved by the process that it comes to, with the
+    /// address at the other end of the link. So `0.0.0.0` and `::` mean the same in both directions: "where you reach me".
+    pub fn resolve(&mut self, sender: SocketAddr) {
+        let resolve = |at: &mut SocketAddr| *at = resolve_address(*at, sender);
+        match self {
+            Control::Hello(info) => info.resolve(sender),
+            Control::Accepted { flows, .. } | Control::Flows { flows, .. } => {
+                flows.iter_mut().flat_map(|grant| &mut grant.at).for_each(resolve);
+            }
+            Control::Push(push) => push.at.iter_mut().for_each(resolve),
+            Control::Fetch(invitation) => {
+                invitation.group.iter_mut().map(|group| &mut group.source).for_each(resolve);
+            }
+            Control::ProbeGroup(question) => resolve(&mut question.towards),
+            // No others carry addresses, but for orders about trees: those are the addresses of the controller's network.
+            _ => {}
+        }
+    }
+
     fn within_bounds(&self) -> Result<(), ControlError> {
         let check = |ok: bool, what| if ok { Ok(()) } else { Err(ControlError::Bound(what)) };
         let theta = |t: Theta| check(t.get().is_finite() && t.get() > 0.0, "a theta that is no weight");
@@ -603,6 +623,21 @@ impl Control {
             | Control::Resume { .. }
             | Control::Stop { .. }
             | Control::Stopped { .. } => Ok(()),
+        }
+    }
+}
+
+/// An address as its hearer can use it ([`Control::resolve`]).
+pub fn resolve_address(at: SocketAddr, sender: SocketAddr) -> SocketAddr {
+    match (at.ip().is_unspecified(), sender.ip().to_canonical()) {
+        (false, _) => at,
+        (true, IpAddr::V4(ip)) => SocketAddr::from((ip, at.port())),
+        (true, IpAddr::V6(ip)) => {
+            let scope = match sender {
+                SocketAddr::V6(sender) => sender.scope_id(),
+                SocketAddr::V4(_) => 0,
+            };
+            SocketAddrV6::new(ip, at.port(), 0, scope).into()
         }
     }
 }

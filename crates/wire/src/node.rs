@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use headwater_units::{BitRate, Bytes, Duration, NodeId, ObjectId};
 use serde::{Deserialize, Serialize};
 
-use crate::control::{MAX_ADDRESSES, MAX_NAME};
+use crate::control::{MAX_ADDRESSES, MAX_NAME, resolve_address};
 
 /// A node carries at most so many labels.
 pub const MAX_LABELS: usize = 32;
@@ -20,9 +20,10 @@ pub struct NodeInfo {
     pub node: NodeId,
     /// For people.
     pub name: String,
-    /// Where its control endpoint listens, if it does.
+    /// Where its control endpoint listens, if it does; as in `data`.
     pub listen: Option<SocketAddr>,
-    /// Where its data socket receives. An unspecified address stands for the one that the connection comes from.
+    /// Where its data socket receives. An unspecified address stands for the one at which its hearer reaches the speaker
+    /// ([`Control::resolve`](crate::Control::resolve)): of a node beside its controller, where the controller is reached.
     pub data: Vec<SocketAddr>,
     /// What the operator says its uplink carries.
     pub uplink: Option<BitRate>,
@@ -44,9 +45,17 @@ pub struct NodeInfo {
 
 impl NodeInfo {
     /// Where its data socket may be reached at the address that its connection has proved to be its own: symbols sent
-    /// there hit nobody else.
+    /// there hit nobody else. An unspecified one becomes an address from which whoever hears it got the word.
     pub fn proven(&self) -> Vec<SocketAddr> {
-        self.data.iter().filter(|at| self.seen == Some(at.ip())).copied().collect()
+        let own = |at: &&SocketAddr| at.ip().is_unspecified() || self.seen == Some(at.ip());
+        self.data.iter().filter(own).copied().collect()
+    }
+
+    /// Puts its address into the place of every unspecified one, as [`Control::resolve`](crate::Control::resolve).
+    pub fn resolve(&mut self, sender: SocketAddr) {
+        for at in self.data.iter_mut().chain(&mut self.listen) {
+            *at = resolve_address(*at, sender);
+        }
     }
 
     /// The name of its rack.

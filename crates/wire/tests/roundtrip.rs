@@ -817,3 +817,47 @@ fn what_a_simulation_moves_for_every_packet_is_small() {
     assert!(size_of::<Body>() <= 32, "{}", size_of::<Body>());
     assert!(size_of::<Datagram>() <= 48, "{}", size_of::<Datagram>());
 }
+
+/// "Where you reach me" becomes an address at its hearer, in whatever carries one; what was stated stays.
+#[test]
+fn an_unspecified_address_becomes_that_of_the_link() {
+    let at = |text: &str| text.parse::<std::net::SocketAddr>().unwrap();
+    let (any, stated) =
+        (vec![at("[::]:7000"), at("0.0.0.0:7001"), at("10.9.9.9:7002")], at("[::ffff:10.0.0.1]:50000"));
+    let here = vec![at("10.0.0.1:7000"), at("10.0.0.1:7001"), at("10.9.9.9:7002")];
+    let grant = |at: &[std::net::SocketAddr]| FlowGrant {
+        flow: FlowId(1),
+        node: NodeId([1; 32]),
+        at: at.to_vec(),
+        key: FlowKey([2; 32]),
+        index: 0,
+        of: 1,
+        group: None,
+        relays: false,
+        passed_on: false,
+    };
+    let flows =
+        |at: &[std::net::SocketAddr]| Control::Flows { task: TaskId(1), version: 1, flows: vec![grant(at)] };
+    let secret = || FlowSecret { flow: FlowId(3), key: FlowKey([4; 32]) };
+    let question = |towards| {
+        let question =
+            GroupQuestion { at: at("239.1.1.1:9"), towards, asked: secret(), members: vec![], bytes: 1 };
+        Control::ProbeGroup(Box::new(question))
+    };
+    let fetch = |source| {
+        let group = GroupInvitation { at: at("239.1.1.1:9"), source, asked: secret(), own: secret() };
+        let (request, name, object) = (1, "model".to_owned(), ObjectId([5; 32]));
+        Control::Fetch(Box::new(Invitation { request, name, object, class: Class::Bulk, group: Some(group) }))
+    };
+    for (mut said, heard) in [
+        (flows(&any), flows(&here)),
+        (question(any[0]), question(here[0])),
+        (fetch(any[1]), fetch(here[1])),
+        (fetch(any[2]), fetch(any[2])),
+    ] {
+        said.resolve(stated);
+        assert_eq!(said, heard);
+    }
+    // A link-local address is one of its interface.
+    assert_eq!(resolve_address(any[0], at("[fe80::1%3]:50000")), at("[fe80::1%3]:7000"));
+}

@@ -20,6 +20,7 @@ use super::host::{Host, HostConfig};
 use super::{AppError, Common, Phase, Progress, ProgressReceiver, Shutdown, StatusReport, Watch};
 pub use result::{CastReceiver, CastRepair, CastResult, CastSource};
 pub use who::Receivers;
+pub(super) use who::same_node;
 
 /// The controller is asked once more when it has said nothing for so long: it, or the connection, may be new.
 const ASK_AGAIN: std::time::Duration = std::time::Duration::from_secs(2);

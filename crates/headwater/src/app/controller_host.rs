@@ -12,7 +12,7 @@ use headwater_transport::{
     Command, ControllerCommand, ControllerEvent, Endpoint, Event, Input, NameRecord, Output, Packet,
     TaskRecord,
 };
-use headwater_units::{PathId, TaskId, Time};
+use headwater_units::{NodeId, PathId, TaskId, Time};
 use headwater_wire::{Body, Control};
 use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -21,6 +21,7 @@ use tokio::sync::oneshot;
 use self::chronicle::Chronicle;
 pub(crate) use self::chronicle::Tally;
 use super::AppError;
+use super::query::Forgetting;
 
 const TASKS: TableDefinition<u64, &[u8]> = TableDefinition::new("tasks");
 /// Name -> what it stands for, postcard of [`NameRecord`]. The digit is the format's version.
@@ -36,6 +37,7 @@ enum Order {
     Lost { path: PathId, left: bool, reason: String },
     View(oneshot::Sender<ControllerView>),
     Answer(oneshot::Sender<()>),
+    Forget { node: NodeId, reply: oneshot::Sender<Forgetting> },
 }
 
 /// A running controller. Clones are the same one; it ends when the last is dropped.
@@ -113,6 +115,13 @@ impl ControllerHost {
         self.order(Order::View(reply));
         view.await.ok()
     }
+
+    /// Drops a node that is away.
+    pub(crate) async fn forget(&self, node: NodeId) -> Option<Forgetting> {
+        let (reply, outcome) = oneshot::channel();
+        self.order(Order::Forget { node, reply });
+        outcome.await.ok()
+    }
 }
 
 struct Running {
@@ -165,6 +174,20 @@ impl Running {
                 }
                 Order::View(reply) => drop(reply.send(self.machine.view(now))),
                 Order::Answer(reply) => drop(reply.send(())),
+                Order::Forget { node, reply } => drop(reply.send(self.forget(now, node))),
+            }
+        }
+    }
+
+    fn forget(&mut self, now: Time, node: NodeId) -> Forgetting {
+        match self.machine.view(now).nodes.iter().find(|known| known.info.node == node) {
+            None => Forgetting::Unknown,
+            Some(known) if known.here => Forgetting::Connected,
+            Some(known) => {
+                tracing::info!(node = %node, name = known.info.name, "node forgotten");
+                let command = Command::Controller(ControllerCommand::ForgetNode { node });
+                self.machine.handle(now, Input::Command(command));
+                Forgetting::Done
             }
         }
     }

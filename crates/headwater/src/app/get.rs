@@ -29,7 +29,7 @@ use super::linger::Linger;
 use super::own::{self, OwnObject};
 use super::{
     AppError, GetOptions, GetResult, Output, Phase, Progress, Shutdown, Watch, Where, data_config,
-    start_line, tape, unpaced,
+    start_line, tape, unpaced, wildcard,
 };
 use crate::node::{NodeConfig, monotonic_nanos};
 use results::{host_dropped, wanted_bytes};
@@ -214,7 +214,8 @@ pub(super) async fn connect(options: &GetOptions, watch: &mut dyn Watch) -> Resu
         Where::Here => &[],
     };
     let record_receivers = tape(options.record.as_deref())?;
-    let bind = bind_towards(addresses, common.data_port).await;
+    let asks = matches!(options.at, Where::Controller(_));
+    let bind = bind_towards(addresses, asks, common.data_port).await;
     // Unless it is told to pull, it is pushed to: it cannot have seen anything trimmed that would speak for pulls.
     let sees_trimmed = matches!(options.delivery, Some(Delivery::Pull { .. }));
     let node = NodeConfig { sees_trimmed, record_receivers, ..data_config(common, bind)? };
@@ -250,7 +251,7 @@ pub(super) async fn connect(options: &GetOptions, watch: &mut dyn Watch) -> Resu
                 let (host, at) = (host.clone(), at.clone());
                 dialling.spawn(async move {
                     let path = host.new_path();
-                    host.keep_dialled(path, &at, false).await?;
+                    host.keep_source(path, &at).await?;
                     host.introduce(path).await
                 });
             }
@@ -281,15 +282,16 @@ pub(super) async fn connect(options: &GetOptions, watch: &mut dyn Watch) -> Resu
     }
 }
 
-/// The wildcard address of the family in which the first of the peers is reached.
-async fn bind_towards(peers: &[String], port: u16) -> SocketAddr {
-    let mut v6 = false;
+/// The wildcard address of the family in which the peers are reached. A controller on this machine says nothing about the family of
+/// the sources that it names: then it is that of both.
+async fn bind_towards(peers: &[String], asks: bool, port: u16) -> SocketAddr {
+    let mut both = false;
     for peer in peers {
-        if let Ok(found) = tokio::net::lookup_host(peer.as_str()).await {
-            v6 |= found.into_iter().any(|a| a.is_ipv6());
+        if let Ok(mut found) = tokio::net::lookup_host(peer.as_str()).await {
+            both |= found.any(|at| at.is_ipv6() || (asks && at.ip().is_loopback()));
         }
     }
-    if v6 { SocketAddr::from(([0u16; 8], port)) } else { SocketAddr::from(([0u8; 4], port)) }
+    if both { wildcard(port) } else { SocketAddr::from(([0u8; 4], port)) }
 }
 
 /// One `get`.

@@ -3,7 +3,9 @@
 //! Every link gets a path. What arrives on it is for the controller, or for the machines of the data thread, by its
 //! kind; what those say to the path goes back out. Path 0 is the way from this process's machines to its own controller.
 
+mod addresses;
 mod dialling;
+mod keys;
 mod links;
 mod messages;
 mod names;
@@ -24,9 +26,9 @@ use headwater_units::{NodeId, ObjectId, PathId};
 use headwater_wire::{Control, NodeInfo};
 use tokio::sync::mpsc::UnboundedSender;
 
+use self::keys::identity_for;
 pub(crate) use self::names::{NameNews, given, rule};
-
-use self::setup::{bind_control, host_name, identity_for, prepare_codec};
+use self::setup::{bind_control, host_name, prepare_codec};
 use super::controller_host::ControllerHost;
 use super::ops::Ops;
 use super::{AppError, Common, USUAL_MTU};
@@ -79,6 +81,8 @@ struct State {
     asked: names::Asked,
     /// It is about to stop, and says so.
     leaving: bool,
+    /// Where its controller is, if that is elsewhere.
+    controller_at: Option<String>,
 }
 
 /// The process. Clones are the same one.
@@ -129,7 +133,7 @@ impl Host {
         };
         let template = NodeInfo {
             node: identity.node(),
-            name: host_name(),
+            name: common.node_name.clone().unwrap_or_else(host_name),
             listen,
             data: node.iter().map(Node::data_address).collect(),
             uplink: common.uplink,

@@ -5,7 +5,7 @@
 //! folder (one JSON object per line, question and answer); else they open the store themselves.
 
 use std::collections::BTreeMap;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -111,14 +111,11 @@ pub(super) fn answer(reply: Reply) -> Result<Reply, AppError> {
     }
 }
 
-/// An address that others on this machine can dial: the wildcard address is none.
+/// An address that others on this machine can dial: the wildcard address is none. IPv6's takes IPv4 too, and a machine where IPv6 is
+/// switched off may have that wildcard without a loopback address.
 pub(super) fn reachable(listen: SocketAddr) -> SocketAddr {
-    let ip = match listen.ip() {
-        IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),
-        IpAddr::V6(ip) if ip.is_unspecified() => IpAddr::V6(Ipv6Addr::LOCALHOST),
-        ip => ip,
-    };
-    SocketAddr::new(ip, listen.port())
+    let any = listen.ip().is_unspecified();
+    SocketAddr::new(if any { Ipv4Addr::LOCALHOST.into() } else { listen.ip() }, listen.port())
 }
 
 // ---- the daemon's side ---------------------------------------------------------------------------------------------

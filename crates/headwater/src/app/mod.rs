@@ -11,6 +11,7 @@ mod drain;
 mod errors;
 mod experiments;
 mod fetch;
+mod forget;
 mod get;
 mod health;
 mod host;
@@ -46,6 +47,7 @@ pub use cast::{CastOptions, CastReceiver, CastRepair, CastResult, CastSource, Re
 pub use daemon::{controller, node};
 pub use demo::demo;
 pub use experiments::{Experiments, TimelineOptions};
+pub use forget::forget;
 pub use get::{get, get_several};
 pub use keep::{KeepManyOptions, KeepManyResult, keep_many};
 pub use linger::Linger;

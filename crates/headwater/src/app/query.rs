@@ -1,6 +1,6 @@
 //! Questions over a control link that are no part of the protocol's machines: block hashes, listings, views.
 
-use headwater_units::{Bytes, ObjectId};
+use headwater_units::{Bytes, NodeId, ObjectId};
 use headwater_wire::{Holding, Naming, NodeInfo};
 use serde::{Deserialize, Serialize};
 
@@ -24,6 +24,32 @@ pub(crate) enum Query {
     DataPath,
     /// To a controller: as [`Query::View`], with what every node answers to [`Query::DataPath`].
     Status,
+    /// What are you?
+    Role,
+    /// To a controller: drop this node, which is away.
+    Forget { node: NodeId },
+}
+
+/// What a process is.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Role {
+    /// It runs a controller.
+    pub(crate) controls: bool,
+    /// It sends objects.
+    pub(crate) sends: bool,
+    /// Where its controller is, as it was told, if that is elsewhere.
+    pub(crate) controller: Option<String>,
+}
+
+/// What came of [`Query::Forget`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Forgetting {
+    /// It is forgotten.
+    Done,
+    /// It is connected, and stays.
+    Connected,
+    /// There is no such node.
+    Unknown,
 }
 
 /// An answer.
@@ -44,6 +70,8 @@ pub(crate) enum Answer {
     },
     /// Not here.
     Unknown,
+    Role(Role),
+    Forgetting(Forgetting),
 }
 
 impl Answer {

@@ -1,18 +1,19 @@
 //! What a controller knows, as the command line shows it.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 
 use headwater_transport::ppush::controller::{CastView, ControllerView, NodeView, TaskView};
 use headwater_units::{BitRate, Bytes, NodeId};
-use headwater_wire::{MarkSignal, NodeInfo};
+use headwater_wire::{MarkSignal, NodeInfo, resolve_address};
 
 use super::cast::Seen;
 use super::{CastLine, NodeLine, ObjectLine, StatusReport, TaskLine, TaskSource};
 
-/// Renders a view; `controller` is its own address. What the data sockets do is not part of it.
-pub(crate) fn report(view: &ControllerView, controller: String) -> StatusReport {
+/// Renders a view; `controller` is its own address, `here` stands for its machine. What the data sockets do is not part of it.
+pub(crate) fn report(view: &ControllerView, controller: String, here: SocketAddr) -> StatusReport {
     let nodes: BTreeMap<NodeId, &NodeView> = view.nodes.iter().map(|n| (n.info.node, n)).collect();
-    let address = |node: &NodeId| nodes.get(node).map_or_else(|| node.short(), |n| address_of(n));
+    let address = |node: &NodeId| nodes.get(node).map_or_else(|| node.short(), |n| address_of(n, here));
     // What nobody holds any more, here or away, is only remembered.
     let objects = view.objects.iter().filter(|o| !(o.holders.is_empty() && o.away.is_empty()));
     let objects = objects.flat_map(|o| {
@@ -33,7 +34,7 @@ pub(crate) fn report(view: &ControllerView, controller: String) -> StatusReport 
         .map(|n| NodeLine {
             name: n.info.name.clone(),
             id: n.info.node,
-            listen: address_of(n),
+            listen: address_of(n, here),
             uplink: n.info.uplink,
             downlink: n.info.downlink,
             rack: n.info.rack_name().map(str::to_owned),
@@ -83,9 +84,10 @@ fn is_node(node: &NodeView) -> bool {
 }
 
 /// Where a node listens, or where its data comes from if it only dials.
-fn address_of(node: &NodeView) -> String {
+fn address_of(node: &NodeView, here: SocketAddr) -> String {
     let info = &node.info;
-    info.listen.or(info.data.first().copied()).map_or_else(|| info.node.short(), |a| a.to_string())
+    let said = info.listen.or(info.data.first().copied());
+    said.map_or_else(|| info.node.short(), |at| resolve_address(at, here).to_string())
 }
 
 fn task_line(

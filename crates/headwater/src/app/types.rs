@@ -16,11 +16,13 @@ mod written;
 pub use addresses::{CONTROLLER_PORT, NODE_PORT, remember_controller, remembered_controller, wildcard};
 pub use error::AppError;
 pub use options::{
-    Common, ControllerOptions, DemoOptions, GcOptions, GetOptions, NodeOptions, Output, PutOptions,
+    Common, ControllerOptions, DemoOptions, ForgetOptions, GcOptions, GetOptions, NodeOptions, Output, PutOptions,
     QueryOptions, RmOptions, ServeOptions, Where,
 };
 pub use progress::{Phase, Progress, ProgressReceiver, ProgressSource, Watch};
 pub use reload::{Reload, ReloadTrigger, Reloads};
-pub use results::{GcResult, GetResult, LeftOut, Listening, PutResult, ReplayResult, RmResult, SourceShare};
+pub use results::{
+    ForgetResult, GcResult, GetResult, LeftOut, Listening, PutResult, ReplayResult, RmResult, SourceShare,
+};
 pub use shutdown::{Shutdown, ShutdownTrigger};
 pub use status::{CastLine, DataPath, NodeLine, ObjectLine, StatusReport, TaskLine, TaskSource};

@@ -26,7 +26,7 @@ pub(crate) use self::experiments::{TimelineFlags, TuningFlag};
 use self::flags::Global;
 pub(crate) use self::get::GetArgs;
 use self::itself::{CompletionsArgs, ConfigArgs, ManArgs};
-pub(crate) use self::store::{GcArgs, LsArgs, PutArgs, RmArgs, StatusArgs};
+pub(crate) use self::store::{ForgetArgs, GcArgs, LsArgs, PutArgs, RmArgs, StatusArgs};
 pub(crate) use self::tcp::{TcpCommand, TcpReceiveArgs, TcpSendArgs};
 use super::bench::BenchCommand;
 use super::drill::DrillArgs;
@@ -81,6 +81,8 @@ pub(crate) enum Command {
     Gc(GcArgs),
     /// Show nodes, objects, running tasks and casts
     Status(StatusArgs),
+    /// Have the controller drop a node that is away
+    Forget(ForgetArgs),
     /// Show many sources and one receiver at work on this machine, with real packets
     Demo(Box<DemoArgs>),
     /// Experiments of the papers in a simulated network: list, run, report
@@ -117,6 +119,7 @@ impl Command {
             Command::Put(args) => args.fill(layer),
             Command::Ls(args) => args.fill(layer),
             Command::Status(args) => args.fill(layer),
+            Command::Forget(args) => args.fill(layer),
             Command::Demo(args) => args.fill(layer),
             Command::Config(args) => args.fill(layer),
             Command::Rm(_)

@@ -325,6 +325,10 @@ async fn act(
             }
             Some(interval) => watch_status(&settings.query()?, interval, terminal, shutdown).await?,
         },
+        Command::Forget(args) => {
+            let result = unless_stopped(shutdown, app::forget(settings.forget(args)?)).await?;
+            terminal.result(&result, || tables::forgotten(&result))?;
+        }
         Command::Demo(args) => {
             let options = settings.demo(args)?;
             let result = app::demo(options, shutdown, &mut *terminal.watch()).await?;

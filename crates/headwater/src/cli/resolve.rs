@@ -9,8 +9,8 @@ use headwater_wire::{CastWish, Class, CodePoints, SpreadRule};
 use thiserror::Error;
 
 use super::args::{
-    CastArgs, ControllerArgs, DemoArgs, GcArgs, GetArgs, NodeArgs, PutArgs, RmArgs, ServeArgs, TimelineFlags,
-    TuningFlag, UpArgs,
+    CastArgs, ControllerArgs, DemoArgs, ForgetArgs, GcArgs, GetArgs, NodeArgs, PutArgs, RmArgs, ServeArgs,
+    TimelineFlags, TuningFlag, UpArgs,
 };
 use super::experiments::{self, ExperimentError};
 use super::labels::Labels;
@@ -18,8 +18,8 @@ use super::network;
 use super::settings::{Origin, Settings, SettingsError};
 use super::values::{LossResponse, Spread, Theta, Via};
 use crate::app::{
-    CONTROLLER_PORT, CastOptions, Common, ControllerOptions, DemoOptions, Experiments, GcOptions, GetOptions,
-    NODE_PORT, NodeOptions, Output, PutOptions, QueryOptions, Reload, RmOptions, ServeOptions, Where,
+    CONTROLLER_PORT, CastOptions, Common, ControllerOptions, DemoOptions, Experiments, ForgetOptions, GcOptions,
+    GetOptions, NODE_PORT, NodeOptions, Output, PutOptions, QueryOptions, Reload, RmOptions, ServeOptions, Where,
 };
 
 /// A rack with what its uplink carries, and labels.
@@ -49,6 +49,7 @@ impl Settings {
         let (rack, labels) = self.place()?;
         Ok(Common {
             state: self.state()?,
+            node_name: values.node_name.as_ref().map(|name| name.0.clone()),
             pin: values.pin,
             uplink: values.uplink.map(|rate| rate.0),
             downlink: values.downlink.map(|rate| rate.0),
@@ -280,6 +281,16 @@ impl Settings {
     pub(crate) fn query(&self) -> Result<QueryOptions, UsageError> {
         let timeout = self.values.timeout.unwrap_or(ANSWER_TIMEOUT);
         Ok(QueryOptions { common: self.common()?, controller: self.controller(), timeout })
+    }
+
+    pub(crate) fn forget(&self, args: &ForgetArgs) -> Result<ForgetOptions, UsageError> {
+        let Some(controller) = self.controller() else {
+            return wrong(
+                "which controller is to forget it? Give --controller ADDR; no daemon of this state folder named one",
+            );
+        };
+        let timeout = self.values.timeout.unwrap_or(ANSWER_TIMEOUT);
+        Ok(ForgetOptions { common: self.common()?, controller, what: args.what.clone(), timeout })
     }
 
     pub(crate) fn rm(&self, args: &RmArgs) -> Result<RmOptions, UsageError> {

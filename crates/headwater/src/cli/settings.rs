@@ -19,8 +19,8 @@ use thiserror::Error;
 use super::groups::Groups;
 use super::labels::Labels;
 use super::values::{
-    Dscp, DscpLevels, HostPort, Listen, LogFormat, LogLevel, LossResponse, Mtu, Port, ProgressMode, Rack,
-    Rate, SettingValue, SourceCount, Spread, Theta, ValueError,
+    Dscp, DscpLevels, HostPort, Listen, LogFormat, LogLevel, LossResponse, Mtu, NodeName, Port, ProgressMode,
+    Rack, Rate, SettingValue, SourceCount, Spread, Theta, ValueError,
 };
 use crate::app::remembered_controller;
 
@@ -128,6 +128,7 @@ macro_rules! settings {
 
 settings! {
     state: PathBuf = "state", "HEADWATER_HOME";
+    node_name: NodeName = "node-name", "HEADWATER_NODE_NAME";
     controller: HostPort = "controller", "HEADWATER_CONTROLLER";
     listen: Listen = "listen", "HEADWATER_LISTEN";
     data_port: Port = "data-port", "HEADWATER_DATA_PORT";

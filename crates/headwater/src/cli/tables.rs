@@ -9,7 +9,7 @@ use super::bar::span;
 use super::output::printable;
 use super::settings::{Key, Origin};
 use crate::app::{
-    CastLine, CastResult, GcResult, GetResult, Listening, NodeLine, ObjectLine, PutResult, ReplayResult,
+    CastLine, CastResult, ForgetResult, GcResult, GetResult, Listening, NodeLine, ObjectLine, PutResult, ReplayResult,
     RmResult, StatusReport, TaskLine, TaskSource,
 };
 
@@ -421,6 +421,11 @@ pub(crate) fn removed(result: &RmResult) -> String {
         }
         bytes => format!("removed {what}, {} free now", Bytes::new(bytes)),
     }
+}
+
+/// `headwater forget`.
+pub(crate) fn forgotten(result: &ForgetResult) -> String {
+    format!("forgot {} ({}, {})", printable(&result.name), printable(&result.address), short(&result.id))
 }
 
 /// `headwater debug replay`.

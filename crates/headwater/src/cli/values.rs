@@ -71,6 +71,7 @@ setting_values! {
     PathBuf: |path| path.to_string_lossy().into_owned();
     NodeId: |id| id.to_string();
     Groups: |groups| groups.to_string();
+    NodeName: |name| name.0.as_str();
     HostPort: |address| address.to_string();
     Listen: |address| address.to_string();
     Rate: |rate| exact_rate(rate.0);
@@ -280,6 +281,39 @@ impl fmt::Display for Rack {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.name)?;
         self.uplink.map_or(Ok(()), |rate| write!(f, "={}", exact_rate(rate)))
+    }
+}
+
+/// What a machine is called: one line that is no address of another.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct NodeName(pub(crate) String);
+
+impl NodeName {
+    /// As a host name may be long (RFC 1035 §2.3.4).
+    const LONGEST: usize = 253;
+}
+
+impl FromStr for NodeName {
+    type Err = ValueError;
+    fn from_str(text: &str) -> Result<Self, ValueError> {
+        let name = text.trim();
+        if name.is_empty()
+            || name.len() > NodeName::LONGEST
+            || name.chars().any(|c| c.is_control() || c == ',')
+        {
+            return bad(format!(
+                "'{}' is no name for a machine: 1 to {} bytes on one line without commas expected",
+                text.escape_debug(),
+                NodeName::LONGEST
+            ));
+        }
+        Ok(NodeName(name.to_owned()))
+    }
+}
+
+impl fmt::Display for NodeName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
     }
 }
 

@@ -11,7 +11,8 @@ pub struct Backoff {
 
 impl Backoff {
     const FIRST: Duration = Duration::from_millis(100);
-    const LONGEST: Duration = Duration::from_secs(5);
+    /// The longest wait.
+    pub const LONGEST: Duration = Duration::from_secs(5);
 
     /// Starts with the shortest wait.
     pub const fn new() -> Self {

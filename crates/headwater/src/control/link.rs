@@ -7,7 +7,7 @@
 //! Lengths are big-endian. The flow-control windows are sized so that every request and reply of the link can be
 //! stuck at once without holding up a frame; frames also go first when packets are filled.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use headwater_units::{Bytes, Duration, NodeId};
@@ -190,6 +190,11 @@ impl Link {
     /// The address that was dialled, or that the peer dialled from.
     pub fn remote_addr(&self) -> SocketAddr {
         self.inner.remote
+    }
+
+    /// The address of this machine that the peer dialled; `None` if this side dialled, or the system did not tell.
+    pub fn local_ip(&self) -> Option<IpAddr> {
+        self.inner.connection.local_ip().map(|ip| ip.to_canonical())
     }
 
     /// What was done about the peer's key in the pins; `None` if they were not asked (an accepted link, or a key known

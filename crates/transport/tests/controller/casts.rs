@@ -571,3 +571,21 @@ fn members_of_a_group_outlast_their_controller() {
     bench.say(SOURCE, Control::GroupSent { flow: FlowId(4711), sent: Symbols::new(5) });
     assert_eq!(bench.stops(SOURCE), [FlowId(4711)], "a group of which nobody knows is of no use");
 }
+
+/// A source beside its controller says no address of its own: its receivers decide which family the group is of.
+#[test]
+fn a_source_beside_its_controller_has_a_group_of_its_receivers_family() {
+    let beside = |n: u8| NodeInfo { data: vec!["[::]:7000".parse().unwrap()], ..info(n) };
+    let by_six = |n: u8| NodeInfo { data: vec![format!("[fd00::{n}]:7000").parse().unwrap()], ..info(n) };
+    for (receivers, ipv4) in [(info as fn(u8) -> NodeInfo, true), (by_six, false)] {
+        let mut bench = Bench::new().holders([SOURCE]);
+        bench.say(SOURCE, Control::Hello(beside(SOURCE)));
+        for n in [2, 3] {
+            bench.say(n, Control::Hello(receivers(n)));
+            bench.say(n, Control::Keeps);
+        }
+        bench.cast();
+        let group = bench.invited(2).and_then(|invitation| invitation.group).expect("a group");
+        assert_eq!((group.at.is_ipv4(), group.source), (ipv4, "[::]:7000".parse().unwrap()));
+    }
+}

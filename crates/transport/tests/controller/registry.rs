@@ -228,3 +228,43 @@ fn after_a_restart_an_unknown_name_waits_for_whoever_holds_it_to_come_back() {
     assert_eq!(refused(&mut bench, 6), Some(Refusal::UnknownObject), "nobody has come back with it");
     assert_eq!(refusal(&mut bench, 6, "object-2"), Some(Refusal::UnknownObject), "at once from now on");
 }
+
+#[test]
+fn a_node_that_is_away_is_forgotten_with_what_only_it_held_and_one_that_is_here_stays() {
+    let mut bench = Bench::new().holders([1, 2]);
+    bench.say(2, Control::Hold(holding(2)));
+    let known = |bench: &Bench| {
+        let view = bench.view();
+        let nodes: Vec<u8> = view.nodes.iter().map(|node| node.info.node.0[0]).collect();
+        let objects: Vec<u8> = view.objects.iter().map(|object| object.object.0[0]).collect();
+        (nodes, objects)
+    };
+    bench.command(ControllerCommand::ForgetNode { node: node(2) });
+    assert_eq!(known(&bench), (vec![1, 2], vec![1, 2]), "it is here");
+    bench.lose_path(2);
+    bench.command(ControllerCommand::ForgetNode { node: node(2) });
+    bench.command(ControllerCommand::ForgetNode { node: node(2) });
+    assert_eq!(known(&bench), (vec![1], vec![1]));
+    bench.say(3, Control::Request(request(3, 1, "object-2")));
+    assert_eq!(bench.heard(3), [Control::Refused { request: 1, reason: Refusal::UnknownObject }]);
+    bench.join(2);
+    bench.say(2, Control::Hold(holding(2)));
+    assert_eq!(known(&bench), (vec![1, 2], vec![1, 2]), "it may come back");
+}
+
+/// A task that a forgotten node served goes on with others; one that nobody else can serve waits.
+#[test]
+fn a_task_goes_on_without_a_source_that_is_forgotten() {
+    let mut bench = Bench::new().holders([1, 2]);
+    let task = bench.get(9).task;
+    bench.confirm();
+    bench.lose_path(2);
+    bench.command(ControllerCommand::ForgetNode { node: node(2) });
+    assert_eq!(bench.sources(task), [1]);
+    bench.lose_path(1);
+    bench.command(ControllerCommand::ForgetNode { node: node(1) });
+    assert_eq!(bench.sources(task), [0; 0]);
+    bench.join(1);
+    bench.say(1, Control::Hold(holding(1)));
+    assert_eq!(bench.sources(task), [1]);
+}

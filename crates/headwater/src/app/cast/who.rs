@@ -54,13 +54,15 @@ fn named(to: &[String], report: &StatusReport) -> Result<Vec<NodeId>, AppError> 
     Ok(ids)
 }
 
+/// Whether a name, an address or the beginning of a fingerprint means this node.
+pub(in crate::app) fn same_node(text: &str, node: &NodeLine) -> bool {
+    let address = node.listen.parse().ok().map(|at: std::net::SocketAddr| at.ip());
+    let id = text.len() >= SHORTEST_ID && node.id.to_string().starts_with(&text.to_ascii_lowercase());
+    node.name == text || node.listen == text || id || address.is_some_and(|ip| text.parse() == Ok(ip))
+}
+
 fn node_of(text: &str, nodes: &[NodeLine]) -> Result<NodeId, AppError> {
-    let is_meant = |node: &&NodeLine| {
-        let address = node.listen.parse().ok().map(|at: std::net::SocketAddr| at.ip());
-        let id = text.len() >= SHORTEST_ID && node.id.to_string().starts_with(&text.to_ascii_lowercase());
-        node.name == text || node.listen == text || id || address.is_some_and(|ip| text.parse() == Ok(ip))
-    };
-    let found: Vec<&NodeLine> = nodes.iter().filter(is_meant).collect();
+    let found: Vec<&NodeLine> = nodes.iter().filter(|node| same_node(text, node)).collect();
     // A node that came back as another one, with a new folder, has left its old line behind.
     let here: Vec<&NodeLine> = found.iter().copied().filter(|node| node.up).collect();
     match if here.is_empty() { &found[..] } else { &here[..] } {

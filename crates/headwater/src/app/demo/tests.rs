@@ -68,6 +68,7 @@ impl Fake {
         write_program(folder.path(), &script);
         let common = Common {
             state: "/nowhere".into(),
+            node_name: None,
             pin: None,
             uplink: None,
             downlink: None,

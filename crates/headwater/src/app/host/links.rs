@@ -1,22 +1,37 @@
 //! Links to other processes: accepted, dialled and dialled again, served, closed.
 
-use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use headwater_units::{NodeId, PathId};
 use headwater_wire::Control;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+use tokio::task::JoinSet;
 
 use super::dialling::Dialling;
 use super::{Host, Peer};
 use crate::app::AppError;
+use crate::app::query::{Answer, Query, Role, ask};
 use crate::control::{Backoff, Expect, GOING_AWAY, Link};
 use crate::node::control_path;
 
 /// How long queued messages may take to arrive when the process ends, and the closing of connections to leave.
 const LAST_WORDS: Duration = Duration::from_millis(250);
 const CLOSING: Duration = Duration::from_millis(5);
+/// Of several addresses of a name each is tried so long after the one before (RFC 8305 §5: 250 ms).
+const NEXT_ADDRESS: Duration = Duration::from_millis(250);
+/// How long whoever was dialled may take to say what it is; who is too busy for that is taken for what it should be.
+const ROLE_PATIENCE: Duration = Duration::from_secs(3);
+
+/// Whom a link leads to.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Peers {
+    /// Patient: whoever cannot be reached now may be later.
+    Controllers {
+        patient: bool,
+    },
+    Sources,
+}
 
 impl Host {
     pub(super) fn link(&self, path: PathId) -> Option<Link> {
@@ -35,28 +50,49 @@ impl Host {
         }
     }
 
-    /// Dials `at` (host:port) once.
+    /// Dials `at` (host:port) once. A name is looked up each time, so whoever has moved is found; of several addresses the first
+    /// that answers is taken, each tried a little after the one before.
     pub(crate) async fn dial(&self, at: &str) -> Result<Link, AppError> {
         let expect = self.inner.pin.map_or(Expect::Pinned, Expect::Stated);
-        let addresses: Vec<SocketAddr> =
-            tokio::net::lookup_host(at).await.map_err(|e| unreachable(at, &e))?.collect();
-        let mut last = None;
-        for address in addresses {
-            match self.inner.endpoint.dial(address, expect).await {
-                Ok(link) => return Ok(link),
-                Err(error) => last = Some(error),
+        let found = tokio::net::lookup_host(at).await.map_err(|e| unreachable(at, &e))?;
+        let mut dialling = JoinSet::new();
+        for (place, address) in (0u32..).zip(found) {
+            let host = self.clone();
+            dialling.spawn(async move {
+                tokio::time::sleep(NEXT_ADDRESS * place).await;
+                host.inner.endpoint.dial(address, expect).await.map_err(|error| (place, error))
+            });
+        }
+        let mut failed: Vec<(u32, AppError)> = Vec::new();
+        while let Some(dialled) = dialling.join_next().await {
+            match dialled {
+                Ok(Ok(link)) => return Ok(link),
+                Ok(Err((place, error))) => failed.push((place, error.into())),
+                Err(error) => failed.push((u32::MAX, AppError::Failed(error.to_string()))),
             }
         }
-        Err(last.map_or_else(|| unreachable(at, &"the name has no address"), AppError::from))
+        failed.sort_by_key(|(place, error)| (!error.is_about_trust(), *place));
+        let first = failed.into_iter().next();
+        Err(first.map_or_else(|| unreachable(at, &"the name has no address"), |(_, error)| error))
     }
 
-    /// Keeps a link to `at` on `path`, dialling again whenever it is lost. The first attempt's error is returned, unless
-    /// `patient`.
+    /// Keeps a link to the controller at `at` on `path`, dialling again whenever it is lost. The first attempt's error is returned,
+    /// unless `patient`; so is that whoever answers is no controller. Who is patient says it once, and goes on trying.
     pub(crate) async fn keep_dialled(&self, path: PathId, at: &str, patient: bool) -> Result<(), AppError> {
+        self.keep(path, at, Peers::Controllers { patient }).await
+    }
+
+    /// The same of a source.
+    pub(crate) async fn keep_source(&self, path: PathId, at: &str) -> Result<(), AppError> {
+        self.keep(path, at, Peers::Sources).await
+    }
+
+    async fn keep(&self, path: PathId, at: &str, peers: Peers) -> Result<(), AppError> {
+        let patient = peers == Peers::Controllers { patient: true };
         let mut backoff = Backoff::new();
         let mut wait = backoff.next_wait();
         let mut news = Dialling::new(self, path, at);
-        let first = match self.dial(at).await {
+        let first = match self.dial_one_of(peers, at).await {
             Ok(link) => Some(link),
             Err(error) if patient && !error.is_about_trust() => {
                 news.failed(&error, wait);
@@ -66,6 +102,9 @@ impl Host {
         };
         let at = at.to_owned();
         let host = self.clone();
+        if patient {
+            self.state().controller_at = Some(at.clone());
+        }
         // The link is known before the caller says anything over the path.
         let serving = first.map(|link| host.begin_link(path, link));
         tokio::spawn(async move {
@@ -76,7 +115,7 @@ impl Host {
             }
             loop {
                 tokio::time::sleep(wait.into()).await;
-                match host.dial(&at).await {
+                match host.dial_one_of(peers, &at).await {
                     Ok(link) => {
                         backoff.reset();
                         wait = backoff.next_wait();
@@ -92,6 +131,20 @@ impl Host {
             }
         });
         Ok(())
+    }
+
+    /// Dials one that is what it should be.
+    async fn dial_one_of(&self, peers: Peers, at: &str) -> Result<Link, AppError> {
+        let link = self.dial(at).await?;
+        if let Peers::Controllers { patient } = peers
+            && let Ok(Ok(Answer::Role(role))) =
+                tokio::time::timeout(ROLE_PATIENCE, ask(&link, &Query::Role)).await
+            && !role.controls
+        {
+            link.close("no controller");
+            return Err(unreachable(at, &not_a_controller(&role, at, patient)));
+        }
+        Ok(link)
     }
 
     /// Makes a link known and introduces this node over it.
@@ -209,4 +262,30 @@ fn unreachable(at: &str, reason: &dyn std::fmt::Display) -> AppError {
 
 pub(super) fn no_controller() -> AppError {
     unreachable("the controller", &"no connection to it, or whoever answers there is none")
+}
+
+/// What to do about it.
+fn not_a_controller(role: &Role, at: &str, joins: bool) -> String {
+    let what = match &role.controller {
+        Some(controller) => {
+            format!("a node, and no controller: its own is at {controller}, give that instead")
+        }
+        None if role.sends => "a source (`headwater serve`), and no controller".to_owned(),
+        None => "no controller".to_owned(),
+    };
+    let next = match (joins, role.sends) {
+        _ if role.controller.is_some() => String::new(),
+        (true, _) => {
+            "; start one with `headwater up` (or `headwater controller`) on the first machine, and join that"
+                .to_owned()
+        }
+        (false, true) => format!(
+            "; give --controller the address where `headwater up` or `headwater controller` runs, or fetch from it alone: \
+             headwater get NAME --from {at}"
+        ),
+        (false, false) => {
+            "; give --controller the address where `headwater up` or `headwater controller` runs".to_owned()
+        }
+    };
+    format!("whoever answers there is {what}{next}")
 }

@@ -1,16 +1,17 @@
 //! What is said over links and within the process, and to whom it goes.
 
 use std::collections::BTreeMap;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::time::Instant;
 
-use headwater_units::{Duration, NodeId, PathId};
-use headwater_wire::{Control, GroupQuestion, NodeInfo, Request};
+use headwater_units::{Duration, PathId};
+use headwater_wire::{Control, GroupQuestion, NodeInfo, Request, resolve_address};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
+use super::addresses::{THIS_MACHINE, introduced};
 use super::{Host, LOCAL};
 use crate::app::ops::rounded;
-use crate::app::query::{Answer, Query};
+use crate::app::query::{Answer, Query, Role};
 use crate::control::Link;
 use crate::node::{GroupProbe, Said};
 use crate::socket::GroupAddr;
@@ -30,16 +31,19 @@ impl Host {
         if self.inner.node.is_none() {
             return;
         }
-        // A node without a listener is not listed, but its controller must know where its own machines are.
+        // A node without a listener is not listed, but its controller must know where its own machines are. Where they are bound to
+        // one address, that is their own for sure; where to all, each peer knows one (see `addresses`).
         let info = NodeInfo {
             room: self.room(SocketAddr::from(([127, 0, 0, 1], 1))),
             rtt: Some(Duration::ZERO),
+            seen: self.data_address().map(|at| at.ip()).filter(|ip| !ip.is_unspecified()),
             ..self.template().clone()
         };
         controller.deliver(LOCAL, Control::Hello(info));
         let host = self.clone();
         tokio::spawn(async move {
-            while let Some(control) = commands.recv().await {
+            while let Some(mut control) = commands.recv().await {
+                control.resolve(THIS_MACHINE);
                 host.hand_in(LOCAL, control);
             }
         });
@@ -134,13 +138,14 @@ impl Host {
     }
 
     pub(super) fn on_control(&self, path: PathId, link: &Link, control: Control) {
+        let from = link.remote_addr();
         let control = match control {
             Control::Hello(info) => {
-                let info = resolved(info, link.peer(), link.remote_addr().ip().to_canonical());
+                let info = introduced(info, link.peer(), from);
                 if let Some(listen) = info.listen {
                     let labels = &mut self.state().labels;
                     if labels.len() < MOST_REMEMBERED || labels.contains_key(&info.node) {
-                        labels.insert(info.node, listen.to_string());
+                        labels.insert(info.node, resolve_address(listen, from).to_string());
                     }
                 }
                 Control::Hello(info)
@@ -154,7 +159,10 @@ impl Host {
             }
             // Nobody speaks for another node.
             Control::Request(request) => Control::Request(Request { receiver: link.peer(), ..request }),
-            other => other,
+            mut other => {
+                other.resolve(from);
+                other
+            }
         };
         match for_controller(&control) {
             true => {
@@ -163,6 +171,14 @@ impl Host {
                 }
             }
             false => self.hand_in(path, control),
+        }
+    }
+
+    fn role(&self) -> Role {
+        Role {
+            controls: self.inner.controller.is_some(),
+            sends: self.inner.node.is_some(),
+            controller: self.state().controller_at.clone(),
         }
     }
 
@@ -180,9 +196,14 @@ impl Host {
                 Some(hashes) => Answer::Hashes { bytes: hashes.size(), hashes: hashes.as_slice().to_vec() },
                 None => Answer::Unknown,
             },
-            Query::View => Answer::view(self.own_report().await.as_ref()),
-            Query::Status => Answer::view(self.own_status().await.as_ref()),
+            Query::View => Answer::view(self.own_report(Some(link)).await.as_ref()),
+            Query::Status => Answer::view(self.own_status(link).await.as_ref()),
             Query::DataPath => Answer::view(self.data_path().as_ref()),
+            Query::Role => Answer::Role(self.role()),
+            Query::Forget { node } => match &self.inner.controller {
+                Some(controller) => controller.forget(node).await.map_or(Answer::Unknown, Answer::Forgetting),
+                None => Answer::Unknown,
+            },
         }
     }
 }
@@ -223,15 +244,4 @@ fn of_cast(control: &Control) -> bool {
         control,
         Control::Fetch(_) | Control::StopFetch { .. } | Control::Casting(_) | Control::CastRefused { .. }
     )
-}
-
-/// A node's word about itself, with what the link knows better: its key, and the address it really comes from.
-fn resolved(mut info: NodeInfo, peer: NodeId, seen: IpAddr) -> NodeInfo {
-    (info.node, info.seen) = (peer, Some(seen));
-    for address in info.data.iter_mut().chain(&mut info.listen) {
-        if address.ip().is_unspecified() {
-            address.set_ip(seen);
-        }
-    }
-    info
 }

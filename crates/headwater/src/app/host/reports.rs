@@ -1,9 +1,11 @@
 //! What a controller knows, here or elsewhere, and how data sockets do.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use headwater_units::{NodeId, PathId};
+use headwater_wire::resolve_address;
 
 use super::links::no_controller;
 use super::{Host, LOCAL};
@@ -19,7 +21,7 @@ impl Host {
     /// What the controller at `path` knows; [`LOCAL`] is this process's own.
     pub(crate) async fn report(&self, path: PathId) -> Result<StatusReport, AppError> {
         if path == LOCAL {
-            return self.own_report().await.ok_or_else(no_controller);
+            return self.own_report(None).await.ok_or_else(no_controller);
         }
         self.ask_for_report(path, &Query::View).await
     }
@@ -29,22 +31,30 @@ impl Host {
         self.ask_for_report(path, &Query::Status).await
     }
 
-    async fn ask_for_report(&self, path: PathId, query: &Query) -> Result<StatusReport, AppError> {
+    /// Asks whoever is at the other end of `path`.
+    pub(crate) async fn query(&self, path: PathId, query: &Query) -> Result<Answer, AppError> {
         let link = self.link(path).ok_or_else(no_controller)?;
-        match ask(&link, query).await? {
+        Ok(ask(&link, query).await?)
+    }
+
+    async fn ask_for_report(&self, path: PathId, query: &Query) -> Result<StatusReport, AppError> {
+        match self.query(path, query).await? {
             Answer::View { json } => serde_json::from_str(&json)
                 .map_err(|e| AppError::Failed(format!("the controller's answer makes no sense: {e}"))),
             _ => Err(no_controller()),
         }
     }
 
-    pub(super) async fn own_report(&self) -> Option<StatusReport> {
+    /// For whoever asks over a link, if somebody does.
+    pub(super) async fn own_report(&self, asking: Option<&Link>) -> Option<StatusReport> {
         let view = self.inner.controller.as_ref()?.view().await?;
-        Some(report(&view, self.inner.listen.map_or_else(String::new, |a| a.to_string())))
+        let here = SocketAddr::new(self.own_ip(asking), 0);
+        let own = self.inner.listen.map(|listen| resolve_address(listen, here).to_string());
+        Some(report(&view, own.unwrap_or_default(), here))
     }
 
-    pub(super) async fn own_status(&self) -> Option<StatusReport> {
-        let mut report = self.own_report().await?;
+    pub(super) async fn own_status(&self, asking: &Link) -> Option<StatusReport> {
+        let mut report = self.own_report(Some(asking)).await?;
         let mut data_paths = self.data_paths().await;
         for node in &mut report.nodes {
             node.data_path = data_paths.remove(&node.id);

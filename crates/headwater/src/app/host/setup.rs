@@ -1,39 +1,12 @@
-//! The key of a process, its control socket and its name.
+//! The control socket of a process, and its name.
 
 use std::net::SocketAddr;
-use std::path::Path;
 use std::sync::Arc;
 
 use headwater_codec::{BlockEncoder, BlockShape};
 use headwater_units::{BlockIndex, BlockLayout, Bytes, Geometry};
 
-use crate::app::AppError;
 use crate::control::{ControlConfig, ControlEndpoint, ControlError, Identity, Pins};
-
-/// Two processes on one state folder are two nodes: a listener's key goes with its address, so that it stays the same
-/// over restarts; others take the first key that no running process uses.
-pub(super) fn identity_for(state: &Path, listen: Option<SocketAddr>) -> Result<Identity, AppError> {
-    let keys = state.join("keys");
-    if let Some(listen) = listen.filter(|l| l.port() != 0) {
-        let name: String = listen
-            .to_string()
-            .chars()
-            .map(|c| if c.is_ascii_alphanumeric() || c == '.' { c } else { '_' })
-            .collect();
-        return Ok(Identity::load_or_create(&keys.join(name))?);
-    }
-    for slot in 0..256 {
-        let folder = keys.join(format!("slot-{slot}"));
-        std::fs::create_dir_all(&folder).map_err(|e| AppError::state(&folder, e))?;
-        let lock = std::fs::File::create(folder.join("lock")).map_err(|e| AppError::state(&folder, e))?;
-        if lock.try_lock().is_ok() {
-            // Held until the process ends.
-            std::mem::forget(lock);
-            return Ok(Identity::load_or_create(&folder)?);
-        }
-    }
-    Ok(Identity::ephemeral()?)
-}
 
 /// A socket that only dials serves IPv6 and IPv4 where there is IPv6, else IPv4.
 pub(super) fn bind_control(

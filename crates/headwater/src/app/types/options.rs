@@ -15,6 +15,8 @@ use crate::app::Experiments;
 pub struct Common {
     /// Keys, pins and the store.
     pub state: PathBuf,
+    /// What this machine calls itself; its host name if absent.
+    pub node_name: Option<String>,
     /// The one fingerprint that the contacted node (each of them, with several) may have.
     pub pin: Option<NodeId>,
     /// What this machine may send, as the operator states it.
@@ -199,6 +201,19 @@ pub struct QueryOptions {
     pub common: Common,
     /// Whom to ask (`host:port`); `None`: this machine's own state, without any network.
     pub controller: Option<String>,
+    /// Give up after this long without an answer.
+    pub timeout: Duration,
+}
+
+/// `headwater forget`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ForgetOptions {
+    /// What every command knows.
+    pub common: Common,
+    /// The controller (`host:port`).
+    pub controller: String,
+    /// A node's name or address, or the beginning of its fingerprint.
+    pub what: String,
     /// Give up after this long without an answer.
     pub timeout: Duration,
 }

@@ -40,6 +40,18 @@ impl std::fmt::Display for LeftOut {
     }
 }
 
+/// The end of a `forget`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ForgetResult {
+    /// What the node called itself.
+    pub name: String,
+    /// Its fingerprint.
+    #[serde(with = "as_text")]
+    pub id: NodeId,
+    /// Its control address.
+    pub address: String,
+}
+
 /// What one source did for a task.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SourceShare {

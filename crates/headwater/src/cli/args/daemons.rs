@@ -6,7 +6,8 @@ use clap::Args;
 
 use super::experiments::{TimelineFlags, TuningFlag};
 use super::flags::{
-    DrainFlag, ListenFlag, MachineFlags, MetricsFlag, PlanningFlags, QuotaFlag, SendingFlags, TrustFlag,
+    DrainFlag, ListenFlag, MachineFlags, MetricsFlag, NameFlag, NodeNameFlag, PlanningFlags, QuotaFlag,
+    SendingFlags, TrustFlag,
 };
 use super::{EXPERIMENT, NETWORK};
 use crate::cli::settings::Layer;
@@ -20,6 +21,8 @@ use crate::cli::values::HostPort;
 Then on every other machine:
   headwater node --join FIRST_MACHINE")]
 pub(crate) struct UpArgs {
+    #[command(flatten)]
+    node_name: NameFlag,
     #[command(flatten)]
     listen: ListenFlag,
     #[command(flatten)]
@@ -42,6 +45,7 @@ pub(crate) struct UpArgs {
 
 impl UpArgs {
     pub(super) fn fill(&self, layer: &mut Layer) {
+        self.node_name.fill(layer);
         self.listen.fill(layer);
         self.quota.fill(layer);
         self.machine.fill(layer);
@@ -89,13 +93,17 @@ impl ControllerArgs {
 #[command(after_help = "Examples:
   headwater node --join 10.0.0.1
   headwater node --join 10.0.0.1:7000 --listen 10.0.0.2:7001 --rack r7=10Gbit/s --pin FINGERPRINT
-  headwater node --join 10.0.0.1 --label rack=r7 --label zone=eu")]
+  headwater node --join 10.0.0.1 --name storage-7 --label rack=r7 --label zone=eu
+
+A state folder is one node, wherever it listens and whatever it is called.")]
 pub(crate) struct NodeArgs {
     /// The controller: HOST or HOST:PORT [default port: 7000] [default: the setting `controller`]
     #[arg(long, value_name = "ADDR")]
     join: Option<HostPort>,
     #[command(flatten)]
     trust: TrustFlag,
+    #[command(flatten)]
+    node_name: NameFlag,
     #[command(flatten)]
     listen: ListenFlag,
     #[command(flatten)]
@@ -118,6 +126,7 @@ impl NodeArgs {
     pub(super) fn fill(&self, layer: &mut Layer) {
         layer.controller.clone_from(&self.join);
         self.trust.fill(layer);
+        self.node_name.fill(layer);
         self.listen.fill(layer);
         self.quota.fill(layer);
         self.machine.fill(layer);
@@ -159,6 +168,8 @@ pub(crate) struct ServeArgs {
     #[command(flatten)]
     trust: TrustFlag,
     #[command(flatten)]
+    node_name: NodeNameFlag,
+    #[command(flatten)]
     listen: ListenFlag,
     #[command(flatten)]
     machine: MachineFlags,
@@ -178,6 +189,7 @@ impl ServeArgs {
     pub(super) fn fill(&self, layer: &mut Layer) {
         layer.controller.clone_from(&self.controller);
         self.trust.fill(layer);
+        self.node_name.fill(layer);
         self.listen.fill(layer);
         self.machine.fill(layer);
         self.sending.fill(layer);

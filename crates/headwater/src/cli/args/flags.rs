@@ -10,8 +10,8 @@ use crate::cli::groups::Groups;
 use crate::cli::labels::{Label, Labels};
 use crate::cli::settings::Layer;
 use crate::cli::values::{
-    Dscp, DscpLevels, HostPort, Listen, LogFormat, LogLevel, LossResponse, Mtu, Port, ProgressMode, Rack,
-    Rate, SourceCount, truth,
+    Dscp, DscpLevels, HostPort, Listen, LogFormat, LogLevel, LossResponse, Mtu, NodeName, Port, ProgressMode,
+    Rack, Rate, SourceCount, truth,
 };
 
 /// On every command.
@@ -98,6 +98,34 @@ pub(crate) struct TrustFlag {
 impl TrustFlag {
     pub(super) fn fill(&self, layer: &mut Layer) {
         layer.pin = self.pin;
+    }
+}
+
+/// What a daemon calls its machine.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct NodeNameFlag {
+    /// What this machine is called in `headwater status` and by `cast --to` [default: its host name]
+    #[arg(long = "node-name", value_name = "NAME", help_heading = NETWORK)]
+    node_name: Option<NodeName>,
+}
+
+impl NodeNameFlag {
+    pub(super) fn fill(&self, layer: &mut Layer) {
+        layer.node_name.clone_from(&self.node_name);
+    }
+}
+
+/// The same where no object has a name.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct NameFlag {
+    /// What this machine is called in `headwater status` and by `cast --to` [default: its host name]
+    #[arg(long = "name", visible_alias = "node-name", value_name = "NAME", help_heading = NETWORK)]
+    node_name: Option<NodeName>,
+}
+
+impl NameFlag {
+    pub(super) fn fill(&self, layer: &mut Layer) {
+        layer.node_name.clone_from(&self.node_name);
     }
 }
 

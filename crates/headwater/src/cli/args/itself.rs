@@ -6,8 +6,8 @@ use clap::Args;
 
 use super::EXPERIMENT;
 use super::flags::{
-    ControllerFlag, DrainFlag, ListenFlag, MachineFlags, MetricsFlag, PlanningFlags, QuotaFlag, SendingFlags,
-    TimeoutFlag,
+    ControllerFlag, DrainFlag, ListenFlag, MachineFlags, MetricsFlag, NodeNameFlag, PlanningFlags, QuotaFlag,
+    SendingFlags, TimeoutFlag,
 };
 use crate::cli::settings::Layer;
 use crate::cli::values::{Spread, Theta};
@@ -28,6 +28,8 @@ setting: name, value (null where unset), origin (default, daemon, file, env, fla
 pub(crate) struct ConfigArgs {
     #[command(flatten)]
     controller: ControllerFlag,
+    #[command(flatten)]
+    node_name: NodeNameFlag,
     #[command(flatten)]
     listen: ListenFlag,
     #[command(flatten)]
@@ -55,6 +57,7 @@ pub(crate) struct ConfigArgs {
 impl ConfigArgs {
     pub(super) fn fill(&self, layer: &mut Layer) {
         self.controller.fill(layer);
+        self.node_name.fill(layer);
         self.listen.fill(layer);
         self.machine.fill(layer);
         self.sending.fill(layer);

@@ -103,6 +103,30 @@ pub(crate) struct GcArgs {
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
+  headwater forget storage-7
+  headwater forget 1f3a9c42 --controller 10.0.0.1
+
+Objects that only it held are no longer listed. A node that is connected is not forgotten: stop it first. One that comes
+back is known again.")]
+pub(crate) struct ForgetArgs {
+    /// The node: its name or address, or 8 digits or more of its fingerprint
+    #[arg(value_name = "NODE")]
+    pub(crate) what: String,
+    #[command(flatten)]
+    controller: ControllerFlag,
+    #[command(flatten)]
+    timeout: TimeoutFlag,
+}
+
+impl ForgetArgs {
+    pub(super) fn fill(&self, layer: &mut Layer) {
+        self.controller.fill(layer);
+        self.timeout.fill(layer);
+    }
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
   headwater status
   headwater status --watch
   headwater status --controller 10.0.0.1 --json")]

@@ -26,7 +26,7 @@ fn every_option_and_command_says_what_it_does() {
 #[test]
 fn every_setting_that_is_a_flag_reaches_its_layer() {
     let flags = "--state s --json --progress none --controller h --pin 0000000000000000000000000000000000000000000000000000000000000001 \
-        --listen :1 --uplink 1M --downlink 2M --rack r --label zone=eu --data-port 5 --limit 3M --gentle --dscp 4 --dscp-control 48 --dscp-levels 3,2,1 --dscp-trimmed 7 --mtu 1500 --loss-response ignore \
+        --node-name n --listen :1 --uplink 1M --downlink 2M --rack r --label zone=eu --data-port 5 --limit 3M --gentle --dscp 4 --dscp-control 48 --dscp-levels 3,2,1 --dscp-trimmed 7 --mtu 1500 --loss-response ignore \
         --max-sources 2 --groups none --equal-theta --metrics :2 --drain 5s --log-level debug --log-format json --quota 1G --timeout 3s --spread residue --theta 2";
     let cli = parsed(&format!("config {flags}")).unwrap();
     let mut layer = Layer::default();
@@ -78,4 +78,25 @@ fn a_get_names_sources_or_a_controller_but_not_both() {
     assert!(parsed("get x --from a,b --controller c").is_err());
     let Command::Get(args) = parsed("get x --from a,b:9").unwrap().command else { panic!("not a get") };
     assert_eq!(args.from.len(), 2);
+}
+
+#[test]
+fn a_machine_has_a_name_and_so_has_what_it_serves() {
+    let name = |line: &str| {
+        let mut layer = Layer::default();
+        parsed(line).unwrap().command.fill(&mut layer);
+        layer.node_name.map(|name| name.0)
+    };
+    for line in [
+        "up --name red",
+        "node --join h --name red",
+        "node --join h --node-name red",
+        "serve f --name object --node-name red",
+    ] {
+        assert_eq!(name(line).as_deref(), Some("red"), "{line}");
+    }
+    assert_eq!(name("serve f --name object"), None);
+    for wrong in ["", "a,b", "a\nb"] {
+        assert!(Cli::try_parse_from(["headwater", "up", "--name", wrong]).is_err(), "{wrong:?}");
+    }
 }

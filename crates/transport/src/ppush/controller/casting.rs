@@ -5,6 +5,8 @@
 //! as by any request. A cast itself does not outlast its controller: the tasks do, and what
 //! a receiver has when it is asked again, it does not fetch again.
 
+use core::net::SocketAddr;
+
 use headwater_units::{Bytes, FlowId, FlowKey, Geometry, NodeId, PathId, Symbols, Time};
 use headwater_wire::{
     Cast as Wanted, CastWay, CastWish, Control, Delivery, FetchEnd, Fetched, FlowRole, FlowSecret,
@@ -117,7 +119,7 @@ impl Controller {
         }
         let has_rack = |node: &NodeId| self.registry.rack_of(*node).is_some();
         cast.between_racks = cast.members.keys().any(has_rack).then_some(Bytes::ZERO);
-        let at = cast.source_at.and_then(|source| self.unused_group(source.is_ipv4()));
+        let at = cast.source_at.and_then(|source| self.unused_group(self.by_ipv4(source, &cast)));
         let trees = matches!(wanted.wish, CastWish::Best | CastWish::Trees) && self.may_plant(&cast);
         cast.way = match at {
             _ if wanted.wish == CastWish::Unicast => CastWay::Unicast(WhyUnicast::Wished),
@@ -293,6 +295,14 @@ impl Controller {
     }
 
     // ---- the group
+
+    /// Whether a group is one of IPv4. A source beside its controller may be reached by both: then its receivers decide.
+    fn by_ipv4(&self, source: SocketAddr, cast: &Cast) -> bool {
+        let data_of = |node: &NodeId| self.registry.node(*node)?.info.data.first().copied();
+        let theirs = || cast.members.keys().filter_map(data_of);
+        let mut known = core::iter::once(source).chain(theirs()).filter(|at| !at.ip().is_unspecified());
+        known.next().is_none_or(|at| at.is_ipv4())
+    }
 
     /// Everybody is here who is waited for: asks the source who of them hears the group.
     fn probe(&mut self, now: Time, number: u64) {

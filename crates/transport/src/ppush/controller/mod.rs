@@ -333,6 +333,9 @@ impl Endpoint for Controller {
                 self.restore_name(*record);
             }
             Input::Command(Command::Controller(ControllerCommand::Returned)) => self.returned(now),
+            Input::Command(Command::Controller(ControllerCommand::ForgetNode { node })) => {
+                self.forget_node(now, node);
+            }
             Input::Packet(_) | Input::Command(_) => self.stats.unexpected += 1,
         }
         self.settle(now);

@@ -121,4 +121,23 @@ impl Controller {
             }
         }
     }
+
+    /// A node that is away is not expected back: its flows are over, what only it held is unknown from now on, and so is the node.
+    pub(super) fn forget_node(&mut self, now: Time, node: NodeId) {
+        if self.registry.path_of(node).is_some() {
+            self.stats.unexpected += 1;
+            return;
+        }
+        let flows: Vec<FlowId> = self.tasks.flows_of(node).collect();
+        for flow in flows {
+            self.changed.extend(self.tasks.of_flow(flow));
+            self.close_flow(now, flow, false);
+        }
+        let stops: Vec<FlowId> = self.endings_of(node).collect();
+        stops.into_iter().for_each(|flow| self.forget_ending(node, flow));
+        let tasks = &self.tasks;
+        self.registry.forget_with_objects(node, |object| tasks.wanting(object).next().is_some());
+        self.planner.forget_topology();
+        self.plan_due = true;
+    }
 }

@@ -280,6 +280,18 @@ impl Registry {
         true
     }
 
+    /// A node that is away is not expected back. Objects that nobody else holds go with it, but for those that are `wanted`.
+    pub(super) fn forget_with_objects(&mut self, id: NodeId, wanted: impl Fn(ObjectId) -> bool) {
+        let Some(node) = self.nodes.get(&id) else { return };
+        let known: Vec<ObjectId> = node.holds.keys().chain(node.formerly.keys()).copied().collect();
+        self.forget(id);
+        for object in known {
+            if !wanted(object) && self.orphans.remove(&object) {
+                self.objects.remove(&object).expect("an orphan is a known object");
+            }
+        }
+    }
+
     fn forget(&mut self, id: NodeId) {
         let node = self.nodes.remove(&id).expect("chosen among the known ones");
         for object in node.holds.keys() {
