@@ -687,7 +687,8 @@ impl World<'_> {
             }
             11 => (CONTROLLER, Control::Distrust { task, node: node(source) }),
             12 => (CONTROLLER, Control::Fin { task, outcome: Outcome::Failed }),
-            13 => (CONTROLLER, Control::Drop { object: OBJECT }),
+            13 if wild % 2 == 0 => (CONTROLLER, Control::Drop { object: OBJECT }),
+            13 => (CONTROLLER, Control::Spoiled { object: OBJECT, how: Spoiled::Changed }),
             14 => (CONTROLLER, Control::PushRefused { flow, reason: refusal }),
             15 => {
                 let report = FlowReport {

@@ -135,9 +135,15 @@ fn wrong_usage_is_exit_code_2_and_says_what_would_be_right() {
         (&["get", "x", "--from", "a", "--range", "5-5"], "is empty"),
         (&["get", "x", "--controller", "a", "--theta", "4"], "needs --from"),
         (&["get", "x", "--from", "a", "--hash", "abc"], "64 hex digits"),
+        (&["get", "x", "--from", "a", "--limit", "50"], "50Mbit/s or 50MB/s"),
+        (&["get", "x", "--from", "a", "--limit", "10M"], "10Mbit/s or 10MB/s"),
+        (&["get", "x", "--from", "a", "--limit", "10mb/s"], "50MB/s"),
+        (&["get", "x", "--from", "a", "--limit", "50bit/s"], "less than a packet a second"),
+        (&["up", "--quota", "500"], "500MiB"),
+        (&["cast", "x", "--controller", "a"], "--all"),
         (&["node"], "--join"),
         (&["serve", "a", "b", "--name", "n"], "names one object"),
-        (&["up", "--uplink", "fast"], "100Mbit/s"),
+        (&["up", "--uplink", "fast"], "50Mbit/s"),
         (&["up", "--dscp", "64"], "0..=63"),
         (&["demo", "--kill", "3@2s"], "sources are 0 to 2"),
         (&["demo", "--loss", "1"], "1%"),
@@ -156,6 +162,15 @@ fn a_failure_with_json_is_one_object_and_the_words_are_on_stderr() {
     let answer = home.run(&["get", "x", "--json"]);
     answer.ends_with(2);
     let [error] = &answer.json()[..] else { panic!("{}", answer.out) };
+    // What does not even parse is told to programs as well.
+    for line in [&["ls", "--json", "--nonsense"] as &[&str], &["--json", "fetch"], &["get", "--json"]] {
+        let answer = home.run(line);
+        answer.ends_with(2);
+        let [error] = &answer.json()[..] else { panic!("{line:?}: {}", answer.out) };
+        assert_eq!((&error["error"]["kind"], &error["error"]["exit_code"]), (&"usage".into(), &2.into()));
+        assert!(error["error"]["message"].as_str().is_some_and(|it| it.contains("--help")), "{error}");
+        assert!(answer.err.starts_with("error: "), "{}", answer.err);
+    }
     assert_eq!((&error["error"]["kind"], &error["error"]["exit_code"]), (&"usage".into(), &2.into()));
     assert!(answer.err.starts_with("error: "), "{}", answer.err);
     // Where standard output is for data, it stays empty.
@@ -212,9 +227,9 @@ fn what_config_prints_is_a_config_file_that_says_the_same() {
     let home = Home::new();
     let flags = [
         "--uplink",
-        "123456789",
+        "123456789bit/s",
         "--rack",
-        "r \"7\"=10G",
+        "r \"7\"=10Gbit/s",
         "--listen",
         ":9",
         "--timeout",

@@ -199,17 +199,160 @@ fn an_interrupted_fetch_says_that_it_can_go_on_and_does() {
     assert_eq!(std::fs::read(&out).unwrap(), content);
 }
 
+/// Exit code 5, with what to do: the old end was exit code 4 after half a minute of silence.
+fn refused_as_spoiled(ended: &Ended, says: &str) {
+    let error = ended.last.clone().unwrap_or_default();
+    assert_eq!(
+        (ended.code, &error["error"]["kind"]),
+        (Some(5), &Value::from("verification")),
+        "{}",
+        ended.log
+    );
+    assert!(ended.log.contains(says) && ended.log.contains("headwater serve"), "{}", ended.log);
+}
+
 #[test]
-fn a_source_whose_file_changes_withdraws_it() {
+fn a_file_that_has_changed_since_it_was_offered_ends_each_get_with_what_to_do() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     random_file(&folder.join("a.bin"), 1_000_000, 5);
     let (_source, from, _) = serve(folder, &folder.join("a.bin"), "127.0.0.1:0", &[]);
     let other = random_file(&folder.join("a.bin"), 1_000_000, 6);
     let out = folder.join("out.bin");
-    let ended = get(folder, "a.bin", &from, &out, &["--timeout", "4s"]);
-    assert_ne!(ended.code, Some(0));
-    assert!(!out.exists() || std::fs::read(&out).unwrap() != other, "nothing wrong is delivered");
+    for again in ["found while it is read", "known already"] {
+        let ended = get(folder, "a.bin", &from, &out, &[]);
+        refused_as_spoiled(&ended, &format!("'a.bin' on {from} has changed since it was offered"));
+        assert!(
+            !out.exists() || std::fs::read(&out).unwrap() != other,
+            "nothing wrong is delivered: {again}"
+        );
+    }
+}
+
+#[test]
+fn a_get_goes_on_with_the_others_when_a_source_changes_in_the_middle_and_ends_when_the_last_does() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    for name in ["one", "two"] {
+        std::fs::create_dir(folder.join(name)).unwrap();
+    }
+    let content = random_file(&folder.join("one/a.bin"), 12_000_000, 15);
+    std::fs::write(folder.join("two/a.bin"), &content).unwrap();
+    let slow = ["--limit", "20Mbit/s"];
+    let (_one, first, _) = serve(&folder.join("one"), &folder.join("one/a.bin"), "127.0.0.1:0", &slow);
+    let (_two, second, _) = serve(&folder.join("two"), &folder.join("two/a.bin"), "127.0.0.1:0", &slow);
+    let both = format!("{first},{second}");
+    let (out, state) = (text(&folder.join("out.bin")), text(&folder.join("receiver")));
+    let start = |from: &str, name: &str| {
+        let out = format!("{out}.{name}");
+        let args = ["get", "a.bin", "--from", from, "-o", &out, "--state", &state, "--progress", "json"];
+        let mut receiver = Process::start(folder, name, &args);
+        wait_until("the first blocks are here", PATIENCE, || receiver.bytes_done() > 1 << 19);
+        receiver
+    };
+    let receiver = start(&both, "both");
+    random_file(&folder.join("one/a.bin"), 12_000_000, 16);
+    let ended = receiver.end(PATIENCE);
+    assert_eq!(ended.code, Some(0), "{}", ended.log);
+    assert_eq!(std::fs::read(folder.join("out.bin.both")).unwrap(), content);
+
+    let receiver = start(&second, "last");
+    random_file(&folder.join("two/a.bin"), 12_000_000, 17);
+    refused_as_spoiled(&receiver.end(PATIENCE), "has changed since it was offered");
+}
+
+#[test]
+fn a_rotten_copy_ends_the_get_of_whoever_has_no_other_source() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let path = folder.join("a.bin");
+    let mut content = random_file(&path, 1_000_000, 18);
+    let (_source, from, _) = serve(folder, &path, "127.0.0.1:0", &[]);
+    // A bit that the disk lost: nothing but the bytes tells.
+    let modified = std::fs::metadata(&path).unwrap().modified().unwrap();
+    content[600_000] ^= 1;
+    let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&file, &content, 0).unwrap();
+    file.set_modified(modified).unwrap();
+    let ended = get(folder, "a.bin", &from, &folder.join("out.bin"), &[]);
+    refused_as_spoiled(&ended, &format!("what {from} sends of 'a.bin' does not match the object's id"));
+    assert!(!folder.join("out.bin").exists());
+}
+
+#[test]
+fn an_object_of_a_cluster_whose_last_copy_changed_is_refused_until_it_is_there_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let (up, home) = (format!("127.0.0.1:{}", free_port()), text(&folder.join("home")));
+    let mut daemon = Process::start(folder, "up", &["up", "--listen", &up, "--state", &home]);
+    daemon.line(PATIENCE);
+    let path = folder.join("a.bin");
+    let content = random_file(&path, 1_000_000, 19);
+    let offer = |name: &str| serve(folder, &path, "127.0.0.1:0", &["--controller", &up, "--name", name]);
+    let (source, _, _) = offer("a.bin");
+    let asker = text(&folder.join("asker"));
+    let listed = |name: &str| {
+        run(folder, &["ls", "--controller", &up, "--state", &asker]).last.is_some_and(|it| it["name"] == name)
+    };
+    wait_until("it is listed", PATIENCE, || listed("a.bin"));
+    random_file(&path, 1_000_000, 20);
+    let (out, state) = (text(&folder.join("out.bin")), text(&folder.join("receiver")));
+    let get = || run(folder, &["get", "a.bin", "--controller", &up, "-o", &out, "--state", &state]);
+    for _ in 0..2 {
+        refused_as_spoiled(&get(), "'a.bin' on 127.0.0.1");
+    }
+    drop(source);
+    std::fs::write(&path, &content).unwrap();
+    let (_source, _, _) = offer("a.bin");
+    wait_until("it comes again", PATIENCE, || get().code == Some(0));
+    assert_eq!(std::fs::read(&out).unwrap(), content);
+}
+
+#[test]
+fn a_port_that_is_taken_is_an_error_that_names_who_has_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let (up, home) = (format!("127.0.0.1:{}", free_port()), text(&folder.join("home")));
+    let mut daemon = Process::start(folder, "up", &["up", "--listen", &up, "--state", &home]);
+    daemon.line(PATIENCE);
+    let other = text(&folder.join("other"));
+    let ended = run(folder, &["up", "--listen", &up, "--state", &other]);
+    assert_eq!(ended.code, Some(1), "{}", ended.log);
+    for part in [format!("pid {} (", daemon.id()), "--listen".to_owned(), up.clone()] {
+        assert!(ended.log.contains(&part), "{part}: {}", ended.log);
+    }
+    let (_, port) = up.rsplit_once(':').unwrap();
+    let listen = format!("127.0.0.1:{}", free_port());
+    let ended = run(folder, &["up", "--listen", &listen, "--data-port", port, "--state", &other]);
+    assert_eq!(ended.code, Some(1), "{}", ended.log);
+    assert!(ended.log.contains("--data-port") && ended.log.contains("in use"), "{}", ended.log);
+}
+
+/// What is no object where it is asked for, and ids that are numbers beyond what every reader of JSON keeps.
+#[test]
+fn errors_of_a_cluster_say_the_next_step() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    random_file(&folder.join("a.bin"), 3_000_000, 21);
+    let slow = ["--limit", "5Mbit/s"];
+    let (_source, from, _) = serve(folder, &folder.join("a.bin"), "127.0.0.1:0", &slow);
+    let out = folder.join("out.bin");
+    for (what, says) in [("abcd", "at least 8 digits"), ("no-such", "headwater ls")] {
+        let ended = get(folder, what, &from, &out, &[]);
+        assert_eq!(ended.code, Some(3), "{}", ended.log);
+        let said = ["--from", "--controller", says].iter().all(|part| ended.log.contains(part));
+        assert!(said, "{}", ended.log);
+    }
+    std::fs::write(&out, b"mine").unwrap();
+    let ended = get(folder, "a.bin", &from, &out, &[]);
+    assert!(ended.code == Some(1) && ended.log.contains("--force"), "{}", ended.log);
+    let ended = get(folder, "a.bin", "no-such-host.invalid", &out, &["--force"]);
+    assert_eq!(ended.code, Some(4), "{}", ended.log);
+    assert!(ended.log.contains("does not resolve") && ended.log.contains("IP address"), "{}", ended.log);
+    let nobody = format!("127.0.0.1:{}", free_port());
+    let ended = get(folder, "a.bin", &nobody, &out, &["--force"]);
+    assert_eq!(ended.code, Some(4), "{}", ended.log);
+    assert!(ended.log.contains("nothing listens on UDP port") && ended.log.contains("7001"), "{}", ended.log);
 }
 
 #[test]

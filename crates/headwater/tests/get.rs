@@ -498,6 +498,17 @@ fn what_this_machine_has_is_taken_from_its_own_store_and_hashed() {
         let result = ended.last.unwrap();
         assert_eq!((came(&result), &result["resumed_bytes"]), (0, &Value::from(900_000)), "{result:#}");
     }
+    // Several at once, each of which looks into the store.
+    let outs: Vec<PathBuf> = (0..8).map(|n| folder.join(format!("at-once-{n}"))).collect();
+    let start = |out: &PathBuf| {
+        Process::start(folder, "at-once", &["get", "data", "-o", &text(out), "--state", &state])
+    };
+    let processes: Vec<Process> = outs.iter().map(start).collect();
+    for (process, out) in processes.into_iter().zip(&outs) {
+        let ended = process.end(PATIENCE);
+        assert_eq!(ended.code, Some(0), "{}", ended.log);
+        assert!(fs::read(out).unwrap() == content);
+    }
     let out = folder.join("set-copy");
     let ended = run(folder, &["get", "set", "-o", &text(&out), "--state", &state]);
     assert_eq!(ended.code, Some(0), "{}", ended.log);

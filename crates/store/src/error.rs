@@ -48,13 +48,15 @@ pub enum StoreError {
         needed: Bytes,
     },
     /// Another process has it open: a daemon owns a store, a running `get` owns its partial file.
-    #[error("{} is in use by another headwater process: ask that daemon, or wait for that transfer to end", path.display())]
+    #[error("{} is in use by another headwater process: ask that daemon (commands with the same --state do), or wait for that transfer to end", path.display())]
     Busy {
         /// The locked file.
         path: PathBuf,
     },
     /// Neither a name, nor an id, nor the beginning of one.
-    #[error("no object '{what}' in the store: `ls` shows what is there")]
+    #[error(
+        "no object '{what}' in the store: `headwater ls` shows what is there; the beginning of an id needs 8 digits or more"
+    )]
     NotFound {
         /// What was asked for.
         what: String,
@@ -153,7 +155,7 @@ pub enum StoreError {
         wanted: u32,
     },
     /// There is a file under the final name and overwriting was not asked for.
-    #[error("{} exists already: choose another name or ask to overwrite it", path.display())]
+    #[error("{} exists already: replace it with --force, or choose another name with -o", path.display())]
     DestinationExists {
         /// The final name.
         path: PathBuf,

@@ -16,6 +16,12 @@ macro_rules! number_id {
                 self.0.fmt(f)
             }
         }
+        impl FromStr for $name {
+            type Err = core::num::ParseIntError;
+            fn from_str(text: &str) -> Result<Self, Self::Err> {
+                text.parse().map($name)
+            }
+        }
     };
 }
 

@@ -226,6 +226,17 @@ pub struct FlowView {
     pub silent: Duration,
 }
 
+/// What is wrong with a node's copy of an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Spoiled {
+    /// The file is no longer the one that was hashed.
+    Changed,
+    /// It cannot be read any more.
+    Unreadable,
+    /// What it sends of it does not have the object's hash.
+    Wrong,
+}
+
 /// Why a request is not granted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
@@ -246,6 +257,13 @@ pub enum Refusal {
     NoNetwork,
     /// It is to go by trees, and its source or all receivers but one are not where the controller's network has a host.
     OffNetwork,
+    /// Nobody has a good copy: that of the last node that had one is spoiled. Also said of a task that is running.
+    Spoiled {
+        /// The node.
+        node: NodeId,
+        /// What is wrong with its copy.
+        how: Spoiled,
+    },
 }
 
 /// How a task ended.
@@ -483,6 +501,13 @@ pub enum Control {
     /// Node to controller: I am about to stop. Give me no new tasks, and those that I have to others where others can take them; until
     /// then I go on.
     Leaving,
+    /// Node to controller: my copy of this is no longer what I said, and I hold it no longer.
+    Spoiled {
+        /// The object.
+        object: ObjectId,
+        /// What is wrong with the copy.
+        how: Spoiled,
+    },
 }
 
 /// Why bytes are not a control message.
@@ -612,6 +637,7 @@ impl Control {
             | Control::CastRefused { .. }
             | Control::StopFetch { .. }
             | Control::Drop { .. }
+            | Control::Spoiled { .. }
             | Control::Refused { .. }
             | Control::Distrust { .. }
             | Control::Fin { .. }

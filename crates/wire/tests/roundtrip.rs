@@ -243,6 +243,13 @@ fn cast() -> impl Strategy<Value = Control> {
             cast,
             reason: if known { Refusal::OffNetwork } else { Refusal::NoNetwork },
         }),
+        (any::<u64>(), bytes(), 0..3u8).prop_map(|(request, bytes, how)| {
+            let how = [Spoiled::Changed, Spoiled::Unreadable, Spoiled::Wrong][usize::from(how)];
+            match request % 2 {
+                0 => Control::Spoiled { object: ObjectId(bytes), how },
+                _ => Control::Refused { request, reason: Refusal::Spoiled { node: NodeId(bytes), how } },
+            }
+        }),
         (any::<u64>(), bytes(), any::<u16>(), any::<bool>()).prop_map(move |(n, bytes, port, grouped)| {
             let group = GroupInvitation {
                 at: ([239, 1, 2, 3], port).into(),

@@ -147,7 +147,7 @@ impl Asking<'_> {
                     }
                 }
                 Control::CastRefused { cast, reason } if cast == self.wanted.cast => {
-                    return Err(refused(reason, &options.what));
+                    return Err(refused(reason, &options.what, &self.seen));
                 }
                 _ => {}
             }
@@ -179,8 +179,11 @@ impl Asking<'_> {
     }
 }
 
-fn refused(reason: Refusal, what: &str) -> AppError {
+fn refused(reason: Refusal, what: &str, seen: &Seen) -> AppError {
     match reason {
+        Refusal::Spoiled { node, how } => {
+            AppError::Verification(super::errors::spoiled(what, &seen.label(node), how))
+        }
         Refusal::UnknownObject => AppError::NotFound(format!(
             "the controller knows no object '{what}'; `headwater ls` lists them, `headwater put` adds one"
         )),

@@ -11,7 +11,7 @@ use super::host::{Held, Host, HostConfig, LOCAL};
 use super::local::{self, Desk};
 use super::{
     AppError, Common, ControllerOptions, Listening, NodeOptions, Reload, Reloads, Shutdown, Watch,
-    data_config, drain, metrics_page, remember_controller, serve, service,
+    data_config, drain, metrics_page, own, remember_controller, serve, service,
 };
 
 fn settings(
@@ -159,5 +159,5 @@ pub async fn node(
 }
 
 fn open_store(common: &Common, options: &NodeOptions) -> Result<Store, AppError> {
-    Ok(Store::open(&common.state.join("store"), StoreOptions { quota: options.quota })?)
+    Ok(own::open_store(&common.state.join("store"), StoreOptions { quota: options.quota })?)
 }

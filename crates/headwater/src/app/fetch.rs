@@ -1,6 +1,8 @@
 //! One object from its sources to the disk: the machine's events, the partial file, and whoever follows the prefix.
 
+use std::collections::{BTreeMap, VecDeque};
 use std::future::pending;
+use std::net::SocketAddr;
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,10 +12,11 @@ use std::time::Duration;
 use headwater_store::manifest::MAX_MANIFEST_BYTES;
 use headwater_store::{BlockHashes, Partial, PartialSpec, SourceFile, Store, StoreError};
 use headwater_transport::ppush::receiver::{ReceiverConfig, ReceiverStats};
-use headwater_units::{BlockIndex, Bytes, FetchId, NodeId, ObjectId, PathId};
-
+use headwater_units::{BlockIndex, Bytes, FetchId, FlowId, NodeId, ObjectId, PathId};
+use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::Notify;
 
+use super::errors::{GivenUp, QuietSource};
 use super::host::Host;
 use super::own::OwnObject;
 use super::spool::{Spool, Taken};
@@ -323,10 +326,13 @@ impl Fetch {
         let mut broken: Option<StoreError> = None;
         let mut cancelled = false;
         let (mut ticks, mut held_up) = (0u32, 0u32);
+        // Sources that are to send, and events that came while the object was opened.
+        let mut sources: BTreeMap<FlowId, (NodeId, Vec<SocketAddr>)> = BTreeMap::new();
+        let mut early: VecDeque<FetchEvent> = VecDeque::new();
         let mut tick = tokio::time::interval(TICK);
         let result = loop {
             tokio::select! {
-                event = events.recv() => match event {
+                event = next_of(&mut early, &mut events) => match event {
                     Some(FetchEvent::Accepted { object, bytes, symbol_size }) => {
                         if let Some(expected) = self.hash && expected != object {
                             break Err(AppError::Verification(format!(
@@ -336,10 +342,15 @@ impl Fetch {
                         let opened = match &open {
                             // Asked anew after the controller forgot: the file is still open.
                             Some(open) if open.object == object => Ok(open.arrivals.clone()),
-                            _ => self.open(host, controller, object, bytes, follower).await,
+                            _ => {
+                                let opening = self.open(host, controller, object, bytes, follower);
+                                unless_given_up(opening, &mut early, &mut events).await
+                            }
                         };
                         let arrivals = match opened {
                             Ok(arrivals) => arrivals,
+                            // Why it was given up is the next event.
+                            Err(_) if early.iter().any(is_failure) => continue,
                             Err(error) => break Err(error),
                         };
                         let (wanted, have) = (arrivals.wanted(), arrivals.have());
@@ -357,19 +368,42 @@ impl Fetch {
                         }
                         host.node().start_fetch(id, wanted, have, arrivals);
                     }
+                    Some(FetchEvent::Source { flow, node, at }) => _ = sources.insert(flow, (node, at)),
+                    Some(FetchEvent::SourceOver { flow }) => _ = sources.remove(&flow),
                     Some(FetchEvent::Distrusted(node)) => follower.note(&format!(
                         "source {} sent bytes that are not the object's; nothing of it is taken any more",
-                        node.short()
+                        label(host, node)
                     )),
                     Some(FetchEvent::Broken(error)) => broken = Some(error),
                     Some(FetchEvent::Done { stats, at_ns }) => break Ok((stats, at_ns)),
-                    Some(FetchEvent::Failed(failure, _)) => {
-                        let block = open.as_ref().map_or(Bytes::ZERO, |o| {
-                            o.arrivals.hashes().layout().block_bytes()
+                    Some(FetchEvent::Failed(failure, stats)) => {
+                        // A node that dialled in said where it is only to the controller.
+                        if let Some(controller) = controller {
+                            host.learn_labels(controller).await;
+                        }
+                        let quiet = sources.iter().map(|(flow, (node, at))| {
+                            let counted = stats.flows.iter().find(|it| it.flow == *flow);
+                            QuietSource {
+                                node: *node,
+                                at: at.clone(),
+                                bytes: counted.map_or(Bytes::ZERO, |it| it.bytes),
+                                was_heard: counted.is_some_and(|it| it.symbols > 0),
+                            }
                         });
+                        let given_up = GivenUp {
+                            what: &what,
+                            block: open.as_ref().map_or(Bytes::ZERO, |o| {
+                                o.arrivals.hashes().layout().block_bytes()
+                            }),
+                            patience: self.config.patience,
+                            limit: self.config.limit,
+                            symbol_size: open.as_ref().map(|o| o.symbol_size),
+                            sources: quiet.collect(),
+                            label: &|node| label(host, node),
+                        };
                         break Err(match broken.take() {
                             Some(error) => error.into(),
-                            None => AppError::of_failure(failure, &what, block),
+                            None => AppError::of_failure(failure, &given_up),
                         });
                     }
                     Some(FetchEvent::Ended) | None => {
@@ -554,6 +588,44 @@ impl Fetch {
     }
 }
 
+/// The next event, of those that were put aside first.
+async fn next_of(
+    early: &mut VecDeque<FetchEvent>,
+    events: &mut UnboundedReceiver<FetchEvent>,
+) -> Option<FetchEvent> {
+    match early.pop_front() {
+        Some(event) => Some(event),
+        None => events.recv().await,
+    }
+}
+
+fn is_failure(event: &FetchEvent) -> bool {
+    matches!(event, FetchEvent::Failed(..) | FetchEvent::Ended)
+}
+
+/// Opens an object, unless it is given up meanwhile. What happens meanwhile is put aside.
+async fn unless_given_up(
+    opening: impl Future<Output = Result<Arc<Arrivals>, AppError>>,
+    early: &mut VecDeque<FetchEvent>,
+    events: &mut UnboundedReceiver<FetchEvent>,
+) -> Result<Arc<Arrivals>, AppError> {
+    let mut opening = std::pin::pin!(opening);
+    loop {
+        tokio::select! {
+            biased;
+            opened = &mut opening => return opened,
+            event = events.recv() => {
+                let Some(event) = event else { return opening.await };
+                let over = is_failure(&event);
+                early.push_back(event);
+                if over {
+                    return Err(AppError::Failed("it was given up before it was opened".to_owned()));
+                }
+            }
+        }
+    }
+}
+
 struct Open {
     object: ObjectId,
     symbol_size: u16,
@@ -618,6 +690,11 @@ pub(crate) fn file_name(name: &str, object: ObjectId) -> String {
         _ if last.contains('\0') => object.to_string(),
         _ => last.to_owned(),
     }
+}
+
+/// A source, for people: where it is reached, if that is known.
+fn label(host: &Host, node: NodeId) -> String {
+    host.label(node).unwrap_or_else(|| source_label(node))
 }
 
 /// A source, for people, when nothing better is known.

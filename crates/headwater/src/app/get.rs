@@ -350,6 +350,7 @@ impl<'a> Job<'a> {
         config.spread = options.spread;
         config.max_sources = options.max_sources;
         config.limit = options.common.limit;
+        config.busy_patience = Some(options.common.patience);
         config.receive_window = host.node().receive_window(config.room);
         options.common.experiments.tune_receiver(&mut config);
         config

@@ -22,14 +22,15 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use headwater_store::{BlockHashes, NameFacts, SourceFile};
 use headwater_transport::ppush::controller::ControllerConfig;
-use headwater_units::{NodeId, ObjectId, PathId};
-use headwater_wire::{Control, NodeInfo};
+use headwater_units::{Duration, NodeId, ObjectId, PathId};
+use headwater_wire::{Control, Holding, NodeInfo, Spoiled};
 use tokio::sync::mpsc::UnboundedSender;
 
 use self::keys::identity_for;
 pub(crate) use self::names::{NameNews, given, rule};
 use self::setup::{bind_control, host_name, prepare_codec};
 use super::controller_host::ControllerHost;
+use super::occupant::Protocol;
 use super::ops::Ops;
 use super::{AppError, Common, USUAL_MTU};
 use crate::control::{ControlConfig, ControlEndpoint, Identity, Link, Pins};
@@ -72,6 +73,8 @@ struct State {
     /// What others said they hold: by object, their paths.
     held_by: BTreeMap<ObjectId, BTreeSet<PathId>>,
     hashes: BTreeMap<ObjectId, BlockHashes>,
+    /// What was held until its copy turned out not to be it any more: how, and as what it was offered.
+    spoiled: BTreeMap<ObjectId, (Spoiled, Vec<Holding>)>,
     /// Where nodes said that they are reached.
     labels: BTreeMap<NodeId, String>,
     /// Who is told what is said of casts, and by which path.
@@ -104,6 +107,10 @@ struct Inner {
     passes_on: bool,
     pin: Option<NodeId>,
     mtu: Option<u16>,
+    /// How long somebody who is there may take to answer.
+    patience: Duration,
+    /// The user has said so, and so it is for whoever is silent too.
+    patience_stated: bool,
 }
 
 impl Host {
@@ -125,8 +132,9 @@ impl Host {
         let (node, said) = match config.node {
             Some(settings) => {
                 let bind = settings.bind;
-                let (node, said) = Node::start(settings)
-                    .map_err(|e| AppError::io(format!("cannot open the data socket on {bind}"), e))?;
+                let (node, said) = Node::start(settings).map_err(|e| {
+                    AppError::no_socket("open the data socket", "--data-port", Protocol::Udp, bind, &e)
+                })?;
                 (Some(node), Some(said))
             }
             None => (None, None),
@@ -158,6 +166,8 @@ impl Host {
             passes_on: config.passes_on || listen.is_some(),
             pin: common.pin,
             mtu: common.mtu,
+            patience: common.patience,
+            patience_stated: common.patience_stated,
         };
         let host = Host { inner: Arc::new(inner) };
         host.attach_local();

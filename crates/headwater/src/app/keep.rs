@@ -26,7 +26,7 @@ use super::names;
 use super::ops::rounded;
 use super::{
     AppError, Common, GetOptions, GetResult, Output, Phase, Progress, Reload, Shutdown, ShutdownTrigger,
-    Watch, Where, unpaced,
+    Watch, Where, own, unpaced,
 };
 use crate::node::monotonic_nanos;
 
@@ -66,7 +66,7 @@ pub(super) async fn get(
             .await
             .map(|it| (it, Linger::default()));
     }
-    let store = Arc::new(Store::open(&state.join("store"), StoreOptions::default())?);
+    let store = Arc::new(own::open_store(&state.join("store"), StoreOptions::default())?);
     let (host, path) = within(options, started, connect(options, watch)).await?;
     let job = Job::new(options, &host, path, shutdown, started);
     let result = within(options, started, job.keep(&store, false, watch)).await;

@@ -355,7 +355,7 @@ async fn ask(common: &Common, question: Question) -> Result<Reply, AppError> {
                 .map_err(|_| AppError::Failed("the daemon ended before it answered".to_owned()))?
         }
         Err(_) => {
-            let store = Store::open(&common.state.join("store"), StoreOptions::default())?;
+            let store = own::open_store(&common.state.join("store"), StoreOptions::default())?;
             if matches!(question, Question::Rm { .. }) {
                 names::clear_up(&store);
             }
@@ -476,7 +476,11 @@ async fn asked(
         Ok(report) => report,
         Err(_) => Err(AppError::Unreachable {
             who: at.to_owned(),
-            reason: format!("no answer within {}", options.timeout),
+            reason: format!(
+                "no answer within {}: is headwater running there (`headwater up` listens on UDP port 7000), and does no firewall \
+                 drop that port? One that is only busy may need a longer --timeout",
+                options.timeout
+            ),
         }),
     }
 }

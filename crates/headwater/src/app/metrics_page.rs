@@ -18,6 +18,7 @@ use serde_json::json;
 
 use super::controller_host::Tally;
 use super::host::{Host, LOCAL};
+use super::occupant::Protocol;
 use super::ops::{Ops, Outcomes};
 use super::{AppError, StatusReport, health};
 use crate::node::Snapshot;
@@ -37,7 +38,7 @@ struct Page {
 pub(super) async fn start(at: SocketAddr, host: Host, role: &'static str) -> Result<(), AppError> {
     let listener = tokio::net::TcpListener::bind(at)
         .await
-        .map_err(|e| AppError::io(format!("cannot serve metrics on {at}"), e))?;
+        .map_err(|e| AppError::no_socket("serve metrics", "--metrics", Protocol::Tcp, at, &e))?;
     let app = Router::new()
         .route("/metrics", get(metrics_text))
         .route("/healthz", get(alive))

@@ -21,6 +21,7 @@ mod linger;
 mod local;
 mod metrics_page;
 mod names;
+mod occupant;
 mod ops;
 mod own;
 mod put;
@@ -130,6 +131,11 @@ fn unpaced(common: &Common, delivery: Option<Delivery>) -> Option<&'static str> 
         "without --downlink pulls are not paced, and what switches trim is asked for again at once: state what all links of \
          this machine carry together, as in --downlink 10Gbit/s",
     )
+}
+
+/// A rate as results show it: in bits, as links and limits are stated, and in bytes, as sizes are.
+pub(crate) fn both_ways(rate: BitRate) -> String {
+    format!("{rate} = {:.1} MB/s", rate.get() as f64 / 8e6)
 }
 
 /// Where a machine is to be recorded.

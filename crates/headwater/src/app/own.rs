@@ -4,6 +4,7 @@
 //! a file and the hashes of its blocks: whoever copies from it hashes what he has copied.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use headwater_store::{BlockHashes, Store, StoreError, StoreOptions};
 use headwater_units::{Bytes, ObjectId};
@@ -13,6 +14,25 @@ use super::{AppError, local};
 
 /// Objects that are looked for by one question: an answer has the block hashes of all.
 const AT_ONCE: usize = 256;
+
+/// A store that another process has open is tried again so often, so many times: 2 s. Who only looks into it has it for a moment.
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
+const TRIES: u32 = 100;
+
+/// Opens the store for this process, and waits a little for others that only look into it.
+///
+/// # Errors
+/// As [`Store::open`].
+#[allow(clippy::disallowed_methods, reason = "a command waits for a file, no machine does")]
+pub(super) fn open_store(folder: &Path, options: StoreOptions) -> Result<Store, StoreError> {
+    for _ in 1..TRIES {
+        match Store::open(folder, options) {
+            Err(StoreError::Busy { .. }) => std::thread::sleep(LOOK_AGAIN),
+            opened => return opened,
+        }
+    }
+    Store::open(folder, options)
+}
 
 /// An object in the store of this machine.
 #[derive(Clone, Debug)]
@@ -71,7 +91,7 @@ fn in_store_of_nobody(folder: &Path, what: &[String]) -> Vec<Option<Told>> {
     if !folder.join("index.redb").exists() {
         return Vec::new();
     }
-    match Store::open(folder, StoreOptions::default()) {
+    match open_store(folder, StoreOptions::default()) {
         Ok(store) => look(&store, what),
         Err(error) => {
             tracing::debug!(%error, "the own store was not looked at");

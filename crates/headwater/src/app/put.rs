@@ -31,6 +31,7 @@ use tokio::task::JoinHandle;
 
 use super::host::Host;
 use super::names;
+use super::own;
 use super::local::{self, Question, Reply, SOCKET, offer, say, unexpected};
 use super::serve::own_name;
 use super::{AppError, LeftOut, Phase, Progress, PutOptions, PutResult, Shutdown, Watch};
@@ -381,7 +382,7 @@ pub async fn put(
         Ok(stream) => by_daemon(stream, &socket, asked, input, shutdown, watch).await?,
         Err(_) => {
             let quota = StoreOptions { quota: options.quota };
-            let store = Store::open(&options.common.state.join("store"), quota)?;
+            let store = own::open_store(&options.common.state.join("store"), quota)?;
             names::clear_up(&store);
             here(store, asked, input, shutdown, watch).await?
         }

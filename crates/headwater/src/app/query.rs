@@ -1,15 +1,15 @@
 //! Questions over a control link that are no part of the protocol's machines: block hashes, listings, views.
 
-use headwater_units::{Bytes, NodeId, ObjectId};
-use headwater_wire::{Holding, Naming, NodeInfo};
+use headwater_units::{Bytes, Duration, NodeId, ObjectId};
+use headwater_wire::{Holding, Naming, NodeInfo, Spoiled};
 use serde::{Deserialize, Serialize};
 
 use crate::control::{ControlError, Link};
 
 /// No answer is longer: the hashes of an object of 2 TiB.
 const LONGEST_ANSWER: Bytes = Bytes::mib(64);
-/// No question waits longer.
-const PATIENCE: std::time::Duration = std::time::Duration::from_secs(20);
+/// No question waits longer: a peer that is gone ends its link much sooner.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A question.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -59,6 +59,8 @@ pub(crate) enum Answer {
         info: Box<NodeInfo>,
         holdings: Vec<Holding>,
         names: Vec<Naming>,
+        /// What it held until its copy turned out not to be it any more.
+        spoiled: Vec<(Holding, Spoiled)>,
     },
     Hashes {
         bytes: Bytes,
@@ -89,8 +91,8 @@ impl Answer {
 /// As [`Link::request`]; also when the answer makes no sense or does not come.
 pub(crate) async fn ask(link: &Link, query: &Query) -> Result<Answer, ControlError> {
     let bytes = postcard::to_stdvec(query).expect("a question can be written");
-    let reply = tokio::time::timeout(PATIENCE, link.request(&bytes, LONGEST_ANSWER))
+    let reply = tokio::time::timeout(PATIENCE.into(), link.request(&bytes, LONGEST_ANSWER))
         .await
-        .map_err(|_| ControlError::Refused)??;
+        .map_err(|_| ControlError::NoReply { within: PATIENCE })??;
     postcard::from_bytes(&reply).map_err(|_| ControlError::Refused)
 }

@@ -19,6 +19,11 @@ Settings:
   Options that describe a machine (uplink, controller, state and so on) may stand in a TOML config file or in the
   environment too; a flag beats a variable, a variable beats the file. `headwater config` prints all of them.
 
+Units:
+  Rates say bits or bytes: 50Mbit/s and 50Mbps are bits, 50MB/s and 50MiB/s bytes (eight bits each); k, M and G are
+  powers of 1000, Ki, Mi and Gi of 1024. A number alone is refused. Rates are printed in bits per second, results with
+  the bytes beside them. Sizes are 500GiB or 500GB; times are 250ms, 2s, 5min or 1h, and a number alone is seconds.
+
 Exit codes:
   0    done; what was asked for is there and verified
   1    failed; the message says what and what to do
@@ -37,5 +42,5 @@ Daemons and `serve` end with 0 when they are told to stop (SIGTERM, Ctrl-C): fir
 pub(crate) const SHORT: &str = "\
 Exit codes: 0 done, 1 failed, 2 usage, 3 not found, 4 no source,
   5 verification failed, 6 no room, 7 identity refused, 130 interrupted
-Units: 256MiB, 10GB, 100Mbit/s, 2s
+Units: 256MiB, 10GB; 100Mbit/s (bits) or 12MB/s (bytes); 2s
 More: --help";

@@ -21,6 +21,7 @@ mod lab;
 mod labels;
 mod logging;
 mod manual;
+mod misuse;
 mod network;
 mod output;
 mod reload;
@@ -50,12 +51,17 @@ const LAST_WORK: std::time::Duration = std::time::Duration::from_secs(1);
 
 /// Runs the command line that this process was started with.
 pub fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
+    let arguments: Vec<std::ffi::OsString> = std::env::args_os().collect();
+    let cli = match Cli::try_parse_from(&arguments) {
         Ok(cli) => cli,
+        Err(misuse) if misuse.use_stderr() => {
+            misuse::tell(&misuse, &arguments);
+            return exit::USAGE.into();
+        }
         Err(answer) => {
             // Help and version are answers, and a reader that went away does not need them.
             drop(answer.print());
-            return if answer.use_stderr() { exit::USAGE } else { exit::OK }.into();
+            return exit::OK.into();
         }
     };
     app::open_many_files();

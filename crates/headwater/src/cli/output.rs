@@ -135,14 +135,23 @@ impl Terminal {
         self.err("\nFor more information, try '--help'.");
     }
 
+    /// Says what is wrong with a command line that does not parse, to programs.
+    pub(crate) fn misuse_as_json(&self, message: &str) {
+        self.fail_as_json(&message, "usage", super::exit::USAGE, &[]);
+    }
+
+    fn fail_as_json(&self, error: &impl Display, kind: &str, exit_code: u8, left_out: &[LeftOut]) {
+        let mut error = json!({"kind": kind, "message": error.to_string(), "exit_code": exit_code});
+        if !left_out.is_empty() {
+            error["left_out"] = json!(left_out);
+        }
+        // Whoever closed standard output still gets the words and the exit code.
+        drop(self.json_line(&json!({ "error": error })));
+    }
+
     fn fail(&self, error: &impl Display, kind: &str, exit_code: u8, left_out: &[LeftOut]) {
         if self.json {
-            let mut error = json!({"kind": kind, "message": error.to_string(), "exit_code": exit_code});
-            if !left_out.is_empty() {
-                error["left_out"] = json!(left_out);
-            }
-            // Whoever closed standard output still gets the words and the exit code.
-            drop(self.json_line(&json!({ "error": error })));
+            self.fail_as_json(error, kind, exit_code, left_out);
         }
         self.err(&format!("error: {error}"));
     }

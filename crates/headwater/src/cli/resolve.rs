@@ -28,6 +28,11 @@ type Place = (Option<(String, Option<BitRate>)>, BTreeMap<String, String>);
 /// How long `ls`, `rm` and `status` wait for an answer unless told otherwise.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// A packet of Ethernet's size each second: with less, whoever receives takes a source for gone.
+const LEAST_LIMIT: BitRate = BitRate::new(12_000);
+/// How long somebody who is there, but busy, may take to answer unless told otherwise.
+const PATIENCE: Duration = Duration::from_secs(60);
+
 /// The options do not go together.
 #[derive(Debug, Error)]
 pub(crate) enum UsageError {
@@ -47,6 +52,12 @@ impl Settings {
     pub(crate) fn common(&self) -> Result<Common, UsageError> {
         let values = &self.values;
         let (rack, labels) = self.place()?;
+        if let Some(limit) = values.limit.filter(|limit| limit.0 < LEAST_LIMIT) {
+            return wrong(format!(
+                "a limit of {} lets less than a packet a second through: give at least {LEAST_LIMIT}, as in --limit 50Mbit/s",
+                limit.0
+            ));
+        }
         Ok(Common {
             state: self.state()?,
             node_name: values.node_name.as_ref().map(|name| name.0.clone()),
@@ -61,6 +72,8 @@ impl Settings {
             mtu: values.mtu.map(|mtu| mtu.0),
             data_port: values.data_port.map_or(0, |port| port.0),
             loss_response_ignore: values.loss_response == Some(LossResponse::Ignore),
+            patience: values.timeout.unwrap_or(PATIENCE),
+            patience_stated: values.timeout.is_some(),
             experiments: Experiments::default(),
         })
     }
@@ -244,6 +257,13 @@ impl Settings {
     }
 
     pub(crate) fn cast(&self, args: &CastArgs) -> Result<CastOptions, UsageError> {
+        if !args.all && args.to.is_empty() && args.label.is_empty() {
+            return wrong(format!(
+                "cast {} to whom? Give --all (every node that keeps objects), --label KEY=VALUE, or --to NODE,... (`headwater \
+                 status` lists them)",
+                args.what
+            ));
+        }
         let Some(controller) = self.controller() else {
             return wrong(
                 "a cast needs a controller: give --controller ADDR; no daemon of this state folder named one",
@@ -478,7 +498,7 @@ mod tests {
         let rack = Some("r1".to_owned());
         assert_eq!(place(""), Ok((None, vec![])));
         assert_eq!(place("--label rack=r1 --label zone=eu"), Ok((rack.clone(), vec!["zone=eu".to_owned()])));
-        assert_eq!(place("--rack r1=10G --label rack=r1"), Ok((rack.clone(), vec![])));
+        assert_eq!(place("--rack r1=10Gbit/s --label rack=r1"), Ok((rack.clone(), vec![])));
         assert_eq!(
             place("--rack r1 --label zone=eu,disk=ssd").map(|(rack, labels)| (rack, labels.len())),
             Ok((rack, 2))
@@ -497,7 +517,10 @@ mod tests {
         assert_eq!(receivers("--to a,b"), Receivers::Named(vec!["a".into(), "b".into()]));
         let labels = vec![("rack".into(), "r1".into()), ("zone".into(), "eu".into())];
         assert_eq!(receivers("--label rack=r1 --label zone=eu"), Receivers::Labelled(labels));
-        for line in ["", "--all --to a", "--all --label a=b", "--to a --label a=b", "--label a"] {
+        let (settings, Command::Cast(args)) = settings("cast x --controller c") else { panic!("not a cast") };
+        let nobody = settings.cast(&args).unwrap_err().to_string();
+        assert!(["--all", "--label", "--to"].iter().all(|flag| nobody.contains(flag)), "{nobody}");
+        for line in ["--all --to a", "--all --label a=b", "--to a --label a=b", "--label a"] {
             let line = format!("headwater cast x {line}");
             assert!(Cli::try_parse_from(line.split_whitespace()).is_err(), "{line}");
         }

@@ -10,7 +10,7 @@ use super::output::printable;
 use super::settings::{Key, Origin};
 use crate::app::{
     CastLine, CastResult, ForgetResult, GcResult, GetResult, Listening, NodeLine, ObjectLine, PutResult, ReplayResult,
-    RmResult, StatusReport, TaskLine, TaskSource,
+    RmResult, StatusReport, TaskLine, TaskSource, both_ways,
 };
 
 /// Digits of an id that are shown: enough to tell objects apart and to type.
@@ -314,14 +314,14 @@ pub(crate) fn fetched(result: &GetResult) -> String {
     text
 }
 
-/// `model: 256.0 MiB in 4.31 s (498.2 Mbit/s), verified`.
+/// `model: 256.0 MiB in 4.31 s (498.2 Mbit/s = 62.3 MB/s), verified`.
 fn headline(result: &GetResult) -> String {
     let what = result.name.clone().unwrap_or_else(|| short(&result.object));
     let bytes = Bytes::new(result.bytes);
     let came = bytes - Bytes::new(result.resumed_bytes);
     let mut text = format!("{}: {bytes} in {:.2} s", printable(&what), result.seconds);
     if result.seconds > 0.0 {
-        let _ = write!(text, " ({})", came / Duration::from_secs_f64(result.seconds));
+        let _ = write!(text, " ({})", both_ways(came / Duration::from_secs_f64(result.seconds)));
     }
     text + if result.verified { ", verified" } else { ", NOT VERIFIED" }
 }
@@ -361,8 +361,7 @@ fn details(result: &GetResult) -> String {
     );
     let _ = writeln!(
         text,
-        "  {:.1} MB/s, {:.2} s of CPU, {} of memory at most",
-        result.mb_per_s,
+        "  {:.2} s of CPU, {} of memory at most",
         result.cpu_seconds,
         Bytes::new(result.peak_rss_bytes)
     );
@@ -617,7 +616,9 @@ mod tests {
     fn a_get_ends_with_what_where_and_how() {
         let text = fetched(&result());
         assert!(
-            text.starts_with("model: 256.0 MiB in 4.00 s (536.9 Mbit/s), verified -> model.bin\n"),
+            text.starts_with(
+                "model: 256.0 MiB in 4.00 s (536.9 Mbit/s = 67.1 MB/s), verified -> model.bin\n"
+            ),
             "{text}"
         );
         assert!(text.contains("ratio 1.026") && text.contains("limited by path, marks by delay"), "{text}");

@@ -77,7 +77,6 @@ setting_values! {
     Rate: |rate| exact_rate(rate.0);
     Rack: |rack| rack.to_string();
     Labels: |labels| labels.to_string();
-    Bytes: |bytes| exact_bytes(*bytes);
     Duration: |span| exact_duration(*span);
     Dscp: |dscp| dscp.0;
     DscpLevels: |levels| levels.to_string();
@@ -90,6 +89,27 @@ setting_values! {
     ProgressMode: |mode| mode.to_string();
     LogFormat: |format| format.to_string();
     LogLevel: |level| level.to_string();
+}
+
+impl SettingValue for Bytes {
+    fn read(text: &str) -> Result<Self, ValueError> {
+        size(text)
+    }
+    fn written(&self) -> Value {
+        Value::from(exact_bytes(*self))
+    }
+}
+
+/// Reads a size that people mean in mega- or gigabytes: a bare number is more likely a forgotten unit than a count of bytes.
+/// Offsets and lengths of blocks and packets are counted in bytes, and read as [`Bytes`] are.
+pub(crate) fn size(text: &str) -> Result<Bytes, ValueError> {
+    let bytes = text.parse::<Bytes>()?;
+    let bare = text.trim().bytes().all(|b| b.is_ascii_digit() || b == b'.');
+    if bare && bytes != Bytes::ZERO {
+        let number = text.trim();
+        return bad(format!("'{text}' has no unit: add one, as in {number}MiB, {number}GB or {number}B"));
+    }
+    Ok(bytes)
 }
 
 impl SettingValue for bool {
@@ -664,7 +684,8 @@ mod tests {
         assert_eq!("1.5".parse(), Ok(DemoRate(BitRate::new(1_500_000))));
         assert_eq!("2Gbit/s".parse(), Ok(DemoRate(mbit(2000))));
         assert!("0".parse::<DemoRate>().is_err() && "".parse::<DemoRate>().is_err());
-        assert_eq!("100".parse(), Ok(Rate(BitRate::new(100))));
+        assert!("100".parse::<Rate>().unwrap_err().to_string().contains("100Mbit/s"));
+        assert_eq!("10MB/s".parse(), Ok(DemoRate(mbit(80))));
     }
 
     #[test]
@@ -708,8 +729,18 @@ mod tests {
     #[test]
     fn racks_may_say_what_their_uplink_carries() {
         assert_eq!("r1".parse(), Ok(Rack { name: "r1".into(), uplink: None }));
-        assert_eq!("r1=10G".parse(), Ok(Rack { name: "r1".into(), uplink: Some(mbit(10_000)) }));
-        assert!("=10G".parse::<Rack>().is_err() && "r1=fast".parse::<Rack>().is_err());
+        assert_eq!("r1=10Gbit/s".parse(), Ok(Rack { name: "r1".into(), uplink: Some(mbit(10_000)) }));
+        assert!("=10Gbit/s".parse::<Rack>().is_err() && "r1=fast".parse::<Rack>().is_err());
+    }
+
+    #[test]
+    fn sizes_have_a_unit() {
+        assert_eq!(size("500GiB"), Ok(Bytes::mib(500 << 10)));
+        assert_eq!(size("500B"), Ok(Bytes::new(500)));
+        assert_eq!(size("0"), Ok(Bytes::ZERO));
+        for text in ["500", "1.5", " 12 "] {
+            assert!(size(text).unwrap_err().to_string().contains("MiB"), "{text}");
+        }
     }
 
     #[test]
@@ -737,7 +768,7 @@ mod tests {
         comes_back(&"fd00::1".parse::<HostPort>().unwrap());
         comes_back(&"[::1]:7".parse::<Listen>().unwrap());
         comes_back(&":7".parse::<Listen>().unwrap());
-        comes_back(&"r1=1234567".parse::<Rack>().unwrap());
+        comes_back(&"r1=1234567bit/s".parse::<Rack>().unwrap());
         comes_back(&"zone=eu,disk=ssd".parse::<Labels>().unwrap());
         comes_back(&Theta::Auto);
         comes_back(&Theta::Fixed(0.75));

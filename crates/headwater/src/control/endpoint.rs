@@ -14,10 +14,12 @@ use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
+use super::backoff::Backoff;
 use super::error::ControlError;
 use super::identity::Identity;
 use super::link::{Code, Link, Who};
 use super::pins::{PinOutcome, Pins, canonical};
+use super::presence::{Presence, presence_at};
 use super::tls::{self, PeerKey};
 
 /// Handshakes of diallers under way at once; more are refused.
@@ -232,6 +234,78 @@ impl ControlEndpoint {
         Ok(link)
     }
 
+    /// As [`ControlEndpoint::dial`], but goes on dialling for up to `patience` while somebody is there who only does not come to it:
+    /// one that is asked by many at once is slow, not gone. An address where nothing listens fails as fast as ever, with the likely
+    /// cause, and so does one from which nothing comes back, unless `silent_too`: it may be a listener that stands still.
+    ///
+    /// # Errors
+    /// As [`ControlEndpoint::dial`], and [`ControlError::Busy`].
+    pub async fn dial_patiently(
+        &self,
+        addr: SocketAddr,
+        expect: Expect,
+        patience: Duration,
+        silent_too: bool,
+    ) -> Result<Link, ControlError> {
+        let addr = canonical(addr);
+        let within = self.config.dial_timeout;
+        let look_after = within * 2 / 5;
+        #[allow(clippy::disallowed_methods)] // How long a person waits is not up to a machine.
+        let started = tokio::time::Instant::now();
+        let mut backoff = Backoff::new(self.seed());
+        loop {
+            let mut looking = pin!(async {
+                tokio::time::sleep(look_after.into()).await;
+                presence_at(addr, within - look_after).await
+            });
+            let (dialled, seen) = {
+                let (mut dialling, mut seen) = (pin!(self.dial(addr, expect)), None);
+                loop {
+                    tokio::select! {
+                        dialled = &mut dialling => break (dialled, seen),
+                        presence = &mut looking, if seen.is_none() => seen = Some(presence),
+                    }
+                }
+            };
+            let error = match dialled {
+                Ok(link) => return Ok(link),
+                Err(error) if !error.may_pass() => return Err(error),
+                Err(error) => error,
+            };
+            let presence = match (&error, seen) {
+                // It has said so itself.
+                (ControlError::Busy { .. } | ControlError::Closed { .. }, _) => Presence::There,
+                (_, Some(presence)) => presence,
+                // Refused by this machine, before anything was sent.
+                (_, None) if started.elapsed() < std::time::Duration::from(look_after) => return Err(error),
+                (_, None) => looking.await,
+            };
+            // One more try would end after the patience does, and say less than this error.
+            let is_last =
+                started.elapsed() + std::time::Duration::from(within) >= std::time::Duration::from(patience);
+            match presence {
+                Presence::Silent if silent_too && !is_last => {
+                    tracing::warn!(%error, "dialling on");
+                    tokio::time::sleep(backoff.next_wait().into()).await;
+                }
+                Presence::There if started.elapsed() < std::time::Duration::from(patience) => {
+                    tracing::debug!(%addr, %error, "busy, dialling again");
+                    tokio::time::sleep(backoff.next_wait().into()).await;
+                }
+                Presence::There => return Err(ControlError::busy(addr, patience)),
+                Presence::Refused => return Err(ControlError::nothing_listens(addr)),
+                Presence::Silent => return Err(error),
+            }
+        }
+    }
+
+    /// Another one for each process.
+    fn seed(&self) -> u64 {
+        let node = self.identity.node();
+        let bytes = node.0.first_chunk::<8>().expect("an id has 32 bytes");
+        u64::from_le_bytes(*bytes) ^ u64::from(self.local.port()) << 32 ^ u64::from(std::process::id())
+    }
+
     /// Dials once. May be cancelled.
     async fn attempt(&self, addr: SocketAddr, expect: Expect) -> Result<Link, ControlError> {
         let expected = match expect {
@@ -333,13 +407,17 @@ impl ControlEndpoint {
     fn dial_error(&self, addr: SocketAddr, error: ConnectionError) -> ControlError {
         let handshake = |reason: String| ControlError::Handshake { addr, reason };
         match error {
-            ConnectionError::TimedOut => ControlError::CannotReach { addr, reason: "no answer".to_owned() },
+            ConnectionError::TimedOut => ControlError::no_answer(addr, self.config.idle_timeout),
+            ConnectionError::ApplicationClosed(close) if close.error_code == Code::Done.var() => {
+                ControlError::Busy { addr, reason: "closed before the link was there".to_owned() }
+            }
+            ConnectionError::Reset => ControlError::Busy { addr, reason: "restarted".to_owned() },
             ConnectionError::VersionMismatch => ControlError::ProtocolVersion { addr, ours: self.alpn },
             ConnectionError::ConnectionClosed(close) => {
                 if close.error_code == quinn::TransportErrorCode::crypto(NO_APPLICATION_PROTOCOL) {
                     ControlError::ProtocolVersion { addr, ours: self.alpn }
                 } else if close.error_code == quinn::TransportErrorCode::CONNECTION_REFUSED {
-                    ControlError::CannotReach { addr, reason: "it accepts no more links".to_owned() }
+                    ControlError::Busy { addr, reason: "it accepts no more links".to_owned() }
                 } else {
                     handshake(format!("the peer said: {close}"))
                 }

@@ -35,11 +35,23 @@ pub enum ControlError {
         /// Why.
         reason: String,
     },
+    /// Somebody is there, but had no time or place for this node.
+    #[error("{addr} answers, but {reason}")]
+    Busy {
+        /// The address dialled.
+        addr: SocketAddr,
+        /// What it did not do.
+        reason: String,
+    },
     /// The peer's key is not the one stored at first contact.
     #[error(transparent)]
     KeyChanged(Box<KeyChanged>),
     /// The peer's key is not the one that was demanded.
-    #[error("{addr} has another key than demanded: {expected} was expected, {found} answered")]
+    #[error(
+        "{addr} has another key than demanded: {expected} was demanded, {found} answered. If {found} is what the node there prints \
+         as its fingerprint, pass --pin {found}, or no longer demand another one (--pin, HEADWATER_PIN, or `pin` in the config file; \
+         `headwater config` says which); else somebody else answers in its place"
+    )]
     PinMismatch {
         /// The address dialled.
         addr: SocketAddr,
@@ -49,7 +61,9 @@ pub enum ControlError {
         found: NodeId,
     },
     /// The peer is no Headwater node of this protocol version.
-    #[error("{addr}: peer speaks another protocol version (this one speaks {ours})")]
+    #[error(
+        "{addr}: peer speaks another protocol version (this one speaks {ours}): install the same headwater on both machines"
+    )]
     ProtocolVersion {
         /// The address dialled.
         addr: SocketAddr,
@@ -57,7 +71,7 @@ pub enum ControlError {
         ours: &'static str,
     },
     /// The peer answered, but no connection came of it.
-    #[error("handshake with {addr} failed: {reason}")]
+    #[error("handshake with {addr} failed: {reason}; is it a headwater node, and of the same version?")]
     Handshake {
         /// The peer's address.
         addr: SocketAddr,
@@ -80,6 +94,12 @@ pub enum ControlError {
         bytes: Bytes,
         /// The most allowed.
         limit: Bytes,
+    },
+    /// The answer to a request did not come.
+    #[error("no answer to a question within {within}: the peer is very busy; try again")]
+    NoReply {
+        /// How long it had.
+        within: Duration,
     },
     /// The peer did not want to answer a request.
     #[error("peer refused the request")]
@@ -110,8 +130,39 @@ pub struct KeyChanged {
     pub line: usize,
 }
 
+/// Where nodes listen if nobody says otherwise.
+const USUAL_PORTS: &str = "`headwater up` and `controller` listen on UDP port 7000, `node` and `serve` on 7001, unless --listen says otherwise";
+
 impl ControlError {
-    pub(super) fn no_answer(addr: SocketAddr, within: Duration) -> Self {
-        ControlError::CannotReach { addr, reason: format!("no answer within {within}") }
+    pub(crate) fn no_answer(addr: SocketAddr, within: Duration) -> Self {
+        let port = addr.port();
+        let reason = format!(
+            "no answer within {within}: is that machine up and headwater running there, and does no firewall drop UDP port {port}? \
+             {USUAL_PORTS}"
+        );
+        ControlError::CannotReach { addr, reason }
+    }
+
+    pub(crate) fn nothing_listens(addr: SocketAddr) -> Self {
+        let port = addr.port();
+        let reason = format!(
+            "nothing listens on UDP port {port} there: is headwater running, and is it that port? {USUAL_PORTS}"
+        );
+        ControlError::CannotReach { addr, reason }
+    }
+
+    pub(crate) fn busy(addr: SocketAddr, within: Duration) -> Self {
+        let reason = format!(
+            "it came to no handshake within {within}: it is very busy; try again, or wait longer with --timeout"
+        );
+        ControlError::Busy { addr, reason }
+    }
+
+    /// Whether dialling again may help, if somebody is there.
+    pub(super) fn may_pass(&self) -> bool {
+        matches!(
+            self,
+            ControlError::CannotReach { .. } | ControlError::Busy { .. } | ControlError::Closed { .. }
+        )
     }
 }

@@ -16,6 +16,7 @@ mod files;
 mod identity;
 mod link;
 mod pins;
+mod presence;
 #[cfg(test)]
 mod tests;
 mod tls;

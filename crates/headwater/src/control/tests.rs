@@ -345,6 +345,74 @@ async fn nobody_there_is_said_within_the_dial_timeout() {
     assert!(error.to_string().starts_with("cannot reach 127.0.0.1:"), "{error}");
 }
 
+/// A listener that says nothing for a while, and then wakes up, is found by whoever was told to wait for it.
+#[tokio::test]
+async fn one_that_stands_still_is_dialled_on_if_the_user_says_how_long() {
+    let one = Node::with("127.0.0.1:0", quick());
+    let asleep = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let at = asleep.local_addr().unwrap();
+    let wakes = async {
+        tokio::time::sleep(std::time::Duration::from_secs(3)).await;
+        drop(asleep);
+        Node::with(&at.to_string(), quick())
+    };
+    let dials = one.endpoint.dial_patiently(at, Expect::Pinned, Duration::from_secs(60), true);
+    let woken = async {
+        let node = wakes.await;
+        let link = node.endpoint.accept().await;
+        (node, link)
+    };
+    let (dialled, _woken) =
+        timeout(std::time::Duration::from_secs(90), async { tokio::join!(dials, woken) }).await.unwrap();
+    assert!(dialled.is_ok(), "{}", dialled.unwrap_err());
+}
+
+/// One that has the port open but comes to no handshake shows that it is there, and is dialled again until it does.
+#[tokio::test]
+async fn whoever_is_there_and_busy_is_dialled_again_and_whoever_is_not_is_not() {
+    let one = Node::with("127.0.0.1:0", quick());
+    let patience = Duration::from_secs(20);
+    // No place: it turns diallers away.
+    let full = Node::with("127.0.0.1:0", ControlConfig { max_links: 1, ..quick() });
+    let first = Node::with("127.0.0.1:0", quick());
+    let (held, _held_there) = linked(&first, &full).await;
+    let leaves = async {
+        tokio::time::sleep(std::time::Duration::from_millis(1500)).await;
+        held.close("");
+        drop(_held_there);
+    };
+    let accepts = async { full.endpoint.accept().await.unwrap() };
+    let dials = one.endpoint.dial_patiently(full.addr(), Expect::Pinned, patience, false);
+    let (dialled, _there, ()) =
+        timeout(std::time::Duration::from_secs(60), async { tokio::join!(dials, accepts, leaves) })
+            .await
+            .unwrap();
+    assert!(dialled.is_ok(), "{}", dialled.unwrap_err());
+    // One that stays full is named so when the patience is over.
+    let short = Duration::from_millis(300);
+    let error = first.endpoint.dial_patiently(full.addr(), Expect::Pinned, short, false).await.unwrap_err();
+    assert!(matches!(error, ControlError::Busy { .. }) && error.to_string().contains("--timeout"), "{error}");
+    // Nobody is waited for who is not there.
+    let gone = std::net::UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let dead =
+        timeout(SOON, one.endpoint.dial_patiently(gone, Expect::Pinned, Duration::from_secs(600), true));
+    let error = dead.await.expect("it fails as fast as ever").unwrap_err().to_string();
+    assert!(error.contains("nothing listens on UDP port"), "{error}");
+    let silent = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let at = silent.local_addr().unwrap();
+    let dead =
+        timeout(SOON, one.endpoint.dial_patiently(at, Expect::Pinned, Duration::from_secs(600), false));
+    let error = dead.await.expect("it fails as fast as ever").unwrap_err().to_string();
+    assert!(error.contains("no answer") && error.contains("firewall"), "{error}");
+}
+
+#[tokio::test]
+async fn a_listener_is_known_without_a_handshake() {
+    let node = Node::new();
+    let there = presence::presence_at(node.addr(), Duration::from_secs(10)).await;
+    assert_eq!((there, node.endpoint.stats().handshakes_failed), (presence::Presence::There, 0));
+}
+
 /// Hands what comes from a dialler on to the first listener, until that has answered once; from then on to the second.
 async fn changes_hands(port: tokio::net::UdpSocket, listeners: [SocketAddr; 2]) {
     let (mut dialler, mut at) = (None, listeners[0]);

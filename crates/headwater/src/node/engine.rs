@@ -14,7 +14,7 @@ use std::net::SocketAddr;
 use std::sync::mpsc::Receiver as Queue;
 use std::sync::{Arc, Mutex};
 
-use headwater_store::SourceFile;
+use headwater_store::{SourceFile, StoreError};
 use headwater_transport::ppush::SortedMap;
 use headwater_transport::ppush::receiver::{ReceiverConfig, ReceiverStats};
 use headwater_transport::{
@@ -22,7 +22,7 @@ use headwater_transport::{
     SourceCommand, SourceEvent,
 };
 use headwater_units::{BitRate, BlockIndex, FetchId, FlowId, ObjectId, PathId, Time};
-use headwater_wire::{CodePoints, Control, HeaderKey};
+use headwater_wire::{CodePoints, Control, HeaderKey, Spoiled};
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use tokio::sync::mpsc::UnboundedSender;
@@ -384,7 +384,11 @@ impl Engine {
                 }
                 tracing::warn!(%object, block = block.0, %error, "object withdrawn");
                 self.sources.withdraw(object);
-                let _ = self.said.send(Said::Unreadable(object));
+                let how = match error {
+                    StoreError::ObjectChanged { .. } => Spoiled::Changed,
+                    _ => Spoiled::Unreadable,
+                };
+                let _ = self.said.send(Said::Unreadable(object, how));
                 self.tell_source(now, SourceCommand::Withdraw { object });
             }
         }
@@ -476,8 +480,9 @@ impl Engine {
                 let _ = receiving.events.send(FetchEvent::Accepted { object, bytes, symbol_size });
             }
             ReceiverEvent::Bind(bind) => {
-                let Bind { flow, at, key, passed_on, .. } = *bind;
+                let Bind { flow, node, at, key, passed_on, .. } = *bind;
                 let path = self.paths.towards(&at);
+                let _ = receiving.events.send(FetchEvent::Source { flow, node, at });
                 let symbol_size = receiving.symbol_size().expect("a flow is granted with its object");
                 let owner = Owner::Receivers { symbol_size, passed_on };
                 let entry = FlowEntry { key: HeaderKey::new(&key), owner, vouched: Vec::new() };
@@ -488,6 +493,7 @@ impl Engine {
             }
             ReceiverEvent::Unbind { flow } => {
                 self.flows.remove(&flow);
+                let _ = receiving.events.send(FetchEvent::SourceOver { flow });
             }
             ReceiverEvent::Distrusted { node } => {
                 let _ = receiving.events.send(FetchEvent::Distrusted(node));

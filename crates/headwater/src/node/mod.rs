@@ -23,7 +23,7 @@ use headwater_transport::host::{HostReceiverConfig, Receivers};
 use headwater_transport::ppush::receiver::{ReceiverConfig, ReceiverStats};
 use headwater_transport::source::{self, Source, SourceConfig, SourceStats};
 use headwater_units::{BitRate, BlockIndex, Bytes, FetchId, FlowId, NodeId, ObjectId, PathId};
-use headwater_wire::{CodePoints, Control, SYMBOL_OVERHEAD};
+use headwater_wire::{CodePoints, Control, SYMBOL_OVERHEAD, Spoiled};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
 
@@ -88,15 +88,11 @@ pub struct NodeConfig {
 
 /// What the data thread says to the rest of the process.
 #[derive(Clone, Debug, PartialEq)]
-#[expect(
-    clippy::large_enum_variant,
-    reason = "control messages are rare, and nothing else is handed over here"
-)]
 pub enum Said {
     /// A machine says this over a control path.
     Control(PathId, Control),
     /// A block of this object cannot be read any more: it is not to be offered.
-    Unreadable(ObjectId),
+    Unreadable(ObjectId, Spoiled),
     /// It begins to send an object to a receiver.
     Sending {
         /// The flow.

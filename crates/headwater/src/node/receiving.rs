@@ -1,5 +1,6 @@
 //! What is being received: the host's machine, and by fetch the blocks in assembly and where finished blocks go.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use headwater_codec::{Assembler, BlockShape, Decoder};
@@ -8,7 +9,7 @@ use headwater_transport::host::Receivers;
 use headwater_transport::ppush::SortedMap;
 use headwater_transport::ppush::receiver::ReceiverStats;
 use headwater_transport::{DecodeFailure, ReceiverCommand, ReceiverFailure};
-use headwater_units::{BlockIndex, Bytes, FetchId, Geometry, NodeId, ObjectId, SymbolId, Time};
+use headwater_units::{BlockIndex, Bytes, FetchId, FlowId, Geometry, NodeId, ObjectId, SymbolId, Time};
 use tokio::sync::mpsc::UnboundedSender;
 
 use super::buffers::Buffers;
@@ -50,6 +51,20 @@ pub enum FetchEvent {
         bytes: Bytes,
         /// T.
         symbol_size: u16,
+    },
+    /// A source is to send.
+    Source {
+        /// Its flow.
+        flow: FlowId,
+        /// Which it is.
+        node: NodeId,
+        /// Where its data socket should be reached, best first.
+        at: Vec<SocketAddr>,
+    },
+    /// A source sends nothing any more, or is not to.
+    SourceOver {
+        /// Its flow.
+        flow: FlowId,
     },
     /// A source is not believed any more.
     Distrusted(NodeId),

@@ -42,6 +42,8 @@ pub(crate) struct Dialogue {
     request: Request,
     retry: Duration,
     patience: Duration,
+    /// How long an answer may take.
+    answer_patience: Duration,
     phase: Phase,
     task: Option<TaskId>,
     /// The task that was left for one with smaller symbols, until the controller has understood.
@@ -112,6 +114,7 @@ impl Dialogue {
             request,
             retry: config.retry,
             patience: config.patience,
+            answer_patience: config.busy_patience.unwrap_or_default().max(config.patience),
             phase: Phase::Asking { since: Time::MAX, next: Time::ZERO, tries: 0 },
             task: None,
             left: None,
@@ -248,6 +251,10 @@ impl Dialogue {
     }
 
     fn on_refused(&mut self, now: Time, reason: Refusal) -> Told {
+        // No copy is left that could be sent: neither waiting nor asking again helps.
+        if matches!(reason, Refusal::Spoiled { .. }) && !self.is_over() {
+            return Told::Fails(ReceiverFailure::Refused(reason));
+        }
         let Phase::Asking { since, .. } = self.phase else { return Told::Nothing };
         // Somebody who has it may come back any moment; nobody who never had it will.
         // A controller that has restarted learns only by and by what it knew when it accepted us.
@@ -292,7 +299,7 @@ impl Dialogue {
         if first {
             *since = now;
         }
-        if now.since(*since) >= self.patience {
+        if now.since(*since) >= self.answer_patience {
             return Err(ReceiverFailure::NoController);
         }
         if first || now >= *next {
@@ -361,7 +368,7 @@ impl Dialogue {
     /// When the next of all this is due.
     pub(crate) fn next_wake(&self) -> Option<Time> {
         match &self.phase {
-            Phase::Asking { next, since, .. } => Some((*next).min(*since + self.patience)),
+            Phase::Asking { next, since, .. } => Some((*next).min(*since + self.answer_patience)),
             Phase::Running => Some(self.next_feedback),
             Phase::Ending { next, tries, .. } => (*tries < FIN_TRIES).then_some(*next),
             Phase::Ended => None,

@@ -2,7 +2,7 @@
 
 use headwater_transport::ppush::controller::FlowStanding;
 use headwater_units::{Duration, FlowId};
-use headwater_wire::{Control, NodeInfo, Outcome, Refusal, Request, SpreadRule};
+use headwater_wire::{Control, NodeInfo, Outcome, Refusal, Request, Spoiled, SpreadRule};
 
 use crate::harness::{Bench, delivering, holding, info, ms, node, object, path, report, request, silent};
 
@@ -248,6 +248,59 @@ fn a_source_that_drops_the_object_loses_its_flow() {
     bench.say(3, Control::Drop { object: object(1) });
     assert_eq!(bench.sources(accepted.task), [1, 2, 4]);
     assert_eq!(bench.stops(3), [accepted.flows[2].flow]);
+}
+
+#[test]
+fn a_task_whose_only_source_is_spoiled_ends_at_once_and_says_why() {
+    let mut bench = Bench::new().holders([1]);
+    let accepted = bench.get(9);
+    bench.confirm();
+    bench.heard(9);
+    bench.say(1, Control::Spoiled { object: object(1), how: Spoiled::Changed });
+    let spoiled = |how| Refusal::Spoiled { node: node(1), how };
+    let refusals = |bench: &mut Bench| -> Vec<Refusal> {
+        let heard = bench.heard(9).into_iter();
+        heard
+            .filter_map(|it| if let Control::Refused { reason, .. } = it { Some(reason) } else { None })
+            .collect()
+    };
+    assert_eq!(refusals(&mut bench), [spoiled(Spoiled::Changed)]);
+    assert!(bench.view().tasks.is_empty());
+    assert_eq!(bench.stops(1), [accepted.flows[0].flow]);
+    // Whoever asks later hears the same, until somebody has it again.
+    bench.say(9, Control::Request(request(9, 200, &object(1).to_string())));
+    assert_eq!(refusals(&mut bench), [spoiled(Spoiled::Changed)]);
+    bench.say(1, Control::Hold(holding(1)));
+    bench.say(9, Control::Request(request(9, 201, &object(1).to_string())));
+    assert_eq!(refusals(&mut bench), []);
+    assert_eq!(bench.view().tasks.len(), 1);
+}
+
+#[test]
+fn a_task_with_another_source_goes_on_without_the_spoiled_one() {
+    let mut bench = Bench::new().holders([1, 2, 3, 4]);
+    let accepted = bench.get(9);
+    bench.confirm();
+    bench.say(3, Control::Spoiled { object: object(1), how: Spoiled::Unreadable });
+    assert_eq!(bench.sources(accepted.task), [1, 2, 4]);
+    assert_eq!(bench.stops(3), [accepted.flows[2].flow]);
+}
+
+#[test]
+fn a_task_whose_every_source_lies_ends_at_once() {
+    let mut bench = Bench::new().holders([1, 2]);
+    let accepted = bench.get(9);
+    bench.confirm();
+    bench.heard(9);
+    bench.say(9, Control::Distrust { task: accepted.task, node: node(1) });
+    assert_eq!(bench.view().tasks.len(), 1, "the other one may be honest");
+    bench.say(9, Control::Distrust { task: accepted.task, node: node(2) });
+    let how = Spoiled::Wrong;
+    let reason = Refusal::Spoiled { node: node(2), how };
+    assert!(
+        bench.heard(9).iter().any(|it| matches!(it, Control::Refused { reason: it, .. } if *it == reason))
+    );
+    assert!(bench.view().tasks.is_empty());
 }
 
 /// A receiver that is done tells its sources first; they stop before its Fin is here.

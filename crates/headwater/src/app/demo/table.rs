@@ -3,6 +3,7 @@
 use headwater_units::{BitRate, Bytes};
 
 use super::DemoResult;
+use crate::app::both_ways;
 
 impl DemoResult {
     /// Some lines that say how it went.
@@ -16,7 +17,10 @@ impl DemoResult {
         let mut rows = vec![
             ("network", self.network_text()),
             ("object", format!("{} of random bytes, seed {}", Bytes::new(get.bytes), self.seed)),
-            ("time", format!("{:.3} s, {:.1} MB/s", get.seconds, get.mb_per_s)),
+            (
+                "time",
+                format!("{:.3} s, {}", get.seconds, both_ways(BitRate::new((get.mb_per_s * 8e6) as u64))),
+            ),
             ("ideal", or_unknown(get.ideal_seconds, " s, the size over the sum of the rates")),
             ("ratio", format!("{}; headers alone cost {:.3}", or_unknown(get.ratio, ""), get.wire_floor)),
         ];

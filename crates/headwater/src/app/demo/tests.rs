@@ -80,6 +80,8 @@ impl Fake {
             mtu: None,
             data_port: 0,
             loss_response_ignore: false,
+            patience: headwater_units::Duration::from_secs(60),
+            patience_stated: false,
             experiments: Default::default(),
         };
         let options = DemoOptions {

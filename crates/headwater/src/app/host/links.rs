@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use headwater_units::{NodeId, PathId};
+use headwater_units::{self as units, NodeId, PathId};
 use headwater_wire::Control;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::task::JoinSet;
@@ -53,14 +53,24 @@ impl Host {
     /// Dials `at` (host:port) once. A name is looked up each time, so whoever has moved is found; of several addresses the first
     /// that answers is taken, each tried a little after the one before.
     pub(crate) async fn dial(&self, at: &str) -> Result<Link, AppError> {
+        self.dial_for(at, None).await
+    }
+
+    /// Dials `at`, and for up to `patience` again while somebody is there who does not come to it.
+    async fn dial_for(&self, at: &str, patience: Option<units::Duration>) -> Result<Link, AppError> {
         let expect = self.inner.pin.map_or(Expect::Pinned, Expect::Stated);
-        let found = tokio::net::lookup_host(at).await.map_err(|e| unreachable(at, &e))?;
+        let found = tokio::net::lookup_host(at).await.map_err(|e| unresolved(at, &e))?;
         let mut dialling = JoinSet::new();
         for (place, address) in (0u32..).zip(found) {
             let host = self.clone();
             dialling.spawn(async move {
                 tokio::time::sleep(NEXT_ADDRESS * place).await;
-                host.inner.endpoint.dial(address, expect).await.map_err(|error| (place, error))
+                let (endpoint, silent_too) = (&host.inner.endpoint, host.inner.patience_stated);
+                let dialled = match patience {
+                    None => endpoint.dial(address, expect).await,
+                    Some(patience) => endpoint.dial_patiently(address, expect, patience, silent_too).await,
+                };
+                dialled.map_err(|error| (place, error))
             });
         }
         let mut failed: Vec<(u32, AppError)> = Vec::new();
@@ -73,7 +83,7 @@ impl Host {
         }
         failed.sort_by_key(|(place, error)| (!error.is_about_trust(), *place));
         let first = failed.into_iter().next();
-        Err(first.map_or_else(|| unreachable(at, &"the name has no address"), |(_, error)| error))
+        Err(first.map_or_else(|| unresolved(at, &"it has no address"), |(_, error)| error))
     }
 
     /// Keeps a link to the controller at `at` on `path`, dialling again whenever it is lost. The first attempt's error is returned,
@@ -89,10 +99,10 @@ impl Host {
 
     async fn keep(&self, path: PathId, at: &str, peers: Peers) -> Result<(), AppError> {
         let patient = peers == Peers::Controllers { patient: true };
-        let mut backoff = Backoff::new();
+        let mut backoff = Backoff::new(rand::random());
         let mut wait = backoff.next_wait();
         let mut news = Dialling::new(self, path, at);
-        let first = match self.dial_one_of(peers, at).await {
+        let first = match self.dial_one_of(peers, at, (!patient).then_some(self.inner.patience)).await {
             Ok(link) => Some(link),
             Err(error) if patient && !error.is_about_trust() => {
                 news.failed(&error, wait);
@@ -115,7 +125,7 @@ impl Host {
             }
             loop {
                 tokio::time::sleep(wait.into()).await;
-                match host.dial_one_of(peers, &at).await {
+                match host.dial_one_of(peers, &at, None).await {
                     Ok(link) => {
                         backoff.reset();
                         wait = backoff.next_wait();
@@ -134,8 +144,13 @@ impl Host {
     }
 
     /// Dials one that is what it should be.
-    async fn dial_one_of(&self, peers: Peers, at: &str) -> Result<Link, AppError> {
-        let link = self.dial(at).await?;
+    async fn dial_one_of(
+        &self,
+        peers: Peers,
+        at: &str,
+        patience: Option<units::Duration>,
+    ) -> Result<Link, AppError> {
+        let link = self.dial_for(at, patience).await?;
         if let Peers::Controllers { patient } = peers
             && let Ok(Ok(Answer::Role(role))) =
                 tokio::time::timeout(ROLE_PATIENCE, ask(&link, &Query::Role)).await
@@ -256,12 +271,25 @@ pub(super) fn ending(link: &Link) -> String {
     link.end().map_or_else(|| "closed by the peer".to_owned(), |end| end.to_string())
 }
 
+/// No address comes of what the user wrote.
+fn unresolved(at: &str, reason: &dyn std::fmt::Display) -> AppError {
+    let name = at.rsplit_once(':').map_or(at, |(name, _)| name);
+    unreachable(
+        at,
+        &format_args!(
+            "the name {name} does not resolve ({reason}): check its spelling and DNS, or give an IP address"
+        ),
+    )
+}
+
 fn unreachable(at: &str, reason: &dyn std::fmt::Display) -> AppError {
     AppError::Unreachable { who: at.to_owned(), reason: reason.to_string() }
 }
 
 pub(super) fn no_controller() -> AppError {
-    unreachable("the controller", &"no connection to it, or whoever answers there is none")
+    let reason = "no connection to it, or whoever answers there is a plain source: a controller is what `headwater up` and \
+                  `headwater controller` run; sources are asked with --from";
+    unreachable("the controller", &reason)
 }
 
 /// What to do about it.

@@ -66,7 +66,7 @@ impl Host {
                         tracing::info!(%flow, %object, receiver, seconds, "sent");
                     }
                 }
-                Said::Unreadable(object) => self.withdraw(object),
+                Said::Unreadable(object, how) => self.spoiled(object, how),
                 Said::Control(path, control) => self.say(path, control),
             }
         }
@@ -189,7 +189,8 @@ impl Host {
                 let leaving = self.is_leaving();
                 let holdings = if leaving { Vec::new() } else { self.holdings() };
                 let names = if leaving { Vec::new() } else { self.namings() };
-                Answer::Holdings { info: Box::new(self.info_for(link)), holdings, names }
+                let (info, spoiled) = (Box::new(self.info_for(link)), self.spoiled_holdings());
+                Answer::Holdings { info, holdings, names, spoiled }
             }
             Query::Holdings => Answer::Unknown,
             Query::Hashes { object } => match self.hashes(object, None).await {
@@ -214,6 +215,7 @@ fn for_controller(control: &Control) -> bool {
         Control::Hello(_)
             | Control::Hold(_)
             | Control::Drop { .. }
+            | Control::Spoiled { .. }
             | Control::Request(_)
             | Control::Feedback { .. }
             | Control::Distrust { .. }

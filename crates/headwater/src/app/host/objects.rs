@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use headwater_store::BlockHashes;
 use headwater_units::{ObjectId, PathId};
-use headwater_wire::{Control, Holding, Naming, NodeInfo};
+use headwater_wire::{Control, Holding, Naming, NodeInfo, Spoiled};
 
 use super::links::no_controller;
 use super::names::namings;
@@ -16,6 +16,8 @@ use crate::node::{room_in, room_towards};
 
 /// Block hashes of this many objects of others are remembered.
 const HASHES_KEPT: usize = 64;
+/// So many objects are remembered that are offered no longer because their copies are not what they were.
+const SPOILED_KEPT: usize = 1024;
 
 impl Host {
     pub(super) fn room(&self, towards: SocketAddr) -> u16 {
@@ -52,6 +54,7 @@ impl Host {
     pub(crate) fn hold(&self, object: ObjectId, mut held: Held) {
         self.node().hold(object, held.file.clone());
         let mut state = self.state();
+        state.spoiled.remove(&object);
         for (name, facts) in state.held.remove(&object).into_iter().flat_map(|before| before.names) {
             held.names.entry(name).or_insert(facts);
         }
@@ -76,18 +79,43 @@ impl Host {
 
     /// Offers an object no longer.
     pub(crate) fn withdraw(&self, object: ObjectId) {
+        self.hold_no_longer(object, &Control::Drop { object });
+    }
+
+    /// Offers an object no longer, since the copy here is not it any more, and tells everybody so.
+    pub(super) fn spoiled(&self, object: ObjectId, how: Spoiled) {
+        if let Some(held) = self.hold_no_longer(object, &Control::Spoiled { object, how }) {
+            let spoiled = &mut self.state().spoiled;
+            if spoiled.len() >= SPOILED_KEPT {
+                spoiled.pop_first();
+            }
+            spoiled.insert(object, (how, holdings_of(object, &held)));
+        }
+    }
+
+    fn hold_no_longer(&self, object: ObjectId, word: &Control) -> Option<Held> {
         self.node().withdraw(object);
         let mut state = self.state();
-        if state.held.remove(&object).is_none() {
-            return;
-        }
+        let held = state.held.remove(&object)?;
         for peer in state.peers.values() {
-            let _ = peer.out.send(Control::Drop { object });
+            let _ = peer.out.send(word.clone());
         }
         drop(state);
         if let Some(controller) = &self.inner.controller {
-            controller.deliver(LOCAL, Control::Drop { object });
+            controller.deliver(LOCAL, word.clone());
         }
+        Some(held)
+    }
+
+    /// What was offered until its copy turned out not to be it any more, and is not offered under these names again.
+    pub(super) fn spoiled_holdings(&self) -> Vec<(Holding, Spoiled)> {
+        let state = self.state();
+        let offered = |name: &String| state.held.values().any(|held| held.names.contains_key(name));
+        let of = |(how, holdings): &(Spoiled, Vec<Holding>)| {
+            let gone = holdings.iter().filter(|holding| !holding.name.as_ref().is_some_and(offered));
+            gone.map(|holding| (holding.clone(), *how)).collect::<Vec<_>>()
+        };
+        state.spoiled.values().flat_map(of).collect()
     }
 
     /// The block hashes of an object: from here, from a peer that holds it, or from the controller at `path`.
@@ -126,7 +154,7 @@ impl Host {
     /// Asks a source what it holds and tells the own controller, so that a request finds it there.
     pub(crate) async fn introduce(&self, path: PathId) -> Result<usize, AppError> {
         let link = self.link(path).ok_or_else(no_controller)?;
-        let Answer::Holdings { info, holdings, names } = ask(&link, &Query::Holdings).await? else {
+        let Answer::Holdings { info, holdings, names, spoiled } = ask(&link, &Query::Holdings).await? else {
             let reason =
                 "it answers, but it is no source; a controller is asked with --controller".to_owned();
             return Err(AppError::Unreachable { who: link.remote_addr().to_string(), reason });
@@ -138,6 +166,12 @@ impl Host {
         }
         for naming in names {
             self.on_control(path, &link, Control::Named(naming));
+        }
+        // So that whoever asks for it hears why it is not to be had.
+        for (holding, how) in spoiled {
+            let object = holding.object;
+            self.on_control(path, &link, Control::Hold(holding));
+            self.on_control(path, &link, Control::Spoiled { object, how });
         }
         Ok(count)
     }

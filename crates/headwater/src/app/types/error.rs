@@ -63,7 +63,7 @@ pub enum AppError {
         resumable: bool,
     },
     /// Reading or writing failed.
-    #[error("{doing}: {source}")]
+    #[error("{doing}: {source}{}", not_allowed(source))]
     Io {
         /// What was tried, as in "cannot write out.bin".
         doing: String,
@@ -135,6 +135,16 @@ fn in_the_way(folder: &str, left_out: &[LeftOut]) -> String {
     text + "move it away, or leave it out with --skip-special"
 }
 
+/// What helps where the system does not allow something.
+fn not_allowed(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+            "; run this as a user who may, or choose another place (-o for what is fetched, --state for headwater's own files)"
+        }
+        _ => "",
+    }
+}
+
 fn no_room(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
@@ -153,6 +163,7 @@ impl From<StoreError> for AppError {
             StoreError::BadName { .. } | StoreError::Ambiguous { .. } | StoreError::PartOfFolder { .. } => {
                 AppError::Usage(text)
             }
+            StoreError::Io { source, .. } => AppError::Failed(text + not_allowed(&source)),
             _ => AppError::Failed(text),
         }
     }

@@ -39,6 +39,10 @@ pub struct Common {
     pub data_port: u16,
     /// Loss alone never shrinks a window (the papers' experiments).
     pub loss_response_ignore: bool,
+    /// How long a controller or source that is there may take to answer; one that is not is given up sooner.
+    pub patience: Duration,
+    /// The user has said how long: then one that is silent is waited for as well.
+    pub patience_stated: bool,
     /// What experiments ask for.
     pub experiments: Experiments,
 }

@@ -122,7 +122,8 @@ pub struct TaskSource {
 /// A running task.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TaskLine {
-    /// Its number.
+    /// Its number. In JSON a text: it has 64 bits, of which many readers keep 53.
+    #[serde(with = "as_text")]
     pub task: TaskId,
     /// What is wanted.
     #[serde(with = "as_text")]
@@ -152,7 +153,8 @@ pub struct TaskLine {
 /// A running cast.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct CastLine {
-    /// Its number, as whoever asked for it drew it.
+    /// Its number, as whoever asked for it drew it. In JSON a text, as that of a task.
+    #[serde(with = "as_text")]
     pub cast: u64,
     /// What is cast: an id.
     pub object: String,
@@ -218,7 +220,7 @@ mod tests {
             }],
             objects: vec![ObjectLine { object, name: None, bytes: Bytes::kib(1), holders: vec![] }],
             tasks: vec![TaskLine {
-                task: TaskId(7),
+                task: TaskId(u64::MAX),
                 object,
                 name: Some("model".into()),
                 receiver: "b".into(),
@@ -235,6 +237,10 @@ mod tests {
         let text = serde_json::to_string(&report).unwrap();
         assert!(text.contains(&format!(r#""object":"{}""#, "ab".repeat(32))), "{text}");
         assert!(text.contains(r#""eta_seconds":1.5"#), "{text}");
+        assert!(
+            text.contains(r#""task":"18446744073709551615""#) && text.contains(r#""cast":"9""#),
+            "{text}"
+        );
         assert!(text.contains(r#""uplink":100000000"#), "{text}");
         assert_eq!(serde_json::from_str::<StatusReport>(&text).unwrap(), report);
         let wire = postcard::to_stdvec(&report).unwrap();

@@ -45,7 +45,6 @@ pub(crate) struct CastArgs {
         long,
         value_name = "NODE,...",
         value_delimiter = ',',
-        required_unless_present_any = ["all", "label"],
         conflicts_with_all = ["all", "label"]
     )]
     pub(crate) to: Vec<String>,

@@ -5,7 +5,7 @@ use headwater_units::Bytes;
 
 use super::flags::SendingFlags;
 use crate::cli::settings::Layer;
-use crate::cli::values::{DemoRate, Join, Kill, Loss, Rerate};
+use crate::cli::values::{DemoRate, Join, Kill, Loss, Rerate, size};
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
@@ -24,7 +24,7 @@ pub(crate) struct DemoArgs {
     #[arg(long, value_name = "RATE,...", value_delimiter = ',', default_value = "100,100,300")]
     pub(crate) rates: Vec<DemoRate>,
     /// Size of the object, random bytes
-    #[arg(long, default_value = "256MiB")]
+    #[arg(long, default_value = "256MiB", value_parser = size)]
     pub(crate) size: Bytes,
     /// Share of data packets lost at random, as in 1% or 0.01
     #[arg(long, value_name = "SHARE", default_value = "0")]

@@ -11,7 +11,7 @@ use crate::cli::labels::{Label, Labels};
 use crate::cli::settings::Layer;
 use crate::cli::values::{
     Dscp, DscpLevels, HostPort, Listen, LogFormat, LogLevel, LossResponse, Mtu, NodeName, Port, ProgressMode,
-    Rack, Rate, SourceCount, truth,
+    Rack, Rate, SourceCount, size, truth,
 };
 
 /// On every command.
@@ -132,7 +132,7 @@ impl NameFlag {
 /// What this machine can do.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct MachineFlags {
-    /// What this machine can send, as in 1Gbit/s: the sum of its links [default: measured]
+    /// What this machine can send, as in 1Gbit/s (bits) or 125MB/s (bytes): the sum of its links [default: measured]
     #[arg(long, value_name = "RATE", help_heading = NETWORK)]
     uplink: Option<Rate>,
 
@@ -171,7 +171,7 @@ impl MachineFlags {
 /// How data packets are sent.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct SendingFlags {
-    /// Never go faster than this, as in 200Mbit/s
+    /// Never go faster than this, as in 200Mbit/s (bits) or 25MB/s (bytes)
     #[arg(long, value_name = "RATE", help_heading = NETWORK)]
     limit: Option<Rate>,
 
@@ -301,7 +301,7 @@ impl PlanningFlags {
 #[derive(Clone, Debug, Args)]
 pub(crate) struct QuotaFlag {
     /// The most that stored objects may take together, as in 500GiB [default: the disk]
-    #[arg(long, value_name = "SIZE")]
+    #[arg(long, value_name = "SIZE", value_parser = size)]
     quota: Option<Bytes>,
 }
 

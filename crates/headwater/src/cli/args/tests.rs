@@ -26,7 +26,7 @@ fn every_option_and_command_says_what_it_does() {
 #[test]
 fn every_setting_that_is_a_flag_reaches_its_layer() {
     let flags = "--state s --json --progress none --controller h --pin 0000000000000000000000000000000000000000000000000000000000000001 \
-        --node-name n --listen :1 --uplink 1M --downlink 2M --rack r --label zone=eu --data-port 5 --limit 3M --gentle --dscp 4 --dscp-control 48 --dscp-levels 3,2,1 --dscp-trimmed 7 --mtu 1500 --loss-response ignore \
+        --node-name n --listen :1 --uplink 1Mbit/s --downlink 2Mbit/s --rack r --label zone=eu --data-port 5 --limit 3Mbit/s --gentle --dscp 4 --dscp-control 48 --dscp-levels 3,2,1 --dscp-trimmed 7 --mtu 1500 --loss-response ignore \
         --max-sources 2 --groups none --equal-theta --metrics :2 --drain 5s --log-level debug --log-format json --quota 1G --timeout 3s --spread residue --theta 2";
     let cli = parsed(&format!("config {flags}")).unwrap();
     let mut layer = Layer::default();

@@ -59,7 +59,8 @@ impl Controller {
         let unresolved = || self.registry.why_unresolved(&wanted.name);
         let object = self.registry.resolve(&wanted.name).ok_or_else(unresolved)?;
         let bytes = self.registry.object(object).ok_or(Refusal::UnknownObject)?.bytes;
-        let source = *self.sources_of(object, 0, |_| true).first().ok_or(Refusal::NoSource)?;
+        let source =
+            *self.sources_of(object, 0, |_| true).first().ok_or_else(|| self.no_source_of(object))?;
         if wanted.wish == CastWish::Trees && self.network.is_none() {
             return Err(Refusal::NoNetwork);
         }

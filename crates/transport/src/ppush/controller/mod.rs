@@ -61,6 +61,7 @@ mod registry;
 mod reports;
 mod requests;
 mod selection;
+mod spoiled;
 mod starts;
 mod tasks;
 mod timers;
@@ -186,6 +187,7 @@ impl Controller {
             // The rest comes from sources, which must have said who they are.
             Control::Hold(_)
             | Control::Drop { .. }
+            | Control::Spoiled { .. }
             | Control::Pushing { .. }
             | Control::PushRefused { .. }
             | Control::Stopped { .. }
@@ -223,6 +225,7 @@ impl Controller {
             Control::Drop { object } => self.drop_object(now, node, object),
             Control::Named(naming) => self.named(now, node, naming),
             Control::Unname { object, name } => self.unname(node, object, &name),
+            Control::Spoiled { object, how } => self.spoil(now, node, object, how),
             Control::Keeps => self.registry.keeps(node),
             Control::Leaving => self.leaving(node),
             Control::Fetched(fetched) => self.fetched(now, node, fetched),

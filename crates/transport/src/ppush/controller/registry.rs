@@ -8,7 +8,7 @@ mod names;
 use std::collections::{BTreeMap, BTreeSet};
 
 use headwater_units::{BitRate, Bytes, NodeId, ObjectId, PathId, Time};
-use headwater_wire::{Holding, NodeInfo, Refusal};
+use headwater_wire::{Holding, NodeInfo, Refusal, Spoiled};
 
 pub(super) use self::names::{NameChange, Verdict};
 
@@ -46,6 +46,8 @@ pub(super) struct Object {
     pub(super) holders: BTreeSet<NodeId>,
     /// Names that stand for it now.
     pub(super) names: BTreeSet<String>,
+    /// Whose copy was the last that turned out not to be it, and how, until somebody holds it again.
+    pub(super) spoiled: Option<(NodeId, Spoiled)>,
 }
 
 /// What changed when a node said who it is.
@@ -239,6 +241,7 @@ impl Registry {
             bytes,
             holders: BTreeSet::new(),
             names: BTreeSet::new(),
+            spoiled: None,
         });
         if known.bytes != bytes {
             // The id is the hash of the bytes, so two sizes cannot both be right. The first holder is believed as long
@@ -249,6 +252,7 @@ impl Registry {
             known.bytes = bytes;
         }
         known.holders.insert(id);
+        known.spoiled = None;
         if self.orphans.remove(&object) {
             self.names.held(known.names.iter());
         }
@@ -267,6 +271,15 @@ impl Registry {
         let held = node.holds.remove(&object).is_some();
         if held {
             self.orphan(object, id);
+        }
+        held
+    }
+
+    /// A node's copy of an object is not the object. Whether it held one.
+    pub(super) fn spoil(&mut self, id: NodeId, object: ObjectId, how: Spoiled) -> bool {
+        let held = self.unhold(id, object);
+        if held && let Some(object) = self.objects.get_mut(&object) {
+            object.spoiled = Some((id, how));
         }
         held
     }

@@ -1,7 +1,7 @@
 //! What receivers say (PPUSH §III-A): requests, feedback, distrust, and that they are through.
 
 use headwater_units::{FlowId, NodeId, PathId, TaskId, Time};
-use headwater_wire::{Control, FlowView, Outcome, Request};
+use headwater_wire::{Control, FlowView, Outcome, Request, Spoiled};
 
 use super::Controller;
 use super::selection::Place;
@@ -136,6 +136,7 @@ impl Controller {
         self.registry.distrust(node);
         self.stats.distrusts += 1;
         self.changed.insert(id);
+        self.give_up_spoiled(now, id, node, Spoiled::Wrong);
     }
 
     pub(super) fn fin(&mut self, now: Time, path: PathId, id: TaskId, outcome: Outcome) {

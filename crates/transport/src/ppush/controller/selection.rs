@@ -119,7 +119,7 @@ impl Controller {
         }
         sources.truncate(usize::from(max_sources));
         if sources.is_empty() {
-            return Err(Refusal::NoSource);
+            return Err(self.no_source_of(object));
         }
         if self.tasks.len() >= self.config.max_tasks {
             return Err(Refusal::Full);

@@ -46,6 +46,8 @@ pub struct ReceiverConfig {
     pub retry: Duration,
     /// Without a controller for this long the receiver gives up.
     pub patience: Duration,
+    /// The same for an answer to the request, if longer: a controller that many ask at once is slow, not gone.
+    pub busy_patience: Option<Duration>,
     /// Without any symbol for this long, although some are wanted, the receiver gives up.
     pub source_patience: Duration,
     /// Blocks of 256 KiB that may be partly here or waiting for the decoder, and of larger blocks as many fewer: bounds the
@@ -96,6 +98,7 @@ impl ReceiverConfig {
             max_ack_delay: Duration::from_millis(2),
             retry: Duration::from_millis(250),
             patience: Duration::from_secs(20),
+            busy_patience: None,
             source_patience: Duration::from_secs(30),
             blocks_in_flight: 256,
             counts_asked_for: false,
