@@ -208,8 +208,11 @@ impl Source {
         }
     }
 
-    fn on_push(&mut self, now: Time, path: PathId, push: Push) {
+    fn on_push(&mut self, now: Time, path: PathId, mut push: Push) {
         let flow = push.flow;
+        if self.shared.config.gentle {
+            push.class = Class::Gentle;
+        }
         if let Some(known) = self.flows.get_mut(&flow) {
             if known.flow.is(&push) {
                 // Said again, perhaps by a controller that has restarted or reconnected.

@@ -40,6 +40,7 @@ use std::path::Path;
 use headwater_transport::host::HostReceiverConfig;
 use headwater_transport::path_mtu::PathMtuConfig;
 use headwater_transport::ppush::wfcc::LossResponse;
+use headwater_transport::ppush::yielding::YieldingConfig;
 use headwater_transport::pull_queue::PullConfig;
 use headwater_units::{BitRate, Bytes, Duration};
 use headwater_wire::Delivery;
@@ -84,6 +85,9 @@ const FRAMING: Bytes = Bytes::new(38);
 pub(crate) fn data_config(common: &Common, bind: SocketAddr) -> Result<NodeConfig, AppError> {
     let mut source = common.experiments.source_config(node::room_in(common.mtu.unwrap_or(USUAL_MTU), bind));
     source.limit = common.limit;
+    source.gentle = common.gentle;
+    // Experiments go by the constants that they state.
+    source.yielding = common.experiments.tuning.is_none().then(YieldingConfig::default);
     let rate = &mut source.trees.rate;
     rate.most = common.uplink.unwrap_or(ANY_RATE);
     if let (None, Some(uplink)) = (&common.experiments.tuning, common.uplink) {
@@ -124,12 +128,21 @@ fn pull_config(common: &Common) -> PullConfig {
     }
 }
 
-/// What to tell a user who wants to pull, where nobody has stated what the machine's links carry.
+/// What to tell a user who wants to pull: that nobody has stated what the machine's links carry, or that the pace of pulls yields to
+/// nobody.
 fn unpaced(common: &Common, delivery: Option<Delivery>) -> Option<&'static str> {
-    let pulls = matches!(delivery, Some(Delivery::Pull { .. })) && common.downlink.is_none();
-    pulls.then_some(
-        "without --downlink pulls are not paced, and what switches trim is asked for again at once: state what all links of \
-         this machine carry together, as in --downlink 10Gbit/s",
+    if !matches!(delivery, Some(Delivery::Pull { .. })) {
+        return None;
+    }
+    if common.downlink.is_none() {
+        return Some(
+            "without --downlink pulls are not paced, and what switches trim is asked for again at once: state what all links of \
+             this machine carry together, as in --downlink 10Gbit/s",
+        );
+    }
+    common.gentle.then_some(
+        "--gentle pulls give way only in switches that serve DSCP 1 last: leave --transport pull out for a flow that also yields by \
+         delay, or state a smaller --downlink",
     )
 }
 

@@ -11,6 +11,7 @@
 //! | `mark_fraction`, `theta` | source | PPUSH α (Eq. 1) and θ |
 //! | `rate` | source | packets sent since the sample before, per second |
 //! | `sent`, `lost`, `marked`, `timeouts` | source | counts since the flow began |
+//! | `yields` | source | how often a gentle flow's window was cut in favour of others, since it began |
 //! | `goodput` | receiver | useful symbols since the sample before, per second |
 //! | `useful` | receiver | count since the flow began |
 //!
@@ -247,6 +248,7 @@ fn count_rows(t_ns: u64, flow: &FlowStats, rows: &mut Vec<Row>) {
         ("lost", counters.lost.get()),
         ("marked", counters.marked.get()),
         ("timeouts", counters.timeouts),
+        ("yields", counters.yields.total()),
     ] {
         rows.push(Row { quantity, value: value as f64, ..row(t_ns, flow) });
     }

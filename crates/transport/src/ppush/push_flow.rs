@@ -31,7 +31,8 @@ use crate::in_flight::{AckOutcome, InFlight, Sent};
 use crate::marks::Marks;
 use crate::pacer::Pacer;
 use crate::path_mtu::PathMtu;
-use crate::ppush::wfcc::{Feedback, Wfcc};
+use crate::ppush::congestion::Congestion;
+use crate::ppush::wfcc::Feedback;
 use crate::rtt::Rtt;
 use crate::source::Shared;
 use crate::source::blocks::BlockTable;
@@ -49,7 +50,7 @@ const MEMORY_LOOKS: u64 = 1000;
 pub(crate) struct PushFlow {
     push: Push,
     paths: Paths,
-    wfcc: Wfcc,
+    congestion: Congestion,
     rtt: Rtt,
     pacer: Option<Pacer>,
     packets: InFlight,
@@ -111,7 +112,7 @@ impl PushFlow {
     pub(crate) fn new(now: Time, push: Push, geometry: Geometry, shared: &Shared) -> Self {
         let config = &shared.config;
         let mut flow = PushFlow {
-            wfcc: Wfcc::new(config.wfcc, push.theta),
+            congestion: Congestion::new(config, &push),
             push,
             paths: Paths::default(),
             rtt: Rtt::new(config.rtt),
@@ -148,6 +149,9 @@ impl PushFlow {
             prepared_for: 0.0,
             counters: FlowCounters::default(),
         };
+        if flow.yields() {
+            flow.refresh.leave_one();
+        }
         flow.begin_mtu(shared);
         flow.begin_at_known_rate(shared);
         flow.set_pace();
@@ -173,7 +177,7 @@ impl PushFlow {
     pub(crate) fn quantum(&self) -> u64 {
         match &self.pacer {
             Some(pacer) => pacer.quantum(),
-            None => ((self.wfcc.window().get() / 4.0) as u64).clamp(1, 46),
+            None => ((self.congestion.window().get() / 4.0) as u64).clamp(1, 46),
         }
     }
 
@@ -211,6 +215,11 @@ impl PushFlow {
         self.rtt.smoothed()
     }
 
+    /// Whether it takes only what others leave.
+    fn yields(&self) -> bool {
+        matches!(self.congestion, Congestion::Yielding(_))
+    }
+
     pub(crate) fn count_path_probe(&mut self) {
         self.counters.path_probes += 1;
     }
@@ -223,7 +232,7 @@ impl PushFlow {
     // ---- orders of the controller
 
     pub(crate) fn set_theta(&mut self, theta: Theta) {
-        self.wfcc.set_theta(theta);
+        self.congestion.set_theta(theta);
     }
 
     pub(crate) fn pause(&mut self, now: Time) {
@@ -244,9 +253,9 @@ impl PushFlow {
             task: self.push.task,
             object: self.push.object,
             receiver: self.push.receiver,
-            theta: self.wfcc.theta(),
-            window: self.wfcc.window(),
-            mark_fraction: self.wfcc.mark_fraction(),
+            theta: self.congestion.theta(),
+            window: self.congestion.window(),
+            mark_fraction: self.congestion.mark_fraction(),
             rtt: self.rtt.smoothed(),
             min_rtt: self.rtt.min(),
             signal: self.marks.signal(),
@@ -255,7 +264,7 @@ impl PushFlow {
             paused: self.paused || self.silent,
             symbol_size: self.push.symbol_size,
             fits: self.mtu.as_ref().and_then(PathMtu::too_long),
-            counters: self.counters,
+            counters: FlowCounters { yields: self.congestion.yields(), ..self.counters },
             tree: None,
         }
     }
@@ -336,7 +345,7 @@ impl PushFlow {
                 // What was learnt about the old path says nothing about the new one (RFC 9000 §9.4).
                 self.challenges = 0;
                 self.rtt = Rtt::new(shared.config.rtt);
-                self.wfcc = Wfcc::new(shared.config.wfcc, self.wfcc.theta());
+                self.congestion.on_new_path(&shared.config);
                 self.marks.on_new_path();
                 self.set_pace();
                 self.forget_mtu(now, shared);
@@ -381,8 +390,9 @@ impl PushFlow {
         let seen = self.marks.on_ack(ack, acked, self.packets.next_number().0, rtt);
         self.counters.bad_counters = self.marks.disbelieved();
         self.counters.marked += Symbols::new(seen.marked);
-        let filled = before as f64 + 1.0 > self.wfcc.window().get();
-        let half_filled = self.wfcc.in_slow_start() && 2.0 * before as f64 >= self.wfcc.window().get();
+        let filled = before as f64 + 1.0 > self.congestion.window().get();
+        let half_filled =
+            self.congestion.in_slow_start() && 2.0 * before as f64 >= self.congestion.window().get();
         let feedback = Feedback {
             acked,
             marked: seen.marked,
@@ -393,10 +403,12 @@ impl PushFlow {
             queueing: seen.queueing,
         };
         if acked > 0 || feedback.lost > 0 {
-            self.wfcc.on_ack(now, &feedback);
+            let by_routers = self.marks.signal() == MarkSignal::Ecn;
+            self.congestion.on_ack(now, &feedback, by_routers, rtt);
             self.set_pace();
         }
-        if self.marks.signal() == MarkSignal::Delay && !self.wfcc.in_slow_start() {
+        let by_delay = self.marks.signal() == MarkSignal::Delay || self.yields();
+        if by_delay && !self.congestion.in_slow_start() {
             let rtt = self.rtt.smoothed().unwrap_or_default();
             self.refresh.proceed(now, rtt, self.packets.in_flight());
         } else {
@@ -415,7 +427,7 @@ impl PushFlow {
                 self.release_if_done(sent.symbol.block, shared);
             }
         }
-        if news || self.wfcc.window().get() > 1.5 * self.prepared_for {
+        if news || self.congestion.window().get() > 1.5 * self.prepared_for {
             self.prepare(shared);
         }
     }
@@ -458,7 +470,7 @@ impl PushFlow {
 
     /// Asks for the blocks that come next.
     fn prepare(&mut self, shared: &mut Shared) {
-        let window = self.wfcc.window().get();
+        let window = self.congestion.window().get();
         self.prepared_for = window;
         let flow = self.push.flow;
         let symbols = shared.config.prepare_windows * window;
@@ -507,7 +519,7 @@ impl PushFlow {
                 return Some(Choice::Probe(sent));
             }
         }
-        if !self.wfcc.allows(in_flight) {
+        if !self.congestion.allows(in_flight) {
             self.app_limited = false;
             self.end_starving(now);
             return None;
@@ -632,7 +644,7 @@ impl PushFlow {
 
     /// Whether the window has room and there is nothing to fill it with: likewise.
     fn nothing_follows(&mut self, now: Time, shared: &mut Shared) -> bool {
-        self.wfcc.allows(self.packets.in_flight())
+        self.congestion.allows(self.packets.in_flight())
             && self.refresh.allows(self.packets.in_flight())
             && self.choose_symbol(now, shared).is_none()
     }
@@ -643,7 +655,7 @@ impl PushFlow {
             // While it looks for the empty path, the flow has no more than a few packets out.
             AckInterval::WindowPart { .. } if self.refresh.is_looking() => 1,
             AckInterval::WindowPart { parts, most } => {
-                let part = self.wfcc.window().get() / f64::from(parts.max(1));
+                let part = self.congestion.window().get() / f64::from(parts.max(1));
                 (part as u64).clamp(1, u64::from(most.max(1))) as u8
             }
         }
@@ -655,7 +667,7 @@ impl PushFlow {
 
     fn set_pace(&mut self) {
         let packet = Bytes::new(self.packet_bytes());
-        let (window, slow_start) = (self.wfcc.window(), self.wfcc.in_slow_start());
+        let (window, slow_start) = (self.congestion.window(), self.congestion.in_slow_start());
         if let Some(pacer) = &mut self.pacer {
             pacer.set_rate(window, self.rtt.pace(), slow_start, packet);
         }
@@ -755,7 +767,7 @@ impl PushFlow {
         self.packets.lose_all(outcome);
         outcome.cancelled.clear();
         self.take_losses(outcome, shared);
-        self.wfcc.on_rto(now, outcome.lost.len() as u64);
+        self.congestion.on_rto(now, outcome.lost.len() as u64);
         self.refresh.stop();
         self.set_pace();
         (self.probed, self.probes_due) = (true, 0);

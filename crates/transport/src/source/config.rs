@@ -9,6 +9,7 @@ use crate::marks::DelayMark;
 use crate::pacer::PacerConfig;
 use crate::path_mtu::PathMtuConfig;
 use crate::ppush::wfcc::WfccConfig;
+use crate::ppush::yielding::{YieldingConfig, Yields};
 use crate::rtt::RttConfig;
 use crate::scdp::PullFlowConfig;
 
@@ -53,6 +54,11 @@ pub struct TailProbe {
 pub struct SourceConfig {
     /// Congestion control.
     pub wfcc: WfccConfig,
+    /// That of push flows of the gentle class, which yield to everybody; `None`, and so by default: they too go by their weight, as
+    /// in all experiments. Whoever drives real sockets sets it.
+    pub yielding: Option<YieldingConfig>,
+    /// Everything that is sent is of the gentle class, whatever tasks are of.
+    pub gentle: bool,
     /// Round-trip time and timeouts.
     pub rtt: RttConfig,
     /// Pacing of each flow; `None`: the window alone.
@@ -103,6 +109,8 @@ impl Default for SourceConfig {
     fn default() -> Self {
         SourceConfig {
             wfcc: WfccConfig::default(),
+            yielding: None,
+            gentle: false,
             rtt: RttConfig::default(),
             pacer: Some(PacerConfig::default()),
             limit: None,
@@ -245,6 +253,8 @@ pub struct FlowCounters {
     pub path_probes: u64,
     /// Retransmission timeouts.
     pub timeouts: u64,
+    /// How often a gentle flow's window was cut in favour of others.
+    pub yields: Yields,
     /// Time without a block to send from although the window was open.
     pub starved: Duration,
     /// ACKs ignored: of packets never sent.

@@ -13,8 +13,8 @@ pub(crate) struct TimelineFlags {
     ///
     /// The header is t_ns,object,flow,quantity,value; rows ascend in t_ns, nanoseconds of CLOCK_MONOTONIC, which all
     /// processes of a machine share. Of flows sent: window, in_flight (packets), rtt (s), mark_fraction, theta, rate
-    /// (packets/s), and the counts sent, lost, marked, timeouts. Of flows received: goodput (useful symbols/s) and the count
-    /// useful. The last rows of a flow, at its end, have its totals.
+    /// (packets/s), and the counts sent, lost, marked, timeouts, yields (how often a gentle flow gave way). Of flows received: goodput
+    /// (useful symbols/s) and the count useful. The last rows of a flow, at its end, have its totals.
     #[arg(long, value_name = "FILE", help_heading = EXPERIMENT, value_hint = clap::ValueHint::FilePath)]
     pub(crate) timeline: Option<PathBuf>,
 

@@ -175,7 +175,13 @@ pub(crate) struct SendingFlags {
     #[arg(long, value_name = "RATE", help_heading = NETWORK)]
     limit: Option<Rate>,
 
-    /// Background class: give way to everything else
+    /// Background class: give way to everything else, as far as the network lets that be seen
+    ///
+    /// Packets carry the code point of lower effort (DSCP 1, RFC 8622), which switches with classes serve last. Of the tasks of one
+    /// controller, those of this class come last. Where switches have no classes, flows that are pushed go by the delay of the
+    /// queue: they leave TCP and other flows of Headwater nine tenths of what these have alone and more, if the queue holds about
+    /// 1 ms or more, and less in shorter ones or behind long paths; alone they fill the link. Receivers that pull and trees do not
+    /// go by delay. With `serve`, `node` and `up`: everything that this machine sends. docs/gentle.md has the rules.
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     #[arg(value_name = "BOOL", value_parser = truth, help_heading = NETWORK)]
     gentle: Option<bool>,

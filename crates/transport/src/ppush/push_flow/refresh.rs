@@ -5,7 +5,7 @@
 //!  Sending ---------------------------> Draining ------------------------------> Looking ----> Sending
 //! ```
 //! The window is left alone: afterwards the flow goes on as before. A flow looks first when it leaves slow start, whose
-//! overshoot has just filled the queue.
+//! overshoot has just filled the queue. For flows that yield this is the periodic slowdown of LEDBAT++.
 
 use headwater_units::{Duration, Time};
 
@@ -21,6 +21,8 @@ const UNHURRIED: u64 = 16;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Refresh {
     delay: Option<DelayMark>,
+    /// Packets that stay in flight.
+    few: usize,
     /// Round trips before the first look.
     patience: u64,
     state: State,
@@ -40,12 +42,17 @@ enum State {
 
 impl Refresh {
     pub(super) fn new(delay: Option<DelayMark>) -> Self {
-        Refresh { delay, patience: 1, state: State::Sending { look_at: None } }
+        Refresh { delay, few: FEW, patience: 1, state: State::Sending { look_at: None } }
     }
 
     /// There was no slow start.
     pub(super) fn take_time(&mut self) {
         self.patience = UNHURRIED;
+    }
+
+    /// A flow that yields leaves one packet in flight: several of them would else see each other's in a short queue.
+    pub(super) fn leave_one(&mut self) {
+        self.few = 1;
     }
 
     /// Holds back now.
@@ -55,7 +62,7 @@ impl Refresh {
 
     /// Whether one more packet may be in flight.
     pub(super) fn allows(&self, in_flight: usize) -> bool {
-        !self.is_looking() || in_flight < FEW
+        !self.is_looking() || in_flight < self.few
     }
 
     /// Takes a sample: one near the smallest puts the next look off.
@@ -75,7 +82,7 @@ impl Refresh {
                 State::Sending { look_at: Some(now + smoothed * self.patience) }
             }
             State::Sending { look_at: Some(at) } if now >= at => State::Draining,
-            State::Draining if in_flight <= FEW => State::Looking { until: now + smoothed },
+            State::Draining if in_flight <= self.few => State::Looking { until: now + smoothed },
             State::Looking { until } if now >= until => {
                 State::Sending { look_at: Some(now + delay.refresh_every(smoothed)) }
             }

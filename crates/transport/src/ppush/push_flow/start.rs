@@ -17,7 +17,8 @@ const FEW: f64 = 16.0;
 impl PushFlow {
     /// Before anything was sent. The round trip is that of earlier flows to this receiver, if there were any lately.
     pub(super) fn begin_at_known_rate(&mut self, shared: &Shared) {
-        let Some(start) = self.push.start else { return };
+        // A flow that yields begins with little, whatever the lines carry: others may be on them.
+        let Some(start) = self.push.start.filter(|_| !self.yields()) else { return };
         let rtt = shared.memory.min(self.push.receiver).unwrap_or(start.rtt);
         let packet = on_the_wire(self.push.symbol_size);
         if let Some(pacer) = &mut self.pacer {
@@ -35,7 +36,7 @@ impl PushFlow {
     pub(super) fn on_first_sample(&mut self, rtt: Duration) {
         let Some(start) = self.start.take() else { return };
         let window = first_window(start.rate, rtt, on_the_wire(self.push.symbol_size));
-        if window.get() > self.wfcc.window().get() {
+        if window.get() > self.congestion.window().get() {
             self.begin_with(window);
         }
     }
@@ -44,7 +45,7 @@ impl PushFlow {
         let task = self.push.bytes.get() as f64 / f64::from(self.push.symbol_size.max(1));
         // Where the bound is what makes the window so small, there is more to be found at any rate.
         let search = window.get() >= MOST || task > FEW * window.get();
-        self.wfcc.begin_at(window, search);
+        self.congestion.begin_at(window, search);
         if !search {
             self.refresh.take_time();
         }

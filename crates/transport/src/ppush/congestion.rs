@@ -1,0 +1,118 @@
+//! Which rule a push flow's window follows: its weight ([`Wfcc`]), or everybody else ([`Yielding`]).
+
+use headwater_units::{Duration, Packets, Theta, Time};
+use headwater_wire::{Class, Push};
+
+use super::wfcc::{Feedback, Wfcc};
+use super::yielding::{Yielding, Yields};
+use crate::source::SourceConfig;
+
+/// Congestion control of one push flow.
+#[derive(Clone, Debug)]
+pub(super) enum Congestion {
+    /// Shares links in proportion to its weight (PPUSH §III-B).
+    Weighted(Wfcc),
+    /// Takes what is left: flows of the gentle class, where the source is told so ([`SourceConfig::yielding`]).
+    Yielding(Yielding),
+}
+
+/// Calls the method of the same name, whichever rule it is.
+macro_rules! either {
+    ($rule:expr, $name:ident($($argument:expr),*)) => {
+        match $rule {
+            Congestion::Weighted(rule) => rule.$name($($argument),*),
+            Congestion::Yielding(rule) => rule.$name($($argument),*),
+        }
+    };
+}
+
+impl Congestion {
+    /// Of a flow that has sent nothing yet.
+    pub(super) fn new(config: &SourceConfig, push: &Push) -> Self {
+        match config.yielding {
+            Some(yielding) if push.class == Class::Gentle => {
+                Congestion::Yielding(Yielding::new(yielding, push.theta))
+            }
+            _ => Congestion::Weighted(Wfcc::new(config.wfcc, push.theta)),
+        }
+    }
+
+    /// Goes on with a window that is known to fit; a flow that yields finds out by itself.
+    pub(super) fn begin_at(&mut self, window: Packets, search: bool) {
+        if let Congestion::Weighted(wfcc) = self {
+            wfcc.begin_at(window, search);
+        }
+    }
+
+    /// What was learnt about the old path says nothing about the new one.
+    pub(super) fn on_new_path(&mut self, config: &SourceConfig) {
+        match self {
+            Congestion::Weighted(wfcc) => *wfcc = Wfcc::new(config.wfcc, wfcc.theta()),
+            Congestion::Yielding(yielding) => yielding.on_new_path(),
+        }
+    }
+
+    /// What it has yielded to: nothing, if it goes by its weight.
+    pub(super) fn yields(&self) -> Yields {
+        match self {
+            Congestion::Weighted(_) => Yields::default(),
+            Congestion::Yielding(yielding) => yielding.yields(),
+        }
+    }
+
+    #[inline]
+    pub(super) fn window(&self) -> Packets {
+        either!(self, window())
+    }
+
+    pub(super) fn theta(&self) -> Theta {
+        either!(self, theta())
+    }
+
+    pub(super) fn set_theta(&mut self, theta: Theta) {
+        either!(self, set_theta(theta));
+    }
+
+    #[inline]
+    pub(super) fn in_slow_start(&self) -> bool {
+        either!(self, in_slow_start())
+    }
+
+    #[inline]
+    pub(super) fn allows(&self, in_flight: usize) -> bool {
+        either!(self, allows(in_flight))
+    }
+
+    /// α, or how congested the last round was.
+    pub(super) fn mark_fraction(&self) -> f64 {
+        match self {
+            Congestion::Weighted(wfcc) => wfcc.mark_fraction(),
+            Congestion::Yielding(yielding) => yielding.congestion(),
+        }
+    }
+
+    /// Takes an ACK. `by_routers`: the marks of the feedback are CE, not delay. `rtt`: its sample and the smallest known.
+    #[inline]
+    pub(super) fn on_ack(
+        &mut self,
+        now: Time,
+        feedback: &Feedback,
+        by_routers: bool,
+        rtt: Option<(Duration, Duration)>,
+    ) {
+        match self {
+            Congestion::Weighted(wfcc) => wfcc.on_ack(now, feedback),
+            Congestion::Yielding(yielding) => {
+                let ce = if by_routers { feedback.marked } else { 0 };
+                yielding.on_ack(now, feedback, ce, rtt);
+            }
+        }
+    }
+
+    pub(super) fn on_rto(&mut self, now: Time, lost: u64) {
+        match self {
+            Congestion::Weighted(wfcc) => wfcc.on_rto(now, lost),
+            Congestion::Yielding(yielding) => yielding.on_rto(now),
+        }
+    }
+}
