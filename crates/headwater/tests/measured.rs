@@ -153,7 +153,10 @@ fn timelines_of_both_ends_agree_with_the_result() {
         assert!(values.is_sorted(), "a count only grows");
         println!("flow {flow}: {} samples, {} useful", values.len(), last(values));
         rates_match_counts(&received, *flow, "goodput", "useful", EVERY);
-        assert!(values.len() > 3, "half a second has a hundred intervals, of which a busy machine misses some");
+        assert!(
+            values.len() > 3,
+            "half a second has a hundred intervals, of which a busy machine misses some"
+        );
     }
     // Whole multiples but for the end, which is when the receiver had everything.
     let (inner, end): (Vec<&Row>, Vec<&Row>) = received.iter().partition(|row| row.t_ns % EVERY == 0);

@@ -329,7 +329,8 @@ mod tests {
     use crate::Entry;
 
     fn manifest(files: &[(&str, &str)]) -> Manifest {
-        let mut entries = vec![Entry { path: "sub".into(), kind: Kind::Folder { mode: 0o555 } }];
+        let mut entries =
+            vec![Entry { path: "sub".into(), kind: Kind::Folder { mode: 0o555 }, modified: None }];
         entries.extend(files.iter().map(|(path, content)| Entry {
             path: (*path).into(),
             kind: Kind::File {
@@ -337,6 +338,7 @@ mod tests {
                 size: Bytes::new(content.len() as u64),
                 object: ObjectId(*blake3::hash(content.as_bytes()).as_bytes()),
             },
+            modified: None,
         }));
         Manifest::new(entries).unwrap()
     }

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use headwater_store::{
-    BlockHashes, FolderScan, Gathering, GcOptions, NameFacts, NameStanding, Partial, Placed, PutOptions,
+    BlockHashes, FolderListing, Gathering, GcOptions, NameFacts, NameStanding, Partial, Placed, PutOptions,
     Store, StoreError, StoreOptions, Stored,
 };
 use headwater_units::{BlockIndex, Bytes, ObjectId};
@@ -67,11 +67,9 @@ fn put(store: &Store, path: &Path, options: &PutOptions<'_>) -> Stored {
 /// Puts the files of a folder, and gives its manifest.
 fn put_files(store: &Store, folder: &Path, gathering: &Gathering) -> Vec<u8> {
     let part = PutOptions { part_of: Some(gathering), added_unix_secs: NOW, ..PutOptions::default() };
-    let each = &mut |file: headwater_store::SourceFile, _| {
-        put(store, file.path(), &part);
-        Ok(())
-    };
-    FolderScan::of(folder, each, &mut |_| {}).unwrap().manifest.encode()
+    let mut each = |path: &Path, _: &mut dyn FnMut(Bytes)| Ok(put(store, path, &part).hashes);
+    let listing = FolderListing::of(folder).unwrap();
+    listing.scan(false, &mut each, &mut |_| {}).unwrap().encode()
 }
 
 fn put_folder(store: &Store, folder: &Path, name: &str) -> ObjectId {

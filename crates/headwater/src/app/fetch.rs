@@ -13,8 +13,8 @@ use headwater_store::manifest::MAX_MANIFEST_BYTES;
 use headwater_store::{BlockHashes, Partial, PartialSpec, SourceFile, Store, StoreError};
 use headwater_transport::ppush::receiver::{ReceiverConfig, ReceiverStats};
 use headwater_units::{BlockIndex, Bytes, FetchId, FlowId, NodeId, ObjectId, PathId};
-use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::Notify;
+use tokio::sync::mpsc::UnboundedReceiver;
 
 use super::errors::{GivenUp, QuietSource};
 use super::host::Host;

@@ -30,9 +30,9 @@ use tokio::sync::mpsc::{Receiver, Sender, UnboundedReceiver, channel, unbounded_
 use tokio::task::JoinHandle;
 
 use super::host::Host;
+use super::local::{self, Question, Reply, SOCKET, offer, say, unexpected};
 use super::names;
 use super::own;
-use super::local::{self, Question, Reply, SOCKET, offer, say, unexpected};
 use super::serve::own_name;
 use super::{AppError, LeftOut, Phase, Progress, PutOptions, PutResult, Shutdown, Watch};
 

@@ -18,8 +18,9 @@ use super::network;
 use super::settings::{Origin, Settings, SettingsError};
 use super::values::{LossResponse, Spread, Theta, Via};
 use crate::app::{
-    CONTROLLER_PORT, CastOptions, Common, ControllerOptions, DemoOptions, Experiments, ForgetOptions, GcOptions,
-    GetOptions, NODE_PORT, NodeOptions, Output, PutOptions, QueryOptions, Reload, RmOptions, ServeOptions, Where,
+    CONTROLLER_PORT, CastOptions, Common, ControllerOptions, DemoOptions, Experiments, ForgetOptions,
+    GcOptions, GetOptions, NODE_PORT, NodeOptions, Output, PutOptions, QueryOptions, Reload, RmOptions,
+    ServeOptions, Where,
 };
 
 /// A rack with what its uplink carries, and labels.

@@ -9,8 +9,8 @@ use super::bar::span;
 use super::output::printable;
 use super::settings::{Key, Origin};
 use crate::app::{
-    CastLine, CastResult, ForgetResult, GcResult, GetResult, Listening, NodeLine, ObjectLine, PutResult, ReplayResult,
-    RmResult, StatusReport, TaskLine, TaskSource, both_ways,
+    CastLine, CastResult, ForgetResult, GcResult, GetResult, Listening, NodeLine, ObjectLine, PutResult,
+    ReplayResult, RmResult, StatusReport, TaskLine, TaskSource, both_ways,
 };
 
 /// Digits of an id that are shown: enough to tell objects apart and to type.

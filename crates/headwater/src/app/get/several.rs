@@ -31,10 +31,10 @@ pub async fn get_several(
     done: &mut (dyn FnMut(&str, Result<GetResult, AppError>) + Send),
 ) -> Result<Linger, AppError> {
     check_names(what)?;
-    let each: Vec<GetOptions> =
-        what.iter()
-            .map(|what| GetOptions { what: what.clone(), hash: what.parse().ok(), ..options.clone() })
-            .collect();
+    let each: Vec<GetOptions> = what
+        .iter()
+        .map(|what| GetOptions { what: what.clone(), hash: what.parse().ok(), ..options.clone() })
+        .collect();
     if options.output == Output::Store {
         return keep_each(&each, shutdown, watch, done).await;
     }

@@ -50,13 +50,9 @@ impl Host {
         }
     }
 
-    /// Dials `at` (host:port) once. A name is looked up each time, so whoever has moved is found; of several addresses the first
-    /// that answers is taken, each tried a little after the one before.
-    pub(crate) async fn dial(&self, at: &str) -> Result<Link, AppError> {
-        self.dial_for(at, None).await
-    }
-
-    /// Dials `at`, and for up to `patience` again while somebody is there who does not come to it.
+    /// Dials `at` (host:port) once, or for up to `patience` again while somebody is there who does not come to it. A name is looked up
+    /// each time, so whoever has moved is found; of several addresses the first that answers is taken, each tried a little after the one
+    /// before.
     async fn dial_for(&self, at: &str, patience: Option<units::Duration>) -> Result<Link, AppError> {
         let expect = self.inner.pin.map_or(Expect::Pinned, Expect::Stated);
         let found = tokio::net::lookup_host(at).await.map_err(|e| unresolved(at, &e))?;
