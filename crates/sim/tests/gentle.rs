@@ -69,6 +69,31 @@ fn gentle_flows_fill_an_idle_link_alone_and_together() {
     }
 }
 
+/// Behind TCP in a switch with classes the flow has seen round trips of a second; it delivers its 0.2 s of packets soon after TCP's end.
+#[test]
+fn a_gentle_flow_comes_back_when_a_class_above_it_falls_silent() {
+    let text = r#"
+        scheme = "ppush(1,1)"
+        fabric = { kind = "dumbbell", left = 2, right = 2, rate = "30 Mbit/s", delay = "1 ms" }
+        packet = { data = "1507 B", ack = "78 B" }
+        transport = { machines = "product", block_symbols = 184, class = "gentle" }
+        background = [{ name = "tcp", from = 1, to = 3, scheme = "reno", stop = "2500 ms" }]
+        until = "5500 ms"
+        workload = { kind = "task-list", tasks = [{ name = "push", packets = 500, sources = [0], receiver = 2 }] }
+        [port]
+        queue = "unlimited"
+        mark_threshold = "30 packets"
+        classes = [{ of = [0], queue = "100 packets" }, { of = [1], queue = "100 packets" }, { of = [2], queue = "100 packets" }]
+    "#;
+    let mut setup = packet_setup(&toml::from_str(text).unwrap(), 1).unwrap();
+    let Transport::Coded(coded) = &mut setup.transport else { panic!("push flows are no baseline") };
+    coded.source.yielding = Some(YieldingConfig::default());
+    let records = packet::run(setup, &mut |_| {}).unwrap();
+    let finish = records.tasks[0].finish.map(|at| at.as_secs_f64());
+    println!("it ended after {finish:?} s");
+    assert!(finish.is_some_and(|at| at < 5.5), "{:?}", records.tasks);
+}
+
 /// The rule is for real hosts to switch on: experiments run what their results were made with.
 #[test]
 fn simulated_products_do_not_yield_unless_they_are_told() {
