@@ -185,9 +185,11 @@ fn figures_of_tcp_beside_a_fetch_in_fifos_of_several_depths() {
             let (tcp, gentle) = shared.beside(&["--gentle"], "4s");
             let yields = shared.yields();
             println!("{depth} ms: TCP {tcp:.3}, gentle {gentle:.3}, {yields} yields");
-            (figures[1].push(tcp), figures[2].push(gentle));
+            figures[1].push(tcp);
+            figures[2].push(gentle);
             let (tcp, bulk) = shared.beside(&[], "4s");
-            (figures[3].push(tcp), figures[4].push(bulk));
+            figures[3].push(tcp);
+            figures[4].push(bulk);
             for (figure, flags) in [(5, &["--gentle"][..]), (6, &[])] {
                 let ended = shared.get(flags).end(PATIENCE);
                 assert_eq!(ended.code, Some(0), "{}", ended.log);

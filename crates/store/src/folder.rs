@@ -20,6 +20,9 @@ pub struct FolderListing {
     total: Bytes,
 }
 
+/// Gives the hashes of the file at a path, and tells how much of it is hashed meanwhile.
+pub type HashFile<'a> = dyn FnMut(&Path, &mut dyn FnMut(Bytes)) -> Result<BlockHashes, StoreError> + 'a;
+
 /// Something in a folder that cannot go into its manifest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Skipped {
@@ -130,7 +133,7 @@ impl FolderListing {
     pub fn scan(
         self,
         times: bool,
-        each: &mut dyn FnMut(&Path, &mut dyn FnMut(Bytes)) -> Result<BlockHashes, StoreError>,
+        each: &mut HashFile<'_>,
         progress: &mut dyn FnMut(Bytes),
     ) -> Result<Manifest, StoreError> {
         let mut hashed = Bytes::ZERO;

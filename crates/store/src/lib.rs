@@ -31,7 +31,7 @@ pub mod tree;
 
 pub use block_map::BlockMap;
 pub use error::StoreError;
-pub use folder::{FolderListing, Skipped};
+pub use folder::{FolderListing, HashFile, Skipped};
 pub use folder_draft::{Comparison, FolderDraft, compare};
 pub use manifest::{Entry, Kind, Manifest, Modified};
 pub use names::{NameFacts, NameStanding};

@@ -533,13 +533,13 @@ pub(super) async fn blocking<T: Send + 'static>(
 /// The manifest that the object is, if it is one.
 pub(super) fn read_manifest(arrivals: &Arrivals) -> Result<Option<Manifest>, AppError> {
     let partial = arrivals.partial();
-    manifest_of(arrivals.hashes().layout(), &mut |block, buffer| partial.read_block(block, buffer))
+    manifest_of(arrivals.hashes().layout(), |block, buffer| partial.read_block(block, buffer))
 }
 
 /// The manifest that an object is, if it is one, by whoever reads its blocks.
 pub(super) fn manifest_of(
     layout: BlockLayout,
-    read: &mut dyn FnMut(BlockIndex, &mut Vec<u8>) -> Result<(), StoreError>,
+    mut read: impl FnMut(BlockIndex, &mut Vec<u8>) -> Result<(), StoreError>,
 ) -> Result<Option<Manifest>, AppError> {
     let size = layout.object_bytes();
     if size == Bytes::ZERO || size.get() > manifest::MAX_MANIFEST_BYTES as u64 {

@@ -149,7 +149,7 @@ impl Keeper {
     /// The manifest that an object in the store is, if it is one.
     pub(super) fn manifest(&self, object: ObjectId) -> Result<Option<Manifest>, AppError> {
         let (file, hashes) = self.store.open_object(object)?;
-        manifest_of(hashes.layout(), &mut |block, buffer| file.read_block(block, buffer))
+        manifest_of(hashes.layout(), |block, buffer| file.read_block(block, buffer))
     }
 
     /// Fetches, keeps and offers; dropping the future ends it. `request`: the number to ask the controller by, if it is to know it

@@ -442,12 +442,12 @@ fn asked(options: &PutOptions) -> Result<(Asked, Option<Receiver<Piece>>), AppEr
         return Ok((asked(What::Stream, options.name.clone()), Some(input)));
     }
     let name = match &options.name {
-        Some(name) => name.clone(),
+        Some(name) => Some(name.clone()),
         None => own_name(file)?,
     };
     // A daemon has another current folder.
     let path = std::fs::canonicalize(file).map_err(cannot)?;
-    Ok((asked(What::Path(path.as_os_str().as_bytes().to_vec()), Some(name)), None))
+    Ok((asked(What::Path(path.as_os_str().as_bytes().to_vec()), name), None))
 }
 
 /// Reads a stream on a thread of its own: one that has nothing to read must not keep the process from its end.

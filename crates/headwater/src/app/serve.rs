@@ -112,10 +112,10 @@ async fn prepare(options: &ServeOptions, path: &Path, watch: &mut dyn Watch) -> 
         _ => AppError::io(format!("cannot read {}", path.display()), e),
     })?;
     let name = match &options.name {
-        Some(name) => name.clone(),
+        Some(name) => Some(name.clone()),
         None => own_name(path)?,
     };
-    headwater_store::check_name(&name)?;
+    name.as_deref().map_or(Ok(()), headwater_store::check_name)?;
     let label = path.display().to_string();
     let mut shown = |(done, total): (Bytes, Bytes)| {
         watch.progress(&Progress {
@@ -144,7 +144,7 @@ async fn prepare(options: &ServeOptions, path: &Path, watch: &mut dyn Watch) -> 
             None => {
                 let total = Bytes::new(meta.len());
                 let (file, hashes) = SourceFile::hash(&path, &mut |bytes| report(bytes, total))?;
-                Ok((vec![held(file, hashes, Some(name))], Vec::new()))
+                Ok((vec![held(file, hashes, name)], Vec::new()))
             }
             Some(folder) => folder.scan(&mut report),
         }
@@ -158,20 +158,22 @@ async fn prepare(options: &ServeOptions, path: &Path, watch: &mut dyn Watch) -> 
     Ok((objects, left_out))
 }
 
-/// The name of a file or folder that nobody has named: what it is called.
+/// The name of a file or folder that nobody has named: what it is called. None if that looks like an id, which is no name: it is asked
+/// for by its own id then.
 ///
 /// # Errors
 /// It is called nothing that is text.
-pub(super) fn own_name(path: &Path) -> Result<String, AppError> {
+pub(super) fn own_name(path: &Path) -> Result<Option<String>, AppError> {
     let absolute = std::fs::canonicalize(path)
         .map_err(|e| AppError::io(format!("cannot read {}", path.display()), e))?;
     let name = path.file_name().or(absolute.file_name()).and_then(|n| n.to_str());
-    name.map(str::to_owned).ok_or_else(|| {
+    let name = name.ok_or_else(|| {
         AppError::Usage(format!(
             "{} has no name that others could ask for; give one with --name",
             path.display()
         ))
-    })
+    })?;
+    Ok(Some(name.to_owned()).filter(|name| name.parse::<ObjectId>().is_err()))
 }
 
 /// An object ready to be offered.
@@ -188,7 +190,7 @@ struct Folder {
     path: PathBuf,
     /// As the user calls it.
     label: String,
-    name: String,
+    name: Option<String>,
     /// Where manifests are kept.
     manifests: PathBuf,
     skip_special: bool,
@@ -210,7 +212,7 @@ impl Folder {
         let manifest = listing.scan(self.times, &mut each, &mut |bytes| report(bytes, total))?;
         let file = write_manifest(&self.manifests, &manifest.encode())?;
         let (file, hashes) = SourceFile::hash(&file, &mut |_| {})?;
-        objects.push(held(file, hashes, Some(self.name)));
+        objects.push(held(file, hashes, self.name));
         Ok((objects, left_out))
     }
 }

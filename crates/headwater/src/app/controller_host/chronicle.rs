@@ -167,7 +167,7 @@ impl Chronicle {
                 tracing::info!(%task, %object, name, receiver, bytes, seconds, sources, "task cancelled");
             }
             Outcome::Failed => {
-                tracing::warn!(%task, %object, name, receiver, bytes, seconds, sources, "task failed");
+                tracing::info!(%task, %object, name, receiver, bytes, seconds, sources, "task failed");
             }
         }
     }

@@ -153,7 +153,7 @@ pub(crate) struct ServeArgs {
     /// Name of the object [default: the file's name]; only with one FILE
     #[arg(long, value_name = "NAME")]
     pub(crate) name: Option<String>,
-    /// Leave sockets, pipes, devices and links out of folders, instead of refusing them for these
+    /// Leave sockets, pipes, devices and links that lead out of a folder out of its object, instead of refusing it
     #[arg(long)]
     pub(crate) skip_special: bool,
     /// Keep when a folder's files were last written to; the same folder is then another object where it was written at other times

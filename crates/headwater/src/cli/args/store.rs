@@ -38,7 +38,7 @@ pub(crate) struct PutArgs {
     /// Hard-link instead of copying; the file must never change again
     #[arg(long)]
     pub(crate) link: bool,
-    /// Leave sockets, pipes, devices and links out of the folder, instead of refusing it for them
+    /// Leave sockets, pipes, devices and links that lead out of the folder out of the object, instead of refusing it
     #[arg(long)]
     pub(crate) skip_special: bool,
     /// Leave out when a folder's files were last written to, so that equal contents are one object
