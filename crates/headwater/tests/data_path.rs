@@ -186,7 +186,13 @@ async fn deliver(size: Bytes, source_config: SourceConfig) -> Cost {
     receiver.control(control_path(2), accepted);
     assert!(matches!(events.recv().await, Some(FetchEvent::Accepted { .. })));
     receiver.start_fetch(id, sink.partial.wanted(), Vec::new(), sink.clone());
-    let done = events.recv().await;
+    let done = loop {
+        match events.recv().await {
+            // Whom it comes from is told as well.
+            Some(FetchEvent::Source { .. } | FetchEvent::SourceOver { .. }) => {}
+            event => break event,
+        }
+    };
     assert!(matches!(done, Some(FetchEvent::Done { .. })), "{done:?}");
     let seconds = began.elapsed().as_secs_f64();
     let reads_and_writes = reads_and_writes() - before;

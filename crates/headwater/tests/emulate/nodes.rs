@@ -194,6 +194,16 @@ impl Delivery {
         self.receiver.snapshot()
     }
 
+    /// What happens to the fetch, but for whom it comes from.
+    fn next_event(&mut self) -> Option<FetchEvent> {
+        loop {
+            match self.events.blocking_recv() {
+                Some(FetchEvent::Source { .. } | FetchEvent::SourceOver { .. }) => {}
+                event => return event,
+            }
+        }
+    }
+
     /// Lets it come, and says what the receiver has counted.
     pub(crate) fn end(self) -> Snapshot {
         self.end_counted().0
@@ -203,11 +213,11 @@ impl Delivery {
     pub(crate) fn end_counted(mut self) -> (Snapshot, ReceiverStats) {
         self.receiver.start_fetch(self.fetch, 0..self.blocks, Vec::new(), self.sink.clone());
         let start = Instant::now();
-        let stats = match self.events.blocking_recv() {
+        let stats = match self.next_event() {
             Some(FetchEvent::Done { stats, .. }) => *stats,
             other => panic!("it is not done: {other:?}"),
         };
-        assert!(matches!(self.events.blocking_recv(), Some(FetchEvent::Ended)), "{:?}", start.elapsed());
+        assert!(matches!(self.next_event(), Some(FetchEvent::Ended)), "{:?}", start.elapsed());
         assert_eq!(self.sink.blocks.load(Ordering::Relaxed), self.blocks);
         // Until it has published what it counted, and what was under way has come.
         std::thread::sleep(Duration::from_millis(250));
