@@ -291,7 +291,7 @@ fn a_cluster_logs_what_happens_and_its_metrics_are_described_and_bounded() {
     assert_eq!((&done["sources"], &done["name"]), (&Value::from(1), &Value::from("prod")), "{done}");
     assert!(done["task"].is_string(), "an id is a string: {done}");
     let of_controller = log(folder, "up");
-    for message in ["node joined", "task begun", "object put", "name changed", "cast begun", "cast over"] {
+    for message in ["node joined", "task begun", "object put", "name given", "cast begun", "cast over"] {
         assert!(!said(&of_controller, message).is_empty(), "{message}: {of_controller:#?}");
     }
     let kept = heard(folder, "node", "fetch done");
