@@ -53,11 +53,11 @@ fn a_fat_tree_has_k_half_ways_up_and_one_down() {
 #[test]
 fn torus_and_bcube_paths_pass_through_hosts() {
     // Two steps in each of three dimensions of size 4: 6! / (2! 2! 2!) orders, times two directions per dimension.
-    let torus = build("kind = 'torus'\nn = 4\nd = 3\nrate = '1G'\ndelay = '1 us'");
+    let torus = build("kind = 'torus'\nn = 4\nd = 3\nrate = '1Gbit/s'\ndelay = '1 us'");
     assert_eq!(torus.paths(HostId(0), HostId(2 + 8 + 32), 10_000).len(), 90 * 8);
     assert_eq!(torus.paths(HostId(0), HostId(3), 10_000).len(), 1);
     // BCube corrects its digits in any order: (k+1)! ways.
-    let bcube = build("kind = 'bcube'\nn = 4\nlevels = 2\nrate = '1G'\ndelay = '1 us'");
+    let bcube = build("kind = 'bcube'\nn = 4\nlevels = 2\nrate = '1Gbit/s'\ndelay = '1 us'");
     assert_eq!(bcube.paths(HostId(0), HostId(63), 100).len(), 6);
     assert_eq!(bcube.paths(HostId(0), HostId(60), 100).len(), 2);
     assert_eq!(bcube.paths(HostId(0), HostId(60), 100)[0].links().len(), 4);
@@ -116,14 +116,15 @@ fn d_mod_k_goes_round_what_is_down_and_is_for_fat_trees_only() {
     let cable = topology.link_between("h15", "rack7").unwrap();
     topology.set_cable_down(cable, true);
     assert_eq!(path(&topology), None);
-    let star = build("kind = 'big-switch'\nhosts = 4\nrate = '1G'\ndelay = '1 us'");
+    let star = build("kind = 'big-switch'\nhosts = 4\nrate = '1Gbit/s'\ndelay = '1 us'");
     assert_eq!(Routes::d_mod_k(&star), Err(FabricError::NotFatTree));
 }
 
 #[test]
 fn faults_cut_routes_until_they_are_mended() {
-    let mut topology =
-        build("kind = 'leaf-spine'\nleaves = 2\nhosts_per_leaf = 1\nspines = 2\nrate = '1G'\ndelay = '1 us'");
+    let mut topology = build(
+        "kind = 'leaf-spine'\nleaves = 2\nhosts_per_leaf = 1\nspines = 2\nrate = '1Gbit/s'\ndelay = '1 us'",
+    );
     let (a, b) = (HostId(0), HostId(1));
     let ways = |topology: &Topology| topology.paths(a, b, 9).len();
     assert_eq!((ways(&topology), topology.diameter()), (2, Some(4)));
@@ -149,7 +150,7 @@ fn faults_cut_routes_until_they_are_mended() {
 fn least_delay_and_fewest_links_may_be_different_paths() {
     // Sites 1 and 5 have a direct link of 51.17 ms; by way of 4 it is 14.412 + 37.737 = 52.149, so direct it is. From
     // 0 to 5 the two links by 3 take 24.862 + 38.976 = 63.838, those by 1 take 12.654 + 51.17 = 63.824.
-    let topology = build("kind = 'b4'\nrate = '1G'\ndelays = 'traced'");
+    let topology = build("kind = 'b4'\nrate = '1Gbit/s'\ndelays = 'traced'");
     let route = |metric| {
         let routes = Routes::all(&topology, metric).unwrap();
         let paths = routes.paths(&topology, HostId(0), HostId(5), 9);
@@ -161,7 +162,7 @@ fn least_delay_and_fewest_links_may_be_different_paths() {
 
 #[test]
 fn a_table_that_would_not_fit_is_refused() {
-    let topology = build("kind = 'big-switch'\nhosts = 20000\nrate = '1G'\ndelay = '1 us'");
+    let topology = build("kind = 'big-switch'\nhosts = 20000\nrate = '1Gbit/s'\ndelay = '1 us'");
     let error = Routes::all(&topology, Metric::Hops).unwrap_err();
     assert!(matches!(error, FabricError::TooManyRoutes { points: 20_001, hosts: 20_000, .. }), "{error}");
     let towards = Routes::towards(&topology, HostId(9), Metric::Hops).unwrap();
@@ -175,7 +176,7 @@ fn large_networks_are_routed() {
     let topology = fat_tree(16);
     let routes = Routes::all(&topology, Metric::Hops).unwrap();
     assert_eq!(routes.paths(&topology, HostId(0), HostId(1_023), 1_000).len(), 64);
-    let torus = build("kind = 'torus'\nn = 16\nd = 3\nrate = '1G'\ndelay = '5 us'");
+    let torus = build("kind = 'torus'\nn = 16\nd = 3\nrate = '1Gbit/s'\ndelay = '5 us'");
     for to in [0, 777, 4_095] {
         let towards = Routes::towards(&torus, HostId(to), Metric::Hops).unwrap();
         let far = torus.hosts().iter().map(|point| towards.hops(*point).unwrap()).max();

@@ -95,7 +95,7 @@ fn every_port_of_a_regular_shape_is_used() {
         }
     }
     for (n, d, expected) in [(5, 3, 6), (2, 4, 4), (3, 1, 2)] {
-        let topology = build(&format!("kind = 'torus'\nn = {n}\nd = {d}\nrate = '1G'\ndelay = '1 us'"));
+        let topology = build(&format!("kind = 'torus'\nn = {n}\nd = {d}\nrate = '1Gbit/s'\ndelay = '1 us'"));
         assert!(points(&topology).all(|point| degree(&topology, point) == expected));
     }
 }
@@ -161,10 +161,10 @@ fn points_have_names_places_racks_and_pods() {
     assert!(points(&topology).all(|point| topology.point(topology.name(point).unwrap()) == Some(point)));
 
     let topology = build(
-        "kind = 'leaf-spine'\nleaves = 3\nhosts_per_leaf = 2\nspines = 2\nrate = '1 G'\ndelay = '1 us'",
+        "kind = 'leaf-spine'\nleaves = 3\nhosts_per_leaf = 2\nspines = 2\nrate = '1 Gbit/s'\ndelay = '1 us'",
     );
     assert_eq!((topology.rack_of(HostId(3)), topology.pod_of(HostId(3))), (Some(1), None));
-    let topology = build("kind = 'big-switch'\nhosts = 2\nrate = '1 G'\ndelay = '1 us'");
+    let topology = build("kind = 'big-switch'\nhosts = 2\nrate = '1 Gbit/s'\ndelay = '1 us'");
     assert_eq!((topology.rack_of(HostId(0)), topology.name(PointId(2))), (None, Some("switch")));
 }
 
@@ -273,7 +273,7 @@ fn b4_has_the_sites_links_and_continents_of_its_data() {
         assert_eq!(pod(link.from) == pod(link.to), link.delay < Duration::from_millis(30));
     }
 
-    let topology = build("kind = 'b4'\nrate = '1G'\nintra_delay = '2 ms'\ninter_delay = '30 ms'");
+    let topology = build("kind = 'b4'\nrate = '1Gbit/s'\nintra_delay = '2 ms'\ninter_delay = '30 ms'");
     assert_eq!(rate_and_delay(&topology, "site0", "site1").1, 2_000_000);
     assert_eq!(rate_and_delay(&topology, "site3", "site5").1, 30_000_000);
 
@@ -315,9 +315,9 @@ fn what_makes_no_sense_is_refused_with_a_hint() {
         ("kind = 'fat-tree'\nk = 4294967294", "are too many"),
         ("kind = 'big-switch'\nhosts = 0", "hosts must be at least 1"),
         ("kind = 'big-switch'\nhosts = 1000000", "1000001 points and 1000000 cables are too many"),
-        ("kind = 'big-switch'\nhosts = 3\nuplinks = { h3 = '1 M' }", "uplinks names 'h3'"),
-        ("kind = 'big-switch'\nhosts = 3\ndownlinks = { hh1 = '1 M' }", "downlinks names 'hh1'"),
-        ("kind = 'big-switch'\nhosts = 3\nuplinks = { '+1' = '1 M' }", "uplinks names '+1'"),
+        ("kind = 'big-switch'\nhosts = 3\nuplinks = { h3 = '1 Mbit/s' }", "uplinks names 'h3'"),
+        ("kind = 'big-switch'\nhosts = 3\ndownlinks = { hh1 = '1 Mbit/s' }", "downlinks names 'hh1'"),
+        ("kind = 'big-switch'\nhosts = 3\nuplinks = { '+1' = '1 Mbit/s' }", "uplinks names '+1'"),
         ("kind = 'big-switch'\nhosts = 3\nuplinks = { h1 = '0' }", "uplinks.h1 comes to 0 bit/s"),
         ("kind = 'dumbbell'\nleft = 0\nright = 1", "left must be at least 1"),
         ("kind = 'dumbbell'\nleft = 1\nright = 1\nedge_delay = '1 h'", "edge_delay is 3600.0 s"),
@@ -339,34 +339,37 @@ fn what_makes_no_sense_is_refused_with_a_hint() {
         ("kind = 'big-switch'\nhosts = 2\nrate = '0.00001 pps'\ndelay = '1 us'", "rate comes to 0 bit/s"),
         ("kind = 'big-switch'\nhosts = 2\nrate = '1e300 pps'\ndelay = '1 us'", "rate comes to"),
         (
-            "kind = 'dumbbell'\nleft = 1\nright = 1\nrate = '90000 G'\ndelay = '1 us'",
+            "kind = 'dumbbell'\nleft = 1\nright = 1\nrate = '90000 Gbit/s'\ndelay = '1 us'",
             "edge_rate (10 times rate)",
         ),
-        ("kind = 'big-switch'\nhosts = 2\nrate = '1G'\ndelay = '131 s'", "must be at most 130.0 s"),
+        ("kind = 'big-switch'\nhosts = 2\nrate = '1Gbit/s'\ndelay = '131 s'", "must be at most 130.0 s"),
         ("kind = 'chain'\nhosts = []\nrates = []\ndelays = []", "length of hosts"),
-        ("kind = 'chain'\nhosts = [0, 0]\nrates = ['1G']\ndelays = ['1us']", "the number of hosts"),
+        ("kind = 'chain'\nhosts = [0, 0]\nrates = ['1Gbit/s']\ndelays = ['1us']", "the number of hosts"),
         ("kind = 'chain'\nhosts = [1, 1]\nrates = []\ndelays = ['1us']", "rates has 0 entries and needs 1"),
-        ("kind = 'chain'\nhosts = [1, 1]\nrates = ['1G']\ndelays = []", "delays has 0 entries and needs 1"),
+        (
+            "kind = 'chain'\nhosts = [1, 1]\nrates = ['1Gbit/s']\ndelays = []",
+            "delays has 0 entries and needs 1",
+        ),
         ("kind = 'chain'\nhosts = [1]\nrates = []\ndelays = []", "edge_rate is missing"),
         ("kind = 'chain'\nhosts = [1]\nnames = ['a', 'b']\nrates = []\ndelays = []", "names has 2 entries"),
         ("kind = 'chain'\nhosts = [1]\nnames = ['a b']\nrates = []\ndelays = []", "'a b' cannot be a name"),
         (
-            "kind = 'chain'\nhosts = [1]\nnames = ['h0']\nrates = []\ndelays = []\nedge_rate = '1G'",
+            "kind = 'chain'\nhosts = [1]\nnames = ['h0']\nrates = []\ndelays = []\nedge_rate = '1Gbit/s'",
             "two points are named 'h0'",
         ),
         ("kind = 'graph'\nhosts = []", "the number of hosts"),
         ("kind = 'graph'\nhosts = ['a', 'a']", "two points are named 'a'"),
-        ("kind = 'graph'\nhosts = ['a on b, 1G, 1us']", "hosts names 'b'"),
+        ("kind = 'graph'\nhosts = ['a on b, 1Gbit/s, 1us']", "hosts names 'b'"),
         (
-            "kind = 'graph'\nhosts = ['a']\nlinks = [{ a = 'a', b = 'c', rate = '1G', delay = '1us' }]",
+            "kind = 'graph'\nhosts = ['a']\nlinks = [{ a = 'a', b = 'c', rate = '1Gbit/s', delay = '1us' }]",
             "links names 'c'",
         ),
-        ("kind = 'graph'\nhosts = ['a on a, 1G, 1us']", "to itself"),
+        ("kind = 'graph'\nhosts = ['a on a, 1Gbit/s, 1us']", "to itself"),
         ("kind = 'graph'\nhosts = ['a']\nswitches = ['']", "'' cannot be a name"),
         ("kind = 'graph'\nhosts = ['a on b, 0, 1us']\nswitches = ['b']", "hosts: rate of a-b comes to 0"),
-        ("kind = 'b4'\nform = '12'\nrate = '1G'", "delay is missing"),
-        ("kind = 'b4'\nform = '12'\nrate = '1G'\ndelays = 'traced'", "delays is not known here"),
-        ("kind = 'b4'\nrate = '1G'\ndelays = 'traced'\ninter_delay = '1 ms'", "not both"),
+        ("kind = 'b4'\nform = '12'\nrate = '1Gbit/s'", "delay is missing"),
+        ("kind = 'b4'\nform = '12'\nrate = '1Gbit/s'\ndelays = 'traced'", "delays is not known here"),
+        ("kind = 'b4'\nrate = '1Gbit/s'\ndelays = 'traced'\ninter_delay = '1 ms'", "not both"),
     ] {
         let message = error(text).to_string();
         assert!(message.contains(hint), "{text}: {message}");

@@ -171,14 +171,17 @@ fn what_cannot_be_read_says_how_to_write_it() {
         ("kind = 'ring'\nhosts = 3", "unknown variant `ring`"),
         ("kind = 'big-switch'\nhosts = 3\nrate = 10\ndelay = '1 us'", "\"200000 pps\""),
         ("kind = 'big-switch'\nhosts = 3\nrate = '10 Gbit/s'\ndelay = 1", "a delay in quotes"),
-        ("kind = 'big-switch'\nhosts = 3\nrate = 'fast'\ndelay = '1 us'", "100Mbit/s"),
-        ("kind = 'big-switch'\nhosts = -3\nrate = '1G'\ndelay = '1 us'", "-3"),
-        ("kind = 'big-switch'\nhosts = 3\nrate = '1G'", "missing field `delay`"),
-        ("kind = 'big-switch'\nhosts = 3\nrate = '1G'\ndelay = '1 us'\nracks = 2", "unknown field `racks`"),
+        ("kind = 'big-switch'\nhosts = 3\nrate = 'fast'\ndelay = '1 us'", "50Mbit/s"),
+        ("kind = 'big-switch'\nhosts = -3\nrate = '1Gbit/s'\ndelay = '1 us'", "-3"),
+        ("kind = 'big-switch'\nhosts = 3\nrate = '1Gbit/s'", "missing field `delay`"),
+        (
+            "kind = 'big-switch'\nhosts = 3\nrate = '1Gbit/s'\ndelay = '1 us'\nracks = 2",
+            "unknown field `racks`",
+        ),
         ("kind = 'graph'\nhosts = ['h0 on s0']", "with commas"),
-        ("kind = 'graph'\nhosts = ['h0 on s0, 1G, soon']", "'soon'"),
+        ("kind = 'graph'\nhosts = ['h0 on s0, 1Gbit/s, soon']", "'soon'"),
         ("kind = 'graph'\nhosts = ['h 0']", "without spaces"),
-        ("kind = 'b4'\nform = '42'\nrate = '1G'", "unknown variant `42`"),
+        ("kind = 'b4'\nform = '42'\nrate = '1Gbit/s'", "unknown variant `42`"),
         ("hosts = 3", "kind"),
     ] {
         let error = toml::from_str::<FabricSpec>(text).expect_err(text).to_string();

@@ -115,7 +115,7 @@ fn every_mistake_is_named_with_its_place_and_a_way_out() {
         ("values = [0.5, 0.9]", "values = []", &["vary 1", "values"]),
         ("key = \"workload.load\"", "name = \"packets\"\nkey = \"workload.load\"", &["packets", "taken"]),
         ("hosts = 12", "hosts = 2", &["workload", "nodes", "5 hosts"]),
-        ("1 Gbit/s", "1 furlong", &["furlong", "100Mbit/s"]),
+        ("1 Gbit/s", "1 furlong", &["furlong", "50Mbit/s"]),
         ("kind = \"big-switch\"", "kind = \"bus\"", &["`bus`", "`big-switch`"]),
         ("fanout = 2", "fanout = 5", &["fanout needs 5 hosts", "4"]),
         ("packets = 100", "packets = 0", &["a size is 0"]),

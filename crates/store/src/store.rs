@@ -13,7 +13,7 @@ mod collect;
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::io::{self, Read};
+use std::io::{self, Read, Seek};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -440,6 +440,8 @@ impl Store {
         }
         let mut reader = Stoppable { inner: &mut source.file(), stop: options.stop };
         let hashes = BlockHashes::of_reader(&mut reader, source.path(), progress)?;
+        // It may be read once more.
+        source.file().rewind().map_err(|e| StoreError::io("read", source.path(), e))?;
         source.check()?;
         let id = hashes.root();
         if self.index.record(id)?.is_none() {

@@ -496,18 +496,7 @@ pub enum ControllerEvent {
         name: String,
     },
     /// Nodes are to have an object.
-    CastBegun {
-        /// The cast.
-        cast: u64,
-        /// As asked for.
-        name: String,
-        /// The object.
-        object: ObjectId,
-        /// Its size.
-        bytes: Bytes,
-        /// How many are to have it.
-        receivers: usize,
-    },
+    CastBegun(Box<CastBegun>),
     /// A cast is over.
     CastOver {
         /// The cast.
@@ -517,6 +506,21 @@ pub enum ControllerEvent {
         /// How many have not.
         failed: usize,
     },
+}
+
+/// What is said of a cast that begins.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CastBegun {
+    /// The cast.
+    pub cast: u64,
+    /// As asked for.
+    pub name: String,
+    /// The object.
+    pub object: ObjectId,
+    /// Its size.
+    pub bytes: Bytes,
+    /// How many are to have it.
+    pub receivers: usize,
 }
 
 /// What must survive of a name: that nothing older comes back after a restart.

@@ -25,7 +25,7 @@ pub mod source;
 mod timers;
 
 pub use endpoint::{
-    Arriving, Bind, Command, ControllerCommand, ControllerEvent, DecodeFailure, Endpoint, Event, Expect,
-    Input, NameRecord, Opened, Output, Packet, ReceiverCommand, ReceiverEvent, ReceiverFailure, Relaying,
-    SinkCommand, SinkEvent, SourceCommand, SourceEvent, TaskFlow, TaskGroup, TaskRecord,
+    Arriving, Bind, CastBegun, Command, ControllerCommand, ControllerEvent, DecodeFailure, Endpoint, Event,
+    Expect, Input, NameRecord, Opened, Output, Packet, ReceiverCommand, ReceiverEvent, ReceiverFailure,
+    Relaying, SinkCommand, SinkEvent, SourceCommand, SourceEvent, TaskFlow, TaskGroup, TaskRecord,
 };

@@ -222,7 +222,7 @@ impl Running {
             ControllerEvent::NameForgotten { name } => drop(self.names.insert(name, None)),
             ControllerEvent::NodeUp(_)
             | ControllerEvent::NodeDown { .. }
-            | ControllerEvent::CastBegun { .. }
+            | ControllerEvent::CastBegun(_)
             | ControllerEvent::CastOver { .. } => {}
         }
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use headwater_transport::{ControllerEvent, NameRecord, TaskRecord};
+use headwater_transport::{CastBegun, ControllerEvent, NameRecord, TaskRecord};
 use headwater_units::{Bytes, NodeId, ObjectId, TaskId};
 use headwater_wire::Outcome;
 
@@ -101,7 +101,8 @@ impl Chronicle {
                 }
             }
             ControllerEvent::NameForgotten { name } => tracing::debug!(name, "name forgotten"),
-            ControllerEvent::CastBegun { cast, name, object, bytes, receivers } => {
+            ControllerEvent::CastBegun(begun) => {
+                let CastBegun { cast, name, object, bytes, receivers } = &**begun;
                 add(&self.tally.casts, 1);
                 self.casts.insert(*cast, now());
                 tracing::info!(%cast, name, %object, bytes = bytes.get(), receivers, "cast begun");

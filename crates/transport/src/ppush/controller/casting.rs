@@ -20,7 +20,7 @@ use super::overlay::may_overlay;
 use super::selection::Place;
 use super::tasks::Retry;
 use super::timers::Subject;
-use crate::{ControllerEvent, TaskGroup};
+use crate::{CastBegun, ControllerEvent, TaskGroup};
 
 impl Controller {
     // ---- whoever asks
@@ -38,13 +38,13 @@ impl Controller {
         match self.begin_cast(now, path, wanted) {
             Ok(cast) => {
                 self.stats.casts_accepted += 1;
-                self.event(ControllerEvent::CastBegun {
+                self.event(ControllerEvent::CastBegun(Box::new(CastBegun {
                     cast: number,
                     name: cast.name.clone(),
                     object: cast.object,
                     bytes: cast.bytes,
                     receivers: cast.members.len(),
-                });
+                })));
                 self.casts.add(cast);
                 self.tick_cast(now, number);
             }

@@ -152,11 +152,6 @@ impl Controller {
         self.tasks.len()
     }
 
-    /// What a name, an id or the beginning of one stands for.
-    pub fn resolve(&self, name: &str) -> Option<ObjectId> {
-        self.registry.resolve(name)
-    }
-
     /// Its counters.
     pub fn stats(&self) -> &ControllerStats {
         &self.stats

@@ -136,7 +136,8 @@ impl Controller {
         let stops: Vec<FlowId> = self.endings_of(node).collect();
         stops.into_iter().for_each(|flow| self.forget_ending(node, flow));
         let tasks = &self.tasks;
-        self.registry.forget_with_objects(node, |object| tasks.wanting(object).next().is_some());
+        let names = self.registry.forget_with_objects(node, |object| tasks.wanting(object).next().is_some());
+        names.into_iter().for_each(|record| self.event(ControllerEvent::NameChanged(Box::new(record))));
         self.planner.forget_topology();
         self.plan_due = true;
     }

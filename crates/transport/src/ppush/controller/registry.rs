@@ -14,6 +14,7 @@ pub(super) use self::names::{NameChange, Verdict};
 
 use self::names::Names;
 use super::ControllerConfig;
+use crate::NameRecord;
 
 /// Fewer digits of an id are too easily another's.
 const SHORTEST_BEGINNING: usize = 8;
@@ -293,16 +294,32 @@ impl Registry {
         true
     }
 
-    /// A node that is away is not expected back. Objects that nobody else holds go with it, but for those that are `wanted`.
-    pub(super) fn forget_with_objects(&mut self, id: NodeId, wanted: impl Fn(ObjectId) -> bool) {
-        let Some(node) = self.nodes.get(&id) else { return };
-        let known: Vec<ObjectId> = node.holds.keys().chain(node.formerly.keys()).copied().collect();
-        self.forget(id);
-        for object in known {
-            if !wanted(object) && self.orphans.remove(&object) {
-                self.objects.remove(&object).expect("an orphan is a known object");
-            }
+    /// A node that is away is not expected back. Objects that nobody else holds go with it, and so do their names, but for those that
+    /// are `wanted`. What there is to keep of these names.
+    pub(super) fn forget_with_objects(
+        &mut self,
+        id: NodeId,
+        wanted: impl Fn(ObjectId) -> bool,
+    ) -> Vec<NameRecord> {
+        let Some(node) = self.nodes.get(&id) else { return Vec::new() };
+        let alone = |object: &ObjectId| {
+            self.objects.get(object).is_some_and(|known| known.holders.iter().all(|holder| *holder == id))
+        };
+        let known = node.holds.iter().chain(&node.formerly);
+        let gone: Vec<(ObjectId, BTreeSet<String>)> = known
+            .filter(|(object, _)| alone(object) && !wanted(**object))
+            .map(|(object, names)| (*object, names.clone()))
+            .collect();
+        let mut records = Vec::new();
+        for (object, names) in &gone {
+            records.extend(names.iter().filter_map(|name| self.unname(id, *object, name)));
         }
+        self.forget(id);
+        for (object, _) in gone {
+            self.orphans.remove(&object);
+            self.objects.remove(&object);
+        }
+        records
     }
 
     fn forget(&mut self, id: NodeId) {
