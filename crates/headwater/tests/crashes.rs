@@ -107,6 +107,17 @@ impl<'a> Cluster<'a> {
     }
 }
 
+/// What the controller and the sources have logged (more of it with `RUST_LOG=debug`).
+fn logs(folder: &Path) -> String {
+    let sources = (0..SOURCES).map(|n| format!("source{n}"));
+    let names = std::iter::once("controller".to_owned()).chain(sources);
+    let log = |name: String| {
+        let text = std::fs::read_to_string(folder.join(format!("{name}.log"))).unwrap_or_default();
+        format!("\n---- {name}\n{text}")
+    };
+    names.map(log).collect()
+}
+
 fn run(seed: u64) -> &'static str {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     let folder = tempfile::tempdir().unwrap();
@@ -156,7 +167,7 @@ fn run(seed: u64) -> &'static str {
         }
     };
     let ended = receiver.end(PATIENCE);
-    assert_eq!(ended.code, Some(0), "seed {seed}, {what}: {}", ended.log);
+    assert_eq!(ended.code, Some(0), "seed {seed}, {what}: {}{}", ended.log, logs(folder));
     assert_eq!(std::fs::read(folder.join("out.bin")).unwrap(), content, "seed {seed}");
     assert_eq!(ended.last.unwrap()["verified"], Value::Bool(true));
     what
