@@ -22,10 +22,13 @@ const AGREE: [(&str, Within); 10] = [
     ("E-parity/down", Percent(5.0)),
     ("E-parity/shares", Percent(5.0)),
     (WEIGHTS, Percent(25.0)),
-    ("E-parity/queue", Absolute(2.0)),
+    ("E-parity/queue", QUEUE),
     ("E-parity/marks", Percent(10.0)),
     ("E-parity/goodput", Percent(2.0)),
 ];
+
+/// Of 30 packets. A host that is woken late lets the queue run down meanwhile: on a busy machine a valid run had 28.0.
+const QUEUE: Within = Absolute(3.0);
 
 /// In 3 s a flow of seven packets of window carries 1900 packets, and the ratio of two such differs by 6 % (standard
 /// deviation) from run to run, so that one of twelve single runs misses the claim's 20 % about 4. Hence it alone is held
