@@ -20,6 +20,7 @@ use super::identity::Identity;
 use super::link::{Code, Link, Who};
 use super::pins::{PinOutcome, Pins, canonical};
 use super::presence::{Presence, presence_at};
+use super::resets;
 use super::tls::{self, PeerKey};
 
 /// Handshakes of diallers under way at once; more are refused.
@@ -158,9 +159,9 @@ impl ControlEndpoint {
             Some(server)
         };
         let socket = udp_socket(listen).map_err(bind_failed)?;
-        let runtime = Arc::new(quinn::TokioRuntime);
-        let endpoint = quinn::Endpoint::new(quinn::EndpointConfig::default(), server, socket, runtime)
-            .map_err(bind_failed)?;
+        let port = socket.local_addr().map_err(bind_failed)?.port();
+        let (quic, runtime) = (resets::endpoint_config(&identity, port), Arc::new(quinn::TokioRuntime));
+        let endpoint = quinn::Endpoint::new(quic, server, socket, runtime).map_err(bind_failed)?;
         let local = endpoint.local_addr().map_err(bind_failed)?;
         let counters = Arc::new(Counters::default());
         let (to_accept, accepted) = mpsc::channel(ACCEPTED);

@@ -17,6 +17,7 @@ mod identity;
 mod link;
 mod pins;
 mod presence;
+mod resets;
 #[cfg(test)]
 mod tests;
 mod tls;

@@ -522,6 +522,32 @@ async fn a_vanished_peer_is_noticed_within_the_idle_timeout() {
 }
 
 #[tokio::test]
+async fn a_peer_that_was_killed_and_is_back_says_so_at_once() {
+    let one = Node::new();
+    let Node { state, endpoint } = Node::new();
+    let cut = Arc::new(AtomicBool::new(false));
+    let at = endpoint.local_addr();
+    let addr = relay(at, cut.clone()).await;
+    let (here, there) = tokio::join!(one.endpoint.dial(addr, Expect::Pinned), endpoint.accept());
+    let (here, there) = (here.unwrap(), there.unwrap());
+    // Nothing that it says when it ends is heard.
+    cut.store(true, Ordering::Relaxed);
+    drop((there, endpoint));
+    let again = loop {
+        let identity = Arc::new(Identity::load_or_create(state.path()).unwrap());
+        let pins = Pins::open(state.path()).unwrap();
+        match ControlEndpoint::bind(at, identity, pins, ControlConfig::default()) {
+            Ok(again) => break again,
+            Err(_) => tokio::time::sleep(std::time::Duration::from_millis(10)).await,
+        }
+    };
+    cut.store(false, Ordering::Relaxed);
+    let end = timeout(SOON, here.closed()).await.unwrap();
+    assert_eq!(end, LinkEnd::ByPeer("it restarted".to_owned()), "not silence, which takes eight seconds");
+    drop(again);
+}
+
+#[tokio::test]
 async fn finishing_delivers_what_is_queued_and_closing_says_why() {
     // A short queue, so that most frames are still on their way when the sender finishes.
     let config = ControlConfig { queue: 4, ..ControlConfig::default() };
