@@ -496,8 +496,8 @@ impl<'a> Job<'a> {
 
     /// Addresses of the sources, as far as the controller tells.
     pub(super) async fn names(&self) -> Vec<(NodeId, String)> {
-        let report = self.host.report(self.path).await;
-        report.map_or_else(|_| Vec::new(), |r| r.nodes.into_iter().map(|n| (n.id, n.listen)).collect())
+        self.host.learn_labels(self.path).await;
+        self.host.labels()
     }
 }
 

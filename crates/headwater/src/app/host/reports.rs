@@ -16,6 +16,8 @@ use crate::control::Link;
 
 /// A status waits so long for what nodes say of their sockets.
 const DATA_PATH_PATIENCE: Duration = Duration::from_millis(500);
+/// How long a controller may take to say where its nodes are reached.
+const LABELS_PATIENCE: Duration = Duration::from_millis(500);
 
 impl Host {
     /// What the controller at `path` knows; [`LOCAL`] is this process's own.
@@ -86,11 +88,17 @@ impl Host {
         self.snapshot().map(|snapshot| DataPath::of(&snapshot))
     }
 
-    /// Asks the controller at `path` where its nodes are reached.
+    /// Asks the controller at `path` where its nodes are reached. One that does not answer soon is not waited for: the addresses are for
+    /// people to read, and nothing else needs them.
     pub(crate) async fn learn_labels(&self, path: PathId) {
-        if let Ok(report) = self.report(path).await {
+        if let Ok(Ok(report)) = tokio::time::timeout(LABELS_PATIENCE, self.report(path)).await {
             self.state().labels.extend(report.nodes.into_iter().map(|n| (n.id, n.listen)));
         }
+    }
+
+    /// Where nodes are reached, as far as it is known.
+    pub(crate) fn labels(&self) -> Vec<(NodeId, String)> {
+        self.state().labels.iter().map(|(node, label)| (*node, label.clone())).collect()
     }
 
     /// Where a node is reached, if it said so to this process.
