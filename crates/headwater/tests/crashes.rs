@@ -192,6 +192,34 @@ fn a_delivery_survives_the_death_of_any_of_its_processes() {
     println!("{runs} runs in {:.0} s: {:?}", started.elapsed().as_secs_f64(), counts.into_inner().unwrap());
 }
 
+/// The task is written down and nobody has been told of it: neither its receiver nor its sources.
+#[test]
+fn a_controller_that_dies_in_the_moment_when_a_task_begins_goes_on_with_it() {
+    for seed in 0..4 {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path();
+        let content = random_file(&folder.join("object.bin"), BYTES, seed);
+        let mut cluster = Cluster::with_controller(folder);
+        for n in 0..SOURCES {
+            let source = cluster.start_source(n);
+            cluster.processes.push(source);
+        }
+        cluster.ready();
+        let receiver = cluster.start_receiver();
+        let begun = || std::fs::read_to_string(folder.join("controller.log")).unwrap().contains("task begun");
+        let asked = Instant::now();
+        while !begun() {
+            assert!(asked.elapsed() < PATIENCE, "{}", logs(folder));
+        }
+        cluster.processes[0].kill();
+        let again = cluster.start_controller();
+        cluster.processes[0] = again;
+        let ended = receiver.end(PATIENCE);
+        assert_eq!(ended.code, Some(0), "{}{}", ended.log, logs(folder));
+        assert_eq!(std::fs::read(folder.join("out.bin")).unwrap(), content);
+    }
+}
+
 #[test]
 fn without_any_source_left_the_error_says_what_is_missing_and_a_later_run_goes_on() {
     let folder = tempfile::tempdir().unwrap();

@@ -7,7 +7,7 @@ use headwater_units::{
     BitRate, BlockIndex, Bytes, FetchId, FlowId, FlowKey, NodeId, ObjectId, PathId, SymbolId, TaskId, Time,
 };
 use headwater_wire::{
-    Body, Class, Control, Datagram, Delivery, Ecn, Naming, NodeInfo, Outcome, Refusal, SpreadRule,
+    Body, Class, Control, Datagram, Delivery, Ecn, FlowGrant, Naming, NodeInfo, Outcome, Refusal, SpreadRule,
 };
 use serde::{Deserialize, Serialize};
 
@@ -269,7 +269,7 @@ pub enum ReceiverCommand {
         /// Blocks that are here already, ascending.
         have: Vec<BlockIndex>,
     },
-    /// Answers [`ReceiverEvent::Bind`]: datagrams of the flow go here.
+    /// Answers [`ReceiverEvent::Bind`] and [`ReceiverEvent::Moved`]: datagrams of the flow go here.
     FlowPath {
         /// The flow.
         flow: FlowId,
@@ -347,6 +347,8 @@ pub enum ReceiverEvent {
     },
     /// A flow begins: accept datagrams under its key, find a path, answer with [`ReceiverCommand::FlowPath`].
     Bind(Box<Bind>),
+    /// The source of a flow that has begun is reached elsewhere from now on: find a path, answer with [`ReceiverCommand::FlowPath`].
+    Moved(Box<Bind>),
     /// A flow is over.
     Unbind {
         /// The flow.
@@ -418,6 +420,19 @@ pub struct Bind {
     pub relays: bool,
     /// What comes by it is what this receiver passes on.
     pub passed_on: bool,
+}
+
+impl From<&FlowGrant> for Bind {
+    fn from(grant: &FlowGrant) -> Self {
+        Bind {
+            flow: grant.flow,
+            node: grant.node,
+            at: grant.at.clone(),
+            key: grant.key,
+            relays: grant.relays,
+            passed_on: grant.passed_on,
+        }
+    }
 }
 
 /// Why a receiver gives up. What is finished stays finished.

@@ -120,9 +120,10 @@ fn receiving(spread: SpreadRule, bytes: u64, paths: &[PathId]) -> Receivers {
 }
 
 fn receiving_as(config: ReceiverConfig, bytes: u64, paths: &[PathId]) -> Receivers {
+    let delivery = config.delivery.unwrap_or_default();
     let mut receiver = fetching(config);
     drain(&mut receiver, after(0));
-    receiver.handle(after(0), accepted(77, bytes, paths));
+    receiver.handle(after(0), accepted_by(delivery, 77, bytes, paths));
     let wanted = 0..bytes.div_ceil(256 << 10) as u32;
     command(&mut receiver, after(0), ReceiverCommand::Start { wanted, have: vec![] });
     for &path in paths {
@@ -133,6 +134,10 @@ fn receiving_as(config: ReceiverConfig, bytes: u64, paths: &[PathId]) -> Receive
 
 /// The controller's answer to a request for an object of so many bytes: task 1, a flow by each of these paths.
 fn accepted(request: u64, bytes: u64, paths: &[PathId]) -> Input {
+    accepted_by(Delivery::Push, request, bytes, paths)
+}
+
+fn accepted_by(delivery: Delivery, request: u64, bytes: u64, paths: &[PathId]) -> Input {
     let grant = |(index, path): (usize, &PathId)| FlowGrant {
         flow: FlowId(u64::from(path.0)),
         node: NodeId([path.0 as u8; 32]),
@@ -153,7 +158,7 @@ fn accepted(request: u64, bytes: u64, paths: &[PathId]) -> Input {
         feedback_every: Duration::from_millis(100),
         version: 0,
         flows: paths.iter().enumerate().map(grant).collect(),
-        delivery: Delivery::Push,
+        delivery,
     };
     packet(CONTROLLER, FlowId(0), Body::Control(Box::new(accepted)))
 }
@@ -212,6 +217,56 @@ fn a_source_without_a_list_that_falls_silent_is_asked_again_and_the_controller_t
         });
         assert!(told, "{spread:?}");
     }
+}
+
+/// The list of flows of task 1: one by each of these paths, from sources at these addresses.
+fn flows(version: u32, paths: &[PathId], at: &[&str]) -> Input {
+    let Input::Packet(Packet { datagram: Datagram { body: Body::Control(control), .. }, .. }) =
+        accepted(77, 100_000, paths)
+    else {
+        unreachable!("it is a control message")
+    };
+    let Control::Accepted { flows, .. } = *control else { unreachable!("it is the answer to a request") };
+    let at: Vec<_> = at.iter().map(|at| at.parse().unwrap()).collect();
+    let flows = flows.into_iter().map(|grant| FlowGrant { at: at.clone(), ..grant }).collect();
+    packet(CONTROLLER, FlowId(0), Body::Control(Box::new(Control::Flows { task: TaskId(1), version, flows })))
+}
+
+#[test]
+fn a_source_whose_address_is_known_only_later_or_changes_is_asked_there() {
+    for delivery in [None, Some(Delivery::Pull { initial_window: 8 })] {
+        let config = ReceiverConfig::new("object", NodeId([1; 32]), CONTROLLER, 77);
+        let mut receiver = receiving_as(ReceiverConfig { delivery, ..config }, 100_000, &[SOURCE]);
+        pass(&mut receiver, after(0), after(5));
+        let moved = |said: &[(Time, Output)]| {
+            let to = said.iter().filter_map(|(_, output)| match output {
+                Output::Event(Event::Receiver(_, ReceiverEvent::Moved(bind))) => Some(bind.at.clone()),
+                _ => None,
+            });
+            to.flatten().map(|at| at.to_string()).collect::<Vec<_>>()
+        };
+        // A controller that has restarted knows no address of a source that is not back.
+        receiver.handle(after(5), flows(1, &[SOURCE], &["10.0.0.2:7000"]));
+        let said = pass(&mut receiver, after(5), after(6));
+        assert_eq!(moved(&said), ["10.0.0.2:7000"], "{delivery:?}");
+        let path = PathId(9);
+        command(&mut receiver, after(6), ReceiverCommand::FlowPath { flow: FlowId(2), path });
+        // A source that pushes is asked at once, one that is pulled when its next turn comes.
+        let said = pass(&mut receiver, after(6), after(11));
+        let asked = said.iter().filter(|(_, output)| goes_by(output, path)).count();
+        assert!(asked > 0, "{delivery:?}: {said:?}");
+        for (version, at, expected) in
+            [(2, &["10.0.0.2:7000"][..], 0), (3, &[], 0), (4, &["10.0.0.3:7000"], 1)]
+        {
+            receiver.handle(after(11), flows(version, &[SOURCE], at));
+            let said = pass(&mut receiver, after(11), after(12));
+            assert_eq!(moved(&said).len(), expected, "{delivery:?}: {at:?}");
+        }
+    }
+}
+
+fn goes_by(output: &Output, this: PathId) -> bool {
+    matches!(output, Output::Transmit(Packet { path, .. }) if *path == this)
 }
 
 #[test]

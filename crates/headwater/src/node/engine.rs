@@ -491,6 +491,14 @@ impl Engine {
                 let command = ReceiverCommand::FlowPath { flow, path };
                 self.fetches.taped.handle(now, Input::Command(Command::Receiver(id, command)));
             }
+            ReceiverEvent::Moved(bind) => {
+                let Bind { flow, node, at, .. } = *bind;
+                let path = self.paths.towards(&at);
+                let _ = receiving.events.send(FetchEvent::Source { flow, node, at });
+                // Polled by the loop that is running.
+                let command = ReceiverCommand::FlowPath { flow, path };
+                self.fetches.taped.handle(now, Input::Command(Command::Receiver(id, command)));
+            }
             ReceiverEvent::Unbind { flow } => {
                 self.flows.remove(&flow);
                 let _ = receiving.events.send(FetchEvent::SourceOver { flow });

@@ -267,15 +267,7 @@ impl Session {
             if self.trees.iter().any(|tree| tree.grant.flow == grant.flow) {
                 continue;
             }
-            let bind = Bind {
-                flow: grant.flow,
-                node: grant.node,
-                at: grant.at.clone(),
-                key: grant.key,
-                relays: grant.relays,
-                passed_on: grant.passed_on,
-            };
-            self.event(ReceiverEvent::Bind(Box::new(bind)));
+            self.event(ReceiverEvent::Bind(Box::new(Bind::from(&grant))));
             self.trees.push(Tree {
                 grant,
                 machine: None,

@@ -222,9 +222,16 @@ impl Session {
         let (groups, own): (Vec<_>, Vec<_>) =
             grants.into_iter().partition(|grant| of_groups.contains(&grant.flow));
         for mut grant in own {
-            let known = self.flows.iter().any(|flow| flow.id == grant.flow);
+            if let Some(flow) = self.flows.iter_mut().find(|flow| flow.id == grant.flow) {
+                // A controller that has restarted does not know where a source is until that is back.
+                if flow.is_live() && !grant.at.is_empty() && flow.at != grant.at {
+                    flow.at.clone_from(&grant.at);
+                    self.event(ReceiverEvent::Moved(Box::new(Bind::from(&grant))));
+                }
+                continue;
+            }
             let set_aside = grant.relays && self.set_aside.is_distrusted(grant.node);
-            if known || set_aside || self.trust.is_distrusted(grant.node) {
+            if set_aside || self.trust.is_distrusted(grant.node) {
                 continue;
             }
             let group = groups.iter().find(|group| grant.group == Some(group.flow));
@@ -244,15 +251,7 @@ impl Session {
     }
 
     fn bind(&mut self, grant: &FlowGrant) {
-        let bind = Bind {
-            flow: grant.flow,
-            node: grant.node,
-            at: grant.at.clone(),
-            key: grant.key,
-            relays: grant.relays,
-            passed_on: grant.passed_on,
-        };
-        self.event(ReceiverEvent::Bind(Box::new(bind)));
+        self.event(ReceiverEvent::Bind(Box::new(Bind::from(grant))));
     }
 
     fn add_flow(&mut self, now: Time, grant: FlowGrant) {

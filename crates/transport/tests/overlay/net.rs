@@ -578,7 +578,7 @@ impl Net {
             ReceiverEvent::Failed(ReceiverFailure::Cancelled) => {}
             ReceiverEvent::Failed(failure) => panic!("host {host}: {failure:?}"),
             ReceiverEvent::Distrusted { node } => panic!("host {host} believes {node} to lie"),
-            ReceiverEvent::Unbind { .. } | ReceiverEvent::Ended => {}
+            ReceiverEvent::Moved(_) | ReceiverEvent::Unbind { .. } | ReceiverEvent::Ended => {}
         }
     }
 }

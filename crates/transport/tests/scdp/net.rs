@@ -719,6 +719,7 @@ impl Net {
                 let ReceiverHost { session, pulls, .. } = host;
                 session.on_command(now, command, pulls);
             }
+            ReceiverEvent::Moved(_) => {}
             ReceiverEvent::Unbind { flow } => assert!(host.unbound.insert(flow), "{flow:?} is over once"),
             ReceiverEvent::Symbol { flow, symbol } => {
                 let header = handed_in.take().expect("a symbol was handed in");

@@ -267,7 +267,7 @@ impl Host {
                 self.done.insert(fetch, self.now);
                 return;
             }
-            ReceiverEvent::Unbind { .. } | ReceiverEvent::Ended => return,
+            ReceiverEvent::Moved(_) | ReceiverEvent::Unbind { .. } | ReceiverEvent::Ended => return,
             other => panic!("{other:?}"),
         };
         self.receivers.handle(self.now, Input::Command(Command::Receiver(FetchId(fetch), answer)));

@@ -568,7 +568,7 @@ impl World {
                 assert!(self.finished.is_none(), "ended twice");
                 self.finished = Some((self.now, Err(failure)));
             }
-            ReceiverEvent::Unbind { .. } => {}
+            ReceiverEvent::Moved(_) | ReceiverEvent::Unbind { .. } => {}
             ReceiverEvent::Ended => {
                 assert!(self.finished.is_some(), "over without an end");
                 self.ended = true;

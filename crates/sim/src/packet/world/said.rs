@@ -150,7 +150,10 @@ impl World {
                 self.post.agenda.push((self.now + INTRODUCE_EVERY).as_nanos(), Event::Start { task });
             }
             ReceiverEvent::Failed(failure) => self.on_failure(task, failure),
-            ReceiverEvent::Unbind { .. } | ReceiverEvent::Distrusted { .. } | ReceiverEvent::Ended => {}
+            ReceiverEvent::Moved(_)
+            | ReceiverEvent::Unbind { .. }
+            | ReceiverEvent::Distrusted { .. }
+            | ReceiverEvent::Ended => {}
         }
     }
 

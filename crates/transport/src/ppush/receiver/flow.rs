@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use core::net::SocketAddr;
-use headwater_units::{BlockIndex, Bytes, Duration, FlowId, FlowKey, NodeId, PathId, Time};
+use headwater_units::{BlockIndex, Bytes, Duration, FlowId, NodeId, PathId, Time};
 use headwater_wire::FlowGrant;
 
 use super::acks::Acks;
@@ -24,7 +24,6 @@ pub(super) struct Flow {
     pub(super) id: FlowId,
     pub(super) node: NodeId,
     pub(super) at: Vec<SocketAddr>,
-    pub(super) key: FlowKey,
     pub(super) index: u8,
     pub(super) of: u8,
     pub(super) path: Option<PathId>,
@@ -76,7 +75,6 @@ impl Flow {
             id: grant.flow,
             node: grant.node,
             at: grant.at,
-            key: grant.key,
             index: grant.index,
             of: grant.of,
             path: None,

@@ -227,16 +227,16 @@ impl Receiver {
                 self.dialogue.distrust(grant.node, &mut self.outputs);
                 continue;
             }
-            if !self.flows.contains_key(&grant.flow) {
+            if let Some(flow) = self.flows.get_mut(&grant.flow) {
+                // A controller that has restarted does not know where a source is until that is back.
+                if flow.is_live() && !grant.at.is_empty() && flow.at != grant.at {
+                    flow.at.clone_from(&grant.at);
+                    self.event(ReceiverEvent::Moved(Box::new(Bind::from(&grant))));
+                }
+            } else {
+                let bind = Bind { relays: false, passed_on: true, ..Bind::from(&grant) };
+                self.event(ReceiverEvent::Bind(Box::new(bind)));
                 let flow = Flow::new(grant);
-                self.event(ReceiverEvent::Bind(Box::new(Bind {
-                    flow: flow.id,
-                    node: flow.node,
-                    at: flow.at.clone(),
-                    key: flow.key,
-                    relays: false,
-                    passed_on: true,
-                })));
                 self.flows.insert(flow.id, flow);
             }
         }
@@ -322,7 +322,10 @@ impl Receiver {
             ReceiverCommand::Start { wanted, have } => self.start(now, wanted, &have),
             ReceiverCommand::FlowPath { flow, path } => {
                 if let Some(flow) = self.flows.get_mut(&flow) {
-                    flow.path = Some(path);
+                    if flow.path.replace(path).is_some() {
+                        // It has moved: it is asked there at once.
+                        flow.changed = true;
+                    }
                     flow.expecting_since = Some(now);
                     self.plan_soon = true;
                 }

@@ -1,5 +1,7 @@
 //! One flow as its receiver sees it.
 
+use core::net::SocketAddr;
+
 use headwater_units::{BitRate, Bytes, Duration, FlowId, NodeId, PathId, Time};
 use headwater_wire::{FlowGrant, FlowView};
 
@@ -40,6 +42,7 @@ const LONG_SILENCE: u32 = 4;
 pub(super) struct Flow {
     pub(super) id: FlowId,
     pub(super) node: NodeId,
+    pub(super) at: Vec<SocketAddr>,
     pub(super) index: u8,
     pub(super) of: u8,
     /// Its source is a receiver itself.
@@ -147,6 +150,7 @@ impl Flow {
         Flow {
             id: grant.flow,
             node: grant.node,
+            at: grant.at,
             index: grant.index,
             of: grant.of,
             relays: grant.relays,
