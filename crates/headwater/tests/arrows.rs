@@ -20,12 +20,14 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("policy", &["fabric", "units"]),
     ("transport", &["policy", "fabric", "wire", "units"]),
     ("switch", &["wire", "units"]),
+    ("node", &["transport", "switch", "policy", "fabric", "wire", "units"]),
     ("store", &["codec", "units"]),
     ("sim", &["transport", "switch", "codec", "policy", "fabric", "wire", "units"]),
 ];
 
 /// The crates that run the same on sockets and in simulation: they decide, and leave all doing to a driver.
-const MACHINES: [&str; 8] = ["units", "wire", "fabric", "policy", "codec", "transport", "switch", "sim"];
+const MACHINES: [&str; 9] =
+    ["units", "wire", "fabric", "policy", "codec", "transport", "switch", "node", "sim"];
 
 /// Crates that a machine may not name in its manifest: runtimes, sockets, system calls, clocks, entropy.
 const DENIED: &[&str] = &[

@@ -1,11 +1,9 @@
-//! What a node does that is invited to a cast: it joins the group, fetches into its store, and says what came of it.
-//!
-//! Only its own controller may invite it. An invitation is known by its number: said again, it is answered again, whether the fetch
-//! still runs or is over.
+//! What a node does that is invited to a cast ([`Invitations`]): it joins the group, fetches into its store, and says what came of it.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use headwater_node::{InvitationAction, Invitations};
 use headwater_units::{Bytes, ObjectId, PathId};
 use headwater_wire::{
     Class, Control, FetchEnd, Fetched, FlowSecret, GroupInvitation, Invitation, MAX_FLOWS, MAX_REASON,
@@ -21,17 +19,14 @@ use super::local::Wanted;
 use super::{AppError, GetResult, Progress, SourceShare, Watch};
 use crate::socket::GroupAddr;
 
-/// So many that are over are remembered.
-const REMEMBERED: usize = 256;
-
 /// The invitations of a node.
 pub(super) struct Invited {
     keeper: Arc<Keeper>,
     host: Host,
     controller: PathId,
     heard: UnboundedReceiver<(PathId, Control)>,
+    machine: Invitations,
     running: BTreeMap<u64, AbortHandle>,
-    over: VecDeque<Fetched>,
     fetches: JoinSet<Fetched>,
 }
 
@@ -40,60 +35,52 @@ impl Invited {
     pub(super) fn new(keeper: Arc<Keeper>, host: Host, controller: PathId) -> Self {
         let heard = host.hear_casts();
         host.keeps();
-        let (running, over, fetches) = Default::default();
-        Invited { keeper, host, controller, heard, running, over, fetches }
+        let machine = Invitations::new(controller);
+        let (running, fetches) = Default::default();
+        Invited { keeper, host, controller, heard, machine, running, fetches }
     }
 
     pub(super) async fn run(mut self) {
         loop {
             tokio::select! {
                 heard = self.heard.recv() => match heard {
-                    Some((path, control)) if path == self.controller => self.on_control(control),
-                    Some((path, _)) => tracing::warn!(path = path.0, "somebody else than the controller gave orders"),
+                    Some((path, control)) => {
+                        if !self.machine.on_control(path, control) {
+                            tracing::warn!(path = path.0, "somebody else than the controller gave orders");
+                        }
+                    }
                     None => return,
                 },
                 ended = self.fetches.join_next(), if !self.fetches.is_empty() => {
-                    // One that was stopped has nothing to say.
                     if let Some(Ok(fetched)) = ended {
-                        self.on_end(fetched);
+                        self.running.remove(&fetched.request);
+                        self.machine.ended(fetched);
                     }
                 }
             }
+            self.act();
         }
     }
 
-    fn on_control(&mut self, control: Control) {
-        match control {
-            Control::Fetch(invitation) => self.on_invitation(*invitation),
-            Control::StopFetch { request } => {
-                if let Some(running) = self.running.remove(&request) {
-                    running.abort();
+    fn act(&mut self) {
+        while let Some(action) = self.machine.poll() {
+            match action {
+                InvitationAction::Fetch(invitation) => {
+                    let request = invitation.request;
+                    tracing::info!(object = %invitation.object, name = invitation.name, "invited");
+                    let (keeper, host) = (self.keeper.clone(), self.host.clone());
+                    let running = self.fetches.spawn(async move { follow(&keeper, host, *invitation).await });
+                    self.running.insert(request, running);
+                }
+                InvitationAction::Stop(request) => {
+                    if let Some(running) = self.running.remove(&request) {
+                        running.abort();
+                    }
+                }
+                InvitationAction::Answer(fetched) => {
+                    self.host.say(self.controller, Control::Fetched(*fetched));
                 }
             }
-            _ => {}
-        }
-    }
-
-    fn on_invitation(&mut self, invitation: Invitation) {
-        let request = invitation.request;
-        if let Some(over) = self.over.iter().find(|over| over.request == request) {
-            return self.host.say(self.controller, Control::Fetched(over.clone()));
-        }
-        if self.running.contains_key(&request) {
-            return;
-        }
-        tracing::info!(object = %invitation.object, name = invitation.name, "invited");
-        let (keeper, host) = (self.keeper.clone(), self.host.clone());
-        let running = self.fetches.spawn(async move { follow(&keeper, host, invitation).await });
-        self.running.insert(request, running);
-    }
-
-    fn on_end(&mut self, fetched: Fetched) {
-        self.running.remove(&fetched.request);
-        self.host.say(self.controller, Control::Fetched(fetched.clone()));
-        self.over.push_back(fetched);
-        if self.over.len() > REMEMBERED {
-            self.over.pop_front();
         }
     }
 }

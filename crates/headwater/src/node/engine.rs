@@ -5,8 +5,7 @@ mod arriving;
 mod groups;
 mod out;
 mod relaying;
-mod relays;
-mod signals;
+mod trees;
 mod watched;
 
 use std::collections::VecDeque;
@@ -22,7 +21,7 @@ use headwater_transport::{
     SourceCommand, SourceEvent,
 };
 use headwater_units::{BitRate, BlockIndex, FetchId, FlowId, ObjectId, PathId, Time};
-use headwater_wire::{CodePoints, Control, HeaderKey, Spoiled};
+use headwater_wire::{CodePoints, Control, FlowSecret, GroupQuestion, HeaderKey, Spoiled};
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use tokio::sync::mpsc::UnboundedSender;
@@ -36,14 +35,14 @@ use super::receiving::{BlockSink, FetchEvent, Fetches, Finished, Receiving};
 use super::sending::{Prepared, Sources};
 use super::timeline::{Timeline, TimelineFile};
 use super::workers::Workers;
-use super::{FlowSecret, GroupProbe, Lossy, Said, Snapshot};
+use super::{Lossy, Said, Snapshot};
 use crate::socket::{
     GroupAddr, Merging, PathAddr, RecvBatch, SendBatch, TrimmedBatch, TrimmedPort, UdpPort, Waker, doze,
     wait_with,
 };
 use groups::Groups;
 pub(super) use groups::MAX_JOINED;
-use relays::Relays;
+use trees::TreesHere;
 
 /// What others ask of the data thread.
 pub(super) enum Order {
@@ -58,7 +57,7 @@ pub(super) enum Order {
     Leave { group: GroupAddr },
     AnswerProbes { asked: FlowSecret, own: FlowSecret },
     IgnoreProbes { asked: FlowId },
-    ProbeGroup { probe: Box<GroupProbe>, done: oneshot::Sender<Vec<FlowId>> },
+    ProbeGroup { group: GroupAddr, question: Box<GroupQuestion>, done: oneshot::Sender<Vec<FlowId>> },
     HandOver { done: oneshot::Sender<()> },
     Look { done: oneshot::Sender<()> },
     Limit { limit: Option<BitRate> },
@@ -108,7 +107,7 @@ const BATCH_GROUPS: usize = 64;
 pub(super) struct Engine {
     port: UdpPort,
     groups: Groups,
-    relays: Relays,
+    trees: TreesHere,
     /// Where trimmed datagrams are seen, if they are.
     trimmed: Option<(TrimmedPort, TrimmedBatch)>,
     /// Which sockets beside `port` have something to read: `trimmed`'s, then those of groups.
@@ -181,7 +180,7 @@ impl Engine {
             buffers: Buffers::default(),
             port: parts.port,
             groups: Groups::default(),
-            relays: Relays::default(),
+            trees: TreesHere::default(),
             trimmed: parts.trimmed.map(|port| (port, TrimmedBatch::default())),
             ready: 0,
             waker: parts.waker,
@@ -233,12 +232,13 @@ impl Engine {
             self.take_results();
             self.receive(&mut incoming);
             self.poll_due();
-            if self.groups.wake().is_some_and(|at| at <= self.now()) {
-                self.drive_probes(self.now());
+            if self.groups.probes.wake().is_some_and(|at| at <= self.now()) {
+                self.groups.probes.tick(self.now());
+                self.do_as_probes_say();
             }
-            if self.relays.wake().is_some_and(|at| at <= self.now()) {
-                self.drive_beats(self.now());
-                self.drive_signals(self.now());
+            if self.trees.machine.wake().is_some_and(|at| at <= self.now()) {
+                self.trees.machine.tick(self.now());
+                self.tend_trees(self.now());
             }
             self.flush();
             if !self.too_long.is_empty() && self.tell_too_long() {
@@ -276,16 +276,16 @@ impl Engine {
         // Once more when all is over, or the last one would say for ever that it is not.
         let snapshot = (self.is_busy() || self.was_busy).then_some(self.next_snapshot);
         let sample = self.timeline.as_ref().and_then(Timeline::wake);
-        let probe = self.groups.wake().into_iter().chain(self.relays.wake());
+        let probe = self.groups.probes.wake().into_iter().chain(self.trees.machine.wake());
         self.fetches.wake.into_iter().chain(source).chain(snapshot).chain(sample).chain(probe).min()
     }
 
     /// Lets packets gather before the next round, while they are many and may.
     fn rest(&mut self, now: Time) {
-        let Engine { naps: Some(naps), sources, fetches, relays, .. } = self else { return };
+        let Engine { naps: Some(naps), sources, fetches, trees, .. } = self else { return };
         let slack = || {
             let both = sources.taped.machine.slack().into_iter().chain(fetches.taped.machine.slack());
-            both.min().filter(|_| relays.is_empty())
+            both.min().filter(|_| trees.machine.is_empty())
         };
         // A socket that is full is waited for.
         let moved = self.port.stats();
@@ -334,9 +334,11 @@ impl Engine {
                 Order::Cancel { id } => self.tell_receivers(now, id, ReceiverCommand::Cancel),
                 Order::Join { group, port } => self.join(group, *port),
                 Order::Leave { group } => self.leave(&group),
-                Order::AnswerProbes { asked, own } => self.answer_probes(&asked, &own),
-                Order::IgnoreProbes { asked } => self.ignore_probes(asked),
-                Order::ProbeGroup { probe, done } => self.probe_group(now, *probe, done),
+                Order::AnswerProbes { asked, own } => self.groups.probes.answer(&asked, &own),
+                Order::IgnoreProbes { asked } => self.groups.probes.ignore(asked),
+                Order::ProbeGroup { group, question, done } => {
+                    self.probe_group(now, &group, &question, done);
+                }
                 Order::HandOver { done } => {
                     self.end_all_relaying(now);
                     let _ = done.send(());
@@ -562,13 +564,15 @@ impl Engine {
                     let command = SourceCommand::FlowPath { flow, path };
                     self.hand_to_source(now, Input::Command(Command::Source(command)));
                 }
-                self.lead_tree(now, flow);
+                self.trees.machine.source_opened(flow);
+                self.tend_trees(now);
                 let entry = FlowEntry { key: HeaderKey::new(&key), owner: Owner::Source, vouched: at };
                 self.flows.insert(flow, Box::new(entry));
             }
             SourceEvent::Closed { flow } => {
                 let _ = self.said.send(Said::Sent(flow));
                 self.sources.close(flow, &mut self.buffers);
+                self.trees.machine.source_closed(flow);
                 self.retired.push_back(flow);
                 if self.retired.len() > RETIRED
                     && let Some(oldest) = self.retired.pop_front()

@@ -3,7 +3,6 @@
 mod buffers;
 mod clock;
 mod engine;
-mod group;
 mod naps;
 mod paths;
 mod receiving;
@@ -23,7 +22,7 @@ use headwater_transport::host::{HostReceiverConfig, Receivers};
 use headwater_transport::ppush::receiver::{ReceiverConfig, ReceiverStats};
 use headwater_transport::source::{self, Source, SourceConfig, SourceStats};
 use headwater_units::{BitRate, BlockIndex, Bytes, FetchId, FlowId, NodeId, ObjectId, PathId};
-use headwater_wire::{CodePoints, Control, SYMBOL_OVERHEAD, Spoiled};
+use headwater_wire::{CodePoints, Control, FlowSecret, GroupQuestion, SYMBOL_OVERHEAD, Spoiled};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
 
@@ -37,7 +36,6 @@ use sending::Sources;
 use tape::{Machine, Taped};
 
 pub(crate) use clock::monotonic_nanos;
-pub use group::{FlowSecret, GroupProbe};
 pub use paths::control_path;
 pub use receiving::{BlockSink, FetchEvent};
 pub use tape::{ReplayError, Replayed, TapeFile, replay};
@@ -356,11 +354,10 @@ impl Node {
         self.order(Order::IgnoreProbes { asked });
     }
 
-    /// Asks a group's members to answer, and says who did, by their flows. It takes [`GroupProbe::tries`] times
-    /// [`GroupProbe::every`] where not all do.
-    pub async fn probe_group(&self, probe: GroupProbe) -> Vec<FlowId> {
+    /// Asks a group's members to answer, and says who did, by their flows ([`headwater_node::GroupProbes`]).
+    pub async fn probe_group(&self, group: GroupAddr, question: GroupQuestion) -> Vec<FlowId> {
         let (done, answer) = oneshot::channel();
-        self.order(Order::ProbeGroup { probe: Box::new(probe), done });
+        self.order(Order::ProbeGroup { group, question: Box::new(question), done });
         // A thread that has ended has heard nobody.
         answer.await.unwrap_or_default()
     }

@@ -13,14 +13,12 @@ use super::{Host, LOCAL};
 use crate::app::ops::rounded;
 use crate::app::query::{Answer, Query, Role};
 use crate::control::Link;
-use crate::node::{GroupProbe, Said};
+use crate::node::Said;
 use crate::socket::GroupAddr;
 
 /// Objects of others, and where nodes are reached, are remembered for so many: who says more than that costs no more memory. Of what is
 /// not remembered, the controller is asked.
 const MOST_REMEMBERED: usize = 65_536;
-/// A group's members are asked so often whether they hear it, and waited for so long each time.
-const GROUP_PROBES: (u32, Duration) = (3, Duration::from_millis(100));
 
 impl Host {
     /// The machines of this process and its own controller, without a network between them.
@@ -121,13 +119,9 @@ impl Host {
 
     /// Finds out for a controller who hears a group.
     async fn probe_group(self, path: PathId, question: GroupQuestion) {
-        let GroupQuestion { at, towards, asked, members, bytes } = question;
-        let flow = asked.flow;
-        let heard = match (GroupAddr::towards(at, towards), &self.inner.node) {
-            (Ok(group), Some(node)) => {
-                let (tries, every) = GROUP_PROBES;
-                node.probe_group(GroupProbe { group, asked, members, bytes, tries, every }).await
-            }
+        let flow = question.asked.flow;
+        let heard = match (GroupAddr::towards(question.at, question.towards), &self.inner.node) {
+            (Ok(group), Some(node)) => node.probe_group(group, question).await,
             (Err(error), _) => {
                 tracing::info!(%error, "a group cannot be asked");
                 Vec::new()

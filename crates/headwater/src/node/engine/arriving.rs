@@ -113,12 +113,15 @@ impl Engine {
 
     fn on_datagram(&mut self, now: Time, bytes: &[u8], origin: &mut Origin, tos: Option<u8>) {
         let flow = peek_flow(bytes);
-        if let Some(tree) = flow.filter(|flow| self.relays.has(*flow)) {
+        if let Some(tree) = flow.filter(|flow| self.trees.machine.has(*flow)) {
             return self.on_tree_datagram(now, tree, bytes, origin.from);
         }
         let Some(entry) = flow.and_then(|flow| self.flows.get_mut(&flow)) else {
-            let signals = flow.is_some_and(|it| self.on_signal_datagram(now, it, bytes, origin.from.remote));
-            self.strays += u64::from(!signals && !self.on_probe(now, flow, bytes, origin.from));
+            let from = origin.from;
+            let is_known = flow.is_some_and(|flow| {
+                self.on_signal_datagram(now, flow, bytes, from) || self.on_probe(now, flow, bytes, from)
+            });
+            self.strays += u64::from(!is_known);
             return;
         };
         // A switch that trims says so by a code point. A flag that says so may be anybody's.

@@ -10,7 +10,7 @@ use crate::socket::{PathAddr, SendBatch, UdpPort, path_mtu};
 impl Engine {
     /// Writes a datagram where the kernel will read it, once for each address of its path.
     pub(super) fn transmit(&mut self, packet: Packet) {
-        if self.relays.has(packet.datagram.flow) {
+        if self.trees.machine.has(packet.datagram.flow) {
             return self.say_in_tree(&packet.datagram);
         }
         let Packet { path, ecn, datagram } = packet;

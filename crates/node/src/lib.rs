@@ -1,0 +1,19 @@
+//! What a host decides beside its transfers, without I/O or clock of its own.
+//!
+//! | Machine | Decides |
+//! |---|---|
+//! | [`Trees`] | which trees lead through this node and where their packets go on; whether its neighbours are there (Datacast §III, §V) |
+//! | [`GroupProbes`] | who hears a multicast group |
+//! | [`Invitations`] | which casts this node takes part in |
+//!
+//! Each is handed what happens and says by `poll` what is to be done. A driver moves bytes and time: sockets do, and so does the
+//! simulator.
+
+mod group_probes;
+mod invitations;
+mod signals;
+mod trees;
+
+pub use group_probes::{GroupAction, GroupProbes, GroupProbesConfig, ProbeId};
+pub use invitations::{InvitationAction, Invitations};
+pub use trees::{TreeAction, Trees};
