@@ -212,6 +212,51 @@ fn every_item_of_the_papers_has_a_home_that_says_so() {
     assert_eq!(complaints, Vec::<String>::new());
 }
 
+/// Every `docs/decisions/NNNN` that code or a document cites is there, and nobody cites a decision by a bare number.
+#[test]
+fn every_decision_that_is_cited_has_a_record() {
+    let (mut complaints, mut cited) = (Vec::new(), 0);
+    let records = records();
+    for file in sources::records::citing_files(&root()) {
+        let text = std::fs::read_to_string(&file).unwrap();
+        let shown = file.strip_prefix(root()).unwrap().display();
+        for number in sources::records::citations(&text) {
+            cited += 1;
+            if !records.iter().any(|(name, _)| name.starts_with(&format!("{number}-"))) {
+                complaints.push(format!("{shown}: there is no record docs/decisions/{number}"));
+            }
+        }
+        let bare = sources::records::bare_numbers(&text);
+        complaints.extend(bare.iter().map(|it| format!("{shown}: '{it}': say docs/decisions/NNNN")));
+    }
+    assert!(cited >= 50, "the citations were not found: {cited}");
+    assert_eq!(complaints, Vec::<String>::new());
+}
+
+#[test]
+fn every_decision_record_is_in_the_index() {
+    let index = std::fs::read_to_string(root().join("docs/decisions/README.md")).unwrap();
+    let records = records();
+    assert!(records.len() >= 34, "the records were not found: {records:?}");
+    assert_eq!(sources::records::index_complaints(&index, &records), Vec::<String>::new());
+}
+
+/// File name and first line of every decision record, in order.
+fn records() -> Vec<(String, String)> {
+    let folder = std::fs::read_dir(root().join("docs/decisions")).unwrap();
+    let mut records: Vec<(String, String)> = folder
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.file_name().is_some_and(|name| name != "README.md"))
+        .map(|path| {
+            let text = std::fs::read_to_string(&path).unwrap();
+            let name = path.file_name().unwrap().to_string_lossy().into_owned();
+            (name, text.lines().next().unwrap_or_default().to_owned())
+        })
+        .collect();
+    records.sort();
+    records
+}
+
 mod the_checks_can_fail {
     use super::*;
 

@@ -31,7 +31,7 @@ pub struct Bounds {
 }
 
 impl Default for Bounds {
-    /// Floor 0.5 (PPUSH Eq. 21), 2 where nothing is measured (architecture decision 17), no links.
+    /// Floor 0.5 (PPUSH Eq. 21), 2 where nothing is measured (docs/decisions/0031), no links.
     fn default() -> Self {
         Bounds { floor: Theta::FLOOR, unmeasured: Theta::new(2.0), ceilings: BTreeMap::new() }
     }

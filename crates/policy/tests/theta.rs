@@ -107,7 +107,7 @@ fn the_smallest_task_weighs_at_least_one() {
     assert_eq!((theta(&plan, 100), theta(&plan, 101), theta(&plan, 200)), (1.0, 1.0, 0.5));
 }
 
-/// Architecture decision 17.
+/// What is not measured (docs/decisions/0031).
 #[test]
 fn unknown_links_do_not_constrain_and_unmeasured_flows_stay_between_the_floor_and_two() {
     let demand = Demand { coflows: vec![coflow(1, 10, &[&[0, 1]]), coflow(2, 20, &[&[0, 1]])] };

@@ -1,4 +1,4 @@
-//! Objects on disk: verified content, which blocks are here, crash-safe (architecture decisions 1, 3 and 20).
+//! Objects on disk: verified content, which blocks are here, crash-safe (docs/decisions/0017, docs/decisions/0019, docs/decisions/0034).
 //!
 //! Knows blocks, never symbols. Everything here is synchronous and meant for worker threads; nothing reads a clock.
 //!

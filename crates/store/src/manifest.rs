@@ -1,4 +1,4 @@
-//! A folder as an object: names, modes and ids (architecture decision 3).
+//! A folder as an object: names, modes and ids (docs/decisions/0019).
 //!
 //! The bytes of a manifest are text that anybody can read: the magic line, then one JSON object per line, in the order
 //! of the paths' bytes. One folder has one encoding, so it has one id.

@@ -1,4 +1,4 @@
-//! A file whose blocks are sent: held by the store, or served where the user keeps it (architecture decision 20).
+//! A file whose blocks are sent: held by the store, or served where the user keeps it (docs/decisions/0034).
 //!
 //! It is opened once and read with pread. After every read the file is compared with what it was when it was hashed:
 //! the open file (truncated, written to) and its path (replaced, removed). A change means the object must be

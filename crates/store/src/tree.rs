@@ -1,4 +1,4 @@
-//! BLAKE3 over an object, cut at its blocks (architecture decision 1).
+//! BLAKE3 over an object, cut at its blocks (docs/decisions/0017).
 //!
 //! A block is 2^n KiB at a multiple of its own size, so its bytes are one complete subtree of the BLAKE3 tree and one
 //! chaining value proves it. The chaining values of all blocks merge to the ordinary BLAKE3 hash of the object:

@@ -1,4 +1,4 @@
-//! Who sent what is not the object's: one liar told from many honest sources (architecture decision 11).
+//! Who sent what is not the object's: one liar told from many honest sources (docs/decisions/0026).
 //!
 //! ```text
 //!   a block fails its hash --one source sent all of it--> the liar

@@ -1,4 +1,4 @@
-//! Which packets count as marked (architecture decisions 8 and 14; RFC 9000 §13.4).
+//! Which packets count as marked (docs/decisions/0001, docs/decisions/0023; RFC 9000 §13.4).
 //!
 //! The receiver counts what arrived as ECT(0), CE and Not-ECT; the growth of CE since the ACK before is the number of
 //! marks. Nothing it says can hurt more than the truth: marks are clipped to the packets newly acknowledged, and counts

@@ -1,4 +1,4 @@
-//! When the next packets of a flow may leave (RFC 9002 §7.7, architecture decision 9).
+//! When the next packets of a flow may leave (RFC 9002 §7.7, docs/decisions/0024).
 //!
 //! A flow is paced a little faster than its window per round trip, in quanta: at most two packets or what 0.25 ms carry,
 //! whichever is more, and never more than a quarter of the window. So a burst does not pass a mark threshold by itself,
@@ -18,10 +18,10 @@ pub struct PacerConfig {
     pub gain: f64,
     /// The same in slow start. 2: the window doubles each round trip, so less would hold it back.
     pub slow_start_gain: f64,
-    /// What a quantum lasts at the paced rate. 0.25 ms: half of what decision 9 says, since at some hundred Mbit/s a burst of
+    /// What a quantum lasts at the paced rate. 0.25 ms (docs/decisions/0024): at some hundred Mbit/s a burst of
     /// 0.5 ms is larger than the buckets of many rate limiters, and segmentation saves nothing there.
     pub quantum: Duration,
-    /// A quantum is never more than the window divided by this. 4: decision 9.
+    /// A quantum is never more than the window divided by this. 4: docs/decisions/0024.
     pub window_parts: u32,
     /// A late driver catches up on this much. 1 ms: the resolution of `epoll_wait`.
     pub catch_up: Duration,
@@ -104,7 +104,7 @@ impl Pacer {
     }
 }
 
-/// Decision 9: max(2 packets, 0.25 ms), never more than a part of W, but at least 1, and 2 once the window has 8.
+/// Quantum (docs/decisions/0024): max(2 packets, 0.25 ms), never more than a part of W, but at least 1, and 2 once the window has 8.
 fn quantum(window: Packets, interval: Duration, lasting: Duration, parts: u32) -> u64 {
     let window = window.get();
     let by_time = match interval.as_nanos() {

@@ -142,7 +142,7 @@ impl Source {
         self.flows.get(&flow).map(|held| held.flow.stats())
     }
 
-    /// Packets of a flow that may leave in one piece, now (architecture decision 9): what one GSO send covers at most.
+    /// Packets of a flow that may leave in one piece, now (docs/decisions/0024): what one GSO send covers at most.
     pub fn quantum(&mut self, flow: FlowId) -> u64 {
         self.flows.get_mut(&flow).map_or(1, |held| held.flow.quantum())
     }

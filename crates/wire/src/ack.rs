@@ -1,10 +1,10 @@
-//! What a receiver tells a source about the symbols that came (architecture decision 8).
+//! What a receiver tells a source about the symbols that came (docs/decisions/0023).
 //!
 //! ```text
 //! largest (8) | delay us (4) | ECT(0) (4) | CE (4) | Not-ECT (4) | first undecoded (4) | first run (2) | ranges (1) | owed (1)
 //! ranges x [gap (2) | run (2)]   owed x [block (4) | symbols (4)]
 //! ```
-//! The send time that decision 8 wants echoed is named, not carried: `largest` is the packet whose send time the source
+//! The send time is named, not carried (docs/decisions/0004): `largest` is the packet whose send time the source
 //! kept, and `delay` is how long the receiver held it. No clock crosses the network.
 
 use arrayvec::ArrayVec;

@@ -1,4 +1,4 @@
-//! What a receiver asks of a source (architecture decision 10): absolute, versioned, repeated until echoed.
+//! What a receiver asks of a source (docs/decisions/0025): absolute, versioned, repeated until echoed.
 //!
 //! The first `Assign` also opens the flow: it is the first datagram from the receiver to the source, so that address
 //! translators and firewalls on the way let the answer in, and it carries back the source's nonce once there is one.

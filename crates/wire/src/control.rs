@@ -1,4 +1,4 @@
-//! Control messages between nodes and the controller (PPUSH §III-A, architecture decision 15).
+//! Control messages between nodes and the controller (PPUSH §III-A, docs/decisions/0029).
 //!
 //! Typed, idempotent and bounded. On real hosts they ride QUIC streams, in the simulator they are packets of the top
 //! class; either way a message may be lost with its connection or come twice, so each one can be said again.
@@ -34,7 +34,7 @@ pub enum SpreadRule {
     /// the task for each, decided once. What PPUSH compares itself with (§V-B, PPUSH(0,0) and PPUSH(0,1)); a task is as
     /// slow as its slowest source.
     Equal,
-    /// The receiver lists blocks and ranges by measured rate (architecture decision 10).
+    /// The receiver lists blocks and ranges by measured rate (docs/decisions/0025).
     #[default]
     Listed,
 }
@@ -180,7 +180,7 @@ pub struct Push {
     pub role: FlowRole,
 }
 
-/// Which congestion signal a flow goes by (architecture decision 14).
+/// Which congestion signal a flow goes by (docs/decisions/0001).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum MarkSignal {
     /// Nothing was acknowledged yet.

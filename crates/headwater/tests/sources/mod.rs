@@ -1,5 +1,7 @@
 //! Reading Rust sources and our tables of papers just closely enough to hold them to the rules.
 
+pub(super) mod records;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 

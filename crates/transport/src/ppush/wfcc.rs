@@ -2,7 +2,7 @@
 //!
 //! Grows the window like DCTCP and shrinks it by `mark_fraction / (2 theta)` per marked packet, so flows that share a
 //! bottleneck settle at rates in proportion to `theta` (Theorem 1). Eq. 2 is applied once per acknowledged packet, also
-//! when one ACK reports many (architecture decision 8), and Eq. 1 once per window of data.
+//! when one ACK reports many (docs/decisions/0023), and Eq. 1 once per window of data.
 //!
 //! ```text
 //!             first mark                             no marks, 10 rounds above 8 % loss (guarded only)
@@ -26,7 +26,7 @@ const KNOWN_GROWTH: f64 = 0.25;
 /// The part of a first round whose loss says that less is there than was known. 8 %: that of [`LossGuard::threshold`].
 const KNOWN_WRONG: f64 = 0.08;
 
-/// How lost packets act on the window (architecture decision 13).
+/// How lost packets act on the window (docs/decisions/0028).
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub enum LossResponse {
     /// Not at all: what PPUSH's experiments on lossy links do (§V-A, Fig. 4).
@@ -49,9 +49,9 @@ pub enum LossResponse {
 /// Intervals in which nothing was acknowledged or lost do not count.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LossGuard {
-    /// Loss fraction above which a round is bad. 8 %: decision 13, well above random loss on links that work.
+    /// Loss fraction above which a round is bad. 8 % (docs/decisions/0028), well above random loss on links that work.
     pub threshold: f64,
-    /// Bad rounds in a row before losses count as marks. 10: decision 13.
+    /// Bad rounds in a row before losses count as marks. 10: docs/decisions/0028.
     pub rounds: u32,
     /// Loss fraction above which an interval is bad. 30 %: a flow at that loss gets little through and hurts others.
     pub breaker_threshold: f64,

@@ -11,7 +11,7 @@ pub struct PullFlowConfig {
     /// A flow of the class [`Bulk`](headwater_wire::Class::Bulk) drops a level ([`headwater_wire::Class::LEVELS`]) when it has
     /// sent so much (payload). 10 KB, 100 KB, 1 MB and 10 MB: SCDP §IV. `None`, and for flows of any other class: no levels.
     pub demotion: Option<[Bytes; 4]>,
-    /// Before its address has echoed a nonce, a receiver gets no more than the first window (architecture decision 16). Off where
+    /// Before its address has echoed a nonce, a receiver gets no more than the first window (docs/decisions/0030). Off where
     /// addresses cannot be forged, as in a simulation.
     pub validates_paths: bool,
     /// A flow whose last symbol was asked for is kept so long for what may yet go wrong: that symbol, the decoding, the hash

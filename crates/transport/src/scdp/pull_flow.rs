@@ -11,8 +11,8 @@
 //! No window, no pace, no timer for what was sent: the receiver counts, and asks again. A pull may come twice, late or not at all:
 //! it says how many were asked for in all, and how far of which runs.
 //!
-//! A receiver is where its pulls come from. Until that address has echoed a nonce ([`crate::source::paths`], architecture decision
-//! 16), it gets no more than the first window, whatever it asks for; a new one is served only then.
+//! A receiver is where its pulls come from. Until that address has echoed a nonce ([`crate::source::paths`];
+//! docs/decisions/0030), it gets no more than the first window, whatever it asks for; a new one is served only then.
 
 use headwater_units::{
     BlockIndex, Bytes, FlowId, Geometry, ObjectId, PacketNumber, Packets, PathId, Symbols, Time,
@@ -27,7 +27,7 @@ use crate::source::config::{FlowCounters, FlowStats, SourceConfig};
 use crate::source::paths::{PathNews, Paths};
 use crate::{Event, Output, Packet, SourceEvent};
 
-/// What one GSO send covers at most; the first window leaves at line rate (architecture decision 9).
+/// What one GSO send covers at most; the first window leaves at line rate (docs/decisions/0024).
 const QUANTUM: u64 = 46;
 /// A receiver may have asked for so many first windows that were not sent: more than its window, since it asks again for what
 /// it takes for lost.

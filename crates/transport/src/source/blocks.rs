@@ -1,4 +1,4 @@
-//! Which blocks the driver holds ready for a flow, and which it may let go (architecture decision 12).
+//! Which blocks the driver holds ready for a flow, and which it may let go (docs/decisions/0027).
 //!
 //! ```text
 //!  unknown --Prepare--> Asked --BlockReady--> Ready --Release--> unknown

@@ -21,13 +21,13 @@ pub(crate) const LOOK_AHEAD: usize = 64;
 pub enum AckInterval {
     /// After each: PPUSH §III-A ("immediately generates an acknowledgment").
     EverySymbol,
-    /// After a part of the window: the window moves in steps that a mark threshold can take (architecture decision 8).
+    /// After a part of the window: the window moves in steps that a mark threshold can take (docs/decisions/0002).
     WindowPart {
-        /// One part in so many. 16, not the 4 that decision 8 names: each ACK lets as many packets go, a large flow marks
+        /// One part in so many. 16, not 4 (docs/decisions/0002): each ACK lets as many packets go, a large flow marks
         /// itself by such bursts, and the share drifts from theta (two flows at thetas 1 and 4, marks from 100 packets
         /// on, got 1.2:1 with 4, 2.3:1 with 8 and 3.4:1 with 16; 4.3:1 with an ACK per symbol).
         parts: u8,
-        /// At most so many; 46 segments are what one GSO send carries at 1,400 bytes (decision 9).
+        /// At most so many; 46 segments are what one GSO send carries at 1,400 bytes (docs/decisions/0024).
         most: u8,
     },
 }
@@ -73,7 +73,7 @@ pub struct SourceConfig {
     pub delay_mark: Option<DelayMark>,
     /// What replaces a lost symbol.
     pub lost_symbols: LostSymbols,
-    /// Packets sent to an address before it has echoed a nonce. 10, an initial window: architecture decision 16.
+    /// Packets sent to an address before it has echoed a nonce. 10, an initial window (docs/decisions/0030).
     pub unvalidated_packets: u64,
     /// Packets in flight per flow, whatever window the receiver announces: bounds the table of sent packets (3 MiB).
     pub max_in_flight: u32,

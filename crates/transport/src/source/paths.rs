@@ -1,7 +1,7 @@
 //! Where a flow sends to, and what is known of the way there.
 //!
 //! The first assignment gives the path. Until an assignment that comes over it carries the nonce of our challenge,
-//! little is sent, so that nobody can point a source at a third party (architecture decision 16, as RFC 9000 §8). A
+//! little is sent, so that nobody can point a source at a third party (docs/decisions/0030, as RFC 9000 §8). A
 //! receiver that turns up elsewhere is challenged there, and the flow moves once that path has answered (RFC 9000 §9).
 
 use std::collections::BTreeMap;

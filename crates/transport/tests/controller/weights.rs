@@ -41,7 +41,7 @@ fn measure(bench: &mut Bench, rtt_ms: u64) {
     }
 }
 
-/// Architecture decision 17.
+/// Stated or measured (docs/decisions/0031).
 #[test]
 fn before_anything_is_measured_weights_stay_between_a_half_and_two() {
     let mut bench = Bench::new().holders([1]);

@@ -275,7 +275,7 @@ fn a_first_window_that_is_lost_whole_costs_a_receiver_that_opens_its_flow_no_tim
     assert!(took < ms(60) + PACKET * u64::from(2 * K + 2 + 12) + ms(1), "{took:?}");
 }
 
-/// Architecture decision 16.
+/// An address must answer first (docs/decisions/0030).
 #[test]
 fn an_address_that_has_not_echoed_a_nonce_gets_no_more_than_the_first_window() {
     let session = SessionConfig { opens_flows: true, ..SessionConfig::data_centre() };

@@ -80,13 +80,13 @@ pub struct ControllerConfig {
     /// Plans are at least this far apart, so that a thousand arrivals at once cost a few plans: 20 ms. A plan of a
     /// thousand tasks takes some milliseconds. Zero plans at every single event, as the paper does.
     pub replan_gap: Duration,
-    /// Capacities are the largest delivered rate within this span: 10 s (architecture decision 17).
+    /// Capacities are the largest delivered rate within this span: 10 s (docs/decisions/0031).
     pub rate_window: Duration,
     /// θ-: 0.5 (PPUSH Eq. 21).
     pub theta_floor: Theta,
     /// θ+ of every link, where the operator knows it (PPUSH Eq. 20); `None`: from measured rates and round trips.
     pub theta_ceiling: Option<Theta>,
-    /// θ+ of a path where nothing is measured: 2 (architecture decision 17).
+    /// θ+ of a path where nothing is measured: 2 (docs/decisions/0031).
     pub theta_unmeasured: Theta,
     /// Relative change of a weight that is worth telling: 0.01.
     pub theta_step: f64,

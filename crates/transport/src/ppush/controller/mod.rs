@@ -19,7 +19,7 @@
 //! nobody knows is stopped. A receiver need not say `Hello`: its `Request` tells enough. A source must.
 //!
 //! Differs from the paper: a weight is also planned anew in a fixed interval, not only on arrivals and completions;
-//! flows of a silent receiver do not take part in the plan; capacities are measured (architecture decision 17).
+//! flows of a silent receiver do not take part in the plan; capacities are measured (docs/decisions/0031).
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 

@@ -2,7 +2,7 @@
 //!
 //! Links: each node's uplink and downlink to one big switch, and those of its rack where it names one. A link carries
 //! what the operator stated, else the largest rate that was delivered over it lately; where neither is known, or no
-//! flow on it has measured a round trip, it does not constrain (architecture decision 17).
+//! flow on it has measured a round trip, it does not constrain (docs/decisions/0031).
 
 use std::collections::{BTreeMap, VecDeque};
 

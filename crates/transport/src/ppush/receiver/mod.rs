@@ -12,7 +12,7 @@
 //! [`crate::host::Receivers`], which hands it the packets of its flows.
 //!
 //! Differs from the paper: with the default rule the receiver lists what each source should send, by measured rate
-//! (architecture decision 10), so that blocks rarely need decoding; the paper's residue classes remain as a rule.
+//! (docs/decisions/0025), so that blocks rarely need decoding; the paper's residue classes remain as a rule.
 
 mod acks;
 mod arriving;
