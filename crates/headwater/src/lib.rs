@@ -10,6 +10,5 @@ pub mod lab;
 pub mod netns;
 pub mod netns_engine;
 pub mod node;
-pub mod socket;
 pub mod soft_switch;
 pub mod tcp;

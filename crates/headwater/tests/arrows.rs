@@ -21,6 +21,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("transport", &["policy", "fabric", "wire", "units"]),
     ("switch", &["wire", "units"]),
     ("store", &["codec", "units"]),
+    ("udp", &["wire", "units"]),
     ("sim", &["transport", "switch", "codec", "policy", "fabric", "wire", "units"]),
 ];
 

@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
+use headwater_udp::GroupAddr;
 use headwater_units::{Bytes, ObjectId, PathId};
 use headwater_wire::{
     Class, Control, FetchEnd, Fetched, FlowSecret, GroupInvitation, Invitation, MAX_FLOWS, MAX_REASON,
@@ -19,7 +20,6 @@ use super::host::Host;
 use super::keep::Keeper;
 use super::local::Wanted;
 use super::{AppError, GetResult, Progress, SourceShare, Watch};
-use crate::socket::GroupAddr;
 
 /// So many that are over are remembered.
 const REMEMBERED: usize = 256;

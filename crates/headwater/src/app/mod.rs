@@ -42,6 +42,7 @@ use headwater_transport::path_mtu::PathMtuConfig;
 use headwater_transport::ppush::wfcc::LossResponse;
 use headwater_transport::ppush::yielding::YieldingConfig;
 use headwater_transport::pull_queue::PullConfig;
+use headwater_udp::Multicast;
 use headwater_units::{BitRate, Bytes, Duration};
 use headwater_wire::Delivery;
 
@@ -60,7 +61,6 @@ pub use types::*;
 pub(crate) use usage::open_many_files;
 
 use crate::node::{self, Lossy, NodeConfig, TapeFile};
-use crate::socket::Multicast;
 
 /// Loss on purpose, for drills: `probability:seed`.
 const DROP_VARIABLE: &str = "HEADWATER_DROP";

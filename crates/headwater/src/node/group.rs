@@ -1,9 +1,8 @@
 //! What others may ask of a node about multicast groups.
 
+use headwater_udp::GroupAddr;
 use headwater_units::Duration;
 pub use headwater_wire::FlowSecret;
-
-use crate::socket::GroupAddr;
 
 /// The question whether datagrams to a group arrive at its members.
 #[derive(Clone, Debug, PartialEq, Eq)]

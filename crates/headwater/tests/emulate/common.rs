@@ -8,9 +8,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use headwater::emulate::EmulatedNet;
-use headwater::socket::{PathAddr, RecvBatch, SendBatch, SocketOptions, UdpPort};
 use headwater::soft_switch::{Snapshot, Validity, in_namespace};
 use headwater_sim::scenario::Scenario;
+use headwater_udp::{PathAddr, RecvBatch, SendBatch, SocketOptions, UdpPort};
 use headwater_wire::Ecn;
 
 /// 20 Mbit/s in the middle, 200 at the edges, 10 ms one way.

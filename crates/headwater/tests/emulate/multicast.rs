@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 
 use headwater::emulate::{EmulatedNet, NetOptions};
 use headwater::node::{FlowSecret, GroupProbe};
-use headwater::socket::{GroupAddr, Multicast, PathAddr, RecvBatch, SendBatch, SocketOptions, UdpPort};
 use headwater::soft_switch::{Groups, in_namespace, offloads_off};
 use headwater_sim::scenario::Scenario;
+use headwater_udp::{GroupAddr, Multicast, PathAddr, RecvBatch, SendBatch, SocketOptions, UdpPort};
 use headwater_units::{FlowId, FlowKey};
 use headwater_wire::Ecn;
 

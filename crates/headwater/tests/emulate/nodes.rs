@@ -6,13 +6,13 @@ use std::time::{Duration, Instant};
 
 use headwater::emulate::EmulatedNet;
 use headwater::node::{BlockSink, FetchEvent, Node, NodeConfig, Said, Snapshot, control_path};
-use headwater::socket::Multicast;
 use headwater::soft_switch::in_namespace;
 use headwater_store::{SourceFile, StoreError};
 use headwater_transport::host::HostReceiverConfig;
 use headwater_transport::ppush::receiver::{ReceiverConfig, ReceiverStats};
 use headwater_transport::pull_queue::PullConfig;
 use headwater_transport::source::SourceConfig;
+use headwater_udp::Multicast;
 use headwater_units::{
     BitRate, BlockIndex, Bytes, FetchId, FlowId, FlowKey, Geometry, NodeId, TaskId, Theta,
 };

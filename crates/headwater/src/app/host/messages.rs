@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Instant;
 
+use headwater_udp::GroupAddr;
 use headwater_units::{Duration, PathId};
 use headwater_wire::{Control, GroupQuestion, NodeInfo, Request, resolve_address};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
@@ -14,7 +15,6 @@ use crate::app::ops::rounded;
 use crate::app::query::{Answer, Query, Role};
 use crate::control::Link;
 use crate::node::{GroupProbe, Said};
-use crate::socket::GroupAddr;
 
 /// Objects of others, and where nodes are reached, are remembered for so many: who says more than that costs no more memory. Of what is
 /// not remembered, the controller is asked.

@@ -8,13 +8,13 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 
 use headwater_transport::ppush::SortedMap;
+use headwater_udp::{GroupAddr, MAX_FURTHER, PathAddr, SocketStats, UdpPort};
 use headwater_units::{Duration, FlowId, PathId, Time};
 use headwater_wire::{Body, Class, Datagram, Ecn, HeaderKey, Probe, ProbeAck, emit, parse};
 use tokio::sync::oneshot;
 
 use super::Engine;
 use crate::node::{FlowSecret, GroupProbe};
-use crate::socket::{GroupAddr, MAX_FURTHER, PathAddr, SocketStats, UdpPort};
 
 /// A node is in no more groups: each has a socket to wait for, beside those for trimmed packets.
 pub(in crate::node) const MAX_JOINED: usize = MAX_FURTHER - 2;

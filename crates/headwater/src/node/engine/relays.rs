@@ -15,6 +15,7 @@ use headwater_switch::{StoreConfig, TreeNode, TreeWord};
 use headwater_transport::datacast::Beats;
 use headwater_transport::ppush::SortedMap;
 use headwater_transport::{Command, Input, Packet, SourceCommand};
+use headwater_udp::PathAddr;
 use headwater_units::{Bytes, Duration, FlowId, PathId, Time};
 use headwater_wire::{
     Body, Class, Control, Datagram, Ecn, HeaderKey, Probe, TreeOrder, TreeWay, emit, parse,
@@ -23,7 +24,6 @@ use headwater_wire::{
 use super::signals::Signals;
 use super::{Came, Engine};
 use crate::node::Said;
-use crate::socket::PathAddr;
 
 /// More trees than this are a controller that forgets to say when they are over.
 const MOST_TREES: usize = 4096;

@@ -7,12 +7,12 @@ use std::net::SocketAddr;
 
 use headwater_transport::datacast::{Say, Signalling, SignallingConfig};
 use headwater_transport::ppush::SortedMap;
+use headwater_udp::PathAddr;
 use headwater_units::{FlowId, PathId, Time};
 use headwater_wire::{Body, Control, FlowSecret, HeaderKey, Signal, answer_key, answer_tags, parse};
 
 use super::Engine;
 use crate::node::Said;
-use crate::socket::PathAddr;
 
 /// Who told this node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -11,6 +11,7 @@ use std::{io, thread};
 
 use etherparse::{NetSlice, PacketBuilder, SlicedPacket, TransportSlice};
 use headwater_switch::{Destination, Frame as _};
+use headwater_udp::{PathAddr, RecvBatch, SendBatch, SocketOptions, UdpPort};
 use headwater_units::Duration;
 use headwater_wire::{Class, DSCP_TRIMMED, Ecn};
 
@@ -18,7 +19,6 @@ use super::super::{
     AddressBook, FramePool, FramePort, MAX_FRAME, PORT_BATCH, PacketPort, RawBuffer, RawFrame, RingConfig,
     TRIM_SIZE, in_namespace, offloads_off, wait,
 };
-use crate::socket::{PathAddr, RecvBatch, SendBatch, SocketOptions, UdpPort};
 
 const MACS: [[u8; 6]; 2] = [[2, 0, 0, 0, 0, 0x10], [2, 0, 0, 0, 0, 0x11]];
 /// Whom the hosts address their frames to; nobody has it.

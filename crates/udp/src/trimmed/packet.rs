@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use arrayvec::ArrayVec;
 
-use crate::socket::MAX_FURTHER;
+use crate::MAX_FURTHER;
 
 /// Which IP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,12 +108,12 @@ pub(super) mod tests {
 
     use super::*;
 
-    pub(in crate::socket::trimmed) fn wanted(ports: &[u16]) -> Wanted {
+    pub(in crate::trimmed) fn wanted(ports: &[u16]) -> Wanted {
         Wanted { dscp: 51, ports: ports.iter().copied().collect() }
     }
 
     /// A packet to port 9000 as a switch leaves it that cuts it to `keep` bytes and touches nothing of UDP.
-    pub(in crate::socket::trimmed) fn cut(family: Family, tos: u8, keep: usize) -> Vec<u8> {
+    pub(in crate::trimmed) fn cut(family: Family, tos: u8, keep: usize) -> Vec<u8> {
         let mut packet = Vec::new();
         let payload: Vec<u8> = (0..1000).map(|at| at as u8).collect();
         match family {
