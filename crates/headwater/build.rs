@@ -11,7 +11,7 @@ use std::{env, fs};
 /// The crates that decide what a run records.
 const CRATES: [&str; 8] = ["codec", "fabric", "policy", "sim", "switch", "transport", "units", "wire"];
 /// The crates that decide what a run of real processes records besides.
-const REAL: [&str; 3] = ["headwater", "store", "udp"];
+const REAL: [&str; 4] = ["control", "headwater", "store", "udp"];
 /// Folders of this crate that no run passes through.
 const BESIDE: [&str; 3] = ["bench", "cli", "lab"];
 

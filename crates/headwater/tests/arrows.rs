@@ -22,6 +22,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("switch", &["wire", "units"]),
     ("store", &["codec", "units"]),
     ("udp", &["wire", "units"]),
+    ("control", &["wire", "units"]),
     ("sim", &["transport", "switch", "codec", "policy", "fabric", "wire", "units"]),
 ];
 

@@ -134,7 +134,8 @@ pub struct KeyChanged {
 const USUAL_PORTS: &str = "`headwater up` and `controller` listen on UDP port 7000, `node` and `serve` on 7001, unless --listen says otherwise";
 
 impl ControlError {
-    pub(crate) fn no_answer(addr: SocketAddr, within: Duration) -> Self {
+    /// Nothing at all came back.
+    pub fn no_answer(addr: SocketAddr, within: Duration) -> Self {
         let port = addr.port();
         let reason = format!(
             "no answer within {within}: is that machine up and headwater running there, and does no firewall drop UDP port {port}? \
@@ -143,7 +144,8 @@ impl ControlError {
         ControlError::CannotReach { addr, reason }
     }
 
-    pub(crate) fn nothing_listens(addr: SocketAddr) -> Self {
+    /// That machine says that nobody is there.
+    pub fn nothing_listens(addr: SocketAddr) -> Self {
         let port = addr.port();
         let reason = format!(
             "nothing listens on UDP port {port} there: is headwater running, and is it that port? {USUAL_PORTS}"
@@ -151,7 +153,8 @@ impl ControlError {
         ControlError::CannotReach { addr, reason }
     }
 
-    pub(crate) fn busy(addr: SocketAddr, within: Duration) -> Self {
+    /// Somebody is there, and has no time.
+    pub fn busy(addr: SocketAddr, within: Duration) -> Self {
         let reason = format!(
             "it came to no handshake within {within}: it is very busy; try again, or wait longer with --timeout"
         );
