@@ -5,7 +5,6 @@ pub mod bench;
 pub mod cli;
 pub mod drill;
 pub mod emulate;
-pub mod lab;
 pub mod netns;
 pub mod netns_engine;
 pub mod node;

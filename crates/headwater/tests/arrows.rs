@@ -23,6 +23,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("store", &["codec", "units"]),
     ("udp", &["wire", "units"]),
     ("control", &["wire", "units"]),
+    ("lab", &["sim"]),
     ("sim", &["transport", "switch", "codec", "policy", "fabric", "wire", "units"]),
 ];
 

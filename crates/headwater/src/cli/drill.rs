@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use clap::Args;
+use headwater_lab::{self as lab, Catalogue, Checkout, Models};
 use headwater_sim::experiment::Engine;
 use headwater_units::Duration;
 use indicatif::ProgressBar;
@@ -23,7 +24,6 @@ use super::resolve::UsageError;
 use super::tables::Table;
 use crate::app::{AppError, Shutdown};
 use crate::drill::{self, Drill, DrillError, DrillOptions, DrillWatch, Finding, Outcome};
-use crate::lab::{self, Catalogue, Checkout, Models};
 use crate::netns;
 
 /// Three minutes: what a user waits for without leaving.

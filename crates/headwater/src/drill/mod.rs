@@ -3,7 +3,7 @@
 //!
 //! A drill is an experiment file below `experiments/drill/` (their numbers give the order). Its first claim is its goal; it
 //! passes if that and all others hold, nothing of it is left on the machine, and the runs were possible at all. What
-//! runs and judges them is [`crate::lab`]; what the engine could not do here and now is skipped with the reason.
+//! runs and judges them is [`headwater_lab`]; what the engine could not do here and now is skipped with the reason.
 //!
 //! What it does not do: say anything about a network other than the emulated one. It tries the product, this machine's kernel
 //! and its processors.
@@ -13,13 +13,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
+use headwater_lab::{
+    self as lab, Catalogue, ExperimentRun, LabError, LabProgress, LabWatch, Models, RunOptions,
+};
 use headwater_sim::claim::Outcome as Verdicted;
 use headwater_sim::experiment::{Engine, Experiment, Scale};
 use headwater_units::Duration;
 use serde::Serialize;
 use thiserror::Error;
-
-use crate::lab::{self, Catalogue, ExperimentRun, LabError, LabProgress, LabWatch, Models, RunOptions};
 
 /// A drill, before it is run.
 #[derive(Clone, Debug, PartialEq, Serialize)]

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use headwater_lab::{ModelError, RunContext, Shipped};
 use headwater_sim::experiment::Job;
 use headwater_sim::scenario::Machines;
 use headwater_sim::table::{MeasureRow, Tables, TaskRow};
 
 use super::*;
-use crate::lab::{ModelError, RunContext, Shipped};
 
 const DRILL: &str = r#"
 title = "Something goes wrong"

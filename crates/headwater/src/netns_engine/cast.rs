@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration as Patience, Instant};
 
+use headwater_lab::RunContext;
 use headwater_sim::packet::TaskPlan;
 use headwater_sim::run::Stage;
 use headwater_sim::scenario::Scenario;
@@ -15,7 +16,6 @@ use super::Trouble;
 use super::recipe::{ETHERNET, Recipe, facts, tuning};
 use crate::app::children::{Ended, Guard, Process, Scratch, without_settings, write_random};
 use crate::emulate::{EmulatedNet, NetOptions};
-use crate::lab::RunContext;
 
 /// Ports of the parts.
 const CONTROLLER_PORT: u16 = 7000;

@@ -24,6 +24,7 @@ mod timeline;
 
 use std::time::Duration as Patience;
 
+use headwater_lab::{ModelError, RunContext};
 use headwater_sim::experiment::Job;
 use headwater_sim::run::{RunError, Stage};
 use headwater_sim::scenario::Scenario;
@@ -31,7 +32,6 @@ use headwater_sim::table::{MeasureRow, Tables};
 
 use crate::app::AppError;
 use crate::emulate::EmulateError;
-use crate::lab::{ModelError, RunContext};
 use crate::soft_switch::{Reserved, SoftSwitchError, Validity};
 use cast::{Cast, before, deadline};
 

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::time::Duration as Pause;
 
 use headwater_fabric::LinkId;
+use headwater_lab::RunContext;
 use headwater_sim::run::Stage;
 use headwater_units::{Duration, Time};
 use rustix::time::{ClockId, clock_gettime};
@@ -13,7 +14,6 @@ use super::Trouble;
 use super::cast::{Actor, Cast, Part, error_in};
 use crate::app::children::Ended;
 use crate::emulate::HostFault;
-use crate::lab::RunContext;
 use crate::soft_switch::{QueueSample, Sampling, Snapshot};
 
 /// Queues are looked at so often for each sample, which is their mean.

@@ -24,7 +24,7 @@ use self::style::{GREY, GRID, INK, Look, looks};
 use super::LabError;
 use super::results::{Drawn, Kind, Line};
 
-static NOTO_SANS: &[u8] = include_bytes!("../../../assets/NotoSans-Regular.ttf");
+static NOTO_SANS: &[u8] = include_bytes!("../../assets/NotoSans-Regular.ttf");
 
 const TITLE: f64 = 19.0;
 const LABEL: f64 = 15.5;

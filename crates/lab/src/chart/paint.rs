@@ -5,7 +5,7 @@ use plotters::prelude::DrawingBackend;
 use super::Panel;
 use super::canvas::{Canvas, Place};
 use super::style::{INK, Look};
-use crate::lab::results::{Kind, Line};
+use crate::results::{Kind, Line};
 
 /// Where a panel is, in units.
 #[derive(Clone, Copy, Debug)]

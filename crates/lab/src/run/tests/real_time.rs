@@ -1,6 +1,5 @@
 //! Runs that take the time that they measure: one at a time, told to stop, and skipped where the machine was too busy.
 
-use super::super::super::models::Shipped;
 use super::*;
 
 fn real(place: &Place) -> RunOptions {
@@ -129,10 +128,4 @@ fn captures_have_a_folder_per_run_and_are_made_where_they_are_missing() {
         fs::create_dir_all(folder).unwrap();
     }
     assert_eq!(place.run_with(&options, &fake()).unwrap()[0].kept, 8, "all are there");
-}
-
-#[test]
-fn real_processes_are_other_code_than_models() {
-    assert_ne!(Shipped.code(Engine::Netns), Shipped.code(Engine::Packet));
-    assert_eq!(Shipped.code(Engine::Fluid), Shipped.code(Engine::Packet));
 }

@@ -90,8 +90,7 @@ impl Models for Shipped {
         })
     }
 
-    fn code(&self, engine: Engine) -> &str {
-        // Real processes run more of the product than the simulator does.
-        if engine.is_real_time() { env!("HEADWATER_CODE_REAL") } else { env!("HEADWATER_CODE") }
+    fn code(&self, _: Engine) -> &str {
+        env!("HEADWATER_CODE")
     }
 }

@@ -6,7 +6,7 @@ use headwater_sim::claim::{Outcome, Published, Verdict};
 use headwater_sim::experiment::Engine;
 
 use super::{Counts, Note, Section, rank};
-use crate::lab::StoredRun;
+use crate::StoredRun;
 
 /// Of the page of all experiments.
 pub(super) const HEAD: &str = "\
@@ -313,7 +313,7 @@ fn ours(verdict: &Verdict) -> String {
 }
 
 /// Four digits, or all of those before the point.
-pub(crate) fn digits(value: f64) -> String {
+pub fn digits(value: f64) -> String {
     let size = if value == 0.0 { 0 } else { value.abs().log10().floor() as i32 };
     if !(-4..7).contains(&size) {
         return format!("{value:.3e}");

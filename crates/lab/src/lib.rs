@@ -35,7 +35,7 @@ pub use error::LabError;
 pub use list::{ClaimLine, ExperimentLine, JobCount, StoredVerdict, list};
 pub use machine::Machine;
 pub use models::{ModelError, Models, RunContext, Shipped};
-pub(crate) use report::page::digits;
+pub use report::page::digits;
 pub use report::{Counts, Report, ReportOptions, report, report_runs, stored_verdicts, verdicts_of_runs};
 pub use results::{Drawn, Heading, Kind, Line, Means, Stored, StoredRun, load};
 pub use run::{ExperimentRun, Judged, RunOptions, SkippedRun, run};
