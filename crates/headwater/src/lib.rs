@@ -3,7 +3,6 @@
 pub mod app;
 pub mod bench;
 pub mod cli;
-pub mod drill;
 pub mod emulate;
 pub mod netns;
 pub mod netns_engine;

@@ -24,6 +24,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("udp", &["wire", "units"]),
     ("control", &["wire", "units"]),
     ("lab", &["sim"]),
+    ("drill", &["lab", "sim", "units"]),
     ("sim", &["transport", "switch", "codec", "policy", "fabric", "wire", "units"]),
 ];
 
