@@ -7,7 +7,7 @@ use std::env;
 use std::path::PathBuf;
 
 /// The crates that decide what a run of real processes records, beside those that decide what a model's records.
-const REAL: [&str; 4] = ["control", "headwater", "store", "udp"];
+const REAL: [&str; 5] = ["control", "headwater", "store", "testbed", "udp"];
 /// Folders that no run passes through.
 const BESIDE: [&str; 2] = ["crates/headwater/src/bench", "crates/headwater/src/cli"];
 

@@ -3,9 +3,5 @@
 pub mod app;
 pub mod bench;
 pub mod cli;
-pub mod emulate;
-pub mod netns;
 pub mod netns_engine;
 pub mod node;
-pub mod soft_switch;
-pub mod tcp;

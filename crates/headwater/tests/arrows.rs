@@ -25,6 +25,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("control", &["wire", "units"]),
     ("lab", &["sim"]),
     ("drill", &["lab", "sim", "units"]),
+    ("testbed", &["sim", "switch", "fabric", "wire", "units"]),
     ("sim", &["transport", "switch", "codec", "policy", "fabric", "wire", "units"]),
 ];
 

@@ -5,6 +5,7 @@ use std::fs::File;
 use std::io::{self, BufWriter, Write};
 
 use headwater_codec::text::{self, TextError};
+use headwater_testbed::tcp::{Receiver, Sender, TcpError};
 use headwater_units::{BitRate, BlockIndex, Bytes};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -13,7 +14,6 @@ use serde_json::json;
 use super::args::{DecodeArgs, SymbolsArgs, TcpReceiveArgs, TcpSendArgs};
 use super::output::Terminal;
 use crate::app::{AppError, Shutdown};
-use crate::tcp::{Receiver, Sender, TcpError};
 
 /// Prints symbols of one block of a file; reads only that block.
 pub(crate) fn symbols(args: &SymbolsArgs, terminal: &Terminal) -> Result<(), AppError> {

@@ -12,6 +12,7 @@ use clap::Args;
 use headwater_drill::{self as drill, Drill, DrillError, DrillOptions, DrillWatch, Finding, Outcome};
 use headwater_lab::{self as lab, Catalogue, Checkout, Models};
 use headwater_sim::experiment::Engine;
+use headwater_testbed::netns;
 use headwater_units::Duration;
 use indicatif::ProgressBar;
 use serde_json::json;
@@ -24,7 +25,6 @@ use super::output::{JSON_INTERVAL, Pace, Shown, Terminal};
 use super::resolve::UsageError;
 use super::tables::Table;
 use crate::app::{AppError, Shutdown};
-use crate::netns;
 
 /// Three minutes: what a user waits for without leaving.
 const LIMIT: Duration = Duration::from_secs(180);

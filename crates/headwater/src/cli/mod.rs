@@ -1,5 +1,5 @@
 //! The command line: reads it, starts the command, shows what comes of it. What commands do is [`crate::app`],
-//! [`headwater_drill`], [`crate::emulate`] and [`headwater_lab`].
+//! [`headwater_drill`], [`headwater_lab`] and [`headwater_testbed`].
 //!
 //! ```text
 //!   args (as typed) -> settings (file < environment < flags) -> resolve (what a command acts on) -> app

@@ -6,6 +6,8 @@ use std::time::Duration as Pause;
 use headwater_fabric::LinkId;
 use headwater_lab::RunContext;
 use headwater_sim::run::Stage;
+use headwater_testbed::emulate::HostFault;
+use headwater_testbed::soft_switch::{QueueSample, Sampling, Snapshot};
 use headwater_units::{Duration, Time};
 use rustix::time::{ClockId, clock_gettime};
 use serde_json::Value;
@@ -13,8 +15,6 @@ use serde_json::Value;
 use super::Trouble;
 use super::cast::{Actor, Cast, Part, error_in};
 use crate::app::children::Ended;
-use crate::emulate::HostFault;
-use crate::soft_switch::{QueueSample, Sampling, Snapshot};
 
 /// Queues are looked at so often for each sample, which is their mean.
 const LOOKS: u64 = 8;

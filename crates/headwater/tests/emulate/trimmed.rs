@@ -4,8 +4,8 @@ use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use etherparse::PacketBuilder;
-use headwater::emulate::EmulatedNet;
-use headwater::soft_switch::{FramePort, PacketPort, RingConfig, in_namespace};
+use headwater_testbed::emulate::EmulatedNet;
+use headwater_testbed::soft_switch::{FramePort, PacketPort, RingConfig, in_namespace};
 use headwater_udp::{
     GroupAddr, PathAddr, RecvBatch, SendBatch, SocketOptions, TrimmedBatch, TrimmedPort, UdpPort,
 };

@@ -1,11 +1,11 @@
 //! A frame for tests, networks for it, and drivers that poll.
 
-use headwater::soft_switch::{DropReason, EmulatedFabric, FabricOutput};
 use headwater_fabric::{FabricSpec, HostId, LinkId, Metric, Routes, Topology};
 use headwater_switch::{
     Choice, ClassMap, Destination, Frame, Limit, LinkChange, PortConfig, QueueConfig, Service, Threshold,
     WhenFull,
 };
+use headwater_testbed::soft_switch::{DropReason, EmulatedFabric, FabricOutput};
 use headwater_units::{BitRate, Bytes, Duration, Time};
 use headwater_wire::{Class, Ecn};
 use proptest::prelude::*;

@@ -11,7 +11,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use headwater::netns::{self, Capability, HostSpec, Link, Net, NetError, RackSpec, Spec};
+use headwater_testbed::netns::{self, Capability, HostSpec, Link, Net, NetError, RackSpec, Spec};
 use headwater_units::BitRate;
 
 /// UDP payload that fills a 1500-byte IPv4 packet, and its frame as token buckets count it.

@@ -1,8 +1,8 @@
 //! A group's frames come to every member once.
 
-use headwater::soft_switch::DropReason;
 use headwater_fabric::{HostId, LinkId, Topology};
 use headwater_switch::{Choice, LinkChange};
+use headwater_testbed::soft_switch::DropReason;
 use headwater_units::Time;
 use proptest::prelude::*;
 

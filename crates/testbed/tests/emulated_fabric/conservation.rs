@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use headwater::soft_switch::{DropReason, FabricCounts, FabricOutput};
 use headwater_fabric::LinkId;
 use headwater_switch::{PortStats, Seen};
+use headwater_testbed::soft_switch::{DropReason, FabricCounts, FabricOutput};
 use headwater_units::Time;
 use proptest::prelude::*;
 

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use headwater::soft_switch::{DropReason, FabricOutput};
 use headwater_fabric::{HostId, LinkId, Topology};
 use headwater_switch::{Choice, Limit, Passed, Port, PortConfig, Threshold};
+use headwater_testbed::soft_switch::{DropReason, FabricOutput};
 use headwater_units::{BitRate, Duration, Time};
 use proptest::prelude::*;
 

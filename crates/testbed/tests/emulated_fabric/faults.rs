@@ -1,8 +1,8 @@
 //! Links that are cut, slowed down or scripted; names of things that are not there.
 
-use headwater::soft_switch::{DropReason, EmulatedFabric, EmulatedFabricError, FabricOutput};
 use headwater_fabric::{HostId, LinkId, Metric, PointId, Routes, Topology};
 use headwater_switch::{Choice, FaultCounts, LinkChange, PortConfig, PortError, PortStats, SwitchError};
+use headwater_testbed::soft_switch::{DropReason, EmulatedFabric, EmulatedFabricError, FabricOutput};
 use headwater_units::{BitRate, Duration, Time};
 use headwater_wire::Class;
 
