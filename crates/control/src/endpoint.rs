@@ -5,7 +5,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use headwater_units::{Bytes, Duration, NodeId};
+use headwater_units::{Duration, NodeId};
 use quinn::crypto::rustls::{QuicClientConfig, QuicServerConfig};
 use quinn::{ConnectError, Connection, ConnectionError, IdleTimeout, TransportConfig, VarInt};
 use rustls::pki_types::CertificateDer;
@@ -15,8 +15,9 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use super::backoff::Backoff;
+use super::config::ControlConfig;
 use super::error::ControlError;
-use super::identity::Identity;
+use super::identity::{Identity, SERVER_NAME, node_of};
 use super::link::{Code, Link, Who};
 use super::pins::{PinOutcome, Pins, canonical};
 use super::presence::{Presence, presence_at};
@@ -39,42 +40,6 @@ const INITIAL_RTT: std::time::Duration = std::time::Duration::from_millis(50);
 const FAREWELL: std::time::Duration = std::time::Duration::from_millis(2);
 /// TLS alert "no application protocol" (RFC 7301 §3.2).
 const NO_APPLICATION_PROTOCOL: u8 = 120;
-
-/// Times and bounds of links. The defaults suit all but tests.
-#[derive(Clone, Debug)]
-pub struct ControlConfig {
-    /// How often a link with nothing to say shows that it is alive. 2 s.
-    pub keep_alive: Duration,
-    /// A peer not heard of for so long is gone. 8 s: three lost keep-alives are no death.
-    pub idle_timeout: Duration,
-    /// How long dialling may take, and how long a dialler may take from its first packet on. 5 s.
-    pub dial_timeout: Duration,
-    /// The longest frame. 64 KiB.
-    pub max_frame: Bytes,
-    /// The longest request taken from a peer; replies are bounded by who asks. 1 MiB.
-    pub max_request: Bytes,
-    /// Frames that may wait in either direction before the sender has to. 256.
-    pub queue: usize,
-    /// Requests under way at once in each direction; more wait. 16.
-    pub requests_at_once: usize,
-    /// Accepted links at once; more diallers are refused. 1024; zero listens to nobody and only dials.
-    pub max_links: usize,
-}
-
-impl Default for ControlConfig {
-    fn default() -> Self {
-        ControlConfig {
-            keep_alive: Duration::from_secs(2),
-            idle_timeout: Duration::from_secs(8),
-            dial_timeout: Duration::from_secs(5),
-            max_frame: Bytes::kib(64),
-            max_request: Bytes::mib(1),
-            queue: 256,
-            requests_at_once: 16,
-            max_links: 1024,
-        }
-    }
-}
 
 /// Which key a dialled address must have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -361,7 +326,7 @@ impl ControlEndpoint {
         let quic = QuicClientConfig::try_from(tls).map_err(unusable)?;
         let mut config = quinn::ClientConfig::new(Arc::new(quic));
         config.transport_config(Arc::new(transport(&self.config)));
-        let connecting = self.endpoint.connect_with(config, addr, tls::SERVER_NAME).map_err(|error| {
+        let connecting = self.endpoint.connect_with(config, addr, SERVER_NAME).map_err(|error| {
             let reason = match error {
                 ConnectError::InvalidRemoteAddress(_) if addr.is_ipv6() && self.local.is_ipv4() => {
                     format!("this node listens on {} and so speaks IPv4 only", self.local)
@@ -514,7 +479,7 @@ impl Acceptor {
 /// The node whose key the handshake proved.
 fn peer_of(connection: &Connection) -> Option<NodeId> {
     let chain = connection.peer_identity()?.downcast::<Vec<CertificateDer<'static>>>().ok()?;
-    tls::node_of(chain.first()?).ok()
+    node_of(chain.first()?).ok()
 }
 
 fn unusable(reason: impl std::fmt::Display) -> ControlError {

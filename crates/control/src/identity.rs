@@ -8,11 +8,23 @@ use headwater_units::NodeId;
 use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair, PKCS_ED25519};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::ParsedCertificate;
 
 use super::error::ControlError;
-use super::{files, tls};
+use super::files;
 
 const FILE: &str = "node.pem";
+/// TLS wants a name; it plays no role.
+pub(super) const SERVER_NAME: &str = "headwater";
+
+/// The node whose key `certificate` carries.
+///
+/// # Errors
+/// A certificate error if it is malformed.
+pub(super) fn node_of(certificate: &CertificateDer<'_>) -> Result<NodeId, rustls::Error> {
+    let key = ParsedCertificate::try_from(certificate)?.subject_public_key_info();
+    Ok(NodeId(*blake3::hash(&key).as_bytes()))
+}
 
 /// The key that makes this node who it is (Ed25519), with a self-signed certificate around it.
 ///
@@ -92,7 +104,7 @@ impl Identity {
             &rustls::crypto::ring::default_provider(),
         )
         .map_err(|e| format!("not a usable identity ({e})"))?;
-        let node = tls::node_of(&certificate).map_err(|e| format!("not a usable certificate ({e})"))?;
+        let node = node_of(&certificate).map_err(|e| format!("not a usable certificate ({e})"))?;
         Ok(Identity { node, certificate, key })
     }
 }
@@ -105,7 +117,7 @@ impl fmt::Debug for Identity {
 
 fn new_pem() -> Result<String, rcgen::Error> {
     let key = KeyPair::generate_for(&PKCS_ED25519)?;
-    let mut params = CertificateParams::new(vec![tls::SERVER_NAME.to_owned()])?;
+    let mut params = CertificateParams::new(vec![SERVER_NAME.to_owned()])?;
     params.distinguished_name = DistinguishedName::new();
     params.distinguished_name.push(DnType::CommonName, "headwater node");
     let certificate = params.self_signed(&key)?;

@@ -10,6 +10,7 @@
 //! a [`Backoff`]. Runs on tokio; the data path does not pass through here.
 
 mod backoff;
+mod config;
 mod endpoint;
 mod error;
 mod files;
@@ -23,7 +24,8 @@ mod tests;
 mod tls;
 
 pub use backoff::Backoff;
-pub use endpoint::{ControlConfig, ControlEndpoint, ControlStats, Expect};
+pub use config::ControlConfig;
+pub use endpoint::{ControlEndpoint, ControlStats, Expect};
 pub use error::{ControlError, KeyChanged};
 pub use identity::Identity;
 pub use link::{GOING_AWAY, Link, LinkEnd, Request, Responder};

@@ -17,7 +17,7 @@ use quinn::{
 use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::time::timeout;
 
-use super::endpoint::ControlConfig;
+use super::config::ControlConfig;
 use super::error::ControlError;
 use super::pins::PinOutcome;
 

@@ -12,26 +12,15 @@ use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, Server
 use rustls::crypto::{CryptoProvider, verify_tls13_signature};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
-use rustls::server::{NoServerSessionStorage, ParsedCertificate};
+use rustls::server::NoServerSessionStorage;
 use rustls::{
     CertificateError, DigitallySignedStruct, DistinguishedName, Error, PeerIncompatible, SignatureScheme,
 };
 
-use super::identity::Identity;
+use super::identity::{Identity, node_of};
 
 /// The protocol of control links; a change that old nodes would misread gets a new number.
 pub(super) const ALPN: &str = "headwater/1";
-/// TLS wants a name; it plays no role.
-pub(super) const SERVER_NAME: &str = "headwater";
-
-/// The node whose key `certificate` carries.
-///
-/// # Errors
-/// A certificate error if it is malformed.
-pub(super) fn node_of(certificate: &CertificateDer<'_>) -> Result<NodeId, Error> {
-    let key = ParsedCertificate::try_from(certificate)?.subject_public_key_info();
-    Ok(NodeId(*blake3::hash(&key).as_bytes()))
-}
 
 /// The configuration of one dial; `verifier` decides about the peer's key and remembers it.
 pub(super) fn client(

@@ -37,8 +37,8 @@ pub use machine::Machine;
 pub use models::{ModelError, Models, RunContext, Shipped};
 pub use report::page::digits;
 pub use report::{Counts, Report, ReportOptions, report, report_runs, stored_verdicts, verdicts_of_runs};
-pub use results::{Drawn, Heading, Kind, Line, Means, Stored, StoredRun, load};
-pub use run::{ExperimentRun, Judged, RunOptions, SkippedRun, run};
+pub use results::{Drawn, Heading, Kind, Line, Means, SkippedRun, Stored, StoredRun, load};
+pub use run::{ExperimentRun, Judged, RunOptions, run};
 
 /// Whom a run tells how far it is.
 pub trait LabWatch {

@@ -5,9 +5,9 @@
 //! beside the rows in the folder that `lab run` writes.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::{fmt, fs};
 
 use headwater_sim::claim::{Outcome, Verdict};
 use headwater_sim::experiment::{Engine, Experiment, Figure, Job, PlotKind, Point, Scale};
@@ -17,7 +17,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::files::write_whole;
-use super::{LabError, Machine, SkippedRun};
+use super::{LabError, Machine};
 
 /// The summary of an engine's runs beside their rows.
 const SUMMARY: &str = "summary.json";
@@ -60,6 +60,21 @@ pub struct StoredRun {
     pub means: Vec<Means>,
     /// What is drawn.
     pub figures: Vec<Drawn>,
+}
+
+/// A run that could not be made.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SkippedRun {
+    /// Experiment, point, scheme, seed and key.
+    pub run: String,
+    /// Why.
+    pub reason: String,
+}
+
+impl fmt::Display for SkippedRun {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.run, self.reason)
+    }
 }
 
 /// What a report says of an experiment before its results.

@@ -11,7 +11,6 @@
 //! Only `times` differs from one time to the next, and what was measured in real time.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -21,7 +20,7 @@ use std::time::{Duration, Instant};
 
 use headwater_sim::claim::{Outcome as Verdicted, Verdict};
 use headwater_sim::experiment::{Engine, Experiment, Job, Scale};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use super::catalogue::{Catalogue, Chosen};
 use super::estimate::{Estimate, Kind};
@@ -29,7 +28,7 @@ use super::files::{Claimed, claim_folder, remove_unfinished, write_whole};
 use super::machine::Machine;
 use super::models::Models;
 use super::pool::{News, Outcome, Pool, Task, threads_for};
-use super::results::{self, Drawn, Heading, Means, StoredRun};
+use super::results::{self, Drawn, Heading, Means, SkippedRun, StoredRun};
 use super::run_file::Origin;
 use super::{LabError, LabProgress, LabWatch};
 
@@ -100,21 +99,6 @@ pub struct ExperimentRun {
     pub failures: Vec<String>,
     /// Where a summary was kept.
     pub stored: Option<PathBuf>,
-}
-
-/// A run that could not be made.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SkippedRun {
-    /// Experiment, point, scheme, seed and key.
-    pub run: String,
-    /// Why.
-    pub reason: String,
-}
-
-impl fmt::Display for SkippedRun {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.run, self.reason)
-    }
 }
 
 /// A verdict and the commit that it is of.
