@@ -67,7 +67,7 @@ pub(super) fn play(
     watch: &mut dyn FnMut(f64),
 ) -> Result<Played, Trouble> {
     let mut cues = cues(cast, stage);
-    let first = begin_looking(cast, stage)?;
+    let first = begin_sampling(cast, stage)?;
     let begin = cast.net.begin()?;
     cast.net.switch().forget_lateness()?;
     let mut play = Play {
@@ -126,7 +126,7 @@ fn cues(cast: &Cast<'_>, stage: &Stage) -> VecDeque<(Time, Cue)> {
     cues.into()
 }
 
-fn begin_looking(cast: &Cast<'_>, stage: &Stage) -> Result<Snapshot, Trouble> {
+fn begin_sampling(cast: &Cast<'_>, stage: &Stage) -> Result<Snapshot, Trouble> {
     let switch = cast.net.switch();
     if let (Some(every), false) = (stage.every, stage.queues.is_empty()) {
         let every = every / LOOKS;
