@@ -15,6 +15,8 @@ DESTDIR ?=
 FUZZ_SECONDS ?= 60
 STORMS ?= 1000
 SOAK_SECONDS ?= 1200
+# Passed on to cargo build, for example: make build BUILD=--no-default-features
+BUILD ?=
 # Passed on to the demo, for example: make demo DEMO="--rates 50,50 --loss 1%"
 DEMO ?=
 # Passed on to the comparison, for example: make bench BENCH="--scenario fat --repeat 3"
@@ -37,7 +39,7 @@ deps: ## Install what building and the demo need, where it is missing
 
 build: ## Build the release binary
 	@scripts/install-deps build
-	$(CARGO) build --release --locked --package headwater
+	$(CARGO) build --release --locked --package headwater $(BUILD)
 
 demo: deps build ## Three sources, one receiver, real packets on this machine
 	$(BINARY) demo $(DEMO)
@@ -61,6 +63,7 @@ lint: ## Check formatting, run clippy, and shellcheck where there is one
 	@scripts/install-deps build lint
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	$(CARGO) clippy --package headwater --all-targets --no-default-features --locked -- -D warnings
 	@if command -v shellcheck >/dev/null; then shellcheck scripts/* .ci/run; fi
 
 experiments: deps ## Weighted sharing of one link, measured in namespaces (about a minute, on an idle machine)

@@ -1,15 +1,9 @@
 //! The product's library: everything behind the `headwater` binary that touches sockets, threads and clocks.
 
 pub mod app;
+#[cfg(feature = "laboratory")]
 pub mod bench;
 pub mod cli;
-pub mod control;
-pub mod drill;
-pub mod emulate;
-pub mod lab;
-pub mod netns;
+#[cfg(feature = "laboratory")]
 pub mod netns_engine;
 pub mod node;
-pub mod socket;
-pub mod soft_switch;
-pub mod tcp;

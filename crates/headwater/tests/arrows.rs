@@ -9,7 +9,7 @@ mod sources;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use cargo_metadata::{DependencyKind, Metadata, MetadataCommand};
+use cargo_metadata::{CargoOpt, DependencyKind, Metadata, MetadataCommand};
 
 /// What each crate may know of the others; `headwater` may know all.
 const ARROWS: &[(&str, &[&str])] = &[
@@ -22,7 +22,41 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("switch", &["wire", "units"]),
     ("node", &["transport", "switch", "policy", "fabric", "wire", "units"]),
     ("store", &["codec", "units"]),
+    ("udp", &["wire", "units"]),
+    ("control", &["wire", "units"]),
+    ("lab", &["sim"]),
+    ("drill", &["lab", "sim", "units"]),
+    ("testbed", &["sim", "switch", "fabric", "wire", "units"]),
     ("sim", &["transport", "switch", "codec", "policy", "fabric", "wire", "units"]),
+];
+
+/// Modules of a crate that know each other in a circle, for now: a crate may have these and no others.
+const CIRCLES: &[(&str, &[&str])] = &[
+    ("fabric", &["routes", "topology"]),
+    ("sim", &["claim", "experiment"]),
+    ("sim", &["scenario", "workload"]),
+    ("store", &["disk", "error"]),
+    ("store", &["partial", "partial_record"]),
+    ("transport", &["datacast", "endpoint", "host", "ppush", "scdp", "source"]),
+    // Messages of all kinds are parts of one datagram.
+    (
+        "wire",
+        &[
+            "ack",
+            "assign",
+            "cast",
+            "control",
+            "cumulative",
+            "datagram",
+            "naming",
+            "node",
+            "probe",
+            "pull",
+            "signal",
+            "tag",
+            "tree",
+        ],
+    ),
 ];
 
 /// The crates that run the same on sockets and in simulation: they decide, and leave all doing to a driver.
@@ -108,6 +142,57 @@ fn denied_in_the_distance(graph: &BTreeMap<String, BTreeSet<String>>) -> Vec<Str
     complaints
 }
 
+/// Which of a crate's top modules (files or folders) names which other; the root itself may know all.
+fn module_arrows(src: &Path) -> BTreeMap<String, BTreeSet<String>> {
+    let module_of = |file: &Path| {
+        let mut parts: Vec<String> = file
+            .strip_prefix(src)
+            .unwrap()
+            .with_extension("")
+            .components()
+            .map(|part| part.as_os_str().to_string_lossy().into_owned())
+            .collect();
+        if parts.len() > 1 {
+            parts.pop_if(|last| last == "mod");
+        }
+        parts
+    };
+    let files = sources::rust_files(src);
+    let is_root = |parts: &[String]| matches!(parts, [one] if one == "lib" || one == "main");
+    let modules: Vec<Vec<String>> = files.iter().map(|file| module_of(file)).collect();
+    let tops: BTreeSet<String> =
+        modules.iter().filter(|parts| !is_root(parts)).map(|parts| parts[0].clone()).collect();
+    let root = std::fs::read_to_string(src.join("lib.rs")).unwrap();
+    let taken: BTreeMap<String, String> =
+        sources::taken_from_modules(&root).into_iter().filter(|(_, module)| tops.contains(module)).collect();
+    let mut arrows = BTreeMap::<String, BTreeSet<String>>::new();
+    for (file, parts) in files.iter().zip(&modules).filter(|(_, parts)| !is_root(parts)) {
+        let named = sources::names_at_root(&std::fs::read_to_string(file).unwrap(), parts.len());
+        let known = named.iter().filter_map(|name| tops.get(name).or_else(|| taken.get(name)));
+        let known = known.filter(|known| **known != parts[0]).cloned();
+        arrows.entry(parts[0].clone()).or_default().extend(known);
+    }
+    arrows
+}
+
+/// The sets of modules of which each reaches all others.
+fn circles(arrows: &BTreeMap<String, BTreeSet<String>>) -> BTreeSet<BTreeSet<String>> {
+    let reach = |from: &String| {
+        let mut seen = BTreeSet::new();
+        let mut open = vec![from];
+        while let Some(module) = open.pop() {
+            open.extend(arrows.get(module).into_iter().flatten().filter(|to| seen.insert((*to).clone())));
+        }
+        seen
+    };
+    let reached: BTreeMap<&String, BTreeSet<String>> =
+        arrows.keys().map(|from| (from, reach(from))).collect();
+    let each_other =
+        |a: &String, b: &String| reached[a].contains(b) && reached.get(b).is_some_and(|it| it.contains(a));
+    let circle = |from: &String| reached[from].iter().filter(|to| each_other(from, to)).cloned().collect();
+    arrows.keys().map(circle).filter(|circle: &BTreeSet<String>| circle.len() > 1).collect()
+}
+
 fn short(package: &str) -> String {
     package.strip_prefix("headwater-").unwrap_or(package).to_owned()
 }
@@ -118,13 +203,37 @@ fn root() -> PathBuf {
 
 /// What Cargo says of this workspace, from the lock file and without network.
 fn metadata() -> Metadata {
+    metadata_command().exec().unwrap()
+}
+
+fn metadata_command() -> MetadataCommand {
     let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
     let version = std::process::Command::new(rustc).arg("-vV").output().unwrap().stdout;
     let version = String::from_utf8(version).unwrap();
     let host_triple = version.lines().find_map(|line| line.strip_prefix("host: ")).unwrap();
     // Other platforms' crates were never downloaded.
     let options = ["--offline", "--filter-platform", host_triple].map(str::to_owned).to_vec();
-    MetadataCommand::new().manifest_path(root().join("Cargo.toml")).other_options(options).exec().unwrap()
+    let mut command = MetadataCommand::new();
+    command.manifest_path(root().join("Cargo.toml")).other_options(options);
+    command
+}
+
+/// All that `headwater` is built from, near and far, with the features that `metadata` was asked for.
+fn built_into_the_product(metadata: &Metadata) -> BTreeSet<String> {
+    let nodes = &metadata.resolve.as_ref().expect("cargo resolves the graph").nodes;
+    let names: BTreeMap<_, _> = metadata.packages.iter().map(|it| (&it.id, short(&it.name))).collect();
+    let mut seen = BTreeSet::from(["headwater".to_owned()]);
+    let mut open = vec!["headwater".to_owned()];
+    while let Some(name) = open.pop() {
+        for node in nodes.iter().filter(|node| names[&node.id] == name) {
+            let built = node
+                .deps
+                .iter()
+                .filter(|it| it.dep_kinds.iter().any(|kind| kind.kind == DependencyKind::Normal));
+            open.extend(built.map(|it| names[&it.pkg].clone()).filter(|name| seen.insert(name.clone())));
+        }
+    }
+    seen
 }
 
 /// The declared dependencies of the workspace's crates that end up in what they build (not of their tests).
@@ -170,6 +279,43 @@ fn machines_bring_no_runtime_along() {
     }
     assert!(graph["transport"].contains("wire"), "the graph was not read");
     assert_eq!(denied_in_the_distance(&graph), Vec::<String>::new());
+}
+
+#[test]
+fn a_product_without_the_laboratory_draws_no_plots_and_writes_no_arrow_files() {
+    const LABORATORY: [&str; 6] = ["lab", "drill", "testbed", "plotters", "arrow-array", "arrow-ipc"];
+    let with = built_into_the_product(&metadata());
+    assert!(LABORATORY.iter().all(|it| with.contains(*it)), "the graph was not read: {with:?}");
+    let without = metadata_command().features(CargoOpt::NoDefaultFeatures).exec().unwrap();
+    let without = built_into_the_product(&without);
+    assert!(
+        without.contains("transport") && without.contains("control"),
+        "the graph was not read: {without:?}"
+    );
+    let left: Vec<_> = LABORATORY.iter().filter(|it| without.contains(**it)).collect();
+    assert!(left.is_empty(), "built without the laboratory, and yet with {left:?}");
+}
+
+#[test]
+fn modules_know_each_other_in_no_circle_but_those_listed() {
+    let mut unlisted = Vec::new();
+    let mut found = BTreeSet::new();
+    for package in metadata().workspace_packages() {
+        let name = short(&package.name);
+        let src = package.manifest_path.parent().unwrap().join("src");
+        for circle in circles(&module_arrows(src.as_std_path())) {
+            let listed = CIRCLES.iter().position(|(crate_name, modules)| {
+                *crate_name == name && circle.iter().all(|it| modules.contains(&it.as_str()))
+            });
+            match listed {
+                Some(at) => drop(found.insert(at)),
+                None => unlisted.push(format!("{name}: {circle:?}")),
+            }
+        }
+    }
+    assert_eq!(unlisted, Vec::<String>::new());
+    let gone: Vec<_> = (0..CIRCLES.len()).filter(|at| !found.contains(at)).map(|at| CIRCLES[at]).collect();
+    assert!(gone.is_empty(), "no circles any more, strike them from the list: {gone:?}");
 }
 
 #[test]
@@ -288,6 +434,25 @@ mod the_checks_can_fail {
         let (crates, arrows) =
             graph(&[("new", "units"), ("policy", "new"), ("new", "serde"), ("headwater", "new")]);
         assert_eq!(forbidden_arrows(&crates, &arrows).len(), 2);
+    }
+
+    #[test]
+    fn circle_of_modules_is_found_and_a_line_is_none() {
+        let arrows = |arrows: &[(&str, &str)]| {
+            let mut graph = BTreeMap::<String, BTreeSet<String>>::new();
+            for (from, to) in arrows {
+                graph.entry((*from).to_owned()).or_default().insert((*to).to_owned());
+            }
+            circles(&graph)
+                .into_iter()
+                .map(|it| it.into_iter().collect::<Vec<_>>().join(" "))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(arrows(&[("a", "b"), ("b", "c"), ("a", "c")]), Vec::<String>::new());
+        assert_eq!(
+            arrows(&[("a", "b"), ("b", "c"), ("c", "a"), ("d", "a"), ("d", "e"), ("e", "d")]),
+            ["a b c", "d e"]
+        );
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Command, Output};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use headwater::netns::{self, Capability};
+use headwater_testbed::netns::{self, Capability};
 use serde_json::Value;
 
 /// One bench at a time: each is several processes.

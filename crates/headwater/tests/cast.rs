@@ -13,9 +13,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use cluster::{complete, number};
-use headwater::emulate::EmulatedNet;
-use headwater::soft_switch::Validity;
 use headwater_sim::scenario::Scenario;
+use headwater_testbed::emulate::EmulatedNet;
+use headwater_testbed::soft_switch::Validity;
 use serde_json::Value;
 
 const MIB: usize = 1 << 20;

@@ -91,7 +91,8 @@ fn help_is_an_answer_and_lists_commands_and_exit_codes() {
     let home = Home::new();
     let help = home.run(&["--help"]);
     help.ends_with(0);
-    for part in ["serve", "get", "demo", "Exit codes:", "130", "verification failed", "headwater up"] {
+    let laboratory = if cfg!(feature = "laboratory") { "headwater demo" } else { "without the laboratory" };
+    for part in ["serve", "get", laboratory, "Exit codes:", "130", "verification failed", "headwater up"] {
         assert!(help.out.contains(part), "{part}\n{}", help.out);
     }
     assert!(home.run(&["-h"]).ends_with(0).out.contains("Exit codes: 0 done"));
@@ -113,7 +114,9 @@ fn help_of_each_command_teaches_by_example() {
         "rm",
         "status",
         "forget",
+        #[cfg(feature = "laboratory")]
         "demo",
+        #[cfg(feature = "laboratory")]
         "emulate",
         "man",
     ] {
@@ -145,8 +148,14 @@ fn wrong_usage_is_exit_code_2_and_says_what_would_be_right() {
         (&["serve", "a", "b", "--name", "n"], "names one object"),
         (&["up", "--uplink", "fast"], "50Mbit/s"),
         (&["up", "--dscp", "64"], "0..=63"),
+        #[cfg(feature = "laboratory")]
         (&["demo", "--kill", "3@2s"], "sources are 0 to 2"),
+        #[cfg(feature = "laboratory")]
         (&["demo", "--loss", "1"], "1%"),
+        #[cfg(not(feature = "laboratory"))]
+        (&["lab", "list"], "built without the laboratory"),
+        #[cfg(not(feature = "laboratory"))]
+        (&["debug", "tcp", "send"], "built without the laboratory"),
         (&["ls", "-v", "-q"], "cannot be used with"),
     ] {
         let answer = home.run(arguments);
@@ -305,7 +314,9 @@ fn every_command_has_a_manual_page() {
         "headwater.1",
         "headwater-get.1",
         "headwater-debug-symbols.1",
+        #[cfg(feature = "laboratory")]
         "headwater-demo.1",
+        #[cfg(feature = "laboratory")]
         "headwater-emulate-exec.1",
     ] {
         assert!(names.iter().any(|n| n == name), "{name} of {names:?}");

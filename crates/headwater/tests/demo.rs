@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use headwater::netns::{self, Capability};
+use headwater_testbed::netns::{self, Capability};
 use serde_json::Value;
 
 /// One demo at a time: each is several processes.

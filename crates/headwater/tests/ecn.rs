@@ -6,7 +6,7 @@
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Stdio};
 
-use headwater::netns::{Capability, HostSpec, Net, Spec};
+use headwater_testbed::netns::{Capability, HostSpec, Net, Spec};
 use headwater_units::BitRate;
 use serde_json::Value;
 

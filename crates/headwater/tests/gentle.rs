@@ -10,7 +10,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use cluster::{Process, number, random_file, text, wait_until};
-use headwater::netns::{Capability, HostSpec, Link, Net, Spec};
+use headwater_testbed::netns::{Capability, HostSpec, Link, Net, Spec};
 use headwater_units::BitRate;
 
 const PATIENCE: Duration = Duration::from_secs(60);

@@ -12,7 +12,7 @@ use std::process::{Child, Stdio};
 use std::time::Duration;
 
 use cluster::{Ended, Process, free_port, random_file, text, wait_until};
-use headwater::netns::{Capability, HostSpec, Link, Net, Spec};
+use headwater_testbed::netns::{Capability, HostSpec, Link, Net, Spec};
 use headwater_units::BitRate;
 use serde_json::Value;
 

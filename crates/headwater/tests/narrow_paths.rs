@@ -10,7 +10,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use headwater::netns::{Capability, HostSpec, Net, Spec};
+use headwater_testbed::netns::{Capability, HostSpec, Net, Spec};
 use headwater_units::BitRate;
 use serde_json::Value;
 
@@ -194,7 +194,7 @@ fn an_interface_whose_mtu_falls_half_way_does_not_end_the_task() {
 /// Waits until something of the object is on the disk, but not all of it.
 fn half_way(pair: &Pair, out: &str) {
     let limit = Instant::now() + Duration::from_secs(10);
-    let counters = || pair.net.counters(headwater::netns::Link::Uplink(SOURCE)).unwrap().bytes.get();
+    let counters = || pair.net.counters(headwater_testbed::netns::Link::Uplink(SOURCE)).unwrap().bytes.get();
     while counters() < BYTES as u64 / 4 {
         assert!(Instant::now() < limit, "nothing is sent");
         std::thread::sleep(Duration::from_millis(5));

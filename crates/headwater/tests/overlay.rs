@@ -13,7 +13,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use cluster::{Process, text};
-use headwater::netns::{Capability, HostSpec, Link, Net, Spec};
+use headwater_testbed::netns::{Capability, HostSpec, Link, Net, Spec};
 use headwater_units::BitRate;
 use serde_json::Value;
 

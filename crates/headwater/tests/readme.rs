@@ -10,7 +10,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use headwater::netns::{Capability, HostSpec, Net, Spec};
+use headwater_testbed::netns::{Capability, HostSpec, Net, Spec};
 use headwater_units::BitRate;
 use rand::{RngCore, SeedableRng};
 use rand_chacha::ChaCha8Rng;

@@ -73,10 +73,10 @@ impl DataPath {
 
 #[cfg(test)]
 mod tests {
+    use headwater_udp::{Merging, Offload, SocketStats};
     use headwater_units::Duration;
 
     use super::*;
-    use crate::socket::{Merging, Offload, SocketStats};
 
     /// After 5,000 datagrams of 1,400 bytes within 100 ms.
     fn after(buffers: u64, offload: Offload, control_truncated: u64) -> DataPath {

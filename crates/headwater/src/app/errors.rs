@@ -5,13 +5,13 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
 
+use headwater_control::ControlError;
 use headwater_transport::ReceiverFailure;
 use headwater_units::{BitRate, Bytes, Duration, NodeId};
 use headwater_wire::{Refusal, Spoiled};
 
 use super::AppError;
 use super::occupant::{Protocol, who_has};
-use crate::control::ControlError;
 
 impl AppError {
     /// Something in the state folder cannot be used.
@@ -273,7 +273,7 @@ mod tests {
         let denied = || io::Error::from(io::ErrorKind::PermissionDenied);
         let (one, two) = (NodeId([1; 32]), NodeId([2; 32]));
         let out = || Path::new("/out").to_owned();
-        let changed = crate::control::KeyChanged {
+        let changed = headwater_control::KeyChanged {
             addr: address(),
             expected: one,
             found: two,

@@ -20,6 +20,7 @@ use std::path::PathBuf;
 use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use headwater_control::{ControlConfig, ControlEndpoint, Identity, Link, Pins};
 use headwater_store::{BlockHashes, NameFacts, SourceFile};
 use headwater_transport::ppush::controller::ControllerConfig;
 use headwater_units::{Duration, NodeId, ObjectId, PathId};
@@ -33,7 +34,6 @@ use super::controller_host::ControllerHost;
 use super::occupant::Protocol;
 use super::ops::Ops;
 use super::{AppError, Common, USUAL_MTU};
-use crate::control::{ControlConfig, ControlEndpoint, Identity, Link, Pins};
 use crate::node::{Node, NodeConfig, Snapshot, control_path, room_in};
 
 /// From this process's machines to its own controller.

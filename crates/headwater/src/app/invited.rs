@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use headwater_node::{InvitationAction, Invitations};
+use headwater_udp::GroupAddr;
 use headwater_units::{Bytes, ObjectId, PathId};
 use headwater_wire::{
     Class, Control, FetchEnd, Fetched, FlowSecret, GroupInvitation, Invitation, MAX_FLOWS, MAX_REASON,
@@ -17,7 +18,6 @@ use super::host::Host;
 use super::keep::Keeper;
 use super::local::Wanted;
 use super::{AppError, GetResult, Progress, SourceShare, Watch};
-use crate::socket::GroupAddr;
 
 /// The invitations of a node.
 pub(super) struct Invited {

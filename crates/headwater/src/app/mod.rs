@@ -1,10 +1,12 @@
 //! What the commands do: processes made of a host, its objects and the machines.
 
 mod cast;
+#[cfg(feature = "laboratory")]
 pub(crate) mod children;
 mod controller_host;
 mod daemon;
 mod data_path;
+#[cfg(feature = "laboratory")]
 pub mod demo;
 mod display;
 mod drain;
@@ -42,11 +44,13 @@ use headwater_transport::path_mtu::PathMtuConfig;
 use headwater_transport::ppush::wfcc::LossResponse;
 use headwater_transport::ppush::yielding::YieldingConfig;
 use headwater_transport::pull_queue::PullConfig;
+use headwater_udp::Multicast;
 use headwater_units::{BitRate, Bytes, Duration};
 use headwater_wire::Delivery;
 
 pub use cast::{CastOptions, CastReceiver, CastRepair, CastResult, CastSource, Receivers, cast};
 pub use daemon::{controller, node};
+#[cfg(feature = "laboratory")]
 pub use demo::demo;
 pub use experiments::{Experiments, TimelineOptions};
 pub use forget::forget;
@@ -60,7 +64,6 @@ pub use types::*;
 pub(crate) use usage::open_many_files;
 
 use crate::node::{self, Lossy, NodeConfig, TapeFile};
-use crate::socket::Multicast;
 
 /// Loss on purpose, for drills: `probability:seed`.
 const DROP_VARIABLE: &str = "HEADWATER_DROP";

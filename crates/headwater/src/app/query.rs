@@ -1,10 +1,9 @@
 //! Questions over a control link that are no part of the protocol's machines: block hashes, listings, views.
 
+use headwater_control::{ControlError, Link};
 use headwater_units::{Bytes, Duration, NodeId, ObjectId};
 use headwater_wire::{Holding, Naming, NodeInfo, Spoiled};
 use serde::{Deserialize, Serialize};
-
-use crate::control::{ControlError, Link};
 
 /// No answer is longer: the hashes of an object of 2 TiB.
 const LONGEST_ANSWER: Bytes = Bytes::mib(64);

@@ -10,9 +10,10 @@ pub mod sim;
 pub mod store;
 pub mod wire;
 
+use headwater_testbed::netns::{Net, Spec};
+use headwater_testbed::soft_switch::{in_namespace, segmentation_off};
+
 use crate::app::AppError;
-use crate::netns::{Net, Spec};
-use crate::soft_switch::{in_namespace, segmentation_off};
 
 /// What a bench tells while it runs.
 pub trait BenchWatch {

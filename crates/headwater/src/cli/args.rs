@@ -6,12 +6,14 @@
 mod cast;
 mod daemons;
 mod debug;
+#[cfg(feature = "laboratory")]
 mod demo;
 mod experiments;
 mod flags;
 mod get;
 mod itself;
 mod store;
+#[cfg(feature = "laboratory")]
 mod tcp;
 #[cfg(test)]
 mod tests;
@@ -21,17 +23,23 @@ use clap::{Parser, Subcommand};
 pub(crate) use self::cast::CastArgs;
 pub(crate) use self::daemons::{ControllerArgs, NodeArgs, ServeArgs, UpArgs};
 pub(crate) use self::debug::{DebugCommand, DecodeArgs, SymbolsArgs};
+#[cfg(feature = "laboratory")]
 pub(crate) use self::demo::DemoArgs;
 pub(crate) use self::experiments::{TimelineFlags, TuningFlag};
 use self::flags::Global;
 pub(crate) use self::get::GetArgs;
 use self::itself::{CompletionsArgs, ConfigArgs, ManArgs};
 pub(crate) use self::store::{ForgetArgs, GcArgs, LsArgs, PutArgs, RmArgs, StatusArgs};
+#[cfg(feature = "laboratory")]
 pub(crate) use self::tcp::{TcpCommand, TcpReceiveArgs, TcpSendArgs};
+#[cfg(feature = "laboratory")]
 use super::bench::BenchCommand;
+#[cfg(feature = "laboratory")]
 use super::drill::DrillArgs;
+#[cfg(feature = "laboratory")]
 use super::emulate::EmulateArgs;
 use super::exit;
+#[cfg(feature = "laboratory")]
 use super::lab::LabCommand;
 use super::settings::Layer;
 
@@ -49,7 +57,13 @@ const EXPERIMENT: &str = "Options for experiments";
 ///
 /// Without a controller: `headwater serve FILE` where the file is, `headwater get NAME --from HOST,HOST` where it is
 /// wanted. With one, `headwater up` on the first machine and `headwater node --join HOST` on the others; then names are
-/// enough. `headwater demo` shows it all on this machine.
+/// enough.
+#[cfg_attr(feature = "laboratory", doc = " `headwater demo` shows it all on this machine.")]
+#[cfg_attr(not(feature = "laboratory"), doc = "")]
+#[cfg_attr(
+    not(feature = "laboratory"),
+    doc = "This binary was built without the laboratory: it has no demo, lab, emulate, drill, bench and debug tcp."
+)]
 pub(crate) struct Cli {
     #[command(flatten)]
     pub(crate) global: Global,
@@ -83,15 +97,20 @@ pub(crate) enum Command {
     Status(StatusArgs),
     /// Have the controller drop a node that is away
     Forget(ForgetArgs),
+    #[cfg(feature = "laboratory")]
     /// Show many sources and one receiver at work on this machine, with real packets
     Demo(Box<DemoArgs>),
+    #[cfg(feature = "laboratory")]
     /// Experiments of the papers in a simulated network: list, run, report
     #[command(subcommand)]
     Lab(LabCommand),
+    #[cfg(feature = "laboratory")]
     /// Run a network of a scenario under real programs, each host a network namespace
     Emulate(EmulateArgs),
+    #[cfg(feature = "laboratory")]
     /// Try the product on this machine while things go wrong: losses, dead links, dead and frozen sources
     Drill(DrillArgs),
+    #[cfg(feature = "laboratory")]
     /// How fast parts of the product are on this machine
     #[command(subcommand)]
     Bench(BenchCommand),
@@ -120,14 +139,13 @@ impl Command {
             Command::Ls(args) => args.fill(layer),
             Command::Status(args) => args.fill(layer),
             Command::Forget(args) => args.fill(layer),
+            #[cfg(feature = "laboratory")]
             Command::Demo(args) => args.fill(layer),
             Command::Config(args) => args.fill(layer),
+            #[cfg(feature = "laboratory")]
+            Command::Lab(_) | Command::Emulate(_) | Command::Drill(_) | Command::Bench(_) => {}
             Command::Rm(_)
             | Command::Gc(_)
-            | Command::Lab(_)
-            | Command::Emulate(_)
-            | Command::Drill(_)
-            | Command::Bench(_)
             | Command::Debug(_)
             | Command::Completions(_)
             | Command::Man(_) => {}

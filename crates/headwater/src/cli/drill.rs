@@ -1,4 +1,4 @@
-//! `headwater drill`: its options, a line per drill, and what to do about those that failed. What it does is [`crate::drill`].
+//! `headwater drill`: its options, a line per drill, and what to do about those that failed. What it does is [`headwater_drill`].
 
 use std::fmt::Write as _;
 use std::fs::{self, DirBuilder};
@@ -9,7 +9,10 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use clap::Args;
+use headwater_drill::{self as drill, Drill, DrillError, DrillOptions, DrillWatch, Finding, Outcome};
+use headwater_lab::{self as lab, Catalogue, Checkout, Models};
 use headwater_sim::experiment::Engine;
+use headwater_testbed::netns;
 use headwater_units::Duration;
 use indicatif::ProgressBar;
 use serde_json::json;
@@ -22,9 +25,6 @@ use super::output::{JSON_INTERVAL, Pace, Shown, Terminal};
 use super::resolve::UsageError;
 use super::tables::Table;
 use crate::app::{AppError, Shutdown};
-use crate::drill::{self, Drill, DrillError, DrillOptions, DrillWatch, Finding, Outcome};
-use crate::lab::{self, Catalogue, Checkout, Models};
-use crate::netns;
 
 /// Three minutes: what a user waits for without leaving.
 const LIMIT: Duration = Duration::from_secs(180);
@@ -66,6 +66,7 @@ impl From<DrillError> for Failure {
             DrillError::Unknown { .. } => Failure::Usage(UsageError::Options(error.to_string())),
             DrillError::Stopped { .. } => Failure::App(AppError::Interrupted { resumable: false }),
             DrillError::Lab(error) => error.into(),
+            _ => Failure::App(AppError::Failed(error.to_string())),
         }
     }
 }

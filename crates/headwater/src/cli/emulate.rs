@@ -1,4 +1,4 @@
-//! `headwater emulate`: its options and tables. What it does is [`crate::emulate`].
+//! `headwater emulate`: its options and tables. What it does is [`headwater_testbed::emulate`].
 
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal};
@@ -8,6 +8,12 @@ use std::time::Instant;
 
 use clap::{Args, Subcommand, ValueHint};
 use headwater_sim::scenario::{NetworkTextError, Scenario};
+use headwater_testbed::emulate::{
+    CaptureStatus, ControlSocket, EmulateError, EmulatedNet, HostStatus, LinkStatus, NetOptions, Runs,
+    Status, TimeStatus, check_fault, command_on,
+};
+use headwater_testbed::netns;
+use headwater_testbed::soft_switch::{Groups, MAX_FRAME};
 use headwater_units::{BitRate, Duration};
 use serde_json::json;
 
@@ -16,12 +22,6 @@ use super::output::Terminal;
 use super::resolve::UsageError;
 use super::tables::Table;
 use crate::app::{AppError, Shutdown};
-use crate::emulate::{
-    CaptureStatus, ControlSocket, EmulateError, EmulatedNet, HostStatus, LinkStatus, NetOptions, Runs,
-    Status, TimeStatus, check_fault, command_on,
-};
-use crate::netns;
-use crate::soft_switch::{Groups, MAX_FRAME};
 
 /// How soon Ctrl-C and the end of `--for` are noticed.
 const STEP: std::time::Duration = std::time::Duration::from_millis(50);

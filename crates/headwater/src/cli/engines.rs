@@ -1,9 +1,9 @@
 //! Every engine of this binary behind one door: the models, and real processes.
 
+use headwater_lab::{ModelError, Models, RunContext, Shipped};
 use headwater_sim::experiment::{Engine, Job};
 use headwater_sim::table::Tables;
 
-use crate::lab::{ModelError, Models, RunContext, Shipped};
 use crate::netns_engine;
 
 /// Every engine of this binary.
@@ -19,6 +19,18 @@ impl Models for AllEngines {
     }
 
     fn code(&self, engine: Engine) -> &str {
-        Shipped.code(engine)
+        // Real processes run more of the product than the models do.
+        if engine.is_real_time() { env!("HEADWATER_CODE_REAL") } else { Shipped.code(engine) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn real_processes_are_other_code_than_models() {
+        assert_ne!(AllEngines.code(Engine::Netns), AllEngines.code(Engine::Packet));
+        assert_eq!(AllEngines.code(Engine::Fluid), AllEngines.code(Engine::Packet));
     }
 }

@@ -9,12 +9,28 @@ pub(crate) const FAILED: u8 = 1;
 /// Wrong usage, which includes a wrong config file or variable.
 pub(crate) const USAGE: u8 = 2;
 /// `lab run`: a claim misses. `drill`: one failed.
+#[cfg(feature = "laboratory")]
 pub(crate) const MISSED: u8 = 3;
 /// Stopped by the user.
 pub(crate) const INTERRUPTED: u8 = 130;
 
+/// What else exit code 3 says.
+#[cfg(feature = "laboratory")]
+macro_rules! missed {
+    () => {
+        "; for `lab run` and `drill`: a claim is a miss"
+    };
+}
+#[cfg(not(feature = "laboratory"))]
+macro_rules! missed {
+    () => {
+        ""
+    };
+}
+
 /// At the end of `--help`.
-pub(crate) const MANUAL: &str = "\
+pub(crate) const MANUAL: &str = concat!(
+    "\
 Settings:
   Options that describe a machine (uplink, controller, state and so on) may stand in a TOML config file or in the
   environment too; a flag beats a variable, a variable beats the file. `headwater config` prints all of them.
@@ -28,7 +44,9 @@ Exit codes:
   0    done; what was asked for is there and verified
   1    failed; the message says what and what to do
   2    wrong usage, config file or environment; nothing was started
-  3    not found: no such object, block or file; for `lab run` and `drill`: a claim is a miss
+  3    not found: no such object, block or file",
+    missed!(),
+    "
   4    no source: the controller or all sources are out of reach, or none has what is missing
   5    verification failed: a hash does not match, a source is corrupt, an object changed
   6    no room: disk full or quota reached; what is finished is kept
@@ -36,7 +54,8 @@ Exit codes:
   130  interrupted; what is finished is kept, run the same command again to go on
 
 Daemons and `serve` end with 0 when they are told to stop (SIGTERM, Ctrl-C): first they finish what they serve, for at most
---drain. SIGHUP has them read their settings anew. docs/operations.md says more.";
+--drain. SIGHUP has them read their settings anew. docs/operations.md says more."
+);
 
 /// At the end of `-h`.
 pub(crate) const SHORT: &str = "\

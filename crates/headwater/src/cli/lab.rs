@@ -1,4 +1,4 @@
-//! `headwater lab`: its options, its bar and its tables. What it does is [`crate::lab`].
+//! `headwater lab`: its options, its bar and its tables. What it does is [`headwater_lab`].
 
 use std::fmt::Write;
 use std::io;
@@ -7,6 +7,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::{Args, Subcommand, ValueEnum, ValueHint};
+use headwater_lab::{
+    self as lab, Catalogue, Checkout, ExperimentLine, ExperimentRun, LabError, LabProgress, LabWatch,
+    ReportOptions, RunOptions, SkippedRun,
+};
 use headwater_sim::claim::{Outcome, Published, Verdict};
 use headwater_sim::experiment::{Engine, Scale};
 use headwater_units::Duration;
@@ -21,10 +25,6 @@ use super::output::{JSON_INTERVAL, Pace, Shown, Terminal};
 use super::resolve::UsageError;
 use super::tables::Table;
 use crate::app::{AppError, Shutdown};
-use crate::lab::{
-    self, Catalogue, Checkout, ExperimentLine, ExperimentRun, LabError, LabProgress, LabWatch, ReportOptions,
-    RunOptions, SkippedRun,
-};
 
 /// Where raw results go unless told otherwise.
 const OUT: &str = "lab-results";

@@ -88,7 +88,8 @@ impl Wanted {
     }
 }
 
-/// What others than this program log is of interest when something is looked for.
+/// What others than this program log is of interest when something is looked for. Targets are compared by how they begin:
+/// `headwater` stands for the crates `headwater_...` too.
 fn directives(level: LogLevel) -> String {
     match level {
         LogLevel::Info => format!("warn,headwater={level}"),

@@ -10,12 +10,30 @@ use super::values::{ProgressMode, truth};
 
 /// Says what is wrong with the command line: in clap's words on standard error, and as JSON where results would be JSON.
 pub(super) fn tell(error: &clap::Error, arguments: &[OsString]) {
+    #[cfg(not(feature = "laboratory"))]
+    let explained = left_out(error);
+    #[cfg(not(feature = "laboratory"))]
+    let error = explained.as_ref().unwrap_or(error);
     if is_json(arguments) {
         let terminal = Terminal::new(true, data_on_stdout(arguments), false, ProgressMode::None);
         terminal.misuse_as_json(&message(error));
     }
     // Whoever closed standard error still gets the exit code.
     drop(error.print());
+}
+
+/// A command that other builds have is no misspelt one: the error that says so.
+#[cfg(not(feature = "laboratory"))]
+fn left_out(error: &clap::Error) -> Option<clap::Error> {
+    use clap::CommandFactory;
+    use clap::error::{ContextKind, ContextValue};
+
+    const LEFT_OUT: [&str; 6] = ["demo", "lab", "emulate", "drill", "bench", "tcp"];
+    let Some(ContextValue::String(command)) = error.get(ContextKind::InvalidSubcommand) else { return None };
+    LEFT_OUT.contains(&command.as_str()).then(|| {
+        let words = format!("'{command}' is not in this binary: it was built without the laboratory (cargo's feature `laboratory`)");
+        super::args::Cli::command().error(error.kind(), words)
+    })
 }
 
 /// Whether results are wanted as JSON: by a flag, else by the environment or the usual config file.

@@ -1,5 +1,5 @@
 //! The command line: reads it, starts the command, shows what comes of it. What commands do is [`crate::app`],
-//! [`crate::drill`], [`crate::emulate`] and [`crate::lab`].
+//! [`headwater_drill`], [`headwater_lab`] and [`headwater_testbed`].
 //!
 //! ```text
 //!   args (as typed) -> settings (file < environment < flags) -> resolve (what a command acts on) -> app
@@ -8,15 +8,21 @@
 
 mod args;
 mod bar;
+#[cfg(feature = "laboratory")]
 mod bench;
 mod debug;
+#[cfg(feature = "laboratory")]
 mod drill;
+#[cfg(feature = "laboratory")]
 mod emulate;
+#[cfg(feature = "laboratory")]
 mod engines;
 mod exit;
 mod experiments;
 mod groups;
+#[cfg(feature = "laboratory")]
 mod inside;
+#[cfg(feature = "laboratory")]
 mod lab;
 mod labels;
 mod logging;
@@ -38,7 +44,9 @@ use headwater_units::Duration;
 use serde_json::{Value, json};
 use tokio::signal::unix::{SignalKind, signal};
 
-use self::args::{Cli, Command, DebugCommand, TcpCommand};
+#[cfg(feature = "laboratory")]
+use self::args::TcpCommand;
+use self::args::{Cli, Command, DebugCommand};
 use self::output::Terminal;
 use self::resolve::{UsageError, data_on_stdout};
 use self::settings::{Layer, Origin, Settings};
@@ -104,6 +112,7 @@ fn run(cli: &Cli) -> u8 {
             error.exit_code()
         }
         // The table or the objects have said which.
+        #[cfg(feature = "laboratory")]
         Err(Failure::Missed) => exit::MISSED,
         Err(Failure::Elsewhere(code)) => code,
     }
@@ -114,6 +123,7 @@ enum Failure {
     Usage(UsageError),
     App(AppError),
     /// Everything ran, and a claim is a miss, or a drill has failed.
+    #[cfg(feature = "laboratory")]
     Missed,
     /// Another process did it, said all there is to say, and ended with this code.
     Elsewhere(u8),
@@ -335,14 +345,19 @@ async fn act(
             let result = unless_stopped(shutdown, app::forget(settings.forget(args)?)).await?;
             terminal.result(&result, || tables::forgotten(&result))?;
         }
+        #[cfg(feature = "laboratory")]
         Command::Demo(args) => {
             let options = settings.demo(args)?;
             let result = app::demo(options, shutdown, &mut *terminal.watch()).await?;
             terminal.result(&result, || result.table())?;
         }
+        #[cfg(feature = "laboratory")]
         Command::Lab(command) => lab::act(command, terminal, shutdown)?,
+        #[cfg(feature = "laboratory")]
         Command::Emulate(args) => emulate::act(args, terminal, shutdown)?,
+        #[cfg(feature = "laboratory")]
         Command::Drill(args) => drill::act(args, terminal, shutdown)?,
+        #[cfg(feature = "laboratory")]
         Command::Bench(command) => bench::act(command, settings, terminal, shutdown).await?,
         Command::Debug(DebugCommand::Replay(args)) => {
             let result = app::replay(&args.file)?;
@@ -351,9 +366,11 @@ async fn act(
                 return Err(AppError::Failed("the machines did not do the same again".to_owned()).into());
             }
         }
+        #[cfg(feature = "laboratory")]
         Command::Debug(DebugCommand::Tcp(TcpCommand::Receive(args))) => {
             debug::tcp_receive(args, terminal, shutdown)?;
         }
+        #[cfg(feature = "laboratory")]
         Command::Debug(DebugCommand::Tcp(TcpCommand::Send(args))) => {
             debug::tcp_send(args, terminal, shutdown)?;
         }

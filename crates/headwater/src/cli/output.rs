@@ -189,6 +189,7 @@ impl Terminal {
         }
     }
 
+    #[cfg(feature = "laboratory")]
     /// Where bars are drawn.
     pub(crate) fn bars(&self) -> &MultiProgress {
         &self.bars

@@ -1,15 +1,18 @@
 //! From flags and settings to what a command acts on; checks that look at more than one of them.
 
+#[cfg(feature = "laboratory")]
+mod demo;
+
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use headwater_sim::scenario::{self, TransportSpec};
-use headwater_units::{BitRate, Bytes, Duration};
+use headwater_units::{BitRate, Duration};
 use headwater_wire::{CastWish, Class, CodePoints, SpreadRule};
 use thiserror::Error;
 
 use super::args::{
-    CastArgs, ControllerArgs, DemoArgs, ForgetArgs, GcArgs, GetArgs, NodeArgs, PutArgs, RmArgs, ServeArgs,
+    CastArgs, ControllerArgs, ForgetArgs, GcArgs, GetArgs, NodeArgs, PutArgs, RmArgs, ServeArgs,
     TimelineFlags, TuningFlag, UpArgs,
 };
 use super::experiments::{self, ExperimentError};
@@ -18,9 +21,9 @@ use super::network;
 use super::settings::{Origin, Settings, SettingsError};
 use super::values::{LossResponse, Spread, Theta, Via};
 use crate::app::{
-    CONTROLLER_PORT, CastOptions, Common, ControllerOptions, DemoOptions, Experiments, ForgetOptions,
-    GcOptions, GetOptions, NODE_PORT, NodeOptions, Output, PutOptions, QueryOptions, Reload, RmOptions,
-    ServeOptions, Where,
+    CONTROLLER_PORT, CastOptions, Common, ControllerOptions, Experiments, ForgetOptions, GcOptions,
+    GetOptions, NODE_PORT, NodeOptions, Output, PutOptions, QueryOptions, Reload, RmOptions, ServeOptions,
+    Where,
 };
 
 /// A rack with what its uplink carries, and labels.
@@ -322,33 +325,6 @@ impl Settings {
         Ok(GcOptions { common: self.common()?, dry_run: args.dry_run })
     }
 
-    pub(crate) fn demo(&self, args: &DemoArgs) -> Result<DemoOptions, UsageError> {
-        let sources = args.rates.len() + args.join.len();
-        let events = args.kill.iter().map(|kill| ("--kill", kill.source));
-        for (flag, source) in events.chain(args.rerate.iter().map(|rerate| ("--rerate", rerate.source))) {
-            if source >= sources {
-                return wrong(format!(
-                    "{flag}: there is no source {source}; sources are 0 to {}",
-                    sources - 1
-                ));
-            }
-        }
-        if args.size == Bytes::ZERO {
-            return wrong("--size: an empty object needs no demo");
-        }
-        Ok(DemoOptions {
-            common: self.common()?,
-            rates: args.rates.iter().map(|rate| rate.0).collect::<Vec<BitRate>>(),
-            size: args.size,
-            loss: args.loss.0,
-            kills: args.kill.iter().map(|kill| (kill.source, kill.at)).collect(),
-            joins: args.join.iter().map(|join| (join.rate, join.at)).collect(),
-            rerates: args.rerate.iter().map(|rerate| (rerate.source, rerate.at, rerate.rate)).collect(),
-            seed: args.seed,
-            keep: args.keep,
-        })
-    }
-
     /// What the user chose, else what the constants say, else the product's.
     fn spread(&self, tuning: Option<&TransportSpec>) -> SpreadRule {
         match (tuning, self.values.spread.unwrap_or_default()) {
@@ -423,7 +399,7 @@ mod tests {
     use super::*;
     use crate::app::Receivers;
 
-    fn settings(line: &str) -> (Settings, Command) {
+    pub(super) fn settings(line: &str) -> (Settings, Command) {
         let line = format!("headwater {line} --state /nonexistent/headwater");
         let cli = Cli::try_parse_from(line.split_whitespace()).unwrap();
         let mut flags = Layer::default();
@@ -438,13 +414,6 @@ mod tests {
         match settings(line) {
             (settings, Command::Get(args)) => settings.get(&args),
             _ => panic!("not a get"),
-        }
-    }
-
-    fn demo(line: &str) -> Result<DemoOptions, UsageError> {
-        match settings(line) {
-            (settings, Command::Demo(args)) => settings.demo(&args),
-            _ => panic!("not a demo"),
         }
     }
 
@@ -588,15 +557,6 @@ mod tests {
     fn who_names_nobody_means_this_machine() {
         assert_eq!(get("get x").unwrap().at, Where::Here);
         assert!(get("get x --keep").unwrap_err().to_string().contains("--controller"));
-    }
-
-    #[test]
-    fn events_of_a_demo_name_sources_that_exist_or_will() {
-        assert_eq!(demo("demo --kill 2@2s").unwrap().kills, [(2, Duration::from_secs(2))]);
-        assert!(demo("demo --kill 3@2s").unwrap_err().to_string().contains("0 to 2"));
-        assert!(demo("demo --kill 3@2s --join 100@1s").is_ok());
-        assert!(demo("demo --rates 1,2 --rerate 2@1s=3").is_err());
-        assert!(demo("demo --size 0").is_err());
     }
 
     #[test]

@@ -3,10 +3,12 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration as Patience, Instant};
 
+use headwater_lab::RunContext;
 use headwater_sim::packet::TaskPlan;
 use headwater_sim::run::Stage;
 use headwater_sim::scenario::Scenario;
 use headwater_switch::LinkChange;
+use headwater_testbed::emulate::{EmulatedNet, NetOptions};
 use headwater_units::{Bytes, Duration};
 use headwater_wire::DSCP_CONTROL;
 use serde_json::Value;
@@ -14,8 +16,6 @@ use serde_json::Value;
 use super::Trouble;
 use super::recipe::{ETHERNET, Recipe, facts, tuning};
 use crate::app::children::{Ended, Guard, Process, Scratch, without_settings, write_random};
-use crate::emulate::{EmulatedNet, NetOptions};
-use crate::lab::RunContext;
 
 /// Ports of the parts.
 const CONTROLLER_PORT: u16 = 7000;

@@ -2,14 +2,14 @@
 //!
 //! ```text
 //!  scenario, seed --> Stage: who wants what, and when                     (headwater_sim::run)
-//!                 --> EmulatedNet: the fabric, under real packets         (crate::emulate)
+//!                 --> EmulatedNet: the fabric, under real packets         (headwater_testbed::emulate)
 //!                 --> Cast: a `serve` per source, a `get` per task, a controller; `debug tcp` where the scheme is TCP
 //!                     play: starts, stops and host faults at their times; queues are sampled meanwhile
 //!                 --> Records, as the packet engine leaves them --> the same tables, judged by the same claims
 //! ```
 //! Everything has one clock, CLOCK_MONOTONIC: the switch's samples, the daemons' timelines and the results of `get`.
 //!
-//! A run in real time measures the machine too. When the switch was late ([`crate::soft_switch::Validity`]) nothing that was
+//! A run in real time measures the machine too. When the switch was late ([`headwater_testbed::soft_switch::Validity`]) nothing that was
 //! seen counts: the run is tried again, [`TRIES`] times and for [`PATIENCE`] at least, and then skipped. Where there are two
 //! processors or more, one is the switch's alone ([`Reserved`]), and all programs share the others.
 //!
@@ -24,15 +24,15 @@ mod timeline;
 
 use std::time::Duration as Patience;
 
+use headwater_lab::{ModelError, RunContext};
 use headwater_sim::experiment::Job;
 use headwater_sim::run::{RunError, Stage};
 use headwater_sim::scenario::Scenario;
 use headwater_sim::table::{MeasureRow, Tables};
+use headwater_testbed::emulate::EmulateError;
+use headwater_testbed::soft_switch::{Reserved, SoftSwitchError, Validity};
 
 use crate::app::AppError;
-use crate::emulate::EmulateError;
-use crate::lab::{ModelError, RunContext};
-use crate::soft_switch::{Reserved, SoftSwitchError, Validity};
 use cast::{Cast, before, deadline};
 
 /// So often a run is tried at least before the machine counts as too busy for it,

@@ -4,7 +4,10 @@ use std::collections::VecDeque;
 use std::time::Duration as Pause;
 
 use headwater_fabric::LinkId;
+use headwater_lab::RunContext;
 use headwater_sim::run::Stage;
+use headwater_testbed::emulate::HostFault;
+use headwater_testbed::soft_switch::{QueueSample, Sampling, Snapshot};
 use headwater_units::{Duration, Time};
 use rustix::time::{ClockId, clock_gettime};
 use serde_json::Value;
@@ -12,9 +15,6 @@ use serde_json::Value;
 use super::Trouble;
 use super::cast::{Actor, Cast, Part, error_in};
 use crate::app::children::Ended;
-use crate::emulate::HostFault;
-use crate::lab::RunContext;
-use crate::soft_switch::{QueueSample, Sampling, Snapshot};
 
 /// Queues are looked at so often for each sample, which is their mean.
 const LOOKS: u64 = 8;
@@ -67,7 +67,7 @@ pub(super) fn play(
     watch: &mut dyn FnMut(f64),
 ) -> Result<Played, Trouble> {
     let mut cues = cues(cast, stage);
-    let first = begin_looking(cast, stage)?;
+    let first = begin_sampling(cast, stage)?;
     let begin = cast.net.begin()?;
     cast.net.switch().forget_lateness()?;
     let mut play = Play {
@@ -126,7 +126,7 @@ fn cues(cast: &Cast<'_>, stage: &Stage) -> VecDeque<(Time, Cue)> {
     cues.into()
 }
 
-fn begin_looking(cast: &Cast<'_>, stage: &Stage) -> Result<Snapshot, Trouble> {
+fn begin_sampling(cast: &Cast<'_>, stage: &Stage) -> Result<Snapshot, Trouble> {
     let switch = cast.net.switch();
     if let (Some(every), false) = (stage.every, stage.queues.is_empty()) {
         let every = every / LOOKS;

@@ -234,9 +234,9 @@ fn cell(at: Time, every: Duration) -> u64 {
 #[cfg(test)]
 mod tests {
     use headwater_sim::scenario::Scenario;
+    use headwater_testbed::soft_switch::{NotForwarded, Snapshot, Validity};
 
     use super::*;
-    use crate::soft_switch::{NotForwarded, Snapshot, Validity};
 
     const SCENARIO: &str = r#"
         scheme = "ppush(1,1)"

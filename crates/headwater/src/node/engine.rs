@@ -20,6 +20,10 @@ use headwater_transport::{
     Arriving, Bind, Command, Endpoint, Event, Input, Opened, Output, Packet, ReceiverCommand, ReceiverEvent,
     SourceCommand, SourceEvent,
 };
+use headwater_udp::{
+    GroupAddr, Merging, PathAddr, RecvBatch, SendBatch, TrimmedBatch, TrimmedPort, UdpPort, Waker, doze,
+    wait_with,
+};
 use headwater_units::{BitRate, BlockIndex, FetchId, FlowId, ObjectId, PathId, Time};
 use headwater_wire::{CodePoints, Control, FlowSecret, GroupQuestion, HeaderKey, Spoiled};
 use rand::SeedableRng;
@@ -36,10 +40,6 @@ use super::sending::{Prepared, Sources};
 use super::timeline::{Timeline, TimelineFile};
 use super::workers::Workers;
 use super::{Lossy, Said, Snapshot};
-use crate::socket::{
-    GroupAddr, Merging, PathAddr, RecvBatch, SendBatch, TrimmedBatch, TrimmedPort, UdpPort, Waker, doze,
-    wait_with,
-};
 use groups::Groups;
 pub(super) use groups::MAX_JOINED;
 use trees::TreesHere;

@@ -21,15 +21,15 @@ use headwater_store::SourceFile;
 use headwater_transport::host::{HostReceiverConfig, Receivers};
 use headwater_transport::ppush::receiver::{ReceiverConfig, ReceiverStats};
 use headwater_transport::source::{self, Source, SourceConfig, SourceStats};
+use headwater_udp::{
+    GroupAddr, Merging, Multicast, Offload, SocketOptions, SocketStats, TrimmedPort, UdpPort, Waker,
+    path_mtu, sharpen_timers,
+};
 use headwater_units::{BitRate, BlockIndex, Bytes, FetchId, FlowId, NodeId, ObjectId, PathId};
 use headwater_wire::{CodePoints, Control, FlowSecret, GroupQuestion, SYMBOL_OVERHEAD, Spoiled};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
 
-use crate::socket::{
-    GroupAddr, Merging, Multicast, Offload, SocketOptions, SocketStats, TrimmedPort, UdpPort, Waker,
-    path_mtu, sharpen_timers,
-};
 use engine::{Engine, MAX_JOINED, Order, Parts};
 use receiving::Fetches;
 use sending::Sources;
@@ -397,13 +397,13 @@ mod tests {
     use std::path::Path;
 
     use headwater_transport::pull_queue::PullConfig;
+    use headwater_udp::{PathAddr, RecvBatch, SendBatch};
     use headwater_units::{BitRate, Duration, FlowId, FlowKey, NodeId, TaskId, Theta};
     use headwater_wire::{
         Assign, Assignment, Body, Class, Datagram, Delivery, Ecn, FlowRole, HeaderKey, Push, emit,
     };
 
     use super::*;
-    use crate::socket::{PathAddr, RecvBatch, SendBatch};
 
     const FLOW: FlowId = FlowId(5);
     const KEY: FlowKey = FlowKey([3; 32]);

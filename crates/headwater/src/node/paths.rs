@@ -7,9 +7,8 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use arrayvec::ArrayVec;
+use headwater_udp::PathAddr;
 use headwater_units::PathId;
-
-use crate::socket::PathAddr;
 
 /// Control paths have this bit.
 const CONTROL: u32 = 1 << 31;
@@ -41,7 +40,7 @@ pub(super) struct Paths {
 type Addresses = ArrayVec<PathAddr, MOST_CANDIDATES>;
 
 impl Paths {
-    /// The path that a datagram came by, or that leads to a group ([`GroupAddr::path`](crate::socket::GroupAddr::path)): the
+    /// The path that a datagram came by, or that leads to a group ([`GroupAddr::path`](headwater_udp::GroupAddr::path)): the
     /// same each time.
     pub(super) fn of(&mut self, from: PathAddr) -> PathId {
         match self.known.get(&from) {
@@ -124,7 +123,8 @@ mod tests {
 
     #[test]
     fn a_group_has_a_path_of_its_own_for_each_interface() {
-        use crate::socket::GroupAddr;
+        use headwater_udp::GroupAddr;
+
         let mut paths = Paths::default();
         let by = |own: [u8; 4]| GroupAddr::new(([239, 1, 1, 1], 9).into(), Some(own.into())).unwrap();
         let (here, there) = (by([10, 0, 0, 1]), by([10, 0, 1, 1]));

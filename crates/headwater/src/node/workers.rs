@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
-use crate::socket::Waker;
+use headwater_udp::Waker;
 
 type Job<R> = Box<dyn FnOnce() -> R + Send>;
 

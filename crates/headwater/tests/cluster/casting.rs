@@ -6,7 +6,7 @@ use std::net::Ipv4Addr;
 use std::process::Command;
 use std::time::Duration;
 
-use headwater::emulate::EmulatedNet;
+use headwater_testbed::emulate::EmulatedNet;
 use serde_json::Value;
 use tempfile::TempDir;
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use headwater::emulate::EmulatedNet;
+use headwater_testbed::emulate::EmulatedNet;
 use headwater_units::Bytes;
 use serde_json::Value;
 use tempfile::TempDir;

@@ -7,10 +7,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use headwater::emulate::EmulatedNet;
-use headwater::socket::{PathAddr, RecvBatch, SendBatch, SocketOptions, UdpPort};
-use headwater::soft_switch::{Snapshot, Validity, in_namespace};
 use headwater_sim::scenario::Scenario;
+use headwater_testbed::emulate::EmulatedNet;
+use headwater_testbed::soft_switch::{Snapshot, Validity, in_namespace};
+use headwater_udp::{PathAddr, RecvBatch, SendBatch, SocketOptions, UdpPort};
 use headwater_wire::Ecn;
 
 /// 20 Mbit/s in the middle, 200 at the edges, 10 ms one way.

@@ -2,7 +2,7 @@
 //! left behind.
 //!
 //! Needs the right to make namespaces, or else is skipped with the reason. What depends on timing counts only if the switch
-//! kept time ([`headwater::soft_switch::Validity`]): it is measured up to three times, and then skipped as "machine too busy".
+//! kept time ([`headwater_testbed::soft_switch::Validity`]): it is measured up to three times, and then skipped as "machine too busy".
 #![allow(clippy::disallowed_methods, reason = "drives real sockets on a real clock")]
 
 mod auto;

@@ -4,10 +4,10 @@ use std::net::{IpAddr, SocketAddr};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use headwater::emulate::{EmulatedNet, NetOptions};
-use headwater::socket::{GroupAddr, Multicast, PathAddr, RecvBatch, SendBatch, SocketOptions, UdpPort};
-use headwater::soft_switch::{Groups, in_namespace, offloads_off};
 use headwater_sim::scenario::Scenario;
+use headwater_testbed::emulate::{EmulatedNet, NetOptions};
+use headwater_testbed::soft_switch::{Groups, in_namespace, offloads_off};
+use headwater_udp::{GroupAddr, Multicast, PathAddr, RecvBatch, SendBatch, SocketOptions, UdpPort};
 use headwater_units::{FlowId, FlowKey};
 use headwater_wire::{Ecn, FlowSecret, GroupQuestion};
 

@@ -4,15 +4,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use headwater::emulate::EmulatedNet;
 use headwater::node::{BlockSink, FetchEvent, Node, NodeConfig, Said, Snapshot, control_path};
-use headwater::socket::Multicast;
-use headwater::soft_switch::in_namespace;
 use headwater_store::{SourceFile, StoreError};
+use headwater_testbed::emulate::EmulatedNet;
+use headwater_testbed::soft_switch::in_namespace;
 use headwater_transport::host::HostReceiverConfig;
 use headwater_transport::ppush::receiver::{ReceiverConfig, ReceiverStats};
 use headwater_transport::pull_queue::PullConfig;
 use headwater_transport::source::SourceConfig;
+use headwater_udp::Multicast;
 use headwater_units::{
     BitRate, BlockIndex, Bytes, FetchId, FlowId, FlowKey, Geometry, NodeId, TaskId, Theta,
 };

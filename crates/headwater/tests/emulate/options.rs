@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use headwater::emulate::{EmulateError, EmulatedNet, HostFault, NetOptions};
-use headwater::soft_switch::Sampling;
 use headwater_sim::scenario::Scenario;
+use headwater_testbed::emulate::{EmulateError, EmulatedNet, HostFault, NetOptions};
+use headwater_testbed::soft_switch::Sampling;
 use rustix::time::{ClockId, clock_gettime};
 
 use super::common::{DUMBBELL, alone, at, conserved, content, drain, net, udp};

@@ -4,9 +4,9 @@ use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use etherparse::{NetSlice, SlicedPacket, TransportSlice};
-use headwater::emulate::{EmulatedNet, NetOptions};
-use headwater::soft_switch::{Snapshot, TRIM_SIZE};
 use headwater_sim::scenario::{Scenario, link_name};
+use headwater_testbed::emulate::{EmulatedNet, NetOptions};
+use headwater_testbed::soft_switch::{Snapshot, TRIM_SIZE};
 use headwater_wire::{DSCP_TRIMMED, Ecn};
 
 use super::common::{DUMBBELL, PAYLOAD, RATE, alone, conserved, flood};

@@ -4,9 +4,9 @@
 use std::path::Path;
 use std::time::Duration;
 
-use headwater::emulate::{EmulatedNet, NetOptions};
-use headwater::soft_switch::TRIM_SIZE;
 use headwater_sim::scenario::Scenario;
+use headwater_testbed::emulate::{EmulatedNet, NetOptions};
+use headwater_testbed::soft_switch::TRIM_SIZE;
 use headwater_units::{BitRate, Bytes};
 use headwater_wire::{Class, DSCP_TRIMMED, Delivery as By, class_of};
 

@@ -5,15 +5,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use headwater::emulate::EmulatedNet;
-use headwater::soft_switch::{FramePort, MAX_FRAME, PacketPort, RingConfig, Snapshot, in_namespace};
 use headwater_fabric::HostId;
+use headwater_testbed::emulate::EmulatedNet;
+use headwater_testbed::soft_switch::{FramePort, MAX_FRAME, PacketPort, RingConfig, Snapshot, in_namespace};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 use super::common::{alone, at, conserved, content, drain, net, udp};
 
-#[path = "../frames/mod.rs"]
+#[path = "../../../testbed/tests/frames/mod.rs"]
 mod frames;
 use frames::{Kind, Network, PORTS};
 
@@ -74,7 +74,7 @@ fn a_storm_of_any_frames_is_survived_and_accounted_for_and_harms_nobody() {
     conserved(&seen);
     let now = sent_by_hosts(&net);
     for (host, (port, before_port)) in seen.ports.iter().zip(&before.0.ports).enumerate() {
-        let read = |it: &headwater::soft_switch::RingStats| {
+        let read = |it: &headwater_testbed::soft_switch::RingStats| {
             it.received + it.kernel_drops + it.too_long + it.without_checksum
         };
         assert_eq!(now[host] - before.1[host], read(port) - read(before_port), "host {host}: {port:?}");

@@ -5,9 +5,9 @@ use std::net::{IpAddr, Ipv4Addr, TcpListener, TcpStream, UdpSocket};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use headwater::emulate::EmulatedNet;
-use headwater::soft_switch::{Snapshot, in_namespace};
 use headwater_fabric::HostId;
+use headwater_testbed::emulate::EmulatedNet;
+use headwater_testbed::soft_switch::{Snapshot, in_namespace};
 
 use super::common::{DUMBBELL, PAYLOAD, RATE, alone, at, conserved, content, drain, flood, net, timed, udp};
 

@@ -4,11 +4,11 @@ use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use etherparse::PacketBuilder;
-use headwater::emulate::EmulatedNet;
-use headwater::socket::{
+use headwater_testbed::emulate::EmulatedNet;
+use headwater_testbed::soft_switch::{FramePort, PacketPort, RingConfig, in_namespace};
+use headwater_udp::{
     GroupAddr, PathAddr, RecvBatch, SendBatch, SocketOptions, TrimmedBatch, TrimmedPort, UdpPort,
 };
-use headwater::soft_switch::{FramePort, PacketPort, RingConfig, in_namespace};
 use headwater_units::{BlockIndex, Bytes, Esi, FlowId, FlowKey, PacketNumber, SymbolId};
 use headwater_wire::{
     Body, Class, DSCP_TRIMMED, Datagram, Ecn, HeaderKey, SymbolHeader, emit, mark_trimmed, parse,

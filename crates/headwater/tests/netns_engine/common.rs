@@ -8,7 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use headwater::emulate::{EmulateError, EmulatedNet};
+use headwater_testbed::emulate::{EmulateError, EmulatedNet};
 use serde_json::Value;
 use tempfile::TempDir;
 

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use etherparse::{LaxNetSlice, LaxSlicedPacket};
-use headwater::soft_switch::SNAP;
+use headwater_testbed::soft_switch::SNAP;
 
 use super::common::{Said, alone, asks, it, tiny};
 

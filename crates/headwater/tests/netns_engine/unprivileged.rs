@@ -3,7 +3,7 @@
 use std::os::unix::fs::chown;
 use std::process::Command;
 
-use headwater::netns::in_user_namespace;
+use headwater_testbed::netns::in_user_namespace;
 use rustix::process::geteuid;
 
 use super::common::{Said, alone, it, tiny};

@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
-use headwater::netns::{Capability, HostSpec, Link, Net, RackSpec, Spec};
+use headwater_testbed::netns::{Capability, HostSpec, Link, Net, RackSpec, Spec};
 use headwater_units::{BitRate, Bytes};
 use rand::{RngCore as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;

@@ -1,7 +1,7 @@
 //! `headwater demo`: several sources, a controller and a receiver on this machine, and how well they did.
 //!
 //! Everybody is a process of this very binary. Where it may, the demo gives each of them a host of its own in a network
-//! of namespaces, with limits in the middle ([`crate::netns`]): as root, or else as root of a user namespace. Where
+//! of namespaces, with limits in the middle ([`headwater_testbed::netns`]): as root, or else as root of a user namespace. Where
 //! that is not to be had all run on loopback, and the result says so. Whatever was made is gone afterwards, however it ends.
 
 mod place;
@@ -14,11 +14,11 @@ mod unprivileged;
 
 use std::path::PathBuf;
 
+use headwater_testbed::netns::{Capability, Unavailable};
 use headwater_wire::Class;
 use serde::{Deserialize, Serialize};
 
 use super::{AppError, Common, DemoOptions, GetResult, Shutdown, Watch};
-use crate::netns::{Capability, Unavailable};
 use script::Script;
 use stage::Stage;
 

@@ -9,12 +9,12 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 
+use headwater_testbed::netns::{HostSpec, Link, Net, NetError, Spec};
 use headwater_units::BitRate;
 
 use super::script::Script;
 use crate::app::AppError;
 use crate::app::children::without_settings;
-use crate::netns::{HostSpec, Link, Net, NetError, Spec};
 
 /// Tells the receiver to throw away symbols: `PROBABILITY:SEED`.
 const DROP_VARIABLE: &str = "HEADWATER_DROP";

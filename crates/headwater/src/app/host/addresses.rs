@@ -7,11 +7,11 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
+use headwater_control::Link;
 use headwater_units::NodeId;
 use headwater_wire::NodeInfo;
 
 use super::Host;
-use crate::control::Link;
 
 /// Where processes of this machine reach what listens on a wildcard address: IPv6 ones take IPv4 too, and loopback has it wherever
 /// there are addresses at all.

@@ -1,11 +1,11 @@
 //! What is said of a connection that is dialled again and again: each cause once, with the next try, and once that it is back.
 
+use headwater_control::Link;
 use headwater_units::{Duration, PathId};
 
 use super::Host;
 use super::links::ending;
 use crate::app::AppError;
-use crate::control::Link;
 
 /// The connection of one path, as the log has heard of it.
 pub(super) struct Dialling {

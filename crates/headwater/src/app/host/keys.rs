@@ -8,8 +8,9 @@ use std::fs::{File, TryLockError};
 use std::net::{SocketAddr, UdpSocket};
 use std::path::{Path, PathBuf};
 
+use headwater_control::Identity;
+
 use crate::app::AppError;
-use crate::control::Identity;
 
 /// The folder of the key that the node of a state folder has.
 const NODE: &str = "node";

@@ -3,6 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use headwater_control::{Backoff, Expect, GOING_AWAY, Link};
 use headwater_units::{self as units, NodeId, PathId};
 use headwater_wire::Control;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
@@ -12,7 +13,6 @@ use super::dialling::Dialling;
 use super::{Host, Peer};
 use crate::app::AppError;
 use crate::app::query::{Answer, Query, Role, ask};
-use crate::control::{Backoff, Expect, GOING_AWAY, Link};
 use crate::node::control_path;
 
 /// How long queued messages may take to arrive when the process ends, and the closing of connections to leave.

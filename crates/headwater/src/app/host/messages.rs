@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Instant;
 
+use headwater_control::Link;
+use headwater_udp::GroupAddr;
 use headwater_units::{Duration, PathId};
 use headwater_wire::{Control, GroupQuestion, NodeInfo, Request, resolve_address};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
@@ -12,9 +14,7 @@ use super::addresses::{THIS_MACHINE, introduced};
 use super::{Host, LOCAL};
 use crate::app::ops::rounded;
 use crate::app::query::{Answer, Query, Role};
-use crate::control::Link;
 use crate::node::Said;
-use crate::socket::GroupAddr;
 
 /// Objects of others, and where nodes are reached, are remembered for so many: who says more than that costs no more memory. Of what is
 /// not remembered, the controller is asked.

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 
+use headwater_control::Link;
 use headwater_store::BlockHashes;
 use headwater_units::{ObjectId, PathId};
 use headwater_wire::{Control, Holding, Naming, NodeInfo, Spoiled};
@@ -11,7 +12,6 @@ use super::names::namings;
 use super::{Held, Host, LOCAL};
 use crate::app::AppError;
 use crate::app::query::{Answer, Query, ask};
-use crate::control::Link;
 use crate::node::{room_in, room_towards};
 
 /// Block hashes of this many objects of others are remembered.

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use headwater_control::Link;
 use headwater_units::{NodeId, PathId};
 use headwater_wire::resolve_address;
 
@@ -12,7 +13,6 @@ use super::{Host, LOCAL};
 use crate::app::query::{Answer, Query, ask};
 use crate::app::report::report;
 use crate::app::{AppError, DataPath, StatusReport};
-use crate::control::Link;
 
 /// A status waits so long for what nodes say of their sockets.
 const DATA_PATH_PATIENCE: Duration = Duration::from_millis(500);

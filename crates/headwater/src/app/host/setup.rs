@@ -4,9 +4,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use headwater_codec::{BlockEncoder, BlockShape};
+use headwater_control::{ControlConfig, ControlEndpoint, ControlError, Identity, Pins};
 use headwater_units::{BlockIndex, BlockLayout, Bytes, Geometry};
-
-use crate::control::{ControlConfig, ControlEndpoint, ControlError, Identity, Pins};
 
 /// A socket that only dials serves IPv6 and IPv4 where there is IPv6, else IPv4.
 pub(super) fn bind_control(

@@ -19,13 +19,13 @@ mod torrent;
 
 use std::path::Path;
 
+use headwater_testbed::netns::Capability;
 use headwater_units::Bytes;
 use serde::Serialize;
 
 use super::{BenchWatch, median_of, ratio};
 use crate::app::children::{Scratch, write_random};
 use crate::app::{AppError, Shutdown};
-use crate::netns::Capability;
 
 pub use many::{ManyFigures, ManyRun};
 pub use peers::Peer;

@@ -12,6 +12,8 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
+use headwater_testbed::netns::{HostSpec, Link, Net, NetError, Spec};
+use headwater_testbed::soft_switch::in_namespace;
 use headwater_units::{Bytes, ObjectId};
 use serde_json::Value;
 use tokio::task::JoinSet;
@@ -24,8 +26,6 @@ use crate::app::AppError;
 use crate::app::children::{Guard, Process, hash, without_settings};
 use crate::app::demo::script::{Event, Happening};
 use crate::bench::network;
-use crate::netns::{HostSpec, Link, Net, NetError, Spec};
-use crate::soft_switch::in_namespace;
 
 /// How long sources may take to get ready, and per GiB that they have on top: some hash it first.
 const READY: Duration = Duration::from_secs(60);

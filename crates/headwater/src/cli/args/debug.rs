@@ -6,6 +6,7 @@ use clap::{Args, Subcommand};
 use headwater_codec::text::EsiRange;
 use headwater_units::Bytes;
 
+#[cfg(feature = "laboratory")]
 use super::tcp::{self, TcpCommand};
 
 /// Look inside: symbols as text, recorded runs.
@@ -23,6 +24,7 @@ With --json each line is an object: esi, symbol.")]
     Decode(DecodeArgs),
     /// Feed a recorded run through the same machines again and compare every output
     Replay(ReplayArgs),
+    #[cfg(feature = "laboratory")]
     /// Send and receive by the kernel's TCP, to compare with or to be beside
     #[command(subcommand, after_help = tcp::EXAMPLE)]
     Tcp(TcpCommand),

@@ -5,7 +5,8 @@ use headwater_units::Bytes;
 
 use super::flags::SendingFlags;
 use crate::cli::settings::Layer;
-use crate::cli::values::{DemoRate, Join, Kill, Loss, Rerate, size};
+use crate::cli::values::demo::{DemoRate, Join, Kill, Loss, Rerate};
+use crate::cli::values::size;
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:

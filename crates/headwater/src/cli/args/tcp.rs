@@ -4,9 +4,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+use headwater_testbed::tcp::{Amount, ReceiveOptions, SendOptions, TimelineOptions};
 use headwater_units::{Bytes, Duration};
-
-use crate::tcp::{Amount, ReceiveOptions, SendOptions, TimelineOptions};
 
 pub(super) const EXAMPLE: &str = "Example, in two hosts of `headwater emulate`:
   headwater debug tcp receive --listen 10.0.0.2:5001 --json --timeline received.csv

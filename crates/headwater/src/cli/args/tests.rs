@@ -52,6 +52,7 @@ fn the_commands_of_the_comparison_bench_parse() {
         "serve --controller 10.77.0.1:7000 --listen 10.77.0.11:7001 --state /d/hw /d/object.bin",
         "ls --controller 10.77.0.1:7000 --state /d/hw --json",
         "get object.bin --controller 10.77.0.1:7000 --state /d/hw -o /d/out",
+        #[cfg(feature = "laboratory")]
         "demo --rates 100,100,300 --loss 1% --kill 2@2s --json",
     ] {
         parsed(line).unwrap_or_else(|error| panic!("{line}: {error}"));

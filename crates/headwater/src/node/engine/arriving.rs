@@ -1,13 +1,13 @@
 //! Datagrams on their way in: whose they are, and whether they may be believed.
 
 use headwater_transport::{Command, Endpoint, Input, Packet, SourceCommand};
+use headwater_udp::{PathAddr, RecvBatch};
 use headwater_units::{PathId, Time};
 use headwater_wire::{Body, Ecn, Parsed, parse, parse_trimmed, peek_flow};
 use rand::Rng;
 
 use super::{Came, Engine, Owner};
 use crate::node::paths::Paths;
-use crate::socket::{PathAddr, RecvBatch};
 
 /// Receive calls in a row before sending gets its turn.
 const BATCHES_IN_A_ROW: usize = 4;

@@ -5,12 +5,12 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 
 use headwater_node::{GroupAction, GroupProbes, GroupProbesConfig, ProbeId};
+use headwater_udp::{GroupAddr, MAX_FURTHER, PathAddr, SocketStats, UdpPort};
 use headwater_units::{FlowId, PathId, Time};
 use headwater_wire::{Body, GroupQuestion};
 use tokio::sync::oneshot;
 
 use super::Engine;
-use crate::socket::{GroupAddr, MAX_FURTHER, PathAddr, SocketStats, UdpPort};
 
 /// A node is in no more groups: each has a socket to wait for, beside those for trimmed packets.
 pub(in crate::node) const MAX_JOINED: usize = MAX_FURTHER - 2;

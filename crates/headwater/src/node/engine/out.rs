@@ -1,11 +1,11 @@
 //! Datagrams on their way out: their bytes, their addresses, the TOS byte.
 
 use headwater_transport::{Packet, SourceCommand};
+use headwater_udp::{PathAddr, SendBatch, UdpPort, path_mtu};
 use headwater_wire::Body;
 
 use super::Engine;
 use crate::node::{Said, paths};
-use crate::socket::{PathAddr, SendBatch, UdpPort, path_mtu};
 
 impl Engine {
     /// Writes a datagram where the kernel will read it, once for each address of its path.

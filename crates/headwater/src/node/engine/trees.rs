@@ -10,7 +10,7 @@ use headwater_wire::{Body, Class, Control, Datagram, Ecn, HeaderKey, Probe, emit
 
 use super::{Came, Engine};
 use crate::node::Said;
-use crate::socket::PathAddr;
+use headwater_udp::PathAddr;
 
 /// A datagram as it came.
 #[derive(Clone, Debug, PartialEq)]

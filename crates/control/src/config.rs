@@ -1,0 +1,39 @@
+//! Times and bounds of links.
+
+use headwater_units::{Bytes, Duration};
+
+/// Times and bounds of links. The defaults suit all but tests.
+#[derive(Clone, Debug)]
+pub struct ControlConfig {
+    /// How often a link with nothing to say shows that it is alive. 2 s.
+    pub keep_alive: Duration,
+    /// A peer not heard of for so long is gone. 8 s: three lost keep-alives are no death.
+    pub idle_timeout: Duration,
+    /// How long dialling may take, and how long a dialler may take from its first packet on. 5 s.
+    pub dial_timeout: Duration,
+    /// The longest frame. 64 KiB.
+    pub max_frame: Bytes,
+    /// The longest request taken from a peer; replies are bounded by who asks. 1 MiB.
+    pub max_request: Bytes,
+    /// Frames that may wait in either direction before the sender has to. 256.
+    pub queue: usize,
+    /// Requests under way at once in each direction; more wait. 16.
+    pub requests_at_once: usize,
+    /// Accepted links at once; more diallers are refused. 1024; zero listens to nobody and only dials.
+    pub max_links: usize,
+}
+
+impl Default for ControlConfig {
+    fn default() -> Self {
+        ControlConfig {
+            keep_alive: Duration::from_secs(2),
+            idle_timeout: Duration::from_secs(8),
+            dial_timeout: Duration::from_secs(5),
+            max_frame: Bytes::kib(64),
+            max_request: Bytes::mib(1),
+            queue: 256,
+            requests_at_once: 16,
+            max_links: 1024,
+        }
+    }
+}
