@@ -18,14 +18,16 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("codec", &["units"]),
     ("fabric", &["units"]),
     ("policy", &["fabric", "units"]),
-    ("transport", &["policy", "fabric", "wire", "units"]),
+    ("machine", &["wire", "units"]),
+    ("transport", &["machine", "policy", "fabric", "wire", "units"]),
     ("switch", &["wire", "units"]),
     ("store", &["codec", "units"]),
-    ("sim", &["transport", "switch", "codec", "policy", "fabric", "wire", "units"]),
+    ("sim", &["transport", "machine", "switch", "codec", "policy", "fabric", "wire", "units"]),
 ];
 
 /// The crates that run the same on sockets and in simulation: they decide, and leave all doing to a driver.
-const MACHINES: [&str; 8] = ["units", "wire", "fabric", "policy", "codec", "transport", "switch", "sim"];
+const MACHINES: [&str; 9] =
+    ["units", "wire", "fabric", "policy", "codec", "machine", "transport", "switch", "sim"];
 
 /// Crates that a machine may not name in its manifest: runtimes, sockets, system calls, clocks, entropy.
 const DENIED: &[&str] = &[

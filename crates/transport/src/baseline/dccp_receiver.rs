@@ -3,13 +3,14 @@
 //! Counts different packets until there are as many as the task is long; which ones does not matter. Duplicates are told by
 //! a bit for each of the newest numbers; a packet older than that is not counted, since it may have been before.
 
+use headwater_machine::{Input, Output};
 use headwater_units::{FlowId, PacketNumber, PathId, Time};
 use headwater_wire::{AckVector, Body, Ecn, SymbolHeader};
 
 use super::ReceiverStats;
 use super::bits::BitRing;
+use super::commands::{SinkCommand, SinkEvent};
 use super::ends::{CANCELLED, Outcome, Route, whole_number};
-use crate::{Command, Input, Output, SinkCommand};
 
 /// The bit of the largest packet in a vector.
 const LARGEST: u32 = 1 << 31;
@@ -51,7 +52,7 @@ impl DccpReceiver {
         ReceiverStats { distinct: self.distinct, next: self.next, ..self.stats }
     }
 
-    pub(super) fn handle(&mut self, _now: Time, input: Input) {
+    pub(super) fn handle(&mut self, _now: Time, input: Input<SinkCommand>) {
         match input {
             Input::Packet(ref packet) if packet.datagram.flow == self.route.flow => {
                 match packet.datagram.body {
@@ -59,14 +60,14 @@ impl DccpReceiver {
                     _ => self.stats.unexpected += 1,
                 }
             }
-            Input::Command(Command::Sink(SinkCommand::Cancel)) => {
+            Input::Command(SinkCommand::Cancel) => {
                 self.pending |= self.outcome.cancel();
             }
             Input::Packet(_) | Input::Command(_) => self.stats.unexpected += 1,
         }
     }
 
-    pub(super) fn poll(&mut self, _now: Time) -> Output {
+    pub(super) fn poll(&mut self, _now: Time) -> Output<SinkEvent> {
         if !std::mem::replace(&mut self.pending, false) {
             return self.outcome.say().unwrap_or(Output::Wake(None));
         }

@@ -8,14 +8,15 @@
 //! Ack Ratio is 1, an ACK per packet, so congestion control of ACKs (RFC 4341 §6.1) has nothing to do; the window does not
 //! shrink when the flow is idle, because these flows never are.
 
+use headwater_machine::{Input, Output};
 use headwater_units::{FlowId, Packets, PathId, Time};
 use headwater_wire::{AckVector, Body, Ecn};
 
 use super::bits::BitRing;
 use super::clock::Clock;
+use super::commands::{SenderCommand, SenderEvent};
 use super::ends::{End, Route};
 use super::{SenderConfig, SenderStats, whole};
-use crate::{Command, Input, Output, SourceCommand};
 
 /// ssthresh is never below this.
 const LEAST_THRESHOLD: u64 = 2;
@@ -91,7 +92,7 @@ impl DccpSender {
         }
     }
 
-    pub(super) fn handle(&mut self, now: Time, input: Input) {
+    pub(super) fn handle(&mut self, now: Time, input: Input<SenderCommand>) {
         match input {
             Input::Packet(ref packet) if packet.datagram.flow == self.route.flow => {
                 match packet.datagram.body {
@@ -100,12 +101,12 @@ impl DccpSender {
                     _ => self.stats.unexpected += 1,
                 }
             }
-            Input::Command(Command::Source(SourceCommand::Withdraw { .. })) => self.stop(),
+            Input::Command(SenderCommand::Withdraw) => self.stop(),
             Input::Packet(_) | Input::Command(_) => self.stats.unexpected += 1,
         }
     }
 
-    pub(super) fn poll(&mut self, now: Time) -> Output {
+    pub(super) fn poll(&mut self, now: Time) -> Output<SenderEvent> {
         if self.clock.is_due(now) {
             self.on_timeout();
         }
@@ -116,7 +117,7 @@ impl DccpSender {
         self.end.say(self.route.flow).unwrap_or_else(|| Output::Wake(self.clock.wake()))
     }
 
-    fn transmit(&mut self, now: Time) -> Output {
+    fn transmit(&mut self, now: Time) -> Output<SenderEvent> {
         let number = self.next;
         self.next += 1;
         self.pipe += 1;

@@ -1,9 +1,11 @@
 //! What both ends of a flow put into their packets, and how a flow is over.
 
+use headwater_machine::{Output, Packet};
 use headwater_units::{BlockIndex, ESI_LIMIT, Esi, FlowId, PacketNumber, PathId, SymbolId};
 use headwater_wire::{Body, Class, Datagram, Ecn, FinReason, SymbolHeader};
 
-use crate::{Event, Output, Packet, ReceiverFailure, SinkEvent, SourceEvent};
+use super::commands::{SenderEvent, SinkEvent};
+use crate::ReceiverFailure;
 
 /// Whose packets these are and where they go.
 #[derive(Clone, Copy, Debug)]
@@ -16,12 +18,12 @@ pub(super) struct Route {
 
 impl Route {
     /// A packet of data. Its number is also its symbol's, 2^24 to a block.
-    pub(super) fn data(&self, number: u64) -> Output {
+    pub(super) fn data<E>(&self, number: u64) -> Output<E> {
         self.data_of(Class::Bulk, number, false)
     }
 
     /// The same, in a class of its own; `syn`: nobody asked for it.
-    pub(super) fn data_of(&self, class: Class, number: u64, syn: bool) -> Output {
+    pub(super) fn data_of<E>(&self, class: Class, number: u64, syn: bool) -> Output<E> {
         let block = (number / u64::from(ESI_LIMIT)) as u32;
         let esi = (number % u64::from(ESI_LIMIT)) as u32;
         let header = SymbolHeader {
@@ -38,11 +40,11 @@ impl Route {
     }
 
     /// An ACK, or what else goes back: of the top class, and not ECN-capable (RFC 3168 §6.1.4).
-    pub(super) fn back(&self, body: Body) -> Output {
+    pub(super) fn back<E>(&self, body: Body) -> Output<E> {
         self.packet(Class::Control, Ecn::NotEct, body)
     }
 
-    fn packet(&self, class: Class, ecn: Ecn, body: Body) -> Output {
+    fn packet<E>(&self, class: Class, ecn: Ecn, body: Body) -> Output<E> {
         let datagram = Datagram { class, key_epoch: 0, flow: self.flow, body };
         Output::Transmit(Packet { path: self.path, ecn, datagram })
     }
@@ -61,12 +63,12 @@ pub(super) enum End {
 
 impl End {
     /// Says once that the flow is closed.
-    pub(super) fn say(&mut self, flow: FlowId) -> Option<Output> {
+    pub(super) fn say(&mut self, flow: FlowId) -> Option<Output<SenderEvent>> {
         if *self != End::Due {
             return None;
         }
         *self = End::Said;
-        Some(Output::Event(Event::Source(SourceEvent::Closed { flow })))
+        Some(Output::Event(SenderEvent::Closed { flow }))
     }
 }
 
@@ -87,14 +89,14 @@ pub(super) enum Outcome {
 
 impl Outcome {
     /// Says once how it went.
-    pub(super) fn say(&mut self) -> Option<Output> {
+    pub(super) fn say(&mut self) -> Option<Output<SinkEvent>> {
         let (next, event) = match self {
             Outcome::Complete => (Outcome::Done, SinkEvent::Done),
             Outcome::Stopping => (Outcome::Stopped, SinkEvent::Failed(ReceiverFailure::Cancelled)),
             _ => return None,
         };
         *self = next;
-        Some(Output::Event(Event::Sink(event)))
+        Some(Output::Event(event))
     }
 
     /// The user has stopped it: the sender is told, once now and again whenever it sends.

@@ -19,6 +19,7 @@
 
 mod bits;
 mod clock;
+mod commands;
 mod dccp_receiver;
 mod dccp_sender;
 mod ends;
@@ -29,12 +30,13 @@ mod tcp_receiver;
 mod tcp_sender;
 mod window;
 
+use headwater_machine::{Endpoint, Input, Output};
 use headwater_units::{Bytes, Duration, FlowId, Packets, PathId, Time};
 use headwater_wire::Class;
 use serde::{Deserialize, Serialize};
 
 use crate::rtt::RttConfig;
-use crate::{Endpoint, Input, Output};
+pub use commands::{Expect, SenderCommand, SenderEvent, SinkCommand, SinkEvent};
 use dccp_receiver::DccpReceiver;
 use dccp_sender::DccpSender;
 pub use ndp_receiver::{PullReceiver, PullReceiverConfig};
@@ -244,9 +246,9 @@ pub struct ReceiverStats {
 
 /// The sending end of one flow.
 ///
-/// Starts at the first [`Endpoint::poll`]. Emits [`SourceEvent::Closed`](crate::SourceEvent::Closed) when every packet is
+/// Starts at the first [`Endpoint::poll`]. Emits [`SenderEvent::Closed`] when every packet is
 /// acknowledged; at once, sending nothing more, when told
-/// [`SourceCommand::Withdraw`](crate::SourceCommand::Withdraw) (of whichever object: it serves one) or by the
+/// [`SenderCommand::Withdraw`] or by the
 /// [`Fin`](headwater_wire::Body::Fin) of a receiver that has cancelled.
 #[derive(Debug)]
 pub struct Sender(SenderKind);
@@ -271,7 +273,7 @@ impl Sender {
         })
     }
 
-    /// The same, of a relay that has nothing yet: it sends what [`SourceCommand::Extend`](crate::SourceCommand::Extend) says
+    /// The same, of a relay that has nothing yet: it sends what [`SenderCommand::Extend`] says
     /// is there.
     ///
     /// # Panics
@@ -294,7 +296,10 @@ impl Sender {
 }
 
 impl Endpoint for Sender {
-    fn handle(&mut self, now: Time, input: Input) {
+    type Command = SenderCommand;
+    type Event = SenderEvent;
+
+    fn handle(&mut self, now: Time, input: Input<SenderCommand>) {
         match &mut self.0 {
             SenderKind::Tcp(sender) => sender.handle(now, input),
             SenderKind::Dccp(sender) => sender.handle(now, input),
@@ -302,7 +307,7 @@ impl Endpoint for Sender {
         }
     }
 
-    fn poll(&mut self, now: Time) -> Output {
+    fn poll(&mut self, now: Time) -> Output<SenderEvent> {
         match &mut self.0 {
             SenderKind::Tcp(sender) => sender.poll(now),
             SenderKind::Dccp(sender) => sender.poll(now),
@@ -313,8 +318,8 @@ impl Endpoint for Sender {
 
 /// The receiving end of one flow.
 ///
-/// Emits [`SinkEvent::Done`](crate::SinkEvent::Done) once, behind the ACK of the packet that completes the flow, and goes
-/// on acknowledging what still comes. Told [`SinkCommand::Cancel`](crate::SinkCommand::Cancel), it fails and answers
+/// Emits [`SinkEvent::Done`] once, behind the ACK of the packet that completes the flow, and goes
+/// on acknowledging what still comes. Told [`SinkCommand::Cancel`], it fails and answers
 /// every further packet with a FIN.
 #[derive(Debug)]
 pub struct Receiver(ReceiverKind);
@@ -351,14 +356,17 @@ impl Receiver {
 }
 
 impl Endpoint for Receiver {
-    fn handle(&mut self, now: Time, input: Input) {
+    type Command = SinkCommand;
+    type Event = SinkEvent;
+
+    fn handle(&mut self, now: Time, input: Input<SinkCommand>) {
         match &mut self.0 {
             ReceiverKind::Tcp(receiver) => receiver.handle(now, input),
             ReceiverKind::Dccp(receiver) => receiver.handle(now, input),
         }
     }
 
-    fn poll(&mut self, now: Time) -> Output {
+    fn poll(&mut self, now: Time) -> Output<SinkEvent> {
         match &mut self.0 {
             ReceiverKind::Tcp(receiver) => receiver.poll(now),
             ReceiverKind::Dccp(receiver) => receiver.poll(now),

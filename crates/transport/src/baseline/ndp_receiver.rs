@@ -13,15 +13,16 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use headwater_machine::{Endpoint, Input, Output};
 use headwater_units::{Duration, FlowId, PacketNumber, Packets, Time};
 use headwater_wire::{Body, Ecn, Pull, Receipt, SymbolHeader};
 use serde::{Deserialize, Serialize};
 
 use super::bits::BitRing;
+use super::commands::{Expect, SinkCommand, SinkEvent};
 use super::ends::{CANCELLED, Route, whole_number};
 use super::{ReceiverStats, SenderConfig, whole};
 use crate::pull_queue::{Asked, PullConfig, PullQueue};
-use crate::{Command, Endpoint, Event, Expect, Input, Output, SinkCommand, SinkEvent};
 
 /// A silent flow's next question waits at most so many times longer than its first, as a power of two.
 const MOST_DOUBLINGS: u32 = 8;
@@ -58,7 +59,7 @@ pub struct PullReceiver {
     /// Those that are incomplete and have begun.
     open: Vec<u32>,
     pulls: PullQueue<()>,
-    outbox: VecDeque<Output>,
+    outbox: VecDeque<Output<SinkEvent>>,
     /// When silent flows are looked for next.
     look_at: Option<Time>,
     unexpected: u64,
@@ -244,7 +245,7 @@ impl PullReceiver {
     }
 
     fn say(&mut self, event: SinkEvent) {
-        self.outbox.push_back(Output::Event(Event::Sink(event)));
+        self.outbox.push_back(Output::Event(event));
     }
 
     /// Asks flows again that have fallen silent.
@@ -296,7 +297,10 @@ impl Session {
 }
 
 impl Endpoint for PullReceiver {
-    fn handle(&mut self, now: Time, input: Input) {
+    type Command = SinkCommand;
+    type Event = SinkEvent;
+
+    fn handle(&mut self, now: Time, input: Input<SinkCommand>) {
         match input {
             Input::Packet(packet) => match packet.datagram.body {
                 Body::Symbol(header) => {
@@ -304,13 +308,13 @@ impl Endpoint for PullReceiver {
                 }
                 _ => self.unexpected += 1,
             },
-            Input::Command(Command::Sink(SinkCommand::Expect(expect))) => self.expect(expect),
-            Input::Command(Command::Sink(SinkCommand::Abandon { flow })) => self.abandon(flow),
+            Input::Command(SinkCommand::Expect(expect)) => self.expect(expect),
+            Input::Command(SinkCommand::Abandon { flow }) => self.abandon(flow),
             Input::Command(_) => self.unexpected += 1,
         }
     }
 
-    fn poll(&mut self, now: Time) -> Output {
+    fn poll(&mut self, now: Time) -> Output<SinkEvent> {
         if let Some(output) = self.outbox.pop_front() {
             return output;
         }

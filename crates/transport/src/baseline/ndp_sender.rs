@@ -13,19 +13,20 @@
 //! first windows meet; but a packet that others overtake for four timeouts is lost. Where nothing is under way and something
 //! in line, four timeouts of silence send it unasked: the receiver may have it and have said so in vain.
 //!
-//! A relay's sender may send what has come to the relay so far ([`SourceCommand::Extend`]); pulls that find nothing to send
+//! A relay's sender may send what has come to the relay so far ([`SenderCommand::Extend`]); pulls that find nothing to send
 //! are kept.
 
 use std::collections::VecDeque;
 
+use headwater_machine::{Input, Output};
 use headwater_units::{Duration, FlowId, Packets, PathId, Time};
 use headwater_wire::{Body, Class, Ecn, Pull, Receipt};
 
+use super::commands::{SenderCommand, SenderEvent};
 use super::ends::{End, Route};
 use super::{NdpConfig, SenderConfig, SenderStats, whole};
 use crate::pull_queue::Served;
 use crate::rtt::Rtt;
-use crate::{Command, Input, Output, SourceCommand};
 
 /// A packet is sent again after so many timeouts at the latest, whatever else is heard.
 const MOST_TIMEOUTS: u64 = 4;
@@ -126,7 +127,7 @@ impl NdpSender {
         }
     }
 
-    pub(super) fn handle(&mut self, now: Time, input: Input) {
+    pub(super) fn handle(&mut self, now: Time, input: Input<SenderCommand>) {
         match input {
             Input::Packet(ref packet) if packet.datagram.flow == self.route.flow => {
                 match packet.datagram.body {
@@ -136,17 +137,15 @@ impl NdpSender {
                     _ => self.stats.unexpected += 1,
                 }
             }
-            Input::Command(Command::Source(SourceCommand::Withdraw { .. })) => self.stop(),
-            Input::Command(Command::Source(SourceCommand::Extend { flow, packets }))
-                if flow == self.route.flow =>
-            {
+            Input::Command(SenderCommand::Withdraw) => self.stop(),
+            Input::Command(SenderCommand::Extend { flow, packets }) if flow == self.route.flow => {
                 self.available = self.available.max(packets.min(self.packets));
             }
             Input::Packet(_) | Input::Command(_) => self.stats.unexpected += 1,
         }
     }
 
-    pub(super) fn poll(&mut self, now: Time) -> Output {
+    pub(super) fn poll(&mut self, now: Time) -> Output<SenderEvent> {
         if self.end != End::Open {
             return self.end.say(self.route.flow).unwrap_or(Output::Wake(None));
         }
@@ -185,7 +184,7 @@ impl NdpSender {
         Some((self.next, syn))
     }
 
-    fn transmit(&mut self, now: Time, number: u64, syn: bool) -> Output {
+    fn transmit(&mut self, now: Time, number: u64, syn: bool) -> Output<SenderEvent> {
         if number == self.next {
             self.next += 1;
             self.sent.push_back(Sent::UnderWay(now));

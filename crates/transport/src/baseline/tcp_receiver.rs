@@ -3,13 +3,14 @@
 //! An ACK per packet makes DCTCP's echo exact without its state machine for delayed ACKs. Packets above a gap are
 //! remembered as bits in a ring; what is further ahead than the window allows is answered but not kept.
 
+use headwater_machine::{Input, Output};
 use headwater_units::{FlowId, PacketNumber, PathId, Time};
 use headwater_wire::{Body, Cumulative, Ecn, SymbolHeader};
 
 use super::ReceiverStats;
 use super::bits::BitRing;
+use super::commands::{SinkCommand, SinkEvent};
 use super::ends::{CANCELLED, Outcome, Route, whole_number};
-use crate::{Command, Input, Output, SinkCommand};
 
 /// What goes back at the next poll.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,7 +56,7 @@ impl TcpReceiver {
         ReceiverStats { distinct: self.next + self.held, next: self.next, ..self.stats }
     }
 
-    pub(super) fn handle(&mut self, _now: Time, input: Input) {
+    pub(super) fn handle(&mut self, _now: Time, input: Input<SinkCommand>) {
         match input {
             Input::Packet(ref packet) if packet.datagram.flow == self.route.flow => {
                 match packet.datagram.body {
@@ -63,7 +64,7 @@ impl TcpReceiver {
                     _ => self.stats.unexpected += 1,
                 }
             }
-            Input::Command(Command::Sink(SinkCommand::Cancel)) => {
+            Input::Command(SinkCommand::Cancel) => {
                 if self.outcome.cancel() {
                     self.pending = Pending::Fin;
                 }
@@ -72,7 +73,7 @@ impl TcpReceiver {
         }
     }
 
-    pub(super) fn poll(&mut self, _now: Time) -> Output {
+    pub(super) fn poll(&mut self, _now: Time) -> Output<SinkEvent> {
         match std::mem::replace(&mut self.pending, Pending::Nothing) {
             Pending::Ack { echo } => {
                 let ack = Cumulative { next: PacketNumber(self.next), echo };

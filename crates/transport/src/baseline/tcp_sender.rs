@@ -12,15 +12,16 @@
 //! window after recovery is the flight plus one (step 3, first choice), and a timeout moves `recover` (§4.1). Limited
 //! transmit (RFC 3042) and ECN without DCTCP are not here.
 
+use headwater_machine::{Input, Output};
 use headwater_units::{FlowId, Packets, PathId, Time};
 use headwater_wire::{Body, Cumulative, Ecn};
 
 use super::clock::Clock;
+use super::commands::{SenderCommand, SenderEvent};
 use super::ends::{End, Route};
 use super::marks::Marks;
 use super::window::Window;
 use super::{DctcpConfig, SenderConfig, SenderStats, whole};
-use crate::{Command, Input, Output, SourceCommand};
 
 /// Duplicate ACKs that stand for a loss (RFC 5681 §3.2).
 const DUPLICATES: u32 = 3;
@@ -107,7 +108,7 @@ impl TcpSender {
         }
     }
 
-    pub(super) fn handle(&mut self, now: Time, input: Input) {
+    pub(super) fn handle(&mut self, now: Time, input: Input<SenderCommand>) {
         match input {
             Input::Packet(ref packet) if packet.datagram.flow == self.route.flow => {
                 match packet.datagram.body {
@@ -116,12 +117,12 @@ impl TcpSender {
                     _ => self.stats.unexpected += 1,
                 }
             }
-            Input::Command(Command::Source(SourceCommand::Withdraw { .. })) => self.stop(),
+            Input::Command(SenderCommand::Withdraw) => self.stop(),
             Input::Packet(_) | Input::Command(_) => self.stats.unexpected += 1,
         }
     }
 
-    pub(super) fn poll(&mut self, now: Time) -> Output {
+    pub(super) fn poll(&mut self, now: Time) -> Output<SenderEvent> {
         if self.clock.is_due(now) {
             self.on_timeout();
         }
@@ -136,7 +137,7 @@ impl TcpSender {
         self.end.say(self.route.flow).unwrap_or_else(|| Output::Wake(self.clock.wake()))
     }
 
-    fn transmit(&mut self, now: Time, number: u64) -> Output {
+    fn transmit(&mut self, now: Time, number: u64) -> Output<SenderEvent> {
         let fresh = number == self.highest;
         if fresh {
             self.highest += 1;

@@ -8,15 +8,15 @@
 use core::ops::Range;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use headwater_machine::{Bits, Output, Packet};
 use headwater_units::{
     BitRate, BlockIndex, Bytes, Duration, FetchId, FlowId, Geometry, NodeId, PathId, SymbolId, Symbols, Time,
 };
 use headwater_wire::{Announcement, Body, FlowGrant, FlowView};
 
 use super::{Asks, TreeReceiver, TreeReceiverConfig};
-use crate::bits::Bits;
 use crate::scdp::{SessionConfig, SessionFlow, SessionStats};
-use crate::{Bind, DecodeFailure, Event, Output, Packet, ReceiverCommand, ReceiverEvent, ReceiverFailure};
+use crate::{Bind, DecodeFailure, FromFetch, ReceiverCommand, ReceiverEvent, ReceiverFailure};
 
 /// A block that fails its hash so often ends the task.
 const ATTEMPTS: u32 = 2;
@@ -161,7 +161,7 @@ pub(crate) struct Session {
     geometry: Geometry,
     blocks: Option<Blocks>,
     trees: Vec<Tree>,
-    outbox: VecDeque<Output>,
+    outbox: VecDeque<Output<FromFetch>>,
     keep: Option<(FlowId, SymbolId)>,
     last_useful: Time,
     over: bool,
@@ -444,9 +444,9 @@ impl Session {
         self.keep.take()
     }
 
-    pub(crate) fn poll(&mut self, now: Time) -> Output {
+    pub(crate) fn poll(&mut self, now: Time) -> Output<FromFetch> {
         if let Some((flow, symbol)) = self.keep.take() {
-            return Output::Event(Event::Receiver(self.fetch, ReceiverEvent::Symbol { flow, symbol }));
+            return Output::Event(FromFetch(self.fetch, ReceiverEvent::Symbol { flow, symbol }));
         }
         if let Some(output) = self.outbox.pop_front() {
             return output;
@@ -475,7 +475,7 @@ impl Session {
 
     #[inline]
     fn event(&mut self, event: ReceiverEvent) {
-        self.outbox.push_back(Output::Event(Event::Receiver(self.fetch, event)));
+        self.outbox.push_back(Output::Event(FromFetch(self.fetch, event)));
     }
 }
 

@@ -13,6 +13,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use headwater_machine::{Bits, Output, Packet};
 use headwater_units::{
     BitRate, BlockIndex, Bytes, FlowId, Geometry, MAX_SOURCE_SYMBOLS, ObjectId, PacketNumber, PathId,
     SymbolId, Symbols, Time,
@@ -22,10 +23,9 @@ use headwater_wire::{
 };
 
 use super::{TreeRate, TreeSourceConfig};
-use crate::bits::Bits;
+use crate::SourceEvent;
 use crate::source::Shared;
 use crate::source::config::{FlowCounters, FlowStats};
-use crate::{Event, Output, Packet, SourceEvent};
 
 /// What one GSO send covers at most.
 const QUANTUM: u64 = 46;
@@ -287,7 +287,7 @@ impl TreeFlow {
     /// Asks for a block's bytes; the one that was asked for first makes room.
     fn prepare(&mut self, block: BlockIndex, shared: &mut Shared) {
         let flow = self.push.flow;
-        let mut say = |event| shared.out.push_back(Output::Event(Event::Source(event)));
+        let mut say = |event| shared.out.push_back(Output::Event(event));
         while self.ready.len() >= self.config.ready_blocks.max(2) {
             let Some(old) = self.ready.pop_front() else { break };
             if let Some(carried) = self.carried.get_mut(&old) {

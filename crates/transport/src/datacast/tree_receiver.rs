@@ -14,11 +14,11 @@
 
 use std::collections::VecDeque;
 
+use headwater_machine::Packet;
 use headwater_units::{BlockIndex, Duration, Esi, FlowId, PathId, SymbolId, Time};
 use headwater_wire::{Announcement, Body, Class, Datagram, Ecn, NEXT};
 
 use super::TreeReceiverConfig;
-use crate::Packet;
 use crate::rtt::Rtt;
 
 /// What a receiver still lacks, as its trees ask for it.

@@ -1,12 +1,13 @@
 //! What brings the symbols of a fetch whose receiver asks for each: pulls (SCDP) or trees (Datacast).
 
+use headwater_machine::{Output, Packet};
 use headwater_units::{BlockIndex, FetchId, FlowId, Geometry, NodeId, SymbolId, Symbols, Time};
 use headwater_wire::{Delivery, FlowGrant, FlowView};
 
 use crate::ppush::receiver::{CameBy, ReceiverConfig};
 use crate::pull_queue::PullQueue;
 use crate::scdp::{Ask, SessionFlow, SessionStats};
-use crate::{Output, Packet, ReceiverCommand, ReceiverFailure, datacast, scdp};
+use crate::{FromFetch, ReceiverCommand, ReceiverFailure, datacast, scdp};
 
 /// Either of them.
 #[derive(Debug)]
@@ -86,7 +87,7 @@ impl Carrier {
     }
 
     #[inline]
-    pub(crate) fn poll(&mut self, now: Time, pulls: &mut PullQueue<Ask>) -> Output {
+    pub(crate) fn poll(&mut self, now: Time, pulls: &mut PullQueue<Ask>) -> Output<FromFetch> {
         match self {
             Carrier::Pulls(session) => session.poll(now, pulls),
             Carrier::Trees(session) => session.poll(now),

@@ -11,13 +11,14 @@
 
 use std::collections::VecDeque;
 
+use headwater_machine::{Output, Packet};
 use headwater_units::{
     BlockIndex, Bytes, Duration, Geometry, NodeId, ObjectId, PathId, Symbols, TaskId, Time,
 };
 use headwater_wire::{Control, Delivery, FlowGrant, FlowView, Outcome, Refusal, Request};
 
 use crate::ppush::receiver::ReceiverConfig;
-use crate::{Output, Packet, ReceiverFailure};
+use crate::{FromFetch, ReceiverFailure};
 
 /// The end is said this often.
 const FIN_TRIES: u32 = 6;
@@ -292,7 +293,7 @@ impl Dialogue {
         &mut self,
         now: Time,
         begun: bool,
-        outputs: &mut VecDeque<Output>,
+        outputs: &mut VecDeque<Output<FromFetch>>,
     ) -> Result<(), ReceiverFailure> {
         let Phase::Asking { since, next, tries } = &mut self.phase else { return Ok(()) };
         let first = *since == Time::MAX;
@@ -322,7 +323,12 @@ impl Dialogue {
     }
 
     /// Says how far the task is.
-    pub(crate) fn feedback(&mut self, now: Time, progress: Progress, outputs: &mut VecDeque<Output>) {
+    pub(crate) fn feedback(
+        &mut self,
+        now: Time,
+        progress: Progress,
+        outputs: &mut VecDeque<Output<FromFetch>>,
+    ) {
         self.next_feedback = now + self.feedback_every;
         let Some(task) = self.task else { return };
         self.say_left(outputs);
@@ -333,7 +339,7 @@ impl Dialogue {
     }
 
     /// Says that a source is not believed any more.
-    pub(crate) fn distrust(&self, node: NodeId, outputs: &mut VecDeque<Output>) {
+    pub(crate) fn distrust(&self, node: NodeId, outputs: &mut VecDeque<Output<FromFetch>>) {
         if let Some(task) = self.task {
             self.say(Control::Distrust { task, node }, outputs);
         }
@@ -345,7 +351,12 @@ impl Dialogue {
     }
 
     /// Says, until it is understood or was said often enough, that the task is over. It has ended once its flows have too.
-    pub(crate) fn part(&mut self, now: Time, flows_are_gone: bool, outputs: &mut VecDeque<Output>) {
+    pub(crate) fn part(
+        &mut self,
+        now: Time,
+        flows_are_gone: bool,
+        outputs: &mut VecDeque<Output<FromFetch>>,
+    ) {
         let Phase::Ending { outcome, next, tries } = &mut self.phase else { return };
         let outcome = *outcome;
         if *tries < FIN_TRIES && now >= *next {
@@ -376,13 +387,13 @@ impl Dialogue {
     }
 
     /// Tells the controller, until it has understood, that a task was left for another one.
-    fn say_left(&self, outputs: &mut VecDeque<Output>) {
+    fn say_left(&self, outputs: &mut VecDeque<Output<FromFetch>>) {
         if let Some(task) = self.left {
             self.say(Control::Fin { task, outcome: Outcome::Cancelled }, outputs);
         }
     }
 
-    fn say(&self, control: Control, outputs: &mut VecDeque<Output>) {
+    fn say(&self, control: Control, outputs: &mut VecDeque<Output<FromFetch>>) {
         outputs.push_back(Output::Transmit(Packet::control(self.controller, control)));
     }
 }

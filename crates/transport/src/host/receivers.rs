@@ -6,17 +6,16 @@
 
 use std::collections::VecDeque;
 
+use headwater_machine::{Endpoint, Input, Output, Packet, SortedMap, Timers};
 use headwater_units::{Duration, FetchId, FlowId, PathId, Time};
 use headwater_wire::{Body, Control};
 use serde::{Deserialize, Serialize};
 
 use super::session::Session;
-use crate::ppush::SortedMap;
 use crate::ppush::receiver::{ReceiverConfig, ReceiverStats};
 use crate::pull_queue::{PullConfig, PullQueue};
 use crate::scdp::Ask;
-use crate::timers::Timers;
-use crate::{Command, Endpoint, Event, Input, Output, Packet, ReceiverCommand, ReceiverEvent};
+use crate::{FromFetch, ReceiverCommand, ReceiverEvent, ToFetch};
 
 /// What a host's receiving machine needs to know before it begins.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -203,7 +202,7 @@ impl Receivers {
 
     // ---- what goes out
 
-    fn poll_further(&mut self, now: Time) -> Output {
+    fn poll_further(&mut self, now: Time) -> Output<FromFetch> {
         loop {
             let Some(place) = self.turn else {
                 if self.next_turn(now) {
@@ -223,7 +222,7 @@ impl Receivers {
             match seat.session.poll(now, &mut self.pulls) {
                 Output::Wake(until) => {
                     if let Some(fetch) = self.rests(now, place, until) {
-                        return Output::Event(Event::Receiver(fetch, ReceiverEvent::Ended));
+                        return Output::Event(FromFetch(fetch, ReceiverEvent::Ended));
                     }
                 }
                 output => {
@@ -278,8 +277,8 @@ impl Receivers {
     }
 
     /// Which flow leads where.
-    fn note_flow(&mut self, place: u32, output: &Output) {
-        let Output::Event(Event::Receiver(_, event)) = output else { return };
+    fn note_flow(&mut self, place: u32, output: &Output<FromFetch>) {
+        let Output::Event(FromFetch(_, event)) = output else { return };
         match event {
             ReceiverEvent::Bind(bind) => drop(self.flows.insert(bind.flow, place)),
             ReceiverEvent::Unbind { flow } if self.flows.get(flow) == Some(&place) => {
@@ -310,23 +309,25 @@ impl Receivers {
 const LED: &str = "what leads to a place leaves with its fetch";
 
 impl Endpoint for Receivers {
-    fn handle(&mut self, now: Time, input: Input) {
+    type Command = ToFetch;
+    type Event = FromFetch;
+
+    fn handle(&mut self, now: Time, input: Input<ToFetch>) {
         match input {
             Input::Packet(packet) => self.on_packet(now, packet),
-            Input::Command(Command::Receiver(fetch, command)) => self.on_command(now, fetch, command),
-            Input::Command(_) => self.strays += 1,
+            Input::Command(ToFetch(fetch, command)) => self.on_command(now, fetch, command),
         }
     }
 
     /// What most polls are for; the rest is out of line, so that this stays small.
     #[inline]
-    fn poll(&mut self, now: Time) -> Output {
+    fn poll(&mut self, now: Time) -> Output<FromFetch> {
         if let Some(place) = self.turn
             && let Some(seat) = &mut self.seats[place as usize]
         {
             if let Some((flow, symbol)) = seat.session.take_kept() {
                 self.speaker = Some(seat.fetch);
-                return Output::Event(Event::Receiver(seat.fetch, ReceiverEvent::Symbol { flow, symbol }));
+                return Output::Event(FromFetch(seat.fetch, ReceiverEvent::Symbol { flow, symbol }));
             }
             let first = self.timers.first();
             if self.waiting.is_empty()

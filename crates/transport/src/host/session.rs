@@ -1,5 +1,6 @@
 //! The receiving end of one fetch, by the transport that brings it. Whatever a host needs of it is called here.
 
+use headwater_machine::{Output, Packet};
 use headwater_units::{Duration, FetchId, FlowId, PathId, SymbolId, Time};
 use headwater_wire::{Control, Delivery};
 
@@ -7,7 +8,7 @@ use super::dialogue::Dialogue;
 use crate::ppush::receiver::{Receiver, ReceiverConfig, ReceiverStats};
 use crate::pull_queue::PullQueue;
 use crate::scdp::{self, Ask};
-use crate::{Output, Packet, ReceiverCommand};
+use crate::{FromFetch, ReceiverCommand};
 
 /// One fetch.
 #[derive(Debug)]
@@ -98,7 +99,7 @@ impl Session {
     }
 
     /// The next output; [`Output::Wake`] when there is nothing more to do now.
-    pub(super) fn poll(&mut self, now: Time, pulls: &mut PullQueue<Ask>) -> Output {
+    pub(super) fn poll(&mut self, now: Time, pulls: &mut PullQueue<Ask>) -> Output<FromFetch> {
         match self {
             Session::Push(receiver) => receiver.poll(now),
             Session::Pull(receiver) => receiver.poll(now, pulls),

@@ -13,9 +13,7 @@ mod congestion;
 pub mod controller;
 mod push_flow;
 pub mod receiver;
-mod sorted_map;
 pub mod wfcc;
 pub mod yielding;
 
 pub(crate) use push_flow::PushFlow;
-pub use sorted_map::SortedMap;

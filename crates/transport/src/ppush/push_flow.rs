@@ -19,6 +19,7 @@ mod residue;
 mod start;
 mod work;
 
+use headwater_machine::{Output, Packet};
 use headwater_units::{
     BlockIndex, Bytes, Duration, Geometry, NodeId, ObjectId, PacketNumber, PathId, SymbolId, Symbols, Theta,
     Time,
@@ -38,7 +39,6 @@ use crate::source::Shared;
 use crate::source::blocks::BlockTable;
 use crate::source::config::{AckInterval, FlowCounters, FlowStats, LostSymbols, SourceConfig};
 use crate::source::paths::{PathNews, Paths};
-use crate::{Output, Packet};
 use refresh::Refresh;
 use work::{Pick, Work};
 

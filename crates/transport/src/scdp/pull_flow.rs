@@ -14,6 +14,7 @@
 //! A receiver is where its pulls come from. Until that address has echoed a nonce ([`crate::source::paths`], architecture decision
 //! 16), it gets no more than the first window, whatever it asks for; a new one is served only then.
 
+use headwater_machine::{Output, Packet};
 use headwater_units::{
     BlockIndex, Bytes, FlowId, Geometry, ObjectId, PacketNumber, Packets, PathId, Symbols, Time,
 };
@@ -21,11 +22,11 @@ use headwater_wire::{Body, Class, Datagram, Ecn, FlowRole, Pull, Push, SYMBOL_OV
 
 use super::group::{MemberPull, MemberSays, Members};
 use super::runs::Runs;
+use crate::SourceEvent;
 use crate::pull_queue::Served;
 use crate::source::Shared;
 use crate::source::config::{FlowCounters, FlowStats, SourceConfig};
 use crate::source::paths::{PathNews, Paths};
-use crate::{Event, Output, Packet, SourceEvent};
 
 /// What one GSO send covers at most; the first window leaves at line rate (architecture decision 9).
 const QUANTUM: u64 = 46;
@@ -332,7 +333,7 @@ impl PullFlow {
         let source_symbols = self.runs.source_symbols(block);
         if let Some((class, symbols)) = shared.relays.want(object, want, source_symbols) {
             let wanted = SourceEvent::Wanted { object, block, class, symbols };
-            shared.out.push_back(Output::Event(Event::Source(wanted)));
+            shared.out.push_back(Output::Event(wanted));
         }
     }
 

@@ -3,6 +3,7 @@
 use core::mem::discriminant;
 use std::collections::VecDeque;
 
+use headwater_machine::{Output, Packet};
 use headwater_units::{Bytes, FetchId, FlowId, SymbolId, Time};
 use headwater_wire::{Control, Delivery, FlowGrant, MarkSignal, Outcome};
 
@@ -11,7 +12,7 @@ use crate::host::carrier::Carrier;
 use crate::host::dialogue::{Dialogue, Granted, Progress, Told};
 use crate::ppush::receiver::{CameBy, FlowStats, HandedOn, ReceiverConfig, ReceiverStats};
 use crate::pull_queue::PullQueue;
-use crate::{Event, Output, Packet, ReceiverCommand, ReceiverEvent, ReceiverFailure};
+use crate::{FromFetch, ReceiverCommand, ReceiverEvent, ReceiverFailure};
 
 /// From so many waiting blocks on, decoder or disk hold the task up.
 const HELD_UP: usize = 8;
@@ -30,7 +31,7 @@ pub(crate) struct Receiver {
     delivery: Delivery,
     /// Once the controller has accepted.
     session: Option<Carrier>,
-    outputs: VecDeque<Output>,
+    outputs: VecDeque<Output<FromFetch>>,
     /// Before this moment nothing is to be said to the controller.
     talk_at: Time,
     /// What was counted while sources pushed.
@@ -42,7 +43,7 @@ impl Receiver {
     /// Goes on with a dialogue whose controller is about to say that the task is of this kind.
     pub(crate) fn new(before: HandedOn, turn: u32, delivery: Delivery) -> Self {
         let HandedOn { fetch, config, dialogue, bound, stats } = before;
-        let unbind = |flow| Output::Event(Event::Receiver(fetch, ReceiverEvent::Unbind { flow }));
+        let unbind = |flow| Output::Event(FromFetch(fetch, ReceiverEvent::Unbind { flow }));
         Receiver {
             fetch,
             config,
@@ -63,7 +64,7 @@ impl Receiver {
     }
 
     fn event(&mut self, event: ReceiverEvent) {
-        self.outputs.push_back(Output::Event(Event::Receiver(self.fetch, event)));
+        self.outputs.push_back(Output::Event(FromFetch(self.fetch, event)));
     }
 
     // ---- what comes in
@@ -168,16 +169,16 @@ impl Receiver {
 
     /// The next output; [`Output::Wake`] when there is nothing more to do now. Pulls come from the host's queue.
     #[inline]
-    pub(crate) fn poll(&mut self, now: Time, pulls: &mut PullQueue<Ask>) -> Output {
+    pub(crate) fn poll(&mut self, now: Time, pulls: &mut PullQueue<Ask>) -> Output<FromFetch> {
         if let Some(output) = self.outputs.pop_front() {
             return output;
         }
         let wake = match self.session.as_mut().map(|session| session.poll(now, pulls)) {
             None => None,
             Some(Output::Wake(wake)) => wake,
-            Some(Output::Event(Event::Receiver(fetch, event))) => {
+            Some(Output::Event(FromFetch(fetch, event))) => {
                 self.overhear(now, &event);
-                return Output::Event(Event::Receiver(fetch, event));
+                return Output::Event(FromFetch(fetch, event));
             }
             Some(output) => return output,
         };

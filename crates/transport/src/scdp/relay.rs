@@ -24,12 +24,11 @@
 
 use std::collections::BTreeMap;
 
+use headwater_machine::{Bits, SortedMap};
 use headwater_units::{BlockIndex, FlowId, Geometry, ObjectId, SymbolId};
 use headwater_wire::Want;
 
 use crate::Relaying;
-use crate::bits::Bits;
-use crate::ppush::SortedMap;
 
 /// All objects that are being received and sent on, or are to be.
 #[derive(Debug, Default)]

@@ -13,11 +13,11 @@ mod relayed;
 
 use std::collections::VecDeque;
 
+use headwater_machine::{Output, SortedMap};
 use headwater_units::{BlockIndex, ESI_LIMIT, Esi, FlowId, Geometry, SymbolId};
 use headwater_wire::Want;
 
-use crate::Output;
-use crate::ppush::SortedMap;
+use crate::SourceEvent;
 use crate::source::blocks::BlockTable;
 
 /// The runs of one flow, ascending by block.
@@ -90,7 +90,7 @@ impl Runs {
 
     /// So many symbols of a run are wanted in all. A run that begins elsewhere, or goes other steps, replaces what was wanted of
     /// the block; `grow`: of the same run never fewer than before.
-    pub(super) fn want(&mut self, want: &Want, grow: bool, out: &mut impl Extend<Output>) {
+    pub(super) fn want(&mut self, want: &Want, grow: bool, out: &mut impl Extend<Output<SourceEvent>>) {
         let (block, stride) = (want.block.0, u32::from(want.stride));
         let source_symbols = self.geometry.source_symbols(want.block);
         if source_symbols == 0 || stride == 0 || want.start >= ESI_LIMIT {
@@ -146,7 +146,13 @@ impl Runs {
 
     /// Has the driver make a block ready, unless it is or was told to.
     #[cold]
-    fn make_ready(&mut self, at: usize, repair: bool, source_symbols: u32, out: &mut impl Extend<Output>) {
+    fn make_ready(
+        &mut self,
+        at: usize,
+        repair: bool,
+        source_symbols: u32,
+        out: &mut impl Extend<Output<SourceEvent>>,
+    ) {
         let run = &mut self.open[at];
         let block = BlockIndex(run.block);
         self.blocks.prepare(self.flow, block, repair, out);
@@ -162,7 +168,7 @@ impl Runs {
 
     /// The next blocks will be wanted soon.
     #[cold]
-    fn prepare_ahead(&mut self, newest: u32, out: &mut impl Extend<Output>) {
+    fn prepare_ahead(&mut self, newest: u32, out: &mut impl Extend<Output<SourceEvent>>) {
         let reached = newest.saturating_add(self.reach(newest) + 1);
         for block in self.prepared.max(newest)..reached.min(self.geometry.layout().block_count()) {
             self.blocks.prepare(self.flow, BlockIndex(block), false, out);
@@ -183,21 +189,21 @@ impl Runs {
 
     /// Nothing is wanted of the blocks below this one.
     #[inline]
-    pub(super) fn settle_below(&mut self, block: BlockIndex, out: &mut impl Extend<Output>) {
+    pub(super) fn settle_below(&mut self, block: BlockIndex, out: &mut impl Extend<Output<SourceEvent>>) {
         while self.open.front().is_some_and(|run| run.block < block.0) {
             self.drop_first(out);
         }
     }
 
     /// Nothing is wanted.
-    pub(super) fn clear(&mut self, out: &mut impl Extend<Output>) {
+    pub(super) fn clear(&mut self, out: &mut impl Extend<Output<SourceEvent>>) {
         self.open.clear();
         self.sent_by_list = SortedMap::default();
         self.blocks.release_all(self.flow, |_| false, out);
         self.prepared = 0;
     }
 
-    fn drop_first(&mut self, out: &mut impl Extend<Output>) {
+    fn drop_first(&mut self, out: &mut impl Extend<Output<SourceEvent>>) {
         if let Some(run) = self.open.pop_front() {
             // Also what was prepared and is skipped.
             let below = self.open.front().map_or(run.block + 1, |next| next.block);

@@ -27,13 +27,14 @@ mod numbers;
 use core::ops::Range;
 use std::collections::VecDeque;
 
+use headwater_machine::{Output, Packet};
 use headwater_units::{BlockIndex, FetchId, FlowId, Geometry, NodeId, PathId, SymbolId, Symbols, Time};
 use headwater_wire::{Body, Class, Datagram, Ecn, FinReason, FlowGrant, FlowView, Pull, SymbolHeader};
 
 use super::{SessionConfig, SessionFlow, SessionStats};
 use crate::blame::{Blame, Trust};
 use crate::pull_queue::PullQueue;
-use crate::{Bind, DecodeFailure, Event, Output, Packet, ReceiverCommand, ReceiverEvent, ReceiverFailure};
+use crate::{Bind, DecodeFailure, FromFetch, ReceiverCommand, ReceiverEvent, ReceiverFailure};
 use blocks::{Arrival, Blocks};
 use flow::Flow;
 use numbers::Seen;
@@ -91,7 +92,7 @@ pub struct Session {
     at_once: u32,
     /// Some sources are receivers themselves.
     relayed: bool,
-    outbox: VecDeque<Output>,
+    outbox: VecDeque<Output<FromFetch>>,
     /// The symbol to keep: the first output of all. Most symbols cause no other, and so none goes through the queue.
     keep: Option<(FlowId, SymbolId)>,
     /// When silent flows are looked for next, and flows that end.
@@ -648,9 +649,9 @@ impl Session {
 
     /// The next output; [`Output::Wake`] when there is nothing more to do now. Pulls come from the host's queue.
     #[inline]
-    pub fn poll(&mut self, now: Time, pulls: &mut PullQueue<Ask>) -> Output {
+    pub fn poll(&mut self, now: Time, pulls: &mut PullQueue<Ask>) -> Output<FromFetch> {
         if let Some((flow, symbol)) = self.keep.take() {
-            return Output::Event(Event::Receiver(self.fetch, ReceiverEvent::Symbol { flow, symbol }));
+            return Output::Event(FromFetch(self.fetch, ReceiverEvent::Symbol { flow, symbol }));
         }
         if let Some(output) = self.outbox.pop_front() {
             return output;
@@ -671,6 +672,6 @@ impl Session {
 
     #[inline]
     fn event(&mut self, event: ReceiverEvent) {
-        self.outbox.push_back(Output::Event(Event::Receiver(self.fetch, event)));
+        self.outbox.push_back(Output::Event(FromFetch(self.fetch, event)));
     }
 }

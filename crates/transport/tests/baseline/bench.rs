@@ -1,8 +1,8 @@
 //! A sender on its own: the test says what comes back, and sees what leaves at once.
 
-use headwater_transport::baseline::{Sender, SenderConfig, SenderStats};
-use headwater_transport::{Command, Endpoint, Event, Input, Output, Packet, SourceCommand, SourceEvent};
-use headwater_units::{Duration, FlowId, ObjectId, PacketNumber, Packets, PathId, Time};
+use headwater_machine::{Endpoint, Input, Output, Packet};
+use headwater_transport::baseline::{Sender, SenderCommand, SenderConfig, SenderEvent, SenderStats};
+use headwater_units::{Duration, FlowId, PacketNumber, Packets, PathId, Time};
 use headwater_wire::{AckVector, Body, Class, Cumulative, Datagram, Ecn};
 
 pub(crate) const FLOW: FlowId = FlowId(7);
@@ -33,7 +33,7 @@ impl Bench {
                     assert_eq!(packet.datagram.class, Class::Bulk);
                     sent.push(header.number.0);
                 }
-                Output::Event(Event::Source(SourceEvent::Closed { flow: FLOW })) => self.closed += 1,
+                Output::Event(SenderEvent::Closed { flow: FLOW }) => self.closed += 1,
                 Output::Event(event) => panic!("{event:?}"),
                 Output::Wake(at) => {
                     self.wake = at;
@@ -79,8 +79,8 @@ impl Bench {
     }
 
     pub(crate) fn withdraw(&mut self) -> Vec<u64> {
-        let withdraw = SourceCommand::Withdraw { object: ObjectId([0; 32]) };
-        self.sender.handle(self.now, Input::Command(Command::Source(withdraw)));
+        let withdraw = SenderCommand::Withdraw;
+        self.sender.handle(self.now, Input::Command(withdraw));
         self.drain()
     }
 

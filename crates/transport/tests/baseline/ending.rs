@@ -1,8 +1,10 @@
 //! How flows end before they are complete, and what goes in and out of every machine.
 
-use headwater_transport::baseline::{Receiver, ReceiverConfig, Scheme, Sender, SenderConfig};
-use headwater_transport::{
-    Command, Endpoint, Event, Input, Output, Packet, ReceiverFailure, SinkCommand, SinkEvent,
+use headwater_machine::{Endpoint, Input, Output, Packet};
+use headwater_transport::ReceiverFailure;
+use headwater_transport::baseline::{
+    Receiver, ReceiverConfig, Scheme, Sender, SenderCommand, SenderConfig, SenderEvent, SinkCommand,
+    SinkEvent,
 };
 use headwater_units::{BlockIndex, Esi, FlowId, PacketNumber, PathId, SymbolId, Time};
 use headwater_wire::{Body, Class, Datagram, Ecn, FinReason, SymbolHeader};
@@ -11,7 +13,7 @@ use crate::bench::{Bench, FLOW, PATH, ms, start};
 
 const SCHEMES: [Scheme; 3] = [Scheme::NewReno, Scheme::DCTCP, Scheme::DCCP];
 
-fn data(number: u64, ecn: Ecn) -> Input {
+fn data<C>(number: u64, ecn: Ecn) -> Input<C> {
     let header = SymbolHeader {
         number: PacketNumber(number),
         symbol: SymbolId { block: BlockIndex(0), esi: Esi(number as u32) },
@@ -31,7 +33,7 @@ fn receiver(scheme: Scheme, packets: u64) -> Receiver {
 }
 
 /// What the receiver sends after this; it must then have nothing to say but `event`.
-fn answer(receiver: &mut Receiver, input: Input, event: Option<SinkEvent>) -> Vec<Body> {
+fn answer(receiver: &mut Receiver, input: Input<SinkCommand>, event: Option<SinkEvent>) -> Vec<Body> {
     receiver.handle(Time::ZERO, input);
     let (mut said, mut events) = (Vec::new(), Vec::new());
     loop {
@@ -40,8 +42,7 @@ fn answer(receiver: &mut Receiver, input: Input, event: Option<SinkEvent>) -> Ve
                 assert_eq!((packet.datagram.class, packet.ecn), (Class::Control, Ecn::NotEct));
                 said.push(packet.datagram.body);
             }
-            Output::Event(Event::Sink(event)) => events.push(event),
-            Output::Event(event) => panic!("{event:?}"),
+            Output::Event(event) => events.push(event),
             Output::Wake(at) => {
                 assert_eq!(at, None);
                 assert_eq!(events, Vec::from_iter(event));
@@ -80,7 +81,7 @@ fn a_cancelled_receiver_says_so_whenever_it_is_sent_something_and_the_sender_clo
     for scheme in SCHEMES {
         let mut receiver = receiver(scheme, 100);
         assert_eq!(answer(&mut receiver, data(0, Ecn::NotEct), None).len(), 1);
-        let cancel = Input::Command(Command::Sink(SinkCommand::Cancel));
+        let cancel = Input::Command(SinkCommand::Cancel);
         let failed = SinkEvent::Failed(ReceiverFailure::Cancelled);
         let fin = || Body::Fin(FinReason::Cancelled);
         assert_eq!(answer(&mut receiver, cancel.clone(), Some(failed)), [fin()]);
@@ -100,10 +101,10 @@ fn a_flow_of_no_packets_is_over_before_it_begins() {
     for scheme in SCHEMES {
         let config = SenderConfig::data_centre(scheme);
         let mut sender = Sender::new(config, FLOW, PATH, 0);
-        assert!(matches!(sender.poll(Time::ZERO), Output::Event(Event::Source(_))));
+        assert!(matches!(sender.poll(Time::ZERO), Output::Event(SenderEvent::Closed { .. })));
         assert_eq!(sender.poll(Time::ZERO), Output::Wake(None));
         let mut receiver = receiver(scheme, 0);
-        assert_eq!(receiver.poll(Time::ZERO), Output::Event(Event::Sink(SinkEvent::Done)));
+        assert_eq!(receiver.poll(Time::ZERO), Output::Event(SinkEvent::Done));
         assert_eq!(receiver.poll(Time::ZERO), Output::Wake(None));
     }
 }
@@ -156,7 +157,9 @@ fn a_packet_too_old_to_be_told_from_a_duplicate_is_not_counted() {
 fn what_belongs_to_another_flow_or_makes_no_sense_is_counted_and_ignored() {
     for scheme in SCHEMES {
         let mut receiver = receiver(scheme, 10);
-        let Input::Packet(mut stray) = data(0, Ecn::NotEct) else { unreachable!("data is a packet") };
+        let Input::Packet(mut stray) = data::<SinkCommand>(0, Ecn::NotEct) else {
+            unreachable!("data is a packet")
+        };
         stray.datagram.flow = FlowId(1);
         assert_eq!(answer(&mut receiver, Input::Packet(stray.clone()), None), []);
         let mut bench = Bench::new(start(scheme, 2.0, None));
@@ -181,7 +184,6 @@ fn configurations_out_of_bounds_are_brought_within_them() {
 
 #[test]
 fn what_moves_for_every_packet_is_small() {
-    assert!(size_of::<Output>() <= 64, "{}", size_of::<Output>());
-    assert!(size_of::<Input>() <= 64, "{}", size_of::<Input>());
-    assert!(size_of::<Packet>() <= 56, "{}", size_of::<Packet>());
+    assert!(size_of::<Output<SenderEvent>>() <= 64 && size_of::<Output<SinkEvent>>() <= 64);
+    assert!(size_of::<Input<SenderCommand>>() <= 64 && size_of::<Input<SinkCommand>>() <= 64);
 }

@@ -1,10 +1,10 @@
 //! NDP: what is pulled, what is sent again, and that it all ends whatever the network does.
 
-use headwater_transport::baseline::{PullReceiver, PullReceiverConfig, Scheme, SenderConfig};
-use headwater_transport::rtt::RttConfig;
-use headwater_transport::{
-    Command, Endpoint, Event, Expect, Input, Output, Packet, SinkCommand, SinkEvent, SourceCommand,
+use headwater_machine::{Endpoint, Input, Output, Packet};
+use headwater_transport::baseline::{
+    Expect, PullReceiver, PullReceiverConfig, Scheme, SenderCommand, SenderConfig, SinkCommand, SinkEvent,
 };
+use headwater_transport::rtt::RttConfig;
 use headwater_units::{BlockIndex, Duration, Esi, FlowId, PacketNumber, Packets, PathId, SymbolId, Time};
 use headwater_wire::{Body, Class, Datagram, Ecn, FinReason, Pull, Receipt, SymbolHeader};
 use proptest::prelude::*;
@@ -129,8 +129,8 @@ fn relay_sends_what_has_come_and_keeps_pulls_that_find_nothing() {
     let mut bench = Bench { sender, now: Time::ZERO, wake: None, closed: 0 };
     assert_eq!(bench.drain(), [0; 0]);
     let extend = |bench: &mut Bench, packets| {
-        let command = SourceCommand::Extend { flow: FLOW, packets };
-        bench.sender.handle(bench.now, Input::Command(Command::Source(command)));
+        let command = SenderCommand::Extend { flow: FLOW, packets };
+        bench.sender.handle(bench.now, Input::Command(command));
         bench.drain()
     };
     assert_eq!(extend(&mut bench, 1), [0]);
@@ -373,11 +373,11 @@ proptest! {
                 }
                 Said::Expect { flow, packets, window, relayed } => {
                     let expect = Expect { flow: FlowId(flow), path: PathId(3), packets, window, relayed };
-                    host.handle(now, Input::Command(Command::Sink(SinkCommand::Expect(expect))));
+                    host.handle(now, Input::Command(SinkCommand::Expect(expect)));
                 }
                 Said::Abandon { flow } => {
                     let abandon = SinkCommand::Abandon { flow: FlowId(flow) };
-                    host.handle(now, Input::Command(Command::Sink(abandon)));
+                    host.handle(now, Input::Command(abandon));
                 }
                 Said::Pass(span) => now += us(span),
             }
@@ -388,7 +388,7 @@ proptest! {
                         prop_assert!(at.is_none_or(|at| at > now));
                         break;
                     }
-                    Output::Event(Event::Sink(SinkEvent::Complete { flow })) => {
+                    Output::Event(SinkEvent::Complete { flow }) => {
                         prop_assert!(complete.insert(flow), "complete twice");
                     }
                     _ => {}

@@ -4,8 +4,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use headwater_transport::baseline::{Receiver, ReceiverConfig, Sender, SenderConfig};
-use headwater_transport::{Endpoint, Event, Input, Output, Packet, SinkEvent, SourceEvent};
+use headwater_machine::{Endpoint, Input, Output, Packet};
+use headwater_transport::baseline::{Receiver, ReceiverConfig, Sender, SenderConfig, SenderEvent, SinkEvent};
 use headwater_units::{Duration, FlowId, FlowKey, PathId, Time};
 use headwater_wire::{Body, Ecn, HeaderKey, emit, parse};
 
@@ -192,7 +192,7 @@ impl Net {
                     self.sent.push((self.now, header.number.0));
                     self.carry(packet, header.number.0, true);
                 }
-                Output::Event(Event::Source(SourceEvent::Closed { flow: FLOW })) => {
+                Output::Event(SenderEvent::Closed { flow: FLOW }) => {
                     assert_eq!(self.closed_at.replace(self.now), None, "closed twice");
                 }
                 Output::Event(event) => panic!("{event:?}"),
@@ -221,7 +221,7 @@ impl Net {
                     assert_eq!(packet.ecn, Ecn::NotEct);
                     self.carry(packet, 0, false);
                 }
-                Output::Event(Event::Sink(SinkEvent::Done)) => {
+                Output::Event(SinkEvent::Done) => {
                     assert_eq!(self.done_at.replace(self.now), None, "done twice");
                 }
                 Output::Event(event) => panic!("{event:?}"),

@@ -6,11 +6,11 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use headwater_transport::baseline::{PullReceiver, PullReceiverConfig, Sender, SenderConfig};
-use headwater_transport::pull_queue::PullConfig;
-use headwater_transport::{
-    Command, Endpoint, Event, Expect, Input, Output, Packet, SinkCommand, SinkEvent, SourceEvent,
+use headwater_machine::{Endpoint, Input, Output, Packet};
+use headwater_transport::baseline::{
+    Expect, PullReceiver, PullReceiverConfig, Sender, SenderConfig, SenderEvent, SinkCommand, SinkEvent,
 };
+use headwater_transport::pull_queue::PullConfig;
 use headwater_units::{BitRate, Bytes, Duration, FlowId, FlowKey, PathId, Time};
 use headwater_wire::{Body, Class, Ecn, HeaderKey, emit, parse};
 
@@ -80,7 +80,7 @@ impl PulledNet {
             let path = PathId(index as u32);
             let window = config.first_window();
             let expect = Expect { flow: flow(index), path, packets, window, relayed: false };
-            host.handle(Time::ZERO, Input::Command(Command::Sink(SinkCommand::Expect(expect))));
+            host.handle(Time::ZERO, Input::Command(SinkCommand::Expect(expect)));
             senders.push(Sender::new(config, flow(index), PathId(1000), packets));
         }
         let of = lengths.len();
@@ -203,10 +203,9 @@ impl PulledNet {
                         );
                     }
                 }
-                Output::Event(Event::Source(SourceEvent::Closed { .. })) => {
+                Output::Event(SenderEvent::Closed { .. }) => {
                     assert_eq!(self.closed_at[index].replace(self.now), None, "closed twice");
                 }
-                Output::Event(event) => panic!("{event:?}"),
                 Output::Wake(None) => return,
                 Output::Wake(Some(at)) => {
                     return self.wake(index, at, Happening::WakeSender(index));
@@ -236,7 +235,7 @@ impl PulledNet {
                         self.at(at, Happening::Sender(index, wired(&packet)));
                     }
                 }
-                Output::Event(Event::Sink(SinkEvent::Complete { flow })) => {
+                Output::Event(SinkEvent::Complete { flow }) => {
                     let index = (flow.0 - 100) as usize;
                     assert_eq!(self.complete_at[index].replace(self.now), None, "complete twice");
                 }

@@ -2,10 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use headwater_machine::{Endpoint, Input, Output};
 use headwater_transport::ppush::controller::{Controller, ControllerConfig, FlowStanding};
-use headwater_transport::{
-    Command, ControllerCommand, ControllerEvent, Endpoint, Event, Input, Output, TaskRecord,
-};
+use headwater_transport::{ControllerCommand, ControllerEvent, TaskRecord};
 use headwater_units::{BlockIndex, Duration, FlowId, NodeId, PathId, Symbols, TaskId, Theta, Time};
 use headwater_wire::{Body, Control, NodeInfo, Outcome};
 use proptest::prelude::*;
@@ -101,10 +100,10 @@ impl World {
                     let Body::Control(control) = p.datagram.body else { panic!("control messages only") };
                     self.throw(false, p.path, *control);
                 }
-                Output::Event(Event::Controller(ControllerEvent::Persist(record))) => {
+                Output::Event(ControllerEvent::Persist(record)) => {
                     self.records.insert(record.task, *record);
                 }
-                Output::Event(Event::Controller(ControllerEvent::Forget { task, .. })) => {
+                Output::Event(ControllerEvent::Forget { task, .. }) => {
                     self.records.remove(&task);
                 }
                 Output::Event(_) => {}
@@ -117,7 +116,7 @@ impl World {
         panic!("the controller does not come to rest");
     }
 
-    fn tell(&mut self, input: Input) {
+    fn tell(&mut self, input: Input<ControllerCommand>) {
         self.controller.handle(self.now, input);
         self.drain();
     }
@@ -239,9 +238,7 @@ impl World {
                 }
                 _ => {
                     let n = SOURCES[self.dice.roll(5) as usize];
-                    self.tell(Input::Command(Command::Controller(ControllerCommand::PathLost {
-                        path: path(n),
-                    })));
+                    self.tell(Input::Command(ControllerCommand::PathLost { path: path(n) }));
                 }
             }
         }
@@ -250,9 +247,9 @@ impl World {
     fn restart_controller(&mut self) {
         let seed = [self.dice.at as u8; 32];
         self.controller = Controller::new(ControllerConfig::default(), seed);
-        self.tell(Input::Command(Command::Controller(ControllerCommand::Returned)));
+        self.tell(Input::Command(ControllerCommand::Returned));
         for record in self.records.clone().into_values() {
-            self.tell(Input::Command(Command::Controller(ControllerCommand::Restore(Box::new(record)))));
+            self.tell(Input::Command(ControllerCommand::Restore(Box::new(record))));
         }
     }
 

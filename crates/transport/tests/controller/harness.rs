@@ -1,9 +1,8 @@
 //! A controller on a bench: inputs by hand, outputs sorted by who gets them.
 
+use headwater_machine::{Endpoint, Input, Output, Packet};
 use headwater_transport::ppush::controller::{Controller, ControllerConfig, ControllerView, FlowStatus};
-use headwater_transport::{
-    Command, ControllerCommand, ControllerEvent, Endpoint, Event, Input, Output, Packet, TaskRecord,
-};
+use headwater_transport::{ControllerCommand, ControllerEvent, TaskRecord};
 use headwater_units::{
     BitRate, BlockIndex, Bytes, Duration, FlowId, NodeId, ObjectId, Packets, PathId, Symbols, TaskId, Theta,
     Time,
@@ -142,7 +141,7 @@ impl Bench {
     }
 
     pub(crate) fn command(&mut self, command: ControllerCommand) {
-        self.controller.handle(self.now, Input::Command(Command::Controller(command)));
+        self.controller.handle(self.now, Input::Command(command));
         self.poll();
     }
 
@@ -164,8 +163,7 @@ impl Bench {
                     );
                     self.sent.push((path, *control));
                 }
-                Output::Event(Event::Controller(event)) => self.events.push(event),
-                Output::Event(other) => panic!("a controller has no event like {other:?}"),
+                Output::Event(event) => self.events.push(event),
                 Output::Wake(wake) => {
                     assert!(wake.is_none_or(|at| at > self.now), "nothing is left to do now");
                     self.wake = wake;

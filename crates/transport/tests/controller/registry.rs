@@ -1,8 +1,8 @@
 //! Who is here, what is held, what is refused, and how much is remembered.
 
-use headwater_transport::Endpoint;
+use headwater_machine::{Endpoint, Input};
 use headwater_transport::ppush::controller::ControllerConfig;
-use headwater_transport::{ControllerCommand, ControllerEvent, Input};
+use headwater_transport::{ControllerCommand, ControllerEvent};
 use headwater_units::{BitRate, Bytes, PathId};
 use headwater_wire::{Body, Cast, CastWish, Class, Control, Datagram, Holding, NodeInfo, Refusal};
 
@@ -151,7 +151,7 @@ fn messages_that_nobody_sends_a_controller_are_counted_and_ignored() {
     let mut bench = Bench::new().holders([1]);
     bench.say(1, Control::FinAck { task: headwater_units::TaskId(1) });
     let body = Body::FinAck;
-    let packet = headwater_transport::Packet {
+    let packet = headwater_machine::Packet {
         datagram: Datagram { body, ..packet(path(1), Control::Drop { object: object(1) }).datagram },
         ..packet(path(1), Control::Drop { object: object(1) })
     };

@@ -8,7 +8,7 @@ use headwater_wire::{Body, Class, Control, Pull};
 
 use crate::net::*;
 
-fn is_pull(packet: &headwater_transport::Packet) -> bool {
+fn is_pull(packet: &headwater_machine::Packet) -> bool {
     matches!(packet.datagram.body, Body::Pull(_))
 }
 

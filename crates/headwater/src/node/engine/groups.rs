@@ -7,7 +7,7 @@
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 
-use headwater_transport::ppush::SortedMap;
+use headwater_machine::SortedMap;
 use headwater_units::{Duration, FlowId, PathId, Time};
 use headwater_wire::{Body, Class, Datagram, Ecn, HeaderKey, Probe, ProbeAck, emit, parse};
 use tokio::sync::oneshot;

@@ -11,10 +11,10 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use headwater_machine::{Input, Packet, SortedMap};
 use headwater_switch::{StoreConfig, TreeNode, TreeWord};
+use headwater_transport::SourceCommand;
 use headwater_transport::datacast::Beats;
-use headwater_transport::ppush::SortedMap;
-use headwater_transport::{Command, Input, Packet, SourceCommand};
 use headwater_units::{Bytes, Duration, FlowId, PathId, Time};
 use headwater_wire::{
     Body, Class, Control, Datagram, Ecn, HeaderKey, Probe, TreeOrder, TreeWay, emit, parse,
@@ -217,7 +217,7 @@ impl Engine {
         if self.relays.trees.get(&tree).is_some_and(|relay| relay.order.parent.is_none()) {
             let path = self.paths.towards(&[]);
             let command = SourceCommand::FlowPath { flow: tree, path };
-            self.hand_to_source(now, Input::Command(Command::Source(command)));
+            self.hand_to_source(now, Input::Command(command));
         }
     }
 

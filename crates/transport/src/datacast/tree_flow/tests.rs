@@ -1,12 +1,13 @@
 //! One tree at its source: what leaves, when, and what it says of the blocks that follow.
 
+use headwater_machine::{Endpoint, Input};
 use headwater_units::{Duration, Esi, FlowKey, NodeId, TaskId, Theta};
 use headwater_wire::{Control, Delivery};
 
 use super::*;
 use crate::datacast::RateConfig;
 use crate::source::{Source, SourceConfig};
-use crate::{Command, Endpoint, Input, SourceCommand};
+use crate::{SourceCommand, SourceEvent};
 
 const TREE: FlowId = FlowId(1);
 const OTHER: FlowId = FlowId(2);
@@ -17,7 +18,7 @@ fn at(us: u64) -> Time {
 }
 
 fn tell(source: &mut Source, now: Time, command: SourceCommand) {
-    source.handle(now, Input::Command(Command::Source(command)));
+    source.handle(now, Input::Command(command));
 }
 
 /// A source of these trees, 1500 B each 12 us, with a disk that takes no time.
@@ -84,7 +85,7 @@ fn happens(source: &mut Source, now: Time, reads: bool) -> (Vec<(PathId, Body)>,
                 Body::Control(_) => {}
                 body => bodies.push((path, body)),
             },
-            Output::Event(Event::Source(event)) => {
+            Output::Event(event) => {
                 if let SourceEvent::Prepare { flow, block, .. } = event
                     && reads
                 {
@@ -92,7 +93,6 @@ fn happens(source: &mut Source, now: Time, reads: bool) -> (Vec<(PathId, Body)>,
                 }
                 events.push(event);
             }
-            Output::Event(event) => panic!("{event:?}"),
             Output::Wake(_) => return (bodies, events),
         }
     }

@@ -23,6 +23,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use headwater_machine::{Endpoint, Input, Output, Packet};
 use headwater_units::{FlowId, NodeId, ObjectId, PathId, TaskId, Time};
 use headwater_wire::{Body, Control, Datagram, Outcome};
 use rand_chacha::ChaCha20Rng;
@@ -40,9 +41,7 @@ use self::registry::Registry;
 use self::tasks::{FlowState, Retry, Tasks};
 use self::timers::{Subject, Timers};
 use self::weights::Planner;
-use crate::{
-    Command, ControllerCommand, ControllerEvent, Endpoint, Event, Input, Output, Packet, TaskRecord,
-};
+use crate::{ControllerCommand, ControllerEvent, TaskRecord};
 
 mod alone;
 mod casting;
@@ -98,7 +97,7 @@ pub struct Controller {
     plan_due: bool,
     /// When they were planned last.
     planned: Option<Time>,
-    out: VecDeque<Output>,
+    out: VecDeque<Output<ControllerEvent>>,
     stats: ControllerStats,
 }
 
@@ -290,7 +289,7 @@ impl Controller {
     }
 
     fn event(&mut self, event: ControllerEvent) {
-        self.out.push_back(Output::Event(Event::Controller(event)));
+        self.out.push_back(Output::Event(event));
     }
 
     /// Says something to a node; nothing if it is away.
@@ -311,35 +310,38 @@ fn offered(now: Time, config: &ControllerConfig) -> FlowState {
 }
 
 impl Endpoint for Controller {
-    fn handle(&mut self, now: Time, input: Input) {
+    type Command = ControllerCommand;
+    type Event = ControllerEvent;
+
+    fn handle(&mut self, now: Time, input: Input<ControllerCommand>) {
         match input {
             Input::Packet(Packet {
                 path, datagram: Datagram { body: Body::Control(control), .. }, ..
             }) => {
                 self.control(now, path, *control);
             }
-            Input::Command(Command::Controller(ControllerCommand::PathLost { path })) => {
+            Input::Command(ControllerCommand::PathLost { path }) => {
                 self.path_lost(now, path);
             }
-            Input::Command(Command::Controller(ControllerCommand::PathLeft { path })) => {
+            Input::Command(ControllerCommand::PathLeft { path }) => {
                 self.path_left(now, path);
             }
-            Input::Command(Command::Controller(ControllerCommand::Restore(record))) => {
+            Input::Command(ControllerCommand::Restore(record)) => {
                 self.restore(now, *record);
             }
-            Input::Command(Command::Controller(ControllerCommand::RestoreName(record))) => {
+            Input::Command(ControllerCommand::RestoreName(record)) => {
                 self.restore_name(*record);
             }
-            Input::Command(Command::Controller(ControllerCommand::Returned)) => self.returned(now),
-            Input::Command(Command::Controller(ControllerCommand::ForgetNode { node })) => {
+            Input::Command(ControllerCommand::Returned) => self.returned(now),
+            Input::Command(ControllerCommand::ForgetNode { node }) => {
                 self.forget_node(now, node);
             }
-            Input::Packet(_) | Input::Command(_) => self.stats.unexpected += 1,
+            Input::Packet(_) => self.stats.unexpected += 1,
         }
         self.settle(now);
     }
 
-    fn poll(&mut self, now: Time) -> Output {
+    fn poll(&mut self, now: Time) -> Output<ControllerEvent> {
         loop {
             if let Some(output) = self.out.pop_front() {
                 return output;

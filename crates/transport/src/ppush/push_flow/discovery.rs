@@ -12,13 +12,13 @@
 //! task and asks for the object anew, with less room; its controller makes a task with smaller symbols of it. A flow to a
 //! receiver whose path is known to be narrow says so with the first answer to an assignment, and sends no symbol.
 
+use headwater_machine::{Output, Packet};
 use headwater_units::{Duration, Time};
 use headwater_wire::{Body, Class, Ecn, ProbeAck};
 
 use super::PushFlow;
 use crate::path_mtu::PathMtu;
 use crate::source::Shared;
-use crate::{Output, Packet};
 
 /// The ACK of the first symbols may take so much longer than the answer to a challenge: an ACK delay and a host that is
 /// busy.

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use headwater_machine::{Output, Packet};
 use headwater_units::{Bytes, FlowId, Symbols, Time};
 use headwater_wire::{Body, Class, Datagram, Ecn, MAX_OWED, Owed, SpreadRule, SymbolHeader};
 
@@ -9,7 +10,7 @@ use super::blocks::{Arrival, Blocks, Inflow};
 use super::flow::Flow;
 use super::{Receiver, spread};
 use crate::source::LOOK_AHEAD;
-use crate::{Output, Packet, ReceiverEvent};
+use crate::{FromFetch, ReceiverEvent};
 
 /// Of so many arrivals lately the flows' parts are taken, when it is estimated what each still owes of a block: one to
 /// two blocks of a thousand symbols.
@@ -175,7 +176,7 @@ fn acknowledge(
     blocks: &Blocks,
     rule: SpreadRule,
     inflow: Inflow,
-    outputs: &mut VecDeque<Output>,
+    outputs: &mut VecDeque<Output<FromFetch>>,
 ) {
     let Some(path) = flow.path else { return };
     let first = blocks.first_undecoded();

@@ -10,13 +10,12 @@
 use core::ops::Range;
 use std::collections::{BTreeMap, BTreeSet};
 
+use headwater_machine::{Bits, SortedMap};
 use headwater_units::{BlockIndex, ESI_LIMIT, Esi, FlowId, Geometry, NodeId, SymbolId, Time};
 use headwater_wire::SpreadRule;
 
 use super::flow::Flow;
-use crate::bits::Bits;
 use crate::blame::{Blame, Trial};
-use crate::ppush::sorted_map::SortedMap;
 
 /// A part of a block that one flow was asked for: the ESIs `range`, of which `missing` have not come.
 #[derive(Debug)]

@@ -26,6 +26,7 @@ mod spread;
 
 use std::collections::VecDeque;
 
+use headwater_machine::{Output, Packet, SortedMap};
 use headwater_units::{
     BitRate, BlockIndex, Bytes, Duration, FetchId, FlowId, PathId, SymbolId, Symbols, Time,
 };
@@ -38,8 +39,7 @@ use crate::blame::Trust;
 use crate::host::dialogue::{Dialogue, Granted, Progress, Told};
 use crate::host::parting::{Parting, Step};
 use crate::pacer::slack_of;
-use crate::ppush::sorted_map::SortedMap;
-use crate::{Bind, Event, Output, Packet, ReceiverCommand, ReceiverEvent, ReceiverFailure};
+use crate::{Bind, FromFetch, ReceiverCommand, ReceiverEvent, ReceiverFailure};
 use blocks::{Blocks, Inflow};
 pub use config::{CameBy, FlowStats, ReceiverConfig, ReceiverStats};
 use flow::Flow;
@@ -55,7 +55,7 @@ pub(crate) struct Receiver {
     flows: SortedMap<FlowId, Flow>,
     /// In force: the listed one replaces any other once a block failed its hash.
     rule: SpreadRule,
-    outputs: VecDeque<Output>,
+    outputs: VecDeque<Output<FromFetch>>,
     /// The symbol to keep: the first output of all. Most symbols cause no other, and so none goes through the queue.
     keep: Option<(FlowId, SymbolId)>,
     /// Before this moment nothing is due: a poll costs one comparison. Every input but a plain symbol resets it.
@@ -171,7 +171,7 @@ impl Receiver {
     }
 
     fn event(&mut self, event: ReceiverEvent) {
-        self.outputs.push_back(Output::Event(Event::Receiver(self.fetch, event)));
+        self.outputs.push_back(Output::Event(FromFetch(self.fetch, event)));
     }
 
     // ---- from the controller -------------------------------------------------------------------------------------
@@ -504,9 +504,9 @@ impl Receiver {
     }
 
     /// The next output; [`Output::Wake`] when there is nothing more to do now.
-    pub(crate) fn poll(&mut self, now: Time) -> Output {
+    pub(crate) fn poll(&mut self, now: Time) -> Output<FromFetch> {
         if let Some((flow, symbol)) = self.keep.take() {
-            return Output::Event(Event::Receiver(self.fetch, ReceiverEvent::Symbol { flow, symbol }));
+            return Output::Event(FromFetch(self.fetch, ReceiverEvent::Symbol { flow, symbol }));
         }
         if let Some(output) = self.outputs.pop_front() {
             return output;

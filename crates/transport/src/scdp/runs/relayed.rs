@@ -1,10 +1,11 @@
 //! What was asked for of an object that is still coming ([`crate::scdp::relay`]): a run names a class, and is answered with symbols of
 //! that class in the order in which they came; once the block is whole, with those of them that did not come, and repair symbols.
 
+use headwater_machine::Output;
 use headwater_units::{BlockIndex, ESI_LIMIT, Esi, SymbolId};
 
 use super::{Run, Runs, ready_below};
-use crate::Output;
+use crate::SourceEvent;
 use crate::scdp::relay::{Relayed, Stage};
 
 impl Run {
@@ -19,7 +20,7 @@ impl Runs {
     pub(in crate::scdp) fn next_relayed(
         &mut self,
         relayed: &Relayed,
-        out: &mut impl Extend<Output>,
+        out: &mut impl Extend<Output<SourceEvent>>,
     ) -> Option<SymbolId> {
         for at in 0..self.open.len() {
             let run = &mut self.open[at];
@@ -47,7 +48,7 @@ impl Runs {
         None
     }
 
-    fn next_of_whole(&mut self, at: usize, out: &mut impl Extend<Output>) -> Option<SymbolId> {
+    fn next_of_whole(&mut self, at: usize, out: &mut impl Extend<Output<SourceEvent>>) -> Option<SymbolId> {
         let Runs { open, sent_by_list, blocks, geometry, flow, .. } = self;
         let run = &mut open[at];
         let block = BlockIndex(run.block);

@@ -20,10 +20,10 @@ mod relayed;
 use core::ops::Range;
 use std::collections::{BTreeSet, VecDeque};
 
+use headwater_machine::Bits;
 use headwater_units::{BlockIndex, Geometry, SymbolId};
 
 use super::flow::Flow;
-use crate::bits::Bits;
 use crate::blame::Blame;
 use block::{Block, Phase, Place, Run};
 

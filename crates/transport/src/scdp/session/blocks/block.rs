@@ -1,10 +1,10 @@
 //! One block in reception, and what each flow was asked for of it.
 
+use headwater_machine::Bits;
 use headwater_units::{FlowId, NodeId, SymbolId};
 
 use super::Arrival;
 use super::asking::OWN_REPAIR;
-use crate::bits::Bits;
 use crate::blame::Trial;
 use crate::scdp::{class_of, part};
 

@@ -1,95 +1,15 @@
-//! The two verbs, and everything that goes in and comes out.
+//! What sources, receivers and controllers are told, and what they tell.
 
 use core::net::SocketAddr;
 use core::ops::Range;
 
 use headwater_units::{
-    BitRate, BlockIndex, Bytes, FetchId, FlowId, FlowKey, NodeId, ObjectId, PathId, SymbolId, TaskId, Time,
+    BitRate, BlockIndex, Bytes, FetchId, FlowId, FlowKey, NodeId, ObjectId, PathId, SymbolId, TaskId,
 };
-use headwater_wire::{
-    Body, Class, Control, Datagram, Delivery, Ecn, FlowGrant, Naming, NodeInfo, Outcome, Refusal, SpreadRule,
-};
+use headwater_wire::{Class, Delivery, FlowGrant, Naming, NodeInfo, Outcome, Refusal, SpreadRule};
 use serde::{Deserialize, Serialize};
 
 use crate::ppush::receiver::ReceiverConfig;
-
-/// A state machine at one end of a delivery.
-///
-/// Deterministic: the same inputs at the same times give the same outputs. `Time` never goes backwards.
-pub trait Endpoint {
-    /// Takes one input. Produces nothing by itself: poll afterwards.
-    fn handle(&mut self, now: Time, input: Input);
-    /// Gives the next output, firing timers that are due; [`Output::Wake`] when there is nothing more to do now.
-    fn poll(&mut self, now: Time) -> Output;
-}
-
-/// A datagram or control message, and where it goes to or came from.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Packet {
-    /// Towards, or from, whom: an address or a control connection that the driver knows.
-    pub path: PathId,
-    /// The ECN field: as sent, or as it arrived.
-    pub ecn: Ecn,
-    /// The message. A symbol's payload is named here, never carried.
-    pub datagram: Datagram,
-}
-
-impl Packet {
-    /// A control message, as every machine and driver sends one: of the top class, of no flow, not ECN-capable.
-    pub fn control(path: PathId, control: Control) -> Self {
-        let body = Body::Control(Box::new(control));
-        let datagram = Datagram { class: Class::Control, key_epoch: 0, flow: FlowId(0), body };
-        Packet { path, ecn: Ecn::NotEct, datagram }
-    }
-}
-
-/// What a machine is told.
-///
-/// Commands and events that are large and rare are boxed, so that a packet in and a packet out stay cheap to move.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub enum Input {
-    /// Something arrived, authenticated.
-    Packet(Packet),
-    /// The driver or its user says something.
-    Command(Command),
-}
-
-/// What a machine wants.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub enum Output {
-    /// Send this. For a symbol the driver fills in the payload.
-    Transmit(Packet),
-    /// Something the driver must do or know.
-    Event(Event),
-    /// Nothing more now; poll again at this time at the latest, or only after the next input.
-    Wake(Option<Time>),
-}
-
-/// Commands by machine.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub enum Command {
-    /// To a source.
-    Source(SourceCommand),
-    /// To what a host receives with: one of its fetches.
-    Receiver(FetchId, ReceiverCommand),
-    /// To the receiving end of a baseline.
-    Sink(SinkCommand),
-    /// To a controller.
-    Controller(ControllerCommand),
-}
-
-/// Events by machine.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub enum Event {
-    /// From a source.
-    Source(SourceEvent),
-    /// From what a host receives with: one of its fetches.
-    Receiver(FetchId, ReceiverEvent),
-    /// From the receiving end of a baseline.
-    Sink(SinkEvent),
-    /// From a controller.
-    Controller(ControllerEvent),
-}
 
 /// What the driver tells a source.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -147,13 +67,6 @@ pub enum SourceCommand {
     Limit {
         /// As in [`SourceConfig::limit`](crate::source::SourceConfig::limit).
         limit: Option<BitRate>,
-    },
-    /// To the sender of a relayed flow: what it may send has grown.
-    Extend {
-        /// The flow.
-        flow: FlowId,
-        /// Packets below this one are here.
-        packets: u64,
     },
 }
 
@@ -257,6 +170,14 @@ pub enum DecodeFailure {
     Corrupt,
 }
 
+/// A command to what a host receives with: to this one of its fetches.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ToFetch(pub FetchId, pub ReceiverCommand);
+
+/// An event of what a host receives with: of this one of its fetches.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FromFetch(pub FetchId, pub ReceiverEvent);
+
 /// What the driver tells a host's receiving machine about one of its fetches.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum ReceiverCommand {
@@ -299,35 +220,6 @@ pub enum ReceiverCommand {
     },
     /// Stop, say so to everybody, and end with [`ReceiverEvent::Failed`].
     Cancel,
-}
-
-/// What the driver tells the receiving end of a baseline.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub enum SinkCommand {
-    /// To the receiver of one flow: stop, say so to the sender, and end with [`SinkEvent::Failed`].
-    Cancel,
-    /// To a host's receiver of many flows: one more will come.
-    Expect(Expect),
-    /// To a host's receiver of many flows: this one is not wanted any more.
-    Abandon {
-        /// The flow.
-        flow: FlowId,
-    },
-}
-
-/// A flow that a host's receiver is told of. Nothing is said to its sender, which begins by itself.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Expect {
-    /// The flow.
-    pub flow: FlowId,
-    /// Where its sender is.
-    pub path: PathId,
-    /// Its length; [`u64::MAX`]: without end.
-    pub packets: u64,
-    /// What its sender pushes before it is asked for more.
-    pub window: u64,
-    /// Someone wants to know how far it is: [`SinkEvent::Progress`].
-    pub relayed: bool,
 }
 
 /// What a host's receiving machine tells the driver about one of its fetches.
@@ -382,27 +274,6 @@ pub enum ReceiverEvent {
     Failed(ReceiverFailure),
     /// Everything was said to everybody: the fetch is forgotten.
     Ended,
-}
-
-/// What the receiving end of a baseline tells the driver.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub enum SinkEvent {
-    /// From the receiver of one flow: all of it is here.
-    Done,
-    /// From the receiver of one flow: it will not be completed.
-    Failed(ReceiverFailure),
-    /// From a host's receiver of many flows: all packets below this one are here, for the relay that sends them on.
-    Progress {
-        /// The flow.
-        flow: FlowId,
-        /// How many are here without a gap.
-        packets: u64,
-    },
-    /// From a host's receiver of many flows: all of this one is here.
-    Complete {
-        /// The flow.
-        flow: FlowId,
-    },
 }
 
 /// A flow that a receiver expects, and where its source is.

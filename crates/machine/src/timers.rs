@@ -6,7 +6,7 @@ use headwater_units::Time;
 
 /// The times, in order; of equal ones the smaller key first.
 #[derive(Debug)]
-pub(crate) struct Timers<K> {
+pub struct Timers<K> {
     entries: BTreeSet<(Time, K)>,
     /// The time of the first, or [`Time::MAX`]: every poll asks for it.
     first: Time,
@@ -21,7 +21,7 @@ impl<K> Default for Timers<K> {
 impl<K: Ord + Copy> Timers<K> {
     /// The first time, or [`Time::MAX`].
     #[inline]
-    pub(crate) fn first(&self) -> Time {
+    pub fn first(&self) -> Time {
         self.first
     }
 
@@ -29,7 +29,7 @@ impl<K: Ord + Copy> Timers<K> {
     /// caller. An entry that has become too early stays: to move it with every packet would cost more than one idle call
     /// when it fires.
     #[inline]
-    pub(crate) fn arm(&mut self, timer: &mut Option<Time>, deadline: Option<Time>, key: K) {
+    pub fn arm(&mut self, timer: &mut Option<Time>, deadline: Option<Time>, key: K) {
         let keep = match (*timer, deadline) {
             (Some(timer), Some(deadline)) => timer <= deadline,
             (None, None) => true,
@@ -52,13 +52,13 @@ impl<K: Ord + Copy> Timers<K> {
     }
 
     /// Takes out an entry.
-    pub(crate) fn remove(&mut self, at: Time, key: K) {
+    pub fn remove(&mut self, at: Time, key: K) {
         self.entries.remove(&(at, key));
         self.find_first();
     }
 
     /// Takes out the first that is due.
-    pub(crate) fn pop_due(&mut self, now: Time) -> Option<K> {
+    pub fn pop_due(&mut self, now: Time) -> Option<K> {
         if now < self.first {
             return None;
         }

@@ -2,31 +2,32 @@
 
 /// A fixed set of bits.
 #[derive(Clone, Debug)]
-pub(crate) struct Bits {
+pub struct Bits {
     words: Vec<u64>,
     ones: u32,
 }
 
 impl Bits {
     /// Room for so many bits, none of them set.
-    pub(crate) fn new(len: u32) -> Self {
+    pub fn new(len: u32) -> Self {
         Bits { words: vec![0; len.div_ceil(64) as usize], ones: 0 }
     }
 
     /// How many bits are set.
     #[inline]
-    pub(crate) fn ones(&self) -> u32 {
+    pub fn ones(&self) -> u32 {
         self.ones
     }
 
     /// Whether a bit is set.
-    pub(crate) fn get(&self, at: u32) -> bool {
+    #[inline]
+    pub fn get(&self, at: u32) -> bool {
         self.words[at as usize / 64] >> (at % 64) & 1 == 1
     }
 
     /// Sets a bit; `false` if it was set.
     #[inline]
-    pub(crate) fn set(&mut self, at: u32) -> bool {
+    pub fn set(&mut self, at: u32) -> bool {
         let (word, bit) = (&mut self.words[at as usize / 64], 1 << (at % 64));
         if *word & bit != 0 {
             return false;
