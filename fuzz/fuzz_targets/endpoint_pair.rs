@@ -12,7 +12,7 @@ use arbitrary::{Result, Unstructured};
 use headwater_machine::{Endpoint, Input, Output, Packet};
 use headwater_transport::host::{HostReceiverConfig, Receivers};
 use headwater_transport::path_mtu::PathMtuConfig;
-use headwater_transport::ppush::controller::{Controller, ControllerConfig};
+use headwater_controller::{Controller, ControllerCommand, ControllerConfig, ControllerEvent, TaskRecord};
 use headwater_transport::ppush::receiver::ReceiverConfig;
 use headwater_transport::source::{LostSymbols, Source, SourceConfig};
 use headwater_transport::pull_queue::PullConfig;

@@ -7,19 +7,11 @@
 //! Whatever the network says to it from the first ACK on counts as ever.
 
 use headwater_units::{BitRate, Bytes, Duration, Packets};
-use headwater_wire::SYMBOL_OVERHEAD;
 
-/// IPv4 and UDP headers: stated rates are of the wire.
-const IP_UDP: u64 = 28;
 /// Beyond what the round trip carries: hosts and ACKs are late by a packet now and then.
 const SPARE: f64 = 4.0;
 /// No first window is larger, 360 KB in packets of Ethernet: a rate that was stated and is not there costs that much at most.
 pub(crate) const MOST: f64 = 256.0;
-
-/// A packet of symbols of this size, as it counts against a stated rate.
-pub(crate) fn on_the_wire(symbol_size: u16) -> Bytes {
-    Bytes::new(u64::from(symbol_size) + SYMBOL_OVERHEAD as u64 + IP_UDP)
-}
 
 /// What this rate carries in a round trip and a little more, at most [`MOST`].
 pub(crate) fn first_window(rate: BitRate, rtt: Duration, packet: Bytes) -> Packets {
@@ -29,6 +21,8 @@ pub(crate) fn first_window(rate: BitRate, rtt: Duration, packet: Bytes) -> Packe
 
 #[cfg(test)]
 mod tests {
+    use headwater_wire::on_the_wire;
+
     use super::*;
 
     fn window(mbit: u64, rtt_us: u64) -> f64 {

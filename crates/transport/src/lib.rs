@@ -1,6 +1,7 @@
 //! What the ends of a delivery run, without I/O, clock or randomness of their own.
 //!
-//! Every source, receiver and controller is an [`Endpoint`](headwater_machine::Endpoint) with commands and events of its own.
+//! Every source and receiver is an [`Endpoint`](headwater_machine::Endpoint) with commands and events of its own. The controller
+//! that sends sources to receivers is not here: they know it only by its messages.
 //!
 //! Bytes never pass through. A machine names a symbol, and the driver moves its bytes.
 
@@ -21,7 +22,6 @@ pub mod scdp;
 pub mod source;
 
 pub use commands::{
-    Arriving, Bind, CastBegun, ControllerCommand, ControllerEvent, DecodeFailure, FromFetch, NameRecord,
-    Opened, ReceiverCommand, ReceiverEvent, ReceiverFailure, Relaying, SourceCommand, SourceEvent, TaskFlow,
-    TaskGroup, TaskRecord, ToFetch,
+    Arriving, Bind, DecodeFailure, FromFetch, Opened, ReceiverCommand, ReceiverEvent, ReceiverFailure,
+    Relaying, SourceCommand, SourceEvent, ToFetch,
 };

@@ -7,9 +7,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
+use headwater_controller::{
+    Controller, ControllerCommand, ControllerConfig, ControllerEvent, ControllerView, NameRecord, TaskRecord,
+};
 use headwater_machine::{Endpoint, Input, Output, Packet};
-use headwater_transport::ppush::controller::{Controller, ControllerConfig, ControllerView};
-use headwater_transport::{ControllerCommand, ControllerEvent, NameRecord, TaskRecord};
 use headwater_units::{NodeId, PathId, TaskId, Time};
 use headwater_wire::{Body, Control};
 use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition};

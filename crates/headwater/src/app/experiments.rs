@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
+use headwater_controller::ControllerConfig;
 use headwater_sim::scenario::TransportSpec;
-use headwater_transport::ppush::controller::ControllerConfig;
 use headwater_transport::ppush::receiver::ReceiverConfig;
 use headwater_transport::scdp::PullFlowConfig;
 use headwater_transport::source::SourceConfig;

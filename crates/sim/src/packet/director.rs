@@ -11,8 +11,8 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use headwater_controller::{ControllerCommand, ControllerEvent};
 use headwater_machine::{Endpoint, Input, Output, Packet};
-use headwater_transport::{ControllerCommand, ControllerEvent};
 use headwater_units::{
     BitRate, Bytes, Duration, FlowId, FlowKey, NodeId, ObjectId, PathId, TaskId, Theta, Time,
 };

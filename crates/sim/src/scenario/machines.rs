@@ -25,10 +25,10 @@
 //! smallest symbol, `block_symbols` and `decode` are left, and a simulated receiver, which has no socket, has the default
 //! window of 4,096 packets. θ+ is measured. Real hosts are told nothing at all: they are the product without options.
 
+use headwater_controller::ControllerConfig;
 use headwater_switch::StoreConfig;
 use headwater_transport::datacast::{RateConfig, TreeReceiverConfig, TreeSourceConfig};
 use headwater_transport::in_flight::LATER_ACKS;
-use headwater_transport::ppush::controller::ControllerConfig;
 use headwater_transport::ppush::wfcc::{LossGuard, LossResponse as WindowResponse};
 use headwater_transport::rtt::RttConfig;
 use headwater_transport::scdp::{PullFlowConfig, SessionConfig};

@@ -13,7 +13,7 @@
 //! open is asked on, because those below it may have to be given up first; but not longer than that takes for each node between here
 //! and the last one.
 //!
-//! Not here: what the message says, keys, and which tree it goes down (`ppush/controller/planting/signals`).
+//! Not here: what the message says, keys, and which tree it goes down (`tree_installation/signals` of the controller).
 
 use core::net::SocketAddr;
 use std::collections::VecDeque;

@@ -10,7 +10,6 @@
 //! ```
 
 mod congestion;
-pub mod controller;
 mod push_flow;
 pub mod receiver;
 pub mod wfcc;

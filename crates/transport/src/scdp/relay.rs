@@ -9,7 +9,7 @@
 //! ```
 //! One receiver of n, that of class i, sends the symbols of its class that its source has sent it on to the n - 1 others, each of whom
 //! has asked it for that class of the block; where racks are known, to one other in each rack, who passes them on within it
-//! (`ppush/controller/overlay`). A list per block in flight says which have come; each flow has its own place in it, so
+//! (`overlay` of the controller). A list per block in flight says which have come; each flow has its own place in it, so
 //! that a slow receiver holds nobody up and costs no memory: the list of a block ends when it is whole, and what is asked for of it
 //! after that is made from the block itself.
 //!

@@ -3,8 +3,9 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
+use headwater_controller::ControllerCommand;
 use headwater_machine::Packet;
-use headwater_transport::{ControllerCommand, ReceiverCommand, SourceCommand};
+use headwater_transport::{ReceiverCommand, SourceCommand};
 use headwater_units::{BitRate, Bytes, Time};
 use headwater_wire::Control;
 

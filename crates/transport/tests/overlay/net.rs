@@ -4,9 +4,9 @@ mod figures;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use headwater_controller::{Controller, ControllerCommand, ControllerConfig};
 use headwater_machine::{Endpoint, Input, Output, Packet};
 use headwater_transport::host::{HostReceiverConfig, Receivers};
-use headwater_transport::ppush::controller::{Controller, ControllerConfig};
 use headwater_transport::ppush::receiver::ReceiverConfig;
 use headwater_transport::pull_queue::PullConfig;
 use headwater_transport::source::{Source, SourceConfig};

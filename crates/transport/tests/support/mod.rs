@@ -10,9 +10,9 @@ mod agenda;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
+use headwater_controller::{Controller, ControllerCommand, ControllerConfig, ControllerEvent, TaskRecord};
 use headwater_machine::{Endpoint, Input, Output, Packet};
 use headwater_transport::host::{HostReceiverConfig, Receivers};
-use headwater_transport::ppush::controller::{Controller, ControllerConfig};
 use headwater_transport::ppush::receiver::{ReceiverConfig, ReceiverStats};
 use headwater_transport::pull_queue::PullConfig;
 use headwater_transport::source::{Source, SourceConfig};

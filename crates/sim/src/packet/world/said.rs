@@ -1,9 +1,9 @@
 //! What machines say to their driver, and what a task is after it.
 
+use headwater_controller::ControllerEvent;
 use headwater_transport::baseline::{SenderEvent, SinkEvent};
 use headwater_transport::{
-    ControllerEvent, DecodeFailure, ReceiverCommand, ReceiverEvent, ReceiverFailure, SourceCommand,
-    SourceEvent,
+    DecodeFailure, ReceiverCommand, ReceiverEvent, ReceiverFailure, SourceCommand, SourceEvent,
 };
 use headwater_units::{BlockIndex, Geometry, PathId};
 use headwater_wire::Refusal;

@@ -1,6 +1,6 @@
 //! The machines of a scenario whose receivers pull coded symbols (SCDP).
 
-use headwater_transport::ppush::controller::ControllerConfig;
+use headwater_controller::ControllerConfig;
 use headwater_transport::ppush::receiver::ReceiverConfig;
 use headwater_units::{Bytes, NodeId, PathId};
 

@@ -5,10 +5,10 @@
 //! above all.
 
 use headwater_units::{Duration, PacketNumber, Packets};
-use headwater_wire::Class;
+use headwater_wire::{Class, on_the_wire};
 
 use super::PushFlow;
-use crate::first_window::{MOST, first_window, on_the_wire};
+use crate::first_window::{MOST, first_window};
 use crate::source::Shared;
 
 /// Up to so many first windows a task is small.

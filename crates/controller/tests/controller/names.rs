@@ -1,7 +1,6 @@
 //! What names stand for: they never go back, whoever comes first, and nobody takes one from a node that is here.
 
-use headwater_transport::ppush::controller::ControllerConfig;
-use headwater_transport::{ControllerCommand, ControllerEvent, NameRecord};
+use headwater_controller::{ControllerCommand, ControllerConfig, ControllerEvent, NameRecord};
 use headwater_wire::{Claim, ClaimRule, Control, Holding, NameStands, Naming, NodeInfo, Refusal};
 
 use crate::harness::{Bench, holding, info, ms, node, object, request};
@@ -39,7 +38,7 @@ fn told(bench: &mut Bench, of: u8) -> Option<NameStands> {
 
 fn names(bench: &Bench) -> Vec<(u8, String)> {
     let view = bench.view();
-    let of = |o: &headwater_transport::ppush::controller::ObjectView| (o.object.0[0], o.names.clone());
+    let of = |o: &headwater_controller::ObjectView| (o.object.0[0], o.names.clone());
     let named = view.objects.iter().map(of);
     named.flat_map(|(n, names)| names.into_iter().map(move |name| (n, name))).collect()
 }

@@ -2,9 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use headwater_controller::{
+    Controller, ControllerCommand, ControllerConfig, ControllerEvent, FlowStanding, TaskRecord,
+};
 use headwater_machine::{Endpoint, Input, Output};
-use headwater_transport::ppush::controller::{Controller, ControllerConfig, FlowStanding};
-use headwater_transport::{ControllerCommand, ControllerEvent, TaskRecord};
 use headwater_units::{BlockIndex, Duration, FlowId, NodeId, PathId, Symbols, TaskId, Theta, Time};
 use headwater_wire::{Body, Control, NodeInfo, Outcome};
 use proptest::prelude::*;

@@ -1,6 +1,6 @@
 //! Algorithm 1 at work: which links are known, what the weights become, and how they are told (PPUSH §III-C).
 
-use headwater_transport::ppush::controller::ControllerConfig;
+use headwater_controller::ControllerConfig;
 use headwater_units::{BitRate, TaskId, Theta};
 use headwater_wire::{Control, NodeInfo, Outcome};
 

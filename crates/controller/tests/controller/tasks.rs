@@ -1,7 +1,6 @@
 //! Requests, feedback, silence, the end of a task, and restarts of the controller.
 
-use headwater_transport::ppush::controller::{ControllerConfig, FlowStanding};
-use headwater_transport::{ControllerCommand, ControllerEvent};
+use headwater_controller::{ControllerCommand, ControllerConfig, ControllerEvent, FlowStanding};
 use headwater_units::{Duration, TaskId};
 use headwater_wire::{Control, NodeInfo, Outcome, Request, SpreadRule};
 

@@ -1,8 +1,9 @@
 //! A controller on a bench: inputs by hand, outputs sorted by who gets them.
 
+use headwater_controller::{
+    Controller, ControllerCommand, ControllerConfig, ControllerEvent, ControllerView, FlowStatus, TaskRecord,
+};
 use headwater_machine::{Endpoint, Input, Output, Packet};
-use headwater_transport::ppush::controller::{Controller, ControllerConfig, ControllerView, FlowStatus};
-use headwater_transport::{ControllerCommand, ControllerEvent, TaskRecord};
 use headwater_units::{
     BitRate, BlockIndex, Bytes, Duration, FlowId, NodeId, ObjectId, Packets, PathId, Symbols, TaskId, Theta,
     Time,
@@ -274,7 +275,7 @@ impl Bench {
         self.controller.view(self.now)
     }
 
-    pub(crate) fn task(&self, task: TaskId) -> headwater_transport::ppush::controller::TaskView {
+    pub(crate) fn task(&self, task: TaskId) -> headwater_controller::TaskView {
         self.view().tasks.into_iter().find(|t| t.task == task).expect("the task is running")
     }
 

@@ -1,6 +1,6 @@
 //! What flows are told of their lines before they begin.
 
-use headwater_transport::ppush::controller::ControllerConfig;
+use headwater_controller::ControllerConfig;
 use headwater_units::{BitRate, Duration, NodeId};
 use headwater_wire::{Class, Control, Delivery, NodeInfo, Push, Request, SpreadRule, Start};
 

@@ -15,8 +15,7 @@ use headwater_units::{NodeId, ObjectId};
 use headwater_wire::{Claim, ClaimRule, Naming};
 
 use super::{NAMES_PER_HOLDING, Registry};
-use crate::NameRecord;
-use crate::ppush::controller::ControllerConfig;
+use crate::{ControllerConfig, NameRecord};
 
 /// What a name stands for.
 #[derive(Clone, Copy)]
@@ -46,15 +45,15 @@ pub(super) struct Names {
 }
 
 /// What became of a name.
-pub(in crate::ppush::controller) struct NameChange {
+pub(crate) struct NameChange {
     /// To be kept.
-    pub(in crate::ppush::controller) record: NameRecord,
+    pub(crate) record: NameRecord,
     /// Nodes that are here and hold what it stood for before.
-    pub(in crate::ppush::controller) outdated: Vec<NodeId>,
+    pub(crate) outdated: Vec<NodeId>,
 }
 
 /// What a node's word about a name came to.
-pub(in crate::ppush::controller) enum Verdict {
+pub(crate) enum Verdict {
     /// As it was.
     Known,
     /// It stands for something else, or is of a newer generation.
@@ -84,22 +83,18 @@ impl Names {
 
 impl Registry {
     /// What a name stands for; `None` also if it was never claimed.
-    pub(in crate::ppush::controller) fn naming(&self, name: &str) -> Option<Naming> {
+    pub(crate) fn naming(&self, name: &str) -> Option<Naming> {
         let it = self.names.table.get(name).filter(|it| !it.removed && it.generation > 0)?;
         Some(it.naming(name))
     }
 
     /// Names that had to make room since the last look.
-    pub(in crate::ppush::controller) fn take_forgotten(&mut self) -> Vec<String> {
+    pub(crate) fn take_forgotten(&mut self) -> Vec<String> {
         std::mem::take(&mut self.forgotten_names)
     }
 
     /// A name from before a restart: whoever holds it is still to come.
-    pub(in crate::ppush::controller) fn restore_name(
-        &mut self,
-        record: NameRecord,
-        config: &ControllerConfig,
-    ) {
+    pub(crate) fn restore_name(&mut self, record: NameRecord, config: &ControllerConfig) {
         let NameRecord { naming: Naming { name, object, generation, owner }, removed } = record;
         if !self.room_for_name(&name, config) {
             return;
@@ -154,12 +149,7 @@ impl Registry {
     }
 
     /// A node holds an object by a name that some controller has granted.
-    pub(in crate::ppush::controller) fn named(
-        &mut self,
-        node: NodeId,
-        naming: Naming,
-        config: &ControllerConfig,
-    ) -> Verdict {
+    pub(crate) fn named(&mut self, node: NodeId, naming: Naming, config: &ControllerConfig) -> Verdict {
         self.say(node, naming.object, &naming.name);
         let Some(it) = self.names.table.get(&naming.name).copied() else {
             return self.changed(naming, config);
@@ -186,7 +176,7 @@ impl Registry {
     }
 
     /// Whether whoever could object to a claim has yet to come back and say so.
-    pub(in crate::ppush::controller) fn owner_is_missing(&self, node: NodeId, claim: &Claim) -> bool {
+    pub(crate) fn owner_is_missing(&self, node: NodeId, claim: &Claim) -> bool {
         self.names.table.get(&claim.name).is_some_and(|it| {
             let is_another = it.generation > 0 && !it.removed && it.object != claim.object;
             is_another && it.owner != node && !self.says(it.owner, &claim.name, it.object)
@@ -194,12 +184,7 @@ impl Registry {
     }
 
     /// A node wants a name for an object that it holds.
-    pub(in crate::ppush::controller) fn claim(
-        &mut self,
-        node: NodeId,
-        claim: &Claim,
-        config: &ControllerConfig,
-    ) -> Verdict {
+    pub(crate) fn claim(&mut self, node: NodeId, claim: &Claim, config: &ControllerConfig) -> Verdict {
         let Claim { name, object, at_least, rule, .. } = claim;
         let granted = |generation: u64, owner| Naming {
             name: name.clone(),
@@ -234,12 +219,7 @@ impl Registry {
     }
 
     /// A node holds the object by this name no longer. What there is to keep, if it was the last one.
-    pub(in crate::ppush::controller) fn unname(
-        &mut self,
-        node: NodeId,
-        object: ObjectId,
-        name: &str,
-    ) -> Option<NameRecord> {
+    pub(crate) fn unname(&mut self, node: NodeId, object: ObjectId, name: &str) -> Option<NameRecord> {
         let node = self.nodes.get_mut(&node)?;
         for held in [&mut node.holds, &mut node.formerly] {
             if let Some(names) = held.get_mut(&object) {
@@ -260,7 +240,7 @@ impl Registry {
     }
 
     /// Whether a node, here or away, holds an object by this name.
-    pub(in crate::ppush::controller) fn says(&self, node: NodeId, name: &str, object: ObjectId) -> bool {
+    pub(crate) fn says(&self, node: NodeId, name: &str, object: ObjectId) -> bool {
         let held = self.nodes.get(&node).and_then(|node| node.holds.get(&object));
         held.is_some_and(|names| names.contains(name))
     }

@@ -1,8 +1,7 @@
 //! Who is here, what is held, what is refused, and how much is remembered.
 
+use headwater_controller::{ControllerCommand, ControllerConfig, ControllerEvent};
 use headwater_machine::{Endpoint, Input};
-use headwater_transport::ppush::controller::ControllerConfig;
-use headwater_transport::{ControllerCommand, ControllerEvent};
 use headwater_units::{BitRate, Bytes, PathId};
 use headwater_wire::{Body, Cast, CastWish, Class, Control, Datagram, Holding, NodeInfo, Refusal};
 

@@ -10,7 +10,7 @@ use headwater_units::{BitRate, Theta};
 use headwater_wire::{Control, Delivery, FlowRole, Push};
 
 use super::{Planted, Planting};
-use crate::ppush::controller::Controller;
+use crate::Controller;
 
 impl Planted {
     /// What the links of the trees carry has become this, by place.

@@ -2,9 +2,9 @@
 
 use core::net::SocketAddr;
 
+use headwater_controller::{ControllerConfig, HostAddresses, NetworkSpec, SignallingWay};
 use headwater_fabric::trees::Switches;
 use headwater_fabric::{BCubeSpec, BigSwitchSpec, FabricSpec, LinkDelay};
-use headwater_transport::ppush::controller::{ControllerConfig, HostAddresses, NetworkSpec, SignallingWay};
 use headwater_units::{BitRate, Bytes, Duration, FlowId, Symbols, Time};
 use headwater_wire::{
     Body, Cast, CastNews, CastWay, CastWish, Class, Control, Delivery, FetchEnd, Fetched, FlowGrant,

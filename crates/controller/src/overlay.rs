@@ -7,7 +7,7 @@
 //!          `----------> r2 ---------------> r0, r1
 //! ```
 //! A tree of depth 2 for each class: receiver i has class i from the source and class j from receiver j, which sends it on as it
-//! comes ([`crate::scdp`]). Each receives every byte once and sends (n - 1) / n of the object. All of them pull, so each takes as
+//! comes (SCDP). Each receives every byte once and sends (n - 1) / n of the object. All of them pull, so each takes as
 //! much from each as that brings: a slow receiver's class comes slower to the others, who take more of the other classes instead,
 //! and it takes from them what it can.
 //!

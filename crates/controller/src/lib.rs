@@ -29,6 +29,9 @@ use headwater_wire::{Body, Control, Datagram, Outcome};
 use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::SeedableRng;
 
+pub use self::commands::{
+    CastBegun, ControllerCommand, ControllerEvent, NameRecord, TaskFlow, TaskGroup, TaskRecord,
+};
 pub use self::config::{ControllerConfig, ControllerStats, GroupRange};
 pub use self::network::{HostAddresses, NetworkError, NetworkSpec, SignallingWay};
 pub use self::view::{CastView, ControllerView, FlowStanding, FlowStatus, NodeView, ObjectView, TaskView};
@@ -41,12 +44,12 @@ use self::registry::Registry;
 use self::tasks::{FlowState, Retry, Tasks};
 use self::timers::{Subject, Timers};
 use self::weights::Planner;
-use crate::{ControllerCommand, ControllerEvent, TaskRecord};
 
 mod alone;
 mod casting;
 mod casts;
 mod circles;
+mod commands;
 mod config;
 mod crowds;
 mod homecoming;

@@ -1,7 +1,6 @@
 //! Casts: whom the controller tells, in which order a group comes to be, and what happens to those that are late, silent or gone.
 
-use headwater_transport::ControllerCommand;
-use headwater_transport::ppush::controller::{ControllerConfig, GroupRange};
+use headwater_controller::{ControllerCommand, ControllerConfig, GroupRange};
 use headwater_units::{Bytes, FlowId, NodeId, PathId, Symbols};
 use headwater_wire::{
     Cast, CastNews, CastWay, CastWish, Class, Control, Delivery, FetchEnd, Fetched, FlowGrant, FlowRole,
@@ -550,7 +549,7 @@ fn members_of_a_group_outlast_their_controller() {
     let records: Vec<_> = std::mem::take(&mut before.events)
         .into_iter()
         .filter_map(|event| match event {
-            headwater_transport::ControllerEvent::Persist(record) => Some(record),
+            headwater_controller::ControllerEvent::Persist(record) => Some(record),
             _ => None,
         })
         .collect();

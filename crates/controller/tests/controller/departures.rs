@@ -1,6 +1,6 @@
 //! Nodes that say that they are about to stop.
 
-use headwater_transport::ControllerEvent;
+use headwater_controller::ControllerEvent;
 use headwater_units::FlowId;
 use headwater_wire::{Control, Refusal, Request};
 

@@ -1,6 +1,6 @@
 //! Gets of one object at the same time.
 
-use headwater_transport::ppush::controller::ControllerConfig;
+use headwater_controller::ControllerConfig;
 use headwater_units::{BitRate, TaskId};
 use headwater_wire::{Control, Delivery, FlowGrant, FlowRole, NodeInfo, Outcome, Request};
 

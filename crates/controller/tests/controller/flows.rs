@@ -1,6 +1,6 @@
 //! Flows: ordered until confirmed, joined, replaced, stopped.
 
-use headwater_transport::ppush::controller::FlowStanding;
+use headwater_controller::FlowStanding;
 use headwater_units::{Duration, FlowId};
 use headwater_wire::{Control, NodeInfo, Outcome, Refusal, Request, Spoiled, SpreadRule};
 

@@ -8,11 +8,10 @@
 //! racks aside, and what a neighbour in the rack does, is not looked at: the first ACKs tell.
 
 use headwater_units::{BitRate, NodeId};
-use headwater_wire::{Class, Delivery, NodeInfo, Request, SpreadRule, Start};
+use headwater_wire::{Class, Delivery, NodeInfo, Request, SpreadRule, Start, on_the_wire};
 
 use super::Controller;
 use super::tasks::Task;
-use crate::first_window::on_the_wire;
 
 /// So many flows to one receiver are incast.
 const INCAST: usize = 8;
