@@ -94,7 +94,7 @@ impl Controller {
             wish: wanted.wish,
             group: None,
             flow: None,
-            planted: None,
+            installed: None,
             symbol_size: 0,
             files: Bytes::ZERO,
             to_group: Bytes::ZERO,
@@ -121,12 +121,12 @@ impl Controller {
         let has_rack = |node: &NodeId| self.registry.rack_of(*node).is_some();
         cast.between_racks = cast.members.keys().any(has_rack).then_some(Bytes::ZERO);
         let at = cast.source_at.and_then(|source| self.unused_group(self.by_ipv4(source, &cast)));
-        let trees = matches!(wanted.wish, CastWish::Best | CastWish::Trees) && self.may_plant(&cast);
+        let trees = matches!(wanted.wish, CastWish::Best | CastWish::Trees) && self.may_install_trees(&cast);
         cast.way = match at {
             _ if wanted.wish == CastWish::Unicast => CastWay::Unicast(WhyUnicast::Wished),
             _ if cast.open_members().count() < 2 => CastWay::Unicast(WhyUnicast::TooFew),
             _ if trees => {
-                cast.planted = Some(Default::default());
+                cast.installed = Some(Default::default());
                 CastWay::Open
             }
             _ if wanted.wish == CastWish::Trees => return Err(Refusal::OffNetwork),
@@ -262,7 +262,7 @@ impl Controller {
             (member.task, member.standing) = (Some(task), MemberStanding::Receiving);
             (member.flow, member.grouped) = (flow, grouped);
             self.tasks.get_mut(task).expect("begun just now").name = name;
-            self.watch_crowd(now, object);
+            self.watch_for_swarm(now, object);
         }
     }
 
@@ -274,7 +274,7 @@ impl Controller {
         if let Some(flow) = self.casts.close(number) {
             self.stop_group(now, number, flow.flow);
         }
-        self.fell(now, number);
+        self.remove_trees(now, number);
     }
 
     pub(super) fn serve_waiting(&mut self, now: Time, number: u64) {
@@ -308,8 +308,8 @@ impl Controller {
     /// Everybody is here who is waited for: asks the source who of them hears the group.
     fn probe(&mut self, now: Time, number: u64) {
         let cast = self.casts.get_mut(number).expect("the caller has found it");
-        if cast.planted.is_some() {
-            return self.plant(now, number);
+        if cast.installed.is_some() {
+            return self.install_trees(now, number);
         }
         let source = cast.source;
         let asking = cast.members.iter().filter(|(_, member)| member.asks.is_some() && !member.has_ended());
@@ -431,7 +431,7 @@ impl Controller {
     pub(super) fn group_sent(&mut self, now: Time, node: NodeId, flow: FlowId, sent: Symbols) {
         if let Some(number) = self.casts.of_flow(node, flow) {
             let cast = self.casts.get_mut(number).expect("flows and casts agree");
-            let sent = cast.planted.as_mut().map_or(sent, |planted| planted.has_sent(flow, sent));
+            let sent = cast.installed.as_mut().map_or(sent, |installed| installed.has_sent(flow, sent));
             cast.to_group = Bytes::new(sent.get().saturating_mul(u64::from(cast.symbol_size)));
         } else if !self.tasks.is_group(node, flow) && !self.ending.contains_key(&(node, flow)) {
             // Nobody knows what it is for.
@@ -451,7 +451,7 @@ impl Controller {
         let asking = cast.open_members().filter(|(_, member)| member.asks.is_some()).count();
         match cast.stage {
             Stage::Gathering { until } if asking > 0 && (waiting == 0 || now >= until) => {
-                match (cast.group.is_some() || cast.planted.is_some(), cast.wish) {
+                match (cast.group.is_some() || cast.installed.is_some(), cast.wish) {
                     (true, _) => self.probe(now, number),
                     (false, CastWish::Overlay) => self.serve_without_group(now, number, WhyUnicast::Wished),
                     (false, _) => self.serve_without_group(now, number, WhyUnicast::NoGroups),
@@ -537,7 +537,7 @@ impl Controller {
             // What has left on the group's flow is known when it ends, which it does when its members say goodbye.
             let until = *cast.over_at.get_or_insert(now + self.config.retry_first);
             over = cast.flow.is_none() || now >= until;
-            if cast.planted.is_some() {
+            if cast.installed.is_some() {
                 over = self.stop_trees(now, number) || now >= until;
             }
         }
@@ -553,7 +553,7 @@ impl Controller {
             if let Some(flow) = self.casts.close(number) {
                 self.stop_group(now, number, flow.flow);
             }
-            self.fell(now, number);
+            self.remove_trees(now, number);
             self.cast_over(number);
             self.timers.set(Subject::Cast(number), None);
         }

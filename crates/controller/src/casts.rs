@@ -17,8 +17,8 @@ use headwater_wire::{
     MemberStanding, Request,
 };
 
-use super::planting::Planted;
 use super::tasks::{Retry, Tasks};
+use super::tree_installation::InstalledTrees;
 
 /// One cast.
 pub(super) struct Cast {
@@ -42,7 +42,7 @@ pub(super) struct Cast {
     /// The group's flow, until it is over.
     pub(super) flow: Option<FlowSecret>,
     /// Its trees, if it is to go by trees.
-    pub(super) planted: Option<Box<Planted>>,
+    pub(super) installed: Option<Box<InstalledTrees>>,
     pub(super) symbol_size: u16,
     /// The most that a receiver says the files of the folder have; zero if it is none.
     pub(super) files: Bytes,
@@ -177,7 +177,7 @@ impl Cast {
                 members: members.to_vec(),
                 of: u16::try_from(self.members.len()).unwrap_or(u16::MAX),
                 repairs: self
-                    .planted
+                    .installed
                     .as_ref()
                     .map_or_else(Vec::new, |it| it.repairs.iter().copied().collect()),
                 over: false,
@@ -228,23 +228,23 @@ impl Casts {
     /// The cast that a source's flow is a tree of.
     pub(super) fn of_tree(&self, source: NodeId, tree: FlowId) -> Option<u64> {
         let number = self.of_flow(source, tree)?;
-        self.get(number)?.planted.as_ref()?.tree(tree).map(|_| number)
+        self.get(number)?.installed.as_ref()?.tree(tree).map(|_| number)
     }
     /// The cast that has given a node an order of this tree.
     pub(super) fn of_order(&self, node: NodeId, tree: FlowId) -> Option<u64> {
-        let has = |cast: &&Cast| cast.planted.as_ref().is_some_and(|it| it.has_order(node, tree));
+        let has = |cast: &&Cast| cast.installed.as_ref().is_some_and(|it| it.has_order(node, tree));
         self.casts.values().find(has).map(|cast| cast.number)
     }
     /// The cast whose signals reach a node on this flow.
     pub(super) fn of_signals(&self, node: NodeId, flow: FlowId) -> Option<u64> {
-        let has = |cast: &&Cast| cast.planted.as_ref().is_some_and(|it| it.signals_on(node, flow));
+        let has = |cast: &&Cast| cast.installed.as_ref().is_some_and(|it| it.signals_on(node, flow));
         self.casts.values().find(has).map(|cast| cast.number)
     }
     /// A cast has these trees.
-    pub(super) fn plant(&mut self, number: u64, planted: Planted) {
+    pub(super) fn install_trees(&mut self, number: u64, installed: InstalledTrees) {
         let cast = self.casts.get_mut(&number).expect("trees belong to a cast");
-        self.flows.extend(planted.flows().map(|flow| ((cast.source, flow), number)));
-        cast.planted = Some(Box::new(planted));
+        self.flows.extend(installed.flows().map(|flow| ((cast.source, flow), number)));
+        cast.installed = Some(Box::new(installed));
     }
     /// Whether it is the flow of a group that this node serves.
     pub(super) fn serves(&self, source: NodeId, flow: FlowId) -> bool {

@@ -37,36 +37,36 @@ pub use self::network::{HostAddresses, NetworkError, NetworkSpec, SignallingWay}
 pub use self::view::{CastView, ControllerView, FlowStanding, FlowStatus, NodeView, ObjectView, TaskView};
 
 use self::casts::Casts;
-use self::circles::Overlays;
-use self::homecoming::Homecoming;
 use self::network::Network;
+use self::overlay_membership::Overlays;
+use self::recovery::Recovery;
 use self::registry::Registry;
 use self::tasks::{FlowState, Retry, Tasks};
 use self::timers::{Subject, Timers};
 use self::weights::Planner;
 
-mod alone;
 mod casting;
 mod casts;
-mod circles;
 mod commands;
 mod config;
-mod crowds;
-mod homecoming;
+mod fallback;
 mod naming;
 mod network;
 mod nodes;
 mod overlay;
-mod planting;
+mod overlay_membership;
 mod racks;
+mod recovery;
 mod registry;
 mod reports;
 mod requests;
 mod selection;
 mod spoiled;
 mod starts;
+mod swarm_detection;
 mod tasks;
 mod timers;
+mod tree_installation;
 mod upkeep;
 mod view;
 mod weights;
@@ -81,7 +81,7 @@ pub struct Controller {
     casts: Casts,
     overlays: Overlays,
     /// Objects of which several gets are under way, and since when.
-    crowds: BTreeMap<ObjectId, Time>,
+    swarms: BTreeMap<ObjectId, Time>,
     /// If it is known.
     network: Option<Network>,
     /// Flows that are over here and may not be at their sources.
@@ -89,7 +89,7 @@ pub struct Controller {
     /// Requests whose receivers have said that they are through: in order, and by key.
     finished: VecDeque<(NodeId, u64)>,
     finished_set: BTreeSet<(NodeId, u64)>,
-    homecoming: Homecoming,
+    recovery: Recovery,
     planner: Planner,
     timers: Timers,
     /// Tasks to look after before the next output.
@@ -128,11 +128,11 @@ impl Controller {
             tasks: Tasks::default(),
             casts: Casts::default(),
             overlays: Overlays::default(),
-            crowds: BTreeMap::new(),
+            swarms: BTreeMap::new(),
             ending: BTreeMap::new(),
             finished: VecDeque::new(),
             finished_set: BTreeSet::new(),
-            homecoming: Homecoming::default(),
+            recovery: Recovery::default(),
             planner: Planner::default(),
             timers: Timers::default(),
             touched: BTreeSet::new(),
@@ -357,8 +357,8 @@ impl Endpoint for Controller {
                 }
                 Some(Subject::Ending(node, flow)) => self.tick_ending(now, node, flow),
                 Some(Subject::Cast(cast)) => self.tick_cast(now, cast),
-                Some(Subject::Crowd(object)) => self.tick_crowd(now, object),
-                Some(Subject::Homecoming) => self.end_homecoming(now),
+                Some(Subject::Swarm(object)) => self.tick_swarm(now, object),
+                Some(Subject::Recovery) => self.end_recovery(now),
             }
             self.settle(now);
         }

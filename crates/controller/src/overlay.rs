@@ -12,8 +12,8 @@
 //! and it takes from them what it can.
 //!
 //! A receiver that dies takes its class along; the others are asked for more of theirs, which is the same. Who comes late has a flow
-//! from one of each class and takes over one of their classes ([`super::circles`]). Whoever fetches the object already when an overlay
-//! begins belongs to it too ([`super::crowds`]).
+//! from one of each class and takes over one of their classes ([`super::overlay_membership`]). Whoever fetches the object
+//! already when an overlay begins belongs to it too ([`super::swarm_detection`]).
 //!
 //! Where receivers say in which rack they stand, a class goes to one receiver of each other rack, who hands it on there ([`super::racks`]):
 //! a flow for each class all the same, but most of them from within the rack.
@@ -22,7 +22,7 @@ use headwater_units::{Geometry, NodeId, ObjectId, TaskId, Time};
 use headwater_wire::{CastWay, CastWish, Delivery, Request, WhyUnicast};
 
 use super::casts::Stage;
-use super::circles::{Beginner, Circle, Giver};
+use super::overlay_membership::{Beginner, Circle, Giver};
 use super::selection::{FlowPlan, Place};
 use super::{Controller, racks};
 
@@ -91,7 +91,7 @@ impl Controller {
         let cast = self.casts.get_mut(number).expect("the caller has found it");
         (cast.way, cast.stage) = (way, Stage::Running);
         self.stats.casts_overlaid += 1;
-        self.fell(now, number);
+        self.remove_trees(now, number);
     }
 
     /// How a cast is said to travel whose receivers these are.

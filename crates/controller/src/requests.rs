@@ -34,7 +34,7 @@ impl Controller {
         if let Some(id) = self.answer(now, path, &request, place)
             && let Some(task) = self.tasks.get(id)
         {
-            self.watch_crowd(now, task.object);
+            self.watch_for_swarm(now, task.object);
         }
     }
 

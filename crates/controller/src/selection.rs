@@ -9,7 +9,7 @@ use headwater_units::{
 use headwater_wire::{Delivery, FlowGrant, Outcome, Refusal, Request, SpreadRule, Start};
 use rand::Rng;
 
-use super::circles::Circle;
+use super::overlay_membership::Circle;
 use super::tasks::{Flow, FlowState, Pace, Task};
 use super::timers::Subject;
 use super::{Controller, ControllerConfig, offered};

@@ -16,9 +16,9 @@ pub(super) enum Subject {
     /// A cast.
     Cast(u64),
     /// Several gets of one object.
-    Crowd(ObjectId),
+    Swarm(ObjectId),
     /// Nodes have had time to come back.
-    Homecoming,
+    Recovery,
 }
 
 #[derive(Default)]

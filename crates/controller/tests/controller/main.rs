@@ -2,13 +2,13 @@
 
 mod casts;
 mod chaos;
-mod crowds;
 mod departures;
 mod flows;
 mod harness;
 mod names;
 mod registry;
 mod starts;
+mod swarm_detection;
 mod tasks;
 mod trees;
 mod weights;

@@ -18,7 +18,7 @@ use headwater_units::{BitRate, Geometry, NodeId, ObjectId, Symbols, TaskId, Time
 use headwater_wire::Delivery;
 
 use super::Controller;
-use super::circles::Circle;
+use super::overlay_membership::Circle;
 use super::selection::Place;
 use super::tasks::Task;
 use super::timers::Subject;
@@ -42,18 +42,18 @@ impl Controller {
     }
 
     /// One more task has begun that wants an object.
-    pub(super) fn watch_crowd(&mut self, now: Time, object: ObjectId) {
+    pub(super) fn watch_for_swarm(&mut self, now: Time, object: ObjectId) {
         if self.overlays.symbol_size(object).is_some() || self.regroupable(object).len() < 2 {
             return;
         }
-        let since = *self.crowds.entry(object).or_insert(now);
+        let since = *self.swarms.entry(object).or_insert(now);
         let until = (now + self.config.crowd_gather).min(since + self.config.crowd_longest);
-        self.timers.set(Subject::Crowd(object), Some(until.max(now)));
+        self.timers.set(Subject::Swarm(object), Some(until.max(now)));
     }
 
     /// Nobody has come for a while.
-    pub(super) fn tick_crowd(&mut self, now: Time, object: ObjectId) {
-        let Some(since) = self.crowds.remove(&object) else { return };
+    pub(super) fn tick_swarm(&mut self, now: Time, object: ObjectId) {
+        let Some(since) = self.swarms.remove(&object) else { return };
         if self.overlays.symbol_size(object).is_some() {
             return;
         }
@@ -61,9 +61,9 @@ impl Controller {
         let is_measured = |id| self.tasks.get(id).is_some_and(|task| rate_of(task) > BitRate::ZERO);
         let latest = since + self.config.crowd_longest;
         if now < latest && !tasks.iter().all(|(_, task, _)| is_measured(*task)) {
-            self.crowds.insert(object, since);
+            self.swarms.insert(object, since);
             let next = (now + self.config.crowd_gather).min(latest);
-            return self.timers.set(Subject::Crowd(object), Some(next));
+            return self.timers.set(Subject::Swarm(object), Some(next));
         }
         tasks.retain(|(_, task, _)| self.tasks.get(*task).is_some_and(|task| self.takes_long(task)));
         let sources = self.sources_of(object, 0, |_| true);

@@ -7,23 +7,23 @@ use headwater_fabric::{HostId, LinkId};
 use headwater_units::{FlowId, NodeId};
 
 use super::super::network;
-use super::Planted;
+use super::InstalledTrees;
 
 /// The fewest cables that explain which hops are silent; see the description of [`planting`](super).
 pub(super) fn cut_cables(
-    planted: &Planted,
+    installed: &InstalledTrees,
     standing: &BTreeMap<HostId, NodeId>,
     hops: impl Fn(&SteinerTree) -> Vec<Hop>,
     cable: impl Fn(LinkId) -> LinkId,
 ) -> BTreeSet<LinkId> {
     let (mut silent, mut heard) = (Vec::new(), BTreeSet::new());
-    for tree in &planted.trees {
+    for tree in &installed.trees {
         for hop in hops(&tree.way) {
             let (Some(above), Some(below)) = (standing.get(&hop.from), standing.get(&hop.to)) else {
                 continue;
             };
             let cables: BTreeSet<LinkId> = hop.links.iter().map(|link| cable(*link)).collect();
-            match planted.is_silent(tree.secret.flow, *above, *below) {
+            match installed.is_silent(tree.secret.flow, *above, *below) {
                 true => silent.push(cables),
                 false => heard.extend(cables),
             }
@@ -32,7 +32,7 @@ pub(super) fn cut_cables(
     network::fewest(silent, &heard)
 }
 
-impl Planted {
+impl InstalledTrees {
     /// Whether one end of a hop has reported the other.
     fn is_silent(&self, tree: FlowId, above: NodeId, below: NodeId) -> bool {
         let order = |node: NodeId| self.orders.get(&(node, tree)).map(|it| &it.order);

@@ -9,10 +9,10 @@ use headwater_fabric::trees::SteinerTree;
 use headwater_units::{BitRate, Theta};
 use headwater_wire::{Control, Delivery, FlowRole, Push};
 
-use super::{Planted, Planting};
+use super::{InstalledTree, InstalledTrees};
 use crate::Controller;
 
-impl Planted {
+impl InstalledTrees {
     /// What the links of the trees carry has become this, by place.
     pub(super) fn bound(&mut self, rates: Vec<Option<BitRate>>) {
         for (tree, most) in self.trees.iter_mut().zip(rates) {
@@ -36,11 +36,11 @@ impl Controller {
     pub(super) fn order_pushes(&mut self, number: u64) {
         let delivery = self.delivery_by_trees();
         let cast = self.casts.get_mut(number).expect("the caller has found it");
-        let planted = cast.planted.as_mut().expect("it has trees");
-        let (source, of) = (cast.source, planted.trees.len() as u8);
-        let (group, task) = (planted.trees[0].secret.flow, planted.task);
-        let untold = |(_, tree): &(u8, &mut Planting)| !tree.told_most;
-        let push = |(index, tree): (u8, &mut Planting)| {
+        let installed = cast.installed.as_mut().expect("it has trees");
+        let (source, of) = (cast.source, installed.trees.len() as u8);
+        let (group, task) = (installed.trees[0].secret.flow, installed.task);
+        let untold = |(_, tree): &(u8, &mut InstalledTree)| !tree.told_most;
+        let push = |(index, tree): (u8, &mut InstalledTree)| {
             tree.told_most = true;
             Push {
                 task,
@@ -60,7 +60,7 @@ impl Controller {
                 role: FlowRole::Tree { group, most: tree.most },
             }
         };
-        let pushes: Vec<Push> = (0..of).zip(&mut planted.trees).filter(untold).map(push).collect();
+        let pushes: Vec<Push> = (0..of).zip(&mut installed.trees).filter(untold).map(push).collect();
         pushes.into_iter().for_each(|push| self.send_to(source, Control::Push(push)));
     }
 }

@@ -14,7 +14,7 @@ const MOST: usize = 1024;
 
 /// Who asked too early.
 #[derive(Default)]
-pub(super) struct Homecoming {
+pub(super) struct Recovery {
     /// Until then nodes come back.
     until: Option<Time>,
     asked: Vec<Asked>,
@@ -32,8 +32,8 @@ impl Controller {
     /// It has run before: nodes that know it come back from now on.
     pub(super) fn returned(&mut self, now: Time) {
         let until = now + self.config.restore_grace;
-        self.homecoming.until = Some(until);
-        self.timers.set(Subject::Homecoming, Some(until));
+        self.recovery.until = Some(until);
+        self.timers.set(Subject::Recovery, Some(until));
     }
 
     /// Whether it is too early to say that nobody has what is asked for.
@@ -43,33 +43,33 @@ impl Controller {
 
     /// Whether nodes may still come back from before a restart, and there is room for what is not answered until then.
     pub(super) fn awaits_nodes(&self, now: Time) -> bool {
-        self.homecoming.until.is_some_and(|until| now < until) && self.homecoming.asked.len() < MOST
+        self.recovery.until.is_some_and(|until| now < until) && self.recovery.asked.len() < MOST
     }
 
     /// What was asked for too early is heard again when its name is known, or when it is late enough.
     pub(super) fn hold_back(&mut self, path: PathId, name: String, control: Control) {
         let asked = Asked { path, name, control };
-        if !self.homecoming.asked.contains(&asked) {
-            self.homecoming.asked.push(asked);
+        if !self.recovery.asked.contains(&asked) {
+            self.recovery.asked.push(asked);
         }
     }
 
     /// A node has said what it holds.
     pub(super) fn answer_early(&mut self, now: Time) {
         let registry = &self.registry;
-        let known = self.homecoming.asked.extract_if(.., |asked| registry.resolve(&asked.name).is_some());
+        let known = self.recovery.asked.extract_if(.., |asked| registry.resolve(&asked.name).is_some());
         let known: Vec<Asked> = known.collect();
         known.into_iter().for_each(|asked| self.control(now, asked.path, asked.control));
     }
 
     /// Who has not come back by now is not waited for.
-    pub(super) fn end_homecoming(&mut self, now: Time) {
-        let asked = std::mem::take(&mut self.homecoming).asked;
+    pub(super) fn end_recovery(&mut self, now: Time) {
+        let asked = std::mem::take(&mut self.recovery).asked;
         asked.into_iter().for_each(|asked| self.control(now, asked.path, asked.control));
     }
 
     /// Whoever asked is gone.
     pub(super) fn forget_early(&mut self, path: PathId) {
-        self.homecoming.asked.retain(|asked| asked.path != path);
+        self.recovery.asked.retain(|asked| asked.path != path);
     }
 }

@@ -27,8 +27,8 @@ impl Controller {
         let (request, task) = (member.request, member.task.take());
         (member.on_trees, member.asks, member.told) = (false, None, None);
         member.standing = MemberStanding::Invited;
-        if let Some(planted) = &mut cast.planted {
-            planted.leave_out(node);
+        if let Some(installed) = &mut cast.installed {
+            installed.leave_out(node);
         }
         self.stats.receivers_off_trees += 1;
         self.send_to(node, Control::StopFetch { request });
@@ -52,6 +52,6 @@ impl Controller {
         for node in open {
             self.end_member(now, number, node, MemberStanding::Failed(reason.to_owned()));
         }
-        self.fell(now, number);
+        self.remove_trees(now, number);
     }
 }

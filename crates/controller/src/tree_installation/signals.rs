@@ -21,7 +21,7 @@ use headwater_wire::{
 
 use super::super::network::SignallingWay;
 use super::super::tasks::Retry;
-use super::{Cast, Controller, Planted};
+use super::{Cast, Controller, InstalledTrees};
 
 /// What a datagram inside another one costs beside its bytes, at most: the other fields of a [`SignalBranch`].
 const WRAPPED: usize = 58;
@@ -81,7 +81,7 @@ impl Signals {
     }
 }
 
-impl Planted {
+impl InstalledTrees {
     /// Whether this is the flow of a node for the signals of these trees.
     pub(in super::super) fn signals_on(&self, node: NodeId, flow: FlowId) -> bool {
         self.signals.secret(node).is_some_and(|secret| secret.flow == flow)
@@ -103,11 +103,11 @@ impl Controller {
     /// Each node has a flow of its own for signals.
     pub(super) fn draw_signal_keys<'a>(&mut self, number: u64, nodes: impl Iterator<Item = &'a NodeId>) {
         for node in nodes {
-            let has = |cast: &Cast| Some(cast.planted.as_ref()?.signals.secret(*node).is_some());
+            let has = |cast: &Cast| Some(cast.installed.as_ref()?.signals.secret(*node).is_some());
             if self.casts.get(number).and_then(has) == Some(false) {
                 let secret = self.secret();
-                let planted = self.casts.get_mut(number).and_then(|cast| cast.planted.as_mut());
-                planted.map(|planted| planted.signals.secrets.insert(*node, secret));
+                let installed = self.casts.get_mut(number).and_then(|cast| cast.installed.as_mut());
+                installed.map(|installed| installed.signals.secrets.insert(*node, secret));
             }
         }
     }
@@ -116,13 +116,13 @@ impl Controller {
     pub(super) fn signal_orders(&mut self, now: Time, number: u64, standing: &BTreeMap<HostId, NodeId>) {
         let Some(network) = &mut self.network else { return };
         let Some(cast) = self.casts.get_mut(number) else { return };
-        let (source, Some(planted)) = (cast.source, &mut cast.planted) else { return };
-        let mut changed = planted.changed(now);
+        let (source, Some(installed)) = (cast.source, &mut cast.installed) else { return };
+        let mut changed = installed.changed(now);
         if network.signalling == SignallingWay::Direct {
             return;
         }
         let have_keys: BTreeSet<NodeId> =
-            planted.orders.iter().filter(|(_, order)| order.known).map(|((node, _), _)| *node).collect();
+            installed.orders.iter().filter(|(_, order)| order.known).map(|((node, _), _)| *node).collect();
         let root = standing.iter().find(|(_, node)| **node == source).map(|(host, _)| *host);
         let Some(root) = root.filter(|_| !changed.is_empty() && have_keys.contains(&source)) else { return };
         let takes_part = |host: HostId| standing.get(&host).is_some_and(|node| have_keys.contains(node));
@@ -130,7 +130,7 @@ impl Controller {
 
         let mut members: Vec<Member> = Vec::with_capacity(tellings.len() + 1);
         let mut member = |node: NodeId, at| {
-            let secret = planted.signals.secret(node)?.clone();
+            let secret = installed.signals.secret(node)?.clone();
             let ways = changed.remove(&node).unwrap_or_default();
             members.push(Member { node, secret, at, ways, below: Vec::new() });
             Some(())
@@ -154,23 +154,23 @@ impl Controller {
                 members[telling.by.map_or(0, |by| by + 1)].below.push(place + 1);
             }
         }
-        let datagram = usize::from(planted.room) + SYMBOL_OVERHEAD;
+        let datagram = usize::from(installed.room) + SYMBOL_OVERHEAD;
         let parts =
-            Splitter { members: &members, signals: &mut planted.signals }.parts(0, MAX_CONTROL, datagram);
+            Splitter { members: &members, signals: &mut installed.signals }.parts(0, MAX_CONTROL, datagram);
         let first = self.config.retry_first;
         let mut told = BTreeSet::new();
         for (node, said) in parts.iter().flat_map(|part| &part.members) {
             for (tree, _) in said {
-                let order = planted.orders.get_mut(&(*node, *tree)).expect("its way comes from an order");
+                let order = installed.orders.get_mut(&(*node, *tree)).expect("its way comes from an order");
                 // Who has not confirmed it by then is told whatever becomes of the signal.
                 order.say = Retry::at(now + first, first);
                 told.insert(*node);
             }
         }
-        if let Some(repair) = planted.repairs.back_mut() {
+        if let Some(repair) = installed.repairs.back_mut() {
             repair.signalled = u16::try_from(told.len()).unwrap_or(u16::MAX);
         }
-        parts.iter().for_each(|part| planted.signals.wait_for(part));
+        parts.iter().for_each(|part| installed.signals.wait_for(part));
         self.stats.nodes_signalled += told.len() as u64;
         for part in parts {
             self.send_to(source, Control::Signal(Box::new(part.signal)));
@@ -182,16 +182,16 @@ impl Controller {
         let Some(number) = self.casts.of_signals(node, answer.flow) else { return };
         let first = self.config.retry_first;
         let cast = self.casts.get_mut(number).expect("signals and casts agree");
-        let (source, planted) = (cast.source, cast.planted.as_mut().expect("it has signals"));
+        let (source, installed) = (cast.source, cast.installed.as_mut().expect("it has signals"));
         if answer.open || node != source {
             return;
         }
-        let Some(members) = planted.signals.waiting.remove(&answer.number) else { return };
+        let Some(members) = installed.signals.waiting.remove(&answer.number) else { return };
         let mut unanswered = 0;
         for (place, (node, said)) in (0..).zip(members) {
             let told = answer.untold.binary_search(&place).is_err();
             for (tree, version) in &said {
-                let order = planted.orders.get_mut(&(node, *tree));
+                let order = installed.orders.get_mut(&(node, *tree));
                 let Some(order) = order.filter(|order| order.order.version == *version) else { continue };
                 order.confirmed |= told;
                 if !order.confirmed {
@@ -200,7 +200,7 @@ impl Controller {
             }
             unanswered += u16::from(!told && !said.is_empty());
         }
-        if let Some(repair) = planted.repairs.back_mut() {
+        if let Some(repair) = installed.repairs.back_mut() {
             repair.unanswered = repair.unanswered.saturating_add(unanswered);
         }
         self.stats.signals_unanswered += u64::from(unanswered);

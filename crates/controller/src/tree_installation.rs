@@ -45,10 +45,10 @@ mod pushes;
 
 /// The trees of a cast.
 #[derive(Default)]
-pub(super) struct Planted {
+pub(super) struct InstalledTrees {
     /// What the source is told that its flows are for.
     task: TaskId,
-    trees: Vec<Planting>,
+    trees: Vec<InstalledTree>,
     /// Who receives by them, and where they stand.
     receivers: BTreeMap<NodeId, HostId>,
     orders: BTreeMap<(NodeId, FlowId), Order>,
@@ -68,7 +68,7 @@ pub(super) struct Planted {
 }
 
 /// One tree.
-struct Planting {
+struct InstalledTree {
     secret: FlowSecret,
     way: SteinerTree,
     /// The most that its links carry, if that is known, and whether the source was told so.
@@ -102,7 +102,7 @@ struct Wanted {
     addresses: BTreeMap<(NodeId, FlowId), SocketAddr>,
 }
 
-impl Planted {
+impl InstalledTrees {
     pub(super) fn flows(&self) -> impl Iterator<Item = FlowId> + '_ {
         self.trees.iter().map(|tree| tree.secret.flow)
     }
@@ -138,7 +138,7 @@ impl Controller {
     // ---- the way there
 
     /// Whether it is known where enough of them stand.
-    pub(super) fn may_plant(&self, cast: &Cast) -> bool {
+    pub(super) fn may_install_trees(&self, cast: &Cast) -> bool {
         let Some(network) = &self.network else { return false };
         let stands =
             |node: NodeId| self.registry.node(node).is_some_and(|it| network.host_of(&it.info).is_some());
@@ -153,7 +153,7 @@ impl Controller {
     }
 
     /// All are here who are waited for: finds the trees, and tells everybody on them.
-    pub(super) fn plant(&mut self, now: Time, number: u64) {
+    pub(super) fn install_trees(&mut self, now: Time, number: u64) {
         let standing = self.standing();
         let cast = self.casts.get(number).expect("the caller has found it");
         let (source, bytes) = (cast.source, cast.bytes);
@@ -182,9 +182,9 @@ impl Controller {
         let symbol_size = Geometry::fitting(bytes, room).symbol_size();
         let rates = self.network.as_ref().map_or_else(Vec::new, |network| network.rates(&ways, symbol_size));
         let task = self.unused_task_id();
-        let mut planted = Planted { task, receivers, room, ..Planted::default() };
+        let mut installed = InstalledTrees { task, receivers, room, ..InstalledTrees::default() };
         for way in ways {
-            planted.trees.push(Planting {
+            installed.trees.push(InstalledTree {
                 secret: self.secret(),
                 way,
                 most: None,
@@ -193,13 +193,13 @@ impl Controller {
                 sent: Symbols::ZERO,
             });
         }
-        planted.bound(rates);
-        let (trees, members) = (planted.trees.len() as u16, planted.receivers.len() as u16);
+        installed.bound(rates);
+        let (trees, members) = (installed.trees.len() as u16, installed.receivers.len() as u16);
         let cast = self.casts.get_mut(number).expect("the caller has found it");
         cast.symbol_size = symbol_size;
         cast.stage = Stage::Opening { until: now + self.config.silent_limit };
         cast.way = CastWay::Trees { trees, members, of, hops: hops.try_into().unwrap_or(u16::MAX) };
-        self.casts.plant(number, planted);
+        self.casts.install_trees(number, installed);
         self.stats.casts_planted += 1;
         self.order_pushes(number);
         self.give_orders(now, number, &standing);
@@ -211,19 +211,19 @@ impl Controller {
     fn wanted_orders(&self, number: u64, standing: &BTreeMap<HostId, NodeId>) -> Wanted {
         let mut wanted = Wanted::default();
         let (Some(cast), Some(network)) = (self.casts.get(number), &self.network) else { return wanted };
-        let Some(planted) = &cast.planted else { return wanted };
+        let Some(installed) = &cast.installed else { return wanted };
         let Wanted { orders, addresses } = &mut wanted;
         let port = |node: NodeId| self.registry.node(node)?.info.data.first().map(SocketAddr::port);
         let at = |address: IpAddr, node| Some(SocketAddr::new(address, port(node)?));
-        for tree in &planted.trees {
-            let signals = |node| planted.signals.secret(node).cloned().expect("all who stand have one");
+        for tree in &installed.trees {
+            let signals = |node| installed.signals.secret(node).cloned().expect("all who stand have one");
             let order = |node: NodeId| TreeOrder {
                 tree: tree.secret.clone(),
                 version: 0,
                 symbol_size: cast.symbol_size,
                 parent: None,
                 branches: Vec::new(),
-                receives: planted.receivers.contains_key(&node),
+                receives: installed.receivers.contains_key(&node),
                 store: self.config.tree_store,
                 beat: self.config.tree_beat,
                 signals: signals(node),
@@ -251,20 +251,22 @@ impl Controller {
         self.draw_signal_keys(number, standing.values());
         let Wanted { orders: wanted, addresses } = self.wanted_orders(number, standing);
         let first = self.config.retry_first;
-        let Some(planted) = self.casts.get_mut(number).and_then(|cast| cast.planted.as_mut()) else { return };
-        planted.addresses = addresses;
-        planted.version += 1;
-        let version = planted.version;
+        let Some(installed) = self.casts.get_mut(number).and_then(|cast| cast.installed.as_mut()) else {
+            return;
+        };
+        installed.addresses = addresses;
+        installed.version += 1;
+        let version = installed.version;
         let gone: Vec<(NodeId, FlowId)> =
-            planted.orders.keys().filter(|key| !wanted.contains_key(*key)).copied().collect();
-        gone.iter().for_each(|key| drop(planted.orders.remove(key)));
+            installed.orders.keys().filter(|key| !wanted.contains_key(*key)).copied().collect();
+        gone.iter().for_each(|key| drop(installed.orders.remove(key)));
         for (key, order) in wanted {
-            let before = planted.orders.get(&key);
+            let before = installed.orders.get(&key);
             let same = |before: &Order| TreeOrder { version: 0, ..before.order.clone() } == order;
             if !before.is_some_and(same) {
                 let known = before.is_some_and(|before| before.known || before.confirmed);
                 let (order, say) = (TreeOrder { version, ..order }, Retry::at(now, first));
-                planted.orders.insert(key, Order { order, say, confirmed: false, known });
+                installed.orders.insert(key, Order { order, say, confirmed: false, known });
             }
         }
         gone.into_iter().for_each(|(node, tree)| self.send_to(node, Control::FellTree { tree }));
@@ -275,15 +277,15 @@ impl Controller {
     /// Orders that nobody has confirmed are said again. Returns when the next one is due.
     fn say_orders(&mut self, now: Time, number: u64) -> Option<Time> {
         let longest = self.config.retry_longest;
-        let planted = self.casts.get_mut(number)?.planted.as_mut()?;
+        let installed = self.casts.get_mut(number)?.installed.as_mut()?;
         let mut says = Vec::new();
-        for ((node, _), order) in planted.orders.iter_mut().filter(|(_, order)| !order.confirmed) {
+        for ((node, _), order) in installed.orders.iter_mut().filter(|(_, order)| !order.confirmed) {
             if order.say.fire(now, longest) {
                 says.push((*node, Control::PlantTree(Box::new(order.order.clone()))));
             }
         }
         let next =
-            planted.orders.values().filter(|order| !order.confirmed).map(|order| order.say.due()).min();
+            installed.orders.values().filter(|order| !order.confirmed).map(|order| order.say.due()).min();
         says.into_iter().for_each(|(node, order)| self.send_to(node, order));
         next
     }
@@ -294,8 +296,8 @@ impl Controller {
             // Nobody knows what it is for.
             return self.send_to(node, Control::FellTree { tree });
         };
-        let planted = self.casts.get_mut(number).and_then(|cast| cast.planted.as_mut());
-        if let Some(order) = planted.and_then(|planted| planted.orders.get_mut(&(node, tree))) {
+        let installed = self.casts.get_mut(number).and_then(|cast| cast.installed.as_mut());
+        if let Some(order) = installed.and_then(|installed| installed.orders.get_mut(&(node, tree))) {
             order.confirmed |= order.order.version == version;
         }
         self.have_confirmed(now, number);
@@ -304,9 +306,9 @@ impl Controller {
     /// Some nodes do as their orders say.
     fn have_confirmed(&mut self, now: Time, number: u64) {
         let cast = self.casts.get_mut(number).expect("orders and casts agree");
-        let (begun, planted) = (cast.begun, cast.planted.as_mut().expect("it has orders"));
-        if planted.orders.values().all(|order| order.confirmed)
-            && let (Some(since), Some(last)) = (planted.told_since.take(), planted.repairs.back_mut())
+        let (begun, installed) = (cast.begun, cast.installed.as_mut().expect("it has orders"));
+        if installed.orders.values().all(|order| order.confirmed)
+            && let (Some(since), Some(last)) = (installed.told_since.take(), installed.repairs.back_mut())
         {
             last.told = Some(now.since(since));
             debug_assert!(since >= begun, "a cast is repaired after it has begun");
@@ -318,11 +320,11 @@ impl Controller {
     /// The source has opened a tree's flow.
     pub(super) fn tree_pushing(&mut self, now: Time, source: NodeId, flow: FlowId) {
         let Some(number) = self.casts.of_tree(source, flow) else { return };
-        let planted = self.casts.get_mut(number).and_then(|cast| cast.planted.as_mut());
-        let planted = planted.expect("it has that tree");
-        let place = planted.tree(flow).expect("it has that tree");
-        if planted.trees[place].state == State::Ordered {
-            planted.trees[place].state = State::Pushing;
+        let installed = self.casts.get_mut(number).and_then(|cast| cast.installed.as_mut());
+        let installed = installed.expect("it has that tree");
+        let place = installed.tree(flow).expect("it has that tree");
+        if installed.trees[place].state == State::Ordered {
+            installed.trees[place].state = State::Pushing;
         }
         self.look_whether_ready(now, number);
         self.tick_cast(now, number);
@@ -332,13 +334,13 @@ impl Controller {
     pub(super) fn tree_over(&mut self, now: Time, source: NodeId, flow: FlowId) {
         let Some(number) = self.casts.of_tree(source, flow) else { return };
         let cast = self.casts.get_mut(number).expect("trees and casts agree");
-        let (stage, planted) = (cast.stage, cast.planted.as_mut().expect("it has that tree"));
-        let place = planted.tree(flow).expect("it has that tree");
-        let before = std::mem::replace(&mut planted.trees[place].state, State::Over);
+        let (stage, installed) = (cast.stage, cast.installed.as_mut().expect("it has that tree"));
+        let place = installed.tree(flow).expect("it has that tree");
+        let before = std::mem::replace(&mut installed.trees[place].state, State::Over);
         match (before, stage) {
             (State::Stopping | State::Over, _) => {}
             (_, Stage::Running) => {
-                let receivers: Vec<NodeId> = planted.receivers.keys().copied().collect();
+                let receivers: Vec<NodeId> = installed.receivers.keys().copied().collect();
                 for node in receivers {
                     self.leave_trees(now, number, node, "its source has it no more");
                 }
@@ -351,13 +353,15 @@ impl Controller {
     /// Once everybody on the trees knows, receivers have them.
     fn look_whether_ready(&mut self, now: Time, number: u64) {
         let cast = self.casts.get_mut(number).expect("the caller has found it");
-        let Some(planted) = cast.planted.as_ref().filter(|planted| planted.is_ready()) else { return };
+        let Some(installed) = cast.installed.as_ref().filter(|installed| installed.is_ready()) else {
+            return;
+        };
         if !matches!(cast.stage, Stage::Opening { .. }) {
             return;
         }
         cast.stage = Stage::Running;
-        let (of, source, room) = (planted.trees.len() as u8, cast.source, cast.symbol_size);
-        let grant = |(index, tree): (u8, &Planting)| FlowGrant {
+        let (of, source, room) = (installed.trees.len() as u8, cast.source, cast.symbol_size);
+        let grant = |(index, tree): (u8, &InstalledTree)| FlowGrant {
             flow: tree.secret.flow,
             node: source,
             at: Vec::new(),
@@ -368,8 +372,8 @@ impl Controller {
             passed_on: true,
             group: None,
         };
-        let grants: Vec<FlowGrant> = (0..of).zip(&planted.trees).map(grant).collect();
-        let receivers: Vec<NodeId> = planted.receivers.keys().copied().collect();
+        let grants: Vec<FlowGrant> = (0..of).zip(&installed.trees).map(grant).collect();
+        let receivers: Vec<NodeId> = installed.receivers.keys().copied().collect();
         for node in receivers {
             self.serve_by_trees(now, number, node, grants.clone(), room);
         }
@@ -450,16 +454,16 @@ impl Controller {
             return self.send_to(node, Control::FellTree { tree });
         };
         let cast = self.casts.get_mut(number).expect("orders and casts agree");
-        let planted = cast.planted.as_mut().expect("it has orders");
-        let Some(Order { order, .. }) = planted.orders.get(&(node, tree)) else { return };
+        let installed = cast.installed.as_mut().expect("it has orders");
+        let Some(Order { order, .. }) = installed.orders.get(&(node, tree)) else { return };
         // Whatever a node says, its neighbours are few.
         let is_its = |at: &&SocketAddr| {
             order.parent == Some(**at) || order.branches.iter().flatten().any(|its| its == *at)
         };
-        planted.silent.extend(neighbours.iter().filter(is_its).map(|at| (node, tree, *at)));
+        installed.silent.extend(neighbours.iter().filter(is_its).map(|at| (node, tree, *at)));
         // What is said of somebody who is no neighbour any more was said before an order came.
-        if !planted.silent.is_empty() {
-            planted.reported.get_or_insert((now, since));
+        if !installed.silent.is_empty() {
+            installed.reported.get_or_insert((now, since));
         }
         self.tick_cast(now, number);
     }
@@ -467,9 +471,9 @@ impl Controller {
     /// Says orders again, and repairs what was reported. Returns when there is more to do.
     pub(super) fn look_after_trees(&mut self, now: Time, number: u64) -> Option<Time> {
         let cast = self.casts.get(number)?;
-        let planted = cast.planted.as_ref()?;
+        let installed = cast.installed.as_ref()?;
         // The other neighbours of what has failed notice within a beat.
-        let mut next = planted.reported.map(|(at, _)| at + self.config.tree_beat);
+        let mut next = installed.reported.map(|(at, _)| at + self.config.tree_beat);
         if next.is_some_and(|at| now >= at) {
             self.repair(now, number);
             next = None;
@@ -483,17 +487,17 @@ impl Controller {
         let (mut standing, lasts) = (self.standing(), self.config.cut_for);
         let cast = self.casts.get_mut(number).expect("the caller has found it");
         let (source, begun, symbol_size) = (cast.source, cast.begun, cast.symbol_size);
-        let planted = cast.planted.as_mut().expect("it has trees");
-        let Some((reported, silence)) = planted.reported.take() else { return };
+        let installed = cast.installed.as_mut().expect("it has trees");
+        let Some((reported, silence)) = installed.reported.take() else { return };
         // Whose connection to the controller has gone may stand on a tree all the same.
-        for (node, _) in planted.orders.keys() {
+        for (node, _) in installed.orders.keys() {
             let host = self.registry.node(*node).and_then(|it| network.host_of(&it.info));
             host.map(|host| standing.insert(host, *node));
         }
-        let cut = cut_cables(planted, &standing, |way| network.hops(way), |link| network.cable(link));
-        planted.silent.clear();
+        let cut = cut_cables(installed, &standing, |way| network.hops(way), |link| network.cable(link));
+        installed.silent.clear();
         let open = |node: &NodeId| cast.members.get(node).is_some_and(|it| it.on_trees && !it.has_ended());
-        let receivers: BTreeMap<NodeId, HostId> = planted
+        let receivers: BTreeMap<NodeId, HostId> = installed
             .receivers
             .iter()
             .filter(|(node, _)| open(node))
@@ -505,18 +509,18 @@ impl Controller {
         };
         cut.iter().for_each(|cable| network.cut(now, *cable, lasts));
         let hosts: Vec<HostId> = receivers.values().copied().collect();
-        let known = planted.trees.iter().map(|tree| tree.way.clone()).collect();
+        let known = installed.trees.iter().map(|tree| tree.way.clone()).collect();
         let (ways, lost) = network.trees(now, root, &hosts, known, |host| standing.contains_key(&host));
         let (mut rebuilt, mut shared) = (0, 0);
-        for (place, tree) in planted.trees.iter_mut().enumerate() {
+        for (place, tree) in installed.trees.iter_mut().enumerate() {
             let own = ways.iter().find(|way| way.number() == tree.way.number());
             let Some(way) = own.or_else(|| ways.get(place % ways.len().max(1))) else { continue };
             shared += u16::from(own.is_none());
             rebuilt += u16::from(tree.way.links() != way.links());
             tree.way = way.clone();
         }
-        planted.bound(network.rates(&planted.ways(), symbol_size));
-        planted.repairs.push_back(TreeRepair {
+        installed.bound(network.rates(&installed.ways(), symbol_size));
+        installed.repairs.push_back(TreeRepair {
             after: reported.since(begun),
             silent: silence,
             decided: now.since(reported),
@@ -527,20 +531,20 @@ impl Controller {
             signalled: 0,
             unanswered: 0,
         });
-        if planted.repairs.len() > MAX_NEWS {
-            planted.repairs.pop_front();
+        if installed.repairs.len() > MAX_NEWS {
+            installed.repairs.pop_front();
         }
-        planted.receivers.retain(|_, host| !lost.contains(host));
+        installed.receivers.retain(|_, host| !lost.contains(host));
         self.stats.trees_repaired += 1;
         for node in receivers.into_iter().filter(|(_, host)| lost.contains(host)).map(|(node, _)| node) {
             self.leave_trees(now, number, node, "no way leads to it that is not cut");
         }
         self.order_pushes(number);
         self.give_orders(now, number, &standing);
-        if let Some(planted) = self.casts.get_mut(number).and_then(|cast| cast.planted.as_mut()) {
+        if let Some(installed) = self.casts.get_mut(number).and_then(|cast| cast.installed.as_mut()) {
             // Where nobody's part has changed nobody is told, and there is nothing to wait for.
-            let told = planted.orders.values().any(|order| !order.confirmed);
-            planted.told_since = told.then_some(now);
+            let told = installed.orders.values().any(|order| !order.confirmed);
+            installed.told_since = told.then_some(now);
         }
     }
 
@@ -550,15 +554,15 @@ impl Controller {
     pub(super) fn stop_trees(&mut self, now: Time, number: u64) -> bool {
         let Some(cast) = self.casts.get_mut(number) else { return true };
         let source = cast.source;
-        let Some(planted) = &mut cast.planted else { return true };
+        let Some(installed) = &mut cast.installed else { return true };
         let mut stops = Vec::new();
-        for tree in &mut planted.trees {
+        for tree in &mut installed.trees {
             if matches!(tree.state, State::Ordered | State::Pushing) {
                 tree.state = State::Stopping;
                 stops.push(tree.secret.flow);
             }
         }
-        let over = planted.trees.iter().all(|tree| tree.state == State::Over);
+        let over = installed.trees.iter().all(|tree| tree.state == State::Over);
         if let Some(node) = self.registry.node(source) {
             let incarnation = node.info.incarnation;
             stops.into_iter().for_each(|flow| self.stop_flow(now, source, flow, incarnation));
@@ -567,10 +571,10 @@ impl Controller {
     }
 
     /// A cast has no trees any more.
-    pub(super) fn fell(&mut self, now: Time, number: u64) {
+    pub(super) fn remove_trees(&mut self, now: Time, number: u64) {
         self.stop_trees(now, number);
-        let planted = self.casts.get_mut(number).and_then(|cast| cast.planted.take());
-        for (node, tree) in planted.iter().flat_map(|planted| planted.orders.keys()) {
+        let installed = self.casts.get_mut(number).and_then(|cast| cast.installed.take());
+        for (node, tree) in installed.iter().flat_map(|installed| installed.orders.keys()) {
             self.send_to(*node, Control::FellTree { tree: *tree });
         }
     }
