@@ -21,14 +21,40 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("machine", &["wire", "units"]),
     ("controller", &["policy", "fabric", "machine", "wire", "units"]),
     ("transport", &["machine", "wire", "units"]),
+    ("baseline", &["transport", "machine", "wire", "units"]),
     ("switch", &["wire", "units"]),
     ("store", &["codec", "units"]),
-    ("sim", &["controller", "transport", "machine", "switch", "codec", "policy", "fabric", "wire", "units"]),
+    (
+        "sim",
+        &[
+            "controller",
+            "baseline",
+            "transport",
+            "machine",
+            "switch",
+            "codec",
+            "policy",
+            "fabric",
+            "wire",
+            "units",
+        ],
+    ),
 ];
 
 /// The crates that run the same on sockets and in simulation: they decide, and leave all doing to a driver.
-const MACHINES: [&str; 10] =
-    ["units", "wire", "fabric", "policy", "codec", "machine", "transport", "controller", "switch", "sim"];
+const MACHINES: [&str; 11] = [
+    "units",
+    "wire",
+    "fabric",
+    "policy",
+    "codec",
+    "machine",
+    "transport",
+    "baseline",
+    "controller",
+    "switch",
+    "sim",
+];
 
 /// Crates that a machine may not name in its manifest: runtimes, sockets, system calls, clocks, entropy.
 const DENIED: &[&str] = &[

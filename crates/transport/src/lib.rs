@@ -5,7 +5,6 @@
 //!
 //! Bytes never pass through. A machine names a symbol, and the driver moves its bytes.
 
-pub mod baseline;
 mod blame;
 mod commands;
 pub mod datacast;

@@ -1,9 +1,9 @@
 //! What a packet run is made of, in plain values: made from a scenario, or by a program.
 
+use headwater_baseline as baseline;
 use headwater_controller::ControllerConfig;
 use headwater_fabric::{HostId, LinkId, Routes, Topology};
 use headwater_switch::{Choice, LinkChange, PortConfig, StoreConfig};
-use headwater_transport::baseline;
 use headwater_transport::datacast::TreeReceiverConfig;
 use headwater_transport::scdp::SessionConfig;
 use headwater_transport::source::SourceConfig;

@@ -12,11 +12,11 @@ mod trees;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
+use headwater_baseline::SenderCommand;
 use headwater_controller::TaskRecord;
 use headwater_fabric::trees::SteinerTree;
 use headwater_machine::Packet;
 use headwater_switch::Frame;
-use headwater_transport::baseline::SenderCommand;
 use headwater_transport::{ReceiverCommand, ReceiverFailure};
 use headwater_units::{BlockIndex, Duration, FetchId, FlowId, NodeId, ObjectId, TaskId, Time};
 use headwater_wire::{Body, Ecn};

@@ -5,8 +5,8 @@ mod pulled;
 
 use std::collections::BTreeMap;
 
+use headwater_baseline as baseline;
 use headwater_fabric::{HostId, LinkId, PointId, Topology};
-use headwater_transport::baseline;
 use headwater_transport::ppush::receiver::ReceiverConfig;
 use headwater_transport::rtt::RttConfig;
 use headwater_units::{BitRate, Bytes, Duration, NodeId, Packets, PathId, Theta, Time};

@@ -1,8 +1,8 @@
 //! The machines of all kinds, as one: what a slot of the world holds, is told and says.
 
+use headwater_baseline::{self as baseline, SenderCommand, SenderEvent, SinkCommand, SinkEvent};
 use headwater_controller::{Controller, ControllerCommand, ControllerEvent};
 use headwater_machine::{Endpoint, Input, Output, Packet};
-use headwater_transport::baseline::{self, SenderCommand, SenderEvent, SinkCommand, SinkEvent};
 use headwater_transport::host::Receivers;
 use headwater_transport::source::Source;
 use headwater_transport::{FromFetch, ReceiverCommand, ReceiverEvent, SourceCommand, SourceEvent, ToFetch};

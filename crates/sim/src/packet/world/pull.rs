@@ -1,9 +1,10 @@
 //! Flows of the baselines, and what those need whose receivers pull: one endpoint for all that a host receives, and relays.
 
-use headwater_fabric::HostId;
-use headwater_transport::baseline::{
-    self, Expect, NdpConfig, PullReceiver, PullReceiverConfig, ReceiverStats, SenderCommand, SinkCommand,
+use headwater_baseline::{
+    self as baseline, Expect, NdpConfig, PullReceiver, PullReceiverConfig, ReceiverStats, SenderCommand,
+    SinkCommand,
 };
+use headwater_fabric::HostId;
 use headwater_transport::pull_queue::PullConfig;
 use headwater_units::{BitRate, Bytes, Duration, FlowId, PathId};
 

@@ -1,7 +1,7 @@
 //! What machines say to their driver, and what a task is after it.
 
+use headwater_baseline::{SenderEvent, SinkEvent};
 use headwater_controller::ControllerEvent;
-use headwater_transport::baseline::{SenderEvent, SinkEvent};
 use headwater_transport::{
     DecodeFailure, ReceiverCommand, ReceiverEvent, ReceiverFailure, SourceCommand, SourceEvent,
 };

@@ -1,9 +1,9 @@
 //! NDP: what is pulled, what is sent again, and that it all ends whatever the network does.
 
-use headwater_machine::{Endpoint, Input, Output, Packet};
-use headwater_transport::baseline::{
+use headwater_baseline::{
     Expect, PullReceiver, PullReceiverConfig, Scheme, SenderCommand, SenderConfig, SinkCommand, SinkEvent,
 };
+use headwater_machine::{Endpoint, Input, Output, Packet};
 use headwater_transport::rtt::RttConfig;
 use headwater_units::{BlockIndex, Duration, Esi, FlowId, PacketNumber, Packets, PathId, SymbolId, Time};
 use headwater_wire::{Body, Class, Datagram, Ecn, FinReason, Pull, Receipt, SymbolHeader};
@@ -125,7 +125,7 @@ fn fin_and_withdrawal_end_a_flow_at_once() {
 
 #[test]
 fn relay_sends_what_has_come_and_keeps_pulls_that_find_nothing() {
-    let sender = headwater_transport::baseline::Sender::relay(ndp(2.0), FLOW, PATH, 100);
+    let sender = headwater_baseline::Sender::relay(ndp(2.0), FLOW, PATH, 100);
     let mut bench = Bench { sender, now: Time::ZERO, wake: None, closed: 0 };
     assert_eq!(bench.drain(), [0; 0]);
     let extend = |bench: &mut Bench, packets| {

@@ -14,6 +14,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use headwater_machine::{Endpoint, Input, Output};
+use headwater_transport::pull_queue::{Asked, PullConfig, PullQueue};
 use headwater_units::{Duration, FlowId, PacketNumber, Packets, Time};
 use headwater_wire::{Body, Ecn, Pull, Receipt, SymbolHeader};
 use serde::{Deserialize, Serialize};
@@ -22,7 +23,6 @@ use super::bits::BitRing;
 use super::commands::{Expect, SinkCommand, SinkEvent};
 use super::ends::{CANCELLED, Route, whole_number};
 use super::{ReceiverStats, SenderConfig, whole};
-use crate::pull_queue::{Asked, PullConfig, PullQueue};
 
 /// A silent flow's next question waits at most so many times longer than its first, as a power of two.
 const MOST_DOUBLINGS: u32 = 8;

@@ -1,11 +1,11 @@
 //! How flows end before they are complete, and what goes in and out of every machine.
 
-use headwater_machine::{Endpoint, Input, Output, Packet};
-use headwater_transport::ReceiverFailure;
-use headwater_transport::baseline::{
+use headwater_baseline::{
     Receiver, ReceiverConfig, Scheme, Sender, SenderCommand, SenderConfig, SenderEvent, SinkCommand,
     SinkEvent,
 };
+use headwater_machine::{Endpoint, Input, Output, Packet};
+use headwater_transport::ReceiverFailure;
 use headwater_units::{BlockIndex, Esi, FlowId, PacketNumber, PathId, SymbolId, Time};
 use headwater_wire::{Body, Class, Datagram, Ecn, FinReason, SymbolHeader};
 

@@ -1,7 +1,7 @@
 //! DCTCP's reaction to marks (RFC 8257), and to loss.
 
+use headwater_baseline::{DctcpConfig, Scheme};
 use headwater_machine::{Endpoint, Output};
-use headwater_transport::baseline::{DctcpConfig, Scheme};
 use headwater_wire::Ecn;
 
 use crate::bench::{Bench, ms, start, us};

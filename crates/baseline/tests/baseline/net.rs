@@ -4,8 +4,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use headwater_baseline::{Receiver, ReceiverConfig, Sender, SenderConfig, SenderEvent, SinkEvent};
 use headwater_machine::{Endpoint, Input, Output, Packet};
-use headwater_transport::baseline::{Receiver, ReceiverConfig, Sender, SenderConfig, SenderEvent, SinkEvent};
 use headwater_units::{Duration, FlowId, FlowKey, PathId, Time};
 use headwater_wire::{Body, Ecn, HeaderKey, emit, parse};
 

@@ -1,11 +1,11 @@
 //! What both ends of a flow put into their packets, and how a flow is over.
 
 use headwater_machine::{Output, Packet};
+use headwater_transport::ReceiverFailure;
 use headwater_units::{BlockIndex, ESI_LIMIT, Esi, FlowId, PacketNumber, PathId, SymbolId};
 use headwater_wire::{Body, Class, Datagram, Ecn, FinReason, SymbolHeader};
 
 use super::commands::{SenderEvent, SinkEvent};
-use crate::ReceiverFailure;
 
 /// Whose packets these are and where they go.
 #[derive(Clone, Copy, Debug)]

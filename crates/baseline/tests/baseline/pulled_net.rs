@@ -6,10 +6,10 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use headwater_machine::{Endpoint, Input, Output, Packet};
-use headwater_transport::baseline::{
+use headwater_baseline::{
     Expect, PullReceiver, PullReceiverConfig, Sender, SenderConfig, SenderEvent, SinkCommand, SinkEvent,
 };
+use headwater_machine::{Endpoint, Input, Output, Packet};
 use headwater_transport::pull_queue::PullConfig;
 use headwater_units::{BitRate, Bytes, Duration, FlowId, FlowKey, PathId, Time};
 use headwater_wire::{Body, Class, Ecn, HeaderKey, emit, parse};

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use headwater_transport::baseline::{Scheme, SenderConfig};
+use headwater_baseline::{Scheme, SenderConfig};
 use headwater_units::{Duration, Time};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;

@@ -1,7 +1,7 @@
 //! A sender on its own: the test says what comes back, and sees what leaves at once.
 
+use headwater_baseline::{Sender, SenderCommand, SenderConfig, SenderEvent, SenderStats};
 use headwater_machine::{Endpoint, Input, Output, Packet};
-use headwater_transport::baseline::{Sender, SenderCommand, SenderConfig, SenderEvent, SenderStats};
 use headwater_units::{Duration, FlowId, PacketNumber, Packets, PathId, Time};
 use headwater_wire::{AckVector, Body, Class, Cumulative, Datagram, Ecn};
 
@@ -102,11 +102,7 @@ impl Bench {
 }
 
 /// A data-centre sender that starts with `window` packets, and in congestion avoidance if `threshold` is no larger.
-pub(crate) fn start(
-    scheme: headwater_transport::baseline::Scheme,
-    window: f64,
-    threshold: Option<f64>,
-) -> SenderConfig {
+pub(crate) fn start(scheme: headwater_baseline::Scheme, window: f64, threshold: Option<f64>) -> SenderConfig {
     SenderConfig {
         initial_window: Packets::new(window),
         initial_threshold: threshold.map(Packets::new),

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use headwater_transport::baseline::Scheme;
+use headwater_baseline::Scheme;
 use headwater_units::{Packets, Time};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -109,7 +109,7 @@ fn when_the_timed_packet_is_lost_another_one_is_timed() {
 
 #[test]
 fn a_vector_older_than_the_ring_is_not_taken_for_news() {
-    let config = headwater_transport::baseline::SenderConfig {
+    let config = headwater_baseline::SenderConfig {
         window_limit: Packets::new(8.0),
         ..start(Scheme::DCCP, 8.0, Some(2.0))
     };
@@ -177,7 +177,7 @@ fn what_is_lost_is_made_up_for_by_as_many_new_packets() {
 /// More packets than the rings remember, with a limit on what is out.
 #[test]
 fn a_long_flow_lives_within_its_rings() {
-    let config = headwater_transport::baseline::SenderConfig {
+    let config = headwater_baseline::SenderConfig {
         window_limit: Packets::new(50.0),
         ..start(Scheme::DCCP, 3.0, None)
     };

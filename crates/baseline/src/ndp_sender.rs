@@ -19,14 +19,14 @@
 use std::collections::VecDeque;
 
 use headwater_machine::{Input, Output};
+use headwater_transport::pull_queue::Served;
+use headwater_transport::rtt::Rtt;
 use headwater_units::{Duration, FlowId, Packets, PathId, Time};
 use headwater_wire::{Body, Class, Ecn, Pull, Receipt};
 
 use super::commands::{SenderCommand, SenderEvent};
 use super::ends::{End, Route};
 use super::{NdpConfig, SenderConfig, SenderStats, whole};
-use crate::pull_queue::Served;
-use crate::rtt::Rtt;
 
 /// A packet is sent again after so many timeouts at the latest, whatever else is heard.
 const MOST_TIMEOUTS: u64 = 4;

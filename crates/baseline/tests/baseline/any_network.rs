@@ -1,6 +1,6 @@
 //! Whatever the network does, a flow that is not cut off completes, and nothing is counted twice.
 
-use headwater_transport::baseline::{DctcpConfig, Scheme, SenderConfig};
+use headwater_baseline::{DctcpConfig, Scheme, SenderConfig};
 use headwater_units::{Duration, Packets, Time};
 use proptest::prelude::*;
 use rand::{Rng, SeedableRng};

@@ -31,11 +31,11 @@ mod tcp_sender;
 mod window;
 
 use headwater_machine::{Endpoint, Input, Output};
+use headwater_transport::rtt::RttConfig;
 use headwater_units::{Bytes, Duration, FlowId, Packets, PathId, Time};
 use headwater_wire::Class;
 use serde::{Deserialize, Serialize};
 
-use crate::rtt::RttConfig;
 pub use commands::{Expect, SenderCommand, SenderEvent, SinkCommand, SinkEvent};
 use dccp_receiver::DccpReceiver;
 use dccp_sender::DccpSender;

@@ -1,8 +1,7 @@
 //! What the ends of a baseline are told, and what they tell.
 
+use headwater_transport::ReceiverFailure;
 use headwater_units::{FlowId, PathId};
-
-use crate::ReceiverFailure;
 
 /// What the driver tells the sending end of a flow.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! How TCP's window grows (RFC 5681 §3.1), and what bounds it.
 
-use headwater_transport::baseline::{Scheme, SenderConfig};
+use headwater_baseline::{Scheme, SenderConfig};
 use headwater_units::{Packets, Time};
 
 use crate::bench::{Bench, ms, start, us};
