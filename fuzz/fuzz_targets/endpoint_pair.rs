@@ -10,12 +10,12 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use arbitrary::{Result, Unstructured};
 use headwater_machine::{Endpoint, Input, Output, Packet};
-use headwater_transport::host::{HostReceiverConfig, Receivers};
-use headwater_transport::path_mtu::PathMtuConfig;
+use headwater_transport::receiver::{HostReceiverConfig, Receivers};
+use headwater_transport::flow::path_mtu::PathMtuConfig;
 use headwater_controller::{Controller, ControllerCommand, ControllerConfig, ControllerEvent, TaskRecord};
-use headwater_transport::ppush::receiver::ReceiverConfig;
+use headwater_transport::push::receiver::ReceiverConfig;
 use headwater_transport::source::{LostSymbols, Source, SourceConfig};
-use headwater_transport::pull_queue::PullConfig;
+use headwater_transport::pull::queue::PullConfig;
 use headwater_transport::*;
 use headwater_units::*;
 use headwater_wire::*;

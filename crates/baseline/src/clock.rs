@@ -3,7 +3,7 @@
 //! One packet per round trip is timed (RFC 6298 §3 asks for no more), and none that was sent twice (Karn's algorithm), so an ACK
 //! costs one comparison. The deadline moves with every ACK; a driver that wakes at an older one just polls in vain.
 
-use headwater_transport::rtt::{Rtt, RttConfig};
+use headwater_transport::flow::rtt::{Rtt, RttConfig};
 use headwater_units::{Duration, Time};
 
 const NONE: u64 = u64::MAX;

@@ -31,7 +31,7 @@ mod tcp_sender;
 mod window;
 
 use headwater_machine::{Endpoint, Input, Output};
-use headwater_transport::rtt::RttConfig;
+use headwater_transport::flow::rtt::RttConfig;
 use headwater_units::{Bytes, Duration, FlowId, Packets, PathId, Time};
 use headwater_wire::Class;
 use serde::{Deserialize, Serialize};
@@ -246,10 +246,9 @@ pub struct ReceiverStats {
 
 /// The sending end of one flow.
 ///
-/// Starts at the first [`Endpoint::poll`]. Emits [`SenderEvent::Closed`] when every packet is
-/// acknowledged; at once, sending nothing more, when told
-/// [`SenderCommand::Withdraw`] or by the
-/// [`Fin`](headwater_wire::Body::Fin) of a receiver that has cancelled.
+/// Starts at the first [`Endpoint::poll`]. Emits [`SenderEvent::Closed`] when every packet is acknowledged; at once, sending
+/// nothing more, when told [`SenderCommand::Withdraw`] or by the [`Fin`](headwater_wire::Body::Fin) of a receiver that has
+/// cancelled.
 #[derive(Debug)]
 pub struct Sender(SenderKind);
 

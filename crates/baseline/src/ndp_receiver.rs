@@ -14,7 +14,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use headwater_machine::{Endpoint, Input, Output};
-use headwater_transport::pull_queue::{Asked, PullConfig, PullQueue};
+use headwater_transport::pull::queue::{Asked, PullConfig, PullQueue};
 use headwater_units::{Duration, FlowId, PacketNumber, Packets, Time};
 use headwater_wire::{Body, Ecn, Pull, Receipt, SymbolHeader};
 use serde::{Deserialize, Serialize};

@@ -19,8 +19,8 @@
 use std::collections::VecDeque;
 
 use headwater_machine::{Input, Output};
-use headwater_transport::pull_queue::Served;
-use headwater_transport::rtt::Rtt;
+use headwater_transport::flow::rtt::Rtt;
+use headwater_transport::pull::queue::Served;
 use headwater_units::{Duration, FlowId, Packets, PathId, Time};
 use headwater_wire::{Body, Class, Ecn, Pull, Receipt};
 

@@ -5,22 +5,14 @@
 //!
 //! Bytes never pass through. A machine names a symbol, and the driver moves its bytes.
 
-mod blame;
-mod commands;
-pub mod datacast;
-mod first_window;
-pub mod host;
-pub mod in_flight;
-pub mod marks;
-pub mod pacer;
-pub mod path_mtu;
-pub mod ppush;
-pub mod pull_queue;
-pub mod rtt;
-pub mod scdp;
+pub mod flow;
+pub mod pull;
+pub mod push;
+pub mod receiver;
 pub mod source;
+pub mod tree;
 
-pub use commands::{
-    Arriving, Bind, DecodeFailure, FromFetch, Opened, ReceiverCommand, ReceiverEvent, ReceiverFailure,
-    Relaying, SourceCommand, SourceEvent, ToFetch,
+pub use receiver::{
+    Bind, DecodeFailure, FromFetch, ReceiverCommand, ReceiverEvent, ReceiverFailure, ToFetch,
 };
+pub use source::{Arriving, Opened, Relaying, SourceCommand, SourceEvent};

@@ -25,6 +25,7 @@
 //! its FIN until the answer arrives, and the source answers as long as it remembers the flow.
 
 pub(crate) mod blocks;
+mod commands;
 pub(crate) mod config;
 mod flow;
 pub(crate) mod paths;
@@ -40,17 +41,17 @@ use headwater_wire::{
 use rand::SeedableRng;
 use rand_chacha::ChaCha12Rng;
 
+pub use commands::{Arriving, Opened, Relaying, SourceCommand, SourceEvent};
 pub(crate) use config::LOOK_AHEAD;
 pub use config::{AckInterval, FlowCounters, FlowStats, LostSymbols, SourceConfig, SourceStats, TailProbe};
 use flow::Flow;
 use paths::PathMemory;
 
-use crate::datacast::{Dealt, TreeFlow};
-use crate::in_flight::AckOutcome;
-use crate::pacer::RateLimit;
-use crate::ppush::PushFlow;
-use crate::scdp::{PullFlow, Relays};
-use crate::{Opened, SourceCommand, SourceEvent};
+use crate::flow::in_flight::AckOutcome;
+use crate::flow::pacer::RateLimit;
+use crate::pull::{PullFlow, Relays};
+use crate::push::PushFlow;
+use crate::tree::{Dealt, TreeFlow};
 
 /// Objects that were withdrawn, remembered to say "gone" rather than "unknown".
 const GONE_MEMORY: usize = 1024;

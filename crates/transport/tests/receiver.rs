@@ -1,9 +1,9 @@
 //! A fetch alone on its host, told by hand what arrives.
 
 use headwater_machine::{Endpoint, Input, Output, Packet};
-use headwater_transport::host::{HostReceiverConfig, Receivers};
-use headwater_transport::ppush::receiver::{ReceiverConfig, ReceiverStats};
-use headwater_transport::pull_queue::PullConfig;
+use headwater_transport::pull::queue::PullConfig;
+use headwater_transport::push::receiver::{ReceiverConfig, ReceiverStats};
+use headwater_transport::receiver::{HostReceiverConfig, Receivers};
 use headwater_transport::*;
 use headwater_transport::{FromFetch, ToFetch};
 use headwater_units::*;

@@ -1,9 +1,9 @@
 //! Fetches of one host, side by side.
 
 use headwater_machine::{Endpoint, Input, Output, Packet};
-use headwater_transport::host::{HostReceiverConfig, Receivers};
-use headwater_transport::ppush::receiver::ReceiverConfig;
-use headwater_transport::pull_queue::PullConfig;
+use headwater_transport::pull::queue::PullConfig;
+use headwater_transport::push::receiver::ReceiverConfig;
+use headwater_transport::receiver::{HostReceiverConfig, Receivers};
 use headwater_transport::*;
 use headwater_transport::{FromFetch, ToFetch};
 use headwater_units::*;
@@ -105,12 +105,9 @@ fn drain(host: &mut Receivers, now: Time) -> (Vec<(FetchId, Output<FromFetch>)>,
             }
             output => {
                 let speaker = host.speaker().expect("it has just spoken");
-                match &output {
-                    Output::Event(FromFetch(fetch, event)) => {
-                        assert_eq!(*fetch, speaker);
-                        answer(host, now, *fetch, event);
-                    }
-                    _ => {}
+                if let Output::Event(FromFetch(fetch, event)) = &output {
+                    assert_eq!(*fetch, speaker);
+                    answer(host, now, *fetch, event);
                 }
                 said.push((speaker, output));
             }

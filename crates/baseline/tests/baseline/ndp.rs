@@ -4,7 +4,7 @@ use headwater_baseline::{
     Expect, PullReceiver, PullReceiverConfig, Scheme, SenderCommand, SenderConfig, SinkCommand, SinkEvent,
 };
 use headwater_machine::{Endpoint, Input, Output, Packet};
-use headwater_transport::rtt::RttConfig;
+use headwater_transport::flow::rtt::RttConfig;
 use headwater_units::{BlockIndex, Duration, Esi, FlowId, PacketNumber, Packets, PathId, SymbolId, Time};
 use headwater_wire::{Body, Class, Datagram, Ecn, FinReason, Pull, Receipt, SymbolHeader};
 use proptest::prelude::*;

@@ -10,7 +10,7 @@ use headwater_baseline::{
     Expect, PullReceiver, PullReceiverConfig, Sender, SenderConfig, SenderEvent, SinkCommand, SinkEvent,
 };
 use headwater_machine::{Endpoint, Input, Output, Packet};
-use headwater_transport::pull_queue::PullConfig;
+use headwater_transport::pull::queue::PullConfig;
 use headwater_units::{BitRate, Bytes, Duration, FlowId, FlowKey, PathId, Time};
 use headwater_wire::{Body, Class, Ecn, HeaderKey, emit, parse};
 

@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex};
 
 use headwater_machine::{Endpoint, Input, Output, Packet, SortedMap};
 use headwater_store::{SourceFile, StoreError};
-use headwater_transport::ppush::receiver::{ReceiverConfig, ReceiverStats};
+use headwater_transport::push::receiver::{ReceiverConfig, ReceiverStats};
 use headwater_transport::{
     Arriving, Bind, FromFetch, Opened, ReceiverCommand, ReceiverEvent, SourceCommand, SourceEvent, ToFetch,
 };

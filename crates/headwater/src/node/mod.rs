@@ -19,8 +19,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use headwater_store::SourceFile;
-use headwater_transport::host::{HostReceiverConfig, Receivers};
-use headwater_transport::ppush::receiver::{ReceiverConfig, ReceiverStats};
+use headwater_transport::push::receiver::{ReceiverConfig, ReceiverStats};
+use headwater_transport::receiver::{HostReceiverConfig, Receivers};
 use headwater_transport::source::{self, Source, SourceConfig, SourceStats};
 use headwater_units::{BitRate, BlockIndex, Bytes, FetchId, FlowId, NodeId, ObjectId, PathId};
 use headwater_wire::{CodePoints, Control, SYMBOL_OVERHEAD, Spoiled};
@@ -399,7 +399,7 @@ mod tests {
     use std::net::UdpSocket;
     use std::path::Path;
 
-    use headwater_transport::pull_queue::PullConfig;
+    use headwater_transport::pull::queue::PullConfig;
     use headwater_units::{BitRate, Duration, FlowId, FlowKey, NodeId, TaskId, Theta};
     use headwater_wire::{
         Assign, Assignment, Body, Class, Datagram, Delivery, Ecn, FlowRole, HeaderKey, Push, emit,

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use headwater_machine::{Endpoint, Input, Output};
-use headwater_transport::host::{HostReceiverConfig, Receivers};
+use headwater_transport::receiver::{HostReceiverConfig, Receivers};
 use headwater_transport::source::{Source, SourceConfig};
 use headwater_units::Time;
 use serde::de::DeserializeOwned;

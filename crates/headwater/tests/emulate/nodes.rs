@@ -9,9 +9,9 @@ use headwater::node::{BlockSink, FetchEvent, Node, NodeConfig, Said, Snapshot, c
 use headwater::socket::Multicast;
 use headwater::soft_switch::in_namespace;
 use headwater_store::{SourceFile, StoreError};
-use headwater_transport::host::HostReceiverConfig;
-use headwater_transport::ppush::receiver::{ReceiverConfig, ReceiverStats};
-use headwater_transport::pull_queue::PullConfig;
+use headwater_transport::pull::queue::PullConfig;
+use headwater_transport::push::receiver::{ReceiverConfig, ReceiverStats};
+use headwater_transport::receiver::HostReceiverConfig;
 use headwater_transport::source::SourceConfig;
 use headwater_units::{
     BitRate, BlockIndex, Bytes, FetchId, FlowId, FlowKey, Geometry, NodeId, TaskId, Theta,

@@ -6,8 +6,8 @@ use headwater_wire::{Delivery, Push};
 
 use super::config::{FlowStats, SourceConfig};
 use super::{PullFlow, PushFlow, Shared, TreeFlow};
-use crate::in_flight::AckOutcome;
-use crate::pacer::slack_of;
+use crate::flow::in_flight::AckOutcome;
+use crate::flow::pacer::slack_of;
 
 /// Boxed, because the table of flows moves them.
 #[derive(Debug)]

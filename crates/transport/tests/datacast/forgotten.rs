@@ -1,9 +1,9 @@
 //! A controller that was started anew knows nothing of the trees of a cast: its receivers go on by themselves, with what they have.
 
 use headwater_machine::{Endpoint, Input, Output, Packet};
-use headwater_transport::host::{HostReceiverConfig, Receivers};
-use headwater_transport::ppush::receiver::ReceiverConfig;
-use headwater_transport::pull_queue::PullConfig;
+use headwater_transport::pull::queue::PullConfig;
+use headwater_transport::push::receiver::ReceiverConfig;
+use headwater_transport::receiver::{HostReceiverConfig, Receivers};
 use headwater_transport::{FromFetch, ReceiverCommand, ReceiverEvent, ToFetch};
 use headwater_units::{
     BitRate, BlockIndex, Bytes, Duration, Esi, FetchId, FlowId, NodeId, PacketNumber, PathId, SymbolId,

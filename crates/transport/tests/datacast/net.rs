@@ -5,11 +5,11 @@ use std::collections::{BTreeMap, BinaryHeap};
 
 use headwater_machine::{Endpoint, Input, Output, Packet};
 use headwater_switch::{StoreConfig, TreeNode, TreeWord};
-use headwater_transport::datacast::{TreeReceiverConfig, TreeSourceConfig, TreeStats};
-use headwater_transport::host::{HostReceiverConfig, Receivers};
-use headwater_transport::ppush::receiver::ReceiverConfig;
-use headwater_transport::pull_queue::PullConfig;
+use headwater_transport::pull::queue::PullConfig;
+use headwater_transport::push::receiver::ReceiverConfig;
+use headwater_transport::receiver::{HostReceiverConfig, Receivers};
 use headwater_transport::source::{Source, SourceConfig};
+use headwater_transport::tree::{TreeReceiverConfig, TreeSourceConfig, TreeStats};
 use headwater_transport::{FromFetch, ReceiverCommand, ReceiverEvent, SourceCommand, SourceEvent, ToFetch};
 use headwater_units::{
     BitRate, Bytes, Duration, FetchId, FlowId, FlowKey, Geometry, NodeId, ObjectId, PathId, TaskId, Theta,

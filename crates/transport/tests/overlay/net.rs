@@ -6,9 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use headwater_controller::{Controller, ControllerCommand, ControllerConfig};
 use headwater_machine::{Endpoint, Input, Output, Packet};
-use headwater_transport::host::{HostReceiverConfig, Receivers};
-use headwater_transport::ppush::receiver::ReceiverConfig;
-use headwater_transport::pull_queue::PullConfig;
+use headwater_transport::pull::queue::PullConfig;
+use headwater_transport::push::receiver::ReceiverConfig;
+use headwater_transport::receiver::{HostReceiverConfig, Receivers};
 use headwater_transport::source::{Source, SourceConfig};
 use headwater_transport::*;
 use headwater_units::*;

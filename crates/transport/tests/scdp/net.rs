@@ -6,8 +6,8 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use headwater_machine::{Endpoint, Input, Output, Packet};
-use headwater_transport::pull_queue::{PullConfig, PullQueue};
-use headwater_transport::scdp::{Ask, PullFlowConfig, Session, SessionConfig};
+use headwater_transport::pull::queue::{PullConfig, PullQueue};
+use headwater_transport::pull::{Ask, PullFlowConfig, Session, SessionConfig};
 use headwater_transport::source::{Source, SourceConfig};
 use headwater_transport::{
     DecodeFailure, FromFetch, ReceiverCommand, ReceiverEvent, ReceiverFailure, SourceCommand, SourceEvent,

@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use headwater_machine::{Endpoint, Input, Output, Packet};
-use headwater_transport::host::{HostReceiverConfig, Receivers};
-use headwater_transport::ppush::receiver::ReceiverConfig;
-use headwater_transport::pull_queue::PullConfig;
-use headwater_transport::scdp::{PullFlowConfig, SessionConfig};
+use headwater_transport::pull::queue::PullConfig;
+use headwater_transport::pull::{PullFlowConfig, SessionConfig};
+use headwater_transport::push::receiver::ReceiverConfig;
+use headwater_transport::receiver::{HostReceiverConfig, Receivers};
 use headwater_transport::source::{Source, SourceConfig};
 use headwater_transport::{FromFetch, ReceiverCommand, ReceiverEvent, SourceCommand, SourceEvent, ToFetch};
 use headwater_units::{

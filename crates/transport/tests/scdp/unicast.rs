@@ -1,7 +1,7 @@
 //! One source, one receiver.
 
 use headwater_transport::DecodeFailure;
-use headwater_transport::scdp::{PullFlowConfig, SessionConfig};
+use headwater_transport::pull::{PullFlowConfig, SessionConfig};
 use headwater_transport::source::SourceConfig;
 use headwater_units::{Duration, Time};
 use headwater_wire::{Body, Class, Control, Pull};

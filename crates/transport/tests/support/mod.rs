@@ -12,9 +12,9 @@ use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
 use headwater_controller::{Controller, ControllerCommand, ControllerConfig, ControllerEvent, TaskRecord};
 use headwater_machine::{Endpoint, Input, Output, Packet};
-use headwater_transport::host::{HostReceiverConfig, Receivers};
-use headwater_transport::ppush::receiver::{ReceiverConfig, ReceiverStats};
-use headwater_transport::pull_queue::PullConfig;
+use headwater_transport::pull::queue::PullConfig;
+use headwater_transport::push::receiver::{ReceiverConfig, ReceiverStats};
+use headwater_transport::receiver::{HostReceiverConfig, Receivers};
 use headwater_transport::source::{Source, SourceConfig};
 use headwater_transport::*;
 use headwater_units::*;

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use headwater_machine::{Input, Packet, SortedMap};
 use headwater_switch::{StoreConfig, TreeNode, TreeWord};
 use headwater_transport::SourceCommand;
-use headwater_transport::datacast::Beats;
+use headwater_transport::tree::Beats;
 use headwater_units::{Bytes, Duration, FlowId, PathId, Time};
 use headwater_wire::{
     Body, Class, Control, Datagram, Ecn, HeaderKey, Probe, TreeOrder, TreeWay, emit, parse,
@@ -61,7 +61,7 @@ struct Relay {
     node: TreeNode<Copy, Way>,
     /// By branch: who asked last.
     askers: Vec<SocketAddr>,
-    beats: Beats<SocketAddr>,
+    beats: Liveness<SocketAddr>,
     controller: PathId,
     /// When that was told last.
     told: Time,
@@ -124,7 +124,7 @@ impl Relay {
             key: HeaderKey::new(&order.tree.key),
             node: TreeNode::new(store, parent, children),
             askers: first_askers(&order),
-            beats: Beats::new(now, order.beat, neighbours(&order)),
+            beats: Liveness::new(now, order.beat, neighbours(&order)),
             controller,
             told: now,
             order,

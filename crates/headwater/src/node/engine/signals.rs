@@ -6,7 +6,7 @@
 use std::net::SocketAddr;
 
 use headwater_machine::SortedMap;
-use headwater_transport::datacast::{Say, Signalling, SignallingConfig};
+use headwater_transport::tree::{Say, Signalling, SignallingConfig};
 use headwater_units::{FlowId, PathId, Time};
 use headwater_wire::{Body, Control, FlowSecret, HeaderKey, Signal, answer_key, answer_tags, parse};
 

@@ -1,7 +1,7 @@
 //! What the data thread tells its timeline. Without one nothing here costs more than a look whether there is one.
 
 use headwater_machine::{Endpoint, Input, Packet};
-use headwater_transport::host::Receivers;
+use headwater_transport::receiver::Receivers;
 use headwater_transport::{ReceiverEvent, SourceCommand, SourceEvent};
 use headwater_units::{FetchId, FlowId, Time};
 use headwater_wire::{Body, Datagram};

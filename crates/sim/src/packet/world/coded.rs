@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 use headwater_controller::{Controller, ControllerCommand};
 use headwater_machine::Packet;
-use headwater_transport::host::{HostReceiverConfig, Receivers};
-use headwater_transport::ppush::receiver::ReceiverConfig;
+use headwater_transport::push::receiver::ReceiverConfig;
+use headwater_transport::receiver::{HostReceiverConfig, Receivers};
 use headwater_transport::source::Source;
 use headwater_transport::{ReceiverCommand, SourceCommand};
 use headwater_units::{Bytes, Duration, FlowId, Geometry, PathId, Theta};

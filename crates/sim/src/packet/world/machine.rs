@@ -3,7 +3,7 @@
 use headwater_baseline::{self as baseline, SenderCommand, SenderEvent, SinkCommand, SinkEvent};
 use headwater_controller::{Controller, ControllerCommand, ControllerEvent};
 use headwater_machine::{Endpoint, Input, Output, Packet};
-use headwater_transport::host::Receivers;
+use headwater_transport::receiver::Receivers;
 use headwater_transport::source::Source;
 use headwater_transport::{FromFetch, ReceiverCommand, ReceiverEvent, SourceCommand, SourceEvent, ToFetch};
 use headwater_units::{FetchId, Time};

@@ -5,7 +5,7 @@ use headwater_baseline::{
     SinkCommand,
 };
 use headwater_fabric::HostId;
-use headwater_transport::pull_queue::PullConfig;
+use headwater_transport::pull::queue::PullConfig;
 use headwater_units::{BitRate, Bytes, Duration, FlowId, PathId};
 
 use super::machine::Command;
