@@ -54,7 +54,7 @@ bench: deps build ## How fast it is here, beside curl, aria2, rqbit, uftp and ip
 # The second time as users get it: an optimization that only release builds have was wrong once (rust-lang/rust#158206).
 test: deps ## Run all tests
 	$(CARGO) test --workspace --locked
-	$(CARGO) test --release --locked --package headwater-transport --lib --test datacast
+	$(CARGO) test --release --locked --package headwater-machine --package headwater-transport --lib --test datacast
 
 golden: deps ## Compare the small-scale tables of every experiment with the committed ones, bit by bit (2 minutes)
 	scripts/golden

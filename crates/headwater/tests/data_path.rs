@@ -10,9 +10,9 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use headwater::node::{BlockSink, FetchEvent, Node, NodeConfig, Said, Snapshot, control_path};
 use headwater_store::{BlockHashes, Partial, PartialSpec, SourceFile, StoreError};
-use headwater_transport::host::HostReceiverConfig;
-use headwater_transport::ppush::receiver::ReceiverConfig;
-use headwater_transport::pull_queue::PullConfig;
+use headwater_transport::pull::queue::PullConfig;
+use headwater_transport::push::receiver::ReceiverConfig;
+use headwater_transport::receiver::HostReceiverConfig;
 use headwater_transport::source::SourceConfig;
 use headwater_udp::Multicast;
 use headwater_units::{

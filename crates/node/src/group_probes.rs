@@ -10,7 +10,7 @@
 
 use std::collections::VecDeque;
 
-use headwater_transport::ppush::SortedMap;
+use headwater_machine::SortedMap;
 use headwater_units::{Duration, FlowId, Time};
 use headwater_wire::{Body, FlowSecret, GroupQuestion, HeaderKey, Probe, ProbeAck, parse};
 

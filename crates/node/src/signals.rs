@@ -6,8 +6,8 @@
 use core::net::SocketAddr;
 use std::collections::VecDeque;
 
-use headwater_transport::datacast::{Say, Signalling, SignallingConfig};
-use headwater_transport::ppush::SortedMap;
+use headwater_machine::SortedMap;
+use headwater_transport::tree::{Say, Signalling, SignallingConfig};
 use headwater_units::{FlowId, PathId, Time};
 use headwater_wire::{
     Body, Control, FlowSecret, HeaderKey, Signal, Signalled, answer_key, answer_tags, parse,

@@ -23,9 +23,9 @@ use core::net::SocketAddr;
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
+use headwater_machine::SortedMap;
 use headwater_switch::{StoreConfig, TreeNode, TreeWord};
-use headwater_transport::datacast::Beats;
-use headwater_transport::ppush::SortedMap;
+use headwater_transport::tree::Liveness;
 use headwater_units::{Bytes, Duration, FlowId, PathId, Time};
 use headwater_wire::{Body, Control, HeaderKey, Signal, Signalled, TreeOrder, TreeWay};
 
@@ -122,7 +122,7 @@ struct Relay<P> {
     node: TreeNode<P, Way>,
     /// By branch: who asked last.
     askers: Vec<SocketAddr>,
-    beats: Beats<SocketAddr>,
+    liveness: Liveness<SocketAddr>,
     controller: PathId,
     /// When the controller was last told that the order is obeyed.
     confirmed: Time,
@@ -177,7 +177,7 @@ impl<P: Clone> Trees<P> {
 
     /// When [`Trees::tick`] is due.
     pub fn wake(&self) -> Option<Time> {
-        self.relays.iter().filter_map(|(_, relay)| relay.beats.wake()).chain(self.signals.wake()).min()
+        self.relays.iter().filter_map(|(_, relay)| relay.liveness.wake()).chain(self.signals.wake()).min()
     }
 
     /// What is to be done next.
@@ -308,7 +308,7 @@ impl<P: Clone> Trees<P> {
     fn beat(&mut self, now: Time) {
         let mut forgotten = Vec::new();
         for (&tree, relay) in self.relays.iter_mut() {
-            let Some(beat) = relay.beats.beat(now) else { continue };
+            let Some(beat) = relay.liveness.beat(now) else { continue };
             let controller = relay.controller;
             if now.since(relay.confirmed) >= CONFIRM_EVERY {
                 relay.confirmed = now;
@@ -346,7 +346,7 @@ impl<P: Clone> Trees<P> {
         packet: impl FnOnce() -> P,
     ) -> bool {
         let Some(relay) = self.relays.get_mut(&tree) else { return false };
-        let is_neighbour = relay.beats.heard(now, &from);
+        let is_neighbour = relay.liveness.heard(now, &from);
         let word = TreeWord::of(body);
         let Some((word, way)) = word.and_then(|word| Some((word, relay.way_from(from, word)?))) else {
             return is_neighbour && matches!(body, Body::Probe(_));
@@ -374,7 +374,7 @@ impl<P: Clone> Relay<P> {
             key: HeaderKey::new(&order.tree.key),
             node: TreeNode::new(store, parent, children),
             askers: first_askers(&order),
-            beats: Beats::new(now, order.beat, neighbours(&order)),
+            liveness: Liveness::new(now, order.beat, neighbours(&order)),
             controller,
             confirmed: now,
             order,
@@ -385,7 +385,7 @@ impl<P: Clone> Relay<P> {
         let (parent, children) = ways(&order);
         self.node.reroute(parent, children);
         self.askers = first_askers(&order);
-        self.beats.replace(now, neighbours(&order));
+        self.liveness.replace(now, neighbours(&order));
         self.order = order;
     }
 

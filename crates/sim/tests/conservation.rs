@@ -3,8 +3,8 @@
 
 mod storm;
 
+use headwater_baseline::{DctcpConfig, ReceiverConfig, Scheme, SenderConfig};
 use headwater_sim::packet::{Change, Transport};
-use headwater_transport::baseline::{DctcpConfig, ReceiverConfig, Scheme, SenderConfig};
 use storm::{Storm, conserved};
 
 #[test]

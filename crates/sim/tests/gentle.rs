@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use headwater_sim::packet::{self, Transport};
 use headwater_sim::run::packet_setup;
 use headwater_sim::scenario::Scenario;
-use headwater_transport::ppush::yielding::YieldingConfig;
+use headwater_transport::push::yielding::YieldingConfig;
 
 const SECONDS: u64 = 10;
 /// What 100 Mbit/s carry of packets of 1514 bytes in that time.

@@ -2,12 +2,12 @@
 
 mod storm;
 
+use headwater_baseline as baseline;
 use headwater_fabric::{FabricSpec, Metric, Routes};
 use headwater_sim::packet::{
     self, Change, ControlPlane, Flows, Records, Setup, SetupError, TaskPlan, Transport,
 };
 use headwater_switch::{Choice, PortConfig};
-use headwater_transport::baseline;
 use headwater_transport::source::SourceConfig;
 use headwater_units::{BitRate, Bytes, Duration, Time};
 use headwater_wire::SpreadRule;

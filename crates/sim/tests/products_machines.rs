@@ -1,12 +1,12 @@
 //! With `machines = "product"` the simulator runs what the product ships, and nothing of the paper's.
 
+use headwater_controller::ControllerConfig;
 use headwater_sim::experiment::{Engine, Experiment, Scale};
 use headwater_sim::packet::{CodedSetup, Transport};
 use headwater_sim::run::{RunError, packet_setup, run_job};
 use headwater_sim::scenario::Scenario;
-use headwater_transport::ppush::controller::ControllerConfig;
-use headwater_transport::ppush::receiver::ReceiverConfig;
-use headwater_transport::rtt::RttConfig;
+use headwater_transport::flow::rtt::RttConfig;
+use headwater_transport::push::receiver::ReceiverConfig;
 use headwater_transport::source::SourceConfig;
 use headwater_units::{NodeId, Packets, PathId};
 

@@ -1,31 +1,18 @@
 //! What the ends of a delivery run, without I/O, clock or randomness of their own.
 //!
-//! Every source, receiver and controller is an [`Endpoint`]: two verbs, driven alike by sockets, by a simulator and by
-//! tests. The law: after any `handle`, call `poll` until it says [`Output::Wake`]; then wait for that time or for the
-//! next input. Due timers fire inside `poll`.
+//! Every source and receiver is an [`Endpoint`](headwater_machine::Endpoint) with commands and events of its own. The controller
+//! that sends sources to receivers is not here: they know it only by its messages.
 //!
 //! Bytes never pass through. A machine names a symbol, and the driver moves its bytes.
 
-pub mod baseline;
-mod bits;
-mod blame;
-pub mod datacast;
-mod endpoint;
-mod first_window;
-pub mod host;
-pub mod in_flight;
-pub mod marks;
-pub mod pacer;
-pub mod path_mtu;
-pub mod ppush;
-pub mod pull_queue;
-pub mod rtt;
-pub mod scdp;
+pub mod flow;
+pub mod pull;
+pub mod push;
+pub mod receiver;
 pub mod source;
-mod timers;
+pub mod tree;
 
-pub use endpoint::{
-    Arriving, Bind, CastBegun, Command, ControllerCommand, ControllerEvent, DecodeFailure, Endpoint, Event,
-    Expect, Input, NameRecord, Opened, Output, Packet, ReceiverCommand, ReceiverEvent, ReceiverFailure,
-    Relaying, SinkCommand, SinkEvent, SourceCommand, SourceEvent, TaskFlow, TaskGroup, TaskRecord,
+pub use receiver::{
+    Bind, DecodeFailure, FromFetch, ReceiverCommand, ReceiverEvent, ReceiverFailure, ToFetch,
 };
+pub use source::{Arriving, Opened, Relaying, SourceCommand, SourceEvent};

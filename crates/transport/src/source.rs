@@ -25,6 +25,7 @@
 //! its FIN until the answer arrives, and the source answers as long as it remembers the flow.
 
 pub(crate) mod blocks;
+mod commands;
 pub(crate) mod config;
 mod flow;
 pub(crate) mod paths;
@@ -32,6 +33,7 @@ mod relaying;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use headwater_machine::{Endpoint, Input, Output, Packet, SortedMap, Timers};
 use headwater_units::{Bytes, Duration, FlowId, Geometry, ObjectId, PathId, Time};
 use headwater_wire::{
     Body, Class, Control, Datagram, Ecn, FinReason, FlowRole, MAX_FLOWS, Pull, Push, Refusal,
@@ -39,18 +41,17 @@ use headwater_wire::{
 use rand::SeedableRng;
 use rand_chacha::ChaCha12Rng;
 
+pub use commands::{Arriving, Opened, Relaying, SourceCommand, SourceEvent};
 pub(crate) use config::LOOK_AHEAD;
 pub use config::{AckInterval, FlowCounters, FlowStats, LostSymbols, SourceConfig, SourceStats, TailProbe};
 use flow::Flow;
 use paths::PathMemory;
 
-use crate::datacast::{Dealt, TreeFlow};
-use crate::in_flight::AckOutcome;
-use crate::pacer::RateLimit;
-use crate::ppush::{PushFlow, SortedMap};
-use crate::scdp::{PullFlow, Relays};
-use crate::timers::Timers;
-use crate::{Command, Endpoint, Event, Input, Opened, Output, Packet, SourceCommand, SourceEvent};
+use crate::flow::in_flight::AckOutcome;
+use crate::flow::pacer::RateLimit;
+use crate::pull::{PullFlow, Relays};
+use crate::push::PushFlow;
+use crate::tree::{Dealt, TreeFlow};
 
 /// Objects that were withdrawn, remembered to say "gone" rather than "unknown".
 const GONE_MEMORY: usize = 1024;
@@ -79,7 +80,7 @@ pub struct Source {
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) config: SourceConfig,
-    pub(crate) out: VecDeque<Output>,
+    pub(crate) out: VecDeque<Output<SourceEvent>>,
     pub(crate) rng: ChaCha12Rng,
     pub(crate) memory: PathMemory,
     /// The host's rate limit holds everybody back.
@@ -328,18 +329,18 @@ impl Source {
 
     // ---- the driver
 
-    fn on_command(&mut self, now: Time, command: Command) {
+    fn on_command(&mut self, now: Time, command: SourceCommand) {
         match command {
-            Command::Source(SourceCommand::Hold { object, bytes }) => {
+            SourceCommand::Hold { object, bytes } => {
                 self.gone.retain(|o| *o != object);
                 if self.holdings.insert(object, bytes).is_some_and(|before| before != bytes) {
                     self.end_flows_of(object);
                 }
                 self.on_all_here(object);
             }
-            Command::Source(SourceCommand::Relay(relaying)) => self.relay(&relaying),
-            Command::Source(SourceCommand::Arriving { object, what }) => self.on_arriving(object, what),
-            Command::Source(SourceCommand::Withdraw { object }) => {
+            SourceCommand::Relay(relaying) => self.relay(&relaying),
+            SourceCommand::Arriving { object, what } => self.on_arriving(object, what),
+            SourceCommand::Withdraw { object } => {
                 if self.holdings.remove(&object).is_some() {
                     self.gone.push_back(object);
                     if self.gone.len() > GONE_MEMORY {
@@ -349,12 +350,12 @@ impl Source {
                 self.shared.relays.end(object);
                 self.end_flows_of(object);
             }
-            Command::Source(SourceCommand::BlockReady { flow, block, repair }) => {
+            SourceCommand::BlockReady { flow, block, repair } => {
                 self.with_flow(flow, |f, _, _| {
                     f.on_block_ready(block, repair);
                 });
             }
-            Command::Source(SourceCommand::FlowPath { flow, path }) => {
+            SourceCommand::FlowPath { flow, path } => {
                 self.with_flow(flow, |f, shared, _| match f {
                     Flow::Pull(f) => f.on_path(now, path, shared),
                     Flow::Tree(f) => f.on_path(path),
@@ -362,23 +363,17 @@ impl Source {
                     Flow::Push(f) => f.on_vouched(path),
                 });
             }
-            Command::Source(SourceCommand::TooLong { path, fits }) => {
+            SourceCommand::TooLong { path, fits } => {
                 let that_way = self.flows.iter().filter(|(_, held)| held.flow.open_path() == Some(path));
                 let flows: Vec<FlowId> = that_way.map(|(id, _)| *id).collect();
                 for flow in flows {
                     self.with_push_flow(flow, |f, shared, _| f.on_too_long(now, fits, shared));
                 }
             }
-            Command::Source(SourceCommand::Limit { limit }) => {
+            SourceCommand::Limit { limit } => {
                 self.shared.config.limit = limit;
                 self.limit = limit.map(RateLimit::new);
                 self.shared.limited = false;
-            }
-            Command::Source(SourceCommand::Extend { .. })
-            | Command::Receiver(..)
-            | Command::Sink(_)
-            | Command::Controller(_) => {
-                self.stats.unexpected += 1;
             }
         }
     }
@@ -546,19 +541,22 @@ impl Source {
     }
 
     fn event(&mut self, event: SourceEvent) {
-        self.shared.out.push_back(Output::Event(Event::Source(event)));
+        self.shared.out.push_back(Output::Event(event));
     }
 }
 
 impl Endpoint for Source {
-    fn handle(&mut self, now: Time, input: Input) {
+    type Command = SourceCommand;
+    type Event = SourceEvent;
+
+    fn handle(&mut self, now: Time, input: Input<SourceCommand>) {
         match input {
             Input::Packet(packet) => self.on_packet(now, packet),
             Input::Command(command) => self.on_command(now, command),
         }
     }
 
-    fn poll(&mut self, now: Time) -> Output {
+    fn poll(&mut self, now: Time) -> Output<SourceEvent> {
         loop {
             if let Some(output) = self.shared.out.pop_front() {
                 return output;

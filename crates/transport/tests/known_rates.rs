@@ -3,8 +3,9 @@
 #[allow(dead_code, reason = "each test uses its part")]
 mod source_net;
 
+use headwater_machine::{Endpoint, Input, Output, Packet};
+use headwater_transport::SourceCommand;
 use headwater_transport::source::{Source, SourceConfig};
-use headwater_transport::{Command, Endpoint, Input, Output, Packet, SourceCommand};
 use headwater_units::{BitRate, BlockIndex, Duration, FlowId, PacketNumber, PathId, Time};
 use headwater_wire::{Ack, Assignment, Body, Class, Control, Datagram, Ecn, Push, Refusal, Start, Work};
 use source_net::{K, Net, Receiver, Weather, ms, push};
@@ -146,7 +147,7 @@ fn the_first_window_goes_before_others_and_what_follows_does_not() {
         source.handle(net.now, input(Body::Assign(Box::new(assign))));
         for block in 0..8 {
             let ready = SourceCommand::BlockReady { flow: FlowId(1), block: BlockIndex(block), repair: true };
-            source.handle(net.now, Input::Command(Command::Source(ready)));
+            source.handle(net.now, Input::Command(ready));
         }
         for us in (0..6000).step_by(20) {
             let now = net.now + Duration::from_micros(us);

@@ -3,8 +3,8 @@
 mod support;
 
 use headwater_transport::ReceiverFailure;
-use headwater_transport::path_mtu::PathMtuConfig;
-use headwater_transport::ppush::receiver::ReceiverStats;
+use headwater_transport::flow::path_mtu::PathMtuConfig;
+use headwater_transport::push::receiver::ReceiverStats;
 use headwater_transport::source::SourceConfig;
 use headwater_units::{BitRate, Bytes, Duration};
 use headwater_wire::{SYMBOL_OVERHEAD, SpreadRule};

@@ -1,6 +1,6 @@
 //! The discovery of a path's MTU against paths of every length, with probes and answers lost, late and out of order.
 
-use headwater_transport::path_mtu::{Known, PathMtu, PathMtuConfig};
+use headwater_transport::flow::path_mtu::{Known, PathMtu, PathMtuConfig};
 use headwater_units::{Duration, Time};
 use headwater_wire::Probe;
 use proptest::prelude::*;

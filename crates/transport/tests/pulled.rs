@@ -2,7 +2,7 @@
 
 mod support;
 
-use headwater_transport::ppush::receiver::{ReceiverConfig, ReceiverStats};
+use headwater_transport::push::receiver::{ReceiverConfig, ReceiverStats};
 use headwater_transport::source::SourceConfig;
 use headwater_units::{BitRate, Bytes, Duration};
 use headwater_wire::Delivery;

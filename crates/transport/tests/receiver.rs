@@ -1,9 +1,11 @@
 //! A fetch alone on its host, told by hand what arrives.
 
-use headwater_transport::host::{HostReceiverConfig, Receivers};
-use headwater_transport::ppush::receiver::{ReceiverConfig, ReceiverStats};
-use headwater_transport::pull_queue::PullConfig;
+use headwater_machine::{Endpoint, Input, Output, Packet};
+use headwater_transport::pull::queue::PullConfig;
+use headwater_transport::push::receiver::{ReceiverConfig, ReceiverStats};
+use headwater_transport::receiver::{HostReceiverConfig, Receivers};
 use headwater_transport::*;
+use headwater_transport::{FromFetch, ToFetch};
 use headwater_units::*;
 use headwater_wire::*;
 
@@ -16,13 +18,13 @@ fn after(seconds: u64) -> Time {
     Time::ZERO + Duration::from_secs(seconds)
 }
 
-fn packet(path: PathId, flow: FlowId, body: Body) -> Input {
+fn packet(path: PathId, flow: FlowId, body: Body) -> Input<ToFetch> {
     let datagram = Datagram { class: Class::Bulk, key_epoch: 0, flow, body };
     Input::Packet(Packet { path, ecn: Ecn::Ect0, datagram })
 }
 
 /// Everything that it has to say now, and when it wants to be woken.
-fn drain(receiver: &mut Receivers, now: Time) -> (Vec<Output>, Option<Time>) {
+fn drain(receiver: &mut Receivers, now: Time) -> (Vec<Output<FromFetch>>, Option<Time>) {
     let mut said = Vec::new();
     loop {
         match receiver.poll(now) {
@@ -34,7 +36,7 @@ fn drain(receiver: &mut Receivers, now: Time) -> (Vec<Output>, Option<Time>) {
 }
 
 fn command(receiver: &mut Receivers, now: Time, command: ReceiverCommand) {
-    receiver.handle(now, Input::Command(Command::Receiver(FETCH, command)));
+    receiver.handle(now, Input::Command(ToFetch(FETCH, command)));
 }
 
 /// A host that has just been told to fetch this.
@@ -93,7 +95,7 @@ fn waiting_for_its_decoder() -> Receivers {
         };
         receiver.handle(after(0), packet(SOURCE, FLOW, Body::Symbol(header)));
     }
-    let decode = Output::Event(Event::Receiver(FETCH, ReceiverEvent::Decode { block: BlockIndex(0) }));
+    let decode = Output::Event(FromFetch(FETCH, ReceiverEvent::Decode { block: BlockIndex(0) }));
     assert!(drain(&mut receiver, after(0)).0.contains(&decode));
     receiver
 }
@@ -109,7 +111,7 @@ fn slow_decoder_or_disk_makes_nobody_impatient_or_busy() {
     let failure = DecodeFailure::Corrupt;
     command(&mut receiver, after(300), ReceiverCommand::DecodeFailed { block: BlockIndex(0), failure });
     let (said, _) = drain(&mut receiver, after(300));
-    let failed = |o: &Output| matches!(o, Output::Event(Event::Receiver(_, ReceiverEvent::Failed(_))));
+    let failed = |o: &Output<FromFetch>| matches!(o, Output::Event(FromFetch(_, ReceiverEvent::Failed(_))));
     assert!(!said.iter().any(failed), "the sources had no time to answer: {said:?}");
 }
 
@@ -133,11 +135,11 @@ fn receiving_as(config: ReceiverConfig, bytes: u64, paths: &[PathId]) -> Receive
 }
 
 /// The controller's answer to a request for an object of so many bytes: task 1, a flow by each of these paths.
-fn accepted(request: u64, bytes: u64, paths: &[PathId]) -> Input {
+fn accepted(request: u64, bytes: u64, paths: &[PathId]) -> Input<ToFetch> {
     accepted_by(Delivery::Push, request, bytes, paths)
 }
 
-fn accepted_by(delivery: Delivery, request: u64, bytes: u64, paths: &[PathId]) -> Input {
+fn accepted_by(delivery: Delivery, request: u64, bytes: u64, paths: &[PathId]) -> Input<ToFetch> {
     let grant = |(index, path): (usize, &PathId)| FlowGrant {
         flow: FlowId(u64::from(path.0)),
         node: NodeId([path.0 as u8; 32]),
@@ -163,7 +165,7 @@ fn accepted_by(delivery: Delivery, request: u64, bytes: u64, paths: &[PathId]) -
     packet(CONTROLLER, FlowId(0), Body::Control(Box::new(accepted)))
 }
 
-fn symbol(path: PathId, number: u64, block: u32, esi: u32, assignment: u8) -> Input {
+fn symbol(path: PathId, number: u64, block: u32, esi: u32, assignment: u8) -> Input<ToFetch> {
     let header = SymbolHeader {
         number: PacketNumber(number),
         symbol: SymbolId { block: BlockIndex(block), esi: Esi(esi) },
@@ -178,7 +180,7 @@ fn symbol(path: PathId, number: u64, block: u32, esi: u32, assignment: u8) -> In
 }
 
 /// What it says while time passes, with the time.
-fn pass(receiver: &mut Receivers, from: Time, to: Time) -> Vec<(Time, Output)> {
+fn pass(receiver: &mut Receivers, from: Time, to: Time) -> Vec<(Time, Output<FromFetch>)> {
     let (mut now, mut said) = (from, Vec::new());
     while now < to {
         let (outputs, wake) = drain(receiver, now);
@@ -188,9 +190,9 @@ fn pass(receiver: &mut Receivers, from: Time, to: Time) -> Vec<(Time, Output)> {
     said
 }
 
-fn assignments(said: &[(Time, Output)], to: PathId) -> Vec<(Time, Assign)> {
+fn assignments(said: &[(Time, Output<FromFetch>)], to: PathId) -> Vec<(Time, Assign)> {
     let to_it =
-        |(at, output): &(Time, Output)| match output {
+        |(at, output): &(Time, Output<FromFetch>)| match output {
             Output::Transmit(Packet {
                 path, datagram: Datagram { body: Body::Assign(assign), .. }, ..
             }) if *path == to => Some((*at, (**assign).clone())),
@@ -220,7 +222,7 @@ fn a_source_without_a_list_that_falls_silent_is_asked_again_and_the_controller_t
 }
 
 /// The list of flows of task 1: one by each of these paths, from sources at these addresses.
-fn flows(version: u32, paths: &[PathId], at: &[&str]) -> Input {
+fn flows(version: u32, paths: &[PathId], at: &[&str]) -> Input<ToFetch> {
     let Input::Packet(Packet { datagram: Datagram { body: Body::Control(control), .. }, .. }) =
         accepted(77, 100_000, paths)
     else {
@@ -238,9 +240,9 @@ fn a_source_whose_address_is_known_only_later_or_changes_is_asked_there() {
         let config = ReceiverConfig::new("object", NodeId([1; 32]), CONTROLLER, 77);
         let mut receiver = receiving_as(ReceiverConfig { delivery, ..config }, 100_000, &[SOURCE]);
         pass(&mut receiver, after(0), after(5));
-        let moved = |said: &[(Time, Output)]| {
+        let moved = |said: &[(Time, Output<FromFetch>)]| {
             let to = said.iter().filter_map(|(_, output)| match output {
-                Output::Event(Event::Receiver(_, ReceiverEvent::Moved(bind))) => Some(bind.at.clone()),
+                Output::Event(FromFetch(_, ReceiverEvent::Moved(bind))) => Some(bind.at.clone()),
                 _ => None,
             });
             to.flatten().map(|at| at.to_string()).collect::<Vec<_>>()
@@ -265,7 +267,7 @@ fn a_source_whose_address_is_known_only_later_or_changes_is_asked_there() {
     }
 }
 
-fn goes_by(output: &Output, this: PathId) -> bool {
+fn goes_by(output: &Output<FromFetch>, this: PathId) -> bool {
     matches!(output, Output::Transmit(Packet { path, .. }) if *path == this)
 }
 
@@ -285,7 +287,7 @@ fn under_the_equal_rule_there_is_room_for_all_that_sources_look_ahead() {
     drain(&mut receiver, after(0));
     for block in 0..3 {
         receiver.handle(after(0), symbol(SOURCE, u64::from(block), block, 0, 1));
-        let kept = Output::Event(Event::Receiver(
+        let kept = Output::Event(FromFetch(
             FETCH,
             ReceiverEvent::Symbol {
                 flow: FLOW_OF_SOURCE,
@@ -350,8 +352,8 @@ fn a_receiver_waits_for_a_controller_that_does_not_know_its_object_any_more() {
     pass(&mut receiver, after(1), after(2));
     let refused = Control::Refused { request: 78, reason: Refusal::UnknownObject };
     receiver.handle(after(2), packet(CONTROLLER, FlowId(0), Body::Control(Box::new(refused.clone()))));
-    let failed = |said: &[(Time, Output)]| {
-        said.iter().any(|(_, o)| matches!(o, Output::Event(Event::Receiver(_, ReceiverEvent::Failed(_)))))
+    let failed = |said: &[(Time, Output<FromFetch>)]| {
+        said.iter().any(|(_, o)| matches!(o, Output::Event(FromFetch(_, ReceiverEvent::Failed(_)))))
     };
     assert!(!failed(&pass(&mut receiver, after(2), after(10))), "its holders may be back any moment");
     assert!(failed(&pass(&mut receiver, after(10), after(30))), "but not for ever");
@@ -373,7 +375,7 @@ fn a_task_that_is_forgotten_before_its_receiver_was_ready_goes_on_when_it_is_kno
     receiver.handle(after(1), symbol(SOURCE, 0, 0, 0, 1));
     let kept = SymbolId { block: BlockIndex(0), esi: Esi(0) };
     let kept = ReceiverEvent::Symbol { flow: FLOW_OF_SOURCE, symbol: kept };
-    assert!(drain(&mut receiver, after(1)).0.contains(&Output::Event(Event::Receiver(FETCH, kept))));
+    assert!(drain(&mut receiver, after(1)).0.contains(&Output::Event(FromFetch(FETCH, kept))));
 }
 
 #[test]
@@ -407,13 +409,13 @@ fn the_end_waits_for_every_answer_but_that_of_a_source_that_fell_silent() {
 }
 
 /// What a source says of its path's MTU.
-fn probe(path: PathId, bytes: u16, fits: Option<u16>) -> Input {
+fn probe(path: PathId, bytes: u16, fits: Option<u16>) -> Input<ToFetch> {
     packet(path, FlowId(u64::from(path.0)), Body::Probe(Probe { number: 9, bytes, fits }))
 }
 
 /// The requests among what was said: their number and room.
-fn requests(said: &[Output]) -> Vec<(u64, u16)> {
-    let request = |output: &Output| match output {
+fn requests(said: &[Output<FromFetch>]) -> Vec<(u64, u16)> {
+    let request = |output: &Output<FromFetch>| match output {
         Output::Transmit(Packet { datagram: Datagram { body: Body::Control(control), .. }, .. }) => {
             match &**control {
                 Control::Request(request) => Some((request.request, request.room)),
@@ -425,8 +427,8 @@ fn requests(said: &[Output]) -> Vec<(u64, u16)> {
     said.iter().filter_map(request).collect()
 }
 
-fn says(said: &[Output], wanted: impl Fn(&Body) -> bool) -> usize {
-    let is = |output: &&Output| matches!(output, Output::Transmit(packet) if wanted(&packet.datagram.body));
+fn says(said: &[Output<FromFetch>], wanted: impl Fn(&Body) -> bool) -> usize {
+    let is = |output: &&Output<FromFetch>| matches!(output, Output::Transmit(packet) if wanted(&packet.datagram.body));
     said.iter().filter(is).count()
 }
 
@@ -493,8 +495,8 @@ fn a_source_with_a_narrow_path_makes_it_leave_the_task_and_ask_with_less_room() 
     };
     receiver.handle(after(3), packet(CONTROLLER, FlowId(0), Body::Control(Box::new(accepted))));
     let (said, _) = drain(&mut receiver, after(3));
-    let again = |output: &Output| {
-        matches!(output, Output::Event(Event::Receiver(_, ReceiverEvent::Accepted { symbol_size: 896, .. })))
+    let again = |output: &Output<FromFetch>| {
+        matches!(output, Output::Event(FromFetch(_, ReceiverEvent::Accepted { symbol_size: 896, .. })))
     };
     assert!(said.iter().any(again));
     let stats = stats(&mut receiver);

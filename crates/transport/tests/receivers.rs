@@ -1,9 +1,11 @@
 //! Fetches of one host, side by side.
 
-use headwater_transport::host::{HostReceiverConfig, Receivers};
-use headwater_transport::ppush::receiver::ReceiverConfig;
-use headwater_transport::pull_queue::PullConfig;
+use headwater_machine::{Endpoint, Input, Output, Packet};
+use headwater_transport::pull::queue::PullConfig;
+use headwater_transport::push::receiver::ReceiverConfig;
+use headwater_transport::receiver::{HostReceiverConfig, Receivers};
 use headwater_transport::*;
+use headwater_transport::{FromFetch, ToFetch};
 use headwater_units::*;
 use headwater_wire::*;
 use proptest::prelude::*;
@@ -22,17 +24,17 @@ fn host() -> Receivers {
     Receivers::new(HostReceiverConfig { pull: PullConfig { rate, packet, catch_up: Duration::ZERO } })
 }
 
-fn command(fetch: u64, command: ReceiverCommand) -> Input {
-    Input::Command(Command::Receiver(FetchId(fetch), command))
+fn command(fetch: u64, command: ReceiverCommand) -> Input<ToFetch> {
+    Input::Command(ToFetch(FetchId(fetch), command))
 }
 
 /// Begins a fetch. Its request is counted on with each time that it asks anew.
-fn fetch(fetch: u64, spread: SpreadRule) -> Input {
+fn fetch(fetch: u64, spread: SpreadRule) -> Input<ToFetch> {
     let config = ReceiverConfig::new(format!("object {fetch}"), NodeId([1; 32]), CONTROLLER, fetch * 1000);
     command(fetch, ReceiverCommand::Fetch(Box::new(ReceiverConfig { spread, ..config })))
 }
 
-fn control(path: PathId, control: Control) -> Input {
+fn control(path: PathId, control: Control) -> Input<ToFetch> {
     Input::Packet(Packet::control(path, control))
 }
 
@@ -57,7 +59,7 @@ fn grants(fetch: u64, sources: u64) -> Vec<FlowGrant> {
 }
 
 /// The answer to the first request of a fetch, or to a later one.
-fn accepted(fetch: u64, later: u64, sources: u64) -> Input {
+fn accepted(fetch: u64, later: u64, sources: u64) -> Input<ToFetch> {
     let accepted = Control::Accepted {
         request: fetch * 1000 + later,
         task: TaskId(1000 + fetch),
@@ -72,12 +74,12 @@ fn accepted(fetch: u64, later: u64, sources: u64) -> Input {
     control(CONTROLLER, accepted)
 }
 
-fn datagram(flow: FlowId, body: Body) -> Input {
+fn datagram(flow: FlowId, body: Body) -> Input<ToFetch> {
     let datagram = Datagram { class: Class::Bulk, key_epoch: 0, flow, body };
     Input::Packet(Packet { path: PathId(flow.0 as u32), ecn: Ecn::Ect0, datagram })
 }
 
-fn symbol(flow: FlowId, number: u64, block: u32, esi: u32) -> Input {
+fn symbol(flow: FlowId, number: u64, block: u32, esi: u32) -> Input<ToFetch> {
     let header = SymbolHeader {
         number: PacketNumber(number),
         symbol: SymbolId { block: BlockIndex(block), esi: Esi(esi) },
@@ -93,7 +95,7 @@ fn symbol(flow: FlowId, number: u64, block: u32, esi: u32) -> Input {
 
 /// Everything that it has to say now, each with whose it is, and when it wants to be woken. Answers what a driver answers at
 /// once.
-fn drain(host: &mut Receivers, now: Time) -> (Vec<(FetchId, Output)>, Option<Time>) {
+fn drain(host: &mut Receivers, now: Time) -> (Vec<(FetchId, Output<FromFetch>)>, Option<Time>) {
     let mut said = Vec::new();
     loop {
         match host.poll(now) {
@@ -103,13 +105,9 @@ fn drain(host: &mut Receivers, now: Time) -> (Vec<(FetchId, Output)>, Option<Tim
             }
             output => {
                 let speaker = host.speaker().expect("it has just spoken");
-                match &output {
-                    Output::Event(Event::Receiver(fetch, event)) => {
-                        assert_eq!(*fetch, speaker);
-                        answer(host, now, *fetch, event);
-                    }
-                    Output::Event(other) => panic!("{other:?}"),
-                    _ => {}
+                if let Output::Event(FromFetch(fetch, event)) = &output {
+                    assert_eq!(*fetch, speaker);
+                    answer(host, now, *fetch, event);
                 }
                 said.push((speaker, output));
             }
@@ -131,7 +129,7 @@ fn answer(host: &mut Receivers, now: Time, fetch: FetchId, event: &ReceiverEvent
 }
 
 /// What one fetch said.
-fn of(said: &[(FetchId, Output)], fetch: u64) -> Vec<&Output> {
+fn of(said: &[(FetchId, Output<FromFetch>)], fetch: u64) -> Vec<&Output<FromFetch>> {
     said.iter().filter(|(who, _)| who.0 == fetch).map(|(_, output)| output).collect()
 }
 
@@ -153,19 +151,19 @@ fn a_packet_goes_to_the_fetch_of_its_flow_and_a_controllers_word_to_the_fetch_th
         host.handle(at(10), symbol(flow(n, 0), 0, 0, 0));
         let (said, _) = drain(&mut host, at(10));
         let kept = said.iter().filter(|(_, o)| {
-            matches!(o, Output::Event(Event::Receiver(_, ReceiverEvent::Symbol { flow: of, .. })) if *of == flow(n, 0))
+            matches!(o, Output::Event(FromFetch(_, ReceiverEvent::Symbol { flow: of, .. })) if *of == flow(n, 0))
         });
         let new = usize::from(host.stats(at(10), FetchId(n)).unwrap().arrivals == 1);
         assert_eq!(kept.count(), new, "once");
-        assert_eq!(of(&said, 3 - n), Vec::<&Output>::new());
+        assert_eq!(of(&said, 3 - n), Vec::<&Output<FromFetch>>::new());
     }
     let flows = |task| Control::Flows { task: TaskId(task), version: 1, flows: grants(1, 2) };
     host.handle(at(20), control(CONTROLLER, flows(1001)));
     let (said, _) = drain(&mut host, at(20));
     assert!(of(&said, 1).iter().any(
-        |o| matches!(o, Output::Event(Event::Receiver(_, ReceiverEvent::Bind(bind))) if bind.flow == flow(1, 1))
+        |o| matches!(o, Output::Event(FromFetch(_, ReceiverEvent::Bind(bind))) if bind.flow == flow(1, 1))
     ));
-    assert_eq!(of(&said, 2), Vec::<&Output>::new());
+    assert_eq!(of(&said, 2), Vec::<&Output<FromFetch>>::new());
 
     // Not to anybody: another controller's word, another host's task, a flow that nobody was granted.
     assert_eq!(host.strays(), 0);
@@ -188,7 +186,7 @@ fn an_ended_fetch_is_forgotten_and_its_number_free() {
     host.handle(at(20), datagram(flow(1, 0), Body::FinAck));
     host.handle(at(20), control(CONTROLLER, Control::FinAck { task: TaskId(1001) }));
     let (said, _) = drain(&mut host, at(20));
-    let ended = Output::Event(Event::Receiver(FetchId(1), ReceiverEvent::Ended));
+    let ended = Output::Event(FromFetch(FetchId(1), ReceiverEvent::Ended));
     assert_eq!(of(&said, 1).last(), Some(&&ended));
     assert_eq!(
         (host.fetches().collect::<Vec<_>>(), host.stats(at(20), FetchId(1))),
@@ -201,7 +199,7 @@ fn an_ended_fetch_is_forgotten_and_its_number_free() {
 
     host.handle(at(40), fetch(1, SpreadRule::Equal));
     let (said, _) = drain(&mut host, at(40));
-    let asks = |o: &&Output| matches!(o, Output::Transmit(packet) if matches!(packet.datagram.body, Body::Control(_)));
+    let asks = |o: &&Output<FromFetch>| matches!(o, Output::Transmit(packet) if matches!(packet.datagram.body, Body::Control(_)));
     assert_eq!(of(&said, 1).iter().filter(|o| asks(o)).count(), 1);
 }
 
@@ -284,7 +282,7 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 /// What a fetch is told.
-fn input(fetch_number: u64, step: &Step, number: u64) -> Input {
+fn input(fetch_number: u64, step: &Step, number: u64) -> Input<ToFetch> {
     let n = fetch_number;
     match *step {
         Step::Time(_) => unreachable!("that is for all"),
@@ -309,7 +307,7 @@ proptest! {
     fn fetches_side_by_side_do_what_they_do_alone(steps in proptest::collection::vec((1u64..4, step()), 0..400)) {
         let mut together = host();
         let mut alone = [host(), host(), host()];
-        let mut said: [Vec<Output>; 3] = Default::default();
+        let mut said: [Vec<Output<FromFetch>>; 3] = Default::default();
         let mut wakes = [None; 3];
         let mut now = Time::ZERO;
         for (number, (n, step)) in steps.iter().enumerate() {
@@ -340,4 +338,13 @@ proptest! {
         }
         prop_assert_eq!(together.strays(), alone.iter().map(Receivers::strays).sum::<u64>());
     }
+}
+
+#[test]
+fn what_moves_for_every_packet_is_small() {
+    assert!(size_of::<Packet>() <= 56, "{}", size_of::<Packet>());
+    assert!(size_of::<Output<FromFetch>>() <= 64, "{}", size_of::<Output<FromFetch>>());
+    assert!(size_of::<Input<ToFetch>>() <= 64, "{}", size_of::<Input<ToFetch>>());
+    assert!(size_of::<Output<SourceEvent>>() <= 64, "{}", size_of::<Output<SourceEvent>>());
+    assert!(size_of::<Input<SourceCommand>>() <= 64, "{}", size_of::<Input<SourceCommand>>());
 }

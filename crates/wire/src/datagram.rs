@@ -1,6 +1,6 @@
 //! The prelude, the symbol header, and datagrams as a whole.
 
-use headwater_units::{BlockIndex, ESI_LIMIT, Esi, FlowId, MAX_SYMBOL_SIZE, PacketNumber, SymbolId};
+use headwater_units::{BlockIndex, Bytes, ESI_LIMIT, Esi, FlowId, MAX_SYMBOL_SIZE, PacketNumber, SymbolId};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -19,6 +19,14 @@ pub const HEADER: usize = PRELUDE + HEADER_TAG;
 pub const SEAL: usize = 16;
 /// What a symbol costs beside its payload: prelude, header tag, symbol header, seal.
 pub const SYMBOL_OVERHEAD: usize = HEADER + SYMBOL_HEADER + SEAL;
+
+/// IPv4 and UDP headers.
+const IP_UDP: u64 = 28;
+
+/// A packet of a symbol of this size as it counts against a rate that a node states, which is of the wire.
+pub fn on_the_wire(symbol_size: u16) -> Bytes {
+    Bytes::new(u64::from(symbol_size) + SYMBOL_OVERHEAD as u64 + IP_UDP)
+}
 
 const SYMBOL_HEADER: usize = 8;
 /// What the header tag of a symbol covers, with the tag's own place.

@@ -48,7 +48,7 @@ pub use control::{
 pub use cumulative::{AckVector, Cumulative};
 pub use datagram::{
     Body, Class, Datagram, Ecn, FinReason, HEADER, HEADER_TAG, PRELUDE, Parsed, SEAL, SYMBOL_OVERHEAD,
-    SymbolHeader, WireError, emit, mark_trimmed, parse, parse_trimmed, peek_flow, peek_tree,
+    SymbolHeader, WireError, emit, mark_trimmed, on_the_wire, parse, parse_trimmed, peek_flow, peek_tree,
 };
 pub use naming::{Claim, ClaimRule, NameStands, Naming};
 pub use node::{Holding, MAX_LABEL, MAX_LABELS, NodeInfo};

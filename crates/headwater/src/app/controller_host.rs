@@ -7,11 +7,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
-use headwater_transport::ppush::controller::{Controller, ControllerConfig, ControllerView};
-use headwater_transport::{
-    Command, ControllerCommand, ControllerEvent, Endpoint, Event, Input, NameRecord, Output, Packet,
-    TaskRecord,
+use headwater_controller::{
+    Controller, ControllerCommand, ControllerConfig, ControllerEvent, ControllerView, NameRecord, TaskRecord,
 };
+use headwater_machine::{Endpoint, Input, Output, Packet};
 use headwater_units::{NodeId, PathId, TaskId, Time};
 use headwater_wire::{Body, Control};
 use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition};
@@ -54,11 +53,11 @@ impl ControllerHost {
         let database = state.map(Tasks::open).transpose()?;
         let mut machine = Controller::new(config, rand::random());
         if returned {
-            let command = Command::Controller(ControllerCommand::Returned);
+            let command = ControllerCommand::Returned;
             machine.handle(Time::ZERO, Input::Command(command));
         }
         for record in database.as_ref().map_or(Ok(Vec::new()), Tasks::load_names)? {
-            let command = Command::Controller(ControllerCommand::RestoreName(Box::new(record)));
+            let command = ControllerCommand::RestoreName(Box::new(record));
             machine.handle(Time::ZERO, Input::Command(command));
         }
         let records = database.as_ref().map_or(Ok(Vec::new()), Tasks::load)?;
@@ -66,7 +65,7 @@ impl ControllerHost {
         let mut chronicle = Chronicle::new(tally.clone());
         for record in records {
             chronicle.restored(&record);
-            let command = Command::Controller(ControllerCommand::Restore(Box::new(record)));
+            let command = ControllerCommand::Restore(Box::new(record));
             machine.handle(Time::ZERO, Input::Command(command));
         }
         let (orders, queue) = unbounded_channel();
@@ -166,10 +165,10 @@ impl Running {
                 Order::Lost { path, left, reason } => {
                     self.peers.remove(&path);
                     self.chronicle.path_lost(reason);
-                    let command = Command::Controller(match left {
+                    let command = match left {
                         true => ControllerCommand::PathLeft { path },
                         false => ControllerCommand::PathLost { path },
-                    });
+                    };
                     self.machine.handle(now, Input::Command(command));
                 }
                 Order::View(reply) => drop(reply.send(self.machine.view(now))),
@@ -185,7 +184,7 @@ impl Running {
             Some(known) if known.here => Forgetting::Connected,
             Some(known) => {
                 tracing::info!(node = %node, name = known.info.name, "node forgotten");
-                let command = Command::Controller(ControllerCommand::ForgetNode { node });
+                let command = ControllerCommand::ForgetNode { node };
                 self.machine.handle(now, Input::Command(command));
                 Forgetting::Done
             }
@@ -205,8 +204,7 @@ impl Running {
                         let _ = peer.send(*control);
                     }
                 }
-                Output::Event(Event::Controller(event)) => self.on_event(event),
-                Output::Event(_) => unreachable!("a controller has controller events"),
+                Output::Event(event) => self.on_event(event),
             }
         }
     }

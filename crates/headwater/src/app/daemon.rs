@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use headwater_controller::{ControllerConfig, GroupRange};
 use headwater_store::{NameFacts, Store, StoreOptions};
-use headwater_transport::ppush::controller::{ControllerConfig, GroupRange};
 use headwater_units::{ObjectId, Theta};
 
 use super::host::{Held, Host, HostConfig, LOCAL};

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use headwater_transport::ppush::receiver::ReceiverStats;
+use headwater_transport::push::receiver::ReceiverStats;
 use headwater_units::{BitRate, BlockIndex, Bytes, ObjectId, PathId};
 
 use super::fetch::{Arrivals, Follower, source_label};

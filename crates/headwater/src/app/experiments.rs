@@ -2,10 +2,10 @@
 
 use std::path::PathBuf;
 
+use headwater_controller::ControllerConfig;
 use headwater_sim::scenario::TransportSpec;
-use headwater_transport::ppush::controller::ControllerConfig;
-use headwater_transport::ppush::receiver::ReceiverConfig;
-use headwater_transport::scdp::PullFlowConfig;
+use headwater_transport::pull::PullFlowConfig;
+use headwater_transport::push::receiver::ReceiverConfig;
 use headwater_transport::source::SourceConfig;
 use headwater_units::{Bytes, Duration, Theta};
 

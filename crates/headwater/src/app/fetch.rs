@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use headwater_store::manifest::MAX_MANIFEST_BYTES;
 use headwater_store::{BlockHashes, Partial, PartialSpec, SourceFile, Store, StoreError};
-use headwater_transport::ppush::receiver::{ReceiverConfig, ReceiverStats};
+use headwater_transport::push::receiver::{ReceiverConfig, ReceiverStats};
 use headwater_units::{BlockIndex, Bytes, FetchId, FlowId, NodeId, ObjectId, PathId};
 use tokio::sync::Notify;
 use tokio::sync::mpsc::UnboundedReceiver;

@@ -13,11 +13,11 @@ use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
+use headwater_controller::ControllerConfig;
 use headwater_store::StoreError;
 use headwater_store::manifest::{self, Manifest};
-use headwater_transport::datacast::TreeReceiverConfig;
-use headwater_transport::ppush::controller::ControllerConfig;
-use headwater_transport::ppush::receiver::{ReceiverConfig, ReceiverStats};
+use headwater_transport::push::receiver::{ReceiverConfig, ReceiverStats};
+use headwater_transport::tree::TreeReceiverConfig;
 use headwater_units::{BlockIndex, BlockLayout, Bytes, NodeId, ObjectId, PathId, Theta};
 use headwater_wire::{Class, Delivery};
 

@@ -21,8 +21,8 @@ use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use headwater_control::{ControlConfig, ControlEndpoint, Identity, Link, Pins};
+use headwater_controller::ControllerConfig;
 use headwater_store::{BlockHashes, NameFacts, SourceFile};
-use headwater_transport::ppush::controller::ControllerConfig;
 use headwater_units::{Duration, NodeId, ObjectId, PathId};
 use headwater_wire::{Control, Holding, NodeInfo, Spoiled};
 use tokio::sync::mpsc::UnboundedSender;

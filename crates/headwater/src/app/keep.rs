@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use headwater_store::manifest::Manifest;
 use headwater_store::{Gathering, NameStanding, PutOptions, Store, StoreError, StoreOptions};
-use headwater_transport::ppush::receiver::ReceiverConfig;
+use headwater_transport::push::receiver::ReceiverConfig;
 use headwater_units::{ObjectId, PathId};
 use headwater_wire::Delivery;
 use tokio::sync::Semaphore;

@@ -39,11 +39,11 @@ mod usage;
 use std::net::SocketAddr;
 use std::path::Path;
 
-use headwater_transport::host::HostReceiverConfig;
-use headwater_transport::path_mtu::PathMtuConfig;
-use headwater_transport::ppush::wfcc::LossResponse;
-use headwater_transport::ppush::yielding::YieldingConfig;
-use headwater_transport::pull_queue::PullConfig;
+use headwater_transport::flow::path_mtu::PathMtuConfig;
+use headwater_transport::pull::queue::PullConfig;
+use headwater_transport::push::wfcc::LossResponse;
+use headwater_transport::push::yielding::YieldingConfig;
+use headwater_transport::receiver::HostReceiverConfig;
 use headwater_udp::Multicast;
 use headwater_units::{BitRate, Bytes, Duration};
 use headwater_wire::Delivery;

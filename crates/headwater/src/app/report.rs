@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
-use headwater_transport::ppush::controller::{CastView, ControllerView, NodeView, TaskView};
+use headwater_controller::{CastView, ControllerView, NodeView, TaskView};
 use headwater_units::{BitRate, Bytes, NodeId};
 use headwater_wire::{MarkSignal, NodeInfo, resolve_address};
 

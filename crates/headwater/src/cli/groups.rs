@@ -4,7 +4,7 @@ use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 
-use headwater_transport::ppush::controller::GroupRange;
+use headwater_controller::GroupRange;
 
 use super::values::{ValueError, bad};
 

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use headwater_transport::ppush::controller::NetworkSpec;
+use headwater_controller::NetworkSpec;
 
 use super::resolve::UsageError;
 

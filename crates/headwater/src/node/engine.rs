@@ -13,12 +13,11 @@ use std::net::SocketAddr;
 use std::sync::mpsc::Receiver as Queue;
 use std::sync::{Arc, Mutex};
 
+use headwater_machine::{Endpoint, Input, Output, Packet, SortedMap};
 use headwater_store::{SourceFile, StoreError};
-use headwater_transport::ppush::SortedMap;
-use headwater_transport::ppush::receiver::{ReceiverConfig, ReceiverStats};
+use headwater_transport::push::receiver::{ReceiverConfig, ReceiverStats};
 use headwater_transport::{
-    Arriving, Bind, Command, Endpoint, Event, Input, Opened, Output, Packet, ReceiverCommand, ReceiverEvent,
-    SourceCommand, SourceEvent,
+    Arriving, Bind, FromFetch, Opened, ReceiverCommand, ReceiverEvent, SourceCommand, SourceEvent, ToFetch,
 };
 use headwater_udp::{
     GroupAddr, Merging, PathAddr, RecvBatch, SendBatch, TrimmedBatch, TrimmedPort, UdpPort, Waker, doze,
@@ -418,12 +417,12 @@ impl Engine {
     }
 
     fn tell_source(&mut self, now: Time, command: SourceCommand) {
-        self.hand_to_source(now, Input::Command(Command::Source(command)));
+        self.hand_to_source(now, Input::Command(command));
         self.drive_source(now);
     }
 
     fn tell_receivers(&mut self, now: Time, id: FetchId, command: ReceiverCommand) {
-        self.fetches.taped.handle(now, Input::Command(Command::Receiver(id, command)));
+        self.fetches.taped.handle(now, Input::Command(ToFetch(id, command)));
         self.drive_receivers(now, None);
     }
 
@@ -448,7 +447,7 @@ impl Engine {
                     return self.hand_held(now);
                 }
                 Output::Transmit(packet) => self.transmit(packet),
-                Output::Event(Event::Receiver(id, ReceiverEvent::Symbol { symbol, .. })) => {
+                Output::Event(FromFetch(id, ReceiverEvent::Symbol { symbol, .. })) => {
                     let came = came.expect("a symbol is named right after its datagram was handed in");
                     if let Some(receiving) = self.fetches.running.get_mut(&id)
                         && receiving.keep_symbol(symbol, came.payload, &mut self.buffers)
@@ -459,8 +458,7 @@ impl Engine {
                         self.pass_on(now, object, Arriving::Symbol(symbol));
                     }
                 }
-                Output::Event(Event::Receiver(id, event)) => self.on_receiver_event(now, id, event),
-                Output::Event(_) => unreachable!("the receiving machine has receiver events"),
+                Output::Event(FromFetch(id, event)) => self.on_receiver_event(now, id, event),
             }
         }
     }
@@ -491,7 +489,7 @@ impl Engine {
                 self.flows.insert(flow, Box::new(entry));
                 // Polled by the loop that is running.
                 let command = ReceiverCommand::FlowPath { flow, path };
-                self.fetches.taped.handle(now, Input::Command(Command::Receiver(id, command)));
+                self.fetches.taped.handle(now, Input::Command(ToFetch(id, command)));
             }
             ReceiverEvent::Moved(bind) => {
                 let Bind { flow, node, at, .. } = *bind;
@@ -499,7 +497,7 @@ impl Engine {
                 let _ = receiving.events.send(FetchEvent::Source { flow, node, at });
                 // Polled by the loop that is running.
                 let command = ReceiverCommand::FlowPath { flow, path };
-                self.fetches.taped.handle(now, Input::Command(Command::Receiver(id, command)));
+                self.fetches.taped.handle(now, Input::Command(ToFetch(id, command)));
             }
             ReceiverEvent::Unbind { flow } => {
                 self.flows.remove(&flow);
@@ -543,8 +541,7 @@ impl Engine {
                     return;
                 }
                 Output::Transmit(packet) => self.transmit(packet),
-                Output::Event(Event::Source(event)) => self.on_source_event(now, event),
-                Output::Event(_) => unreachable!("a source has source events"),
+                Output::Event(event) => self.on_source_event(now, event),
             }
         }
         self.sources.wake = Some(now);
@@ -562,7 +559,7 @@ impl Engine {
                 if let Some(path) = self.group_path(&at) {
                     // Polled by the loop that is running.
                     let command = SourceCommand::FlowPath { flow, path };
-                    self.hand_to_source(now, Input::Command(Command::Source(command)));
+                    self.hand_to_source(now, Input::Command(command));
                 }
                 self.trees.machine.source_opened(flow);
                 self.tend_trees(now);

@@ -18,8 +18,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use headwater_store::SourceFile;
-use headwater_transport::host::{HostReceiverConfig, Receivers};
-use headwater_transport::ppush::receiver::{ReceiverConfig, ReceiverStats};
+use headwater_transport::push::receiver::{ReceiverConfig, ReceiverStats};
+use headwater_transport::receiver::{HostReceiverConfig, Receivers};
 use headwater_transport::source::{self, Source, SourceConfig, SourceStats};
 use headwater_udp::{
     GroupAddr, Merging, Multicast, Offload, SocketOptions, SocketStats, TrimmedPort, UdpPort, Waker,
@@ -396,7 +396,7 @@ mod tests {
     use std::net::UdpSocket;
     use std::path::Path;
 
-    use headwater_transport::pull_queue::PullConfig;
+    use headwater_transport::pull::queue::PullConfig;
     use headwater_udp::{PathAddr, RecvBatch, SendBatch};
     use headwater_units::{BitRate, Duration, FlowId, FlowKey, NodeId, TaskId, Theta};
     use headwater_wire::{

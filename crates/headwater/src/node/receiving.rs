@@ -4,10 +4,10 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use headwater_codec::{Assembler, BlockShape, Decoder};
+use headwater_machine::SortedMap;
 use headwater_store::StoreError;
-use headwater_transport::host::Receivers;
-use headwater_transport::ppush::SortedMap;
-use headwater_transport::ppush::receiver::ReceiverStats;
+use headwater_transport::push::receiver::ReceiverStats;
+use headwater_transport::receiver::Receivers;
 use headwater_transport::{DecodeFailure, ReceiverCommand, ReceiverFailure};
 use headwater_units::{BlockIndex, Bytes, FetchId, FlowId, Geometry, NodeId, ObjectId, SymbolId, Time};
 use tokio::sync::mpsc::UnboundedSender;

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 
 use headwater_codec::{BlockEncoder, BlockShape};
+use headwater_machine::SortedMap;
 use headwater_store::{SourceFile, StoreError};
-use headwater_transport::ppush::SortedMap;
 use headwater_transport::source::Source;
 use headwater_units::{BlockIndex, Bytes, FlowId, Geometry, ObjectId, SymbolId, Time};
 

@@ -1,18 +1,20 @@
 //! Recording a machine and playing the record back (the same inputs at the same times must give the same outputs).
 
+use std::fmt::Debug;
 use std::fs::File;
 use std::io::{BufReader, BufWriter, Read, Write};
 use std::path::Path;
 use std::sync::Arc;
 
-use headwater_transport::host::{HostReceiverConfig, Receivers};
+use headwater_machine::{Endpoint, Input, Output};
+use headwater_transport::receiver::{HostReceiverConfig, Receivers};
 use headwater_transport::source::{Source, SourceConfig};
-use headwater_transport::{Endpoint, Input, Output};
 use headwater_units::Time;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-const MAGIC: &[u8] = b"headwater tape 3\n";
+const MAGIC: &[u8] = b"headwater tape 4\n";
 /// No step is longer: a control message is at most 64 KiB.
 const LONGEST_STEP: usize = 1 << 20;
 
@@ -24,9 +26,9 @@ pub(super) enum Machine {
 }
 
 #[derive(Serialize, Deserialize)]
-enum Step {
-    Handle(Time, Input),
-    Poll(Time, Output),
+enum Step<C, E> {
+    Handle(Time, Input<C>),
+    Poll(Time, Output<E>),
 }
 
 /// A file that a machine will be recorded in, created and empty.
@@ -78,7 +80,7 @@ impl<M> Taped<M> {
         }
     }
 
-    fn note(&mut self, step: impl FnOnce() -> Step) {
+    fn note<C: Serialize, E: Serialize>(&mut self, step: impl FnOnce() -> Step<C, E>) {
         if let Some(tape) = &mut self.tape
             && let Err(error) = write(tape, &step())
         {
@@ -88,21 +90,27 @@ impl<M> Taped<M> {
     }
 }
 
-impl<M: Endpoint> Endpoint for Taped<M> {
-    fn handle(&mut self, now: Time, input: Input) {
+impl<M> Endpoint for Taped<M>
+where
+    M: Endpoint<Command: Clone + Serialize, Event: Clone + Serialize>,
+{
+    type Command = M::Command;
+    type Event = M::Event;
+
+    fn handle(&mut self, now: Time, input: Input<M::Command>) {
         if self.tape.is_some() {
-            self.note(|| Step::Handle(now, input.clone()));
+            self.note(|| Step::<_, M::Event>::Handle(now, input.clone()));
         }
         self.machine.handle(now, input);
     }
 
-    fn poll(&mut self, now: Time) -> Output {
+    fn poll(&mut self, now: Time) -> Output<M::Event> {
         if self.tape.is_none() {
             // Straight to whoever asked: to look at an output on its way costs as much as to make it.
             return self.machine.poll(now);
         }
         let output = self.machine.poll(now);
-        self.note(|| Step::Poll(now, output.clone()));
+        self.note(|| Step::<M::Command, _>::Poll(now, output.clone()));
         output
     }
 }
@@ -155,13 +163,19 @@ pub fn replay(path: &Path) -> Result<Replayed, ReplayError> {
     if magic != MAGIC {
         return Err(ReplayError::Format("wrong first line".into()));
     }
-    let mut machine: Box<dyn Endpoint> = match read(&mut tape)? {
-        Some(Machine::Receivers(config)) => Box::new(Receivers::new(config)),
-        Some(Machine::Source(config, seed)) => Box::new(Source::new(*config, seed)),
-        None => return Err(ReplayError::Format("no machine".into())),
-    };
+    match read(&mut tape)? {
+        Some(Machine::Receivers(config)) => play(Receivers::new(config), &mut tape),
+        Some(Machine::Source(config, seed)) => play(Source::new(*config, seed), &mut tape),
+        None => Err(ReplayError::Format("no machine".into())),
+    }
+}
+
+fn play<M>(mut machine: M, tape: &mut impl Read) -> Result<Replayed, ReplayError>
+where
+    M: Endpoint<Command: DeserializeOwned, Event: DeserializeOwned + PartialEq + Debug>,
+{
     let mut played = Replayed::default();
-    while let Some(step) = read(&mut tape)? {
+    while let Some(step) = read::<Step<M::Command, M::Event>>(tape)? {
         match step {
             Step::Handle(now, input) => {
                 machine.handle(now, input);

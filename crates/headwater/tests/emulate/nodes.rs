@@ -8,9 +8,9 @@ use headwater::node::{BlockSink, FetchEvent, Node, NodeConfig, Said, Snapshot, c
 use headwater_store::{SourceFile, StoreError};
 use headwater_testbed::emulate::EmulatedNet;
 use headwater_testbed::soft_switch::in_namespace;
-use headwater_transport::host::HostReceiverConfig;
-use headwater_transport::ppush::receiver::{ReceiverConfig, ReceiverStats};
-use headwater_transport::pull_queue::PullConfig;
+use headwater_transport::pull::queue::PullConfig;
+use headwater_transport::push::receiver::{ReceiverConfig, ReceiverStats};
+use headwater_transport::receiver::HostReceiverConfig;
 use headwater_transport::source::SourceConfig;
 use headwater_udp::Multicast;
 use headwater_units::{

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use headwater_codec::{BlockEncoder, BlockShape};
-use headwater_transport::Packet;
+use headwater_machine::Packet;
 use headwater_units::{BlockIndex, Bytes, FlowId, FlowKey, Geometry, ObjectId, PacketNumber, SymbolId};
 use headwater_wire::{Body, Datagram, HeaderKey, emit, mark_trimmed, parse};
 use rand::{RngCore, SeedableRng};

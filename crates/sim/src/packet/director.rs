@@ -11,7 +11,8 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use headwater_transport::{Endpoint, Input, Output, Packet};
+use headwater_controller::{ControllerCommand, ControllerEvent};
+use headwater_machine::{Endpoint, Input, Output, Packet};
 use headwater_units::{
     BitRate, Bytes, Duration, FlowId, FlowKey, NodeId, ObjectId, PathId, TaskId, Theta, Time,
 };
@@ -66,7 +67,7 @@ pub(super) struct Director {
     feedback_every: Duration,
     /// The request that opened each group.
     groups: BTreeMap<ObjectId, u64>,
-    outputs: VecDeque<Output>,
+    outputs: VecDeque<Output<ControllerEvent>>,
 }
 
 impl Director {
@@ -184,7 +185,10 @@ impl Director {
 }
 
 impl Endpoint for Director {
-    fn handle(&mut self, _now: Time, input: Input) {
+    type Command = ControllerCommand;
+    type Event = ControllerEvent;
+
+    fn handle(&mut self, _now: Time, input: Input<ControllerCommand>) {
         let Input::Packet(Packet { path, datagram, .. }) = input else { return };
         let Body::Control(control) = datagram.body else { return };
         match *control {
@@ -194,7 +198,7 @@ impl Endpoint for Director {
         }
     }
 
-    fn poll(&mut self, _now: Time) -> Output {
+    fn poll(&mut self, _now: Time) -> Output<ControllerEvent> {
         self.outputs.pop_front().unwrap_or(Output::Wake(None))
     }
 }

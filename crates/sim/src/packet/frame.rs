@@ -5,8 +5,8 @@
 
 use std::num::NonZeroU64;
 
+use headwater_machine::Packet;
 use headwater_switch::{Destination, Frame};
-use headwater_transport::Packet;
 use headwater_units::Bytes;
 use headwater_wire::{Body, Class, Ecn};
 

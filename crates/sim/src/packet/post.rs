@@ -3,8 +3,8 @@
 //! A message is put aside and its frame goes through the network, or it goes beside the network, as the set-up has it. A path
 //! is an endpoint, or a group of them ([`Post::group`]), or a segment of a tree.
 
+use headwater_machine::Packet;
 use headwater_switch::{Choice, LinkChange, TreeNode, TreeWord, Walk};
-use headwater_transport::Packet;
 use headwater_units::{Bytes, PathId, Time};
 use headwater_wire::{Body, Ecn};
 use rand::{Rng, SeedableRng};

@@ -16,8 +16,8 @@ use std::collections::BTreeMap;
 
 use headwater_fabric::trees::{SteinerTree, TreeLink};
 use headwater_fabric::{LinkId, PointId, Topology};
+use headwater_machine::Packet;
 use headwater_switch::{StoreConfig, TreeNode, TreeNodeStats};
-use headwater_transport::Packet;
 use headwater_units::PathId;
 
 use super::groups::GROUP;

@@ -1,12 +1,12 @@
 //! What a packet run is made of, in plain values: made from a scenario, or by a program.
 
+use headwater_baseline as baseline;
+use headwater_controller::ControllerConfig;
 use headwater_fabric::{HostId, LinkId, Routes, Topology};
 use headwater_switch::{Choice, LinkChange, PortConfig, StoreConfig};
-use headwater_transport::baseline;
-use headwater_transport::datacast::TreeReceiverConfig;
-use headwater_transport::ppush::controller::ControllerConfig;
-use headwater_transport::scdp::SessionConfig;
+use headwater_transport::pull::SessionConfig;
 use headwater_transport::source::SourceConfig;
+use headwater_transport::tree::TreeReceiverConfig;
 use headwater_units::{BitRate, Bytes, Duration, Theta, Time};
 use headwater_wire::{Class, Delivery, SpreadRule};
 use thiserror::Error;

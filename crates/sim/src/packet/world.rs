@@ -3,6 +3,7 @@
 mod check;
 mod coded;
 mod looking;
+mod machine;
 mod outside;
 mod pull;
 mod said;
@@ -11,27 +12,24 @@ mod trees;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
+use headwater_baseline::SenderCommand;
+use headwater_controller::TaskRecord;
 use headwater_fabric::trees::SteinerTree;
+use headwater_machine::Packet;
 use headwater_switch::Frame;
-use headwater_transport::baseline;
-use headwater_transport::host::Receivers;
-use headwater_transport::ppush::controller::Controller;
-use headwater_transport::source::Source;
-use headwater_transport::{
-    Command, Endpoint, Event as Said, Input, Output, ReceiverCommand, ReceiverFailure, SourceCommand,
-    TaskRecord,
-};
+use headwater_transport::{ReceiverCommand, ReceiverFailure};
 use headwater_units::{BlockIndex, Duration, FetchId, FlowId, NodeId, ObjectId, TaskId, Time};
 use headwater_wire::{Body, Ecn};
 
 use super::assembly::Assembly;
-use super::director::Director;
 use super::frame::SimFrame;
 use super::post::Post;
 use super::records::Records;
 use super::segments::{End, Planted};
 use super::setup::{Change, Flows, Setup, SetupError, Transport};
 use super::{Event, Ran};
+pub(super) use machine::Machine;
+use machine::{Command, Said};
 
 /// How often hosts say who they are, on average, where nobody acknowledges it.
 const INTRODUCE_EVERY: Duration = Duration::from_millis(500);
@@ -39,37 +37,6 @@ const INTRODUCE_EVERY: Duration = Duration::from_millis(500);
 /// How long lines have for their last frames: so many steps of so long.
 const LAST_FRAMES: u32 = 100;
 const LAST_FRAMES_STEP: Duration = Duration::from_millis(100);
-
-/// A state machine at one end.
-pub(super) enum Machine {
-    Source(Box<Source>),
-    /// What receives all tasks of a host.
-    Receivers(Box<Receivers>),
-    Controller(Box<Controller>),
-    Director(Box<Director>),
-    Sender(Box<baseline::Sender>),
-    Sink(Box<baseline::Receiver>),
-    /// What receives all flows of a host whose receivers pull.
-    Puller(Box<baseline::PullReceiver>),
-    /// Over, or not there yet.
-    Nobody,
-}
-
-impl Machine {
-    #[inline]
-    fn endpoint(&mut self) -> Option<&mut dyn Endpoint> {
-        Some(match self {
-            Machine::Sender(m) => m.as_mut(),
-            Machine::Sink(m) => m.as_mut(),
-            Machine::Puller(m) => m.as_mut(),
-            Machine::Source(m) => m.as_mut(),
-            Machine::Receivers(m) => m.as_mut(),
-            Machine::Controller(m) => m.as_mut(),
-            Machine::Director(m) => m.as_mut(),
-            Machine::Nobody => return None,
-        })
-    }
-}
 
 /// A machine in its place.
 struct Slot {
@@ -468,7 +435,7 @@ impl World {
         if let Body::Symbol(header) = &packet.datagram.body {
             self.tally(endpoint, packet.datagram.flow, header.trimmed);
         }
-        self.input(endpoint, Input::Packet(packet));
+        self.hear(endpoint, packet);
     }
 
     /// A symbol, or its header, has come to somebody.
@@ -481,20 +448,24 @@ impl World {
     }
 
     #[inline]
-    fn input(&mut self, endpoint: u32, input: Input) {
+    fn hear(&mut self, endpoint: u32, packet: Packet) {
         let place = self.places[endpoint as usize].slot;
         let slot = &mut self.slots[place as usize];
         // What the network brings to a paused host is gone; its own disk and decoder wait for it.
-        if self.muted || (slot.paused && matches!(input, Input::Packet(_))) {
+        if self.muted || slot.paused {
             return;
         }
-        let Some(machine) = slot.machine.endpoint() else { return };
-        machine.handle(self.now, input);
+        slot.machine.hear(self.now, packet);
         self.drain_slot(place);
     }
 
     fn tell(&mut self, endpoint: u32, command: Command) {
-        self.input(endpoint, Input::Command(command));
+        let place = self.places[endpoint as usize].slot;
+        if self.muted {
+            return;
+        }
+        self.slots[place as usize].machine.tell(self.now, command);
+        self.drain_slot(place);
     }
 
     /// Polls the machine behind an endpoint until it waits.
@@ -518,27 +489,12 @@ impl World {
             return None;
         }
         let (now, post, setup) = (self.now, &mut self.post, &self.setup);
-        let woken = match machine {
-            Machine::Receivers(receivers) => loop {
-                match receivers.poll(now) {
-                    Output::Transmit(packet) => {
-                        let speaker = receivers.speaker().expect("it has just spoken");
-                        post.send(setup, now, endpoint_of(speaker), packet);
-                    }
-                    Output::Event(event) => return Some(event),
-                    Output::Wake(at) => break at,
-                }
-            },
-            machine => {
-                let machine = machine.endpoint()?;
-                loop {
-                    match machine.poll(now) {
-                        Output::Transmit(packet) => post.send(setup, now, *endpoint, packet),
-                        Output::Event(event) => return Some(event),
-                        Output::Wake(at) => break at,
-                    }
-                }
-            }
+        let polled = machine.poll(now, |speaker, packet| {
+            post.send(setup, now, speaker.map_or(*endpoint, endpoint_of), packet);
+        });
+        let woken = match polled {
+            Ok(woken) => woken,
+            Err(said) => return Some(said),
         };
         if let Some(at) = woken {
             let at = at.max(now).as_nanos();
@@ -577,8 +533,7 @@ impl World {
         }
         self.abandon(task);
         for endpoint in self.tasks[task as usize].senders.clone() {
-            let command = SourceCommand::Withdraw { object: object(task) };
-            self.tell(endpoint, Command::Source(command));
+            self.tell(endpoint, Command::Sender(SenderCommand::Withdraw));
         }
     }
 }

@@ -5,10 +5,10 @@ mod pulled;
 
 use std::collections::BTreeMap;
 
+use headwater_baseline as baseline;
 use headwater_fabric::{HostId, LinkId, PointId, Topology};
-use headwater_transport::baseline;
-use headwater_transport::ppush::receiver::ReceiverConfig;
-use headwater_transport::rtt::RttConfig;
+use headwater_transport::flow::rtt::RttConfig;
+use headwater_transport::push::receiver::ReceiverConfig;
 use headwater_units::{BitRate, Bytes, Duration, NodeId, Packets, PathId, Theta, Time};
 
 use super::common::{self, Ground, base_rtt, watched};

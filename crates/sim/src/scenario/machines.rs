@@ -25,14 +25,14 @@
 //! smallest symbol, `block_symbols` and `decode` are left, and a simulated receiver, which has no socket, has the default
 //! window of 4,096 packets. θ+ is measured. Real hosts are told nothing at all: they are the product without options.
 
+use headwater_controller::ControllerConfig;
 use headwater_switch::StoreConfig;
-use headwater_transport::datacast::{RateConfig, TreeReceiverConfig, TreeSourceConfig};
-use headwater_transport::in_flight::LATER_ACKS;
-use headwater_transport::ppush::controller::ControllerConfig;
-use headwater_transport::ppush::wfcc::{LossGuard, LossResponse as WindowResponse};
-use headwater_transport::rtt::RttConfig;
-use headwater_transport::scdp::{PullFlowConfig, SessionConfig};
+use headwater_transport::flow::in_flight::LATER_ACKS;
+use headwater_transport::flow::rtt::RttConfig;
+use headwater_transport::pull::{PullFlowConfig, SessionConfig};
+use headwater_transport::push::wfcc::{LossGuard, LossResponse as WindowResponse};
 use headwater_transport::source::SourceConfig;
+use headwater_transport::tree::{RateConfig, TreeReceiverConfig, TreeSourceConfig};
 use headwater_units::{Bytes, Duration, Packets, Theta};
 use headwater_wire::SpreadRule;
 
@@ -199,7 +199,7 @@ impl TransportSpec {
 
 #[cfg(test)]
 mod tests {
-    use headwater_transport::ppush::receiver::ReceiverConfig;
+    use headwater_transport::push::receiver::ReceiverConfig;
     use headwater_units::{NodeId, PathId};
 
     use super::*;

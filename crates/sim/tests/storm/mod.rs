@@ -7,12 +7,12 @@ mod oracle;
 
 use std::fmt;
 
+use headwater_controller::ControllerConfig;
 use headwater_fabric::{LinkId, Metric, Routes, Topology};
 use headwater_sim::packet::{
     self, Change, CodedSetup, ControlPlane, DecodeModel, FrameSizes, Jitter, LinkChange, Records, Setup,
     TaskPlan, Transport,
 };
-use headwater_transport::ppush::controller::ControllerConfig;
 use headwater_transport::source::SourceConfig;
 use headwater_units::{BitRate, Bytes, Duration, Time};
 use headwater_wire::{Class, SpreadRule};

@@ -7,10 +7,10 @@
 //! ```
 //! A block is released when nothing of it is left to send, to resend or in flight.
 
+use headwater_machine::{Output, SortedMap};
 use headwater_units::{BlockIndex, FlowId};
 
-use crate::ppush::SortedMap;
-use crate::{Event, Output, SourceEvent};
+use crate::SourceEvent;
 
 /// Blocks of one flow that were asked for or are in use.
 #[derive(Clone, Debug, Default)]
@@ -57,12 +57,12 @@ impl BlockTable {
         flow: FlowId,
         block: BlockIndex,
         repair: bool,
-        out: &mut impl Extend<Output>,
+        out: &mut impl Extend<Output<SourceEvent>>,
     ) {
         let entry = self.blocks.get_or_default(block.0);
         if entry.asked.is_none_or(|asked| repair && !asked) {
             entry.asked = Some(repair);
-            out.extend([Output::Event(Event::Source(SourceEvent::Prepare { flow, block, repair }))]);
+            out.extend([Output::Event(SourceEvent::Prepare { flow, block, repair })]);
         }
     }
 
@@ -105,11 +105,16 @@ impl BlockTable {
     }
 
     /// Lets a block go that is not in use; the caller knows that nothing of it is left to send.
-    pub(crate) fn release(&mut self, flow: FlowId, block: BlockIndex, out: &mut impl Extend<Output>) {
+    pub(crate) fn release(
+        &mut self,
+        flow: FlowId,
+        block: BlockIndex,
+        out: &mut impl Extend<Output<SourceEvent>>,
+    ) {
         if self.blocks.get(&block.0).is_some_and(|b| !b.in_use()) {
             let entry = self.blocks.remove(&block.0).expect("looked up above");
             if entry.asked.is_some() {
-                out.extend([Output::Event(Event::Source(SourceEvent::Release { flow, block }))]);
+                out.extend([Output::Event(SourceEvent::Release { flow, block })]);
             }
         }
     }
@@ -119,13 +124,13 @@ impl BlockTable {
         &mut self,
         flow: FlowId,
         left: impl Fn(BlockIndex) -> bool,
-        out: &mut impl Extend<Output>,
+        out: &mut impl Extend<Output<SourceEvent>>,
     ) {
         self.blocks.retain(|&index, entry| {
             let block = BlockIndex(index);
             let keep = entry.in_use() || left(block);
             if !keep && entry.asked.is_some() {
-                out.extend([Output::Event(Event::Source(SourceEvent::Release { flow, block }))]);
+                out.extend([Output::Event(SourceEvent::Release { flow, block })]);
             }
             keep
         });

@@ -4,14 +4,14 @@ use headwater_units::{BitRate, Duration, FlowId, NodeId, ObjectId, Packets, Symb
 use headwater_wire::{FlowReport, MarkSignal, Push};
 use serde::{Deserialize, Serialize};
 
-use crate::datacast::{TreeSourceConfig, TreeStats};
-use crate::marks::DelayMark;
-use crate::pacer::PacerConfig;
-use crate::path_mtu::PathMtuConfig;
-use crate::ppush::wfcc::WfccConfig;
-use crate::ppush::yielding::{YieldingConfig, Yields};
-use crate::rtt::RttConfig;
-use crate::scdp::PullFlowConfig;
+use crate::flow::marks::DelayMark;
+use crate::flow::pacer::PacerConfig;
+use crate::flow::path_mtu::PathMtuConfig;
+use crate::flow::rtt::RttConfig;
+use crate::pull::PullFlowConfig;
+use crate::push::wfcc::WfccConfig;
+use crate::push::yielding::{YieldingConfig, Yields};
+use crate::tree::{TreeSourceConfig, TreeStats};
 
 /// Blocks that a flow looks ahead at most, unless told otherwise.
 pub(crate) const LOOK_AHEAD: usize = 64;

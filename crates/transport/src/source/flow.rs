@@ -1,13 +1,13 @@
 //! One flow of a source, of whichever transport. Whatever the source asks of a flow is asked here.
 
+use headwater_machine::Packet;
 use headwater_units::{BlockIndex, Duration, FlowId, Geometry, ObjectId, PathId, Symbols, Theta, Time};
 use headwater_wire::{Delivery, Push};
 
 use super::config::{FlowStats, SourceConfig};
 use super::{PullFlow, PushFlow, Shared, TreeFlow};
-use crate::Packet;
-use crate::in_flight::AckOutcome;
-use crate::pacer::slack_of;
+use crate::flow::in_flight::AckOutcome;
+use crate::flow::pacer::slack_of;
 
 /// Boxed, because the table of flows moves them.
 #[derive(Debug)]

@@ -1,10 +1,10 @@
-//! Objects that are sent on while they come: what their reception means to the flows that do ([`crate::scdp::Relays`]).
+//! Objects that are sent on while they come: what their reception means to the flows that do ([`crate::pull::Relays`]).
 
 use headwater_units::{FlowId, ObjectId};
 
 use super::flow::Flow;
 use super::{Source, enqueue};
-use crate::scdp::PullFlow;
+use crate::pull::PullFlow;
 use crate::{Arriving, Relaying};
 
 impl Source {

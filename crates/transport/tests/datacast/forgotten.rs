@@ -1,9 +1,10 @@
 //! A controller that was started anew knows nothing of the trees of a cast: its receivers go on by themselves, with what they have.
 
-use headwater_transport::host::{HostReceiverConfig, Receivers};
-use headwater_transport::ppush::receiver::ReceiverConfig;
-use headwater_transport::pull_queue::PullConfig;
-use headwater_transport::{Command, Endpoint, Event, Input, Output, Packet, ReceiverCommand, ReceiverEvent};
+use headwater_machine::{Endpoint, Input, Output, Packet};
+use headwater_transport::pull::queue::PullConfig;
+use headwater_transport::push::receiver::ReceiverConfig;
+use headwater_transport::receiver::{HostReceiverConfig, Receivers};
+use headwater_transport::{FromFetch, ReceiverCommand, ReceiverEvent, ToFetch};
 use headwater_units::{
     BitRate, BlockIndex, Bytes, Duration, Esi, FetchId, FlowId, NodeId, PacketNumber, PathId, SymbolId,
     TaskId, Time,
@@ -30,15 +31,14 @@ impl Bench {
         loop {
             match self.machine.poll(self.now) {
                 Output::Transmit(packet) => packets.push(packet),
-                Output::Event(Event::Receiver(_, event)) => events.push(event),
-                Output::Event(event) => panic!("{event:?}"),
+                Output::Event(FromFetch(_, event)) => events.push(event),
                 Output::Wake(_) => return (packets, events),
             }
         }
     }
 
     fn tell(&mut self, command: ReceiverCommand) {
-        self.machine.handle(self.now, Input::Command(Command::Receiver(FETCH, command)));
+        self.machine.handle(self.now, Input::Command(ToFetch(FETCH, command)));
     }
 
     fn hears(&mut self, control: Control) {

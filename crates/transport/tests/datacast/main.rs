@@ -5,7 +5,7 @@ mod net;
 mod signalling;
 
 use headwater_switch::StoreConfig;
-use headwater_transport::datacast::{RateConfig, TreeReceiverConfig, TreeSourceConfig};
+use headwater_transport::tree::{RateConfig, TreeReceiverConfig, TreeSourceConfig};
 use headwater_units::{BitRate, Bytes, Duration, Time};
 use net::{Device, Link, Net};
 

@@ -3,16 +3,14 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
+use headwater_machine::{Endpoint, Input, Output, Packet};
 use headwater_switch::{StoreConfig, TreeNode, TreeWord};
-use headwater_transport::datacast::{TreeReceiverConfig, TreeSourceConfig, TreeStats};
-use headwater_transport::host::{HostReceiverConfig, Receivers};
-use headwater_transport::ppush::receiver::ReceiverConfig;
-use headwater_transport::pull_queue::PullConfig;
+use headwater_transport::pull::queue::PullConfig;
+use headwater_transport::push::receiver::ReceiverConfig;
+use headwater_transport::receiver::{HostReceiverConfig, Receivers};
 use headwater_transport::source::{Source, SourceConfig};
-use headwater_transport::{
-    Command, Endpoint, Event, Input, Output, Packet, ReceiverCommand, ReceiverEvent, SourceCommand,
-    SourceEvent,
-};
+use headwater_transport::tree::{TreeReceiverConfig, TreeSourceConfig, TreeStats};
+use headwater_transport::{FromFetch, ReceiverCommand, ReceiverEvent, SourceCommand, SourceEvent, ToFetch};
 use headwater_units::{
     BitRate, Bytes, Duration, FetchId, FlowId, FlowKey, Geometry, NodeId, ObjectId, PathId, TaskId, Theta,
     Time,
@@ -173,7 +171,7 @@ impl Net {
         let (object, delivery) = (OBJECT, Delivery::Trees { credit: receiver.credit as u16 });
         let bytes = Bytes::new(self.bytes);
         let hold = SourceCommand::Hold { object, bytes };
-        self.source.handle(self.now, Input::Command(Command::Source(hold)));
+        self.source.handle(self.now, Input::Command(hold));
         let push = Push {
             task: TaskId(1),
             flow: TREE,
@@ -209,7 +207,7 @@ impl Net {
 
     fn tell(&mut self, at: usize, command: ReceiverCommand) {
         let receiver = self.receivers.get_mut(&at).expect("somebody receives there");
-        receiver.machine.handle(self.now, Input::Command(Command::Receiver(FETCH, command)));
+        receiver.machine.handle(self.now, Input::Command(ToFetch(FETCH, command)));
         self.drain_receiver(at);
     }
 
@@ -325,7 +323,7 @@ impl Net {
                         self.hears(at, at, packet);
                     }
                 }
-                Output::Event(Event::Receiver(_, event)) => match event {
+                Output::Event(FromFetch(_, event)) => match event {
                     ReceiverEvent::Accepted { .. } => {
                         self.tell(at, ReceiverCommand::Start { wanted: 0..u32::MAX, have: Vec::new() });
                     }
@@ -340,7 +338,6 @@ impl Net {
                     ReceiverEvent::Failed(failure) => panic!("{failure:?} at {at}"),
                     _ => {}
                 },
-                Output::Event(event) => panic!("{event:?}"),
                 Output::Wake(due) => {
                     if let Some(due) = due.filter(|due| *due < receiver.wake || receiver.wake <= now) {
                         receiver.wake = due;
@@ -360,13 +357,13 @@ impl Net {
                         self.hears(0, UP, packet);
                     }
                 }
-                Output::Event(Event::Source(SourceEvent::Opened(opened))) => {
+                Output::Event(SourceEvent::Opened(opened)) => {
                     let path = SourceCommand::FlowPath { flow: opened.flow, path: PathId(0) };
-                    self.source.handle(self.now, Input::Command(Command::Source(path)));
+                    self.source.handle(self.now, Input::Command(path));
                 }
-                Output::Event(Event::Source(SourceEvent::Prepare { flow, block, .. })) => {
+                Output::Event(SourceEvent::Prepare { flow, block, .. }) => {
                     let ready = SourceCommand::BlockReady { flow, block, repair: false };
-                    self.source.handle(self.now, Input::Command(Command::Source(ready)));
+                    self.source.handle(self.now, Input::Command(ready));
                 }
                 Output::Event(_) => {}
                 Output::Wake(due) => {

@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap};
 use std::net::SocketAddr;
 
-use headwater_transport::datacast::{Say, Signalling, SignallingConfig};
+use headwater_transport::tree::{Say, Signalling, SignallingConfig};
 use headwater_units::{Duration, FlowId, FlowKey, Time};
 use headwater_wire::{
     Body, Control, FlowSecret, HeaderKey, Signal, SignalBranch, Signalled, answer_key, parse,

@@ -3,7 +3,9 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use headwater_transport::{Command, Packet};
+use headwater_controller::ControllerCommand;
+use headwater_machine::Packet;
+use headwater_transport::{ReceiverCommand, SourceCommand};
 use headwater_units::{BitRate, Bytes, Time};
 use headwater_wire::Control;
 
@@ -13,6 +15,13 @@ pub(crate) enum Act {
     Join(usize),
     /// It says goodbye and goes.
     Leave(usize),
+}
+
+/// What a machine of a host is told, or the controller.
+pub(crate) enum Command {
+    Controller(ControllerCommand),
+    Receiver(ReceiverCommand),
+    Source(SourceCommand),
 }
 
 pub(crate) enum Happening {

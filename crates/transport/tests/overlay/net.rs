@@ -4,10 +4,11 @@ mod figures;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use headwater_transport::host::{HostReceiverConfig, Receivers};
-use headwater_transport::ppush::controller::{Controller, ControllerConfig};
-use headwater_transport::ppush::receiver::ReceiverConfig;
-use headwater_transport::pull_queue::PullConfig;
+use headwater_controller::{Controller, ControllerCommand, ControllerConfig};
+use headwater_machine::{Endpoint, Input, Output, Packet};
+use headwater_transport::pull::queue::PullConfig;
+use headwater_transport::push::receiver::ReceiverConfig;
+use headwater_transport::receiver::{HostReceiverConfig, Receivers};
 use headwater_transport::source::{Source, SourceConfig};
 use headwater_transport::*;
 use headwater_units::*;
@@ -16,7 +17,7 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 use crate::agenda::Agenda;
-use crate::happening::{Act, Happening, Line};
+use crate::happening::{Act, Command, Happening, Line};
 use crate::spec::Spec;
 
 const CONTROL: u32 = 1000;
@@ -174,7 +175,7 @@ impl Net {
                 name: Some("object".into()),
             }));
             let hold = SourceCommand::Hold { object: OBJECT, bytes: self.bytes };
-            self.hosts[host].source.handle(self.now, Input::Command(Command::Source(hold)));
+            self.hosts[host].source.handle(self.now, Input::Command(hold));
         }
         for control in says {
             let packet = Packet::control(PathId(CONTROL + host as u32), control);
@@ -220,10 +221,10 @@ impl Net {
             Happening::Do(Act::Kill(host)) => self.go(host, Duration::from_secs(3)),
             Happening::Do(Act::Leave(host)) if self.hosts[host].dead => {}
             Happening::Do(Act::Leave(host)) => {
-                let cancel = Command::Receiver(FETCH, ReceiverCommand::Cancel);
+                let cancel = ToFetch(FETCH, ReceiverCommand::Cancel);
                 self.hosts[host].receivers.handle(self.now, Input::Command(cancel));
                 let over = SourceCommand::Arriving { object: OBJECT, what: Arriving::Over };
-                self.hosts[host].source.handle(self.now, Input::Command(Command::Source(over)));
+                self.hosts[host].source.handle(self.now, Input::Command(over));
                 self.drain(host);
                 // It closes its connections.
                 self.go(host, DELAY * 2);
@@ -242,7 +243,7 @@ impl Net {
                 self.drain_controller();
             }
             Happening::WakeController => self.drain_controller(),
-            Happening::Tell { to: usize::MAX, command } => {
+            Happening::Tell { command: Command::Controller(command), .. } => {
                 self.controller.handle(self.now, Input::Command(command));
                 self.drain_controller();
             }
@@ -268,10 +269,9 @@ impl Net {
                 let (flow, is_of_receiver) =
                     (packet.datagram.flow, !matches!(packet.datagram.body, Body::Pull(_) | Body::Fin(_)));
                 let at_receiver = self.sources.get(&flow).map_or(is_of_receiver, |source| *source != to);
-                let input = Input::Packet(packet);
                 match at_receiver {
-                    true => self.hosts[to].receivers.handle(self.now, input),
-                    false => self.hosts[to].source.handle(self.now, input),
+                    true => self.hosts[to].receivers.handle(self.now, Input::Packet(packet)),
+                    false => self.hosts[to].source.handle(self.now, Input::Packet(packet)),
                 }
                 self.drain(to);
             }
@@ -280,7 +280,7 @@ impl Net {
                 self.drain(to);
             }
             Happening::Tell { to, command } => {
-                if let Command::Receiver(_, ReceiverCommand::BlockDecoded { block }) = &command {
+                if let Command::Receiver(ReceiverCommand::BlockDecoded { block }) = &command {
                     if !self.hosts[to].outrun.contains(&block.0) {
                         self.hosts[to].blocks.remove(&block.0);
                     }
@@ -289,10 +289,10 @@ impl Net {
                 }
                 // Who has begun anew says what is here when it is asked.
                 let command = match command {
-                    Command::Receiver(fetch, ReceiverCommand::Start { wanted, .. }) => {
+                    Command::Receiver(ReceiverCommand::Start { wanted, .. }) => {
                         let have: Vec<BlockIndex> =
                             self.hosts[to].whole.iter().map(|block| BlockIndex(*block)).collect();
-                        Command::Receiver(fetch, ReceiverCommand::Start { wanted, have })
+                        Command::Receiver(ReceiverCommand::Start { wanted, have })
                     }
                     Command::Source(SourceCommand::Relay(mut relaying)) => {
                         relaying.have = self.hosts[to].whole.iter().map(|block| BlockIndex(*block)).collect();
@@ -301,10 +301,13 @@ impl Net {
                     command => command,
                 };
                 match command {
-                    Command::Receiver(..) => {
-                        self.hosts[to].receivers.handle(self.now, Input::Command(command))
+                    Command::Receiver(command) => {
+                        self.hosts[to].receivers.handle(self.now, Input::Command(ToFetch(FETCH, command)));
                     }
-                    command => self.hosts[to].source.handle(self.now, Input::Command(command)),
+                    Command::Source(command) => {
+                        self.hosts[to].source.handle(self.now, Input::Command(command));
+                    }
+                    Command::Controller(_) => unreachable!("it was told above"),
                 }
                 self.drain(to);
             }
@@ -358,7 +361,7 @@ impl Net {
             passes_on: true,
             ..ReceiverConfig::new("object", node(host), path, request)
         };
-        let command = Command::Receiver(FETCH, ReceiverCommand::Fetch(Box::new(config)));
+        let command = ToFetch(FETCH, ReceiverCommand::Fetch(Box::new(config)));
         self.hosts[host].receivers.handle(self.now, Input::Command(command));
     }
 
@@ -384,7 +387,7 @@ impl Net {
     }
 
     fn tell_source(&mut self, host: usize, what: Arriving) {
-        let command = Command::Source(SourceCommand::Arriving { object: OBJECT, what });
+        let command = SourceCommand::Arriving { object: OBJECT, what };
         self.hosts[host].source.handle(self.now, Input::Command(command));
     }
 
@@ -394,8 +397,7 @@ impl Net {
             match self.hosts[host].receivers.poll(self.now) {
                 Output::Wake(at) => break at,
                 Output::Transmit(packet) => self.transmit(host, packet),
-                Output::Event(Event::Receiver(_, event)) => self.on_receiver(host, event),
-                Output::Event(_) => unreachable!(),
+                Output::Event(FromFetch(_, event)) => self.on_receiver(host, event),
             }
         };
         let source = self.drain_source(host);
@@ -411,8 +413,7 @@ impl Net {
             match self.hosts[host].source.poll(self.now) {
                 Output::Wake(at) => return at,
                 Output::Transmit(packet) => self.transmit(host, packet),
-                Output::Event(Event::Source(event)) => self.on_source(host, event),
-                Output::Event(_) => unreachable!(),
+                Output::Event(event) => self.on_source(host, event),
             }
         }
     }
@@ -491,7 +492,7 @@ impl Net {
                 self.at(self.now + Duration::from_micros(100), Happening::Tell { to: host, command });
             }
             SourceEvent::Wanted { block, class, symbols, .. } => {
-                let command = Command::Receiver(FETCH, ReceiverCommand::Wanted { block, class, symbols });
+                let command = Command::Receiver(ReceiverCommand::Wanted { block, class, symbols });
                 self.at(self.now, Happening::Tell { to: host, command });
             }
             SourceEvent::Closed { .. } | SourceEvent::Release { .. } => {}
@@ -499,7 +500,7 @@ impl Net {
     }
 
     fn on_receiver(&mut self, host: usize, event: ReceiverEvent) {
-        let tell = |command| Happening::Tell { to: host, command: Command::Receiver(FETCH, command) };
+        let tell = |command| Happening::Tell { to: host, command: Command::Receiver(command) };
         match event {
             ReceiverEvent::Accepted { bytes, symbol_size, .. } => {
                 let geometry = Geometry::new(bytes, symbol_size).unwrap();
@@ -559,7 +560,7 @@ impl Net {
                     return self.at(self.now + linger, Happening::Do(Act::Leave(host)));
                 }
                 let hold = SourceCommand::Hold { object: OBJECT, bytes: self.bytes };
-                self.hosts[host].source.handle(self.now, Input::Command(Command::Source(hold)));
+                self.hosts[host].source.handle(self.now, Input::Command(hold));
                 let request = self.hosts[host].request.expect("it was invited");
                 let kept = Fetched {
                     request,

@@ -4,7 +4,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use headwater_transport::scdp::{PullFlowConfig, SessionConfig};
+use headwater_transport::pull::{PullFlowConfig, SessionConfig};
 use headwater_transport::source::SourceConfig;
 use headwater_units::{Duration, Time};
 use headwater_wire::Body;

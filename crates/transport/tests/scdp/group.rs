@@ -1,6 +1,6 @@
 //! One source, several receivers over a network that copies (SCDP §III-E).
 
-use headwater_transport::scdp::{PullFlowConfig, SessionConfig};
+use headwater_transport::pull::{PullFlowConfig, SessionConfig};
 use headwater_transport::source::SourceConfig;
 use headwater_units::Time;
 use headwater_wire::{Body, Pull};

@@ -2,12 +2,12 @@
 
 use core::num::NonZeroU16;
 
-use headwater_transport::pull_queue::{PullConfig, PullQueue};
-use headwater_transport::scdp::{Ask, PullFlowConfig, Session, SessionConfig};
+use headwater_machine::{Endpoint, Input, Output, Packet};
+use headwater_transport::pull::queue::{PullConfig, PullQueue};
+use headwater_transport::pull::{Ask, PullFlowConfig, Session, SessionConfig};
 use headwater_transport::source::{Source, SourceConfig};
 use headwater_transport::{
-    Command, DecodeFailure, Endpoint, Event, Input, Output, Packet, ReceiverCommand, ReceiverEvent,
-    SourceCommand, SourceEvent,
+    DecodeFailure, FromFetch, ReceiverCommand, ReceiverEvent, SourceCommand, SourceEvent,
 };
 use headwater_units::{
     BitRate, BlockIndex, Bytes, Duration, Esi, FetchId, FlowId, FlowKey, Geometry, NodeId, PacketNumber,
@@ -28,7 +28,7 @@ fn source(roles: &[(FlowId, FlowRole)]) -> Source {
     let config = SourceConfig { pull: PullFlowConfig::data_centre(), ..SourceConfig::default() };
     let mut source = Source::new(config, [1; 32]);
     let bytes = Bytes::kib(256) * BLOCKS;
-    source.handle(Time::ZERO, Input::Command(Command::Source(SourceCommand::Hold { object: OBJECT, bytes })));
+    source.handle(Time::ZERO, Input::Command(SourceCommand::Hold { object: OBJECT, bytes }));
     for (flow, role) in roles {
         let push = Push {
             task: TaskId(1),
@@ -49,7 +49,7 @@ fn source(roles: &[(FlowId, FlowRole)]) -> Source {
         };
         source.handle(Time::ZERO, Input::Packet(Packet::control(PathId(1000), Control::Push(push))));
         let path = SourceCommand::FlowPath { flow: *flow, path: PathId(7) };
-        source.handle(Time::ZERO, Input::Command(Command::Source(path)));
+        source.handle(Time::ZERO, Input::Command(path));
     }
     source
 }
@@ -66,9 +66,9 @@ fn drain(source: &mut Source, now: Time) -> u64 {
                     symbols += 1;
                 }
             }
-            Output::Event(Event::Source(SourceEvent::Prepare { flow, block, repair })) => {
+            Output::Event(SourceEvent::Prepare { flow, block, repair }) => {
                 let ready = SourceCommand::BlockReady { flow, block, repair };
-                source.handle(now, Input::Command(Command::Source(ready)));
+                source.handle(now, Input::Command(ready));
             }
             Output::Event(_) => {}
             Output::Wake(_) => return symbols,
@@ -77,7 +77,7 @@ fn drain(source: &mut Source, now: Time) -> u64 {
     panic!("it never waits");
 }
 
-fn from(flow: FlowId, body: Body) -> Input {
+fn from(flow: FlowId, body: Body) -> Input<SourceCommand> {
     let datagram = Datagram { class: Class::Control, key_epoch: 0, flow, body };
     Input::Packet(Packet { path: PathId(7), ecn: Ecn::NotEct, datagram })
 }
@@ -180,7 +180,7 @@ fn settle(session: &mut Session, pulls: &mut PullQueue<Ask>, now: Time, fails: b
     for _ in 0..100_000 {
         match session.poll(now, pulls) {
             Output::Transmit(_) => sent += 1,
-            Output::Event(Event::Receiver(_, ReceiverEvent::Decode { block })) => {
+            Output::Event(FromFetch(_, ReceiverEvent::Decode { block })) => {
                 let failure = DecodeFailure::Corrupt;
                 let command = match fails {
                     true => ReceiverCommand::DecodeFailed { block, failure },

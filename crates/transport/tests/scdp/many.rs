@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use headwater_transport::scdp::{PullFlowConfig, SessionConfig};
+use headwater_transport::pull::{PullFlowConfig, SessionConfig};
 use headwater_transport::source::SourceConfig;
 use headwater_units::{Duration, SymbolId, Time};
 

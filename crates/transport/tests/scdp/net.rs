@@ -5,12 +5,12 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use headwater_transport::pull_queue::{PullConfig, PullQueue};
-use headwater_transport::scdp::{Ask, PullFlowConfig, Session, SessionConfig};
+use headwater_machine::{Endpoint, Input, Output, Packet};
+use headwater_transport::pull::queue::{PullConfig, PullQueue};
+use headwater_transport::pull::{Ask, PullFlowConfig, Session, SessionConfig};
 use headwater_transport::source::{Source, SourceConfig};
 use headwater_transport::{
-    Command, DecodeFailure, Endpoint, Event, Input, Output, Packet, ReceiverCommand, ReceiverEvent,
-    ReceiverFailure, SourceCommand, SourceEvent,
+    DecodeFailure, FromFetch, ReceiverCommand, ReceiverEvent, ReceiverFailure, SourceCommand, SourceEvent,
 };
 use headwater_units::{
     BitRate, BlockIndex, Bytes, Duration, FetchId, FlowId, FlowKey, Geometry, NodeId, ObjectId, PathId,
@@ -279,7 +279,7 @@ impl Net {
         };
         for source in 0..setup.sources {
             let hold = SourceCommand::Hold { object: OBJECT, bytes };
-            net.tell_source(source, Command::Source(hold));
+            net.tell_source(source, hold);
         }
         net.call(Duration::ZERO, move |net| net.begin(setup.window, setup.group));
         net
@@ -381,7 +381,7 @@ impl Net {
         self.poll_source(source);
     }
 
-    fn tell_source(&mut self, source: usize, command: Command) {
+    fn tell_source(&mut self, source: usize, command: SourceCommand) {
         self.sources[source].source.handle(self.now, Input::Command(command));
         self.poll_source(source);
     }
@@ -455,7 +455,7 @@ impl Net {
             }
             Happening::Ready(source, flow, block, repair) => {
                 let ready = SourceCommand::BlockReady { flow, block, repair };
-                self.tell_source(source, Command::Source(ready));
+                self.tell_source(source, ready);
             }
             Happening::Decoded(receiver, block, try_) => self.decoded(receiver, block, try_),
             Happening::Wake(who) => {
@@ -610,8 +610,7 @@ impl Net {
                     }
                     self.carry(index, packet);
                 }
-                Output::Event(Event::Source(event)) => self.on_source_event(index, event),
-                Output::Event(other) => panic!("{other:?}"),
+                Output::Event(event) => self.on_source_event(index, event),
                 Output::Wake(at) => return self.wake(Who::Source(index), at),
             }
         }
@@ -627,7 +626,7 @@ impl Net {
                 };
                 if self.announces || opened.flow == GROUP {
                     let command = SourceCommand::FlowPath { flow: opened.flow, path };
-                    self.sources[index].source.handle(self.now, Input::Command(Command::Source(command)));
+                    self.sources[index].source.handle(self.now, Input::Command(command));
                 }
             }
             SourceEvent::Closed { flow } => {
@@ -676,10 +675,9 @@ impl Net {
             let ReceiverHost { session, pulls, .. } = &mut self.receivers[receiver];
             match session.poll(self.now, pulls) {
                 Output::Transmit(packet) => self.carry_back(receiver, packet),
-                Output::Event(Event::Receiver(_, event)) => {
+                Output::Event(FromFetch(_, event)) => {
                     self.on_receiver_event(receiver, event, &mut handed_in);
                 }
-                Output::Event(other) => panic!("{other:?}"),
                 Output::Wake(at) => {
                     assert!(
                         at.is_none_or(|at| at > self.now),

@@ -1,7 +1,7 @@
 //! Any network, any schedule: every block is decoded once, and everything ends.
 
 use headwater_transport::DecodeFailure;
-use headwater_transport::scdp::{PullFlowConfig, SessionConfig};
+use headwater_transport::pull::{PullFlowConfig, SessionConfig};
 use headwater_transport::source::SourceConfig;
 use headwater_wire::Body;
 use proptest::prelude::*;

@@ -2,15 +2,13 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use headwater_transport::host::{HostReceiverConfig, Receivers};
-use headwater_transport::ppush::receiver::ReceiverConfig;
-use headwater_transport::pull_queue::PullConfig;
-use headwater_transport::scdp::{PullFlowConfig, SessionConfig};
+use headwater_machine::{Endpoint, Input, Output, Packet};
+use headwater_transport::pull::queue::PullConfig;
+use headwater_transport::pull::{PullFlowConfig, SessionConfig};
+use headwater_transport::push::receiver::ReceiverConfig;
+use headwater_transport::receiver::{HostReceiverConfig, Receivers};
 use headwater_transport::source::{Source, SourceConfig};
-use headwater_transport::{
-    Command, Endpoint, Event, Input, Output, Packet, ReceiverCommand, ReceiverEvent, SourceCommand,
-    SourceEvent,
-};
+use headwater_transport::{FromFetch, ReceiverCommand, ReceiverEvent, SourceCommand, SourceEvent, ToFetch};
 use headwater_units::{
     BitRate, Bytes, Duration, FetchId, FlowId, FlowKey, NodeId, ObjectId, PathId, TaskId, Theta, Time,
 };
@@ -186,11 +184,11 @@ impl Host {
             ..ReceiverConfig::new(format!("object {}", fetch.id), NodeId([100; 32]), CONTROLLER, request)
         };
         let command = ReceiverCommand::Fetch(Box::new(config));
-        self.receivers.handle(self.now, Input::Command(Command::Receiver(FetchId(fetch.id), command)));
+        self.receivers.handle(self.now, Input::Command(ToFetch(FetchId(fetch.id), command)));
         self.poll_host();
         for source in fetch.all() {
             let hold = SourceCommand::Hold { object: fetch.object(), bytes: fetch.bytes() };
-            self.hand_to_source(source, Input::Command(Command::Source(hold)));
+            self.hand_to_source(source, Input::Command(hold));
             let push = Push {
                 task: TaskId(fetch.id),
                 flow: fetch.flow(source),
@@ -246,8 +244,7 @@ impl Host {
                     let there = Happening::ToSource(source, Packet { path: HOST, ..packet });
                     self.at(self.now + DELAY, there);
                 }
-                Output::Event(Event::Receiver(FetchId(fetch), event)) => self.on_event(fetch, event),
-                Output::Event(other) => panic!("{other:?}"),
+                Output::Event(FromFetch(FetchId(fetch), event)) => self.on_event(fetch, event),
                 Output::Wake(at) => return self.wake(Who::Host, at),
             }
         }
@@ -270,10 +267,10 @@ impl Host {
             ReceiverEvent::Moved(_) | ReceiverEvent::Unbind { .. } | ReceiverEvent::Ended => return,
             other => panic!("{other:?}"),
         };
-        self.receivers.handle(self.now, Input::Command(Command::Receiver(FetchId(fetch), answer)));
+        self.receivers.handle(self.now, Input::Command(ToFetch(FetchId(fetch), answer)));
     }
 
-    fn hand_to_source(&mut self, source: usize, input: Input) {
+    fn hand_to_source(&mut self, source: usize, input: Input<SourceCommand>) {
         self.sources[source].handle(self.now, input);
         self.poll_source(source);
     }
@@ -290,8 +287,8 @@ impl Host {
                     };
                     self.at(self.now + DELAY, happening);
                 }
-                Output::Event(Event::Source(SourceEvent::Prepare { flow, block, repair })) => {
-                    let ready = Command::Source(SourceCommand::BlockReady { flow, block, repair });
+                Output::Event(SourceEvent::Prepare { flow, block, repair }) => {
+                    let ready = SourceCommand::BlockReady { flow, block, repair };
                     self.sources[index].handle(self.now, Input::Command(ready));
                 }
                 Output::Event(_) => {}

@@ -1,14 +1,14 @@
 //! One source, one receiver.
 
 use headwater_transport::DecodeFailure;
-use headwater_transport::scdp::{PullFlowConfig, SessionConfig};
+use headwater_transport::pull::{PullFlowConfig, SessionConfig};
 use headwater_transport::source::SourceConfig;
 use headwater_units::{Duration, Time};
 use headwater_wire::{Body, Class, Control, Pull};
 
 use crate::net::*;
 
-fn is_pull(packet: &headwater_transport::Packet) -> bool {
+fn is_pull(packet: &headwater_machine::Packet) -> bool {
     matches!(packet.datagram.body, Body::Pull(_))
 }
 

@@ -2,8 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use headwater_machine::{Endpoint, Input, Output, Packet};
 use headwater_transport::source::{FlowStats, Source, SourceConfig};
-use headwater_transport::{Command, Endpoint, Event, Input, Output, Packet, SourceCommand, SourceEvent};
+use headwater_transport::{SourceCommand, SourceEvent};
 use headwater_units::{
     BlockIndex, Bytes, Duration, FlowId, FlowKey, NodeId, ObjectId, PacketNumber, PathId, SymbolId, Symbols,
     TaskId, Theta, Time,
@@ -209,7 +210,7 @@ impl Receiver {
 
 #[derive(Debug)]
 enum What {
-    ToSource(Input),
+    ToSource(Input<SourceCommand>),
     ToReceiver(FlowId, Packet),
     Ready(FlowId, BlockIndex, bool),
     AckTimer(FlowId),
@@ -316,7 +317,7 @@ impl Net {
     }
 
     pub(crate) fn command(&mut self, command: SourceCommand) {
-        self.handle(Input::Command(Command::Source(command)));
+        self.handle(Input::Command(command));
     }
 
     pub(crate) fn receiver(&mut self) -> &mut Receiver {
@@ -457,7 +458,7 @@ impl Net {
         self.agenda.insert((self.now + after, self.seq), what);
     }
 
-    fn handle(&mut self, input: Input) {
+    fn handle(&mut self, input: Input<SourceCommand>) {
         if self.logging {
             self.log.push(format!("{:?} < {input:?}", self.now));
         }
@@ -477,13 +478,12 @@ impl Net {
                     self.wake = at;
                     return;
                 }
-                Output::Event(Event::Source(event)) => {
+                Output::Event(event) => {
                     if let SourceEvent::Prepare { flow, block, repair } = event {
                         self.schedule(self.weather.disk, What::Ready(flow, block, repair));
                     }
                     self.events.push((self.now, event));
                 }
-                Output::Event(other) => panic!("a source does not say {other:?}"),
                 Output::Transmit(packet) => self.forward(packet),
             }
         }

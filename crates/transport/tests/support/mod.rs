@@ -10,10 +10,11 @@ mod agenda;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
-use headwater_transport::host::{HostReceiverConfig, Receivers};
-use headwater_transport::ppush::controller::{Controller, ControllerConfig};
-use headwater_transport::ppush::receiver::{ReceiverConfig, ReceiverStats};
-use headwater_transport::pull_queue::PullConfig;
+use headwater_controller::{Controller, ControllerCommand, ControllerConfig, ControllerEvent, TaskRecord};
+use headwater_machine::{Endpoint, Input, Output, Packet};
+use headwater_transport::pull::queue::PullConfig;
+use headwater_transport::push::receiver::{ReceiverConfig, ReceiverStats};
+use headwater_transport::receiver::{HostReceiverConfig, Receivers};
 use headwater_transport::source::{Source, SourceConfig};
 use headwater_transport::*;
 use headwater_units::*;
@@ -111,12 +112,46 @@ pub enum Machine {
     Source(Box<Source>),
 }
 
+/// What one of them is told.
+pub enum Command {
+    Controller(ControllerCommand),
+    Receiver(FetchId, ReceiverCommand),
+    Source(SourceCommand),
+}
+
+/// What one of them says.
+#[derive(Debug)]
+pub enum Event {
+    Controller(ControllerEvent),
+    Receiver(FetchId, ReceiverEvent),
+    Source(SourceEvent),
+}
+
 impl Machine {
-    fn endpoint(&mut self) -> &mut dyn Endpoint {
+    fn hear(&mut self, now: Time, packet: Packet) {
         match self {
-            Machine::Controller(m) => m.as_mut(),
-            Machine::Receivers(m) => m.as_mut(),
-            Machine::Source(m) => m.as_mut(),
+            Machine::Controller(m) => m.handle(now, Input::Packet(packet)),
+            Machine::Receivers(m) => m.handle(now, Input::Packet(packet)),
+            Machine::Source(m) => m.handle(now, Input::Packet(packet)),
+        }
+    }
+
+    fn tell(&mut self, now: Time, command: Command) {
+        match (self, command) {
+            (Machine::Controller(m), Command::Controller(it)) => m.handle(now, Input::Command(it)),
+            (Machine::Receivers(m), Command::Receiver(fetch, it)) => {
+                m.handle(now, Input::Command(ToFetch(fetch, it)));
+            }
+            (Machine::Source(m), Command::Source(it)) => m.handle(now, Input::Command(it)),
+            _ => unreachable!("a command of another machine"),
+        }
+    }
+
+    fn poll(&mut self, now: Time) -> Output<Event> {
+        match self {
+            Machine::Controller(m) => m.poll(now).map(Event::Controller),
+            Machine::Receivers(m) => m.poll(now).map(|FromFetch(fetch, event)| Event::Receiver(fetch, event)),
+            Machine::Source(m) => m.poll(now).map(Event::Source),
         }
     }
 }
@@ -177,7 +212,7 @@ fn fetching(config: ReceiverConfig) -> Receivers {
         PullConfig { rate: BitRate::new(10_000_000_000), packet: Bytes::new(1500), catch_up: Duration::ZERO };
     let mut receivers = Receivers::new(HostReceiverConfig { pull });
     let fetch = ReceiverCommand::Fetch(Box::new(config));
-    receivers.handle(Time::ZERO, Input::Command(Command::Receiver(FETCH, fetch)));
+    receivers.handle(Time::ZERO, Input::Command(ToFetch(FETCH, fetch)));
     receivers
 }
 
@@ -312,13 +347,13 @@ impl World {
                     if !self.is_down(to) {
                         let source = to == RECEIVER && packet.path.0 < CONTROL;
                         let from = packet.path.0 as usize;
-                        self.machines[to].endpoint().handle(self.now, Input::Packet(packet));
+                        self.machines[to].hear(self.now, packet);
                         self.drain(to, source.then_some(from));
                     }
                 }
                 Happening::Tell { to, command } => {
                     if !self.is_down(to) {
-                        self.machines[to].endpoint().handle(self.now, Input::Command(command));
+                        self.machines[to].tell(self.now, command);
                         self.drain(to, None);
                     }
                 }
@@ -396,7 +431,7 @@ impl World {
     /// Polls a machine dry. `from` is the source whose packet was just handed to the receiver.
     fn drain(&mut self, host: usize, from: Option<usize>) {
         for _ in 0..1_000_000 {
-            let output = self.machines[host].endpoint().poll(self.now);
+            let output = self.machines[host].poll(self.now);
             if self.digesting {
                 self.note(&format!("{host} {} {output:?}", self.now));
             }
@@ -422,7 +457,6 @@ impl World {
                     assert_eq!(fetch, FETCH);
                     self.on_receiver(event, from);
                 }
-                Output::Event(Event::Sink(event)) => panic!("no baseline is here: {event:?}"),
                 Output::Event(Event::Controller(event)) => match event {
                     ControllerEvent::Persist(record) => drop(self.records.insert(record.task, *record)),
                     ControllerEvent::Forget { task, .. } => drop(self.records.remove(&task)),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use headwater_transport::{CastBegun, ControllerEvent, NameRecord, TaskRecord};
+use headwater_controller::{CastBegun, ControllerEvent, NameRecord, TaskRecord};
 use headwater_units::{Bytes, NodeId, ObjectId, TaskId};
 use headwater_wire::Outcome;
 

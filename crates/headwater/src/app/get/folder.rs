@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use headwater_store::manifest::Manifest;
 use headwater_store::{FolderDraft, compare, tree};
-use headwater_transport::ppush::receiver::ReceiverStats;
+use headwater_transport::push::receiver::ReceiverStats;
 use headwater_units::{BitRate, Bytes, ObjectId};
 
 use super::{FILES_AT_ONCE, Job, blocking, first_of, result_of};

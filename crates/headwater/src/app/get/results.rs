@@ -1,6 +1,6 @@
 //! What a get reports: what came from whom, and what held it up.
 
-use headwater_transport::ppush::receiver::{CameBy, FlowStats, ReceiverStats};
+use headwater_transport::push::receiver::{CameBy, FlowStats, ReceiverStats};
 use headwater_units::{BlockIndex, Bytes, NodeId};
 use headwater_wire::{MarkSignal, SYMBOL_OVERHEAD};
 

@@ -13,8 +13,8 @@ use std::sync::{Arc, mpsc};
 use std::time::{Duration, SystemTime};
 
 use headwater_store::manifest::{self, Kind, Manifest};
-use headwater_transport::ppush::receiver::ReceiverConfig;
-use headwater_transport::ppush::receiver::ReceiverStats;
+use headwater_transport::push::receiver::ReceiverConfig;
+use headwater_transport::push::receiver::ReceiverStats;
 use headwater_units::{BlockIndex, Bytes, ObjectId};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::OFlags;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use headwater_transport::ppush::controller::{GroupRange, NetworkSpec};
+use headwater_controller::{GroupRange, NetworkSpec};
 use headwater_units::{BitRate, Bytes, Duration, NodeId, ObjectId};
 use headwater_wire::{CodePoints, Delivery, SpreadRule};
 

@@ -1,6 +1,7 @@
 //! Datagrams on their way in: whose they are, and whether they may be believed.
 
-use headwater_transport::{Command, Endpoint, Input, Packet, SourceCommand};
+use headwater_machine::{Endpoint, Input, Packet};
+use headwater_transport::SourceCommand;
 use headwater_udp::{PathAddr, RecvBatch};
 use headwater_units::{PathId, Time};
 use headwater_wire::{Body, Ecn, Parsed, parse, parse_trimmed, peek_flow};
@@ -144,7 +145,7 @@ impl Engine {
                 if !entry.vouched.is_empty() && entry.vouched.contains(&origin.from.remote) {
                     entry.vouched.clear();
                     let command = SourceCommand::FlowPath { flow: packet.datagram.flow, path };
-                    self.hand_to_source(now, Input::Command(Command::Source(command)));
+                    self.hand_to_source(now, Input::Command(command));
                 }
                 self.source_gets(now, packet);
             }

@@ -1,6 +1,7 @@
 //! Datagrams on their way out: their bytes, their addresses, the TOS byte.
 
-use headwater_transport::{Packet, SourceCommand};
+use headwater_machine::Packet;
+use headwater_transport::SourceCommand;
 use headwater_udp::{PathAddr, SendBatch, UdpPort, path_mtu};
 use headwater_wire::Body;
 

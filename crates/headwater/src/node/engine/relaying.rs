@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use headwater_machine::{Endpoint, Input};
 use headwater_transport::{
-    Arriving, Command, DecodeFailure, Endpoint, Input, ReceiverCommand, ReceiverEvent, Relaying,
-    SourceCommand,
+    Arriving, DecodeFailure, ReceiverCommand, ReceiverEvent, Relaying, SourceCommand, ToFetch,
 };
 use headwater_units::{BlockIndex, FetchId, ObjectId, Time};
 
@@ -32,7 +32,7 @@ impl Engine {
 
     /// Tells the source of what has come. It speaks when the batch at hand is dealt with.
     pub(super) fn pass_on(&mut self, now: Time, object: ObjectId, what: Arriving) {
-        let command = Command::Source(SourceCommand::Arriving { object, what });
+        let command = SourceCommand::Arriving { object, what };
         self.hand_to_source(now, Input::Command(command));
     }
 
@@ -90,7 +90,7 @@ impl Engine {
     /// Others want more of a class of a block than this node was to have.
     pub(super) fn want_more(&mut self, now: Time, object: ObjectId, wanted: ReceiverCommand) {
         let Some(id) = self.fetches.of(object) else { return };
-        self.fetches.taped.handle(now, Input::Command(Command::Receiver(id, wanted)));
+        self.fetches.taped.handle(now, Input::Command(ToFetch(id, wanted)));
         // Polled when whatever is under way is done.
         self.fetches.wake = Some(now);
     }

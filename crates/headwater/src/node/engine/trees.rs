@@ -3,8 +3,9 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use headwater_machine::{Input, Packet};
 use headwater_node::{TreeAction, Trees};
-use headwater_transport::{Command, Input, Packet, SourceCommand};
+use headwater_transport::SourceCommand;
 use headwater_units::{Bytes, FlowId, PathId, Time};
 use headwater_wire::{Body, Class, Control, Datagram, Ecn, HeaderKey, Probe, emit, parse};
 
@@ -125,7 +126,7 @@ impl Engine {
                 TreeAction::Lead { tree } => {
                     let path = self.paths.towards(&[]);
                     let command = SourceCommand::FlowPath { flow: tree, path };
-                    self.hand_to_source(now, Input::Command(Command::Source(command)));
+                    self.hand_to_source(now, Input::Command(command));
                 }
                 TreeAction::Beat { tree, to } => {
                     if let Some(key) = self.trees.machine.key(tree).cloned() {

@@ -1,7 +1,8 @@
 //! What the data thread tells its timeline. Without one nothing here costs more than a look whether there is one.
 
-use headwater_transport::host::Receivers;
-use headwater_transport::{Command, Endpoint, Input, Packet, ReceiverEvent, SourceCommand, SourceEvent};
+use headwater_machine::{Endpoint, Input, Packet};
+use headwater_transport::receiver::Receivers;
+use headwater_transport::{ReceiverEvent, SourceCommand, SourceEvent};
 use headwater_units::{FetchId, FlowId, Time};
 use headwater_wire::{Body, Datagram};
 
@@ -19,7 +20,7 @@ impl Engine {
     }
 
     /// Hands the source machine an input.
-    pub(super) fn hand_to_source(&mut self, now: Time, input: Input) {
+    pub(super) fn hand_to_source(&mut self, now: Time, input: Input<SourceCommand>) {
         if self.timeline.is_some() && may_end_flows(&input) {
             // A sample that is due belongs before the last rows of what ends now.
             self.sample_if_due(now);
@@ -100,10 +101,10 @@ fn receives<'a>(
 }
 
 /// Everything but the most frequent inputs, of which it is certain that they do not.
-fn may_end_flows(input: &Input) -> bool {
+fn may_end_flows(input: &Input<SourceCommand>) -> bool {
     !matches!(
         input,
         Input::Packet(Packet { datagram: Datagram { body: Body::Ack(_), .. }, .. })
-            | Input::Command(Command::Source(SourceCommand::BlockReady { .. }))
+            | Input::Command(SourceCommand::BlockReady { .. })
     )
 }

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use headwater_fabric::{HostId, LinkId, PointId};
+use headwater_machine::Packet;
 use headwater_switch::LinkChange;
-use headwater_transport::Packet;
 use headwater_units::{BlockIndex, Duration, Esi, FlowId, PacketNumber, PathId, SymbolId, Time};
 use headwater_wire::{Body, Class, Datagram, Ecn, SymbolHeader};
 use proptest::prelude::*;

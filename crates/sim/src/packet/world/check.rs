@@ -1,6 +1,6 @@
 //! Whether a set-up can be run at all.
 
-use headwater_transport::baseline;
+use headwater_baseline as baseline;
 
 use crate::packet::setup::{Flows, Setup, SetupError, TaskPlan, Transport};
 

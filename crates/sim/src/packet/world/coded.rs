@@ -3,15 +3,17 @@
 
 use std::collections::BTreeMap;
 
-use headwater_transport::host::{HostReceiverConfig, Receivers};
-use headwater_transport::ppush::controller::Controller;
-use headwater_transport::ppush::receiver::ReceiverConfig;
+use headwater_controller::{Controller, ControllerCommand};
+use headwater_machine::Packet;
+use headwater_transport::push::receiver::ReceiverConfig;
+use headwater_transport::receiver::{HostReceiverConfig, Receivers};
 use headwater_transport::source::Source;
-use headwater_transport::{Command, ControllerCommand, Input, Packet, ReceiverCommand, SourceCommand};
+use headwater_transport::{ReceiverCommand, SourceCommand};
 use headwater_units::{Bytes, Duration, FlowId, Geometry, PathId, Theta};
 use headwater_wire::{Class, Control, Holding, NodeInfo};
 use rand::Rng;
 
+use super::machine::Command;
 use super::{INTRODUCE_EVERY, Machine, Reception, Tally, World, address, fetch_of, name, node, object};
 use crate::packet::Event;
 use crate::packet::director::{Director, FlowPlace, Part};
@@ -150,7 +152,7 @@ impl World {
             match self.setup.control {
                 // Connections are made at once: the control plane beside the network has a delay for messages alone.
                 ControlPlane::Beside { .. } => {
-                    self.input(controller, Input::Packet(Packet::control(PathId(from), control)));
+                    self.hear(controller, Packet::control(PathId(from), control));
                 }
                 ControlPlane::AtHost { .. } if self.paused[host as usize] => {}
                 ControlPlane::AtHost { .. } => {

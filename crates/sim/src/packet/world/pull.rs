@@ -1,11 +1,14 @@
 //! Flows of the baselines, and what those need whose receivers pull: one endpoint for all that a host receives, and relays.
 
+use headwater_baseline::{
+    self as baseline, Expect, NdpConfig, PullReceiver, PullReceiverConfig, ReceiverStats, SenderCommand,
+    SinkCommand,
+};
 use headwater_fabric::HostId;
-use headwater_transport::baseline::{self, NdpConfig, PullReceiver, PullReceiverConfig, ReceiverStats};
-use headwater_transport::pull_queue::PullConfig;
-use headwater_transport::{Command, Expect, SinkCommand, SourceCommand};
+use headwater_transport::pull::queue::PullConfig;
 use headwater_units::{BitRate, Bytes, Duration, FlowId, PathId};
 
+use super::machine::Command;
 use super::{Flowing, Machine, World};
 use crate::packet::setup::TaskPlan;
 
@@ -121,8 +124,8 @@ impl World {
     pub(super) fn on_progress(&mut self, flow: FlowId, packets: u64) {
         let (task, index) = place_of(flow);
         if let Some(&next) = self.tasks[task as usize].senders.get(index + 1) {
-            let command = SourceCommand::Extend { flow: FlowId(flow.0 + 1), packets };
-            self.tell(next, Command::Source(command));
+            let command = SenderCommand::Extend { flow: FlowId(flow.0 + 1), packets };
+            self.tell(next, Command::Sender(command));
         }
     }
 

@@ -1,12 +1,14 @@
 //! What machines say to their driver, and what a task is after it.
 
+use headwater_baseline::{SenderEvent, SinkEvent};
+use headwater_controller::ControllerEvent;
 use headwater_transport::{
-    Command, ControllerEvent, DecodeFailure, Event as Said, Input, ReceiverCommand, ReceiverEvent,
-    ReceiverFailure, SinkEvent, SourceCommand, SourceEvent,
+    DecodeFailure, ReceiverCommand, ReceiverEvent, ReceiverFailure, SourceCommand, SourceEvent,
 };
 use headwater_units::{BlockIndex, Geometry, PathId};
 use headwater_wire::Refusal;
 
+use super::machine::{Command, Said};
 use super::{Flowing, INTRODUCE_EVERY, World, endpoint_of, fetch_of, host_of, object, task_of};
 use crate::packet::Event;
 use crate::packet::assembly::Assembly;
@@ -20,6 +22,7 @@ impl World {
         match event {
             Said::Source(event) => self.on_source(self.slots[slot as usize].endpoint, event),
             Said::Receiver(fetch, event) => self.on_receiver(endpoint_of(fetch), event),
+            Said::Sender(SenderEvent::Closed { .. }) => self.on_closed(self.slots[slot as usize].endpoint),
             Said::Sink(event) => self.on_sink(self.slots[slot as usize].endpoint, event),
             Said::Controller(ControllerEvent::Persist(record)) => {
                 self.kept.insert(record.task, *record);
@@ -52,18 +55,18 @@ impl World {
                     self.tell_later(endpoint, Command::Source(command));
                 }
             }
-            SourceEvent::Closed { .. } => {
-                let task = self.places[endpoint as usize].task;
-                if task != u32::MAX {
-                    let running = &mut self.tasks[task as usize];
-                    running.open -= 1;
-                    if running.open == 0 {
-                        running.closed = Some(self.now);
-                        self.over(task);
-                    }
-                }
-            }
-            SourceEvent::Release { .. } | SourceEvent::Wanted { .. } => {}
+            SourceEvent::Closed { .. } | SourceEvent::Release { .. } | SourceEvent::Wanted { .. } => {}
+        }
+    }
+
+    /// The sending end of a baseline's flow has nothing more to do.
+    fn on_closed(&mut self, endpoint: u32) {
+        let task = self.places[endpoint as usize].task;
+        let running = &mut self.tasks[task as usize];
+        running.open -= 1;
+        if running.open == 0 {
+            running.closed = Some(self.now);
+            self.over(task);
         }
     }
 
@@ -188,9 +191,7 @@ impl World {
     /// A command in answer to an event: handled at once, polled by the loop that is running.
     pub(super) fn tell_later(&mut self, endpoint: u32, command: Command) {
         let now = self.now;
-        if let Some(machine) = self.machine_mut(endpoint).endpoint() {
-            machine.handle(now, Input::Command(command));
-        }
+        self.machine_mut(endpoint).tell(now, command);
     }
 
     fn tell_fetch(&mut self, endpoint: u32, command: ReceiverCommand) {

@@ -2,7 +2,7 @@
 
 use headwater_fabric::HostId;
 use headwater_fabric::trees::{self, Group, PacketSizes, Switches, TreeLink};
-use headwater_transport::datacast::TreeStats;
+use headwater_transport::tree::TreeStats;
 use headwater_units::{BitRate, Bytes, FlowId, PathId};
 
 use super::{Machine, World};

@@ -1,6 +1,6 @@
 //! The machines of a scenario whose groups are served by trees (Datacast), and what these are measured by.
 
-use headwater_transport::ppush::controller::ControllerConfig;
+use headwater_controller::ControllerConfig;
 use headwater_units::{Duration, Time};
 
 use super::super::common::Ground;

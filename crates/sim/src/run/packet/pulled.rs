@@ -1,7 +1,7 @@
 //! The machines of a scenario whose receivers pull coded symbols (SCDP).
 
-use headwater_transport::ppush::controller::ControllerConfig;
-use headwater_transport::ppush::receiver::ReceiverConfig;
+use headwater_controller::ControllerConfig;
+use headwater_transport::push::receiver::ReceiverConfig;
 use headwater_units::{Bytes, NodeId, PathId};
 
 use super::{BLOCK, NEVER, symbol_size, unprotect};

@@ -1,6 +1,6 @@
 //! What is to be told of a run.
 
-use headwater_transport::ppush::controller::ControllerStats;
+use headwater_controller::ControllerStats;
 use headwater_units::Time;
 
 use super::{FETCH, Host, Net};

@@ -1,0 +1,78 @@
+//! What the ends of a baseline are told, and what they tell.
+
+use headwater_transport::ReceiverFailure;
+use headwater_units::{FlowId, PathId};
+
+/// What the driver tells the sending end of a flow.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SenderCommand {
+    /// Send nothing more; the flow ends.
+    Withdraw,
+    /// To the sender of a relayed flow: what it may send has grown.
+    Extend {
+        /// The flow.
+        flow: FlowId,
+        /// Packets below this one are here.
+        packets: u64,
+    },
+}
+
+/// What the sending end of a flow tells the driver.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SenderEvent {
+    /// The flow is over: forget its path.
+    Closed {
+        /// The flow.
+        flow: FlowId,
+    },
+}
+
+/// What the driver tells the receiving end of a baseline.
+#[derive(Clone, Debug, PartialEq)]
+pub enum SinkCommand {
+    /// To the receiver of one flow: stop, say so to the sender, and end with [`SinkEvent::Failed`].
+    Cancel,
+    /// To a host's receiver of many flows: one more will come.
+    Expect(Expect),
+    /// To a host's receiver of many flows: this one is not wanted any more.
+    Abandon {
+        /// The flow.
+        flow: FlowId,
+    },
+}
+
+/// A flow that a host's receiver is told of. Nothing is said to its sender, which begins by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Expect {
+    /// The flow.
+    pub flow: FlowId,
+    /// Where its sender is.
+    pub path: PathId,
+    /// Its length; [`u64::MAX`]: without end.
+    pub packets: u64,
+    /// What its sender pushes before it is asked for more.
+    pub window: u64,
+    /// Someone wants to know how far it is: [`SinkEvent::Progress`].
+    pub relayed: bool,
+}
+
+/// What the receiving end of a baseline tells the driver.
+#[derive(Clone, Debug, PartialEq)]
+pub enum SinkEvent {
+    /// From the receiver of one flow: all of it is here.
+    Done,
+    /// From the receiver of one flow: it will not be completed.
+    Failed(ReceiverFailure),
+    /// From a host's receiver of many flows: all packets below this one are here, for the relay that sends them on.
+    Progress {
+        /// The flow.
+        flow: FlowId,
+        /// How many are here without a gap.
+        packets: u64,
+    },
+    /// From a host's receiver of many flows: all of this one is here.
+    Complete {
+        /// The flow.
+        flow: FlowId,
+    },
+}

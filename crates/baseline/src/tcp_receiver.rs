@@ -1,0 +1,119 @@
+//! The receiving end of TCP: an ACK for every packet, with the echo of its mark (RFC 5681 §4.2, RFC 8257 §3.2).
+//!
+//! An ACK per packet makes DCTCP's echo exact without its state machine for delayed ACKs. Packets above a gap are
+//! remembered as bits in a ring; what is further ahead than the window allows is answered but not kept.
+
+use headwater_machine::{Input, Output};
+use headwater_units::{FlowId, PacketNumber, PathId, Time};
+use headwater_wire::{Body, Cumulative, Ecn, SymbolHeader};
+
+use super::ReceiverStats;
+use super::bits::BitRing;
+use super::commands::{SinkCommand, SinkEvent};
+use super::ends::{CANCELLED, Outcome, Route, whole_number};
+
+/// What goes back at the next poll.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Pending {
+    Nothing,
+    Ack { echo: bool },
+    Fin,
+}
+
+/// One flow's receiver.
+#[derive(Debug)]
+pub(super) struct TcpReceiver {
+    /// Every packet below is here (RCV.NXT).
+    next: u64,
+    /// How many packets above `next` are here.
+    held: u64,
+    packets: u64,
+    pending: Pending,
+    outcome: Outcome,
+    route: Route,
+    /// Which they are.
+    ahead: BitRing,
+    limit: u64,
+    stats: ReceiverStats,
+}
+
+impl TcpReceiver {
+    pub(super) fn new(limit: u64, flow: FlowId, path: PathId, packets: u64) -> Self {
+        TcpReceiver {
+            next: 0,
+            held: 0,
+            packets,
+            pending: Pending::Nothing,
+            outcome: if packets == 0 { Outcome::Complete } else { Outcome::Waiting },
+            route: Route { flow, path, ecn: Ecn::NotEct },
+            ahead: BitRing::new(limit.min(packets)),
+            limit,
+            stats: ReceiverStats::default(),
+        }
+    }
+
+    pub(super) fn stats(&self) -> ReceiverStats {
+        ReceiverStats { distinct: self.next + self.held, next: self.next, ..self.stats }
+    }
+
+    pub(super) fn handle(&mut self, _now: Time, input: Input<SinkCommand>) {
+        match input {
+            Input::Packet(ref packet) if packet.datagram.flow == self.route.flow => {
+                match packet.datagram.body {
+                    Body::Symbol(header) if !header.trimmed => self.on_data(header, packet.ecn == Ecn::Ce),
+                    _ => self.stats.unexpected += 1,
+                }
+            }
+            Input::Command(SinkCommand::Cancel) => {
+                if self.outcome.cancel() {
+                    self.pending = Pending::Fin;
+                }
+            }
+            Input::Packet(_) | Input::Command(_) => self.stats.unexpected += 1,
+        }
+    }
+
+    pub(super) fn poll(&mut self, _now: Time) -> Output<SinkEvent> {
+        match std::mem::replace(&mut self.pending, Pending::Nothing) {
+            Pending::Ack { echo } => {
+                let ack = Cumulative { next: PacketNumber(self.next), echo };
+                self.route.back(Body::Cumulative(ack))
+            }
+            Pending::Fin => self.route.back(CANCELLED),
+            Pending::Nothing => self.outcome.say().unwrap_or(Output::Wake(None)),
+        }
+    }
+
+    fn on_data(&mut self, header: SymbolHeader, marked: bool) {
+        let number = whole_number(header, self.next);
+        if number >= self.packets {
+            self.stats.unexpected += 1;
+            return;
+        }
+        self.stats.arrived += 1;
+        self.stats.marked += u64::from(marked);
+        if self.outcome.is_cancelled() {
+            self.pending = Pending::Fin;
+            return;
+        }
+        if number == self.next {
+            self.next += 1;
+            while self.held > 0 && self.ahead.take(self.next) {
+                self.held -= 1;
+                self.next += 1;
+            }
+            if self.next == self.packets {
+                self.outcome = Outcome::Complete;
+            }
+        } else if number > self.next {
+            if number - self.next < self.limit {
+                self.held += u64::from(self.ahead.set(number));
+            } else {
+                self.stats.outside += 1;
+            }
+        }
+        // A driver that hands in two packets before it polls gets one ACK, as from a receiver that delays them.
+        let echo = marked || self.pending == Pending::Ack { echo: true };
+        self.pending = Pending::Ack { echo };
+    }
+}

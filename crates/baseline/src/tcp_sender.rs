@@ -1,0 +1,265 @@
+//! The sending end of TCP: NewReno (RFC 5681, RFC 6582), and DCTCP (RFC 8257) on top.
+//!
+//! ```text
+//!            third duplicate ACK, unless the ACK is below `recover`
+//!    Open ------------------------------------------------------------> Recovering
+//!      ^                                                                 |   partial ACK: send the next hole again
+//!      +-----------------------------------------------------------------+
+//!            ACK of all that was out when it began, or a timeout
+//! ```
+//! After a timeout everything that is not acknowledged is sent again in slow start (go-back-N): without SACK the sender
+//! cannot know better. Of the variants that RFC 6582 allows: the timer restarts at the first partial ACK only (§3.2, "impatient"), the
+//! window after recovery is the flight plus one (step 3, first choice), and a timeout moves `recover` (§4.1). Limited
+//! transmit (RFC 3042) and ECN without DCTCP are not here.
+
+use headwater_machine::{Input, Output};
+use headwater_units::{FlowId, Packets, PathId, Time};
+use headwater_wire::{Body, Cumulative, Ecn};
+
+use super::clock::Clock;
+use super::commands::{SenderCommand, SenderEvent};
+use super::ends::{End, Route};
+use super::marks::Marks;
+use super::window::Window;
+use super::{DctcpConfig, SenderConfig, SenderStats, whole};
+
+/// Duplicate ACKs that stand for a loss (RFC 5681 §3.2).
+const DUPLICATES: u32 = 3;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Open,
+    /// `partial`: a partial ACK has come.
+    Recovering {
+        partial: bool,
+    },
+}
+
+/// One flow's sender.
+#[derive(Debug)]
+pub(super) struct TcpSender {
+    /// Every packet below is acknowledged (SND.UNA).
+    acked: u64,
+    /// The packet to send next (SND.NXT); behind `highest` after a timeout.
+    next: u64,
+    /// Packets below this may be sent: `acked` and the window, but not beyond the flow.
+    edge: u64,
+    /// One above the largest packet ever sent.
+    highest: u64,
+    /// The oldest packet is sent again before anything else.
+    resend: bool,
+    end: End,
+    phase: Phase,
+    duplicates: u32,
+    route: Route,
+    clock: Clock,
+    window: Window,
+    marks: Option<Marks>,
+    packets: u64,
+    /// What had been sent when recovery or the last timeout began; no other recovery begins below it (RFC 6582 §3.2).
+    recover: u64,
+    /// `acked` at the last timeout, to tell the first timeout of a packet from the next.
+    timed_out_at: Option<u64>,
+    stats: SenderStats,
+}
+
+impl TcpSender {
+    pub(super) fn new(
+        config: &SenderConfig,
+        dctcp: Option<DctcpConfig>,
+        flow: FlowId,
+        path: PathId,
+        packets: u64,
+    ) -> Self {
+        let threshold = config.initial_threshold.map_or(f64::INFINITY, |t| t.get());
+        let ecn = if dctcp.is_some() { Ecn::Ect0 } else { Ecn::NotEct };
+        let mut sender = TcpSender {
+            acked: 0,
+            next: 0,
+            edge: 0,
+            highest: 0,
+            resend: false,
+            end: if packets == 0 { End::Due } else { End::Open },
+            phase: Phase::Open,
+            duplicates: 0,
+            route: Route { flow, path, ecn },
+            clock: Clock::new(config.rtt),
+            window: Window::new(whole(config.initial_window), threshold, config.limit()),
+            marks: dctcp.map(Marks::new),
+            packets,
+            recover: 0,
+            timed_out_at: None,
+            stats: SenderStats::default(),
+        };
+        sender.move_edge();
+        sender
+    }
+
+    pub(super) fn stats(&self) -> SenderStats {
+        SenderStats {
+            window: Packets::new(self.window.size()),
+            threshold: Packets::new(self.window.threshold()),
+            mark_fraction: self.marks.map_or(0.0, |m| m.fraction()),
+            rtt: self.clock.smoothed(),
+            timeout: self.clock.timeout(),
+            in_flight: self.in_flight(),
+            acked: self.acked,
+            ..self.stats
+        }
+    }
+
+    pub(super) fn handle(&mut self, now: Time, input: Input<SenderCommand>) {
+        match input {
+            Input::Packet(ref packet) if packet.datagram.flow == self.route.flow => {
+                match packet.datagram.body {
+                    Body::Cumulative(ack) => self.on_ack(now, ack),
+                    Body::Fin(_) => self.stop(),
+                    _ => self.stats.unexpected += 1,
+                }
+            }
+            Input::Command(SenderCommand::Withdraw) => self.stop(),
+            Input::Packet(_) | Input::Command(_) => self.stats.unexpected += 1,
+        }
+    }
+
+    pub(super) fn poll(&mut self, now: Time) -> Output<SenderEvent> {
+        if self.clock.is_due(now) {
+            self.on_timeout();
+        }
+        if self.resend {
+            self.resend = false;
+            return self.transmit(now, self.acked);
+        }
+        if self.next < self.edge {
+            self.next += 1;
+            return self.transmit(now, self.next - 1);
+        }
+        self.end.say(self.route.flow).unwrap_or_else(|| Output::Wake(self.clock.wake()))
+    }
+
+    fn transmit(&mut self, now: Time, number: u64) -> Output<SenderEvent> {
+        let fresh = number == self.highest;
+        if fresh {
+            self.highest += 1;
+        } else {
+            self.stats.resent += 1;
+        }
+        self.stats.sent += 1;
+        self.clock.on_send(now, number, fresh);
+        self.route.data(number)
+    }
+
+    fn on_ack(&mut self, now: Time, ack: Cumulative) {
+        let next = ack.next.0;
+        if self.end != End::Open {
+            return; // A duplicate, or late.
+        }
+        if next > self.highest {
+            self.stats.unexpected += 1;
+            return;
+        }
+        self.stats.marked += u64::from(ack.echo);
+        if next > self.acked {
+            self.on_progress(now, next, ack.echo);
+        } else if next == self.acked && self.next > self.acked {
+            self.on_duplicate();
+        }
+    }
+
+    /// An ACK for something new.
+    fn on_progress(&mut self, now: Time, next: u64, echo: bool) {
+        let packets = next - self.acked;
+        self.acked = next;
+        // After a timeout an old packet's ACK may overtake the sending again.
+        self.next = self.next.max(next);
+        self.duplicates = 0;
+        self.resend = false;
+        self.clock.on_cumulative(now, next);
+        let cut = self.marks.as_mut().is_some_and(|marks| marks.on_ack(packets, echo, next, self.next));
+        let mut restart = true;
+        match self.phase {
+            Phase::Open if cut => self.cut(),
+            Phase::Open => self.window.grow(packets),
+            Phase::Recovering { .. } if next >= self.recover => {
+                self.phase = Phase::Open;
+                self.window.leave_recovery(self.in_flight());
+            }
+            Phase::Recovering { partial } => {
+                self.phase = Phase::Recovering { partial: true };
+                self.window.deflate(packets);
+                self.resend = true;
+                restart = !partial;
+            }
+        }
+        if self.acked >= self.packets {
+            self.end = End::Due;
+        }
+        if self.acked == self.next {
+            self.clock.stop();
+        } else if restart {
+            self.clock.restart(now);
+        }
+        self.move_edge();
+    }
+
+    fn cut(&mut self) {
+        if let Some(marks) = &mut self.marks {
+            self.window.cut(marks.fraction());
+            marks.on_cut(self.next);
+            self.stats.cuts += 1;
+        }
+    }
+
+    /// An ACK for nothing new while packets are out.
+    fn on_duplicate(&mut self) {
+        self.duplicates += 1;
+        match self.phase {
+            Phase::Recovering { .. } => self.window.inflate(),
+            Phase::Open if self.duplicates == DUPLICATES && self.acked >= self.recover => {
+                self.phase = Phase::Recovering { partial: false };
+                self.recover = self.highest;
+                self.window.enter_recovery(self.in_flight());
+                self.resend = true;
+                self.clock.forget_timed();
+                self.stats.fast_recoveries += 1;
+            }
+            Phase::Open => return,
+        }
+        self.move_edge();
+    }
+
+    /// The oldest packet was not acknowledged in time (RFC 6298 §5.4 to §5.6, RFC 5681 §3.1, RFC 6582 §3.2 step 4).
+    fn on_timeout(&mut self) {
+        self.stats.timeouts += 1;
+        self.window.collapse(self.timed_out_at != Some(self.acked), self.in_flight());
+        self.timed_out_at = Some(self.acked);
+        self.recover = self.highest;
+        if let Some(marks) = &mut self.marks {
+            // Marks of what was out are answered with it (RFC 3168 §6.1.2); while TCP recovers, none are answered anyway.
+            marks.on_cut(self.highest);
+        }
+        self.phase = Phase::Open;
+        self.duplicates = 0;
+        self.resend = false;
+        self.next = self.acked;
+        self.clock.back_off();
+        self.move_edge();
+    }
+
+    fn stop(&mut self) {
+        if self.end == End::Open {
+            self.end = End::Due;
+            self.resend = false;
+            self.edge = 0;
+            self.clock.stop();
+        }
+    }
+
+    fn in_flight(&self) -> u64 {
+        self.next - self.acked
+    }
+
+    fn move_edge(&mut self) {
+        self.edge = self.acked.saturating_add(self.window.whole()).min(self.packets);
+    }
+}

@@ -1,0 +1,298 @@
+//! What names stand for: the highest generation seen of each, and by whom.
+//!
+//! ```text
+//!              Hold, where nothing is known            Named, or a Claim that is granted
+//!   (unknown) ------------------------> supposed (0) --------------------------> standing (1, 2, ...)
+//!                                                                                 |  ^ the same object, or a higher generation
+//!                                                    Unname by its last holder    v  |
+//!                                                                                removed
+//! ```
+//! A name that was removed is remembered with its generation: a copy of something older does not bring it back.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use headwater_units::{NodeId, ObjectId};
+use headwater_wire::{Claim, ClaimRule, Naming};
+
+use super::{NAMES_PER_HOLDING, Registry};
+use crate::{ControllerConfig, NameRecord};
+
+/// What a name stands for.
+#[derive(Clone, Copy)]
+struct Standing {
+    object: ObjectId,
+    /// 0: somebody holds an object by this name, and nobody has claimed it.
+    generation: u64,
+    owner: NodeId,
+    removed: bool,
+}
+
+impl Standing {
+    fn naming(&self, name: &str) -> Naming {
+        let Standing { object, generation, owner, .. } = *self;
+        Naming { name: name.to_owned(), object, generation, owner }
+    }
+}
+
+/// All names.
+#[derive(Default)]
+pub(super) struct Names {
+    table: BTreeMap<String, Standing>,
+    /// Names that were removed: the first to make room.
+    removed: BTreeSet<String>,
+    /// Names of objects that nobody holds: the next.
+    unheld: BTreeSet<String>,
+}
+
+/// What became of a name.
+pub(crate) struct NameChange {
+    /// To be kept.
+    pub(crate) record: NameRecord,
+    /// Nodes that are here and hold what it stood for before.
+    pub(crate) outdated: Vec<NodeId>,
+}
+
+/// What a node's word about a name came to.
+pub(crate) enum Verdict {
+    /// As it was.
+    Known,
+    /// It stands for something else, or is of a newer generation.
+    Otherwise(Naming),
+    /// It stands so from now on.
+    Changed(NameChange),
+    /// There is no room for another name.
+    Full,
+}
+
+impl Names {
+    /// What it stands for, unless it was removed.
+    pub(super) fn get(&self, name: &str) -> Option<ObjectId> {
+        self.table.get(name).filter(|it| !it.removed).map(|it| it.object)
+    }
+    /// Nobody holds any more what these stand for.
+    pub(super) fn unheld<'a>(&mut self, names: impl Iterator<Item = &'a String>) {
+        self.unheld.extend(names.cloned());
+    }
+    /// Somebody does again.
+    pub(super) fn held<'a>(&mut self, names: impl Iterator<Item = &'a String>) {
+        names.for_each(|name| {
+            self.unheld.remove(name);
+        });
+    }
+}
+
+impl Registry {
+    /// What a name stands for; `None` also if it was never claimed.
+    pub(crate) fn naming(&self, name: &str) -> Option<Naming> {
+        let it = self.names.table.get(name).filter(|it| !it.removed && it.generation > 0)?;
+        Some(it.naming(name))
+    }
+
+    /// Names that had to make room since the last look.
+    pub(crate) fn take_forgotten(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.forgotten_names)
+    }
+
+    /// A name from before a restart: whoever holds it is still to come.
+    pub(crate) fn restore_name(&mut self, record: NameRecord, config: &ControllerConfig) {
+        let NameRecord { naming: Naming { name, object, generation, owner }, removed } = record;
+        if !self.room_for_name(&name, config) {
+            return;
+        }
+        let place = if removed { &mut self.names.removed } else { &mut self.names.unheld };
+        place.insert(name.clone());
+        self.names.table.insert(name, Standing { object, generation, owner, removed });
+    }
+
+    /// Makes room for a name, if need be at the cost of one that nobody holds.
+    fn room_for_name(&mut self, name: &str, config: &ControllerConfig) -> bool {
+        let names = &mut self.names;
+        if names.table.contains_key(name) || names.table.len() < config.max_names {
+            return true;
+        }
+        let Some(oldest) = names.removed.pop_first().or_else(|| names.unheld.pop_first()) else {
+            return false;
+        };
+        let gone = names.table.remove(&oldest).expect("only known names can make room");
+        if let Some(known) = self.objects.get_mut(&gone.object) {
+            known.names.remove(&oldest);
+        }
+        if gone.generation > 0 {
+            self.forgotten_names.push(oldest);
+        }
+        true
+    }
+
+    /// A node says a name of an object that it holds, without more. It stands if nothing else is known of the name, or if nobody is here
+    /// any more with what was only supposed.
+    pub(super) fn suppose(
+        &mut self,
+        node: NodeId,
+        object: ObjectId,
+        name: String,
+        config: &ControllerConfig,
+    ) {
+        self.say(node, object, &name);
+        match self.names.table.get(&name).copied() {
+            Some(it) if it.object == object => {
+                if !it.removed {
+                    self.show(object, &name);
+                }
+            }
+            Some(it) if it.generation > 0 || self.is_said_here(&name, it.object) => {}
+            _ => {
+                if self.room_for_name(&name, config) {
+                    self.stand(Naming { name, object, generation: 0, owner: node });
+                }
+            }
+        }
+    }
+
+    /// A node holds an object by a name that some controller has granted.
+    pub(crate) fn named(&mut self, node: NodeId, naming: Naming, config: &ControllerConfig) -> Verdict {
+        self.say(node, naming.object, &naming.name);
+        let Some(it) = self.names.table.get(&naming.name).copied() else {
+            return self.changed(naming, config);
+        };
+        let there = it.naming(&naming.name);
+        if it.object != naming.object {
+            return match naming.is_newer_than(&there) {
+                true => self.changed(naming, config),
+                false => Verdict::Otherwise(there),
+            };
+        }
+        if naming.generation > it.generation {
+            return self.changed(naming, config);
+        }
+        if it.removed {
+            // Whoever comes back with what was removed last brings it back: copies stay.
+            return self.changed(there, config);
+        }
+        self.show(naming.object, &naming.name);
+        match naming.generation < it.generation {
+            true => Verdict::Otherwise(there),
+            false => Verdict::Known,
+        }
+    }
+
+    /// Whether whoever could object to a claim has yet to come back and say so.
+    pub(crate) fn owner_is_missing(&self, node: NodeId, claim: &Claim) -> bool {
+        self.names.table.get(&claim.name).is_some_and(|it| {
+            let is_another = it.generation > 0 && !it.removed && it.object != claim.object;
+            is_another && it.owner != node && !self.says(it.owner, &claim.name, it.object)
+        })
+    }
+
+    /// A node wants a name for an object that it holds.
+    pub(crate) fn claim(&mut self, node: NodeId, claim: &Claim, config: &ControllerConfig) -> Verdict {
+        let Claim { name, object, at_least, rule, .. } = claim;
+        let granted = |generation: u64, owner| Naming {
+            name: name.clone(),
+            object: *object,
+            generation: generation.max(*at_least).max(1),
+            owner,
+        };
+        let Some(it) = self.names.table.get(name).copied() else {
+            self.say(node, *object, name);
+            return self.changed(granted(1, node), config);
+        };
+        let owner_holds = !it.removed && self.says(it.owner, name, it.object);
+        if it.object == *object {
+            let owner = if owner_holds || *rule == ClaimRule::Copy { it.owner } else { node };
+            let naming = granted(it.generation, owner);
+            self.say(node, *object, name);
+            self.show(*object, name);
+            let same = naming == it.naming(name) && !it.removed;
+            return if same { Verdict::Known } else { self.changed(naming, config) };
+        }
+        let free = it.removed || it.owner == node || !self.is_said_here(name, it.object);
+        let grants = match rule {
+            ClaimRule::Copy => false,
+            ClaimRule::Give => free,
+            ClaimRule::Replace => free || !(owner_holds && self.path_of(it.owner).is_some()),
+        };
+        if !grants {
+            return Verdict::Otherwise(it.naming(name));
+        }
+        self.say(node, *object, name);
+        self.changed(granted(it.generation.saturating_add(1), node), config)
+    }
+
+    /// A node holds the object by this name no longer. What there is to keep, if it was the last one.
+    pub(crate) fn unname(&mut self, node: NodeId, object: ObjectId, name: &str) -> Option<NameRecord> {
+        let node = self.nodes.get_mut(&node)?;
+        for held in [&mut node.holds, &mut node.formerly] {
+            if let Some(names) = held.get_mut(&object) {
+                names.remove(name);
+            }
+        }
+        let known = self.objects.get(&object);
+        let said = known.is_some_and(|it| it.holders.iter().any(|node| self.says(*node, name, object)));
+        let it = self.names.table.get_mut(name).filter(|it| it.object == object && !it.removed && !said)?;
+        it.removed = true;
+        let it = *it;
+        self.names.unheld.remove(name);
+        self.names.removed.insert(name.to_owned());
+        if let Some(known) = self.objects.get_mut(&object) {
+            known.names.remove(name);
+        }
+        (it.generation > 0).then(|| NameRecord { naming: it.naming(name), removed: true })
+    }
+
+    /// Whether a node, here or away, holds an object by this name.
+    pub(crate) fn says(&self, node: NodeId, name: &str, object: ObjectId) -> bool {
+        let held = self.nodes.get(&node).and_then(|node| node.holds.get(&object));
+        held.is_some_and(|names| names.contains(name))
+    }
+
+    /// Whether anybody who is here holds it by this name.
+    fn is_said_here(&self, name: &str, object: ObjectId) -> bool {
+        self.sayers(name, object).next().is_some()
+    }
+
+    fn sayers<'a>(&'a self, name: &'a str, object: ObjectId) -> impl Iterator<Item = NodeId> + 'a {
+        let holders = self.objects.get(&object).into_iter().flat_map(|known| known.holders.iter().copied());
+        holders.filter(move |node| self.path_of(*node).is_some() && self.says(*node, name, object))
+    }
+
+    /// Notes that a node says a name of an object that it holds.
+    fn say(&mut self, node: NodeId, object: ObjectId, name: &str) {
+        let held = self.nodes.get_mut(&node).and_then(|node| node.holds.get_mut(&object));
+        if let Some(names) = held.filter(|names| names.len() < NAMES_PER_HOLDING) {
+            names.insert(name.to_owned());
+        }
+    }
+
+    /// The name is one of those that stand for a known object.
+    fn show(&mut self, object: ObjectId, name: &str) {
+        if let Some(known) = self.objects.get_mut(&object) {
+            known.names.insert(name.to_owned());
+            self.names.unheld.remove(name);
+        }
+    }
+
+    fn changed(&mut self, naming: Naming, config: &ControllerConfig) -> Verdict {
+        if !self.room_for_name(&naming.name, config) {
+            return Verdict::Full;
+        }
+        let outdated = self.stand(naming.clone());
+        Verdict::Changed(NameChange { record: NameRecord { naming, removed: false }, outdated })
+    }
+
+    /// From now on it stands so. Who is here and holds what it stood for before.
+    fn stand(&mut self, naming: Naming) -> Vec<NodeId> {
+        let Naming { name, object, generation, owner } = naming;
+        self.names.removed.remove(&name);
+        let standing = Standing { object, generation, owner, removed: false };
+        let before = self.names.table.insert(name.clone(), standing).map(|it| it.object);
+        let mut outdated = Vec::new();
+        if let Some(before) = before.filter(|before| *before != object) {
+            if let Some(known) = self.objects.get_mut(&before) {
+                known.names.remove(&name);
+            }
+            outdated = self.sayers(&name, before).collect();
+        }
+        self.show(object, &name);
+        outdated
+    }
+}

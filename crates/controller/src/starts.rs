@@ -1,0 +1,115 @@
+//! What a flow can count on before it has sent anything ([`headwater_wire::Start`]): its part of the links at its ends, as
+//! far as their nodes have stated what these carry.
+//!
+//! From the same facts follow the first window of a task that is pulled, and which transport a task comes by whose request
+//! leaves the choice.
+//!
+//! Parts are equal among the flows of a source, and of a receiver among those that can use them (max-min). What is between,
+//! racks aside, and what a neighbour in the rack does, is not looked at: the first ACKs tell.
+
+use headwater_units::{BitRate, NodeId};
+use headwater_wire::{Class, Delivery, NodeInfo, Request, SpreadRule, Start, on_the_wire};
+
+use super::Controller;
+use super::tasks::Task;
+
+/// So many flows to one receiver are incast.
+const INCAST: usize = 8;
+/// Packets that pulls of a task keep under way at least, all sources together: hosts take their time too.
+const LEAST_PULLED: f64 = 48.0;
+/// And at most: 10 Gbit/s over 5 ms.
+const MOST_PULLED: f64 = 4096.0;
+/// Each source pushes so many at least.
+const LEAST_EACH: f64 = 2.0;
+
+impl Controller {
+    /// For new flows of one task, from each of these sources.
+    pub(super) fn starts(&self, receiver: NodeId, sources: &[NodeId]) -> Vec<Option<Start>> {
+        let info = |node: NodeId| self.registry.node(node).map(|node| &node.info);
+        let to = info(receiver).filter(|_| self.config.begin_at_stated_rates);
+        let Some((to, downlink)) = to.and_then(|to| Some((to, to.downlink?))) else {
+            return vec![None; sources.len()];
+        };
+        // What the receiver's other flows leave if each has as much as one of these.
+        let (new, others) = (sources.len() as u64, self.tasks.flows_to(receiver) as u64);
+        let part = new as f64 / (new + others).max(1) as f64;
+        let downlink = downlink.mul_f64(part);
+        let mut ways: Vec<(usize, BitRate, Start)> = Vec::with_capacity(sources.len());
+        for (place, source) in sources.iter().enumerate() {
+            let Some(from) = info(*source) else { continue };
+            let (Some(uplink), Some(rtt)) = (from.uplink, from.rtt.max(to.rtt)) else { continue };
+            let flows = self.tasks.load(*source) as u64 + 1;
+            let uplink = self.between(from, to).map_or(uplink, |rack| rack.min(uplink));
+            let start = Start { rate: BitRate::ZERO, rtt };
+            ways.push((place, BitRate::new(uplink.get() / flows), start));
+        }
+        // The slowest first: what it cannot use is for the others. Sources of which nothing is known count with an equal part.
+        ways.sort_by_key(|(place, uplink, _)| (*uplink, *place));
+        let (mut left, mut takers) = (downlink.get(), new);
+        let mut starts = vec![None; sources.len()];
+        for (place, uplink, start) in ways {
+            let rate = uplink.get().min(left / takers.max(1));
+            (left, takers) = (left - rate, takers - 1);
+            starts[place] = Some(Start { rate: BitRate::new(rate), ..start }).filter(|_| rate > 0);
+        }
+        starts
+    }
+
+    /// Which transport a new task comes by.
+    pub(super) fn delivery(&self, request: &Request, task: &Task, starts: &[Option<Start>]) -> Delivery {
+        let window = pulled_window(starts, task.symbol_size);
+        match request.delivery {
+            Some(Delivery::Push) => Delivery::Push,
+            Some(Delivery::Pull { initial_window }) => {
+                Delivery::Pull { initial_window: window.unwrap_or(initial_window) }
+            }
+            // Trees are not asked for, they are given to a group.
+            None | Some(Delivery::Trees { .. }) => self.choose(request, task, starts, window),
+        }
+    }
+
+    /// Where a request leaves it to the controller, sources push, but for incast where it is known that switches trim, and how
+    /// fast to pull: there a receiver that pulls has as much of its link or more, and its senders do not send most symbols
+    /// twice (docs/push-or-pull.md).
+    fn choose(
+        &self,
+        request: &Request,
+        task: &Task,
+        starts: &[Option<Start>],
+        window: Option<u16>,
+    ) -> Delivery {
+        let flows = starts.len() + self.tasks.flows_to(request.receiver);
+        let is_plain = task.class == Class::Bulk && task.spread == SpreadRule::Listed;
+        match window {
+            Some(initial_window) if request.trims && is_plain && flows >= INCAST => {
+                Delivery::Pull { initial_window }
+            }
+            _ => Delivery::Push,
+        }
+    }
+
+    /// What the racks' own links carry between two nodes, if that is stated.
+    fn between(&self, from: &NodeInfo, to: &NodeInfo) -> Option<BitRate> {
+        let (one, other) = (from.rack.as_ref(), to.rack.as_ref());
+        if one.map(|(rack, _)| rack) == other.map(|(rack, _)| rack) {
+            return None;
+        }
+        let capacity = |(rack, _): &(String, Option<BitRate>)| self.registry.rack_capacity(rack);
+        one.into_iter().chain(other).filter_map(capacity).min()
+    }
+}
+
+/// What each source of a pulled task pushes unasked, if it is known of all of them what their lines carry. Unlike a pushing
+/// source's window this one never grows: what is pushed first is what stays under way (SCDP §III-D). So it is a quarter more
+/// than a round trip carries, shared out evenly. It never shrinks either, so it is no more than that: on a busy machine the
+/// round trip to the controller is measured too long.
+fn pulled_window(starts: &[Option<Start>], symbol_size: u16) -> Option<u16> {
+    let known: Vec<&Start> = starts.iter().flatten().collect();
+    if known.is_empty() || known.len() < starts.len() {
+        return None;
+    }
+    let carried = |start: &&Start| (start.rate * start.rtt).get() as f64;
+    let packets = known.iter().map(carried).sum::<f64>() / on_the_wire(symbol_size).get() as f64;
+    let all = (1.25 * packets).clamp(LEAST_PULLED, MOST_PULLED);
+    Some((all / known.len() as f64).ceil().max(LEAST_EACH) as u16)
+}

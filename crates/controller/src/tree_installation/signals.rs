@@ -1,0 +1,366 @@
+//! Nodes on trees are told down a tree that their trees lead another way, if the operator wants it so (Datacast §III): the source
+//! splits one message among some of them, and they among others. Who does not answer is told by its own connection, as everybody is
+//! who gets a key.
+//!
+//! ```text
+//!   changed orders --> who tells whom --> a datagram for each node, those of the nodes that it tells inside it --> Signal to the source
+//!   Signalled of the source --> its orders are confirmed, those of the others said to them at once
+//! ```
+//! What a datagram does not hold goes into another one down the same way. Where that is too long for one node's part, or where it
+//! would have to pass more nodes than a datagram has room for, it goes directly.
+
+use core::net::SocketAddr;
+use std::collections::{BTreeMap, BTreeSet};
+
+use headwater_fabric::HostId;
+use headwater_units::{FlowId, NodeId, Time};
+use headwater_wire::{
+    Control, FlowSecret, HEADER, MAX_CONTROL, MAX_SIGNALLED, SYMBOL_OVERHEAD, Signal, SignalBranch,
+    Signalled, TreeWay, answer_key,
+};
+
+use super::super::network::SignallingWay;
+use super::super::tasks::Retry;
+use super::{Cast, Controller, InstalledTrees};
+
+/// What a datagram inside another one costs beside its bytes, at most: the other fields of a [`SignalBranch`].
+const WRAPPED: usize = 58;
+/// What the number of branches may take beside its first byte.
+const LONGER_COUNTS: usize = 2;
+/// A signal's datagram without parts and branches, at most.
+const FRAME: usize = HEADER + 18 + LONGER_COUNTS;
+/// Signals whose answer is waited for, at most: those of the newest repairs.
+const MOST_WAITING: usize = 64;
+
+/// What is said of which tree in which version.
+type Said = Vec<(FlowId, u32)>;
+
+/// The signals of a cast.
+#[derive(Default)]
+pub(super) struct Signals {
+    secrets: BTreeMap<NodeId, FlowSecret>,
+    last: u32,
+    /// By number: who is told by it, and what, in the order in which an answer counts.
+    waiting: BTreeMap<u32, Vec<(NodeId, Said)>>,
+}
+
+/// A node that is told something, or tells others.
+struct Member {
+    node: NodeId,
+    secret: FlowSecret,
+    at: Option<SocketAddr>,
+    ways: Vec<TreeWay>,
+    /// Whom it tells, by place.
+    below: Vec<usize>,
+}
+
+/// A signal, and who is told by it.
+struct Part {
+    signal: Signal,
+    members: Vec<(NodeId, Said)>,
+    levels: u8,
+    /// Bytes of its datagram at most.
+    len: usize,
+}
+
+impl Signals {
+    pub(super) fn secret(&self, node: NodeId) -> Option<&FlowSecret> {
+        self.secrets.get(&node)
+    }
+
+    fn number(&mut self) -> u32 {
+        self.last = self.last.wrapping_add(1);
+        self.last
+    }
+
+    fn wait_for(&mut self, part: &Part) {
+        self.waiting.insert(part.signal.number, part.members.clone());
+        while self.waiting.len() > MOST_WAITING {
+            self.waiting.pop_first();
+        }
+    }
+}
+
+impl InstalledTrees {
+    /// Whether this is the flow of a node for the signals of these trees.
+    pub(in super::super) fn signals_on(&self, node: NodeId, flow: FlowId) -> bool {
+        self.signals.secret(node).is_some_and(|secret| secret.flow == flow)
+    }
+
+    /// What nodes are to be told that could be told by others: they have an older version.
+    fn changed(&self, now: Time) -> BTreeMap<NodeId, Vec<TreeWay>> {
+        let mut changed: BTreeMap<NodeId, Vec<TreeWay>> = BTreeMap::new();
+        for ((node, _), order) in &self.orders {
+            if order.known && !order.confirmed && order.say.due() <= now {
+                changed.entry(*node).or_default().push(order.order.way());
+            }
+        }
+        changed
+    }
+}
+
+impl Controller {
+    /// Each node has a flow of its own for signals.
+    pub(super) fn draw_signal_keys<'a>(&mut self, number: u64, nodes: impl Iterator<Item = &'a NodeId>) {
+        for node in nodes {
+            let has = |cast: &Cast| Some(cast.installed.as_ref()?.signals.secret(*node).is_some());
+            if self.casts.get(number).and_then(has) == Some(false) {
+                let secret = self.secret();
+                let installed = self.casts.get_mut(number).and_then(|cast| cast.installed.as_mut());
+                installed.map(|installed| installed.signals.secrets.insert(*node, secret));
+            }
+        }
+    }
+
+    /// Tells nodes whose orders have changed by way of the source, as far as that is possible and worth it. The others stay to be told.
+    pub(super) fn signal_orders(&mut self, now: Time, number: u64, standing: &BTreeMap<HostId, NodeId>) {
+        let Some(network) = &mut self.network else { return };
+        let Some(cast) = self.casts.get_mut(number) else { return };
+        let (source, Some(installed)) = (cast.source, &mut cast.installed) else { return };
+        let mut changed = installed.changed(now);
+        if network.signalling == SignallingWay::Direct {
+            return;
+        }
+        let have_keys: BTreeSet<NodeId> =
+            installed.orders.iter().filter(|(_, order)| order.known).map(|((node, _), _)| *node).collect();
+        let root = standing.iter().find(|(_, node)| **node == source).map(|(host, _)| *host);
+        let Some(root) = root.filter(|_| !changed.is_empty() && have_keys.contains(&source)) else { return };
+        let takes_part = |host: HostId| standing.get(&host).is_some_and(|node| have_keys.contains(node));
+        let tellings = network.tellings(now, root, self.config.signal_fan_out, takes_part);
+
+        let mut members: Vec<Member> = Vec::with_capacity(tellings.len() + 1);
+        let mut member = |node: NodeId, at| {
+            let secret = installed.signals.secret(node)?.clone();
+            let ways = changed.remove(&node).unwrap_or_default();
+            members.push(Member { node, secret, at, ways, below: Vec::new() });
+            Some(())
+        };
+        // The source is at place 0, all others behind it as they are listed.
+        if member(source, None).is_none() {
+            return;
+        }
+        for telling in &tellings {
+            let node = standing[&telling.host];
+            let port = self.registry.node(node).and_then(|it| it.info.data.first()).map(SocketAddr::port);
+            let at = port.map(|port| SocketAddr::new(network.address(telling.host, telling.port), port));
+            if member(node, at).is_none() {
+                return;
+            }
+        }
+        // Those who tell stand before whom they tell: from the end on, whoever has nothing to say or to hear is left out.
+        for (place, telling) in tellings.iter().enumerate().rev() {
+            let Member { at, ways, below, .. } = &members[place + 1];
+            if at.is_some() && !(ways.is_empty() && below.is_empty()) {
+                members[telling.by.map_or(0, |by| by + 1)].below.push(place + 1);
+            }
+        }
+        let datagram = usize::from(installed.room) + SYMBOL_OVERHEAD;
+        let parts =
+            Splitter { members: &members, signals: &mut installed.signals }.parts(0, MAX_CONTROL, datagram);
+        let first = self.config.retry_first;
+        let mut told = BTreeSet::new();
+        for (node, said) in parts.iter().flat_map(|part| &part.members) {
+            for (tree, _) in said {
+                let order = installed.orders.get_mut(&(*node, *tree)).expect("its way comes from an order");
+                // Who has not confirmed it by then is told whatever becomes of the signal.
+                order.say = Retry::at(now + first, first);
+                told.insert(*node);
+            }
+        }
+        if let Some(repair) = installed.repairs.back_mut() {
+            repair.signalled = u16::try_from(told.len()).unwrap_or(u16::MAX);
+        }
+        parts.iter().for_each(|part| installed.signals.wait_for(part));
+        self.stats.nodes_signalled += told.len() as u64;
+        for part in parts {
+            self.send_to(source, Control::Signal(Box::new(part.signal)));
+        }
+    }
+
+    /// The source says who was told.
+    pub(in super::super) fn signalled(&mut self, now: Time, node: NodeId, answer: &Signalled) {
+        let Some(number) = self.casts.of_signals(node, answer.flow) else { return };
+        let first = self.config.retry_first;
+        let cast = self.casts.get_mut(number).expect("signals and casts agree");
+        let (source, installed) = (cast.source, cast.installed.as_mut().expect("it has signals"));
+        if answer.open || node != source {
+            return;
+        }
+        let Some(members) = installed.signals.waiting.remove(&answer.number) else { return };
+        let mut unanswered = 0;
+        for (place, (node, said)) in (0..).zip(members) {
+            let told = answer.untold.binary_search(&place).is_err();
+            for (tree, version) in &said {
+                let order = installed.orders.get_mut(&(node, *tree));
+                let Some(order) = order.filter(|order| order.order.version == *version) else { continue };
+                order.confirmed |= told;
+                if !order.confirmed {
+                    order.say = Retry::at(now, first);
+                }
+            }
+            unanswered += u16::from(!told && !said.is_empty());
+        }
+        if let Some(repair) = installed.repairs.back_mut() {
+            repair.unanswered = repair.unanswered.saturating_add(unanswered);
+        }
+        self.stats.signals_unanswered += u64::from(unanswered);
+        self.have_confirmed(now, number);
+    }
+}
+
+/// Packs signals into each other.
+struct Splitter<'a> {
+    members: &'a [Member],
+    signals: &'a mut Signals,
+}
+
+impl Splitter<'_> {
+    fn part(&mut self, place: usize, ways: Vec<TreeWay>) -> Part {
+        let Member { node, secret, .. } = &self.members[place];
+        let said = ways.iter().map(|way| (way.tree, way.version)).collect();
+        let signal = Signal { flow: secret.flow, number: self.signals.number(), ways, below: Vec::new() };
+        let len = HEADER + Control::Signal(Box::new(signal.clone())).encoded_len() + LONGER_COUNTS;
+        Part { signal, members: vec![(*node, said)], levels: 1, len }
+    }
+
+    /// By which a node and those below it are told, each of at most so many bytes, and those inside it of so many.
+    fn parts(&mut self, place: usize, room: usize, inside: usize) -> Vec<Part> {
+        let members = self.members;
+        let mut parts = Vec::new();
+        let mut last = self.part(place, members[place].ways.clone());
+        if last.len > room {
+            last = self.part(place, Vec::new());
+        }
+        if inside > FRAME {
+            for &below in &members[place].below {
+                for part in self.parts(below, inside, inside.saturating_sub(FRAME + WRAPPED)) {
+                    if !last.has_room(room, &part) {
+                        let full = std::mem::replace(&mut last, self.part(place, Vec::new()));
+                        parts.extend(full.says_something().then_some(full));
+                    }
+                    if let (true, Some(to)) = (last.has_room(room, &part), members[below].at) {
+                        last.add(part, to, &members[below].secret);
+                    }
+                }
+            }
+        }
+        parts.extend(last.says_something().then_some(last));
+        parts
+    }
+}
+
+impl Part {
+    fn says_something(&self) -> bool {
+        !(self.signal.ways.is_empty() && self.signal.below.is_empty())
+    }
+
+    fn has_room(&self, room: usize, part: &Part) -> bool {
+        self.len + WRAPPED + part.len <= room && self.members.len() + part.members.len() < MAX_SIGNALLED
+    }
+
+    fn add(&mut self, part: Part, to: SocketAddr, secret: &FlowSecret) {
+        let Part { signal, members, levels, .. } = part;
+        let branch = SignalBranch {
+            to,
+            flow: secret.flow,
+            number: signal.number,
+            answers: answer_key(&secret.key),
+            members: u16::try_from(members.len()).expect("a signal has a limited number of members"),
+            levels,
+            datagram: signal.into_datagram(secret),
+        };
+        self.len += WRAPPED + branch.datagram.len();
+        self.levels = self.levels.max(levels.saturating_add(1));
+        self.members.extend(members);
+        self.signal.below.push(branch);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use headwater_units::FlowKey;
+    use headwater_wire::{Body, HeaderKey, parse};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Members of a tree that each are told of so many trees; each is told by one before it.
+    fn members(by: &[(usize, usize)]) -> Vec<Member> {
+        let at = |n: usize| SocketAddr::from(([10, 0, (n >> 8) as u8, n as u8], 60_000));
+        let way = |tree: usize| TreeWay {
+            tree: FlowId(u64::MAX - tree as u64),
+            version: u32::MAX,
+            parent: Some(at(tree)),
+            branches: vec![vec![at(1), at(2)], vec![at(3)]],
+            receives: true,
+        };
+        let mut members: Vec<Member> = Vec::new();
+        for (n, (before, trees)) in by.iter().enumerate() {
+            let secret = FlowSecret { flow: FlowId(n as u64), key: FlowKey([n as u8; 32]) };
+            members.push(Member {
+                node: NodeId([n as u8; 32]),
+                secret,
+                at: Some(at(n)),
+                ways: (0..*trees).map(way).collect(),
+                below: Vec::new(),
+            });
+            if n > 0 {
+                members[before % n].below.push(n);
+            }
+        }
+        members
+    }
+
+    /// Whom a signal tells, in the order in which answers count; each datagram inside it must be its node's, and not too long.
+    fn unpacked(signal: &Signal, members: &[Member], room: usize) -> Vec<(NodeId, usize)> {
+        let its = &members[signal.flow.0 as usize];
+        let mut told = vec![(its.node, signal.ways.len())];
+        for branch in &signal.below {
+            assert!(branch.datagram.len() <= room, "{} of {room}", branch.datagram.len());
+            let its = &members[branch.flow.0 as usize];
+            let parsed = parse(&branch.datagram, &HeaderKey::new(&its.secret.key)).unwrap().datagram;
+            let Body::Control(control) = parsed.body else { panic!("{parsed:?}") };
+            let Control::Signal(inside) = *control else { panic!("{control:?}") };
+            assert_eq!((inside.flow, inside.number, parsed.flow), (branch.flow, branch.number, branch.flow));
+            let of_branch = unpacked(&inside, members, room);
+            assert_eq!((of_branch.len(), Some(branch.to)), (usize::from(branch.members), its.at));
+            told.extend(of_branch);
+        }
+        told
+    }
+
+    proptest! {
+        /// Whatever the tree, each node's part is in one signal at most, and no datagram is longer than may be.
+        #[test]
+        fn signals_hold_each_part_once_and_fit(
+            by in proptest::collection::vec((any::<usize>(), 0usize..3), 2..200),
+            room in 100usize..1500,
+        ) {
+            let members = members(&by);
+            let mut signals = Signals::default();
+            let parts = Splitter { members: &members, signals: &mut signals }.parts(0, MAX_CONTROL, room);
+            let mut told: BTreeMap<NodeId, usize> = BTreeMap::new();
+            let mut numbers = BTreeSet::new();
+            for part in &parts {
+                prop_assert!(numbers.insert(part.signal.number));
+                prop_assert!(Control::Signal(Box::new(part.signal.clone())).encoded_len() <= MAX_CONTROL);
+                let unpacked = unpacked(&part.signal, &members, room);
+                let counted: Vec<(NodeId, usize)> =
+                    part.members.iter().map(|(node, said)| (*node, said.len())).collect();
+                prop_assert_eq!(&counted, &unpacked);
+                for (node, ways) in unpacked {
+                    *told.entry(node).or_default() += ways;
+                }
+            }
+            for member in &members {
+                let all = told.get(&member.node).copied().unwrap_or(0);
+                prop_assert!(all == 0 || all == member.ways.len());
+            }
+            // Where there is room for a few, whoever is near is told.
+            let near = |member: &&Member| members[0].below.iter().any(|n| members[*n].node == member.node);
+            for member in members.iter().filter(near).filter(|_| room > 400) {
+                prop_assert_eq!(told.get(&member.node).copied().unwrap_or(0), member.ways.len());
+            }
+        }
+    }
+}

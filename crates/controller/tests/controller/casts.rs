@@ -1,0 +1,590 @@
+//! Casts: whom the controller tells, in which order a group comes to be, and what happens to those that are late, silent or gone.
+
+use headwater_controller::{ControllerCommand, ControllerConfig, GroupRange};
+use headwater_units::{Bytes, FlowId, NodeId, PathId, Symbols};
+use headwater_wire::{
+    Cast, CastNews, CastWay, CastWish, Class, Control, Delivery, FetchEnd, Fetched, FlowGrant, FlowRole,
+    GroupQuestion, Invitation, MemberStanding, NodeInfo, Push, Refusal, Request, SYMBOL_OVERHEAD, WhyUnicast,
+};
+
+use crate::harness::{Bench, info, ms, node, request};
+
+/// Whoever asks is no node.
+const ASKER: PathId = PathId(1000);
+/// Has object 1.
+const SOURCE: u8 = 1;
+
+fn wanted(number: u64) -> Cast {
+    Cast {
+        cast: number,
+        name: "object-1".to_owned(),
+        to: Vec::new(),
+        class: Class::Bulk,
+        wish: CastWish::Best,
+    }
+}
+
+/// Nodes that keep objects, beside the source.
+fn keepers(nodes: impl IntoIterator<Item = u8>) -> Bench {
+    keepers_with(ControllerConfig::default(), nodes)
+}
+
+fn keepers_with(config: ControllerConfig, nodes: impl IntoIterator<Item = u8>) -> Bench {
+    let mut bench = Bench::with(config).holders([SOURCE]);
+    for n in nodes {
+        bench.join(n);
+        bench.say(n, Control::Keeps);
+    }
+    bench
+}
+
+impl Bench {
+    /// Somebody asks for cast 1 to all.
+    fn cast(&mut self) {
+        self.say_at(ASKER, Control::Cast(wanted(1)));
+    }
+
+    /// What a node is invited to.
+    fn invited(&mut self, n: u8) -> Option<Invitation> {
+        let invitation =
+            |control| if let Control::Fetch(invitation) = control { Some(*invitation) } else { None };
+        self.heard(n).into_iter().filter_map(invitation).next_back()
+    }
+
+    /// A node does as it is invited.
+    fn follow(&mut self, n: u8) -> Invitation {
+        let invitation = self.invited(n).expect("it is invited");
+        self.say(n, Control::Request(request(n, invitation.request, &invitation.name)));
+        invitation
+    }
+
+    fn question(&mut self) -> Option<GroupQuestion> {
+        let question =
+            |control| if let Control::ProbeGroup(question) = control { Some(*question) } else { None };
+        self.heard(SOURCE).into_iter().find_map(question)
+    }
+
+    /// All of these are invited and ask, and these are heard; the group's order.
+    fn opened(&mut self, asking: &[u8], hearing: &[u8]) -> Push {
+        let own: Vec<(u8, FlowId)> =
+            asking.iter().map(|n| (*n, self.follow(*n).group.expect("a group").own.flow)).collect();
+        let question = self.question().expect("the source is to ask");
+        let heard = own.iter().filter(|(n, _)| hearing.contains(n)).map(|(_, flow)| *flow).collect();
+        self.say(SOURCE, Control::GroupProbed { asked: question.asked.flow, heard });
+        self.pushes(SOURCE).pop().expect("the source is to open the group")
+    }
+
+    /// What a node was granted, and how it is to come.
+    fn granted(&mut self, n: u8) -> Option<(Delivery, Vec<FlowGrant>)> {
+        self.heard(n).into_iter().find_map(|control| match control {
+            Control::Accepted { delivery, flows, .. } => Some((delivery, flows)),
+            _ => None,
+        })
+    }
+
+    fn end(&mut self, n: u8, request: u64, end: FetchEnd) {
+        let (by_group, alone) = (Bytes::mib(9), Bytes::mib(1));
+        let (relayed, from, files) = (Bytes::ZERO, vec![(node(SOURCE), alone)], Bytes::ZERO);
+        self.say(n, Control::Fetched(Fetched { request, end, by_group, alone, relayed, from, files }));
+    }
+
+    /// What whoever asks was told last.
+    fn news(&mut self) -> Option<CastNews> {
+        let all = std::mem::take(&mut self.sent);
+        let (mine, rest) = all.into_iter().partition(|(path, _)| *path == ASKER);
+        self.sent = rest;
+        let mine: Vec<(PathId, Control)> = mine;
+        let news = |(_, control)| if let Control::Casting(news) = control { Some(*news) } else { None };
+        mine.into_iter().filter_map(news).next_back()
+    }
+
+    fn way(&mut self) -> CastWay {
+        self.pass(ms(200));
+        self.news().expect("news every 200 ms").way
+    }
+}
+
+fn standing(news: &CastNews, n: u8) -> &MemberStanding {
+    &news.members.iter().find(|member| member.node == node(n)).expect("it is a receiver").standing
+}
+
+#[test]
+fn all_are_told_at_once_probed_and_given_flows_of_one_group() {
+    let mut bench = keepers([2, 3, 4]);
+    bench.cast();
+    let group = bench.opened(&[2, 3, 4], &[2, 3, 4]);
+    assert_eq!(bench.now, headwater_units::Time::ZERO, "nobody is waited for who has answered");
+    let FlowRole::Group { members } = &group.role else { panic!("{:?}", group.role) };
+    assert_eq!((members.len(), group.delivery), (3, Delivery::Pull { initial_window: 64 }));
+    assert_eq!(group.at[1..], info(2).data, "the interface that leads to a member");
+    assert_eq!(
+        bench.granted(2),
+        None,
+        "before the source has opened the group its members have nobody to ask"
+    );
+
+    bench.say(SOURCE, Control::Pushing { flow: group.flow });
+    let own = bench.pushes(SOURCE);
+    let role = FlowRole::Member { group: group.flow };
+    assert!(
+        own.len() == 3 && own.iter().all(|push| push.role == role && push.symbol_size == group.symbol_size)
+    );
+    for n in [2, 3, 4] {
+        let (delivery, grants) = bench.granted(n).unwrap();
+        assert_eq!((delivery, grants.len()), (group.delivery, 2));
+        assert_eq!((grants[0].group, grants[0].of), (Some(group.flow), 1));
+        assert!(members.contains(&grants[0].flow) && own.iter().any(|push| push.key == grants[0].key));
+        assert_eq!(
+            (grants[1].flow, grants[1].key, &grants[1].at[..]),
+            (group.flow, group.key, &group.at[..1])
+        );
+    }
+    let of_members = CastWay::Multicast { at: group.at[0], members: 3, of: 3 };
+    assert_eq!(bench.way(), of_members);
+}
+
+#[test]
+fn the_probe_is_as_long_as_the_symbols_that_follow_in_the_least_room() {
+    let mut bench = keepers([2, 3]);
+    bench.cast();
+    let invitations: Vec<Invitation> = [2, 3].map(|n| bench.invited(n).unwrap()).into();
+    for (n, room) in [(2, 1424), (3, 1000)] {
+        let asked = request(n, invitations[usize::from(n) - 2].request, "object-1");
+        bench.say(n, Control::Request(Request { room, ..asked }));
+    }
+    let question = bench.question().unwrap();
+    assert!((900..=1000 + SYMBOL_OVERHEAD as u16).contains(&question.bytes), "{}", question.bytes);
+    let owns: Vec<FlowId> = invitations.iter().map(|it| it.group.clone().unwrap().own.flow).collect();
+    assert_eq!(question.members.iter().map(|it| it.flow).collect::<Vec<_>>(), owns);
+    assert_eq!(question.asked, invitations[0].group.clone().unwrap().asked);
+    bench.say(SOURCE, Control::GroupProbed { asked: question.asked.flow, heard: owns });
+    let group = bench.pushes(SOURCE).pop().unwrap();
+    assert_eq!(group.symbol_size + SYMBOL_OVERHEAD as u16, question.bytes);
+}
+
+#[test]
+fn who_is_late_is_not_waited_for_and_served_alone() {
+    let mut bench = keepers([2, 3, 4]);
+    bench.cast();
+    let own: Vec<FlowId> = [2, 3].map(|n| bench.follow(n).group.unwrap().own.flow).into();
+    bench.pass(ms(299));
+    assert_eq!(bench.question(), None);
+    bench.pass(ms(1));
+    let question = bench.question().expect("the others do not wait any longer");
+    bench.say(SOURCE, Control::GroupProbed { asked: question.asked.flow, heard: own });
+    let group = bench.pushes(SOURCE).pop().unwrap();
+    // It comes while the group is being opened, or any time later.
+    bench.follow(4);
+    assert_eq!(bench.granted(4), None);
+    bench.say(SOURCE, Control::Pushing { flow: group.flow });
+    let (delivery, grants) = bench.granted(4).unwrap();
+    assert_eq!((delivery, grants.len(), grants[0].group), (Delivery::Push, 1, None));
+    assert!(bench.granted(2).is_some_and(|(_, grants)| grants[0].group == Some(group.flow)));
+}
+
+#[test]
+fn who_cannot_fetch_is_not_waited_for() {
+    let mut bench = keepers([2, 3, 4]);
+    bench.cast();
+    let refused = bench.invited(4).unwrap();
+    [2, 3].into_iter().for_each(|n| drop(bench.follow(n)));
+    assert_eq!(bench.question(), None);
+    bench.end(4, refused.request, FetchEnd::Failed("the disk is full".to_owned()));
+    assert_eq!(bench.question().map(|question| question.members.len()), Some(2));
+    bench.pass(ms(200));
+    let failed = MemberStanding::Failed("the disk is full".to_owned());
+    assert_eq!(standing(&bench.news().unwrap(), 4), &failed);
+}
+
+#[test]
+fn who_does_not_hear_the_group_is_served_alone() {
+    let mut bench = keepers([2, 3, 4]);
+    bench.cast();
+    let group = bench.opened(&[2, 3, 4], &[2, 4]);
+    bench.say(SOURCE, Control::Pushing { flow: group.flow });
+    assert!(bench.granted(3).is_some_and(|(delivery, _)| delivery == Delivery::Push));
+    assert_eq!(bench.way(), CastWay::Multicast { at: group.at[0], members: 2, of: 3 });
+}
+
+#[test]
+fn where_multicast_does_not_work_and_is_wished_for_everybody_is_served_alone() {
+    // One answer, none at all, no word of the source, a source that cannot.
+    let whys = (0..4).map(|case| {
+        let mut bench = keepers([2, 3, 4]);
+        bench.say_at(ASKER, Control::Cast(Cast { wish: CastWish::Multicast, ..wanted(1) }));
+        let own = [2, 3, 4].map(|n| bench.follow(n).group.unwrap().own.flow);
+        let asked = bench.question().unwrap().asked.flow;
+        match case {
+            0 => bench.say(SOURCE, Control::GroupProbed { asked, heard: vec![own[0]] }),
+            1 => bench.say(SOURCE, Control::GroupProbed { asked, heard: Vec::new() }),
+            2 => bench.pass(ms(1500)),
+            _ => {
+                bench.say(SOURCE, Control::GroupProbed { asked, heard: own.to_vec() });
+                let flow = bench.pushes(SOURCE)[0].flow;
+                bench.say(SOURCE, Control::PushRefused { flow, reason: Refusal::Full });
+            }
+        }
+        for n in [2, 3, 4] {
+            assert!(
+                bench
+                    .granted(n)
+                    .is_some_and(|(delivery, flows)| delivery == Delivery::Push && flows.len() == 1)
+            );
+        }
+        bench.way()
+    });
+    let unheard = CastWay::Unicast(WhyUnicast::Unheard { of: 3 });
+    let source = CastWay::Unicast(WhyUnicast::Source);
+    assert_eq!(whys.collect::<Vec<_>>(), [unheard, unheard, source, source]);
+}
+
+#[test]
+fn where_multicast_does_not_work_receivers_pass_on_to_each_other() {
+    let mut bench = keepers([2, 3, 4]);
+    bench.cast();
+    [2, 3, 4].into_iter().for_each(|n| _ = bench.follow(n));
+    let asked = bench.question().unwrap().asked.flow;
+    bench.say(SOURCE, Control::GroupProbed { asked, heard: Vec::new() });
+    let pushes: Vec<Push> = bench.pushes(SOURCE);
+    let mut own: Vec<(NodeId, u8)> = pushes.iter().map(|push| (push.receiver, push.index)).collect();
+    own.sort();
+    assert_eq!(own, [(node(2), 0), (node(3), 1), (node(4), 2)], "another class to each");
+    assert!(pushes.iter().all(|push| push.role == FlowRole::Single && push.of == 3));
+    for (class, n) in (0..3).zip([2, 3, 4]) {
+        let (mut on, mut granted) = (Vec::new(), None);
+        for control in bench.heard(n) {
+            match control {
+                Control::Push(push) => on.push(push),
+                Control::Accepted { delivery, flows, .. } => granted = Some((delivery, flows)),
+                _ => {}
+            }
+        }
+        assert!(on.iter().all(|push| push.role == FlowRole::Relay && (push.index, push.of) == (class, 3)));
+        assert_eq!(on.len(), 2, "to both others");
+        let (delivery, flows) = granted.unwrap();
+        assert_eq!((delivery, flows.len()), (Delivery::Pull { initial_window: 21 }, 3));
+        assert!(flows.iter().all(|flow| flow.relays == (flow.node != node(SOURCE))));
+    }
+    assert_eq!(bench.way(), CastWay::Overlay { members: 3, why: WhyUnicast::Unheard { of: 3 }, racks: 0 });
+}
+
+/// Receivers 2 and 3 stand in one rack, 4 and 5 in another, and pass it on to each other.
+fn two_racks() -> Bench {
+    let config = ControllerConfig { groups: Vec::new(), ..ControllerConfig::default() };
+    let mut bench = Bench::with(config).holders([SOURCE]);
+    for (n, rack) in [(2, "a"), (3, "a"), (4, "b"), (5, "b")] {
+        bench.say(n, Control::Hello(in_rack(n, rack)));
+        bench.say(n, Control::Keeps);
+    }
+    bench.cast();
+    for n in 2..=5 {
+        let number = bench.follow(n).request;
+        bench.requests.push((n, number));
+    }
+    bench
+}
+
+fn in_rack(n: u8, rack: &str) -> NodeInfo {
+    NodeInfo { rack: Some((rack.to_owned(), None)), ..info(n) }
+}
+
+/// By class: who grants it, and whether it is to be passed on.
+fn by_class(flows: &[FlowGrant]) -> Vec<(u8, bool)> {
+    let mut flows: Vec<&FlowGrant> = flows.iter().collect();
+    flows.sort_by_key(|flow| flow.index);
+    assert!(flows.iter().zip(0..).all(|(flow, class)| flow.index == class), "one of each class");
+    flows.iter().map(|flow| (flow.node.0[0], flow.passed_on)).collect()
+}
+
+#[test]
+fn a_class_enters_each_rack_once_and_is_handed_on_there() {
+    let mut bench = two_racks();
+    for (n, given_by) in [
+        (2, [(SOURCE, true), (3, false), (4, true), (3, false)]),
+        (3, [(2, false), (SOURCE, true), (2, false), (5, true)]),
+        (4, [(2, true), (5, false), (SOURCE, true), (5, false)]),
+        (5, [(4, false), (3, true), (4, false), (SOURCE, true)]),
+    ] {
+        let (_, flows) = bench.granted(n).unwrap();
+        assert_eq!(by_class(&flows), given_by, "receiver {n}");
+    }
+    assert_eq!(bench.way(), CastWay::Overlay { members: 4, why: WhyUnicast::NoGroups, racks: 2 });
+
+    // Who comes late to a rack is served from within.
+    bench.say(6, Control::Hello(in_rack(6, "b")));
+    bench.say(6, Control::Request(Request { delivery: None, ..request(6, 77, "object-1") }));
+    let (_, flows) = bench.granted(6).unwrap();
+    assert_eq!(by_class(&flows), [(4, false), (5, false), (4, false), (5, false)]);
+}
+
+#[test]
+fn a_running_cast_can_be_looked_at_and_its_news_say_who_gave_how_much() {
+    let mut bench = two_racks();
+    bench.pass(ms(700));
+    let (first, second) = (bench.requests[0], bench.requests[1]);
+    let (relayed, by_group) = (Bytes::mib(8), Bytes::ZERO);
+    let from = vec![
+        (node(SOURCE), Bytes::mib(2)),
+        (node(3), Bytes::mib(5)),
+        (node(4), Bytes::mib(3)),
+        (node(99), relayed),
+    ];
+    let (alone, files) = (Bytes::mib(10), Bytes::mib(70));
+    let kept = Fetched { request: first.1, end: FetchEnd::Kept, by_group, alone, relayed, from, files };
+    bench.say(2, Control::Fetched(kept.clone()));
+    bench.say(2, Control::Fetched(kept));
+    bench.end(3, second.1, FetchEnd::Failed("the disk is full".to_owned()));
+    bench.pass(ms(200));
+    let news = bench.news().unwrap();
+    assert_eq!(news.given, [(node(SOURCE), Bytes::mib(3))], "and a stranger nothing");
+    let whole = news.members.iter().find(|it| it.node == node(2)).unwrap().bytes;
+    assert_eq!(
+        (news.bytes, news.files, whole),
+        (Bytes::mib(10), files, Bytes::mib(80)),
+        "a folder's files count"
+    );
+    assert_eq!(news.between_racks, Some(Bytes::mib(6)));
+    let passed_on = |n: u8| news.members.iter().find(|it| it.node == node(n)).unwrap().passed_on;
+    assert_eq!([2, 3, 4, 5].map(passed_on), [0, 5, 3, 0].map(Bytes::mib));
+
+    let view = bench.view();
+    let [cast] = &view.casts[..] else { panic!("one is running: {:?}", view.casts) };
+    assert_eq!((cast.cast, cast.name.as_str(), cast.bytes), (1, "object-1", Bytes::mib(10)));
+    assert_eq!((cast.of, cast.done, cast.failed, cast.source), (4, 1, 1, node(SOURCE)));
+    assert!(matches!(cast.way, CastWay::Overlay { racks: 2, .. }) && cast.age == ms(900));
+}
+
+#[test]
+fn who_asks_while_others_pass_it_on_is_served_by_them() {
+    let mut bench =
+        keepers_with(ControllerConfig { groups: Vec::new(), ..ControllerConfig::default() }, [2, 3, 4]);
+    bench.cast();
+    [2, 3].into_iter().for_each(|n| _ = bench.follow(n));
+    // The third takes too long to answer.
+    bench.pass(ms(400));
+    assert_eq!(bench.way(), CastWay::Overlay { members: 2, why: WhyUnicast::NoGroups, racks: 0 });
+    bench.follow(4);
+    bench.join(5);
+    bench.say(5, Control::Request(Request { delivery: None, ..request(5, 77, "object-1") }));
+    // The one that came before has taken over a class, which it passes on.
+    for (n, others) in
+        [(4, [(node(2), 0, true), (node(3), 1, false)]), (5, [(node(3), 1, false), (node(4), 0, false)])]
+    {
+        let (_, flows) = bench.granted(n).unwrap();
+        let of: Vec<(NodeId, u8, bool)> =
+            flows.iter().map(|flow| (flow.node, flow.index, flow.passed_on)).collect();
+        assert_eq!(of, others, "host {n}");
+    }
+}
+
+#[test]
+fn who_is_asked_for_by_overlay_is_not_probed_and_one_alone_passes_nothing_on() {
+    let mut bench = keepers([2, 3]);
+    bench.say_at(ASKER, Control::Cast(Cast { wish: CastWish::Overlay, ..wanted(1) }));
+    assert_eq!(bench.follow(2).group, None);
+    bench.pass(ms(400));
+    assert!(bench.question().is_none());
+    assert!(bench.granted(2).is_some_and(|(_, flows)| flows.len() == 1 && !flows[0].relays));
+    assert_eq!(bench.way(), CastWay::Unicast(WhyUnicast::TooFew));
+}
+
+#[test]
+fn what_needs_no_group_is_begun_at_once() {
+    let mut bench = keepers([2, 3]);
+    bench.say_at(ASKER, Control::Cast(Cast { wish: CastWish::Unicast, ..wanted(1) }));
+    assert_eq!(bench.follow(2).group, None);
+    assert!(bench.granted(2).is_some_and(|(delivery, _)| delivery == Delivery::Push));
+    assert_eq!(bench.way(), CastWay::Unicast(WhyUnicast::Wished));
+
+    let mut bench = keepers([2]);
+    bench.cast();
+    assert_eq!(bench.follow(2).group, None);
+    assert_eq!(bench.way(), CastWay::Unicast(WhyUnicast::TooFew));
+}
+
+#[test]
+fn two_casts_never_share_a_group() {
+    let range = GroupRange { first: [239, 1, 1, 1].into(), count: 2, port: 9 };
+    let config = ControllerConfig { groups: vec![range], ..ControllerConfig::default() };
+    let mut bench = keepers_with(config, [2, 3]);
+    let mut at = Vec::new();
+    for number in 1..=3 {
+        bench.say_at(ASKER, Control::Cast(wanted(number)));
+        at.extend(bench.invited(2).unwrap().group.map(|group| group.at.to_string()));
+    }
+    at.sort();
+    assert_eq!(at, ["239.1.1.1:9", "239.1.1.2:9"]);
+    assert_eq!(bench.way(), CastWay::Open, "its receivers can do without");
+    bench.say_at(ASKER, Control::StopCast { cast: 2 });
+    bench.say_at(ASKER, Control::Cast(wanted(4)));
+    assert!(bench.invited(2).unwrap().group.is_some(), "an address is free again");
+}
+
+#[test]
+fn a_cast_is_over_when_all_are_and_the_source_has_said_what_it_sent() {
+    let mut bench = keepers([2, 3, 4]);
+    bench.say(4, Control::Hold(crate::harness::holding(1)));
+    bench.cast();
+    assert_eq!(bench.invited(4), None, "it has the object");
+    let numbers: Vec<u64> = [2, 3]
+        .map(|n| {
+            let invitation = bench.follow(n);
+            invitation.request
+        })
+        .into();
+    let question = bench.question().unwrap();
+    let heard = question.members.iter().map(|it| it.flow).collect();
+    bench.say(SOURCE, Control::GroupProbed { asked: question.asked.flow, heard });
+    let group = bench.pushes(SOURCE).pop().unwrap();
+    bench.say(SOURCE, Control::Pushing { flow: group.flow });
+    bench.end(2, numbers[0], FetchEnd::Kept);
+    bench.pass(ms(250));
+    bench.end(3, numbers[1], FetchEnd::Kept);
+    let news = bench.news().unwrap();
+    assert!(!news.over);
+    bench.say(SOURCE, Control::GroupSent { flow: group.flow, sent: Symbols::new(100) });
+    bench.say(SOURCE, Control::Stopped { flow: group.flow });
+    let news = bench.news().unwrap();
+    assert!(news.over);
+    assert_eq!(news.to_group, Bytes::new(100 * u64::from(group.symbol_size)));
+    use MemberStanding::{Had, Kept};
+    assert_eq!([2, 3, 4].map(|n| standing(&news, n).clone()), [Kept, Kept, Had]);
+    assert_eq!(news.members[1].after, ms(250));
+    assert_eq!((news.members[1].by_group, news.members[1].alone), (Bytes::mib(9), Bytes::mib(1)));
+    bench.pass(ms(5000));
+    assert_eq!(bench.news(), None);
+}
+
+#[test]
+fn only_whoever_asked_can_stop_it_and_then_all_is_stopped() {
+    let mut bench = keepers([2, 3]);
+    bench.cast();
+    let group = bench.opened(&[2, 3], &[2, 3]);
+    bench.say(SOURCE, Control::Pushing { flow: group.flow });
+    bench.say(2, Control::StopCast { cast: 1 });
+    assert_eq!((bench.controller.stats().strangers, bench.controller.running_tasks()), (1, 2));
+    bench.say_at(ASKER, Control::StopCast { cast: 1 });
+    assert_eq!(bench.controller.running_tasks(), 0);
+    for n in [2, 3] {
+        assert!(bench.heard(n).iter().any(|control| matches!(control, Control::StopFetch { .. })));
+    }
+    bench.pass(ms(500));
+    assert!(bench.news().is_some_and(|news| news.over), "the source's silence is not waited for long");
+    let stops = bench.stops(SOURCE);
+    assert!(stops.len() >= 3 && stops.contains(&group.flow), "{stops:?}");
+}
+
+#[test]
+fn who_comes_back_is_told_anew_and_who_stays_away_is_given_up() {
+    let mut bench = keepers([2, 3, 4]);
+    bench.cast();
+    let first = bench.follow(2);
+    bench.lose_path(3);
+    bench.lose_path(4);
+    bench.say(3, Control::Hello(info(3)));
+    let again = bench.invited(3).unwrap();
+    bench.say(2, Control::Hello(NodeInfo { incarnation: 2, ..info(2) }));
+    bench.pass(ms(200));
+    let anew = bench.invited(2).expect("its new life knows nothing of it");
+    assert_ne!(anew.request, first.request);
+    assert_ne!(anew.request, again.request);
+    bench.pass(ms(9_700));
+    assert_eq!(standing(&bench.news().unwrap(), 4), &MemberStanding::Invited);
+    bench.pass(ms(400));
+    assert_eq!(standing(&bench.news().unwrap(), 4), &MemberStanding::Away);
+}
+
+#[test]
+fn an_invitation_is_said_until_it_is_answered() {
+    let mut bench = keepers([2, 3]);
+    bench.cast();
+    let said = |bench: &mut Bench| bench.heard(2).iter().filter(|it| matches!(it, Control::Fetch(_))).count();
+    assert_eq!(said(&mut bench), 1);
+    bench.pass(ms(2000));
+    assert_eq!(said(&mut bench), 2, "after 500 and 1500 ms");
+    bench.pass(ms(2000));
+    let number = bench.follow(2).request;
+    bench.pass(ms(20_000));
+    assert_eq!(said(&mut bench), 0);
+    // The same question again finds the same cast.
+    bench.say_at(PathId(1001), Control::Cast(wanted(1)));
+    assert!(bench.sent.iter().any(|(path, it)| *path == PathId(1001) && matches!(it, Control::Casting(_))));
+    bench.end(2, number, FetchEnd::Kept);
+    assert_eq!(said(&mut bench), 0);
+}
+
+#[test]
+fn a_cast_to_nobody_of_nothing_or_to_strangers_is_refused_or_says_so() {
+    let refusal = |bench: &mut Bench, cast: Cast| {
+        bench.say_at(ASKER, Control::Cast(cast));
+        std::mem::take(&mut bench.sent).into_iter().find_map(|(_, control)| match control {
+            Control::CastRefused { reason, .. } => Some(reason),
+            _ => None,
+        })
+    };
+    assert_eq!(refusal(&mut keepers([]), wanted(1)), Some(Refusal::Nobody));
+    let unknown = Cast { name: "nothing".to_owned(), ..wanted(1) };
+    assert_eq!(refusal(&mut keepers([2]), unknown), Some(Refusal::UnknownObject));
+    let mut bench = keepers([2]);
+    bench.lose_path(SOURCE);
+    assert_eq!(refusal(&mut bench, wanted(1)), Some(Refusal::NoSource));
+
+    let mut bench = keepers([2]);
+    bench.join(3);
+    bench.say_at(ASKER, Control::Cast(Cast { to: vec![node(2), node(3), node(77)], ..wanted(1) }));
+    bench.pass(ms(200));
+    let news = bench.news().unwrap();
+    assert!(matches!(standing(&news, 3), MemberStanding::Failed(why) if why.contains("keeps no objects")));
+    assert_eq!(standing(&news, 77), &MemberStanding::Away);
+}
+
+/// The cast is forgotten by a controller that restarts; its receivers are served on.
+#[test]
+fn members_of_a_group_outlast_their_controller() {
+    let mut before = keepers([2, 3]);
+    before.cast();
+    let group = before.opened(&[2, 3], &[2, 3]);
+    before.say(SOURCE, Control::Pushing { flow: group.flow });
+    let pushed = before.pushes(SOURCE);
+    let records: Vec<_> = std::mem::take(&mut before.events)
+        .into_iter()
+        .filter_map(|event| match event {
+            headwater_controller::ControllerEvent::Persist(record) => Some(record),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(records.len(), 2);
+
+    let mut bench = Bench::new();
+    records.into_iter().for_each(|record| bench.command(ControllerCommand::Restore(record)));
+    bench = bench.holders([SOURCE]);
+    let again = bench.pushes(SOURCE);
+    let orders = |pushes: &[Push]| {
+        let mut orders: Vec<_> = pushes.iter().map(|push| (push.flow, push.key, push.role.clone())).collect();
+        orders.sort_by_key(|order| order.0);
+        orders
+    };
+    assert_eq!(orders(&again), orders(&pushed), "the source is to know them again");
+    bench.say(SOURCE, Control::GroupSent { flow: group.flow, sent: Symbols::new(5) });
+    assert!(bench.stops(SOURCE).is_empty());
+    bench.say(SOURCE, Control::GroupSent { flow: FlowId(4711), sent: Symbols::new(5) });
+    assert_eq!(bench.stops(SOURCE), [FlowId(4711)], "a group of which nobody knows is of no use");
+}
+
+/// A source beside its controller says no address of its own: its receivers decide which family the group is of.
+#[test]
+fn a_source_beside_its_controller_has_a_group_of_its_receivers_family() {
+    let beside = |n: u8| NodeInfo { data: vec!["[::]:7000".parse().unwrap()], ..info(n) };
+    let by_six = |n: u8| NodeInfo { data: vec![format!("[fd00::{n}]:7000").parse().unwrap()], ..info(n) };
+    for (receivers, ipv4) in [(info as fn(u8) -> NodeInfo, true), (by_six, false)] {
+        let mut bench = Bench::new().holders([SOURCE]);
+        bench.say(SOURCE, Control::Hello(beside(SOURCE)));
+        for n in [2, 3] {
+            bench.say(n, Control::Hello(receivers(n)));
+            bench.say(n, Control::Keeps);
+        }
+        bench.cast();
+        let group = bench.invited(2).and_then(|invitation| invitation.group).expect("a group");
+        assert_eq!((group.at.is_ipv4(), group.source), (ipv4, "[::]:7000".parse().unwrap()));
+    }
+}

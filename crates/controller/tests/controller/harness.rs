@@ -1,0 +1,319 @@
+//! A controller on a bench: inputs by hand, outputs sorted by who gets them.
+
+use headwater_controller::{
+    Controller, ControllerCommand, ControllerConfig, ControllerEvent, ControllerView, FlowStatus, TaskRecord,
+};
+use headwater_machine::{Endpoint, Input, Output, Packet};
+use headwater_units::{
+    BitRate, BlockIndex, Bytes, Duration, FlowId, NodeId, ObjectId, Packets, PathId, Symbols, TaskId, Theta,
+    Time,
+};
+use headwater_wire::{
+    Body, CastWish, Class, Control, Datagram, Delivery, Ecn, FlowGrant, FlowReport, FlowView, Holding,
+    MarkSignal, NodeInfo, Push, Request, SpreadRule,
+};
+
+pub(crate) fn node(n: u8) -> NodeId {
+    NodeId([n; 32])
+}
+
+pub(crate) fn object(n: u8) -> ObjectId {
+    ObjectId([n; 32])
+}
+
+/// Node `n` speaks over path `n`.
+pub(crate) fn path(n: u8) -> PathId {
+    PathId(u32::from(n))
+}
+
+pub(crate) fn ms(n: u64) -> Duration {
+    Duration::from_millis(n)
+}
+
+/// What node `n` says of itself in its first life.
+pub(crate) fn info(n: u8) -> NodeInfo {
+    NodeInfo {
+        node: node(n),
+        name: format!("node-{n}"),
+        listen: None,
+        data: vec![([10, 0, 0, n], 7000).into()],
+        uplink: None,
+        downlink: None,
+        rack: None,
+        room: 1424,
+        incarnation: 1,
+        rtt: None,
+        seen: None,
+        labels: Default::default(),
+    }
+}
+
+/// Object `n` is named "object-n" and 10 MiB long.
+pub(crate) fn holding(n: u8) -> Holding {
+    Holding { object: object(n), bytes: Bytes::mib(10), name: Some(format!("object-{n}")) }
+}
+
+pub(crate) fn request(receiver: u8, request: u64, name: &str) -> Request {
+    Request {
+        request,
+        name: name.to_owned(),
+        receiver: node(receiver),
+        room: 1424,
+        class: Class::Bulk,
+        spread: SpreadRule::Listed,
+        max_sources: None,
+        delivery: Some(Delivery::Push),
+        trims: false,
+        passes_on: false,
+    }
+}
+
+pub(crate) fn packet(path: PathId, control: Control) -> Packet {
+    let body = Body::Control(Box::new(control));
+    let datagram = Datagram { class: Class::Control, key_epoch: 0, flow: FlowId(0), body };
+    Packet { path, ecn: Ecn::NotEct, datagram }
+}
+
+/// What a receiver was told when its request was accepted.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Accepted {
+    pub(crate) task: TaskId,
+    pub(crate) object: ObjectId,
+    pub(crate) symbol_size: u16,
+    pub(crate) flows: Vec<FlowGrant>,
+}
+
+pub(crate) struct Bench {
+    pub(crate) controller: Controller,
+    pub(crate) now: Time,
+    /// Since the last look.
+    pub(crate) sent: Vec<(PathId, Control)>,
+    /// Since the last look.
+    pub(crate) events: Vec<ControllerEvent>,
+    pub(crate) wake: Option<Time>,
+    /// Under which numbers nodes have followed invitations.
+    pub(crate) requests: Vec<(u8, u64)>,
+    /// How casts by trees are asked for.
+    pub(crate) wish: CastWish,
+}
+
+impl Bench {
+    pub(crate) fn new() -> Self {
+        Bench::with(ControllerConfig::default())
+    }
+
+    pub(crate) fn with(config: ControllerConfig) -> Self {
+        let controller = Controller::new(config, [7; 32]);
+        Bench {
+            controller,
+            now: Time::ZERO,
+            sent: Vec::new(),
+            events: Vec::new(),
+            wake: None,
+            requests: Vec::new(),
+            wish: CastWish::Best,
+        }
+    }
+
+    /// Nodes `from..` hold object 1 and are here.
+    pub(crate) fn holders(mut self, nodes: impl IntoIterator<Item = u8>) -> Self {
+        for n in nodes {
+            self.join(n);
+            self.say(n, Control::Hold(holding(1)));
+        }
+        self
+    }
+
+    pub(crate) fn join(&mut self, n: u8) {
+        self.say(n, Control::Hello(info(n)));
+    }
+
+    pub(crate) fn say(&mut self, n: u8, control: Control) {
+        self.say_at(path(n), control);
+    }
+
+    pub(crate) fn say_at(&mut self, path: PathId, control: Control) {
+        self.controller.handle(self.now, Input::Packet(packet(path, control)));
+        self.poll();
+    }
+
+    pub(crate) fn lose_path(&mut self, n: u8) {
+        self.command(ControllerCommand::PathLost { path: path(n) });
+    }
+
+    pub(crate) fn command(&mut self, command: ControllerCommand) {
+        self.controller.handle(self.now, Input::Command(command));
+        self.poll();
+    }
+
+    fn poll(&mut self) {
+        for _ in 0..10_000 {
+            match self.controller.poll(self.now) {
+                Output::Transmit(Packet { path, ecn, datagram }) => {
+                    assert_eq!(
+                        (ecn, datagram.class, datagram.flow),
+                        (Ecn::NotEct, Class::Control, FlowId(0))
+                    );
+                    let Body::Control(control) = datagram.body else {
+                        panic!("a controller sends control messages only")
+                    };
+                    assert_eq!(
+                        Control::parse(&control.to_bytes()).as_ref(),
+                        Ok(&*control),
+                        "it is within bounds"
+                    );
+                    self.sent.push((path, *control));
+                }
+                Output::Event(event) => self.events.push(event),
+                Output::Wake(wake) => {
+                    assert!(wake.is_none_or(|at| at > self.now), "nothing is left to do now");
+                    self.wake = wake;
+                    return;
+                }
+            }
+        }
+        panic!("the controller does not come to rest");
+    }
+
+    /// Lets time pass, waking the controller exactly when it wants to be.
+    pub(crate) fn pass(&mut self, span: Duration) {
+        let end = self.now + span;
+        while let Some(at) = self.wake.filter(|at| *at <= end) {
+            self.now = at;
+            self.poll();
+        }
+        self.now = end;
+        self.poll();
+    }
+
+    /// What node `n` was sent since the last look.
+    pub(crate) fn heard(&mut self, n: u8) -> Vec<Control> {
+        let (mine, rest) = std::mem::take(&mut self.sent).into_iter().partition(|(p, _)| *p == path(n));
+        self.sent = rest;
+        let mine: Vec<(PathId, Control)> = mine;
+        mine.into_iter().map(|(_, control)| control).collect()
+    }
+
+    /// The orders to push that node `n` was sent since the last look.
+    pub(crate) fn pushes(&mut self, n: u8) -> Vec<Push> {
+        let push = |control| if let Control::Push(push) = control { Some(push) } else { None };
+        self.heard(n).into_iter().filter_map(push).collect()
+    }
+
+    /// The flows that node `n` was told to stop since the last look.
+    pub(crate) fn stops(&mut self, n: u8) -> Vec<FlowId> {
+        let stop = |control| if let Control::Stop { flow } = control { Some(flow) } else { None };
+        self.heard(n).into_iter().filter_map(stop).collect()
+    }
+
+    /// The weights that node `n` was told since the last look.
+    pub(crate) fn thetas(&mut self, n: u8) -> Vec<f64> {
+        let theta = |c| if let Control::SetTheta { theta, .. } = c { Some(theta.get()) } else { None };
+        self.heard(n).into_iter().filter_map(theta).collect()
+    }
+
+    /// The newest list of flows that node `n` was sent since the last look.
+    pub(crate) fn list(&mut self, n: u8) -> Option<(u32, Vec<NodeId>)> {
+        let list = |control| match control {
+            Control::Flows { version, flows, .. } => Some((version, flows.iter().map(|f| f.node).collect())),
+            _ => None,
+        };
+        self.heard(n).into_iter().filter_map(list).next_back()
+    }
+
+    /// Receiver `n` asks for object 1.
+    pub(crate) fn get(&mut self, n: u8) -> Accepted {
+        self.ask(n, request(n, 1, "object-1"))
+    }
+
+    pub(crate) fn ask(&mut self, n: u8, request: Request) -> Accepted {
+        self.say(n, Control::Request(request));
+        let mut rest = Vec::new();
+        let mut found = None;
+        for control in self.heard(n) {
+            match control {
+                Control::Accepted { task, object, symbol_size, flows, .. } => {
+                    found = Some(Accepted { task, object, symbol_size, flows });
+                }
+                other => rest.push((path(n), other)),
+            }
+        }
+        self.sent.extend(rest);
+        found.expect("the request is accepted")
+    }
+
+    /// Every source says that it pushes.
+    pub(crate) fn confirm(&mut self) {
+        for flow in self.flows() {
+            self.say(flow.node.0[0], Control::Pushing { flow: flow.flow });
+        }
+    }
+
+    pub(crate) fn feedback(&mut self, n: u8, task: TaskId, needed: u64, version: u32, flows: Vec<FlowView>) {
+        let feedback = Control::Feedback {
+            task,
+            first_undecoded: BlockIndex(0),
+            needed: Symbols::new(needed),
+            flows_version: version,
+            flows,
+            held_up: false,
+        };
+        self.say(n, feedback);
+    }
+
+    /// Time passes while receiver `n` reports every 100 ms that these flows do what is said of them.
+    pub(crate) fn pass_with_feedback(&mut self, n: u8, task: TaskId, span: Duration, flows: &[FlowView]) {
+        let end = self.now + span;
+        while self.now < end {
+            self.pass(ms(100));
+            let version = self.task(task).flows_version;
+            self.feedback(n, task, 1000, version, flows.to_vec());
+        }
+    }
+
+    pub(crate) fn view(&self) -> ControllerView {
+        self.controller.view(self.now)
+    }
+
+    pub(crate) fn task(&self, task: TaskId) -> headwater_controller::TaskView {
+        self.view().tasks.into_iter().find(|t| t.task == task).expect("the task is running")
+    }
+
+    /// All flows of all tasks.
+    pub(crate) fn flows(&self) -> Vec<FlowStatus> {
+        self.view().tasks.into_iter().flat_map(|t| t.flows).collect()
+    }
+
+    /// The sources of a task, in the order of their flows.
+    pub(crate) fn sources(&self, task: TaskId) -> Vec<u8> {
+        self.task(task).flows.iter().map(|f| f.node.0[0]).collect()
+    }
+
+    /// The newest record that was to be kept.
+    pub(crate) fn kept(&mut self) -> Option<TaskRecord> {
+        let kept = |event| if let ControllerEvent::Persist(record) = event { Some(*record) } else { None };
+        std::mem::take(&mut self.events).into_iter().filter_map(kept).next_back()
+    }
+}
+
+pub(crate) fn silent(flow: FlowId, silent: Duration) -> FlowView {
+    FlowView { flow, bytes: Bytes::ZERO, rate: BitRate::ZERO, silent }
+}
+
+pub(crate) fn delivering(flow: FlowId, rate: u64) -> FlowView {
+    FlowView { flow, bytes: Bytes::mib(1), rate: BitRate::new(rate), silent: Duration::ZERO }
+}
+
+pub(crate) fn report(flow: FlowId, theta: f64, rtt: Option<Duration>) -> Control {
+    let report = FlowReport {
+        flow,
+        theta: Theta::new(theta),
+        window: Packets::new(20.0),
+        rtt,
+        mark_fraction: 0.1,
+        signal: MarkSignal::Ecn,
+        lost: Symbols::ZERO,
+        starved: false,
+    };
+    Control::Report { flows: vec![report] }
+}

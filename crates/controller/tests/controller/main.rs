@@ -1,0 +1,14 @@
+//! The controller of PPUSH §III-A and §III-C, driven by hand: what it says to whom, and when.
+
+mod casts;
+mod chaos;
+mod departures;
+mod flows;
+mod harness;
+mod names;
+mod registry;
+mod starts;
+mod swarm_detection;
+mod tasks;
+mod trees;
+mod weights;

@@ -1,0 +1,269 @@
+//! Who is here, what is held, what is refused, and how much is remembered.
+
+use headwater_controller::{ControllerCommand, ControllerConfig, ControllerEvent};
+use headwater_machine::{Endpoint, Input};
+use headwater_units::{BitRate, Bytes, PathId};
+use headwater_wire::{Body, Cast, CastWish, Class, Control, Datagram, Holding, NodeInfo, Refusal};
+
+use crate::harness::{Bench, holding, info, ms, node, object, packet, path, request};
+
+fn refusal(bench: &mut Bench, n: u8, name: &str) -> Option<Refusal> {
+    bench.say(n, Control::Request(request(n, 900, name)));
+    refused(bench, n)
+}
+
+fn refused(bench: &mut Bench, n: u8) -> Option<Refusal> {
+    bench.heard(n).into_iter().find_map(|control| match control {
+        Control::Refused { request: 900, reason } => Some(reason),
+        _ => None,
+    })
+}
+
+#[test]
+fn a_hello_makes_a_node_known_and_a_lost_path_sends_it_away() {
+    let mut bench = Bench::new();
+    bench.join(1);
+    bench.join(1);
+    assert_eq!(bench.events, [ControllerEvent::NodeUp(Box::new(info(1)))], "said twice, heard once");
+    bench.lose_path(1);
+    bench.lose_path(1);
+    assert_eq!(bench.events[1..], [ControllerEvent::NodeDown { node: node(1) }]);
+    assert!(!bench.view().nodes[0].here);
+    bench.join(1);
+    assert!(bench.view().nodes[0].here);
+}
+
+#[test]
+fn the_newest_path_of_a_node_wins() {
+    let mut bench = Bench::new().holders([1]);
+    bench.say_at(path(50), Control::Hello(info(1)));
+    let task = bench.get(9).task;
+    assert_eq!(bench.pushes(50).len(), 1);
+    assert!(bench.pushes(1).is_empty());
+    bench.lose_path(1); // The old one: of no importance.
+    assert!(bench.view().nodes[0].here);
+    assert_eq!(bench.sources(task), [1]);
+}
+
+#[test]
+fn what_a_stranger_holds_is_not_believed() {
+    let mut bench = Bench::new();
+    bench.say(1, Control::Hold(holding(1)));
+    assert!(bench.view().objects.is_empty());
+    assert_eq!(bench.controller.stats().strangers, 1);
+}
+
+#[test]
+fn an_unknown_name_is_told_from_one_whose_holders_are_away() {
+    let mut bench = Bench::new().holders([1]);
+    assert_eq!(refusal(&mut bench, 9, "never-heard-of"), Some(Refusal::UnknownObject));
+    bench.lose_path(1);
+    assert_eq!(refusal(&mut bench, 9, "object-1"), Some(Refusal::NoSource));
+    bench.join(1);
+    bench.say(1, Control::Drop { object: object(1) });
+    assert_eq!(refusal(&mut bench, 9, "object-1"), Some(Refusal::NoSource));
+    assert_eq!(refusal(&mut bench, 9, &object(1).to_string()), Some(Refusal::NoSource));
+}
+
+#[test]
+fn an_object_can_be_asked_for_by_its_id() {
+    let mut bench = Bench::new().holders([1]);
+    assert_eq!(bench.ask(9, request(9, 1, &object(1).to_string())).object, object(1));
+}
+
+#[test]
+fn a_restarted_node_holds_nothing_until_it_says_so() {
+    let mut bench = Bench::new().holders([1]);
+    bench.say(1, Control::Hello(NodeInfo { incarnation: 2, ..info(1) }));
+    assert_eq!(refusal(&mut bench, 9, "object-1"), Some(Refusal::NoSource));
+    bench.say(1, Control::Hold(holding(1)));
+    assert_eq!(bench.get(9).flows.len(), 1);
+}
+
+#[test]
+fn a_size_that_contradicts_another_holder_is_not_believed() {
+    let mut bench = Bench::new().holders([1]);
+    bench.join(2);
+    bench.say(2, Control::Hold(Holding { bytes: Bytes::new(1), ..holding(1) }));
+    assert_eq!(bench.controller.stats().holdings_refused, 1);
+    let view = bench.view();
+    assert_eq!((view.objects[0].bytes, view.objects[0].holders.len()), (Bytes::mib(10), 1));
+}
+
+#[test]
+fn a_receiver_is_never_its_own_source() {
+    let mut bench = Bench::new().holders([1]);
+    assert_eq!(refusal(&mut bench, 1, "object-1"), Some(Refusal::NoSource));
+    bench = bench.holders([2, 3]);
+    let task = bench.get(1).task;
+    assert_eq!(bench.sources(task), [2, 3]);
+}
+
+#[test]
+fn nobody_asks_in_the_name_of_another_node() {
+    let mut bench = Bench::new().holders([1, 2]);
+    bench.say(2, Control::Request(request(9, 1, "object-1")));
+    assert!(bench.view().tasks.is_empty());
+    assert_eq!(bench.controller.stats().strangers, 1);
+}
+
+#[test]
+fn tables_are_bounded_and_say_so() {
+    let config = ControllerConfig {
+        max_nodes: 3,
+        max_objects: 4,
+        max_objects_per_node: 3,
+        max_names: 4,
+        max_tasks: 2,
+        ..ControllerConfig::default()
+    };
+    let mut bench = Bench::with(config).holders([1, 2]);
+    for n in 2..200 {
+        bench.say(1, Control::Hold(holding(n)));
+    }
+    assert_eq!(bench.view().objects.len(), 3, "of one node");
+    assert_eq!(bench.controller.stats().holdings_refused, 196);
+    // Objects that nobody holds any more make room.
+    for n in 1..200 {
+        bench.say(2, Control::Hold(holding(n)));
+        bench.say(2, Control::Drop { object: object(n) });
+    }
+    assert_eq!(bench.view().objects.len(), 4);
+    let names: usize = bench.view().objects.iter().map(|o| o.names.len()).sum();
+    assert!(names <= 4);
+    // Nodes that are away and serve nothing make room, others do not.
+    bench.join(3);
+    bench.join(4);
+    assert_eq!(bench.controller.stats().nodes_refused, 1);
+    bench.lose_path(3);
+    bench.join(4);
+    assert_eq!(bench.view().nodes.iter().map(|n| n.info.node.0[0]).collect::<Vec<_>>(), [1, 2, 4]);
+    // Tasks.
+    bench.get(8);
+    bench.get(9);
+    assert_eq!(refusal(&mut bench, 7, "object-1"), Some(Refusal::Full));
+    assert_eq!(bench.view().tasks.len(), 2);
+}
+
+#[test]
+fn messages_that_nobody_sends_a_controller_are_counted_and_ignored() {
+    let mut bench = Bench::new().holders([1]);
+    bench.say(1, Control::FinAck { task: headwater_units::TaskId(1) });
+    let body = Body::FinAck;
+    let packet = headwater_machine::Packet {
+        datagram: Datagram { body, ..packet(path(1), Control::Drop { object: object(1) }).datagram },
+        ..packet(path(1), Control::Drop { object: object(1) })
+    };
+    bench.controller.handle(bench.now, Input::Packet(packet));
+    bench.pass(ms(1));
+    assert_eq!(bench.controller.stats().unexpected, 2);
+    assert!(bench.sent.is_empty());
+}
+
+#[test]
+fn a_controller_that_knows_no_task_sleeps() {
+    let mut bench = Bench::new().holders([1, 2]);
+    assert_eq!(bench.wake, None);
+    let task = bench.get(9).task;
+    assert!(bench.wake.is_some());
+    bench.confirm();
+    bench.say(9, Control::Fin { task, outcome: headwater_wire::Outcome::Done });
+    for (n, flow) in
+        [1, 2].into_iter().flat_map(|n| bench.stops(n).into_iter().map(move |f| (n, f))).collect::<Vec<_>>()
+    {
+        bench.say(n, Control::Stopped { flow });
+    }
+    bench.pass(ms(1000));
+    assert_eq!(bench.wake, None);
+}
+
+#[test]
+fn the_view_can_be_written_down() {
+    let mut bench = Bench::new();
+    bench.say(1, Control::Hello(NodeInfo { uplink: Some(BitRate::new(1_000_000)), ..info(1) }));
+    bench.say(1, Control::Hold(holding(1)));
+    bench.get(9);
+    let view = bench.view();
+    assert_eq!(view.objects[0].names, ["object-1"]);
+    assert_eq!(view.objects[0].holders, [node(1)]);
+    assert_eq!((view.nodes[0].flows, view.tasks[0].flows.len()), (1, 1));
+    let _ = bench.pushes(1);
+}
+
+#[test]
+fn after_a_restart_an_unknown_name_waits_for_whoever_holds_it_to_come_back() {
+    let mut bench = Bench::new();
+    bench.command(ControllerCommand::Returned);
+    for n in [7, 8, 9] {
+        assert_eq!(refusal(&mut bench, n, "object-1"), None);
+    }
+    bench.say(9, Control::Request(request(9, 900, "object-1"))); // Said again.
+    assert_eq!(refusal(&mut bench, 6, "object-2"), None);
+    let cast = Cast {
+        cast: 1,
+        name: "object-1".to_owned(),
+        to: vec![node(9)],
+        class: Class::Bulk,
+        wish: CastWish::Best,
+    };
+    bench.say_at(PathId(1000), Control::Cast(cast));
+    bench.lose_path(8);
+    bench.pass(ms(1000));
+    assert!(bench.sent.is_empty(), "{:?}", bench.sent);
+    bench = bench.holders([1]);
+    let accepted = |control: &Control| matches!(control, Control::Accepted { .. });
+    assert!(bench.heard(7).iter().any(accepted));
+    assert_eq!(bench.heard(9).iter().filter(|control| accepted(control)).count(), 1);
+    assert!(bench.heard(8).is_empty(), "it has gone");
+    assert!(
+        bench
+            .sent
+            .iter()
+            .any(|(path, it)| *path == PathId(1000) && !matches!(it, Control::CastRefused { .. }))
+    );
+    bench.pass(ms(8_900));
+    assert_eq!(refused(&mut bench, 6), None);
+    bench.pass(ms(200));
+    assert_eq!(refused(&mut bench, 6), Some(Refusal::UnknownObject), "nobody has come back with it");
+    assert_eq!(refusal(&mut bench, 6, "object-2"), Some(Refusal::UnknownObject), "at once from now on");
+}
+
+#[test]
+fn a_node_that_is_away_is_forgotten_with_what_only_it_held_and_one_that_is_here_stays() {
+    let mut bench = Bench::new().holders([1, 2]);
+    bench.say(2, Control::Hold(holding(2)));
+    let known = |bench: &Bench| {
+        let view = bench.view();
+        let nodes: Vec<u8> = view.nodes.iter().map(|node| node.info.node.0[0]).collect();
+        let objects: Vec<u8> = view.objects.iter().map(|object| object.object.0[0]).collect();
+        (nodes, objects)
+    };
+    bench.command(ControllerCommand::ForgetNode { node: node(2) });
+    assert_eq!(known(&bench), (vec![1, 2], vec![1, 2]), "it is here");
+    bench.lose_path(2);
+    bench.command(ControllerCommand::ForgetNode { node: node(2) });
+    bench.command(ControllerCommand::ForgetNode { node: node(2) });
+    assert_eq!(known(&bench), (vec![1], vec![1]));
+    bench.say(3, Control::Request(request(3, 1, "object-2")));
+    assert_eq!(bench.heard(3), [Control::Refused { request: 1, reason: Refusal::UnknownObject }]);
+    bench.join(2);
+    bench.say(2, Control::Hold(holding(2)));
+    assert_eq!(known(&bench), (vec![1, 2], vec![1, 2]), "it may come back");
+}
+
+/// A task that a forgotten node served goes on with others; one that nobody else can serve waits.
+#[test]
+fn a_task_goes_on_without_a_source_that_is_forgotten() {
+    let mut bench = Bench::new().holders([1, 2]);
+    let task = bench.get(9).task;
+    bench.confirm();
+    bench.lose_path(2);
+    bench.command(ControllerCommand::ForgetNode { node: node(2) });
+    assert_eq!(bench.sources(task), [1]);
+    bench.lose_path(1);
+    bench.command(ControllerCommand::ForgetNode { node: node(1) });
+    assert_eq!(bench.sources(task), [0; 0]);
+    bench.join(1);
+    bench.say(1, Control::Hold(holding(1)));
+    assert_eq!(bench.sources(task), [1]);
+}

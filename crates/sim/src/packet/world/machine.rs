@@ -1,0 +1,120 @@
+//! The machines of all kinds, as one: what a slot of the world holds, is told and says.
+
+use headwater_baseline::{self as baseline, SenderCommand, SenderEvent, SinkCommand, SinkEvent};
+use headwater_controller::{Controller, ControllerCommand, ControllerEvent};
+use headwater_machine::{Endpoint, Input, Output, Packet};
+use headwater_transport::receiver::Receivers;
+use headwater_transport::source::Source;
+use headwater_transport::{FromFetch, ReceiverCommand, ReceiverEvent, SourceCommand, SourceEvent, ToFetch};
+use headwater_units::{FetchId, Time};
+
+use crate::packet::director::Director;
+
+/// A state machine at one end.
+pub(in crate::packet) enum Machine {
+    Source(Box<Source>),
+    /// What receives all tasks of a host.
+    Receivers(Box<Receivers>),
+    Controller(Box<Controller>),
+    Director(Box<Director>),
+    Sender(Box<baseline::Sender>),
+    Sink(Box<baseline::Receiver>),
+    /// What receives all flows of a host whose receivers pull.
+    Puller(Box<baseline::PullReceiver>),
+    /// Over, or not there yet.
+    Nobody,
+}
+
+/// What a machine is told.
+pub(super) enum Command {
+    Source(SourceCommand),
+    Receiver(FetchId, ReceiverCommand),
+    Controller(ControllerCommand),
+    Sender(SenderCommand),
+    Sink(SinkCommand),
+}
+
+/// What a machine says.
+pub(super) enum Said {
+    Source(SourceEvent),
+    Receiver(FetchId, ReceiverEvent),
+    Controller(ControllerEvent),
+    Sender(SenderEvent),
+    Sink(SinkEvent),
+}
+
+impl Machine {
+    #[inline]
+    pub(super) fn hear(&mut self, now: Time, packet: Packet) {
+        match self {
+            Machine::Sender(m) => m.handle(now, Input::Packet(packet)),
+            Machine::Sink(m) => m.handle(now, Input::Packet(packet)),
+            Machine::Puller(m) => m.handle(now, Input::Packet(packet)),
+            Machine::Source(m) => m.handle(now, Input::Packet(packet)),
+            Machine::Receivers(m) => m.handle(now, Input::Packet(packet)),
+            Machine::Controller(m) => m.handle(now, Input::Packet(packet)),
+            Machine::Director(m) => m.handle(now, Input::Packet(packet)),
+            Machine::Nobody => {}
+        }
+    }
+
+    pub(super) fn tell(&mut self, now: Time, command: Command) {
+        match (self, command) {
+            (Machine::Sender(m), Command::Sender(command)) => m.handle(now, Input::Command(command)),
+            (Machine::Sink(m), Command::Sink(command)) => m.handle(now, Input::Command(command)),
+            (Machine::Puller(m), Command::Sink(command)) => m.handle(now, Input::Command(command)),
+            (Machine::Source(m), Command::Source(command)) => m.handle(now, Input::Command(command)),
+            (Machine::Receivers(m), Command::Receiver(fetch, command)) => {
+                m.handle(now, Input::Command(ToFetch(fetch, command)));
+            }
+            (Machine::Controller(m), Command::Controller(command)) => m.handle(now, Input::Command(command)),
+            (Machine::Director(m), Command::Controller(command)) => m.handle(now, Input::Command(command)),
+            (Machine::Nobody, _) => {}
+            _ => unreachable!("a command of another machine"),
+        }
+    }
+
+    /// Sends what it has to send until it waits, and says until when, or has something to say to its driver. With what is
+    /// sent comes the fetch that sends it, where one machine receives for many.
+    #[inline]
+    pub(super) fn poll(
+        &mut self,
+        now: Time,
+        mut send: impl FnMut(Option<FetchId>, Packet),
+    ) -> Result<Option<Time>, Said> {
+        match self {
+            Machine::Receivers(receivers) => loop {
+                match receivers.poll(now) {
+                    Output::Transmit(packet) => {
+                        let speaker = receivers.speaker().expect("it has just spoken");
+                        send(Some(speaker), packet);
+                    }
+                    Output::Event(FromFetch(fetch, event)) => return Err(Said::Receiver(fetch, event)),
+                    Output::Wake(at) => return Ok(at),
+                }
+            },
+            Machine::Sender(m) => poll(m.as_mut(), now, send).map_err(Said::Sender),
+            Machine::Sink(m) => poll(m.as_mut(), now, send).map_err(Said::Sink),
+            Machine::Puller(m) => poll(m.as_mut(), now, send).map_err(Said::Sink),
+            Machine::Source(m) => poll(m.as_mut(), now, send).map_err(Said::Source),
+            Machine::Controller(m) => poll(m.as_mut(), now, send).map_err(Said::Controller),
+            Machine::Director(m) => poll(m.as_mut(), now, send).map_err(Said::Controller),
+            Machine::Nobody => Ok(None),
+        }
+    }
+}
+
+#[inline]
+fn poll<M: Endpoint>(
+    machine: &mut M,
+    now: Time,
+    mut send: impl FnMut(Option<FetchId>, Packet),
+) -> Result<Option<Time>, M::Event> {
+    loop {
+        match machine.poll(now) {
+            Output::Transmit(packet) => send(None, packet),
+            Output::Event(event) => return Err(event),
+            Output::Wake(at) => return Ok(at),
+        }
+    }
+}

@@ -1,0 +1,252 @@
+//! What a source was asked for: a run of symbols of each open block, and how far it has gone.
+//!
+//! ```text
+//!   wants of the newest pulls          block   run             of it
+//!   3: 17 of 0, 1, 2, ...     ----->   3       0, 1, 2, ...    16 sent of 17      <- what leaves next
+//!   5: 4 of 0, 1, 2, ...               4       0, 1, 2, ...    90 sent of 90
+//!                                      5       0, 1, 2, ...    0 sent of 4
+//! ```
+//! The oldest block goes first. What is below the oldest one that a receiver wants is settled, and forgotten: if it wants more
+//! of it after all, it names a run that begins elsewhere.
+
+mod relayed;
+
+use std::collections::VecDeque;
+
+use headwater_machine::{Output, SortedMap};
+use headwater_units::{BlockIndex, ESI_LIMIT, Esi, FlowId, Geometry, SymbolId};
+use headwater_wire::Want;
+
+use crate::SourceEvent;
+use crate::source::blocks::BlockTable;
+
+/// The runs of one flow, ascending by block.
+#[derive(Debug)]
+pub(super) struct Runs {
+    flow: FlowId,
+    geometry: Geometry,
+    open: VecDeque<Run>,
+    most: usize,
+    blocks: BlockTable,
+    ahead: u32,
+    /// Where the flow began.
+    first: u32,
+    /// Every block below was prepared, or is settled.
+    prepared: u32,
+    /// Wants that make no sense.
+    refused: u64,
+    /// The object is still coming.
+    relays: bool,
+    /// By block that has become whole, which symbols of its run had been sent before, ascending.
+    sent_by_list: SortedMap<u32, Vec<u32>>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Run {
+    block: u32,
+    start: u32,
+    stride: u32,
+    count: u32,
+    sent: u32,
+    /// Below this ESI symbols can be named now.
+    ready_below: u32,
+    /// Where it stands in the list of symbols that have come, while the block is coming.
+    listed: u32,
+    /// The next one of the run, once the block is whole.
+    position: u32,
+}
+
+impl Run {
+    fn new(block: u32, start: u32, stride: u32) -> Self {
+        Run { block, start, stride, count: 0, sent: 0, ready_below: 0, listed: 0, position: 0 }
+    }
+
+    fn next(&self) -> u32 {
+        self.start + self.stride * self.sent
+    }
+
+    fn is_ready(&self) -> bool {
+        self.sent < self.count && self.next() < self.ready_below
+    }
+}
+
+impl Runs {
+    /// `relays`: of an object that is still coming; what leaves is asked of [`Runs::next_relayed`].
+    pub(super) fn new(flow: FlowId, geometry: Geometry, most: usize, ahead: u32, relays: bool) -> Self {
+        Runs {
+            flow,
+            geometry,
+            open: VecDeque::new(),
+            most: most.max(2),
+            blocks: BlockTable::default(),
+            ahead,
+            first: 0,
+            prepared: 0,
+            refused: 0,
+            relays,
+            sent_by_list: SortedMap::default(),
+        }
+    }
+
+    /// So many symbols of a run are wanted in all. A run that begins elsewhere, or goes other steps, replaces what was wanted of
+    /// the block; `grow`: of the same run never fewer than before.
+    pub(super) fn want(&mut self, want: &Want, grow: bool, out: &mut impl Extend<Output<SourceEvent>>) {
+        let (block, stride) = (want.block.0, u32::from(want.stride));
+        let source_symbols = self.geometry.source_symbols(want.block);
+        if source_symbols == 0 || stride == 0 || want.start >= ESI_LIMIT {
+            self.refused += 1;
+            return;
+        }
+        let count = u32::from(want.count.get());
+        let at = match self.open.iter().rposition(|run| run.block <= block) {
+            Some(at) if self.open[at].block == block => at,
+            below => {
+                let mut at = below.map_or(0, |below| below + 1);
+                if self.open.len() >= self.most {
+                    // Who wants symbols of so many blocks does without those of the oldest.
+                    if at == 0 {
+                        self.refused += 1;
+                        return;
+                    }
+                    self.drop_first(out);
+                    at -= 1;
+                }
+                let run = Run::new(block, want.start, stride);
+                self.open.insert(at, run);
+                at
+            }
+        };
+        let run = &mut self.open[at];
+        if (run.start, run.stride) != (want.start, stride) {
+            *run = Run { ready_below: run.ready_below, ..Run::new(block, want.start, stride) };
+            self.sent_by_list.remove(&block);
+        }
+        if count > run.count || !grow {
+            run.count = count;
+        }
+        if self.relays {
+            return;
+        }
+        let repair = want.start + stride * (count - 1) >= source_symbols;
+        if run.ready_below == 0 || (repair && run.ready_below < ESI_LIMIT) {
+            self.make_ready(at, repair, source_symbols, out);
+        }
+        if self.prepared == 0 {
+            self.first = block;
+        }
+        if block.saturating_add(self.reach(block)) >= self.prepared {
+            self.prepare_ahead(block, out);
+        }
+    }
+
+    /// K of a block; zero if there is no such block.
+    pub(super) fn source_symbols(&self, block: BlockIndex) -> u32 {
+        self.geometry.source_symbols(block)
+    }
+
+    /// Has the driver make a block ready, unless it is or was told to.
+    #[cold]
+    fn make_ready(
+        &mut self,
+        at: usize,
+        repair: bool,
+        source_symbols: u32,
+        out: &mut impl Extend<Output<SourceEvent>>,
+    ) {
+        let run = &mut self.open[at];
+        let block = BlockIndex(run.block);
+        self.blocks.prepare(self.flow, block, repair, out);
+        run.ready_below = ready_below(&self.blocks, block, source_symbols);
+    }
+
+    /// How far beyond the newest block that is wanted: one block at first, one more with each that has been wanted. The first is then
+    /// not held up by those that have time, on hosts where many flows begin at once.
+    #[inline]
+    fn reach(&self, newest: u32) -> u32 {
+        newest.saturating_sub(self.first).saturating_add(1).min(self.ahead)
+    }
+
+    /// The next blocks will be wanted soon.
+    #[cold]
+    fn prepare_ahead(&mut self, newest: u32, out: &mut impl Extend<Output<SourceEvent>>) {
+        let reached = newest.saturating_add(self.reach(newest) + 1);
+        for block in self.prepared.max(newest)..reached.min(self.geometry.layout().block_count()) {
+            self.blocks.prepare(self.flow, BlockIndex(block), false, out);
+        }
+        self.prepared = self.prepared.max(reached);
+    }
+
+    /// The driver has a block.
+    pub(super) fn on_ready(&mut self, block: BlockIndex, repair: bool) {
+        if !self.blocks.on_ready(block, repair) {
+            return;
+        }
+        let source_symbols = self.geometry.source_symbols(block);
+        if let Some(run) = self.open.iter_mut().find(|run| run.block == block.0) {
+            run.ready_below = ready_below(&self.blocks, block, source_symbols);
+        }
+    }
+
+    /// Nothing is wanted of the blocks below this one.
+    #[inline]
+    pub(super) fn settle_below(&mut self, block: BlockIndex, out: &mut impl Extend<Output<SourceEvent>>) {
+        while self.open.front().is_some_and(|run| run.block < block.0) {
+            self.drop_first(out);
+        }
+    }
+
+    /// Nothing is wanted.
+    pub(super) fn clear(&mut self, out: &mut impl Extend<Output<SourceEvent>>) {
+        self.open.clear();
+        self.sent_by_list = SortedMap::default();
+        self.blocks.release_all(self.flow, |_| false, out);
+        self.prepared = 0;
+    }
+
+    fn drop_first(&mut self, out: &mut impl Extend<Output<SourceEvent>>) {
+        if let Some(run) = self.open.pop_front() {
+            // Also what was prepared and is skipped.
+            let below = self.open.front().map_or(run.block + 1, |next| next.block);
+            self.blocks.release_all(self.flow, |block| block.0 >= below, out);
+            self.sent_by_list.remove(&run.block);
+        }
+    }
+
+    /// The symbol that leaves next, if one is wanted and can be named.
+    #[inline]
+    pub(super) fn next(&mut self) -> Option<SymbolId> {
+        let run = self.open.iter_mut().find(|run| run.is_ready())?;
+        let symbol = SymbolId { block: BlockIndex(run.block), esi: Esi(run.next()) };
+        run.sent += 1;
+        Some(symbol)
+    }
+
+    /// Whether a symbol is wanted that can be named.
+    pub(super) fn has_next(&self) -> bool {
+        self.open.iter().any(Run::is_ready)
+    }
+
+    /// Whether a symbol is wanted, here or not.
+    pub(super) fn wants_more(&self) -> bool {
+        self.open.iter().any(|run| run.sent < run.count)
+    }
+
+    /// Whether a symbol is wanted, and nothing that can be named.
+    pub(super) fn is_starved(&self) -> bool {
+        !self.has_next() && self.open.iter().any(|run| run.sent < run.count && run.next() < ESI_LIMIT)
+    }
+
+    /// Wants that were ignored.
+    pub(super) fn refused(&self) -> u64 {
+        self.refused
+    }
+}
+
+fn ready_below(blocks: &BlockTable, block: BlockIndex, source_symbols: u32) -> u32 {
+    let known = blocks.get(block);
+    match (known.is_ready(true), known.is_ready(false)) {
+        (true, _) => ESI_LIMIT,
+        (false, true) => source_symbols,
+        (false, false) => 0,
+    }
+}

@@ -1,0 +1,395 @@
+//! Of which block a flow is asked for its next symbol (SCDP §III-G: the next one when all that is needed of the one before is
+//! coming), and what its source is told.
+
+use core::num::NonZeroU16;
+
+use headwater_units::{BlockIndex, ESI_LIMIT, SymbolId};
+use headwater_wire::Want;
+
+use super::Blocks;
+use super::block::{Block, Phase, Place, Run};
+use crate::pull::class_of;
+
+/// Where a detached receiver's runs begin in blocks of which it has a part: above everything that a group was sent.
+pub(super) const OWN_REPAIR: u32 = 1 << 20;
+/// A run that is this long goes on as another one: a want counts in 16 bits.
+const LONGEST_RUN: u32 = 60_000;
+/// A source that has sent its part of a block goes on with one of so many next ones before it helps out with repair symbols.
+const PARTS_AHEAD: usize = 2;
+
+/// What a rule says of a block that needs symbols, and of a flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Take {
+    /// The flow is asked for them.
+    Now,
+    /// It is, if there is nothing else to ask it for.
+    Later,
+    /// It is not.
+    Not,
+}
+
+impl Blocks {
+    /// A source pushes this much unasked.
+    pub(in crate::pull::session) fn expect(&mut self, place: usize, block: BlockIndex, count: u32) {
+        match self.open_through(block.0).filter(|&at| self.open[at].phase == Phase::Filling) {
+            Some(at) => {
+                self.begin_run(at, place);
+                self.change(at, |block| block.add_coming(place, count));
+                self.places[place].newest = self.places[place].newest.max(block.0);
+            }
+            None => self.places[place].stray += count,
+        }
+    }
+
+    /// A flow is asked for one more symbol: of which block it is to be. `None` if there is none to ask it for.
+    #[inline]
+    pub(in crate::pull::session) fn assign(&mut self, place: usize) -> Option<BlockIndex> {
+        let at = self.pick(place)?;
+        self.assign_of(at, place)
+    }
+
+    /// The same where it is known of which block.
+    #[inline]
+    pub(super) fn assign_of(&mut self, at: usize, place: usize) -> Option<BlockIndex> {
+        let block = self.base + at as u32;
+        self.begin_run(at, place);
+        self.move_run(at, place);
+        let entry = &mut self.open[at];
+        let run = &mut entry.runs[place];
+        let next = run.start + run.stride * (run.gone + run.coming);
+        if next >= ESI_LIMIT {
+            return None;
+        }
+        // Source symbols alone determine a block by themselves.
+        let mixed = next >= entry.source_symbols && !entry.lossy;
+        let before = u64::from(entry.needs());
+        let run = &mut entry.runs[place];
+        run.coming += 1;
+        run.told = run.told.max(run.gone + run.coming);
+        entry.coming += 1;
+        self.needed = self.needed + u64::from(entry.needs()) - before;
+        entry.trial.give(self.places[place].flow);
+        if mixed {
+            self.on_loss(at);
+        }
+        let it = &mut self.places[place];
+        it.oldest = it.oldest.min(block);
+        it.newest = it.newest.max(block);
+        Some(BlockIndex(block))
+    }
+
+    /// A flow is asked to push so many symbols, of two blocks at most: a pull names no more. Returns how many it can be, and of which
+    /// block the last is.
+    pub(in crate::pull::session) fn assign_window(
+        &mut self,
+        place: usize,
+        window: u32,
+    ) -> Option<(u32, BlockIndex)> {
+        let (mut first, mut last, mut pushed) = (None, None, 0);
+        while pushed < window {
+            let Some(block) = self.assign(place) else { break };
+            let is_third = first != last && last != Some(block);
+            if let Some(at) = self.at(block.0).filter(|_| is_third) {
+                self.change(at, |entry| entry.take_coming(place, 1));
+                break;
+            }
+            first.get_or_insert(block);
+            last = Some(block);
+            pushed += 1;
+        }
+        last.map(|last| (pushed, last))
+    }
+
+    /// The oldest block that needs symbols; where sources share a block of which nothing is lost yet, the oldest that needs some
+    /// of this one's part, if that is not far behind: a block of source symbols alone needs no decoding.
+    #[inline]
+    pub(super) fn pick(&mut self, place: usize) -> Option<usize> {
+        if self.relayed {
+            return self.pick_relayed(place);
+        }
+        let Place { index, of, alone, .. } = self.places[place];
+        self.walk(place, PARTS_AHEAD, |block, places| {
+            if of == 1 || alone || block.lossy || block.has_part_left(place, index, of) {
+                Take::Now
+            } else if block.is_left_to_others(place, places) {
+                Take::Not
+            } else {
+                Take::Later
+            }
+        })
+    }
+
+    /// The oldest block that needs symbols and that a rule takes now for this flow. If there is none among the next ones, `ahead` at
+    /// most that it would take later, the oldest of those.
+    #[inline]
+    pub(super) fn walk(
+        &mut self,
+        place: usize,
+        ahead: usize,
+        takes: impl Fn(&Block, &[Place]) -> Take,
+    ) -> Option<usize> {
+        let (mut fallback, mut passed) = (None, 0);
+        let mut block = self.cursor;
+        loop {
+            let at = (block - self.base) as usize;
+            let Some(entry) = self.open.get(at) else {
+                if !self.open_next() {
+                    return fallback;
+                }
+                // What is done already is passed.
+                block = block.max(self.base);
+                continue;
+            };
+            if entry.needs() == 0 {
+                if block == self.cursor {
+                    self.cursor += 1;
+                }
+                block += 1;
+                continue;
+            }
+            block += 1;
+            if entry.trial.is_alone() {
+                if entry.may_be_asked_of(place, &self.places) {
+                    return Some(at);
+                }
+                continue;
+            }
+            match takes(entry, &self.places) {
+                Take::Now => return Some(at),
+                Take::Not => {}
+                Take::Later => {
+                    fallback.get_or_insert(at);
+                    passed += 1;
+                    if passed > ahead {
+                        return fallback;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Where a flow begins in a block, if it has not.
+    #[inline]
+    fn begin_run(&mut self, at: usize, place: usize) {
+        let entry = &mut self.open[at];
+        if entry.runs.len() <= place {
+            entry.runs.resize(self.places.len(), Run::default());
+        }
+        if entry.runs[place].stride > 0 {
+            return;
+        }
+        let it = &self.places[place];
+        let (start, stride) = if entry.trial.is_alone() {
+            // The source is to see that it is another run than the one before.
+            // And what a relay sends of it is to be from a block that is whole.
+            let again = entry.attempts > 1 || it.of == 1 || it.relays;
+            (if again { OWN_REPAIR + u32::from(entry.attempts.min(200)) * (1 << 16) } else { 0 }, 1)
+        } else if it.alone {
+            (if entry.here > 0 { OWN_REPAIR } else { 0 }, 1)
+        } else {
+            // One that has taken the place of another begins where that one stopped.
+            let others = self.places.iter().zip(&entry.runs).filter(|(other, run)| {
+                other.flow != it.flow
+                    && !other.alone
+                    && run.stride > 0
+                    && (other.index, other.of) == (it.index, it.of)
+            });
+            let taken = others.map(|(_, run)| run.gone + run.coming).max().unwrap_or(0);
+            let stride = u32::from(it.of);
+            (class_of(entry.number, it.index, it.of) + stride * taken, stride)
+        };
+        entry.runs[place] = Run { start, stride, ..Run::default() };
+    }
+
+    /// A symbol that came to a group, whoever of it had asked: the source's run has gone at least so far. To a member that the others
+    /// are ahead of, asking for less of it brings nothing.
+    pub(in crate::pull::session) fn catch_up(&mut self, place: usize, symbol: SymbolId) {
+        let Some(at) = self.at(symbol.block.0).filter(|&at| self.open[at].phase == Phase::Filling) else {
+            return;
+        };
+        self.begin_run(at, place);
+        let run = &mut self.open[at].runs[place];
+        let Some(ahead) = symbol.esi.0.checked_sub(run.start).filter(|ahead| ahead % run.stride == 0) else {
+            return;
+        };
+        let (sent, asked) = (ahead / run.stride + 1, run.gone + run.coming);
+        // No source goes further at once, but for one that lies.
+        if sent > asked && sent - asked < LONGEST_RUN {
+            run.gone = sent - run.coming;
+        }
+    }
+
+    /// A run of which the source has forgotten the beginning, or that is too long, goes on as a new one.
+    #[inline]
+    fn move_run(&mut self, at: usize, place: usize) {
+        let run = &mut self.open[at].runs[place];
+        let asked = run.gone + run.coming;
+        if run.forgotten || asked.saturating_sub(run.moved) >= LONGEST_RUN {
+            (run.moved, run.forgotten) = (asked, false);
+        }
+    }
+
+    /// What to tell a source: the oldest block of which something is coming, and the one that it is asked for now, or else the
+    /// newest.
+    pub(in crate::pull::session) fn wants(&mut self, place: usize, asked: BlockIndex) -> [Option<Want>; 2] {
+        let it = &mut self.places[place];
+        if it.told == asked.0 && it.oldest == asked.0 && it.newest == asked.0 {
+            // Most pulls are for the same block as the ones before.
+            return [self.want(place, asked.0), None];
+        }
+        let mut oldest = it.oldest.max(self.base).min(asked.0);
+        let coming = |entry: &Block| entry.runs.get(place).is_some_and(|run| run.coming > 0);
+        while oldest < asked.0 {
+            let at = (oldest - self.base) as usize;
+            match self.open.get(at) {
+                Some(entry) if coming(entry) && entry.phase == Phase::Filling => break,
+                Some(_) => oldest += 1,
+                None => break,
+            }
+        }
+        it.oldest = oldest;
+        let newest = it.newest;
+        let second = if asked.0 == oldest { newest } else { asked.0 };
+        let first = self.want(place, oldest);
+        let second = (second > oldest).then(|| self.want(place, second)).flatten();
+        let wants = if first.is_some() { [first, second] } else { [second, None] };
+        if let Some(first) = wants[0] {
+            self.note_told(place, first.block.0);
+        }
+        wants
+    }
+
+    /// The source hears that nothing is wanted of the blocks below this one.
+    #[inline]
+    fn note_told(&mut self, place: usize, block: u32) {
+        let told = std::mem::replace(&mut self.places[place].told, block);
+        for forgotten in told.max(self.base)..block.min(self.base + self.open.len() as u32) {
+            let entry = &mut self.open[(forgotten - self.base) as usize];
+            if let Some(run) = entry.runs.get_mut(place) {
+                run.forgotten = run.stride > 0;
+            }
+        }
+    }
+
+    fn want(&self, place: usize, block: u32) -> Option<Want> {
+        let entry = &self.open[self.at(block)?];
+        let run = entry.runs.get(place).filter(|run| run.stride > 0 && entry.phase == Phase::Filling)?;
+        let count = (run.gone + run.coming).saturating_sub(run.moved);
+        let want = Want {
+            block: BlockIndex(block),
+            start: run.start + run.stride * run.moved,
+            stride: u8::try_from(run.stride).unwrap_or(u8::MAX),
+            count: NonZeroU16::new(u16::try_from(count).unwrap_or(u16::MAX))?,
+        };
+        (want.last() < ESI_LIMIT).then_some(want)
+    }
+
+    /// Some block of which this flow can be asked for a symbol that nobody waits for, to hear whether it is there. Where the
+    /// receiver has lost count of what a source has sent, each one makes up for one.
+    pub(in crate::pull::session) fn assign_extra(&mut self, place: usize) -> Option<BlockIndex> {
+        let block = self.any_for(place)?;
+        let at = self.at(block.0)?;
+        let run = &mut self.open[at].runs[place];
+        run.gone += 1;
+        run.told = run.told.max(run.gone + run.coming);
+        Some(block)
+    }
+
+    /// Some block of which this flow can be asked for a symbol.
+    pub(in crate::pull::session) fn any_for(&mut self, place: usize) -> Option<BlockIndex> {
+        let flow = self.places[place].flow;
+        let may = |block: &Block| {
+            block.phase == Phase::Filling && block.trial.alone().is_none_or(|turn| turn == flow)
+        };
+        if !self.open.iter().any(may) {
+            while self.open.iter().all(|block| block.phase != Phase::Filling) {
+                if !self.open_next() {
+                    return None;
+                }
+            }
+        }
+        let at = self.open.iter().position(may)?;
+        let block = self.base + at as u32;
+        self.begin_run(at, place);
+        self.move_run(at, place);
+        Some(BlockIndex(block))
+    }
+
+    /// So many of those that were given up are coming after all.
+    pub(in crate::pull::session) fn restore(&mut self, place: usize, count: u32) {
+        for done in 0..count {
+            let Some(at) = self.pick(place) else {
+                self.places[place].stray += count - done;
+                return;
+            };
+            self.begin_run(at, place);
+            self.change(at, |entry| entry.add_coming(place, 1));
+            let run = &mut self.open[at].runs[place];
+            run.gone = run.gone.saturating_sub(1).max(run.moved);
+            run.lost = run.lost.saturating_sub(1);
+            let flow = self.places[place].flow;
+            self.open[at].trial.give(flow);
+            let it = &mut self.places[place];
+            let block = self.base + at as u32;
+            (it.oldest, it.newest) = (it.oldest.min(block), it.newest.max(block));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use headwater_units::{Bytes, Esi, FlowId, FlowKey, Geometry, NodeId, Time};
+    use headwater_wire::FlowGrant;
+
+    use super::*;
+    use crate::pull::SessionConfig;
+    use crate::pull::session::flow::Flow;
+
+    /// Two blocks of 100 symbols from one source.
+    fn blocks() -> Blocks {
+        let grant = FlowGrant {
+            flow: FlowId(1),
+            node: NodeId([1; 32]),
+            at: Vec::new(),
+            key: FlowKey([0; 32]),
+            index: 0,
+            of: 1,
+            group: None,
+            relays: false,
+            passed_on: true,
+        };
+        let geometry = Geometry::new(Bytes::kib(512), 2622).unwrap();
+        let mut blocks = Blocks::new(geometry, 0..2, &[], 2, 8);
+        blocks.add_place(&Flow::new(Time::ZERO, grant, 10, &SessionConfig::data_centre()));
+        blocks
+    }
+
+    /// Goal: a member of a group that the others are ahead of asks for what was not sent yet, not for what was.
+    #[test]
+    fn who_is_behind_asks_for_more_than_the_group_was_sent() {
+        let symbol = |block, esi| SymbolId { block: BlockIndex(block), esi: Esi(esi) };
+        let asked = |blocks: &mut Blocks, block| {
+            assert_eq!(blocks.assign(0), Some(BlockIndex(block)));
+            blocks.wants(0, BlockIndex(block))[0].unwrap().last() + 1
+        };
+        let mut blocks = blocks();
+        // It had asked for three, the others for a hundred and six, and for all of the next block.
+        (0..3).for_each(|_| assert_eq!(blocks.assign(0), Some(BlockIndex(0))));
+        for esi in (0..60).chain([105]) {
+            blocks.arrive(0, symbol(0, esi), false, esi < 3);
+            blocks.catch_up(0, symbol(0, esi));
+        }
+        assert_eq!(asked(&mut blocks, 0), 107);
+        assert_eq!(asked(&mut blocks, 0), 108);
+        blocks.catch_up(0, symbol(0, 50));
+        assert_eq!(asked(&mut blocks, 0), 109, "an old one changes nothing");
+        blocks.catch_up(0, symbol(0, ESI_LIMIT - 1));
+        assert_eq!(asked(&mut blocks, 0), 110, "nor what no source sends");
+        for esi in 0..98 {
+            blocks.arrive(0, symbol(1, esi), false, false);
+            blocks.catch_up(0, symbol(1, esi));
+        }
+        while blocks.assign(0) == Some(BlockIndex(0)) {}
+        assert_eq!(blocks.wants(0, BlockIndex(1))[1].unwrap().last() + 1, 99);
+    }
+}

@@ -1,0 +1,19 @@
+//! PPUSH: many sources push disjoint symbols of one object to one receiver (PPUSH §III).
+//!
+//! ```text
+//!              Request, Feedback, Fin                 Push, SetTheta, Pause, Stop
+//!  receiver  <------------------------>  controller  <---------------------------->  source 0..M
+//!     ^              Accepted, Flows                   Hello, Hold, Pushing, Report       |
+//!     |                                                                                   |
+//!     +----------------------------- symbols, challenge ----------------------------------+
+//!     +--------------------------- ACK, assignment, fin ---------------------------------->
+//! ```
+
+mod congestion;
+mod first_window;
+mod push_flow;
+pub mod receiver;
+pub mod wfcc;
+pub mod yielding;
+
+pub(crate) use push_flow::PushFlow;

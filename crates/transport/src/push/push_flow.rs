@@ -1,0 +1,776 @@
+//! One push flow at its source: what may leave now, and what an ACK or a timer changes (PPUSH §III-A, §III-B).
+//!
+//! ```text
+//!            first Assign              nothing heard for `silent_pause`, or Pause
+//!  Opened ----------------> Sending <---------------------------------------------> Paused
+//!                              |        any datagram, or Resume
+//!                              v
+//!                  window full | pacer | work done or blocks not ready | receiver's or address limit
+//! ```
+//!
+//! Two timers watch packets in flight, and a third one a challenge that has not been answered. The probe timeout (RFC 9002 §6.2) repeats a tail without touching the window;
+//! one probe per silence. The retransmission timeout (RFC 6298) gives up everything in flight and resets the window.
+
+mod discovery;
+mod esi_set;
+mod listed;
+mod refresh;
+mod residue;
+mod start;
+mod work;
+
+use headwater_machine::{Output, Packet};
+use headwater_units::{
+    BlockIndex, Bytes, Duration, Geometry, NodeId, ObjectId, PacketNumber, PathId, SymbolId, Symbols, Theta,
+    Time,
+};
+use headwater_wire::{
+    Ack, Assign, Body, Class, Datagram, Ecn, MarkSignal, Push, SYMBOL_OVERHEAD, Start, SymbolHeader,
+};
+
+use crate::flow::in_flight::{AckOutcome, InFlight, Sent};
+use crate::flow::marks::Marks;
+use crate::flow::pacer::Pacer;
+use crate::flow::path_mtu::PathMtu;
+use crate::flow::rtt::Rtt;
+use crate::push::congestion::Congestion;
+use crate::push::wfcc::Feedback;
+use crate::source::Shared;
+use crate::source::blocks::BlockTable;
+use crate::source::config::{AckInterval, FlowCounters, FlowStats, LostSymbols, SourceConfig};
+use crate::source::paths::{PathNews, Paths};
+use refresh::Refresh;
+use work::{Pick, Work};
+
+/// The memory of paths is asked so often per window of the minimum that it keeps.
+const MEMORY_LOOKS: u64 = 1000;
+
+/// One flow.
+#[derive(Debug)]
+pub(crate) struct PushFlow {
+    push: Push,
+    paths: Paths,
+    congestion: Congestion,
+    rtt: Rtt,
+    pacer: Option<Pacer>,
+    packets: InFlight,
+    marks: Marks,
+    refresh: Refresh,
+    blocks: BlockTable,
+    work: Work,
+    /// Of the assignment in force.
+    version: Option<u32>,
+    receive_window: u32,
+    largest_acked: Option<PacketNumber>,
+    /// By the controller.
+    paused: bool,
+    /// By the receiver's silence.
+    silent: bool,
+    heard_at: Time,
+    /// Since when the retransmission timer runs.
+    armed_at: Time,
+    sent_at: Time,
+    probed: bool,
+    probes_due: u8,
+    /// When the address was challenged last, and how often in vain.
+    challenged_at: Time,
+    challenges: u32,
+    pace_at: Option<Time>,
+    /// Something else than window and pacer held the flow back last.
+    app_limited: bool,
+    starved_since: Option<Time>,
+    /// A round trip after it last starved: so long its symbols say so.
+    starved_until: Time,
+    last_block: Option<BlockIndex>,
+    /// The new symbol that comes next, if that is known: good for as long as nothing but sending happens.
+    ahead: Option<Pick>,
+    /// What [`PathMemory`] said last, and until when that will do.
+    known_min: (Duration, Time),
+    /// How long a datagram the path carries, if that is looked after.
+    pub(super) mtu: Option<PathMtu>,
+    /// What the controller knew of the way, until a round trip is measured.
+    pub(super) start: Option<Start>,
+    /// Packets below this one are of its first window, which goes before others where levels are served.
+    pub(super) young_below: PacketNumber,
+    /// From a challenge to its answer.
+    pub(super) echo_rtt: Option<Duration>,
+    /// It was asked already why nothing of the very first symbols is acknowledged.
+    pub(super) doubted: bool,
+    /// The window for which blocks were prepared.
+    prepared_for: f64,
+    counters: FlowCounters,
+}
+
+/// Something that leaves now.
+enum Choice {
+    New(Pick),
+    Again(Sent),
+    Probe(Sent),
+}
+
+impl PushFlow {
+    pub(crate) fn new(now: Time, push: Push, geometry: Geometry, shared: &Shared) -> Self {
+        let config = &shared.config;
+        let mut flow = PushFlow {
+            congestion: Congestion::new(config, &push),
+            push,
+            paths: Paths::default(),
+            rtt: Rtt::new(config.rtt),
+            pacer: config.pacer.map(Pacer::new),
+            packets: InFlight::new(config.lost_memory),
+            marks: Marks::new(config.delay_mark),
+            refresh: Refresh::new(config.delay_mark),
+            blocks: BlockTable::default(),
+            work: Work::new(geometry, config.look_ahead),
+            version: None,
+            receive_window: 0,
+            largest_acked: None,
+            paused: false,
+            silent: false,
+            heard_at: now,
+            armed_at: now,
+            sent_at: now,
+            probed: false,
+            probes_due: 0,
+            challenged_at: now,
+            challenges: 0,
+            pace_at: None,
+            app_limited: true,
+            starved_since: None,
+            starved_until: Time::ZERO,
+            last_block: None,
+            ahead: None,
+            known_min: (Duration::MAX, Time::ZERO),
+            mtu: None,
+            start: None,
+            young_below: PacketNumber(0),
+            echo_rtt: None,
+            doubted: false,
+            prepared_for: 0.0,
+            counters: FlowCounters::default(),
+        };
+        if flow.yields() {
+            flow.refresh.leave_one();
+        }
+        flow.begin_mtu(shared);
+        flow.begin_at_known_rate(shared);
+        flow.set_pace();
+        flow
+    }
+
+    /// Something is about to change: what comes next is to be found anew.
+    pub(crate) fn look_again(&mut self) {
+        self.ahead = None;
+    }
+
+    /// The object that it sends.
+    pub(crate) fn object(&self) -> ObjectId {
+        self.push.object
+    }
+
+    /// Whether this order to push means this flow: all but the weight, which may have changed since, and how it begins.
+    pub(crate) fn is(&self, push: &Push) -> bool {
+        Push { theta: push.theta, start: push.start, at: push.at.clone(), ..self.push.clone() } == *push
+    }
+
+    /// Packets that may leave in one turn among the ready flows.
+    pub(crate) fn quantum(&self) -> u64 {
+        match &self.pacer {
+            Some(pacer) => pacer.quantum(),
+            None => ((self.congestion.window().get() / 4.0) as u64).clamp(1, 46),
+        }
+    }
+
+    /// Whether the packet sent last is the only one in flight, so that the timers begin to run with it.
+    pub(crate) fn is_flight_new(&self) -> bool {
+        self.packets.in_flight() == 1
+    }
+
+    /// Who receives.
+    pub(crate) fn receiver(&self) -> NodeId {
+        self.push.receiver
+    }
+
+    /// Where it sends to, while it may.
+    pub(crate) fn open_path(&self) -> Option<PathId> {
+        self.paths.current().filter(|_| !self.paused && !self.silent)
+    }
+
+    /// Whether its address has answered.
+    pub(crate) fn is_path_validated(&self) -> bool {
+        self.paths.current().is_some() && self.paths.unanswered().is_none()
+    }
+
+    /// Whether symbols are in flight, and none was ever acknowledged.
+    pub(crate) fn awaits_first_ack(&self) -> bool {
+        self.largest_acked.is_none() && self.packets.in_flight() > 0
+    }
+
+    /// Since when something has been in flight without an answer.
+    pub(crate) fn flight_since(&self) -> Time {
+        self.armed_at
+    }
+
+    pub(crate) fn smoothed_rtt(&self) -> Option<Duration> {
+        self.rtt.smoothed()
+    }
+
+    /// Whether it takes only what others leave.
+    fn yields(&self) -> bool {
+        matches!(self.congestion, Congestion::Yielding(_))
+    }
+
+    pub(crate) fn count_path_probe(&mut self) {
+        self.counters.path_probes += 1;
+    }
+
+    /// Bytes of one symbol's datagram above UDP.
+    pub(crate) fn packet_bytes(&self) -> u64 {
+        u64::from(self.push.symbol_size) + SYMBOL_OVERHEAD as u64
+    }
+
+    // ---- orders of the controller
+
+    pub(crate) fn set_theta(&mut self, theta: Theta) {
+        self.congestion.set_theta(theta);
+    }
+
+    pub(crate) fn pause(&mut self, now: Time) {
+        self.paused = true;
+        self.end_starving(now);
+    }
+
+    pub(crate) fn resume(&mut self, now: Time) {
+        if self.paused {
+            self.paused = false;
+            (self.armed_at, self.heard_at) = (now, now);
+        }
+    }
+
+    pub(crate) fn stats(&self) -> FlowStats {
+        FlowStats {
+            flow: self.push.flow,
+            task: self.push.task,
+            object: self.push.object,
+            receiver: self.push.receiver,
+            theta: self.congestion.theta(),
+            window: self.congestion.window(),
+            mark_fraction: self.congestion.mark_fraction(),
+            rtt: self.rtt.smoothed(),
+            min_rtt: self.rtt.min(),
+            signal: self.marks.signal(),
+            in_flight: self.packets.in_flight(),
+            starved: self.starved_since.is_some(),
+            paused: self.paused || self.silent,
+            symbol_size: self.push.symbol_size,
+            fits: self.mtu.as_ref().and_then(PathMtu::too_long),
+            counters: FlowCounters { yields: self.congestion.yields(), ..self.counters },
+            tree: None,
+        }
+    }
+
+    // ---- what the receiver and the driver say
+
+    pub(crate) fn on_assign(&mut self, now: Time, path: PathId, assign: &Assign, shared: &mut Shared) {
+        self.heard(now);
+        let unanswered = self.paths.unanswered().is_some();
+        let news = self.paths.on_opening(path, assign.nonce, &mut shared.rng);
+        if unanswered && self.paths.unanswered().is_none() && self.challenges == 0 {
+            self.echo_rtt = Some(now.since(self.challenged_at));
+        }
+        self.on_path(now, news, path, shared);
+        let newer = self.version.is_none_or(|v| (assign.version.wrapping_sub(v) as i32) > 0);
+        if newer {
+            self.version = Some(assign.version);
+            let refused = self.work.assign(&assign.assignment, self.packets.next_number());
+            self.counters.bad_work += refused;
+        }
+        if newer || self.version == Some(assign.version) {
+            self.receive_window = assign.receive_window.min(shared.config.max_in_flight);
+        }
+        if self.work.decoded_below(assign.first_undecoded) || newer {
+            self.release_done(shared);
+            self.prepare(shared);
+        }
+        self.look_for_mtu(now, shared);
+    }
+
+    pub(crate) fn on_ack(
+        &mut self,
+        now: Time,
+        path: PathId,
+        ack: &Ack,
+        outcome: &mut AckOutcome,
+        shared: &mut Shared,
+    ) {
+        self.heard(now);
+        let news = self.paths.on_other(path, &mut shared.rng);
+        if news != PathNews::None {
+            self.on_path(now, news, path, shared);
+        }
+        let before = self.packets.in_flight();
+        if self.packets.on_ack(now, ack, outcome).is_ok() {
+            self.take_outcome(now, ack, before, outcome, shared);
+        } else {
+            self.counters.bad_acks += 1;
+        }
+    }
+
+    /// The controller vouches for the receiver's being there: it may be sent more than a little before it has answered.
+    pub(crate) fn on_vouched(&mut self, path: PathId) {
+        self.paths.vouch(path);
+    }
+
+    pub(crate) fn on_block_ready(&mut self, block: BlockIndex, repair: bool) -> bool {
+        self.blocks.on_ready(block, repair)
+    }
+
+    pub(crate) fn heard(&mut self, now: Time) {
+        self.heard_at = now;
+        if self.silent {
+            self.silent = false;
+            self.armed_at = now;
+        }
+    }
+
+    fn on_path(&mut self, now: Time, news: PathNews, path: PathId, shared: &mut Shared) {
+        match news {
+            PathNews::None => {}
+            PathNews::Challenge(nonce) => {
+                self.challenged_at = now;
+                let datagram = self.datagram(Class::Control, Body::Challenge { nonce });
+                shared.out.push_back(Output::Transmit(Packet { path, ecn: Ecn::NotEct, datagram }));
+            }
+            PathNews::Moved => {
+                // What was learnt about the old path says nothing about the new one (RFC 9000 §9.4).
+                self.challenges = 0;
+                self.rtt = Rtt::new(shared.config.rtt);
+                self.congestion.on_new_path(&shared.config);
+                self.marks.on_new_path();
+                self.set_pace();
+                self.forget_mtu(now, shared);
+            }
+        }
+    }
+
+    fn take_outcome(
+        &mut self,
+        now: Time,
+        ack: &Ack,
+        before: usize,
+        outcome: &AckOutcome,
+        shared: &mut Shared,
+    ) {
+        let acked = (outcome.acked.len() + outcome.late.len()) as u64;
+        let rtt = outcome.rtt.map(|sample| {
+            let adjusted = self.rtt.on_sample(now, sample, ack.delay);
+            (adjusted, self.rtt.min().unwrap_or(sample).min(self.remember(now, sample, shared)))
+        });
+        if acked > 0 {
+            self.armed_at = now;
+            (self.probed, self.probes_due) = (false, 0);
+            self.rtt.on_progress();
+            if let Some(mtu) = &mut self.mtu {
+                mtu.on_full_size_acknowledged();
+            }
+        }
+        self.counters.acked += Symbols::new(acked);
+        self.counters.spurious += Symbols::new(outcome.late.len() as u64);
+        for sent in &outcome.acked {
+            self.blocks.landed(sent.symbol.block);
+        }
+        self.take_losses(outcome, shared);
+
+        if let Some((_, min)) = rtt {
+            self.on_first_sample(min);
+        }
+        if let Some((sample, min)) = rtt {
+            self.refresh.on_sample(now, sample, min, self.rtt.smoothed().unwrap_or(sample));
+        }
+        let seen = self.marks.on_ack(ack, acked, self.packets.next_number().0, rtt);
+        self.counters.bad_counters = self.marks.disbelieved();
+        self.counters.marked += Symbols::new(seen.marked);
+        let filled = before as f64 + 1.0 > self.congestion.window().get();
+        let half_filled =
+            self.congestion.in_slow_start() && 2.0 * before as f64 >= self.congestion.window().get();
+        let feedback = Feedback {
+            acked,
+            marked: seen.marked,
+            lost: outcome.lost.len() as u64,
+            largest: outcome.largest.unwrap_or_default(),
+            next: self.packets.next_number(),
+            limited: !self.app_limited || filled || half_filled,
+            queueing: seen.queueing,
+        };
+        if acked > 0 || feedback.lost > 0 {
+            let by_routers = self.marks.signal() == MarkSignal::Ecn;
+            self.congestion.on_ack(now, &feedback, by_routers, rtt);
+            self.set_pace();
+        }
+        let by_delay = self.marks.signal() == MarkSignal::Delay || self.yields();
+        if by_delay && !self.congestion.in_slow_start() {
+            let rtt = self.rtt.smoothed().unwrap_or_default();
+            self.refresh.proceed(now, rtt, self.packets.in_flight());
+        } else {
+            self.refresh.stop();
+        }
+
+        let newest = self.largest_acked.is_none_or(|largest| ack.largest >= largest);
+        self.largest_acked = self.largest_acked.max(Some(ack.largest));
+        let delivered = outcome.acked.iter().chain(&outcome.late).map(|s| s.symbol.block);
+        self.work.on_ack(ack, newest, delivered);
+        let news = self.work.decoded_below(ack.first_undecoded);
+        if news || ack.owed.iter().any(|o| o.symbols == Symbols::ZERO) {
+            self.release_done(shared);
+        } else {
+            for sent in outcome.acked.iter().chain(&outcome.cancelled) {
+                self.release_if_done(sent.symbol.block, shared);
+            }
+        }
+        if news || self.congestion.window().get() > 1.5 * self.prepared_for {
+            self.prepare(shared);
+        }
+    }
+
+    /// The smallest round-trip time that any flow to this receiver has seen. The memory they share is asked when the
+    /// sample is news, else now and then: it is a table of all receivers.
+    fn remember(&mut self, now: Time, sample: Duration, shared: &mut Shared) -> Duration {
+        let (known, until) = self.known_min;
+        if sample >= known && now < until {
+            return known;
+        }
+        let known = shared.memory.record(now, self.push.receiver, sample);
+        self.known_min = (known, now + shared.config.rtt.min_window / MEMORY_LOOKS);
+        known
+    }
+
+    fn take_losses(&mut self, outcome: &AckOutcome, shared: &mut Shared) {
+        self.counters.lost += Symbols::new(outcome.lost.len() as u64);
+        for lost in &outcome.lost {
+            let Sent { number, symbol, attempt, .. } = lost.sent;
+            if lost.resend && self.wants(symbol, attempt, &shared.config) {
+                self.blocks.resend_wanted(symbol.block);
+            } else if lost.resend {
+                self.packets.drop_resend(number);
+            }
+            self.blocks.landed(symbol.block);
+            self.release_if_done(symbol.block, shared);
+        }
+        for sent in &outcome.cancelled {
+            self.blocks.resend_settled(sent.symbol.block);
+        }
+    }
+
+    fn wants(&self, symbol: SymbolId, attempt: u8, config: &SourceConfig) -> bool {
+        let again = config.lost_symbols == LostSymbols::Resend || self.work.names_symbols();
+        again && self.work.wants(symbol, attempt)
+    }
+
+    // ---- blocks
+
+    /// Asks for the blocks that come next.
+    fn prepare(&mut self, shared: &mut Shared) {
+        let window = self.congestion.window().get();
+        self.prepared_for = window;
+        let flow = self.push.flow;
+        let symbols = shared.config.prepare_windows * window;
+        self.work.prepare(&mut self.blocks, shared.config.prepare_ahead, symbols, |blocks, upcoming| {
+            blocks.prepare(flow, upcoming.block, upcoming.repair, &mut shared.out);
+        });
+    }
+
+    fn release_done(&mut self, shared: &mut Shared) {
+        let work = &self.work;
+        self.blocks.release_all(self.push.flow, |block| work.has_left(block), &mut shared.out);
+    }
+
+    fn release_if_done(&mut self, block: BlockIndex, shared: &mut Shared) {
+        if !self.blocks.is_in_use(block) && !self.work.has_left(block) {
+            self.blocks.release(self.push.flow, block, &mut shared.out);
+        }
+    }
+
+    // ---- sending
+
+    /// The next packet that may leave now. `None`: not before the deadline, the next input or the next block.
+    pub(crate) fn next(&mut self, now: Time, shared: &mut Shared) -> Option<Packet> {
+        self.pace_at = None;
+        let Some(choice) = self.choose(now, shared) else {
+            if let Some(pacer) = &mut self.pacer
+                && self.pace_at.is_none()
+            {
+                pacer.on_blocked();
+            }
+            return None;
+        };
+        Some(self.send(now, choice, shared))
+    }
+
+    fn choose(&mut self, now: Time, shared: &mut Shared) -> Option<Choice> {
+        if self.paused || self.silent || self.version.is_none() || self.is_too_long() {
+            return None;
+        }
+        let in_flight = self.packets.in_flight();
+        let room = self.paths.allowance(shared.config.unvalidated_packets) > 0
+            && (in_flight as u64) < u64::from(self.receive_window);
+        if self.probes_due > 0 && room {
+            self.probes_due -= 1;
+            if let Some(sent) = self.choose_probe() {
+                return Some(Choice::Probe(sent));
+            }
+        }
+        if !self.congestion.allows(in_flight) {
+            self.app_limited = false;
+            self.end_starving(now);
+            return None;
+        }
+        if !self.refresh.allows(in_flight) {
+            self.app_limited = true;
+            self.end_starving(now);
+            return None;
+        }
+        let choice = if room { self.choose_symbol(now, shared) } else { None };
+        if choice.is_none() {
+            self.app_limited = true;
+            return None;
+        }
+        if let Some(pacer) = &self.pacer {
+            let at = pacer.ready_at(now);
+            if at > now {
+                self.app_limited = false;
+                self.end_starving(now);
+                self.pace_at = Some(at);
+                return None;
+            }
+        }
+        choice
+    }
+
+    /// Lost symbols first, then new ones.
+    #[inline]
+    fn choose_symbol(&mut self, now: Time, shared: &mut Shared) -> Option<Choice> {
+        match self.ahead {
+            Some(pick) => Some(Choice::New(pick)),
+            None => self.find_symbol(now, shared),
+        }
+    }
+
+    fn find_symbol(&mut self, now: Time, shared: &mut Shared) -> Option<Choice> {
+        while let Some(sent) = self.packets.next_resend() {
+            let wanted = self.wants(sent.symbol, sent.attempt, &shared.config);
+            if wanted && self.work.needs(sent.symbol, &self.blocks) {
+                return Some(Choice::Again(sent));
+            }
+            self.packets.drop_resend(sent.number);
+            self.blocks.resend_settled(sent.symbol.block);
+            self.release_if_done(sent.symbol.block, shared);
+        }
+        let (pick, skipped) = self.work.peek(&self.blocks);
+        if skipped {
+            self.prepare(shared);
+        }
+        if pick.is_none() && skipped {
+            self.starved_since.get_or_insert(now);
+        }
+        self.ahead = pick;
+        pick.map(Choice::New)
+    }
+
+    /// The oldest symbol in flight that is still asked for, or else the oldest: any ACK will do.
+    fn choose_probe(&self) -> Option<Sent> {
+        let wanted = self.packets.uncopied().find(|s| self.work.wants(s.symbol, s.attempt));
+        wanted.or_else(|| self.packets.uncopied().next())
+    }
+
+    fn send(&mut self, now: Time, choice: Choice, shared: &mut Shared) -> Packet {
+        if self.packets.in_flight() == 0 {
+            self.armed_at = now;
+        }
+        self.sent_at = now;
+        self.ahead = None;
+        let starved = self.starved_since.is_some() || now < self.starved_until || shared.limited;
+        let mut ack_now = false;
+        let (symbol, number) = match choice {
+            Choice::New(pick) => {
+                self.work.commit(pick);
+                (pick.symbol, self.packets.send(now, pick.symbol, pick.attempt, None))
+            }
+            Choice::Again(sent) => {
+                self.counters.resent += Symbols::new(1);
+                self.blocks.resend_settled(sent.symbol.block);
+                (sent.symbol, self.packets.send(now, sent.symbol, sent.attempt, Some(sent.number)))
+            }
+            Choice::Probe(sent) => {
+                self.counters.probes += Symbols::new(1);
+                ack_now = true;
+                (sent.symbol, self.packets.send(now, sent.symbol, sent.attempt, Some(sent.number)))
+            }
+        };
+        self.counters.sent += Symbols::new(1);
+        self.blocks.sent(symbol.block);
+        self.paths.on_sent();
+        if let Some(pacer) = &mut self.pacer {
+            pacer.on_sent(now);
+        }
+        if self.last_block.replace(symbol.block) != Some(symbol.block) {
+            self.prepare(shared);
+        }
+        let ack_interval = self.ack_interval(&shared.config);
+        // Where each symbol is acknowledged anyway, it is not worth looking whether this is the last one.
+        ack_now |= self.is_held_back(shared) || (ack_interval > 1 && self.nothing_follows(now, shared));
+        let class = if number < self.young_below { Class::First } else { self.push.class };
+        let header = SymbolHeader {
+            number,
+            symbol,
+            ack_interval,
+            ack_now,
+            assignment: self.version.unwrap_or(0) as u8,
+            starved,
+            syn: false,
+            trimmed: false,
+        };
+        Packet {
+            path: self.paths.current().expect("an assignment gave the path"),
+            ecn: Ecn::Ect0,
+            datagram: self.datagram(class, Body::Symbol(header)),
+        }
+    }
+
+    /// Whether its address or its receiver allows no more: then an ACK is wanted at once.
+    fn is_held_back(&self, shared: &Shared) -> bool {
+        self.paths.allowance(shared.config.unvalidated_packets) == 0
+            || self.packets.in_flight() as u64 >= u64::from(self.receive_window)
+    }
+
+    /// Whether the window has room and there is nothing to fill it with: likewise.
+    fn nothing_follows(&mut self, now: Time, shared: &mut Shared) -> bool {
+        self.congestion.allows(self.packets.in_flight())
+            && self.refresh.allows(self.packets.in_flight())
+            && self.choose_symbol(now, shared).is_none()
+    }
+
+    fn ack_interval(&self, config: &SourceConfig) -> u8 {
+        match config.ack_interval {
+            AckInterval::EverySymbol => 1,
+            // While it looks for the empty path, the flow has no more than a few packets out.
+            AckInterval::WindowPart { .. } if self.refresh.is_looking() => 1,
+            AckInterval::WindowPart { parts, most } => {
+                let part = self.congestion.window().get() / f64::from(parts.max(1));
+                (part as u64).clamp(1, u64::from(most.max(1))) as u8
+            }
+        }
+    }
+
+    pub(crate) fn datagram(&self, class: Class, body: Body) -> Datagram {
+        Datagram { class, key_epoch: 0, flow: self.push.flow, body }
+    }
+
+    fn set_pace(&mut self) {
+        let packet = Bytes::new(self.packet_bytes());
+        let (window, slow_start) = (self.congestion.window(), self.congestion.in_slow_start());
+        if let Some(pacer) = &mut self.pacer {
+            pacer.set_rate(window, self.rtt.pace(), slow_start, packet);
+        }
+    }
+
+    fn end_starving(&mut self, now: Time) {
+        if let Some(since) = self.starved_since.take() {
+            self.counters.starved += now.since(since);
+            self.starved_until = now + self.rtt.smoothed().unwrap_or_default();
+        }
+    }
+
+    // ---- timers
+
+    /// When [`PushFlow::on_timer`] has something to do next.
+    pub(crate) fn deadline(&self, config: &SourceConfig) -> Option<Time> {
+        let mut at = self.pace_at.unwrap_or(Time::MAX);
+        if self.watches() {
+            at = at.min(self.heard_at + config.silent_pause);
+            if self.packets.in_flight() > 0 {
+                at = at.min(self.timeout_at());
+                if let Some(probe_at) = self.probe_at(config) {
+                    at = at.min(probe_at);
+                }
+            }
+            if let Some(repeat_at) = self.repeat_challenge_at() {
+                at = at.min(repeat_at);
+            }
+        }
+        if let Some(mtu_at) = self.mtu_deadline() {
+            at = at.min(mtu_at);
+        }
+        (at < Time::MAX).then_some(at)
+    }
+
+    /// Whether something is expected of the receiver: ACKs, or the answer to a challenge.
+    fn watches(&self) -> bool {
+        let expecting = self.packets.in_flight() > 0 || self.paths.unanswered().is_some();
+        expecting && !self.paused && !self.silent
+    }
+
+    /// A challenge may be lost, or its answer: said again after a probe timeout, then after twice as long, and so on.
+    fn repeat_challenge_at(&self) -> Option<Time> {
+        self.paths.unanswered().map(|_| self.challenged_at + self.rtt.pto() * (1 << self.challenges.min(16)))
+    }
+
+    fn timeout_at(&self) -> Time {
+        self.armed_at + self.rtt.rto()
+    }
+
+    /// A probe goes out before the timeout would; the timeout then runs anew (as RFC 8985 §7.3).
+    fn probe_at(&self, config: &SourceConfig) -> Option<Time> {
+        let due = self.armed_at.max(self.sent_at) + self.rtt.pto();
+        (config.tail_probe.is_some() && !self.probed).then(|| due.min(self.timeout_at()))
+    }
+
+    /// The pacer's deadline has come: the flow says anew what it waits for when its turn comes.
+    pub(crate) fn wait_no_more(&mut self) {
+        self.pace_at = None;
+    }
+
+    pub(crate) fn on_timer(&mut self, now: Time, outcome: &mut AckOutcome, shared: &mut Shared) {
+        self.look_for_mtu(now, shared);
+        if !self.watches() {
+            return;
+        }
+        if now >= self.heard_at + shared.config.silent_pause {
+            self.silent = true;
+            self.end_starving(now);
+            self.give_up_flight(now, outcome, shared);
+            return;
+        }
+        if self.repeat_challenge_at().is_some_and(|at| now >= at)
+            && let Some((path, nonce)) = self.paths.unanswered()
+        {
+            self.challenges += 1;
+            self.on_path(now, PathNews::Challenge(nonce), path, shared);
+        }
+        if self.packets.in_flight() == 0 {
+            return;
+        }
+        if self.probe_at(&shared.config).is_some_and(|at| now >= at) {
+            let packets = shared.config.tail_probe.map_or(0, |p| p.packets);
+            self.probes_due = packets.min(self.packets.in_flight().min(255) as u8);
+            self.probed = true;
+            self.armed_at = now;
+        } else if now >= self.timeout_at() {
+            self.counters.timeouts += 1;
+            self.rtt.back_off();
+            self.give_up_flight(now, outcome, shared);
+            self.doubt_mtu(now, shared);
+        }
+    }
+
+    /// Everything in flight is lost, and the window begins anew.
+    fn give_up_flight(&mut self, now: Time, outcome: &mut AckOutcome, shared: &mut Shared) {
+        self.packets.lose_all(outcome);
+        outcome.cancelled.clear();
+        self.take_losses(outcome, shared);
+        self.congestion.on_rto(now, outcome.lost.len() as u64);
+        self.refresh.stop();
+        self.set_pace();
+        (self.probed, self.probes_due) = (true, 0);
+        self.armed_at = now;
+    }
+}

@@ -1,0 +1,54 @@
+//! How a flow begins whose lines the controller knows: with the window that they carry, at their rate
+//! ([`crate::push::first_window`]).
+//!
+//! A task of a few windows then needs no slow start, whose overshoot and what follows it would cost a small object more than
+//! the rest of its way. A longer one has it all the same: it is how a flow finds out what else there is, that routers mark
+//! above all.
+
+use headwater_units::{Duration, PacketNumber, Packets};
+use headwater_wire::{Class, on_the_wire};
+
+use super::PushFlow;
+use crate::push::first_window::{MOST, first_window};
+use crate::source::Shared;
+
+/// Up to so many first windows a task is small.
+const FEW: f64 = 16.0;
+
+impl PushFlow {
+    /// Before anything was sent. The round trip is that of earlier flows to this receiver, if there were any lately.
+    pub(super) fn begin_at_known_rate(&mut self, shared: &Shared) {
+        // A flow that yields begins with little, whatever the lines carry: others may be on them.
+        let Some(start) = self.push.start.filter(|_| !self.yields()) else { return };
+        let rtt = shared.memory.min(self.push.receiver).unwrap_or(start.rtt);
+        let packet = on_the_wire(self.push.symbol_size);
+        if let Some(pacer) = &mut self.pacer {
+            pacer.set_first_interval(packet / start.rate);
+        }
+        self.start = Some(start);
+        let window = first_window(start.rate, rtt, packet);
+        if self.push.class == Class::Bulk {
+            self.young_below = PacketNumber(window.get() as u64);
+        }
+        self.begin_with(window);
+    }
+
+    /// The first measured round trip says what the window should have been.
+    pub(super) fn on_first_sample(&mut self, rtt: Duration) {
+        let Some(start) = self.start.take() else { return };
+        let window = first_window(start.rate, rtt, on_the_wire(self.push.symbol_size));
+        if window.get() > self.congestion.window().get() {
+            self.begin_with(window);
+        }
+    }
+
+    fn begin_with(&mut self, window: Packets) {
+        let task = self.push.bytes.get() as f64 / f64::from(self.push.symbol_size.max(1));
+        // Where the bound is what makes the window so small, there is more to be found at any rate.
+        let search = window.get() >= MOST || task > FEW * window.get();
+        self.congestion.begin_at(window, search);
+        if !search {
+            self.refresh.take_time();
+        }
+    }
+}

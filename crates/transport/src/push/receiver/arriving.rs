@@ -1,0 +1,196 @@
+//! What comes by the flows: symbols, what is kept of them, and their acknowledgement.
+
+use std::collections::VecDeque;
+
+use headwater_machine::{Output, Packet};
+use headwater_units::{Bytes, FlowId, Symbols, Time};
+use headwater_wire::{Body, Class, Datagram, Ecn, MAX_OWED, Owed, SpreadRule, SymbolHeader};
+
+use super::blocks::{Arrival, Blocks, Inflow};
+use super::flow::Flow;
+use super::{Receiver, spread};
+use crate::source::LOOK_AHEAD;
+use crate::{FromFetch, ReceiverEvent};
+
+/// Of so many arrivals lately the flows' parts are taken, when it is estimated what each still owes of a block: one to
+/// two blocks of a thousand symbols.
+pub(super) const RECENT: u32 = 1024;
+
+impl Receiver {
+    /// Takes a packet of one of its flows.
+    // Once for every symbol; a call would copy the packet.
+    #[inline(always)]
+    pub(crate) fn on_packet(&mut self, now: Time, packet: Packet) {
+        let quiet_until = std::mem::take(&mut self.quiet_until);
+        let Packet { path, ecn, datagram } = packet;
+        let Some(flow) = self.flows.get_mut(&datagram.flow) else {
+            self.stats.strays += 1;
+            return;
+        };
+        if flow.path.is_some_and(|known| known != path) && !datagram.body.is_trimmed() {
+            // The key says that it is the source; the address it sends from is its own affair. A header alone may be an
+            // old one, said again by anybody.
+            flow.path = Some(path);
+        }
+        flow.last_heard = Some(now);
+        match datagram.body {
+            Body::Symbol(header) => self.on_symbol(now, datagram.flow, header, ecn, quiet_until),
+            Body::Challenge { nonce } => {
+                flow.nonce = Some(nonce);
+                flow.retry_at = Some(now);
+            }
+            Body::FinAck => self.unbind(now, datagram.flow),
+            Body::Probe(probe) => self.on_probe(now, path, datagram.flow, probe),
+            Body::Ack(_)
+            | Body::Assign(_)
+            | Body::Fin(_)
+            | Body::Control(_)
+            | Body::Cumulative(_)
+            | Body::AckVector(_)
+            | Body::ProbeAck(_)
+            | Body::Pull(_)
+            | Body::Receipt(_)
+            | Body::Detached
+            | Body::Interest(_)
+            | Body::Announcement(_) => self.stats.strays += 1,
+        }
+    }
+
+    fn on_symbol(&mut self, now: Time, id: FlowId, header: SymbolHeader, ecn: Ecn, quiet_until: Time) {
+        let (Some(blocks), Some(geometry)) = (&mut self.blocks, self.task_session.geometry()) else { return };
+        let open_blocks = || self.config.open_blocks(geometry.layout().block_bytes());
+        let flow = self.flows.get_mut(&id).expect("the caller found it");
+        if header.trimmed || flow.ending.is_some() || flow.distrusted {
+            return;
+        }
+        let block = header.symbol.block;
+        match self.rule {
+            SpreadRule::Listed => {}
+            SpreadRule::Residue => {
+                blocks.open_through(block, open_blocks());
+                flow.recent += 1;
+                self.inflow.recent += 1;
+            }
+            SpreadRule::Equal => {
+                // Sources go through the blocks by themselves, and what one sends nobody else has: there is room for all
+                // that they look ahead. What is still too early is not acknowledged, so that it comes again.
+                let room = open_blocks().max(LOOK_AHEAD);
+                if !blocks.open_through(block, room) && blocks.is_too_early(block) {
+                    self.stats.useless += 1;
+                    return;
+                }
+            }
+        }
+        self.stats.arrivals += 1;
+        flow.arrivals += 1;
+        flow.starved += u64::from(header.starved);
+        if !flow.acks.on_packet(now, &header, ecn) {
+            self.stats.useless += 1;
+            return;
+        }
+        let was_silent = std::mem::take(&mut flow.silent);
+        flow.revivals = 0;
+        flow.expecting_since = Some(now);
+        flow.rate.on_arrival(now, 1);
+        flow.on_echo(now, header.assignment);
+        if !flow.touched.contains(&block) && flow.touched.len() < MAX_OWED {
+            flow.touched.push(block);
+        }
+        let (node, of) = (flow.node, flow.of);
+        let flows = &mut self.flows;
+        let settle = |owing: FlowId, n: u32| {
+            if let Some(flow) = flows.get_mut(&owing) {
+                flow.outstanding = flow.outstanding.saturating_sub(u64::from(n));
+            }
+        };
+        let arrival = blocks.arrive(id, node, header.symbol, self.rule, of, settle);
+        if arrival == Arrival::Useless {
+            self.stats.useless += 1;
+            return;
+        }
+        self.last_useful = now;
+        let flow = self.flows.get_mut(&id).expect("the caller found it");
+        flow.useful += 1;
+        flow.bytes += Bytes::new(u64::from(geometry.symbol_size()));
+        let listed = self.rule == SpreadRule::Listed;
+        self.plan_soon |= listed && spread::is_hungry(flow);
+        if !(listed && self.plan_soon || was_silent) {
+            self.quiet_until = quiet_until;
+        }
+        if self.outputs.is_empty() && self.keep.is_none() {
+            self.keep = Some((id, header.symbol));
+        } else {
+            self.event(ReceiverEvent::Symbol { flow: id, symbol: header.symbol });
+        }
+        if arrival == Arrival::Complete {
+            self.event(ReceiverEvent::Decode { block });
+            let behind = self.blocks.as_ref().map_or(0, |b| b.decoding() as u32);
+            self.stats.blocks_behind_most = self.stats.blocks_behind_most.max(behind);
+        }
+        self.acknowledge_symbol(now, id);
+    }
+
+    /// What a symbol makes due at once, so that a poll need not look for it among all flows.
+    fn acknowledge_symbol(&mut self, now: Time, id: FlowId) {
+        let inflow = self.inflow();
+        let Receiver { blocks: Some(blocks), flows, outputs, rule, config, .. } = self else { return };
+        let Some(flow) = flows.get_mut(&id) else { return };
+        if flow.acks.due(now, config.max_ack_delay) {
+            acknowledge(now, flow, blocks, *rule, inflow, outputs);
+        }
+        let deadline = flow.acks.deadline(config.max_ack_delay).unwrap_or(Time::MAX);
+        self.quiet_until = self.quiet_until.min(deadline);
+    }
+
+    pub(super) fn acknowledge_all(&mut self, now: Time) {
+        let inflow = self.inflow();
+        let Receiver { blocks: Some(blocks), flows, outputs, rule, config, .. } = self else { return };
+        for flow in flows.values_mut().filter(|flow| flow.acks.due(now, config.max_ack_delay)) {
+            acknowledge(now, flow, blocks, *rule, inflow, outputs);
+        }
+    }
+
+    /// How many flows there are to share what is missing, and how much they brought lately.
+    fn inflow(&mut self) -> Inflow {
+        if self.rule != SpreadRule::Residue {
+            return Inflow::default();
+        }
+        while self.inflow.recent >= 2 * RECENT {
+            self.flows.values_mut().for_each(|f| f.recent /= 2);
+            self.count_inflow();
+        }
+        self.inflow
+    }
+
+    pub(super) fn count_inflow(&mut self) {
+        let live = self.flows.values().filter(|f| f.is_live());
+        self.inflow =
+            live.fold(Inflow::default(), |s, f| Inflow { flows: s.flows + 1, recent: s.recent + f.recent });
+    }
+}
+
+/// Sends the ACK that a flow is due, unless nothing came, or nobody knows where its source is.
+fn acknowledge(
+    now: Time,
+    flow: &mut Flow,
+    blocks: &Blocks,
+    rule: SpreadRule,
+    inflow: Inflow,
+    outputs: &mut VecDeque<Output<FromFetch>>,
+) {
+    let Some(path) = flow.path else { return };
+    let first = blocks.first_undecoded();
+    let Some(mut ack) = flow.acks.take(now, first) else { return };
+    // What is wanted next, also if nothing of it came from this source: else it learns that a whole queue too late.
+    if rule == SpreadRule::Residue && !flow.touched.contains(&first) && flow.touched.len() < MAX_OWED {
+        flow.touched.push(first);
+    }
+    flow.touched.sort_unstable();
+    for &block in &flow.touched {
+        let symbols = Symbols::new(blocks.owed(block, flow, rule, inflow));
+        ack.owed.push(Owed { block, symbols });
+    }
+    flow.touched.clear();
+    let datagram = Datagram { class: Class::Control, key_epoch: 0, flow: flow.id, body: Body::Ack(ack) };
+    outputs.push_back(Output::Transmit(Packet { path, ecn: Ecn::NotEct, datagram }));
+}

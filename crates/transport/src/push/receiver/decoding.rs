@@ -1,0 +1,102 @@
+//! What the driver says of blocks: which are wanted, which are decoded, and which turned out wrong, and whose fault it is.
+
+use core::ops::Range;
+
+use headwater_units::{BlockIndex, FlowId, NodeId, Time};
+use headwater_wire::{FinReason, SpreadRule};
+
+use super::Receiver;
+use super::blocks::Blocks;
+use crate::receiver::blame::Blame;
+use crate::{DecodeFailure, ReceiverEvent, ReceiverFailure};
+
+impl Receiver {
+    pub(super) fn start(&mut self, now: Time, wanted: Range<u32>, have: &[BlockIndex]) {
+        let Some(geometry) = self.task_session.geometry() else { return };
+        if self.task_session.is_over() || self.blocks.is_some() {
+            return;
+        }
+        // Even where the controller has forgotten the task meanwhile: it goes on when that has answered again.
+        let blocks = Blocks::new(geometry, wanted, have);
+        self.stats.source_symbols += blocks.needed();
+        self.last_useful = now;
+        let done = blocks.all_done();
+        self.blocks = Some(blocks);
+        self.plan_soon = true;
+        if done && self.is_receiving() {
+            self.complete(now);
+        }
+    }
+
+    pub(super) fn on_decoded(&mut self, now: Time, block: BlockIndex) {
+        let Some(blocks) = &mut self.blocks else { return };
+        let Some(entry) = blocks.get(block) else { return };
+        if entry.is_filling() {
+            return;
+        }
+        self.stats.repair_used += u64::from(entry.source_symbols_missing());
+        self.last_useful = now;
+        let suspects = blocks.finish(block);
+        let done = blocks.all_done();
+        for node in self.trust.suspect(suspects) {
+            self.distrust(now, node);
+        }
+        if done && self.is_receiving() {
+            self.complete(now);
+        }
+    }
+
+    pub(super) fn on_decode_failed(&mut self, now: Time, block: BlockIndex, failure: DecodeFailure) {
+        let Some(blocks) = &mut self.blocks else { return };
+        if blocks.get(block).is_none_or(|b| b.is_filling()) {
+            return;
+        }
+        self.last_useful = now;
+        match failure {
+            DecodeFailure::NeedMore => {
+                self.stats.need_more += 1;
+                if self.rule != SpreadRule::Listed {
+                    // Sources have been told that the block is done; repeated until they answer.
+                    self.flows.values_mut().for_each(|f| f.changed = true);
+                }
+                if let Some((owing, n)) = blocks.need_more(block)
+                    && let Some(flow) = self.flows.get_mut(&owing)
+                {
+                    flow.outstanding += u64::from(n);
+                    flow.order.push_back(block);
+                    flow.changed = true;
+                }
+            }
+            DecodeFailure::Corrupt => {
+                self.stats.corrupt += 1;
+                let blame = blocks.corrupt(block);
+                let attempts = blocks.attempts(block);
+                self.event(ReceiverEvent::Discard { block });
+                // One source alone can be asked only by listing.
+                if self.rule != SpreadRule::Listed {
+                    self.rule = SpreadRule::Listed;
+                    self.flows.values_mut().for_each(|f| f.changed = true);
+                }
+                if let Some(Blame::Liar(node)) = blame {
+                    self.distrust(now, node);
+                }
+                if attempts >= self.config.attempts {
+                    self.fail(now, ReceiverFailure::Corrupt { block });
+                }
+            }
+        }
+        self.plan_soon = true;
+    }
+
+    fn distrust(&mut self, now: Time, node: NodeId) {
+        if !self.trust.distrust(node) {
+            return;
+        }
+        let theirs: Vec<FlowId> = self.flows.values().filter(|f| f.node == node).map(|f| f.id).collect();
+        for flow in theirs {
+            self.end_flow(now, flow, FinReason::Distrusted);
+        }
+        self.event(ReceiverEvent::Distrusted { node });
+        self.task_session.distrust(node, &mut self.outputs);
+    }
+}

@@ -1,0 +1,555 @@
+//! The receiver of one task (PPUSH §III-A).
+//!
+//! ```text
+//!   asking --Accepted--> Preparing --Start--> Receiving --all blocks--> parting
+//!      ^                                          |
+//!      +----------- a path is too narrow ---------+   (leave the task, ask with less room: see [`narrow`])
+//! ```
+//!
+//! Binds the flows that the controller grants, acknowledges every symbol to its source, reports progress to the
+//! controller, and ends every flow when all blocks are verified. Which source sends what is planned in [`spread`]; what is
+//! here is kept in [`blocks`]; what is said to the controller is in [`crate::receiver::task_session`]. One of the sessions of
+//! [`crate::receiver::Receivers`], which hands it the packets of its flows.
+//!
+//! Differs from the paper: with the default rule the receiver lists what each source should send, by measured rate
+//! (docs/decisions/0025), so that blocks rarely need decoding; the paper's residue classes remain as a rule.
+
+mod acks;
+mod arriving;
+mod blocks;
+mod config;
+mod decoding;
+mod flow;
+mod narrow;
+mod rate;
+mod spread;
+
+use std::collections::VecDeque;
+
+use headwater_machine::{Output, Packet, SortedMap};
+use headwater_units::{
+    BitRate, BlockIndex, Bytes, Duration, FetchId, FlowId, PathId, SymbolId, Symbols, Time,
+};
+use headwater_wire::{
+    Assign, Assignment, Body, Class, Control, Datagram, Ecn, FinReason, FlowGrant, FlowView, MarkSignal,
+    Outcome, SpreadRule,
+};
+
+use crate::flow::pacer::slack_of;
+use crate::receiver::blame::Trust;
+use crate::receiver::close_handshake::{CloseHandshake, Step};
+use crate::receiver::task_session::{Granted, Progress, TaskSession, Told};
+use crate::{Bind, FromFetch, ReceiverCommand, ReceiverEvent, ReceiverFailure};
+use blocks::{Blocks, Inflow};
+pub use config::{CameBy, FlowStats, ReceiverConfig, ReceiverStats};
+use flow::Flow;
+
+/// The receiving machine of one task.
+#[derive(Debug)]
+pub(crate) struct Receiver {
+    fetch: FetchId,
+    config: ReceiverConfig,
+    task_session: TaskSession,
+    /// What is wanted and what is here; none before the driver has said so.
+    blocks: Option<Blocks>,
+    flows: SortedMap<FlowId, Flow>,
+    /// In force: the listed one replaces any other once a block failed its hash.
+    rule: SpreadRule,
+    outputs: VecDeque<Output<FromFetch>>,
+    /// The symbol to keep: the first output of all. Most symbols cause no other, and so none goes through the queue.
+    keep: Option<(FlowId, SymbolId)>,
+    /// Before this moment nothing is due: a poll costs one comparison. Every input but a plain symbol resets it.
+    quiet_until: Time,
+    next_plan: Time,
+    plan_soon: bool,
+    last_plan: Option<Time>,
+    last_useful: Time,
+    /// Symbols that may be asked for now under the limit, and when that was reckoned.
+    allowance: (f64, Time),
+    trust: Trust,
+    stats: ReceiverStats,
+    ended_flows: Vec<FlowStats>,
+    /// The live flows together, counted anew when one comes or goes.
+    inflow: Inflow,
+}
+
+/// What a receiver by another transport goes on with.
+#[derive(Debug)]
+pub(crate) struct HandedOn {
+    pub(crate) fetch: FetchId,
+    pub(crate) config: ReceiverConfig,
+    pub(crate) task_session: TaskSession,
+    /// Flows that are bound; the controller stops their sources.
+    pub(crate) bound: Vec<FlowId>,
+    /// What was counted so far.
+    pub(crate) stats: ReceiverStats,
+}
+
+/// From so many waiting blocks on, decoder or disk hold the task up.
+const HELD_UP: usize = 8;
+
+impl Receiver {
+    /// A receiver that asks at its first poll.
+    pub(crate) fn new(fetch: FetchId, config: ReceiverConfig) -> Self {
+        Receiver {
+            fetch,
+            task_session: TaskSession::new(&config),
+            rule: config.spread,
+            blocks: None,
+            flows: SortedMap::default(),
+            outputs: VecDeque::new(),
+            keep: None,
+            quiet_until: Time::ZERO,
+            next_plan: Time::ZERO,
+            plan_soon: false,
+            last_plan: None,
+            last_useful: Time::ZERO,
+            allowance: (0.0, Time::ZERO),
+            trust: Trust::default(),
+            stats: ReceiverStats::default(),
+            ended_flows: Vec::new(),
+            inflow: Inflow::default(),
+            config,
+        }
+    }
+
+    /// What another transport goes on with, when the controller has chosen it: at the beginning, or in the middle.
+    pub(crate) fn hand_on(&mut self, now: Time) -> HandedOn {
+        let bound = self.flows.values().map(|flow| flow.id).collect();
+        let mut stats = self.stats(now);
+        stats.flows.iter_mut().for_each(|flow| (flow.live, flow.outstanding) = (false, 0));
+        stats.source_symbols = stats.source_symbols.saturating_sub(stats.needed);
+        HandedOn {
+            fetch: self.fetch,
+            config: self.config.clone(),
+            task_session: self.task_session.hand_on(),
+            bound,
+            stats,
+        }
+    }
+
+    /// What it says to its controller, and how far that is.
+    pub(crate) fn task_session(&self) -> &TaskSession {
+        &self.task_session
+    }
+
+    /// The counters at this moment.
+    pub(crate) fn stats(&mut self, now: Time) -> ReceiverStats {
+        let mut stats = self.stats.clone();
+        stats.room = self.task_session.room();
+        if let Some(blocks) = &self.blocks {
+            stats.blocks = blocks.wanted();
+            stats.blocks_done = blocks.wanted() - blocks.undone();
+            stats.blocks_behind = blocks.decoding() as u32;
+            stats.needed = blocks.needed();
+        }
+        let symbol = self.task_session.symbol_size();
+        stats.flows = self.ended_flows.clone();
+        stats.flows.extend(self.flows.values_mut().map(|flow| flow_stats(flow, now, symbol)));
+        stats.flows.sort_by_key(|f| f.flow);
+        stats
+    }
+
+    /// How late its driver may come, once a turnaround is known.
+    pub(crate) fn slack(&self) -> Option<Duration> {
+        self.flows.values().filter_map(|flow| flow.turnaround).min().map(slack_of)
+    }
+
+    /// Useful symbols so far of each flow that is not over, by id: what a time series needs, without moving any estimate.
+    pub(crate) fn useful(&self) -> impl Iterator<Item = (FlowId, u64)> + '_ {
+        self.flows.values().map(|flow| (flow.id, flow.useful))
+    }
+
+    /// Useful symbols of a flow that is over; `None` if nothing ever came by it.
+    pub(crate) fn useful_of_ended(&self, flow: FlowId) -> Option<u64> {
+        self.ended_flows.iter().rev().find(|ended| ended.flow == flow).map(|ended| ended.useful)
+    }
+
+    fn send(&mut self, path: PathId, flow: FlowId, body: Body) {
+        let datagram = Datagram { class: Class::Control, key_epoch: 0, flow, body };
+        self.outputs.push_back(Output::Transmit(Packet { path, ecn: Ecn::NotEct, datagram }));
+    }
+
+    fn event(&mut self, event: ReceiverEvent) {
+        self.outputs.push_back(Output::Event(FromFetch(self.fetch, event)));
+    }
+
+    // ---- from the controller -------------------------------------------------------------------------------------
+
+    /// Hears what a controller says about its task.
+    pub(crate) fn on_control(&mut self, now: Time, control: Control) {
+        self.quiet_until = Time::ZERO;
+        match self.task_session.on_control(now, control) {
+            Told::Nothing => {}
+            Told::Stray => self.stats.strays += 1,
+            Told::Begins(granted) => self.begin(now, granted),
+            Told::GoesOn(Granted { flows, .. }) => {
+                self.last_useful = now;
+                // The last block may have come while nobody was there to be told.
+                match self.blocks.as_ref().is_some_and(Blocks::all_done) {
+                    true => self.complete(now),
+                    false => self.set_flows(now, flows),
+                }
+            }
+            Told::Flows(flows) => self.set_flows(now, flows),
+            Told::Fails(failure) => self.fail(now, failure),
+        }
+    }
+
+    /// The task begins. Another symbol size cuts blocks differently: begin anew with the blocks that are finished.
+    fn begin(&mut self, now: Time, granted: Granted) {
+        let Granted { task, object, bytes, geometry, flows } = granted;
+        self.last_useful = now;
+        let needed = self.blocks.take().map_or(0, |blocks| blocks.needed());
+        self.stats.source_symbols = self.stats.source_symbols.saturating_sub(needed);
+        let symbol_size = geometry.symbol_size();
+        self.event(ReceiverEvent::Accepted { task, object, bytes, symbol_size });
+        self.set_flows(now, flows);
+    }
+
+    /// Whether symbols are wanted.
+    fn is_receiving(&self) -> bool {
+        self.task_session.is_running() && self.blocks.is_some()
+    }
+
+    fn set_flows(&mut self, now: Time, grants: Vec<FlowGrant>) {
+        let gone: Vec<FlowId> = self
+            .flows
+            .values()
+            .filter(|f| f.is_live() && grants.iter().all(|g| g.flow != f.id))
+            .map(|f| f.id)
+            .collect();
+        for flow in gone {
+            self.end_flow(now, flow, FinReason::Cancelled);
+        }
+        for grant in grants {
+            if self.trust.is_distrusted(grant.node) {
+                self.task_session.distrust(grant.node, &mut self.outputs);
+                continue;
+            }
+            if let Some(flow) = self.flows.get_mut(&grant.flow) {
+                // A controller that has restarted does not know where a source is until that is back.
+                if flow.is_live() && !grant.at.is_empty() && flow.at != grant.at {
+                    flow.at.clone_from(&grant.at);
+                    self.event(ReceiverEvent::Moved(Box::new(Bind::from(&grant))));
+                }
+            } else {
+                let bind = Bind { relays: false, passed_on: true, ..Bind::from(&grant) };
+                self.event(ReceiverEvent::Bind(Box::new(bind)));
+                let flow = Flow::new(grant);
+                self.flows.insert(flow.id, flow);
+            }
+        }
+        self.count_inflow();
+        self.plan_soon = true;
+    }
+
+    fn end_flow(&mut self, now: Time, id: FlowId, reason: FinReason) {
+        self.release(id);
+        if let Some(flow) = self.flows.get_mut(&id) {
+            flow.distrusted |= reason == FinReason::Distrusted;
+            flow.ending = Some(CloseHandshake::new(now, reason));
+        }
+        self.count_inflow();
+    }
+
+    fn unbind(&mut self, now: Time, id: FlowId) {
+        let symbol = self.task_session.symbol_size();
+        if let Some(mut flow) = self.flows.remove(&id) {
+            if flow.arrivals > 0 {
+                self.ended_flows.push(flow_stats(&mut flow, now, symbol));
+            }
+            self.event(ReceiverEvent::Unbind { flow: id });
+            self.count_inflow();
+        }
+    }
+
+    // ---- to the sources -------------------------------------------------------------------------------------------
+
+    fn live_flows(&self) -> u32 {
+        self.flows.values().filter(|f| f.is_live()).count() as u32
+    }
+
+    /// Has the flows that should bring something, and do not, asked again.
+    fn remind(&mut self, now: Time) {
+        let Some(blocks) = self.blocks.as_ref().filter(|_| self.rule != SpreadRule::Listed) else { return };
+        for flow in self.flows.values_mut() {
+            let due = flow.path.is_some() && flow.is_live() && flow.remind_at().is_some_and(|at| now >= at);
+            if due && blocks.expects(flow, self.rule) {
+                flow.changed = true;
+            } else if due {
+                flow.expecting_since = Some(now);
+            }
+        }
+    }
+
+    fn send_assignments(&mut self, now: Time) {
+        let Some(blocks) = &self.blocks else { return };
+        let live = self.live_flows().max(1);
+        let mut ready = Vec::new();
+        for flow in self.flows.values_mut() {
+            let Some(path) = flow.path else { continue };
+            let due = flow.changed || flow.retry_at.is_some_and(|at| now >= at);
+            if !due || !flow.is_live() {
+                continue;
+            }
+            flow.on_assign(now, blocks.expects(flow, self.rule));
+            let (index, of) = (flow.index, flow.of);
+            let assignment = match self.rule {
+                SpreadRule::Listed => Assignment::Listed(spread::list(blocks, flow)),
+                SpreadRule::Residue => Assignment::Residue { index, of },
+                SpreadRule::Equal => Assignment::Equal { index, of },
+            };
+            let assign = Assign {
+                version: flow.version,
+                nonce: flow.nonce,
+                receive_window: (self.config.receive_window / live).max(2),
+                first_undecoded: blocks.first_undecoded(),
+                assignment,
+            };
+            ready.push((path, flow.id, assign));
+        }
+        for (path, flow, assign) in ready {
+            self.send(path, flow, Body::Assign(Box::new(assign)));
+        }
+    }
+
+    // ---- from the driver -----------------------------------------------------------------------------------------
+
+    pub(crate) fn on_command(&mut self, now: Time, command: ReceiverCommand) {
+        self.quiet_until = Time::ZERO;
+        match command {
+            ReceiverCommand::Start { wanted, have } => self.start(now, wanted, &have),
+            ReceiverCommand::FlowPath { flow, path } => {
+                if let Some(flow) = self.flows.get_mut(&flow) {
+                    if flow.path.replace(path).is_some() {
+                        // It has moved: it is asked there at once.
+                        flow.changed = true;
+                    }
+                    flow.expecting_since = Some(now);
+                    self.plan_soon = true;
+                }
+            }
+            ReceiverCommand::BlockDecoded { block } => self.on_decoded(now, block),
+            ReceiverCommand::DecodeFailed { block, failure } => self.on_decode_failed(now, block, failure),
+            ReceiverCommand::Cancel => self.fail(now, ReceiverFailure::Cancelled),
+            // It has begun.
+            ReceiverCommand::Fetch(_) | ReceiverCommand::Wanted { .. } => self.stats.strays += 1,
+        }
+    }
+
+    /// Everything that a flow owes goes back to the pool.
+    fn release(&mut self, id: FlowId) {
+        let Some(flow) = self.flows.get_mut(&id) else { return };
+        flow.outstanding = 0;
+        flow.order.clear();
+        flow.changed = true;
+        if let Some(blocks) = &mut self.blocks {
+            for block in blocks.release(id) {
+                self.event(ReceiverEvent::Discard { block });
+            }
+        }
+        self.plan_soon = true;
+    }
+
+    fn complete(&mut self, now: Time) {
+        self.event(ReceiverEvent::Done);
+        self.finish(now, Outcome::Done);
+    }
+
+    fn fail(&mut self, now: Time, failure: ReceiverFailure) {
+        if self.task_session.is_over() {
+            return;
+        }
+        let outcome = match failure {
+            ReceiverFailure::Cancelled => Outcome::Cancelled,
+            _ => Outcome::Failed,
+        };
+        self.event(ReceiverEvent::Failed(failure));
+        self.finish(now, outcome);
+    }
+
+    fn finish(&mut self, now: Time, outcome: Outcome) {
+        let reason = if outcome == Outcome::Done { FinReason::Done } else { FinReason::Cancelled };
+        for flow in self.flows.values_mut().filter(|f| f.ending.is_none()) {
+            flow.ending = Some(CloseHandshake::new(now, reason));
+        }
+        self.count_inflow();
+        self.task_session.end(now, outcome);
+    }
+
+    // ---- time ----------------------------------------------------------------------------------------------------
+
+    fn on_time(&mut self, now: Time) {
+        let begun = self.blocks.is_some();
+        if let Err(failure) = self.task_session.ask(now, begun, &mut self.outputs) {
+            return self.fail(now, failure);
+        }
+        if self.is_receiving() {
+            if self.rule == SpreadRule::Listed && now >= self.plan_at() {
+                self.plan(now);
+            }
+            if now.since(self.last_useful) >= self.config.source_patience
+                && self.blocks.as_ref().is_some_and(|b| b.decoding() == 0)
+            {
+                let missing = self.blocks.as_ref().map_or(0, Blocks::undone);
+                return self.fail(now, ReceiverFailure::NoSource { missing });
+            }
+        }
+        if self.task_session.is_running() {
+            self.acknowledge_all(now);
+            self.remind(now);
+            self.send_assignments(now);
+            if self.task_session.is_feedback_due(now) {
+                self.feedback(now);
+            }
+        }
+        self.say_fins(now);
+    }
+
+    /// When the work is planned next: soon after something changed, and every turnaround or so anyway.
+    fn plan_at(&self) -> Time {
+        let soon = self.last_plan.map_or(Time::ZERO, |last| last + spread::RESPITE);
+        if self.plan_soon { soon.min(self.next_plan) } else { self.next_plan }
+    }
+
+    fn feedback(&mut self, now: Time) {
+        let Some(geometry) = self.task_session.geometry() else { return };
+        let symbol = u64::from(geometry.symbol_size());
+        let (blocks, rule) = (&self.blocks, self.rule);
+        let expects = |flow: &Flow| blocks.as_ref().is_some_and(|b| b.expects(flow, rule));
+        let flows = self
+            .flows
+            .values_mut()
+            .filter(|f| f.ending.is_none())
+            .map(|f| FlowView {
+                flow: f.id,
+                bytes: f.bytes,
+                rate: rate_of(f, now, symbol),
+                silent: match f.expecting_since {
+                    Some(since) if expects(f) => now.since(since),
+                    _ => Duration::ZERO,
+                },
+            })
+            .collect();
+        let (first_undecoded, needed) = match &self.blocks {
+            Some(blocks) => (blocks.first_undecoded(), Symbols::new(blocks.needed())),
+            None => (BlockIndex(0), geometry.total_symbols()),
+        };
+        let held_up = self.blocks.as_ref().is_some_and(|b| b.decoding() >= HELD_UP);
+        let progress = Progress { first_undecoded, needed, flows, held_up };
+        self.task_session.feedback(now, progress, &mut self.outputs);
+    }
+
+    fn say_fins(&mut self, now: Time) {
+        let mut fins = Vec::new();
+        let mut over = Vec::new();
+        for flow in self.flows.values_mut() {
+            let Some(ending) = &mut flow.ending else { continue };
+            match ending.step(now, flow.path, flow.silent) {
+                Step::Wait => {}
+                Step::Say(path, reason) => fins.push((path, flow.id, reason)),
+                Step::Over => over.push(flow.id),
+            }
+        }
+        for (path, flow, reason) in fins {
+            self.send(path, flow, Body::Fin(reason));
+        }
+        for flow in over {
+            self.unbind(now, flow);
+        }
+        self.task_session.part(now, self.flows.is_empty(), &mut self.outputs);
+    }
+
+    fn next_wake(&self) -> Option<Time> {
+        let mut wake: Option<Time> = None;
+        let mut at = |time: Time| wake = Some(wake.map_or(time, |w| w.min(time)));
+        self.task_session.next_wake().into_iter().for_each(&mut at);
+        if self.is_receiving() {
+            // Nobody can be blamed for silence while the decoder or the disk has the next word.
+            if self.blocks.as_ref().is_none_or(|b| b.decoding() == 0) {
+                at(self.last_useful + self.config.source_patience);
+            }
+            if self.rule == SpreadRule::Listed {
+                at(self.plan_at());
+            }
+        }
+        for flow in self.flows.values() {
+            if let Some(ending) = &flow.ending {
+                at(ending.next());
+            } else if self.task_session.is_running() && flow.path.is_some() && self.blocks.is_some() {
+                flow.acks.deadline(self.config.max_ack_delay).into_iter().for_each(&mut at);
+                if flow.is_live() {
+                    flow.retry_at.into_iter().for_each(&mut at);
+                    if self.rule != SpreadRule::Listed {
+                        flow.remind_at().into_iter().for_each(&mut at);
+                    }
+                }
+            }
+        }
+        wake
+    }
+
+    /// The symbol to keep, if that is the next output.
+    #[inline]
+    pub(crate) fn take_kept(&mut self) -> Option<(FlowId, SymbolId)> {
+        self.keep.take()
+    }
+
+    /// Until when there is certainly nothing to say.
+    #[inline]
+    pub(crate) fn quiet_until(&self, now: Time) -> Option<Time> {
+        let is_quiet = self.keep.is_none() && self.outputs.is_empty() && now < self.quiet_until;
+        Some(self.quiet_until).filter(|until| is_quiet && *until < Time::MAX)
+    }
+
+    /// The next output; [`Output::Wake`] when there is nothing more to do now.
+    pub(crate) fn poll(&mut self, now: Time) -> Output<FromFetch> {
+        if let Some((flow, symbol)) = self.keep.take() {
+            return Output::Event(FromFetch(self.fetch, ReceiverEvent::Symbol { flow, symbol }));
+        }
+        if let Some(output) = self.outputs.pop_front() {
+            return output;
+        }
+        if now >= self.quiet_until {
+            self.on_time(now);
+            if let Some(output) = self.outputs.pop_front() {
+                self.quiet_until = Time::ZERO;
+                return output;
+            }
+            self.quiet_until = self.next_wake().unwrap_or(Time::MAX);
+        }
+        Output::Wake(Some(self.quiet_until).filter(|at| *at < Time::MAX))
+    }
+}
+
+fn rate_of(flow: &mut Flow, now: Time, symbol: u64) -> BitRate {
+    let per_second = flow.rate.per_second(now).unwrap_or(0.0);
+    BitRate::new((per_second * symbol as f64 * 8.0) as u64)
+}
+
+fn flow_stats(flow: &mut Flow, now: Time, symbol: u16) -> FlowStats {
+    FlowStats {
+        flow: flow.id,
+        node: flow.node,
+        came_by: CameBy::Push,
+        bytes: flow.bytes,
+        symbols: flow.arrivals,
+        useful: flow.useful,
+        by_group: Bytes::ZERO,
+        relays: false,
+        lost: flow.acks.lost(),
+        marked: flow.acks.marked(),
+        rate: rate_of(flow, now, u64::from(symbol)),
+        starved: flow.starved,
+        outstanding: flow.outstanding,
+        turnaround: flow.turnaround,
+        live: flow.is_live() && !flow.silent,
+        silent: flow.silent,
+        signal: match (flow.acks.received(), flow.acks.marked()) {
+            (0, _) => MarkSignal::Unknown,
+            (_, 0) => MarkSignal::Delay,
+            _ => MarkSignal::Ecn,
+        },
+    }
+}

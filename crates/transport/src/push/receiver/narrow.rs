@@ -1,0 +1,50 @@
+//! A path that does not carry the task's symbols (RFC 8899; the search itself is the source's: [`crate::flow::path_mtu`]).
+//!
+//! ```text
+//!   source: Probe { fits } --> room := what fits; every flow ended, the task left (Fin)
+//!                              --> Request with less room --> Accepted with a smaller T --> blocks that are done stay,
+//!                                                                                          partial ones begin anew
+//! ```
+//!
+//! T may change at a block boundary only, so what is partly here is thrown away: a few blocks per source at most. All
+//! sources of the task then send the smaller symbols, also those whose paths carry more: a task has one T.
+//!
+//! A source that lies about its path costs its receiver a few bytes of header per packet, and no more than
+//! [`LEAST_ROOM`] allows.
+
+use headwater_units::{FlowId, PathId, Time};
+use headwater_wire::{Body, FinReason, Probe, ProbeAck, SYMBOL_OVERHEAD};
+
+use super::Receiver;
+
+/// Less room than this is not believed: that of MIN_PLPMTU, 548 bytes ([`crate::flow::path_mtu::PathMtuConfig::least`]).
+const LEAST_ROOM: u16 = 548 - SYMBOL_OVERHEAD as u16;
+
+impl Receiver {
+    /// A probe has arrived: say so, and hear what it says.
+    pub(super) fn on_probe(&mut self, now: Time, path: PathId, flow: FlowId, probe: Probe) {
+        let Probe { number, bytes, fits } = probe;
+        self.send(path, flow, Body::ProbeAck(ProbeAck { number, bytes }));
+        if let Some(fits) = fits
+            && self.flows.get(&flow).is_some_and(|flow| flow.is_live())
+        {
+            self.on_narrow_path(now, fits);
+        }
+    }
+
+    /// Datagrams longer than `fits` do not arrive from one of the sources.
+    fn on_narrow_path(&mut self, now: Time, fits: u16) {
+        let room = fits.saturating_sub(SYMBOL_OVERHEAD as u16).max(LEAST_ROOM);
+        let too_large = self.task_session.symbol_size() > room;
+        if !self.task_session.is_running() || !too_large || room >= self.task_session.room() {
+            return;
+        }
+        self.stats.narrowed += 1;
+        let live: Vec<FlowId> =
+            self.flows.values().filter(|flow| flow.is_live()).map(|flow| flow.id).collect();
+        for flow in live {
+            self.end_flow(now, flow, FinReason::Cancelled);
+        }
+        self.task_session.ask_with_room(now, room);
+    }
+}

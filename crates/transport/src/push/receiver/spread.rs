@@ -1,0 +1,310 @@
+//! Who sends what (docs/decisions/0025).
+//!
+//! Every flow is kept supplied for two turnarounds and a bit, with whole blocks while there are plenty, so that most
+//! blocks come from one source and need no decoding. When little is left, the rest is cut so that all flows end
+//! together; a flow that runs dry takes unsent work off the end of a slower one's list; and where nothing unsent is left
+//! it sends repair symbols of the blocks that are late. What a silent flow owed goes to the others.
+
+use headwater_units::{BlockIndex, Duration, FlowId, Time};
+use headwater_wire::{MAX_WORK, Work};
+
+use super::Receiver;
+use super::blocks::Blocks;
+use super::flow::Flow;
+
+/// Flows are supplied at least this far ahead: a wake-up may be late by some milliseconds on a busy machine.
+const LEAST_HORIZON: Duration = Duration::from_millis(20);
+/// Replanning is not worth it more often.
+const LEAST_INTERVAL: Duration = Duration::from_millis(2);
+const MOST_INTERVAL: Duration = Duration::from_millis(20);
+/// A plan is made at most this often, however many symbols arrive.
+pub(super) const RESPITE: Duration = Duration::from_micros(500);
+/// Before a turnaround is measured.
+const UNKNOWN_TURNAROUND: Duration = Duration::from_millis(20);
+/// A flow that brought nothing for four turnarounds, and at least this long, is taken for dead.
+const LEAST_SILENCE: Duration = Duration::from_millis(150);
+/// A silent flow is tried again after this long, then twice as long, up to eight times.
+const REVIVAL: Duration = Duration::from_secs(1);
+/// A list may have this many separate runs; the message holds some more.
+const MOST_RUNS: usize = 64;
+/// Moving or cutting less is not worth a message.
+const LEAST_PIECE: u32 = 8;
+/// Repair symbols are asked for at most this many at a time.
+const MOST_HELP: u32 = 64;
+
+/// Whether a flow will soon have nothing left to send.
+pub(super) fn is_hungry(flow: &Flow) -> bool {
+    flow.low_water > flow.outstanding && flow.is_usable()
+}
+
+/// Whether a flow should long have brought what it was asked for.
+fn is_overdue(flow: &Flow, now: Time) -> bool {
+    let limit = LEAST_SILENCE.max(flow.turnaround.unwrap_or(UNKNOWN_TURNAROUND) * 4);
+    flow.outstanding > 0 && flow.expecting_since.is_some_and(|since| now.since(since) > limit)
+}
+
+/// How many separate runs of blocks a flow's list has.
+fn runs(flow: &Flow) -> usize {
+    let follows = |(a, b): (&BlockIndex, &BlockIndex)| a.0 + 1 == b.0;
+    flow.order.len() - flow.order.iter().zip(flow.order.iter().skip(1)).filter(|&pair| follows(pair)).count()
+}
+
+fn horizon(flow: &Flow) -> Duration {
+    (flow.turnaround.unwrap_or(UNKNOWN_TURNAROUND) * 2 + LEAST_HORIZON / 2).max(LEAST_HORIZON)
+}
+
+impl Receiver {
+    /// Plans anew and notes which flows must be told.
+    pub(super) fn plan(&mut self, now: Time) {
+        self.plan_soon = false;
+        self.last_plan = Some(now);
+        let turnaround = self.flows.values().filter_map(|f| f.turnaround).min();
+        self.next_plan = now + turnaround.unwrap_or(MOST_INTERVAL).max(LEAST_INTERVAL).min(MOST_INTERVAL);
+        self.drop_silent(now);
+        self.revive(now);
+        let mut usable: Vec<(FlowId, f64)> = Vec::new();
+        let flows = self.flows.values_mut().filter(|f| f.is_usable());
+        let measured: Vec<(FlowId, Option<f64>)> =
+            flows.map(|f| (f.id, f.rate.per_second(now).map(|r| r.max(1.0)))).collect();
+        let known: Vec<f64> = measured.iter().filter_map(|&(_, r)| r).collect();
+        // A flow that was not measured yet is taken for an average one.
+        let guess = if known.is_empty() { 1.0 } else { known.iter().sum::<f64>() / known.len() as f64 };
+        usable.extend(measured.iter().map(|&(id, r)| (id, r.unwrap_or(guess))));
+        if usable.is_empty() {
+            return;
+        }
+        self.supply(now, &usable, &measured);
+        self.balance(&usable);
+        self.help(now, &usable);
+    }
+
+    fn drop_silent(&mut self, now: Time) {
+        let silent: Vec<FlowId> =
+            self.flows.values().filter(|f| f.is_usable() && is_overdue(f, now)).map(|f| f.id).collect();
+        // The last usable flow keeps its work: nobody else could do it.
+        let usable = self.flows.values().filter(|f| f.is_usable()).count();
+        if silent.len() == usable {
+            return;
+        }
+        for id in silent {
+            self.release(id);
+            if let Some(flow) = self.flows.get_mut(&id) {
+                flow.silent = true;
+                flow.revive_at = Some(now + REVIVAL * (1 << flow.revivals.min(3)));
+            }
+        }
+    }
+
+    /// Tries silent flows again now and then, while there is enough to do that the trial delays nothing, or while nobody
+    /// brings anything: the one that kept its work may be as dead as they were.
+    fn revive(&mut self, now: Time) {
+        let plenty = self.blocks.as_ref().is_some_and(|b| b.unassigned() > u64::from(MOST_HELP) * 16);
+        let alone = !self.flows.values().any(|f| f.is_usable() && !is_overdue(f, now));
+        for flow in self.flows.values_mut().filter(|f| f.silent && f.is_live()) {
+            if (plenty || alone) && flow.revive_at.is_some_and(|at| now >= at) {
+                flow.silent = false;
+                flow.revivals += 1;
+                flow.expecting_since = Some(now);
+            }
+        }
+        for flow in self.flows.values_mut().filter(|f| f.truncated) {
+            flow.changed = true;
+        }
+    }
+
+    /// Gives unassigned work to the flows that will run dry first.
+    fn supply(&mut self, now: Time, usable: &[(FlowId, f64)], measured: &[(FlowId, Option<f64>)]) {
+        let mut allowed = self.allowance(now);
+        let (Some(blocks), Some(geometry)) = (&mut self.blocks, self.task_session.geometry()) else { return };
+        let first_block = u64::from(geometry.source_symbols(blocks.first_undecoded())).max(1);
+        let open_blocks = self.config.open_blocks(geometry.layout().block_bytes());
+        let counts_asked_for = self.config.counts_asked_for;
+        let available = blocks.unassigned();
+        let total_rate: f64 = usable.iter().map(|&(_, rate)| rate).sum();
+        let mut targets: Vec<(FlowId, f64, u64)> = Vec::with_capacity(usable.len());
+        for (&(id, rate), &(_, known)) in usable.iter().zip(measured) {
+            let flow = &self.flows[&id];
+            // Twice the rate: a flow in slow start doubles within the horizon.
+            let target = match known {
+                Some(rate) => (2.0 * rate * horizon(flow).as_secs_f64()) as u64,
+                None => 0,
+            };
+            let even = available.div_ceil(usable.len() as u64).min(first_block).max(u64::from(LEAST_PIECE));
+            let target = if known.is_some() { target.max(u64::from(LEAST_PIECE)) } else { even };
+            targets.push((id, rate, target));
+        }
+        let outstanding: u64 = usable.iter().map(|(id, _)| self.flows[id].outstanding).sum();
+        let scarce = available < targets.iter().map(|&(_, _, target)| target).sum();
+        targets.sort_by(|a, b| {
+            let ends = |&(id, rate, _): &(FlowId, f64, u64)| self.flows[&id].outstanding as f64 / rate;
+            ends(a).total_cmp(&ends(b)).then(a.0.cmp(&b.0))
+        });
+        for (id, rate, target) in targets {
+            let flow = self.flows.get_mut(&id).expect("usable flows exist");
+            flow.low_water = target * 3 / 4;
+            let target = match scarce {
+                // All are to end together.
+                true => ((available + outstanding) as f64 * rate / total_rate).ceil() as u64,
+                false => target,
+            };
+            // A slow flow gets parts, so that no block waits for it long.
+            let split = scarce || target < first_block || allowed.is_some();
+            while flow.outstanding + u64::from(LEAST_PIECE) / 2 < target
+                || flow.outstanding == 0 && target > 0
+            {
+                if runs(flow) >= MOST_RUNS || allowed.is_some_and(|a| a < f64::from(LEAST_PIECE)) {
+                    break;
+                }
+                let open = if counts_asked_for { blocks.opened() } else { blocks.in_reception() };
+                let open_new = open < open_blocks;
+                let most =
+                    (target - flow.outstanding).max(u64::from(LEAST_PIECE)).min(u64::from(u16::MAX)) as u32;
+                let most = allowed.map_or(most, |a| most.min(a as u32));
+                let Some((block, symbols)) = blocks.take(id, most, split, open_new) else { break };
+                if let Some(allowed) = &mut allowed {
+                    *allowed -= f64::from(symbols);
+                }
+                flow.outstanding += u64::from(symbols);
+                if !flow.order.contains(&block) {
+                    flow.order.push_back(block);
+                }
+                if flow.expecting_since.is_none() || flow.outstanding == u64::from(symbols) {
+                    flow.expecting_since = Some(now);
+                }
+                flow.changed = true;
+            }
+        }
+        if let Some(allowed) = allowed {
+            self.allowance = (allowed, now);
+        }
+        if blocks.unassigned() == 0 {
+            // Nothing to give before something changes.
+            self.flows.values_mut().for_each(|f| f.low_water = 0);
+        }
+    }
+
+    /// Symbols that may be asked for now, if there is a limit: what the time since the last plan allows, at most a
+    /// horizon's worth, so that a pause is not made up for by a burst.
+    fn allowance(&self, now: Time) -> Option<f64> {
+        let limit = self.config.limit?;
+        let symbol = f64::from(self.task_session.geometry()?.symbol_size()) * 8.0;
+        let per_second = limit.get() as f64 / symbol;
+        let (left, since) = self.allowance;
+        let most = (per_second * LEAST_HORIZON.as_secs_f64() * 2.0).max(f64::from(LEAST_PIECE));
+        Some((left + per_second * now.since(since).as_secs_f64()).min(most))
+    }
+
+    /// Moves unsent work from flows that will end late to flows that will end early.
+    fn balance(&mut self, usable: &[(FlowId, f64)]) {
+        if usable.len() < 2 || self.blocks.as_ref().is_none_or(|b| b.unassigned() > 0) {
+            return;
+        }
+        let ends = |flow: &Flow, rate: f64| flow.outstanding as f64 / rate;
+        let (mut early, mut late) = (usable[0], usable[0]);
+        for &(id, rate) in usable {
+            let end = ends(&self.flows[&id], rate);
+            if end < ends(&self.flows[&early.0], early.1) {
+                early = (id, rate);
+            }
+            if end > ends(&self.flows[&late.0], late.1) {
+                late = (id, rate);
+            }
+        }
+        let (slow, fast) = (&self.flows[&late.0], &self.flows[&early.0]);
+        // What the slow flow has under way, or will have by the time it hears of this, cannot be taken back.
+        let under_way = late.1 * slow.turnaround.unwrap_or(UNKNOWN_TURNAROUND).as_secs_f64() * 1.25;
+        let surplus =
+            (slow.outstanding as f64 * early.1 - fast.outstanding as f64 * late.1) / (late.1 + early.1);
+        let movable = surplus.min(slow.outstanding as f64 - under_way);
+        if movable < f64::from(LEAST_PIECE)
+            || ends(slow, late.1) < fast.turnaround.unwrap_or_default().as_secs_f64()
+        {
+            return;
+        }
+        let mut left = movable as u32;
+        let order: Vec<BlockIndex> = slow.order.iter().rev().copied().collect();
+        let blocks = self.blocks.as_mut().expect("checked above");
+        for block in order {
+            while left > 0 {
+                let taken = blocks.take_back_tail(late.0, block, left);
+                if taken == 0 {
+                    break;
+                }
+                left -= taken;
+                let slow = self.flows.get_mut(&late.0).expect("usable flows exist");
+                slow.outstanding = slow.outstanding.saturating_sub(u64::from(taken));
+                slow.changed = true;
+            }
+        }
+        let fast = self.flows.get_mut(&early.0).expect("usable flows exist");
+        while let Some((block, symbols)) = blocks.take(early.0, u32::from(u16::MAX), true, false) {
+            fast.outstanding += u64::from(symbols);
+            if !fast.order.contains(&block) {
+                fast.order.push_back(block);
+            }
+            fast.changed = true;
+        }
+    }
+
+    /// Lets a flow that has nothing to do send repair symbols of blocks that others are late with.
+    fn help(&mut self, now: Time, usable: &[(FlowId, f64)]) {
+        let Some(blocks) = &mut self.blocks else { return };
+        if blocks.unassigned() > 0 || usable.len() < 2 {
+            return;
+        }
+        let Some(&(idle, _)) = usable.iter().find(|(id, _)| self.flows[id].outstanding == 0) else { return };
+        let turnaround = self.flows[&idle].turnaround.unwrap_or(UNKNOWN_TURNAROUND);
+        let flow = self.flows.get_mut(&idle).expect("usable flows exist");
+        let since = *flow.idle_since.get_or_insert(now);
+        // Most of what is late arrives by itself within one turnaround.
+        if now.since(since) < turnaround.max(LEAST_INTERVAL * 2) {
+            return;
+        }
+        let late: Vec<(BlockIndex, u32)> = blocks
+            .open()
+            .filter(|(_, b)| b.is_filling() && b.helped_at.is_none_or(|at| now.since(at) > turnaround * 4))
+            .map(|(index, b)| (index, b.wants()))
+            .take(8)
+            .collect();
+        let flow = self.flows.get_mut(&idle).expect("usable flows exist");
+        for (block, wants) in late {
+            let given = blocks.help(now, idle, block, wants.clamp(1, MOST_HELP));
+            if given > 0 {
+                flow.outstanding += u64::from(given);
+                flow.order.push_back(block);
+                flow.expecting_since = Some(now);
+                flow.idle_since = None;
+                flow.changed = true;
+            }
+        }
+    }
+}
+
+/// The work of a flow as it travels: runs of whole blocks merged, at most [`MAX_WORK`] pieces.
+pub(super) fn list(blocks: &Blocks, flow: &mut Flow) -> Vec<Work> {
+    flow.order.retain(|&b| blocks.get(b).is_some_and(|block| block.shares.iter().any(|s| s.flow == flow.id)));
+    let mut work: Vec<Work> = Vec::new();
+    for &index in &flow.order {
+        let Some(block) = blocks.get(index) else { continue };
+        for share in block.shares.iter().filter(|s| s.flow == flow.id) {
+            let attempt = block.attempt;
+            if share.is_whole(block) {
+                if let Some(Work::Blocks { first, count, attempt: before }) = work.last_mut()
+                    && first.0 + u32::from(*count) == index.0
+                    && *before == attempt
+                    && *count < u16::MAX
+                {
+                    *count += 1;
+                    continue;
+                }
+                work.push(Work::Blocks { first: index, count: 1, attempt });
+            } else {
+                let count = (share.range.end - share.range.start) as u16;
+                work.push(Work::Symbols { block: index, first: share.first(), count, attempt });
+            }
+        }
+    }
+    flow.truncated = work.len() > MAX_WORK;
+    work.truncate(MAX_WORK);
+    work
+}

@@ -1,0 +1,81 @@
+//! How one flow is closed: its source is told until it answers, or for long enough.
+
+use headwater_units::{Duration, PathId, Time};
+use headwater_wire::FinReason;
+
+/// The end is said this often.
+const TRIES: u32 = 6;
+/// And again after this long, doubled each time.
+const RETRY: Duration = Duration::from_millis(40);
+
+/// The end of a flow, said until it is understood.
+#[derive(Debug)]
+pub(crate) struct CloseHandshake {
+    reason: FinReason,
+    next: Time,
+    tries: u32,
+}
+
+/// What is to be done about a flow that ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// Nothing now.
+    Wait,
+    /// Say this to its source, which is there.
+    Say(PathId, FinReason),
+    /// Forget it.
+    Over,
+}
+
+impl CloseHandshake {
+    /// Begins now.
+    pub(crate) fn new(now: Time, reason: FinReason) -> Self {
+        CloseHandshake { reason, next: now, tries: 0 }
+    }
+
+    /// When [`CloseHandshake::step`] is due.
+    pub(crate) fn next(&self) -> Time {
+        self.next
+    }
+
+    /// What is due now, about a source that is there, if that is known. One that has fallen silent is told once and not
+    /// waited for: the controller stops its flow too.
+    pub(crate) fn step(&mut self, now: Time, path: Option<PathId>, silent: bool) -> Step {
+        if now < self.next {
+            return Step::Wait;
+        }
+        let tries = if silent { 1 } else { TRIES };
+        let Some(path) = path.filter(|_| self.tries < tries) else { return Step::Over };
+        self.next = if silent { now } else { now + RETRY * (1 << self.tries) };
+        self.tries += 1;
+        Step::Say(path, self.reason)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How often the end is said before it is given up, and after how long it is.
+    fn said(path: Option<PathId>, silent: bool) -> (u32, Duration) {
+        let (mut closing, mut now, mut times) =
+            (CloseHandshake::new(Time::ZERO, FinReason::Done), Time::ZERO, 0);
+        loop {
+            match closing.step(now, path, silent) {
+                Step::Wait => now = closing.next(),
+                Step::Say(to, reason) => {
+                    assert_eq!((Some(to), reason), (path, FinReason::Done));
+                    times += 1;
+                }
+                Step::Over => return (times, now.since(Time::ZERO)),
+            }
+        }
+    }
+
+    #[test]
+    fn the_end_is_said_for_two_and_a_half_seconds_to_whoever_may_still_hear_it() {
+        assert_eq!(said(Some(PathId(3)), false), (6, Duration::from_millis(40 * 63)));
+        assert_eq!(said(Some(PathId(3)), true), (1, Duration::ZERO), "a silent one is not waited for");
+        assert_eq!(said(None, false), (0, Duration::ZERO), "nobody knows where it is");
+    }
+}

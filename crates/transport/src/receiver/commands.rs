@@ -1,0 +1,180 @@
+//! What a host's receiving machine is told by its driver about its fetches, and what it tells.
+
+use core::net::SocketAddr;
+use core::ops::Range;
+
+use headwater_units::{
+    BlockIndex, Bytes, FetchId, FlowId, FlowKey, NodeId, ObjectId, PathId, SymbolId, TaskId,
+};
+use headwater_wire::{FlowGrant, Refusal};
+use serde::{Deserialize, Serialize};
+
+use crate::push::receiver::ReceiverConfig;
+
+/// Why a block is not there although enough symbols came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum DecodeFailure {
+    /// The symbols do not determine the block yet.
+    NeedMore,
+    /// The block decoded, but its bytes are not the object's: somebody lied, or memory failed.
+    Corrupt,
+}
+
+/// A command to what a host receives with: to this one of its fetches.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ToFetch(pub FetchId, pub ReceiverCommand);
+
+/// An event of what a host receives with: of this one of its fetches.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FromFetch(pub FetchId, pub ReceiverEvent);
+
+/// What the driver tells a host's receiving machine about one of its fetches.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum ReceiverCommand {
+    /// Begin it, under a number that no other fetch of the host has.
+    Fetch(Box<ReceiverConfig>),
+    /// The object is known and its disk space is there: begin.
+    Start {
+        /// Blocks wanted: all, or those that cover a byte range.
+        wanted: Range<u32>,
+        /// Blocks that are here already, ascending.
+        have: Vec<BlockIndex>,
+    },
+    /// Answers [`ReceiverEvent::Bind`] and [`ReceiverEvent::Moved`]: datagrams of the flow go here.
+    FlowPath {
+        /// The flow.
+        flow: FlowId,
+        /// Its path.
+        path: PathId,
+    },
+    /// The block is decoded, verified and kept.
+    BlockDecoded {
+        /// The block.
+        block: BlockIndex,
+    },
+    /// The block asked for by [`ReceiverEvent::Decode`] could not be had.
+    DecodeFailed {
+        /// The block.
+        block: BlockIndex,
+        /// Why.
+        failure: DecodeFailure,
+    },
+    /// Others, to whom what comes is passed on, want so many symbols of a class of a block.
+    Wanted {
+        /// The block.
+        block: BlockIndex,
+        /// As in [`SourceEvent::Wanted`](crate::SourceEvent::Wanted).
+        class: u8,
+        /// How many of the class, from its first one on.
+        symbols: u32,
+    },
+    /// Stop, say so to everybody, and end with [`ReceiverEvent::Failed`].
+    Cancel,
+}
+
+/// What a host's receiving machine tells the driver about one of its fetches.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum ReceiverEvent {
+    /// The controller accepted: learn the object's block hashes, find room, answer with [`ReceiverCommand::Start`]. It may come again:
+    /// the task begins anew, cut otherwise or by another transport, with the blocks that are whole.
+    Accepted {
+        /// The task.
+        task: TaskId,
+        /// What the name stands for.
+        object: ObjectId,
+        /// Its size.
+        bytes: Bytes,
+        /// T.
+        symbol_size: u16,
+    },
+    /// A flow begins: accept datagrams under its key, find a path, answer with [`ReceiverCommand::FlowPath`].
+    Bind(Box<Bind>),
+    /// The source of a flow that has begun is reached elsewhere from now on: find a path, answer with [`ReceiverCommand::FlowPath`].
+    Moved(Box<Bind>),
+    /// A flow is over.
+    Unbind {
+        /// The flow.
+        flow: FlowId,
+    },
+    /// Keep the payload of the symbol that was handed in last.
+    Symbol {
+        /// Which flow brought it.
+        flow: FlowId,
+        /// Which symbol.
+        symbol: SymbolId,
+    },
+    /// Enough symbols are here: decode and verify.
+    Decode {
+        /// The block.
+        block: BlockIndex,
+    },
+    /// Throw away what is here of this block and start it anew.
+    Discard {
+        /// The block.
+        block: BlockIndex,
+    },
+    /// Nothing of this source is believed any more.
+    Distrusted {
+        /// The source.
+        node: NodeId,
+    },
+    /// Every wanted block is here.
+    Done,
+    /// It will not be completed.
+    Failed(ReceiverFailure),
+    /// Everything was said to everybody: the fetch is forgotten.
+    Ended,
+}
+
+/// A flow that a receiver expects, and where its source is.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Bind {
+    /// The flow.
+    pub flow: FlowId,
+    /// Its source.
+    pub node: NodeId,
+    /// Where the source may be reached, best first.
+    pub at: Vec<SocketAddr>,
+    /// The key.
+    pub key: FlowKey,
+    /// The source is a receiver itself, and sends what comes to it.
+    pub relays: bool,
+    /// What comes by it is what this receiver passes on.
+    pub passed_on: bool,
+}
+
+impl From<&FlowGrant> for Bind {
+    fn from(grant: &FlowGrant) -> Self {
+        Bind {
+            flow: grant.flow,
+            node: grant.node,
+            at: grant.at.clone(),
+            key: grant.key,
+            relays: grant.relays,
+            passed_on: grant.passed_on,
+        }
+    }
+}
+
+/// Why a receiver gives up. What is finished stays finished.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum ReceiverFailure {
+    /// The controller did not answer.
+    NoController,
+    /// The controller said no.
+    Refused(Refusal),
+    /// Every source has fallen silent, and no other came.
+    NoSource {
+        /// Blocks that are still missing.
+        missing: u32,
+    },
+    /// A block failed its hash too often.
+    Corrupt {
+        /// The block.
+        block: BlockIndex,
+    },
+    /// The name now stands for another object than when the task began.
+    Changed,
+    /// The user stopped it.
+    Cancelled,
+}

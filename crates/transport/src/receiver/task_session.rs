@@ -1,0 +1,399 @@
+//! A task's session with its controller, from the request to the last farewell (PPUSH §III-A).
+//!
+//! ```text
+//!   Asking --Accepted--> Running --everything is here, or it failed--> Ending --FIN acknowledged--> Ended
+//!      ^                    |
+//!      +--- UnknownTask ----+   (the controller forgot: ask again, keep what is here)
+//!      +--- less room ------+   (a path is too narrow: leave the task, ask for one with smaller symbols)
+//! ```
+//! It is the same whichever transport brings the object. Knows nothing of blocks and symbols: the session that holds it
+//! says how far it is, and is told what the controller grants.
+
+use std::collections::VecDeque;
+
+use headwater_machine::{Output, Packet};
+use headwater_units::{
+    BlockIndex, Bytes, Duration, Geometry, NodeId, ObjectId, PathId, Symbols, TaskId, Time,
+};
+use headwater_wire::{Control, Delivery, FlowGrant, FlowView, Outcome, Refusal, Request};
+
+use crate::push::receiver::ReceiverConfig;
+use crate::{FromFetch, ReceiverFailure};
+
+/// The end is said this often.
+const FIN_TRIES: u32 = 6;
+const FIN_RETRY: Duration = Duration::from_millis(40);
+/// Progress is said at most this often, whatever the controller wants.
+const LEAST_FEEDBACK: Duration = Duration::from_millis(1);
+const USUAL_FEEDBACK: Duration = Duration::from_millis(100);
+
+#[derive(Clone, Debug)]
+enum Phase {
+    Asking { since: Time, next: Time, tries: u32 },
+    Running,
+    Ending { outcome: Outcome, next: Time, tries: u32 },
+    Ended,
+}
+
+/// One task, as this host and its controller speak of it.
+#[derive(Clone, Debug)]
+pub(crate) struct TaskSession {
+    controller: PathId,
+    /// What is asked for, in the words of the user.
+    request: Request,
+    retry: Duration,
+    patience: Duration,
+    /// How long an answer may take.
+    answer_patience: Duration,
+    phase: Phase,
+    task: Option<TaskId>,
+    /// The task that was left for one with smaller symbols, until the controller has understood.
+    left: Option<TaskId>,
+    object: Option<ObjectId>,
+    geometry: Option<Geometry>,
+    flows_version: u32,
+    /// Another session has just taken it over, and has nothing yet.
+    handed_on: bool,
+    next_feedback: Time,
+    feedback_every: Duration,
+}
+
+/// What a controller's word means to the session.
+#[derive(Debug)]
+pub(crate) enum Told {
+    /// Nothing, or nothing any more.
+    Nothing,
+    /// It makes no sense.
+    Stray,
+    /// The task begins, perhaps anew, with blocks cut otherwise.
+    Begins(Granted),
+    /// The same object, cut as before: what is here stays, only the flows are new; unless they are of another transport.
+    GoesOn(Granted),
+    /// Other flows.
+    Flows(Vec<FlowGrant>),
+    /// It will not be completed.
+    Fails(ReceiverFailure),
+}
+
+/// What a controller has accepted.
+#[derive(Debug)]
+pub(crate) struct Granted {
+    pub(crate) task: TaskId,
+    pub(crate) object: ObjectId,
+    pub(crate) bytes: Bytes,
+    pub(crate) geometry: Geometry,
+    pub(crate) flows: Vec<FlowGrant>,
+}
+
+/// How far a session is.
+#[derive(Debug)]
+pub(crate) struct Progress {
+    pub(crate) first_undecoded: BlockIndex,
+    pub(crate) needed: Symbols,
+    pub(crate) flows: Vec<FlowView>,
+    /// Decoder or disk hold it up.
+    pub(crate) held_up: bool,
+}
+
+impl TaskSession {
+    /// Asks at the first call of [`TaskSession::ask`].
+    pub(crate) fn new(config: &ReceiverConfig) -> Self {
+        let request = Request {
+            request: config.request,
+            name: config.name.clone(),
+            receiver: config.node,
+            room: config.room,
+            class: config.class,
+            spread: config.spread,
+            max_sources: config.max_sources,
+            delivery: config.delivery,
+            trims: config.trims,
+            passes_on: config.passes_on,
+        };
+        TaskSession {
+            controller: config.controller,
+            request,
+            retry: config.retry,
+            patience: config.patience,
+            answer_patience: config.busy_patience.unwrap_or_default().max(config.patience),
+            phase: Phase::Asking { since: Time::MAX, next: Time::ZERO, tries: 0 },
+            task: None,
+            left: None,
+            object: None,
+            geometry: None,
+            flows_version: 0,
+            handed_on: false,
+            next_feedback: Time::ZERO,
+            feedback_every: USUAL_FEEDBACK,
+        }
+    }
+
+    /// The same for another session, which begins with the controller's next answer.
+    pub(crate) fn hand_on(&self) -> Self {
+        TaskSession { handed_on: true, ..self.clone() }
+    }
+
+    /// How the object is cut, once it is accepted.
+    pub(crate) fn geometry(&self) -> Option<Geometry> {
+        self.geometry
+    }
+
+    /// T, once it is known; else zero.
+    pub(crate) fn symbol_size(&self) -> u16 {
+        self.geometry.map_or(0, |geometry| geometry.symbol_size())
+    }
+
+    /// Bytes of symbol that a datagram may carry.
+    pub(crate) fn room(&self) -> u16 {
+        self.request.room
+    }
+
+    /// Whether it was ever accepted.
+    pub(crate) fn has_begun(&self) -> bool {
+        self.object.is_some()
+    }
+
+    /// Whether a task is running, as far as both ends know.
+    pub(crate) fn is_running(&self) -> bool {
+        matches!(self.phase, Phase::Running)
+    }
+
+    /// Whether the task is over, if not for the farewells.
+    pub(crate) fn is_over(&self) -> bool {
+        matches!(self.phase, Phase::Ending { .. } | Phase::Ended)
+    }
+
+    /// Whether nothing is left to say.
+    pub(crate) fn has_ended(&self) -> bool {
+        matches!(self.phase, Phase::Ended)
+    }
+
+    // ---- what the controller says
+
+    /// Whether something that came by this path is said about this task.
+    pub(crate) fn concerns(&self, path: PathId, control: &Control) -> bool {
+        path == self.controller
+            && match control {
+                Control::Accepted { request, .. } | Control::Refused { request, .. } => {
+                    *request == self.request.request
+                }
+                Control::Flows { task, .. } | Control::UnknownTask { task } => self.task == Some(*task),
+                Control::FinAck { task } => self.task == Some(*task) || self.left == Some(*task),
+                _ => false,
+            }
+    }
+
+    /// Whether the controller says that a running task is to begin anew, with other flows and with what is here.
+    pub(crate) fn begins_anew(&self, control: &Control) -> bool {
+        matches!(control, Control::Accepted { task, version, .. }
+            if self.is_running() && self.task == Some(*task) && *version > self.flows_version)
+    }
+
+    /// Hears what is said about this task ([`TaskSession::concerns`]).
+    pub(crate) fn on_control(&mut self, now: Time, control: Control) -> Told {
+        let anew = self.begins_anew(&control);
+        match control {
+            Control::Accepted {
+                task, object, bytes, symbol_size, feedback_every, version, flows, ..
+            } => {
+                if !matches!(self.phase, Phase::Asking { .. }) && !anew {
+                    return Told::Nothing;
+                }
+                let Ok(geometry) = Geometry::new(bytes, symbol_size) else { return Told::Stray };
+                let granted = Granted { task, object, bytes, geometry, flows };
+                self.on_accepted(now, granted, version, feedback_every)
+            }
+            Control::Refused { reason, .. } => self.on_refused(now, reason),
+            Control::Flows { version, flows, .. } => {
+                if version <= self.flows_version || !self.is_running() {
+                    return Told::Nothing;
+                }
+                self.flows_version = version;
+                Told::Flows(flows)
+            }
+            Control::UnknownTask { .. } => {
+                if self.is_running() {
+                    self.ask_anew(now);
+                }
+                Told::Nothing
+            }
+            Control::FinAck { task } => {
+                self.left = self.left.filter(|left| *left != task);
+                if self.task == Some(task)
+                    && let Phase::Ending { tries, .. } = &mut self.phase
+                {
+                    *tries = FIN_TRIES;
+                }
+                Told::Nothing
+            }
+            _ => Told::Stray,
+        }
+    }
+
+    fn on_accepted(&mut self, now: Time, granted: Granted, version: u32, feedback_every: Duration) -> Told {
+        let geometry = granted.geometry;
+        let again = self.object.is_some();
+        let same_layout = self.geometry.is_none_or(|before| before.layout() == geometry.layout());
+        if again && (self.object != Some(granted.object) || !same_layout) {
+            return Told::Fails(ReceiverFailure::Changed);
+        }
+        self.task = Some(granted.task);
+        self.flows_version = version;
+        self.feedback_every = feedback_every.max(LEAST_FEEDBACK);
+        self.next_feedback = now;
+        self.phase = Phase::Running;
+        let begun = !std::mem::take(&mut self.handed_on);
+        if again && begun && self.geometry == Some(geometry) {
+            return Told::GoesOn(granted);
+        }
+        self.object = Some(granted.object);
+        self.geometry = Some(geometry);
+        Told::Begins(granted)
+    }
+
+    fn on_refused(&mut self, now: Time, reason: Refusal) -> Told {
+        // No copy is left that could be sent: neither waiting nor asking again helps.
+        if matches!(reason, Refusal::Spoiled { .. }) && !self.is_over() {
+            return Told::Fails(ReceiverFailure::Refused(reason));
+        }
+        let Phase::Asking { since, .. } = self.phase else { return Told::Nothing };
+        // Somebody who has it may come back any moment; nobody who never had it will.
+        // A controller that has restarted learns only by and by what it knew when it accepted us.
+        let known = self.object.is_some() && reason == Refusal::UnknownObject;
+        let waiting_helps = known || matches!(reason, Refusal::NoSource | Refusal::Full);
+        if waiting_helps && now.since(since) < self.patience {
+            return Told::Nothing;
+        }
+        Told::Fails(ReceiverFailure::Refused(reason))
+    }
+
+    // ---- what is said to the controller
+
+    fn ask_anew(&mut self, now: Time) {
+        self.request.request = self.request.request.wrapping_add(1);
+        self.task = None;
+        self.phase = Phase::Asking { since: now, next: now, tries: 0 };
+    }
+
+    /// What comes of the next request is to come by this transport.
+    pub(crate) fn prefer(&mut self, delivery: Delivery) {
+        self.request.delivery = Some(delivery);
+    }
+
+    /// Leaves the task for one whose symbols need less room.
+    pub(crate) fn ask_with_room(&mut self, now: Time, room: u16) {
+        self.request.room = room;
+        self.left = self.task;
+        self.ask_anew(now);
+    }
+
+    /// Asks, and asks again, until it is answered, or the answer has failed to come for too long. `begun`: blocks are here,
+    /// or may be.
+    pub(crate) fn ask(
+        &mut self,
+        now: Time,
+        begun: bool,
+        outputs: &mut VecDeque<Output<FromFetch>>,
+    ) -> Result<(), ReceiverFailure> {
+        let Phase::Asking { since, next, tries } = &mut self.phase else { return Ok(()) };
+        let first = *since == Time::MAX;
+        if first {
+            *since = now;
+        }
+        if now.since(*since) >= self.answer_patience {
+            return Err(ReceiverFailure::NoController);
+        }
+        if first || now >= *next {
+            *next = now + (self.retry * (1 << (*tries).min(3)));
+            *tries += 1;
+            let mut request = self.request.clone();
+            // A name may move while we wait; the object that we began does not.
+            if let Some(object) = self.object.filter(|_| begun) {
+                request.name = object.to_string();
+            }
+            self.say_left(outputs);
+            self.say(Control::Request(request), outputs);
+        }
+        Ok(())
+    }
+
+    /// Whether it is time to say how far the task is.
+    pub(crate) fn is_feedback_due(&self, now: Time) -> bool {
+        self.is_running() && now >= self.next_feedback
+    }
+
+    /// Says how far the task is.
+    pub(crate) fn feedback(
+        &mut self,
+        now: Time,
+        progress: Progress,
+        outputs: &mut VecDeque<Output<FromFetch>>,
+    ) {
+        self.next_feedback = now + self.feedback_every;
+        let Some(task) = self.task else { return };
+        self.say_left(outputs);
+        let Progress { first_undecoded, needed, flows, held_up } = progress;
+        let flows_version = self.flows_version;
+        let feedback = Control::Feedback { task, first_undecoded, needed, flows_version, flows, held_up };
+        self.say(feedback, outputs);
+    }
+
+    /// Says that a source is not believed any more.
+    pub(crate) fn distrust(&self, node: NodeId, outputs: &mut VecDeque<Output<FromFetch>>) {
+        if let Some(task) = self.task {
+            self.say(Control::Distrust { task, node }, outputs);
+        }
+    }
+
+    /// The task is over; [`TaskSession::part`] says so.
+    pub(crate) fn end(&mut self, now: Time, outcome: Outcome) {
+        self.phase = Phase::Ending { outcome, next: now, tries: 0 };
+    }
+
+    /// Says, until it is understood or was said often enough, that the task is over. It has ended once its flows have too.
+    pub(crate) fn part(
+        &mut self,
+        now: Time,
+        flows_are_gone: bool,
+        outputs: &mut VecDeque<Output<FromFetch>>,
+    ) {
+        let Phase::Ending { outcome, next, tries } = &mut self.phase else { return };
+        let outcome = *outcome;
+        if *tries < FIN_TRIES && now >= *next {
+            *next = now + FIN_RETRY * (1 << *tries);
+            *tries += 1;
+            match self.task {
+                Some(task) => {
+                    self.say_left(outputs);
+                    self.say(Control::Fin { task, outcome }, outputs);
+                }
+                // There is nobody to be told.
+                None => *tries = FIN_TRIES,
+            }
+        }
+        if flows_are_gone && matches!(self.phase, Phase::Ending { tries: FIN_TRIES, .. }) {
+            self.phase = Phase::Ended;
+        }
+    }
+
+    /// When the next of all this is due.
+    pub(crate) fn next_wake(&self) -> Option<Time> {
+        match &self.phase {
+            Phase::Asking { next, since, .. } => Some((*next).min(*since + self.answer_patience)),
+            Phase::Running => Some(self.next_feedback),
+            Phase::Ending { next, tries, .. } => (*tries < FIN_TRIES).then_some(*next),
+            Phase::Ended => None,
+        }
+    }
+
+    /// Tells the controller, until it has understood, that a task was left for another one.
+    fn say_left(&self, outputs: &mut VecDeque<Output<FromFetch>>) {
+        if let Some(task) = self.left {
+            self.say(Control::Fin { task, outcome: Outcome::Cancelled }, outputs);
+        }
+    }
+
+    fn say(&self, control: Control, outputs: &mut VecDeque<Output<FromFetch>>) {
+        outputs.push_back(Output::Transmit(Packet::control(self.controller, control)));
+    }
+}

@@ -1,0 +1,157 @@
+//! What a source is told by its driver, and what it tells.
+
+use core::net::SocketAddr;
+
+use headwater_units::{BitRate, BlockIndex, Bytes, FlowId, FlowKey, ObjectId, PathId, SymbolId, TaskId};
+use headwater_wire::Class;
+use serde::{Deserialize, Serialize};
+
+/// What the driver tells a source.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum SourceCommand {
+    /// The node holds this object; orders to push it can be followed.
+    Hold {
+        /// The object.
+        object: ObjectId,
+        /// Its size.
+        bytes: Bytes,
+    },
+    /// It no longer does: its flows end and the controller is told.
+    Withdraw {
+        /// The object.
+        object: ObjectId,
+    },
+    /// The block asked for by [`SourceEvent::Prepare`] can be sent now.
+    BlockReady {
+        /// The flow.
+        flow: FlowId,
+        /// The block.
+        block: BlockIndex,
+        /// Whether repair symbols can be made too, without delay.
+        repair: bool,
+    },
+    /// Answers [`SourceEvent::Opened`] where the order says where the receiver or the group is, or the driver knows: begin.
+    /// A flow whose receiver does not pull begins with the first datagram of its receiver, but need not ask one that comes by
+    /// this path whether it is there.
+    FlowPath {
+        /// The flow.
+        flow: FlowId,
+        /// Its path.
+        path: PathId,
+    },
+    /// This host refuses to send datagrams this way that are longer: its interface or route is, or has become, too
+    /// narrow for them.
+    TooLong {
+        /// Which way.
+        path: PathId,
+        /// The longest that it sends, bytes above UDP.
+        fits: u16,
+    },
+    /// The node is receiving this object, cut like this, and may send on what comes to it: flows with
+    /// [`headwater_wire::FlowRole::Relay`] can be served from now on. Until [`SourceCommand::Hold`], or
+    /// [`SourceCommand::Arriving`] with [`Arriving::Over`].
+    Relay(Box<Relaying>),
+    /// How the reception of such an object goes on.
+    Arriving {
+        /// The object.
+        object: ObjectId,
+        /// What has happened.
+        what: Arriving,
+    },
+    /// All flows together send no faster than this from now on.
+    Limit {
+        /// As in [`SourceConfig::limit`](super::SourceConfig::limit).
+        limit: Option<BitRate>,
+    },
+}
+
+/// An object that its receiver sends on.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Relaying {
+    /// The object.
+    pub object: ObjectId,
+    /// Its size.
+    pub bytes: Bytes,
+    /// T.
+    pub symbol_size: u16,
+    /// Blocks that are here already, verified.
+    pub have: Vec<BlockIndex>,
+}
+
+/// What happens to an object that its receiver sends on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Arriving {
+    /// A symbol of the class that this node passes on has come, and can be sent as long as its block is not taken away.
+    Symbol(SymbolId),
+    /// The symbols of a block cannot be read any more: it is being decoded.
+    Decoding(BlockIndex),
+    /// They can be read again: they do not determine the block yet.
+    NeedsMore(BlockIndex),
+    /// They were thrown away; what comes of the block from now on is all that there is of it.
+    Anew(BlockIndex),
+    /// The block is here, verified, and can be prepared as one of an object that is held.
+    Whole(BlockIndex),
+    /// Nothing more will come, and what is here may vanish.
+    Over,
+}
+
+/// What a source tells the driver.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum SourceEvent {
+    /// A flow begins: accept datagrams under its key.
+    Opened(Box<Opened>),
+    /// A flow is over: forget its key, its path and its blocks.
+    Closed {
+        /// The flow.
+        flow: FlowId,
+    },
+    /// Symbols of this block will be named soon: read it, and build what repair symbols need if asked.
+    Prepare {
+        /// The flow.
+        flow: FlowId,
+        /// The block.
+        block: BlockIndex,
+        /// Repair symbols are wanted.
+        repair: bool,
+    },
+    /// Whoever this node passes an object on to wants so many symbols of a class of a block that is still coming, more than are
+    /// its part: they are to be had where the class comes from ([`ReceiverCommand::Wanted`](crate::ReceiverCommand::Wanted)).
+    Wanted {
+        /// The object.
+        object: ObjectId,
+        /// The block.
+        block: BlockIndex,
+        /// What its ESIs leave as a remainder when divided by the number of classes.
+        class: u8,
+        /// How many of the class, from its first one on.
+        symbols: u32,
+    },
+    /// No symbol of this block will be named again, unless it is prepared anew.
+    Release {
+        /// The flow.
+        flow: FlowId,
+        /// The block.
+        block: BlockIndex,
+    },
+}
+
+/// A flow that a source has opened.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Opened {
+    /// The flow.
+    pub flow: FlowId,
+    /// Its task.
+    pub task: TaskId,
+    /// Its key.
+    pub key: FlowKey,
+    /// The object that it sends.
+    pub object: ObjectId,
+    /// The object's size.
+    pub bytes: Bytes,
+    /// T.
+    pub symbol_size: u16,
+    /// How its symbols queue.
+    pub class: Class,
+    /// Where the receiver or the group may be reached, best first, if the order says so.
+    pub at: Vec<SocketAddr>,
+}

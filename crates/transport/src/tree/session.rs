@@ -1,0 +1,518 @@
+//! All trees of one task at a receiver: what is here of each block, and what that means to each tree.
+//!
+//! A block comes down one tree, symbol by symbol, as it is: nothing is coded, and a block is whole when its K source symbols are
+//! here. A block that fails its hash is asked for once more from the same tree; where it fails again, the task does.
+//!
+//! Nobody is told that a tree is over: its devices forget it, and the controller ends it at the source.
+
+use core::ops::Range;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use headwater_machine::{Bits, Output, Packet};
+use headwater_units::{
+    BitRate, BlockIndex, Bytes, Duration, FetchId, FlowId, Geometry, NodeId, PathId, SymbolId, Symbols, Time,
+};
+use headwater_wire::{Announcement, Body, FlowGrant, FlowView};
+
+use super::{Asks, TreeReceiver, TreeReceiverConfig};
+use crate::pull::{SessionConfig, SessionFlow, SessionStats};
+use crate::{Bind, DecodeFailure, FromFetch, ReceiverCommand, ReceiverEvent, ReceiverFailure};
+
+/// A block that fails its hash so often ends the task.
+const ATTEMPTS: u32 = 2;
+
+/// What is here of a block that is not finished.
+#[derive(Debug)]
+struct Open {
+    here: Bits,
+    symbols: u32,
+    /// It is whole, and decoder, hash or disk have it.
+    decoding: bool,
+    failed: u32,
+    /// The tree that brought its last symbol.
+    tree: usize,
+}
+
+/// What is here of all blocks.
+#[derive(Debug)]
+struct Blocks {
+    geometry: Geometry,
+    wanted: Range<u32>,
+    done: BTreeSet<u32>,
+    open: BTreeMap<u32, Open>,
+    /// Symbols that are not here.
+    missing: u64,
+    decoding: usize,
+    most_open: usize,
+}
+
+/// What became of a symbol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Arrival {
+    Useless,
+    Kept,
+    Complete,
+}
+
+impl Blocks {
+    fn new(geometry: Geometry, wanted: Range<u32>, have: &[BlockIndex], most_open: usize) -> Self {
+        let wanted = wanted.start..wanted.end.min(geometry.layout().block_count());
+        let done: BTreeSet<u32> =
+            have.iter().map(|block| block.0).filter(|block| wanted.contains(block)).collect();
+        let missing = wanted.clone().filter(|block| !done.contains(block));
+        let missing = missing.map(|block| u64::from(geometry.source_symbols(BlockIndex(block)))).sum();
+        Blocks { geometry, wanted, done, open: BTreeMap::new(), missing, decoding: 0, most_open }
+    }
+
+    fn undone(&self) -> u32 {
+        self.wanted.len() as u32 - self.done.len() as u32
+    }
+
+    fn arrive(&mut self, tree: usize, name: SymbolId) -> Arrival {
+        let SymbolId { block, esi } = name;
+        let symbols = if self.wanted.contains(&block.0) { self.geometry.source_symbols(block) } else { 0 };
+        if esi.0 >= symbols || self.done.contains(&block.0) {
+            return Arrival::Useless;
+        }
+        let open = self.open.entry(block.0).or_insert_with(|| Open {
+            here: Bits::new(symbols),
+            symbols,
+            decoding: false,
+            failed: 0,
+            tree,
+        });
+        if !open.here.set(esi.0) {
+            return Arrival::Useless;
+        }
+        open.tree = tree;
+        self.missing -= 1;
+        if open.here.ones() < open.symbols {
+            return Arrival::Kept;
+        }
+        open.decoding = true;
+        self.decoding += 1;
+        Arrival::Complete
+    }
+
+    fn finish(&mut self, block: BlockIndex) -> bool {
+        if !self.open.get(&block.0).is_some_and(|open| open.decoding) {
+            return false;
+        }
+        self.open.remove(&block.0);
+        self.decoding -= 1;
+        self.done.insert(block.0)
+    }
+
+    /// A block turned out wrong: it is empty again. Returns its tree, and how often it has failed.
+    fn corrupt(&mut self, block: BlockIndex) -> Option<(usize, u32)> {
+        let open = self.open.get_mut(&block.0).filter(|open| open.decoding)?;
+        self.missing += u64::from(open.symbols);
+        self.decoding -= 1;
+        *open = Open {
+            here: Bits::new(open.symbols),
+            decoding: false,
+            failed: open.failed + 1,
+            symbols: open.symbols,
+            tree: open.tree,
+        };
+        Some((open.tree, open.failed))
+    }
+}
+
+impl Asks for Blocks {
+    fn first_missing(&self, block: BlockIndex, from: u32) -> Option<u32> {
+        if !self.wanted.contains(&block.0) || self.done.contains(&block.0) {
+            return None;
+        }
+        let symbols = self.geometry.source_symbols(block);
+        match self.open.get(&block.0) {
+            None => (from < symbols).then_some(from),
+            Some(open) => (from..symbols).find(|esi| !open.here.get(*esi)),
+        }
+    }
+
+    fn has_room(&self, block: BlockIndex) -> bool {
+        self.open.contains_key(&block.0) || self.open.len() < self.most_open
+    }
+}
+
+/// A tree, and what came of it.
+#[derive(Debug)]
+struct Tree {
+    grant: FlowGrant,
+    /// Once it is known where it leads, and what is wanted.
+    machine: Option<TreeReceiver>,
+    path: Option<PathId>,
+    symbols: u64,
+    useful: u64,
+    heard: Time,
+    viewed: (u64, Time),
+    rate: BitRate,
+    over: bool,
+}
+
+/// One task.
+#[derive(Debug)]
+pub(crate) struct Session {
+    fetch: FetchId,
+    config: TreeReceiverConfig,
+    source_patience: Duration,
+    open_blocks: usize,
+    geometry: Geometry,
+    blocks: Option<Blocks>,
+    trees: Vec<Tree>,
+    outbox: VecDeque<Output<FromFetch>>,
+    keep: Option<(FlowId, SymbolId)>,
+    last_useful: Time,
+    over: bool,
+    stats: SessionStats,
+}
+
+impl Session {
+    /// A receiver of an object that is cut like this. How long it waits, and for how many blocks at once, is said for all
+    /// transports by `session`.
+    pub(crate) fn new(
+        fetch: FetchId,
+        config: TreeReceiverConfig,
+        session: &SessionConfig,
+        geometry: Geometry,
+    ) -> Self {
+        Session {
+            fetch,
+            config,
+            source_patience: session.source_patience,
+            open_blocks: session.open_blocks as usize,
+            geometry,
+            blocks: None,
+            trees: Vec::new(),
+            outbox: VecDeque::new(),
+            keep: None,
+            last_useful: Time::ZERO,
+            over: false,
+            stats: SessionStats::default(),
+        }
+    }
+
+    // ---- what is known
+
+    pub(crate) fn has_ended(&self) -> bool {
+        self.over
+    }
+
+    pub(crate) fn bound(&self) -> impl Iterator<Item = FlowId> + '_ {
+        self.trees.iter().filter(|tree| !tree.over).map(|tree| tree.grant.flow)
+    }
+
+    pub(crate) fn is_distrusted(&self, _node: NodeId) -> bool {
+        false
+    }
+
+    pub(crate) fn blocks_behind(&self) -> usize {
+        self.blocks.as_ref().map_or(0, |blocks| blocks.decoding)
+    }
+
+    pub(crate) fn first_undecoded(&self) -> BlockIndex {
+        let first = self.blocks.as_ref().map(|blocks| {
+            let mut wanted = blocks.wanted.clone();
+            wanted.find(|block| !blocks.done.contains(block)).unwrap_or(blocks.wanted.end)
+        });
+        BlockIndex(first.unwrap_or(0))
+    }
+
+    pub(crate) fn needed(&self) -> Symbols {
+        self.blocks.as_ref().map_or(self.geometry.total_symbols(), |blocks| Symbols::new(blocks.missing))
+    }
+
+    pub(crate) fn useful(&self) -> impl Iterator<Item = (FlowId, u64)> + '_ {
+        self.trees.iter().map(|tree| (tree.grant.flow, tree.useful))
+    }
+
+    pub(crate) fn flow(&self, flow: FlowId) -> Option<SessionFlow> {
+        self.trees.iter().find(|tree| tree.grant.flow == flow).map(Tree::stats)
+    }
+
+    pub(crate) fn stats(&self) -> SessionStats {
+        let mut stats = self.stats.clone();
+        if let Some(blocks) = &self.blocks {
+            stats.blocks = blocks.wanted.len() as u32;
+            stats.blocks_done = blocks.done.len() as u32;
+            stats.blocks_behind = blocks.decoding as u32;
+            stats.needed = blocks.missing;
+        }
+        let machines = self.trees.iter().filter_map(|tree| tree.machine.as_ref());
+        stats.timeouts = machines.map(|machine| machine.stats().repeated).sum();
+        stats.flows = self.trees.iter().map(Tree::stats).collect();
+        stats.flows.sort_by_key(|flow| flow.flow);
+        stats
+    }
+
+    pub(crate) fn views(&mut self, now: Time) -> Vec<FlowView> {
+        let symbol = u64::from(self.geometry.symbol_size());
+        self.trees.iter_mut().filter(|tree| !tree.over).map(|tree| tree.view(now, symbol)).collect()
+    }
+
+    // ---- from the host
+
+    pub(crate) fn set_flows(&mut self, now: Time, grants: Vec<FlowGrant>) {
+        if self.over {
+            return;
+        }
+        for place in 0..self.trees.len() {
+            let Tree { grant, over, .. } = &self.trees[place];
+            if !over && grants.iter().all(|it| it.flow != grant.flow) {
+                self.unbind(place);
+            }
+        }
+        for grant in grants {
+            if self.trees.iter().any(|tree| tree.grant.flow == grant.flow) {
+                continue;
+            }
+            self.event(ReceiverEvent::Bind(Box::new(Bind::from(&grant))));
+            self.trees.push(Tree {
+                grant,
+                machine: None,
+                path: None,
+                symbols: 0,
+                useful: 0,
+                heard: now,
+                viewed: (0, now),
+                rate: BitRate::ZERO,
+                over: false,
+            });
+        }
+        self.begin_trees(now);
+    }
+
+    pub(crate) fn on_command(&mut self, now: Time, command: ReceiverCommand) {
+        match command {
+            ReceiverCommand::Start { wanted, have } => self.start(now, wanted, &have),
+            ReceiverCommand::FlowPath { flow, path } => {
+                if let Some(tree) = self.trees.iter_mut().find(|tree| tree.grant.flow == flow) {
+                    tree.path = Some(path);
+                    self.begin_trees(now);
+                }
+            }
+            ReceiverCommand::BlockDecoded { block } => {
+                let Some(blocks) = &mut self.blocks else { return };
+                if blocks.finish(block) {
+                    self.last_useful = now;
+                    if blocks.undone() == 0 {
+                        self.complete();
+                    }
+                }
+            }
+            ReceiverCommand::DecodeFailed { block, failure } => self.on_decode_failed(now, block, failure),
+            ReceiverCommand::Cancel => self.fail(ReceiverFailure::Cancelled),
+            // It has begun.
+            ReceiverCommand::Fetch(_) | ReceiverCommand::Wanted { .. } => self.stats.strays += 1,
+        }
+    }
+
+    fn start(&mut self, now: Time, wanted: Range<u32>, have: &[BlockIndex]) {
+        if self.blocks.is_some() || self.over {
+            return;
+        }
+        let blocks = Blocks::new(self.geometry, wanted, have, self.open_blocks);
+        self.stats.source_symbols = blocks.missing;
+        self.last_useful = now;
+        let done = blocks.undone() == 0;
+        self.blocks = Some(blocks);
+        match done {
+            true => self.complete(),
+            false => self.begin_trees(now),
+        }
+    }
+
+    /// Trees whose way is known, once it is known where symbols go.
+    fn begin_trees(&mut self, now: Time) {
+        if self.blocks.is_none() {
+            return;
+        }
+        for tree in self.trees.iter_mut().filter(|tree| tree.machine.is_none() && !tree.over) {
+            let Some(path) = tree.path else { continue };
+            let first = BlockIndex(tree.grant.index.into());
+            tree.heard = now;
+            if first.0 < self.geometry.layout().block_count() {
+                tree.machine = Some(TreeReceiver::new(self.config, tree.grant.flow, path, first));
+            }
+        }
+    }
+
+    fn on_decode_failed(&mut self, now: Time, block: BlockIndex, failure: DecodeFailure) {
+        let Some(blocks) = &mut self.blocks else { return };
+        let Some((tree, failed)) = blocks.corrupt(block) else { return };
+        self.last_useful = now;
+        match failure {
+            DecodeFailure::Corrupt => self.stats.corrupt += 1,
+            // All source symbols were there: whoever says this has lost some.
+            DecodeFailure::NeedMore => self.stats.need_more += 1,
+        }
+        self.event(ReceiverEvent::Discard { block });
+        if failed >= ATTEMPTS {
+            return self.fail(ReceiverFailure::Corrupt { block });
+        }
+        if let Some(machine) = self.trees.get_mut(tree).and_then(|tree| tree.machine.as_mut()) {
+            machine.ask_again(block);
+        }
+    }
+
+    // ---- from the trees
+
+    #[inline]
+    pub(crate) fn on_packet(&mut self, now: Time, packet: Packet) {
+        let datagram = packet.datagram;
+        let place = self.trees.iter().position(|tree| tree.grant.flow == datagram.flow && !tree.over);
+        let Some(place) = place else {
+            self.stats.strays += 1;
+            return;
+        };
+        match datagram.body {
+            Body::Symbol(header) if !header.trimmed => self.on_symbol(now, place, header.symbol),
+            Body::Announcement(announcement) => self.on_announcement(now, place, announcement),
+            _ => self.stats.strays += 1,
+        }
+    }
+
+    fn on_announcement(&mut self, now: Time, place: usize, announcement: Announcement) {
+        if let Some(machine) = &mut self.trees[place].machine {
+            machine.on_announcement(now, announcement);
+        }
+    }
+
+    #[inline]
+    fn on_symbol(&mut self, now: Time, place: usize, name: SymbolId) {
+        let tree = &mut self.trees[place];
+        let (Some(blocks), Some(machine), false) = (&mut self.blocks, &mut tree.machine, self.over) else {
+            return;
+        };
+        self.stats.arrivals += 1;
+        tree.symbols += 1;
+        tree.heard = now;
+        machine.on_symbol(now, name);
+        let arrival = blocks.arrive(place, name);
+        if arrival == Arrival::Useless {
+            self.stats.useless += 1;
+            return;
+        }
+        tree.useful += 1;
+        self.last_useful = now;
+        let flow = tree.grant.flow;
+        if self.outbox.is_empty() && self.keep.is_none() {
+            self.keep = Some((flow, name));
+        } else {
+            self.event(ReceiverEvent::Symbol { flow, symbol: name });
+        }
+        if arrival == Arrival::Complete {
+            self.event(ReceiverEvent::Decode { block: name.block });
+            let behind = self.blocks_behind() as u32;
+            self.stats.blocks_behind_most = self.stats.blocks_behind_most.max(behind);
+        }
+    }
+
+    // ---- the end
+
+    fn complete(&mut self) {
+        self.event(ReceiverEvent::Done);
+        self.finish();
+    }
+
+    pub(crate) fn fail(&mut self, failure: ReceiverFailure) {
+        if self.over {
+            return;
+        }
+        self.event(ReceiverEvent::Failed(failure));
+        self.finish();
+    }
+
+    fn finish(&mut self) {
+        self.over = true;
+        (0..self.trees.len()).for_each(|place| self.unbind(place));
+    }
+
+    fn unbind(&mut self, place: usize) {
+        let tree = &mut self.trees[place];
+        if !std::mem::replace(&mut tree.over, true) {
+            let flow = tree.grant.flow;
+            self.event(ReceiverEvent::Unbind { flow });
+        }
+    }
+
+    // ---- what goes out
+
+    #[inline]
+    pub(crate) fn take_kept(&mut self) -> Option<(FlowId, SymbolId)> {
+        self.keep.take()
+    }
+
+    pub(crate) fn poll(&mut self, now: Time) -> Output<FromFetch> {
+        if let Some((flow, symbol)) = self.keep.take() {
+            return Output::Event(FromFetch(self.fetch, ReceiverEvent::Symbol { flow, symbol }));
+        }
+        if let Some(output) = self.outbox.pop_front() {
+            return output;
+        }
+        let (Some(blocks), false) = (&self.blocks, self.over) else { return Output::Wake(None) };
+        let mut wake = Time::MAX;
+        for tree in self.trees.iter_mut().filter(|tree| !tree.over) {
+            let Some(machine) = &mut tree.machine else { continue };
+            if let Some(interest) = machine.next(now, blocks) {
+                self.stats.pulls += 1;
+                return Output::Transmit(interest);
+            }
+            wake = wake.min(machine.deadline().unwrap_or(Time::MAX));
+        }
+        if blocks.decoding == 0 {
+            let until = self.last_useful + self.source_patience;
+            if now >= until {
+                let missing = blocks.undone();
+                self.fail(ReceiverFailure::NoSource { missing });
+                return self.poll(now);
+            }
+            wake = wake.min(until);
+        }
+        Output::Wake(Some(wake).filter(|at| *at < Time::MAX))
+    }
+
+    #[inline]
+    fn event(&mut self, event: ReceiverEvent) {
+        self.outbox.push_back(Output::Event(FromFetch(self.fetch, event)));
+    }
+}
+
+impl Tree {
+    fn stats(&self) -> SessionFlow {
+        let machine = self.machine.as_ref();
+        let of = machine.map(TreeReceiver::stats).unwrap_or_default();
+        SessionFlow {
+            flow: self.grant.flow,
+            node: self.grant.node,
+            symbols: self.symbols,
+            useful: self.useful,
+            by_group: self.useful,
+            relays: false,
+            trimmed: 0,
+            lost: of.repeated,
+            asked: of.interests,
+            coming: machine.map_or(0, |machine| u64::from(machine.outstanding())),
+            rate: self.rate,
+            rtt: machine.and_then(|machine| machine.rtt().smoothed()),
+            silent: false,
+            ended: self.over,
+        }
+    }
+
+    fn view(&mut self, now: Time, symbol: u64) -> FlowView {
+        let (useful, since) = std::mem::replace(&mut self.viewed, (self.useful, now));
+        let span = now.since(since);
+        if span > Duration::ZERO {
+            self.rate = Bytes::new((self.useful - useful) * symbol) / span;
+        }
+        let waits = self.machine.as_ref().is_some_and(|machine| machine.outstanding() > 0);
+        FlowView {
+            flow: self.grant.flow,
+            bytes: Bytes::new(self.useful * symbol),
+            rate: self.rate,
+            silent: if waits { now.since(self.heard) } else { Duration::ZERO },
+        }
+    }
+}

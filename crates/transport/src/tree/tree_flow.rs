@@ -1,0 +1,411 @@
+//! One tree of an object at its source (Datacast §IV-B, §V-B).
+//!
+//! ```text
+//!   interest --- first for this name ---> waits its turn at the rate r ---> sent
+//!            --- its symbol was sent ---> duplicate: r is halved, the symbol leaves at once
+//!            --- still waits its turn --> nothing
+//!            --- NEXT of a block -------> the block after it is chosen, if it was not, and said
+//! ```
+//! Repeated symbols are not held back by the rate: they are for the slowest receiver, which must not become slower (§V-B). A
+//! symbol keeps the number under which it was first sent; that tells the stores on the way how old it is.
+//!
+//! Where the tree leads is said by the order or by the driver, never by who asks: so nobody has symbols sent elsewhere.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use headwater_machine::{Bits, Output, Packet};
+use headwater_units::{
+    BitRate, BlockIndex, Bytes, FlowId, Geometry, MAX_SOURCE_SYMBOLS, ObjectId, PacketNumber, PathId,
+    SymbolId, Symbols, Time,
+};
+use headwater_wire::{
+    Announcement, Body, Class, Datagram, Ecn, FlowRole, NEXT, Push, SYMBOL_OVERHEAD, SymbolHeader,
+};
+
+use super::{TreeRate, TreeSourceConfig};
+use crate::SourceEvent;
+use crate::source::Shared;
+use crate::source::config::{FlowCounters, FlowStats};
+
+/// What one GSO send covers at most.
+const QUANTUM: u64 = 46;
+/// However long a driver was away, it makes up for no more than this: a quarter of what devices keep of a tree on the testbed (512 KB,
+/// Datacast §VII-B), so that whoever is behind afterwards still finds there what it asks for.
+const CATCH_UP: Bytes = Bytes::new(128_000);
+
+/// Which blocks the trees of an object have been given.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Dealt {
+    /// The first block that no tree was given; the first ones go to the trees in order.
+    next: u32,
+    /// Trees that there are.
+    trees: u32,
+}
+
+/// Counts of one tree.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TreeStats {
+    /// Symbols that were sent for the first time.
+    pub new: u64,
+    /// Symbols that were sent again.
+    pub repeated: u64,
+    /// Interests for symbols that had been sent.
+    pub duplicates: u64,
+    /// Interests for symbols that were waiting to be sent.
+    pub early: u64,
+    /// Interests that make no sense, or found no room.
+    pub strays: u64,
+}
+
+/// A block that the tree carries, or has carried.
+#[derive(Debug)]
+struct Carried {
+    /// The number of its first symbol.
+    base: u64,
+    asked: Bits,
+    sent: Bits,
+    /// What follows it in the tree, once somebody has asked.
+    follows: Option<Option<BlockIndex>>,
+    ready: Ready,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ready {
+    No,
+    Asked,
+    Yes,
+}
+
+/// One tree.
+#[derive(Debug)]
+pub(crate) struct TreeFlow {
+    push: Push,
+    config: TreeSourceConfig,
+    geometry: Geometry,
+    path: Option<PathId>,
+    rate: TreeRate,
+    /// When the next new symbol may leave.
+    next_at: Time,
+    carried: BTreeMap<BlockIndex, Carried>,
+    /// Symbols of all blocks that it was given.
+    given: u64,
+    /// Blocks that are ready or were asked for, in that order.
+    ready: VecDeque<BlockIndex>,
+    waiting: VecDeque<SymbolId>,
+    repeats: VecDeque<SymbolId>,
+    says: VecDeque<Announcement>,
+    /// Its turn among the flows has come or will; no timer is needed for it.
+    stirs: bool,
+    paused: bool,
+    stats: TreeStats,
+}
+
+impl TreeFlow {
+    pub(crate) fn new(now: Time, push: Push, geometry: Geometry, shared: &mut Shared) -> Self {
+        let config = shared.config.trees;
+        let dealt = shared.dealt.entry(group_of(&push)).or_insert(Dealt { next: push.of.into(), trees: 0 });
+        dealt.trees += 1;
+        let mut flow = TreeFlow {
+            config,
+            geometry,
+            path: None,
+            rate: TreeRate::new(config.rate.within(most_of(&push)), now),
+            next_at: now,
+            carried: BTreeMap::new(),
+            given: 0,
+            ready: VecDeque::new(),
+            waiting: VecDeque::new(),
+            repeats: VecDeque::new(),
+            says: VecDeque::new(),
+            stirs: false,
+            paused: false,
+            stats: TreeStats::default(),
+            push,
+        };
+        let first = BlockIndex(flow.push.index.into());
+        if first.0 < geometry.layout().block_count() {
+            flow.carry(first, shared);
+        }
+        flow
+    }
+
+    /// The tree is over; what its group was given is forgotten with the last one.
+    pub(crate) fn leave(&self, shared: &mut Shared) {
+        let group = group_of(&self.push);
+        if let Some(dealt) = shared.dealt.get_mut(&group) {
+            dealt.trees -= 1;
+            if dealt.trees == 0 {
+                shared.dealt.remove(&group);
+            }
+        }
+    }
+
+    pub(crate) fn object(&self) -> ObjectId {
+        self.push.object
+    }
+
+    /// Whether this order means this tree: all but the weight, which says nothing to it, and what its links carry.
+    pub(crate) fn is(&self, push: &Push) -> bool {
+        let role = match (&self.push.role, &push.role) {
+            (FlowRole::Tree { group, .. }, FlowRole::Tree { most, .. }) => {
+                FlowRole::Tree { group: *group, most: *most }
+            }
+            (own, _) => own.clone(),
+        };
+        Push { theta: push.theta, role, ..self.push.clone() } == *push
+    }
+
+    /// The order is said again; the tree may be led another way now.
+    pub(crate) fn order_again(&mut self, now: Time, push: &Push) {
+        if most_of(push) != most_of(&self.push) {
+            self.push.role = push.role.clone();
+            self.rate.follow(now, self.config.rate.within(most_of(push)));
+        }
+    }
+
+    pub(crate) fn quantum(&self) -> u64 {
+        QUANTUM
+    }
+
+    pub(crate) fn open_path(&self) -> Option<PathId> {
+        self.path.filter(|_| !self.paused)
+    }
+
+    pub(crate) fn packet_bytes(&self) -> u64 {
+        u64::from(self.push.symbol_size) + SYMBOL_OVERHEAD as u64
+    }
+
+    pub(crate) fn pause(&mut self) {
+        self.paused = true;
+    }
+
+    pub(crate) fn resume(&mut self) {
+        self.paused = false;
+    }
+
+    /// Symbols that have left, repeated ones too.
+    pub(crate) fn sent(&self) -> Symbols {
+        Symbols::new(self.stats.new + self.stats.repeated)
+    }
+
+    pub(crate) fn stats(&self) -> FlowStats {
+        FlowStats {
+            starved: self.is_starved(),
+            paused: self.paused,
+            counters: FlowCounters {
+                sent: self.sent(),
+                resent: Symbols::new(self.stats.repeated),
+                bad_work: self.stats.strays,
+                ..FlowCounters::default()
+            },
+            tree: Some(self.stats),
+            ..FlowStats::unmeasured(&self.push)
+        }
+    }
+
+    // ---- what the driver says
+
+    /// The way down the tree.
+    pub(crate) fn on_path(&mut self, path: PathId) {
+        self.path = Some(path);
+    }
+
+    /// A block can be sent.
+    pub(crate) fn on_block_ready(&mut self, block: BlockIndex) {
+        if let Some(carried) = self.carried.get_mut(&block).filter(|carried| carried.ready == Ready::Asked) {
+            carried.ready = Ready::Yes;
+        }
+    }
+
+    // ---- what comes up the tree
+
+    /// An interest.
+    pub(crate) fn on_interest(&mut self, now: Time, name: SymbolId, shared: &mut Shared) {
+        if name.esi == NEXT {
+            return self.announce(name.block, shared);
+        }
+        let Some(carried) = self.carried.get_mut(&name.block) else {
+            self.stats.strays += 1;
+            return;
+        };
+        if name.esi.0 >= self.geometry.source_symbols(name.block) {
+            self.stats.strays += 1;
+            return;
+        }
+        if carried.asked.set(name.esi.0) {
+            self.waiting.push_back(name);
+        } else if !carried.sent.get(name.esi.0) {
+            self.stats.early += 1;
+        } else {
+            self.stats.duplicates += 1;
+            self.rate.on_duplicate(now);
+            match self.repeats.len() < self.config.repeats {
+                true => self.repeats.push_back(name),
+                false => self.stats.strays += 1,
+            }
+        }
+        if carried.ready == Ready::No {
+            self.prepare(name.block, shared);
+        }
+    }
+
+    fn announce(&mut self, block: BlockIndex, shared: &mut Shared) {
+        let Some(carried) = self.carried.get_mut(&block) else {
+            self.stats.strays += 1;
+            return;
+        };
+        let next = match carried.follows {
+            Some(next) => next,
+            None => {
+                let dealt = shared.dealt.get_mut(&group_of(&self.push));
+                let dealt = dealt.filter(|dealt| dealt.next < self.geometry.layout().block_count());
+                let next = dealt.map(|dealt| {
+                    dealt.next += 1;
+                    BlockIndex(dealt.next - 1)
+                });
+                carried.follows = Some(next);
+                if let Some(next) = next {
+                    self.carry(next, shared);
+                }
+                next
+            }
+        };
+        self.says.push_back(Announcement { block, next });
+    }
+
+    /// The next block goes down this tree.
+    fn carry(&mut self, block: BlockIndex, shared: &mut Shared) {
+        let symbols = self.geometry.source_symbols(block);
+        let bits = Bits::new(symbols);
+        let carried =
+            Carried { base: self.given, asked: bits.clone(), sent: bits, follows: None, ready: Ready::No };
+        self.given += u64::from(symbols);
+        self.carried.insert(block, carried);
+        self.prepare(block, shared);
+    }
+
+    /// Asks for a block's bytes; the one that was asked for first makes room.
+    fn prepare(&mut self, block: BlockIndex, shared: &mut Shared) {
+        let flow = self.push.flow;
+        let mut say = |event| shared.out.push_back(Output::Event(event));
+        while self.ready.len() >= self.config.ready_blocks.max(2) {
+            let Some(old) = self.ready.pop_front() else { break };
+            if let Some(carried) = self.carried.get_mut(&old) {
+                carried.ready = Ready::No;
+            }
+            say(SourceEvent::Release { flow, block: old });
+        }
+        if let Some(carried) = self.carried.get_mut(&block) {
+            carried.ready = Ready::Asked;
+            self.ready.push_back(block);
+            say(SourceEvent::Prepare { flow, block, repair: false });
+        }
+    }
+
+    // ---- sending
+
+    /// The next packet that may leave now.
+    pub(crate) fn next(&mut self, now: Time, _shared: &mut Shared) -> Option<Packet> {
+        let next = self.first(now);
+        self.stirs = next.is_some();
+        next
+    }
+
+    fn first(&mut self, now: Time) -> Option<Packet> {
+        let path = self.open_path()?;
+        if let Some(announcement) = self.says.pop_front() {
+            return Some(self.packet(path, Class::Control, Body::Announcement(announcement)));
+        }
+        let name = match self.first_repeat() {
+            Some(name) => {
+                self.stats.repeated += 1;
+                name
+            }
+            None => {
+                let name = *self.waiting.front().filter(|_| self.next_at <= now)?;
+                if !self.is_ready(name.block) {
+                    return None;
+                }
+                self.waiting.pop_front();
+                let rate = self.rate.at(now);
+                let late = self.config.catch_up.min(CATCH_UP / rate);
+                let earliest = Time::ZERO + now.since(Time::ZERO).saturating_sub(late);
+                let bytes = self.config.packet.unwrap_or(Bytes::new(self.packet_bytes()));
+                self.next_at = self.next_at.max(earliest) + bytes / rate;
+                self.stats.new += 1;
+                name
+            }
+        };
+        let carried = self.carried.get_mut(&name.block)?;
+        carried.sent.set(name.esi.0);
+        let number = PacketNumber(carried.base + u64::from(name.esi.0));
+        Some(self.packet(path, self.push.class, Body::Symbol(header(name, number))))
+    }
+
+    /// When the next new symbol may leave, if one waits for that alone.
+    pub(crate) fn deadline(&self) -> Option<Time> {
+        self.waiting.front().filter(|name| self.is_ready(name.block))?;
+        self.open_path().filter(|_| !self.stirs).map(|_| self.next_at)
+    }
+
+    /// Its time has come.
+    pub(crate) fn on_timer(&mut self) {
+        self.stirs = true;
+    }
+
+    fn is_ready(&self, block: BlockIndex) -> bool {
+        self.carried.get(&block).is_some_and(|carried| carried.ready == Ready::Yes)
+    }
+
+    /// Something waits for the disk alone.
+    fn is_starved(&self) -> bool {
+        let mut waits = self.waiting.front().into_iter().chain(&self.repeats);
+        waits.any(|name| !self.is_ready(name.block))
+    }
+
+    /// The first repeated symbol whose block is ready; those before it wait for theirs.
+    fn first_repeat(&mut self) -> Option<SymbolId> {
+        let at = self.repeats.iter().position(|name| self.is_ready(name.block))?;
+        self.repeats.remove(at)
+    }
+
+    fn packet(&self, path: PathId, class: Class, body: Body) -> Packet {
+        let datagram = Datagram { class, key_epoch: 0, flow: self.push.flow, body };
+        Packet { path, ecn: Ecn::NotEct, datagram }
+    }
+}
+
+/// What the trees of one object have in common.
+fn group_of(push: &Push) -> FlowId {
+    match push.role {
+        FlowRole::Tree { group, .. } => group,
+        _ => push.flow,
+    }
+}
+
+/// What the tree's links carry, if that is known.
+fn most_of(push: &Push) -> Option<BitRate> {
+    match push.role {
+        FlowRole::Tree { most, .. } => most,
+        _ => None,
+    }
+}
+
+fn header(symbol: SymbolId, number: PacketNumber) -> SymbolHeader {
+    SymbolHeader {
+        number,
+        symbol,
+        ack_interval: 1,
+        ack_now: false,
+        assignment: 0,
+        starved: false,
+        syn: false,
+        trimmed: false,
+    }
+}
+
+/// The ESI that [`NEXT`] is must be no symbol's.
+const _: () = assert!(NEXT.0 > MAX_SOURCE_SYMBOLS as u32);
+
+#[cfg(test)]
+mod tests;
