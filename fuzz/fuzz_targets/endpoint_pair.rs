@@ -9,13 +9,13 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use arbitrary::{Result, Unstructured};
-use headwater_machine::{Endpoint, Input, Output, Packet};
-use headwater_transport::receiver::{HostReceiverConfig, Receivers};
-use headwater_transport::flow::path_mtu::PathMtuConfig;
 use headwater_controller::{Controller, ControllerCommand, ControllerConfig, ControllerEvent, TaskRecord};
-use headwater_transport::push::receiver::ReceiverConfig;
-use headwater_transport::source::{LostSymbols, Source, SourceConfig};
+use headwater_machine::{Endpoint, Input, Output, Packet};
+use headwater_transport::flow::path_mtu::PathMtuConfig;
 use headwater_transport::pull::queue::PullConfig;
+use headwater_transport::push::receiver::ReceiverConfig;
+use headwater_transport::receiver::{HostReceiverConfig, Receivers};
+use headwater_transport::source::{LostSymbols, Source, SourceConfig};
 use headwater_transport::*;
 use headwater_units::*;
 use headwater_wire::*;
@@ -108,11 +108,8 @@ fn run(bytes: &[u8]) -> Result<()> {
         lost_symbols: if setting & 8 == 0 { LostSymbols::Resend } else { LostSymbols::New },
         ..if setting & 16 == 0 { SourceConfig::default() } else { SourceConfig::paper() }
     };
-    let pull = PullConfig {
-        rate: BitRate::new(1_000_000_000),
-        packet: Bytes::new(1500),
-        catch_up: Duration::ZERO,
-    };
+    let pull =
+        PullConfig { rate: BitRate::new(1_000_000_000), packet: Bytes::new(1500), catch_up: Duration::ZERO };
     let mut world = World {
         now: Time::from_nanos(1_000_000),
         controller: Controller::new(ControllerConfig::default(), [1; 32]),
@@ -284,7 +281,9 @@ impl World<'_> {
     fn next(&mut self, host: u32) -> Output<Event> {
         match host {
             CONTROLLER => self.controller.poll(self.now).map(Event::Controller),
-            RECEIVER => self.receivers.poll(self.now).map(|FromFetch(fetch, event)| Event::Receiver(fetch, event)),
+            RECEIVER => {
+                self.receivers.poll(self.now).map(|FromFetch(fetch, event)| Event::Receiver(fetch, event))
+            }
             source => self.sources[source as usize - 2].poll(self.now).map(Event::Source),
         }
     }
@@ -380,7 +379,7 @@ impl World<'_> {
                 let have = kept.done.iter().map(|&b| BlockIndex(b)).collect();
                 answer(ReceiverCommand::Start { wanted: 0..kept.wanted, have });
             }
-            ReceiverEvent::Bind(bind) => {
+            ReceiverEvent::Bind(bind) | ReceiverEvent::Moved(bind) => {
                 let path = PathId(u32::from(bind.node.0[0]));
                 answer(ReceiverCommand::FlowPath { flow: bind.flow, path });
             }
@@ -503,7 +502,9 @@ impl World<'_> {
                 let fits = self.bytes.arbitrary()?;
                 self.tell(source, Command::Source(SourceCommand::TooLong { path, fits }));
             }
-            6 if self.bytes.ratio(1, 4)? => self.tell(RECEIVER, Command::Receiver(FETCH, ReceiverCommand::Cancel)),
+            6 if self.bytes.ratio(1, 4)? => {
+                self.tell(RECEIVER, Command::Receiver(FETCH, ReceiverCommand::Cancel))
+            }
             _ => {}
         }
         Ok(())

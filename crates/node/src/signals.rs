@@ -4,7 +4,6 @@
 //! answer, by the key that came with their part.
 
 use core::net::SocketAddr;
-use std::collections::VecDeque;
 
 use headwater_machine::SortedMap;
 use headwater_transport::tree::{Say, Signalling, SignallingConfig};
@@ -12,8 +11,6 @@ use headwater_units::{FlowId, PathId, Time};
 use headwater_wire::{
     Body, Control, FlowSecret, HeaderKey, Signal, Signalled, answer_key, answer_tags, parse,
 };
-
-use crate::TreeAction;
 
 /// Who told this node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,18 +90,8 @@ impl Signals {
         self.machine.answered(now, answer);
     }
 
-    /// Says what is due.
-    pub(crate) fn say<P>(&mut self, now: Time, out: &mut VecDeque<TreeAction<P>>) {
-        while let Some(say) = self.machine.poll(now) {
-            match say {
-                Say::Forward { to, datagram } => out.push_back(TreeAction::Signal { to, datagram }),
-                Say::Answer { to: Above::Controller(controller), answer } => {
-                    out.push_back(TreeAction::Tell { controller, control: Control::Signalled(answer) });
-                }
-                Say::Answer { to: Above::Node(to), answer } => {
-                    out.push_back(TreeAction::Answer { to, answer });
-                }
-            }
-        }
+    /// What is to be said now; to be asked until there is nothing.
+    pub(crate) fn poll(&mut self, now: Time) -> Option<Say<Above>> {
+        self.machine.poll(now)
     }
 }

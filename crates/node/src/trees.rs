@@ -25,7 +25,7 @@ use std::sync::Arc;
 
 use headwater_machine::SortedMap;
 use headwater_switch::{StoreConfig, TreeNode, TreeWord};
-use headwater_transport::tree::Liveness;
+use headwater_transport::tree::{Liveness, Say};
 use headwater_units::{Bytes, Duration, FlowId, PathId, Time};
 use headwater_wire::{Body, Control, HeaderKey, Signal, Signalled, TreeOrder, TreeWay};
 
@@ -293,7 +293,15 @@ impl<P: Clone> Trees<P> {
     }
 
     fn signal(&mut self, now: Time) {
-        self.signals.say(now, &mut self.out);
+        while let Some(say) = self.signals.poll(now) {
+            self.out.push_back(match say {
+                Say::Forward { to, datagram } => TreeAction::Signal { to, datagram },
+                Say::Answer { to: Above::Node(to), answer } => TreeAction::Answer { to, answer },
+                Say::Answer { to: Above::Controller(controller), answer } => {
+                    TreeAction::Tell { controller, control: Control::Signalled(answer) }
+                }
+            });
+        }
     }
 
     // ---- time
