@@ -423,7 +423,7 @@ fn short_timeouts_are_kept() {
     .unwrap();
 }
 
-/// `cargo test --release -p headwater -- --ignored --nocapture loopback_throughput`
+/// `cargo test --release -p headwater-udp -- --ignored --nocapture loopback_throughput`
 #[test]
 #[ignore = "a measurement, not a check"]
 #[allow(clippy::disallowed_methods, reason = "measures wall time")]

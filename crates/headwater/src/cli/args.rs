@@ -62,7 +62,7 @@ const EXPERIMENT: &str = "Options for experiments";
 #[cfg_attr(not(feature = "laboratory"), doc = "")]
 #[cfg_attr(
     not(feature = "laboratory"),
-    doc = "This binary was built without the laboratory: it has no demo, lab, emulate, drill, bench and debug tcp."
+    doc = "This binary was built without the laboratory: it has no demo, lab, emulate, drill, bench or debug tcp."
 )]
 pub(crate) struct Cli {
     #[command(flatten)]

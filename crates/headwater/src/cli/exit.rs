@@ -28,6 +28,20 @@ macro_rules! missed {
     };
 }
 
+/// What the short help says of the binary.
+#[cfg(feature = "laboratory")]
+macro_rules! left_out {
+    () => {
+        ""
+    };
+}
+#[cfg(not(feature = "laboratory"))]
+macro_rules! left_out {
+    () => {
+        "Built without the laboratory: no demo, lab, emulate, drill, bench or debug tcp\n"
+    };
+}
+
 /// At the end of `--help`.
 pub(crate) const MANUAL: &str = concat!(
     "\
@@ -58,8 +72,11 @@ Daemons and `serve` end with 0 when they are told to stop (SIGTERM, Ctrl-C): fir
 );
 
 /// At the end of `-h`.
-pub(crate) const SHORT: &str = "\
+pub(crate) const SHORT: &str = concat!(
+    left_out!(),
+    "\
 Exit codes: 0 done, 1 failed, 2 usage, 3 not found, 4 no source,
   5 verification failed, 6 no room, 7 identity refused, 130 interrupted
 Units: 256MiB, 10GB; 100Mbit/s (bits) or 12MB/s (bytes); 2s
-More: --help";
+More: --help"
+);

@@ -114,7 +114,7 @@ fn numbers_that_have_no_place_leave_gaps_and_break_nothing() {
 
 /// Writes one picture per kind into the folder that is named, for people to look at.
 #[test]
-#[ignore = "makes pictures for people: CHARTS=folder cargo test -p headwater --lib chart -- --ignored"]
+#[ignore = "makes pictures for people: CHARTS=folder cargo test -p headwater-lab --lib chart -- --ignored"]
 fn pictures_for_people() {
     let folder = std::path::PathBuf::from(std::env::var_os("CHARTS").expect("CHARTS names a folder"));
     let write = |name: &str, figures: &[(&str, &Drawn)]| {
