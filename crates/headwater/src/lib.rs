@@ -7,4 +7,3 @@ pub mod bench;
 pub mod cli;
 #[cfg(feature = "laboratory")]
 pub mod netns_engine;
-pub mod node;

@@ -25,6 +25,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("switch", &["wire", "units"]),
     ("node", &["transport", "machine", "switch", "wire", "units"]),
     ("store", &["codec", "units"]),
+    ("driver", &["node", "transport", "machine", "udp", "store", "codec", "wire", "units"]),
     ("udp", &["wire", "units"]),
     ("control", &["wire", "units"]),
     ("lab", &["sim"]),

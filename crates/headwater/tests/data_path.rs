@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use headwater::node::{BlockSink, FetchEvent, Node, NodeConfig, Said, Snapshot, control_path};
+use headwater_driver::{BlockSink, FetchEvent, Node, NodeConfig, Said, Snapshot, control_path};
 use headwater_store::{BlockHashes, Partial, PartialSpec, SourceFile, StoreError};
 use headwater_transport::pull::queue::PullConfig;
 use headwater_transport::push::receiver::ReceiverConfig;

@@ -1,7 +1,7 @@
 //! How the data socket does, in numbers and in words.
 
 use super::DataPath;
-use crate::node::Snapshot;
+use headwater_driver::Snapshot;
 
 /// Below this many datagrams per buffer at a high rate nothing is merged.
 const MERGED: f64 = 2.0;

@@ -10,7 +10,7 @@ use headwater_transport::source::SourceConfig;
 use headwater_units::{Bytes, Duration, Theta};
 
 use super::AppError;
-use crate::node::TimelineFile;
+use headwater_driver::TimelineFile;
 
 /// The size of packets for whom rates are meant that are written in packets.
 const ETHERNET: Bytes = Bytes::new(1500);

@@ -21,7 +21,7 @@ use super::host::Host;
 use super::own::OwnObject;
 use super::spool::{Spool, Taken};
 use super::{AppError, Shutdown};
-use crate::node::{BlockSink, FetchEvent, monotonic_nanos};
+use headwater_driver::{BlockSink, FetchEvent, monotonic_nanos};
 
 /// Counters are read this often.
 const TICK: Duration = Duration::from_millis(100);

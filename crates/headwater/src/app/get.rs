@@ -31,7 +31,7 @@ use super::{
     AppError, GetOptions, GetResult, Output, Phase, Progress, Shutdown, Watch, Where, data_config,
     start_line, tape, unpaced, wildcard,
 };
-use crate::node::{NodeConfig, monotonic_nanos};
+use headwater_driver::{NodeConfig, monotonic_nanos};
 use results::{host_dropped, wanted_bytes};
 
 pub(super) use folder::Sum;

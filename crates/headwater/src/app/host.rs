@@ -34,7 +34,7 @@ use super::controller_host::ControllerHost;
 use super::occupant::Protocol;
 use super::ops::Ops;
 use super::{AppError, Common, USUAL_MTU};
-use crate::node::{Node, NodeConfig, Snapshot, control_path, room_in};
+use headwater_driver::{Node, NodeConfig, Snapshot, control_path, room_in};
 
 /// From this process's machines to its own controller.
 pub(crate) const LOCAL: PathId = control_path(0);

@@ -28,7 +28,7 @@ use super::{
     AppError, Common, GetOptions, GetResult, Output, Phase, Progress, Reload, Shutdown, ShutdownTrigger,
     Watch, Where, own, unpaced,
 };
-use crate::node::monotonic_nanos;
+use headwater_driver::monotonic_nanos;
 
 pub use many::{KeepManyOptions, KeepManyResult, keep_many};
 

@@ -21,7 +21,7 @@ use super::host::{Host, LOCAL};
 use super::occupant::Protocol;
 use super::ops::{Ops, Outcomes};
 use super::{AppError, StatusReport, health};
-use crate::node::Snapshot;
+use headwater_driver::Snapshot;
 
 /// Every way that a cast may travel, as [`super::CastLine::via`] names them.
 const WAYS: [&str; 5] = ["multicast", "overlay", "trees", "undecided", "unicast"];

@@ -63,7 +63,7 @@ pub use serve::serve;
 pub use types::*;
 pub(crate) use usage::open_many_files;
 
-use crate::node::{self, Lossy, NodeConfig, TapeFile};
+use headwater_driver::{self, Lossy, NodeConfig, TapeFile};
 
 /// Loss on purpose, for drills: `probability:seed`.
 const DROP_VARIABLE: &str = "HEADWATER_DROP";
@@ -86,7 +86,8 @@ const FRAMING: Bytes = Bytes::new(38);
 /// # Errors
 /// The timeline cannot be written where it should be.
 pub(crate) fn data_config(common: &Common, bind: SocketAddr) -> Result<NodeConfig, AppError> {
-    let mut source = common.experiments.source_config(node::room_in(common.mtu.unwrap_or(USUAL_MTU), bind));
+    let mut source =
+        common.experiments.source_config(headwater_driver::room_in(common.mtu.unwrap_or(USUAL_MTU), bind));
     source.limit = common.limit;
     source.gentle = common.gentle;
     // Experiments go by the constants that they state.
@@ -176,17 +177,17 @@ fn lossy(text: &str) -> Option<Lossy> {
 /// # Errors
 /// The record cannot be read; a difference is a result, not an error.
 pub fn replay(path: &Path) -> Result<ReplayResult, AppError> {
-    match node::replay(path) {
+    match headwater_driver::replay(path) {
         Ok(played) => Ok(ReplayResult {
             inputs: played.inputs,
             outputs: played.outputs,
             identical: true,
             difference: None,
         }),
-        Err(error @ node::ReplayError::Differs { .. }) => {
+        Err(error @ headwater_driver::ReplayError::Differs { .. }) => {
             Ok(ReplayResult { difference: Some(error.to_string()), ..ReplayResult::default() })
         }
-        Err(node::ReplayError::Io(source)) => {
+        Err(headwater_driver::ReplayError::Io(source)) => {
             Err(AppError::io(format!("cannot read {}", path.display()), source))
         }
         Err(error) => Err(AppError::Failed(error.to_string())),

@@ -13,7 +13,7 @@ use super::{
     AppError, LeftOut, Listening, NODE_PORT, ObjectLine, Phase, Progress, Reload, Reloads, ServeOptions,
     Shutdown, Watch, data_config, drain, metrics_page, service, tape, wildcard,
 };
-use crate::node::NodeConfig;
+use headwater_driver::NodeConfig;
 
 /// Offers the files until told to stop.
 ///

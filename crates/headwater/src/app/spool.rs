@@ -4,7 +4,7 @@
 //! waits for the disk, and so the machine asks for no others once all that may be open are such: what is here is bounded by the blocks
 //! that may be in flight and the lead, however large the object, and however slow the taker.
 //!
-//! [`BlockSink::is_ahead`]: crate::node::BlockSink::is_ahead
+//! [`BlockSink::is_ahead`]: headwater_driver::BlockSink::is_ahead
 
 use std::collections::BTreeMap;
 use std::ops::Range;

@@ -9,7 +9,7 @@ use headwater_sim::scenario::{DataClass, Machines, Scenario, Scheme};
 use headwater_units::{BitRate, BlockIndex, Bytes, Geometry};
 
 use super::Trouble;
-use crate::node::room_in;
+use headwater_driver::room_in;
 
 /// Objects of one run, each stored twice at most.
 const MOST_BYTES: Bytes = Bytes::mib(4096);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use headwater::node::{BlockSink, FetchEvent, Node, NodeConfig, Said, Snapshot, control_path};
+use headwater_driver::{BlockSink, FetchEvent, Node, NodeConfig, Said, Snapshot, control_path};
 use headwater_store::{SourceFile, StoreError};
 use headwater_testbed::emulate::EmulatedNet;
 use headwater_testbed::soft_switch::in_namespace;

@@ -18,7 +18,7 @@ use super::{FILES_AT_ONCE, Job, blocking, first_of, result_of};
 use crate::app::fetch::{Arrivals, Destination, Fetch, Fetched, Follower, Here, file_name};
 use crate::app::own::{self, OwnObject};
 use crate::app::{AppError, GetResult, Output, Phase, Progress, Watch, Where};
-use crate::node::monotonic_nanos;
+use headwater_driver::monotonic_nanos;
 
 /// How often those who watch hear how far all files are.
 const TELL: Duration = Duration::from_millis(100);

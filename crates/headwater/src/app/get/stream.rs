@@ -25,7 +25,7 @@ use super::folder::Sum;
 use super::{FILES_AT_ONCE, Job, first_of, result_of};
 use crate::app::fetch::{Arrivals, Destination, Fetch, Fetched, Follower, Here, file_name};
 use crate::app::{AppError, GetOptions, GetResult, Output, Phase, Progress, Shutdown, Watch};
-use crate::node::monotonic_nanos;
+use headwater_driver::monotonic_nanos;
 
 /// Bytes of one object that may be here ahead of the writer, beside what is in flight.
 pub(super) const LEAD: Bytes = Bytes::mib(16);

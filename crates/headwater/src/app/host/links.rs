@@ -13,7 +13,7 @@ use super::dialling::Dialling;
 use super::{Host, Peer};
 use crate::app::AppError;
 use crate::app::query::{Answer, Query, Role, ask};
-use crate::node::control_path;
+use headwater_driver::control_path;
 
 /// How long queued messages may take to arrive when the process ends, and the closing of connections to leave.
 const LAST_WORDS: Duration = Duration::from_millis(250);

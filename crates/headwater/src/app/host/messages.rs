@@ -14,7 +14,7 @@ use super::addresses::{THIS_MACHINE, introduced};
 use super::{Host, LOCAL};
 use crate::app::ops::rounded;
 use crate::app::query::{Answer, Query, Role};
-use crate::node::Said;
+use headwater_driver::Said;
 
 /// Objects of others, and where nodes are reached, are remembered for so many: who says more than that costs no more memory. Of what is
 /// not remembered, the controller is asked.

@@ -12,7 +12,7 @@ use super::names::namings;
 use super::{Held, Host, LOCAL};
 use crate::app::AppError;
 use crate::app::query::{Answer, Query, ask};
-use crate::node::{room_in, room_towards};
+use headwater_driver::{room_in, room_towards};
 
 /// Block hashes of this many objects of others are remembered.
 const HASHES_KEPT: usize = 64;

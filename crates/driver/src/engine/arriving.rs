@@ -8,7 +8,7 @@ use headwater_wire::{Body, Ecn, Parsed, parse, parse_trimmed, peek_flow};
 use rand::Rng;
 
 use super::{Came, Engine, Owner};
-use crate::node::paths::Paths;
+use crate::paths::Paths;
 
 /// Receive calls in a row before sending gets its turn.
 const BATCHES_IN_A_ROW: usize = 4;

@@ -20,7 +20,7 @@ const LONGEST_STEP: usize = 1 << 20;
 
 /// Which machine, as it was made.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) enum Machine {
+pub(crate) enum Machine {
     Receivers(HostReceiverConfig),
     Source(Box<SourceConfig>, [u8; 32]),
 }
@@ -46,14 +46,14 @@ impl TapeFile {
 }
 
 /// A machine that may be recorded.
-pub(super) struct Taped<M> {
-    pub(super) machine: M,
+pub(crate) struct Taped<M> {
+    pub(crate) machine: M,
     tape: Option<BufWriter<Arc<File>>>,
 }
 
 impl<M> Taped<M> {
     /// Records to `file`, if given.
-    pub(super) fn new(
+    pub(crate) fn new(
         machine: M,
         made: impl FnOnce() -> Machine,
         file: Option<TapeFile>,
@@ -71,7 +71,7 @@ impl<M> Taped<M> {
     }
 
     /// Has everything in the file that was recorded so far.
-    pub(super) fn flush(&mut self) {
+    pub(crate) fn flush(&mut self) {
         if let Some(tape) = &mut self.tape
             && let Err(error) = tape.flush()
         {

@@ -7,8 +7,8 @@ use headwater_units::{FetchId, FlowId, Time};
 use headwater_wire::{Body, Datagram};
 
 use super::Engine;
-use crate::node::receiving::{Fetches, Receiving};
-use crate::node::timeline::Receives;
+use crate::receiving::{Fetches, Receiving};
+use crate::timeline::Receives;
 
 impl Engine {
     /// Looks at every flow if it is time to.

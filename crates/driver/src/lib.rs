@@ -35,7 +35,7 @@ use receiving::Fetches;
 use sending::Sources;
 use tape::{Machine, Taped};
 
-pub(crate) use clock::monotonic_nanos;
+pub use clock::monotonic_nanos;
 pub use paths::control_path;
 pub use receiving::{BlockSink, FetchEvent};
 pub use tape::{ReplayError, Replayed, TapeFile, replay};

@@ -40,11 +40,11 @@ use super::timeline::{Timeline, TimelineFile};
 use super::workers::Workers;
 use super::{Lossy, Said, Snapshot};
 use groups::Groups;
-pub(super) use groups::MAX_JOINED;
+pub(crate) use groups::MAX_JOINED;
 use trees::TreesHere;
 
 /// What others ask of the data thread.
-pub(super) enum Order {
+pub(crate) enum Order {
     Control { path: PathId, control: Control },
     Hold { object: ObjectId, file: Arc<SourceFile> },
     Withdraw { object: ObjectId },
@@ -64,7 +64,7 @@ pub(super) enum Order {
 }
 
 /// What workers hand back.
-pub(super) enum Outcome {
+pub(crate) enum Outcome {
     Assembled(FetchId, BlockIndex, Finished),
     Prepared(FlowId, BlockIndex, bool, Prepared),
 }
@@ -103,7 +103,7 @@ const SNAPSHOT_EVERY: u64 = 100_000_000;
 const BATCH_BYTES: usize = 1 << 20;
 const BATCH_GROUPS: usize = 64;
 
-pub(super) struct Engine {
+pub(crate) struct Engine {
     port: UdpPort,
     groups: Groups,
     trees: TreesHere,
@@ -152,25 +152,25 @@ pub(super) struct Engine {
     unsendable: u64,
 }
 
-pub(super) struct Parts {
-    pub(super) port: UdpPort,
-    pub(super) trimmed: Option<TrimmedPort>,
-    pub(super) waker: Waker,
-    pub(super) orders: Queue<Order>,
-    pub(super) said: UnboundedSender<Said>,
-    pub(super) workers: usize,
-    pub(super) dscp: CodePoints,
-    pub(super) timeline: Option<TimelineFile>,
-    pub(super) naps: bool,
-    pub(super) lossy: Option<Lossy>,
-    pub(super) sources: Sources,
-    pub(super) fetches: Fetches,
-    pub(super) shared: Arc<Mutex<Snapshot>>,
+pub(crate) struct Parts {
+    pub(crate) port: UdpPort,
+    pub(crate) trimmed: Option<TrimmedPort>,
+    pub(crate) waker: Waker,
+    pub(crate) orders: Queue<Order>,
+    pub(crate) said: UnboundedSender<Said>,
+    pub(crate) workers: usize,
+    pub(crate) dscp: CodePoints,
+    pub(crate) timeline: Option<TimelineFile>,
+    pub(crate) naps: bool,
+    pub(crate) lossy: Option<Lossy>,
+    pub(crate) sources: Sources,
+    pub(crate) fetches: Fetches,
+    pub(crate) shared: Arc<Mutex<Snapshot>>,
 }
 
 impl Engine {
     #[allow(clippy::disallowed_methods)] // The clock of this thread's machines starts here.
-    pub(super) fn new(parts: Parts) -> std::io::Result<Self> {
+    pub(crate) fn new(parts: Parts) -> std::io::Result<Self> {
         let epoch = monotonic_nanos();
         let timeline = parts.timeline.map(|file| Timeline::start(file, epoch)).transpose()?;
         Ok(Engine {
@@ -219,7 +219,7 @@ impl Engine {
     }
 
     /// Runs until told to stop.
-    pub(super) fn run(mut self) {
+    pub(crate) fn run(mut self) {
         let mut incoming = RecvBatch::new(RecvBatch::DEFAULT_BUFFERS);
         loop {
             if self.timeline.is_some() {

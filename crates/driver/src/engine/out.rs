@@ -6,7 +6,7 @@ use headwater_udp::{PathAddr, SendBatch, UdpPort, path_mtu};
 use headwater_wire::Body;
 
 use super::Engine;
-use crate::node::{Said, paths};
+use crate::{Said, paths};
 
 impl Engine {
     /// Writes a datagram where the kernel will read it, once for each address of its path.

@@ -26,9 +26,9 @@ struct Sending {
 }
 
 /// State beside the source machine.
-pub(super) struct Sources {
-    pub(super) taped: Taped<Source>,
-    pub(super) wake: Option<Time>,
+pub(crate) struct Sources {
+    pub(crate) taped: Taped<Source>,
+    pub(crate) wake: Option<Time>,
     files: BTreeMap<ObjectId, Arc<SourceFile>>,
     /// Objects that are being received: where their blocks are, as long as whoever fetches them has them.
     coming: BTreeMap<ObjectId, Weak<dyn BlockSink>>,
@@ -40,10 +40,10 @@ pub(super) struct Sources {
 }
 
 /// A block read (and prepared for repair) by a worker, or why not.
-pub(super) type Prepared = Result<Arc<BlockEncoder>, StoreError>;
+pub(crate) type Prepared = Result<Arc<BlockEncoder>, StoreError>;
 
 impl Sources {
-    pub(super) fn new(taped: Taped<Source>) -> Self {
+    pub(crate) fn new(taped: Taped<Source>) -> Self {
         Sources {
             taped,
             wake: None,
@@ -55,60 +55,60 @@ impl Sources {
         }
     }
 
-    pub(super) fn hold(&mut self, object: ObjectId, file: Arc<SourceFile>) {
+    pub(crate) fn hold(&mut self, object: ObjectId, file: Arc<SourceFile>) {
         self.files.insert(object, file);
         self.coming.remove(&object);
     }
 
-    pub(super) fn withdraw(&mut self, object: ObjectId) {
+    pub(crate) fn withdraw(&mut self, object: ObjectId) {
         self.files.remove(&object);
     }
 
-    pub(super) fn is_sending(&self) -> bool {
+    pub(crate) fn is_sending(&self) -> bool {
         !self.flows.is_empty()
     }
 
-    pub(super) fn object_of(&self, flow: FlowId) -> Option<ObjectId> {
+    pub(crate) fn object_of(&self, flow: FlowId) -> Option<ObjectId> {
         self.flows.get(&flow).map(|f| f.object)
     }
 
     /// An object is being received: its blocks will be there.
-    pub(super) fn relay(&mut self, object: ObjectId, blocks: &Arc<dyn BlockSink>) {
+    pub(crate) fn relay(&mut self, object: ObjectId, blocks: &Arc<dyn BlockSink>) {
         self.coming.insert(object, Arc::downgrade(blocks));
     }
 
     /// It is not any more, and not held either if this is true.
-    pub(super) fn relay_no_more(&mut self, object: ObjectId) -> bool {
+    pub(crate) fn relay_no_more(&mut self, object: ObjectId) -> bool {
         self.coming.remove(&object).is_some()
     }
 
     /// Whether it is being received, and not held.
-    pub(super) fn is_coming(&self, object: ObjectId) -> bool {
+    pub(crate) fn is_coming(&self, object: ObjectId) -> bool {
         self.coming.contains_key(&object)
     }
 
     /// Objects that are being received, or were, and are not held.
-    pub(super) fn coming(&self) -> Vec<ObjectId> {
+    pub(crate) fn coming(&self) -> Vec<ObjectId> {
         self.coming.keys().copied().collect()
     }
 
     /// Whether an object is held, not only received.
-    pub(super) fn holds(&self, object: ObjectId) -> bool {
+    pub(crate) fn holds(&self, object: ObjectId) -> bool {
         self.files.contains_key(&object)
     }
 
     /// Whether it is passed on as it comes.
     #[inline]
-    pub(super) fn passes_on(&self, object: ObjectId) -> bool {
+    pub(crate) fn passes_on(&self, object: ObjectId) -> bool {
         !self.passing.is_empty() && self.passing.contains_key(&object)
     }
 
     /// Which object a flow sends, and how it is cut.
-    pub(super) fn cut_of(&self, flow: FlowId) -> Option<(ObjectId, u16)> {
+    pub(crate) fn cut_of(&self, flow: FlowId) -> Option<(ObjectId, u16)> {
         self.flows.get(&flow).map(|it| (it.object, it.geometry.symbol_size()))
     }
 
-    pub(super) fn open(&mut self, flow: FlowId, object: ObjectId, bytes: Bytes, symbol_size: u16) {
+    pub(crate) fn open(&mut self, flow: FlowId, object: ObjectId, bytes: Bytes, symbol_size: u16) {
         let file = self.files.get(&object).cloned();
         let Ok(geometry) = Geometry::new(bytes, symbol_size) else { return };
         if file.is_none() {
@@ -118,7 +118,7 @@ impl Sources {
         self.flows.insert(flow, Box::new(sending));
     }
 
-    pub(super) fn close(&mut self, flow: FlowId, buffers: &mut Buffers) {
+    pub(crate) fn close(&mut self, flow: FlowId, buffers: &mut Buffers) {
         if let Some(mut sending) = self.flows.remove(&flow) {
             sending.ready.drain().for_each(|(_, block)| recycle(block, buffers));
             if sending.file.is_none()
@@ -134,7 +134,7 @@ impl Sources {
     }
 
     /// The job that reads a block, unless another flow has it ready.
-    pub(super) fn prepare(
+    pub(crate) fn prepare(
         &mut self,
         flow: FlowId,
         block: BlockIndex,
@@ -160,7 +160,7 @@ impl Sources {
         })
     }
 
-    pub(super) fn on_prepared(
+    pub(crate) fn on_prepared(
         &mut self,
         flow: FlowId,
         block: BlockIndex,
@@ -175,7 +175,7 @@ impl Sources {
         }
     }
 
-    pub(super) fn release(&mut self, flow: FlowId, block: BlockIndex, buffers: &mut Buffers) {
+    pub(crate) fn release(&mut self, flow: FlowId, block: BlockIndex, buffers: &mut Buffers) {
         let Some(sending) = self.flows.get_mut(&flow) else { return };
         if let Some(block) = sending.ready.remove(&block) {
             recycle(block, buffers);
@@ -188,7 +188,7 @@ impl Sources {
 
     /// The block that a symbol of this flow comes from; `None` if it is not ready, which the machine does not let
     /// happen.
-    pub(super) fn block(&mut self, flow: FlowId, symbol: SymbolId) -> Option<&BlockEncoder> {
+    pub(crate) fn block(&mut self, flow: FlowId, symbol: SymbolId) -> Option<&BlockEncoder> {
         self.flows.get_mut(&flow)?.ready.get_mut(&symbol.block).map(|block| &**block)
     }
 }

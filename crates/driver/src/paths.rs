@@ -23,13 +23,13 @@ pub const fn control_path(n: u32) -> PathId {
 }
 
 /// Whether packets of this path ride a control link.
-pub(super) const fn is_control(path: PathId) -> bool {
+pub(crate) const fn is_control(path: PathId) -> bool {
     path.0 & CONTROL != 0
 }
 
 /// The data paths of one socket.
 #[derive(Debug, Default)]
-pub(super) struct Paths {
+pub(crate) struct Paths {
     next: u32,
     addresses: BTreeMap<PathId, Addresses>,
     known: BTreeMap<PathAddr, PathId>,
@@ -42,7 +42,7 @@ type Addresses = ArrayVec<PathAddr, MOST_CANDIDATES>;
 impl Paths {
     /// The path that a datagram came by, or that leads to a group ([`GroupAddr::path`](headwater_udp::GroupAddr::path)): the
     /// same each time.
-    pub(super) fn of(&mut self, from: PathAddr) -> PathId {
+    pub(crate) fn of(&mut self, from: PathAddr) -> PathId {
         match self.known.get(&from) {
             Some(&path) => path,
             None => {
@@ -55,7 +55,7 @@ impl Paths {
 
     /// The path that a datagram came by of which it is not known to which of our addresses it came (what was trimmed on its
     /// way to a group): one on which this peer is known already, if there is one.
-    pub(super) fn of_peer(&mut self, from: PathAddr) -> PathId {
+    pub(crate) fn of_peer(&mut self, from: PathAddr) -> PathId {
         let peer = PathAddr::to(from.remote);
         match self.known.range(peer..).next().filter(|(known, _)| known.remote == from.remote) {
             Some((_, &path)) => path,
@@ -64,12 +64,12 @@ impl Paths {
     }
 
     /// The path of an address that datagrams came from.
-    pub(super) fn find(&self, from: &PathAddr) -> Option<PathId> {
+    pub(crate) fn find(&self, from: &PathAddr) -> Option<PathId> {
         self.known.get(from).copied()
     }
 
     /// A path to a peer that may be reached at any of these; all are tried until it answers from one.
-    pub(super) fn towards(&mut self, at: &[SocketAddr]) -> PathId {
+    pub(crate) fn towards(&mut self, at: &[SocketAddr]) -> PathId {
         self.add(at.iter().take(MOST_CANDIDATES).map(|&a| PathAddr::to(a)).collect())
     }
 
@@ -89,7 +89,7 @@ impl Paths {
     }
 
     /// Where packets of a path go.
-    pub(super) fn addresses(&mut self, path: PathId) -> &[PathAddr] {
+    pub(crate) fn addresses(&mut self, path: PathId) -> &[PathAddr] {
         if self.recent.as_ref().is_none_or(|(recent, _)| *recent != path) {
             self.recent = self.addresses.get(&path).map(|addresses| (path, addresses.clone()));
         }

@@ -10,7 +10,7 @@ use headwater_units::{Bytes, FlowId, PathId, Time};
 use headwater_wire::{Body, Class, Control, Datagram, Ecn, HeaderKey, Probe, emit, parse};
 
 use super::{Came, Engine};
-use crate::node::Said;
+use crate::Said;
 use headwater_udp::PathAddr;
 
 /// A datagram as it came.

@@ -14,21 +14,21 @@ const MUCH: Bytes = Bytes::mib(8);
 
 /// Buffers that wait for the next block. Belongs to the data thread; jobs carry theirs along.
 #[derive(Debug, Default)]
-pub(super) struct Buffers {
+pub(crate) struct Buffers {
     spare: Vec<Vec<u8>>,
     bytes: u64,
 }
 
 impl Buffers {
     /// A buffer of any length with anything in it, the one that was used last; an empty one if none is spare.
-    pub(super) fn take(&mut self) -> Vec<u8> {
+    pub(crate) fn take(&mut self) -> Vec<u8> {
         let buffer = self.spare.pop().unwrap_or_default();
         self.bytes -= buffer.capacity() as u64;
         buffer
     }
 
     /// Keeps a buffer for later, if there is room.
-    pub(super) fn put(&mut self, buffer: Vec<u8>) {
+    pub(crate) fn put(&mut self, buffer: Vec<u8>) {
         let bytes = buffer.capacity() as u64;
         if bytes > 0 && self.bytes + bytes <= MOST.get() {
             self.bytes += bytes;
@@ -37,7 +37,7 @@ impl Buffers {
     }
 
     /// Gives the memory back, to the system too where it is much.
-    pub(super) fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         let much = self.bytes >= MUCH.get();
         *self = Buffers::default();
         if much {

@@ -13,7 +13,7 @@ use tokio::sync::oneshot;
 use super::Engine;
 
 /// A node is in no more groups: each has a socket to wait for, beside those for trimmed packets.
-pub(in crate::node) const MAX_JOINED: usize = MAX_FURTHER - 2;
+pub(crate) const MAX_JOINED: usize = MAX_FURTHER - 2;
 
 /// The groups of a node.
 pub(super) struct Groups {

@@ -9,7 +9,7 @@ use headwater_transport::{
 use headwater_units::{BlockIndex, FetchId, ObjectId, Time};
 
 use super::Engine;
-use crate::node::BlockSink;
+use crate::BlockSink;
 
 impl Engine {
     /// A fetch begins, or goes on with symbols of another size: its object may be passed on from now on.

@@ -23,7 +23,7 @@ const SHORTEST: Duration = Duration::from_micros(50);
 
 /// When to rest, and for how long.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Naps {
+pub(crate) struct Naps {
     since: Time,
     rounds: u64,
     /// The socket's count of them, then.
@@ -36,7 +36,7 @@ pub(super) struct Naps {
 impl Naps {
     /// A round is over, and the socket has moved so many `datagrams` since it was opened. For how long to rest before the next;
     /// `slack` says what the machines can bear.
-    pub(super) fn after_round(
+    pub(crate) fn after_round(
         &mut self,
         now: Time,
         datagrams: u64,

@@ -15,7 +15,7 @@ type Job<R> = Box<dyn FnOnce() -> R + Send>;
 const QUEUE: usize = 4096;
 
 /// A fixed number of threads that run jobs and hand results back to the data thread.
-pub(super) struct Workers<R> {
+pub(crate) struct Workers<R> {
     desk: Arc<Desk<R>>,
     threads: Vec<JoinHandle<()>>,
 }
@@ -39,7 +39,7 @@ struct Jobs<R> {
 
 impl<R: Send + 'static> Workers<R> {
     /// Starts `count` threads; `waker` tells the data thread of results.
-    pub(super) fn start(count: usize, waker: &Waker) -> std::io::Result<Self> {
+    pub(crate) fn start(count: usize, waker: &Waker) -> std::io::Result<Self> {
         let jobs = Jobs { waiting: VecDeque::new(), asleep: 0, called: 0, ended: false };
         let desk = Arc::new(Desk {
             jobs: Mutex::new(jobs),
@@ -59,7 +59,7 @@ impl<R: Send + 'static> Workers<R> {
     }
 
     /// Hands a job over. Runs it here and now should the queue be full, which the machines' bounds prevent.
-    pub(super) fn submit(&self, job: impl FnOnce() -> R + Send + 'static) {
+    pub(crate) fn submit(&self, job: impl FnOnce() -> R + Send + 'static) {
         let mut jobs = lock(&self.desk.jobs);
         if jobs.waiting.len() >= QUEUE {
             drop(jobs);
@@ -75,7 +75,7 @@ impl<R: Send + 'static> Workers<R> {
     }
 
     /// Swaps the results so far for `emptied`, so that neither list is allocated anew.
-    pub(super) fn take_results(&self, emptied: &mut Vec<R>) {
+    pub(crate) fn take_results(&self, emptied: &mut Vec<R>) {
         debug_assert!(emptied.is_empty(), "results of the last time were dealt with");
         std::mem::swap(&mut *lock(&self.desk.results), emptied);
     }

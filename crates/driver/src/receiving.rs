@@ -84,7 +84,7 @@ pub enum FetchEvent {
 }
 
 /// What a worker made of a block.
-pub(super) enum Assembled {
+pub(crate) enum Assembled {
     Kept(Vec<u8>),
     NeedMore(Assembler),
     Corrupt,
@@ -92,47 +92,47 @@ pub(super) enum Assembled {
 }
 
 /// A worker's result, of a block of a task that has begun so often.
-pub(super) struct Finished {
+pub(crate) struct Finished {
     begun: u32,
     assembled: Assembled,
 }
 
 /// The machine and what is beside it.
-pub(super) struct Fetches {
-    pub(super) taped: Taped<Receivers>,
-    pub(super) wake: Option<Time>,
-    pub(super) running: SortedMap<FetchId, Box<Receiving>>,
+pub(crate) struct Fetches {
+    pub(crate) taped: Taped<Receivers>,
+    pub(crate) wake: Option<Time>,
+    pub(crate) running: SortedMap<FetchId, Box<Receiving>>,
 }
 
 impl Fetches {
-    pub(super) fn new(taped: Taped<Receivers>) -> Self {
+    pub(crate) fn new(taped: Taped<Receivers>) -> Self {
         Fetches { taped, wake: None, running: SortedMap::default() }
     }
 
     /// The payload of a symbol of an object that is being received, cut like this.
-    pub(super) fn symbol(&self, object: ObjectId, symbol_size: u16, symbol: SymbolId) -> Option<&[u8]> {
+    pub(crate) fn symbol(&self, object: ObjectId, symbol_size: u16, symbol: SymbolId) -> Option<&[u8]> {
         let mut running = self.running.values();
         let its = running.find(|it| it.object == Some(object) && it.symbol_size() == Some(symbol_size))?;
         its.symbol(symbol)
     }
 
     /// The fetch of an object.
-    pub(super) fn of(&self, object: ObjectId) -> Option<FetchId> {
+    pub(crate) fn of(&self, object: ObjectId) -> Option<FetchId> {
         self.running.iter().find(|(_, it)| it.object == Some(object)).map(|(&id, _)| id)
     }
 
     /// The counters of a fetch that is not over.
-    pub(super) fn stats(&mut self, now: Time, id: FetchId) -> ReceiverStats {
+    pub(crate) fn stats(&mut self, now: Time, id: FetchId) -> ReceiverStats {
         self.taped.machine.stats(now, id).unwrap_or_default()
     }
 }
 
 /// State of one fetch, beside the machine's.
-pub(super) struct Receiving {
-    pub(super) events: UnboundedSender<FetchEvent>,
-    pub(super) sink: Option<Arc<dyn BlockSink>>,
+pub(crate) struct Receiving {
+    pub(crate) events: UnboundedSender<FetchEvent>,
+    pub(crate) sink: Option<Arc<dyn BlockSink>>,
     /// The machine has said how it ended.
-    pub(super) over: bool,
+    pub(crate) over: bool,
     object: Option<ObjectId>,
     geometry: Option<Geometry>,
     /// How often the task has begun, perhaps with symbols of another size, or by another transport.
@@ -143,7 +143,7 @@ pub(super) struct Receiving {
 }
 
 impl Receiving {
-    pub(super) fn new(events: UnboundedSender<FetchEvent>) -> Self {
+    pub(crate) fn new(events: UnboundedSender<FetchEvent>) -> Self {
         Receiving {
             events,
             sink: None,
@@ -156,27 +156,27 @@ impl Receiving {
         }
     }
 
-    pub(super) fn symbol_size(&self) -> Option<u16> {
+    pub(crate) fn symbol_size(&self) -> Option<u16> {
         self.geometry.map(|g| g.symbol_size())
     }
 
     /// What it fetches, once that is known.
-    pub(super) fn object(&self) -> Option<ObjectId> {
+    pub(crate) fn object(&self) -> Option<ObjectId> {
         self.object
     }
 
     /// Its size, once that is known.
-    pub(super) fn size(&self) -> Option<Bytes> {
+    pub(crate) fn size(&self) -> Option<Bytes> {
         self.geometry.map(|geometry| geometry.layout().object_bytes())
     }
 
     /// What a timeline calls its flows: the object, while it is known and still coming.
-    pub(super) fn watched(&self) -> Option<ObjectId> {
+    pub(crate) fn watched(&self) -> Option<ObjectId> {
         self.object.filter(|_| !self.over)
     }
 
     /// The task begins, perhaps anew: what is partly here is thrown away.
-    pub(super) fn cut(&mut self, object: ObjectId, bytes: Bytes, symbol_size: u16, buffers: &mut Buffers) {
+    pub(crate) fn cut(&mut self, object: ObjectId, bytes: Bytes, symbol_size: u16, buffers: &mut Buffers) {
         self.object = Some(object);
         self.geometry = Geometry::new(bytes, symbol_size).ok();
         self.begun += 1;
@@ -187,7 +187,7 @@ impl Receiving {
 
     /// Puts a symbol in its place. A payload that cannot be one is left out; the block then needs one more.
     /// False if it is left out.
-    pub(super) fn keep_symbol(&mut self, symbol: SymbolId, payload: &[u8], buffers: &mut Buffers) -> bool {
+    pub(crate) fn keep_symbol(&mut self, symbol: SymbolId, payload: &[u8], buffers: &mut Buffers) -> bool {
         let Some(geometry) = &self.geometry else { return false };
         let assembler = self.assembling.get_or_insert_with(symbol.block, || {
             let shape =
@@ -202,23 +202,23 @@ impl Receiving {
     }
 
     /// The payload of a symbol that has come, until its block is complete.
-    pub(super) fn symbol(&self, symbol: SymbolId) -> Option<&[u8]> {
+    pub(crate) fn symbol(&self, symbol: SymbolId) -> Option<&[u8]> {
         self.assembling.get(&symbol.block)?.symbol(symbol.esi)
     }
 
-    pub(super) fn discard(&mut self, block: BlockIndex, buffers: &mut Buffers) {
+    pub(crate) fn discard(&mut self, block: BlockIndex, buffers: &mut Buffers) {
         if let Some(assembler) = self.assembling.remove(&block) {
             buffers.put(assembler.into_buffer());
         }
     }
 
     /// Its blocks are not wanted any more.
-    pub(super) fn discard_all(&mut self, buffers: &mut Buffers) {
+    pub(crate) fn discard_all(&mut self, buffers: &mut Buffers) {
         self.assembling.drain().for_each(|(_, assembler)| buffers.put(assembler.into_buffer()));
     }
 
     /// The job that decodes, verifies and keeps a block.
-    pub(super) fn assemble(&mut self, block: BlockIndex) -> Option<impl FnOnce() -> Finished + Send + use<>> {
+    pub(crate) fn assemble(&mut self, block: BlockIndex) -> Option<impl FnOnce() -> Finished + Send + use<>> {
         let mut assembler = self.assembling.remove(&block)?;
         let sink = self.sink.clone()?;
         let begun = self.begun;
@@ -238,7 +238,7 @@ impl Receiving {
     }
 
     /// Keeps what the machine would hear of a block to itself, if the block is too far ahead of whoever takes them.
-    pub(super) fn holds_back(&mut self, command: &ReceiverCommand) -> bool {
+    pub(crate) fn holds_back(&mut self, command: &ReceiverCommand) -> bool {
         let ReceiverCommand::BlockDecoded { block } = *command else { return false };
         let is_ahead = self.sink.as_ref().is_some_and(|sink| sink.is_ahead(block));
         if is_ahead {
@@ -248,13 +248,13 @@ impl Receiving {
     }
 
     /// The blocks that were held back and are not too far ahead any more.
-    pub(super) fn go_on(&mut self) -> Vec<BlockIndex> {
+    pub(crate) fn go_on(&mut self) -> Vec<BlockIndex> {
         let Some(sink) = &self.sink else { return Vec::new() };
         self.held_back.extract_if(.., |block| !sink.is_ahead(*block)).collect()
     }
 
     /// What the machine must hear of a worker's result; nothing of a block of a task that has begun anew since, unless it is kept.
-    pub(super) fn on_assembled(
+    pub(crate) fn on_assembled(
         &mut self,
         block: BlockIndex,
         finished: Finished,

@@ -71,15 +71,15 @@ struct Row {
 
 /// A flow that this process receives.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Receives {
-    pub(super) object: ObjectId,
-    pub(super) flow: FlowId,
+pub(crate) struct Receives {
+    pub(crate) object: ObjectId,
+    pub(crate) flow: FlowId,
     /// Useful symbols so far.
-    pub(super) useful: u64,
+    pub(crate) useful: u64,
 }
 
 /// The data thread's side. Dropping it waits until everything is written.
-pub(super) struct Timeline {
+pub(crate) struct Timeline {
     every: u64,
     /// CLOCK_MONOTONIC at the machines' [`Time::ZERO`], nanoseconds.
     epoch: u64,
@@ -99,7 +99,7 @@ pub(super) struct Timeline {
 
 impl Timeline {
     /// Starts the writer. `epoch` is CLOCK_MONOTONIC at the machines' [`Time::ZERO`], in nanoseconds.
-    pub(super) fn start(file: TimelineFile, epoch: u64) -> io::Result<Self> {
+    pub(crate) fn start(file: TimelineFile, epoch: u64) -> io::Result<Self> {
         let (rows, queue) = sync_channel(QUEUE);
         let every = file.every.as_nanos();
         let writer = std::thread::Builder::new()
@@ -120,12 +120,12 @@ impl Timeline {
     }
 
     /// When to look next.
-    pub(super) fn wake(&self) -> Option<Time> {
+    pub(crate) fn wake(&self) -> Option<Time> {
         self.next
     }
 
     /// Something begins to flow: looks from the next multiple on.
-    pub(super) fn arm(&mut self, now: Time) {
+    pub(crate) fn arm(&mut self, now: Time) {
         if self.next.is_none() {
             // Nothing flowed at the multiple before, so whatever is sent until the next one was sent between the two.
             self.last = self.newest(now);
@@ -134,7 +134,7 @@ impl Timeline {
     }
 
     /// A look at everything that flows.
-    pub(super) fn sample(
+    pub(crate) fn sample(
         &mut self,
         now: Time,
         sending: impl Iterator<Item = FlowStats>,
@@ -162,12 +162,12 @@ impl Timeline {
     }
 
     /// Keeps what these flows have done so far: an input may end some of them, and the machine then forgets them.
-    pub(super) fn before_ending(&mut self, sending: impl Iterator<Item = FlowStats>) {
+    pub(crate) fn before_ending(&mut self, sending: impl Iterator<Item = FlowStats>) {
         self.ending.extend(sending.map(|flow| (flow.flow, flow)));
     }
 
     /// A flow of this process's source has closed.
-    pub(super) fn closed(&mut self, now: Time, flow: FlowId) {
+    pub(crate) fn closed(&mut self, now: Time, flow: FlowId) {
         self.sent.remove(&flow);
         if let Some(stats) = self.ending.remove(&flow) {
             let (t_ns, mut rows) = (self.epoch + now.as_nanos(), Vec::new());
@@ -178,7 +178,7 @@ impl Timeline {
     }
 
     /// Nothing more will come by these flows.
-    pub(super) fn received(&mut self, now: Time, flows: impl Iterator<Item = Receives>) {
+    pub(crate) fn received(&mut self, now: Time, flows: impl Iterator<Item = Receives>) {
         let t_ns = self.epoch + now.as_nanos();
         let mut rows = Vec::new();
         for Receives { object, flow, useful } in flows {
