@@ -1,5 +1,6 @@
 //! Embeds the shipped experiments, and a hash of the code that computes runs of models.
 
+#[allow(dead_code, reason = "the build script of the product hashes more crates")]
 mod code_hash;
 
 use std::fmt::Write;

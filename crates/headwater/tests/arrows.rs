@@ -4,6 +4,9 @@
 //! Cargo is asked for the graph; the sources are scanned for what the standard library would let a machine do. Both
 //! checks are functions of plain data, so that the tests below can show that they are able to fail.
 
+#[path = "../../lab/code_hash.rs"]
+#[allow(dead_code)]
+mod code_hash;
 mod sources;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -326,6 +329,32 @@ fn a_product_without_the_laboratory_draws_no_plots_and_writes_no_arrow_files() {
     );
     let left: Vec<_> = LABORATORY.iter().filter(|it| without.contains(**it)).collect();
     assert!(left.is_empty(), "built without the laboratory, and yet with {left:?}");
+}
+
+/// A run carries a hash of the code that made it: that of all crates of ours behind it.
+#[test]
+fn the_hashes_of_code_cover_every_crate_that_decides_what_a_run_records() {
+    let arrows = declared_arrows(&metadata());
+    let behind = |name: &str| {
+        let mut found = BTreeSet::from([name.to_owned()]);
+        while let Some(next) =
+            arrows.iter().find(|it| found.contains(&it.from) && is_ours(&it.to) && !found.contains(&it.to))
+        {
+            found.insert(next.to.clone());
+        }
+        found
+    };
+    let named = |names: &[&str]| names.iter().map(|it| (*it).to_owned()).collect::<BTreeSet<_>>();
+    let models = named(&code_hash::MODELS);
+    assert_eq!(models, behind("sim"));
+    // What draws plots and judges records nothing.
+    let judges = named(&["lab", "drill"]);
+    assert_eq!(&named(&code_hash::REAL) | &models, &behind("headwater") - &judges);
+}
+
+/// Whether a crate of this name is in the workspace.
+fn is_ours(name: &str) -> bool {
+    ARROWS.iter().any(|(known, _)| *known == name) || name == "headwater"
 }
 
 #[test]
