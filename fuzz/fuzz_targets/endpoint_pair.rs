@@ -244,7 +244,12 @@ impl World<'_> {
         };
         let now = self.now;
         match to {
-            CONTROLLER => self.controller.handle(now, Input::Packet(packet)),
+            CONTROLLER => {
+                let path = packet.path;
+                let opened = ControllerCommand::PathOpened { path, node: node(path.0 - CONTROL) };
+                self.controller.handle(now, Input::Command(opened));
+                self.controller.handle(now, Input::Packet(packet));
+            }
             RECEIVER => self.receivers.handle(now, Input::Packet(packet)),
             source => self.sources[source as usize - 2].handle(now, Input::Packet(packet)),
         }
@@ -345,7 +350,7 @@ impl World<'_> {
         }
         if let Body::Control(control) = &said.body {
             match &**control {
-                Control::Accepted { task, flows, .. } | Control::Flows { task, flows, .. } => {
+                Control::Receiver(ToReceiver::Accepted { task, flows, .. }) | Control::Receiver(ToReceiver::Flows { task, flows, .. }) => {
                     self.grants.clone_from(flows);
                     if !self.tasks.contains(task) {
                         self.tasks.push(*task);
@@ -460,7 +465,7 @@ impl World<'_> {
             labels: Default::default(),
         };
         let holding = Holding { object: OBJECT, bytes: self.size, name: Some("object".into()) };
-        for control in [Control::Hello(info), Control::Hold(holding)] {
+        for control in [Control::Controller(ToController::Hello(info)), Control::Controller(ToController::Hold(holding))] {
             self.packets.push_back((CONTROLLER, control_packet(CONTROL + source, control)));
         }
     }
@@ -632,10 +637,10 @@ impl World<'_> {
         let refusal = self.bytes.choose(&[Refusal::UnknownObject, Refusal::Full, Refusal::Gone])?.clone();
         let (source, wild) = (self.bytes.int_in_range(2..=HOSTS - 1)?, self.wild()?);
         let (to, control) = match self.bytes.int_in_range(0..=17)? {
-            0 => (source, Control::SetTheta { flow, theta }),
-            1 => (source, Control::Pause { flow }),
-            2 => (source, Control::Resume { flow }),
-            3 => (source, Control::Stop { flow }),
+            0 => (source, Control::Source(ToSource::SetTheta { flow, theta })),
+            1 => (source, Control::Source(ToSource::Pause { flow })),
+            2 => (source, Control::Source(ToSource::Resume { flow })),
+            3 => (source, Control::Source(ToSource::Stop { flow })),
             4 => {
                 let push = Push {
                     task,
@@ -654,7 +659,7 @@ impl World<'_> {
                     start: None,
                     role: FlowRole::Single,
                 };
-                (source, Control::Push(push))
+                (source, Control::Source(ToSource::Push(push)))
             }
             5 => {
                 let keep = self.bytes.int_in_range(0..=self.grants.len())?;
@@ -670,13 +675,13 @@ impl World<'_> {
                     relays: false,
                     passed_on: true,
                 }));
-                (RECEIVER, Control::Flows { task, version: self.wild()? as u32, flows })
+                (RECEIVER, Control::Receiver(ToReceiver::Flows { task, version: self.wild()? as u32, flows }))
             }
-            6 => (RECEIVER, Control::UnknownTask { task }),
-            7 => (RECEIVER, Control::Refused { request: 77, reason: refusal }),
-            8 => (RECEIVER, Control::FinAck { task }),
+            6 => (RECEIVER, Control::Receiver(ToReceiver::UnknownTask { task })),
+            7 => (RECEIVER, Control::Receiver(ToReceiver::Refused { request: 77, reason: refusal })),
+            8 => (RECEIVER, Control::Receiver(ToReceiver::FinAck { task })),
             9 => {
-                let accepted = Control::Accepted {
+                let accepted = Control::Receiver(ToReceiver::Accepted {
                     request: 77 + self.bytes.int_in_range(0..=3)?,
                     task,
                     object: OBJECT,
@@ -686,7 +691,7 @@ impl World<'_> {
                     version: self.bytes.int_in_range(0..=2)?,
                     flows: self.grants.clone(),
                     delivery: Delivery::Push,
-                };
+                });
                 (RECEIVER, accepted)
             }
             10 => {
@@ -696,21 +701,21 @@ impl World<'_> {
                     rate: BitRate::new(self.wild()?),
                     silent: Duration::from_nanos(self.wild()?),
                 };
-                let feedback = Control::Feedback {
+                let feedback = Control::Controller(ToController::Feedback {
                     task,
                     first_undecoded: BlockIndex(self.wild()? as u32),
                     needed: Symbols::new(wild),
                     flows_version: self.wild()? as u32,
                     flows: vec![view; self.bytes.int_in_range(0..=3)?],
                     held_up: self.bytes.arbitrary()?,
-                };
+                });
                 (CONTROLLER, feedback)
             }
-            11 => (CONTROLLER, Control::Distrust { task, node: node(source) }),
-            12 => (CONTROLLER, Control::Fin { task, outcome: Outcome::Failed }),
-            13 if wild % 2 == 0 => (CONTROLLER, Control::Drop { object: OBJECT }),
-            13 => (CONTROLLER, Control::Spoiled { object: OBJECT, how: Spoiled::Changed }),
-            14 => (CONTROLLER, Control::PushRefused { flow, reason: refusal }),
+            11 => (CONTROLLER, Control::Controller(ToController::Distrust { task, node: node(source) })),
+            12 => (CONTROLLER, Control::Controller(ToController::Fin { task, outcome: Outcome::Failed })),
+            13 if wild % 2 == 0 => (CONTROLLER, Control::Controller(ToController::Drop { object: OBJECT })),
+            13 => (CONTROLLER, Control::Controller(ToController::Spoiled { object: OBJECT, how: Spoiled::Changed })),
+            14 => (CONTROLLER, Control::Controller(ToController::PushRefused { flow, reason: refusal })),
             15 => {
                 let report = FlowReport {
                     flow,
@@ -722,7 +727,7 @@ impl World<'_> {
                     lost: Symbols::new(self.wild()?),
                     starved: false,
                 };
-                (CONTROLLER, Control::Report { flows: vec![report] })
+                (CONTROLLER, Control::Controller(ToController::Report { flows: vec![report] }))
             }
             16 => {
                 let request = Request {
@@ -737,12 +742,12 @@ impl World<'_> {
                     trims: self.bytes.arbitrary()?,
                     passes_on: self.bytes.arbitrary()?,
                 };
-                (CONTROLLER, Control::Request(request))
+                (CONTROLLER, Control::Controller(ToController::Request(request)))
             }
             _ => {
                 let holding =
                     Holding { object: OBJECT, bytes: Bytes::new(wild), name: Some("object".into()) };
-                (CONTROLLER, Control::Hold(holding))
+                (CONTROLLER, Control::Controller(ToController::Hold(holding)))
             }
         };
         let Ok(control) = Control::parse(&control.to_bytes()) else { return Ok(()) };

@@ -9,8 +9,9 @@ use core::net::SocketAddr;
 
 use headwater_units::{Bytes, FlowId, FlowKey, Geometry, NodeId, PathId, Symbols, Time};
 use headwater_wire::{
-    Cast as Wanted, CastWay, CastWish, Control, Delivery, FetchEnd, Fetched, FlowRole, FlowSecret,
-    GroupQuestion, MAX_FLOWS, MemberStanding, Outcome, Push, Refusal, Request, SYMBOL_OVERHEAD, WhyUnicast,
+    Cast as Wanted, CastWay, CastWish, Delivery, FetchEnd, Fetched, FlowRole, FlowSecret, GroupQuestion,
+    MAX_FLOWS, MemberStanding, Outcome, Push, Refusal, Request, SYMBOL_OVERHEAD, ToController, ToNode,
+    ToReceiver, ToSource, WhyUnicast,
 };
 use rand::Rng;
 
@@ -28,14 +29,22 @@ impl Controller {
     /// Somebody asks for a cast, perhaps once more.
     pub(super) fn cast(&mut self, now: Time, path: PathId, wanted: Wanted) {
         let number = wanted.cast;
+        let Some(&by) = self.links.get(&path) else {
+            self.stats.strangers += 1;
+            return;
+        };
         if let Some(known) = self.casts.get_mut(number) {
+            if known.asked_by != by {
+                self.stats.strangers += 1;
+                return self.send(path, ToNode::CastRefused { cast: number, reason: Refusal::Full });
+            }
             (known.asker, known.news_at) = (path, now);
             return self.tick_cast(now, number);
         }
         if self.is_early(now, &wanted.name) {
-            return self.hold_back(path, wanted.name.clone(), Control::Cast(wanted));
+            return self.hold_back(path, wanted.name.clone(), ToController::Cast(wanted));
         }
-        match self.begin_cast(now, path, wanted) {
+        match self.begin_cast(now, (path, by), wanted) {
             Ok(cast) => {
                 self.stats.casts_accepted += 1;
                 self.event(ControllerEvent::CastBegun(Box::new(CastBegun {
@@ -50,12 +59,17 @@ impl Controller {
             }
             Err(reason) => {
                 self.stats.casts_refused += 1;
-                self.send(path, Control::CastRefused { cast: number, reason });
+                self.send(path, ToNode::CastRefused { cast: number, reason });
             }
         }
     }
 
-    fn begin_cast(&mut self, now: Time, asker: PathId, wanted: Wanted) -> Result<Cast, Refusal> {
+    fn begin_cast(
+        &mut self,
+        now: Time,
+        (asker, asked_by): (PathId, NodeId),
+        wanted: Wanted,
+    ) -> Result<Cast, Refusal> {
         let unresolved = || self.registry.why_unresolved(&wanted.name);
         let object = self.registry.resolve(&wanted.name).ok_or_else(unresolved)?;
         let bytes = self.registry.object(object).ok_or(Refusal::UnknownObject)?.bytes;
@@ -82,6 +96,7 @@ impl Controller {
         let mut cast = Cast {
             number: wanted.cast,
             asker,
+            asked_by,
             name: wanted.name,
             object,
             bytes,
@@ -160,7 +175,7 @@ impl Controller {
     /// Whoever asked for a cast does not want it any more.
     pub(super) fn stop_cast(&mut self, now: Time, path: PathId, number: u64) {
         let Some(cast) = self.casts.get(number) else { return };
-        if cast.asker != path {
+        if !self.is_from(path, cast.asked_by) {
             self.stats.strangers += 1;
             return;
         }
@@ -181,7 +196,7 @@ impl Controller {
         let stage = cast.stage;
         let member = cast.members.get_mut(&key.0).expect("requests and casts agree");
         if member.has_ended() {
-            return self.send(path, Control::Refused { request: key.1, reason: Refusal::UnknownObject });
+            return self.send(path, ToReceiver::Refused { request: key.1, reason: Refusal::UnknownObject });
         }
         member.asks = Some((path, request));
         if stage == Stage::Running {
@@ -234,7 +249,7 @@ impl Controller {
         let member = cast.members.get(&node).expect("the caller has found it there");
         let (request, task) = (member.request, member.task);
         cast.end(now, node, standing);
-        self.send_to(node, Control::StopFetch { request });
+        self.send_to(node, ToNode::StopFetch { request });
         if let Some(task) = task {
             self.end_task(now, task, Outcome::Cancelled);
         }
@@ -337,7 +352,7 @@ impl Controller {
             members: asking.into_iter().map(|(_, own, _)| own).collect(),
             bytes: cast.symbol_size.saturating_add(SYMBOL_OVERHEAD as u16),
         };
-        self.send_to(source, Control::ProbeGroup(Box::new(question)));
+        self.send_to(source, ToNode::ProbeGroup(Box::new(question)));
     }
 
     /// The source knows who of the receivers hears the group.
@@ -392,7 +407,7 @@ impl Controller {
         let source = cast.source;
         self.casts.open(number, group);
         self.stats.casts_grouped += 1;
-        self.send_to(source, Control::Push(push));
+        self.send_to(source, ToSource::Push(push));
     }
 
     /// The source has opened a group's flow: its members may have theirs.
@@ -514,7 +529,7 @@ impl Controller {
             if member.invite.fire(now, self.config.retry_longest) {
                 let member = cast.members.get(&node).expect("it is open");
                 let invitation = cast.invitation(member);
-                self.send_to(node, Control::Fetch(Box::new(invitation)));
+                self.send_to(node, ToNode::Fetch(Box::new(invitation)));
             }
         }
     }
@@ -548,7 +563,7 @@ impl Controller {
         cast.news_at = now + self.config.cast_news;
         let asker = cast.asker;
         let news = cast.news(now, &self.tasks, over);
-        news.into_iter().for_each(|news| self.send(asker, Control::Casting(Box::new(news))));
+        news.into_iter().for_each(|news| self.send(asker, ToNode::Casting(Box::new(news))));
         if over {
             if let Some(flow) = self.casts.close(number) {
                 self.stop_group(now, number, flow.flow);

@@ -25,6 +25,8 @@ pub(super) struct Cast {
     pub(super) number: u64,
     /// Whom to tell how it does.
     pub(super) asker: PathId,
+    /// Whose key that is: nobody else may stop it, or hear of it.
+    pub(super) asked_by: NodeId,
     pub(super) name: String,
     pub(super) object: ObjectId,
     pub(super) bytes: Bytes,

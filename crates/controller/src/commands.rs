@@ -9,6 +9,13 @@ use serde::{Deserialize, Serialize};
 /// What the driver tells a controller.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum ControllerCommand {
+    /// Whoever speaks by this path has proved this key. Nothing is heard by a path of which this was not said.
+    PathOpened {
+        /// The path.
+        path: PathId,
+        /// Whose key it is.
+        node: NodeId,
+    },
     /// The control connection behind this path is gone.
     PathLost {
         /// The path.

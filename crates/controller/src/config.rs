@@ -71,7 +71,7 @@ pub struct ControllerConfig {
     /// A restored flow waits this long for its source to come back, and so does an unknown name after a restart: 10 s, several
     /// reconnection attempts.
     pub restore_grace: Duration,
-    /// [`headwater_wire::Control::Stop`] to a source that does not answer is given up after this long: 10 min. A later
+    /// [`headwater_wire::ToSource::Stop`] to a source that does not answer is given up after this long: 10 min. A later
     /// report of the flow starts it anew.
     pub stop_for: Duration,
     /// Weights are planned anew this often beside every arrival and completion, since remaining sizes, rates and

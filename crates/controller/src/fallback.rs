@@ -8,7 +8,7 @@
 //! Once: a second failure is one. What it has stays. Where whoever asked insists on trees, the first failure is one.
 
 use headwater_units::{NodeId, Time};
-use headwater_wire::{CastWish, Control, MemberStanding, Outcome, WhyUnicast};
+use headwater_wire::{CastWish, MemberStanding, Outcome, ToNode, WhyUnicast};
 use rand::Rng;
 
 use super::Controller;
@@ -31,7 +31,7 @@ impl Controller {
             installed.leave_out(node);
         }
         self.stats.receivers_off_trees += 1;
-        self.send_to(node, Control::StopFetch { request });
+        self.send_to(node, ToNode::StopFetch { request });
         if let Some(task) = task {
             self.end_task(now, task, Outcome::Failed);
         }

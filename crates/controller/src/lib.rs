@@ -25,7 +25,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use headwater_machine::{Endpoint, Input, Output, Packet};
 use headwater_units::{FlowId, NodeId, ObjectId, PathId, TaskId, Time};
-use headwater_wire::{Body, Control, Datagram, Outcome};
+use headwater_wire::{Body, Control, Datagram, Outcome, ToController, ToReceiver};
 use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::SeedableRng;
 
@@ -76,6 +76,8 @@ pub struct Controller {
     config: ControllerConfig,
     /// Ids and keys; nothing else is random.
     rng: ChaCha20Rng,
+    /// Whose key was proved by each path.
+    links: BTreeMap<PathId, NodeId>,
     registry: Registry,
     tasks: Tasks,
     casts: Casts,
@@ -124,6 +126,7 @@ impl Controller {
             network,
             config,
             rng: ChaCha20Rng::from_seed(seed),
+            links: BTreeMap::new(),
             registry: Registry::default(),
             tasks: Tasks::default(),
             casts: Casts::default(),
@@ -159,56 +162,58 @@ impl Controller {
         &self.stats
     }
 
-    fn control(&mut self, now: Time, path: PathId, control: Control) {
+    fn control(&mut self, now: Time, path: PathId, control: ToController) {
         match control {
-            Control::Hello(info) => self.hello(now, path, info),
-            Control::Request(request) => self.request(now, path, request),
-            Control::Feedback { task, first_undecoded, needed, flows_version, flows, held_up } => {
+            ToController::Hello(info) => match self.is_from(path, info.node) {
+                true => self.hello(now, path, info),
+                false => self.stats.strangers += 1,
+            },
+            ToController::Request(request) => self.request(now, path, request),
+            ToController::Feedback { task, first_undecoded, needed, flows_version, flows, held_up } => {
                 if self.hear(now, path, task) {
                     let task = self.tasks.get_mut(task).expect("heard of just now");
                     (task.first_undecoded, task.needed, task.held_up) = (first_undecoded, needed, held_up);
                     let task = task.id;
                     self.feedback(now, task, flows_version, &flows);
                 } else if self.tasks.get(task).is_none() {
-                    self.send(path, Control::UnknownTask { task });
+                    self.send(path, ToReceiver::UnknownTask { task });
                 }
             }
-            Control::Distrust { task, node } => self.distrust(now, path, task, node),
-            Control::Fin { task, outcome } => self.fin(now, path, task, outcome),
-            Control::Cast(cast) => self.cast(now, path, cast),
-            Control::StopCast { cast } => self.stop_cast(now, path, cast),
-            Control::Claim(claim) => match self.registry.node_at(path) {
+            ToController::Distrust { task, node } => self.distrust(now, path, task, node),
+            ToController::Fin { task, outcome } => self.fin(now, path, task, outcome),
+            ToController::Cast(cast) => self.cast(now, path, cast),
+            ToController::StopCast { cast } => self.stop_cast(now, path, cast),
+            ToController::Claim(claim) => match self.registry.node_at(path) {
                 Some(node) => self.claim(now, path, node, claim),
                 None => self.stats.strangers += 1,
             },
             // The rest comes from sources, which must have said who they are.
-            Control::Hold(_)
-            | Control::Drop { .. }
-            | Control::Spoiled { .. }
-            | Control::Pushing { .. }
-            | Control::PushRefused { .. }
-            | Control::Stopped { .. }
-            | Control::Keeps
-            | Control::Leaving
-            | Control::Fetched(_)
-            | Control::GroupProbed { .. }
-            | Control::GroupSent { .. }
-            | Control::TreeReady { .. }
-            | Control::Silent { .. }
-            | Control::Signalled(_)
-            | Control::Named(_)
-            | Control::Unname { .. }
-            | Control::Report { .. } => match self.registry.node_at(path) {
+            ToController::Hold(_)
+            | ToController::Drop { .. }
+            | ToController::Spoiled { .. }
+            | ToController::Pushing { .. }
+            | ToController::PushRefused { .. }
+            | ToController::Stopped { .. }
+            | ToController::Keeps
+            | ToController::Leaving
+            | ToController::Fetched(_)
+            | ToController::GroupProbed { .. }
+            | ToController::GroupSent { .. }
+            | ToController::TreeReady { .. }
+            | ToController::Silent { .. }
+            | ToController::Signalled(_)
+            | ToController::Named(_)
+            | ToController::Unname { .. }
+            | ToController::Report { .. } => match self.registry.node_at(path) {
                 Some(node) => self.source(now, node, control),
                 None => self.stats.strangers += 1,
             },
-            _ => self.stats.unexpected += 1,
         }
     }
 
-    fn source(&mut self, now: Time, node: NodeId, control: Control) {
+    fn source(&mut self, now: Time, node: NodeId, control: ToController) {
         match control {
-            Control::Hold(holding) => {
+            ToController::Hold(holding) => {
                 let object = holding.object;
                 match self.registry.hold(node, holding, &self.config) {
                     true => {
@@ -219,50 +224,52 @@ impl Controller {
                     false => self.stats.holdings_refused += 1,
                 }
             }
-            Control::Drop { object } => self.drop_object(now, node, object),
-            Control::Named(naming) => self.named(now, node, naming),
-            Control::Unname { object, name } => self.unname(node, object, &name),
-            Control::Spoiled { object, how } => self.spoil(now, node, object, how),
-            Control::Keeps => self.registry.keeps(node),
-            Control::Leaving => self.leaving(node),
-            Control::Fetched(fetched) => self.fetched(now, node, fetched),
-            Control::GroupProbed { asked, heard } => self.group_probed(now, node, asked, &heard),
-            Control::GroupSent { flow, sent } => self.group_sent(now, node, flow, sent),
-            Control::TreeReady { tree, version } => self.tree_ready(now, node, tree, version),
-            Control::Silent { tree, neighbours, since } => self.silent(now, node, tree, &neighbours, since),
-            Control::Signalled(answer) => self.signalled(now, node, &answer),
-            Control::Pushing { flow } if self.casts.of_tree(node, flow).is_some() => {
+            ToController::Drop { object } => self.drop_object(now, node, object),
+            ToController::Named(naming) => self.named(now, node, naming),
+            ToController::Unname { object, name } => self.unname(node, object, &name),
+            ToController::Spoiled { object, how } => self.spoil(now, node, object, how),
+            ToController::Keeps => self.registry.keeps(node),
+            ToController::Leaving => self.leaving(node),
+            ToController::Fetched(fetched) => self.fetched(now, node, fetched),
+            ToController::GroupProbed { asked, heard } => self.group_probed(now, node, asked, &heard),
+            ToController::GroupSent { flow, sent } => self.group_sent(now, node, flow, sent),
+            ToController::TreeReady { tree, version } => self.tree_ready(now, node, tree, version),
+            ToController::Silent { tree, neighbours, since } => {
+                self.silent(now, node, tree, &neighbours, since)
+            }
+            ToController::Signalled(answer) => self.signalled(now, node, &answer),
+            ToController::Pushing { flow } if self.casts.of_tree(node, flow).is_some() => {
                 self.tree_pushing(now, node, flow);
             }
-            Control::PushRefused { flow, .. } | Control::Stopped { flow }
+            ToController::PushRefused { flow, .. } | ToController::Stopped { flow }
                 if self.casts.of_tree(node, flow).is_some() =>
             {
                 self.forget_ending(node, flow);
                 self.tree_over(now, node, flow);
             }
             // A group's flow belongs to no task.
-            Control::Pushing { flow } if self.casts.serves(node, flow) => self.group_opened(now, flow),
-            Control::PushRefused { flow, .. } | Control::Stopped { flow }
+            ToController::Pushing { flow } if self.casts.serves(node, flow) => self.group_opened(now, flow),
+            ToController::PushRefused { flow, .. } | ToController::Stopped { flow }
                 if self.casts.serves(node, flow) =>
             {
                 self.forget_ending(node, flow);
                 self.group_over(now, flow);
             }
-            Control::Pushing { flow } => {
+            ToController::Pushing { flow } => {
                 if self.is_flow_of(now, node, flow) {
                     self.confirm(flow);
                 }
             }
-            Control::PushRefused { flow, reason } => self.push_refused(now, node, flow, reason),
-            Control::Stopped { flow } => self.stopped(now, node, flow),
-            Control::Report { flows } => flows.into_iter().for_each(|f| self.report(now, node, f)),
+            ToController::PushRefused { flow, reason } => self.push_refused(now, node, flow, reason),
+            ToController::Stopped { flow } => self.stopped(now, node, flow),
+            ToController::Report { flows } => flows.into_iter().for_each(|f| self.report(now, node, f)),
             _ => unreachable!("only a source's messages are handed on"),
         }
     }
 
-    /// Whether what comes over a path may be from this receiver: always, unless another node is known to be there.
-    fn may_speak_for(&self, path: PathId, receiver: NodeId) -> bool {
-        self.registry.node_at(path).is_none_or(|node| node == receiver)
+    /// Whether what comes over a path is from this node.
+    fn is_from(&self, path: PathId, node: NodeId) -> bool {
+        self.links.get(&path) == Some(&node)
     }
 
     fn restore(&mut self, now: Time, record: TaskRecord) {
@@ -296,13 +303,13 @@ impl Controller {
     }
 
     /// Says something to a node; nothing if it is away.
-    fn send_to(&mut self, node: NodeId, control: Control) {
+    fn send_to(&mut self, node: NodeId, control: impl Into<Control>) {
         if let Some(path) = self.registry.path_of(node) {
             self.send(path, control);
         }
     }
 
-    fn send(&mut self, path: PathId, control: Control) {
+    fn send(&mut self, path: PathId, control: impl Into<Control>) {
         self.out.push_back(Output::Transmit(Packet::control(path, control)));
     }
 }
@@ -320,14 +327,21 @@ impl Endpoint for Controller {
         match input {
             Input::Packet(Packet {
                 path, datagram: Datagram { body: Body::Control(control), .. }, ..
-            }) => {
-                self.control(now, path, *control);
+            }) => match *control {
+                Control::Controller(control) => self.control(now, path, control),
+                Control::Node(_) | Control::Source(_) | Control::Receiver(_) => self.stats.unexpected += 1,
+            },
+            Input::Command(ControllerCommand::PathOpened { path, node }) => {
+                self.links.insert(path, node);
+                return;
             }
             Input::Command(ControllerCommand::PathLost { path }) => {
                 self.path_lost(now, path);
+                self.links.remove(&path);
             }
             Input::Command(ControllerCommand::PathLeft { path }) => {
                 self.path_left(now, path);
+                self.links.remove(&path);
             }
             Input::Command(ControllerCommand::Restore(record)) => {
                 self.restore(now, *record);

@@ -1,7 +1,7 @@
 //! What nodes say of names, and what they are told: a name goes back to nothing older, and to nobody else while its owner is here.
 
 use headwater_units::{NodeId, ObjectId, PathId, Time};
-use headwater_wire::{Claim, ClaimRule, Control, MAX_NAME, NameStands, Naming};
+use headwater_wire::{Claim, ClaimRule, MAX_NAME, NameStands, Naming, ToController, ToNode};
 
 use super::Controller;
 use super::registry::{NameChange, Verdict};
@@ -33,7 +33,7 @@ impl Controller {
             && self.awaits_nodes(now)
             && self.registry.owner_is_missing(node, &claim)
         {
-            return self.hold_back(path, claim.name.clone(), Control::Claim(claim));
+            return self.hold_back(path, claim.name.clone(), ToController::Claim(claim));
         }
         let verdict = self.registry.claim(node, &claim, &self.config);
         let stands = match verdict {
@@ -99,6 +99,6 @@ impl Controller {
         }
         let owner_is_here = self.registry.path_of(naming.owner).is_some();
         let stands = NameStands { claim, naming, owner_is, owner_is_here };
-        self.send_to(node, Control::NameStands(Box::new(stands)));
+        self.send_to(node, ToNode::NameStands(Box::new(stands)));
     }
 }

@@ -4,7 +4,7 @@
 //! name waits for the first node that says it; only then is it known that nobody does.
 
 use headwater_units::{PathId, Time};
-use headwater_wire::Control;
+use headwater_wire::ToController;
 
 use super::Controller;
 use super::timers::Subject;
@@ -25,7 +25,7 @@ struct Asked {
     path: PathId,
     name: String,
     /// The request, the wish for a cast, or the claim of a name.
-    control: Control,
+    control: ToController,
 }
 
 impl Controller {
@@ -47,7 +47,7 @@ impl Controller {
     }
 
     /// What was asked for too early is heard again when its name is known, or when it is late enough.
-    pub(super) fn hold_back(&mut self, path: PathId, name: String, control: Control) {
+    pub(super) fn hold_back(&mut self, path: PathId, name: String, control: ToController) {
         let asked = Asked { path, name, control };
         if !self.recovery.asked.contains(&asked) {
             self.recovery.asked.push(asked);

@@ -1,7 +1,7 @@
 //! What sources say of the flows of tasks.
 
 use headwater_units::{FlowId, NodeId, Time};
-use headwater_wire::{Control, FlowReport, Refusal};
+use headwater_wire::{FlowReport, Refusal, ToSource};
 
 use super::Controller;
 use super::tasks::FlowState;
@@ -64,7 +64,7 @@ impl Controller {
         flow.report = Some(report);
         if again {
             flow.told = now;
-            self.send_to(node, Control::SetTheta { flow: id, theta });
+            self.send_to(node, ToSource::SetTheta { flow: id, theta });
         }
     }
 

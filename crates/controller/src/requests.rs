@@ -1,7 +1,7 @@
 //! What receivers say (PPUSH §III-A): requests, feedback, distrust, and that they are through.
 
 use headwater_units::{FlowId, NodeId, PathId, TaskId, Time};
-use headwater_wire::{Control, FlowView, Outcome, Request, Spoiled};
+use headwater_wire::{FlowView, Outcome, Request, Spoiled, ToController, ToReceiver};
 
 use super::Controller;
 use super::selection::Place;
@@ -16,7 +16,7 @@ impl Controller {
             }
             return;
         }
-        if !self.may_speak_for(path, request.receiver) {
+        if !self.is_from(path, request.receiver) {
             self.stats.strangers += 1;
             return;
         }
@@ -28,7 +28,7 @@ impl Controller {
             return self.asked_for_cast(now, path, request);
         }
         if self.is_early(now, &request.name) {
-            return self.hold_back(path, request.name.clone(), Control::Request(request));
+            return self.hold_back(path, request.name.clone(), ToController::Request(request));
         }
         let (request, place) = self.joins(request);
         if let Some(id) = self.answer(now, path, &request, place)
@@ -57,7 +57,7 @@ impl Controller {
             }
             Err(reason) => {
                 self.stats.requests_refused += 1;
-                self.send(path, Control::Refused { request: request.request, reason });
+                self.send(path, ToReceiver::Refused { request: request.request, reason });
                 None
             }
         }
@@ -65,7 +65,7 @@ impl Controller {
 
     pub(super) fn accept(&mut self, path: PathId, id: TaskId) {
         let task = self.tasks.get(id).expect("accepted tasks are known");
-        let accepted = Control::Accepted {
+        let accepted = ToReceiver::Accepted {
             request: task.request,
             task: id,
             object: task.object,
@@ -82,7 +82,7 @@ impl Controller {
     /// The receiver of a task says something. False if there is no such task or the sender is somebody else.
     pub(super) fn hear(&mut self, now: Time, path: PathId, id: TaskId) -> bool {
         let Some(task) = self.tasks.get(id) else { return false };
-        if !self.may_speak_for(path, task.receiver) {
+        if !self.is_from(path, task.receiver) {
             self.stats.strangers += 1;
             return false;
         }
@@ -141,14 +141,14 @@ impl Controller {
 
     pub(super) fn fin(&mut self, now: Time, path: PathId, id: TaskId, outcome: Outcome) {
         let Some(task) = self.tasks.get(id) else {
-            self.send(path, Control::FinAck { task: id });
+            self.send(path, ToReceiver::FinAck { task: id });
             return;
         };
         let key = (task.receiver, task.request);
         if !self.hear(now, path, id) {
             return;
         }
-        self.send(path, Control::FinAck { task: id });
+        self.send(path, ToReceiver::FinAck { task: id });
         self.end_task(now, id, outcome);
         if self.config.max_finished > 0 && self.finished_set.insert(key) {
             self.finished.push_back(key);

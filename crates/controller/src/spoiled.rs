@@ -1,7 +1,7 @@
 //! Copies of objects that are not the objects any more, and tasks that nobody else can serve.
 
 use headwater_units::{NodeId, ObjectId, TaskId, Time};
-use headwater_wire::{Control, Outcome, Refusal, Spoiled};
+use headwater_wire::{Outcome, Refusal, Spoiled, ToReceiver};
 
 use super::Controller;
 
@@ -29,7 +29,7 @@ impl Controller {
         // A receiver that is away asks again when it is back, and is told then.
         let (path, request) = (task.path, task.request);
         if let Some(path) = path {
-            self.send(path, Control::Refused { request, reason: Refusal::Spoiled { node, how } });
+            self.send(path, ToReceiver::Refused { request, reason: Refusal::Spoiled { node, how } });
         }
         self.end_task(now, id, Outcome::Failed);
     }

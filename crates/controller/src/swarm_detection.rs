@@ -6,7 +6,7 @@
 //!   the second: served at once too, and from then on others are waited for, a little while after each
 //!   nobody has come for a while, and all have a rate: are they more than the sources, and each busy for long? -- yes --> an overlay of all of them
 //! ```
-//! Nobody waits for anybody: a task that joins an overlay is begun anew in the middle ([`headwater_wire::Control::Accepted`] with a newer
+//! Nobody waits for anybody: a task that joins an overlay is begun anew in the middle ([`headwater_wire::ToReceiver::Accepted`] with a newer
 //! version), by other flows and with the blocks that it has. That costs a round trip, and what was here of blocks that are not whole. So
 //! it is done only with tasks that leave the choice of transport to the controller, that take all of the object, whose receivers say that
 //! they can pass on, and that will take long at the rate that they have.

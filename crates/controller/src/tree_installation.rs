@@ -28,8 +28,8 @@ use headwater_fabric::HostId;
 use headwater_fabric::trees::{Hop, SteinerTree};
 use headwater_units::{BitRate, BlockIndex, Duration, FlowId, Geometry, NodeId, Symbols, TaskId, Time};
 use headwater_wire::{
-    CastWay, Control, FlowGrant, FlowSecret, MAX_NEWS, MemberStanding, Request, TreeOrder, TreeRepair,
-    WhyUnicast,
+    CastWay, FlowGrant, FlowSecret, MAX_NEWS, MemberStanding, Request, ToNode, ToReceiver, TreeOrder,
+    TreeRepair, WhyUnicast,
 };
 
 use super::Controller;
@@ -269,7 +269,7 @@ impl Controller {
                 installed.orders.insert(key, Order { order, say, confirmed: false, known });
             }
         }
-        gone.into_iter().for_each(|(node, tree)| self.send_to(node, Control::FellTree { tree }));
+        gone.into_iter().for_each(|(node, tree)| self.send_to(node, ToNode::FellTree { tree }));
         self.signal_orders(now, number, standing);
         self.say_orders(now, number);
     }
@@ -281,7 +281,7 @@ impl Controller {
         let mut says = Vec::new();
         for ((node, _), order) in installed.orders.iter_mut().filter(|(_, order)| !order.confirmed) {
             if order.say.fire(now, longest) {
-                says.push((*node, Control::PlantTree(Box::new(order.order.clone()))));
+                says.push((*node, ToNode::PlantTree(Box::new(order.order.clone()))));
             }
         }
         let next =
@@ -294,7 +294,7 @@ impl Controller {
     pub(super) fn tree_ready(&mut self, now: Time, node: NodeId, tree: FlowId, version: u32) {
         let Some(number) = self.casts.of_order(node, tree) else {
             // Nobody knows what it is for.
-            return self.send_to(node, Control::FellTree { tree });
+            return self.send_to(node, ToNode::FellTree { tree });
         };
         let installed = self.casts.get_mut(number).and_then(|cast| cast.installed.as_mut());
         if let Some(order) = installed.and_then(|installed| installed.orders.get_mut(&(node, tree))) {
@@ -399,7 +399,7 @@ impl Controller {
         if full {
             self.stats.requests_refused += 1;
             let reason = headwater_wire::Refusal::Full;
-            return self.send(path, Control::Refused { request: request.request, reason });
+            return self.send(path, ToReceiver::Refused { request: request.request, reason });
         }
         (member.task, member.standing, member.on_trees) = (Some(id), MemberStanding::Receiving, true);
         let needed = Geometry::new(bytes, symbol_size).map_or(Symbols::ZERO, |it| it.total_symbols());
@@ -451,7 +451,7 @@ impl Controller {
         since: Duration,
     ) {
         let Some(number) = self.casts.of_order(node, tree) else {
-            return self.send_to(node, Control::FellTree { tree });
+            return self.send_to(node, ToNode::FellTree { tree });
         };
         let cast = self.casts.get_mut(number).expect("orders and casts agree");
         let installed = cast.installed.as_mut().expect("it has orders");
@@ -575,7 +575,7 @@ impl Controller {
         self.stop_trees(now, number);
         let installed = self.casts.get_mut(number).and_then(|cast| cast.installed.take());
         for (node, tree) in installed.iter().flat_map(|installed| installed.orders.keys()) {
-            self.send_to(*node, Control::FellTree { tree: *tree });
+            self.send_to(*node, ToNode::FellTree { tree: *tree });
         }
     }
 }

@@ -1,7 +1,7 @@
 //! What is done without being asked: orders said again, tasks kept, told, paused and given up, weights planned.
 
 use headwater_units::{FlowId, NodeId, TaskId, Time};
-use headwater_wire::{Control, FlowRole, Outcome, Push};
+use headwater_wire::{FlowRole, Outcome, Push, ToReceiver, ToSource};
 
 use super::tasks::{FlowState, Pace, Retry, Task};
 use super::timers::Subject;
@@ -84,7 +84,7 @@ impl Controller {
         let Some(task) = self.tasks.get_mut(id) else { return };
         // Where it is known how a flow may begin, its receiver need not be asked whether it is where it says.
         let proven = self.registry.node(task.receiver).map(|node| node.info.proven()).unwrap_or_default();
-        let mut says: Vec<(NodeId, Control)> = Vec::new();
+        let mut says: Vec<(NodeId, ToSource)> = Vec::new();
         for flow in &mut task.flows {
             let FlowState::Offered { push, .. } = &mut flow.state else { continue };
             if !push.fire(now, longest) {
@@ -93,7 +93,7 @@ impl Controller {
             (flow.pushed, flow.told) = (true, now);
             says.push((
                 flow.facts.node,
-                Control::Push(Push {
+                ToSource::Push(Push {
                     task: id,
                     flow: flow.facts.flow,
                     object: task.object,
@@ -121,12 +121,12 @@ impl Controller {
             Pace::Running => {}
             Pace::Paused { said } => {
                 if said.fire(now, longest) {
-                    says.extend(flows().map(|(node, flow)| (node, Control::Pause { flow })));
+                    says.extend(flows().map(|(node, flow)| (node, ToSource::Pause { flow })));
                 }
             }
             Pace::Resuming { said, times } => {
                 if said.fire(now, longest) {
-                    says.extend(flows().map(|(node, flow)| (node, Control::Resume { flow })));
+                    says.extend(flows().map(|(node, flow)| (node, ToSource::Resume { flow })));
                     *times -= 1;
                     if *times == 0 {
                         task.pace = Pace::Running;
@@ -140,7 +140,8 @@ impl Controller {
             match task.anew {
                 Some(_) => self.accept(path, id),
                 None => {
-                    let flows = Control::Flows { task: id, version: task.version, flows: self.grants(task) };
+                    let flows =
+                        ToReceiver::Flows { task: id, version: task.version, flows: self.grants(task) };
                     self.send(path, flows);
                 }
             }
@@ -202,7 +203,7 @@ impl Controller {
                 (flow.theta, flow.told) = (theta, now);
                 let node = flow.facts.node;
                 self.stats.thetas_told += 1;
-                self.send_to(node, Control::SetTheta { flow: id, theta });
+                self.send_to(node, ToSource::SetTheta { flow: id, theta });
             }
         }
         let running = self.tasks.iter().any(|task| !task.is_paused());
@@ -213,7 +214,7 @@ impl Controller {
     pub(super) fn stop_flow(&mut self, now: Time, node: NodeId, flow: FlowId, incarnation: u64) {
         if self.ending.len() >= self.config.max_ending {
             self.stats.stops_given_up += 1;
-            self.send_to(node, Control::Stop { flow });
+            self.send_to(node, ToSource::Stop { flow });
             return;
         }
         let stop = Retry::at(now, self.config.retry_first);
@@ -234,7 +235,7 @@ impl Controller {
         let next = if here { ending.stop.due().min(ending.until) } else { ending.until };
         self.timers.set(Subject::Ending(node, flow), Some(next));
         if say {
-            self.send_to(node, Control::Stop { flow });
+            self.send_to(node, ToSource::Stop { flow });
         }
     }
 

@@ -406,14 +406,19 @@ impl Engine {
     }
 
     fn on_control(&mut self, now: Time, path: PathId, control: Control) {
-        let Some(control) = self.on_tree_order(now, path, control) else { return };
-        if is_for_source(&control) {
-            self.hand_to_source(now, Input::Packet(Packet::control(path, control)));
-            self.drive_source(now);
-            return;
+        match control {
+            Control::Node(order) => self.on_tree_order(now, path, order),
+            Control::Source(order) => {
+                self.hand_to_source(now, Input::Packet(Packet::control(path, order)));
+                self.drive_source(now);
+            }
+            Control::Receiver(answer) => {
+                self.fetches.taped.handle(now, Input::Packet(Packet::control(path, answer)));
+                self.drive_receivers(now, None);
+            }
+            // No machine here is a controller.
+            Control::Controller(_) => self.strays += 1,
         }
-        self.fetches.taped.handle(now, Input::Packet(Packet::control(path, control)));
-        self.drive_receivers(now, None);
     }
 
     fn tell_source(&mut self, now: Time, command: SourceCommand) {
@@ -622,15 +627,4 @@ impl Engine {
             *shared = snapshot;
         }
     }
-}
-
-fn is_for_source(control: &Control) -> bool {
-    matches!(
-        control,
-        Control::Push(_)
-            | Control::SetTheta { .. }
-            | Control::Pause { .. }
-            | Control::Resume { .. }
-            | Control::Stop { .. }
-    )
 }

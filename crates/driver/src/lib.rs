@@ -250,8 +250,8 @@ impl Node {
     }
 
     /// Hands in what a controller or a node said over a control link.
-    pub fn control(&self, path: PathId, control: Control) {
-        self.order(Order::Control { path, control });
+    pub fn control(&self, path: PathId, control: impl Into<Control>) {
+        self.order(Order::Control { path, control: control.into() });
     }
 
     /// Offers an object to be sent.
@@ -400,7 +400,8 @@ mod tests {
     use headwater_udp::{PathAddr, RecvBatch, SendBatch};
     use headwater_units::{BitRate, Duration, FlowId, FlowKey, NodeId, TaskId, Theta};
     use headwater_wire::{
-        Assign, Assignment, Body, Class, Datagram, Delivery, Ecn, FlowRole, HeaderKey, Push, emit,
+        Assign, Assignment, Body, Class, Datagram, Delivery, Ecn, FlowRole, HeaderKey, Push, ToController,
+        ToSource, emit,
     };
 
     use super::*;
@@ -463,9 +464,12 @@ mod tests {
             role: FlowRole::Single,
         };
         let sending = Said::Sending { flow: FLOW, object: push.object, receiver: push.receiver };
-        node.control(control_path(1), Control::Push(push));
+        node.control(control_path(1), ToSource::Push(push));
         assert_eq!(said.recv().await, Some(sending));
-        assert_eq!(said.recv().await, Some(Said::Control(control_path(1), Control::Pushing { flow: FLOW })));
+        assert_eq!(
+            said.recv().await,
+            Some(Said::Control(control_path(1), Control::Controller(ToController::Pushing { flow: FLOW })))
+        );
         (node, said)
     }
 
@@ -554,7 +558,7 @@ mod tests {
         let (node, _said) = pushing(code_points(0, 0), SourceConfig::default(), folder.path()).await;
 
         // The receiver of the flow tries to raise its own weight over the data port.
-        let order = Control::SetTheta { flow: FLOW, theta: Theta::new(50.0) };
+        let order = Control::Source(ToSource::SetTheta { flow: FLOW, theta: Theta::new(50.0) });
         let bytes = emitted(Body::Control(Box::new(order)));
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         let snapshot = loop {

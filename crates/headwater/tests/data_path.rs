@@ -18,7 +18,9 @@ use headwater_udp::Multicast;
 use headwater_units::{
     BitRate, BlockIndex, Bytes, Duration, FlowId, FlowKey, Geometry, NodeId, TaskId, Theta,
 };
-use headwater_wire::{Class, CodePoints, Control, Delivery, FlowGrant, FlowRole, Push};
+use headwater_wire::{
+    Class, CodePoints, Control, Delivery, FlowGrant, FlowRole, Push, ToController, ToReceiver, ToSource,
+};
 use stats_alloc::{INSTRUMENTED_SYSTEM, Stats, StatsAlloc};
 use tokio::sync::mpsc::UnboundedReceiver;
 
@@ -148,11 +150,11 @@ async fn deliver(size: Bytes, source_config: SourceConfig) -> Cost {
         start: None,
         role: FlowRole::Single,
     };
-    source.control(control_path(1), Control::Push(push));
+    source.control(control_path(1), ToSource::Push(push));
     assert!(matches!(source_says.recv().await, Some(Said::Sending { flow: FLOW, .. })));
     assert_eq!(
         source_says.recv().await,
-        Some(Said::Control(control_path(1), Control::Pushing { flow: FLOW }))
+        Some(Said::Control(control_path(1), Control::Controller(ToController::Pushing { flow: FLOW })))
     );
 
     let mut config = ReceiverConfig::new("object", NodeId([9; 32]), control_path(2), 7);
@@ -160,7 +162,10 @@ async fn deliver(size: Bytes, source_config: SourceConfig) -> Cost {
     let (before, began) = (reads_and_writes(), std::time::Instant::now());
     let (id, mut events) = receiver.fetch(config);
     let request = receiver_says.recv().await;
-    assert!(matches!(request, Some(Said::Control(_, Control::Request(_)))), "{request:?}");
+    assert!(
+        matches!(request, Some(Said::Control(_, Control::Controller(ToController::Request(_))))),
+        "{request:?}"
+    );
     let grant = FlowGrant {
         flow: FLOW,
         node: NodeId([1; 32]),
@@ -172,7 +177,7 @@ async fn deliver(size: Bytes, source_config: SourceConfig) -> Cost {
         relays: false,
         passed_on: true,
     };
-    let accepted = Control::Accepted {
+    let accepted = Control::Receiver(ToReceiver::Accepted {
         request: 7,
         task: TaskId(1),
         object,
@@ -182,7 +187,7 @@ async fn deliver(size: Bytes, source_config: SourceConfig) -> Cost {
         version: 0,
         flows: vec![grant],
         delivery: Delivery::Push,
-    };
+    });
     receiver.control(control_path(2), accepted);
     assert!(matches!(events.recv().await, Some(FetchEvent::Accepted { .. })));
     receiver.start_fetch(id, sink.partial.wanted(), Vec::new(), sink.clone());

@@ -32,8 +32,8 @@ pub struct Packet {
 
 impl Packet {
     /// A control message, as every machine and driver sends one: of the top class, of no flow, not ECN-capable.
-    pub fn control(path: PathId, control: Control) -> Self {
-        let body = Body::Control(Box::new(control));
+    pub fn control(path: PathId, control: impl Into<Control>) -> Self {
+        let body = Body::Control(Box::new(control.into()));
         let datagram = Datagram { class: Class::Control, key_epoch: 0, flow: FlowId(0), body };
         Packet { path, ecn: Ecn::NotEct, datagram }
     }

@@ -6,7 +6,7 @@
 use std::collections::{BTreeSet, VecDeque};
 
 use headwater_units::PathId;
-use headwater_wire::{Control, Fetched, Invitation};
+use headwater_wire::{Fetched, Invitation, ToNode};
 
 /// Number of finished invitations to remember, so that one that is said again is answered and not fetched again.
 const REMEMBERED: usize = 256;
@@ -49,14 +49,14 @@ impl Invitations {
     }
 
     /// Something is said of casts by this link. False if it is by no link that may.
-    pub fn on_control(&mut self, path: PathId, control: Control) -> bool {
+    pub fn on_control(&mut self, path: PathId, control: ToNode) -> bool {
         if path != self.controller {
             self.strangers += 1;
             return false;
         }
         match control {
-            Control::Fetch(invitation) => self.on_invitation(invitation),
-            Control::StopFetch { request } if self.running.remove(&request) => {
+            ToNode::Fetch(invitation) => self.on_invitation(invitation),
+            ToNode::StopFetch { request } if self.running.remove(&request) => {
                 self.out.push_back(InvitationAction::Stop(request));
             }
             _ => {}
@@ -96,10 +96,10 @@ mod tests {
 
     const CONTROLLER: PathId = PathId(1);
 
-    fn invitation(request: u64) -> Control {
+    fn invitation(request: u64) -> ToNode {
         let object = ObjectId([7; 32]);
         let name = "model".to_owned();
-        Control::Fetch(Box::new(Invitation { request, name, object, class: Class::Bulk, group: None }))
+        ToNode::Fetch(Box::new(Invitation { request, name, object, class: Class::Bulk, group: None }))
     }
 
     fn fetched(request: u64) -> Fetched {
@@ -128,10 +128,10 @@ mod tests {
         let mut node = Invitations::new(CONTROLLER);
         assert!(!node.on_control(PathId(2), invitation(4)));
         node.on_control(CONTROLLER, invitation(5));
-        assert!(!node.on_control(PathId(2), Control::StopFetch { request: 5 }));
+        assert!(!node.on_control(PathId(2), ToNode::StopFetch { request: 5 }));
         assert!(matches!(all(&mut node)[..], [InvitationAction::Fetch(_)]));
         assert_eq!(node.strangers(), 2);
-        node.on_control(CONTROLLER, Control::StopFetch { request: 5 });
+        node.on_control(CONTROLLER, ToNode::StopFetch { request: 5 });
         node.ended(fetched(5));
         assert_eq!(all(&mut node), [InvitationAction::Stop(5)], "who was stopped says nothing");
     }

@@ -9,7 +9,8 @@ use headwater_machine::SortedMap;
 use headwater_transport::tree::{Say, Signalling, SignallingConfig};
 use headwater_units::{FlowId, PathId, Time};
 use headwater_wire::{
-    Body, Control, FlowSecret, HeaderKey, Signal, Signalled, answer_key, answer_tags, parse,
+    Body, Control, FlowSecret, HeaderKey, Signal, Signalled, ToController, ToNode, answer_key, answer_tags,
+    parse,
 };
 
 /// Who told this node.
@@ -69,13 +70,15 @@ impl Signals {
             _ => None,
         };
         let signal = self.own.get(&flow).and_then(|own| under(&own.signals));
-        if let Some(Control::Signal(signal)) = signal
+        if let Some(Control::Node(ToNode::Signal(signal))) = signal
             && signal.flow == flow
         {
-            return Some(Control::Signal(signal));
+            return Some(Control::Node(ToNode::Signal(signal)));
         }
         match self.machine.answers_on(flow).map(answer_tags).as_ref().and_then(under) {
-            Some(Control::Signalled(answer)) if answer.flow == flow => Some(Control::Signalled(answer)),
+            Some(Control::Controller(ToController::Signalled(answer))) if answer.flow == flow => {
+                Some(Control::Controller(ToController::Signalled(answer)))
+            }
             _ => None,
         }
     }

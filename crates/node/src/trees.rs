@@ -27,7 +27,7 @@ use headwater_machine::SortedMap;
 use headwater_switch::{StoreConfig, TreeNode, TreeWord};
 use headwater_transport::tree::{Liveness, Say};
 use headwater_units::{Bytes, Duration, FlowId, PathId, Time};
-use headwater_wire::{Body, Control, HeaderKey, Signal, Signalled, TreeOrder, TreeWay};
+use headwater_wire::{Body, Control, HeaderKey, Signal, Signalled, ToController, ToNode, TreeOrder, TreeWay};
 
 use crate::signals::{Above, Signals};
 
@@ -98,7 +98,7 @@ pub enum TreeAction<P> {
         /// Its link.
         controller: PathId,
         /// What to say.
-        control: Control,
+        control: ToController,
     },
 }
 
@@ -189,11 +189,11 @@ impl<P: Clone> Trees<P> {
     // ---- orders
 
     /// What a controller says of trees, by this link; gives back what is about something else.
-    pub fn on_control(&mut self, now: Time, path: PathId, control: Control) -> Option<Control> {
+    pub fn on_control(&mut self, now: Time, path: PathId, control: ToNode) -> Option<ToNode> {
         match control {
-            Control::PlantTree(order) => self.install(now, path, *order),
-            Control::Signal(signal) => self.on_signal(now, Above::Controller(path), *signal),
-            Control::FellTree { tree } => self.remove(tree),
+            ToNode::PlantTree(order) => self.install(now, path, *order),
+            ToNode::Signal(signal) => self.on_signal(now, Above::Controller(path), *signal),
+            ToNode::FellTree { tree } => self.remove(tree),
             other => return Some(other),
         }
         None
@@ -234,7 +234,7 @@ impl<P: Clone> Trees<P> {
                 self.relays.insert(tree, Box::new(Relay::new(now, path, order)));
             }
         }
-        self.tell(path, Control::TreeReady { tree, version });
+        self.tell(path, ToController::TreeReady { tree, version });
         self.lead_from_here(tree);
         self.beat(now);
     }
@@ -273,8 +273,8 @@ impl<P: Clone> Trees<P> {
     /// A datagram of a flow that is no tree's and no transfer's; whether it is one of signals.
     pub fn on_signal_datagram(&mut self, now: Time, flow: FlowId, bytes: &[u8], from: SocketAddr) -> bool {
         match self.signals.read(flow, bytes) {
-            Some(Control::Signal(signal)) => self.on_signal(now, Above::Node(from), *signal),
-            Some(Control::Signalled(answer)) => {
+            Some(Control::Node(ToNode::Signal(signal))) => self.on_signal(now, Above::Node(from), *signal),
+            Some(Control::Controller(ToController::Signalled(answer))) => {
                 self.signals.answered(now, &answer);
                 self.signal(now);
             }
@@ -298,7 +298,7 @@ impl<P: Clone> Trees<P> {
                 Say::Forward { to, datagram } => TreeAction::Signal { to, datagram },
                 Say::Answer { to: Above::Node(to), answer } => TreeAction::Answer { to, answer },
                 Say::Answer { to: Above::Controller(controller), answer } => {
-                    TreeAction::Tell { controller, control: Control::Signalled(answer) }
+                    TreeAction::Tell { controller, control: ToController::Signalled(answer) }
                 }
             });
         }
@@ -320,7 +320,7 @@ impl<P: Clone> Trees<P> {
             let controller = relay.controller;
             if now.since(relay.confirmed) >= CONFIRM_EVERY {
                 relay.confirmed = now;
-                let control = Control::TreeReady { tree, version: relay.order.version };
+                let control = ToController::TreeReady { tree, version: relay.order.version };
                 self.out.push_back(TreeAction::Tell { controller, control });
             }
             let all = beat.tell.len();
@@ -330,13 +330,13 @@ impl<P: Clone> Trees<P> {
                 forgotten.push(tree);
                 continue;
             }
-            let control = Control::Silent { tree, neighbours, since };
+            let control = ToController::Silent { tree, neighbours, since };
             self.out.push_back(TreeAction::Tell { controller, control });
         }
         forgotten.into_iter().for_each(|tree| self.remove(tree));
     }
 
-    fn tell(&mut self, controller: PathId, control: Control) {
+    fn tell(&mut self, controller: PathId, control: ToController) {
         self.out.push_back(TreeAction::Tell { controller, control });
     }
 
@@ -498,7 +498,7 @@ mod tests {
 
     fn installed(now: Time, order: TreeOrder) -> (Trees<&'static str>, Vec<TreeAction<&'static str>>) {
         let mut trees = Trees::default();
-        assert_eq!(trees.on_control(now, CONTROLLER, Control::PlantTree(Box::new(order))), None);
+        assert_eq!(trees.on_control(now, CONTROLLER, ToNode::PlantTree(Box::new(order))), None);
         let said = all(&mut trees);
         (trees, said)
     }
@@ -548,11 +548,11 @@ mod tests {
         let (mut trees, said) = installed(ms(0), order(4));
         let ready = |version| TreeAction::Tell {
             controller: CONTROLLER,
-            control: Control::TreeReady { tree: TREE, version },
+            control: ToController::TreeReady { tree: TREE, version },
         };
         assert_eq!(said[0], ready(4));
         let mut tell = |order: TreeOrder| {
-            trees.on_control(ms(1), PathId(2), Control::PlantTree(Box::new(order)));
+            trees.on_control(ms(1), PathId(2), ToNode::PlantTree(Box::new(order)));
             let said = all(&mut trees);
             said.into_iter().filter(|it| matches!(it, TreeAction::Tell { .. })).count()
         };
@@ -562,7 +562,7 @@ mod tests {
         assert_eq!(tell(TreeOrder { parent: Some(at(9)), ..order(5) }), 1);
         come(&mut trees, 3, &Body::Interest(name(5)), "asked");
         assert_eq!(all(&mut trees), [forward(9, "asked")]);
-        trees.on_control(ms(1), CONTROLLER, Control::FellTree { tree: TREE });
+        trees.on_control(ms(1), CONTROLLER, ToNode::FellTree { tree: TREE });
         assert!(trees.is_empty() && trees.wake().is_none());
     }
 
@@ -577,7 +577,7 @@ mod tests {
         let mut trees = Trees::default();
         trees.source_opened(TREE);
         assert_eq!(all(&mut trees), []);
-        trees.on_control(ms(0), CONTROLLER, Control::PlantTree(Box::new(from_here)));
+        trees.on_control(ms(0), CONTROLLER, ToNode::PlantTree(Box::new(from_here)));
         assert!(all(&mut trees).contains(&lead));
     }
 
@@ -599,7 +599,7 @@ mod tests {
             trees.tick(ms(10 * n));
             let told = all(&mut trees);
             silent.extend(told.into_iter().filter_map(|it| match it {
-                TreeAction::Tell { control: Control::Silent { neighbours, .. }, .. } => Some(neighbours),
+                TreeAction::Tell { control: ToController::Silent { neighbours, .. }, .. } => Some(neighbours),
                 _ => None,
             }));
         }

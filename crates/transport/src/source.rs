@@ -36,7 +36,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use headwater_machine::{Endpoint, Input, Output, Packet, SortedMap, Timers};
 use headwater_units::{Bytes, Duration, FlowId, Geometry, ObjectId, PathId, Time};
 use headwater_wire::{
-    Body, Class, Control, Datagram, Ecn, FinReason, FlowRole, MAX_FLOWS, Pull, Push, Refusal,
+    Body, Class, Control, Datagram, Ecn, FinReason, FlowRole, MAX_FLOWS, Pull, Push, Refusal, ToController,
+    ToSource,
 };
 use rand::SeedableRng;
 use rand_chacha::ChaCha12Rng;
@@ -162,7 +163,12 @@ impl Source {
     fn on_packet(&mut self, now: Time, packet: Packet) {
         let Packet { path, datagram: Datagram { flow, body, .. }, .. } = packet;
         match body {
-            Body::Control(control) => self.on_control(now, path, *control),
+            Body::Control(control) => match *control {
+                Control::Source(order) => self.on_order(now, path, order),
+                Control::Controller(_) | Control::Node(_) | Control::Receiver(_) => {
+                    self.stats.unexpected += 1
+                }
+            },
             Body::Assign(assign) => self.with_push_flow(flow, |f, shared, _| {
                 f.on_assign(now, path, &assign, shared);
             }),
@@ -193,19 +199,23 @@ impl Source {
 
     // ---- the controller
 
-    fn on_control(&mut self, now: Time, path: PathId, control: Control) {
-        match control {
-            Control::Push(push) => self.on_push(now, path, push),
-            Control::SetTheta { flow, theta } => self.with_flow(flow, |f, _, _| f.set_theta(theta)),
-            Control::Pause { flow } => self.with_flow(flow, |f, _, _| f.pause(now)),
-            Control::Resume { flow } => self.with_flow(flow, |f, _, _| f.resume(now)),
-            Control::Stop { flow } => {
+    fn on_order(&mut self, now: Time, path: PathId, order: ToSource) {
+        match order {
+            ToSource::Push(push) => self.on_push(now, path, push),
+            // Of a flow that another has made nobody else is obeyed. A controller that comes back by another path says first what it
+            // has ordered, with the flow's key.
+            other if self.flows.get(&other.flow()).is_some_and(|held| held.controller != path) => {
+                self.stats.unexpected += 1;
+            }
+            ToSource::SetTheta { flow, theta } => self.with_flow(flow, |f, _, _| f.set_theta(theta)),
+            ToSource::Pause { flow } => self.with_flow(flow, |f, _, _| f.pause(now)),
+            ToSource::Resume { flow } => self.with_flow(flow, |f, _, _| f.resume(now)),
+            ToSource::Stop { flow } => {
                 self.close(flow);
                 // Also a flow never heard of: a push that is overtaken by its stop must not begin it later.
                 self.ended.insert(flow);
-                self.tell(path, Control::Stopped { flow });
+                self.tell(path, ToController::Stopped { flow });
             }
-            _ => self.stats.unexpected += 1,
         }
     }
 
@@ -219,13 +229,13 @@ impl Source {
                 // Said again, perhaps by a controller that has restarted or reconnected.
                 known.controller = path;
                 known.flow.order_again(now, &push);
-                return self.tell(path, Control::Pushing { flow });
+                return self.tell(path, ToController::Pushing { flow });
             }
             return self.refuse(path, flow, Refusal::UnknownObject);
         }
         if self.ended.contains(flow) {
             // To begin it anew would use its packet numbers, and so its nonces, twice.
-            return self.tell(path, Control::Stopped { flow });
+            return self.tell(path, ToController::Stopped { flow });
         }
         let relays = push.role == FlowRole::Relay && !self.holdings.contains_key(&push.object);
         if !relays && self.holdings.get(&push.object) != Some(&push.bytes) {
@@ -256,12 +266,12 @@ impl Source {
         let opened = Flow::new(now, push, geometry, &mut self.shared);
         self.flows.insert(flow, Held { flow: opened, controller: path, queued: false, timer: None });
         self.report_at.get_or_insert(now + self.shared.config.report_every);
-        self.tell(path, Control::Pushing { flow });
+        self.tell(path, ToController::Pushing { flow });
     }
 
     fn refuse(&mut self, path: PathId, flow: FlowId, reason: Refusal) {
         self.stats.refused += 1;
-        self.tell(path, Control::PushRefused { flow, reason });
+        self.tell(path, ToController::PushRefused { flow, reason });
     }
 
     fn report(&mut self, now: Time) {
@@ -274,13 +284,13 @@ impl Source {
         for (&flow, held) in self.flows.iter() {
             match held.flow.sent_to_group() {
                 None => by_controller.entry(held.controller).or_default().push(held.flow.stats().report()),
-                Some(sent) => groups.push((held.controller, Control::GroupSent { flow, sent })),
+                Some(sent) => groups.push((held.controller, ToController::GroupSent { flow, sent })),
             }
         }
         groups.into_iter().for_each(|(path, control)| self.tell(path, control));
         for (path, reports) in by_controller {
             for flows in reports.chunks(MAX_FLOWS) {
-                self.tell(path, Control::Report { flows: flows.to_vec() });
+                self.tell(path, ToController::Report { flows: flows.to_vec() });
             }
         }
     }
@@ -316,7 +326,7 @@ impl Source {
 
     fn on_fin(&mut self, flow: FlowId, path: PathId) {
         match self.close(flow) {
-            Some(controller) => self.tell(controller, Control::Stopped { flow }),
+            Some(controller) => self.tell(controller, ToController::Stopped { flow }),
             None if self.ended.contains(flow) => {}
             None => {
                 self.stats.unknown_flow += 1;
@@ -421,7 +431,7 @@ impl Source {
         }
         self.shared.relays.leave(closed.flow.object(), flow);
         if let Some(sent) = closed.flow.sent_to_group() {
-            self.tell(closed.controller, Control::GroupSent { flow, sent });
+            self.tell(closed.controller, ToController::GroupSent { flow, sent });
         }
         if let Some(group) = closed.flow.group() {
             self.leave(group, flow);
@@ -440,7 +450,7 @@ impl Source {
             });
         }
         if is_empty && let Some(controller) = self.close(group) {
-            self.tell(controller, Control::Stopped { flow: group });
+            self.tell(controller, ToController::Stopped { flow: group });
         }
     }
 
@@ -480,7 +490,7 @@ impl Source {
             enqueue(held, flow, &mut self.ready);
             self.timers.arm(&mut held.timer, held.flow.deadline(&self.shared.config), flow);
             if is_over && let Some(controller) = self.close(flow) {
-                self.tell(controller, Control::Stopped { flow });
+                self.tell(controller, ToController::Stopped { flow });
             }
             self.tell_detached(now);
         }
@@ -536,7 +546,7 @@ impl Source {
         (at < Time::MAX).then_some(at)
     }
 
-    fn tell(&mut self, path: PathId, control: Control) {
+    fn tell(&mut self, path: PathId, control: ToController) {
         self.shared.out.push_back(Output::Transmit(Packet::control(path, control)));
     }
 

@@ -7,7 +7,9 @@ use headwater_machine::{Endpoint, Input, Output, Packet};
 use headwater_transport::SourceCommand;
 use headwater_transport::source::{Source, SourceConfig};
 use headwater_units::{BitRate, BlockIndex, Duration, FlowId, PacketNumber, PathId, Time};
-use headwater_wire::{Ack, Assignment, Body, Class, Control, Datagram, Ecn, Push, Refusal, Start, Work};
+use headwater_wire::{
+    Ack, Assignment, Body, Class, Control, Datagram, Ecn, Push, Refusal, Start, ToController, ToSource, Work,
+};
 use source_net::{K, Net, Receiver, Weather, ms, push};
 
 /// A packet of 4,172 bytes takes 83 us: a round trip of 2 ms carries 24.
@@ -78,7 +80,7 @@ fn a_round_trip_that_is_longer_than_was_thought_widens_the_window_at_the_first_s
 fn what_the_source_knows_of_the_way_itself_counts_before_what_the_controller_thinks() {
     let mut net = flow(known(ms(2)), Weather::default(), true);
     net.run_for(ms(10));
-    net.control(Control::Push(Push {
+    net.control(ToSource::Push(Push {
         flow: FlowId(2),
         start: Some(Start { rate: RATE, rtt: ms(80) }),
         ..known(ms(2))
@@ -122,12 +124,18 @@ fn a_path_that_carries_ten_times_as_much_as_was_stated_is_used_within_a_few_roun
 fn an_order_that_is_said_again_may_know_otherwise_how_to_begin() {
     let mut net = flow(known(ms(2)), Weather::default(), true);
     net.controls.clear();
-    net.control(Control::Push(Push { start: None, ..known(ms(2)) }));
-    net.control(Control::Push(Push { of: 2, ..known(ms(2)) }));
+    net.control(ToSource::Push(Push { start: None, ..known(ms(2)) }));
+    net.control(ToSource::Push(Push { of: 2, ..known(ms(2)) }));
     let said: Vec<_> = net.controls.iter().map(|(_, _, control)| control.clone()).collect();
     let flow = FlowId(1);
     let reason = Refusal::UnknownObject;
-    assert_eq!(said, [Control::Pushing { flow }, Control::PushRefused { flow, reason }]);
+    assert_eq!(
+        said,
+        [
+            Control::Controller(ToController::Pushing { flow }),
+            Control::Controller(ToController::PushRefused { flow, reason })
+        ]
+    );
 }
 
 #[test]
@@ -135,7 +143,7 @@ fn the_first_window_goes_before_others_and_what_follows_does_not() {
     for (class, first) in [(Class::Bulk, Class::First), (Class::Gentle, Class::Gentle)] {
         let mut net = Net::new(SourceConfig::default(), Weather::default(), 1, 40);
         let mut sent = Vec::new();
-        net.control(Control::Push(Push { class, ..known(ms(2)) }));
+        net.control(ToSource::Push(Push { class, ..known(ms(2)) }));
         net.command(SourceCommand::FlowPath { flow: FlowId(1), path: PathId(1) });
         let work = Work::Blocks { first: BlockIndex(0), count: 40, attempt: 0 };
         let assign = Receiver::new(PathId(1), Assignment::Listed(vec![work])).assign;

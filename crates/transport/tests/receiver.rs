@@ -67,7 +67,7 @@ fn waiting_for_its_decoder() -> Receivers {
         relays: false,
         passed_on: true,
     };
-    let accepted = Control::Accepted {
+    let accepted = Control::Receiver(ToReceiver::Accepted {
         request: 77,
         task: TaskId(1),
         object: ObjectId([9; 32]),
@@ -77,7 +77,7 @@ fn waiting_for_its_decoder() -> Receivers {
         version: 0,
         flows: vec![grant],
         delivery: Delivery::Push,
-    };
+    });
     receiver.handle(after(0), packet(CONTROLLER, FlowId(0), Body::Control(Box::new(accepted))));
     command(&mut receiver, after(0), ReceiverCommand::Start { wanted: 0..1, have: vec![] });
     command(&mut receiver, after(0), ReceiverCommand::FlowPath { flow: FLOW, path: SOURCE });
@@ -151,7 +151,7 @@ fn accepted_by(delivery: Delivery, request: u64, bytes: u64, paths: &[PathId]) -
         relays: false,
         passed_on: true,
     };
-    let accepted = Control::Accepted {
+    let accepted = Control::Receiver(ToReceiver::Accepted {
         request,
         task: TaskId(1),
         object: ObjectId([9; 32]),
@@ -161,7 +161,7 @@ fn accepted_by(delivery: Delivery, request: u64, bytes: u64, paths: &[PathId]) -
         version: 0,
         flows: paths.iter().enumerate().map(grant).collect(),
         delivery,
-    };
+    });
     packet(CONTROLLER, FlowId(0), Body::Control(Box::new(accepted)))
 }
 
@@ -213,7 +213,7 @@ fn a_source_without_a_list_that_falls_silent_is_asked_again_and_the_controller_t
         assert!(again.iter().all(|(at, assign)| *at >= after(1) && assign.version == 2), "{again:?}");
         let told = said.iter().any(|(_, output)| match output {
             Output::Transmit(Packet { datagram: Datagram { body: Body::Control(control), .. }, .. }) => {
-                matches!(&**control, Control::Feedback { flows, .. } if flows[0].silent > Duration::from_secs(15))
+                matches!(&**control, Control::Controller(ToController::Feedback { flows, .. }) if flows[0].silent > Duration::from_secs(15))
             }
             _ => false,
         });
@@ -228,10 +228,16 @@ fn flows(version: u32, paths: &[PathId], at: &[&str]) -> Input<ToFetch> {
     else {
         unreachable!("it is a control message")
     };
-    let Control::Accepted { flows, .. } = *control else { unreachable!("it is the answer to a request") };
+    let Control::Receiver(ToReceiver::Accepted { flows, .. }) = *control else {
+        unreachable!("it is the answer to a request")
+    };
     let at: Vec<_> = at.iter().map(|at| at.parse().unwrap()).collect();
     let flows = flows.into_iter().map(|grant| FlowGrant { at: at.clone(), ..grant }).collect();
-    packet(CONTROLLER, FlowId(0), Body::Control(Box::new(Control::Flows { task: TaskId(1), version, flows })))
+    packet(
+        CONTROLLER,
+        FlowId(0),
+        Body::Control(Box::new(Control::Receiver(ToReceiver::Flows { task: TaskId(1), version, flows }))),
+    )
 }
 
 #[test]
@@ -347,10 +353,10 @@ fn a_dead_source_that_kept_the_work_does_not_keep_it_from_those_that_were_silent
 fn a_receiver_waits_for_a_controller_that_does_not_know_its_object_any_more() {
     let mut receiver = receiving(SpreadRule::Listed, 64_000, &[SOURCE]);
     drain(&mut receiver, after(0));
-    let forgotten = Control::UnknownTask { task: TaskId(1) };
+    let forgotten = Control::Receiver(ToReceiver::UnknownTask { task: TaskId(1) });
     receiver.handle(after(1), packet(CONTROLLER, FlowId(0), Body::Control(Box::new(forgotten))));
     pass(&mut receiver, after(1), after(2));
-    let refused = Control::Refused { request: 78, reason: Refusal::UnknownObject };
+    let refused = Control::Receiver(ToReceiver::Refused { request: 78, reason: Refusal::UnknownObject });
     receiver.handle(after(2), packet(CONTROLLER, FlowId(0), Body::Control(Box::new(refused.clone()))));
     let failed = |said: &[(Time, Output<FromFetch>)]| {
         said.iter().any(|(_, o)| matches!(o, Output::Event(FromFetch(_, ReceiverEvent::Failed(_)))))
@@ -365,7 +371,7 @@ fn a_task_that_is_forgotten_before_its_receiver_was_ready_goes_on_when_it_is_kno
     let mut receiver = fetching(ReceiverConfig { spread: SpreadRule::Residue, ..config });
     drain(&mut receiver, after(0));
     receiver.handle(after(0), accepted(77, 64_000, &[SOURCE]));
-    let forgotten = Control::UnknownTask { task: TaskId(1) };
+    let forgotten = Control::Receiver(ToReceiver::UnknownTask { task: TaskId(1) });
     receiver.handle(after(0), packet(CONTROLLER, FlowId(0), Body::Control(Box::new(forgotten))));
     command(&mut receiver, after(0), ReceiverCommand::Start { wanted: 0..1, have: vec![] });
     drain(&mut receiver, after(0));
@@ -399,7 +405,7 @@ fn the_end_waits_for_every_answer_but_that_of_a_source_that_fell_silent() {
         });
         assert_eq!(fins.count(), 2, "both are told: {said:?}");
         receiver.handle(now, packet(alive, FlowId(u64::from(alive.0)), Body::FinAck));
-        let answer = Body::Control(Box::new(Control::FinAck { task: TaskId(1) }));
+        let answer = Body::Control(Box::new(Control::Receiver(ToReceiver::FinAck { task: TaskId(1) })));
         receiver.handle(now, packet(CONTROLLER, FlowId(0), answer));
         pass(&mut receiver, now + Duration::from_millis(1), now + Duration::from_millis(3));
         receiver.is_empty()
@@ -418,7 +424,7 @@ fn requests(said: &[Output<FromFetch>]) -> Vec<(u64, u16)> {
     let request = |output: &Output<FromFetch>| match output {
         Output::Transmit(Packet { datagram: Datagram { body: Body::Control(control), .. }, .. }) => {
             match &**control {
-                Control::Request(request) => Some((request.request, request.room)),
+                Control::Controller(ToController::Request(request)) => Some((request.request, request.room)),
                 _ => None,
             }
         }
@@ -456,13 +462,13 @@ fn a_source_with_a_narrow_path_makes_it_leave_the_task_and_ask_with_less_room() 
         "with a number of its own, or it would be the old request said again"
     );
     assert_eq!(says(&said, |body| matches!(body, Body::Fin(FinReason::Cancelled))), 2, "both flows end");
-    let leaves = |body: &Body| matches!(body, Body::Control(control) if matches!(**control, Control::Fin { task: TaskId(1), outcome: Outcome::Cancelled }));
+    let leaves = |body: &Body| matches!(body, Body::Control(control) if matches!(**control, Control::Controller(ToController::Fin { task: TaskId(1), outcome: Outcome::Cancelled })));
     assert_eq!(says(&said, leaves), 1);
 
     // The old task is taken leave of until that is understood.
     let (said, _) = drain(&mut receiver, after(1));
     assert_eq!((requests(&said).len(), says(&said, leaves)), (1, 1));
-    let understood = Body::Control(Box::new(Control::FinAck { task: TaskId(1) }));
+    let understood = Body::Control(Box::new(Control::Receiver(ToReceiver::FinAck { task: TaskId(1) })));
     receiver.handle(after(1), packet(CONTROLLER, FlowId(0), understood));
     let (said, _) = drain(&mut receiver, after(3));
     assert_eq!((requests(&said).len(), says(&said, leaves)), (1, 0));
@@ -482,7 +488,7 @@ fn a_source_with_a_narrow_path_makes_it_leave_the_task_and_ask_with_less_room() 
         relays: false,
         passed_on: true,
     };
-    let accepted = Control::Accepted {
+    let accepted = Control::Receiver(ToReceiver::Accepted {
         request: 78,
         task: TaskId(2),
         object: ObjectId([9; 32]),
@@ -492,7 +498,7 @@ fn a_source_with_a_narrow_path_makes_it_leave_the_task_and_ask_with_less_room() 
         version: 0,
         flows: vec![flow],
         delivery: Delivery::Push,
-    };
+    });
     receiver.handle(after(3), packet(CONTROLLER, FlowId(0), Body::Control(Box::new(accepted))));
     let (said, _) = drain(&mut receiver, after(3));
     let again = |output: &Output<FromFetch>| {

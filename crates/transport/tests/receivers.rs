@@ -34,7 +34,7 @@ fn fetch(fetch: u64, spread: SpreadRule) -> Input<ToFetch> {
     command(fetch, ReceiverCommand::Fetch(Box::new(ReceiverConfig { spread, ..config })))
 }
 
-fn control(path: PathId, control: Control) -> Input<ToFetch> {
+fn control(path: PathId, control: impl Into<Control>) -> Input<ToFetch> {
     Input::Packet(Packet::control(path, control))
 }
 
@@ -60,7 +60,7 @@ fn grants(fetch: u64, sources: u64) -> Vec<FlowGrant> {
 
 /// The answer to the first request of a fetch, or to a later one.
 fn accepted(fetch: u64, later: u64, sources: u64) -> Input<ToFetch> {
-    let accepted = Control::Accepted {
+    let accepted = Control::Receiver(ToReceiver::Accepted {
         request: fetch * 1000 + later,
         task: TaskId(1000 + fetch),
         object: ObjectId([fetch as u8; 32]),
@@ -70,7 +70,7 @@ fn accepted(fetch: u64, later: u64, sources: u64) -> Input<ToFetch> {
         version: 0,
         delivery: Delivery::Push,
         flows: grants(fetch, sources),
-    };
+    });
     control(CONTROLLER, accepted)
 }
 
@@ -157,7 +157,8 @@ fn a_packet_goes_to_the_fetch_of_its_flow_and_a_controllers_word_to_the_fetch_th
         assert_eq!(kept.count(), new, "once");
         assert_eq!(of(&said, 3 - n), Vec::<&Output<FromFetch>>::new());
     }
-    let flows = |task| Control::Flows { task: TaskId(task), version: 1, flows: grants(1, 2) };
+    let flows =
+        |task| Control::Receiver(ToReceiver::Flows { task: TaskId(task), version: 1, flows: grants(1, 2) });
     host.handle(at(20), control(CONTROLLER, flows(1001)));
     let (said, _) = drain(&mut host, at(20));
     assert!(of(&said, 1).iter().any(
@@ -184,7 +185,7 @@ fn an_ended_fetch_is_forgotten_and_its_number_free() {
         "its farewells are not answered yet"
     );
     host.handle(at(20), datagram(flow(1, 0), Body::FinAck));
-    host.handle(at(20), control(CONTROLLER, Control::FinAck { task: TaskId(1001) }));
+    host.handle(at(20), control(CONTROLLER, ToReceiver::FinAck { task: TaskId(1001) }));
     let (said, _) = drain(&mut host, at(20));
     let ended = Output::Event(FromFetch(FetchId(1), ReceiverEvent::Ended));
     assert_eq!(of(&said, 1).last(), Some(&&ended));
@@ -214,7 +215,7 @@ fn a_fetch_does_not_lose_its_number_to_another_one() {
 #[test]
 fn a_flow_that_two_fetches_were_granted_belongs_to_the_later_one() {
     let mut host = two_under_way();
-    let theirs = Control::Flows { task: TaskId(1002), version: 1, flows: grants(1, 1) };
+    let theirs = Control::Receiver(ToReceiver::Flows { task: TaskId(1002), version: 1, flows: grants(1, 1) });
     host.handle(at(10), control(CONTROLLER, theirs));
     drain(&mut host, at(10));
     host.handle(at(20), command(1, ReceiverCommand::Cancel));
@@ -290,13 +291,13 @@ fn input(fetch_number: u64, step: &Step, number: u64) -> Input<ToFetch> {
         Step::Accepted(later) => accepted(n, later, 3),
         Step::OtherFlows(version) => {
             let flows = grants(n, u64::from(version) % 3 + 1);
-            control(CONTROLLER, Control::Flows { task: TaskId(1000 + n), version, flows })
+            control(CONTROLLER, ToReceiver::Flows { task: TaskId(1000 + n), version, flows })
         }
-        Step::UnknownTask => control(CONTROLLER, Control::UnknownTask { task: TaskId(1000 + n) }),
+        Step::UnknownTask => control(CONTROLLER, ToReceiver::UnknownTask { task: TaskId(1000 + n) }),
         Step::Symbol { source, block, esi } => symbol(flow(n, source), number, block, esi),
         Step::Challenge(source) => datagram(flow(n, source), Body::Challenge { nonce: 5 }),
         Step::FinAck(source) => datagram(flow(n, source), Body::FinAck),
-        Step::TaskFinAck => control(CONTROLLER, Control::FinAck { task: TaskId(1000 + n) }),
+        Step::TaskFinAck => control(CONTROLLER, ToReceiver::FinAck { task: TaskId(1000 + n) }),
         Step::Cancel => command(n, ReceiverCommand::Cancel),
     }
 }

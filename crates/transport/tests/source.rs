@@ -7,7 +7,9 @@ use headwater_transport::source::SourceConfig;
 use headwater_units::{
     BlockIndex, Duration, ESI_LIMIT, Esi, FlowId, PacketNumber, PathId, SymbolId, Symbols, Time,
 };
-use headwater_wire::{Ack, AckRange, Assign, Assignment, Body, Control, MarkSignal, Owed, Refusal, Work};
+use headwater_wire::{
+    Ack, AckRange, Assign, Assignment, Body, Control, MarkSignal, Owed, Refusal, ToController, ToSource, Work,
+};
 use proptest::prelude::*;
 use source_net::{CONTROLLER, K, Net, OBJECT, Receiver, T, Weather, ms, push};
 
@@ -130,7 +132,7 @@ fn an_unanswered_path_gets_no_more_than_the_initial_window() {
     // The receiver takes symbols and acknowledges them, but its assignments never carry the nonce.
     net.run(secs(1), |n| n.source.flow(FlowId(1)).is_some_and(|f| f.counters.sent.get() > 0));
     let mut net = Net::new(SourceConfig::default(), Weather::default(), 1, 40);
-    net.control(Control::Push(push(1, 1.0, 40)));
+    net.control(ToSource::Push(push(1, 1.0, 40)));
     let mut receiver = Receiver::new(PathId(1), Assignment::Listed(vec![blocks(0, 40, 0)]));
     let assign = receiver.assign.clone();
     receiver.silent = true;
@@ -275,7 +277,11 @@ fn a_flow_with_nothing_to_do_has_no_timer_but_the_report() {
     net.run_for(Duration::from_secs(1));
     net.receiver().silent = true;
     net.run_for(Duration::from_secs(2));
-    let reports = net.controls.iter().filter(|(_, _, c)| matches!(c, Control::Report { .. })).count();
+    let reports = net
+        .controls
+        .iter()
+        .filter(|(_, _, c)| matches!(c, Control::Controller(ToController::Report { .. })))
+        .count();
     assert_eq!(reports, 15);
     assert!(!net.flow().paused, "silence of a receiver of which nothing is expected is no silence");
 }
@@ -327,21 +333,22 @@ fn the_residue_rule_delivers_its_class_until_every_block_is_decoded() {
 #[test]
 fn pushes_are_idempotent_and_refused_with_a_reason() {
     let mut net = Net::with_flow(SourceConfig::default(), Weather::default(), 1, 4);
-    net.control(Control::Push(push(1, 3.0, 4)));
-    net.control(Control::Push(push(2, 1.0, 9)));
+    net.control(ToSource::Push(push(1, 3.0, 4)));
+    net.control(ToSource::Push(push(2, 1.0, 9)));
     let mut other = push(3, 1.0, 4);
     other.object = headwater_units::ObjectId([8; 32]);
-    net.control(Control::Push(other));
+    net.control(ToSource::Push(other));
     let mut odd = push(4, 1.0, 4);
     odd.symbol_size = 7;
-    net.control(Control::Push(odd));
+    net.control(ToSource::Push(odd));
     let said: Vec<Control> = net.controls.iter().map(|c| c.2.clone()).collect();
-    let refused = |flow, reason| Control::PushRefused { flow: FlowId(flow), reason };
+    let refused =
+        |flow, reason| Control::Controller(ToController::PushRefused { flow: FlowId(flow), reason });
     assert_eq!(
         said,
         [
-            Control::Pushing { flow: FlowId(1) },
-            Control::Pushing { flow: FlowId(1) },
+            Control::Controller(ToController::Pushing { flow: FlowId(1) }),
+            Control::Controller(ToController::Pushing { flow: FlowId(1) }),
             refused(2, Refusal::Gone),
             refused(3, Refusal::UnknownObject),
             refused(4, Refusal::UnknownObject),
@@ -349,7 +356,7 @@ fn pushes_are_idempotent_and_refused_with_a_reason() {
     );
     assert_eq!(count(&net, |e| matches!(e, SourceEvent::Opened(_))), 1);
     assert_eq!(net.flow().theta.get(), 1.0, "a push said again does not undo a later weight");
-    net.control(Control::SetTheta { flow: FlowId(1), theta: headwater_units::Theta::new(0.1) });
+    net.control(ToSource::SetTheta { flow: FlowId(1), theta: headwater_units::Theta::new(0.1) });
     assert_eq!(net.flow().theta.get(), 0.5);
 }
 
@@ -362,18 +369,21 @@ fn a_flow_ends_by_fin_stop_or_withdrawal_and_stays_ended() {
     net.run_for(ms(5));
     assert_eq!(net.receiver().fin_acks, 2);
     assert_eq!(count(&net, |e| matches!(e, SourceEvent::Closed { .. })), 1);
-    let stopped = |n: &Net| n.controls.iter().filter(|c| matches!(c.2, Control::Stopped { .. })).count();
+    let stopped = |n: &Net| {
+        n.controls.iter().filter(|c| matches!(c.2, Control::Controller(ToController::Stopped { .. }))).count()
+    };
     assert_eq!(stopped(&net), 1);
-    net.control(Control::Push(push(1, 1.0, 4)));
+    net.control(ToSource::Push(push(1, 1.0, 4)));
     assert_eq!((stopped(&net), net.source.flows().count()), (2, 0), "packet numbers never begin again");
-    net.control(Control::Stop { flow: FlowId(5) });
-    net.control(Control::Push(push(5, 1.0, 4)));
+    net.control(ToSource::Stop { flow: FlowId(5) });
+    net.control(ToSource::Push(push(5, 1.0, 4)));
     assert_eq!((stopped(&net), net.source.flows().count()), (4, 0));
-    net.control(Control::Push(push(6, 1.0, 4)));
+    net.control(ToSource::Push(push(6, 1.0, 4)));
     net.command(headwater_transport::SourceCommand::Withdraw { object: OBJECT });
-    net.control(Control::Push(push(7, 1.0, 4)));
+    net.control(ToSource::Push(push(7, 1.0, 4)));
     let last: Vec<Control> = net.controls.iter().rev().take(2).map(|c| c.2.clone()).collect();
-    let gone = |flow| Control::PushRefused { flow: FlowId(flow), reason: Refusal::Gone };
+    let gone =
+        |flow| Control::Controller(ToController::PushRefused { flow: FlowId(flow), reason: Refusal::Gone });
     assert_eq!(last, [gone(7), gone(6)]);
     assert!(net.controls.iter().all(|c| c.1 == CONTROLLER));
     assert_eq!(net.source.stats().closed, 2);
@@ -391,12 +401,12 @@ fn the_controller_can_pause_and_resume_a_flow() {
         40,
     );
     net.run_for(ms(200));
-    net.control(Control::Pause { flow: FlowId(1) });
+    net.control(ToSource::Pause { flow: FlowId(1) });
     let sent = net.sent;
     net.run_for(Duration::from_secs(30));
     assert_eq!(net.sent, sent);
     assert_eq!(net.flow().counters.timeouts, 0);
-    net.control(Control::Resume { flow: FlowId(1) });
+    net.control(ToSource::Resume { flow: FlowId(1) });
     assert!(net.run(secs(60), everything));
 }
 
@@ -517,7 +527,7 @@ fn a_thousand_flows_are_served_alike() {
     println!("{least}..{most} packets per flow");
     assert!(least * 3 > most, "{least} {most}");
     let largest = net.controls.iter().filter_map(|c| match &c.2 {
-        Control::Report { flows } => Some(flows.len()),
+        Control::Controller(ToController::Report { flows }) => Some(flows.len()),
         _ => None,
     });
     assert_eq!(largest.max(), Some(256));

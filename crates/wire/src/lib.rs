@@ -43,7 +43,8 @@ pub use code_point::{
 };
 pub use control::{
     Control, ControlError, Delivery, FlowGrant, FlowReport, FlowRole, FlowView, MAX_CONTROL, MAX_FLOWS,
-    MAX_NAME, MarkSignal, Outcome, Push, Refusal, Request, Spoiled, SpreadRule, Start, resolve_address,
+    MAX_NAME, MarkSignal, Outcome, Push, Refusal, Request, Spoiled, SpreadRule, Start, ToController, ToNode,
+    ToReceiver, ToSource, resolve_address,
 };
 pub use cumulative::{AckVector, Cumulative};
 pub use datagram::{

@@ -15,7 +15,7 @@ use headwater_units::{FlowId, FlowKey};
 use serde::{Deserialize, Serialize};
 
 use crate::control::MAX_FLOWS;
-use crate::{Body, Class, Control, Datagram, FlowSecret, HeaderKey, TreeOrder, emit};
+use crate::{Body, Class, Control, Datagram, FlowSecret, HeaderKey, ToNode, TreeOrder, emit};
 
 /// More nodes than this are not told by one message.
 pub const MAX_SIGNALLED: usize = 4096;
@@ -99,7 +99,7 @@ pub fn answer_tags(half: [u8; 16]) -> HeaderKey {
 impl Signal {
     /// The datagram that brings it to the node with this flow.
     pub fn into_datagram(self, secret: &FlowSecret) -> Vec<u8> {
-        let body = Body::Control(Box::new(Control::Signal(Box::new(self))));
+        let body = Body::Control(Box::new(Control::Node(ToNode::Signal(Box::new(self)))));
         let datagram = Datagram { class: Class::Control, key_epoch: 0, flow: secret.flow, body };
         let mut bytes = vec![0; datagram.len(0)];
         emit(&datagram, 0, &HeaderKey::new(&secret.key), &mut bytes);
@@ -168,7 +168,7 @@ mod tests {
         let signal = Signal { flow: FlowId(7), number: 3, ways: Vec::new(), below: Vec::new() };
         let bytes = signal.clone().into_datagram(&secret);
         let parsed = parse(&bytes, &HeaderKey::new(&secret.key)).unwrap().datagram;
-        assert_eq!(parsed.body, Body::Control(Box::new(Control::Signal(Box::new(signal)))));
+        assert_eq!(parsed.body, Body::Control(Box::new(Control::Node(ToNode::Signal(Box::new(signal))))));
         let lent = answer_tags(answer_key(&secret.key));
         assert!(parse(&bytes, &lent).is_err(), "who is lent the key of answers cannot signal");
     }

@@ -97,7 +97,7 @@ fn control() -> impl Strategy<Value = Control> {
         });
     prop_oneof![
         (any::<u64>(), "[a-z0-9/.]{0,64}", any::<[u8; 32]>(), any::<u16>(), any::<Option<u8>>()).prop_map(
-            |(request, name, node, room, max_sources)| Control::Request(Request {
+            |(request, name, node, room, max_sources)| Control::Controller(ToController::Request(Request {
                 request,
                 name,
                 receiver: NodeId(node),
@@ -108,10 +108,10 @@ fn control() -> impl Strategy<Value = Control> {
                 delivery: (room % 2 == 0).then_some(Delivery::Pull { initial_window: room }),
                 trims: room % 3 == 0,
                 passes_on: room % 5 == 0,
-            })
+            }))
         ),
         (any::<u64>(), any::<[u8; 32]>(), vec(grant, 0..5)).prop_map(|(n, object, flows)| {
-            Control::Accepted {
+            Control::Receiver(ToReceiver::Accepted {
                 request: n,
                 task: TaskId(!n),
                 object: ObjectId(object),
@@ -121,11 +121,11 @@ fn control() -> impl Strategy<Value = Control> {
                 version: n as u32,
                 flows,
                 delivery: if n % 2 == 0 { Delivery::Push } else { Delivery::Pull { initial_window: 12 } },
-            }
+            })
         }),
         (any::<u64>(), any::<[u8; 32]>(), role(), any::<u16>())
             .prop_map(|(n, bytes, role, window)| {
-                Control::Push(Push {
+                Control::Source(ToSource::Push(Push {
                     task: TaskId(n),
                     flow: FlowId(!n),
                     object: ObjectId(bytes),
@@ -142,15 +142,15 @@ fn control() -> impl Strategy<Value = Control> {
                     start: (bytes[1] & 1 == 1)
                         .then_some(Start { rate: BitRate::new(n), rtt: Duration::from_nanos(n) }),
                     role,
-                })
+                }))
             })
             .prop_filter("an index below the number", |push| match push {
-                Control::Push(push) => push.index < push.of,
+                Control::Source(ToSource::Push(push)) => push.index < push.of,
                 _ => true,
             }),
         (any::<u64>(), 0.5f64..100.0)
-            .prop_map(|(f, t)| Control::SetTheta { flow: FlowId(f), theta: Theta::new(t) }),
-        (any::<u64>(), any::<u64>()).prop_map(|(t, r)| Control::Feedback {
+            .prop_map(|(f, t)| Control::Source(ToSource::SetTheta { flow: FlowId(f), theta: Theta::new(t) })),
+        (any::<u64>(), any::<u64>()).prop_map(|(t, r)| Control::Controller(ToController::Feedback {
             task: TaskId(t),
             first_undecoded: BlockIndex(3),
             needed: Symbols::new(r),
@@ -162,10 +162,10 @@ fn control() -> impl Strategy<Value = Control> {
                 rate: BitRate::new(t),
                 silent: Duration::ZERO
             }],
-        }),
+        })),
         cast(),
         (any::<[u8; 32]>(), btree_map("[a-z]{1,128}", "[a-z0-9.]{0,128}", 0..=MAX_LABELS), any::<u64>())
-            .prop_map(|(bytes, labels, n)| Control::Hello(NodeInfo {
+            .prop_map(|(bytes, labels, n)| Control::Controller(ToController::Hello(NodeInfo {
                 node: NodeId(bytes),
                 name: "worker-7".to_owned(),
                 listen: Some(([10, 0, 0, bytes[0]], 7001).into()),
@@ -178,7 +178,7 @@ fn control() -> impl Strategy<Value = Control> {
                 rtt: Some(Duration::from_nanos(n)),
                 seen: None,
                 labels,
-            })),
+            }))),
     ]
 }
 
@@ -231,23 +231,26 @@ fn cast() -> impl Strategy<Value = Control> {
     });
     prop_oneof![
         (any::<u64>(), "[a-z0-9/.]{0,64}", vec(bytes().prop_map(NodeId), 0..=MAX_FLOWS)).prop_map(
-            |(cast, name, to)| Control::Cast(Cast {
+            |(cast, name, to)| Control::Controller(ToController::Cast(Cast {
                 cast,
                 name,
                 to,
                 class: Class::Bulk,
                 wish: if cast % 2 == 0 { CastWish::Overlay } else { CastWish::Trees }
-            })
+            }))
         ),
-        (any::<u64>(), any::<bool>()).prop_map(|(cast, known)| Control::CastRefused {
+        (any::<u64>(), any::<bool>()).prop_map(|(cast, known)| Control::Node(ToNode::CastRefused {
             cast,
             reason: if known { Refusal::OffNetwork } else { Refusal::NoNetwork },
-        }),
+        })),
         (any::<u64>(), bytes(), 0..3u8).prop_map(|(request, bytes, how)| {
             let how = [Spoiled::Changed, Spoiled::Unreadable, Spoiled::Wrong][usize::from(how)];
             match request % 2 {
-                0 => Control::Spoiled { object: ObjectId(bytes), how },
-                _ => Control::Refused { request, reason: Refusal::Spoiled { node: NodeId(bytes), how } },
+                0 => Control::Controller(ToController::Spoiled { object: ObjectId(bytes), how }),
+                _ => Control::Receiver(ToReceiver::Refused {
+                    request,
+                    reason: Refusal::Spoiled { node: NodeId(bytes), how },
+                }),
             }
         }),
         (any::<u64>(), bytes(), any::<u16>(), any::<bool>()).prop_map(move |(n, bytes, port, grouped)| {
@@ -257,38 +260,41 @@ fn cast() -> impl Strategy<Value = Control> {
                 asked: secret(n, bytes),
                 own: secret(!n, bytes),
             };
-            Control::Fetch(Box::new(Invitation {
+            Control::Node(ToNode::Fetch(Box::new(Invitation {
                 request: n,
                 name: "model".to_owned(),
                 object: ObjectId(bytes),
                 class: Class::Gentle,
                 group: grouped.then_some(group),
-            }))
+            })))
         }),
         (any::<u64>(), bytes(), any::<u16>(), 0..=MAX_FLOWS).prop_map(move |(n, bytes, port, members)| {
-            Control::ProbeGroup(Box::new(GroupQuestion {
+            Control::Node(ToNode::ProbeGroup(Box::new(GroupQuestion {
                 at: ([239, 1, 2, 3], port).into(),
                 towards: ([10, 0, 0, 1], port).into(),
                 asked: secret(n, bytes),
                 members: (0..members as u64).map(|n| secret(n, bytes)).collect(),
                 bytes: port,
-            }))
+            })))
         }),
-        (any::<u64>(), vec(any::<u64>().prop_map(FlowId), 0..=MAX_FLOWS))
-            .prop_map(|(asked, heard)| Control::GroupProbed { asked: FlowId(asked), heard }),
-        (any::<u64>(), "[a-z ]{0,512}").prop_map(|(request, reason)| Control::Fetched(Fetched {
-            request,
-            end: FetchEnd::Failed(reason),
-            by_group: Bytes::new(request),
-            alone: Bytes::new(!request),
-            relayed: Bytes::new(request / 2),
-            from: vec![(NodeId([request as u8; 32]), Bytes::new(request)); usize::from(request as u8)],
-            files: Bytes::new(request / 3),
-        })),
+        (any::<u64>(), vec(any::<u64>().prop_map(FlowId), 0..=MAX_FLOWS)).prop_map(|(asked, heard)| {
+            Control::Controller(ToController::GroupProbed { asked: FlowId(asked), heard })
+        }),
+        (any::<u64>(), "[a-z ]{0,512}").prop_map(|(request, reason)| Control::Controller(
+            ToController::Fetched(Fetched {
+                request,
+                end: FetchEnd::Failed(reason),
+                by_group: Bytes::new(request),
+                alone: Bytes::new(!request),
+                relayed: Bytes::new(request / 2),
+                from: vec![(NodeId([request as u8; 32]), Bytes::new(request)); usize::from(request as u8)],
+                files: Bytes::new(request / 3),
+            })
+        )),
         (any::<u64>(), bytes(), vec(1usize..4, 0..20), any::<u16>()).prop_map(
             move |(n, bytes, branches, port)| {
                 let address = |n: usize| ([10, 0, 0, n as u8], port).into();
-                Control::PlantTree(Box::new(TreeOrder {
+                Control::Node(ToNode::PlantTree(Box::new(TreeOrder {
                     tree: secret(n, bytes),
                     version: port.into(),
                     symbol_size: port,
@@ -298,51 +304,54 @@ fn cast() -> impl Strategy<Value = Control> {
                     store: Bytes::new(n),
                     beat: Duration::from_nanos(n),
                     signals: secret(!n, bytes),
-                }))
+                })))
             }
         ),
-        signal().prop_map(|signal| Control::Signal(Box::new(signal))),
+        signal().prop_map(|signal| Control::Node(ToNode::Signal(Box::new(signal)))),
         ("[a-z0-9/.]{1,64}", bytes(), 1u64.., any::<u64>()).prop_map(|(name, bytes, generation, number)| {
             let object = ObjectId(bytes);
             let naming = Naming { name: name.clone(), object, generation, owner: NodeId(bytes) };
             match number % 4 {
-                0 => Control::Named(naming),
-                1 => Control::Claim(Claim {
+                0 => Control::Controller(ToController::Named(naming)),
+                1 => Control::Controller(ToController::Claim(Claim {
                     number,
                     name,
                     object,
                     at_least: generation,
                     rule: ClaimRule::Replace,
-                }),
-                2 => Control::Unname { object, name },
-                _ => Control::NameStands(Box::new(NameStands {
+                })),
+                2 => Control::Controller(ToController::Unname { object, name }),
+                _ => Control::Node(ToNode::NameStands(Box::new(NameStands {
                     claim: (number % 3 == 0).then_some(number),
                     naming,
                     owner_is: "host (10.0.0.1:7000)".to_owned(),
                     owner_is_here: number % 5 == 0,
-                })),
+                }))),
             }
         }),
         (any::<u64>(), any::<u32>(), btree_set(any::<u16>(), 0..100)).prop_map(|(flow, number, untold)| {
-            Control::Signalled(Signalled {
+            Control::Controller(ToController::Signalled(Signalled {
                 flow: FlowId(flow),
                 number,
                 open: untold.is_empty(),
                 untold: untold.into_iter().collect(),
-            })
+            }))
         }),
-        (any::<u64>(), 1..=MAX_FLOWS, any::<u16>()).prop_map(|(n, count, port)| Control::Silent {
-            tree: FlowId(n),
-            neighbours: (0..count).map(|_| ([10, 0, 0, 1], port).into()).collect(),
-            since: Duration::from_nanos(n),
-        }),
-        (any::<u64>(), any::<u32>())
-            .prop_map(|(tree, version)| Control::TreeReady { tree: FlowId(tree), version }),
-        any::<u64>().prop_map(|tree| Control::FellTree { tree: FlowId(tree) }),
-        Just(Control::Leaving),
+        (any::<u64>(), 1..=MAX_FLOWS, any::<u16>()).prop_map(|(n, count, port)| Control::Controller(
+            ToController::Silent {
+                tree: FlowId(n),
+                neighbours: (0..count).map(|_| ([10, 0, 0, 1], port).into()).collect(),
+                since: Duration::from_nanos(n),
+            }
+        )),
+        (any::<u64>(), any::<u32>()).prop_map(|(tree, version)| Control::Controller(
+            ToController::TreeReady { tree: FlowId(tree), version }
+        )),
+        any::<u64>().prop_map(|tree| Control::Node(ToNode::FellTree { tree: FlowId(tree) })),
+        Just(Control::Controller(ToController::Leaving)),
         (any::<u64>(), bytes(), way, vec(member, 0..=MAX_NEWS), vec(repair, 0..3)).prop_map(
             |(n, bytes, way, members, repairs)| {
-                Control::Casting(Box::new(CastNews {
+                Control::Node(ToNode::Casting(Box::new(CastNews {
                     cast: n,
                     object: ObjectId(bytes),
                     bytes: Bytes::new(n),
@@ -356,7 +365,7 @@ fn cast() -> impl Strategy<Value = Control> {
                     of: 200,
                     repairs,
                     over: n % 2 == 0,
-                }))
+                })))
             }
         ),
     ]
@@ -739,7 +748,7 @@ fn wants_that_are_no_run_of_symbols_are_refused() {
 #[test]
 fn labels_have_bounds() {
     let hello = |labels: Vec<(String, String)>| {
-        Control::Hello(NodeInfo {
+        Control::Controller(ToController::Hello(NodeInfo {
             node: NodeId([1; 32]),
             name: String::new(),
             listen: None,
@@ -752,7 +761,7 @@ fn labels_have_bounds() {
             rtt: None,
             seen: None,
             labels: labels.into_iter().collect(),
-        })
+        }))
     };
     let parsed = |control: Control| Control::parse(&control.to_bytes()).err();
     let many = |count| (0..count).map(|n| (n.to_string(), String::new())).collect::<Vec<_>>();
@@ -783,7 +792,7 @@ fn an_order_for_a_group_without_members_is_refused() {
         start: None,
         role,
     };
-    let said = |push: Push| Control::parse(&Control::Push(push).to_bytes());
+    let said = |push: Push| Control::parse(&Control::Source(ToSource::Push(push)).to_bytes());
     let members = |count| FlowRole::Group { members: vec![FlowId(9); count] };
     assert!(said(push(members(MAX_FLOWS))).is_ok() && said(push(FlowRole::Single)).is_ok());
     for count in [0, MAX_FLOWS + 1] {
@@ -843,18 +852,25 @@ fn an_unspecified_address_becomes_that_of_the_link() {
         relays: false,
         passed_on: false,
     };
-    let flows =
-        |at: &[std::net::SocketAddr]| Control::Flows { task: TaskId(1), version: 1, flows: vec![grant(at)] };
+    let flows = |at: &[std::net::SocketAddr]| {
+        Control::Receiver(ToReceiver::Flows { task: TaskId(1), version: 1, flows: vec![grant(at)] })
+    };
     let secret = || FlowSecret { flow: FlowId(3), key: FlowKey([4; 32]) };
     let question = |towards| {
         let question =
             GroupQuestion { at: at("239.1.1.1:9"), towards, asked: secret(), members: vec![], bytes: 1 };
-        Control::ProbeGroup(Box::new(question))
+        Control::Node(ToNode::ProbeGroup(Box::new(question)))
     };
     let fetch = |source| {
         let group = GroupInvitation { at: at("239.1.1.1:9"), source, asked: secret(), own: secret() };
         let (request, name, object) = (1, "model".to_owned(), ObjectId([5; 32]));
-        Control::Fetch(Box::new(Invitation { request, name, object, class: Class::Bulk, group: Some(group) }))
+        Control::Node(ToNode::Fetch(Box::new(Invitation {
+            request,
+            name,
+            object,
+            class: Class::Bulk,
+            group: Some(group),
+        })))
     };
     for (mut said, heard) in [
         (flows(&any), flows(&here)),

@@ -7,7 +7,7 @@
 
 use headwater_fabric::trees::SteinerTree;
 use headwater_units::{BitRate, Theta};
-use headwater_wire::{Control, Delivery, FlowRole, Push};
+use headwater_wire::{Delivery, FlowRole, Push, ToSource};
 
 use super::{InstalledTree, InstalledTrees};
 use crate::Controller;
@@ -61,6 +61,6 @@ impl Controller {
             }
         };
         let pushes: Vec<Push> = (0..of).zip(&mut installed.trees).filter(untold).map(push).collect();
-        pushes.into_iter().for_each(|push| self.send_to(source, Control::Push(push)));
+        pushes.into_iter().for_each(|push| self.send_to(source, ToSource::Push(push)));
     }
 }

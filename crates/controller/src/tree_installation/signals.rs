@@ -16,7 +16,7 @@ use headwater_fabric::HostId;
 use headwater_units::{FlowId, NodeId, Time};
 use headwater_wire::{
     Control, FlowSecret, HEADER, MAX_CONTROL, MAX_SIGNALLED, SYMBOL_OVERHEAD, Signal, SignalBranch,
-    Signalled, TreeWay, answer_key,
+    Signalled, ToNode, TreeWay, answer_key,
 };
 
 use super::super::network::SignallingWay;
@@ -173,7 +173,7 @@ impl Controller {
         parts.iter().for_each(|part| installed.signals.wait_for(part));
         self.stats.nodes_signalled += told.len() as u64;
         for part in parts {
-            self.send_to(source, Control::Signal(Box::new(part.signal)));
+            self.send_to(source, ToNode::Signal(Box::new(part.signal)));
         }
     }
 
@@ -219,7 +219,8 @@ impl Splitter<'_> {
         let Member { node, secret, .. } = &self.members[place];
         let said = ways.iter().map(|way| (way.tree, way.version)).collect();
         let signal = Signal { flow: secret.flow, number: self.signals.number(), ways, below: Vec::new() };
-        let len = HEADER + Control::Signal(Box::new(signal.clone())).encoded_len() + LONGER_COUNTS;
+        let len =
+            HEADER + Control::from(ToNode::Signal(Box::new(signal.clone()))).encoded_len() + LONGER_COUNTS;
         Part { signal, members: vec![(*node, said)], levels: 1, len }
     }
 
@@ -320,7 +321,7 @@ mod tests {
             let its = &members[branch.flow.0 as usize];
             let parsed = parse(&branch.datagram, &HeaderKey::new(&its.secret.key)).unwrap().datagram;
             let Body::Control(control) = parsed.body else { panic!("{parsed:?}") };
-            let Control::Signal(inside) = *control else { panic!("{control:?}") };
+            let Control::Node(ToNode::Signal(inside)) = *control else { panic!("{control:?}") };
             assert_eq!((inside.flow, inside.number, parsed.flow), (branch.flow, branch.number, branch.flow));
             let of_branch = unpacked(&inside, members, room);
             assert_eq!((of_branch.len(), Some(branch.to)), (usize::from(branch.members), its.at));
@@ -343,7 +344,7 @@ mod tests {
             let mut numbers = BTreeSet::new();
             for part in &parts {
                 prop_assert!(numbers.insert(part.signal.number));
-                prop_assert!(Control::Signal(Box::new(part.signal.clone())).encoded_len() <= MAX_CONTROL);
+                prop_assert!(Control::from(ToNode::Signal(Box::new(part.signal.clone()))).encoded_len() <= MAX_CONTROL);
                 let unpacked = unpacked(&part.signal, &members, room);
                 let counted: Vec<(NodeId, usize)> =
                     part.members.iter().map(|(node, said)| (*node, said.len())).collect();

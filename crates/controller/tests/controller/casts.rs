@@ -4,7 +4,8 @@ use headwater_controller::{ControllerCommand, ControllerConfig, GroupRange};
 use headwater_units::{Bytes, FlowId, NodeId, PathId, Symbols};
 use headwater_wire::{
     Cast, CastNews, CastWay, CastWish, Class, Control, Delivery, FetchEnd, Fetched, FlowGrant, FlowRole,
-    GroupQuestion, Invitation, MemberStanding, NodeInfo, Push, Refusal, Request, SYMBOL_OVERHEAD, WhyUnicast,
+    GroupQuestion, Invitation, MemberStanding, NodeInfo, Push, Refusal, Request, SYMBOL_OVERHEAD,
+    ToController, ToNode, ToReceiver, ToSource, WhyUnicast,
 };
 
 use crate::harness::{Bench, info, ms, node, request};
@@ -33,7 +34,7 @@ fn keepers_with(config: ControllerConfig, nodes: impl IntoIterator<Item = u8>) -
     let mut bench = Bench::with(config).holders([SOURCE]);
     for n in nodes {
         bench.join(n);
-        bench.say(n, Control::Keeps);
+        bench.say(n, ToController::Keeps);
     }
     bench
 }
@@ -41,26 +42,28 @@ fn keepers_with(config: ControllerConfig, nodes: impl IntoIterator<Item = u8>) -
 impl Bench {
     /// Somebody asks for cast 1 to all.
     fn cast(&mut self) {
-        self.say_at(ASKER, Control::Cast(wanted(1)));
+        self.say_at(ASKER, Control::Controller(ToController::Cast(wanted(1))));
     }
 
     /// What a node is invited to.
     fn invited(&mut self, n: u8) -> Option<Invitation> {
-        let invitation =
-            |control| if let Control::Fetch(invitation) = control { Some(*invitation) } else { None };
+        let invitation = |control| {
+            if let Control::Node(ToNode::Fetch(invitation)) = control { Some(*invitation) } else { None }
+        };
         self.heard(n).into_iter().filter_map(invitation).next_back()
     }
 
     /// A node does as it is invited.
     fn follow(&mut self, n: u8) -> Invitation {
         let invitation = self.invited(n).expect("it is invited");
-        self.say(n, Control::Request(request(n, invitation.request, &invitation.name)));
+        self.say(n, ToController::Request(request(n, invitation.request, &invitation.name)));
         invitation
     }
 
     fn question(&mut self) -> Option<GroupQuestion> {
-        let question =
-            |control| if let Control::ProbeGroup(question) = control { Some(*question) } else { None };
+        let question = |control| {
+            if let Control::Node(ToNode::ProbeGroup(question)) = control { Some(*question) } else { None }
+        };
         self.heard(SOURCE).into_iter().find_map(question)
     }
 
@@ -70,14 +73,14 @@ impl Bench {
             asking.iter().map(|n| (*n, self.follow(*n).group.expect("a group").own.flow)).collect();
         let question = self.question().expect("the source is to ask");
         let heard = own.iter().filter(|(n, _)| hearing.contains(n)).map(|(_, flow)| *flow).collect();
-        self.say(SOURCE, Control::GroupProbed { asked: question.asked.flow, heard });
+        self.say(SOURCE, ToController::GroupProbed { asked: question.asked.flow, heard });
         self.pushes(SOURCE).pop().expect("the source is to open the group")
     }
 
     /// What a node was granted, and how it is to come.
     fn granted(&mut self, n: u8) -> Option<(Delivery, Vec<FlowGrant>)> {
         self.heard(n).into_iter().find_map(|control| match control {
-            Control::Accepted { delivery, flows, .. } => Some((delivery, flows)),
+            Control::Receiver(ToReceiver::Accepted { delivery, flows, .. }) => Some((delivery, flows)),
             _ => None,
         })
     }
@@ -85,7 +88,7 @@ impl Bench {
     fn end(&mut self, n: u8, request: u64, end: FetchEnd) {
         let (by_group, alone) = (Bytes::mib(9), Bytes::mib(1));
         let (relayed, from, files) = (Bytes::ZERO, vec![(node(SOURCE), alone)], Bytes::ZERO);
-        self.say(n, Control::Fetched(Fetched { request, end, by_group, alone, relayed, from, files }));
+        self.say(n, ToController::Fetched(Fetched { request, end, by_group, alone, relayed, from, files }));
     }
 
     /// What whoever asks was told last.
@@ -94,7 +97,9 @@ impl Bench {
         let (mine, rest) = all.into_iter().partition(|(path, _)| *path == ASKER);
         self.sent = rest;
         let mine: Vec<(PathId, Control)> = mine;
-        let news = |(_, control)| if let Control::Casting(news) = control { Some(*news) } else { None };
+        let news = |(_, control)| {
+            if let Control::Node(ToNode::Casting(news)) = control { Some(*news) } else { None }
+        };
         mine.into_iter().filter_map(news).next_back()
     }
 
@@ -123,7 +128,7 @@ fn all_are_told_at_once_probed_and_given_flows_of_one_group() {
         "before the source has opened the group its members have nobody to ask"
     );
 
-    bench.say(SOURCE, Control::Pushing { flow: group.flow });
+    bench.say(SOURCE, ToController::Pushing { flow: group.flow });
     let own = bench.pushes(SOURCE);
     let role = FlowRole::Member { group: group.flow };
     assert!(
@@ -150,14 +155,14 @@ fn the_probe_is_as_long_as_the_symbols_that_follow_in_the_least_room() {
     let invitations: Vec<Invitation> = [2, 3].map(|n| bench.invited(n).unwrap()).into();
     for (n, room) in [(2, 1424), (3, 1000)] {
         let asked = request(n, invitations[usize::from(n) - 2].request, "object-1");
-        bench.say(n, Control::Request(Request { room, ..asked }));
+        bench.say(n, ToController::Request(Request { room, ..asked }));
     }
     let question = bench.question().unwrap();
     assert!((900..=1000 + SYMBOL_OVERHEAD as u16).contains(&question.bytes), "{}", question.bytes);
     let owns: Vec<FlowId> = invitations.iter().map(|it| it.group.clone().unwrap().own.flow).collect();
     assert_eq!(question.members.iter().map(|it| it.flow).collect::<Vec<_>>(), owns);
     assert_eq!(question.asked, invitations[0].group.clone().unwrap().asked);
-    bench.say(SOURCE, Control::GroupProbed { asked: question.asked.flow, heard: owns });
+    bench.say(SOURCE, ToController::GroupProbed { asked: question.asked.flow, heard: owns });
     let group = bench.pushes(SOURCE).pop().unwrap();
     assert_eq!(group.symbol_size + SYMBOL_OVERHEAD as u16, question.bytes);
 }
@@ -171,12 +176,12 @@ fn who_is_late_is_not_waited_for_and_served_alone() {
     assert_eq!(bench.question(), None);
     bench.pass(ms(1));
     let question = bench.question().expect("the others do not wait any longer");
-    bench.say(SOURCE, Control::GroupProbed { asked: question.asked.flow, heard: own });
+    bench.say(SOURCE, ToController::GroupProbed { asked: question.asked.flow, heard: own });
     let group = bench.pushes(SOURCE).pop().unwrap();
     // It comes while the group is being opened, or any time later.
     bench.follow(4);
     assert_eq!(bench.granted(4), None);
-    bench.say(SOURCE, Control::Pushing { flow: group.flow });
+    bench.say(SOURCE, ToController::Pushing { flow: group.flow });
     let (delivery, grants) = bench.granted(4).unwrap();
     assert_eq!((delivery, grants.len(), grants[0].group), (Delivery::Push, 1, None));
     assert!(bench.granted(2).is_some_and(|(_, grants)| grants[0].group == Some(group.flow)));
@@ -201,7 +206,7 @@ fn who_does_not_hear_the_group_is_served_alone() {
     let mut bench = keepers([2, 3, 4]);
     bench.cast();
     let group = bench.opened(&[2, 3, 4], &[2, 4]);
-    bench.say(SOURCE, Control::Pushing { flow: group.flow });
+    bench.say(SOURCE, ToController::Pushing { flow: group.flow });
     assert!(bench.granted(3).is_some_and(|(delivery, _)| delivery == Delivery::Push));
     assert_eq!(bench.way(), CastWay::Multicast { at: group.at[0], members: 2, of: 3 });
 }
@@ -211,17 +216,20 @@ fn where_multicast_does_not_work_and_is_wished_for_everybody_is_served_alone() {
     // One answer, none at all, no word of the source, a source that cannot.
     let whys = (0..4).map(|case| {
         let mut bench = keepers([2, 3, 4]);
-        bench.say_at(ASKER, Control::Cast(Cast { wish: CastWish::Multicast, ..wanted(1) }));
+        bench.say_at(
+            ASKER,
+            Control::Controller(ToController::Cast(Cast { wish: CastWish::Multicast, ..wanted(1) })),
+        );
         let own = [2, 3, 4].map(|n| bench.follow(n).group.unwrap().own.flow);
         let asked = bench.question().unwrap().asked.flow;
         match case {
-            0 => bench.say(SOURCE, Control::GroupProbed { asked, heard: vec![own[0]] }),
-            1 => bench.say(SOURCE, Control::GroupProbed { asked, heard: Vec::new() }),
+            0 => bench.say(SOURCE, ToController::GroupProbed { asked, heard: vec![own[0]] }),
+            1 => bench.say(SOURCE, ToController::GroupProbed { asked, heard: Vec::new() }),
             2 => bench.pass(ms(1500)),
             _ => {
-                bench.say(SOURCE, Control::GroupProbed { asked, heard: own.to_vec() });
+                bench.say(SOURCE, ToController::GroupProbed { asked, heard: own.to_vec() });
                 let flow = bench.pushes(SOURCE)[0].flow;
-                bench.say(SOURCE, Control::PushRefused { flow, reason: Refusal::Full });
+                bench.say(SOURCE, ToController::PushRefused { flow, reason: Refusal::Full });
             }
         }
         for n in [2, 3, 4] {
@@ -244,7 +252,7 @@ fn where_multicast_does_not_work_receivers_pass_on_to_each_other() {
     bench.cast();
     [2, 3, 4].into_iter().for_each(|n| _ = bench.follow(n));
     let asked = bench.question().unwrap().asked.flow;
-    bench.say(SOURCE, Control::GroupProbed { asked, heard: Vec::new() });
+    bench.say(SOURCE, ToController::GroupProbed { asked, heard: Vec::new() });
     let pushes: Vec<Push> = bench.pushes(SOURCE);
     let mut own: Vec<(NodeId, u8)> = pushes.iter().map(|push| (push.receiver, push.index)).collect();
     own.sort();
@@ -254,8 +262,10 @@ fn where_multicast_does_not_work_receivers_pass_on_to_each_other() {
         let (mut on, mut granted) = (Vec::new(), None);
         for control in bench.heard(n) {
             match control {
-                Control::Push(push) => on.push(push),
-                Control::Accepted { delivery, flows, .. } => granted = Some((delivery, flows)),
+                Control::Source(ToSource::Push(push)) => on.push(push),
+                Control::Receiver(ToReceiver::Accepted { delivery, flows, .. }) => {
+                    granted = Some((delivery, flows))
+                }
                 _ => {}
             }
         }
@@ -273,8 +283,8 @@ fn two_racks() -> Bench {
     let config = ControllerConfig { groups: Vec::new(), ..ControllerConfig::default() };
     let mut bench = Bench::with(config).holders([SOURCE]);
     for (n, rack) in [(2, "a"), (3, "a"), (4, "b"), (5, "b")] {
-        bench.say(n, Control::Hello(in_rack(n, rack)));
-        bench.say(n, Control::Keeps);
+        bench.say(n, ToController::Hello(in_rack(n, rack)));
+        bench.say(n, ToController::Keeps);
     }
     bench.cast();
     for n in 2..=5 {
@@ -311,8 +321,8 @@ fn a_class_enters_each_rack_once_and_is_handed_on_there() {
     assert_eq!(bench.way(), CastWay::Overlay { members: 4, why: WhyUnicast::NoGroups, racks: 2 });
 
     // Who comes late to a rack is served from within.
-    bench.say(6, Control::Hello(in_rack(6, "b")));
-    bench.say(6, Control::Request(Request { delivery: None, ..request(6, 77, "object-1") }));
+    bench.say(6, ToController::Hello(in_rack(6, "b")));
+    bench.say(6, ToController::Request(Request { delivery: None, ..request(6, 77, "object-1") }));
     let (_, flows) = bench.granted(6).unwrap();
     assert_eq!(by_class(&flows), [(4, false), (5, false), (4, false), (5, false)]);
 }
@@ -331,8 +341,8 @@ fn a_running_cast_can_be_looked_at_and_its_news_say_who_gave_how_much() {
     ];
     let (alone, files) = (Bytes::mib(10), Bytes::mib(70));
     let kept = Fetched { request: first.1, end: FetchEnd::Kept, by_group, alone, relayed, from, files };
-    bench.say(2, Control::Fetched(kept.clone()));
-    bench.say(2, Control::Fetched(kept));
+    bench.say(2, ToController::Fetched(kept.clone()));
+    bench.say(2, ToController::Fetched(kept));
     bench.end(3, second.1, FetchEnd::Failed("the disk is full".to_owned()));
     bench.pass(ms(200));
     let news = bench.news().unwrap();
@@ -365,7 +375,7 @@ fn who_asks_while_others_pass_it_on_is_served_by_them() {
     assert_eq!(bench.way(), CastWay::Overlay { members: 2, why: WhyUnicast::NoGroups, racks: 0 });
     bench.follow(4);
     bench.join(5);
-    bench.say(5, Control::Request(Request { delivery: None, ..request(5, 77, "object-1") }));
+    bench.say(5, ToController::Request(Request { delivery: None, ..request(5, 77, "object-1") }));
     // The one that came before has taken over a class, which it passes on.
     for (n, others) in
         [(4, [(node(2), 0, true), (node(3), 1, false)]), (5, [(node(3), 1, false), (node(4), 0, false)])]
@@ -380,7 +390,10 @@ fn who_asks_while_others_pass_it_on_is_served_by_them() {
 #[test]
 fn who_is_asked_for_by_overlay_is_not_probed_and_one_alone_passes_nothing_on() {
     let mut bench = keepers([2, 3]);
-    bench.say_at(ASKER, Control::Cast(Cast { wish: CastWish::Overlay, ..wanted(1) }));
+    bench.say_at(
+        ASKER,
+        Control::Controller(ToController::Cast(Cast { wish: CastWish::Overlay, ..wanted(1) })),
+    );
     assert_eq!(bench.follow(2).group, None);
     bench.pass(ms(400));
     assert!(bench.question().is_none());
@@ -391,7 +404,10 @@ fn who_is_asked_for_by_overlay_is_not_probed_and_one_alone_passes_nothing_on() {
 #[test]
 fn what_needs_no_group_is_begun_at_once() {
     let mut bench = keepers([2, 3]);
-    bench.say_at(ASKER, Control::Cast(Cast { wish: CastWish::Unicast, ..wanted(1) }));
+    bench.say_at(
+        ASKER,
+        Control::Controller(ToController::Cast(Cast { wish: CastWish::Unicast, ..wanted(1) })),
+    );
     assert_eq!(bench.follow(2).group, None);
     assert!(bench.granted(2).is_some_and(|(delivery, _)| delivery == Delivery::Push));
     assert_eq!(bench.way(), CastWay::Unicast(WhyUnicast::Wished));
@@ -409,21 +425,21 @@ fn two_casts_never_share_a_group() {
     let mut bench = keepers_with(config, [2, 3]);
     let mut at = Vec::new();
     for number in 1..=3 {
-        bench.say_at(ASKER, Control::Cast(wanted(number)));
+        bench.say_at(ASKER, Control::Controller(ToController::Cast(wanted(number))));
         at.extend(bench.invited(2).unwrap().group.map(|group| group.at.to_string()));
     }
     at.sort();
     assert_eq!(at, ["239.1.1.1:9", "239.1.1.2:9"]);
     assert_eq!(bench.way(), CastWay::Open, "its receivers can do without");
-    bench.say_at(ASKER, Control::StopCast { cast: 2 });
-    bench.say_at(ASKER, Control::Cast(wanted(4)));
+    bench.say_at(ASKER, Control::Controller(ToController::StopCast { cast: 2 }));
+    bench.say_at(ASKER, Control::Controller(ToController::Cast(wanted(4))));
     assert!(bench.invited(2).unwrap().group.is_some(), "an address is free again");
 }
 
 #[test]
 fn a_cast_is_over_when_all_are_and_the_source_has_said_what_it_sent() {
     let mut bench = keepers([2, 3, 4]);
-    bench.say(4, Control::Hold(crate::harness::holding(1)));
+    bench.say(4, ToController::Hold(crate::harness::holding(1)));
     bench.cast();
     assert_eq!(bench.invited(4), None, "it has the object");
     let numbers: Vec<u64> = [2, 3]
@@ -434,16 +450,16 @@ fn a_cast_is_over_when_all_are_and_the_source_has_said_what_it_sent() {
         .into();
     let question = bench.question().unwrap();
     let heard = question.members.iter().map(|it| it.flow).collect();
-    bench.say(SOURCE, Control::GroupProbed { asked: question.asked.flow, heard });
+    bench.say(SOURCE, ToController::GroupProbed { asked: question.asked.flow, heard });
     let group = bench.pushes(SOURCE).pop().unwrap();
-    bench.say(SOURCE, Control::Pushing { flow: group.flow });
+    bench.say(SOURCE, ToController::Pushing { flow: group.flow });
     bench.end(2, numbers[0], FetchEnd::Kept);
     bench.pass(ms(250));
     bench.end(3, numbers[1], FetchEnd::Kept);
     let news = bench.news().unwrap();
     assert!(!news.over);
-    bench.say(SOURCE, Control::GroupSent { flow: group.flow, sent: Symbols::new(100) });
-    bench.say(SOURCE, Control::Stopped { flow: group.flow });
+    bench.say(SOURCE, ToController::GroupSent { flow: group.flow, sent: Symbols::new(100) });
+    bench.say(SOURCE, ToController::Stopped { flow: group.flow });
     let news = bench.news().unwrap();
     assert!(news.over);
     assert_eq!(news.to_group, Bytes::new(100 * u64::from(group.symbol_size)));
@@ -460,13 +476,15 @@ fn only_whoever_asked_can_stop_it_and_then_all_is_stopped() {
     let mut bench = keepers([2, 3]);
     bench.cast();
     let group = bench.opened(&[2, 3], &[2, 3]);
-    bench.say(SOURCE, Control::Pushing { flow: group.flow });
-    bench.say(2, Control::StopCast { cast: 1 });
+    bench.say(SOURCE, ToController::Pushing { flow: group.flow });
+    bench.say(2, ToController::StopCast { cast: 1 });
     assert_eq!((bench.controller.stats().strangers, bench.controller.running_tasks()), (1, 2));
-    bench.say_at(ASKER, Control::StopCast { cast: 1 });
+    bench.say_at(ASKER, Control::Controller(ToController::StopCast { cast: 1 }));
     assert_eq!(bench.controller.running_tasks(), 0);
     for n in [2, 3] {
-        assert!(bench.heard(n).iter().any(|control| matches!(control, Control::StopFetch { .. })));
+        assert!(
+            bench.heard(n).iter().any(|control| matches!(control, Control::Node(ToNode::StopFetch { .. })))
+        );
     }
     bench.pass(ms(500));
     assert!(bench.news().is_some_and(|news| news.over), "the source's silence is not waited for long");
@@ -481,9 +499,9 @@ fn who_comes_back_is_told_anew_and_who_stays_away_is_given_up() {
     let first = bench.follow(2);
     bench.lose_path(3);
     bench.lose_path(4);
-    bench.say(3, Control::Hello(info(3)));
+    bench.say(3, ToController::Hello(info(3)));
     let again = bench.invited(3).unwrap();
-    bench.say(2, Control::Hello(NodeInfo { incarnation: 2, ..info(2) }));
+    bench.say(2, ToController::Hello(NodeInfo { incarnation: 2, ..info(2) }));
     bench.pass(ms(200));
     let anew = bench.invited(2).expect("its new life knows nothing of it");
     assert_ne!(anew.request, first.request);
@@ -498,7 +516,9 @@ fn who_comes_back_is_told_anew_and_who_stays_away_is_given_up() {
 fn an_invitation_is_said_until_it_is_answered() {
     let mut bench = keepers([2, 3]);
     bench.cast();
-    let said = |bench: &mut Bench| bench.heard(2).iter().filter(|it| matches!(it, Control::Fetch(_))).count();
+    let said = |bench: &mut Bench| {
+        bench.heard(2).iter().filter(|it| matches!(it, Control::Node(ToNode::Fetch(_)))).count()
+    };
     assert_eq!(said(&mut bench), 1);
     bench.pass(ms(2000));
     assert_eq!(said(&mut bench), 2, "after 500 and 1500 ms");
@@ -507,8 +527,14 @@ fn an_invitation_is_said_until_it_is_answered() {
     bench.pass(ms(20_000));
     assert_eq!(said(&mut bench), 0);
     // The same question again finds the same cast.
-    bench.say_at(PathId(1001), Control::Cast(wanted(1)));
-    assert!(bench.sent.iter().any(|(path, it)| *path == PathId(1001) && matches!(it, Control::Casting(_))));
+    bench.open_as(PathId(1001), ASKER.0 as u8);
+    bench.say_at(PathId(1001), Control::Controller(ToController::Cast(wanted(1))));
+    assert!(
+        bench
+            .sent
+            .iter()
+            .any(|(path, it)| *path == PathId(1001) && matches!(it, Control::Node(ToNode::Casting(_))))
+    );
     bench.end(2, number, FetchEnd::Kept);
     assert_eq!(said(&mut bench), 0);
 }
@@ -516,9 +542,9 @@ fn an_invitation_is_said_until_it_is_answered() {
 #[test]
 fn a_cast_to_nobody_of_nothing_or_to_strangers_is_refused_or_says_so() {
     let refusal = |bench: &mut Bench, cast: Cast| {
-        bench.say_at(ASKER, Control::Cast(cast));
+        bench.say_at(ASKER, Control::Controller(ToController::Cast(cast)));
         std::mem::take(&mut bench.sent).into_iter().find_map(|(_, control)| match control {
-            Control::CastRefused { reason, .. } => Some(reason),
+            Control::Node(ToNode::CastRefused { reason, .. }) => Some(reason),
             _ => None,
         })
     };
@@ -531,7 +557,10 @@ fn a_cast_to_nobody_of_nothing_or_to_strangers_is_refused_or_says_so() {
 
     let mut bench = keepers([2]);
     bench.join(3);
-    bench.say_at(ASKER, Control::Cast(Cast { to: vec![node(2), node(3), node(77)], ..wanted(1) }));
+    bench.say_at(
+        ASKER,
+        Control::Controller(ToController::Cast(Cast { to: vec![node(2), node(3), node(77)], ..wanted(1) })),
+    );
     bench.pass(ms(200));
     let news = bench.news().unwrap();
     assert!(matches!(standing(&news, 3), MemberStanding::Failed(why) if why.contains("keeps no objects")));
@@ -544,7 +573,7 @@ fn members_of_a_group_outlast_their_controller() {
     let mut before = keepers([2, 3]);
     before.cast();
     let group = before.opened(&[2, 3], &[2, 3]);
-    before.say(SOURCE, Control::Pushing { flow: group.flow });
+    before.say(SOURCE, ToController::Pushing { flow: group.flow });
     let pushed = before.pushes(SOURCE);
     let records: Vec<_> = std::mem::take(&mut before.events)
         .into_iter()
@@ -565,9 +594,9 @@ fn members_of_a_group_outlast_their_controller() {
         orders
     };
     assert_eq!(orders(&again), orders(&pushed), "the source is to know them again");
-    bench.say(SOURCE, Control::GroupSent { flow: group.flow, sent: Symbols::new(5) });
+    bench.say(SOURCE, ToController::GroupSent { flow: group.flow, sent: Symbols::new(5) });
     assert!(bench.stops(SOURCE).is_empty());
-    bench.say(SOURCE, Control::GroupSent { flow: FlowId(4711), sent: Symbols::new(5) });
+    bench.say(SOURCE, ToController::GroupSent { flow: FlowId(4711), sent: Symbols::new(5) });
     assert_eq!(bench.stops(SOURCE), [FlowId(4711)], "a group of which nobody knows is of no use");
 }
 
@@ -578,10 +607,10 @@ fn a_source_beside_its_controller_has_a_group_of_its_receivers_family() {
     let by_six = |n: u8| NodeInfo { data: vec![format!("[fd00::{n}]:7000").parse().unwrap()], ..info(n) };
     for (receivers, ipv4) in [(info as fn(u8) -> NodeInfo, true), (by_six, false)] {
         let mut bench = Bench::new().holders([SOURCE]);
-        bench.say(SOURCE, Control::Hello(beside(SOURCE)));
+        bench.say(SOURCE, ToController::Hello(beside(SOURCE)));
         for n in [2, 3] {
-            bench.say(n, Control::Hello(receivers(n)));
-            bench.say(n, Control::Keeps);
+            bench.say(n, ToController::Hello(receivers(n)));
+            bench.say(n, ToController::Keeps);
         }
         bench.cast();
         let group = bench.invited(2).and_then(|invitation| invitation.group).expect("a group");

@@ -7,7 +7,7 @@ use headwater_controller::{
 };
 use headwater_machine::{Endpoint, Input, Output};
 use headwater_units::{BlockIndex, Duration, FlowId, NodeId, PathId, Symbols, TaskId, Theta, Time};
-use headwater_wire::{Body, Control, NodeInfo, Outcome};
+use headwater_wire::{Body, Control, NodeInfo, Outcome, ToController, ToReceiver, ToSource};
 use proptest::prelude::*;
 
 use crate::harness::{delivering, holding, info, ms, node, packet, path, report, request};
@@ -124,49 +124,55 @@ impl World {
 
     fn deliver(&mut self, to_controller: bool, path: PathId, control: Control) {
         if to_controller {
+            let node = node(path.0 as u8);
+            self.tell(Input::Command(ControllerCommand::PathOpened { path, node }));
             return self.tell(Input::Packet(packet(path, control)));
         }
         let n = path.0 as u8;
         let mut answers = Vec::new();
         if let Some(source) = self.sources.get_mut(&n) {
             match control {
-                Control::Push(push) => {
+                Control::Source(ToSource::Push(push)) => {
                     source.flows.entry(push.flow).or_insert((push.task, push.theta, false));
-                    answers.push(Control::Pushing { flow: push.flow });
+                    answers.push(Control::Controller(ToController::Pushing { flow: push.flow }));
                 }
-                Control::Stop { flow } => {
+                Control::Source(ToSource::Stop { flow }) => {
                     source.flows.remove(&flow);
-                    answers.push(Control::Stopped { flow });
+                    answers.push(Control::Controller(ToController::Stopped { flow }));
                 }
-                Control::SetTheta { flow, theta } => {
+                Control::Source(ToSource::SetTheta { flow, theta }) => {
                     source.flows.entry(flow).and_modify(|f| f.1 = theta);
                 }
-                Control::Pause { flow } => {
+                Control::Source(ToSource::Pause { flow }) => {
                     source.flows.entry(flow).and_modify(|f| f.2 = true);
                 }
-                Control::Resume { flow } => {
+                Control::Source(ToSource::Resume { flow }) => {
                     source.flows.entry(flow).and_modify(|f| f.2 = false);
                 }
                 other => panic!("a source is not told {other:?}"),
             }
         } else if let Some(receiver) = self.receivers.get_mut(&n) {
             match control {
-                Control::Accepted { request, task, flows, .. }
+                Control::Receiver(ToReceiver::Accepted { request, task, flows, .. })
                     if request == receiver.number && receiver.task.is_none() =>
                 {
                     (receiver.task, receiver.version) = (Some(task), 0);
                     receiver.flows = flows.iter().map(|f| f.flow).collect();
                 }
-                Control::Flows { task, version, flows }
+                Control::Receiver(ToReceiver::Flows { task, version, flows })
                     if receiver.task == Some(task) && version > receiver.version =>
                 {
                     receiver.version = version;
                     receiver.flows = flows.iter().map(|f| f.flow).collect();
                 }
-                Control::UnknownTask { task } if receiver.task == Some(task) && !receiver.leaving => {
+                Control::Receiver(ToReceiver::UnknownTask { task })
+                    if receiver.task == Some(task) && !receiver.leaving =>
+                {
                     (receiver.task, receiver.number) = (None, receiver.number + 1);
                 }
-                Control::FinAck { task } if receiver.task == Some(task) && receiver.leaving => {
+                Control::Receiver(ToReceiver::FinAck { task })
+                    if receiver.task == Some(task) && receiver.leaving =>
+                {
                     receiver.gone = true;
                 }
                 _ => {}
@@ -179,7 +185,8 @@ impl World {
     fn tick(&mut self, round: u64) {
         for n in SOURCES {
             let source = &self.sources[&n];
-            let hello = Control::Hello(NodeInfo { incarnation: source.life, ..info(n) });
+            let hello =
+                Control::Controller(ToController::Hello(NodeInfo { incarnation: source.life, ..info(n) }));
             let reports: Vec<Control> = source
                 .flows
                 .iter()
@@ -187,7 +194,7 @@ impl World {
                 .collect();
             if round % 10 == u64::from(n) {
                 self.throw(true, path(n), hello);
-                self.throw(true, path(n), Control::Hold(holding(1)));
+                self.throw(true, path(n), Control::Controller(ToController::Hold(holding(1))));
             }
             if round.is_multiple_of(5) {
                 reports.into_iter().for_each(|report| self.throw(true, path(n), report));
@@ -207,23 +214,27 @@ impl World {
                 _ if receiver.gone => {}
                 None if round.is_multiple_of(5) && !receiver.leaving => {
                     let request = request(n, receiver.number, "object-1");
-                    self.throw(true, path(n), Control::Request(request));
+                    self.throw(true, path(n), Control::Controller(ToController::Request(request)));
                 }
                 None => {}
                 Some(task) if receiver.leaving => {
-                    self.throw(true, path(n), Control::Fin { task, outcome: Outcome::Done });
+                    self.throw(
+                        true,
+                        path(n),
+                        Control::Controller(ToController::Fin { task, outcome: Outcome::Done }),
+                    );
                 }
                 Some(task) => {
                     let needed = Symbols::new(100 * u64::from(n));
                     let first_undecoded = BlockIndex(0);
-                    let feedback = Control::Feedback {
+                    let feedback = Control::Controller(ToController::Feedback {
                         task,
                         first_undecoded,
                         needed,
                         flows_version: version,
                         flows,
                         held_up: false,
-                    };
+                    });
                     self.throw(true, path(n), feedback);
                 }
             }

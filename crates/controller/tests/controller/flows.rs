@@ -2,7 +2,9 @@
 
 use headwater_controller::FlowStanding;
 use headwater_units::{Duration, FlowId};
-use headwater_wire::{Control, NodeInfo, Outcome, Refusal, Request, Spoiled, SpreadRule};
+use headwater_wire::{
+    Control, NodeInfo, Outcome, Refusal, Request, Spoiled, SpreadRule, ToController, ToReceiver, ToSource,
+};
 
 use crate::harness::{Bench, delivering, holding, info, ms, node, object, path, report, request, silent};
 
@@ -32,7 +34,7 @@ fn symbols_or_a_report_confirm_a_push_as_well() {
 fn a_refused_push_goes_to_another_source() {
     let mut bench = Bench::new().holders([1, 2, 3, 4]);
     let accepted = bench.get(9);
-    bench.say(2, Control::PushRefused { flow: accepted.flows[1].flow, reason: Refusal::Gone });
+    bench.say(2, ToController::PushRefused { flow: accepted.flows[1].flow, reason: Refusal::Gone });
     assert_eq!(bench.sources(accepted.task), [1, 3, 4]);
     assert_eq!(bench.list(9), Some((1, vec![node(1), node(3), node(4)])));
     assert_eq!(bench.view().objects[0].holders, [node(1), node(3), node(4)], "it holds it no longer");
@@ -43,7 +45,7 @@ fn a_refused_push_goes_to_another_source() {
 fn a_source_that_cannot_now_is_asked_again_later() {
     let mut bench = Bench::new().holders([1]);
     let accepted = bench.get(9);
-    bench.say(1, Control::PushRefused { flow: accepted.flows[0].flow, reason: Refusal::Full });
+    bench.say(1, ToController::PushRefused { flow: accepted.flows[0].flow, reason: Refusal::Full });
     assert!(bench.sources(accepted.task).is_empty());
     bench.pass_with_feedback(9, accepted.task, ms(9_900), &[]);
     assert!(bench.sources(accepted.task).is_empty());
@@ -57,7 +59,7 @@ fn a_joining_holder_is_used_at_once_and_the_receiver_told_until_it_echoes() {
     let accepted = bench.get(9);
     bench.confirm();
     bench.join(3);
-    bench.say(3, Control::Hold(holding(1)));
+    bench.say(3, ToController::Hold(holding(1)));
     let joined = bench.task(accepted.task).flows[2].flow;
     assert_eq!(bench.pushes(3)[0].flow, joined);
     bench.confirm();
@@ -79,7 +81,7 @@ fn a_holder_that_comes_later_has_no_part_in_an_equal_split() {
     let asked = Request { spread: SpreadRule::Equal, max_sources: Some(4), ..request(9, 1, "object-1") };
     let accepted = bench.ask(9, asked);
     bench.join(3);
-    bench.say(3, Control::Hold(holding(1)));
+    bench.say(3, ToController::Hold(holding(1)));
     assert_eq!(bench.sources(accepted.task), [1, 2]);
     assert!(accepted.flows.iter().all(|flow| flow.of == 2));
 }
@@ -122,7 +124,8 @@ fn a_lost_source_without_replacement_keeps_its_flow_and_takes_it_up_again() {
     bench.lose_path(2);
     assert_eq!(bench.sources(accepted.task), [1, 2]);
     assert_eq!(bench.list(9), None);
-    bench.say_at(path(52), Control::Hello(info(2)));
+    bench.open_as(path(52), 2);
+    bench.say_at(path(52), Control::Controller(ToController::Hello(info(2))));
     let pushes = bench.pushes(52);
     assert_eq!((pushes[0].flow, pushes[0].key), (accepted.flows[1].flow, accepted.flows[1].key));
 }
@@ -143,9 +146,9 @@ fn a_source_back_in_another_life_gets_a_new_flow() {
     let accepted = bench.get(9);
     bench.confirm();
     bench.lose_path(2);
-    bench.say(2, Control::Hello(NodeInfo { incarnation: 2, ..info(2) }));
+    bench.say(2, ToController::Hello(NodeInfo { incarnation: 2, ..info(2) }));
     assert_eq!(bench.sources(accepted.task), [1]);
-    bench.say(2, Control::Hold(holding(1)));
+    bench.say(2, ToController::Hold(holding(1)));
     assert_eq!(bench.sources(accepted.task), [1, 2]);
     let flow = bench.task(accepted.task).flows[1].flow;
     assert_ne!(flow, accepted.flows[1].flow);
@@ -157,11 +160,12 @@ fn a_source_that_moves_to_another_path_is_told_its_orders_again() {
     let mut bench = Bench::new().holders([1, 2]);
     let accepted = bench.get(9);
     bench.confirm();
-    bench.say_at(path(51), Control::Hello(info(1))); // Nobody said that the old path is gone.
+    bench.open_as(path(51), 1);
+    bench.say_at(path(51), Control::Controller(ToController::Hello(info(1)))); // Nobody said that the old path is gone.
     let flow = accepted.flows[0].flow;
     assert!(bench.pushes(51).iter().any(|push| push.flow == flow));
-    bench.say_at(path(51), Control::Pushing { flow });
-    bench.say_at(path(51), Control::Hello(info(1)));
+    bench.say_at(path(51), Control::Controller(ToController::Pushing { flow }));
+    bench.say_at(path(51), Control::Controller(ToController::Hello(info(1))));
     assert!(bench.pushes(51).is_empty(), "on the same path nothing is lost");
 }
 
@@ -171,8 +175,8 @@ fn a_source_in_another_life_is_not_asked_to_stop_what_it_has_forgotten() {
     let accepted = bench.get(9);
     bench.confirm();
     bench.lose_path(1);
-    bench.say(9, Control::Fin { task: accepted.task, outcome: Outcome::Done });
-    bench.say(1, Control::Hello(NodeInfo { incarnation: 2, ..info(1) }));
+    bench.say(9, ToController::Fin { task: accepted.task, outcome: Outcome::Done });
+    bench.say(1, ToController::Hello(NodeInfo { incarnation: 2, ..info(1) }));
     bench.pass(ms(5_000));
     assert!(bench.stops(1).is_empty());
     assert_eq!(bench.wake, None);
@@ -203,8 +207,8 @@ fn a_silent_flow_stays_and_is_ordered_anew_while_nobody_can_take_its_place() {
     bench.pass_with_feedback(9, accepted.task, ms(1_000), &[silent(flow, ms(1_600))]);
     assert_eq!(bench.sources(accepted.task), [1, 2]);
     let heard = bench.heard(1);
-    assert!(heard.iter().any(|c| matches!(c, Control::Push(push) if push.flow == flow)));
-    assert!(heard.contains(&Control::Resume { flow }));
+    assert!(heard.iter().any(|c| matches!(c, Control::Source(ToSource::Push(push)) if push.flow == flow)));
+    assert!(heard.contains(&Control::Source(ToSource::Resume { flow })));
 }
 
 #[test]
@@ -227,8 +231,8 @@ fn a_distrusted_source_is_not_used_again_for_the_task_and_last_elsewhere() {
     let mut bench = Bench::new().holders([1, 2, 3]);
     let accepted = bench.get(9);
     bench.confirm();
-    bench.say(9, Control::Distrust { task: accepted.task, node: node(1) });
-    bench.say(9, Control::Distrust { task: accepted.task, node: node(1) });
+    bench.say(9, ToController::Distrust { task: accepted.task, node: node(1) });
+    bench.say(9, ToController::Distrust { task: accepted.task, node: node(1) });
     assert_eq!(bench.sources(accepted.task), [2, 3]);
     assert_eq!(bench.stops(1), [accepted.flows[0].flow]);
     assert_eq!(bench.view().nodes[0].distrusts, 1);
@@ -245,7 +249,7 @@ fn a_source_that_drops_the_object_loses_its_flow() {
     let mut bench = Bench::new().holders([1, 2, 3, 4]);
     let accepted = bench.get(9);
     bench.confirm();
-    bench.say(3, Control::Drop { object: object(1) });
+    bench.say(3, ToController::Drop { object: object(1) });
     assert_eq!(bench.sources(accepted.task), [1, 2, 4]);
     assert_eq!(bench.stops(3), [accepted.flows[2].flow]);
 }
@@ -256,22 +260,28 @@ fn a_task_whose_only_source_is_spoiled_ends_at_once_and_says_why() {
     let accepted = bench.get(9);
     bench.confirm();
     bench.heard(9);
-    bench.say(1, Control::Spoiled { object: object(1), how: Spoiled::Changed });
+    bench.say(1, ToController::Spoiled { object: object(1), how: Spoiled::Changed });
     let spoiled = |how| Refusal::Spoiled { node: node(1), how };
     let refusals = |bench: &mut Bench| -> Vec<Refusal> {
         let heard = bench.heard(9).into_iter();
         heard
-            .filter_map(|it| if let Control::Refused { reason, .. } = it { Some(reason) } else { None })
+            .filter_map(|it| {
+                if let Control::Receiver(ToReceiver::Refused { reason, .. }) = it {
+                    Some(reason)
+                } else {
+                    None
+                }
+            })
             .collect()
     };
     assert_eq!(refusals(&mut bench), [spoiled(Spoiled::Changed)]);
     assert!(bench.view().tasks.is_empty());
     assert_eq!(bench.stops(1), [accepted.flows[0].flow]);
     // Whoever asks later hears the same, until somebody has it again.
-    bench.say(9, Control::Request(request(9, 200, &object(1).to_string())));
+    bench.say(9, ToController::Request(request(9, 200, &object(1).to_string())));
     assert_eq!(refusals(&mut bench), [spoiled(Spoiled::Changed)]);
-    bench.say(1, Control::Hold(holding(1)));
-    bench.say(9, Control::Request(request(9, 201, &object(1).to_string())));
+    bench.say(1, ToController::Hold(holding(1)));
+    bench.say(9, ToController::Request(request(9, 201, &object(1).to_string())));
     assert_eq!(refusals(&mut bench), []);
     assert_eq!(bench.view().tasks.len(), 1);
 }
@@ -281,7 +291,7 @@ fn a_task_with_another_source_goes_on_without_the_spoiled_one() {
     let mut bench = Bench::new().holders([1, 2, 3, 4]);
     let accepted = bench.get(9);
     bench.confirm();
-    bench.say(3, Control::Spoiled { object: object(1), how: Spoiled::Unreadable });
+    bench.say(3, ToController::Spoiled { object: object(1), how: Spoiled::Unreadable });
     assert_eq!(bench.sources(accepted.task), [1, 2, 4]);
     assert_eq!(bench.stops(3), [accepted.flows[2].flow]);
 }
@@ -292,13 +302,15 @@ fn a_task_whose_every_source_lies_ends_at_once() {
     let accepted = bench.get(9);
     bench.confirm();
     bench.heard(9);
-    bench.say(9, Control::Distrust { task: accepted.task, node: node(1) });
+    bench.say(9, ToController::Distrust { task: accepted.task, node: node(1) });
     assert_eq!(bench.view().tasks.len(), 1, "the other one may be honest");
-    bench.say(9, Control::Distrust { task: accepted.task, node: node(2) });
+    bench.say(9, ToController::Distrust { task: accepted.task, node: node(2) });
     let how = Spoiled::Wrong;
     let reason = Refusal::Spoiled { node: node(2), how };
     assert!(
-        bench.heard(9).iter().any(|it| matches!(it, Control::Refused { reason: it, .. } if *it == reason))
+        bench.heard(9).iter().any(
+            |it| matches!(it, Control::Receiver(ToReceiver::Refused { reason: it, .. }) if *it == reason)
+        )
     );
     assert!(bench.view().tasks.is_empty());
 }
@@ -309,7 +321,7 @@ fn a_flow_that_its_source_ends_is_replaced_only_after_a_moment() {
     let mut bench = Bench::new().holders([1, 2, 3, 4]);
     let accepted = bench.get(9);
     bench.confirm();
-    bench.say(1, Control::Stopped { flow: accepted.flows[0].flow });
+    bench.say(1, ToController::Stopped { flow: accepted.flows[0].flow });
     assert_eq!(bench.sources(accepted.task), [1, 2, 3]);
     bench.pass_with_feedback(9, accepted.task, ms(1_600), &[]);
     assert_eq!(bench.sources(accepted.task).len(), 3);
@@ -325,8 +337,8 @@ fn a_flow_that_nobody_knows_is_stopped_when_its_source_reports_it() {
     assert!(bench.stops(1).is_empty(), "said again in its own time, not at every report");
     bench.pass(ms(600));
     assert_eq!(bench.stops(1), [FlowId(5)]);
-    bench.say(1, Control::Stopped { flow: FlowId(5) });
-    bench.say(1, Control::Pushing { flow: FlowId(6) });
+    bench.say(1, ToController::Stopped { flow: FlowId(5) });
+    bench.say(1, ToController::Pushing { flow: FlowId(6) });
     assert_eq!(bench.stops(1), [FlowId(6)]);
 }
 
@@ -335,9 +347,9 @@ fn a_source_speaks_for_its_own_flows_only() {
     let mut bench = Bench::new().holders([1, 2]);
     let accepted = bench.get(9);
     let flow = accepted.flows[0].flow;
-    bench.say(2, Control::Pushing { flow });
-    bench.say(2, Control::Stopped { flow });
-    bench.say(2, Control::PushRefused { flow, reason: Refusal::Gone });
+    bench.say(2, ToController::Pushing { flow });
+    bench.say(2, ToController::Stopped { flow });
+    bench.say(2, ToController::PushRefused { flow, reason: Refusal::Gone });
     bench.say(2, report(flow, 1.0, Some(ms(1))));
     assert_eq!(bench.task(accepted.task).flows[0].standing, FlowStanding::Offered);
     assert_eq!(bench.controller.stats().strangers, 4);
@@ -355,5 +367,8 @@ fn a_source_that_reconnects_during_a_pause_is_paused_again() {
     bench.join(1);
     let flow = accepted.flows[0].flow;
     let heard = bench.heard(1);
-    assert!(matches!(&heard[..], [Control::Push(_), Control::Pause { flow: f }] if *f == flow), "{heard:?}");
+    assert!(
+        matches!(&heard[..], [Control::Source(ToSource::Push(_)), Control::Source(ToSource::Pause { flow: f })] if *f == flow),
+        "{heard:?}"
+    );
 }

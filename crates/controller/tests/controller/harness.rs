@@ -1,5 +1,7 @@
 //! A controller on a bench: inputs by hand, outputs sorted by who gets them.
 
+use std::collections::BTreeSet;
+
 use headwater_controller::{
     Controller, ControllerCommand, ControllerConfig, ControllerEvent, ControllerView, FlowStatus, TaskRecord,
 };
@@ -10,7 +12,7 @@ use headwater_units::{
 };
 use headwater_wire::{
     Body, CastWish, Class, Control, Datagram, Delivery, Ecn, FlowGrant, FlowReport, FlowView, Holding,
-    MarkSignal, NodeInfo, Push, Request, SpreadRule,
+    MarkSignal, NodeInfo, Push, Request, SpreadRule, ToController, ToReceiver, ToSource,
 };
 
 pub(crate) fn node(n: u8) -> NodeId {
@@ -95,6 +97,8 @@ pub(crate) struct Bench {
     pub(crate) requests: Vec<(u8, u64)>,
     /// How casts by trees are asked for.
     pub(crate) wish: CastWish,
+    /// Paths that were opened already.
+    opened: BTreeSet<PathId>,
 }
 
 impl Bench {
@@ -112,6 +116,7 @@ impl Bench {
             wake: None,
             requests: Vec::new(),
             wish: CastWish::Best,
+            opened: BTreeSet::new(),
         }
     }
 
@@ -119,25 +124,39 @@ impl Bench {
     pub(crate) fn holders(mut self, nodes: impl IntoIterator<Item = u8>) -> Self {
         for n in nodes {
             self.join(n);
-            self.say(n, Control::Hold(holding(1)));
+            self.say(n, ToController::Hold(holding(1)));
         }
         self
     }
 
     pub(crate) fn join(&mut self, n: u8) {
-        self.say(n, Control::Hello(info(n)));
+        self.say(n, ToController::Hello(info(n)));
     }
 
-    pub(crate) fn say(&mut self, n: u8, control: Control) {
+    pub(crate) fn say(&mut self, n: u8, control: impl Into<Control>) {
         self.say_at(path(n), control);
     }
 
-    pub(crate) fn say_at(&mut self, path: PathId, control: Control) {
-        self.controller.handle(self.now, Input::Packet(packet(path, control)));
+    /// Opens a path by the key of its node ([`path`]), if it is not open.
+    fn open(&mut self, path: PathId) {
+        self.open_as(path, path.0 as u8);
+    }
+
+    /// Opens a path by the key of node `n`, if it is not open.
+    pub(crate) fn open_as(&mut self, path: PathId, n: u8) {
+        if self.opened.insert(path) {
+            self.command(ControllerCommand::PathOpened { path, node: node(n) });
+        }
+    }
+
+    pub(crate) fn say_at(&mut self, path: PathId, control: impl Into<Control>) {
+        self.open(path);
+        self.controller.handle(self.now, Input::Packet(Packet::control(path, control)));
         self.poll();
     }
 
     pub(crate) fn lose_path(&mut self, n: u8) {
+        self.opened.remove(&path(n));
         self.command(ControllerCommand::PathLost { path: path(n) });
     }
 
@@ -196,26 +215,32 @@ impl Bench {
 
     /// The orders to push that node `n` was sent since the last look.
     pub(crate) fn pushes(&mut self, n: u8) -> Vec<Push> {
-        let push = |control| if let Control::Push(push) = control { Some(push) } else { None };
+        let push =
+            |control| if let Control::Source(ToSource::Push(push)) = control { Some(push) } else { None };
         self.heard(n).into_iter().filter_map(push).collect()
     }
 
     /// The flows that node `n` was told to stop since the last look.
     pub(crate) fn stops(&mut self, n: u8) -> Vec<FlowId> {
-        let stop = |control| if let Control::Stop { flow } = control { Some(flow) } else { None };
+        let stop =
+            |control| if let Control::Source(ToSource::Stop { flow }) = control { Some(flow) } else { None };
         self.heard(n).into_iter().filter_map(stop).collect()
     }
 
     /// The weights that node `n` was told since the last look.
     pub(crate) fn thetas(&mut self, n: u8) -> Vec<f64> {
-        let theta = |c| if let Control::SetTheta { theta, .. } = c { Some(theta.get()) } else { None };
+        let theta = |c| {
+            if let Control::Source(ToSource::SetTheta { theta, .. }) = c { Some(theta.get()) } else { None }
+        };
         self.heard(n).into_iter().filter_map(theta).collect()
     }
 
     /// The newest list of flows that node `n` was sent since the last look.
     pub(crate) fn list(&mut self, n: u8) -> Option<(u32, Vec<NodeId>)> {
         let list = |control| match control {
-            Control::Flows { version, flows, .. } => Some((version, flows.iter().map(|f| f.node).collect())),
+            Control::Receiver(ToReceiver::Flows { version, flows, .. }) => {
+                Some((version, flows.iter().map(|f| f.node).collect()))
+            }
             _ => None,
         };
         self.heard(n).into_iter().filter_map(list).next_back()
@@ -227,12 +252,12 @@ impl Bench {
     }
 
     pub(crate) fn ask(&mut self, n: u8, request: Request) -> Accepted {
-        self.say(n, Control::Request(request));
+        self.say(n, ToController::Request(request));
         let mut rest = Vec::new();
         let mut found = None;
         for control in self.heard(n) {
             match control {
-                Control::Accepted { task, object, symbol_size, flows, .. } => {
+                Control::Receiver(ToReceiver::Accepted { task, object, symbol_size, flows, .. }) => {
                     found = Some(Accepted { task, object, symbol_size, flows });
                 }
                 other => rest.push((path(n), other)),
@@ -245,19 +270,19 @@ impl Bench {
     /// Every source says that it pushes.
     pub(crate) fn confirm(&mut self) {
         for flow in self.flows() {
-            self.say(flow.node.0[0], Control::Pushing { flow: flow.flow });
+            self.say(flow.node.0[0], ToController::Pushing { flow: flow.flow });
         }
     }
 
     pub(crate) fn feedback(&mut self, n: u8, task: TaskId, needed: u64, version: u32, flows: Vec<FlowView>) {
-        let feedback = Control::Feedback {
+        let feedback = Control::Controller(ToController::Feedback {
             task,
             first_undecoded: BlockIndex(0),
             needed: Symbols::new(needed),
             flows_version: version,
             flows,
             held_up: false,
-        };
+        });
         self.say(n, feedback);
     }
 
@@ -315,5 +340,5 @@ pub(crate) fn report(flow: FlowId, theta: f64, rtt: Option<Duration>) -> Control
         lost: Symbols::ZERO,
         starved: false,
     };
-    Control::Report { flows: vec![report] }
+    Control::Controller(ToController::Report { flows: vec![report] })
 }

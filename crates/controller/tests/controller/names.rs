@@ -1,12 +1,15 @@
 //! What names stand for: they never go back, whoever comes first, and nobody takes one from a node that is here.
 
 use headwater_controller::{ControllerCommand, ControllerConfig, ControllerEvent, NameRecord};
-use headwater_wire::{Claim, ClaimRule, Control, Holding, NameStands, Naming, NodeInfo, Refusal};
+use headwater_wire::{
+    Claim, ClaimRule, Control, Holding, NameStands, Naming, NodeInfo, Refusal, ToController, ToNode,
+    ToReceiver,
+};
 
 use crate::harness::{Bench, holding, info, ms, node, object, request};
 
 fn unnamed(n: u8) -> Control {
-    Control::Hold(Holding { name: None, ..holding(n) })
+    Control::Controller(ToController::Hold(Holding { name: None, ..holding(n) }))
 }
 
 fn naming(n: u8, generation: u64, owner: u8) -> Naming {
@@ -14,13 +17,19 @@ fn naming(n: u8, generation: u64, owner: u8) -> Naming {
 }
 
 fn claim(n: u8, number: u64, rule: ClaimRule) -> Control {
-    Control::Claim(Claim { number, name: "prod".into(), object: object(n), at_least: 1, rule })
+    Control::Controller(ToController::Claim(Claim {
+        number,
+        name: "prod".into(),
+        object: object(n),
+        at_least: 1,
+        rule,
+    }))
 }
 
 /// Node `of` holds object `n` by its name, as it was granted.
 fn say_named(bench: &mut Bench, of: u8, naming: Naming) {
     bench.say(of, unnamed(naming.object.0[0]));
-    bench.say(of, Control::Named(naming));
+    bench.say(of, ToController::Named(naming));
 }
 
 /// Node `of` has object `n`, wants the name for it, and hears what the name stands for then.
@@ -32,7 +41,8 @@ fn claimed(bench: &mut Bench, of: u8, n: u8, rule: ClaimRule) -> Option<NameStan
 }
 
 fn told(bench: &mut Bench, of: u8) -> Option<NameStands> {
-    let stands = |control| if let Control::NameStands(stands) = control { Some(*stands) } else { None };
+    let stands =
+        |control| if let Control::Node(ToNode::NameStands(stands)) = control { Some(*stands) } else { None };
     bench.heard(of).into_iter().find_map(stands)
 }
 
@@ -99,11 +109,11 @@ fn after_a_restart_an_old_holder_that_comes_first_does_not_bring_the_old_object_
     after.join(2);
     say_named(&mut after, 2, naming(1, 1, 1));
     assert_eq!(told(&mut after, 2).unwrap().naming, naming(2, 2, 1), "it is told that its name is old");
-    after.say(9, headwater_wire::Control::Request(request(9, 1, "prod")));
+    after.say(9, headwater_wire::Control::Controller(ToController::Request(request(9, 1, "prod"))));
     assert!(after.heard(9).is_empty(), "whoever has the new one is waited for");
     after.join(1);
     say_named(&mut after, 1, naming(2, 2, 1));
-    let accepted = |c: &Control| matches!(c, Control::Accepted { object: o, .. } if *o == object(2));
+    let accepted = |c: &Control| matches!(c, Control::Receiver(ToReceiver::Accepted { object: o, .. }) if *o == object(2));
     assert!(after.heard(9).iter().any(accepted));
     assert!(kept(&mut after).is_empty(), "nothing has changed");
 }
@@ -115,9 +125,12 @@ fn a_name_whose_new_object_nobody_has_brought_back_has_no_source() {
     bench.command(ControllerCommand::RestoreName(Box::new(record)));
     bench.join(3);
     say_named(&mut bench, 3, naming(1, 1, 1));
-    bench.say(9, Control::Request(request(9, 1, "prod")));
+    bench.say(9, ToController::Request(request(9, 1, "prod")));
     let refused = bench.heard(9);
-    assert!(matches!(refused[..], [Control::Refused { reason: Refusal::NoSource, .. }]), "{refused:?}");
+    assert!(
+        matches!(refused[..], [Control::Receiver(ToReceiver::Refused { reason: Refusal::NoSource, .. })]),
+        "{refused:?}"
+    );
 }
 
 #[test]
@@ -190,14 +203,17 @@ fn a_name_that_its_last_holder_removes_is_gone_and_only_the_same_object_brings_i
     claimed(&mut bench, 1, 2, ClaimRule::Give).unwrap();
     claimed(&mut bench, 2, 2, ClaimRule::Copy).unwrap();
     kept(&mut bench);
-    let unname = || Control::Unname { object: object(2), name: "prod".into() };
+    let unname = || Control::Controller(ToController::Unname { object: object(2), name: "prod".into() });
     bench.say(1, unname());
     assert_eq!(names(&bench), [(2, "prod".to_owned())], "a copy stays");
     bench.say(2, unname());
     assert_eq!(names(&bench), []);
     assert_eq!(kept(&mut bench), [NameRecord { naming: naming(2, 2, 1), removed: true }]);
-    bench.say(9, Control::Request(request(9, 1, "prod")));
-    assert!(matches!(bench.heard(9)[..], [Control::Refused { reason: Refusal::UnknownObject, .. }]));
+    bench.say(9, ToController::Request(request(9, 1, "prod")));
+    assert!(matches!(
+        bench.heard(9)[..],
+        [Control::Receiver(ToReceiver::Refused { reason: Refusal::UnknownObject, .. })]
+    ));
     say_named(&mut bench, 2, naming(1, 1, 1));
     assert_eq!(names(&bench), [], "nothing older comes back");
     say_named(&mut bench, 2, naming(2, 2, 1));
@@ -210,19 +226,20 @@ fn a_removed_name_is_given_anew_with_a_higher_generation() {
     bench.join(1);
     bench.join(2);
     claimed(&mut bench, 1, 1, ClaimRule::Give).unwrap();
-    bench.say(1, Control::Unname { object: object(1), name: "prod".into() });
+    bench.say(1, ToController::Unname { object: object(1), name: "prod".into() });
     assert_eq!(claimed(&mut bench, 2, 2, ClaimRule::Give).unwrap().naming, naming(2, 2, 2));
 }
 
 #[test]
 fn what_is_said_without_a_generation_gives_way_to_what_has_one() {
-    let named = |n: u8| Control::Hold(Holding { name: Some("prod".into()), ..holding(n) });
+    let named =
+        |n: u8| Control::Controller(ToController::Hold(Holding { name: Some("prod".into()), ..holding(n) }));
     let mut bench = Bench::new();
     [1, 2, 3].into_iter().for_each(|n| bench.join(n));
     bench.say(1, named(1));
     bench.say(2, named(2));
     assert_eq!(got(&mut bench, 1), 1, "the first one holds while it is here");
-    bench.say(1, Control::Hello(NodeInfo { incarnation: 2, ..info(1) }));
+    bench.say(1, ToController::Hello(NodeInfo { incarnation: 2, ..info(1) }));
     bench.say(2, named(2));
     assert_eq!(got(&mut bench, 2), 2, "it has come back without it");
     say_named(&mut bench, 3, naming(3, 1, 3));
@@ -237,10 +254,16 @@ fn an_id_stands_for_that_object_or_nothing() {
     let id = object(7).to_string();
     bench.say(1, unnamed(2));
     let claim = Claim { number: 1, name: id.clone(), object: object(2), at_least: 1, rule: ClaimRule::Give };
-    bench.say(1, Control::Claim(claim));
-    bench.say(9, Control::Request(request(9, 1, &id)));
+    bench.say(1, ToController::Claim(claim));
+    bench.say(9, ToController::Request(request(9, 1, &id)));
     let refused = bench.heard(9);
-    assert!(matches!(refused[..], [Control::Refused { reason: Refusal::UnknownObject, .. }]), "{refused:?}");
+    assert!(
+        matches!(
+            refused[..],
+            [Control::Receiver(ToReceiver::Refused { reason: Refusal::UnknownObject, .. })]
+        ),
+        "{refused:?}"
+    );
 }
 
 #[test]
@@ -251,13 +274,19 @@ fn removed_names_make_room_for_new_ones_and_need_not_be_kept() {
     bench.say(1, unnamed(1));
     let of = |name: &str, number| {
         let rule = ClaimRule::Give;
-        Control::Claim(Claim { number, name: name.into(), object: object(1), at_least: 1, rule })
+        Control::Controller(ToController::Claim(Claim {
+            number,
+            name: name.into(),
+            object: object(1),
+            at_least: 1,
+            rule,
+        }))
     };
     bench.say(1, of("a", 1));
     bench.say(1, of("b", 2));
     bench.say(1, of("c", 3));
     assert_eq!((names(&bench).len(), bench.controller.stats().names_refused), (2, 1));
-    bench.say(1, Control::Unname { object: object(1), name: "a".into() });
+    bench.say(1, ToController::Unname { object: object(1), name: "a".into() });
     bench.say(1, of("c", 4));
     assert_eq!(names(&bench), [(1, "b".to_owned()), (1, "c".to_owned())]);
     assert!(bench.events.contains(&ControllerEvent::NameForgotten { name: "a".into() }));

@@ -3,18 +3,21 @@
 use headwater_controller::{ControllerCommand, ControllerConfig, ControllerEvent};
 use headwater_machine::{Endpoint, Input};
 use headwater_units::{BitRate, Bytes, PathId};
-use headwater_wire::{Body, Cast, CastWish, Class, Control, Datagram, Holding, NodeInfo, Refusal};
+use headwater_wire::{
+    Body, Cast, CastWish, Class, Control, Datagram, Holding, NodeInfo, Refusal, ToController, ToNode,
+    ToReceiver,
+};
 
 use crate::harness::{Bench, holding, info, ms, node, object, packet, path, request};
 
 fn refusal(bench: &mut Bench, n: u8, name: &str) -> Option<Refusal> {
-    bench.say(n, Control::Request(request(n, 900, name)));
+    bench.say(n, ToController::Request(request(n, 900, name)));
     refused(bench, n)
 }
 
 fn refused(bench: &mut Bench, n: u8) -> Option<Refusal> {
     bench.heard(n).into_iter().find_map(|control| match control {
-        Control::Refused { request: 900, reason } => Some(reason),
+        Control::Receiver(ToReceiver::Refused { request: 900, reason }) => Some(reason),
         _ => None,
     })
 }
@@ -36,7 +39,8 @@ fn a_hello_makes_a_node_known_and_a_lost_path_sends_it_away() {
 #[test]
 fn the_newest_path_of_a_node_wins() {
     let mut bench = Bench::new().holders([1]);
-    bench.say_at(path(50), Control::Hello(info(1)));
+    bench.open_as(path(50), 1);
+    bench.say_at(path(50), Control::Controller(ToController::Hello(info(1))));
     let task = bench.get(9).task;
     assert_eq!(bench.pushes(50).len(), 1);
     assert!(bench.pushes(1).is_empty());
@@ -48,7 +52,7 @@ fn the_newest_path_of_a_node_wins() {
 #[test]
 fn what_a_stranger_holds_is_not_believed() {
     let mut bench = Bench::new();
-    bench.say(1, Control::Hold(holding(1)));
+    bench.say(1, ToController::Hold(holding(1)));
     assert!(bench.view().objects.is_empty());
     assert_eq!(bench.controller.stats().strangers, 1);
 }
@@ -60,7 +64,7 @@ fn an_unknown_name_is_told_from_one_whose_holders_are_away() {
     bench.lose_path(1);
     assert_eq!(refusal(&mut bench, 9, "object-1"), Some(Refusal::NoSource));
     bench.join(1);
-    bench.say(1, Control::Drop { object: object(1) });
+    bench.say(1, ToController::Drop { object: object(1) });
     assert_eq!(refusal(&mut bench, 9, "object-1"), Some(Refusal::NoSource));
     assert_eq!(refusal(&mut bench, 9, &object(1).to_string()), Some(Refusal::NoSource));
 }
@@ -74,9 +78,9 @@ fn an_object_can_be_asked_for_by_its_id() {
 #[test]
 fn a_restarted_node_holds_nothing_until_it_says_so() {
     let mut bench = Bench::new().holders([1]);
-    bench.say(1, Control::Hello(NodeInfo { incarnation: 2, ..info(1) }));
+    bench.say(1, ToController::Hello(NodeInfo { incarnation: 2, ..info(1) }));
     assert_eq!(refusal(&mut bench, 9, "object-1"), Some(Refusal::NoSource));
-    bench.say(1, Control::Hold(holding(1)));
+    bench.say(1, ToController::Hold(holding(1)));
     assert_eq!(bench.get(9).flows.len(), 1);
 }
 
@@ -84,7 +88,7 @@ fn a_restarted_node_holds_nothing_until_it_says_so() {
 fn a_size_that_contradicts_another_holder_is_not_believed() {
     let mut bench = Bench::new().holders([1]);
     bench.join(2);
-    bench.say(2, Control::Hold(Holding { bytes: Bytes::new(1), ..holding(1) }));
+    bench.say(2, ToController::Hold(Holding { bytes: Bytes::new(1), ..holding(1) }));
     assert_eq!(bench.controller.stats().holdings_refused, 1);
     let view = bench.view();
     assert_eq!((view.objects[0].bytes, view.objects[0].holders.len()), (Bytes::mib(10), 1));
@@ -102,7 +106,7 @@ fn a_receiver_is_never_its_own_source() {
 #[test]
 fn nobody_asks_in_the_name_of_another_node() {
     let mut bench = Bench::new().holders([1, 2]);
-    bench.say(2, Control::Request(request(9, 1, "object-1")));
+    bench.say(2, ToController::Request(request(9, 1, "object-1")));
     assert!(bench.view().tasks.is_empty());
     assert_eq!(bench.controller.stats().strangers, 1);
 }
@@ -119,14 +123,14 @@ fn tables_are_bounded_and_say_so() {
     };
     let mut bench = Bench::with(config).holders([1, 2]);
     for n in 2..200 {
-        bench.say(1, Control::Hold(holding(n)));
+        bench.say(1, ToController::Hold(holding(n)));
     }
     assert_eq!(bench.view().objects.len(), 3, "of one node");
     assert_eq!(bench.controller.stats().holdings_refused, 196);
     // Objects that nobody holds any more make room.
     for n in 1..200 {
-        bench.say(2, Control::Hold(holding(n)));
-        bench.say(2, Control::Drop { object: object(n) });
+        bench.say(2, ToController::Hold(holding(n)));
+        bench.say(2, ToController::Drop { object: object(n) });
     }
     assert_eq!(bench.view().objects.len(), 4);
     let names: usize = bench.view().objects.iter().map(|o| o.names.len()).sum();
@@ -148,11 +152,14 @@ fn tables_are_bounded_and_say_so() {
 #[test]
 fn messages_that_nobody_sends_a_controller_are_counted_and_ignored() {
     let mut bench = Bench::new().holders([1]);
-    bench.say(1, Control::FinAck { task: headwater_units::TaskId(1) });
+    bench.say(1, ToReceiver::FinAck { task: headwater_units::TaskId(1) });
     let body = Body::FinAck;
     let packet = headwater_machine::Packet {
-        datagram: Datagram { body, ..packet(path(1), Control::Drop { object: object(1) }).datagram },
-        ..packet(path(1), Control::Drop { object: object(1) })
+        datagram: Datagram {
+            body,
+            ..packet(path(1), Control::Controller(ToController::Drop { object: object(1) })).datagram
+        },
+        ..packet(path(1), Control::Controller(ToController::Drop { object: object(1) }))
     };
     bench.controller.handle(bench.now, Input::Packet(packet));
     bench.pass(ms(1));
@@ -167,11 +174,11 @@ fn a_controller_that_knows_no_task_sleeps() {
     let task = bench.get(9).task;
     assert!(bench.wake.is_some());
     bench.confirm();
-    bench.say(9, Control::Fin { task, outcome: headwater_wire::Outcome::Done });
+    bench.say(9, ToController::Fin { task, outcome: headwater_wire::Outcome::Done });
     for (n, flow) in
         [1, 2].into_iter().flat_map(|n| bench.stops(n).into_iter().map(move |f| (n, f))).collect::<Vec<_>>()
     {
-        bench.say(n, Control::Stopped { flow });
+        bench.say(n, ToController::Stopped { flow });
     }
     bench.pass(ms(1000));
     assert_eq!(bench.wake, None);
@@ -180,8 +187,8 @@ fn a_controller_that_knows_no_task_sleeps() {
 #[test]
 fn the_view_can_be_written_down() {
     let mut bench = Bench::new();
-    bench.say(1, Control::Hello(NodeInfo { uplink: Some(BitRate::new(1_000_000)), ..info(1) }));
-    bench.say(1, Control::Hold(holding(1)));
+    bench.say(1, ToController::Hello(NodeInfo { uplink: Some(BitRate::new(1_000_000)), ..info(1) }));
+    bench.say(1, ToController::Hold(holding(1)));
     bench.get(9);
     let view = bench.view();
     assert_eq!(view.objects[0].names, ["object-1"]);
@@ -197,7 +204,7 @@ fn after_a_restart_an_unknown_name_waits_for_whoever_holds_it_to_come_back() {
     for n in [7, 8, 9] {
         assert_eq!(refusal(&mut bench, n, "object-1"), None);
     }
-    bench.say(9, Control::Request(request(9, 900, "object-1"))); // Said again.
+    bench.say(9, ToController::Request(request(9, 900, "object-1"))); // Said again.
     assert_eq!(refusal(&mut bench, 6, "object-2"), None);
     let cast = Cast {
         cast: 1,
@@ -206,12 +213,12 @@ fn after_a_restart_an_unknown_name_waits_for_whoever_holds_it_to_come_back() {
         class: Class::Bulk,
         wish: CastWish::Best,
     };
-    bench.say_at(PathId(1000), Control::Cast(cast));
+    bench.say_at(PathId(1000), Control::Controller(ToController::Cast(cast)));
     bench.lose_path(8);
     bench.pass(ms(1000));
     assert!(bench.sent.is_empty(), "{:?}", bench.sent);
     bench = bench.holders([1]);
-    let accepted = |control: &Control| matches!(control, Control::Accepted { .. });
+    let accepted = |control: &Control| matches!(control, Control::Receiver(ToReceiver::Accepted { .. }));
     assert!(bench.heard(7).iter().any(accepted));
     assert_eq!(bench.heard(9).iter().filter(|control| accepted(control)).count(), 1);
     assert!(bench.heard(8).is_empty(), "it has gone");
@@ -219,7 +226,8 @@ fn after_a_restart_an_unknown_name_waits_for_whoever_holds_it_to_come_back() {
         bench
             .sent
             .iter()
-            .any(|(path, it)| *path == PathId(1000) && !matches!(it, Control::CastRefused { .. }))
+            .any(|(path, it)| *path == PathId(1000)
+                && !matches!(it, Control::Node(ToNode::CastRefused { .. })))
     );
     bench.pass(ms(8_900));
     assert_eq!(refused(&mut bench, 6), None);
@@ -231,7 +239,7 @@ fn after_a_restart_an_unknown_name_waits_for_whoever_holds_it_to_come_back() {
 #[test]
 fn a_node_that_is_away_is_forgotten_with_what_only_it_held_and_one_that_is_here_stays() {
     let mut bench = Bench::new().holders([1, 2]);
-    bench.say(2, Control::Hold(holding(2)));
+    bench.say(2, ToController::Hold(holding(2)));
     let known = |bench: &Bench| {
         let view = bench.view();
         let nodes: Vec<u8> = view.nodes.iter().map(|node| node.info.node.0[0]).collect();
@@ -244,10 +252,13 @@ fn a_node_that_is_away_is_forgotten_with_what_only_it_held_and_one_that_is_here_
     bench.command(ControllerCommand::ForgetNode { node: node(2) });
     bench.command(ControllerCommand::ForgetNode { node: node(2) });
     assert_eq!(known(&bench), (vec![1], vec![1]));
-    bench.say(3, Control::Request(request(3, 1, "object-2")));
-    assert_eq!(bench.heard(3), [Control::Refused { request: 1, reason: Refusal::UnknownObject }]);
+    bench.say(3, ToController::Request(request(3, 1, "object-2")));
+    assert_eq!(
+        bench.heard(3),
+        [Control::Receiver(ToReceiver::Refused { request: 1, reason: Refusal::UnknownObject })]
+    );
     bench.join(2);
-    bench.say(2, Control::Hold(holding(2)));
+    bench.say(2, ToController::Hold(holding(2)));
     assert_eq!(known(&bench), (vec![1, 2], vec![1, 2]), "it may come back");
 }
 
@@ -264,6 +275,6 @@ fn a_task_goes_on_without_a_source_that_is_forgotten() {
     bench.command(ControllerCommand::ForgetNode { node: node(1) });
     assert_eq!(bench.sources(task), [0; 0]);
     bench.join(1);
-    bench.say(1, Control::Hold(holding(1)));
+    bench.say(1, ToController::Hold(holding(1)));
     assert_eq!(bench.sources(task), [1]);
 }

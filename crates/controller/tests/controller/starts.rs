@@ -2,7 +2,9 @@
 
 use headwater_controller::ControllerConfig;
 use headwater_units::{BitRate, Duration, NodeId};
-use headwater_wire::{Class, Control, Delivery, NodeInfo, Push, Request, SpreadRule, Start};
+use headwater_wire::{
+    Class, Control, Delivery, NodeInfo, Push, Request, SpreadRule, Start, ToController, ToReceiver, ToSource,
+};
 
 use crate::harness::{Bench, holding, info, ms, request};
 
@@ -21,10 +23,10 @@ fn lines(n: u8, rate: Option<BitRate>) -> NodeInfo {
 /// A receiver of 900 Mbit/s, and sources of these rates, from 1 on, that have the object.
 fn bench(sources: &[u64]) -> Bench {
     let mut bench = Bench::with(ControllerConfig { max_sources: 8, ..ControllerConfig::default() });
-    bench.say(RECEIVER, Control::Hello(lines(RECEIVER, mbit(900))));
+    bench.say(RECEIVER, ToController::Hello(lines(RECEIVER, mbit(900))));
     for (n, rate) in (1..).zip(sources) {
-        bench.say(n, Control::Hello(lines(n, mbit(*rate))));
-        bench.say(n, Control::Hold(holding(1)));
+        bench.say(n, ToController::Hello(lines(n, mbit(*rate))));
+        bench.say(n, ToController::Hold(holding(1)));
     }
     bench.sent.clear();
     bench
@@ -33,9 +35,9 @@ fn bench(sources: &[u64]) -> Bench {
 /// The orders that follow a request, by source.
 fn pushes(bench: &mut Bench, receiver: u8, number: u64) -> Vec<(NodeId, Push)> {
     bench.sent.clear();
-    bench.say(receiver, Control::Request(request(receiver, number, "object-1")));
+    bench.say(receiver, ToController::Request(request(receiver, number, "object-1")));
     let pushes = bench.sent.iter().filter_map(|(to, control)| match control {
-        Control::Push(push) => Some((NodeId([to.0 as u8; 32]), push.clone())),
+        Control::Source(ToSource::Push(push)) => Some((NodeId([to.0 as u8; 32]), push.clone())),
         _ => None,
     });
     let mut pushes: Vec<_> = pushes.collect();
@@ -68,7 +70,7 @@ fn what_a_line_carries_already_counts() {
     assert_eq!(rates(&pushes(&mut bench, RECEIVER, 1)), [Some(900)]);
     assert_eq!(rates(&pushes(&mut bench, RECEIVER, 2)), [Some(450)]);
     // A third, from elsewhere, shares the source's line alone.
-    bench.say(8, Control::Hello(lines(8, mbit(1000))));
+    bench.say(8, ToController::Hello(lines(8, mbit(1000))));
     assert_eq!(rates(&pushes(&mut bench, 8, 1)), [Some(300)]);
 }
 
@@ -77,9 +79,9 @@ fn racks_in_between_count_unless_both_ends_stand_in_the_same() {
     let rack = |name: &str| Some((name.to_owned(), mbit(200)));
     let told = |of: Option<(String, _)>| {
         let mut bench = bench(&[]);
-        bench.say(RECEIVER, Control::Hello(NodeInfo { rack: rack("a"), ..lines(RECEIVER, mbit(900)) }));
-        bench.say(1, Control::Hello(NodeInfo { rack: of, ..lines(1, mbit(1000)) }));
-        bench.say(1, Control::Hold(holding(1)));
+        bench.say(RECEIVER, ToController::Hello(NodeInfo { rack: rack("a"), ..lines(RECEIVER, mbit(900)) }));
+        bench.say(1, ToController::Hello(NodeInfo { rack: of, ..lines(1, mbit(1000)) }));
+        bench.say(1, ToController::Hold(holding(1)));
         rates(&pushes(&mut bench, RECEIVER, 1))
     };
     assert_eq!([told(rack("a")), told(rack("b")), told(None)], [[Some(900)], [Some(200)], [Some(200)]]);
@@ -89,9 +91,9 @@ fn racks_in_between_count_unless_both_ends_stand_in_the_same() {
 fn without_a_word_of_both_lines_or_of_the_distance_a_flow_finds_out_for_itself() {
     let told = |source: NodeInfo, receiver: NodeInfo| {
         let mut bench = bench(&[]);
-        bench.say(RECEIVER, Control::Hello(receiver));
-        bench.say(1, Control::Hello(source));
-        bench.say(1, Control::Hold(holding(1)));
+        bench.say(RECEIVER, ToController::Hello(receiver));
+        bench.say(1, ToController::Hello(source));
+        bench.say(1, ToController::Hold(holding(1)));
         let pushes = pushes(&mut bench, RECEIVER, 1);
         (pushes[0].1.start.is_some(), pushes[0].1.at.clone())
     };
@@ -112,9 +114,9 @@ fn without_a_word_of_both_lines_or_of_the_distance_a_flow_finds_out_for_itself()
 fn a_controller_that_is_told_not_to_says_nothing() {
     let config = ControllerConfig { begin_at_stated_rates: false, ..ControllerConfig::default() };
     let mut bench = Bench::with(config);
-    bench.say(RECEIVER, Control::Hello(lines(RECEIVER, mbit(900))));
-    bench.say(1, Control::Hello(lines(1, mbit(100))));
-    bench.say(1, Control::Hold(holding(1)));
+    bench.say(RECEIVER, ToController::Hello(lines(RECEIVER, mbit(900))));
+    bench.say(1, ToController::Hello(lines(1, mbit(100))));
+    bench.say(1, ToController::Hold(holding(1)));
     assert_eq!(rates(&pushes(&mut bench, RECEIVER, 1)), [None]);
 }
 
@@ -122,9 +124,9 @@ fn a_controller_that_is_told_not_to_says_nothing() {
 fn delivery(bench: &mut Bench, request: Request) -> Delivery {
     let receiver = request.receiver.0[0];
     bench.sent.clear();
-    bench.say(receiver, Control::Request(request));
+    bench.say(receiver, ToController::Request(request));
     let accepted = bench.sent.iter().find_map(|(_, control)| match control {
-        Control::Accepted { delivery, .. } => Some(*delivery),
+        Control::Receiver(ToReceiver::Accepted { delivery, .. }) => Some(*delivery),
         _ => None,
     });
     accepted.expect("it was accepted")
@@ -144,8 +146,8 @@ fn the_first_window_of_a_pulled_task_is_a_quarter_more_than_its_links_carry_in_a
     // Less than 48 in all would wait for hosts.
     assert_eq!(window(&[10; 4]), Delivery::Pull { initial_window: 12 });
     let mut unknown = bench(&[300]);
-    unknown.say(2, Control::Hello(NodeInfo { uplink: None, ..lines(2, None) }));
-    unknown.say(2, Control::Hold(holding(1)));
+    unknown.say(2, ToController::Hello(NodeInfo { uplink: None, ..lines(2, None) }));
+    unknown.say(2, ToController::Hold(holding(1)));
     assert_eq!(delivery(&mut unknown, wish(1, Some(pull), false)), pull);
 }
 

@@ -2,7 +2,9 @@
 
 use headwater_controller::ControllerConfig;
 use headwater_units::{BitRate, TaskId};
-use headwater_wire::{Control, Delivery, FlowGrant, FlowRole, NodeInfo, Outcome, Request};
+use headwater_wire::{
+    Control, Delivery, FlowGrant, FlowRole, NodeInfo, Outcome, Request, ToController, ToReceiver, ToSource,
+};
 
 use crate::harness::{Accepted, Bench, delivering, info, ms, node, request};
 
@@ -29,7 +31,7 @@ fn report(bench: &mut Bench, n: u8, get: &Accepted, rate: u64) {
 /// What a receiver was told to begin anew with: its task, the version, and its flows.
 fn anew(bench: &mut Bench, n: u8) -> Option<(TaskId, u32, Vec<FlowGrant>)> {
     bench.heard(n).into_iter().find_map(|control| match control {
-        Control::Accepted { task, version, delivery, flows, .. } => {
+        Control::Receiver(ToReceiver::Accepted { task, version, delivery, flows, .. }) => {
             assert!(matches!(delivery, Delivery::Pull { .. }));
             Some((task, version, flows))
         }
@@ -58,13 +60,14 @@ fn gets_that_will_take_long_go_on_as_an_overlay() {
     let gets = crowd(&mut bench, &[2, 3, 4], 5_000_000);
     let stopped = bench.heard(1);
     for get in &gets {
-        let stop = Control::Stop { flow: get.flows[0].flow };
+        let stop = Control::Source(ToSource::Stop { flow: get.flows[0].flow });
         assert!(stopped.contains(&stop), "nobody pushes any more");
     }
     for ((class, n), get) in (0u8..).zip([2, 3, 4]).zip(&gets) {
         let heard = bench.heard(n);
-        let relays =
-            heard.iter().filter(|it| matches!(it, Control::Push(push) if push.role == FlowRole::Relay));
+        let relays = heard
+            .iter()
+            .filter(|it| matches!(it, Control::Source(ToSource::Push(push)) if push.role == FlowRole::Relay));
         assert_eq!(relays.count(), 2, "to both others");
         bench.sent.extend(heard.into_iter().map(|control| (crate::harness::path(n), control)));
         let (task, version, flows) = anew(&mut bench, n).expect("it is told to begin anew");
@@ -89,7 +92,7 @@ fn who_begins_anew_is_told_until_it_says_so() {
     bench.pass(ms(2000));
     assert_eq!(anew(&mut bench, 2), None);
     // What changes now it is told as of any task.
-    bench.say(3, Control::Fin { task: gets[1].task, outcome: Outcome::Done });
+    bench.say(3, ToController::Fin { task: gets[1].task, outcome: Outcome::Done });
     bench.lose_path(3);
     bench.pass(ms(10));
     assert_eq!(bench.task(gets[0].task).flows.len(), 2, "nobody else has it");
@@ -147,10 +150,10 @@ fn what_links_carry_decides_where_it_is_stated() {
     let run = |uplink: u64| {
         let mut bench = bench();
         let mbit = |rate: u64| Some(BitRate::new(rate * 1_000_000));
-        bench.say(1, Control::Hello(NodeInfo { uplink: mbit(uplink), ..info(1) }));
+        bench.say(1, ToController::Hello(NodeInfo { uplink: mbit(uplink), ..info(1) }));
         let mut gets = Vec::new();
         for n in [2, 3] {
-            bench.say(n, Control::Hello(NodeInfo { downlink: mbit(100), ..info(n) }));
+            bench.say(n, ToController::Hello(NodeInfo { downlink: mbit(100), ..info(n) }));
             gets.push(bench.ask(n, wish(n)));
         }
         bench.pass(ms(50));
@@ -169,11 +172,11 @@ fn rates_beyond_all_links_do_no_harm() {
         let mut bench = Bench::with(ControllerConfig { groups: Vec::new(), ..ControllerConfig::default() });
         bench = bench.holders([1, 9]);
         for n in [1, 9] {
-            bench.say(n, Control::Hello(NodeInfo { uplink: endless, ..info(n) }));
+            bench.say(n, ToController::Hello(NodeInfo { uplink: endless, ..info(n) }));
         }
         let mut gets = Vec::new();
         for n in [2, 3, 4] {
-            bench.say(n, Control::Hello(NodeInfo { downlink: endless, ..info(n) }));
+            bench.say(n, ToController::Hello(NodeInfo { downlink: endless, ..info(n) }));
             gets.push(bench.ask(n, wish(n)));
         }
         bench.pass(ms(50));

@@ -2,7 +2,7 @@
 
 use headwater_controller::{ControllerCommand, ControllerConfig, ControllerEvent, FlowStanding};
 use headwater_units::{Duration, TaskId};
-use headwater_wire::{Control, NodeInfo, Outcome, Request, SpreadRule};
+use headwater_wire::{Control, NodeInfo, Outcome, Request, SpreadRule, ToController, ToReceiver, ToSource};
 
 use crate::harness::{Bench, holding, info, ms, node, path, request, silent};
 
@@ -44,7 +44,7 @@ fn sources_are_spread_over_the_least_loaded_then_by_stated_uplink() {
     let mut bench = Bench::new().holders([1, 2, 3]);
     for (n, mbit) in [(1, 10), (2, 1000), (3, 100)] {
         let uplink = Some(headwater_units::BitRate::new(mbit * 1_000_000));
-        bench.say(n, Control::Hello(NodeInfo { uplink, ..info(n) }));
+        bench.say(n, ToController::Hello(NodeInfo { uplink, ..info(n) }));
     }
     let mut one = |receiver, number| {
         let request = Request { max_sources: Some(1), ..request(receiver, number, "object-1") };
@@ -56,15 +56,15 @@ fn sources_are_spread_over_the_least_loaded_then_by_stated_uplink() {
 #[test]
 fn the_symbol_size_fits_the_smallest_room_and_later_sources_must_have_it() {
     let mut bench = Bench::new().holders([1]);
-    bench.say(2, Control::Hello(NodeInfo { room: 1000, ..info(2) }));
-    bench.say(2, Control::Hold(holding(1)));
+    bench.say(2, ToController::Hello(NodeInfo { room: 1000, ..info(2) }));
+    bench.say(2, ToController::Hold(holding(1)));
     let accepted = bench.get(9);
     assert!(accepted.symbol_size <= 1000 && accepted.symbol_size > 900);
-    bench.say(3, Control::Hello(NodeInfo { room: 600, ..info(3) }));
-    bench.say(3, Control::Hold(holding(1)));
+    bench.say(3, ToController::Hello(NodeInfo { room: 600, ..info(3) }));
+    bench.say(3, ToController::Hold(holding(1)));
     assert_eq!(bench.sources(accepted.task), [1, 2]);
     bench.join(4);
-    bench.say(4, Control::Hold(holding(1)));
+    bench.say(4, ToController::Hold(holding(1)));
     assert_eq!(bench.sources(accepted.task), [1, 2, 4]);
 }
 
@@ -83,7 +83,7 @@ fn residue_classes_are_as_many_as_sources_unless_spare_ones_are_wanted() {
 fn feedback_for_an_unknown_task_is_answered_so_that_the_receiver_asks_anew() {
     let mut bench = Bench::new();
     bench.feedback(9, TaskId(77), 10, 0, vec![]);
-    assert_eq!(bench.heard(9), [Control::UnknownTask { task: TaskId(77) }]);
+    assert_eq!(bench.heard(9), [Control::Receiver(ToReceiver::UnknownTask { task: TaskId(77) })]);
 }
 
 /// PPUSH §III-A: "it pauses all the corresponding push flows since the receiver is likely to be offline".
@@ -93,19 +93,19 @@ fn flows_pause_while_the_receiver_is_silent_and_resume_when_it_speaks() {
     let accepted = bench.get(9);
     bench.confirm();
     bench.pass(ms(2_900));
-    assert!(!bench.heard(1).iter().any(|c| matches!(c, Control::Pause { .. })));
+    assert!(!bench.heard(1).iter().any(|c| matches!(c, Control::Source(ToSource::Pause { .. }))));
     bench.pass(ms(200));
     let flow = accepted.flows[0].flow;
-    assert_eq!(bench.heard(1), [Control::Pause { flow }]);
+    assert_eq!(bench.heard(1), [Control::Source(ToSource::Pause { flow })]);
     assert!(bench.task(accepted.task).paused);
     bench.pass(ms(10_000));
     let again = bench.heard(1);
     assert!((2..=6).contains(&again.len()), "said again at growing intervals: {again:?}");
     bench.feedback(9, accepted.task, 100, 0, vec![]);
-    assert_eq!(bench.heard(1)[0], Control::Resume { flow });
+    assert_eq!(bench.heard(1)[0], Control::Source(ToSource::Resume { flow }));
     assert!(!bench.task(accepted.task).paused);
     bench.pass(ms(2_000));
-    assert!(bench.heard(1).contains(&Control::Resume { flow }), "said more than once");
+    assert!(bench.heard(1).contains(&Control::Source(ToSource::Resume { flow })), "said more than once");
 }
 
 #[test]
@@ -120,7 +120,7 @@ fn a_receiver_that_stays_away_loses_its_task() {
     assert_eq!(bench.stops(1)[0], accepted.flows[0].flow);
     assert!(bench.view().tasks.is_empty());
     bench.feedback(9, task, 1, 0, vec![]);
-    assert_eq!(bench.heard(9), [Control::UnknownTask { task }]);
+    assert_eq!(bench.heard(9), [Control::Receiver(ToReceiver::UnknownTask { task })]);
     assert_ne!(bench.get(9).task, task, "it asks anew, with the same number");
 }
 
@@ -148,28 +148,35 @@ fn a_fin_is_always_acknowledged_and_stops_every_flow_until_each_source_says_so()
     let accepted = bench.get(9);
     bench.confirm();
     bench.events.clear();
-    let (task, fin) = (accepted.task, Control::Fin { task: accepted.task, outcome: Outcome::Done });
+    let (task, fin) = (
+        accepted.task,
+        Control::Controller(ToController::Fin { task: accepted.task, outcome: Outcome::Done }),
+    );
     bench.say(9, fin.clone());
-    assert_eq!(bench.heard(9), [Control::FinAck { task }]);
+    assert_eq!(bench.heard(9), [Control::Receiver(ToReceiver::FinAck { task })]);
     assert_eq!(bench.events, [ControllerEvent::Forget { task, outcome: Outcome::Done }]);
     assert_eq!(bench.stops(1), [accepted.flows[0].flow]);
-    bench.say(1, Control::Stopped { flow: accepted.flows[0].flow });
+    bench.say(1, ToController::Stopped { flow: accepted.flows[0].flow });
     bench.pass(ms(2_000));
     assert!(bench.stops(1).is_empty());
     assert!(bench.stops(2).len() >= 2, "until it answers");
-    bench.say(2, Control::Stopped { flow: accepted.flows[1].flow });
+    bench.say(2, ToController::Stopped { flow: accepted.flows[1].flow });
     bench.pass(ms(20_000));
     assert!(bench.stops(2).is_empty());
     bench.say(9, fin);
-    assert_eq!(bench.heard(9), [Control::FinAck { task }], "although the task is unknown now");
+    assert_eq!(
+        bench.heard(9),
+        [Control::Receiver(ToReceiver::FinAck { task })],
+        "although the task is unknown now"
+    );
 }
 
 #[test]
 fn a_late_copy_of_a_finished_request_starts_nothing() {
     let mut bench = Bench::new().holders([1]);
     let task = bench.get(9).task;
-    bench.say(9, Control::Fin { task, outcome: Outcome::Cancelled });
-    bench.say(9, Control::Request(request(9, 1, "object-1")));
+    bench.say(9, ToController::Fin { task, outcome: Outcome::Cancelled });
+    bench.say(9, ToController::Request(request(9, 1, "object-1")));
     assert!(bench.view().tasks.is_empty());
     assert_eq!(bench.controller.stats().requests_late, 1);
 }
@@ -178,8 +185,8 @@ fn a_late_copy_of_a_finished_request_starts_nothing() {
 fn only_the_receiver_ends_its_task() {
     let mut bench = Bench::new().holders([1, 2]);
     let task = bench.get(9).task;
-    bench.say(2, Control::Fin { task, outcome: Outcome::Done });
-    bench.say(2, Control::Distrust { task, node: node(1) });
+    bench.say(2, ToController::Fin { task, outcome: Outcome::Done });
+    bench.say(2, ToController::Distrust { task, node: node(1) });
     bench.feedback(2, task, 0, 0, vec![]);
     assert_eq!(bench.view().tasks.len(), 1);
     assert_eq!(bench.sources(task), [1, 2]);
@@ -194,7 +201,7 @@ fn every_change_of_a_tasks_facts_is_kept() {
     bench = bench.holders([3]);
     let second = bench.kept().expect("kept when a source joins");
     assert_eq!((second.flows.len(), second.flows_version), (3, 1));
-    bench.say(9, Control::Distrust { task, node: node(3) });
+    bench.say(9, ToController::Distrust { task, node: node(3) });
     assert_eq!(bench.kept().expect("kept when distrusted").distrusted, [node(3)]);
     bench.feedback(9, task, 10, 2, vec![]);
     assert_eq!(bench.kept(), None, "progress is no fact");
@@ -228,16 +235,16 @@ fn a_restored_task_gives_up_on_a_source_that_stays_away_or_comes_back_in_another
     let record = before.kept().unwrap();
     let mut bench = Bench::new();
     bench.command(ControllerCommand::Restore(Box::new(record.clone())));
-    bench.say(1, Control::Hello(NodeInfo { incarnation: 2, ..info(1) }));
+    bench.say(1, ToController::Hello(NodeInfo { incarnation: 2, ..info(1) }));
     assert_eq!(bench.sources(task), [2], "the flow died with its source");
-    bench.say(1, Control::Hold(holding(1)));
+    bench.say(1, ToController::Hold(holding(1)));
     assert_eq!(bench.sources(task), [2, 1], "which may serve again");
     let renewed = bench.kept().unwrap();
     assert_ne!((renewed.flows[1].flow, renewed.flows[1].key), (record.flows[0].flow, record.flows[0].key));
     bench = bench.holders([3, 4]);
     assert_eq!(bench.sources(task), [2, 1, 3], "the third place is taken at once");
     for flow in bench.flows().iter().filter(|f| f.standing == FlowStanding::Offered) {
-        bench.say(flow.node.0[0], Control::Pushing { flow: flow.flow });
+        bench.say(flow.node.0[0], ToController::Pushing { flow: flow.flow });
     }
     bench.pass_with_feedback(9, task, ms(9_500), &[]);
     assert_eq!(bench.sources(task)[0], 2);
@@ -268,7 +275,7 @@ fn what_a_restart_left_unsaid_is_said_afterwards() {
     bench.feedback(9, accepted.task, 10, 0, vec![]);
     assert_eq!(bench.list(9), Some((1, vec![node(1), node(2)])));
     bench.join(1);
-    assert!(bench.heard(1).contains(&Control::Resume { flow: accepted.flows[0].flow }));
+    assert!(bench.heard(1).contains(&Control::Source(ToSource::Resume { flow: accepted.flows[0].flow })));
 }
 
 #[test]
@@ -278,7 +285,8 @@ fn a_receiver_may_speak_without_a_hello_and_move_to_another_path() {
     bench.lose_path(9);
     bench = bench.holders([2]);
     assert!(bench.list(9).is_none(), "there is no path to it");
-    bench.say_at(path(60), Control::Request(request(9, 1, "object-1")));
+    bench.open_as(path(60), 9);
+    bench.say_at(path(60), Control::Controller(ToController::Request(request(9, 1, "object-1"))));
     assert_eq!(bench.list(60), Some((1, vec![node(1), node(2)])));
     assert_eq!(bench.sources(task), [1, 2]);
 }
@@ -287,8 +295,10 @@ fn a_receiver_may_speak_without_a_hello_and_move_to_another_path() {
 fn a_task_without_any_source_left_goes_on_when_one_appears() {
     let mut bench = Bench::new().holders([1]);
     let accepted = bench.get(9);
-    bench
-        .say(1, Control::PushRefused { flow: accepted.flows[0].flow, reason: headwater_wire::Refusal::Gone });
+    bench.say(
+        1,
+        ToController::PushRefused { flow: accepted.flows[0].flow, reason: headwater_wire::Refusal::Gone },
+    );
     assert_eq!(bench.list(9), Some((1, vec![])));
     bench.feedback(9, accepted.task, 10, 1, vec![silent(accepted.flows[0].flow, ms(9))]);
     bench = bench.holders([2]);

@@ -8,7 +8,8 @@ use headwater_fabric::{BCubeSpec, BigSwitchSpec, FabricSpec, LinkDelay};
 use headwater_units::{BitRate, Bytes, Duration, FlowId, Symbols, Time};
 use headwater_wire::{
     Body, Cast, CastNews, CastWay, CastWish, Class, Control, Delivery, FetchEnd, Fetched, FlowGrant,
-    FlowRole, HeaderKey, MemberStanding, Push, Refusal, Signal, Signalled, TreeOrder, TreeWay, parse,
+    FlowRole, HeaderKey, MemberStanding, Push, Refusal, Signal, Signalled, ToController, ToNode, ToReceiver,
+    ToSource, TreeOrder, TreeWay, parse,
 };
 
 use crate::harness::{Bench, ms, node, request};
@@ -65,7 +66,7 @@ fn signalled(
         Bench::with(ControllerConfig { network, ..ControllerConfig::default() }).holders([SOURCE]);
     for n in 2..=nodes {
         bench.join(n);
-        bench.say(n, Control::Keeps);
+        bench.say(n, ToController::Keeps);
     }
     bench
 }
@@ -96,33 +97,40 @@ impl Bench {
             class: Class::Bulk,
             wish: self.wish,
         };
-        self.say_at(ASKER, Control::Cast(cast));
+        self.say_at(ASKER, Control::Controller(ToController::Cast(cast)));
         for n in receivers {
-            let fetch =
-                |control: &Control| if let Control::Fetch(it) = control { Some(it.clone()) } else { None };
+            let fetch = |control: &Control| {
+                if let Control::Node(ToNode::Fetch(it)) = control { Some(it.clone()) } else { None }
+            };
             let invitation = self.take(n, fetch).pop().expect("it is invited");
             assert_eq!(invitation.group, None, "no group is joined");
             // The number by which it asks is its own.
             assert_eq!(invitation.name, "object-1");
-            self.say(n, Control::Request(request(n, invitation.request, &invitation.name)));
+            self.say(n, ToController::Request(request(n, invitation.request, &invitation.name)));
             self.requests.push((n, invitation.request));
         }
-        self.take(SOURCE, |control| if let Control::Push(push) = control { Some(push.clone()) } else { None })
+        self.take(SOURCE, |control| {
+            if let Control::Source(ToSource::Push(push)) = control { Some(push.clone()) } else { None }
+        })
     }
 
     /// The newest orders of a node.
     fn orders(&mut self, n: u8) -> Vec<TreeOrder> {
-        self.take(n, |control| if let Control::PlantTree(it) = control { Some((**it).clone()) } else { None })
+        self.take(n, |control| {
+            if let Control::Node(ToNode::PlantTree(it)) = control { Some((**it).clone()) } else { None }
+        })
     }
 
     /// Confirms an order.
     fn ready(&mut self, n: u8, order: &TreeOrder) {
-        self.say(n, Control::TreeReady { tree: order.tree.flow, version: order.version });
+        self.say(n, ToController::TreeReady { tree: order.tree.flow, version: order.version });
     }
 
     fn accepted(&mut self, n: u8) -> Option<(Delivery, Vec<FlowGrant>)> {
         let accepted = |control: &Control| match control {
-            Control::Accepted { delivery, flows, .. } => Some((*delivery, flows.clone())),
+            Control::Receiver(ToReceiver::Accepted { delivery, flows, .. }) => {
+                Some((*delivery, flows.clone()))
+            }
             _ => None,
         };
         self.take(n, accepted).pop()
@@ -133,7 +141,9 @@ impl Bench {
         let all = std::mem::take(&mut self.sent);
         let (mine, rest): (Vec<_>, Vec<_>) = all.into_iter().partition(|(path, _)| *path == ASKER);
         self.sent = rest;
-        let news = |(_, control)| if let Control::Casting(news) = control { Some(*news) } else { None };
+        let news = |(_, control)| {
+            if let Control::Node(ToNode::Casting(news)) = control { Some(*news) } else { None }
+        };
         mine.into_iter().filter_map(news).next_back().expect("news every 200 ms")
     }
 
@@ -164,7 +174,7 @@ fn around_a_plain_switch_each_node_asks_the_one_before_and_begins_when_all_know(
         assert_eq!(order.branches, if n < 4 { vec![vec![address(n + 1)]] } else { vec![] });
         assert_eq!((order.receives, &order.tree.key), (n > 1, &push.key));
     }
-    bench.say(SOURCE, Control::Pushing { flow: push.flow });
+    bench.say(SOURCE, ToController::Pushing { flow: push.flow });
     (1..=3).zip(&orders).for_each(|(n, orders)| bench.ready(n, &orders[0]));
     assert_eq!(bench.accepted(2), None, "4 does not know yet whom to ask");
     bench.ready(4, &orders[3][0]);
@@ -213,9 +223,9 @@ fn a_source_that_says_nothing_leaves_receivers_to_pass_on_to_each_other() {
     bench.all_ready(1..=4);
     bench.pass(ms(1600));
     assert!(matches!(bench.accepted(2), Some((Delivery::Pull { .. }, _))));
-    let stops = |control: &Control| matches!(control, Control::Stop { flow } if *flow == pushes[0].flow);
+    let stops = |control: &Control| matches!(control, Control::Source(ToSource::Stop { flow }) if *flow == pushes[0].flow);
     assert!(bench.heard(SOURCE).iter().any(stops));
-    assert!(bench.heard(3).iter().any(|control| matches!(control, Control::FellTree { .. })));
+    assert!(bench.heard(3).iter().any(|control| matches!(control, Control::Node(ToNode::FellTree { .. }))));
 }
 
 /// Trees of a running cast among four nodes of a BCube, and what each was told.
@@ -227,7 +237,7 @@ fn running_on(mut bench: Bench) -> (Bench, Vec<Push>, Orders) {
     let pushes = bench.planted([2, 3, 4]);
     let orders = bench.all_ready(1..=4);
     for push in &pushes {
-        bench.say(SOURCE, Control::Pushing { flow: push.flow });
+        bench.say(SOURCE, ToController::Pushing { flow: push.flow });
     }
     assert!((2..=4).all(|n| bench.accepted(n).is_some()));
     (bench, pushes, orders)
@@ -240,7 +250,8 @@ fn a_tree_whose_cable_is_cut_is_led_another_way_or_shares_that_of_another() {
     let order = &orders[3].1[0];
     let parent = order.parent.unwrap();
     let since = ms(310);
-    let silent = |at| Control::Silent { tree: order.tree.flow, neighbours: vec![at], since };
+    let silent =
+        |at| Control::Controller(ToController::Silent { tree: order.tree.flow, neighbours: vec![at], since });
     bench.say(4, silent(parent));
     assert_eq!(bench.orders(4).len(), 0, "the others have a beat to say what they miss");
     bench.pass(ms(100));
@@ -270,10 +281,11 @@ fn cut_and_signalled() -> (Bench, Signal, Orders) {
     let (mut bench, _, orders) = running_on(bcube_told(SignallingWay::Tree));
     let order = orders[3].1[0].clone();
     let (tree, neighbours) = (order.tree.flow, vec![order.parent.unwrap()]);
-    bench.say(4, Control::Silent { tree, neighbours, since: ms(310) });
+    bench.say(4, ToController::Silent { tree, neighbours, since: ms(310) });
     bench.pass(ms(100));
-    let signals =
-        |control: &Control| if let Control::Signal(it) = control { Some((**it).clone()) } else { None };
+    let signals = |control: &Control| {
+        if let Control::Node(ToNode::Signal(it)) = control { Some((**it).clone()) } else { None }
+    };
     let mut signals = bench.take(SOURCE, signals);
     assert_eq!(signals.len(), 1, "all are told by one message");
     assert!((1..=4).all(|n| bench.orders(n).is_empty()), "and by none beside");
@@ -288,7 +300,7 @@ fn told(signal: &Signal, orders: &Orders) -> Vec<(u8, Vec<TreeWay>)> {
         let (_, its) = secret(branch.flow);
         let parsed = parse(&branch.datagram, &HeaderKey::new(&its[0].signals.key)).expect("it is its node's");
         let Body::Control(control) = parsed.datagram.body else { panic!("no control message") };
-        let Control::Signal(inside) = *control else { panic!("no signal") };
+        let Control::Node(ToNode::Signal(inside)) = *control else { panic!("no signal") };
         all.extend(told(&inside, orders));
     }
     all
@@ -304,10 +316,10 @@ fn the_source_splits_one_message_for_all_whose_trees_lead_another_way() {
     assert_eq!(bench.news_of_cast().repairs[0].told, None);
 
     let answer = Signalled { flow: signal.flow, number: signal.number, open: true, untold: Vec::new() };
-    bench.say(SOURCE, Control::Signalled(answer.clone()));
-    bench.say(2, Control::Signalled(Signalled { open: false, ..answer.clone() }));
+    bench.say(SOURCE, ToController::Signalled(answer.clone()));
+    bench.say(2, ToController::Signalled(Signalled { open: false, ..answer.clone() }));
     assert_eq!(bench.news_of_cast().repairs[0].told, None, "not yet; and another node cannot say it");
-    bench.say(SOURCE, Control::Signalled(Signalled { open: false, ..answer }));
+    bench.say(SOURCE, ToController::Signalled(Signalled { open: false, ..answer }));
     let repair = bench.news_of_cast().repairs[0];
     let changed = told.iter().filter(|(_, ways)| !ways.is_empty()).count();
     assert!(repair.told.is_some());
@@ -322,7 +334,7 @@ fn who_did_not_answer_a_signal_is_told_at_once_by_its_own_connection() {
     let told = told(&signal, &orders);
     let place = told.iter().position(|(n, _)| *n == 4).unwrap() as u16;
     let (flow, number) = (signal.flow, signal.number);
-    bench.say(SOURCE, Control::Signalled(Signalled { flow, number, open: false, untold: vec![place] }));
+    bench.say(SOURCE, ToController::Signalled(Signalled { flow, number, open: false, untold: vec![place] }));
     assert!((1..=3).all(|n| bench.orders(n).is_empty()));
     let again = bench.orders(4);
     assert_eq!(again.iter().map(TreeOrder::way).collect::<Vec<_>>(), told[usize::from(place)].1);
@@ -348,7 +360,7 @@ fn nobody_hears_four(bench: &mut Bench, orders: &Orders) {
         let above = (1..=4).find(|n| parent.ip().to_string().ends_with(&format!(".{n}"))).unwrap();
         let its = of(above, tree).unwrap();
         let four = its.branches.concat().into_iter().find(|at| at.ip().to_string().ends_with(".4")).unwrap();
-        bench.say(above, Control::Silent { tree, neighbours: vec![four], since: ms(300) });
+        bench.say(above, ToController::Silent { tree, neighbours: vec![four], since: ms(300) });
     }
     bench.pass(ms(100));
 }
@@ -356,12 +368,14 @@ fn nobody_hears_four(bench: &mut Bench, orders: &Orders) {
 /// That a receiver is told to fetch under another number than before, and asks.
 fn fetches_anew(bench: &mut Bench, n: u8) -> u64 {
     let old = bench.requests.iter().find(|(its, _)| *its == n).unwrap().1;
-    let stopped = |control: &Control| matches!(control, Control::StopFetch { request } if *request == old);
-    let fetch = |control: &Control| if let Control::Fetch(it) = control { Some(it.request) } else { None };
+    let stopped = |control: &Control| matches!(control, Control::Node(ToNode::StopFetch { request }) if *request == old);
+    let fetch = |control: &Control| {
+        if let Control::Node(ToNode::Fetch(it)) = control { Some(it.request) } else { None }
+    };
     assert!(bench.sent.iter().any(|(path, control)| *path == crate::harness::path(n) && stopped(control)));
     let new = bench.take(n, fetch).pop().expect("it is told to fetch");
     assert_ne!(new, old);
-    bench.say(n, Control::Request(request(n, new, "object-1")));
+    bench.say(n, ToController::Request(request(n, new, "object-1")));
     new
 }
 
@@ -369,7 +383,15 @@ fn failed(request: u64, reason: &str) -> Control {
     let end = FetchEnd::Failed(reason.to_owned());
     let none = Bytes::ZERO;
     let (by_group, alone, relayed, files) = (none, none, none, none);
-    Control::Fetched(Fetched { request, end, by_group, alone, relayed, from: Vec::new(), files })
+    Control::Controller(ToController::Fetched(Fetched {
+        request,
+        end,
+        by_group,
+        alone,
+        relayed,
+        from: Vec::new(),
+        files,
+    }))
 }
 
 #[test]
@@ -409,7 +431,7 @@ fn a_receiver_whose_fetch_by_trees_fails_has_one_more() {
     );
     // And so has each when the source ends the trees.
     for push in &pushes {
-        bench.say(SOURCE, Control::Stopped { flow: push.flow });
+        bench.say(SOURCE, ToController::Stopped { flow: push.flow });
     }
     fetches_anew(&mut bench, 2);
     assert_eq!(bench.accepted(2).expect("it is served").0, Delivery::Push);
@@ -425,9 +447,9 @@ fn whoever_insists_on_trees_has_them_or_is_told_why_not() {
         wish: CastWish::Trees,
     };
     let refused = |bench: &mut Bench, cast| {
-        bench.say_at(ASKER, Control::Cast(cast));
+        bench.say_at(ASKER, Control::Controller(ToController::Cast(cast)));
         bench.sent.iter().find_map(|(path, control)| match control {
-            Control::CastRefused { reason, .. } if *path == ASKER => Some(reason.clone()),
+            Control::Node(ToNode::CastRefused { reason, .. }) if *path == ASKER => Some(reason.clone()),
             _ => None,
         })
     };
@@ -437,7 +459,7 @@ fn whoever_insists_on_trees_has_them_or_is_told_why_not() {
     let mut elsewhere = around_a_switch(2);
     (3..=4).for_each(|n| {
         elsewhere.join(n);
-        elsewhere.say(n, Control::Keeps);
+        elsewhere.say(n, ToController::Keeps);
     });
     assert_eq!(refused(&mut elsewhere, wish(&[3, 4])), Some(Refusal::OffNetwork));
 
@@ -445,7 +467,7 @@ fn whoever_insists_on_trees_has_them_or_is_told_why_not() {
     bench.wish = CastWish::Trees;
     let pushes = bench.planted([2, 3, 4]);
     let orders = bench.all_ready(1..=4);
-    pushes.iter().for_each(|push| bench.say(SOURCE, Control::Pushing { flow: push.flow }));
+    pushes.iter().for_each(|push| bench.say(SOURCE, ToController::Pushing { flow: push.flow }));
     assert!((2..=4).all(|n| bench.accepted(n).is_some()));
     nobody_hears_four(&mut bench, &orders);
     let failed = |news: &CastNews| {
@@ -478,10 +500,11 @@ fn a_tree_that_is_led_another_way_may_carry_less_and_its_source_is_told() {
     assert_eq!(most(&pushes[0]), most(&pushes[1]));
     let order = &orders[3].1[0];
     let neighbours = vec![order.parent.unwrap()];
-    bench.say(4, Control::Silent { tree: order.tree.flow, neighbours, since: ms(310) });
+    bench.say(4, ToController::Silent { tree: order.tree.flow, neighbours, since: ms(310) });
     bench.pass(ms(100));
-    let again = bench
-        .take(SOURCE, |control| if let Control::Push(push) = control { Some(push.clone()) } else { None });
+    let again = bench.take(SOURCE, |control| {
+        if let Control::Source(ToSource::Push(push)) = control { Some(push.clone()) } else { None }
+    });
     // With a cable less both lead over the same ones, somewhere.
     assert!(!again.is_empty());
     for push in again {
@@ -496,7 +519,7 @@ fn a_tree_that_is_led_another_way_may_carry_less_and_its_source_is_told() {
 fn when_all_have_it_the_trees_are_felled_and_what_the_source_sent_is_counted() {
     let (mut bench, pushes, _) = running();
     for push in &pushes {
-        bench.say(SOURCE, Control::GroupSent { flow: push.flow, sent: Symbols::new(100) });
+        bench.say(SOURCE, ToController::GroupSent { flow: push.flow, sent: Symbols::new(100) });
     }
     assert_eq!(bench.news_of_cast().to_group, Bytes::new(200 * u64::from(pushes[0].symbol_size)));
     let requests = bench.requests.clone();
@@ -510,13 +533,18 @@ fn when_all_have_it_the_trees_are_felled_and_what_the_source_sent_is_counted() {
             from: Vec::new(),
             files: Bytes::ZERO,
         };
-        bench.say(n, Control::Fetched(fetched));
+        bench.say(n, ToController::Fetched(fetched));
     }
     let said = bench.heard(SOURCE);
     for push in &pushes {
-        assert!(said.iter().any(|it| matches!(it, Control::Stop { flow } if *flow == push.flow)));
-        bench.say(SOURCE, Control::Stopped { flow: push.flow });
+        assert!(
+            said.iter()
+                .any(|it| matches!(it, Control::Source(ToSource::Stop { flow }) if *flow == push.flow))
+        );
+        bench.say(SOURCE, ToController::Stopped { flow: push.flow });
     }
-    assert!(bench.heard(3).iter().filter(|it| matches!(it, Control::FellTree { .. })).count() == 2);
+    assert!(
+        bench.heard(3).iter().filter(|it| matches!(it, Control::Node(ToNode::FellTree { .. }))).count() == 2
+    );
     assert!(bench.now > Time::ZERO);
 }

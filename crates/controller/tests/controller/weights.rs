@@ -2,7 +2,7 @@
 
 use headwater_controller::ControllerConfig;
 use headwater_units::{BitRate, TaskId, Theta};
-use headwater_wire::{Control, NodeInfo, Outcome};
+use headwater_wire::{NodeInfo, Outcome, ToController};
 
 use crate::harness::{Accepted, Bench, delivering, holding, info, ms, report, request};
 
@@ -17,8 +17,8 @@ fn theta(bench: &Bench, task: TaskId) -> Vec<f64> {
 fn stated(config: ControllerConfig) -> Bench {
     let mut bench = Bench::with(config);
     let uplink = Some(BitRate::new(100_000 * WIRE_PACKET_BITS));
-    bench.say(1, Control::Hello(NodeInfo { uplink, ..info(1) }));
-    bench.say(1, Control::Hold(holding(1)));
+    bench.say(1, ToController::Hello(NodeInfo { uplink, ..info(1) }));
+    bench.say(1, ToController::Hold(holding(1)));
     bench
 }
 
@@ -73,7 +73,7 @@ fn the_smallest_task_takes_what_a_stated_uplink_allows() {
     assert_eq!(theta(&bench, tasks[0].task), [0.5]);
     // And gives it back when it is done.
     bench.pass(ms(20));
-    bench.say(20, Control::Fin { task: small.task, outcome: Outcome::Done });
+    bench.say(20, ToController::Fin { task: small.task, outcome: Outcome::Done });
     assert!((theta(&bench, tasks[0].task)[0] - 51.0).abs() < 1e-9);
 }
 
@@ -98,8 +98,8 @@ fn a_rack_is_one_link_for_all_its_nodes() {
     let rack = Some(("r".to_owned(), Some(BitRate::new(2_000 * WIRE_PACKET_BITS))));
     let mut bench = Bench::new();
     for n in [1, 2] {
-        bench.say(n, Control::Hello(NodeInfo { rack: rack.clone(), ..info(n) }));
-        bench.say(n, Control::Hold(holding(n)));
+        bench.say(n, ToController::Hello(NodeInfo { rack: rack.clone(), ..info(n) }));
+        bench.say(n, ToController::Hold(holding(n)));
     }
     // Two tasks with nothing in common but the rack's uplink.
     let small = bench.ask(8, request(8, 1, "object-1"));
@@ -111,7 +111,7 @@ fn a_rack_is_one_link_for_all_its_nodes() {
     assert_eq!(theta(&bench, small.task), [9.5]);
     assert_eq!(theta(&bench, large.task), [0.5]);
     // Within the rack its uplink is not used.
-    bench.say(8, Control::Hello(NodeInfo { rack, ..info(8) }));
+    bench.say(8, ToController::Hello(NodeInfo { rack, ..info(8) }));
     bench.pass(ms(500));
     assert_eq!(theta(&bench, small.task), [2.0]);
     assert_eq!(theta(&bench, large.task), [10.0]);

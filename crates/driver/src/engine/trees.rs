@@ -7,7 +7,9 @@ use headwater_machine::{Input, Packet};
 use headwater_node::{TreeAction, Trees};
 use headwater_transport::SourceCommand;
 use headwater_units::{Bytes, FlowId, PathId, Time};
-use headwater_wire::{Body, Class, Control, Datagram, Ecn, HeaderKey, Probe, emit, parse};
+use headwater_wire::{
+    Body, Class, Control, Datagram, Ecn, HeaderKey, Probe, ToController, ToNode, emit, parse,
+};
 
 use super::{Came, Engine};
 use crate::Said;
@@ -30,15 +32,13 @@ pub(super) struct TreesHere {
 }
 
 impl Engine {
-    /// What a controller says of trees; gives back what is about something else.
-    pub(super) fn on_tree_order(&mut self, now: Time, path: PathId, control: Control) -> Option<Control> {
-        let other = self.trees.machine.on_control(now, path, control);
-        if other.is_none() {
-            self.tend_trees(now);
-            // The source may speak by a tree that has just been installed.
-            self.drive_source(now);
-        }
-        other
+    /// What a controller says of trees.
+    pub(super) fn on_tree_order(&mut self, now: Time, path: PathId, order: ToNode) {
+        // What is about something else is for nobody here.
+        self.strays += u64::from(self.trees.machine.on_control(now, path, order).is_some());
+        self.tend_trees(now);
+        // The source may speak by a tree that has just been installed.
+        self.drive_source(now);
     }
 
     /// A datagram of a tree that leads through this node has come.
@@ -141,12 +141,13 @@ impl Engine {
                 TreeAction::Answer { to, answer } => {
                     let flow = answer.flow;
                     if let Some(key) = self.trees.machine.answer_key(flow).cloned() {
-                        let body = Body::Control(Box::new(Control::Signalled(answer)));
+                        let body =
+                            Body::Control(Box::new(Control::Controller(ToController::Signalled(answer))));
                         self.send_alone(PathAddr::to(to), flow, body, &key);
                     }
                 }
                 TreeAction::Tell { controller, control } => {
-                    let _ = self.said.send(Said::Control(controller, control));
+                    let _ = self.said.send(Said::Control(controller, control.into()));
                 }
             }
         }

@@ -11,8 +11,8 @@ use std::time::Instant;
 
 use headwater_units::{Bytes, Duration, NodeId, PathId};
 use headwater_wire::{
-    Cast, CastNews, CastWay, CastWish, Class, Control, MAX_FLOWS, MemberNews, MemberStanding, Refusal,
-    TreeRepair, WhyUnicast,
+    Cast, CastNews, CastWay, CastWish, Class, MAX_FLOWS, MemberNews, MemberStanding, Refusal, ToController,
+    ToNode, TreeRepair, WhyUnicast,
 };
 use tokio::sync::mpsc::UnboundedReceiver;
 
@@ -91,14 +91,14 @@ struct Asking<'a> {
     host: &'a Host,
     path: PathId,
     wanted: Cast,
-    heard: UnboundedReceiver<(PathId, Control)>,
+    heard: UnboundedReceiver<(PathId, ToNode)>,
     seen: Seen,
     watch: &'a mut dyn Watch,
 }
 
 impl Asking<'_> {
     fn ask(&self) {
-        self.host.say(self.path, Control::Cast(self.wanted.clone()));
+        self.host.say(self.path, ToController::Cast(self.wanted.clone()));
     }
 
     async fn run(&mut self, options: &CastOptions, shutdown: &Shutdown) -> Result<CastResult, AppError> {
@@ -134,7 +134,7 @@ impl Asking<'_> {
             let now = Instant::now();
             last_word = now;
             match control {
-                Control::Casting(news) if news.cast == self.wanted.cast => {
+                ToNode::Casting(news) if news.cast == self.wanted.cast => {
                     let over = self.seen.hear(*news);
                     self.remember_receivers();
                     if !said_way && let Some((_, why)) = self.seen.way() {
@@ -146,7 +146,7 @@ impl Asking<'_> {
                         return Ok(self.seen.result(&options.what));
                     }
                 }
-                Control::CastRefused { cast, reason } if cast == self.wanted.cast => {
+                ToNode::CastRefused { cast, reason } if cast == self.wanted.cast => {
                     return Err(refused(reason, &options.what, &self.seen));
                 }
                 _ => {}
@@ -165,10 +165,10 @@ impl Asking<'_> {
 
     /// Nobody is to fetch it any more; waits a little for who has it all the same.
     async fn stop(&mut self) {
-        self.host.say(self.path, Control::StopCast { cast: self.wanted.cast });
+        self.host.say(self.path, ToController::StopCast { cast: self.wanted.cast });
         let hearing = async {
             while let Some((_, control)) = self.heard.recv().await {
-                if let Control::Casting(news) = control
+                if let ToNode::Casting(news) = control
                     && self.seen.hear(*news)
                 {
                     return;

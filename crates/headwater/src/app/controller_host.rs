@@ -12,7 +12,7 @@ use headwater_controller::{
 };
 use headwater_machine::{Endpoint, Input, Output, Packet};
 use headwater_units::{NodeId, PathId, TaskId, Time};
-use headwater_wire::{Body, Control};
+use headwater_wire::{Body, Control, ToController};
 use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
@@ -31,8 +31,8 @@ const NAMES: TableDefinition<&str, &[u8]> = TableDefinition::new("names 1");
     reason = "control messages are rare, and nothing else is handed over here"
 )]
 enum Order {
-    Attach { path: PathId, to: UnboundedSender<Control> },
-    Deliver { path: PathId, control: Control },
+    Attach { path: PathId, node: NodeId, to: UnboundedSender<Control> },
+    Deliver { path: PathId, control: ToController },
     Lost { path: PathId, left: bool, reason: String },
     View(oneshot::Sender<ControllerView>),
     Answer(oneshot::Sender<()>),
@@ -81,13 +81,13 @@ impl ControllerHost {
         let _ = self.orders.send(order);
     }
 
-    /// What the machine says to `path` goes to `to`.
-    pub(crate) fn attach(&self, path: PathId, to: UnboundedSender<Control>) {
-        self.order(Order::Attach { path, to });
+    /// What the machine says to `path` goes to `to`; whoever is there has proved this key.
+    pub(crate) fn attach(&self, path: PathId, node: NodeId, to: UnboundedSender<Control>) {
+        self.order(Order::Attach { path, node, to });
     }
 
     /// Hands in what came by `path`.
-    pub(crate) fn deliver(&self, path: PathId, control: Control) {
+    pub(crate) fn deliver(&self, path: PathId, control: ToController) {
         self.order(Order::Deliver { path, control });
     }
 
@@ -158,7 +158,10 @@ impl Running {
             let Some(order) = order else { return self.save_names() };
             let now = self.now();
             match order {
-                Order::Attach { path, to } => drop(self.peers.insert(path, to)),
+                Order::Attach { path, node, to } => {
+                    self.peers.insert(path, to);
+                    self.machine.handle(now, Input::Command(ControllerCommand::PathOpened { path, node }));
+                }
                 Order::Deliver { path, control } => {
                     self.machine.handle(now, Input::Packet(Packet::control(path, control)));
                 }

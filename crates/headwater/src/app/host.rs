@@ -24,7 +24,7 @@ use headwater_control::{ControlConfig, ControlEndpoint, Identity, Link, Pins};
 use headwater_controller::ControllerConfig;
 use headwater_store::{BlockHashes, NameFacts, SourceFile};
 use headwater_units::{Duration, NodeId, ObjectId, PathId};
-use headwater_wire::{Control, Holding, NodeInfo, Spoiled};
+use headwater_wire::{Control, Holding, NodeInfo, Spoiled, ToNode};
 use tokio::sync::mpsc::UnboundedSender;
 
 use self::keys::identity_for;
@@ -66,6 +66,13 @@ struct Peer {
     out: UnboundedSender<Control>,
 }
 
+impl Peer {
+    /// Says something over the link; false if it has ended.
+    fn say(&self, control: impl Into<Control>) -> bool {
+        self.out.send(control.into()).is_ok()
+    }
+}
+
 #[derive(Default)]
 struct State {
     peers: BTreeMap<PathId, Peer>,
@@ -78,7 +85,7 @@ struct State {
     /// Where nodes said that they are reached.
     labels: BTreeMap<NodeId, String>,
     /// Who is told what is said of casts, and by which path.
-    on_casts: Option<UnboundedSender<(PathId, Control)>>,
+    on_casts: Option<UnboundedSender<(PathId, ToNode)>>,
     /// This node fetches what it is invited to, and says so.
     keeps: bool,
     asked: names::Asked,

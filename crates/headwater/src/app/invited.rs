@@ -7,8 +7,8 @@ use headwater_node::{InvitationAction, Invitations};
 use headwater_udp::GroupAddr;
 use headwater_units::{Bytes, ObjectId, PathId};
 use headwater_wire::{
-    Class, Control, FetchEnd, Fetched, FlowSecret, GroupInvitation, Invitation, MAX_FLOWS, MAX_REASON,
-    SpreadRule,
+    Class, FetchEnd, Fetched, FlowSecret, GroupInvitation, Invitation, MAX_FLOWS, MAX_REASON, SpreadRule,
+    ToController, ToNode,
 };
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::{AbortHandle, JoinSet};
@@ -24,7 +24,7 @@ pub(super) struct Invited {
     keeper: Arc<Keeper>,
     host: Host,
     controller: PathId,
-    heard: UnboundedReceiver<(PathId, Control)>,
+    heard: UnboundedReceiver<(PathId, ToNode)>,
     machine: Invitations,
     running: BTreeMap<u64, AbortHandle>,
     fetches: JoinSet<Fetched>,
@@ -78,7 +78,7 @@ impl Invited {
                     }
                 }
                 InvitationAction::Answer(fetched) => {
-                    self.host.say(self.controller, Control::Fetched(*fetched));
+                    self.host.say(self.controller, ToController::Fetched(*fetched));
                 }
             }
         }

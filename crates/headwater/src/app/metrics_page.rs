@@ -127,6 +127,11 @@ fn process(role: &'static str, ops: &Ops) {
         "1 while this process is about to stop and finishes what it serves",
         draining,
     );
+    count(
+        "headwater_control_messages_refused_total",
+        "Messages over control links that their senders may not say",
+        ops.refused_messages(),
+    );
 }
 
 fn socket(snapshot: &Snapshot) {

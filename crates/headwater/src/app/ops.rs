@@ -100,6 +100,8 @@ pub(crate) struct Ops {
     joins: Mutex<Option<Joins>>,
     store: OnceLock<Arc<Store>>,
     draining: AtomicBool,
+    /// Messages over control links that their senders may not say.
+    refused: AtomicU64,
 }
 
 impl Ops {
@@ -114,6 +116,7 @@ impl Ops {
             joins: Mutex::default(),
             store: OnceLock::new(),
             draining: AtomicBool::new(false),
+            refused: AtomicU64::new(0),
         }
     }
 
@@ -163,6 +166,15 @@ impl Ops {
 
     pub(crate) fn store(&self) -> Option<&Arc<Store>> {
         self.store.get()
+    }
+
+    /// Somebody has said over a control link what it may not say.
+    pub(crate) fn refuse_message(&self) {
+        self.refused.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn refused_messages(&self) -> u64 {
+        self.refused.load(Ordering::Relaxed)
     }
 
     /// It is about to stop.

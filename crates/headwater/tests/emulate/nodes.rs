@@ -16,7 +16,9 @@ use headwater_udp::Multicast;
 use headwater_units::{
     BitRate, BlockIndex, Bytes, FetchId, FlowId, FlowKey, Geometry, NodeId, TaskId, Theta,
 };
-use headwater_wire::{self as wire, Class, CodePoints, Control, FlowGrant, FlowRole, Push};
+use headwater_wire::{
+    self as wire, Class, CodePoints, Control, FlowGrant, FlowRole, Push, ToController, ToReceiver, ToSource,
+};
 use tokio::sync::mpsc::UnboundedReceiver;
 
 pub(crate) const FLOW: FlowId = FlowId(5);
@@ -144,9 +146,12 @@ impl Delivery {
                 start: None,
                 role: FlowRole::Single,
             };
-            source.control(control_path(1), Control::Push(push));
+            source.control(control_path(1), ToSource::Push(push));
             assert!(matches!(source.said.blocking_recv(), Some(Said::Sending { .. })));
-            assert!(matches!(source.said.blocking_recv(), Some(Said::Control(_, Control::Pushing { .. }))));
+            assert!(matches!(
+                source.said.blocking_recv(),
+                Some(Said::Control(_, Control::Controller(ToController::Pushing { .. })))
+            ));
             flows.push(FlowGrant {
                 flow,
                 node: NodeId([1 + index; 32]),
@@ -164,8 +169,11 @@ impl Delivery {
         config.receive_window = receiver.receive_window(ROOM);
         config.delivery = Some(delivery);
         let (fetch, mut events) = receiver.fetch(config);
-        assert!(matches!(receiver.said.blocking_recv(), Some(Said::Control(_, Control::Request(_)))));
-        let accepted = Control::Accepted {
+        assert!(matches!(
+            receiver.said.blocking_recv(),
+            Some(Said::Control(_, Control::Controller(ToController::Request(_))))
+        ));
+        let accepted = Control::Receiver(ToReceiver::Accepted {
             request: 7,
             task: TaskId(1),
             object,
@@ -175,7 +183,7 @@ impl Delivery {
             version: 0,
             delivery,
             flows,
-        };
+        });
         receiver.control(control_path(2), accepted);
         assert!(matches!(events.blocking_recv(), Some(FetchEvent::Accepted { .. })));
         let block = geometry.layout().len(BlockIndex(0)).get() as usize;

@@ -16,7 +16,7 @@ use headwater_machine::{Endpoint, Input, Output, Packet};
 use headwater_units::{
     BitRate, Bytes, Duration, FlowId, FlowKey, NodeId, ObjectId, PathId, TaskId, Theta, Time,
 };
-use headwater_wire::{Body, Control, FlowGrant, FlowRole, Push, Request};
+use headwater_wire::{Body, Control, FlowGrant, FlowRole, Push, Request, ToController, ToReceiver, ToSource};
 
 /// What is written down for one object.
 #[derive(Clone, Debug)]
@@ -75,7 +75,7 @@ impl Director {
         Director { parts, feedback_every, groups: BTreeMap::new(), outputs: VecDeque::new() }
     }
 
-    fn say(&mut self, path: PathId, control: Control) {
+    fn say(&mut self, path: PathId, control: impl Into<Control>) {
         self.outputs.push_back(Output::Transmit(Packet::control(path, control)));
     }
 
@@ -107,7 +107,7 @@ impl Director {
 
     /// A receiver is told of its flows.
     fn accept(&mut self, path: PathId, part: &Part, request: &Request, flows: Vec<FlowGrant>) {
-        let accepted = Control::Accepted {
+        let accepted = Control::Receiver(ToReceiver::Accepted {
             request: request.request,
             // The request's number names the task: said again, it is answered in the same words.
             task: TaskId(request.request),
@@ -118,7 +118,7 @@ impl Director {
             version: 0,
             flows,
             delivery: request.delivery.unwrap_or_default(),
-        };
+        });
         self.say(path, accepted);
     }
 
@@ -179,7 +179,7 @@ impl Director {
             start: None,
             role,
         };
-        self.say(source, Control::Push(push));
+        self.say(source, ToSource::Push(push));
         FlowGrant { flow, node, at: Vec::new(), key, index, of, group, relays: false, passed_on: true }
     }
 }
@@ -192,8 +192,10 @@ impl Endpoint for Director {
         let Input::Packet(Packet { path, datagram, .. }) = input else { return };
         let Body::Control(control) = datagram.body else { return };
         match *control {
-            Control::Request(request) => self.on_request(path, request),
-            Control::Fin { task, .. } => self.say(path, Control::FinAck { task }),
+            Control::Controller(ToController::Request(request)) => self.on_request(path, request),
+            Control::Controller(ToController::Fin { task, .. }) => {
+                self.say(path, ToReceiver::FinAck { task })
+            }
             _ => {}
         }
     }
@@ -246,13 +248,16 @@ mod tests {
                 trims: false,
                 passes_on: false,
             };
-            director.handle(Time::ZERO, Input::Packet(Packet::control(PathId(9), Control::Request(request))));
+            director.handle(
+                Time::ZERO,
+                Input::Packet(Packet::control(PathId(9), ToController::Request(request))),
+            );
             let (mut pushes, mut granted) = (Vec::new(), Vec::new());
             while let Output::Transmit(packet) = director.poll(Time::ZERO) {
                 let Body::Control(control) = packet.datagram.body else { panic!("{packet:?}") };
                 match *control {
-                    Control::Push(push) => pushes.push((packet.path, push)),
-                    Control::Accepted { flows, .. } => {
+                    Control::Source(ToSource::Push(push)) => pushes.push((packet.path, push)),
+                    Control::Receiver(ToReceiver::Accepted { flows, .. }) => {
                         granted = flows.iter().map(|it| (it.flow, it.index)).collect()
                     }
                     other => panic!("{other:?}"),

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use headwater_machine::{Output, Packet};
 use headwater_units::{Bytes, FetchId, FlowId, SymbolId, Time};
-use headwater_wire::{Control, Delivery, FlowGrant, MarkSignal, Outcome};
+use headwater_wire::{Delivery, FlowGrant, MarkSignal, Outcome, ToReceiver};
 
 use super::{Ask, SessionFlow};
 use crate::pull::queue::PullQueue;
@@ -70,15 +70,15 @@ impl Receiver {
     // ---- what comes in
 
     /// Hears what a controller says about its task.
-    pub(crate) fn on_control(&mut self, now: Time, control: Control, pulls: &mut PullQueue<Ask>) {
+    pub(crate) fn on_control(&mut self, now: Time, control: ToReceiver, pulls: &mut PullQueue<Ask>) {
         self.talk_at = Time::ZERO;
         let delivery = match &control {
             // Whoever forgets the task has forgotten its trees, and gives none to one receiver.
-            Control::UnknownTask { .. } if matches!(self.session, Some(PullingSession::Trees(_))) => {
+            ToReceiver::UnknownTask { .. } if matches!(self.session, Some(PullingSession::Trees(_))) => {
                 self.task_session.prefer(Delivery::Pull { initial_window: INSTEAD_OF_TREES });
                 self.delivery
             }
-            Control::Accepted { delivery, .. } if *delivery != Delivery::Push => *delivery,
+            ToReceiver::Accepted { delivery, .. } if *delivery != Delivery::Push => *delivery,
             _ => self.delivery,
         };
         match self.task_session.on_control(now, control) {

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 
 use headwater_machine::{Endpoint, Input, Output, Packet, SortedMap, Timers};
 use headwater_units::{Duration, FetchId, FlowId, PathId, Time};
-use headwater_wire::{Body, Control};
+use headwater_wire::{Body, Control, ToReceiver};
 use serde::{Deserialize, Serialize};
 
 use super::session::Session;
@@ -139,7 +139,10 @@ impl Receivers {
     #[inline]
     fn on_packet(&mut self, now: Time, packet: Packet) {
         if let Body::Control(control) = packet.datagram.body {
-            return self.on_control(now, packet.path, *control);
+            return match *control {
+                Control::Receiver(control) => self.on_control(now, packet.path, control),
+                Control::Controller(_) | Control::Node(_) | Control::Source(_) => self.strays += 1,
+            };
         }
         let Some(&mut place) = self.flows.get_mut(&packet.datagram.flow) else {
             self.strays += 1;
@@ -151,7 +154,7 @@ impl Receivers {
         self.takes_turn(place);
     }
 
-    fn on_control(&mut self, now: Time, path: PathId, control: Control) {
+    fn on_control(&mut self, now: Time, path: PathId, control: ToReceiver) {
         let mut seats =
             self.seats.iter_mut().zip(0u32..).filter_map(|(seat, place)| Some((seat.as_mut()?, place)));
         let Some((seat, place)) = seats.find(|(seat, _)| seat.session.is_concerned(path, &control)) else {

@@ -2,7 +2,7 @@
 
 use headwater_machine::{Output, Packet};
 use headwater_units::{Duration, FetchId, FlowId, PathId, SymbolId, Time};
-use headwater_wire::{Control, Delivery};
+use headwater_wire::{Delivery, ToReceiver};
 
 use super::task_session::TaskSession;
 use crate::pull::queue::PullQueue;
@@ -34,14 +34,20 @@ impl Session {
     }
 
     /// Whether it is meant by something that came by this path.
-    pub(super) fn is_concerned(&self, path: PathId, control: &Control) -> bool {
+    pub(super) fn is_concerned(&self, path: PathId, control: &ToReceiver) -> bool {
         self.task_session().concerns(path, control)
     }
 
     /// Hears what concerns it. The controller's first answer says which transport it is, and a later one may say that a fetch whose
     /// sources have pushed goes on by pulls, with the blocks that are here; `turn` is the fetch's number in the host's pull queue.
-    pub(super) fn on_control(&mut self, now: Time, control: Control, turn: u32, pulls: &mut PullQueue<Ask>) {
-        if let Control::Accepted { delivery, .. } = control
+    pub(super) fn on_control(
+        &mut self,
+        now: Time,
+        control: ToReceiver,
+        turn: u32,
+        pulls: &mut PullQueue<Ask>,
+    ) {
+        if let ToReceiver::Accepted { delivery, .. } = control
             && delivery != Delivery::Push
             && let Session::Push(receiver) = &mut *self
             && (!receiver.task_session().has_begun() || receiver.task_session().begins_anew(&control))

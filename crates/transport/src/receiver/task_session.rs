@@ -15,7 +15,7 @@ use headwater_machine::{Output, Packet};
 use headwater_units::{
     BlockIndex, Bytes, Duration, Geometry, NodeId, ObjectId, PathId, Symbols, TaskId, Time,
 };
-use headwater_wire::{Control, Delivery, FlowGrant, FlowView, Outcome, Refusal, Request};
+use headwater_wire::{Delivery, FlowGrant, FlowView, Outcome, Refusal, Request, ToController, ToReceiver};
 
 use crate::push::receiver::ReceiverConfig;
 use crate::{FromFetch, ReceiverFailure};
@@ -171,29 +171,28 @@ impl TaskSession {
     // ---- what the controller says
 
     /// Whether something that came by this path is said about this task.
-    pub(crate) fn concerns(&self, path: PathId, control: &Control) -> bool {
+    pub(crate) fn concerns(&self, path: PathId, control: &ToReceiver) -> bool {
         path == self.controller
             && match control {
-                Control::Accepted { request, .. } | Control::Refused { request, .. } => {
+                ToReceiver::Accepted { request, .. } | ToReceiver::Refused { request, .. } => {
                     *request == self.request.request
                 }
-                Control::Flows { task, .. } | Control::UnknownTask { task } => self.task == Some(*task),
-                Control::FinAck { task } => self.task == Some(*task) || self.left == Some(*task),
-                _ => false,
+                ToReceiver::Flows { task, .. } | ToReceiver::UnknownTask { task } => self.task == Some(*task),
+                ToReceiver::FinAck { task } => self.task == Some(*task) || self.left == Some(*task),
             }
     }
 
     /// Whether the controller says that a running task is to begin anew, with other flows and with what is here.
-    pub(crate) fn begins_anew(&self, control: &Control) -> bool {
-        matches!(control, Control::Accepted { task, version, .. }
+    pub(crate) fn begins_anew(&self, control: &ToReceiver) -> bool {
+        matches!(control, ToReceiver::Accepted { task, version, .. }
             if self.is_running() && self.task == Some(*task) && *version > self.flows_version)
     }
 
     /// Hears what is said about this task ([`TaskSession::concerns`]).
-    pub(crate) fn on_control(&mut self, now: Time, control: Control) -> Told {
+    pub(crate) fn on_control(&mut self, now: Time, control: ToReceiver) -> Told {
         let anew = self.begins_anew(&control);
         match control {
-            Control::Accepted {
+            ToReceiver::Accepted {
                 task, object, bytes, symbol_size, feedback_every, version, flows, ..
             } => {
                 if !matches!(self.phase, Phase::Asking { .. }) && !anew {
@@ -203,21 +202,21 @@ impl TaskSession {
                 let granted = Granted { task, object, bytes, geometry, flows };
                 self.on_accepted(now, granted, version, feedback_every)
             }
-            Control::Refused { reason, .. } => self.on_refused(now, reason),
-            Control::Flows { version, flows, .. } => {
+            ToReceiver::Refused { reason, .. } => self.on_refused(now, reason),
+            ToReceiver::Flows { version, flows, .. } => {
                 if version <= self.flows_version || !self.is_running() {
                     return Told::Nothing;
                 }
                 self.flows_version = version;
                 Told::Flows(flows)
             }
-            Control::UnknownTask { .. } => {
+            ToReceiver::UnknownTask { .. } => {
                 if self.is_running() {
                     self.ask_anew(now);
                 }
                 Told::Nothing
             }
-            Control::FinAck { task } => {
+            ToReceiver::FinAck { task } => {
                 self.left = self.left.filter(|left| *left != task);
                 if self.task == Some(task)
                     && let Phase::Ending { tries, .. } = &mut self.phase
@@ -226,7 +225,6 @@ impl TaskSession {
                 }
                 Told::Nothing
             }
-            _ => Told::Stray,
         }
     }
 
@@ -312,7 +310,7 @@ impl TaskSession {
                 request.name = object.to_string();
             }
             self.say_left(outputs);
-            self.say(Control::Request(request), outputs);
+            self.say(ToController::Request(request), outputs);
         }
         Ok(())
     }
@@ -334,14 +332,15 @@ impl TaskSession {
         self.say_left(outputs);
         let Progress { first_undecoded, needed, flows, held_up } = progress;
         let flows_version = self.flows_version;
-        let feedback = Control::Feedback { task, first_undecoded, needed, flows_version, flows, held_up };
+        let feedback =
+            ToController::Feedback { task, first_undecoded, needed, flows_version, flows, held_up };
         self.say(feedback, outputs);
     }
 
     /// Says that a source is not believed any more.
     pub(crate) fn distrust(&self, node: NodeId, outputs: &mut VecDeque<Output<FromFetch>>) {
         if let Some(task) = self.task {
-            self.say(Control::Distrust { task, node }, outputs);
+            self.say(ToController::Distrust { task, node }, outputs);
         }
     }
 
@@ -365,7 +364,7 @@ impl TaskSession {
             match self.task {
                 Some(task) => {
                     self.say_left(outputs);
-                    self.say(Control::Fin { task, outcome }, outputs);
+                    self.say(ToController::Fin { task, outcome }, outputs);
                 }
                 // There is nobody to be told.
                 None => *tries = FIN_TRIES,
@@ -389,11 +388,11 @@ impl TaskSession {
     /// Tells the controller, until it has understood, that a task was left for another one.
     fn say_left(&self, outputs: &mut VecDeque<Output<FromFetch>>) {
         if let Some(task) = self.left {
-            self.say(Control::Fin { task, outcome: Outcome::Cancelled }, outputs);
+            self.say(ToController::Fin { task, outcome: Outcome::Cancelled }, outputs);
         }
     }
 
-    fn say(&self, control: Control, outputs: &mut VecDeque<Output<FromFetch>>) {
+    fn say(&self, control: ToController, outputs: &mut VecDeque<Output<FromFetch>>) {
         outputs.push_back(Output::Transmit(Packet::control(self.controller, control)));
     }
 }

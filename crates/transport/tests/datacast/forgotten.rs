@@ -9,7 +9,9 @@ use headwater_units::{
     BitRate, BlockIndex, Bytes, Duration, Esi, FetchId, FlowId, NodeId, PacketNumber, PathId, SymbolId,
     TaskId, Time,
 };
-use headwater_wire::{Body, Class, Control, Datagram, Delivery, Ecn, Request, SymbolHeader};
+use headwater_wire::{
+    Body, Class, Control, Datagram, Delivery, Ecn, Request, SymbolHeader, ToController, ToReceiver,
+};
 
 use crate::net::{OBJECT, TREE, accepted};
 
@@ -64,7 +66,7 @@ impl Bench {
 fn requested(packets: &[Packet]) -> Option<Request> {
     packets.iter().find_map(|packet| match &packet.datagram.body {
         Body::Control(control) => match &**control {
-            Control::Request(request) => Some(request.clone()),
+            Control::Controller(ToController::Request(request)) => Some(request.clone()),
             _ => None,
         },
         _ => None,
@@ -100,7 +102,7 @@ fn a_receiver_whose_trees_are_forgotten_pulls_what_it_lacks() {
     bench.drain();
 
     bench.now = Time::ZERO + Duration::from_secs(1);
-    bench.hears(Control::UnknownTask { task: TaskId(5) });
+    bench.hears(Control::Receiver(ToReceiver::UnknownTask { task: TaskId(5) }));
     let (packets, _) = bench.drain();
     let request = requested(&packets).expect("it asks anew");
     assert_eq!((&request.name, request.request), (&OBJECT.to_string(), 6));

@@ -15,7 +15,7 @@ use headwater_units::{
     BitRate, Bytes, Duration, FetchId, FlowId, FlowKey, Geometry, NodeId, ObjectId, PathId, TaskId, Theta,
     Time,
 };
-use headwater_wire::{Body, Class, Control, Delivery, FlowGrant, FlowRole, Push};
+use headwater_wire::{Body, Class, Control, Delivery, FlowGrant, FlowRole, Push, ToReceiver, ToSource};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
@@ -48,7 +48,7 @@ pub(crate) fn accepted(request: u64, bytes: Bytes, flow: FlowId, delivery: Deliv
         relays: false,
         passed_on: matches!(delivery, Delivery::Trees { .. }),
     };
-    Control::Accepted {
+    Control::Receiver(ToReceiver::Accepted {
         request,
         task: TaskId(request),
         object: OBJECT,
@@ -58,7 +58,7 @@ pub(crate) fn accepted(request: u64, bytes: Bytes, flow: FlowId, delivery: Deliv
         version: 0,
         flows: vec![grant],
         delivery,
-    }
+    })
 }
 
 /// The link from a device to the one below it; the way up is as fast as the source's.
@@ -189,7 +189,7 @@ impl Net {
             start: None,
             role: FlowRole::Tree { group: TREE, most: None },
         };
-        let order = Packet::control(CONTROLLER, Control::Push(push));
+        let order = Packet::control(CONTROLLER, ToSource::Push(push));
         self.source.handle(self.now, Input::Packet(order));
         self.drain_source();
         let places: Vec<usize> = self.receivers.keys().copied().collect();

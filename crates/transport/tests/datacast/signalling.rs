@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use headwater_transport::tree::{Say, Signalling, SignallingConfig};
 use headwater_units::{Duration, FlowId, FlowKey, Time};
 use headwater_wire::{
-    Body, Control, FlowSecret, HeaderKey, Signal, SignalBranch, Signalled, answer_key, parse,
+    Body, Control, FlowSecret, HeaderKey, Signal, SignalBranch, Signalled, ToNode, answer_key, parse,
 };
 use proptest::prelude::*;
 use rand::{Rng, SeedableRng};
@@ -128,7 +128,7 @@ impl Net {
             Message::Datagram(bytes) => {
                 let parsed = parse(&bytes, &HeaderKey::new(&secret(to).key)).expect("it is its node's");
                 let Body::Control(control) = parsed.datagram.body else { panic!("no control message") };
-                let Control::Signal(signal) = *control else { panic!("no signal") };
+                let Control::Node(ToNode::Signal(signal)) = *control else { panic!("no signal") };
                 self.told[to] = true;
                 self.nodes[to].hear(now, from, *signal, true);
             }

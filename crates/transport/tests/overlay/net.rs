@@ -130,7 +130,9 @@ impl Net {
         let to: Vec<NodeId> = net.receivers().filter(|host| !net.hosts[*host].alone).map(node).collect();
         if !to.is_empty() {
             let cast = Cast { cast: 1, name: "object".into(), to, class: Class::Bulk, wish: CastWish::Best };
-            let packet = Packet::control(ASKER, Control::Cast(cast));
+            let packet = Packet::control(ASKER, ToController::Cast(cast));
+            let opened = ControllerCommand::PathOpened { path: ASKER, node: NodeId([255; 32]) };
+            net.controller.handle(net.now, Input::Command(opened));
             net.controller.handle(net.now, Input::Packet(packet));
             net.drain_controller();
         }
@@ -164,22 +166,21 @@ impl Net {
             seen: None,
             labels: Default::default(),
         };
-        let mut says = vec![Control::Hello(info)];
+        let mut says = vec![Control::Controller(ToController::Hello(info))];
         if !self.hosts[host].alone {
-            says.push(Control::Keeps);
+            says.push(Control::Controller(ToController::Keeps));
         }
         if host < self.spec.sources {
-            says.push(Control::Hold(Holding {
+            says.push(Control::Controller(ToController::Hold(Holding {
                 object: OBJECT,
                 bytes: self.bytes,
                 name: Some("object".into()),
-            }));
+            })));
             let hold = SourceCommand::Hold { object: OBJECT, bytes: self.bytes };
             self.hosts[host].source.handle(self.now, Input::Command(hold));
         }
         for control in says {
-            let packet = Packet::control(PathId(CONTROL + host as u32), control);
-            self.controller.handle(self.now, Input::Packet(packet));
+            self.tell_controller(host, control);
         }
         self.drain_controller();
     }
@@ -238,8 +239,7 @@ impl Net {
                 self.drain(host);
             }
             Happening::Control { from, control } => {
-                let packet = Packet::control(PathId(CONTROL + from as u32), control);
-                self.controller.handle(self.now, Input::Packet(packet));
+                self.tell_controller(from, control);
                 self.drain_controller();
             }
             Happening::WakeController => self.drain_controller(),
@@ -334,17 +334,17 @@ impl Net {
     fn hear(&mut self, to: usize, control: Control) {
         let path = PathId(CONTROL + to as u32);
         match control {
-            Control::Fetch(invitation) => {
+            Control::Node(ToNode::Fetch(invitation)) => {
                 if self.hosts[to].request.replace(invitation.request) != Some(invitation.request) {
                     self.fetch(to, invitation.request);
                 }
             }
-            Control::StopFetch { .. } => {}
-            Control::Push(_)
-            | Control::SetTheta { .. }
-            | Control::Pause { .. }
-            | Control::Resume { .. }
-            | Control::Stop { .. } => {
+            Control::Node(ToNode::StopFetch { .. }) => {}
+            Control::Source(ToSource::Push(_))
+            | Control::Source(ToSource::SetTheta { .. })
+            | Control::Source(ToSource::Pause { .. })
+            | Control::Source(ToSource::Resume { .. })
+            | Control::Source(ToSource::Stop { .. }) => {
                 self.hosts[to].source.handle(self.now, Input::Packet(Packet::control(path, control)));
             }
             control => {
@@ -363,6 +363,13 @@ impl Net {
         };
         let command = ToFetch(FETCH, ReceiverCommand::Fetch(Box::new(config)));
         self.hosts[host].receivers.handle(self.now, Input::Command(command));
+    }
+
+    fn tell_controller(&mut self, host: usize, control: Control) {
+        let path = PathId(CONTROL + host as u32);
+        let opened = ControllerCommand::PathOpened { path, node: node(host) };
+        self.controller.handle(self.now, Input::Command(opened));
+        self.controller.handle(self.now, Input::Packet(Packet::control(path, control)));
     }
 
     fn drain_controller(&mut self) {
@@ -572,7 +579,10 @@ impl Net {
                     files: Bytes::ZERO,
                 };
                 let holding = Holding { object: OBJECT, bytes: self.bytes, name: None };
-                for control in [Control::Hold(holding), Control::Fetched(kept)] {
+                for control in [
+                    Control::Controller(ToController::Hold(holding)),
+                    Control::Controller(ToController::Fetched(kept)),
+                ] {
                     self.at(self.now + DELAY, Happening::Control { from: host, control });
                 }
             }

@@ -112,7 +112,7 @@ fn a_dead_member_ends_when_the_controller_stops_its_flow() {
         assert!(receiver.done_at.is_some());
     }
     assert_eq!(net.sources[0].source.flows().count(), 2, "the dead member's, and the group's");
-    net.order(0, headwater_wire::Control::Stop { flow: flow(0, 3) });
+    net.order(0, headwater_wire::Control::Source(headwater_wire::ToSource::Stop { flow: flow(0, 3) }));
     assert_eq!(net.sources[0].source.flows().count(), 0);
     assert!(net.stopped.contains(&GROUP));
 }

@@ -14,7 +14,7 @@ use headwater_units::{
     PathId, SymbolId, TaskId, Theta, Time,
 };
 use headwater_wire::{
-    Body, Class, Control, Datagram, Delivery, Ecn, FinReason, FlowGrant, FlowRole, Pull, Push, SymbolHeader,
+    Body, Class, Datagram, Delivery, Ecn, FinReason, FlowGrant, FlowRole, Pull, Push, SymbolHeader, ToSource,
     Want,
 };
 use proptest::prelude::*;
@@ -47,7 +47,7 @@ fn source(roles: &[(FlowId, FlowRole)]) -> Source {
             start: None,
             role: role.clone(),
         };
-        source.handle(Time::ZERO, Input::Packet(Packet::control(PathId(1000), Control::Push(push))));
+        source.handle(Time::ZERO, Input::Packet(Packet::control(PathId(1000), ToSource::Push(push))));
         let path = SourceCommand::FlowPath { flow: *flow, path: PathId(7) };
         source.handle(Time::ZERO, Input::Command(path));
     }

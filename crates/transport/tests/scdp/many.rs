@@ -104,7 +104,7 @@ fn a_source_that_joins_is_opened_and_one_that_leaves_is_told() {
         joins.flow = id;
         let role = headwater_wire::FlowRole::Single;
         let push = net.push(id, 1, 3, 6, role, 0);
-        net.order(1, headwater_wire::Control::Push(push));
+        net.order(1, headwater_wire::Control::Source(headwater_wire::ToSource::Push(push)));
         grants.push(joins);
         net.set_flows(0, grants);
     });

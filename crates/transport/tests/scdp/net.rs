@@ -17,7 +17,8 @@ use headwater_units::{
     TaskId, Theta, Time,
 };
 use headwater_wire::{
-    Body, Class, Control, Delivery, FlowGrant, FlowRole, HeaderKey, Pull, Push, SymbolHeader, emit, parse,
+    Body, Class, Control, Delivery, FlowGrant, FlowRole, HeaderKey, Pull, Push, SymbolHeader, ToController,
+    ToSource, emit, parse,
 };
 
 pub(crate) const OBJECT: ObjectId = ObjectId([7; 32]);
@@ -301,7 +302,7 @@ impl Net {
             }
             for (id, role, receiver) in roles {
                 let push = self.push(id, source as u8, of, window, role, receiver);
-                self.order(source, Control::Push(push));
+                self.order(source, Control::Source(ToSource::Push(push)));
             }
         }
         for receiver in 0..self.receivers.len() {
@@ -522,7 +523,7 @@ impl Net {
         match packet.path {
             CONTROLLER => {
                 if let Body::Control(control) = &packet.datagram.body
-                    && let Control::Stopped { flow } = **control
+                    && let Control::Controller(ToController::Stopped { flow }) = **control
                 {
                     self.stopped.push(flow);
                 }

@@ -12,7 +12,7 @@ use headwater_transport::{FromFetch, ReceiverCommand, ReceiverEvent, SourceComma
 use headwater_units::{
     BitRate, Bytes, Duration, FetchId, FlowId, FlowKey, NodeId, ObjectId, PathId, TaskId, Theta, Time,
 };
-use headwater_wire::{Body, Class, Control, Delivery, FlowGrant, FlowRole, Push};
+use headwater_wire::{Body, Class, Control, Delivery, FlowGrant, FlowRole, Push, ToReceiver, ToSource};
 
 use crate::net::*;
 
@@ -206,7 +206,7 @@ impl Host {
                 start: None,
                 role: FlowRole::Single,
             };
-            self.hand_to_source(source, Input::Packet(Packet::control(CONTROLLER, Control::Push(push))));
+            self.hand_to_source(source, Input::Packet(Packet::control(CONTROLLER, ToSource::Push(push))));
         }
         let grant = |source: usize| FlowGrant {
             flow: fetch.flow(source),
@@ -219,7 +219,7 @@ impl Host {
             relays: false,
             passed_on: true,
         };
-        let accepted = Control::Accepted {
+        let accepted = Control::Receiver(ToReceiver::Accepted {
             request,
             task: TaskId(fetch.id),
             object: fetch.object(),
@@ -229,7 +229,7 @@ impl Host {
             version: 0,
             delivery: fetch.delivery(),
             flows: fetch.all().map(grant).collect(),
-        };
+        });
         self.receivers.handle(self.now, Input::Packet(Packet::control(CONTROLLER, accepted)));
         self.poll_host();
     }

@@ -4,7 +4,7 @@ use headwater_transport::DecodeFailure;
 use headwater_transport::pull::{PullFlowConfig, SessionConfig};
 use headwater_transport::source::SourceConfig;
 use headwater_units::{Duration, Time};
-use headwater_wire::{Body, Class, Control, Pull};
+use headwater_wire::{Body, Class, Control, Pull, ToSource};
 
 use crate::net::*;
 
@@ -404,8 +404,8 @@ fn a_source_reads_ahead_one_block_at_first_and_then_more() {
 #[test]
 fn a_source_that_was_held_up_for_long_is_soon_back_at_its_rate() {
     let mut net = Setup::blocks(40).net();
-    net.call(us(500), |net| net.order(0, Control::Pause { flow: flow(0, 0) }));
-    net.call(ms(25_000), |net| net.order(0, Control::Resume { flow: flow(0, 0) }));
+    net.call(us(500), |net| net.order(0, Control::Source(ToSource::Pause { flow: flow(0, 0) })));
+    net.call(ms(25_000), |net| net.order(0, Control::Source(ToSource::Resume { flow: flow(0, 0) })));
     net.there = Box::new(|number, _| if (1500..1513).contains(&number) { Fate::Lost } else { Fate::Arrives });
     net.run(ms(24_999));
     let before = net.receivers[0].session.stats().timeouts;

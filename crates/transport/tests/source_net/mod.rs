@@ -11,7 +11,7 @@ use headwater_units::{
 };
 use headwater_wire::{
     Ack, AckRange, Assign, Assignment, Body, Class, Control, Datagram, Delivery, Ecn, FinReason, FlowRole,
-    MAX_ACK_RANGES, MAX_OWED, Owed, Push, SymbolHeader,
+    MAX_ACK_RANGES, MAX_OWED, Owed, Push, SymbolHeader, ToSource,
 };
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha12Rng;
@@ -301,12 +301,12 @@ impl Net {
     pub(crate) fn start(&mut self, push: Push, receiver: Receiver) {
         let flow = push.flow;
         self.receivers.insert(flow, receiver);
-        self.control(Control::Push(push));
+        self.control(ToSource::Push(push));
         self.schedule(Duration::ZERO, What::Assign(flow));
     }
 
-    pub(crate) fn control(&mut self, control: Control) {
-        let body = Body::Control(Box::new(control));
+    pub(crate) fn control(&mut self, control: ToSource) {
+        let body = Body::Control(Box::new(control.into()));
         self.datagram(CONTROLLER, FlowId(0), body);
     }
 

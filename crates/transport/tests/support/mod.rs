@@ -323,7 +323,9 @@ impl World {
             labels: Default::default(),
         };
         let holding = Holding { object: self.object, bytes: self.bytes, name: Some("object".into()) };
-        for control in [Control::Hello(info), Control::Hold(holding)] {
+        for control in
+            [Control::Controller(ToController::Hello(info)), Control::Controller(ToController::Hold(holding))]
+        {
             let packet = self.control_packet(source, control);
             self.at(self.now, Happening::Arrive { to: CONTROLLER, packet });
         }
@@ -347,6 +349,14 @@ impl World {
                     if !self.is_down(to) {
                         let source = to == RECEIVER && packet.path.0 < CONTROL;
                         let from = packet.path.0 as usize;
+                        if to == CONTROLLER {
+                            let path = packet.path;
+                            let opened = ControllerCommand::PathOpened {
+                                path,
+                                node: node((path.0 - CONTROL) as usize),
+                            };
+                            self.machines[to].tell(self.now, Command::Controller(opened));
+                        }
                         self.machines[to].hear(self.now, packet);
                         self.drain(to, source.then_some(from));
                     }

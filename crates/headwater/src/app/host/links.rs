@@ -4,8 +4,9 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use headwater_control::{Backoff, Expect, GOING_AWAY, Link};
+use headwater_node as node;
 use headwater_units::{self as units, NodeId, PathId};
-use headwater_wire::Control;
+use headwater_wire::{Control, ToController};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::task::JoinSet;
 
@@ -33,6 +34,15 @@ enum Peers {
     Sources,
 }
 
+impl Peers {
+    fn role(self) -> node::Role {
+        match self {
+            Peers::Controllers { .. } => node::Role::Controller,
+            Peers::Sources => node::Role::Source,
+        }
+    }
+}
+
 impl Host {
     pub(super) fn link(&self, path: PathId) -> Option<Link> {
         self.state().peers.get(&path).map(|p| p.link.clone())
@@ -46,7 +56,7 @@ impl Host {
     pub(super) async fn accept(self) {
         while let Some(link) = self.inner.endpoint.accept().await {
             let path = self.new_path();
-            tokio::spawn(self.clone().serve_link(path, link));
+            tokio::spawn(self.clone().serve_link(path, link, node::Role::Caller));
         }
     }
 
@@ -116,7 +126,7 @@ impl Host {
         tokio::spawn(async move {
             if let Some((link, commands)) = serving {
                 news.connected();
-                host.clone().run_link(path, link.clone(), commands).await;
+                host.clone().run_link(path, link.clone(), peers.role(), commands).await;
                 news.lost(&link, wait);
             }
             loop {
@@ -126,7 +136,7 @@ impl Host {
                         backoff.reset();
                         wait = backoff.next_wait();
                         news.connected();
-                        host.clone().serve_link(path, link.clone()).await;
+                        host.clone().serve_link(path, link.clone(), peers.role()).await;
                         news.lost(&link, wait);
                     }
                     Err(error) => {
@@ -161,37 +171,44 @@ impl Host {
     /// Makes a link known and introduces this node over it.
     fn begin_link(&self, path: PathId, link: Link) -> (Link, UnboundedReceiver<Control>) {
         let (out, commands) = unbounded_channel();
+        let peer = Peer { link: link.clone(), out };
         if self.introduces_itself() {
-            let _ = out.send(Control::Hello(self.info_for(&link)));
+            peer.say(ToController::Hello(self.info_for(&link)));
             for holding in self.holdings() {
-                let _ = out.send(Control::Hold(holding));
+                peer.say(ToController::Hold(holding));
             }
             for naming in self.namings() {
-                let _ = out.send(Control::Named(naming));
+                peer.say(ToController::Named(naming));
             }
             let state = self.state();
             for claim in state.claims().into_iter().filter(|_| state.asks(path)) {
-                let _ = out.send(claim);
+                peer.say(claim);
             }
             if state.leaving {
-                let _ = out.send(Control::Leaving);
+                peer.say(ToController::Leaving);
             } else if state.keeps {
-                let _ = out.send(Control::Keeps);
+                peer.say(ToController::Keeps);
             }
         }
         if let Some(controller) = &self.inner.controller {
-            controller.attach(path, out.clone());
+            controller.attach(path, peer.link.peer(), peer.out.clone());
         }
-        self.state().peers.insert(path, Peer { link: link.clone(), out });
+        self.state().peers.insert(path, peer);
         (link, commands)
     }
 
-    async fn serve_link(self, path: PathId, link: Link) {
+    async fn serve_link(self, path: PathId, link: Link, role: node::Role) {
         let (link, commands) = self.begin_link(path, link);
-        self.run_link(path, link, commands).await;
+        self.run_link(path, link, role, commands).await;
     }
 
-    async fn run_link(self, path: PathId, link: Link, mut commands: UnboundedReceiver<Control>) {
+    async fn run_link(
+        self,
+        path: PathId,
+        link: Link,
+        role: node::Role,
+        mut commands: UnboundedReceiver<Control>,
+    ) {
         let sender = link.clone();
         let sending = tokio::spawn(async move {
             while let Some(control) = commands.recv().await {
@@ -217,7 +234,7 @@ impl Host {
         });
         while let Some(frame) = link.recv().await {
             match Control::parse(&frame) {
-                Ok(control) => self.on_control(path, &link, control),
+                Ok(control) => self.on_control(path, &link, role, control),
                 Err(error) => {
                     tracing::warn!(peer = %link.peer(), %error, "link closed");
                     link.close("malformed message");

@@ -5,9 +5,10 @@ use std::net::SocketAddr;
 use std::time::Instant;
 
 use headwater_control::Link;
+use headwater_node as node;
 use headwater_udp::GroupAddr;
 use headwater_units::{Duration, PathId};
-use headwater_wire::{Control, GroupQuestion, NodeInfo, Request, resolve_address};
+use headwater_wire::{Control, GroupQuestion, NodeInfo, ToController, ToNode, resolve_address};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 use super::addresses::{THIS_MACHINE, introduced};
@@ -25,7 +26,7 @@ impl Host {
     pub(super) fn attach_local(&self) {
         let Some(controller) = &self.inner.controller else { return };
         let (out, mut commands) = unbounded_channel();
-        controller.attach(LOCAL, out);
+        controller.attach(LOCAL, self.id(), out);
         if self.inner.node.is_none() {
             return;
         }
@@ -37,7 +38,7 @@ impl Host {
             seen: self.data_address().map(|at| at.ip()).filter(|ip| !ip.is_unspecified()),
             ..self.template().clone()
         };
-        controller.deliver(LOCAL, Control::Hello(info));
+        controller.deliver(LOCAL, ToController::Hello(info));
         let host = self.clone();
         tokio::spawn(async move {
             while let Some(mut control) = commands.recv().await {
@@ -71,18 +72,19 @@ impl Host {
     }
 
     /// Says something by a path; nobody hears it where there is no link now.
-    pub(crate) fn say(&self, path: PathId, control: Control) {
-        if path == LOCAL {
-            if let Some(controller) = &self.inner.controller {
-                controller.deliver(LOCAL, control);
+    pub(crate) fn say(&self, path: PathId, control: impl Into<Control>) {
+        let control = control.into();
+        if path != LOCAL {
+            if let Some(peer) = self.state().peers.get(&path) {
+                peer.say(control);
             }
-        } else if let Some(peer) = self.state().peers.get(&path) {
-            let _ = peer.out.send(control);
+        } else if let (Some(controller), Control::Controller(word)) = (&self.inner.controller, control) {
+            controller.deliver(LOCAL, word);
         }
     }
 
     /// From now on hands over what is said of casts to this process, as node or as whoever asks, and by which path.
-    pub(crate) fn hear_casts(&self) -> UnboundedReceiver<(PathId, Control)> {
+    pub(crate) fn hear_casts(&self) -> UnboundedReceiver<(PathId, ToNode)> {
         let (to, heard) = unbounded_channel();
         self.state().on_casts = Some(to);
         heard
@@ -93,25 +95,39 @@ impl Host {
         let mut state = self.state();
         state.keeps = true;
         for peer in state.peers.values() {
-            let _ = peer.out.send(Control::Keeps);
+            peer.say(ToController::Keeps);
         }
         drop(state);
-        self.say(LOCAL, Control::Keeps);
+        self.say(LOCAL, ToController::Keeps);
     }
 
     /// What a controller or a node says to this process, but not to its own controller.
     fn hand_in(&self, path: PathId, control: Control) {
         match control {
-            Control::NameStands(stands) => self.name_stands(path, *stands),
-            Control::ProbeGroup(question) => drop(tokio::spawn(self.clone().probe_group(path, *question))),
-            control if of_cast(&control) => {
+            Control::Node(ToNode::NameStands(stands)) => self.name_stands(path, *stands),
+            Control::Node(ToNode::ProbeGroup(question)) => {
+                drop(tokio::spawn(self.clone().probe_group(path, *question)));
+            }
+            Control::Node(
+                word @ (ToNode::Fetch(_)
+                | ToNode::StopFetch { .. }
+                | ToNode::Casting(_)
+                | ToNode::CastRefused { .. }),
+            ) => {
                 if let Some(to) = &self.state().on_casts {
-                    let _ = to.send((path, control));
+                    let _ = to.send((path, word));
                 }
             }
-            control => {
+            Control::Node(ToNode::PlantTree(_) | ToNode::FellTree { .. } | ToNode::Signal(_))
+            | Control::Source(_)
+            | Control::Receiver(_) => {
                 if let Some(node) = &self.inner.node {
                     node.control(path, control);
+                }
+            }
+            Control::Controller(word) => {
+                if let Some(controller) = &self.inner.controller {
+                    controller.deliver(path, word);
                 }
             }
         }
@@ -128,13 +144,31 @@ impl Host {
             }
             (Ok(_), None) => Vec::new(),
         };
-        self.say(path, Control::GroupProbed { asked: flow, heard });
+        self.say(path, ToController::GroupProbed { asked: flow, heard });
     }
 
-    pub(super) fn on_control(&self, path: PathId, link: &Link, control: Control) {
+    /// Something came over a link. What its other end may not say is counted, and nothing else becomes of it.
+    pub(super) fn on_control(&self, path: PathId, link: &Link, role: node::Role, mut control: Control) {
+        let peer = node::Peer { role, node: link.peer(), at: link.remote_addr() };
+        if let Err(refused) = peer.may_say(&control) {
+            tracing::debug!(peer = %link.peer(), %refused, "message refused");
+            return self.inner.ops.refuse_message();
+        }
+        peer.narrow(&mut control);
+        match control {
+            Control::Controller(word) => self.on_word(path, link, word),
+            mut order => {
+                order.resolve(peer.at);
+                self.hand_in(path, order);
+            }
+        }
+    }
+
+    /// A node or whoever asks says something to the controller of this process.
+    pub(super) fn on_word(&self, path: PathId, link: &Link, word: ToController) {
         let from = link.remote_addr();
-        let control = match control {
-            Control::Hello(info) => {
+        let word = match word {
+            ToController::Hello(info) => {
                 let info = introduced(info, link.peer(), from);
                 if let Some(listen) = info.listen {
                     let labels = &mut self.state().labels;
@@ -142,30 +176,18 @@ impl Host {
                         labels.insert(info.node, resolve_address(listen, from).to_string());
                     }
                 }
-                Control::Hello(info)
+                ToController::Hello(info)
             }
-            Control::Hold(holding) => {
+            ToController::Hold(holding) => {
                 let held_by = &mut self.state().held_by;
                 if held_by.len() < MOST_REMEMBERED || held_by.contains_key(&holding.object) {
                     held_by.entry(holding.object).or_default().insert(path);
                 }
-                Control::Hold(holding)
+                ToController::Hold(holding)
             }
-            // Nobody speaks for another node.
-            Control::Request(request) => Control::Request(Request { receiver: link.peer(), ..request }),
-            mut other => {
-                other.resolve(from);
-                other
-            }
+            other => other,
         };
-        match for_controller(&control) {
-            true => {
-                if let Some(controller) = &self.inner.controller {
-                    controller.deliver(path, control);
-                }
-            }
-            false => self.hand_in(path, control),
-        }
+        self.hand_in(path, Control::Controller(word));
     }
 
     fn role(&self) -> Role {
@@ -201,43 +223,4 @@ impl Host {
             },
         }
     }
-}
-
-fn for_controller(control: &Control) -> bool {
-    matches!(
-        control,
-        Control::Hello(_)
-            | Control::Hold(_)
-            | Control::Drop { .. }
-            | Control::Spoiled { .. }
-            | Control::Request(_)
-            | Control::Feedback { .. }
-            | Control::Distrust { .. }
-            | Control::Fin { .. }
-            | Control::Pushing { .. }
-            | Control::PushRefused { .. }
-            | Control::Stopped { .. }
-            | Control::Report { .. }
-            | Control::Keeps
-            | Control::Leaving
-            | Control::Cast(_)
-            | Control::StopCast { .. }
-            | Control::Fetched(_)
-            | Control::GroupProbed { .. }
-            | Control::GroupSent { .. }
-            | Control::TreeReady { .. }
-            | Control::Silent { .. }
-            | Control::Signalled(_)
-            | Control::Named(_)
-            | Control::Claim(_)
-            | Control::Unname { .. }
-    )
-}
-
-/// Of casts, and for no machine of this process.
-fn of_cast(control: &Control) -> bool {
-    matches!(
-        control,
-        Control::Fetch(_) | Control::StopFetch { .. } | Control::Casting(_) | Control::CastRefused { .. }
-    )
 }

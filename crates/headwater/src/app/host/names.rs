@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use headwater_store::{NameFacts, NameStanding};
 use headwater_units::{ObjectId, PathId};
-use headwater_wire::{Claim, ClaimRule, Control, NameStands, Naming};
+use headwater_wire::{Claim, ClaimRule, NameStands, Naming, ToController};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
 
@@ -70,8 +70,8 @@ pub(super) fn namings(held: &Held) -> impl Iterator<Item = Naming> + '_ {
 
 impl State {
     /// What there is to be asked of the controller.
-    pub(super) fn claims(&self) -> Vec<Control> {
-        self.asked.claims.values().map(|it| Control::Claim(it.claim.clone())).collect()
+    pub(super) fn claims(&self) -> Vec<ToController> {
+        self.asked.claims.values().map(|it| ToController::Claim(it.claim.clone())).collect()
     }
 
     pub(super) fn asks(&self, path: PathId) -> bool {
@@ -79,12 +79,12 @@ impl State {
     }
 
     /// The names of an object are offered now, and of nothing else here. What there is to say about it.
-    pub(super) fn offer_names(&mut self, object: ObjectId, held: &Held) -> Vec<Control> {
+    pub(super) fn offer_names(&mut self, object: ObjectId, held: &Held) -> Vec<ToController> {
         let mut says = Vec::new();
         for (name, facts) in &held.names {
             for (other, there) in self.held.iter_mut().filter(|(other, _)| **other != object) {
                 if there.names.remove(name).is_some() {
-                    says.push(Control::Unname { object: *other, name: name.clone() });
+                    says.push(ToController::Unname { object: *other, name: name.clone() });
                 }
             }
             self.asked.claims.retain(|_, it| it.claim.name != *name || it.claim.object == object);
@@ -96,14 +96,14 @@ impl State {
                 );
             }
         }
-        says.extend(namings(held).map(Control::Named));
+        says.extend(namings(held).map(ToController::Named));
         says
     }
 
-    fn ask(&mut self, claim: Claim, answer: Option<oneshot::Sender<NameStands>>) -> Control {
+    fn ask(&mut self, claim: Claim, answer: Option<oneshot::Sender<NameStands>>) -> ToController {
         let claim = Claim { number: rand::random(), ..claim };
         self.asked.claims.insert(claim.number, Waiting { claim: claim.clone(), answer });
-        Control::Claim(claim)
+        ToController::Claim(claim)
     }
 }
 
@@ -121,7 +121,7 @@ impl Host {
     }
 
     /// Says something to the controller that decides about names.
-    fn say_of_names(&self, control: Control) {
+    fn say_of_names(&self, control: ToController) {
         let path = self.state().asked.controller;
         if let Some(path) = path {
             self.say(path, control);
@@ -159,7 +159,7 @@ impl Host {
         state.asked.claims.retain(|_, it| it.claim.object != object || !names.contains(&it.claim.name));
         drop(state);
         for name in names {
-            self.say_of_names(Control::Unname { object, name: name.clone() });
+            self.say_of_names(ToController::Unname { object, name: name.clone() });
         }
     }
 
@@ -211,7 +211,7 @@ impl Host {
         drop(state);
         for news in news {
             if let NameNews::Lost { object, .. } = &news {
-                self.say_of_names(Control::Unname { object: *object, name: name.clone() });
+                self.say_of_names(ToController::Unname { object: *object, name: name.clone() });
             }
             if let Some(to) = &to {
                 let _ = to.send(news);

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use headwater_control::Link;
 use headwater_store::BlockHashes;
 use headwater_units::{ObjectId, PathId};
-use headwater_wire::{Control, Holding, Naming, NodeInfo, Spoiled};
+use headwater_wire::{Holding, Naming, NodeInfo, Spoiled, ToController};
 
 use super::links::no_controller;
 use super::names::namings;
@@ -58,15 +58,17 @@ impl Host {
         for (name, facts) in state.held.remove(&object).into_iter().flat_map(|before| before.names) {
             held.names.entry(name).or_insert(facts);
         }
-        let mut says: Vec<Control> = holdings_of(object, &held).into_iter().map(Control::Hold).collect();
+        let mut says: Vec<ToController> =
+            holdings_of(object, &held).into_iter().map(ToController::Hold).collect();
         says.extend(state.offer_names(object, &held));
         state.held.insert(object, held);
         // Of names that were not granted yet, only their controller is told.
-        let for_all = |control: &Control| !matches!(control, Control::Claim(_) | Control::Unname { .. });
+        let for_all =
+            |word: &ToController| !matches!(word, ToController::Claim(_) | ToController::Unname { .. });
         for (path, peer) in &state.peers {
             let decides = state.asks(*path);
             for control in says.iter().filter(|control| decides || for_all(control)) {
-                let _ = peer.out.send(control.clone());
+                peer.say(control.clone());
             }
         }
         let decides = state.asks(LOCAL);
@@ -79,12 +81,12 @@ impl Host {
 
     /// Offers an object no longer.
     pub(crate) fn withdraw(&self, object: ObjectId) {
-        self.hold_no_longer(object, &Control::Drop { object });
+        self.hold_no_longer(object, &ToController::Drop { object });
     }
 
     /// Offers an object no longer, since the copy here is not it any more, and tells everybody so.
     pub(super) fn spoiled(&self, object: ObjectId, how: Spoiled) {
-        if let Some(held) = self.hold_no_longer(object, &Control::Spoiled { object, how }) {
+        if let Some(held) = self.hold_no_longer(object, &ToController::Spoiled { object, how }) {
             let spoiled = &mut self.state().spoiled;
             if spoiled.len() >= SPOILED_KEPT {
                 spoiled.pop_first();
@@ -93,12 +95,12 @@ impl Host {
         }
     }
 
-    fn hold_no_longer(&self, object: ObjectId, word: &Control) -> Option<Held> {
+    fn hold_no_longer(&self, object: ObjectId, word: &ToController) -> Option<Held> {
         self.node().withdraw(object);
         let mut state = self.state();
         let held = state.held.remove(&object)?;
         for peer in state.peers.values() {
-            let _ = peer.out.send(word.clone());
+            peer.say(word.clone());
         }
         drop(state);
         if let Some(controller) = &self.inner.controller {
@@ -160,18 +162,18 @@ impl Host {
             return Err(AppError::Unreachable { who: link.remote_addr().to_string(), reason });
         };
         let count = holdings.len();
-        self.on_control(path, &link, Control::Hello(*info));
+        self.on_word(path, &link, ToController::Hello(*info));
         for holding in holdings {
-            self.on_control(path, &link, Control::Hold(holding));
+            self.on_word(path, &link, ToController::Hold(holding));
         }
         for naming in names {
-            self.on_control(path, &link, Control::Named(naming));
+            self.on_word(path, &link, ToController::Named(naming));
         }
         // So that whoever asks for it hears why it is not to be had.
         for (holding, how) in spoiled {
             let object = holding.object;
-            self.on_control(path, &link, Control::Hold(holding));
-            self.on_control(path, &link, Control::Spoiled { object, how });
+            self.on_word(path, &link, ToController::Hold(holding));
+            self.on_word(path, &link, ToController::Spoiled { object, how });
         }
         Ok(count)
     }

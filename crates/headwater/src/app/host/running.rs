@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{MutexGuard, PoisonError};
 
 use headwater_units::{BitRate, PathId};
-use headwater_wire::{Control, NodeInfo};
+use headwater_wire::{NodeInfo, ToController};
 use tokio::task::JoinHandle;
 
 use super::{Host, LOCAL};
@@ -61,7 +61,7 @@ impl Host {
         let peers: Vec<_> =
             self.state().peers.values().map(|peer| (peer.link.clone(), peer.out.clone())).collect();
         for (link, out) in peers {
-            let _ = out.send(Control::Hello(self.info_for(&link)));
+            let _ = out.send(ToController::Hello(self.info_for(&link)).into());
         }
         if self.inner.controller.is_some() {
             self.attach_local();
@@ -74,10 +74,10 @@ impl Host {
         state.leaving = true;
         let mut told = self.inner.controller.is_some();
         for peer in state.peers.values() {
-            told |= peer.out.send(Control::Leaving).is_ok();
+            told |= peer.say(ToController::Leaving);
         }
         drop(state);
-        self.say(LOCAL, Control::Leaving);
+        self.say(LOCAL, ToController::Leaving);
         told
     }
 

@@ -10,7 +10,7 @@ use headwater_transport::receiver::{HostReceiverConfig, Receivers};
 use headwater_transport::source::Source;
 use headwater_transport::{ReceiverCommand, SourceCommand};
 use headwater_units::{Bytes, Duration, FlowId, Geometry, PathId, Theta};
-use headwater_wire::{Class, Control, Holding, NodeInfo};
+use headwater_wire::{Class, Control, Holding, NodeInfo, ToController};
 use rand::Rng;
 
 use super::machine::Command;
@@ -142,12 +142,17 @@ impl World {
             labels: Default::default(),
         };
         let symbol = coded.symbol_size;
-        let mut words = vec![Control::Hello(info)];
+        let mut words = vec![Control::Controller(ToController::Hello(info))];
         words.extend(self.holds(host).into_iter().map(|task| {
             let bytes = self.setup.tasks[task as usize].object_bytes(symbol);
-            Control::Hold(Holding { object: object(task), bytes, name: Some(name(task)) })
+            Control::Controller(ToController::Hold(Holding {
+                object: object(task),
+                bytes,
+                name: Some(name(task)),
+            }))
         }));
         let from = self.sources[host as usize];
+        self.open_path(from, host);
         for control in words {
             match self.setup.control {
                 // Connections are made at once: the control plane beside the network has a delay for messages alone.
@@ -197,7 +202,17 @@ impl World {
     /// tasks over paths.
     fn settle_fetch(&mut self, task: u32, host: u32, coded: &CodedSetup) -> u32 {
         let slot = self.receivers_of(host, coded);
-        self.settle(slot, task)
+        let endpoint = self.settle(slot, task);
+        self.open_path(endpoint, host);
+        endpoint
+    }
+
+    /// The controller learns whose an endpoint is, as from the key of a connection.
+    fn open_path(&mut self, endpoint: u32, host: u32) {
+        if let Some(controller) = self.controller {
+            let opened = ControllerCommand::PathOpened { path: PathId(endpoint), node: node(host) };
+            self.tell(controller, Command::Controller(opened));
+        }
     }
 
     /// A receiver of a task asks for it.
@@ -319,6 +334,11 @@ impl World {
         self.tell(endpoint, Command::Controller(ControllerCommand::Returned));
         for record in self.kept.values().cloned().collect::<Vec<_>>() {
             self.tell(endpoint, Command::Controller(ControllerCommand::Restore(Box::new(record))));
+        }
+        for task in 0..self.tasks.len() {
+            let hosts = self.setup.tasks[task].receivers().collect::<Vec<_>>();
+            let endpoints = self.tasks[task].receivers.clone();
+            endpoints.into_iter().zip(hosts).for_each(|(endpoint, host)| self.open_path(endpoint, host));
         }
         for host in 0..self.setup.topology.hosts().len() as u32 {
             self.introduce(host);

@@ -31,8 +31,8 @@ use headwater_units::{
     BitRate, BlockIndex, Bytes, Duration, FetchId, FlowId, PathId, SymbolId, Symbols, Time,
 };
 use headwater_wire::{
-    Assign, Assignment, Body, Class, Control, Datagram, Ecn, FinReason, FlowGrant, FlowView, MarkSignal,
-    Outcome, SpreadRule,
+    Assign, Assignment, Body, Class, Datagram, Ecn, FinReason, FlowGrant, FlowView, MarkSignal, Outcome,
+    SpreadRule, ToReceiver,
 };
 
 use crate::flow::pacer::slack_of;
@@ -177,7 +177,7 @@ impl Receiver {
     // ---- from the controller -------------------------------------------------------------------------------------
 
     /// Hears what a controller says about its task.
-    pub(crate) fn on_control(&mut self, now: Time, control: Control) {
+    pub(crate) fn on_control(&mut self, now: Time, control: ToReceiver) {
         self.quiet_until = Time::ZERO;
         match self.task_session.on_control(now, control) {
             Told::Nothing => {}

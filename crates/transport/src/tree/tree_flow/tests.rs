@@ -2,7 +2,7 @@
 
 use headwater_machine::{Endpoint, Input};
 use headwater_units::{Duration, Esi, FlowKey, NodeId, TaskId, Theta};
-use headwater_wire::{Control, Delivery};
+use headwater_wire::{Delivery, ToSource};
 
 use super::*;
 use crate::source::{Source, SourceConfig};
@@ -64,7 +64,7 @@ fn push(flow: FlowId, bytes: Bytes) -> Push {
 }
 
 fn order(source: &mut Source, now: Time, push: Push) {
-    source.handle(now, Input::Packet(Packet::control(PathId(9), Control::Push(push))));
+    source.handle(now, Input::Packet(Packet::control(PathId(9), ToSource::Push(push))));
 }
 
 fn name(block: u32, esi: u32) -> SymbolId {

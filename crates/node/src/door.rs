@@ -1,0 +1,170 @@
+//! Who may say what to a process.
+//!
+//! Whoever is at the other end of a control link has proved its key and nothing else. What it may say follows from how the link came to
+//! be ([`Role`]): one exhaustive match, so that a new message does not compile without a rule.
+//!
+//! | Role | May say |
+//! |---|---|
+//! | controller | orders to this node, its sources and its receivers |
+//! | source | to the controller of this process, what sources say |
+//! | caller | to the controller of this process, what nodes, receivers and whoever wants a cast say; to its sources, that they send to the caller itself |
+//!
+//! The door knows links, not tasks. What a message is about is checked by the machine that it is for: a source takes orders about a flow
+//! from whoever made the flow, a receiver hears the controller that it has asked, and a controller hears of a task its receiver.
+
+use core::net::{IpAddr, SocketAddr};
+
+use headwater_units::NodeId;
+use headwater_wire::{Control, FlowRole, Push, ToController, ToNode, ToReceiver, ToSource};
+
+/// What the other end of a link is to this process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Role {
+    /// A controller that this process has joined, or asks.
+    Controller,
+    /// A source that this process has dialled, to fetch from it without a controller elsewhere.
+    Source,
+    /// Whoever has dialled this process.
+    Caller,
+}
+
+/// The other end of a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Peer {
+    /// What it is to this process.
+    pub role: Role,
+    /// Whose key it has proved.
+    pub node: NodeId,
+    /// Where it is.
+    pub at: SocketAddr,
+}
+
+/// Why a message is not heard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// Nobody in this role may say it.
+    Role(Role),
+    /// It speaks for another node.
+    ForAnother(NodeId),
+}
+
+impl core::fmt::Display for Refused {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            Refused::Role(Role::Controller) => f.write_str("a controller may not say it"),
+            Refused::Role(Role::Source) => f.write_str("a source may not say it"),
+            Refused::Role(Role::Caller) => f.write_str("only the node's own controller may say it"),
+            Refused::ForAnother(node) => write!(f, "it speaks for another node ({})", node.short()),
+        }
+    }
+}
+
+impl Peer {
+    /// Whether this peer may say this.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn may_say(&self, control: &Control) -> Result<(), Refused> {
+        match control {
+            Control::Controller(word) => self.may_tell_the_controller(word),
+            Control::Node(order) => match order {
+                ToNode::Fetch(_)
+                | ToNode::StopFetch { .. }
+                | ToNode::ProbeGroup(_)
+                | ToNode::PlantTree(_)
+                | ToNode::FellTree { .. }
+                | ToNode::Signal(_)
+                | ToNode::NameStands(_)
+                | ToNode::Casting(_)
+                | ToNode::CastRefused { .. } => self.as_(&[Role::Controller]),
+            },
+            Control::Source(order) => match order {
+                ToSource::Push(push) => match self.role {
+                    Role::Controller => Ok(()),
+                    Role::Source => Err(Refused::Role(self.role)),
+                    Role::Caller => self.may_make(push),
+                },
+                // Of a flow that another has made, the source does not take them.
+                ToSource::SetTheta { .. }
+                | ToSource::Pause { .. }
+                | ToSource::Resume { .. }
+                | ToSource::Stop { .. } => self.as_(&[Role::Controller, Role::Caller]),
+            },
+            Control::Receiver(answer) => match answer {
+                ToReceiver::Accepted { .. }
+                | ToReceiver::Refused { .. }
+                | ToReceiver::Flows { .. }
+                | ToReceiver::FinAck { .. }
+                | ToReceiver::UnknownTask { .. } => self.as_(&[Role::Controller]),
+            },
+        }
+    }
+
+    fn may_tell_the_controller(&self, word: &ToController) -> Result<(), Refused> {
+        match word {
+            ToController::Hello(info) => {
+                self.speaks_for(info.node)?;
+                self.as_(&[Role::Source, Role::Caller])
+            }
+            ToController::Request(request) => {
+                self.speaks_for(request.receiver)?;
+                self.as_(&[Role::Caller])
+            }
+            ToController::Hold(_)
+            | ToController::Drop { .. }
+            | ToController::Spoiled { .. }
+            | ToController::Named(_)
+            | ToController::Unname { .. }
+            | ToController::Leaving
+            | ToController::Keeps
+            | ToController::Pushing { .. }
+            | ToController::PushRefused { .. }
+            | ToController::Stopped { .. }
+            | ToController::Report { .. } => self.as_(&[Role::Source, Role::Caller]),
+            ToController::Claim(_)
+            | ToController::Feedback { .. }
+            | ToController::Distrust { .. }
+            | ToController::Fin { .. }
+            | ToController::GroupProbed { .. }
+            | ToController::GroupSent { .. }
+            | ToController::TreeReady { .. }
+            | ToController::Silent { .. }
+            | ToController::Signalled(_)
+            | ToController::Cast(_)
+            | ToController::StopCast { .. }
+            | ToController::Fetched(_) => self.as_(&[Role::Caller]),
+        }
+    }
+
+    /// Whoever is no controller of this node may have flows to itself, and to nobody else.
+    fn may_make(&self, push: &Push) -> Result<(), Refused> {
+        self.speaks_for(push.receiver)?;
+        match push.role {
+            FlowRole::Single => Ok(()),
+            FlowRole::Member { .. } | FlowRole::Group { .. } | FlowRole::Tree { .. } | FlowRole::Relay => {
+                Err(Refused::Role(self.role))
+            }
+        }
+    }
+
+    /// Takes out of a message that may be said what its sender cannot know: of the addresses to which a caller wants to be sent, those
+    /// that are not its own by the word of this link. What is sent to such an address waits for its answer (docs/decisions/0030).
+    pub fn narrow(&self, control: &mut Control) {
+        if let (Role::Caller, Control::Source(ToSource::Push(push))) = (self.role, control) {
+            let own = self.at.ip().to_canonical();
+            push.at.retain(|at| at.ip().to_canonical() == own && !is_group(at.ip()));
+        }
+    }
+
+    fn as_(&self, roles: &[Role]) -> Result<(), Refused> {
+        if roles.contains(&self.role) { Ok(()) } else { Err(Refused::Role(self.role)) }
+    }
+
+    fn speaks_for(&self, node: NodeId) -> Result<(), Refused> {
+        if node == self.node { Ok(()) } else { Err(Refused::ForAnother(node)) }
+    }
+}
+
+fn is_group(ip: IpAddr) -> bool {
+    ip.to_canonical().is_multicast()
+}

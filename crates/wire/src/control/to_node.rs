@@ -1,0 +1,75 @@
+//! What a node is told by its controller, beside the orders about its flows: casts, groups, trees and names.
+
+use core::net::SocketAddr;
+
+use headwater_units::FlowId;
+use serde::{Deserialize, Serialize};
+
+use super::Refusal;
+use crate::{CastNews, GroupQuestion, Invitation, NameStands, Signal, TreeOrder};
+
+/// A message to a node, or to whoever asked for a cast.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum ToNode {
+    /// The node is to fetch an object.
+    Fetch(Box<Invitation>),
+    /// The node is not to fetch it, or no more.
+    StopFetch {
+        /// The invitation's number.
+        request: u64,
+    },
+    /// The node is to find out who hears a group.
+    ProbeGroup(Box<GroupQuestion>),
+    /// The node is on a tree, or stands there in another way than before.
+    PlantTree(Box<TreeOrder>),
+    /// The tree is no more, or does not lead by this node any more.
+    FellTree {
+        /// The tree.
+        tree: FlowId,
+    },
+    /// Trees lead another way. The node sends the parts that are for others on.
+    Signal(Box<Signal>),
+    /// What became of a claim.
+    NameStands(Box<NameStands>),
+    /// How a cast goes that was asked for.
+    Casting(Box<CastNews>),
+    /// A cast that was asked for is not granted.
+    CastRefused {
+        /// The cast.
+        cast: u64,
+        /// Why.
+        reason: Refusal,
+    },
+}
+
+impl ToNode {
+    /// Orders about trees carry the addresses of the controller's network, which are stated.
+    pub(super) fn resolve(&mut self, sender: SocketAddr) {
+        let resolve = |at: &mut SocketAddr| *at = super::resolve_address(*at, sender);
+        match self {
+            ToNode::Fetch(invitation) => {
+                invitation.group.iter_mut().map(|group| &mut group.source).for_each(resolve);
+            }
+            ToNode::ProbeGroup(question) => resolve(&mut question.towards),
+            ToNode::StopFetch { .. }
+            | ToNode::PlantTree(_)
+            | ToNode::FellTree { .. }
+            | ToNode::Signal(_)
+            | ToNode::NameStands(_)
+            | ToNode::Casting(_)
+            | ToNode::CastRefused { .. } => {}
+        }
+    }
+
+    pub(super) fn within_bounds(&self) -> Result<(), &'static str> {
+        match self {
+            ToNode::Fetch(invitation) => invitation.within_bounds(),
+            ToNode::ProbeGroup(question) => question.within_bounds(),
+            ToNode::PlantTree(order) => order.within_bounds(),
+            ToNode::Signal(signal) => signal.within_bounds(),
+            ToNode::NameStands(stands) => stands.within_bounds(),
+            ToNode::Casting(news) => news.within_bounds(),
+            ToNode::StopFetch { .. } | ToNode::FellTree { .. } | ToNode::CastRefused { .. } => Ok(()),
+        }
+    }
+}
