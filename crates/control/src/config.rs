@@ -13,8 +13,12 @@ pub struct ControlConfig {
     pub dial_timeout: Duration,
     /// The longest frame. 64 KiB.
     pub max_frame: Bytes,
-    /// The longest request taken from a peer; replies are bounded by who asks. 1 MiB.
+    /// The longest request taken from a peer; replies are bounded by who asks. 4 KiB: questions are short.
     pub max_request: Bytes,
+    /// How long a peer may take to say a request to its end. 5 s.
+    pub request_timeout: Duration,
+    /// Frames of a peer that nobody has dealt with take no more memory than this. 256 KiB.
+    pub max_unread: Bytes,
     /// Frames that may wait in either direction before the sender has to. 256.
     pub queue: usize,
     /// Requests under way at once in each direction; more wait. 16.
@@ -30,7 +34,9 @@ impl Default for ControlConfig {
             idle_timeout: Duration::from_secs(8),
             dial_timeout: Duration::from_secs(5),
             max_frame: Bytes::kib(64),
-            max_request: Bytes::mib(1),
+            max_request: Bytes::kib(4),
+            request_timeout: Duration::from_secs(5),
+            max_unread: Bytes::kib(256),
             queue: 256,
             requests_at_once: 16,
             max_links: 1024,

@@ -10,7 +10,7 @@ use quinn::crypto::rustls::{QuicClientConfig, QuicServerConfig};
 use quinn::{ConnectError, Connection, ConnectionError, IdleTimeout, TransportConfig, VarInt};
 use rustls::pki_types::CertificateDer;
 use socket2::{Domain, Protocol, Socket, Type};
-use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::sync::{Mutex, mpsc};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
@@ -20,6 +20,7 @@ use super::error::ControlError;
 use super::identity::{Identity, SERVER_NAME, node_of};
 use super::link::{Code, Link, Who};
 use super::pins::{PinOutcome, Pins, canonical};
+use super::places::{Place, Places};
 use super::presence::{Presence, presence_at};
 use super::resets;
 use super::tls::{self, PeerKey};
@@ -33,6 +34,8 @@ const HANDSHAKES_UNCHECKED: usize = 32;
 const ACCEPTED: usize = 64;
 /// The most that may be under way on one stream. 1 MiB: 170 Mbit/s at 50 ms, plenty for lists of hashes.
 const STREAM_WINDOW: u32 = 1 << 20;
+/// The same of a link that somebody has dialled. 128 KiB: 20 Mbit/s at 50 ms.
+const STREAM_WINDOW_ACCEPTED: u32 = 128 << 10;
 /// What a round trip is taken for before one is measured. 50 ms: with QUIC's 333 ms (RFC 9002 §6.2.2) one lost
 /// handshake packet costs a second, longer than many deliveries; a path that is slower sees one packet twice.
 const INITIAL_RTT: std::time::Duration = std::time::Duration::from_millis(50);
@@ -120,7 +123,7 @@ impl ControlEndpoint {
             let tls = tls::server(&identity, alpn).map_err(unusable)?;
             let quic = QuicServerConfig::try_from(tls).map_err(unusable)?;
             let mut server = quinn::ServerConfig::with_crypto(Arc::new(quic));
-            server.transport_config(Arc::new(transport(&config)));
+            server.transport_config(Arc::new(accepted_transport(&config)));
             Some(server)
         };
         let socket = udp_socket(listen).map_err(bind_failed)?;
@@ -134,8 +137,8 @@ impl ControlEndpoint {
             let acceptor = Acceptor {
                 config: config.clone(),
                 counters: counters.clone(),
-                places: Arc::new(Semaphore::new(config.max_links.min(Semaphore::MAX_PERMITS))),
-                handshakes: Arc::new(Semaphore::new(HANDSHAKES)),
+                places: Places::new(config.max_links),
+                handshakes: Places::new(HANDSHAKES),
                 accepted: to_accept,
             };
             tokio::spawn(acceptor.run(endpoint.clone()))
@@ -412,8 +415,8 @@ impl Drop for ControlEndpoint {
 struct Acceptor {
     config: ControlConfig,
     counters: Arc<Counters>,
-    places: Arc<Semaphore>,
-    handshakes: Arc<Semaphore>,
+    places: Arc<Places>,
+    handshakes: Arc<Places>,
     accepted: mpsc::Sender<Link>,
 }
 
@@ -421,21 +424,20 @@ impl Acceptor {
     async fn run(self, endpoint: quinn::Endpoint) {
         let acceptor = Arc::new(self);
         while let Some(incoming) = endpoint.accept().await {
-            let busy = HANDSHAKES - acceptor.handshakes.available_permits();
+            let remote = canonical(incoming.remote_address());
+            let busy = acceptor.handshakes.taken();
             if busy >= HANDSHAKES_UNCHECKED && incoming.may_retry() && !incoming.remote_address_validated() {
                 let _ = incoming.retry();
                 continue;
             }
-            let turn = acceptor.handshakes.clone().try_acquire_owned();
-            let place = acceptor.places.clone().try_acquire_owned();
-            let (Ok(turn), Ok(place)) = (turn, place) else {
+            let (turn, place) = (acceptor.handshakes.take(remote.ip()), acceptor.places.take(remote.ip()));
+            let (Some(turn), Some(place)) = (turn, place) else {
                 count(&acceptor.counters.diallers_refused);
                 incoming.refuse();
                 continue;
             };
             let acceptor = acceptor.clone();
             tokio::spawn(async move {
-                let remote = canonical(incoming.remote_address());
                 let within = acceptor.config.dial_timeout;
                 let link = timeout(within.into(), acceptor.handshake(incoming, remote, place)).await;
                 drop(turn);
@@ -462,7 +464,7 @@ impl Acceptor {
         &self,
         incoming: quinn::Incoming,
         remote: SocketAddr,
-        place: OwnedSemaphorePermit,
+        place: Place,
     ) -> Result<Link, ControlError> {
         let failed =
             |reason: ConnectionError| ControlError::Handshake { addr: remote, reason: reason.to_string() };
@@ -496,7 +498,18 @@ fn udp_socket(listen: SocketAddr) -> std::io::Result<std::net::UdpSocket> {
     Ok(socket.into())
 }
 
-/// QUIC's settings for a link, the same on both sides.
+/// QUIC's settings for a link that somebody has dialled. Diallers are many and anybody: what each can make this side hold in memory is
+/// little. Whoever does not read its replies holds up its own frames.
+fn accepted_transport(config: &ControlConfig) -> TransportConfig {
+    let mut transport = transport(config);
+    transport
+        .stream_receive_window(VarInt::from_u32(STREAM_WINDOW_ACCEPTED))
+        .receive_window(VarInt::from_u32(2 * STREAM_WINDOW_ACCEPTED))
+        .send_window(u64::from(STREAM_WINDOW));
+    transport
+}
+
+/// QUIC's settings for a link.
 fn transport(config: &ControlConfig) -> TransportConfig {
     let requests = u32::try_from(config.requests_at_once.clamp(1, 1024)).expect("clamped");
     // Requests of both sides, and the frames: with less, replies that nobody reads would hold up frames.

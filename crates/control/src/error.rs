@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
 use headwater_units::{Bytes, Duration, NodeId};
@@ -69,6 +70,19 @@ pub enum ControlError {
         addr: SocketAddr,
         /// The protocol this node speaks.
         ours: &'static str,
+    },
+    /// The peer is a Headwater node whose messages this one does not understand.
+    #[error(
+        "{addr}: peer understands messages of version {} to {}, this one {} to {}: install the same headwater on both machines",
+        theirs.start(), theirs.end(), ours.start(), ours.end()
+    )]
+    MessageVersions {
+        /// Where it is.
+        addr: SocketAddr,
+        /// What this node understands.
+        ours: RangeInclusive<u8>,
+        /// What the peer understands.
+        theirs: RangeInclusive<u8>,
     },
     /// The peer answered, but no connection came of it.
     #[error("handshake with {addr} failed: {reason}; is it a headwater node, and of the same version?")]

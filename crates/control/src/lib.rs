@@ -17,6 +17,7 @@ mod files;
 mod identity;
 mod link;
 mod pins;
+mod places;
 mod presence;
 mod resets;
 #[cfg(test)]
@@ -28,5 +29,5 @@ pub use config::ControlConfig;
 pub use endpoint::{ControlEndpoint, ControlStats, Expect};
 pub use error::{ControlError, KeyChanged};
 pub use identity::Identity;
-pub use link::{GOING_AWAY, Link, LinkEnd, Request, Responder};
+pub use link::{Frame, GOING_AWAY, Link, LinkEnd, Request, Responder, Unread};
 pub use pins::{PinOutcome, Pins};

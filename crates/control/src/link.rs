@@ -1,13 +1,15 @@
 //! One connection between two nodes: ordered small frames, and requests with replies beside them.
 //!
 //! ```text
-//! frames    one long-lived stream, opened by the dialler:  preface byte each way, then  u32 length | bytes ...
+//! frames    one long-lived stream, opened by the dialler:  preface each way, then  u32 length | bytes ...
 //! requests  one stream each, opened by who asks:           u32 length | bytes | end     and the same back
 //! ```
-//! Lengths are big-endian. The flow-control windows are sized so that every request and reply of the link can be
+//! Lengths are big-endian. The preface is `H`, the lowest and the highest version of messages that its sender understands, a byte each:
+//! both sides speak the highest that both understand. The flow-control windows are sized so that every request and reply of the link can be
 //! stuck at once without holding up a frame; frames also go first when packets are filled.
 
 use std::net::{IpAddr, SocketAddr};
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use headwater_units::{Bytes, Duration, NodeId};
@@ -20,10 +22,14 @@ use tokio::time::timeout;
 use super::config::ControlConfig;
 use super::error::ControlError;
 use super::pins::PinOutcome;
+use super::places::Place;
 
 /// First byte of the frame stream in both directions: makes the stream visible to the peer and tells the dialler that
 /// it was accepted.
 const PREFACE: u8 = 0x48;
+/// The versions of messages that this program understands. What is added to messages so that an older program cannot read them raises the
+/// end; what is no longer understood, the beginning.
+const VERSIONS: RangeInclusive<u8> = 1..=1;
 /// How long [`Link::finish`] waits for the peer to have everything.
 const FINISH_WITHIN: Duration = Duration::from_secs(2);
 /// Reading starts with no more memory than this, whatever length the peer claims.
@@ -63,12 +69,12 @@ struct Inner {
     connection: Connection,
     max_frame: Bytes,
     outgoing: mpsc::Sender<Outgoing>,
-    frames: Mutex<mpsc::Receiver<Vec<u8>>>,
+    frames: Mutex<mpsc::Receiver<Frame>>,
     requests: Mutex<mpsc::Receiver<Request>>,
     /// Our own requests under way; the windows are sized for so many.
     asking: Semaphore,
     /// Counts against the endpoint's links while this one lives.
-    _place: Option<OwnedSemaphorePermit>,
+    _place: Option<Place>,
 }
 
 impl Drop for Inner {
@@ -134,7 +140,7 @@ impl Link {
         config: &ControlConfig,
     ) -> Result<Link, ControlError> {
         let (mut send, mut receive) = connection.open_bi().await.map_err(ended)?;
-        send.write_all(&[PREFACE]).await.map_err(|e| write_failed(&connection, e))?;
+        send.write_all(&preface()).await.map_err(|e| write_failed(&connection, e))?;
         expect_preface(&connection, &mut receive).await?;
         Ok(Self::start(connection, send, receive, who, config))
     }
@@ -146,8 +152,9 @@ impl Link {
         config: &ControlConfig,
     ) -> Result<Link, ControlError> {
         let (mut send, mut receive) = connection.accept_bi().await.map_err(ended)?;
+        // The dialler is told what is understood here even if that is nothing of its own.
+        send.write_all(&preface()).await.map_err(|e| write_failed(&connection, e))?;
         expect_preface(&connection, &mut receive).await?;
-        send.write_all(&[PREFACE]).await.map_err(|e| write_failed(&connection, e))?;
         Ok(Self::start(connection, send, receive, who, config))
     }
 
@@ -162,10 +169,11 @@ impl Link {
         let _ = send.set_priority(1);
         let (outgoing, to_send) = mpsc::channel(config.queue.max(1));
         let (received, frames) = mpsc::channel(config.queue.max(1));
+        let room = Room::new(config.max_unread.max(config.max_frame));
         let (asked, requests) = mpsc::channel(config.requests_at_once.max(1));
         tokio::spawn(write_frames(connection.clone(), send, to_send));
-        tokio::spawn(read_frames(connection.clone(), receive, received, config.max_frame));
-        tokio::spawn(read_requests(connection.clone(), asked, config.max_request));
+        tokio::spawn(read_frames(connection.clone(), receive, received, (config.max_frame, room)));
+        tokio::spawn(read_requests(connection.clone(), asked, config.clone()));
         Link {
             inner: Arc::new(Inner {
                 peer: who.peer,
@@ -236,7 +244,7 @@ impl Link {
     }
 
     /// The next frame; `None` when the link has ended and all that arrived before was taken. May be cancelled.
-    pub async fn recv(&self) -> Option<Vec<u8>> {
+    pub async fn recv(&self) -> Option<Frame> {
         self.inner.frames.lock().await.recv().await
     }
 
@@ -309,13 +317,63 @@ impl Link {
     }
 }
 
+/// A message of the peer. As long as it lives it counts against what the peer may have unread here.
+#[derive(Debug)]
+pub struct Frame {
+    bytes: Vec<u8>,
+    unread: Unread,
+}
+
+/// Keeps the room of a message taken that was read and is not dealt with.
+#[derive(Debug)]
+pub struct Unread {
+    _room: OwnedSemaphorePermit,
+}
+
+impl Frame {
+    /// What is left of it when its bytes have been read.
+    pub fn into_unread(self) -> Unread {
+        self.unread
+    }
+}
+
+impl std::ops::Deref for Frame {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+/// What the frames of a link take in memory beside their bytes.
+const FRAME_RECORD: usize = 256;
+
+/// Room for frames that nobody has dealt with: no more is read from a peer than there is.
+struct Room {
+    bytes: Arc<Semaphore>,
+    most: usize,
+}
+
+impl Room {
+    fn new(most: Bytes) -> Self {
+        let most =
+            usize::try_from(most.get()).unwrap_or(usize::MAX).min(Semaphore::MAX_PERMITS) + FRAME_RECORD;
+        Room { bytes: Arc::new(Semaphore::new(most)), most }
+    }
+
+    async fn take(&self, length: usize) -> OwnedSemaphorePermit {
+        let bytes = (length + FRAME_RECORD).min(self.most) as u32;
+        self.bytes.clone().acquire_many_owned(bytes).await.expect("the semaphore is never closed")
+    }
+}
+
 /// Whose link it is.
 #[derive(Debug)]
 pub(super) struct Who {
     pub(super) peer: NodeId,
     pub(super) remote: SocketAddr,
     pub(super) pin: Option<PinOutcome>,
-    pub(super) place: Option<OwnedSemaphorePermit>,
+    pub(super) place: Option<Place>,
 }
 
 /// A question from the peer.
@@ -392,8 +450,8 @@ async fn write_frames(connection: Connection, mut send: SendStream, mut queue: m
 async fn read_frames(
     connection: Connection,
     mut receive: RecvStream,
-    frames: mpsc::Sender<Vec<u8>>,
-    max_frame: Bytes,
+    frames: mpsc::Sender<Frame>,
+    (max_frame, room): (Bytes, Room),
 ) {
     loop {
         let mut length = [0; 4];
@@ -409,27 +467,30 @@ async fn read_frames(
         if check_length(length, max_frame).is_err() {
             return connection.close(Code::Malformed.var(), b"frame too long");
         }
-        let mut frame = vec![0; length];
-        match receive.read_exact(&mut frame).await {
+        let held = room.take(length).await;
+        let mut bytes = vec![0; length];
+        match receive.read_exact(&mut bytes).await {
             Ok(()) => {}
             Err(ReadExactError::ReadError(_)) => return,
             Err(ReadExactError::FinishedEarly(_)) => {
                 return connection.close(Code::Malformed.var(), b"frame cut off");
             }
         }
-        if frames.send(frame).await.is_err() {
+        if frames.send(Frame { bytes, unread: Unread { _room: held } }).await.is_err() {
             return;
         }
     }
 }
 
-async fn read_requests(connection: Connection, asked: mpsc::Sender<Request>, max_request: Bytes) {
+async fn read_requests(connection: Connection, asked: mpsc::Sender<Request>, config: ControlConfig) {
     while let Ok((send, mut receive)) = connection.accept_bi().await {
         let (connection, asked) = (connection.clone(), asked.clone());
+        let (most, within) = (config.max_request, config.request_timeout);
         // As many at once as the peer may open streams.
         tokio::spawn(async move {
             let responder = Responder { connection: connection.clone(), send, answered: false };
-            match read_body(&connection, &mut receive, max_request).await {
+            let read = timeout(within.into(), read_body(&connection, &mut receive, most)).await;
+            match read.unwrap_or(Err(ControlError::Malformed("request that does not end"))) {
                 Ok(bytes) => drop(asked.send(Request { bytes, responder }).await),
                 Err(error) => {
                     let _ = receive.stop(Code::Refused.var());
@@ -441,13 +502,34 @@ async fn read_requests(connection: Connection, asked: mpsc::Sender<Request>, max
 }
 
 async fn expect_preface(connection: &Connection, receive: &mut RecvStream) -> Result<(), ControlError> {
-    let mut preface = [0];
+    let mut preface = [0; 3];
     receive.read_exact(&mut preface).await.map_err(|e| read_failed(connection, e))?;
-    if preface != [PREFACE] {
+    let [PREFACE, lowest, highest] = preface else {
         connection.close(Code::Malformed.var(), b"bad preface");
         return Err(ControlError::Malformed("bad preface"));
+    };
+    match common_version(&VERSIONS, &(lowest..=highest)) {
+        Some(_) => Ok(()),
+        None => {
+            let error = ControlError::MessageVersions {
+                addr: connection.remote_address(),
+                ours: VERSIONS,
+                theirs: lowest..=highest,
+            };
+            connection.close(Code::Malformed.var(), error.to_string().as_bytes());
+            Err(error)
+        }
     }
-    Ok(())
+}
+
+fn preface() -> [u8; 3] {
+    [PREFACE, *VERSIONS.start(), *VERSIONS.end()]
+}
+
+/// The highest version that both understand.
+fn common_version(ours: &RangeInclusive<u8>, theirs: &RangeInclusive<u8>) -> Option<u8> {
+    let highest = *ours.end().min(theirs.end());
+    (ours.contains(&highest) && theirs.contains(&highest)).then_some(highest)
 }
 
 async fn write_body(
@@ -515,5 +597,24 @@ fn read_failed(connection: &Connection, error: ReadExactError) -> ControlError {
         ReadExactError::FinishedEarly(_) => ControlError::Malformed("body cut off"),
         ReadExactError::ReadError(ReadError::Reset(_)) => ControlError::Refused,
         ReadExactError::ReadError(_) => closed(connection),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_sides_find_the_same_version_or_none() {
+        for (a, b, common) in [
+            (1..=1, 1..=1, Some(1)),
+            (1..=3, 2..=5, Some(3)),
+            (2..=5, 1..=3, Some(3)),
+            (1..=2, 3..=4, None),
+            (3..=4, 1..=2, None),
+            (1..=9, 4..=4, Some(4)),
+        ] {
+            assert_eq!((common_version(&a, &b), common_version(&b, &a)), (common, common), "{a:?} {b:?}");
+        }
     }
 }

@@ -76,14 +76,14 @@ async fn frames_arrive_in_order_both_ways_and_each_side_knows_the_other() {
         };
         let echo = async {
             for n in 0..2000 {
-                let got = there.recv().await.unwrap();
+                let got = there.recv().await.unwrap().to_vec();
                 assert_eq!(got, frame(n));
                 there.send(got).await.unwrap();
             }
         };
         let back = async {
             for n in 0..2000 {
-                assert_eq!(here.recv().await.unwrap(), frame(n));
+                assert_eq!(here.recv().await.unwrap().to_vec(), frame(n));
             }
         };
         timeout(SOON, async { tokio::join!(send, echo, back) }).await.unwrap();
@@ -129,8 +129,8 @@ async fn a_long_reply_arrives_whole_and_holds_up_no_frame() {
         let mut rounds = 0;
         while !done.load(Ordering::Relaxed) {
             here.send(vec![7; 100]).await.unwrap();
-            there.send(there.recv().await.unwrap()).await.unwrap();
-            assert_eq!(here.recv().await.unwrap(), [7; 100]);
+            there.send(there.recv().await.unwrap().to_vec()).await.unwrap();
+            assert_eq!(here.recv().await.unwrap().to_vec(), [7; 100]);
             rounds += 1;
         }
         rounds
@@ -143,13 +143,13 @@ async fn a_long_reply_arrives_whole_and_holds_up_no_frame() {
 async fn stuck_requests_hold_up_no_frame() {
     let (one, two) = (Node::new(), Node::new());
     let (here, there) = linked(&one, &two).await;
-    // Every request that may be open is, each with as much reply under way as its window allows, in both directions.
-    let big = vec![1; 4 << 20];
+    // Every request that may be open is, in both directions.
+    let big = vec![1; 4 << 10];
     let mut stuck = Vec::new();
     for (asker, answerer) in [(&here, &there), (&there, &here)] {
         for _ in 0..ControlConfig::default().requests_at_once {
             let (link, big) = (asker.clone(), big.clone());
-            stuck.push(tokio::spawn(async move { link.request(&big[..1 << 20], Bytes::mib(64)).await }));
+            stuck.push(tokio::spawn(async move { link.request(&big, Bytes::mib(64)).await }));
             let request = timeout(SOON, answerer.incoming_request()).await.unwrap().unwrap();
             stuck.push(tokio::spawn(async move {
                 let _request = request;
@@ -159,7 +159,7 @@ async fn stuck_requests_hold_up_no_frame() {
     }
     for n in 0..50_u8 {
         here.send(vec![n; 60_000]).await.unwrap();
-        assert_eq!(timeout(SOON, there.recv()).await.unwrap().unwrap(), vec![n; 60_000]);
+        assert_eq!(timeout(SOON, there.recv()).await.unwrap().unwrap().to_vec(), vec![n; 60_000]);
     }
     // One more has to wait for its turn.
     let waiting = here.request(b"", Bytes::ZERO);
@@ -184,7 +184,7 @@ async fn requests_fail_clearly() {
     assert!(matches!(result, Err(ControlError::TooLong { .. })), "{result:?}");
     assert!(matches!(answered, Err(ControlError::Refused)), "{answered:?}");
 
-    let long = vec![0; (1 << 20) + 1];
+    let long = vec![0; (4 << 10) + 1];
     let result = timeout(SOON, here.request(&long, Bytes::kib(1))).await.unwrap();
     assert!(matches!(result, Err(ControlError::Refused)), "{result:?}");
 
@@ -323,7 +323,7 @@ async fn another_protocol_version_is_named_as_the_reason() {
     let state = tempfile::tempdir().unwrap();
     let identity = Arc::new(Identity::load_or_create(state.path()).unwrap());
     let later = ControlEndpoint::bind_speaking(
-        "headwater/2",
+        "headwater/1",
         "127.0.0.1:0".parse().unwrap(),
         identity,
         Pins::open(state.path()).unwrap(),
@@ -467,7 +467,7 @@ async fn garbage_at_the_port_disturbs_nothing() {
         let _ = noise.send_to(&packet, one.addr());
         if n % 100 == 0 {
             here.send(n.to_be_bytes().to_vec()).await.unwrap();
-            assert_eq!(timeout(SOON, there.recv()).await.unwrap().unwrap(), n.to_be_bytes());
+            assert_eq!(timeout(SOON, there.recv()).await.unwrap().unwrap().to_vec(), n.to_be_bytes());
         }
     }
     linked(&one, &two).await;
@@ -515,7 +515,7 @@ async fn a_vanished_peer_is_noticed_within_the_idle_timeout() {
     cut.store(true, Ordering::Relaxed);
     let ends = timeout(SOON, async { tokio::join!(here.closed(), there.closed()) }).await.unwrap();
     assert_eq!(ends, (LinkEnd::Silent, LinkEnd::Silent));
-    assert_eq!(here.recv().await, None);
+    assert!(here.recv().await.is_none());
     assert!(here.incoming_request().await.is_none());
     let error = here.send(vec![1]).await.unwrap_err().to_string();
     assert_eq!(error, "link closed: the peer fell silent");
@@ -558,9 +558,9 @@ async fn finishing_delivers_what_is_queued_and_closing_says_why() {
     }
     here.finish().await;
     for n in 0..200_u8 {
-        assert_eq!(timeout(SOON, there.recv()).await.unwrap(), Some(vec![n; 500]));
+        assert_eq!(timeout(SOON, there.recv()).await.unwrap().unwrap().to_vec(), vec![n; 500]);
     }
-    assert_eq!(timeout(SOON, there.recv()).await.unwrap(), None);
+    assert!(timeout(SOON, there.recv()).await.unwrap().is_none());
     assert_eq!(there.closed().await, LinkEnd::ByPeer(GOING_AWAY.to_owned()));
     assert!(there.was_left() && !here.was_left());
     assert_eq!(here.closed().await, LinkEnd::Here);
@@ -576,7 +576,7 @@ async fn a_frame_beyond_the_limit_ends_the_link() {
     let (one, two) = (Node::with("127.0.0.1:0", generous), Node::new());
     let (here, there) = linked(&one, &two).await;
     here.send(vec![0; 100_000]).await.unwrap();
-    assert_eq!(timeout(SOON, there.recv()).await.unwrap(), None);
+    assert!(timeout(SOON, there.recv()).await.unwrap().is_none());
     assert_eq!(here.closed().await, LinkEnd::ByPeer("frame too long".to_owned()));
 }
 

@@ -20,7 +20,7 @@ use rustls::{
 use super::identity::{Identity, node_of};
 
 /// The protocol of control links; a change that old nodes would misread gets a new number.
-pub(super) const ALPN: &str = "headwater/1";
+pub(super) const ALPN: &str = "headwater/2";
 
 /// The configuration of one dial; `verifier` decides about the peer's key and remembers it.
 pub(super) fn client(

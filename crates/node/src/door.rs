@@ -5,9 +5,10 @@
 //!
 //! | Role | May say |
 //! |---|---|
+//! | any | who it is and what it holds, of itself |
 //! | controller | orders to this node, its sources and its receivers |
-//! | source | to the controller of this process, what sources say |
-//! | caller | to the controller of this process, what nodes, receivers and whoever wants a cast say; to its sources, that they send to the caller itself |
+//! | source | to the controller of this process, what sources say of their flows |
+//! | caller | to the controller of this process, what sources, receivers and whoever wants a cast say; to its sources, that they send to the caller itself |
 //!
 //! The door knows links, not tasks. What a message is about is checked by the machine that it is for: a source takes orders about a flow
 //! from whoever made the flow, a receiver hears the controller that it has asked, and a controller hears of a task its receiver.
@@ -102,22 +103,20 @@ impl Peer {
 
     fn may_tell_the_controller(&self, word: &ToController) -> Result<(), Refused> {
         match word {
-            ToController::Hello(info) => {
-                self.speaks_for(info.node)?;
-                self.as_(&[Role::Source, Role::Caller])
-            }
-            ToController::Request(request) => {
-                self.speaks_for(request.receiver)?;
-                self.as_(&[Role::Caller])
-            }
+            // A process that runs a controller, or serves, is a node itself.
+            ToController::Hello(info) => self.speaks_for(info.node),
             ToController::Hold(_)
             | ToController::Drop { .. }
             | ToController::Spoiled { .. }
             | ToController::Named(_)
             | ToController::Unname { .. }
             | ToController::Leaving
-            | ToController::Keeps
-            | ToController::Pushing { .. }
+            | ToController::Keeps => Ok(()),
+            ToController::Request(request) => {
+                self.speaks_for(request.receiver)?;
+                self.as_(&[Role::Caller])
+            }
+            ToController::Pushing { .. }
             | ToController::PushRefused { .. }
             | ToController::Stopped { .. }
             | ToController::Report { .. } => self.as_(&[Role::Source, Role::Caller]),

@@ -7,12 +7,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
+use headwater_control::Unread;
 use headwater_controller::{
     Controller, ControllerCommand, ControllerConfig, ControllerEvent, ControllerView, NameRecord, TaskRecord,
 };
 use headwater_machine::{Endpoint, Input, Output, Packet};
 use headwater_units::{NodeId, PathId, TaskId, Time};
-use headwater_wire::{Body, Control, ToController};
+use headwater_wire::{Body, ToController};
 use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
@@ -20,6 +21,7 @@ use tokio::sync::oneshot;
 use self::chronicle::Chronicle;
 pub(crate) use self::chronicle::Tally;
 use super::AppError;
+use super::outbox::Outbox;
 use super::query::Forgetting;
 
 const TASKS: TableDefinition<u64, &[u8]> = TableDefinition::new("tasks");
@@ -31,8 +33,8 @@ const NAMES: TableDefinition<&str, &[u8]> = TableDefinition::new("names 1");
     reason = "control messages are rare, and nothing else is handed over here"
 )]
 enum Order {
-    Attach { path: PathId, node: NodeId, to: UnboundedSender<Control> },
-    Deliver { path: PathId, control: ToController },
+    Attach { path: PathId, node: NodeId, to: Outbox },
+    Deliver { path: PathId, word: ToController, unread: Option<Unread> },
     Lost { path: PathId, left: bool, reason: String },
     View(oneshot::Sender<ControllerView>),
     Answer(oneshot::Sender<()>),
@@ -82,13 +84,13 @@ impl ControllerHost {
     }
 
     /// What the machine says to `path` goes to `to`; whoever is there has proved this key.
-    pub(crate) fn attach(&self, path: PathId, node: NodeId, to: UnboundedSender<Control>) {
+    pub(crate) fn attach(&self, path: PathId, node: NodeId, to: Outbox) {
         self.order(Order::Attach { path, node, to });
     }
 
-    /// Hands in what came by `path`.
-    pub(crate) fn deliver(&self, path: PathId, control: ToController) {
-        self.order(Order::Deliver { path, control });
+    /// Hands in what came by `path`. While it waits, as much less is read of whoever said it.
+    pub(crate) fn deliver(&self, path: PathId, word: ToController, unread: Option<Unread>) {
+        self.order(Order::Deliver { path, word, unread });
     }
 
     /// The peer behind `path` is gone, for this reason; `left`: it has said so, since its process ends.
@@ -126,7 +128,7 @@ impl ControllerHost {
 struct Running {
     machine: Controller,
     started: Instant,
-    peers: BTreeMap<PathId, UnboundedSender<Control>>,
+    peers: BTreeMap<PathId, Outbox>,
     database: Option<Tasks>,
     /// Names to be written down, or to be forgotten, when nothing else is to be done: of a thousand that a node brings, one sync of the
     /// disk for all.
@@ -162,8 +164,9 @@ impl Running {
                     self.peers.insert(path, to);
                     self.machine.handle(now, Input::Command(ControllerCommand::PathOpened { path, node }));
                 }
-                Order::Deliver { path, control } => {
-                    self.machine.handle(now, Input::Packet(Packet::control(path, control)));
+                Order::Deliver { path, word, unread } => {
+                    self.machine.handle(now, Input::Packet(Packet::control(path, word)));
+                    drop(unread);
                 }
                 Order::Lost { path, left, reason } => {
                     self.peers.remove(&path);
@@ -204,7 +207,7 @@ impl Running {
                     if let (Some(peer), Body::Control(control)) =
                         (self.peers.get(&packet.path), packet.datagram.body)
                     {
-                        let _ = peer.send(*control);
+                        peer.say(*control);
                     }
                 }
                 Output::Event(event) => self.on_event(event),

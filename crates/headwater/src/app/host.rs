@@ -33,6 +33,7 @@ use self::setup::{bind_control, host_name, prepare_codec};
 use super::controller_host::ControllerHost;
 use super::occupant::Protocol;
 use super::ops::Ops;
+use super::outbox::Outbox;
 use super::{AppError, Common, USUAL_MTU};
 use headwater_driver::{Node, NodeConfig, Snapshot, control_path, room_in};
 
@@ -63,13 +64,13 @@ pub(crate) struct Held {
 
 struct Peer {
     link: Link,
-    out: UnboundedSender<Control>,
+    out: Outbox,
 }
 
 impl Peer {
     /// Says something over the link; false if it has ended.
     fn say(&self, control: impl Into<Control>) -> bool {
-        self.out.send(control.into()).is_ok()
+        self.out.say(control)
     }
 }
 
@@ -111,6 +112,7 @@ struct Inner {
     state: Mutex<State>,
     template: Mutex<NodeInfo>,
     ops: Ops,
+    answers: messages::Answers,
     passes_on: bool,
     pin: Option<NodeId>,
     mtu: Option<u16>,
@@ -170,6 +172,7 @@ impl Host {
             state: Mutex::default(),
             template: Mutex::new(template),
             ops: Ops::new(),
+            answers: messages::Answers::default(),
             passes_on: config.passes_on || listen.is_some(),
             pin: common.pin,
             mtu: common.mtu,

@@ -25,6 +25,7 @@ mod metrics_page;
 mod names;
 mod occupant;
 mod ops;
+mod outbox;
 mod own;
 mod put;
 mod query;

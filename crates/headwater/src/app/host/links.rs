@@ -7,18 +7,21 @@ use headwater_control::{Backoff, Expect, GOING_AWAY, Link};
 use headwater_node as node;
 use headwater_units::{self as units, NodeId, PathId};
 use headwater_wire::{Control, ToController};
-use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+use tokio::sync::mpsc::Receiver;
 use tokio::task::JoinSet;
 
 use super::dialling::Dialling;
 use super::{Host, Peer};
 use crate::app::AppError;
+use crate::app::outbox::Outbox;
 use crate::app::query::{Answer, Query, Role, ask};
 use headwater_driver::control_path;
 
 /// How long queued messages may take to arrive when the process ends, and the closing of connections to leave.
 const LAST_WORDS: Duration = Duration::from_millis(250);
 const CLOSING: Duration = Duration::from_millis(5);
+/// How long whoever has asked may take to read the answer.
+const ANSWER_WITHIN: Duration = Duration::from_secs(30);
 /// Of several addresses of a name each is tried so long after the one before (RFC 8305 §5: 250 ms).
 const NEXT_ADDRESS: Duration = Duration::from_millis(250);
 /// How long whoever was dialled may take to say what it is; who is too busy for that is taken for what it should be.
@@ -122,7 +125,7 @@ impl Host {
             self.state().controller_at = Some(at.clone());
         }
         // The link is known before the caller says anything over the path.
-        let serving = first.map(|link| host.begin_link(path, link));
+        let serving = first.map(|link| host.begin_link(path, link, peers.role()));
         tokio::spawn(async move {
             if let Some((link, commands)) = serving {
                 news.connected();
@@ -169,16 +172,19 @@ impl Host {
     }
 
     /// Makes a link known and introduces this node over it.
-    fn begin_link(&self, path: PathId, link: Link) -> (Link, UnboundedReceiver<Control>) {
-        let (out, commands) = unbounded_channel();
+    fn begin_link(&self, path: PathId, link: Link, role: node::Role) -> (Link, Receiver<Control>) {
+        let (out, commands) = Outbox::to(&link, role);
         let peer = Peer { link: link.clone(), out };
         if self.introduces_itself() {
             peer.say(ToController::Hello(self.info_for(&link)));
-            for holding in self.holdings() {
-                peer.say(ToController::Hold(holding));
-            }
-            for naming in self.namings() {
-                peer.say(ToController::Named(naming));
+            // Whoever else wants to know what is held asks ([`Host::introduce`]).
+            if role == node::Role::Controller {
+                for holding in self.holdings() {
+                    peer.say(ToController::Hold(holding));
+                }
+                for naming in self.namings() {
+                    peer.say(ToController::Named(naming));
+                }
             }
             let state = self.state();
             for claim in state.claims().into_iter().filter(|_| state.asks(path)) {
@@ -198,17 +204,19 @@ impl Host {
     }
 
     async fn serve_link(self, path: PathId, link: Link, role: node::Role) {
-        let (link, commands) = self.begin_link(path, link);
+        let (link, commands) = self.begin_link(path, link, role);
+        if role == node::Role::Source {
+            let host = self.clone();
+            tokio::spawn(async move {
+                if let Err(error) = host.introduce(path).await {
+                    tracing::debug!(%error, "a source that is back does not say what it holds");
+                }
+            });
+        }
         self.run_link(path, link, role, commands).await;
     }
 
-    async fn run_link(
-        self,
-        path: PathId,
-        link: Link,
-        role: node::Role,
-        mut commands: UnboundedReceiver<Control>,
-    ) {
+    async fn run_link(self, path: PathId, link: Link, role: node::Role, mut commands: Receiver<Control>) {
         let sender = link.clone();
         let sending = tokio::spawn(async move {
             while let Some(control) = commands.recv().await {
@@ -223,18 +231,19 @@ impl Host {
                 let host = host.clone();
                 let asked = asked.clone();
                 tokio::spawn(async move {
-                    let answer = match postcard::from_bytes(&request.bytes) {
-                        Ok(query) => host.answer(&asked, query).await,
-                        Err(_) => return request.responder.refuse(),
+                    let Ok(query) = postcard::from_bytes(&request.bytes) else {
+                        return request.responder.refuse();
                     };
-                    let bytes = postcard::to_stdvec(&answer).expect("an answer can be written");
-                    let _ = request.responder.respond(&bytes).await;
+                    let Some((bytes, _held)) = host.make_answer(&asked, query).await else {
+                        return request.responder.refuse();
+                    };
+                    let _ = tokio::time::timeout(ANSWER_WITHIN, request.responder.respond(&bytes)).await;
                 });
             }
         });
         while let Some(frame) = link.recv().await {
             match Control::parse(&frame) {
-                Ok(control) => self.on_control(path, &link, role, control),
+                Ok(control) => self.on_control(path, &link, role, (control, frame.into_unread())),
                 Err(error) => {
                     tracing::warn!(peer = %link.peer(), %error, "link closed");
                     link.close("malformed message");

@@ -4,28 +4,50 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Instant;
 
-use headwater_control::Link;
+use headwater_control::{Link, Unread};
 use headwater_node as node;
 use headwater_udp::GroupAddr;
 use headwater_units::{Duration, PathId};
 use headwater_wire::{Control, GroupQuestion, NodeInfo, ToController, ToNode, resolve_address};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::addresses::{THIS_MACHINE, introduced};
 use super::{Host, LOCAL};
 use crate::app::ops::rounded;
+use crate::app::outbox::Outbox;
 use crate::app::query::{Answer, Query, Role};
 use headwater_driver::Said;
 
 /// Objects of others, and where nodes are reached, are remembered for so many: who says more than that costs no more memory. Of what is
 /// not remembered, the controller is asked.
 const MOST_REMEMBERED: usize = 65_536;
+/// Answers up to this length take no part of the memory for answers.
+const SMALL_ANSWER: usize = 16 << 10;
+/// Answers that were made and are not read yet take no more memory than this, KiB; one that is longer alone does.
+const ANSWERS_KIB: usize = 64 << 10;
+/// Answers that may wait for their memory at the same time; whoever asks for more is refused at once.
+const WAITING_AT_ONCE: usize = 16;
+/// How long an answer waits for its memory.
+const ROOM_FOR_AN_ANSWER: std::time::Duration = std::time::Duration::from_secs(2);
+
+/// What answers to whoever asks may take of this process, however many ask and however slowly they read.
+pub(super) struct Answers {
+    waiting: Semaphore,
+    held: Semaphore,
+}
+
+impl Default for Answers {
+    fn default() -> Self {
+        Answers { waiting: Semaphore::new(WAITING_AT_ONCE), held: Semaphore::new(ANSWERS_KIB) }
+    }
+}
 
 impl Host {
     /// The machines of this process and its own controller, without a network between them.
     pub(super) fn attach_local(&self) {
         let Some(controller) = &self.inner.controller else { return };
-        let (out, mut commands) = unbounded_channel();
+        let (out, mut commands) = Outbox::here();
         controller.attach(LOCAL, self.id(), out);
         if self.inner.node.is_none() {
             return;
@@ -38,12 +60,12 @@ impl Host {
             seen: self.data_address().map(|at| at.ip()).filter(|ip| !ip.is_unspecified()),
             ..self.template().clone()
         };
-        controller.deliver(LOCAL, ToController::Hello(info));
+        controller.deliver(LOCAL, ToController::Hello(info), None);
         let host = self.clone();
         tokio::spawn(async move {
             while let Some(mut control) = commands.recv().await {
                 control.resolve(THIS_MACHINE);
-                host.hand_in(LOCAL, control);
+                host.hand_in(LOCAL, control, None);
             }
         });
     }
@@ -79,7 +101,7 @@ impl Host {
                 peer.say(control);
             }
         } else if let (Some(controller), Control::Controller(word)) = (&self.inner.controller, control) {
-            controller.deliver(LOCAL, word);
+            controller.deliver(LOCAL, word, None);
         }
     }
 
@@ -102,7 +124,7 @@ impl Host {
     }
 
     /// What a controller or a node says to this process, but not to its own controller.
-    fn hand_in(&self, path: PathId, control: Control) {
+    fn hand_in(&self, path: PathId, control: Control, unread: Option<Unread>) {
         match control {
             Control::Node(ToNode::NameStands(stands)) => self.name_stands(path, *stands),
             Control::Node(ToNode::ProbeGroup(question)) => {
@@ -127,7 +149,7 @@ impl Host {
             }
             Control::Controller(word) => {
                 if let Some(controller) = &self.inner.controller {
-                    controller.deliver(path, word);
+                    controller.deliver(path, word, unread);
                 }
             }
         }
@@ -148,7 +170,13 @@ impl Host {
     }
 
     /// Something came over a link. What its other end may not say is counted, and nothing else becomes of it.
-    pub(super) fn on_control(&self, path: PathId, link: &Link, role: node::Role, mut control: Control) {
+    pub(super) fn on_control(
+        &self,
+        path: PathId,
+        link: &Link,
+        role: node::Role,
+        (mut control, unread): (Control, Unread),
+    ) {
         let peer = node::Peer { role, node: link.peer(), at: link.remote_addr() };
         if let Err(refused) = peer.may_say(&control) {
             tracing::debug!(peer = %link.peer(), %refused, "message refused");
@@ -156,16 +184,16 @@ impl Host {
         }
         peer.narrow(&mut control);
         match control {
-            Control::Controller(word) => self.on_word(path, link, word),
+            Control::Controller(word) => self.on_word(path, link, word, Some(unread)),
             mut order => {
                 order.resolve(peer.at);
-                self.hand_in(path, order);
+                self.hand_in(path, order, Some(unread));
             }
         }
     }
 
     /// A node or whoever asks says something to the controller of this process.
-    pub(super) fn on_word(&self, path: PathId, link: &Link, word: ToController) {
+    pub(super) fn on_word(&self, path: PathId, link: &Link, word: ToController, unread: Option<Unread>) {
         let from = link.remote_addr();
         let word = match word {
             ToController::Hello(info) => {
@@ -187,7 +215,7 @@ impl Host {
             }
             other => other,
         };
-        self.hand_in(path, Control::Controller(word));
+        self.hand_in(path, Control::Controller(word), unread);
     }
 
     fn role(&self) -> Role {
@@ -198,7 +226,25 @@ impl Host {
         }
     }
 
-    pub(super) async fn answer(&self, link: &Link, query: Query) -> Answer {
+    /// An answer, and its part of the memory that answers may take. `None`: there is no more for now.
+    pub(super) async fn make_answer(
+        &self,
+        link: &Link,
+        query: Query,
+    ) -> Option<(Vec<u8>, Option<SemaphorePermit<'_>>)> {
+        let Answers { waiting, held } = &self.inner.answers;
+        let answer = self.answer(link, query).await;
+        let bytes = postcard::to_stdvec(&answer).expect("an answer can be written");
+        if bytes.len() <= SMALL_ANSWER {
+            return Some((bytes, None));
+        }
+        let _turn = waiting.try_acquire().ok()?;
+        let kib = bytes.len().div_ceil(1024).min(ANSWERS_KIB) as u32;
+        let held = tokio::time::timeout(ROOM_FOR_AN_ANSWER, held.acquire_many(kib)).await.ok()?.ok()?;
+        Some((bytes, Some(held)))
+    }
+
+    async fn answer(&self, link: &Link, query: Query) -> Answer {
         match query {
             Query::Holdings if self.inner.node.is_some() => {
                 // Whoever is about to stop has nothing for those who come now.

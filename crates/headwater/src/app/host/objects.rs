@@ -75,7 +75,7 @@ impl Host {
         drop(state);
         if let Some(controller) = &self.inner.controller {
             says.retain(|control| decides || for_all(control));
-            says.into_iter().for_each(|control| controller.deliver(LOCAL, control));
+            says.into_iter().for_each(|control| controller.deliver(LOCAL, control, None));
         }
     }
 
@@ -104,7 +104,7 @@ impl Host {
         }
         drop(state);
         if let Some(controller) = &self.inner.controller {
-            controller.deliver(LOCAL, word.clone());
+            controller.deliver(LOCAL, word.clone(), None);
         }
         Some(held)
     }
@@ -162,18 +162,18 @@ impl Host {
             return Err(AppError::Unreachable { who: link.remote_addr().to_string(), reason });
         };
         let count = holdings.len();
-        self.on_word(path, &link, ToController::Hello(*info));
+        self.on_word(path, &link, ToController::Hello(*info), None);
         for holding in holdings {
-            self.on_word(path, &link, ToController::Hold(holding));
+            self.on_word(path, &link, ToController::Hold(holding), None);
         }
         for naming in names {
-            self.on_word(path, &link, ToController::Named(naming));
+            self.on_word(path, &link, ToController::Named(naming), None);
         }
         // So that whoever asks for it hears why it is not to be had.
         for (holding, how) in spoiled {
             let object = holding.object;
-            self.on_word(path, &link, ToController::Hold(holding));
-            self.on_word(path, &link, ToController::Spoiled { object, how });
+            self.on_word(path, &link, ToController::Hold(holding), None);
+            self.on_word(path, &link, ToController::Spoiled { object, how }, None);
         }
         Ok(count)
     }

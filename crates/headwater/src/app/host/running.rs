@@ -61,7 +61,7 @@ impl Host {
         let peers: Vec<_> =
             self.state().peers.values().map(|peer| (peer.link.clone(), peer.out.clone())).collect();
         for (link, out) in peers {
-            let _ = out.send(ToController::Hello(self.info_for(&link)).into());
+            out.say(ToController::Hello(self.info_for(&link)));
         }
         if self.inner.controller.is_some() {
             self.attach_local();

@@ -1,0 +1,47 @@
+//! What is said to a peer and has not left: so much and no more.
+
+use headwater_control::Link;
+use headwater_node::Role;
+use headwater_wire::Control;
+use tokio::sync::mpsc::{Receiver, Sender, channel};
+
+/// Messages that may wait for whoever has dialled this process: it is anybody, and there are many.
+const FOR_A_CALLER: usize = 4096;
+/// The same for those that this process has dialled: all that a node holds is said to its controller at once.
+const FOR_OTHERS: usize = 1 << 18;
+
+/// What waits to be said to one peer. Clones are the same.
+#[derive(Clone)]
+pub(crate) struct Outbox {
+    queue: Sender<Control>,
+    /// `None`: this process itself.
+    link: Option<Link>,
+}
+
+impl Outbox {
+    /// For the other end of a link.
+    pub(crate) fn to(link: &Link, role: Role) -> (Outbox, Receiver<Control>) {
+        let most = match role {
+            Role::Caller => FOR_A_CALLER,
+            Role::Controller | Role::Source => FOR_OTHERS,
+        };
+        let (queue, said) = channel(most);
+        (Outbox { queue, link: Some(link.clone()) }, said)
+    }
+
+    /// Within this process.
+    pub(crate) fn here() -> (Outbox, Receiver<Control>) {
+        let (queue, said) = channel(FOR_OTHERS);
+        (Outbox { queue, link: None }, said)
+    }
+
+    /// Says something; false if nobody will hear it. The link of a peer that does not read what is said to it is closed.
+    pub(crate) fn say(&self, control: impl Into<Control>) -> bool {
+        let said = self.queue.try_send(control.into());
+        if let (Err(tokio::sync::mpsc::error::TrySendError::Full(_)), Some(link)) = (&said, &self.link) {
+            tracing::warn!(peer = %link.peer(), "link closed: the peer does not read what is said to it");
+            link.close("messages are not read");
+        }
+        said.is_ok()
+    }
+}
