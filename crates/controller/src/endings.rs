@@ -108,3 +108,72 @@ impl Endings {
         self.flows.range(flows).map(|((_, flow), _)| *flow).collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+
+    use headwater_units::{Duration, PathId};
+    use headwater_wire::NodeInfo;
+
+    use super::*;
+    use crate::turn::{Draws, Effect};
+    use crate::{ControllerConfig, ControllerStats};
+
+    const NODE: NodeId = NodeId([1; 32]);
+    const FLOW: FlowId = FlowId(7);
+
+    /// What a turn at this time wants done: how often the flow is stopped, and when it is looked after next.
+    fn turn(at: u64, act: impl FnOnce(&mut Turn<'_>)) -> (usize, Option<Time>) {
+        let (config, mut draws) = (ControllerConfig::default(), Draws::new([0; 32]));
+        let (mut stats, mut effects) = (ControllerStats::default(), VecDeque::new());
+        let now = Time::ZERO + Duration::from_millis(at);
+        let (draws, stats) = (&mut draws, &mut stats);
+        act(&mut Turn { now, config: &config, draws, stats, effects: &mut effects });
+        let stops =
+            effects.iter().filter(|it| matches!(it, Effect::Tell(NODE, Control::Stop { flow: FLOW })));
+        let wakes =
+            effects.iter().filter_map(|it| if let Effect::Wake(_, at) = it { Some(*at) } else { None });
+        (stops.count(), wakes.last().flatten())
+    }
+
+    fn catalog() -> Catalog {
+        let info = NodeInfo {
+            node: NODE,
+            name: String::new(),
+            listen: None,
+            data: Vec::new(),
+            uplink: None,
+            downlink: None,
+            rack: None,
+            room: 1424,
+            incarnation: 1,
+            rtt: None,
+            seen: None,
+            labels: Default::default(),
+        };
+        let mut catalog = Catalog::default();
+        catalog.greet(Time::ZERO, PathId(1), info, &ControllerConfig::default(), |_| true);
+        catalog
+    }
+
+    #[test]
+    fn a_flow_is_stopped_until_its_source_confirms_it_or_is_another() {
+        let (mut endings, catalog) = (Endings::default(), catalog());
+        let at = |ms| Some(Time::ZERO + Duration::from_millis(ms));
+        assert_eq!(turn(0, |turn| endings.stop(turn, &catalog, NODE, FLOW, 1)), (1, at(500)));
+        assert_eq!(turn(400, |turn| endings.tick(turn, &catalog, NODE, FLOW)), (0, at(500)));
+        assert_eq!(turn(500, |turn| endings.tick(turn, &catalog, NODE, FLOW)), (1, at(1_500)));
+        assert_eq!(turn(600, |turn| endings.node_up(turn, &catalog, NODE, 1, true)), (1, at(1_100)));
+        assert_eq!(turn(700, |turn| endings.node_up(turn, &catalog, NODE, 2, true)), (0, None));
+        assert!(!endings.contains(NODE, FLOW));
+    }
+
+    #[test]
+    fn nothing_is_said_to_a_source_that_is_away() {
+        let (mut endings, mut catalog) = (Endings::default(), catalog());
+        catalog.lose(Time::ZERO, PathId(1));
+        let given_up = Some(Time::ZERO + ControllerConfig::default().stop_for);
+        assert_eq!(turn(0, |turn| endings.stop(turn, &catalog, NODE, FLOW, 1)), (0, given_up));
+    }
+}

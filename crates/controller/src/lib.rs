@@ -218,19 +218,7 @@ impl Controller {
     }
 
     fn source(&mut self, now: Time, node: NodeId, control: Control) {
-        match control {
-            Control::Fetched(_)
-            | Control::GroupProbed { .. }
-            | Control::TreeReady { .. }
-            | Control::Silent { .. }
-            | Control::Signalled(_) => return self.of_cast(now, node, control),
-            Control::Pushing { flow } | Control::PushRefused { flow, .. } | Control::Stopped { flow }
-                if self.casts.serves(node, flow) || self.casts.has_tree(node, flow) =>
-            {
-                return self.of_cast(now, node, control);
-            }
-            _ => {}
-        }
+        let Some(control) = self.of_cast(now, node, control) else { return };
         let Controller { catalog, deliveries, desk, .. } = self;
         let turn = &mut desk.turn(now);
         match control {
@@ -275,8 +263,8 @@ impl Controller {
         }
     }
 
-    /// What nodes say of casts; a group's flow belongs to no task, nor does a tree.
-    fn of_cast(&mut self, now: Time, node: NodeId, control: Control) {
+    /// What nodes say of casts; a group's flow belongs to no task, nor does a tree. Anything else is given back.
+    fn of_cast(&mut self, now: Time, node: NodeId, control: Control) -> Option<Control> {
         let (casts, below) = &mut self.casts(now);
         match control {
             Control::Fetched(fetched) => casts.fetched(below, node, fetched),
@@ -287,16 +275,18 @@ impl Controller {
             }
             Control::Signalled(answer) => casts.signalled(below, node, &answer),
             Control::Pushing { flow } if casts.has_tree(node, flow) => casts.tree_pushing(below, node, flow),
-            Control::Pushing { flow } => casts.group_opened(below, node, flow),
-            Control::PushRefused { flow, .. } | Control::Stopped { flow } => {
+            Control::Pushing { flow } if casts.serves(node, flow) => casts.group_opened(below, node, flow),
+            Control::PushRefused { flow, .. } | Control::Stopped { flow } if casts.has_tree(node, flow) => {
                 below.deliveries.endings.forget(&mut below.turn, node, flow);
-                match casts.has_tree(node, flow) {
-                    true => casts.tree_over(below, node, flow),
-                    false => casts.group_over(below, node, flow),
-                }
+                casts.tree_over(below, node, flow);
             }
-            _ => unreachable!("only what is said of casts is handed on"),
+            Control::PushRefused { flow, .. } | Control::Stopped { flow } if casts.serves(node, flow) => {
+                below.deliveries.endings.forget(&mut below.turn, node, flow);
+                casts.group_over(below, node, flow);
+            }
+            other => return Some(other),
         }
+        None
     }
 
     fn request(&mut self, now: Time, path: PathId, request: Request) {
