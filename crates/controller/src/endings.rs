@@ -132,9 +132,9 @@ mod tests {
         act(&mut Turn { now, config: &config, draws, stats, effects: &mut effects });
         let stops =
             effects.iter().filter(|it| matches!(it, Effect::Tell(NODE, Control::Stop { flow: FLOW })));
-        let wakes =
+        let mut wakes =
             effects.iter().filter_map(|it| if let Effect::Wake(_, at) = it { Some(*at) } else { None });
-        (stops.count(), wakes.last().flatten())
+        (stops.count(), wakes.next_back().flatten())
     }
 
     fn catalog() -> Catalog {

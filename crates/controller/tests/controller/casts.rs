@@ -460,7 +460,7 @@ fn a_group_that_its_source_does_not_open_is_stopped_when_its_receivers_join_othe
     let mut bench = keepers([2, 3, 4, 5]);
     let to = |nodes: [u8; 2]| nodes.map(node).to_vec();
     bench.say_at(ASKER, Control::Cast(Cast { to: to([2, 3]), wish: CastWish::Overlay, ..wanted(1) }));
-    [2, 3].map(|n| bench.follow(n));
+    [2, 3].iter().for_each(|n| drop(bench.follow(*n)));
     bench.say_at(ASKER, Control::Cast(Cast { to: to([4, 5]), ..wanted(2) }));
     let group = bench.opened(&[4, 5], &[4, 5]);
     bench.pass(ms(1500));
