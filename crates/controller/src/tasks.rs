@@ -114,6 +114,8 @@ pub(crate) struct Task {
     /// The trees by which it comes, if it does; they are a cast's, and it has no flows of its own then.
     pub(crate) trees: Vec<FlowGrant>,
     pub(crate) distrusted: BTreeSet<NodeId>,
+    /// When it began, or was restored.
+    pub(crate) begun: Time,
     /// Where the receiver spoke from last.
     pub(crate) path: Option<PathId>,
     /// When the receiver spoke last.
@@ -156,6 +158,7 @@ impl Task {
             flows: Vec::new(),
             trees: Vec::new(),
             distrusted: BTreeSet::new(),
+            begun: now,
             path: Some(path),
             heard: now,
             pace: Pace::Running,
@@ -193,6 +196,7 @@ impl Task {
             flows: Vec::new(),
             trees: Vec::new(),
             distrusted: record.distrusted.into_iter().collect(),
+            begun: now,
             path: None,
             heard: now,
             pace: Pace::Running,

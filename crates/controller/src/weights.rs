@@ -7,8 +7,8 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use headwater_fabric::{Attachment, Fabric, LinkId, Path, PointId};
-use headwater_policy::theta::{Bounds, plan, theta_ceiling};
-use headwater_policy::{Coflow, Demand, PathedFlow, Share};
+use headwater_policy::theta::{Bounds, theta_ceiling};
+use headwater_policy::{Coflow, Demand, PathedFlow, Policy};
 use headwater_units::{BitRate, Bytes, Duration, FlowId, NodeId, Theta, Time};
 use headwater_wire::{Class, SYMBOL_OVERHEAD};
 
@@ -101,9 +101,16 @@ impl Planner {
                     load.rtt = load.rtt.max(flow.rtt);
                     load.symbol = load.symbol.max(u64::from(task.symbol_size));
                 }
-                flows.push(PathedFlow { flow: flow.facts.flow, path });
+                let sent = flow.view.map_or(Bytes::ZERO, |view| view.bytes);
+                flows.push(PathedFlow { flow: flow.facts.flow, remaining: None, sent, path });
             }
-            demand.coflows.push(Coflow { task: task.id, remaining: rank(task), flows });
+            demand.coflows.push(Coflow {
+                task: task.id,
+                arrival: task.begun,
+                remaining: Some(ranked_size(task)),
+                sent: task.bytes - task.remaining().min(task.bytes),
+                flows,
+            });
         }
         let bucket = now.as_nanos() / config.replan_every.as_nanos();
         let buckets = config.rate_window.as_nanos().div_ceil(config.replan_every.as_nanos());
@@ -114,8 +121,9 @@ impl Planner {
         let ceiling = |link, load| config.theta_ceiling.or_else(|| self.ceiling(link, load));
         let ceilings = loads.iter().map(|(link, load)| (*link, ceiling(*link, load))).collect();
         let bounds = Bounds { floor: config.theta_floor, unmeasured: config.theta_unmeasured, ceilings };
-        let plan = plan(&demand, &bounds).expect("every flow is listed once and every link has a ceiling");
-        plan.shares.into_iter().map(|(flow, Share::Weight(theta))| (flow, theta)).collect()
+        let plan = bounds.plan(now, &demand);
+        let plan = plan.expect("every flow is listed once, every size is known and every link has a ceiling");
+        plan.shares().filter_map(|(flow, share)| Some((flow, share.weight()?))).collect()
     }
 
     /// θ+ of a link, if its capacity and a round trip over it are known.
@@ -233,7 +241,7 @@ impl WindowedMax {
 }
 
 /// What Algorithm 1 sorts by: the remaining size, but background tasks come behind all others.
-fn rank(task: &Task) -> Bytes {
+fn ranked_size(task: &Task) -> Bytes {
     match task.class {
         Class::Gentle => Bytes::new(u64::MAX / 2) + task.remaining().min(Bytes::new(u64::MAX / 2)),
         _ => task.remaining(),
