@@ -472,6 +472,18 @@ fn a_group_that_its_source_does_not_open_is_stopped_when_its_receivers_join_othe
 }
 
 #[test]
+fn a_receiver_that_is_forgotten_while_it_waits_passes_nothing_on() {
+    let mut bench = keepers([2, 3, 4]);
+    bench.say_at(ASKER, Control::Cast(Cast { wish: CastWish::Overlay, ..wanted(1) }));
+    [2, 3].iter().for_each(|n| drop(bench.follow(*n)));
+    bench.lose_path(3);
+    bench.command(ControllerCommand::ForgetNode { node: node(3) });
+    bench.pass(ms(300));
+    let (_, grants) = bench.granted(2).unwrap();
+    assert_eq!(grants.iter().map(|grant| grant.node).collect::<Vec<_>>(), [node(SOURCE)]);
+}
+
+#[test]
 fn only_whoever_asked_can_stop_it_and_then_all_is_stopped() {
     let mut bench = keepers([2, 3]);
     bench.cast();
