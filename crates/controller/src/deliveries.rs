@@ -17,7 +17,7 @@ pub(crate) use self::requests::{Progress, TreesGiven};
 
 use crate::catalog::Catalog;
 use crate::endings::Endings;
-use crate::overlay_membership::{Circle, Giver, Overlays};
+use crate::overlay_membership::{Beginner, Circle, Giver, Overlays};
 use crate::retry::Retry;
 use crate::selection::{FlowPlan, Known, Place};
 use crate::tasks::{Flow, FlowState, Task, Tasks};
@@ -28,37 +28,33 @@ use crate::{ControllerConfig, ControllerEvent, TaskFlow, TaskRecord};
 /// All running tasks and what they leave behind.
 #[derive(Default)]
 pub(crate) struct Deliveries {
-    pub(crate) tasks: Tasks,
+    tasks: Tasks,
     /// Who passes on what to whom: gone when nobody receives the object any more.
-    pub(crate) overlays: Overlays,
-    pub(crate) endings: Endings,
-    pub(crate) finished: Finished,
-    pub(crate) agenda: Agenda,
+    overlays: Overlays,
+    endings: Endings,
+    finished: Finished,
+    agenda: Agenda,
 }
 
 /// What is to be looked after before the next output.
 #[derive(Default)]
-pub(crate) struct Agenda {
+struct Agenda {
     /// Tasks to look after.
-    pub(crate) touched: BTreeSet<TaskId>,
+    touched: BTreeSet<TaskId>,
     /// Tasks whose facts changed, to be kept and told.
-    pub(crate) changed: BTreeSet<TaskId>,
+    changed: BTreeSet<TaskId>,
     /// Weights are to be planned, or as soon as the last plan is old enough.
-    pub(crate) plan: bool,
+    plan: bool,
 }
 
 /// Requests whose receivers have said that they are through: in order, and by key.
 #[derive(Default)]
-pub(crate) struct Finished {
+struct Finished {
     order: VecDeque<(NodeId, u64)>,
     requests: BTreeSet<(NodeId, u64)>,
 }
 
 impl Finished {
-    pub(crate) fn contains(&self, request: (NodeId, u64)) -> bool {
-        self.requests.contains(&request)
-    }
-
     fn note(&mut self, request: (NodeId, u64), most: usize) {
         if most > 0 && self.requests.insert(request) {
             self.order.push_back(request);
@@ -80,6 +76,61 @@ impl Deliveries {
     /// What choices are made from.
     pub(crate) fn known<'a>(&'a self, catalog: &'a Catalog, config: &'a ControllerConfig) -> Known<'a> {
         Known { catalog, tasks: &self.tasks, config }
+    }
+
+    /// The running tasks.
+    pub(crate) fn tasks(&self) -> &Tasks {
+        &self.tasks
+    }
+
+    /// Who passes on what to whom.
+    pub(crate) fn overlays(&self) -> &Overlays {
+        &self.overlays
+    }
+
+    /// Whether a receiver has said that it is through with this request.
+    pub(crate) fn has_finished(&self, receiver: NodeId, request: u64) -> bool {
+        self.finished.requests.contains(&(receiver, request))
+    }
+
+    // ---- what is to be looked after
+
+    /// A task is looked after before the next output.
+    pub(crate) fn touch(&mut self, task: TaskId) {
+        self.agenda.touched.insert(task);
+    }
+
+    /// The object's tasks are looked after: somebody holds it now.
+    pub(crate) fn touch_wanting(&mut self, object: ObjectId) {
+        self.agenda.touched.extend(self.tasks.wanting(object));
+    }
+
+    /// Weights are planned before the next output.
+    pub(crate) fn plan_anew(&mut self) {
+        self.agenda.plan = true;
+    }
+
+    /// Brings everything that the last input or timer touched into order: facts kept and told, weights planned, tasks
+    /// looked after. Afterwards nothing is due before the timers say so. `plan` may have none for now.
+    pub(crate) fn settle(
+        &mut self,
+        turn: &mut Turn<'_>,
+        catalog: &Catalog,
+        mut plan: impl FnMut(&mut Turn<'_>, &Tasks) -> Option<BTreeMap<FlowId, Theta>>,
+    ) {
+        loop {
+            self.announce_changed(turn, catalog);
+            if std::mem::take(&mut self.agenda.plan)
+                && let Some(weights) = plan(turn, &self.tasks)
+            {
+                self.weigh(turn, weights);
+            }
+            match self.agenda.touched.pop_first() {
+                Some(id) => self.tick_task(turn, catalog, id),
+                None if self.agenda.changed.is_empty() && !self.agenda.plan => return,
+                None => {}
+            }
+        }
     }
 
     // ---- flows
@@ -232,6 +283,24 @@ impl Deliveries {
         self.agenda.plan = true;
     }
 
+    /// A task is known by this name from now on.
+    pub(crate) fn call(&mut self, id: TaskId, name: &str) {
+        if let Some(task) = self.tasks.get_mut(id) {
+            name.clone_into(&mut task.name);
+        }
+    }
+
+    /// Receivers of an object begin to pass on to each other what comes: where each of them belongs.
+    pub(crate) fn begin_overlay(
+        &mut self,
+        object: ObjectId,
+        symbol_size: u16,
+        beginners: &[Beginner],
+        largest: u8,
+    ) -> Vec<(NodeId, Circle)> {
+        self.overlays.begin(object, symbol_size, beginners, largest)
+    }
+
     /// A running task goes on as one of a circle.
     pub(crate) fn regroup(
         &mut self,
@@ -281,13 +350,8 @@ impl Deliveries {
         self.agenda.plan = true;
     }
 
-    /// The object's tasks are looked after: somebody holds it now.
-    pub(crate) fn touch_wanting(&mut self, object: ObjectId) {
-        self.agenda.touched.extend(self.tasks.wanting(object));
-    }
-
     /// Flows weigh this from now on: tells those whose weight has changed.
-    pub(crate) fn weigh(&mut self, turn: &mut Turn<'_>, weights: BTreeMap<FlowId, Theta>) {
+    fn weigh(&mut self, turn: &mut Turn<'_>, weights: BTreeMap<FlowId, Theta>) {
         for (id, theta) in weights {
             let Some(flow) = self.tasks.flow_mut(id) else { continue };
             if !flow.pushed {

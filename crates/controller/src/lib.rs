@@ -1,7 +1,7 @@
 //! The controller of PPUSH: knows who holds what, sends sources to receivers, weighs their flows (PPUSH §III-A, §III-C).
 //!
 //! ```text
-//!   node ------ Hello, Hold, Drop ------> registry ----.
+//!   node ------ Hello, Hold, Drop ------> catalog -----.
 //!   receiver -- Request ----------------> selection ---+--> tasks, flows -- Push, Stop, Pause, Resume --> sources
 //!   receiver -- Feedback, Distrust, Fin ----------------'        |  ^------ Pushing, Stopped, Report --- sources
 //!            <- Accepted, Flows, FinAck -------------------------'
@@ -19,23 +19,23 @@
 //! nobody knows is stopped. A receiver need not say `Hello`: its `Request` tells enough. A source must.
 //!
 //! It is made of parts. Each owns its state, is given what it needs for one input ([`turn::Turn`]), and notes what it wants done
-//! ([`turn::Effect`]); a part may know those to the right of its arrow, and what these know:
+//! ([`turn::Effect`]); a part may know those that are named in its line, and what these know:
 //!
 //! | Part | What it owns or decides | Knows |
 //! |---|---|---|
-//! | `catalog` | nodes, what they hold or held, what names stand for | -> `turn` |
-//! | `tasks` | the running tasks and their flows, and every way to look them up | -> `turn` |
-//! | `overlay_membership` | who passes on what of which object | -> `racks` |
-//! | `selection` | nothing: which sources serve a task, how its flows begin | -> `catalog`, `tasks`, `overlay_membership` |
-//! | `endings` | flows that are being stopped | -> `catalog`, `turn` |
-//! | `deliveries` | tasks, endings, overlays, finished requests: what is said to receivers and sources | -> `selection`, `endings` |
-//! | `weights` | the network as flows measure it, and when weights were planned | -> `catalog`, `tasks` |
-//! | `overlay` | nothing: where receivers stand that pass on what comes | -> `selection` |
-//! | `swarm_detection` | objects of which several gets are under way | -> `overlay`, `deliveries` |
-//! | `tree_installation` | the trees of one cast, who was told what of them, signals, repairs | -> `network`, `catalog`, `tasks` |
-//! | `casts` | the running casts, each with its route and what that needs | -> `tree_installation`, `swarm_detection` |
-//! | `recovery` | what was asked for too early after a restart | -> `catalog`, `turn` |
-//! | `view` | nothing: a picture of all of this | -> `casts` |
+//! | `catalog` | nodes, what they hold or held, what names stand for | `turn` |
+//! | `tasks` | the running tasks and their flows, and every way to look them up | `turn` |
+//! | `overlay_membership` | who passes on what of which object | `racks` |
+//! | `selection` | nothing: which sources serve a task, how its flows begin | `catalog`, `tasks`, `overlay_membership` |
+//! | `endings` | flows that are being stopped | `catalog`, `turn` |
+//! | `deliveries` | tasks, endings, overlays, finished requests: what is said to receivers and sources | `selection`, `endings` |
+//! | `weights` | the network as flows measure it, and when weights were planned | `catalog`, `tasks` |
+//! | `overlay` | nothing: where receivers stand that pass on what comes | `selection` |
+//! | `swarm_detection` | objects of which several gets are under way | `overlay`, `deliveries` |
+//! | `tree_installation` | the trees of one cast, who was told what of them, signals, repairs | `network`, `catalog`, `tasks` |
+//! | `casts` | the running casts, each with its route and what that needs | `tree_installation`, `swarm_detection` |
+//! | `recovery` | what was asked for too early after a restart | `catalog`, `turn` |
+//! | `view` | nothing: a picture of all of this | `casts` |
 //!
 //! What is said by whom is sorted here; `nodes` tells all parts of a node that comes or goes, and `settle` ends every input and
 //! carries out what parts want done.
@@ -152,7 +152,7 @@ impl Controller {
 
     /// Tasks that are not over.
     pub fn running_tasks(&self) -> usize {
-        self.deliveries.tasks.len()
+        self.deliveries.tasks().len()
     }
 
     /// Its counters.
@@ -162,7 +162,7 @@ impl Controller {
 
     /// A picture of everything that is known now.
     pub fn view(&self, now: Time) -> ControllerView {
-        view::view(now, &self.catalog, &self.deliveries.tasks, &self.casts)
+        view::view(now, &self.catalog, self.deliveries.tasks(), &self.casts)
     }
 
     fn control(&mut self, now: Time, path: PathId, control: Control) {
@@ -245,7 +245,7 @@ impl Controller {
                 deliveries.leaving(node);
             }
             Control::GroupSent { flow, sent } => {
-                let known = self.casts.sent(node, flow, sent) || deliveries.tasks.is_group(node, flow);
+                let known = self.casts.sent(node, flow, sent) || deliveries.tasks().is_group(node, flow);
                 if !known {
                     // Nobody knows what it is for.
                     deliveries.stop_unknown(turn, catalog, node, flow);
@@ -277,11 +277,11 @@ impl Controller {
             Control::Pushing { flow } if casts.has_tree(node, flow) => casts.tree_pushing(below, node, flow),
             Control::Pushing { flow } if casts.serves(node, flow) => casts.group_opened(below, node, flow),
             Control::PushRefused { flow, .. } | Control::Stopped { flow } if casts.has_tree(node, flow) => {
-                below.deliveries.endings.forget(&mut below.turn, node, flow);
+                below.deliveries.forget_ending(&mut below.turn, node, flow);
                 casts.tree_over(below, node, flow);
             }
             Control::PushRefused { flow, .. } | Control::Stopped { flow } if casts.serves(node, flow) => {
-                below.deliveries.endings.forget(&mut below.turn, node, flow);
+                below.deliveries.forget_ending(&mut below.turn, node, flow);
                 casts.group_over(below, node, flow);
             }
             other => return Some(other),
@@ -293,14 +293,14 @@ impl Controller {
         let Controller { catalog, deliveries, swarms, casts, recovery, desk, .. } = self;
         let turn = &mut desk.turn(now);
         let (receiver, number) = (request.receiver, request.request);
-        if let Some(id) = deliveries.tasks.of_request(receiver, number) {
+        if let Some(id) = deliveries.tasks().of_request(receiver, number) {
             return deliveries.asked_again(turn, catalog, path, id);
         }
         if !catalog.may_speak_for(path, receiver) {
             turn.stats.strangers += 1;
             return;
         }
-        if deliveries.finished.contains((receiver, number)) {
+        if deliveries.has_finished(receiver, number) {
             turn.stats.requests_late += 1;
             return;
         }
@@ -312,10 +312,10 @@ impl Controller {
             return recovery.hold_back(path, request.name.clone(), Control::Request(request));
         }
         let known = deliveries.known(catalog, turn.config);
-        let (request, place) = overlay::joins(known, &deliveries.overlays, request);
+        let (request, place) = overlay::joins(known, deliveries.overlays(), request);
         turn.stats.overlays_joined += u64::from(place.is_some());
         let id = deliveries.answer(turn, catalog, path, &request, place);
-        let begun = id.and_then(|id| deliveries.tasks.get(id)).map(|task| task.object);
+        let begun = id.and_then(|id| deliveries.tasks().get(id)).map(|task| task.object);
         if let Some(object) = begun {
             swarms.watch(turn, catalog, deliveries, object);
         }
@@ -371,10 +371,10 @@ impl Controller {
     fn due(&mut self, now: Time, subject: Subject) {
         let Controller { catalog, deliveries, swarms, recovery, desk, .. } = self;
         match subject {
-            Subject::Plan => deliveries.agenda.plan = true,
-            Subject::Task(task) => _ = deliveries.agenda.touched.insert(task),
+            Subject::Plan => deliveries.plan_anew(),
+            Subject::Task(task) => deliveries.touch(task),
             Subject::Ending(node, flow) => {
-                deliveries.endings.tick(&mut desk.turn(now), catalog, node, flow);
+                deliveries.tick_ending(&mut desk.turn(now), catalog, node, flow);
             }
             Subject::Cast(cast) => {
                 let (casts, below) = &mut self.casts(now);

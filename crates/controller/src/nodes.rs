@@ -11,7 +11,7 @@ impl Controller {
     pub(super) fn hello(&mut self, now: Time, path: PathId, info: NodeInfo) {
         let Controller { deliveries, catalog, planner, desk, .. } = self;
         let turn = &mut desk.turn(now);
-        let busy = |node| deliveries.tasks.load(node) > 0;
+        let busy = |node| deliveries.tasks().load(node) > 0;
         let Some(greeting) = catalog.greet(now, path, info.clone(), turn.config, busy) else {
             turn.stats.nodes_refused += 1;
             return;
@@ -45,7 +45,7 @@ impl Controller {
     /// for its receivers.
     pub(super) fn path_left(&mut self, now: Time, path: PathId) {
         let Controller { deliveries, catalog, casts, desk, .. } = self;
-        let of_it = deliveries.tasks.iter().filter(|task| task.path == Some(path));
+        let of_it = deliveries.tasks().iter().filter(|task| task.path == Some(path));
         let asked = of_it.filter(|task| !casts.has_invited(task.receiver, task.request));
         let over: Vec<TaskId> = asked.map(|task| task.id).collect();
         let turn = &mut desk.turn(now);
@@ -64,7 +64,7 @@ impl Controller {
             return;
         }
         deliveries.forget_node(turn, catalog, node);
-        let tasks = &deliveries.tasks;
+        let tasks = deliveries.tasks();
         let names = catalog.forget_with_objects(node, |object| tasks.wanting(object).next().is_some());
         names.into_iter().for_each(|record| turn.event(ControllerEvent::NameChanged(Box::new(record))));
         planner.forget_topology();

@@ -4,27 +4,16 @@ use headwater_machine::{Output, Packet};
 use headwater_units::Time;
 
 use super::Controller;
-use super::turn::Effect;
+use crate::tasks::Tasks;
+use crate::turn::{Effect, Turn};
 
 impl Controller {
-    /// Brings everything that the last input or timer touched into order: facts kept and told, weights planned, tasks
-    /// looked after. Afterwards nothing is due before the timers say so.
+    /// Brings everything that the last input or timer touched into order.
     pub(super) fn settle(&mut self, now: Time) {
         let Controller { deliveries, catalog, planner, desk, .. } = self;
         let turn = &mut desk.turn(now);
-        loop {
-            deliveries.announce_changed(turn, catalog);
-            if std::mem::take(&mut deliveries.agenda.plan)
-                && let Some(weights) = planner.plan(turn, &deliveries.tasks, catalog)
-            {
-                deliveries.weigh(turn, weights);
-            }
-            match deliveries.agenda.touched.pop_first() {
-                Some(id) => deliveries.tick_task(turn, catalog, id),
-                None if deliveries.agenda.changed.is_empty() && !deliveries.agenda.plan => break,
-                None => {}
-            }
-        }
+        let plan = |turn: &mut Turn<'_>, tasks: &Tasks| planner.plan(turn, tasks, catalog);
+        deliveries.settle(turn, catalog, plan);
         self.carry_out();
     }
 

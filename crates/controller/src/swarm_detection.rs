@@ -44,7 +44,7 @@ impl Swarms {
     ) {
         let (now, config) = (turn.now, turn.config);
         let regroupable = || deliveries.known(catalog, config).regroupable(object);
-        if deliveries.overlays.symbol_size(object).is_some() || regroupable().len() < 2 {
+        if deliveries.overlays().symbol_size(object).is_some() || regroupable().len() < 2 {
             return;
         }
         let since = *self.since.entry(object).or_insert(now);
@@ -62,7 +62,7 @@ impl Swarms {
     ) {
         let (now, config) = (turn.now, turn.config);
         let Some(since) = self.since.remove(&object) else { return };
-        if deliveries.overlays.symbol_size(object).is_some() {
+        if deliveries.overlays().symbol_size(object).is_some() {
             return;
         }
         let known = deliveries.known(catalog, config);
@@ -86,7 +86,7 @@ impl Swarms {
         let symbol_size = Geometry::fitting(bytes, room).symbol_size();
         turn.stats.crowds_overlaid += 1;
         let beginners = overlay::beginners(catalog, &sources, &receivers);
-        let places = deliveries.overlays.begin(object, symbol_size, &beginners, config.overlay_circle);
+        let places = deliveries.begin_overlay(object, symbol_size, &beginners, config.overlay_circle);
         for (node, circle) in places {
             let task = running.iter().find(|it| it.receiver == node).map(|it| it.task);
             if let Some(task) = task {

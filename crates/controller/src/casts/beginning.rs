@@ -55,7 +55,7 @@ impl Casts {
             over_at: None,
         };
         for node in receivers {
-            let own = below.deliveries.tasks.secret(below.turn.draws);
+            let own = below.deliveries.tasks().secret(below.turn.draws);
             cast.members.insert(node, Member::new(now, below.turn.draws.request(), own, config));
             // What cannot come to anything is said at once.
             match catalog.node(node) {
@@ -96,7 +96,7 @@ impl Casts {
             (CastWish::Multicast, None) => Route::Unicast(WhyUnicast::NoGroups),
             (CastWish::Overlay, _) | (_, None) => Route::Overlay(None),
             (_, Some(at)) => {
-                let asked = below.deliveries.tasks.secret(below.turn.draws);
+                let asked = below.deliveries.tasks().secret(below.turn.draws);
                 Route::Multicast(Multicast::Probed { at, asked })
             }
         })

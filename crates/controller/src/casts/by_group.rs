@@ -54,7 +54,7 @@ impl Cast {
 
     fn open_group(&mut self, below: &mut Below<'_>, hearing: &[NodeId], of: u16) {
         let Route::Multicast(Multicast::Probed { at, .. }) = self.route else { return };
-        let (tasks, draws) = (&below.deliveries.tasks, &mut *below.turn.draws);
+        let (tasks, draws) = (below.deliveries.tasks(), &mut *below.turn.draws);
         let flow = tasks.secret(draws);
         let own: BTreeMap<NodeId, FlowId> =
             hearing.iter().map(|node| (*node, tasks.unused_flow(draws))).collect();

@@ -24,7 +24,7 @@ impl Cast {
         let Below { turn, catalog, deliveries, network, .. } = below;
         let Some(network) = network else { return self.serve_without_group(below, WhyUnicast::TooFew) };
         let cargo = Cargo { object, bytes, class, source, begun };
-        let made = InstalledTrees::install(turn, catalog, &deliveries.tasks, network, (cargo, &asking));
+        let made = InstalledTrees::install(turn, catalog, deliveries.tasks(), network, (cargo, &asking));
         let (trees, shape) = match made {
             Ok(made) => made,
             Err(why) => return self.serve_without_group(below, why),
@@ -100,7 +100,7 @@ impl Cast {
 
     /// Answers what a receiver has asked, with a task that has the cast's trees.
     fn serve_by_trees(&mut self, below: &mut Below<'_>, node: NodeId, trees: Vec<FlowGrant>) {
-        let id = below.deliveries.tasks.unused_task(below.turn.draws);
+        let id = below.deliveries.tasks().unused_task(below.turn.draws);
         let Some(member) = self.members.get_mut(&node).filter(|member| !member.has_ended()) else { return };
         let Some((path, mut request)) = member.asks.take() else { return };
         request.name.clone_from(&self.name);
@@ -135,7 +135,7 @@ impl Cast {
             self.leave_trees(below, *node, "no way leads to it that is not cut");
         }
         if let (Some(trees), Some(network)) = (self.trees_mut(), &mut below.network) {
-            let tasks = &below.deliveries.tasks;
+            let tasks = below.deliveries.tasks();
             trees.tell_repair(&mut below.turn, below.catalog, tasks, network, &repaired);
         }
     }

@@ -93,9 +93,7 @@ impl Cast {
         if member.served != Served::ByTrees {
             member.served = served;
         }
-        if let Some(task) = deliveries.tasks.get_mut(id) {
-            task.name.clone_from(&self.name);
-        }
+        deliveries.call(id, &self.name);
         below.swarms.watch(&mut below.turn, catalog, deliveries, self.object);
     }
 
@@ -105,7 +103,7 @@ impl Cast {
         let room = asks.map(|(_, request)| request.room).filter(|_| may_overlay(self.wish));
         let place = room.and_then(|room| {
             let (known, overlays) =
-                (below.deliveries.known(below.catalog, below.turn.config), &below.deliveries.overlays);
+                (below.deliveries.known(below.catalog, below.turn.config), below.deliveries.overlays());
             overlay::place_among(known, overlays, self.object, (node, room), true)
         });
         self.serve(below, node, place);

@@ -67,7 +67,7 @@ impl Cast {
             return false;
         }
         self.news_at = now + below.turn.config.cast_news;
-        let news = self.news(now, &below.deliveries.tasks, over);
+        let news = self.news(now, below.deliveries.tasks(), over);
         news.into_iter().for_each(|news| below.turn.answer(self.asker, Control::Casting(Box::new(news))));
         if over {
             let route = std::mem::replace(&mut self.route, Route::Overlay(None));

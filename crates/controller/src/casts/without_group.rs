@@ -20,7 +20,7 @@ impl Cast {
         }
         let asking = self.asking();
         let (catalog, config) = (below.catalog, below.turn.config);
-        if below.deliveries.overlays.symbol_size(self.object).is_some() {
+        if below.deliveries.overlays().symbol_size(self.object).is_some() {
             // They come late to one that has begun.
             let nodes: Vec<NodeId> = asking.keys().copied().collect();
             let group = self.goes_by_overlay(below, overlay::way_of(catalog, &nodes, why));
@@ -45,8 +45,8 @@ impl Cast {
         let group = self.goes_by_overlay(below, overlay::way_of(catalog, &nodes, why));
         self.symbol_size = symbol_size;
         let beginners = overlay::beginners(catalog, &sources, &nodes);
-        let overlays = &mut below.deliveries.overlays;
-        let places = overlays.begin(self.object, symbol_size, &beginners, config.overlay_circle);
+        let deliveries = &mut below.deliveries;
+        let places = deliveries.begin_overlay(self.object, symbol_size, &beginners, config.overlay_circle);
         for (node, circle) in places {
             match running.iter().find(|it| it.receiver == node) {
                 Some(it) => {
@@ -100,9 +100,6 @@ impl Cast {
 
     /// The source is to stop a flow to many.
     pub(super) fn stop_at_source(&self, below: &mut Below<'_>, flow: FlowId) {
-        if let Some(incarnation) = below.catalog.incarnation_of(self.source) {
-            let endings = &mut below.deliveries.endings;
-            endings.stop(&mut below.turn, below.catalog, self.source, flow, incarnation);
-        }
+        below.deliveries.stop_flow(&mut below.turn, below.catalog, self.source, flow);
     }
 }

@@ -135,6 +135,23 @@ impl Deliveries {
         self.end_task(turn, catalog, id, Outcome::Failed);
     }
 
+    /// Has a source stop a flow that belongs to no task, now or when it is back.
+    pub(crate) fn stop_flow(&mut self, turn: &mut Turn<'_>, catalog: &Catalog, node: NodeId, flow: FlowId) {
+        if let Some(incarnation) = catalog.incarnation_of(node) {
+            self.endings.stop(turn, catalog, node, flow, incarnation);
+        }
+    }
+
+    /// Looks after a flow that is being stopped.
+    pub(crate) fn tick_ending(&mut self, turn: &mut Turn<'_>, catalog: &Catalog, node: NodeId, flow: FlowId) {
+        self.endings.tick(turn, catalog, node, flow);
+    }
+
+    /// A source says that a flow is not running that belongs to no task.
+    pub(crate) fn forget_ending(&mut self, turn: &mut Turn<'_>, node: NodeId, flow: FlowId) {
+        self.endings.forget(turn, node, flow);
+    }
+
     /// Stops a flow that nobody knows any more, unless that is being done.
     pub(crate) fn stop_unknown(
         &mut self,
@@ -143,9 +160,8 @@ impl Deliveries {
         node: NodeId,
         flow: FlowId,
     ) {
-        if let (false, Some(incarnation)) = (self.endings.contains(node, flow), catalog.incarnation_of(node))
-        {
-            self.endings.stop(turn, catalog, node, flow, incarnation);
+        if !self.endings.contains(node, flow) {
+            self.stop_flow(turn, catalog, node, flow);
         }
     }
 }

@@ -14,7 +14,7 @@ use crate::turn::Turn;
 
 impl Deliveries {
     /// Keeps and tells the facts of tasks that have changed. Whatever a refill changes belongs into the same version.
-    pub(crate) fn announce_changed(&mut self, turn: &mut Turn<'_>, catalog: &Catalog) {
+    pub(super) fn announce_changed(&mut self, turn: &mut Turn<'_>, catalog: &Catalog) {
         while let Some(id) = self.agenda.changed.pop_first() {
             self.refill(turn, catalog, id);
             self.agenda.changed.remove(&id);
@@ -28,7 +28,7 @@ impl Deliveries {
     }
 
     /// Looks after one task, and sets its next wake-up.
-    pub(crate) fn tick_task(&mut self, turn: &mut Turn<'_>, catalog: &Catalog, id: TaskId) {
+    pub(super) fn tick_task(&mut self, turn: &mut Turn<'_>, catalog: &Catalog, id: TaskId) {
         let (now, config) = (turn.now, turn.config);
         let Some(task) = self.tasks.get_mut(id) else { return };
         if now >= task.heard + config.receiver_gone {
