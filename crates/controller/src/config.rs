@@ -3,10 +3,10 @@
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use headwater_units::{Bytes, Duration, Theta};
-use headwater_wire::SpreadRule;
+use headwater_wire::{Delivery, SpreadRule};
 use serde::Serialize;
 
-use super::NetworkSpec;
+use crate::NetworkSpec;
 
 /// Multicast addresses in a row, all with the same port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,7 +29,7 @@ impl GroupRange {
     };
 
     /// The nth address of the range, counted around.
-    pub(super) fn nth(&self, n: u32) -> SocketAddr {
+    pub(crate) fn nth(&self, n: u32) -> SocketAddr {
         let n = n % self.count.max(1);
         let ip = match self.first {
             IpAddr::V4(ip) => IpAddr::from(Ipv4Addr::from(u32::from(ip).wrapping_add(n))),
@@ -214,12 +214,12 @@ impl Default for ControllerConfig {
 
 impl ControllerConfig {
     /// How many sources a task may have, by what its request asks for.
-    pub(super) fn sources_for(&self, asked: Option<u8>) -> u8 {
+    pub(crate) fn sources_for(&self, asked: Option<u8>) -> u8 {
         asked.unwrap_or(self.max_sources).clamp(1, self.sources_limit)
     }
 
     /// M of PPUSH §III-A: how many disjoint classes the symbols of a task fall into.
-    pub(super) fn classes_for(&self, spread: SpreadRule, sources: u8) -> u8 {
+    pub(crate) fn classes_for(&self, spread: SpreadRule, sources: u8) -> u8 {
         match spread {
             SpreadRule::Residue => sources.saturating_add(self.spare_classes),
             SpreadRule::Equal => sources,
@@ -227,9 +227,14 @@ impl ControllerConfig {
         }
     }
 
+    /// What tasks are told that come by trees.
+    pub(crate) fn delivery_by_trees(&self) -> Delivery {
+        Delivery::Trees { credit: self.tree_credit.max(1) }
+    }
+
     /// # Panics
     /// If a setting would break an invariant: said here instead of later.
-    pub(super) fn assert_usable(&self) {
+    pub(crate) fn assert_usable(&self) {
         let network = self.network.as_ref().map_or(Ok(()), NetworkSpec::check);
         assert!(network.is_ok(), "a network is checked before it is used: {network:?}");
         let floor = self.theta_floor.get();

@@ -1,7 +1,7 @@
 //! The controller of PPUSH: knows who holds what, sends sources to receivers, weighs their flows (PPUSH §III-A, §III-C).
 //!
 //! ```text
-//!   node ------ Hello, Hold, Drop ------> registry ----.
+//!   node ------ Hello, Hold, Drop ------> catalog -----.
 //!   receiver -- Request ----------------> selection ---+--> tasks, flows -- Push, Stop, Pause, Resume --> sources
 //!   receiver -- Feedback, Distrust, Fin ----------------'        |  ^------ Pushing, Stopped, Report --- sources
 //!            <- Accepted, Flows, FinAck -------------------------'
@@ -18,16 +18,36 @@
 //! nobody confirms (`Pause`, `Resume`) is said again while the symptom lasts, and a flow that a source reports and
 //! nobody knows is stopped. A receiver need not say `Hello`: its `Request` tells enough. A source must.
 //!
+//! It is made of parts. Each owns its state, is given what it needs for one input ([`turn::Turn`]), and notes what it wants done
+//! ([`turn::Effect`]); a part may know those that are named in its line, and what these know:
+//!
+//! | Part | What it owns or decides | Knows |
+//! |---|---|---|
+//! | `catalog` | nodes, what they hold or held, what names stand for | `turn` |
+//! | `tasks` | the running tasks and their flows, and every way to look them up | `turn` |
+//! | `overlay_membership` | who passes on what of which object | `racks` |
+//! | `selection` | nothing: which sources serve a task, how its flows begin | `catalog`, `tasks`, `overlay_membership` |
+//! | `endings` | flows that are being stopped | `catalog`, `turn` |
+//! | `deliveries` | tasks, endings, overlays, finished requests: what is said to receivers and sources | `selection`, `endings` |
+//! | `weights` | the network as flows measure it, and when weights were planned | `catalog`, `tasks` |
+//! | `overlay` | nothing: where receivers stand that pass on what comes | `selection` |
+//! | `swarm_detection` | objects of which several gets are under way | `overlay`, `deliveries` |
+//! | `tree_installation` | the trees of one cast, who was told what of them, signals, repairs | `network`, `catalog`, `tasks` |
+//! | `casts` | the running casts, each with its route and what that needs | `tree_installation`, `swarm_detection` |
+//! | `recovery` | what was asked for too early after a restart | `catalog`, `turn` |
+//! | `view` | nothing: a picture of all of this | `casts` |
+//!
+//! What is said by whom is sorted here; `nodes` tells all parts of a node that comes or goes, and `settle` ends every input and
+//! carries out what parts want done.
+//!
 //! Differs from the paper: a weight is also planned anew in a fixed interval, not only on arrivals and completions;
 //! flows of a silent receiver do not take part in the plan; capacities are measured (docs/decisions/0031).
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::VecDeque;
 
 use headwater_machine::{Endpoint, Input, Output, Packet};
-use headwater_units::{FlowId, NodeId, ObjectId, PathId, TaskId, Time};
-use headwater_wire::{Body, Control, Datagram, Outcome, ToController, ToReceiver};
-use rand_chacha::ChaCha20Rng;
-use rand_chacha::rand_core::SeedableRng;
+use headwater_units::{NodeId, ObjectId, PathId, Time};
+use headwater_wire::{Body, Claim, ClaimRule, Control, Datagram, Naming, Request, Spoiled, ToController};
 
 pub use self::commands::{
     CastBegun, ControllerCommand, ControllerEvent, NameRecord, TaskFlow, TaskGroup, TaskRecord,
@@ -36,82 +56,67 @@ pub use self::config::{ControllerConfig, ControllerStats, GroupRange};
 pub use self::network::{HostAddresses, NetworkError, NetworkSpec, SignallingWay};
 pub use self::view::{CastView, ControllerView, FlowStanding, FlowStatus, NodeView, ObjectView, TaskView};
 
-use self::casts::Casts;
+use self::casts::{Below, Casts};
+use self::catalog::Catalog;
+use self::deliveries::{Deliveries, Progress};
 use self::network::Network;
-use self::overlay_membership::Overlays;
 use self::recovery::Recovery;
-use self::registry::Registry;
-use self::tasks::{FlowState, Retry, Tasks};
+use self::swarm_detection::Swarms;
 use self::timers::{Subject, Timers};
+use self::turn::{Draws, Effect, Turn};
 use self::weights::Planner;
 
-mod casting;
 mod casts;
+mod catalog;
 mod commands;
 mod config;
-mod fallback;
-mod naming;
+mod deliveries;
+mod endings;
 mod network;
 mod nodes;
 mod overlay;
 mod overlay_membership;
 mod racks;
 mod recovery;
-mod registry;
-mod reports;
-mod requests;
+mod retry;
 mod selection;
-mod spoiled;
-mod starts;
+mod settle;
 mod swarm_detection;
 mod tasks;
 mod timers;
 mod tree_installation;
-mod upkeep;
+mod turn;
 mod view;
 mod weights;
 
 /// The manager of sources and the front end of deliveries.
 pub struct Controller {
-    config: ControllerConfig,
-    /// Ids and keys; nothing else is random.
-    rng: ChaCha20Rng,
-    /// Whose key was proved by each path.
-    links: BTreeMap<PathId, NodeId>,
-    registry: Registry,
-    tasks: Tasks,
+    catalog: Catalog,
+    deliveries: Deliveries,
+    swarms: Swarms,
     casts: Casts,
-    overlays: Overlays,
-    /// Objects of which several gets are under way, and since when.
-    swarms: BTreeMap<ObjectId, Time>,
     /// If it is known.
     network: Option<Network>,
-    /// Flows that are over here and may not be at their sources.
-    ending: BTreeMap<(NodeId, FlowId), Ending>,
-    /// Requests whose receivers have said that they are through: in order, and by key.
-    finished: VecDeque<(NodeId, u64)>,
-    finished_set: BTreeSet<(NodeId, u64)>,
     recovery: Recovery,
     planner: Planner,
+    desk: Desk,
     timers: Timers,
-    /// Tasks to look after before the next output.
-    touched: BTreeSet<TaskId>,
-    /// Tasks whose facts changed, to be kept and told before the next output.
-    changed: BTreeSet<TaskId>,
-    /// Weights are to be planned before the next output, or as soon as the last plan is old enough.
-    plan_due: bool,
-    /// When they were planned last.
-    planned: Option<Time>,
     out: VecDeque<Output<ControllerEvent>>,
+}
+
+/// What all parts work with.
+struct Desk {
+    config: ControllerConfig,
+    draws: Draws,
+    effects: VecDeque<Effect>,
     stats: ControllerStats,
 }
 
-/// A flow that is being stopped.
-struct Ending {
-    incarnation: u64,
-    stop: Retry,
-    /// Given up then.
-    until: Time,
+impl Desk {
+    fn turn(&mut self, now: Time) -> Turn<'_> {
+        let Desk { config, draws, effects, stats } = self;
+        Turn { now, config, draws, stats, effects }
+    }
 }
 
 impl Controller {
@@ -121,71 +126,74 @@ impl Controller {
     /// If a setting makes no sense.
     pub fn new(config: ControllerConfig, seed: [u8; 32]) -> Self {
         config.assert_usable();
-        let network = config.network.as_ref().and_then(|spec| Network::new(spec).ok());
         Controller {
-            network,
-            config,
-            rng: ChaCha20Rng::from_seed(seed),
-            links: BTreeMap::new(),
-            registry: Registry::default(),
-            tasks: Tasks::default(),
+            catalog: Catalog::default(),
+            deliveries: Deliveries::default(),
+            swarms: Swarms::default(),
             casts: Casts::default(),
-            overlays: Overlays::default(),
-            swarms: BTreeMap::new(),
-            ending: BTreeMap::new(),
-            finished: VecDeque::new(),
-            finished_set: BTreeSet::new(),
+            network: config.network.as_ref().and_then(|spec| Network::new(spec).ok()),
             recovery: Recovery::default(),
             planner: Planner::default(),
+            desk: Desk {
+                config,
+                draws: Draws::new(seed),
+                effects: VecDeque::new(),
+                stats: ControllerStats::default(),
+            },
             timers: Timers::default(),
-            touched: BTreeSet::new(),
-            changed: BTreeSet::new(),
-            plan_due: false,
-            planned: None,
             out: VecDeque::new(),
-            stats: ControllerStats::default(),
         }
     }
 
     /// Its settings.
     pub fn config(&self) -> &ControllerConfig {
-        &self.config
+        &self.desk.config
     }
 
     /// Tasks that are not over.
     pub fn running_tasks(&self) -> usize {
-        self.tasks.len()
+        self.deliveries.tasks().len()
     }
 
     /// Its counters.
     pub fn stats(&self) -> &ControllerStats {
-        &self.stats
+        &self.desk.stats
+    }
+
+    /// A picture of everything that is known now.
+    pub fn view(&self, now: Time) -> ControllerView {
+        view::view(now, &self.catalog, self.deliveries.tasks(), &self.casts)
     }
 
     fn control(&mut self, now: Time, path: PathId, control: ToController) {
+        let Controller { catalog, deliveries, desk, .. } = self;
+        let turn = &mut desk.turn(now);
         match control {
-            ToController::Hello(info) => match self.is_from(path, info.node) {
+            ToController::Hello(info) => match catalog.is_from(path, info.node) {
                 true => self.hello(now, path, info),
-                false => self.stats.strangers += 1,
+                false => turn.stats.strangers += 1,
             },
             ToController::Request(request) => self.request(now, path, request),
             ToController::Feedback { task, first_undecoded, needed, flows_version, flows, held_up } => {
-                if self.hear(now, path, task) {
-                    let task = self.tasks.get_mut(task).expect("heard of just now");
-                    (task.first_undecoded, task.needed, task.held_up) = (first_undecoded, needed, held_up);
-                    let task = task.id;
-                    self.feedback(now, task, flows_version, &flows);
-                } else if self.tasks.get(task).is_none() {
-                    self.send(path, ToReceiver::UnknownTask { task });
-                }
+                let said = Progress { first_undecoded, needed, held_up, version: flows_version, flows };
+                deliveries.feedback(turn, catalog, path, task, said);
             }
-            ToController::Distrust { task, node } => self.distrust(now, path, task, node),
-            ToController::Fin { task, outcome } => self.fin(now, path, task, outcome),
-            ToController::Cast(cast) => self.cast(now, path, cast),
-            ToController::StopCast { cast } => self.stop_cast(now, path, cast),
-            ToController::Claim(claim) => match self.registry.node_at(path) {
+            ToController::Distrust { task, node } => deliveries.distrust(turn, catalog, path, task, node),
+            ToController::Fin { task, outcome } => deliveries.fin(turn, catalog, path, task, outcome),
+            ToController::Cast(cast) => {
+                if !self.casts.is_known(cast.cast) && self.recovery.is_early(now, catalog, &cast.name) {
+                    return self.recovery.hold_back(path, cast.name.clone(), ToController::Cast(cast));
+                }
+                let (casts, below) = &mut self.casts(now);
+                casts.ask(below, path, cast);
+            }
+            ToController::StopCast { cast } => {
+                let (casts, below) = &mut self.casts(now);
+                casts.stop(below, path, cast);
+            }
+            ToController::Claim(claim) => match catalog.node_at(path) {
                 Some(node) => self.claim(now, path, node, claim),
-                None => self.stats.strangers += 1,
+                None => turn.stats.strangers += 1,
             },
             // The rest comes from sources, which must have said who they are.
             ToController::Hold(_)
@@ -204,119 +212,191 @@ impl Controller {
             | ToController::Signalled(_)
             | ToController::Named(_)
             | ToController::Unname { .. }
-            | ToController::Report { .. } => match self.registry.node_at(path) {
+            | ToController::Report { .. } => match catalog.node_at(path) {
                 Some(node) => self.source(now, node, control),
-                None => self.stats.strangers += 1,
+                None => turn.stats.strangers += 1,
             },
         }
     }
 
     fn source(&mut self, now: Time, node: NodeId, control: ToController) {
+        let Some(control) = self.of_cast(now, node, control) else { return };
+        let Controller { catalog, deliveries, desk, .. } = self;
+        let turn = &mut desk.turn(now);
         match control {
             ToController::Hold(holding) => {
                 let object = holding.object;
-                match self.registry.hold(node, holding, &self.config) {
-                    true => {
-                        self.touched.extend(self.tasks.wanting(object));
-                        self.forget_names();
-                        self.answer_early(now);
-                    }
-                    false => self.stats.holdings_refused += 1,
+                if !catalog.hold(node, holding, turn.config) {
+                    turn.stats.holdings_refused += 1;
+                    return;
                 }
+                deliveries.touch_wanting(object);
+                catalog.forget_names(turn);
+                self.answer_early(now);
             }
-            ToController::Drop { object } => self.drop_object(now, node, object),
+            ToController::Drop { object } => {
+                catalog.unhold(node, object);
+                deliveries.drop_object(turn, catalog, node, object);
+            }
             ToController::Named(naming) => self.named(now, node, naming),
-            ToController::Unname { object, name } => self.unname(node, object, &name),
-            ToController::Spoiled { object, how } => self.spoil(now, node, object, how),
-            ToController::Keeps => self.registry.keeps(node),
-            ToController::Leaving => self.leaving(node),
-            ToController::Fetched(fetched) => self.fetched(now, node, fetched),
-            ToController::GroupProbed { asked, heard } => self.group_probed(now, node, asked, &heard),
-            ToController::GroupSent { flow, sent } => self.group_sent(now, node, flow, sent),
-            ToController::TreeReady { tree, version } => self.tree_ready(now, node, tree, version),
-            ToController::Silent { tree, neighbours, since } => {
-                self.silent(now, node, tree, &neighbours, since)
+            ToController::Unname { object, name } => catalog.unname(turn, node, object, &name),
+            ToController::Spoiled { object, how } => self.spoiled(now, node, object, how),
+            ToController::Keeps => catalog.keeps(node),
+            ToController::Leaving => {
+                catalog.leaving(node);
+                deliveries.leaving(node);
             }
-            ToController::Signalled(answer) => self.signalled(now, node, &answer),
-            ToController::Pushing { flow } if self.casts.of_tree(node, flow).is_some() => {
-                self.tree_pushing(now, node, flow);
-            }
-            ToController::PushRefused { flow, .. } | ToController::Stopped { flow }
-                if self.casts.of_tree(node, flow).is_some() =>
-            {
-                self.forget_ending(node, flow);
-                self.tree_over(now, node, flow);
-            }
-            // A group's flow belongs to no task.
-            ToController::Pushing { flow } if self.casts.serves(node, flow) => self.group_opened(now, flow),
-            ToController::PushRefused { flow, .. } | ToController::Stopped { flow }
-                if self.casts.serves(node, flow) =>
-            {
-                self.forget_ending(node, flow);
-                self.group_over(now, flow);
-            }
-            ToController::Pushing { flow } => {
-                if self.is_flow_of(now, node, flow) {
-                    self.confirm(flow);
+            ToController::GroupSent { flow, sent } => {
+                let known = self.casts.sent(node, flow, sent) || deliveries.tasks().is_group(node, flow);
+                if !known {
+                    // Nobody knows what it is for.
+                    deliveries.stop_unknown(turn, catalog, node, flow);
                 }
             }
-            ToController::PushRefused { flow, reason } => self.push_refused(now, node, flow, reason),
-            ToController::Stopped { flow } => self.stopped(now, node, flow),
-            ToController::Report { flows } => flows.into_iter().for_each(|f| self.report(now, node, f)),
+            ToController::Pushing { flow } => deliveries.pushing(turn, catalog, node, flow),
+            ToController::PushRefused { flow, reason } => {
+                deliveries.push_refused(turn, catalog, (node, flow), &reason);
+            }
+            ToController::Stopped { flow } => deliveries.stopped(turn, node, flow),
+            ToController::Report { flows } => {
+                flows.into_iter().for_each(|report| deliveries.report(turn, catalog, node, report));
+            }
             _ => unreachable!("only a source's messages are handed on"),
         }
     }
 
-    /// Whether what comes over a path is from this node.
-    fn is_from(&self, path: PathId, node: NodeId) -> bool {
-        self.links.get(&path) == Some(&node)
+    /// What nodes say of casts; a group's flow belongs to no task, nor does a tree. Anything else is given back.
+    fn of_cast(&mut self, now: Time, node: NodeId, control: ToController) -> Option<ToController> {
+        let (casts, below) = &mut self.casts(now);
+        match control {
+            ToController::Fetched(fetched) => casts.fetched(below, node, fetched),
+            ToController::GroupProbed { asked, heard } => casts.group_probed(below, node, asked, &heard),
+            ToController::TreeReady { tree, version } => casts.tree_ready(below, node, tree, version),
+            ToController::Silent { tree, neighbours, since } => {
+                casts.silent(below, (node, tree), &neighbours, since);
+            }
+            ToController::Signalled(answer) => casts.signalled(below, node, &answer),
+            ToController::Pushing { flow } if casts.has_tree(node, flow) => {
+                casts.tree_pushing(below, node, flow)
+            }
+            ToController::Pushing { flow } if casts.serves(node, flow) => {
+                casts.group_opened(below, node, flow)
+            }
+            ToController::PushRefused { flow, .. } | ToController::Stopped { flow }
+                if casts.has_tree(node, flow) =>
+            {
+                below.deliveries.forget_ending(&mut below.turn, node, flow);
+                casts.tree_over(below, node, flow);
+            }
+            ToController::PushRefused { flow, .. } | ToController::Stopped { flow }
+                if casts.serves(node, flow) =>
+            {
+                below.deliveries.forget_ending(&mut below.turn, node, flow);
+                casts.group_over(below, node, flow);
+            }
+            other => return Some(other),
+        }
+        None
     }
 
-    fn restore(&mut self, now: Time, record: TaskRecord) {
-        let (task, duplicate) = (record.task, self.tasks.get(record.task).is_some());
-        if duplicate {
+    fn request(&mut self, now: Time, path: PathId, request: Request) {
+        let Controller { catalog, deliveries, swarms, casts, recovery, desk, .. } = self;
+        let turn = &mut desk.turn(now);
+        let (receiver, number) = (request.receiver, request.request);
+        if let Some(id) = deliveries.tasks().of_request(receiver, number) {
+            return deliveries.asked_again(turn, catalog, path, id);
+        }
+        if !catalog.is_from(path, receiver) {
+            turn.stats.strangers += 1;
             return;
         }
-        if self.tasks.len() >= self.config.max_tasks {
-            self.stats.tasks_failed += 1;
-            self.event(ControllerEvent::Forget { task, outcome: Outcome::Failed });
+        if deliveries.has_finished(receiver, number) {
+            turn.stats.requests_late += 1;
             return;
         }
-        self.stats.tasks_restored += 1;
-        self.adopt(now, record);
-        self.touched.insert(task);
-        self.plan_due = true;
+        if casts.has_invited(receiver, number) {
+            let (casts, below) = &mut self.casts(now);
+            return casts.asked_by_receiver(below, path, request);
+        }
+        if recovery.is_early(now, catalog, &request.name) {
+            return recovery.hold_back(path, request.name.clone(), ToController::Request(request));
+        }
+        let known = deliveries.known(catalog, turn.config);
+        let (request, place) = overlay::joins(known, deliveries.overlays(), request);
+        turn.stats.overlays_joined += u64::from(place.is_some());
+        let id = deliveries.answer(turn, catalog, path, &request, place);
+        let begun = id.and_then(|id| deliveries.tasks().get(id)).map(|task| task.object);
+        if let Some(object) = begun {
+            swarms.watch(turn, catalog, deliveries, object);
+        }
     }
 
-    fn persist(&mut self, id: TaskId) {
-        let task = self.tasks.get(id).expect("only running tasks are kept");
-        if !task.trees.is_empty() {
-            // Its trees do not outlast us.
+    /// A node holds an object by a name that was granted once.
+    fn named(&mut self, now: Time, node: NodeId, naming: Naming) {
+        let turn = &mut self.desk.turn(now);
+        if !self.catalog.holds(node, naming.object) {
+            turn.stats.names_refused += 1;
             return;
         }
-        let record = task.record();
-        self.event(ControllerEvent::Persist(Box::new(record)));
+        self.catalog.named(turn, node, naming);
+        self.answer_early(now);
     }
 
-    fn event(&mut self, event: ControllerEvent) {
-        self.out.push_back(Output::Event(event));
+    /// A node wants a name for an object that it holds.
+    fn claim(&mut self, now: Time, path: PathId, node: NodeId, claim: Claim) {
+        let turn = &mut self.desk.turn(now);
+        if !self.catalog.holds(node, claim.object) {
+            turn.stats.names_refused += 1;
+            return;
+        }
+        let is_early = claim.rule != ClaimRule::Copy
+            && self.recovery.awaits_nodes(now)
+            && self.catalog.owner_is_missing(node, &claim);
+        if is_early {
+            return self.recovery.hold_back(path, claim.name.clone(), ToController::Claim(claim));
+        }
+        self.catalog.claim(turn, node, &claim);
+        self.answer_early(now);
     }
 
-    /// Says something to a node; nothing if it is away.
-    fn send_to(&mut self, node: NodeId, control: impl Into<Control>) {
-        if let Some(path) = self.registry.path_of(node) {
-            self.send(path, control);
+    /// A node's copy of an object is not the object any more.
+    fn spoiled(&mut self, now: Time, node: NodeId, object: ObjectId, how: Spoiled) {
+        self.catalog.spoil(node, object, how);
+        self.deliveries.spoil(&mut self.desk.turn(now), &self.catalog, node, object, how);
+    }
+
+    /// A node has said what it holds: who asked for it too early is answered.
+    fn answer_early(&mut self, now: Time) {
+        let known = self.recovery.known(&self.catalog);
+        known.into_iter().for_each(|(path, control)| self.control(now, path, control));
+    }
+
+    /// The casts, and what they work with.
+    fn casts(&mut self, now: Time) -> (&mut Casts, Below<'_>) {
+        let Controller { catalog, deliveries, swarms, casts, network, desk, .. } = self;
+        (casts, Below { turn: desk.turn(now), catalog, deliveries, swarms, network })
+    }
+
+    /// What a timer was set for.
+    fn due(&mut self, now: Time, subject: Subject) {
+        let Controller { catalog, deliveries, swarms, recovery, desk, .. } = self;
+        match subject {
+            Subject::Plan => deliveries.plan_anew(),
+            Subject::Task(task) => deliveries.touch(task),
+            Subject::Ending(node, flow) => {
+                deliveries.tick_ending(&mut desk.turn(now), catalog, node, flow);
+            }
+            Subject::Cast(cast) => {
+                let (casts, below) = &mut self.casts(now);
+                casts.tick(below, cast);
+            }
+            Subject::Swarm(object) => swarms.tick(&mut desk.turn(now), catalog, deliveries, object),
+            Subject::Recovery => {
+                let asked = recovery.end();
+                asked.into_iter().for_each(|(path, control)| self.control(now, path, control));
+            }
         }
     }
-
-    fn send(&mut self, path: PathId, control: impl Into<Control>) {
-        self.out.push_back(Output::Transmit(Packet::control(path, control)));
-    }
-}
-
-/// The state of a flow whose order to push is said from now on.
-fn offered(now: Time, config: &ControllerConfig) -> FlowState {
-    FlowState::Offered { since: now, push: Retry::at(now, config.retry_first) }
 }
 
 impl Endpoint for Controller {
@@ -324,36 +404,31 @@ impl Endpoint for Controller {
     type Event = ControllerEvent;
 
     fn handle(&mut self, now: Time, input: Input<ControllerCommand>) {
+        let Controller { catalog, deliveries, recovery, desk, .. } = self;
+        let turn = &mut desk.turn(now);
         match input {
             Input::Packet(Packet {
                 path, datagram: Datagram { body: Body::Control(control), .. }, ..
             }) => match *control {
                 Control::Controller(control) => self.control(now, path, control),
-                Control::Node(_) | Control::Source(_) | Control::Receiver(_) => self.stats.unexpected += 1,
+                Control::Node(_) | Control::Source(_) | Control::Receiver(_) => turn.stats.unexpected += 1,
             },
             Input::Command(ControllerCommand::PathOpened { path, node }) => {
-                self.links.insert(path, node);
-                return;
+                return catalog.open_path(path, node);
             }
             Input::Command(ControllerCommand::PathLost { path }) => {
                 self.path_lost(now, path);
-                self.links.remove(&path);
             }
             Input::Command(ControllerCommand::PathLeft { path }) => {
                 self.path_left(now, path);
-                self.links.remove(&path);
             }
-            Input::Command(ControllerCommand::Restore(record)) => {
-                self.restore(now, *record);
-            }
-            Input::Command(ControllerCommand::RestoreName(record)) => {
-                self.restore_name(*record);
-            }
-            Input::Command(ControllerCommand::Returned) => self.returned(now),
+            Input::Command(ControllerCommand::Restore(record)) => deliveries.restore(turn, *record),
+            Input::Command(ControllerCommand::RestoreName(record)) => catalog.restore_name(turn, *record),
+            Input::Command(ControllerCommand::Returned) => recovery.begin(turn),
             Input::Command(ControllerCommand::ForgetNode { node }) => {
                 self.forget_node(now, node);
             }
-            Input::Packet(_) => self.stats.unexpected += 1,
+            Input::Packet(_) => turn.stats.unexpected += 1,
         }
         self.settle(now);
     }
@@ -363,17 +438,8 @@ impl Endpoint for Controller {
             if let Some(output) = self.out.pop_front() {
                 return output;
             }
-            match self.timers.take_due(now) {
-                None => return Output::Wake(self.timers.next()),
-                Some(Subject::Plan) => self.plan_due = true,
-                Some(Subject::Task(task)) => {
-                    self.touched.insert(task);
-                }
-                Some(Subject::Ending(node, flow)) => self.tick_ending(now, node, flow),
-                Some(Subject::Cast(cast)) => self.tick_cast(now, cast),
-                Some(Subject::Swarm(object)) => self.tick_swarm(now, object),
-                Some(Subject::Recovery) => self.end_recovery(now),
-            }
+            let Some(subject) = self.timers.take_due(now) else { return Output::Wake(self.timers.next()) };
+            self.due(now, subject);
             self.settle(now);
         }
     }

@@ -120,13 +120,13 @@ pub enum NetworkError {
 }
 
 /// The network, as far as is known.
-pub(super) struct Network {
+pub(crate) struct Network {
     topology: Topology,
     switches: Switches,
     framing: Bytes,
     /// At most so many for one cast.
-    pub(super) most_trees: usize,
-    pub(super) signalling: SignallingWay,
+    pub(crate) most_trees: usize,
+    pub(crate) signalling: SignallingWay,
     addresses: Vec<Vec<IpAddr>>,
     by_address: BTreeMap<IpAddr, HostId>,
     /// Until when a link counts as cut.
@@ -144,7 +144,7 @@ impl NetworkSpec {
 }
 
 impl Network {
-    pub(super) fn new(spec: &NetworkSpec) -> Result<Network, NetworkError> {
+    pub(crate) fn new(spec: &NetworkSpec) -> Result<Network, NetworkError> {
         // What a packet is that rates may count.
         let topology = spec.fabric.build(Bytes::new(1500))?;
         let needed = topology.hosts().len();
@@ -182,7 +182,7 @@ impl Network {
     }
 
     /// Where a node stands.
-    pub(super) fn host_of(&self, info: &NodeInfo) -> Option<HostId> {
+    pub(crate) fn host_of(&self, info: &NodeInfo) -> Option<HostId> {
         let said = info.data.iter().chain(&info.listen).map(|at| at.ip());
         info.seen
             .into_iter()
@@ -191,19 +191,19 @@ impl Network {
     }
 
     /// A host's address on one of its cables.
-    pub(super) fn address(&self, host: HostId, port: usize) -> IpAddr {
+    pub(crate) fn address(&self, host: HostId, port: usize) -> IpAddr {
         let all = &self.addresses[host.index()];
         all[if all.len() == 1 { 0 } else { port.min(all.len() - 1) }]
     }
 
     /// The cable of a link, by the smaller number of its two links.
-    pub(super) fn cable(&self, link: LinkId) -> LinkId {
+    pub(crate) fn cable(&self, link: LinkId) -> LinkId {
         let back = self.topology.fabric().link(link).and_then(|it| it.back);
         back.map_or(link, |back| back.min(link))
     }
 
     /// A cable carries nothing, it seems.
-    pub(super) fn cut(&mut self, now: Time, cable: LinkId, lasts: Duration) {
+    pub(crate) fn cut(&mut self, now: Time, cable: LinkId, lasts: Duration) {
         let back = self.topology.fabric().link(cable).and_then(|it| it.back);
         self.cut.extend([Some(cable), back].into_iter().flatten().map(|link| (link, now + lasts)));
     }
@@ -224,7 +224,7 @@ impl Network {
 
     /// Trees from a source to these receivers, and the receivers that it does not reach. `known` are the trees that there were for
     /// the same receivers: those that still are, stay.
-    pub(super) fn trees(
+    pub(crate) fn trees(
         &mut self,
         now: Time,
         source: HostId,
@@ -251,7 +251,7 @@ impl Network {
 
     /// What each of these trees may send at the same time as the others ([`headwater_wire::FlowRole::Tree`]), by place; `None` where
     /// no rate of its links is stated.
-    pub(super) fn rates(&self, trees: &[SteinerTree], symbol_size: u16) -> Vec<Option<BitRate>> {
+    pub(crate) fn rates(&self, trees: &[SteinerTree], symbol_size: u16) -> Vec<Option<BitRate>> {
         let ipv6 = self.by_address.keys().any(IpAddr::is_ipv6);
         let around = self.framing + IP_UDP[usize::from(ipv6)];
         let name = SymbolId { block: BlockIndex(0), esi: Esi(0) };
@@ -265,7 +265,7 @@ impl Network {
     }
 
     /// Who tells whom if a host begins, each at most `fan_out` others: only these hosts.
-    pub(super) fn tellings(
+    pub(crate) fn tellings(
         &mut self,
         now: Time,
         root: HostId,
@@ -276,14 +276,14 @@ impl Network {
     }
 
     /// How hosts hand on what comes down a tree.
-    pub(super) fn hops(&self, tree: &SteinerTree) -> Vec<Hop> {
+    pub(crate) fn hops(&self, tree: &SteinerTree) -> Vec<Hop> {
         trees::hops(&self.topology, tree, self.switches)
     }
 }
 
 /// The fewest cables that explain why these hops are silent, each by the cables that it crosses, if those that others are heard over
 /// are well. Where several explain as much, all of these.
-pub(super) fn fewest(silent: Vec<BTreeSet<LinkId>>, heard: &BTreeSet<LinkId>) -> BTreeSet<LinkId> {
+pub(crate) fn fewest(silent: Vec<BTreeSet<LinkId>>, heard: &BTreeSet<LinkId>) -> BTreeSet<LinkId> {
     // Where each cable is heard over and the hop is silent all the same, whoever is at its end is.
     let suspects = |cables: BTreeSet<LinkId>| if cables.is_subset(heard) { cables } else { &cables - heard };
     let mut silent: Vec<BTreeSet<LinkId>> = silent.into_iter().map(suspects).collect();

@@ -20,14 +20,14 @@ use std::collections::BTreeMap;
 
 use headwater_units::{NodeId, ObjectId};
 
-use super::racks::entries;
+use crate::racks::entries;
 
 /// Of each class of a circle the last so many who took it are remembered: the younger ones may go before the older.
 const REMEMBERED: usize = 4;
 
 /// The overlays, by object.
 #[derive(Debug, Default)]
-pub(super) struct Overlays {
+pub(crate) struct Overlays {
     overlays: BTreeMap<ObjectId, Overlay>,
 }
 
@@ -61,34 +61,34 @@ type Entry = Vec<(u8, NodeId)>;
 
 /// A receiver that is there when an overlay begins.
 #[derive(Clone, Debug)]
-pub(super) struct Beginner {
-    pub(super) node: NodeId,
-    pub(super) rack: Option<String>,
+pub(crate) struct Beginner {
+    pub(crate) node: NodeId,
+    pub(crate) rack: Option<String>,
     /// From which its class comes.
-    pub(super) source: NodeId,
+    pub(crate) source: NodeId,
 }
 
 /// A receiver that passes a class on to another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Giver {
-    pub(super) node: NodeId,
-    pub(super) class: u8,
+pub(crate) struct Giver {
+    pub(crate) node: NodeId,
+    pub(crate) class: u8,
     /// Which passes it on itself: it takes the class over, or into its rack.
-    pub(super) passed_on: bool,
+    pub(crate) passed_on: bool,
 }
 
 /// Where a receiver belongs in a circle: its sources, each with its class of `of`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Circle {
+pub(crate) struct Circle {
     /// The number of the circle among those of its overlay.
-    pub(super) number: usize,
+    pub(crate) number: usize,
     /// Which has the object, and sends a class that nobody else does; none: all classes come from others.
-    pub(super) source: Option<(NodeId, u8)>,
+    pub(crate) source: Option<(NodeId, u8)>,
     /// The others: one for each class, perhaps the same for several.
-    pub(super) relays: Vec<Giver>,
-    pub(super) of: u8,
+    pub(crate) relays: Vec<Giver>,
+    pub(crate) of: u8,
     /// The class that this receiver passes on, if it does.
-    pub(super) class: Option<u8>,
+    pub(crate) class: Option<u8>,
     rack: Option<String>,
     entry: Entry,
 }
@@ -106,13 +106,13 @@ impl Relay {
 
 impl Overlays {
     /// T of an object's overlay, if there is one.
-    pub(super) fn symbol_size(&self, object: ObjectId) -> Option<u16> {
+    pub(crate) fn symbol_size(&self, object: ObjectId) -> Option<u16> {
         self.overlays.get(&object).map(|overlay| overlay.symbol_size)
     }
 
     /// Receivers begin an overlay, in circles of at most `largest`; returns where each belongs. Those of a rack are given in a row.
     /// Nobody passes anything on before it is entered ([`Overlays::enter`]).
-    pub(super) fn begin(
+    pub(crate) fn begin(
         &mut self,
         object: ObjectId,
         symbol_size: u16,
@@ -145,7 +145,7 @@ impl Overlays {
 
     /// Where somebody of this rack belongs who comes later, and takes over a class if it `passes_on`; of those who `may` be asked.
     /// `None` if fewer than two are left: one alone would have to bring everything.
-    pub(super) fn place(
+    pub(crate) fn place(
         &self,
         object: ObjectId,
         (node, rack): (NodeId, Option<&str>),
@@ -191,7 +191,7 @@ impl Overlays {
     }
 
     /// From now on a receiver passes on its class.
-    pub(super) fn enter(&mut self, object: ObjectId, node: NodeId, circle: &Circle) {
+    pub(crate) fn enter(&mut self, object: ObjectId, node: NodeId, circle: &Circle) {
         let ring = self.overlays.get_mut(&object).and_then(|overlay| overlay.rings.get_mut(circle.number));
         let (Some(ring), Some(class)) = (ring, circle.class) else { return };
         ring.relays.retain(|relay| relay.node != node);
@@ -203,14 +203,14 @@ impl Overlays {
     }
 
     /// Nobody receives the object any more.
-    pub(super) fn remove(&mut self, object: ObjectId) {
+    pub(crate) fn remove(&mut self, object: ObjectId) {
         self.overlays.remove(&object);
     }
 }
 
 impl Circle {
     /// The class that nobody is there to send, if there is one.
-    pub(super) fn orphan(&self) -> Option<u8> {
+    pub(crate) fn orphan(&self) -> Option<u8> {
         let relayed = self.relays.iter().map(|giver| giver.class);
         let sent = relayed.chain(self.source.map(|(_, class)| class));
         (0..self.of).find(|class| !sent.clone().any(|its| its == *class))

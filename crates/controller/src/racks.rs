@@ -19,7 +19,7 @@ use std::collections::BTreeSet;
 ///
 /// The receivers of a rack take the classes of the others in turn. Where all racks have as many receivers, all send as much as without
 /// racks, (n - 1) / n of the object.
-pub(super) fn entries(racks: &[Option<&str>]) -> Vec<Vec<u8>> {
+pub(crate) fn entries(racks: &[Option<&str>]) -> Vec<Vec<u8>> {
     let mut enters = vec![Vec::new(); racks.len()];
     let known: BTreeSet<&str> = racks.iter().flatten().copied().collect();
     for rack in known {
@@ -37,7 +37,7 @@ pub(super) fn entries(racks: &[Option<&str>]) -> Vec<Vec<u8>> {
 }
 
 /// How many racks have several of the receivers: in each something is handed on.
-pub(super) fn shared(racks: &[Option<&str>]) -> usize {
+pub(crate) fn shared(racks: &[Option<&str>]) -> usize {
     let known: BTreeSet<&str> = racks.iter().flatten().copied().collect();
     let several = |rack: &&str| racks.iter().filter(|its| **its == Some(*rack)).count() > 1;
     known.into_iter().filter(several).count()
@@ -45,7 +45,7 @@ pub(super) fn shared(racks: &[Option<&str>]) -> usize {
 
 /// By receiver: from which source it has its class. Each source has as many as any other, as nearly as that can be, and those of its
 /// own rack first. All are given by their racks; there is a source.
-pub(super) fn spread(receivers: &[Option<&str>], sources: &[Option<&str>]) -> Vec<usize> {
+pub(crate) fn spread(receivers: &[Option<&str>], sources: &[Option<&str>]) -> Vec<usize> {
     let most = receivers.len().div_ceil(sources.len());
     let mut classes = vec![0; sources.len()];
     let mut chosen: Vec<Option<usize>> = vec![None; receivers.len()];
@@ -59,7 +59,12 @@ pub(super) fn spread(receivers: &[Option<&str>], sources: &[Option<&str>]) -> Ve
             }
         }
     }
-    chosen.into_iter().map(|source| source.expect("there is room for all")).collect()
+    chosen
+        .into_iter()
+        .map(|source| {
+            source.expect("sources have room for as many classes as there are receivers, rounded up")
+        })
+        .collect()
 }
 
 #[cfg(test)]

@@ -6,15 +6,16 @@
 use headwater_units::{PathId, Time};
 use headwater_wire::ToController;
 
-use super::Controller;
-use super::timers::Subject;
+use crate::catalog::Catalog;
+use crate::timers::Subject;
+use crate::turn::Turn;
 
 /// So many wait at most; more are answered at once.
 const MOST: usize = 1024;
 
 /// Who asked too early.
 #[derive(Default)]
-pub(super) struct Recovery {
+pub(crate) struct Recovery {
     /// Until then nodes come back.
     until: Option<Time>,
     asked: Vec<Asked>,
@@ -28,48 +29,46 @@ struct Asked {
     control: ToController,
 }
 
-impl Controller {
-    /// It has run before: nodes that know it come back from now on.
-    pub(super) fn returned(&mut self, now: Time) {
-        let until = now + self.config.restore_grace;
-        self.recovery.until = Some(until);
-        self.timers.set(Subject::Recovery, Some(until));
+impl Recovery {
+    /// The controller has run before: nodes that know it come back from now on.
+    pub(crate) fn begin(&mut self, turn: &mut Turn<'_>) {
+        let until = turn.now + turn.config.restore_grace;
+        self.until = Some(until);
+        turn.wake(Subject::Recovery, Some(until));
     }
 
     /// Whether it is too early to say that nobody has what is asked for.
-    pub(super) fn is_early(&self, now: Time, name: &str) -> bool {
-        self.awaits_nodes(now) && self.registry.resolve(name).is_none()
+    pub(crate) fn is_early(&self, now: Time, catalog: &Catalog, name: &str) -> bool {
+        self.awaits_nodes(now) && catalog.resolve(name).is_none()
     }
 
     /// Whether nodes may still come back from before a restart, and there is room for what is not answered until then.
-    pub(super) fn awaits_nodes(&self, now: Time) -> bool {
-        self.recovery.until.is_some_and(|until| now < until) && self.recovery.asked.len() < MOST
+    pub(crate) fn awaits_nodes(&self, now: Time) -> bool {
+        self.until.is_some_and(|until| now < until) && self.asked.len() < MOST
     }
 
     /// What was asked for too early is heard again when its name is known, or when it is late enough.
-    pub(super) fn hold_back(&mut self, path: PathId, name: String, control: ToController) {
+    pub(crate) fn hold_back(&mut self, path: PathId, name: String, control: ToController) {
         let asked = Asked { path, name, control };
-        if !self.recovery.asked.contains(&asked) {
-            self.recovery.asked.push(asked);
+        if !self.asked.contains(&asked) {
+            self.asked.push(asked);
         }
     }
 
-    /// A node has said what it holds.
-    pub(super) fn answer_early(&mut self, now: Time) {
-        let registry = &self.registry;
-        let known = self.recovery.asked.extract_if(.., |asked| registry.resolve(&asked.name).is_some());
-        let known: Vec<Asked> = known.collect();
-        known.into_iter().for_each(|asked| self.control(now, asked.path, asked.control));
+    /// What was asked for by names that are known by now.
+    pub(crate) fn known(&mut self, catalog: &Catalog) -> Vec<(PathId, ToController)> {
+        let known = self.asked.extract_if(.., |asked| catalog.resolve(&asked.name).is_some());
+        known.map(|asked| (asked.path, asked.control)).collect()
     }
 
-    /// Who has not come back by now is not waited for.
-    pub(super) fn end_recovery(&mut self, now: Time) {
-        let asked = std::mem::take(&mut self.recovery).asked;
-        asked.into_iter().for_each(|asked| self.control(now, asked.path, asked.control));
+    /// Who has not come back by now is not waited for: all that is still unanswered.
+    pub(crate) fn end(&mut self) -> Vec<(PathId, ToController)> {
+        let asked = std::mem::take(self).asked;
+        asked.into_iter().map(|asked| (asked.path, asked.control)).collect()
     }
 
     /// Whoever asked is gone.
-    pub(super) fn forget_early(&mut self, path: PathId) {
-        self.recovery.asked.retain(|asked| asked.path != path);
+    pub(crate) fn forget(&mut self, path: PathId) {
+        self.asked.retain(|asked| asked.path != path);
     }
 }

@@ -4,37 +4,16 @@ use core::net::SocketAddr;
 use std::collections::{BTreeMap, BTreeSet};
 
 use headwater_units::{
-    BlockIndex, Bytes, Duration, FlowId, NodeId, ObjectId, PathId, Symbols, TaskId, Theta, Time,
+    BitRate, BlockIndex, Bytes, Duration, FlowId, Geometry, NodeId, ObjectId, PathId, Symbols, TaskId, Theta,
+    Time,
 };
-use headwater_wire::{Class, Delivery, FlowGrant, FlowReport, FlowView, SpreadRule, Start};
+use headwater_wire::{
+    Class, Delivery, FlowGrant, FlowReport, FlowSecret, FlowView, Request, SpreadRule, Start,
+};
 
-use crate::{TaskFlow, TaskRecord};
-
-/// Says something again and again, each time after twice the wait.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Retry {
-    due: Time,
-    wait: Duration,
-}
-
-impl Retry {
-    /// Due at once.
-    pub(super) fn at(now: Time, first: Duration) -> Self {
-        Retry { due: now, wait: first }
-    }
-    pub(super) fn due(&self) -> Time {
-        self.due
-    }
-    /// Whether it is time to say it; if so, the next time is set.
-    pub(super) fn fire(&mut self, now: Time, longest: Duration) -> bool {
-        let due = now >= self.due;
-        if due {
-            self.due = now + self.wait.min(longest);
-            self.wait = (self.wait * 2).min(longest);
-        }
-        due
-    }
-}
+use crate::retry::Retry;
+use crate::turn::Draws;
+use crate::{TaskFlow, TaskGroup, TaskRecord};
 
 /// Where a flow stands.
 ///
@@ -46,7 +25,7 @@ impl Retry {
 ///     `------ the same incarnation is back ---------'  `-- replaced -------> (gone)
 /// ```
 #[derive(Clone, Copy, Debug)]
-pub(super) enum FlowState {
+pub(crate) enum FlowState {
     /// The order to push is being said; its source is here.
     Offered { since: Time, push: Retry },
     /// The source confirmed it.
@@ -58,41 +37,41 @@ pub(super) enum FlowState {
 }
 
 /// One flow of a task.
-pub(super) struct Flow {
-    pub(super) facts: TaskFlow,
-    pub(super) state: FlowState,
+pub(crate) struct Flow {
+    pub(crate) facts: TaskFlow,
+    pub(crate) state: FlowState,
     /// Where its source may be reached, as granted to the receiver.
-    pub(super) at: Vec<SocketAddr>,
+    pub(crate) at: Vec<SocketAddr>,
     /// Its weight: planned, and told unless `pushed` is false.
-    pub(super) theta: Theta,
+    pub(crate) theta: Theta,
     /// When the weight was last told.
-    pub(super) told: Time,
+    pub(crate) told: Time,
     /// Whether the order to push was said at all.
-    pub(super) pushed: bool,
+    pub(crate) pushed: bool,
     /// The last time that it was ordered again because it was silent.
-    pub(super) reordered: Time,
+    pub(crate) reordered: Time,
     /// What the receiver said of it last.
-    pub(super) view: Option<FlowView>,
+    pub(crate) view: Option<FlowView>,
     /// What the source said of it last.
-    pub(super) report: Option<FlowReport>,
+    pub(crate) report: Option<FlowReport>,
     /// Round-trip time, smoothed over reports.
-    pub(super) rtt: Option<Duration>,
+    pub(crate) rtt: Option<Duration>,
     /// What it could count on when it was opened.
-    pub(super) start: Option<Start>,
+    pub(crate) start: Option<Start>,
 }
 
 impl Flow {
     /// A flow about which nobody was told yet.
-    pub(super) fn new(facts: TaskFlow, at: Vec<SocketAddr>, state: FlowState) -> Self {
+    pub(crate) fn new(facts: TaskFlow, at: Vec<SocketAddr>, state: FlowState) -> Self {
         let (theta, told, reordered) = (Theta::ONE, Time::ZERO, Time::ZERO);
         let (view, report, rtt, start) = (None, None, None, None);
         Flow { facts, state, at, theta, told, pushed: false, reordered, view, report, rtt, start }
     }
-    pub(super) fn silent(&self) -> Duration {
+    pub(crate) fn silent(&self) -> Duration {
         self.view.map_or(Duration::ZERO, |view| view.silent)
     }
     /// Whether another source would likely do better.
-    pub(super) fn is_weak(&self, now: Time, silent_limit: Duration) -> bool {
+    pub(crate) fn is_weak(&self, now: Time, silent_limit: Duration) -> bool {
         let stuck = match self.state {
             FlowState::Offered { since, .. } => now >= since + silent_limit,
             FlowState::Away { replace_after } => now >= replace_after,
@@ -104,7 +83,7 @@ impl Flow {
 
 /// Whether a task's flows may send.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Pace {
+pub(crate) enum Pace {
     /// They do.
     Running,
     /// The receiver is silent; they are told to stop sending.
@@ -114,58 +93,132 @@ pub(super) enum Pace {
 }
 
 /// One receiver wants one object.
-pub(super) struct Task {
-    pub(super) id: TaskId,
-    pub(super) request: u64,
-    pub(super) receiver: NodeId,
-    pub(super) object: ObjectId,
-    pub(super) bytes: Bytes,
-    pub(super) name: String,
-    pub(super) symbol_size: u16,
-    pub(super) class: Class,
-    pub(super) spread: SpreadRule,
-    pub(super) delivery: Delivery,
-    pub(super) max_sources: u8,
+pub(crate) struct Task {
+    pub(crate) id: TaskId,
+    pub(crate) request: u64,
+    pub(crate) receiver: NodeId,
+    pub(crate) object: ObjectId,
+    pub(crate) bytes: Bytes,
+    pub(crate) name: String,
+    pub(crate) symbol_size: u16,
+    pub(crate) class: Class,
+    pub(crate) spread: SpreadRule,
+    pub(crate) delivery: Delivery,
+    pub(crate) max_sources: u8,
     /// M: residue classes of its symbols.
-    pub(super) classes: u8,
+    pub(crate) classes: u8,
     /// Of its list of flows.
-    pub(super) version: u32,
+    pub(crate) version: u32,
     /// In the order of their opening.
-    pub(super) flows: Vec<Flow>,
+    pub(crate) flows: Vec<Flow>,
     /// The trees by which it comes, if it does; they are a cast's, and it has no flows of its own then.
-    pub(super) trees: Vec<FlowGrant>,
-    pub(super) distrusted: BTreeSet<NodeId>,
+    pub(crate) trees: Vec<FlowGrant>,
+    pub(crate) distrusted: BTreeSet<NodeId>,
+    /// When it began, or was restored.
+    pub(crate) begun: Time,
     /// Where the receiver spoke from last.
-    pub(super) path: Option<PathId>,
+    pub(crate) path: Option<PathId>,
     /// When the receiver spoke last.
-    pub(super) heard: Time,
-    pub(super) pace: Pace,
+    pub(crate) heard: Time,
+    pub(crate) pace: Pace,
     /// v of PPUSH Alg. 1, in symbols.
-    pub(super) needed: Symbols,
+    pub(crate) needed: Symbols,
     /// Its receiver's decoder or disk is the limit.
-    pub(super) held_up: bool,
-    pub(super) first_undecoded: BlockIndex,
+    pub(crate) held_up: bool,
+    pub(crate) first_undecoded: BlockIndex,
     /// Says the list of flows until the receiver echoes its version.
-    pub(super) list: Option<Retry>,
+    pub(crate) list: Option<Retry>,
     /// It has begun anew with this version, and the receiver has not confirmed that yet: it is told so with the list.
-    pub(super) anew: Option<u32>,
+    pub(crate) anew: Option<u32>,
     /// Its receiver can pass on what comes, and leaves it to us how it comes.
-    pub(super) passes_on: bool,
+    pub(crate) passes_on: bool,
     /// Sources that failed it lately, and until when they are not chosen again.
-    pub(super) barred: BTreeMap<NodeId, Time>,
+    pub(crate) barred: BTreeMap<NodeId, Time>,
     /// Classes that some source has sent symbols of.
-    pub(super) classes_used: BTreeSet<u8>,
+    pub(crate) classes_used: BTreeSet<u8>,
 }
 
 impl Task {
-    pub(super) fn is_paused(&self) -> bool {
+    /// What a request begins, without sources, symbols and id yet.
+    pub(crate) fn begun(now: Time, path: PathId, request: &Request, object: ObjectId, bytes: Bytes) -> Task {
+        Task {
+            id: TaskId(0),
+            request: request.request,
+            receiver: request.receiver,
+            object,
+            bytes,
+            name: request.name.clone(),
+            symbol_size: 0,
+            class: request.class,
+            spread: request.spread,
+            delivery: Delivery::Push,
+            max_sources: 0,
+            classes: 0,
+            version: 0,
+            flows: Vec::new(),
+            trees: Vec::new(),
+            distrusted: BTreeSet::new(),
+            begun: now,
+            path: Some(path),
+            heard: now,
+            pace: Pace::Running,
+            needed: Symbols::ZERO,
+            held_up: false,
+            first_undecoded: BlockIndex(0),
+            list: None,
+            anew: None,
+            passes_on: false,
+            barred: BTreeMap::new(),
+            classes_used: BTreeSet::new(),
+        }
+    }
+    /// What was running when the controller stopped, without its flows.
+    pub(crate) fn restored(now: Time, record: TaskRecord) -> Task {
+        // Until its receiver reports, all of it counts as missing.
+        let needed = Geometry::new(record.bytes, record.symbol_size).map_or_else(
+            |_| Geometry::fitting(record.bytes, record.symbol_size).total_symbols(),
+            |geometry| geometry.total_symbols(),
+        );
+        Task {
+            id: record.task,
+            request: record.request,
+            receiver: record.receiver,
+            object: record.object,
+            bytes: record.bytes,
+            name: record.name,
+            symbol_size: record.symbol_size,
+            class: record.class,
+            spread: record.spread,
+            delivery: record.delivery,
+            max_sources: record.max_sources,
+            classes: record.residue_classes,
+            version: record.flows_version,
+            flows: Vec::new(),
+            trees: Vec::new(),
+            distrusted: record.distrusted.into_iter().collect(),
+            begun: now,
+            path: None,
+            heard: now,
+            pace: Pace::Running,
+            needed,
+            held_up: false,
+            first_undecoded: BlockIndex(0),
+            list: None,
+            // Its receiver may not have heard that it is not pushed to any more.
+            anew: (record.delivery != Delivery::Push).then_some(record.flows_version),
+            passes_on: false,
+            barred: BTreeMap::new(),
+            classes_used: BTreeSet::new(),
+        }
+    }
+    pub(crate) fn is_paused(&self) -> bool {
         matches!(self.pace, Pace::Paused { .. })
     }
     /// v of PPUSH Alg. 1: what is left of the task.
-    pub(super) fn remaining(&self) -> Bytes {
+    pub(crate) fn remaining(&self) -> Bytes {
         Bytes::new(self.needed.get().saturating_mul(u64::from(self.symbol_size)))
     }
-    pub(super) fn record(&self) -> TaskRecord {
+    pub(crate) fn record(&self) -> TaskRecord {
         TaskRecord {
             task: self.id,
             request: self.request,
@@ -184,19 +237,49 @@ impl Task {
             distrusted: self.distrusted.iter().copied().collect(),
         }
     }
-    /// A class for a new flow: one that nobody has sent symbols of if there is such, else any that is free.
-    pub(super) fn free_class(&self) -> u8 {
+    /// A class for a new flow: one that nobody has sent symbols of if there is such, else any that is free. There is one unless the task
+    /// has more sources than it may.
+    pub(crate) fn free_class(&self) -> Option<u8> {
         let free = |class: &u8| self.flows.iter().all(|flow| flow.facts.index != *class);
         let fresh = |class: &u8| !self.classes_used.contains(class);
         let mut classes = 0..self.classes;
-        let found = classes.clone().find(|c| free(c) && fresh(c)).or_else(|| classes.find(free));
-        found.expect("a task has at least as many classes as sources")
+        classes.clone().find(|c| free(c) && fresh(c)).or_else(|| classes.find(free))
+    }
+    pub(crate) fn flow_mut(&mut self, flow: FlowId) -> Option<&mut Flow> {
+        self.flows.iter_mut().find(|its| its.facts.flow == flow)
+    }
+    /// What its flows bring together, as its receiver says.
+    pub(crate) fn rate(&self) -> BitRate {
+        self.flows.iter().filter_map(|flow| flow.view).map(|view| view.rate).sum()
+    }
+    /// What its receiver needs to know of its flows.
+    pub(crate) fn grants(&self) -> Vec<FlowGrant> {
+        if !self.trees.is_empty() {
+            return self.trees.clone();
+        }
+        let grant = |flow: &Flow| FlowGrant {
+            flow: flow.facts.flow,
+            node: flow.facts.node,
+            at: flow.at.clone(),
+            key: flow.facts.key,
+            index: flow.facts.index,
+            of: self.classes,
+            group: flow.facts.group.as_ref().map(|group| group.flow),
+            relays: flow.facts.relays,
+            passed_on: flow.facts.passed_on,
+        };
+        // A group's flow is granted like any other, under the key that all members have.
+        let of_group = |flow: &Flow| {
+            let TaskGroup { flow: id, key, at } = flow.facts.group.clone()?;
+            Some(FlowGrant { flow: id, key, at: vec![at], group: None, ..grant(flow) })
+        };
+        self.flows.iter().flat_map(|flow| [Some(grant(flow)), of_group(flow)]).flatten().collect()
     }
 }
 
 /// All tasks, with indexes that cannot disagree: tasks and flows are added and removed only here.
 #[derive(Default)]
-pub(super) struct Tasks {
+pub(crate) struct Tasks {
     tasks: BTreeMap<TaskId, Task>,
     requests: BTreeMap<(NodeId, u64), TaskId>,
     by_object: BTreeMap<ObjectId, BTreeSet<TaskId>>,
@@ -206,66 +289,81 @@ pub(super) struct Tasks {
 }
 
 impl Tasks {
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.tasks.len()
     }
-    pub(super) fn iter(&self) -> impl Iterator<Item = &Task> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Task> {
         self.tasks.values()
     }
-    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Task> {
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Task> {
         self.tasks.values_mut()
     }
-    pub(super) fn get(&self, task: TaskId) -> Option<&Task> {
+    pub(crate) fn get(&self, task: TaskId) -> Option<&Task> {
         self.tasks.get(&task)
     }
-    pub(super) fn get_mut(&mut self, task: TaskId) -> Option<&mut Task> {
+    pub(crate) fn get_mut(&mut self, task: TaskId) -> Option<&mut Task> {
         self.tasks.get_mut(&task)
     }
-    pub(super) fn of_request(&self, receiver: NodeId, request: u64) -> Option<TaskId> {
+    pub(crate) fn of_request(&self, receiver: NodeId, request: u64) -> Option<TaskId> {
         self.requests.get(&(receiver, request)).copied()
     }
-    pub(super) fn of_flow(&self, flow: FlowId) -> Option<TaskId> {
+    pub(crate) fn of_flow(&self, flow: FlowId) -> Option<TaskId> {
         self.by_flow.get(&flow).copied()
     }
     /// The tasks that want an object.
-    pub(super) fn wanting(&self, object: ObjectId) -> impl Iterator<Item = TaskId> + '_ {
+    pub(crate) fn wanting(&self, object: ObjectId) -> impl Iterator<Item = TaskId> + '_ {
         self.by_object.get(&object).into_iter().flatten().copied()
     }
     /// Whether it is a task of this receiver.
-    pub(super) fn is_of(&self, task: TaskId, receiver: NodeId) -> bool {
+    pub(crate) fn is_of(&self, task: TaskId, receiver: NodeId) -> bool {
         self.tasks.get(&task).is_some_and(|task| task.receiver == receiver)
     }
     /// The objects that some task wants.
-    pub(super) fn wanted(&self) -> impl Iterator<Item = ObjectId> + '_ {
+    pub(crate) fn wanted(&self) -> impl Iterator<Item = ObjectId> + '_ {
         self.by_object.keys().copied()
     }
     /// The flows of a source.
-    pub(super) fn flows_of(&self, source: NodeId) -> impl Iterator<Item = FlowId> + '_ {
+    fn flows_of(&self, source: NodeId) -> impl Iterator<Item = FlowId> + '_ {
         self.by_source.get(&source).into_iter().flatten().copied()
     }
+    /// The flows of a source, each with the task that it belongs to.
+    pub(crate) fn of_source(&self, source: NodeId) -> Vec<(FlowId, TaskId)> {
+        self.flows_of(source).filter_map(|flow| Some((flow, self.of_flow(flow)?))).collect()
+    }
     /// Whether a source's flow is the group's of some task.
-    pub(super) fn is_group(&self, source: NodeId, group: FlowId) -> bool {
+    pub(crate) fn is_group(&self, source: NodeId, group: FlowId) -> bool {
         let is_its = |flow: FlowId| self.flow(flow)?.facts.group.as_ref().map(|it| it.flow == group);
         self.flows_of(source).any(|flow| is_its(flow) == Some(true))
     }
     /// How many flows a source has.
-    pub(super) fn load(&self, source: NodeId) -> usize {
+    pub(crate) fn load(&self, source: NodeId) -> usize {
         self.by_source.get(&source).map_or(0, BTreeSet::len)
     }
     /// How many flows a receiver has, of all its tasks.
-    pub(super) fn flows_to(&self, receiver: NodeId) -> usize {
+    pub(crate) fn flows_to(&self, receiver: NodeId) -> usize {
         let tasks = self.by_receiver.get(&receiver).into_iter().flatten();
         tasks.filter_map(|task| self.tasks.get(task)).map(|task| task.flows.len()).sum()
     }
-    pub(super) fn flow(&self, flow: FlowId) -> Option<&Flow> {
+    pub(crate) fn flow(&self, flow: FlowId) -> Option<&Flow> {
         let task = self.tasks.get(self.by_flow.get(&flow)?)?;
         task.flows.iter().find(|f| f.facts.flow == flow)
     }
-    pub(super) fn flow_mut(&mut self, flow: FlowId) -> Option<&mut Flow> {
-        let task = self.tasks.get_mut(self.by_flow.get(&flow)?)?;
-        task.flows.iter_mut().find(|f| f.facts.flow == flow)
+    pub(crate) fn flow_mut(&mut self, flow: FlowId) -> Option<&mut Flow> {
+        self.tasks.get_mut(self.by_flow.get(&flow)?)?.flow_mut(flow)
     }
-    pub(super) fn add(&mut self, task: Task) {
+    /// A flow id that no flow of a task has.
+    pub(crate) fn unused_flow(&self, draws: &mut Draws) -> FlowId {
+        draws.flow(|id| self.by_flow.contains_key(&id))
+    }
+    /// A task id that no task has.
+    pub(crate) fn unused_task(&self, draws: &mut Draws) -> TaskId {
+        draws.task(|id| self.tasks.contains_key(&id))
+    }
+    /// A flow of its own for a purpose that is no task's, with its key.
+    pub(crate) fn secret(&self, draws: &mut Draws) -> FlowSecret {
+        FlowSecret { flow: self.unused_flow(draws), key: draws.key() }
+    }
+    pub(crate) fn add(&mut self, task: Task) {
         assert!(task.flows.is_empty(), "flows are added one by one");
         self.requests.insert((task.receiver, task.request), task.id);
         self.by_object.entry(task.object).or_default().insert(task.id);
@@ -274,7 +372,7 @@ impl Tasks {
         assert!(before.is_none(), "a task id is used once");
     }
     /// Takes a task out; its flows must be gone.
-    pub(super) fn remove(&mut self, id: TaskId) -> Option<Task> {
+    pub(crate) fn remove(&mut self, id: TaskId) -> Option<Task> {
         let task = self.tasks.remove(&id)?;
         assert!(task.flows.is_empty(), "flows end before their task");
         self.requests.remove(&(task.receiver, task.request));
@@ -282,15 +380,15 @@ impl Tasks {
         remove_from(&mut self.by_receiver, &task.receiver, &id);
         Some(task)
     }
-    pub(super) fn add_flow(&mut self, id: TaskId, flow: Flow) {
-        let task = self.tasks.get_mut(&id).expect("a flow belongs to a task");
+    pub(crate) fn add_flow(&mut self, id: TaskId, flow: Flow) {
+        let Some(task) = self.tasks.get_mut(&id) else { return };
         let before = self.by_flow.insert(flow.facts.flow, id);
         assert!(before.is_none(), "a flow id is used once");
         self.by_source.entry(flow.facts.node).or_default().insert(flow.facts.flow);
         task.classes_used.insert(flow.facts.index);
         task.flows.push(flow);
     }
-    pub(super) fn remove_flow(&mut self, flow: FlowId) -> Option<Flow> {
+    pub(crate) fn remove_flow(&mut self, flow: FlowId) -> Option<Flow> {
         let task = self.tasks.get_mut(&self.by_flow.remove(&flow)?)?;
         let place = task.flows.iter().position(|f| f.facts.flow == flow)?;
         let flow = task.flows.remove(place);

@@ -6,7 +6,7 @@ use headwater_units::{FlowId, NodeId, ObjectId, TaskId, Time};
 
 /// What is looked after when its time comes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Subject {
+pub(crate) enum Subject {
     /// The weights of all flows.
     Plan,
     /// A task and its flows.
@@ -22,14 +22,14 @@ pub(super) enum Subject {
 }
 
 #[derive(Default)]
-pub(super) struct Timers {
+pub(crate) struct Timers {
     by_time: BTreeSet<(Time, Subject)>,
     by_subject: BTreeMap<Subject, Time>,
 }
 
 impl Timers {
     /// Sets the subject's only wake-up, or takes it away.
-    pub(super) fn set(&mut self, subject: Subject, at: Option<Time>) {
+    pub(crate) fn set(&mut self, subject: Subject, at: Option<Time>) {
         let before = match at {
             Some(at) => self.by_subject.insert(subject, at),
             None => self.by_subject.remove(&subject),
@@ -45,14 +45,14 @@ impl Timers {
         }
     }
     /// Takes the earliest subject whose time has come.
-    pub(super) fn take_due(&mut self, now: Time) -> Option<Subject> {
+    pub(crate) fn take_due(&mut self, now: Time) -> Option<Subject> {
         let &(at, subject) = self.by_time.first()?;
         (at <= now).then(|| {
             self.set(subject, None);
             subject
         })
     }
-    pub(super) fn next(&self) -> Option<Time> {
+    pub(crate) fn next(&self) -> Option<Time> {
         self.by_time.first().map(|(at, _)| *at)
     }
 }

@@ -6,10 +6,9 @@ use headwater_units::{
 use headwater_wire::{CastWay, MarkSignal, MemberStanding, NodeInfo};
 use serde::Serialize;
 
-use super::Controller;
-use super::casts::Cast;
-use super::registry::Node;
-use super::tasks::{Flow, FlowState, Task};
+use crate::casts::{Cast, Casts};
+use crate::catalog::{Catalog, Node, Object};
+use crate::tasks::{Flow, FlowState, Task, Tasks};
 
 /// What a controller knows at a moment; lists ascend by id, flows come in the order of their opening.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -158,30 +157,27 @@ pub struct FlowStatus {
     pub starved: bool,
 }
 
-impl Controller {
-    /// A picture of everything that is known now.
-    pub fn view(&self, now: Time) -> ControllerView {
-        let here = |node: &NodeId| self.registry.path_of(*node).is_some();
-        let object = |(id, object): (&ObjectId, &super::registry::Object)| {
-            let (holders, away) = object.holders.iter().copied().partition(here);
-            let said =
-                |name: &&String| object.holders.iter().any(|node| self.registry.says(*node, name, *id));
-            let names = object.names.iter().filter(said).cloned().collect();
-            ObjectView { object: *id, bytes: object.bytes, names, holders, away }
-        };
-        let node = |node: &Node| NodeView {
-            info: node.info.clone(),
-            here: node.path.is_some(),
-            keeps: node.keeps,
-            flows: self.tasks.load(node.info.node),
-            distrusts: node.distrusts,
-        };
-        ControllerView {
-            nodes: self.registry.nodes().map(node).collect(),
-            objects: self.registry.objects().map(object).collect(),
-            tasks: self.tasks.iter().map(task_view).collect(),
-            casts: self.casts.iter().map(|cast| cast_view(now, cast)).collect(),
-        }
+/// A picture of everything that is known now.
+pub(crate) fn view(now: Time, catalog: &Catalog, tasks: &Tasks, casts: &Casts) -> ControllerView {
+    let here = |node: &NodeId| catalog.path_of(*node).is_some();
+    let object = |(id, object): (&ObjectId, &Object)| {
+        let (holders, away) = object.holders.iter().copied().partition(here);
+        let said = |name: &&String| object.holders.iter().any(|node| catalog.says(*node, name, *id));
+        let names = object.names.iter().filter(said).cloned().collect();
+        ObjectView { object: *id, bytes: object.bytes, names, holders, away }
+    };
+    let node = |node: &Node| NodeView {
+        info: node.info.clone(),
+        here: node.path.is_some(),
+        keeps: node.keeps,
+        flows: tasks.load(node.info.node),
+        distrusts: node.distrusts,
+    };
+    ControllerView {
+        nodes: catalog.nodes().map(node).collect(),
+        objects: catalog.objects().map(object).collect(),
+        tasks: tasks.iter().map(task_view).collect(),
+        casts: casts.iter().map(|cast| cast_view(now, cast)).collect(),
     }
 }
 
@@ -195,7 +191,7 @@ fn cast_view(now: Time, cast: &Cast) -> CastView {
         name: cast.name.clone(),
         bytes: cast.bytes,
         source: cast.source,
-        way: cast.way,
+        way: cast.way(),
         of: cast.members.len() as u64,
         done: ended(|standing| matches!(standing, MemberStanding::Had | MemberStanding::Kept)),
         failed: ended(|standing| matches!(standing, MemberStanding::Failed(_) | MemberStanding::Away)),

@@ -7,21 +7,25 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use headwater_fabric::{Attachment, Fabric, LinkId, Path, PointId};
-use headwater_policy::theta::{Bounds, plan, theta_ceiling};
-use headwater_policy::{Coflow, Demand, PathedFlow, Share};
+use headwater_policy::theta::{Bounds, theta_ceiling};
+use headwater_policy::{Coflow, Demand, PathedFlow, Policy};
 use headwater_units::{BitRate, Bytes, Duration, FlowId, NodeId, Theta, Time};
 use headwater_wire::{Class, SYMBOL_OVERHEAD};
 
-use super::ControllerConfig;
-use super::registry::Registry;
-use super::tasks::{Task, Tasks};
+use crate::ControllerConfig;
+use crate::catalog::Catalog;
+use crate::tasks::{Task, Tasks};
+use crate::timers::Subject;
+use crate::turn::Turn;
 
 /// IPv4 and UDP headers, which count against a stated capacity.
 const IP_UDP: u64 = 28;
 
 /// Turns tasks and measurements into weights.
 #[derive(Default)]
-pub(super) struct Planner {
+pub(crate) struct Planner {
+    /// When weights were planned last.
+    planned: Option<Time>,
     topology: Topology,
     /// What was delivered lately, by place: survives a rebuilt topology.
     delivered: BTreeMap<Place, WindowedMax>,
@@ -37,16 +41,43 @@ struct Load {
 
 impl Planner {
     /// Somebody's links are not what they were.
-    pub(super) fn forget_topology(&mut self) {
+    pub(crate) fn forget_topology(&mut self) {
         self.topology = Topology::default();
     }
 
+    /// Plans the weights of all flows (PPUSH Alg. 1), and sets when that is done again; in a moment and without a plan now, if the last one
+    /// is very young.
+    pub(crate) fn plan(
+        &mut self,
+        turn: &mut Turn<'_>,
+        tasks: &Tasks,
+        catalog: &Catalog,
+    ) -> Option<BTreeMap<FlowId, Theta>> {
+        let (now, config) = (turn.now, turn.config);
+        let next = self.planned.map(|last| last + config.replan_gap);
+        if let Some(next) = next.filter(|next| *next > now) {
+            turn.wake(Subject::Plan, Some(next));
+            return None;
+        }
+        self.planned = Some(now);
+        turn.stats.plans += 1;
+        let running = tasks.iter().any(|task| !task.is_paused());
+        turn.wake(Subject::Plan, running.then(|| now + config.replan_every));
+        Some(match config.fixed_theta {
+            Some(theta) => {
+                let flows = tasks.iter().flat_map(|task| &task.flows);
+                flows.map(|flow| (flow.facts.flow, theta)).collect()
+            }
+            None => self.weights(now, tasks, catalog, config),
+        })
+    }
+
     /// The weight of every flow of every task that is not paused (PPUSH Alg. 1).
-    pub(super) fn weights(
+    fn weights(
         &mut self,
         now: Time,
         tasks: &Tasks,
-        registry: &Registry,
+        catalog: &Catalog,
         config: &ControllerConfig,
     ) -> BTreeMap<FlowId, Theta> {
         let flows = config.max_tasks * usize::from(config.max_sources);
@@ -60,7 +91,7 @@ impl Planner {
         for task in tasks.iter().filter(|task| !task.is_paused()) {
             let mut flows = Vec::with_capacity(task.flows.len());
             for flow in &task.flows {
-                let path = self.topology.path(flow.facts.node, task.receiver, registry);
+                let path = self.topology.path(flow.facts.node, task.receiver, catalog);
                 for link in path.links() {
                     let load = loads.entry(*link).or_default();
                     // What a group's flow carries once, each of its members delivers.
@@ -70,9 +101,16 @@ impl Planner {
                     load.rtt = load.rtt.max(flow.rtt);
                     load.symbol = load.symbol.max(u64::from(task.symbol_size));
                 }
-                flows.push(PathedFlow { flow: flow.facts.flow, path });
+                let sent = flow.view.map_or(Bytes::ZERO, |view| view.bytes);
+                flows.push(PathedFlow { flow: flow.facts.flow, remaining: None, sent, path });
             }
-            demand.coflows.push(Coflow { task: task.id, remaining: rank(task), flows });
+            demand.coflows.push(Coflow {
+                task: task.id,
+                arrival: task.begun,
+                remaining: Some(ranked_size(task)),
+                sent: task.bytes - task.remaining().min(task.bytes),
+                flows,
+            });
         }
         let bucket = now.as_nanos() / config.replan_every.as_nanos();
         let buckets = config.rate_window.as_nanos().div_ceil(config.replan_every.as_nanos());
@@ -83,8 +121,9 @@ impl Planner {
         let ceiling = |link, load| config.theta_ceiling.or_else(|| self.ceiling(link, load));
         let ceilings = loads.iter().map(|(link, load)| (*link, ceiling(*link, load))).collect();
         let bounds = Bounds { floor: config.theta_floor, unmeasured: config.theta_unmeasured, ceilings };
-        let plan = plan(&demand, &bounds).expect("every flow is listed once and every link has a ceiling");
-        plan.shares.into_iter().map(|(flow, Share::Weight(theta))| (flow, theta)).collect()
+        let plan = bounds.plan(now, &demand);
+        let plan = plan.expect("every flow is listed once, every size is known and every link has a ceiling");
+        plan.shares().filter_map(|(flow, share)| Some((flow, share.weight()?))).collect()
     }
 
     /// θ+ of a link, if its capacity and a round trip over it are known.
@@ -135,20 +174,20 @@ impl Topology {
         &self.places[link.0 as usize]
     }
 
-    fn path(&mut self, from: NodeId, to: NodeId, registry: &Registry) -> Path {
-        let ends = (self.host(from, registry), self.host(to, registry));
+    fn path(&mut self, from: NodeId, to: NodeId, catalog: &Catalog) -> Path {
+        let ends = (self.host(from, catalog), self.host(to, catalog));
         let search = || self.fabric.path(ends.0, ends.1).expect("every host is attached to the core");
         self.paths.entry(ends).or_insert_with(search).clone()
     }
 
-    fn host(&mut self, node: NodeId, registry: &Registry) -> PointId {
+    fn host(&mut self, node: NodeId, catalog: &Catalog) -> PointId {
         if let Some(host) = self.hosts.get(&node) {
             return host.point;
         }
         // A node that is not known hangs on the core by links of which nothing is known.
-        let info = registry.node(node).map(|node| &node.info);
+        let info = catalog.node(node).map(|node| &node.info);
         let network = match info.and_then(|info| info.rack.as_ref()) {
-            Some((rack, _)) => self.rack(rack, registry),
+            Some((rack, _)) => self.rack(rack, catalog),
             None => self.core,
         };
         let host = self.fabric.attach(
@@ -161,11 +200,11 @@ impl Topology {
         host.point
     }
 
-    fn rack(&mut self, name: &str, registry: &Registry) -> PointId {
+    fn rack(&mut self, name: &str, catalog: &Catalog) -> PointId {
         if let Some(rack) = self.racks.get(name) {
             return rack.point;
         }
-        let capacity = registry.rack_capacity(name);
+        let capacity = catalog.rack_capacity(name);
         let rack = self.fabric.attach(self.core, capacity, capacity);
         self.places.extend([Place::RackUplink(name.to_owned()), Place::RackDownlink(name.to_owned())]);
         self.racks.insert(name.to_owned(), rack);
@@ -202,7 +241,7 @@ impl WindowedMax {
 }
 
 /// What Algorithm 1 sorts by: the remaining size, but background tasks come behind all others.
-fn rank(task: &Task) -> Bytes {
+fn ranked_size(task: &Task) -> Bytes {
     match task.class {
         Class::Gentle => Bytes::new(u64::MAX / 2) + task.remaining().min(Bytes::new(u64::MAX / 2)),
         _ => task.remaining(),

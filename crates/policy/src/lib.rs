@@ -1,18 +1,29 @@
 //! Who gets how much: pure functions from demand to plan.
 //!
-//! A [`Demand`] says which coflows want what over which links; a [`Plan`] gives each flow its [`Share`]. A PPUSH task is
-//! a coflow whose flows draw on one pool of bytes, since any symbol from any source serves. Policies keep no state, read
-//! no clock and draw no numbers: the same demand gives the same plan, in whatever order it is listed.
+//! A [`Demand`] says which coflows want what over which links; a [`Policy`] makes a [`Plan`] of it that gives each flow its
+//! [`Share`]: a weight, a rate or a rank. A PPUSH task is a coflow whose flows draw on one pool of bytes, since any symbol
+//! from any source serves. Policies keep no state, read no clock and draw no numbers: the same demand gives the same plan, in
+//! whatever order it is listed. What a policy knows of links (capacities, ceilings) is in the policy itself, made anew
+//! when that changes.
 //!
 //! * [`theta`]: PPUSH Alg. 1, the weight of every push flow.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
 use headwater_fabric::{LinkId, Path};
-use headwater_units::{Bytes, FlowId, TaskId, Theta};
+use headwater_units::{BitRate, Bytes, FlowId, TaskId, Theta, Time};
 use thiserror::Error;
 
 pub mod theta;
+
+/// Decides who gets how much.
+pub trait Policy {
+    /// Gives each flow of the demand its share, at this time.
+    ///
+    /// # Errors
+    /// [`PlanError`] if the demand contradicts itself, or goes over links that the policy does not know.
+    fn plan(&self, now: Time, demand: &Demand) -> Result<Plan, PlanError>;
+}
 
 /// Everything that wants to be sent now.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -26,8 +37,12 @@ pub struct Demand {
 pub struct Coflow {
     /// The task that it is.
     pub task: TaskId,
-    /// What is left of it, over all its flows (PPUSH v).
-    pub remaining: Bytes,
+    /// When it began.
+    pub arrival: Time,
+    /// What is left of it, over all its flows (PPUSH v); `None` if nobody knows.
+    pub remaining: Option<Bytes>,
+    /// What all its flows have delivered so far.
+    pub sent: Bytes,
     /// Its flows, in any order.
     pub flows: Vec<PathedFlow>,
 }
@@ -37,22 +52,101 @@ pub struct Coflow {
 pub struct PathedFlow {
     /// The flow.
     pub flow: FlowId,
+    /// What is left of it, where it has bytes of its own; `None` if it draws on what is left of its coflow, or nobody knows.
+    pub remaining: Option<Bytes>,
+    /// What it has delivered so far.
+    pub sent: Bytes,
     /// From its source to its receiver.
     pub path: Path,
 }
+
+impl Coflow {
+    /// A task that has this much left and has sent nothing yet, from the beginning of the run.
+    pub fn sized(task: TaskId, remaining: Bytes, flows: Vec<PathedFlow>) -> Self {
+        Coflow { task, arrival: Time::ZERO, remaining: Some(remaining), sent: Bytes::ZERO, flows }
+    }
+}
+
+impl PathedFlow {
+    /// A flow that has sent nothing yet, and draws on what is left of its coflow.
+    pub fn pooled(flow: FlowId, path: Path) -> Self {
+        PathedFlow { flow, remaining: None, sent: Bytes::ZERO, path }
+    }
+}
+
+/// A place in line: 0 is the most important.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Rank(pub u32);
 
 /// What one flow gets.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Share {
     /// Its weight among the flows that share its bottleneck.
     Weight(Theta),
+    /// It sends at this rate; zero: it waits.
+    Rate(BitRate),
+    /// It goes before all flows of larger ranks on its links.
+    Rank(Rank),
+}
+
+impl Share {
+    /// Its weight, if it has one.
+    pub fn weight(self) -> Option<Theta> {
+        match self {
+            Share::Weight(theta) => Some(theta),
+            Share::Rate(_) | Share::Rank(_) => None,
+        }
+    }
 }
 
 /// What a policy decides: one share per flow of the demand.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Plan {
-    /// By flow.
-    pub shares: BTreeMap<FlowId, Share>,
+    /// Ascending by flow.
+    shares: Vec<(FlowId, Share)>,
+}
+
+impl Plan {
+    /// The plan with these shares, each flow once, in any order.
+    pub fn new(mut shares: Vec<(FlowId, Share)>) -> Self {
+        shares.sort_unstable_by_key(|(flow, _)| *flow);
+        Plan { shares }
+    }
+
+    /// What a flow gets, if it was in the demand.
+    pub fn share(&self, flow: FlowId) -> Option<Share> {
+        let place = self.shares.binary_search_by_key(&flow, |(flow, _)| *flow).ok()?;
+        Some(self.shares[place].1)
+    }
+
+    /// All flows with their shares, ascending by flow.
+    pub fn shares(&self) -> impl ExactSizeIterator<Item = (FlowId, Share)> + '_ {
+        self.shares.iter().copied()
+    }
+}
+
+impl Demand {
+    /// Whether every task and every flow is listed once, and every link is known.
+    ///
+    /// # Errors
+    /// [`PlanError::TaskTwice`], [`PlanError::FlowTwice`], [`PlanError::UnknownLink`].
+    pub fn check(&self, knows: impl Fn(LinkId) -> bool) -> Result<(), PlanError> {
+        let (mut tasks, mut flows) = (BTreeSet::new(), BTreeSet::new());
+        for coflow in &self.coflows {
+            if !tasks.insert(coflow.task) {
+                return Err(PlanError::TaskTwice(coflow.task));
+            }
+            for flow in &coflow.flows {
+                if !flows.insert(flow.flow) {
+                    return Err(PlanError::FlowTwice(flow.flow));
+                }
+                if let Some(&link) = flow.path.links().iter().find(|link| !knows(**link)) {
+                    return Err(PlanError::UnknownLink { flow: flow.flow, link });
+                }
+            }
+        }
+        Ok(())
+    }
 }
 
 /// Why a demand cannot be planned.
@@ -67,6 +161,9 @@ pub enum PlanError {
         /// The link.
         link: LinkId,
     },
+    /// The policy goes by sizes, and nobody knows that of this task.
+    #[error("the size of task {0} is not known")]
+    UnknownSize(TaskId),
     /// A task is listed twice.
     #[error("task {0} is listed twice")]
     TaskTwice(TaskId),

@@ -15,9 +15,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use headwater_fabric::LinkId;
-use headwater_units::{BitRate, Bytes, Duration, FlowId, Theta};
+use headwater_units::{BitRate, Bytes, Duration, FlowId, Theta, Time};
 
-use crate::{Coflow, Demand, Plan, PlanError, Share};
+use crate::{Coflow, Demand, Plan, PlanError, Policy, Share};
 
 /// Between what the weights must stay.
 #[derive(Clone, Debug, PartialEq)]
@@ -37,6 +37,13 @@ impl Default for Bounds {
     }
 }
 
+/// Algorithm 1 between these bounds.
+impl Policy for Bounds {
+    fn plan(&self, _now: Time, demand: &Demand) -> Result<Plan, PlanError> {
+        plan(demand, self)
+    }
+}
+
 /// θ+ of a link: half the packets that fill it during one loaded round trip, R * C / 2 (PPUSH Eq. 20).
 pub fn theta_ceiling(loaded_rtt: Duration, capacity: BitRate, packet: Bytes) -> Theta {
     let packets_per_second = capacity.get() as f64 / (packet.get().max(1) as f64 * 8.0);
@@ -51,16 +58,17 @@ pub fn theta_ceiling(loaded_rtt: Duration, capacity: BitRate, packet: Bytes) -> 
 /// of the rest. Tasks of equal size come in the order of their ids.
 ///
 /// # Errors
-/// [`PlanError`] if a path names a link without an entry in `bounds.ceilings`, a task or flow is listed twice, or a
-/// bound is not a usable number.
+/// [`PlanError`] if a path names a link without an entry in `bounds.ceilings`, what is left of a task is not known, a task or
+/// flow is listed twice, or a bound is not a usable number.
 pub fn plan(demand: &Demand, bounds: &Bounds) -> Result<Plan, PlanError> {
-    check(demand, bounds)?;
+    check(bounds)?;
+    demand.check(|link| bounds.ceilings.contains_key(&link))?;
     let mut taken: BTreeSet<LinkId> = BTreeSet::new(); // Line 1: E, the links whose token is given.
-    let mut order: Vec<&Coflow> = demand.coflows.iter().collect();
-    order.sort_by_key(|coflow| (coflow.remaining, coflow.task)); // Line 2.
+    let mut order = sized(demand)?;
+    order.sort_by_key(|(remaining, coflow)| (*remaining, coflow.task)); // Line 2.
     let mut traffic: BTreeMap<LinkId, Traffic> = BTreeMap::new(); // Lines 3 and 4.
     let mut weights: BTreeMap<FlowId, Weight> = BTreeMap::new();
-    for coflow in order {
+    for (_, coflow) in order {
         // Line 5.
         let mut claimed: BTreeSet<LinkId> = BTreeSet::new(); // Line 6: E_p.
         for flow in &coflow.flows {
@@ -93,8 +101,7 @@ pub fn plan(demand: &Demand, bounds: &Bounds) -> Result<Plan, PlanError> {
         let each = ((ceiling.get() - bounds.floor.get() * others) / holders).max(1.0); // Line 19.
         for flow in &on_link.holders {
             // Line 20.
-            let weight = weights.get_mut(flow).expect("a holder is a flow of the demand");
-            if let Weight::AtMost(bound) = weight {
+            if let Some(Weight::AtMost(bound)) = weights.get_mut(flow) {
                 *bound = Some(bound.map_or(each, |b| b.min(each))); // Line 21.
             }
         }
@@ -106,7 +113,13 @@ pub fn plan(demand: &Demand, bounds: &Bounds) -> Result<Plan, PlanError> {
             Weight::AtMost(Some(theta)) => Theta::new(theta),
         })
     };
-    Ok(Plan { shares: weights.into_iter().map(|(flow, weight)| (flow, share(weight))).collect() })
+    Ok(Plan::new(weights.into_iter().map(|(flow, weight)| (flow, share(weight))).collect()))
+}
+
+/// All coflows, with what is left of each.
+fn sized(demand: &Demand) -> Result<Vec<(Bytes, &Coflow)>, PlanError> {
+    let sized = |coflow: &Coflow| coflow.remaining.ok_or(PlanError::UnknownSize(coflow.task));
+    demand.coflows.iter().map(|coflow| Ok((sized(coflow)?, coflow))).collect()
 }
 
 /// What lines 3 and 4 keep of a link.
@@ -126,7 +139,7 @@ enum Weight {
     AtMost(Option<f64>),
 }
 
-fn check(demand: &Demand, bounds: &Bounds) -> Result<(), PlanError> {
+fn check(bounds: &Bounds) -> Result<(), PlanError> {
     if !(bounds.floor.get() > 0.0 && bounds.floor.get() <= 1.0) {
         return Err(PlanError::Floor(bounds.floor));
     }
@@ -136,20 +149,6 @@ fn check(demand: &Demand, bounds: &Bounds) -> Result<(), PlanError> {
     }
     if let Some(&ceiling) = bounds.ceilings.values().flatten().find(|c| !usable(**c, 0.0)) {
         return Err(PlanError::Ceiling(ceiling));
-    }
-    let (mut tasks, mut flows) = (BTreeSet::new(), BTreeSet::new());
-    for coflow in &demand.coflows {
-        if !tasks.insert(coflow.task) {
-            return Err(PlanError::TaskTwice(coflow.task));
-        }
-        for flow in &coflow.flows {
-            if !flows.insert(flow.flow) {
-                return Err(PlanError::FlowTwice(flow.flow));
-            }
-            if let Some(&link) = flow.path.links().iter().find(|l| !bounds.ceilings.contains_key(l)) {
-                return Err(PlanError::UnknownLink { flow: flow.flow, link });
-            }
-        }
     }
     Ok(())
 }

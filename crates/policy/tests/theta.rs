@@ -4,17 +4,16 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use headwater_fabric::LinkId;
 use headwater_policy::theta::{Bounds, plan, theta_ceiling};
-use headwater_policy::{Coflow, Demand, PathedFlow, Plan, PlanError, Share};
-use headwater_units::{BitRate, Bytes, Duration, FlowId, TaskId, Theta};
+use headwater_policy::{Coflow, Demand, PathedFlow, Plan, PlanError, Policy, Rank, Share};
+use headwater_units::{BitRate, Bytes, Duration, FlowId, TaskId, Theta, Time};
 use proptest::prelude::*;
 
 /// Flow ids are 100 x task + place in the task.
 fn coflow(task: u64, remaining: u64, paths: &[&[u32]]) -> Coflow {
-    let flows = paths.iter().zip(0..).map(|(links, place)| PathedFlow {
-        flow: FlowId(100 * task + place),
-        path: links.iter().map(|&l| LinkId(l)).collect(),
-    });
-    Coflow { task: TaskId(task), remaining: Bytes::new(remaining), flows: flows.collect() }
+    let flow = |(links, place): (&&[u32], u64)| {
+        PathedFlow::pooled(FlowId(100 * task + place), links.iter().map(|&l| LinkId(l)).collect())
+    };
+    Coflow::sized(TaskId(task), Bytes::new(remaining), paths.iter().zip(0..).map(flow).collect())
 }
 
 fn ceilings(list: &[(u32, Option<f64>)]) -> Bounds {
@@ -23,8 +22,7 @@ fn ceilings(list: &[(u32, Option<f64>)]) -> Bounds {
 }
 
 fn theta(plan: &Plan, flow: u64) -> f64 {
-    let Share::Weight(theta) = plan.shares[&FlowId(flow)];
-    theta.get()
+    plan.share(FlowId(flow)).and_then(Share::weight).unwrap().get()
 }
 
 /// PPUSH §V-A, experiment P-7: 10^6 packets/s and a loaded round trip of 110 us make θ+ = 55.
@@ -128,11 +126,46 @@ fn what_cannot_be_planned_is_said() {
     shared.task = TaskId(2);
     let both = Demand { coflows: vec![coflow(1, 1, &[&[0]]), shared] };
     assert_eq!(plan(&both, &ceilings(&[(0, None)])), Err(PlanError::FlowTwice(FlowId(100))));
+    let mut hidden = one.clone();
+    hidden.coflows[0].remaining = None;
+    assert_eq!(plan(&hidden, &ceilings(&[(0, None)])), Err(PlanError::UnknownSize(TaskId(1))));
     let bad = ceilings(&[(0, Some(f64::NAN))]);
     assert!(matches!(plan(&one, &bad), Err(PlanError::Ceiling(_))));
     let floor = Bounds { floor: Theta::ZERO, ..ceilings(&[(0, None)]) };
     assert_eq!(plan(&one, &floor), Err(PlanError::Floor(Theta::ZERO)));
     assert_eq!(plan(&Demand::default(), &Bounds::default()), Ok(Plan::default()));
+}
+
+/// What a policy may go by where sizes are hidden: what was sent, then who came first.
+struct LeastSentFirst;
+
+impl Policy for LeastSentFirst {
+    fn plan(&self, _now: Time, demand: &Demand) -> Result<Plan, PlanError> {
+        demand.check(|_| true)?;
+        let mut order: Vec<&Coflow> = demand.coflows.iter().collect();
+        order.sort_by_key(|coflow| (coflow.sent, coflow.arrival, coflow.task));
+        let ranked = order.into_iter().zip((0..).map(Rank));
+        let shares =
+            ranked.flat_map(|(coflow, rank)| coflow.flows.iter().map(move |it| (it.flow, Share::Rank(rank))));
+        Ok(Plan::new(shares.collect()))
+    }
+}
+
+#[test]
+fn a_policy_may_give_ranks_without_knowing_sizes() {
+    let at = |task, sent, ms| Coflow {
+        sent: Bytes::new(sent),
+        arrival: Time::ZERO + Duration::from_millis(ms),
+        remaining: None,
+        ..coflow(task, 0, &[&[0], &[1]])
+    };
+    let demand = Demand { coflows: vec![at(1, 5, 0), at(2, 0, 2), at(3, 0, 1)] };
+    let policies: [&dyn Policy; 2] = [&LeastSentFirst, &ceilings(&[(0, None), (1, None)])];
+    let [ranks, weights] = policies.map(|policy| policy.plan(Time::ZERO, &demand));
+    let ranks: Vec<(FlowId, Share)> = ranks.unwrap().shares().collect();
+    let expected = [(100, 2), (101, 2), (200, 1), (201, 1), (300, 0), (301, 0)];
+    assert_eq!(ranks, expected.map(|(flow, rank)| (FlowId(flow), Share::Rank(Rank(rank)))));
+    assert_eq!(weights, Err(PlanError::UnknownSize(TaskId(1))));
 }
 
 type Drawn = (Vec<(u64, Vec<BTreeSet<u32>>)>, Vec<Option<f64>>);
@@ -176,7 +209,7 @@ proptest! {
     fn every_weight_lies_between_the_floor_and_the_ceiling(drawn in networks()) {
         let (demand, bounds) = build(&drawn);
         let plan = plan(&demand, &bounds).unwrap();
-        prop_assert_eq!(plan.shares.len(), demand.coflows.iter().map(|c| c.flows.len()).sum::<usize>());
+        prop_assert_eq!(plan.shares().len(), demand.coflows.iter().map(|c| c.flows.len()).sum::<usize>());
         for flow in demand.coflows.iter().flat_map(|c| &c.flows) {
             let known = flow.path.links().iter().filter_map(|l| bounds.ceilings[l]).map(Theta::get);
             let ceiling = known.reduce(f64::min).map_or(2.0, |c| c.max(1.0));

@@ -6,10 +6,10 @@ use headwater_fabric::trees::{Hop, SteinerTree};
 use headwater_fabric::{HostId, LinkId};
 use headwater_units::{FlowId, NodeId};
 
-use super::super::network;
 use super::InstalledTrees;
+use crate::network;
 
-/// The fewest cables that explain which hops are silent; see the description of [`planting`](super).
+/// The fewest cables that explain which hops are silent; see the description of [`tree_installation`](super).
 pub(super) fn cut_cables(
     installed: &InstalledTrees,
     standing: &BTreeMap<HostId, NodeId>,

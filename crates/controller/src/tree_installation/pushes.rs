@@ -7,10 +7,10 @@
 
 use headwater_fabric::trees::SteinerTree;
 use headwater_units::{BitRate, Theta};
-use headwater_wire::{Delivery, FlowRole, Push, ToSource};
+use headwater_wire::{FlowRole, Push, ToSource};
 
-use super::{InstalledTree, InstalledTrees};
-use crate::Controller;
+use super::{Cargo, InstalledTree, InstalledTrees};
+use crate::turn::Turn;
 
 impl InstalledTrees {
     /// What the links of the trees carry has become this, by place.
@@ -25,42 +25,33 @@ impl InstalledTrees {
     pub(super) fn ways(&self) -> Vec<SteinerTree> {
         self.trees.iter().map(|tree| tree.way.clone()).collect()
     }
-}
-
-impl Controller {
-    pub(super) fn delivery_by_trees(&self) -> Delivery {
-        Delivery::Trees { credit: self.config.tree_credit.max(1) }
-    }
 
     /// The source has a flow for each tree. It is told of those that it does not know, or of which it knows another rate.
-    pub(super) fn order_pushes(&mut self, number: u64) {
-        let delivery = self.delivery_by_trees();
-        let cast = self.casts.get_mut(number).expect("the caller has found it");
-        let installed = cast.installed.as_mut().expect("it has trees");
-        let (source, of) = (cast.source, installed.trees.len() as u8);
-        let (group, task) = (installed.trees[0].secret.flow, installed.task);
+    pub(super) fn order_pushes(&mut self, turn: &mut Turn<'_>) {
+        let Cargo { object, bytes, class, source, .. } = self.cargo;
+        let (of, group) = (self.trees.len() as u8, self.trees.first().map(|tree| tree.secret.flow));
+        let Some(group) = group else { return };
         let untold = |(_, tree): &(u8, &mut InstalledTree)| !tree.told_most;
-        let push = |(index, tree): (u8, &mut InstalledTree)| {
+        for (index, tree) in (0..of).zip(&mut self.trees).filter(untold) {
             tree.told_most = true;
-            Push {
-                task,
+            let push = Push {
+                task: self.task,
                 flow: tree.secret.flow,
-                object: cast.object,
-                bytes: cast.bytes,
-                symbol_size: cast.symbol_size,
+                object,
+                bytes,
+                symbol_size: self.symbol_size,
                 key: tree.secret.key,
                 theta: Theta::ONE,
-                class: cast.class,
-                receiver: cast.source,
-                delivery,
+                class,
+                receiver: source,
+                delivery: turn.config.delivery_by_trees(),
                 index,
                 of,
                 at: Vec::new(),
                 start: None,
                 role: FlowRole::Tree { group, most: tree.most },
-            }
-        };
-        let pushes: Vec<Push> = (0..of).zip(&mut installed.trees).filter(untold).map(push).collect();
-        pushes.into_iter().for_each(|push| self.send_to(source, ToSource::Push(push)));
+            };
+            turn.tell(source, ToSource::Push(push));
+        }
     }
 }

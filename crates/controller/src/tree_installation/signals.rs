@@ -19,9 +19,12 @@ use headwater_wire::{
     Signalled, ToNode, TreeWay, answer_key,
 };
 
-use super::super::network::SignallingWay;
-use super::super::tasks::Retry;
-use super::{Cast, Controller, InstalledTrees};
+use super::InstalledTrees;
+use crate::SignallingWay;
+use crate::catalog::Catalog;
+use crate::network::Network;
+use crate::retry::Retry;
+use crate::turn::Turn;
 
 /// What a datagram inside another one costs beside its bytes, at most: the other fields of a [`SignalBranch`].
 const WRAPPED: usize = 58;
@@ -68,6 +71,17 @@ impl Signals {
         self.secrets.get(&node)
     }
 
+    /// Each of these has a flow of its own for signals.
+    pub(super) fn draw_keys<'a>(
+        &mut self,
+        nodes: impl Iterator<Item = &'a NodeId>,
+        mut draw: impl FnMut() -> FlowSecret,
+    ) {
+        for node in nodes {
+            self.secrets.entry(*node).or_insert_with(&mut draw);
+        }
+    }
+
     fn number(&mut self) -> u32 {
         self.last = self.last.wrapping_add(1);
         self.last
@@ -83,7 +97,7 @@ impl Signals {
 
 impl InstalledTrees {
     /// Whether this is the flow of a node for the signals of these trees.
-    pub(in super::super) fn signals_on(&self, node: NodeId, flow: FlowId) -> bool {
+    pub(crate) fn signals_on(&self, node: NodeId, flow: FlowId) -> bool {
         self.signals.secret(node).is_some_and(|secret| secret.flow == flow)
     }
 
@@ -97,55 +111,72 @@ impl InstalledTrees {
         }
         changed
     }
-}
 
-impl Controller {
-    /// Each node has a flow of its own for signals.
-    pub(super) fn draw_signal_keys<'a>(&mut self, number: u64, nodes: impl Iterator<Item = &'a NodeId>) {
-        for node in nodes {
-            let has = |cast: &Cast| Some(cast.installed.as_ref()?.signals.secret(*node).is_some());
-            if self.casts.get(number).and_then(has) == Some(false) {
-                let secret = self.secret();
-                let installed = self.casts.get_mut(number).and_then(|cast| cast.installed.as_mut());
-                installed.map(|installed| installed.signals.secrets.insert(*node, secret));
+    /// Tells nodes whose orders have changed by way of the source, as far as that is possible and worth it. The others stay to be told.
+    pub(super) fn signal_orders(
+        &mut self,
+        turn: &mut Turn<'_>,
+        catalog: &Catalog,
+        network: &mut Network,
+        standing: &BTreeMap<HostId, NodeId>,
+    ) {
+        let first = turn.config.retry_first;
+        let Some(members) = self.tellings(turn, catalog, network, standing) else { return };
+        let datagram = usize::from(self.room) + SYMBOL_OVERHEAD;
+        let parts =
+            Splitter { members: &members, signals: &mut self.signals }.parts(0, MAX_CONTROL, datagram);
+        let mut told = BTreeSet::new();
+        for (node, said) in parts.iter().flat_map(|part| &part.members) {
+            for (tree, _) in said {
+                let Some(order) = self.orders.get_mut(&(*node, *tree)) else { continue };
+                // Who has not confirmed it by then is told whatever becomes of the signal.
+                order.say = Retry::at(turn.now + first, first);
+                told.insert(*node);
             }
+        }
+        if let Some(repair) = self.repairs.back_mut() {
+            repair.signalled = u16::try_from(told.len()).unwrap_or(u16::MAX);
+        }
+        turn.stats.nodes_signalled += told.len() as u64;
+        for part in parts {
+            self.signals.wait_for(&part);
+            turn.tell(self.cargo.source, ToNode::Signal(Box::new(part.signal)));
         }
     }
 
-    /// Tells nodes whose orders have changed by way of the source, as far as that is possible and worth it. The others stay to be told.
-    pub(super) fn signal_orders(&mut self, now: Time, number: u64, standing: &BTreeMap<HostId, NodeId>) {
-        let Some(network) = &mut self.network else { return };
-        let Some(cast) = self.casts.get_mut(number) else { return };
-        let (source, Some(installed)) = (cast.source, &mut cast.installed) else { return };
-        let mut changed = installed.changed(now);
-        if network.signalling == SignallingWay::Direct {
-            return;
+    /// Who tells whom of changed orders, the source first. `None` if nobody is told that way.
+    fn tellings(
+        &self,
+        turn: &Turn<'_>,
+        catalog: &Catalog,
+        network: &mut Network,
+        standing: &BTreeMap<HostId, NodeId>,
+    ) -> Option<Vec<Member>> {
+        let (now, source) = (turn.now, self.cargo.source);
+        let mut changed = self.changed(now);
+        if network.signalling == SignallingWay::Direct || changed.is_empty() {
+            return None;
         }
         let have_keys: BTreeSet<NodeId> =
-            installed.orders.iter().filter(|(_, order)| order.known).map(|((node, _), _)| *node).collect();
+            self.orders.iter().filter(|(_, order)| order.known).map(|((node, _), _)| *node).collect();
         let root = standing.iter().find(|(_, node)| **node == source).map(|(host, _)| *host);
-        let Some(root) = root.filter(|_| !changed.is_empty() && have_keys.contains(&source)) else { return };
+        let root = root.filter(|_| have_keys.contains(&source))?;
         let takes_part = |host: HostId| standing.get(&host).is_some_and(|node| have_keys.contains(node));
-        let tellings = network.tellings(now, root, self.config.signal_fan_out, takes_part);
+        let tellings = network.tellings(now, root, turn.config.signal_fan_out, takes_part);
 
         let mut members: Vec<Member> = Vec::with_capacity(tellings.len() + 1);
         let mut member = |node: NodeId, at| {
-            let secret = installed.signals.secret(node)?.clone();
+            let secret = self.signals.secret(node)?.clone();
             let ways = changed.remove(&node).unwrap_or_default();
-            members.push(Member { node, secret, at, ways, below: Vec::new() });
-            Some(())
+            Some(Member { node, secret, at, ways, below: Vec::new() })
         };
         // The source is at place 0, all others behind it as they are listed.
-        if member(source, None).is_none() {
-            return;
-        }
+        members.push(member(source, None)?);
         for telling in &tellings {
-            let node = standing[&telling.host];
-            let port = self.registry.node(node).and_then(|it| it.info.data.first()).map(SocketAddr::port);
+            let node = *standing.get(&telling.host)?;
+            let port = catalog.data_of(node).map(|at| at.port());
             let at = port.map(|port| SocketAddr::new(network.address(telling.host, telling.port), port));
-            if member(node, at).is_none() {
-                return;
-            }
+            members.push(member(node, at)?);
         }
         // Those who tell stand before whom they tell: from the end on, whoever has nothing to say or to hear is left out.
         for (place, telling) in tellings.iter().enumerate().rev() {
@@ -154,57 +185,34 @@ impl Controller {
                 members[telling.by.map_or(0, |by| by + 1)].below.push(place + 1);
             }
         }
-        let datagram = usize::from(installed.room) + SYMBOL_OVERHEAD;
-        let parts =
-            Splitter { members: &members, signals: &mut installed.signals }.parts(0, MAX_CONTROL, datagram);
-        let first = self.config.retry_first;
-        let mut told = BTreeSet::new();
-        for (node, said) in parts.iter().flat_map(|part| &part.members) {
-            for (tree, _) in said {
-                let order = installed.orders.get_mut(&(*node, *tree)).expect("its way comes from an order");
-                // Who has not confirmed it by then is told whatever becomes of the signal.
-                order.say = Retry::at(now + first, first);
-                told.insert(*node);
-            }
-        }
-        if let Some(repair) = installed.repairs.back_mut() {
-            repair.signalled = u16::try_from(told.len()).unwrap_or(u16::MAX);
-        }
-        parts.iter().for_each(|part| installed.signals.wait_for(part));
-        self.stats.nodes_signalled += told.len() as u64;
-        for part in parts {
-            self.send_to(source, ToNode::Signal(Box::new(part.signal)));
-        }
+        Some(members)
     }
 
-    /// The source says who was told.
-    pub(in super::super) fn signalled(&mut self, now: Time, node: NodeId, answer: &Signalled) {
-        let Some(number) = self.casts.of_signals(node, answer.flow) else { return };
-        let first = self.config.retry_first;
-        let cast = self.casts.get_mut(number).expect("signals and casts agree");
-        let (source, installed) = (cast.source, cast.installed.as_mut().expect("it has signals"));
-        if answer.open || node != source {
-            return;
+    /// A node says who was told. False if that is no answer that is waited for.
+    pub(crate) fn signalled(&mut self, turn: &mut Turn<'_>, node: NodeId, answer: &Signalled) -> bool {
+        if answer.open || node != self.cargo.source {
+            return false;
         }
-        let Some(members) = installed.signals.waiting.remove(&answer.number) else { return };
+        let Some(members) = self.signals.waiting.remove(&answer.number) else { return false };
         let mut unanswered = 0;
         for (place, (node, said)) in (0..).zip(members) {
             let told = answer.untold.binary_search(&place).is_err();
             for (tree, version) in &said {
-                let order = installed.orders.get_mut(&(node, *tree));
+                let order = self.orders.get_mut(&(node, *tree));
                 let Some(order) = order.filter(|order| order.order.version == *version) else { continue };
                 order.confirmed |= told;
                 if !order.confirmed {
-                    order.say = Retry::at(now, first);
+                    order.say = turn.retry();
                 }
             }
             unanswered += u16::from(!told && !said.is_empty());
         }
-        if let Some(repair) = installed.repairs.back_mut() {
+        if let Some(repair) = self.repairs.back_mut() {
             repair.unanswered = repair.unanswered.saturating_add(unanswered);
         }
-        self.stats.signals_unanswered += u64::from(unanswered);
-        self.have_confirmed(now, number);
+        turn.stats.signals_unanswered += u64::from(unanswered);
+        self.have_confirmed(turn.now);
+        true
     }
 }
 

@@ -472,6 +472,44 @@ fn a_cast_is_over_when_all_are_and_the_source_has_said_what_it_sent() {
 }
 
 #[test]
+fn a_group_that_its_source_does_not_open_is_stopped_when_its_receivers_join_others() {
+    let mut bench = keepers([2, 3, 4, 5]);
+    let to = |nodes: [u8; 2]| nodes.map(node).to_vec();
+    bench.say_at(
+        ASKER,
+        Control::Controller(ToController::Cast(Cast {
+            to: to([2, 3]),
+            wish: CastWish::Overlay,
+            ..wanted(1)
+        })),
+    );
+    [2, 3].iter().for_each(|n| drop(bench.follow(*n)));
+    bench.say_at(ASKER, Control::Controller(ToController::Cast(Cast { to: to([4, 5]), ..wanted(2) })));
+    let group = bench.opened(&[4, 5], &[4, 5]);
+    bench.pass(ms(1500));
+    assert_eq!(bench.stops(SOURCE), [group.flow]);
+    for n in [4, 5] {
+        let (_, grants) = bench.granted(n).unwrap();
+        assert!(grants.iter().any(|grant| grant.relays), "{grants:?}");
+    }
+}
+
+#[test]
+fn a_receiver_that_is_forgotten_while_it_waits_passes_nothing_on() {
+    let mut bench = keepers([2, 3, 4]);
+    bench.say_at(
+        ASKER,
+        Control::Controller(ToController::Cast(Cast { wish: CastWish::Overlay, ..wanted(1) })),
+    );
+    [2, 3].iter().for_each(|n| drop(bench.follow(*n)));
+    bench.lose_path(3);
+    bench.command(ControllerCommand::ForgetNode { node: node(3) });
+    bench.pass(ms(300));
+    let (_, grants) = bench.granted(2).unwrap();
+    assert_eq!(grants.iter().map(|grant| grant.node).collect::<Vec<_>>(), [node(SOURCE)]);
+}
+
+#[test]
 fn only_whoever_asked_can_stop_it_and_then_all_is_stopped() {
     let mut bench = keepers([2, 3]);
     bench.cast();

@@ -201,16 +201,15 @@ fn token_theta(flows: f64, ceiling: f64) -> Result<f64, FormulaError> {
         return Err(domain(format!("{flows} flows; write 1 to 10000")));
     }
     let link = LinkId(0);
-    let coflows = (0..flows as u64).map(|n| Coflow {
-        task: TaskId(n),
-        remaining: Bytes::new(n + 1),
-        flows: vec![PathedFlow { flow: FlowId(n), path: [link].into_iter().collect() }],
+    let coflows = (0..flows as u64).map(|n| {
+        let flow = PathedFlow::pooled(FlowId(n), [link].into_iter().collect());
+        Coflow::sized(TaskId(n), Bytes::new(n + 1), vec![flow])
     });
     let bounds =
         theta::Bounds { ceilings: BTreeMap::from([(link, Some(Theta::new(ceiling)))]), ..Default::default() };
     let plan = theta::plan(&Demand { coflows: coflows.collect() }, &bounds)
         .map_err(|error| domain(error.to_string()))?;
-    let Some(Share::Weight(theta)) = plan.shares.get(&FlowId(0)) else {
+    let Some(Share::Weight(theta)) = plan.share(FlowId(0)) else {
         return Err(domain("the plan has no weight for the smallest task".to_owned()));
     };
     Ok(theta.get())

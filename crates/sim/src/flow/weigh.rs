@@ -37,20 +37,19 @@ pub fn smallest_first(active: &[ActiveTask]) -> Result<Vec<Share>, FlowError> {
 pub fn thetas(bounds: Bounds) -> impl FnMut(&[ActiveTask]) -> Result<Vec<Share>, FlowError> {
     move |active| {
         let mut ids = (0..).map(FlowId);
-        let coflow = |task: &ActiveTask| Coflow {
-            task: task.task.task,
-            remaining: task.remaining,
-            flows: task
-                .flows
-                .iter()
-                .zip(&mut ids)
-                .map(|(&place, flow)| PathedFlow { flow, path: task.task.paths[place].clone() })
-                .collect(),
+        let coflow = |task: &ActiveTask| {
+            let paths = task.flows.iter().map(|&place| task.task.paths[place].clone());
+            let flows = paths.zip(&mut ids).map(|(path, flow)| PathedFlow::pooled(flow, path)).collect();
+            let arrival = task.task.arrival;
+            Coflow { arrival, ..Coflow::sized(task.task.task, task.remaining, flows) }
         };
         let demand = Demand { coflows: active.iter().map(coflow).collect() };
         // By id, which is the order in which they were given out.
-        let shares = plan(&demand, &bounds)?.shares;
-        Ok(shares.values().map(|Planned::Weight(theta)| Share { weight: theta.get(), rank: 0 }).collect())
+        let plan = plan(&demand, &bounds)?;
+        let share = |planned: Planned| {
+            planned.weight().map_or(Share::EVEN, |theta| Share { weight: theta.get(), ..Share::EVEN })
+        };
+        Ok(plan.shares().map(|(_, planned)| share(planned)).collect())
     }
 }
 

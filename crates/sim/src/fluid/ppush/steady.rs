@@ -112,7 +112,7 @@ mod tests {
 
     use headwater_fabric::LinkId;
     use headwater_policy::theta::{Bounds, plan};
-    use headwater_policy::{Coflow, Demand, PathedFlow, Share};
+    use headwater_policy::{Coflow, Demand, PathedFlow};
     use headwater_units::{FlowId, TaskId};
     use proptest::prelude::*;
 
@@ -147,19 +147,10 @@ mod tests {
     /// Thetas of `count` tasks of one flow each on one link, the smallest task first (PPUSH Alg. 1).
     fn planned(count: u64, ceiling: Theta) -> Vec<Theta> {
         let path = || [LinkId(0)].into_iter().collect();
-        let coflow = |n| Coflow {
-            task: TaskId(n),
-            remaining: Bytes::new(n),
-            flows: vec![PathedFlow { flow: FlowId(n), path: path() }],
-        };
+        let coflow = |n| Coflow::sized(TaskId(n), Bytes::new(n), vec![PathedFlow::pooled(FlowId(n), path())]);
         let bounds = Bounds { ceilings: BTreeMap::from([(LinkId(0), Some(ceiling))]), ..Bounds::default() };
         let plan = plan(&Demand { coflows: (0..count).map(coflow).collect() }, &bounds).unwrap();
-        plan.shares
-            .values()
-            .map(|share| match share {
-                Share::Weight(theta) => *theta,
-            })
-            .collect()
+        plan.shares().filter_map(|(_, share)| share.weight()).collect()
     }
 
     #[test]

@@ -4,17 +4,16 @@
 //! needed: so that a name nobody ever had can be told from one whose holders are away.
 
 mod names;
+mod naming;
 
+use core::net::SocketAddr;
 use std::collections::{BTreeMap, BTreeSet};
 
 use headwater_units::{BitRate, Bytes, NodeId, ObjectId, PathId, Time};
 use headwater_wire::{Holding, NodeInfo, Refusal, Spoiled};
 
-pub(super) use self::names::{NameChange, Verdict};
-
 use self::names::Names;
-use super::ControllerConfig;
-use crate::NameRecord;
+use crate::{ControllerConfig, NameRecord};
 
 /// Fewer digits of an id are too easily another's.
 const SHORTEST_BEGINNING: usize = 8;
@@ -23,16 +22,16 @@ const SHORTEST_BEGINNING: usize = 8;
 const NAMES_PER_HOLDING: usize = 16;
 
 /// One node.
-pub(super) struct Node {
-    pub(super) info: NodeInfo,
+pub(crate) struct Node {
+    pub(crate) info: NodeInfo,
     /// Where it is reached now.
-    pub(super) path: Option<PathId>,
+    pub(crate) path: Option<PathId>,
     /// How many tasks found it delivering wrong bytes.
-    pub(super) distrusts: u32,
+    pub(crate) distrusts: u32,
     /// It fetches into its store what it is invited to.
-    pub(super) keeps: bool,
+    pub(crate) keeps: bool,
     /// It is about to stop: no task begins with it.
-    pub(super) leaving: bool,
+    pub(crate) leaving: bool,
     seen: Time,
     /// What it holds, and the names that it said.
     holds: BTreeMap<ObjectId, BTreeSet<String>>,
@@ -41,30 +40,33 @@ pub(super) struct Node {
 }
 
 /// One object that somebody holds or held.
-pub(super) struct Object {
-    pub(super) bytes: Bytes,
+pub(crate) struct Object {
+    pub(crate) bytes: Bytes,
     /// Nodes that hold it, here or away.
-    pub(super) holders: BTreeSet<NodeId>,
+    pub(crate) holders: BTreeSet<NodeId>,
     /// Names that stand for it now.
-    pub(super) names: BTreeSet<String>,
+    pub(crate) names: BTreeSet<String>,
     /// Whose copy was the last that turned out not to be it, and how, until somebody holds it again.
-    pub(super) spoiled: Option<(NodeId, Spoiled)>,
+    pub(crate) spoiled: Option<(NodeId, Spoiled)>,
 }
 
 /// What changed when a node said who it is.
-pub(super) struct Greeting {
+pub(crate) struct Greeting {
     /// It was away, or is reached over another path than before.
-    pub(super) new_path: bool,
+    pub(crate) new_path: bool,
     /// It said something else before, or nothing.
-    pub(super) changed: bool,
+    pub(crate) changed: bool,
     /// Another node was reached over this path until now.
-    pub(super) displaced: Option<NodeId>,
+    pub(crate) displaced: Option<NodeId>,
 }
 
 #[derive(Default)]
-pub(super) struct Registry {
+pub(crate) struct Catalog {
     nodes: BTreeMap<NodeId, Node>,
+    /// Nodes that have said who they are.
     paths: BTreeMap<PathId, NodeId>,
+    /// Whose key was proved by each path.
+    links: BTreeMap<PathId, NodeId>,
     objects: BTreeMap<ObjectId, Object>,
     /// Objects without a holder: the first to make room.
     orphans: BTreeSet<ObjectId>,
@@ -73,34 +75,34 @@ pub(super) struct Registry {
     forgotten_names: Vec<String>,
 }
 
-impl Registry {
-    pub(super) fn node(&self, node: NodeId) -> Option<&Node> {
+impl Catalog {
+    pub(crate) fn node(&self, node: NodeId) -> Option<&Node> {
         self.nodes.get(&node)
     }
-    pub(super) fn nodes(&self) -> impl Iterator<Item = &Node> {
+    pub(crate) fn nodes(&self) -> impl Iterator<Item = &Node> {
         self.nodes.values()
     }
-    pub(super) fn node_at(&self, path: PathId) -> Option<NodeId> {
+    pub(crate) fn node_at(&self, path: PathId) -> Option<NodeId> {
         self.paths.get(&path).copied()
     }
     /// The rack that a node says it stands in.
-    pub(super) fn rack_of(&self, node: NodeId) -> Option<&str> {
+    pub(crate) fn rack_of(&self, node: NodeId) -> Option<&str> {
         self.nodes.get(&node)?.info.rack_name()
     }
-    pub(super) fn path_of(&self, node: NodeId) -> Option<PathId> {
+    pub(crate) fn path_of(&self, node: NodeId) -> Option<PathId> {
         self.nodes.get(&node)?.path
     }
-    pub(super) fn object(&self, object: ObjectId) -> Option<&Object> {
+    pub(crate) fn object(&self, object: ObjectId) -> Option<&Object> {
         self.objects.get(&object)
     }
-    pub(super) fn objects(&self) -> impl Iterator<Item = (&ObjectId, &Object)> {
+    pub(crate) fn objects(&self) -> impl Iterator<Item = (&ObjectId, &Object)> {
         self.objects.iter()
     }
-    pub(super) fn holds(&self, node: NodeId, object: ObjectId) -> bool {
+    pub(crate) fn holds(&self, node: NodeId, object: ObjectId) -> bool {
         self.nodes.get(&node).is_some_and(|n| n.holds.contains_key(&object))
     }
     /// The object behind a URI: an id as 64 hex digits and nothing else, else a name, else the only id that begins with these digits.
-    pub(super) fn resolve(&self, uri: &str) -> Option<ObjectId> {
+    pub(crate) fn resolve(&self, uri: &str) -> Option<ObjectId> {
         let known = |id: &ObjectId| self.objects.contains_key(id);
         match (uri.parse().ok(), self.names.get(uri)) {
             (Some(id), _) | (None, Some(id)) => Some(id).filter(known),
@@ -108,7 +110,7 @@ impl Registry {
         }
     }
     /// Why something cannot be resolved: a name that stands for an object comes back with whoever holds that.
-    pub(super) fn why_unresolved(&self, uri: &str) -> Refusal {
+    pub(crate) fn why_unresolved(&self, uri: &str) -> Refusal {
         match self.names.get(uri) {
             Some(_) if uri.parse::<ObjectId>().is_err() => Refusal::NoSource,
             _ => Refusal::UnknownObject,
@@ -128,18 +130,46 @@ impl Registry {
         matching.next().filter(|_| matching.next().is_none())
     }
     /// The smallest capacity that a node of the rack states for the rack's own links.
-    pub(super) fn rack_capacity(&self, rack: &str) -> Option<BitRate> {
+    pub(crate) fn rack_capacity(&self, rack: &str) -> Option<BitRate> {
         let stated = |n: &Node| n.info.rack.as_ref().filter(|(name, _)| name == rack)?.1;
         self.nodes.values().filter_map(stated).min()
     }
-    pub(super) fn distrust(&mut self, node: NodeId) {
+    /// Why a known object cannot be had: the last copies were spoiled, or those who hold it are away.
+    pub(crate) fn no_source_of(&self, object: ObjectId) -> Refusal {
+        let orphan = self.objects.get(&object).filter(|known| known.holders.is_empty());
+        match orphan.and_then(|known| known.spoiled) {
+            Some((node, how)) => Refusal::Spoiled { node, how },
+            None => Refusal::NoSource,
+        }
+    }
+    /// Whoever speaks by this path has proved this key.
+    pub(crate) fn open_path(&mut self, path: PathId, node: NodeId) {
+        self.links.insert(path, node);
+    }
+    /// Whose key was proved by this path.
+    pub(crate) fn peer_at(&self, path: PathId) -> Option<NodeId> {
+        self.links.get(&path).copied()
+    }
+    /// Whether what comes over a path is from this node.
+    pub(crate) fn is_from(&self, path: PathId, node: NodeId) -> bool {
+        self.peer_at(path) == Some(node)
+    }
+    /// Which start of a node it is.
+    pub(crate) fn incarnation_of(&self, node: NodeId) -> Option<u64> {
+        Some(self.nodes.get(&node)?.info.incarnation)
+    }
+    /// Where a node's data socket is.
+    pub(crate) fn data_of(&self, node: NodeId) -> Option<SocketAddr> {
+        self.nodes.get(&node)?.info.data.first().copied()
+    }
+    pub(crate) fn distrust(&mut self, node: NodeId) {
         if let Some(node) = self.nodes.get_mut(&node) {
             node.distrusts = node.distrusts.saturating_add(1);
         }
     }
 
     /// A node says who it is, on this path. `None` if the table is full of nodes that are here or `busy`.
-    pub(super) fn greet(
+    pub(crate) fn greet(
         &mut self,
         now: Time,
         path: PathId,
@@ -197,38 +227,39 @@ impl Registry {
     }
 
     /// A known node fetches what it is invited to.
-    pub(super) fn keeps(&mut self, node: NodeId) {
+    pub(crate) fn keeps(&mut self, node: NodeId) {
         if let Some(node) = self.nodes.get_mut(&node) {
             node.keeps = true;
         }
     }
 
     /// A known node is about to stop, and is given nothing new.
-    pub(super) fn leaving(&mut self, node: NodeId) {
+    pub(crate) fn leaving(&mut self, node: NodeId) {
         if let Some(node) = self.nodes.get_mut(&node) {
             (node.keeps, node.leaving) = (false, true);
         }
     }
 
-    pub(super) fn is_leaving(&self, node: NodeId) -> bool {
+    pub(crate) fn is_leaving(&self, node: NodeId) -> bool {
         self.nodes.get(&node).is_some_and(|node| node.leaving)
     }
 
     /// A path is gone. The node that it led to, which is away now.
-    pub(super) fn lose(&mut self, now: Time, path: PathId) -> Option<NodeId> {
+    pub(crate) fn lose(&mut self, now: Time, path: PathId) -> Option<NodeId> {
+        self.links.remove(&path);
         let id = self.paths.remove(&path)?;
-        let node = self.nodes.get_mut(&id).expect("a path leads to a known node");
+        let node = self.nodes.get_mut(&id)?;
         (node.path, node.seen) = (None, now);
         Some(id)
     }
 
     /// A known node holds an object. Whether that is recorded.
-    pub(super) fn hold(&mut self, id: NodeId, holding: Holding, config: &ControllerConfig) -> bool {
+    pub(crate) fn hold(&mut self, id: NodeId, holding: Holding, config: &ControllerConfig) -> bool {
         let Holding { object, bytes, name } = holding;
         if !self.make_room_for(object, config) {
             return false;
         }
-        let node = self.nodes.get_mut(&id).expect("only known nodes hold objects");
+        let Some(node) = self.nodes.get_mut(&id) else { return false };
         if !node.holds.contains_key(&object) {
             while node.holds.len() + node.formerly.len() >= config.max_objects_per_node
                 && !node.formerly.contains_key(&object)
@@ -266,7 +297,7 @@ impl Registry {
     }
 
     /// A node no longer holds an object. Whether it did.
-    pub(super) fn unhold(&mut self, id: NodeId, object: ObjectId) -> bool {
+    pub(crate) fn unhold(&mut self, id: NodeId, object: ObjectId) -> bool {
         let Some(node) = self.nodes.get_mut(&id) else { return false };
         node.formerly.remove(&object);
         let held = node.holds.remove(&object).is_some();
@@ -277,7 +308,7 @@ impl Registry {
     }
 
     /// A node's copy of an object is not the object. Whether it held one.
-    pub(super) fn spoil(&mut self, id: NodeId, object: ObjectId, how: Spoiled) -> bool {
+    pub(crate) fn spoil(&mut self, id: NodeId, object: ObjectId, how: Spoiled) -> bool {
         let held = self.unhold(id, object);
         if held && let Some(object) = self.objects.get_mut(&object) {
             object.spoiled = Some((id, how));
@@ -289,14 +320,12 @@ impl Registry {
         if self.objects.contains_key(&object) || self.objects.len() < config.max_objects {
             return true;
         }
-        let Some(orphan) = self.orphans.pop_first() else { return false };
-        self.objects.remove(&orphan).expect("an orphan is a known object");
-        true
+        self.orphans.pop_first().is_some_and(|orphan| self.objects.remove(&orphan).is_some())
     }
 
     /// A node that is away is not expected back. Objects that nobody else holds go with it, and so do their names, but for those that
     /// are `wanted`. What there is to keep of these names.
-    pub(super) fn forget_with_objects(
+    pub(crate) fn forget_with_objects(
         &mut self,
         id: NodeId,
         wanted: impl Fn(ObjectId) -> bool,
@@ -312,7 +341,7 @@ impl Registry {
             .collect();
         let mut records = Vec::new();
         for (object, names) in &gone {
-            records.extend(names.iter().filter_map(|name| self.unname(id, *object, name)));
+            records.extend(names.iter().filter_map(|name| self.note_unnamed(id, *object, name)));
         }
         self.forget(id);
         for (object, _) in gone {
@@ -323,15 +352,15 @@ impl Registry {
     }
 
     fn forget(&mut self, id: NodeId) {
-        let node = self.nodes.remove(&id).expect("chosen among the known ones");
-        for object in node.holds.keys() {
+        let node = self.nodes.remove(&id);
+        for object in node.iter().flat_map(|node| node.holds.keys()) {
             self.orphan(*object, id);
         }
     }
 
     /// A node holds an object no longer, which may have been the last that did.
     fn orphan(&mut self, object: ObjectId, node: NodeId) {
-        let known = self.objects.get_mut(&object).expect("what a node holds is known");
+        let Some(known) = self.objects.get_mut(&object) else { return };
         known.holders.remove(&node);
         if known.holders.is_empty() {
             self.orphans.insert(object);

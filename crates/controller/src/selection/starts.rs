@@ -10,8 +10,8 @@
 use headwater_units::{BitRate, NodeId};
 use headwater_wire::{Class, Delivery, NodeInfo, Request, SpreadRule, Start, on_the_wire};
 
-use super::Controller;
-use super::tasks::Task;
+use super::Known;
+use crate::tasks::Task;
 
 /// So many flows to one receiver are incast.
 const INCAST: usize = 8;
@@ -22,10 +22,10 @@ const MOST_PULLED: f64 = 4096.0;
 /// Each source pushes so many at least.
 const LEAST_EACH: f64 = 2.0;
 
-impl Controller {
+impl Known<'_> {
     /// For new flows of one task, from each of these sources.
-    pub(super) fn starts(&self, receiver: NodeId, sources: &[NodeId]) -> Vec<Option<Start>> {
-        let info = |node: NodeId| self.registry.node(node).map(|node| &node.info);
+    pub(crate) fn starts(&self, receiver: NodeId, sources: &[NodeId]) -> Vec<Option<Start>> {
+        let info = |node: NodeId| self.catalog.node(node).map(|node| &node.info);
         let to = info(receiver).filter(|_| self.config.begin_at_stated_rates);
         let Some((to, downlink)) = to.and_then(|to| Some((to, to.downlink?))) else {
             return vec![None; sources.len()];
@@ -56,7 +56,7 @@ impl Controller {
     }
 
     /// Which transport a new task comes by.
-    pub(super) fn delivery(&self, request: &Request, task: &Task, starts: &[Option<Start>]) -> Delivery {
+    pub(crate) fn delivery(&self, request: &Request, task: &Task, starts: &[Option<Start>]) -> Delivery {
         let window = pulled_window(starts, task.symbol_size);
         match request.delivery {
             Some(Delivery::Push) => Delivery::Push,
@@ -94,7 +94,7 @@ impl Controller {
         if one.map(|(rack, _)| rack) == other.map(|(rack, _)| rack) {
             return None;
         }
-        let capacity = |(rack, _): &(String, Option<BitRate>)| self.registry.rack_capacity(rack);
+        let capacity = |(rack, _): &(String, Option<BitRate>)| self.catalog.rack_capacity(rack);
         one.into_iter().chain(other).filter_map(capacity).min()
     }
 }

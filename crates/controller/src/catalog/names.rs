@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use headwater_units::{NodeId, ObjectId};
 use headwater_wire::{Claim, ClaimRule, Naming};
 
-use super::{NAMES_PER_HOLDING, Registry};
+use super::{Catalog, NAMES_PER_HOLDING};
 use crate::{ControllerConfig, NameRecord};
 
 /// What a name stands for.
@@ -45,15 +45,15 @@ pub(super) struct Names {
 }
 
 /// What became of a name.
-pub(crate) struct NameChange {
+pub(super) struct NameChange {
     /// To be kept.
-    pub(crate) record: NameRecord,
+    pub(super) record: NameRecord,
     /// Nodes that are here and hold what it stood for before.
-    pub(crate) outdated: Vec<NodeId>,
+    pub(super) outdated: Vec<NodeId>,
 }
 
 /// What a node's word about a name came to.
-pub(crate) enum Verdict {
+pub(super) enum Verdict {
     /// As it was.
     Known,
     /// It stands for something else, or is of a newer generation.
@@ -81,20 +81,20 @@ impl Names {
     }
 }
 
-impl Registry {
+impl Catalog {
     /// What a name stands for; `None` also if it was never claimed.
-    pub(crate) fn naming(&self, name: &str) -> Option<Naming> {
+    pub(super) fn naming(&self, name: &str) -> Option<Naming> {
         let it = self.names.table.get(name).filter(|it| !it.removed && it.generation > 0)?;
         Some(it.naming(name))
     }
 
     /// Names that had to make room since the last look.
-    pub(crate) fn take_forgotten(&mut self) -> Vec<String> {
+    pub(super) fn take_forgotten(&mut self) -> Vec<String> {
         std::mem::take(&mut self.forgotten_names)
     }
 
     /// A name from before a restart: whoever holds it is still to come.
-    pub(crate) fn restore_name(&mut self, record: NameRecord, config: &ControllerConfig) {
+    pub(super) fn note_restored(&mut self, record: NameRecord, config: &ControllerConfig) {
         let NameRecord { naming: Naming { name, object, generation, owner }, removed } = record;
         if !self.room_for_name(&name, config) {
             return;
@@ -113,7 +113,7 @@ impl Registry {
         let Some(oldest) = names.removed.pop_first().or_else(|| names.unheld.pop_first()) else {
             return false;
         };
-        let gone = names.table.remove(&oldest).expect("only known names can make room");
+        let Some(gone) = names.table.remove(&oldest) else { return false };
         if let Some(known) = self.objects.get_mut(&gone.object) {
             known.names.remove(&oldest);
         }
@@ -149,7 +149,7 @@ impl Registry {
     }
 
     /// A node holds an object by a name that some controller has granted.
-    pub(crate) fn named(&mut self, node: NodeId, naming: Naming, config: &ControllerConfig) -> Verdict {
+    pub(super) fn note_named(&mut self, node: NodeId, naming: Naming, config: &ControllerConfig) -> Verdict {
         self.say(node, naming.object, &naming.name);
         let Some(it) = self.names.table.get(&naming.name).copied() else {
             return self.changed(naming, config);
@@ -184,7 +184,7 @@ impl Registry {
     }
 
     /// A node wants a name for an object that it holds.
-    pub(crate) fn claim(&mut self, node: NodeId, claim: &Claim, config: &ControllerConfig) -> Verdict {
+    pub(super) fn note_claim(&mut self, node: NodeId, claim: &Claim, config: &ControllerConfig) -> Verdict {
         let Claim { name, object, at_least, rule, .. } = claim;
         let granted = |generation: u64, owner| Naming {
             name: name.clone(),
@@ -219,7 +219,7 @@ impl Registry {
     }
 
     /// A node holds the object by this name no longer. What there is to keep, if it was the last one.
-    pub(crate) fn unname(&mut self, node: NodeId, object: ObjectId, name: &str) -> Option<NameRecord> {
+    pub(super) fn note_unnamed(&mut self, node: NodeId, object: ObjectId, name: &str) -> Option<NameRecord> {
         let node = self.nodes.get_mut(&node)?;
         for held in [&mut node.holds, &mut node.formerly] {
             if let Some(names) = held.get_mut(&object) {

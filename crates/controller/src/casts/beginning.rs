@@ -1,0 +1,135 @@
+//! How a cast begins: who receives, and which route is tried.
+
+use core::net::SocketAddr;
+use std::collections::{BTreeMap, BTreeSet};
+
+use headwater_units::{Bytes, NodeId, PathId};
+use headwater_wire::{Cast as Wanted, CastWish, MAX_FLOWS, MemberStanding, Refusal, WhyUnicast};
+
+use super::cast::{Cast, Member, Multicast, Route, Stage, Trees};
+use super::{Below, Casts};
+use crate::catalog::Catalog;
+use crate::tree_installation;
+
+impl Casts {
+    pub(super) fn begin(
+        &self,
+        below: &mut Below<'_>,
+        (asker, asked_by): (PathId, NodeId),
+        wanted: Wanted,
+    ) -> Result<Cast, Refusal> {
+        let (now, config, catalog) = (below.turn.now, below.turn.config, below.catalog);
+        let unresolved = || catalog.why_unresolved(&wanted.name);
+        let object = catalog.resolve(&wanted.name).ok_or_else(unresolved)?;
+        let bytes = catalog.object(object).ok_or(Refusal::UnknownObject)?.bytes;
+        let sources = below.deliveries.known(catalog, config).sources_of(object, 0, |_| true);
+        let source = *sources.first().ok_or_else(|| catalog.no_source_of(object))?;
+        if wanted.wish == CastWish::Trees && below.network.is_none() {
+            return Err(Refusal::NoNetwork);
+        }
+        if self.casts.len() >= config.max_casts {
+            return Err(Refusal::Full);
+        }
+        let receivers = receivers(catalog, source, wanted.to)?;
+        let mut cast = Cast {
+            number: wanted.cast,
+            asker,
+            asked_by,
+            name: wanted.name,
+            object,
+            bytes,
+            class: wanted.class,
+            source,
+            source_at: catalog.data_of(source),
+            begun: now,
+            stage: Stage::Gathering { until: now + config.cast_gather },
+            wish: wanted.wish,
+            route: Route::Overlay(None),
+            flows: BTreeSet::new(),
+            symbol_size: 0,
+            files: Bytes::ZERO,
+            to_group: Bytes::ZERO,
+            given: BTreeMap::new(),
+            between_racks: None,
+            members: BTreeMap::new(),
+            news_at: now + config.cast_news,
+            over_at: None,
+        };
+        for node in receivers {
+            let own = below.deliveries.tasks().secret(below.turn.draws);
+            cast.members.insert(node, Member::new(now, below.turn.draws.request(), own, config));
+            // What cannot come to anything is said at once.
+            match catalog.node(node) {
+                _ if catalog.holds(node, object) => cast.end(now, node, MemberStanding::Had),
+                Some(known) if known.path.is_some() && !known.keeps => {
+                    let reason = "it keeps no objects: it is not run by `headwater node` or `up`";
+                    cast.end(now, node, MemberStanding::Failed(reason.to_owned()));
+                }
+                Some(known) if known.path.is_some() => {}
+                _ => cast.end(now, node, MemberStanding::Away),
+            }
+        }
+        let has_rack = |node: &NodeId| catalog.rack_of(*node).is_some();
+        cast.between_racks = cast.members.keys().any(has_rack).then_some(Bytes::ZERO);
+        cast.route = self.first_route(below, &cast)?;
+        match &cast.route {
+            // Nobody has to be waited for.
+            Route::Unicast(_) => cast.stage = Stage::Running,
+            Route::Multicast(Multicast::Probed { asked, .. }) => _ = cast.flows.insert(asked.flow),
+            _ => {}
+        }
+        Ok(cast)
+    }
+
+    /// By which route it is tried, by what was wished for and what there is.
+    fn first_route(&self, below: &mut Below<'_>, cast: &Cast) -> Result<Route, Refusal> {
+        let at =
+            cast.source_at.and_then(|source| self.unused_group(below, is_ipv4(below.catalog, source, cast)));
+        let may_use_trees = matches!(cast.wish, CastWish::Best | CastWish::Trees) && {
+            let open = cast.open_members().map(|(node, _)| node);
+            tree_installation::may_install(below.network.as_ref(), below.catalog, cast.source, open)
+        };
+        Ok(match (cast.wish, at) {
+            (CastWish::Unicast, _) => Route::Unicast(WhyUnicast::Wished),
+            _ if cast.open_members().count() < 2 => Route::Unicast(WhyUnicast::TooFew),
+            _ if may_use_trees => Route::Trees(Trees::Planned),
+            (CastWish::Trees, _) => return Err(Refusal::OffNetwork),
+            (CastWish::Multicast, None) => Route::Unicast(WhyUnicast::NoGroups),
+            (CastWish::Overlay, _) | (_, None) => Route::Overlay(None),
+            (_, Some(at)) => {
+                let asked = below.deliveries.tasks().secret(below.turn.draws);
+                Route::Multicast(Multicast::Probed { at, asked })
+            }
+        })
+    }
+
+    /// A group address that no running cast has.
+    fn unused_group(&self, below: &mut Below<'_>, ipv4: bool) -> Option<SocketAddr> {
+        let range = *below.turn.config.groups.iter().find(|range| range.first.is_ipv4() == ipv4)?;
+        let start = below.turn.draws.start();
+        let tries = u32::try_from(self.casts.len()).unwrap_or(u32::MAX).saturating_add(1).min(range.count);
+        let is_used = |at: &SocketAddr| self.groups.values().any(|its| its == at);
+        (0..tries).map(|n| range.nth(start.wrapping_add(n))).find(|at| !is_used(at))
+    }
+}
+
+/// Who receives: those who are named, else all that keep objects and are here.
+fn receivers(catalog: &Catalog, source: NodeId, named: Vec<NodeId>) -> Result<Vec<NodeId>, Refusal> {
+    let mut to = named;
+    if to.is_empty() {
+        let keepers = catalog.nodes().filter(|node| node.keeps && node.path.is_some());
+        to = keepers.map(|node| node.info.node).filter(|node| *node != source).collect();
+    }
+    match to.len() {
+        0 => Err(Refusal::Nobody),
+        n if n > MAX_FLOWS => Err(Refusal::TooMany),
+        _ => Ok(to),
+    }
+}
+
+/// Whether a group is one of IPv4. A source beside its controller may be reached by both: then its receivers decide.
+fn is_ipv4(catalog: &Catalog, source: SocketAddr, cast: &Cast) -> bool {
+    let theirs = cast.members.keys().filter_map(|node| catalog.data_of(*node));
+    let mut known = core::iter::once(source).chain(theirs).filter(|at| !at.ip().is_unspecified());
+    known.next().is_none_or(|at| at.is_ipv4())
+}

@@ -1,0 +1,318 @@
+//! One cast: what it is of, who receives, and the route that it goes by.
+
+use core::net::SocketAddr;
+use std::collections::{BTreeMap, BTreeSet};
+
+use headwater_units::{Bytes, Duration, FlowId, NodeId, ObjectId, PathId, Symbols, TaskId, Time};
+use headwater_wire::{
+    CastNews, CastWay, CastWish, Class, FlowSecret, GroupInvitation, Invitation, MAX_NEWS, MemberNews,
+    MemberStanding, Request, WhyUnicast,
+};
+
+use crate::ControllerConfig;
+use crate::retry::Retry;
+use crate::tasks::Tasks;
+use crate::tree_installation::InstalledTrees;
+
+/// One cast.
+pub(crate) struct Cast {
+    pub(crate) number: u64,
+    /// Whom to tell how it does.
+    pub(super) asker: PathId,
+    /// Whose key that is: nobody else may stop it, or hear of it.
+    pub(super) asked_by: NodeId,
+    pub(crate) name: String,
+    pub(crate) object: ObjectId,
+    pub(crate) bytes: Bytes,
+    pub(super) class: Class,
+    pub(crate) source: NodeId,
+    /// Where its data socket is.
+    pub(super) source_at: Option<SocketAddr>,
+    pub(crate) begun: Time,
+    pub(super) stage: Stage,
+    pub(super) wish: CastWish,
+    pub(super) route: Route,
+    /// Flows of its source that were drawn for it, and are not known to be over.
+    pub(super) flows: BTreeSet<FlowId>,
+    /// T of what is sent to many, or passed on.
+    pub(super) symbol_size: u16,
+    /// The most that a receiver says the files of the folder have; zero if it is none.
+    pub(super) files: Bytes,
+    pub(crate) to_group: Bytes,
+    /// Useful payload that receivers have got by flows of their own, by who sent it.
+    pub(super) given: BTreeMap<NodeId, Bytes>,
+    /// Of that, what came from another rack; if any receiver says in which it stands.
+    pub(super) between_racks: Option<Bytes>,
+    pub(crate) members: BTreeMap<NodeId, Member>,
+    /// When whoever asked is told the next time.
+    pub(super) news_at: Time,
+    /// Everybody has ended, and the group's flow is waited for no longer than this.
+    pub(super) over_at: Option<Time>,
+}
+
+/// How far a cast is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// Receivers are told, and ask.
+    Gathering { until: Time },
+    /// The source asks who hears the group.
+    Probing { until: Time },
+    /// The source is to open the group's flow.
+    Opening { until: Time },
+    /// Receivers have their flows, or will have one each when they ask.
+    Running,
+}
+
+/// By which way receivers are served; those who come late may be served otherwise.
+pub(super) enum Route {
+    /// Each by itself, for this reason.
+    Unicast(WhyUnicast),
+    /// By a flow to a group.
+    Multicast(Multicast),
+    /// By each other; and how, once they are.
+    Overlay(Option<CastWay>),
+    /// By trees of the network.
+    Trees(Trees),
+}
+
+/// A group.
+pub(super) enum Multicast {
+    /// It has an address, on which its members are probed by this flow.
+    Probed { at: SocketAddr, asked: FlowSecret },
+    /// Its source has a flow for it, or is to open it.
+    Open(OpenGroup),
+    /// Its flow has ended.
+    Over { at: SocketAddr, members: u16, of: u16 },
+}
+
+/// A group that has a flow.
+pub(super) struct OpenGroup {
+    pub(super) at: SocketAddr,
+    pub(super) flow: FlowSecret,
+    /// The flow of each member that has heard the group.
+    pub(super) own: BTreeMap<NodeId, FlowId>,
+    pub(super) members: u16,
+    pub(super) of: u16,
+}
+
+/// The trees of a cast.
+pub(super) enum Trees {
+    /// They are found when its receivers have asked.
+    Planned,
+    Installed(CastWay, Box<InstalledTrees>),
+    /// There are none, or none any more.
+    Over(CastWay),
+}
+
+/// How a receiver is served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Served {
+    /// By itself, or not yet.
+    Alone,
+    /// As one of a group or an overlay.
+    Together,
+    ByTrees,
+}
+
+/// One receiver of a cast.
+pub(crate) struct Member {
+    /// The number of its invitation, by which it asks.
+    pub(super) request: u64,
+    /// On which it answers probes.
+    pub(super) own: FlowSecret,
+    /// The path and the life of the node in which it was told last.
+    pub(super) told: Option<(PathId, u64)>,
+    pub(super) invite: Retry,
+    /// What it asks for, until that is answered; and where it asks from.
+    pub(super) asks: Option<(PathId, Request)>,
+    pub(super) served: Served,
+    pub(super) task: Option<TaskId>,
+    pub(crate) standing: MemberStanding,
+    pub(super) away_since: Option<Time>,
+    pub(super) bytes: Bytes,
+    /// Those of a folder's files, once they are there.
+    pub(super) files: Bytes,
+    pub(super) by_group: Bytes,
+    pub(super) alone: Bytes,
+    pub(super) relayed: Bytes,
+    /// When it ended, from the cast's beginning.
+    pub(super) ended: Option<Duration>,
+}
+
+impl Member {
+    pub(super) fn new(now: Time, request: u64, own: FlowSecret, config: &ControllerConfig) -> Self {
+        Member {
+            request,
+            own,
+            told: None,
+            invite: Retry::at(now, config.retry_first),
+            asks: None,
+            served: Served::Alone,
+            task: None,
+            standing: MemberStanding::Invited,
+            away_since: None,
+            bytes: Bytes::ZERO,
+            files: Bytes::ZERO,
+            by_group: Bytes::ZERO,
+            alone: Bytes::ZERO,
+            relayed: Bytes::ZERO,
+            ended: None,
+        }
+    }
+
+    pub(crate) fn has_ended(&self) -> bool {
+        self.ended.is_some()
+    }
+}
+
+impl Route {
+    /// How whoever asked is told that it goes.
+    fn way(&self) -> CastWay {
+        match self {
+            Route::Unicast(why) => CastWay::Unicast(*why),
+            Route::Multicast(Multicast::Probed { .. }) | Route::Trees(Trees::Planned) => CastWay::Open,
+            Route::Multicast(Multicast::Open(OpenGroup { at, members, of, .. }))
+            | Route::Multicast(Multicast::Over { at, members, of }) => {
+                CastWay::Multicast { at: *at, members: *members, of: *of }
+            }
+            Route::Overlay(way) => way.unwrap_or(CastWay::Open),
+            Route::Trees(Trees::Installed(way, _) | Trees::Over(way)) => *way,
+        }
+    }
+}
+
+impl Cast {
+    /// How it travels, and why.
+    pub(crate) fn way(&self) -> CastWay {
+        self.route.way()
+    }
+
+    /// Receivers that are not through.
+    pub(super) fn open_members(&self) -> impl Iterator<Item = (NodeId, &Member)> {
+        self.members.iter().filter(|(_, member)| !member.has_ended()).map(|(node, member)| (*node, member))
+    }
+
+    /// Receivers that have asked and wait to be served, each with the bytes of symbol that it takes.
+    pub(super) fn asking(&self) -> BTreeMap<NodeId, u16> {
+        let asking = |(node, member): (NodeId, &Member)| Some((node, member.asks.as_ref()?.1.room));
+        self.open_members().filter_map(asking).collect()
+    }
+
+    pub(super) fn has_invited(&self, receiver: NodeId, request: u64) -> bool {
+        self.members.get(&receiver).is_some_and(|member| member.request == request)
+    }
+
+    pub(super) fn group_at(&self) -> Option<SocketAddr> {
+        match &self.route {
+            Route::Multicast(Multicast::Probed { at, .. }) => Some(*at),
+            _ => None,
+        }
+    }
+
+    pub(super) fn is_open_group(&self, flow: FlowId) -> bool {
+        matches!(&self.route, Route::Multicast(Multicast::Open(group)) if group.flow.flow == flow)
+    }
+
+    pub(super) fn has_tree(&self, flow: FlowId) -> bool {
+        self.trees().is_some_and(|trees| trees.has_tree(flow))
+    }
+
+    pub(super) fn trees(&self) -> Option<&InstalledTrees> {
+        match &self.route {
+            Route::Trees(Trees::Installed(_, trees)) => Some(trees),
+            _ => None,
+        }
+    }
+
+    pub(super) fn trees_mut(&mut self) -> Option<&mut InstalledTrees> {
+        match &mut self.route {
+            Route::Trees(Trees::Installed(_, trees)) => Some(trees),
+            _ => None,
+        }
+    }
+
+    /// So much has left on a flow to many.
+    pub(super) fn has_sent(&mut self, flow: FlowId, sent: Symbols) {
+        let sent = self.trees_mut().map_or(sent, |trees| trees.has_sent(flow, sent));
+        self.to_group = Bytes::new(sent.get().saturating_mul(u64::from(self.symbol_size)));
+    }
+
+    /// What a receiver is told.
+    pub(super) fn invitation(&self, member: &Member) -> Invitation {
+        let group = match &self.route {
+            Route::Multicast(Multicast::Probed { at, asked }) => Some((at, asked)).zip(self.source_at),
+            _ => None,
+        };
+        Invitation {
+            request: member.request,
+            name: self.name.clone(),
+            object: self.object,
+            class: self.class,
+            group: group.map(|((at, asked), source)| GroupInvitation {
+                at: *at,
+                source,
+                asked: asked.clone(),
+                own: member.own.clone(),
+            }),
+        }
+    }
+
+    /// A receiver is through.
+    pub(super) fn end(&mut self, now: Time, node: NodeId, standing: MemberStanding) {
+        let after = now.since(self.begun);
+        let Some(member) = self.members.get_mut(&node).filter(|member| !member.has_ended()) else { return };
+        (member.standing, member.ended, member.asks) = (standing, Some(after), None);
+        if matches!(member.standing, MemberStanding::Kept | MemberStanding::Had) {
+            member.bytes = self.bytes;
+        }
+    }
+
+    /// How it does, in as many messages as it takes; the last one says whether it is over.
+    pub(super) fn news(&mut self, now: Time, tasks: &Tasks, over: bool) -> Vec<CastNews> {
+        let after = now.since(self.begun);
+        let mut members = Vec::with_capacity(self.members.len());
+        for (&node, member) in &mut self.members {
+            if let Some(task) = member.task.and_then(|task| tasks.get(task)).filter(|_| !member.has_ended()) {
+                member.bytes = member.bytes.max(self.bytes - task.remaining().min(self.bytes));
+            }
+            members.push(MemberNews {
+                node,
+                standing: member.standing.clone(),
+                grouped: member.served != Served::Alone,
+                bytes: Bytes::new(member.bytes.get().saturating_add(member.files.get())),
+                by_group: member.by_group,
+                alone: member.alone,
+                relayed: member.relayed,
+                passed_on: self.given.get(&node).copied().unwrap_or_default(),
+                after: member.ended.unwrap_or(after),
+            });
+        }
+        let others = self.given.iter().filter(|(node, _)| !self.members.contains_key(node));
+        let given: Vec<(NodeId, Bytes)> =
+            others.map(|(node, bytes)| (*node, *bytes)).take(MAX_NEWS).collect();
+        let way = self.way();
+        let repairs = self.trees().map_or_else(Vec::new, InstalledTrees::repairs);
+        let mut news: Vec<CastNews> = members
+            .chunks(MAX_NEWS)
+            .map(|members| CastNews {
+                cast: self.number,
+                object: self.object,
+                bytes: self.bytes,
+                files: self.files,
+                source: self.source,
+                way,
+                to_group: self.to_group,
+                given: given.clone(),
+                between_racks: self.between_racks,
+                members: members.to_vec(),
+                of: u16::try_from(self.members.len()).unwrap_or(u16::MAX),
+                repairs: repairs.clone(),
+                over: false,
+            })
+            .collect();
+        if let Some(last) = news.last_mut() {
+            last.over = over;
+        }
+        news
+    }
+}

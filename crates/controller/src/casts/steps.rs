@@ -1,0 +1,84 @@
+//! What is done for a cast as time passes: the next step, receivers told again, and whoever asked told how it does.
+
+use headwater_units::Time;
+use headwater_wire::{CastWish, MemberStanding, ToNode, WhyUnicast};
+
+use super::Below;
+use super::cast::{Cast, Multicast, Route, Stage, Trees};
+use crate::ControllerEvent;
+use crate::timers::Subject;
+
+impl Cast {
+    /// Looks after a cast: tells receivers, goes on to the next step, tells whoever asked, and sets the next wake-up. True if it is
+    /// over.
+    pub(super) fn tick(&mut self, below: &mut Below<'_>) -> bool {
+        self.look_after_members(below);
+        let trees = self.look_after_trees(below);
+        let now = below.turn.now;
+        let waiting = self.open_members().any(|(_, member)| member.asks.is_none());
+        let asking = self.open_members().any(|(_, member)| member.asks.is_some());
+        match self.stage {
+            Stage::Gathering { until } if asking && (!waiting || now >= until) => self.set_out(below),
+            Stage::Probing { until } | Stage::Opening { until } if now >= until => {
+                self.serve_without_group(below, WhyUnicast::Source);
+            }
+            _ => {}
+        }
+        if self.tell_asker(below) {
+            return true;
+        }
+        let mut next = self.news_at.min(self.over_at.unwrap_or(Time::MAX)).min(trees.unwrap_or(Time::MAX));
+        match self.stage {
+            Stage::Gathering { until } | Stage::Probing { until } | Stage::Opening { until }
+                if until > now =>
+            {
+                next = next.min(until);
+            }
+            _ => {}
+        }
+        below.turn.wake(Subject::Cast(self.number), Some(next));
+        false
+    }
+
+    /// Those have asked who are waited for: takes the route that was chosen.
+    fn set_out(&mut self, below: &mut Below<'_>) {
+        match (&self.route, self.wish) {
+            (Route::Multicast(_), _) => self.probe(below),
+            (Route::Trees(_), _) => self.install_trees(below),
+            (_, CastWish::Overlay) => self.serve_without_group(below, WhyUnicast::Wished),
+            _ => self.serve_without_group(below, WhyUnicast::NoGroups),
+        }
+    }
+
+    /// Tells whoever asked how it does, if it is time. True if that was the last word.
+    fn tell_asker(&mut self, below: &mut Below<'_>) -> bool {
+        let now = below.turn.now;
+        let mut over = false;
+        if self.open_members().next().is_none() {
+            // What has left on the group's flow is known when it ends, which it does when its members say goodbye.
+            let until = *self.over_at.get_or_insert(now + below.turn.config.retry_first);
+            over = match &self.route {
+                Route::Trees(Trees::Installed(..)) => self.stop_trees(below),
+                Route::Multicast(Multicast::Open(_)) => false,
+                _ => true,
+            } || now >= until;
+        }
+        if !over && now < self.news_at {
+            return false;
+        }
+        self.news_at = now + below.turn.config.cast_news;
+        let news = self.news(now, below.deliveries.tasks(), over);
+        news.into_iter().for_each(|news| below.turn.answer(self.asker, ToNode::Casting(Box::new(news))));
+        if over {
+            let route = std::mem::replace(&mut self.route, Route::Overlay(None));
+            self.abandon(below, route);
+            let has =
+                |standing: &MemberStanding| matches!(standing, MemberStanding::Kept | MemberStanding::Had);
+            let done = self.members.values().filter(|member| has(&member.standing)).count();
+            let failed = self.members.len() - done;
+            below.turn.event(ControllerEvent::CastOver { cast: self.number, done, failed });
+            below.turn.wake(Subject::Cast(self.number), None);
+        }
+        over
+    }
+}

@@ -1,0 +1,366 @@
+//! The running tasks, and all that their receivers and sources are told: flows opened, weighed, replaced and stopped.
+//!
+//! Who serves a task is chosen in [`selection`](super::selection); this part does it. It changes nothing of who holds what, and
+//! knows nothing of casts: those begin tasks here and end them.
+
+mod reports;
+mod requests;
+mod sources;
+mod upkeep;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use headwater_units::{FlowId, NodeId, ObjectId, Symbols, TaskId, Theta, Time};
+use headwater_wire::{Delivery, Outcome, Start, ToSource};
+
+pub(crate) use self::requests::{Progress, TreesGiven};
+
+use crate::catalog::Catalog;
+use crate::endings::Endings;
+use crate::overlay_membership::{Beginner, Circle, Giver, Overlays};
+use crate::retry::Retry;
+use crate::selection::{FlowPlan, Known, Place};
+use crate::tasks::{Flow, FlowState, Task, Tasks};
+use crate::timers::Subject;
+use crate::turn::Turn;
+use crate::{ControllerConfig, ControllerEvent, TaskFlow, TaskRecord};
+
+/// All running tasks and what they leave behind.
+#[derive(Default)]
+pub(crate) struct Deliveries {
+    tasks: Tasks,
+    /// Who passes on what to whom: gone when nobody receives the object any more.
+    overlays: Overlays,
+    endings: Endings,
+    finished: Finished,
+    agenda: Agenda,
+}
+
+/// What is to be looked after before the next output.
+#[derive(Default)]
+struct Agenda {
+    /// Tasks to look after.
+    touched: BTreeSet<TaskId>,
+    /// Tasks whose facts changed, to be kept and told.
+    changed: BTreeSet<TaskId>,
+    /// Weights are to be planned, or as soon as the last plan is old enough.
+    plan: bool,
+}
+
+/// Requests whose receivers have said that they are through: in order, and by key.
+#[derive(Default)]
+struct Finished {
+    order: VecDeque<(NodeId, u64)>,
+    requests: BTreeSet<(NodeId, u64)>,
+}
+
+impl Finished {
+    fn note(&mut self, request: (NodeId, u64), most: usize) {
+        if most > 0 && self.requests.insert(request) {
+            self.order.push_back(request);
+            if self.order.len() > most
+                && let Some(oldest) = self.order.pop_front()
+            {
+                self.requests.remove(&oldest);
+            }
+        }
+    }
+}
+
+/// The state of a flow whose order to push is said from now on.
+fn offered(now: Time, config: &ControllerConfig) -> FlowState {
+    FlowState::Offered { since: now, push: Retry::at(now, config.retry_first) }
+}
+
+impl Deliveries {
+    /// What choices are made from.
+    pub(crate) fn known<'a>(&'a self, catalog: &'a Catalog, config: &'a ControllerConfig) -> Known<'a> {
+        Known { catalog, tasks: &self.tasks, config }
+    }
+
+    /// The running tasks.
+    pub(crate) fn tasks(&self) -> &Tasks {
+        &self.tasks
+    }
+
+    /// Who passes on what to whom.
+    pub(crate) fn overlays(&self) -> &Overlays {
+        &self.overlays
+    }
+
+    /// Whether a receiver has said that it is through with this request.
+    pub(crate) fn has_finished(&self, receiver: NodeId, request: u64) -> bool {
+        self.finished.requests.contains(&(receiver, request))
+    }
+
+    // ---- what is to be looked after
+
+    /// A task is looked after before the next output.
+    pub(crate) fn touch(&mut self, task: TaskId) {
+        self.agenda.touched.insert(task);
+    }
+
+    /// The object's tasks are looked after: somebody holds it now.
+    pub(crate) fn touch_wanting(&mut self, object: ObjectId) {
+        self.agenda.touched.extend(self.tasks.wanting(object));
+    }
+
+    /// Weights are planned before the next output.
+    pub(crate) fn plan_anew(&mut self) {
+        self.agenda.plan = true;
+    }
+
+    /// Brings everything that the last input or timer touched into order: facts kept and told, weights planned, tasks
+    /// looked after. Afterwards nothing is due before the timers say so. `plan` may have none for now.
+    pub(crate) fn settle(
+        &mut self,
+        turn: &mut Turn<'_>,
+        catalog: &Catalog,
+        mut plan: impl FnMut(&mut Turn<'_>, &Tasks) -> Option<BTreeMap<FlowId, Theta>>,
+    ) {
+        loop {
+            self.announce_changed(turn, catalog);
+            if std::mem::take(&mut self.agenda.plan)
+                && let Some(weights) = plan(turn, &self.tasks)
+            {
+                self.weigh(turn, weights);
+            }
+            match self.agenda.touched.pop_first() {
+                Some(id) => self.tick_task(turn, catalog, id),
+                None if self.agenda.changed.is_empty() && !self.agenda.plan => return,
+                None => {}
+            }
+        }
+    }
+
+    // ---- flows
+
+    /// Opens a flow from each of these sources.
+    fn open_flows(
+        &mut self,
+        turn: &mut Turn<'_>,
+        catalog: &Catalog,
+        (id, receiver): (TaskId, NodeId),
+        sources: &[NodeId],
+    ) {
+        let starts = self.known(catalog, turn.config).starts(receiver, sources);
+        for (node, start) in sources.iter().zip(starts) {
+            self.open_flow(turn, catalog, id, *node, start);
+        }
+    }
+
+    fn open_flow(
+        &mut self,
+        turn: &mut Turn<'_>,
+        catalog: &Catalog,
+        id: TaskId,
+        node: NodeId,
+        start: Option<Start>,
+    ) {
+        let flow = self.tasks.unused_flow(turn.draws);
+        if let Some(index) = self.tasks.get(id).and_then(Task::free_class) {
+            self.open_flow_as(turn, catalog, id, flow, (FlowPlan::of_source(node, index), start));
+        }
+    }
+
+    fn open_flow_as(
+        &mut self,
+        turn: &mut Turn<'_>,
+        catalog: &Catalog,
+        id: TaskId,
+        flow: FlowId,
+        (plan, start): (FlowPlan, Option<Start>),
+    ) {
+        let FlowPlan { node, index, group, relays, passed_on } = plan;
+        let Some(source) = catalog.node(node) else { return };
+        let (incarnation, at) = (source.info.incarnation, source.info.data.clone());
+        let key = turn.draws.key();
+        let facts = TaskFlow { flow, node, incarnation, key, index, group, relays, passed_on };
+        let mut flow = Flow::new(facts, at, offered(turn.now, turn.config));
+        flow.theta = turn.config.fixed_theta.unwrap_or(Theta::ONE);
+        flow.start = start;
+        self.tasks.add_flow(id, flow);
+        turn.stats.flows_opened += 1;
+        self.agenda.touched.insert(id);
+    }
+
+    /// Opens the flows of a task that belongs to a circle.
+    fn open_circle(&mut self, turn: &mut Turn<'_>, catalog: &Catalog, id: TaskId, circle: Circle) {
+        let Some(task) = self.tasks.get(id) else { return };
+        self.overlays.enter(task.object, task.receiver, &circle);
+        let own = circle.source.map(|(node, class)| FlowPlan::of_source(node, class));
+        let relayed = circle.relays.into_iter().map(|Giver { node, class, passed_on }| FlowPlan {
+            relays: true,
+            passed_on,
+            ..FlowPlan::of_source(node, class)
+        });
+        let trusted = |plan: &FlowPlan| !task.distrusted.contains(&plan.node);
+        let plans: Vec<FlowPlan> = own.into_iter().chain(relayed).filter(trusted).collect();
+        for plan in plans {
+            let flow = self.tasks.unused_flow(turn.draws);
+            self.open_flow_as(turn, catalog, id, flow, (plan, None));
+        }
+    }
+
+    /// Takes a flow out of its task, and stops it at its source unless that has lost it.
+    fn close_flow(&mut self, turn: &mut Turn<'_>, catalog: &Catalog, flow: FlowId, stop: bool) {
+        let Some(flow) = self.tasks.remove_flow(flow) else { return };
+        if stop {
+            let TaskFlow { flow, node, incarnation, .. } = flow.facts;
+            self.endings.stop(turn, catalog, node, flow, incarnation);
+        }
+        self.agenda.plan = true;
+    }
+
+    /// Fills a task's free places, and lets better sources take the places of weak ones. Without any, all stay.
+    fn refill(&mut self, turn: &mut Turn<'_>, catalog: &Catalog, id: TaskId) {
+        let now = turn.now;
+        let Some(task) = self.tasks.get(id).filter(|task| !task.is_paused()) else { return };
+        let is_past =
+            |f: &&Flow| matches!(f.state, FlowState::Over { replace_after } if now >= replace_after);
+        let past: Vec<FlowId> = task.flows.iter().filter(is_past).map(|f| f.facts.flow).collect();
+        self.let_go(turn, catalog, id, past, false);
+        let Some(task) = self.tasks.get(id) else { return };
+        let dispensable = self.known(catalog, turn.config).dispensable(now, task);
+        self.let_go(turn, catalog, id, dispensable, true);
+        let Some(task) = self.tasks.get(id) else { return };
+        let (known, receiver) = (self.known(catalog, turn.config), task.receiver);
+        let free = usize::from(task.max_sources).saturating_sub(task.flows.len());
+        let weak = known.weak(now, task, free == 0);
+        if free == 0 && weak.is_empty() {
+            return;
+        }
+        let facts = |f: &&Flow| (f.facts.flow, f.facts.node, matches!(f.state, FlowState::Away { .. }));
+        let weak: Vec<(FlowId, NodeId, bool)> = weak.iter().map(facts).collect();
+        let mut better = known.candidates(task).into_iter();
+        let joining: Vec<NodeId> = better.by_ref().take(free).collect();
+        if !joining.is_empty() {
+            self.open_flows(turn, catalog, (id, receiver), &joining);
+            self.agenda.changed.insert(id);
+        }
+        for (node, (flow, failed, away)) in better.zip(weak) {
+            if let (false, Some(task)) = (away, self.tasks.get_mut(id)) {
+                task.barred.insert(failed, now + turn.config.bar);
+            }
+            self.close_flow(turn, catalog, flow, true);
+            self.open_flows(turn, catalog, (id, receiver), &[node]);
+            turn.stats.flows_replaced += 1;
+            self.agenda.changed.insert(id);
+        }
+    }
+
+    /// A task goes on without these flows.
+    fn let_go(&mut self, turn: &mut Turn<'_>, catalog: &Catalog, id: TaskId, flows: Vec<FlowId>, stop: bool) {
+        for flow in flows {
+            self.close_flow(turn, catalog, flow, stop);
+            self.agenda.changed.insert(id);
+        }
+    }
+
+    // ---- tasks
+
+    /// Takes over a task from before a restart; its sources have yet to come back.
+    pub(crate) fn restore(&mut self, turn: &mut Turn<'_>, mut record: TaskRecord) {
+        let task = record.task;
+        if self.tasks.get(task).is_some() {
+            return;
+        }
+        if self.tasks.len() >= turn.config.max_tasks {
+            turn.stats.tasks_failed += 1;
+            turn.event(ControllerEvent::Forget { task, outcome: Outcome::Failed });
+            return;
+        }
+        turn.stats.tasks_restored += 1;
+        let flows = std::mem::take(&mut record.flows);
+        self.tasks.add(Task::restored(turn.now, record));
+        for facts in flows {
+            if self.tasks.of_flow(facts.flow).is_none() {
+                let state = FlowState::Away { replace_after: turn.now + turn.config.restore_grace };
+                self.tasks.add_flow(task, Flow::new(facts, Vec::new(), state));
+            }
+        }
+        self.agenda.touched.insert(task);
+        self.agenda.plan = true;
+    }
+
+    /// A task is known by this name from now on.
+    pub(crate) fn call(&mut self, id: TaskId, name: &str) {
+        if let Some(task) = self.tasks.get_mut(id) {
+            name.clone_into(&mut task.name);
+        }
+    }
+
+    /// Receivers of an object begin to pass on to each other what comes: where each of them belongs.
+    pub(crate) fn begin_overlay(
+        &mut self,
+        object: ObjectId,
+        symbol_size: u16,
+        beginners: &[Beginner],
+        largest: u8,
+    ) -> Vec<(NodeId, Circle)> {
+        self.overlays.begin(object, symbol_size, beginners, largest)
+    }
+
+    /// A running task goes on as one of a circle.
+    pub(crate) fn regroup(
+        &mut self,
+        turn: &mut Turn<'_>,
+        catalog: &Catalog,
+        id: TaskId,
+        circle: Circle,
+        symbol_size: u16,
+    ) {
+        if circle.relays.is_empty() {
+            // Left over from the others.
+            return;
+        }
+        let Some(task) = self.tasks.get(id) else { return };
+        let flows: Vec<_> = task.flows.iter().map(|flow| flow.facts.flow).collect();
+        flows.into_iter().for_each(|flow| self.close_flow(turn, catalog, flow, true));
+        let Some(task) = self.tasks.get_mut(id) else { return };
+        task.needed = Symbols::new(task.remaining().get().div_ceil(u64::from(symbol_size.max(1))));
+        task.symbol_size = symbol_size;
+        task.delivery = Delivery::Pull { initial_window: Place::overlay_window(circle.of, turn.config) };
+        (task.classes, task.max_sources) = (circle.of, circle.of);
+        task.classes_used.clear();
+        task.anew = Some(task.version.saturating_add(1));
+        turn.stats.tasks_regrouped += 1;
+        self.open_circle(turn, catalog, id, circle);
+        self.agenda.changed.insert(id);
+    }
+
+    /// Ends a task and its flows.
+    pub(crate) fn end_task(&mut self, turn: &mut Turn<'_>, catalog: &Catalog, id: TaskId, outcome: Outcome) {
+        let Some(task) = self.tasks.get(id) else { return };
+        let object = task.object;
+        let flows: Vec<FlowId> = task.flows.iter().map(|flow| flow.facts.flow).collect();
+        flows.into_iter().for_each(|flow| self.close_flow(turn, catalog, flow, true));
+        self.tasks.remove(id);
+        if self.tasks.wanting(object).next().is_none() {
+            self.overlays.remove(object);
+        }
+        turn.wake(Subject::Task(id), None);
+        self.agenda.touched.remove(&id);
+        self.agenda.changed.remove(&id);
+        match outcome {
+            Outcome::Done => turn.stats.tasks_done += 1,
+            Outcome::Cancelled | Outcome::Failed => turn.stats.tasks_failed += 1,
+        }
+        turn.event(ControllerEvent::Forget { task: id, outcome });
+        self.agenda.plan = true;
+    }
+
+    /// Flows weigh this from now on: tells those whose weight has changed.
+    fn weigh(&mut self, turn: &mut Turn<'_>, weights: BTreeMap<FlowId, Theta>) {
+        for (id, theta) in weights {
+            let Some(flow) = self.tasks.flow_mut(id) else { continue };
+            if !flow.pushed {
+                flow.theta = theta; // The first Push will tell it.
+            } else if (theta.get() - flow.theta.get()).abs() > turn.config.theta_step * flow.theta.get() {
+                (flow.theta, flow.told) = (theta, turn.now);
+                turn.stats.thetas_told += 1;
+                turn.tell(flow.facts.node, ToSource::SetTheta { flow: id, theta });
+            }
+        }
+    }
+}

@@ -1,0 +1,302 @@
+//! What receivers say (PPUSH §III-A): requests, feedback, distrust, and that they are through.
+
+use headwater_units::{BlockIndex, Bytes, FlowId, Geometry, NodeId, ObjectId, PathId, Symbols, TaskId};
+use headwater_wire::{
+    Delivery, FlowGrant, FlowView, Outcome, Refusal, Request, Spoiled, SpreadRule, ToReceiver,
+};
+
+use super::Deliveries;
+use crate::ControllerEvent;
+use crate::catalog::Catalog;
+use crate::selection::{self, FlowPlan, Place};
+use crate::tasks::{FlowState, Pace, Task};
+use crate::turn::Turn;
+
+/// How far a receiver is, as it says.
+pub(crate) struct Progress {
+    pub(crate) first_undecoded: BlockIndex,
+    pub(crate) needed: Symbols,
+    pub(crate) held_up: bool,
+    /// The newest list of flows that it knows.
+    pub(crate) version: u32,
+    pub(crate) flows: Vec<FlowView>,
+}
+
+/// What a receiver gets by the trees of a cast.
+pub(crate) struct TreesGiven {
+    /// Of its task, which no other has.
+    pub(crate) id: TaskId,
+    pub(crate) object: ObjectId,
+    pub(crate) bytes: Bytes,
+    pub(crate) symbol_size: u16,
+    pub(crate) trees: Vec<FlowGrant>,
+}
+
+impl Deliveries {
+    /// Makes a task of a request and says so, or why not.
+    pub(crate) fn answer(
+        &mut self,
+        turn: &mut Turn<'_>,
+        catalog: &Catalog,
+        path: PathId,
+        request: &Request,
+        place: Option<Place>,
+    ) -> Option<TaskId> {
+        match self.begin(turn, catalog, path, request, place) {
+            Ok(id) => {
+                turn.stats.tasks_accepted += 1;
+                if let Some(task) = self.tasks.get(id) {
+                    persist(turn, task);
+                    accept(turn, path, task);
+                }
+                self.agenda.touched.insert(id);
+                self.agenda.plan = true;
+                Some(id)
+            }
+            Err(reason) => {
+                turn.stats.requests_refused += 1;
+                turn.answer(path, ToReceiver::Refused { request: request.request, reason });
+                None
+            }
+        }
+    }
+
+    /// Makes a task of a request, with its first sources; or as its place has it.
+    fn begin(
+        &mut self,
+        turn: &mut Turn<'_>,
+        catalog: &Catalog,
+        path: PathId,
+        request: &Request,
+        place: Option<Place>,
+    ) -> Result<TaskId, Refusal> {
+        let config = turn.config;
+        let unresolved = || catalog.why_unresolved(&request.name);
+        let object = catalog.resolve(&request.name).ok_or_else(unresolved)?;
+        let bytes = catalog.object(object).ok_or(Refusal::UnknownObject)?.bytes;
+        let mut task = Task::begun(turn.now, path, request, object, bytes);
+        task.max_sources = config.sources_for(request.max_sources);
+        task.classes = config.classes_for(request.spread, task.max_sources);
+        task.passes_on =
+            request.passes_on && selection::is_free(request) && request.spread == SpreadRule::Listed;
+        let known = self.known(catalog, config);
+        let mut sources = known.candidates(&task);
+        match &place {
+            Some(Place::Group { node: only, .. }) => sources.retain(|node| node == only),
+            // Who passes it on need not hold it yet.
+            Some(Place::Overlay(circle)) => {
+                let own = circle.source.iter().map(|(node, _)| *node);
+                sources = own.chain(circle.relays.iter().map(|giver| giver.node)).collect();
+            }
+            None => {}
+        }
+        sources.truncate(usize::from(task.max_sources));
+        if sources.is_empty() {
+            return Err(catalog.no_source_of(object));
+        }
+        if self.tasks.len() >= config.max_tasks {
+            return Err(Refusal::Full);
+        }
+        let rooms = sources.iter().filter_map(|node| catalog.node(*node)).map(|node| node.info.room);
+        let geometry = Geometry::fitting(bytes, rooms.fold(request.room, u16::min));
+        (task.symbol_size, task.needed) = (geometry.symbol_size(), geometry.total_symbols());
+        task.id = self.tasks.unused_task(turn.draws);
+        let starts = known.starts(task.receiver, &sources);
+        task.delivery = match &place {
+            // As all members of the group.
+            Some(_) => request.delivery.unwrap_or_default(),
+            None => known.delivery(request, &task, &starts),
+        };
+        if let Some(Place::Overlay(circle)) = &place {
+            (task.classes, task.max_sources) = (circle.of, circle.of);
+        } else if task.spread == SpreadRule::Equal || task.delivery != Delivery::Push {
+            // No other source covers the part of one that is not there; of pulled ones, none without repair symbols.
+            task.classes = sources.len() as u8;
+            // And a source that comes later has no part.
+            task.max_sources = task.classes;
+        }
+        let (id, first_class) = (task.id, task.free_class());
+        self.tasks.add(task);
+        match (place, first_class) {
+            (None, _) => {
+                for (node, start) in sources.iter().zip(starts) {
+                    self.open_flow(turn, catalog, id, *node, start);
+                }
+            }
+            (Some(Place::Group { node, flow, group }), Some(index)) => {
+                let plan = FlowPlan { group: Some(group), ..FlowPlan::of_source(node, index) };
+                self.open_flow_as(turn, catalog, id, flow, (plan, None));
+            }
+            (Some(Place::Group { .. }), None) => {}
+            (Some(Place::Overlay(circle)), _) => self.open_circle(turn, catalog, id, circle),
+        }
+        Ok(id)
+    }
+
+    /// Answers a request with a task that comes by a cast's trees. False if there are too many tasks.
+    pub(crate) fn answer_by_trees(
+        &mut self,
+        turn: &mut Turn<'_>,
+        path: PathId,
+        request: &Request,
+        given: TreesGiven,
+    ) -> bool {
+        let TreesGiven { id, object, bytes, symbol_size, trees } = given;
+        if self.tasks.len() >= turn.config.max_tasks {
+            turn.stats.requests_refused += 1;
+            turn.answer(path, ToReceiver::Refused { request: request.request, reason: Refusal::Full });
+            return false;
+        }
+        // Nobody else brings a part of it: it has no classes and no sources.
+        let mut task = Task::begun(turn.now, path, request, object, bytes);
+        (task.id, task.symbol_size, task.trees) = (id, symbol_size, trees);
+        task.delivery = turn.config.delivery_by_trees();
+        task.needed = Geometry::new(bytes, symbol_size).map_or(Symbols::ZERO, |it| it.total_symbols());
+        turn.stats.tasks_accepted += 1;
+        accept(turn, path, &task);
+        self.tasks.add(task);
+        self.agenda.touched.insert(id);
+        true
+    }
+
+    /// The request of a running task has come once more.
+    pub(crate) fn asked_again(&mut self, turn: &mut Turn<'_>, catalog: &Catalog, path: PathId, id: TaskId) {
+        if let Some(task) = self.hear(turn, catalog, path, id) {
+            accept(turn, path, task);
+        }
+    }
+
+    /// The receiver of a task says something. `None` if there is no such task or the sender is somebody else.
+    fn hear(
+        &mut self,
+        turn: &mut Turn<'_>,
+        catalog: &Catalog,
+        path: PathId,
+        id: TaskId,
+    ) -> Option<&mut Task> {
+        let task = self.tasks.get_mut(id)?;
+        if !catalog.is_from(path, task.receiver) {
+            turn.stats.strangers += 1;
+            return None;
+        }
+        if let (true, Some(list)) = (task.path != Some(path), &mut task.list) {
+            *list = turn.retry();
+        }
+        (task.heard, task.path) = (turn.now, Some(path));
+        if task.is_paused() {
+            task.pace = Pace::Resuming { said: turn.retry(), times: 4 };
+            self.agenda.plan = true;
+        }
+        self.agenda.touched.insert(id);
+        Some(task)
+    }
+
+    /// A receiver says how far it is.
+    pub(crate) fn feedback(
+        &mut self,
+        turn: &mut Turn<'_>,
+        catalog: &Catalog,
+        path: PathId,
+        id: TaskId,
+        said: Progress,
+    ) {
+        let Some(task) = self.hear(turn, catalog, path, id) else {
+            if self.tasks.get(id).is_none() {
+                turn.answer(path, ToReceiver::UnknownTask { task: id });
+            }
+            return;
+        };
+        (task.first_undecoded, task.needed, task.held_up) = (said.first_undecoded, said.needed, said.held_up);
+        task.anew = task.anew.filter(|anew| said.version < *anew);
+        for view in said.flows {
+            let Some(flow) = task.flow_mut(view.flow) else { continue };
+            let grown = flow.view.map_or(0, |before| before.bytes.get()) < view.bytes.get();
+            flow.view = Some(view);
+            if grown && matches!(flow.state, FlowState::Offered { .. }) && flow.pushed {
+                flow.state = FlowState::Pushing;
+            }
+        }
+        if said.version == task.version {
+            task.list = None;
+        } else if said.version > task.version {
+            // The record that we were restored from was older than what the receiver had been told.
+            task.version = said.version;
+            self.agenda.changed.insert(id);
+        } else if task.list.is_none() {
+            task.list = Some(turn.retry());
+        }
+    }
+
+    /// A source has sent a receiver bytes that do not verify.
+    pub(crate) fn distrust(
+        &mut self,
+        turn: &mut Turn<'_>,
+        catalog: &mut Catalog,
+        path: PathId,
+        id: TaskId,
+        node: NodeId,
+    ) {
+        let most = turn.config.max_distrusted;
+        let Some(task) = self.hear(turn, catalog, path, id) else { return };
+        if task.distrusted.len() >= most || !task.distrusted.insert(node) {
+            return;
+        }
+        let flows: Vec<FlowId> =
+            task.flows.iter().filter(|f| f.facts.node == node).map(|f| f.facts.flow).collect();
+        flows.into_iter().for_each(|flow| self.close_flow(turn, catalog, flow, true));
+        catalog.distrust(node);
+        turn.stats.distrusts += 1;
+        self.agenda.changed.insert(id);
+        self.give_up_spoiled(turn, catalog, id, (node, Spoiled::Wrong));
+    }
+
+    /// A receiver is through.
+    pub(crate) fn fin(
+        &mut self,
+        turn: &mut Turn<'_>,
+        catalog: &Catalog,
+        path: PathId,
+        id: TaskId,
+        outcome: Outcome,
+    ) {
+        if self.tasks.get(id).is_none() {
+            return turn.answer(path, ToReceiver::FinAck { task: id });
+        }
+        let Some(task) = self.hear(turn, catalog, path, id) else { return };
+        let request = (task.receiver, task.request);
+        turn.answer(path, ToReceiver::FinAck { task: id });
+        self.end_task(turn, catalog, id, outcome);
+        self.finished.note(request, turn.config.max_finished);
+    }
+
+    /// Nobody is behind a path any more.
+    pub(crate) fn path_lost(&mut self, path: PathId) {
+        for task in self.tasks.iter_mut().filter(|task| task.path == Some(path)) {
+            task.path = None;
+        }
+    }
+}
+
+/// Tells a receiver what its task is, and its flows.
+pub(super) fn accept(turn: &mut Turn<'_>, path: PathId, task: &Task) {
+    let accepted = ToReceiver::Accepted {
+        request: task.request,
+        task: task.id,
+        object: task.object,
+        bytes: task.bytes,
+        symbol_size: task.symbol_size,
+        feedback_every: turn.config.feedback_every,
+        version: task.version,
+        flows: task.grants(),
+        delivery: task.delivery,
+    };
+    turn.answer(path, accepted);
+}
+
+/// Has the driver keep a task's facts.
+pub(super) fn persist(turn: &mut Turn<'_>, task: &Task) {
+    // Trees do not outlast us.
+    if task.trees.is_empty() {
+        turn.event(ControllerEvent::Persist(Box::new(task.record())));
+    }
+}

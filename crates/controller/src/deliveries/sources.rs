@@ -1,0 +1,167 @@
+//! Sources that come, go, and lose what they held, and what that means for their flows.
+
+use headwater_units::{FlowId, NodeId, ObjectId, TaskId};
+use headwater_wire::{NodeInfo, Outcome, Refusal, Spoiled, ToReceiver};
+
+use super::{Deliveries, offered};
+use crate::catalog::Catalog;
+use crate::tasks::{FlowState, Pace};
+use crate::turn::Turn;
+
+impl Deliveries {
+    /// A node has said who it is, perhaps over another path than before.
+    pub(crate) fn node_up(
+        &mut self,
+        turn: &mut Turn<'_>,
+        catalog: &Catalog,
+        info: &NodeInfo,
+        new_path: bool,
+    ) {
+        let node = info.node;
+        self.endings.node_up(turn, catalog, node, info.incarnation, new_path);
+        for (flow, id) in self.tasks.of_source(node) {
+            self.agenda.touched.insert(id);
+            let Some(task) = self.tasks.get_mut(id) else { continue };
+            let Some(place) = task.flows.iter().position(|its| its.facts.flow == flow) else { continue };
+            let entry = &mut task.flows[place];
+            if entry.facts.incarnation != info.incarnation {
+                self.close_flow(turn, catalog, flow, false);
+                self.agenda.changed.insert(id);
+                continue;
+            }
+            if entry.at != info.data {
+                entry.at.clone_from(&info.data);
+                self.agenda.changed.insert(id);
+            }
+            let away = matches!(entry.state, FlowState::Away { .. });
+            let open = matches!(entry.state, FlowState::Offered { .. } | FlowState::Pushing);
+            if away || (open && new_path) {
+                entry.state = offered(turn.now, turn.config);
+                // What was said of its pace may be lost with the old path.
+                let anew = turn.retry();
+                match &mut task.pace {
+                    Pace::Paused { said } => *said = anew,
+                    pace => *pace = Pace::Resuming { said: anew, times: 2 },
+                }
+            }
+        }
+        if new_path {
+            let held = self.tasks.wanted().filter(|object| catalog.holds(node, *object));
+            self.agenda.touched.extend(held.flat_map(|object| self.tasks.wanting(object)));
+        }
+    }
+
+    /// Nothing can be said to a node any more. Its flows may go on, but others are taken instead where there are any.
+    pub(crate) fn node_down(&mut self, turn: &mut Turn<'_>, catalog: &Catalog, node: NodeId) {
+        for (flow, task) in self.tasks.of_source(node) {
+            self.agenda.touched.insert(task);
+            let Some(flow) = self.tasks.flow_mut(flow) else { continue };
+            if matches!(flow.state, FlowState::Offered { .. } | FlowState::Pushing) {
+                flow.state = FlowState::Away { replace_after: turn.now };
+            }
+        }
+        self.endings.node_down(turn, catalog, node);
+    }
+
+    /// A node is about to stop. Its tasks go to others where there are any; those of which it is the only source it goes on with.
+    pub(crate) fn leaving(&mut self, node: NodeId) {
+        self.agenda.touched.extend(self.tasks.of_source(node).into_iter().map(|(_, task)| task));
+    }
+
+    /// A node that is away is not expected back: its flows are over.
+    pub(crate) fn forget_node(&mut self, turn: &mut Turn<'_>, catalog: &Catalog, node: NodeId) {
+        for (flow, task) in self.tasks.of_source(node) {
+            self.agenda.changed.insert(task);
+            self.close_flow(turn, catalog, flow, false);
+        }
+        self.endings.forget_node(turn, node);
+        self.agenda.plan = true;
+    }
+
+    /// A node has an object no longer, and stops sending it.
+    pub(crate) fn drop_object(
+        &mut self,
+        turn: &mut Turn<'_>,
+        catalog: &Catalog,
+        node: NodeId,
+        object: ObjectId,
+    ) {
+        for (flow, id) in self.tasks.of_source(node) {
+            if self.tasks.get(id).is_some_and(|task| task.object == object) {
+                self.close_flow(turn, catalog, flow, true);
+                self.agenda.changed.insert(id);
+            }
+        }
+    }
+
+    /// A node's copy of an object is spoiled: it serves nobody any more, and who has no other source is told why.
+    pub(crate) fn spoil(
+        &mut self,
+        turn: &mut Turn<'_>,
+        catalog: &Catalog,
+        node: NodeId,
+        object: ObjectId,
+        how: Spoiled,
+    ) {
+        self.drop_object(turn, catalog, node, object);
+        let tasks: Vec<TaskId> = self.tasks.wanting(object).collect();
+        tasks.into_iter().for_each(|id| self.give_up_spoiled(turn, catalog, id, (node, how)));
+    }
+
+    /// Ends a task that has no flow left and that no node that is here could serve: waiting does not mend a copy. A task whose
+    /// other sources are only away is not ended, nor one that comes by trees, which are its cast's.
+    pub(super) fn give_up_spoiled(
+        &mut self,
+        turn: &mut Turn<'_>,
+        catalog: &Catalog,
+        id: TaskId,
+        (node, how): (NodeId, Spoiled),
+    ) {
+        let Some(task) = self.tasks.get(id) else { return };
+        if !task.flows.is_empty() || !task.trees.is_empty() {
+            return;
+        }
+        let may =
+            |other: NodeId| other != node && other != task.receiver && !task.distrusted.contains(&other);
+        let known = self.known(catalog, turn.config);
+        if !known.sources_of(task.object, task.symbol_size, may).is_empty() {
+            return;
+        }
+        // A receiver that is away asks again when it is back, and is told then.
+        if let Some(path) = task.path {
+            let (request, reason) = (task.request, Refusal::Spoiled { node, how });
+            turn.answer(path, ToReceiver::Refused { request, reason });
+        }
+        self.end_task(turn, catalog, id, Outcome::Failed);
+    }
+
+    /// Has a source stop a flow that belongs to no task, now or when it is back.
+    pub(crate) fn stop_flow(&mut self, turn: &mut Turn<'_>, catalog: &Catalog, node: NodeId, flow: FlowId) {
+        if let Some(incarnation) = catalog.incarnation_of(node) {
+            self.endings.stop(turn, catalog, node, flow, incarnation);
+        }
+    }
+
+    /// Looks after a flow that is being stopped.
+    pub(crate) fn tick_ending(&mut self, turn: &mut Turn<'_>, catalog: &Catalog, node: NodeId, flow: FlowId) {
+        self.endings.tick(turn, catalog, node, flow);
+    }
+
+    /// A source says that a flow is not running that belongs to no task.
+    pub(crate) fn forget_ending(&mut self, turn: &mut Turn<'_>, node: NodeId, flow: FlowId) {
+        self.endings.forget(turn, node, flow);
+    }
+
+    /// Stops a flow that nobody knows any more, unless that is being done.
+    pub(crate) fn stop_unknown(
+        &mut self,
+        turn: &mut Turn<'_>,
+        catalog: &Catalog,
+        node: NodeId,
+        flow: FlowId,
+    ) {
+        if !self.endings.contains(node, flow) {
+            self.stop_flow(turn, catalog, node, flow);
+        }
+    }
+}
