@@ -2,6 +2,7 @@
 //!
 //! | Machine | Decides |
 //! |---|---|
+//! | [`Flows`] | whose a datagram is, and whether they may get it |
 //! | [`Trees`] | which trees lead through this node and where their packets go on; whether its neighbours are there (Datacast §III, §V) |
 //! | [`GroupProbes`] | who hears a multicast group |
 //! | [`Invitations`] | which casts this node takes part in |
@@ -9,11 +10,13 @@
 //! Each is handed what happens and says by `poll` what is to be done. A driver moves bytes and time: sockets do, and so does the
 //! simulator.
 
+mod flows;
 mod group_probes;
 mod invitations;
 mod signals;
 mod trees;
 
+pub use flows::{Flows, For, Read, Unread};
 pub use group_probes::{GroupAction, GroupProbes, GroupProbesConfig, ProbeId};
 pub use invitations::{InvitationAction, Invitations};
 pub use trees::{TreeAction, Trees};
