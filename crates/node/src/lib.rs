@@ -3,6 +3,7 @@
 //! | Machine | Decides |
 //! |---|---|
 //! | [`Flows`] | whose a datagram is, and whether they may get it |
+//! | [`PassingOn`] | what it passes on while it still receives it, and until when |
 //! | [`Trees`] | which trees lead through this node and where their packets go on; whether its neighbours are there (Datacast §III, §V) |
 //! | [`GroupProbes`] | who hears a multicast group |
 //! | [`Invitations`] | which casts this node takes part in |
@@ -13,10 +14,12 @@
 mod flows;
 mod group_probes;
 mod invitations;
+mod passing_on;
 mod signals;
 mod trees;
 
 pub use flows::{Flows, For, Read, Unread};
 pub use group_probes::{GroupAction, GroupProbes, GroupProbesConfig, ProbeId};
 pub use invitations::{InvitationAction, Invitations};
+pub use passing_on::{Cut, PassingOn, Unreadable};
 pub use trees::{TreeAction, Trees};
