@@ -143,32 +143,42 @@ impl Flows {
     }
 
     /// For whom something is that the network has brought by this flow, where networks only bring what the other end has sent: in a
-    /// simulation. `payload` is its length.
+    /// simulation.
     ///
     /// # Errors
     /// [`Unread`]
     #[inline]
-    pub fn whose(
-        &mut self,
-        flow: FlowId,
-        body: &Body,
-        payload: usize,
-        from: impl Into<SocketAddr>,
-    ) -> Result<For, Unread> {
+    pub fn whose(&mut self, flow: FlowId, body: &Body, from: impl Into<SocketAddr>) -> Result<For, Unread> {
         let Flow { owner, .. } = &mut **self.flows.get_mut(&flow).ok_or(Unread::Unknown)?;
+        let payload = owner.payload();
         if owner.may_get(body, payload) { Ok(owner.gets(from)) } else { Err(Unread::Stray) }
+    }
+}
+
+/// Whether receivers may get this, with a payload of this length, by a flow or tree whose symbols have this size.
+#[inline]
+pub(crate) fn may_receive(body: &Body, payload: usize, symbol_size: u16) -> bool {
+    match body {
+        Body::Control(_) => false,
+        Body::Symbol(header) => header.trimmed || payload == usize::from(symbol_size),
+        _ => true,
     }
 }
 
 impl Owner {
     #[inline]
     fn may_get(&self, body: &Body, payload: usize) -> bool {
-        match (self, body) {
-            (_, Body::Control(_)) | (Owner::Source { .. }, Body::Symbol(_)) => false,
-            (Owner::Receivers { symbol_size, .. }, Body::Symbol(header)) => {
-                header.trimmed || payload == usize::from(*symbol_size)
-            }
-            _ => true,
+        match self {
+            Owner::Source { .. } => !matches!(body, Body::Control(_) | Body::Symbol(_)),
+            Owner::Receivers { symbol_size, .. } => may_receive(body, payload, *symbol_size),
+        }
+    }
+
+    /// The length of a symbol's payload.
+    fn payload(&self) -> usize {
+        match self {
+            Owner::Source { .. } => 0,
+            Owner::Receivers { symbol_size, .. } => usize::from(*symbol_size),
         }
     }
 

@@ -1,4 +1,4 @@
-//! What a host decides beside its transfers, without I/O or clock of its own.
+//! What a host decides, without I/O or clock of its own: a [`Node`], of its source, its receivers and what stands between them.
 //!
 //! | Machine | Decides |
 //! |---|---|
@@ -8,12 +8,12 @@
 //! | [`GroupProbes`] | who hears a multicast group |
 //! | [`Invitations`] | which casts this node takes part in |
 //!
-//! Each is handed what happens and says by `poll` what is to be done. A driver moves bytes and time: sockets do, and so does the
-//! simulator.
+//! Each is handed what happens and says what is to be done. A driver moves bytes and time.
 
 mod flows;
 mod group_probes;
 mod invitations;
+mod node;
 mod passing_on;
 mod signals;
 mod trees;
@@ -21,5 +21,6 @@ mod trees;
 pub use flows::{Flows, For, Read, Unread};
 pub use group_probes::{GroupAction, GroupProbes, GroupProbesConfig, ProbeId};
 pub use invitations::{InvitationAction, Invitations};
+pub use node::{Alone, Arrived, Node, NodeAction, NodeStats, Parcel, Room, To};
 pub use passing_on::{Cut, PassingOn, Unreadable};
 pub use trees::{TreeAction, Trees};
