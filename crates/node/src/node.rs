@@ -229,7 +229,7 @@ where
         now: Time,
         arrived: Arrived<'a, A>,
         path: impl FnOnce() -> PathId,
-        parcel: impl FnOnce(&Datagram, &'a [u8]) -> P,
+        parcel: impl FnOnce(&Datagram) -> P,
     ) -> Option<&'a [u8]> {
         let Arrived { bytes, from, ecn, trimmed } = arrived;
         let Some(flow) = peek_flow(bytes) else {
@@ -238,9 +238,9 @@ where
         };
         if self.trees.has(flow) {
             match self.trees.key(flow).map(|key| parse(bytes, key)) {
-                Some(Ok(Parsed { datagram, payload })) => {
+                Some(Ok(Parsed { datagram, .. })) => {
                     let len = Bytes::new(bytes.len() as u64);
-                    self.on_tree_packet(now, from, &datagram, len, || parcel(&datagram, payload));
+                    self.on_tree_packet(now, from, &datagram, len, || parcel(&datagram));
                 }
                 _ => self.stats.strays += 1,
             }

@@ -93,9 +93,8 @@ impl Engine {
         // A lost control message says nothing about marks: as if the field had been bleached.
         let ecn = tos.map_or(Ecn::NotEct, Ecn::from_tos);
         let arrived = Arrived { bytes, from: origin.from, ecn, trimmed: sockets.is_trimmed(tos) };
-        let parcel = |datagram: &Datagram, payload: &[u8]| {
-            Copy::new(sockets.tos(datagram.class, Ecn::NotEct), bytes.into(), payload.len())
-        };
+        let parcel =
+            |datagram: &Datagram| Copy { tos: sockets.tos(datagram.class, Ecn::NotEct), bytes: bytes.into() };
         if let Some(payload) = node.on_datagram(now, arrived, || origin.path(paths), parcel) {
             self.drive_with(now, payload);
         }

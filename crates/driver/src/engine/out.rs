@@ -63,22 +63,20 @@ impl Engine {
         let symbol_size = block.map_or(0, |(block, _)| block.shape().symbol_size());
         let mut bytes = vec![0; datagram.len(symbol_size)];
         let room = emit(datagram, symbol_size, key, &mut bytes);
-        let payload = room.len();
         if let Some((block, esi)) = block {
             block.symbol(esi, room).expect("the machine names symbols of the block");
         }
-        let len = bytes.len();
-        node.from_here(
-            datagram,
-            len,
-            Copy::new(sockets.tos(datagram.class, Ecn::NotEct), bytes.into(), payload),
-        );
+        let (len, tos) = (bytes.len(), sockets.tos(datagram.class, Ecn::NotEct));
+        node.from_here(datagram, len, Copy { tos, bytes: bytes.into() });
     }
 
     /// Tells the source which ways this host refuses its datagrams on; whether there were any. Called between flushes,
     /// so that a machine is never told in the middle of its own output.
     pub(super) fn tell_too_long(&mut self) -> bool {
         let refused = self.sockets.take_too_long();
+        if refused.is_empty() {
+            return false;
+        }
         let now = self.now();
         for to in &refused {
             if let (Some(path), Some(fits)) = (self.paths.find(to), fits(to)) {
@@ -86,6 +84,6 @@ impl Engine {
             }
         }
         self.drive(now);
-        !refused.is_empty()
+        true
     }
 }
