@@ -21,6 +21,6 @@ mod trees;
 pub use flows::{Flows, For, Read, Unread};
 pub use group_probes::{GroupAction, GroupProbes, GroupProbesConfig, ProbeId};
 pub use invitations::{InvitationAction, Invitations};
-pub use node::{Alone, Arrived, Node, NodeAction, NodeStats, Parcel, Room, To};
+pub use node::{Alone, Arrived, By, Node, NodeAction, NodeStats, Parcel, Room, To};
 pub use passing_on::{Cut, PassingOn, Unreadable};
 pub use trees::{TreeAction, Trees};

@@ -31,8 +31,8 @@ impl Engine {
     #[inline]
     fn act(&mut self, now: Time, action: NodeAction<Copy, PathAddr>, payload: Option<&[u8]>) {
         match action {
-            NodeAction::Transmit(packet) => self.transmit(packet),
-            NodeAction::Keep { fetch, symbol, parcel: None } => {
+            NodeAction::Transmit { packet, .. } => self.transmit(packet),
+            NodeAction::Keep { fetch, symbol, parcel: None, .. } => {
                 let payload = payload.expect("a symbol is named right after its datagram was handed in");
                 self.keep(now, fetch, symbol, payload);
             }
@@ -42,13 +42,13 @@ impl Engine {
 
     fn act_rarely(&mut self, now: Time, action: NodeAction<Copy, PathAddr>) {
         match action {
-            NodeAction::Keep { fetch, symbol, parcel } => {
+            NodeAction::Keep { fetch, symbol, parcel, .. } => {
                 if let Some(copy) = parcel {
                     self.keep(now, fetch, symbol, copy.payload());
                 }
             }
-            NodeAction::Transmit(packet) => self.transmit(packet),
-            NodeAction::Tell { path, control } => _ = self.said.send(Said::Control(path, *control)),
+            NodeAction::Transmit { packet, .. } => self.transmit(packet),
+            NodeAction::Tell { path, control, .. } => _ = self.said.send(Said::Control(path, *control)),
             NodeAction::Fetch(id, event) => self.on_receiver_event(now, id, event),
             NodeAction::Source(event) => self.on_source_event(now, event),
             NodeAction::Coming { fetch, object } => {

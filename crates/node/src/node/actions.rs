@@ -13,9 +13,16 @@ use crate::ProbeId;
 pub enum NodeAction<P, A> {
     /// Send a datagram of a flow, under its key ([`Node::key`](super::Node::key)). Of a symbol of an object that this node passes on
     /// ([`Node::passes_on`](super::Node::passes_on)) the bytes lie with those that are being received, or in a block that is ready.
-    Transmit(Packet),
+    Transmit {
+        /// Who says it.
+        by: By,
+        /// What to send.
+        packet: Packet,
+    },
     /// Say this over a control link.
     Tell {
+        /// Who says it.
+        by: By,
         /// Which.
         path: PathId,
         /// What to say.
@@ -25,9 +32,11 @@ pub enum NodeAction<P, A> {
     Keep {
         /// The fetch that wants it.
         fetch: FetchId,
+        /// The flow that brought it.
+        flow: FlowId,
         /// Which symbol.
         symbol: SymbolId,
-        /// What brought it; `None`: the datagram that was handed in last.
+        /// The parcel that brought it; `None`: the datagram that was handed in last.
         parcel: Option<P>,
     },
     /// Something about a fetch. What it asks for is answered by [`Node::tell_fetch`](super::Node::tell_fetch), a path at once.
@@ -85,6 +94,18 @@ pub enum NodeAction<P, A> {
         /// Members that have answered, by their flows, in the order of their answers.
         members: Vec<FlowId>,
     },
+}
+
+/// Who says something, for a driver to whom the machines of a node are at addresses of their own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum By {
+    /// The source.
+    Source,
+    /// The receivers; which fetch, they say themselves
+    /// ([`Receivers::speaker`](headwater_transport::receiver::Receivers::speaker)).
+    Receivers,
+    /// What stands between them.
+    Node,
 }
 
 /// A datagram of no flow that a source or receivers have.

@@ -24,9 +24,9 @@ where
             }
             if self.receivers.is_due(now) {
                 match self.receivers.machine.poll(now) {
-                    Output::Transmit(packet) => return Some(self.says(packet)),
-                    Output::Event(FromFetch(fetch, ReceiverEvent::Symbol { symbol, .. })) => {
-                        return Some(NodeAction::Keep { fetch, symbol, parcel: self.parcel.take() });
+                    Output::Transmit(packet) => return Some(self.says(By::Receivers, packet)),
+                    Output::Event(FromFetch(fetch, ReceiverEvent::Symbol { flow, symbol })) => {
+                        return Some(NodeAction::Keep { fetch, flow, symbol, parcel: self.parcel.take() });
                     }
                     Output::Event(FromFetch(fetch, event)) => {
                         if let Some(action) = self.on_fetch_event(now, fetch, event) {
@@ -82,13 +82,13 @@ where
 
     /// A datagram of either machine, by the way that it goes.
     #[inline]
-    fn says(&self, packet: Packet) -> NodeAction<P, A> {
+    fn says(&self, by: By, packet: Packet) -> NodeAction<P, A> {
         if self.trees.has(packet.datagram.flow) {
             return NodeAction::Wrap(packet.datagram);
         }
         match packet.datagram.body {
-            Body::Control(control) => NodeAction::Tell { path: packet.path, control },
-            _ => NodeAction::Transmit(packet),
+            Body::Control(control) => NodeAction::Tell { by, path: packet.path, control },
+            _ => NodeAction::Transmit { by, packet },
         }
     }
 
@@ -97,7 +97,7 @@ where
     #[inline]
     fn poll_source(&mut self, now: Time) -> Option<NodeAction<P, A>> {
         match self.source.machine.poll(now) {
-            Output::Transmit(packet) => Some(self.says(packet)),
+            Output::Transmit(packet) => Some(self.says(By::Source, packet)),
             Output::Event(event) => self.on_source_event(now, event),
             Output::Wake(until) => {
                 self.source.rest(now, until);
@@ -161,7 +161,6 @@ where
 
     // ---- trees and probes
 
-    #[cold]
     fn on_tree_action(&mut self, now: Time, action: TreeAction<P>) -> Option<NodeAction<P, A>> {
         Some(match action {
             TreeAction::Forward { to, packet } => NodeAction::Forward { to: to.into(), parcel: packet },
@@ -187,7 +186,7 @@ where
                 alone(To::Node(to.into()), flow, key, Body::Control(Box::new(Control::Signalled(answer))))
             }
             TreeAction::Tell { controller, control } => {
-                NodeAction::Tell { path: controller, control: Box::new(control) }
+                NodeAction::Tell { by: By::Node, path: controller, control: Box::new(control) }
             }
         })
     }

@@ -255,9 +255,9 @@ impl Net {
     fn act(&mut self, host: usize, action: NodeAction<Passed, SocketAddr>, payload_at_hand: &[u8]) {
         let now = self.now;
         match action {
-            NodeAction::Transmit(packet) => self.transmit(host, packet),
+            NodeAction::Transmit { packet, .. } => self.transmit(host, packet),
             NodeAction::Tell { control, .. } => self.on_controller(host, *control),
-            NodeAction::Keep { fetch, symbol, parcel } => {
+            NodeAction::Keep { fetch, symbol, parcel, .. } => {
                 let it = &mut self.hosts[host];
                 if self.written {
                     let bytes = parcel.and_then(|parcel| parcel.bytes);
