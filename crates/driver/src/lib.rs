@@ -30,9 +30,7 @@ use headwater_wire::{CodePoints, Control, FlowSecret, GroupQuestion, SYMBOL_OVER
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
 
-use engine::{Engine, MAX_JOINED, Order, Parts};
-use receiving::Fetches;
-use sending::Sources;
+use engine::{Engine, MAX_JOINED, Order, Parts, ReceiversHere, SourceHere};
 use tape::{Machine, Taped};
 
 pub use clock::monotonic_nanos;
@@ -186,12 +184,12 @@ impl Node {
         let shared = Arc::new(Mutex::new(Snapshot::default()));
         let machine = Source::new(config.source.clone(), config.seed);
         let made = || Machine::Source(Box::new(config.source.clone()), config.seed);
-        let sources = Taped::new(machine, made, config.record_source)?;
+        let source = Taped::new(machine, made, config.record_source)?;
         let made = || Machine::Receivers(config.receivers);
-        let fetches = Taped::new(Receivers::new(config.receivers), made, config.record_receivers)?;
+        let receivers = Taped::new(Receivers::new(config.receivers), made, config.record_receivers)?;
         let parts = Parts {
-            sources: Sources::new(sources),
-            fetches: Fetches::new(fetches),
+            source: SourceHere::new(source, config.timeline.is_some()),
+            receivers: ReceiversHere::new(receivers, config.lossy),
             port,
             trimmed,
             waker: waker.clone(),
@@ -201,7 +199,6 @@ impl Node {
             dscp: config.dscp,
             timeline: config.timeline,
             naps: config.naps,
-            lossy: config.lossy,
             shared: shared.clone(),
         };
         let engine = Engine::new(parts)?;

@@ -1,4 +1,4 @@
-//! What is being received: the host's machine, and by fetch the blocks in assembly and where finished blocks go.
+//! The bytes behind the receivers: by fetch, the blocks in assembly and where finished blocks go.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -7,13 +7,11 @@ use headwater_codec::{Assembler, BlockShape, Decoder};
 use headwater_machine::SortedMap;
 use headwater_store::StoreError;
 use headwater_transport::push::receiver::ReceiverStats;
-use headwater_transport::receiver::Receivers;
 use headwater_transport::{DecodeFailure, ReceiverCommand, ReceiverFailure};
-use headwater_units::{BlockIndex, Bytes, FetchId, FlowId, Geometry, NodeId, ObjectId, SymbolId, Time};
+use headwater_units::{BlockIndex, Bytes, FetchId, FlowId, Geometry, NodeId, ObjectId, SymbolId};
 use tokio::sync::mpsc::UnboundedSender;
 
 use super::buffers::Buffers;
-use super::tape::Taped;
 
 /// Where verified blocks go. Called from worker threads, several at a time.
 pub trait BlockSink: Send + Sync {
@@ -97,33 +95,18 @@ pub(crate) struct Finished {
     assembled: Assembled,
 }
 
-/// The machine and what is beside it.
+/// The fetches of a node.
+#[derive(Default)]
 pub(crate) struct Fetches {
-    pub(crate) taped: Taped<Receivers>,
-    pub(crate) wake: Option<Time>,
     pub(crate) running: SortedMap<FetchId, Box<Receiving>>,
 }
 
 impl Fetches {
-    pub(crate) fn new(taped: Taped<Receivers>) -> Self {
-        Fetches { taped, wake: None, running: SortedMap::default() }
-    }
-
     /// The payload of a symbol of an object that is being received, cut like this.
     pub(crate) fn symbol(&self, object: ObjectId, symbol_size: u16, symbol: SymbolId) -> Option<&[u8]> {
         let mut running = self.running.values();
         let its = running.find(|it| it.object == Some(object) && it.symbol_size() == Some(symbol_size))?;
         its.symbol(symbol)
-    }
-
-    /// The fetch of an object.
-    pub(crate) fn of(&self, object: ObjectId) -> Option<FetchId> {
-        self.running.iter().find(|(_, it)| it.object == Some(object)).map(|(&id, _)| id)
-    }
-
-    /// The counters of a fetch that is not over.
-    pub(crate) fn stats(&mut self, now: Time, id: FetchId) -> ReceiverStats {
-        self.taped.machine.stats(now, id).unwrap_or_default()
     }
 }
 
@@ -158,16 +141,6 @@ impl Receiving {
 
     pub(crate) fn symbol_size(&self) -> Option<u16> {
         self.geometry.map(|g| g.symbol_size())
-    }
-
-    /// What it fetches, once that is known.
-    pub(crate) fn object(&self) -> Option<ObjectId> {
-        self.object
-    }
-
-    /// Its size, once that is known.
-    pub(crate) fn size(&self) -> Option<Bytes> {
-        self.geometry.map(|geometry| geometry.layout().object_bytes())
     }
 
     /// What a timeline calls its flows: the object, while it is known and still coming.

@@ -1,4 +1,4 @@
-//! The objects of this node that can be sent, and the blocks that are ready for it.
+//! The bytes behind the source: files that can be sent, and the blocks that are ready for it.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
@@ -6,12 +6,10 @@ use std::sync::{Arc, Weak};
 use headwater_codec::{BlockEncoder, BlockShape};
 use headwater_machine::SortedMap;
 use headwater_store::{SourceFile, StoreError};
-use headwater_transport::source::Source;
-use headwater_units::{BlockIndex, Bytes, FlowId, Geometry, ObjectId, SymbolId, Time};
+use headwater_units::{BlockIndex, Bytes, FlowId, Geometry, ObjectId, SymbolId};
 
 use super::buffers::Buffers;
 use super::receiving::BlockSink;
-use super::tape::Taped;
 
 /// A block as one symbol size cuts it.
 type BlockKey = (ObjectId, u16, BlockIndex);
@@ -20,20 +18,17 @@ type BlockKey = (ObjectId, u16, BlockIndex);
 struct Sending {
     object: ObjectId,
     geometry: Geometry,
-    /// None: it is being received, or was when the flow began.
+    /// None: the object is being received, or was when the flow began.
     file: Option<Arc<SourceFile>>,
     ready: SortedMap<BlockIndex, Arc<BlockEncoder>>,
 }
 
-/// State beside the source machine.
+/// What the source's flows send.
+#[derive(Default)]
 pub(crate) struct Sources {
-    pub(crate) taped: Taped<Source>,
-    pub(crate) wake: Option<Time>,
     files: BTreeMap<ObjectId, Arc<SourceFile>>,
     /// Objects that are being received: where their blocks are, as long as whoever fetches them has them.
     coming: BTreeMap<ObjectId, Weak<dyn BlockSink>>,
-    /// How many flows pass each of them on.
-    passing: SortedMap<ObjectId, usize>,
     flows: SortedMap<FlowId, Box<Sending>>,
     /// Flows that send the same block share its bytes.
     shared: BTreeMap<BlockKey, Weak<BlockEncoder>>,
@@ -43,21 +38,9 @@ pub(crate) struct Sources {
 pub(crate) type Prepared = Result<Arc<BlockEncoder>, StoreError>;
 
 impl Sources {
-    pub(crate) fn new(taped: Taped<Source>) -> Self {
-        Sources {
-            taped,
-            wake: None,
-            files: BTreeMap::new(),
-            coming: BTreeMap::new(),
-            passing: SortedMap::default(),
-            flows: SortedMap::default(),
-            shared: BTreeMap::new(),
-        }
-    }
-
     pub(crate) fn hold(&mut self, object: ObjectId, file: Arc<SourceFile>) {
         self.files.insert(object, file);
-        self.coming.remove(&object);
+        self.relay_no_more(object);
     }
 
     pub(crate) fn withdraw(&mut self, object: ObjectId) {
@@ -77,30 +60,9 @@ impl Sources {
         self.coming.insert(object, Arc::downgrade(blocks));
     }
 
-    /// It is not any more, and not held either if this is true.
-    pub(crate) fn relay_no_more(&mut self, object: ObjectId) -> bool {
-        self.coming.remove(&object).is_some()
-    }
-
-    /// Whether it is being received, and not held.
-    pub(crate) fn is_coming(&self, object: ObjectId) -> bool {
-        self.coming.contains_key(&object)
-    }
-
-    /// Objects that are being received, or were, and are not held.
-    pub(crate) fn coming(&self) -> Vec<ObjectId> {
-        self.coming.keys().copied().collect()
-    }
-
-    /// Whether an object is held, not only received.
-    pub(crate) fn holds(&self, object: ObjectId) -> bool {
-        self.files.contains_key(&object)
-    }
-
-    /// Whether it is passed on as it comes.
-    #[inline]
-    pub(crate) fn passes_on(&self, object: ObjectId) -> bool {
-        !self.passing.is_empty() && self.passing.contains_key(&object)
+    /// It is not any more, or is held.
+    pub(crate) fn relay_no_more(&mut self, object: ObjectId) {
+        self.coming.remove(&object);
     }
 
     /// Which object a flow sends, and how it is cut.
@@ -111,9 +73,6 @@ impl Sources {
     pub(crate) fn open(&mut self, flow: FlowId, object: ObjectId, bytes: Bytes, symbol_size: u16) {
         let file = self.files.get(&object).cloned();
         let Ok(geometry) = Geometry::new(bytes, symbol_size) else { return };
-        if file.is_none() {
-            *self.passing.get_or_default(object) += 1;
-        }
         let sending = Sending { object, geometry, file, ready: SortedMap::default() };
         self.flows.insert(flow, Box::new(sending));
     }
@@ -121,14 +80,6 @@ impl Sources {
     pub(crate) fn close(&mut self, flow: FlowId, buffers: &mut Buffers) {
         if let Some(mut sending) = self.flows.remove(&flow) {
             sending.ready.drain().for_each(|(_, block)| recycle(block, buffers));
-            if sending.file.is_none()
-                && let Some(flows) = self.passing.get_mut(&sending.object)
-            {
-                *flows -= 1;
-                if *flows == 0 {
-                    self.passing.remove(&sending.object);
-                }
-            }
         }
         self.shared.retain(|_, block| block.strong_count() > 0);
     }

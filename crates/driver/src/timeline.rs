@@ -90,8 +90,6 @@ pub(crate) struct Timeline {
     /// Packets that each flow had sent by then, and useful symbols that each had brought.
     sent: BTreeMap<FlowId, u64>,
     useful: BTreeMap<FlowId, u64>,
-    /// Flows as they were before an input that may have ended them.
-    ending: BTreeMap<FlowId, FlowStats>,
     rows: Option<SyncSender<Vec<Row>>>,
     given_up: u64,
     writer: Option<JoinHandle<()>>,
@@ -112,7 +110,6 @@ impl Timeline {
             last: epoch,
             sent: BTreeMap::new(),
             useful: BTreeMap::new(),
-            ending: BTreeMap::new(),
             rows: Some(rows),
             given_up: 0,
             writer: Some(writer),
@@ -161,15 +158,10 @@ impl Timeline {
         self.hand_over(rows);
     }
 
-    /// Keeps what these flows have done so far: an input may end some of them, and the machine then forgets them.
-    pub(crate) fn before_ending(&mut self, sending: impl Iterator<Item = FlowStats>) {
-        self.ending.extend(sending.map(|flow| (flow.flow, flow)));
-    }
-
-    /// A flow of this process's source has closed.
-    pub(crate) fn closed(&mut self, now: Time, flow: FlowId) {
+    /// A flow of this process's source has closed; what it had done, if anybody knows.
+    pub(crate) fn closed(&mut self, now: Time, flow: FlowId, stats: Option<FlowStats>) {
         self.sent.remove(&flow);
-        if let Some(stats) = self.ending.remove(&flow) {
+        if let Some(stats) = stats {
             let (t_ns, mut rows) = (self.epoch + now.as_nanos(), Vec::new());
             state_rows(t_ns, &stats, &mut rows);
             count_rows(t_ns, &stats, &mut rows);
@@ -211,6 +203,22 @@ impl Timeline {
             // The writer said why it ended.
             Err(TrySendError::Disconnected(_)) => self.rows = None,
         }
+    }
+}
+
+/// Flows of the source as they were before an input that may have ended them: the machine then forgets them.
+#[derive(Debug, Default)]
+pub(crate) struct Ending(BTreeMap<FlowId, FlowStats>);
+
+impl Ending {
+    /// Keeps what these flows have done so far.
+    pub(crate) fn keep(&mut self, sending: impl Iterator<Item = FlowStats>) {
+        self.0.extend(sending.map(|flow| (flow.flow, flow)));
+    }
+
+    /// What a flow had done that is over.
+    pub(crate) fn take(&mut self, flow: FlowId) -> Option<FlowStats> {
+        self.0.remove(&flow)
     }
 }
 
@@ -356,11 +364,12 @@ mod tests {
     fn a_flow_that_closes_leaves_its_last_counts() {
         let rows = written(|timeline| {
             timeline.arm(at(0));
-            timeline.before_ending([flow(1, 4), flow(2, 5)].into_iter());
-            timeline.closed(at(1), FlowId(1));
-            timeline.before_ending([flow(2, 9)].into_iter());
-            timeline.closed(at(2), FlowId(2));
-            timeline.closed(at(3), FlowId(2));
+            let mut ending = Ending::default();
+            ending.keep([flow(1, 4), flow(2, 5)].into_iter());
+            timeline.closed(at(1), FlowId(1), ending.take(FlowId(1)));
+            ending.keep([flow(2, 9)].into_iter());
+            timeline.closed(at(2), FlowId(2), ending.take(FlowId(2)));
+            timeline.closed(at(3), FlowId(2), ending.take(FlowId(2)));
         });
         assert_eq!(of(&rows, "sent"), [(1004, 4.0), (1005, 9.0)]);
         assert!(of(&rows, "rate").is_empty());

@@ -21,6 +21,18 @@ impl PathAddr {
     }
 }
 
+impl From<SocketAddr> for PathAddr {
+    fn from(remote: SocketAddr) -> Self {
+        PathAddr::to(remote)
+    }
+}
+
+impl From<PathAddr> for SocketAddr {
+    fn from(path: PathAddr) -> Self {
+        path.remote
+    }
+}
+
 /// The size of the longest address we use (`sockaddr_in6`).
 pub(super) const NAME_LEN: usize = 28;
 

@@ -1,44 +1,30 @@
-//! Multicast groups that this node receives, and probes of groups, as [`GroupProbes`] says.
+//! Multicast groups: their sockets, their paths, and who wants to know who hears one.
 
-use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 
-use headwater_node::{GroupAction, GroupProbes, GroupProbesConfig, ProbeId};
-use headwater_udp::{GroupAddr, MAX_FURTHER, PathAddr, SocketStats, UdpPort};
+use headwater_udp::{GroupAddr, MAX_FURTHER, SocketStats, UdpPort};
 use headwater_units::{FlowId, PathId, Time};
-use headwater_wire::{Body, GroupQuestion};
+use headwater_wire::GroupQuestion;
 use tokio::sync::oneshot;
 
 use super::Engine;
+use super::sockets::Sockets;
 
 /// A node is in no more groups: each has a socket to wait for, beside those for trimmed packets.
 pub(crate) const MAX_JOINED: usize = MAX_FURTHER - 2;
 
-/// The groups of a node.
+/// The sockets by which this node receives what is sent to groups.
+#[derive(Default)]
 pub(super) struct Groups {
     joined: Vec<Joined>,
     /// What those have counted that are joined no more.
     left: SocketStats,
-    pub(super) probes: GroupProbes<PathId, PathAddr>,
-    /// Who wants to know which members have answered.
-    askers: BTreeMap<ProbeId, oneshot::Sender<Vec<FlowId>>>,
 }
 
 struct Joined {
     group: GroupAddr,
     port: UdpPort,
-}
-
-impl Default for Groups {
-    fn default() -> Self {
-        Groups {
-            joined: Vec::new(),
-            left: SocketStats::default(),
-            probes: GroupProbes::new(GroupProbesConfig::default()),
-            askers: BTreeMap::new(),
-        }
-    }
 }
 
 impl Groups {
@@ -65,7 +51,7 @@ impl Groups {
     }
 }
 
-impl Engine {
+impl Sockets {
     pub(super) fn join(&mut self, group: GroupAddr, port: UdpPort) {
         self.groups.joined.push(Joined { group, port });
         self.look_for_trimmed();
@@ -78,7 +64,9 @@ impl Engine {
         self.groups.left = self.groups.left + *gone.port.stats();
         self.look_for_trimmed();
     }
+}
 
+impl Engine {
     pub(super) fn probe_group(
         &mut self,
         now: Time,
@@ -87,31 +75,8 @@ impl Engine {
         asker: oneshot::Sender<Vec<FlowId>>,
     ) {
         let path = self.paths.of(group.path());
-        let id = self.groups.probes.probe(now, path, question);
-        self.groups.askers.insert(id, asker);
-        self.do_as_probes_say();
-    }
-
-    /// Sends what is to be sent, and says who has answered.
-    pub(super) fn do_as_probes_say(&mut self) {
-        while let Some(action) = self.groups.probes.poll() {
-            match action {
-                GroupAction::Probe { group, flow, key, probe } => {
-                    if let Some(&to) = self.paths.addresses(group).first() {
-                        self.send_alone(to, flow, Body::Probe(probe), &key);
-                    }
-                }
-                GroupAction::Answer { to, flow, key, ack } => {
-                    self.send_alone(to, flow, Body::ProbeAck(ack), &key);
-                }
-                GroupAction::Heard { id, members } => {
-                    if let Some(asker) = self.groups.askers.remove(&id) {
-                        // Who asked may be gone.
-                        let _ = asker.send(members);
-                    }
-                }
-            }
-        }
+        let id = self.node.probe_group(now, path, question);
+        self.askers.insert(id, asker);
     }
 
     /// The path to a group, if that is where an order to push leads ([`headwater_wire::Push::at`]).
@@ -128,12 +93,5 @@ impl Engine {
                 None
             }
         }
-    }
-
-    /// Whether it was a probe that is answered here, or an answer that is waited for.
-    pub(super) fn on_probe(&mut self, now: Time, flow: FlowId, bytes: &[u8], from: PathAddr) -> bool {
-        let is_probe = self.groups.probes.on_datagram(now, flow, bytes, from);
-        self.do_as_probes_say();
-        is_probe
     }
 }

@@ -2,66 +2,43 @@
 
 use headwater_machine::Packet;
 use headwater_transport::SourceCommand;
-use headwater_udp::{PathAddr, SendBatch, UdpPort, path_mtu};
-use headwater_wire::Body;
+use headwater_wire::{Body, Datagram, Ecn, emit};
 
 use super::Engine;
-use crate::{Said, paths};
+use super::parcel::Copy;
+use super::sockets::fits;
+use crate::paths;
 
 impl Engine {
     /// Writes a datagram where the kernel will read it, once for each address of its path.
+    #[inline]
     pub(super) fn transmit(&mut self, packet: Packet) {
-        if self.trees.machine.has(packet.datagram.flow) {
-            return self.say_in_tree(&packet.datagram);
-        }
         let Packet { path, ecn, datagram } = packet;
-        let tos = (self.dscp.of(datagram.class) << 2) | ecn as u8;
-        let Engine { sources, fetches, flows, paths, out, port, blocked, unsendable, too_long, .. } = self;
-        let symbol = match datagram.body {
-            Body::Control(control) => {
-                let _ = self.said.send(Said::Control(path, *control));
-                return;
-            }
-            Body::Symbol(header) => Some(header.symbol),
-            _ => None,
-        };
+        let Engine { node, sockets, sources, fetches, paths, .. } = self;
         debug_assert!(!paths::is_control(path), "datagrams of a flow have a data path");
-        let Some(entry) = flows.get_mut(&datagram.flow) else {
-            *unsendable += 1;
-            return;
-        };
-        if symbol.is_some() {
+        let (mut symbol_size, mut symbol, mut coming, mut block) = (0, None, None, None);
+        if let Body::Symbol(header) = &datagram.body {
             // A driver that is late finds several quanta due at once. They leave one behind the other.
-            out.set_max_group(sources.taped.machine.quantum(datagram.flow) as usize);
-        }
-        let (mut symbol_size, mut coming) = (0, None);
-        if let Some(symbol) = symbol {
-            let Some((object, size)) = sources.cut_of(datagram.flow) else { return *unsendable += 1 };
-            symbol_size = size;
-            if sources.passes_on(object) {
-                coming = fetches.symbol(object, size, symbol);
+            sockets.out.set_max_group(node.source_mut().quantum(datagram.flow));
+            let Some((object, size)) = sources.cut_of(datagram.flow) else { return sockets.unsendable += 1 };
+            (symbol_size, symbol) = (size, Some(header.symbol));
+            if node.passes_on(object) {
+                coming = fetches.symbol(object, size, header.symbol);
+            }
+            if coming.is_none() {
+                block = sources.block(datagram.flow, header.symbol);
+                if block.is_none() {
+                    debug_assert!(false, "a symbol of a block that is not ready");
+                    return sockets.unsendable += 1;
+                }
             }
         }
-        let block = symbol.filter(|_| coming.is_none()).map(|symbol| sources.block(datagram.flow, symbol));
-        let block = match block {
-            Some(None) => {
-                debug_assert!(false, "a symbol of a block that is not ready");
-                *unsendable += 1;
-                return;
-            }
-            block => block.flatten(),
-        };
-        let len = datagram.len(symbol_size);
+        let Some(key) = node.key(datagram.flow) else { return sockets.unsendable += 1 };
+        let (len, tos) = (datagram.len(symbol_size), sockets.tos(datagram.class, ecn));
         for address in paths.addresses(path) {
-            if !out.has_room(address, tos, len) {
-                *blocked = flush(port, out, too_long);
-            }
-            let Some(out) = out.push(*address, tos, len) else {
-                // The socket is full. Symbols are not asked for then; an ACK that is lost here is followed by another.
-                *unsendable += 1;
-                continue;
-            };
-            let room = headwater_wire::emit(&datagram, symbol_size, &entry.key, out);
+            // The socket may be full. Symbols are not asked for then; an ACK that is lost here is followed by another.
+            let Some(out) = sockets.push(*address, tos, len) else { continue };
+            let room = emit(&datagram, symbol_size, key, out);
             if let (Some(symbol), Some(block)) = (symbol, block) {
                 block.symbol(symbol.esi, room).expect("the machine names symbols of the block");
             } else if let Some(payload) = coming {
@@ -70,43 +47,43 @@ impl Engine {
         }
     }
 
-    pub(super) fn flush(&mut self) {
-        if !self.out.is_empty() {
-            self.blocked = flush(&mut self.port, &mut self.out, &mut self.too_long);
+    /// Writes what a machine of this node says on a tree.
+    pub(super) fn wrap(&mut self, datagram: &Datagram) {
+        let Engine { node, sockets, sources, .. } = self;
+        let tree = datagram.flow;
+        let mut block = None;
+        if let Body::Symbol(header) = &datagram.body {
+            block = sources.block(tree, header.symbol).map(|block| (block, header.symbol.esi));
+            if block.is_none() {
+                debug_assert!(false, "a symbol of a block that is not ready");
+                return sockets.unsendable += 1;
+            }
         }
+        let Some(key) = node.tree_key(tree) else { return };
+        let symbol_size = block.map_or(0, |(block, _)| block.shape().symbol_size());
+        let mut bytes = vec![0; datagram.len(symbol_size)];
+        let room = emit(datagram, symbol_size, key, &mut bytes);
+        if let Some((block, esi)) = block {
+            block.symbol(esi, room).expect("the machine names symbols of the block");
+        }
+        let (len, tos) = (bytes.len(), sockets.tos(datagram.class, Ecn::NotEct));
+        node.from_here(datagram, len, Copy { tos, bytes: bytes.into() });
     }
 
     /// Tells the source which ways this host refuses its datagrams on; whether there were any. Called between flushes,
     /// so that a machine is never told in the middle of its own output.
     pub(super) fn tell_too_long(&mut self) -> bool {
-        let mut refused = std::mem::take(&mut self.too_long);
-        refused.dedup();
+        let refused = self.sockets.take_too_long();
+        if refused.is_empty() {
+            return false;
+        }
         let now = self.now();
         for to in &refused {
-            let fits = path_mtu(to.remote).map(|bytes| u16::try_from(bytes.get()).unwrap_or(u16::MAX));
-            if let (Some(path), Ok(fits)) = (self.paths.find(to), fits) {
-                self.tell_source(now, SourceCommand::TooLong { path, fits });
+            if let (Some(path), Some(fits)) = (self.paths.find(to), fits(to)) {
+                self.node.tell_source(now, SourceCommand::TooLong { path, fits });
             }
         }
-        !refused.is_empty()
-    }
-}
-
-/// Sends what waits; true if some of it has to wait on, because the socket is full. Where this host refuses datagrams for
-/// their length is added to `too_long`.
-fn flush(port: &mut UdpPort, out: &mut SendBatch, too_long: &mut Vec<PathAddr>) -> bool {
-    match port.flush(out) {
-        Ok(flush) => {
-            if flush.lost > 0 {
-                let refused = out.soft_errors().iter().filter(|error| error.is_too_long());
-                too_long.extend(refused.map(|error| error.to));
-            }
-            flush.blocked
-        }
-        Err(error) => {
-            tracing::warn!(%error, "sending failed");
-            out.clear();
-            false
-        }
+        self.drive(now);
+        true
     }
 }

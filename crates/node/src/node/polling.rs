@@ -1,0 +1,227 @@
+//! Whose turn it is, and what its machine says.
+//!
+//! What is already said goes first, then trees and probes, whose packets are under way to others. The receivers come before the
+//! source, and are at rest before the next packet is handed to them: a symbol is kept before its bytes are gone.
+
+use super::*;
+use crate::{GroupAction, TreeAction};
+use headwater_transport::ReceiverEvent;
+use headwater_wire::Probe;
+
+impl<S, R, P, A> Node<S, R, P, A>
+where
+    S: Endpoint<Command = SourceCommand, Event = SourceEvent>,
+    R: Endpoint<Command = ToFetch, Event = FromFetch>,
+    P: Parcel,
+    A: Copy + From<SocketAddr> + Into<SocketAddr>,
+{
+    /// What is to be done next. Timers that are due fire here.
+    #[inline]
+    pub fn poll(&mut self, now: Time, room: Room) -> Option<NodeAction<P, A>> {
+        loop {
+            if let Some(action) = self.poll_rare(now, room) {
+                return Some(action);
+            }
+            if self.receivers.is_due(now) {
+                match self.receivers.machine.poll(now) {
+                    Output::Transmit(packet) => return Some(self.says(By::Receivers, packet)),
+                    Output::Event(FromFetch(fetch, ReceiverEvent::Symbol { flow, symbol })) => {
+                        return Some(NodeAction::Keep { fetch, flow, symbol, parcel: self.parcel.take() });
+                    }
+                    Output::Event(FromFetch(fetch, event)) => {
+                        if let Some(action) = self.on_fetch_event(now, fetch, event) {
+                            return Some(action);
+                        }
+                    }
+                    Output::Wake(until) => self.receivers.rest(now, until),
+                }
+            } else if let Some((tree, parcel)) = self.delivered.pop_front() {
+                self.deliver(now, tree, parcel);
+            } else if room == Room::Free && self.source.is_due(now) {
+                if let Some(action) = self.poll_source(now) {
+                    return Some(action);
+                }
+            } else {
+                return None;
+            }
+        }
+    }
+
+    /// Nothing, mostly.
+    #[inline]
+    fn poll_rare(&mut self, now: Time, room: Room) -> Option<NodeAction<P, A>> {
+        loop {
+            if let Some(action) = self.out.pop_front() {
+                return Some(action);
+            }
+            if let Some(action) = self.trees.poll() {
+                if let Some(action) = self.on_tree_action(now, action) {
+                    return Some(action);
+                }
+            } else if let Some(action) = self.probes.poll() {
+                return Some(on_group_action(action));
+            } else if self.rarely_due.is_some_and(|at| at <= now) {
+                self.probes.tick(now);
+                self.trees.tick(now);
+                self.plan_rare();
+            } else if self.decoding.is_some() {
+                // What can leave still does: with the decoder the symbols cannot be read.
+                if room != Room::Full && self.source.is_due(now) {
+                    if let Some(action) = self.poll_source(now) {
+                        return Some(action);
+                    }
+                } else if let Some((fetch, block, command)) = self.decoding.take() {
+                    self.source.handle(now, Input::Command(command));
+                    return Some(NodeAction::Fetch(fetch, ReceiverEvent::Decode { block }));
+                }
+            } else {
+                return None;
+            }
+        }
+    }
+
+    /// A datagram of either machine, by the way that it goes.
+    #[inline]
+    fn says(&self, by: By, packet: Packet) -> NodeAction<P, A> {
+        if self.trees.has(packet.datagram.flow) {
+            return NodeAction::Wrap(packet.datagram);
+        }
+        match packet.datagram.body {
+            Body::Control(control) => NodeAction::Tell { by, path: packet.path, control },
+            _ => NodeAction::Transmit { by, packet },
+        }
+    }
+
+    // ---- the source
+
+    #[inline]
+    fn poll_source(&mut self, now: Time) -> Option<NodeAction<P, A>> {
+        match self.source.machine.poll(now) {
+            Output::Transmit(packet) => Some(self.says(By::Source, packet)),
+            Output::Event(event) => self.on_source_event(now, event),
+            Output::Wake(until) => {
+                self.source.rest(now, until);
+                None
+            }
+        }
+    }
+
+    fn on_source_event(&mut self, now: Time, event: SourceEvent) -> Option<NodeAction<P, A>> {
+        match &event {
+            SourceEvent::Opened(opened) => {
+                self.passing_on.opened(opened.flow, opened.object);
+                self.flows.send(opened.flow, &opened.key, opened.at.clone());
+                self.trees.source_opened(opened.flow);
+            }
+            SourceEvent::Closed { flow } => {
+                self.passing_on.closed(*flow);
+                self.flows.retire(*flow);
+                self.trees.source_closed(*flow);
+            }
+            &SourceEvent::Wanted { object, block, class, symbols } => {
+                let wanted = ReceiverCommand::Wanted { block, class, symbols };
+                if let Some(wanted) = self.passing_on.wanted(object, wanted) {
+                    self.receivers.handle(now, Input::Command(wanted));
+                }
+                return None;
+            }
+            SourceEvent::Prepare { .. } | SourceEvent::Release { .. } => {}
+        }
+        Some(NodeAction::Source(event))
+    }
+
+    // ---- the receivers
+
+    fn on_fetch_event(
+        &mut self,
+        now: Time,
+        fetch: FetchId,
+        event: ReceiverEvent,
+    ) -> Option<NodeAction<P, A>> {
+        match (self.passing_on.on_event(fetch, &event), &event) {
+            (Some(command), &ReceiverEvent::Decode { block }) => {
+                self.decoding = Some((fetch, block, command));
+                return None;
+            }
+            (Some(command), _) => {
+                if let SourceCommand::Arriving { object, what: Arriving::Over } = command {
+                    self.out.push_back(NodeAction::Gone { object });
+                }
+                self.source.handle(now, Input::Command(command));
+            }
+            (None, ReceiverEvent::Bind(bind)) => {
+                let cut = self.passing_on.cut(fetch).expect("a flow is granted with its object");
+                self.flows.receive(bind.flow, &bind.key, cut.symbol_size, bind.passed_on);
+            }
+            (None, ReceiverEvent::Unbind { flow }) => self.flows.forget(*flow),
+            (None, _) => {}
+        }
+        Some(NodeAction::Fetch(fetch, event))
+    }
+
+    // ---- trees and probes
+
+    fn on_tree_action(&mut self, now: Time, action: TreeAction<P>) -> Option<NodeAction<P, A>> {
+        Some(match action {
+            TreeAction::Forward { to, packet } => NodeAction::Forward { to: to.into(), parcel: packet },
+            TreeAction::Deliver { tree, packet } => {
+                self.delivered.push_back((tree, packet));
+                return None;
+            }
+            TreeAction::Ask { tree, packet } => {
+                let (datagram, _) = packet.open(self.trees.key(tree)?)?;
+                let packet = Packet { path: BY_TREE, ecn: Ecn::NotEct, datagram };
+                self.source.handle(now, Input::Packet(packet));
+                return None;
+            }
+            TreeAction::Lead { tree } => NodeAction::Lead { tree },
+            TreeAction::Beat { tree, to } => {
+                let key = self.trees.key(tree)?.clone();
+                let body = Body::Probe(Probe { number: 0, bytes: Probe::SHORTEST, fits: None });
+                alone(To::Node(to.into()), tree, key, body)
+            }
+            TreeAction::Signal { to, datagram } => NodeAction::Signal { to: to.into(), datagram },
+            TreeAction::Answer { to, answer } => {
+                let (flow, key) = (answer.flow, self.trees.answer_key(answer.flow)?.clone());
+                alone(
+                    To::Node(to.into()),
+                    flow,
+                    key,
+                    Body::Control(Box::new(Control::Controller(ToController::Signalled(answer)))),
+                )
+            }
+            TreeAction::Tell { controller, control } => {
+                NodeAction::Tell { by: By::Node, path: controller, control: Box::new(control.into()) }
+            }
+        })
+    }
+
+    /// What came for the receivers by a tree, or was kept in it at this node.
+    fn deliver(&mut self, now: Time, tree: FlowId, parcel: P) {
+        let (Some(key), Some(symbol_size)) = (self.trees.key(tree), self.trees.symbol_size(tree)) else {
+            return;
+        };
+        let Some((datagram, payload)) = parcel.open(key) else { return };
+        if !may_receive(&datagram.body, payload, symbol_size) {
+            self.stats.strays += 1;
+            return;
+        }
+        self.parcel = Some(parcel);
+        let packet = Packet { path: BY_TREE, ecn: Ecn::NotEct, datagram };
+        self.hand_to_receivers(now, packet, true);
+    }
+}
+
+fn on_group_action<P, A>(action: GroupAction<PathId, A>) -> NodeAction<P, A> {
+    match action {
+        GroupAction::Probe { group, flow, key, probe } => {
+            alone(To::Group(group), flow, key, Body::Probe(probe))
+        }
+        GroupAction::Answer { to, flow, key, ack } => alone(To::Node(to), flow, key, Body::ProbeAck(ack)),
+        GroupAction::Heard { id, members } => NodeAction::Heard { id, members },
+    }
+}
+
+fn alone<P, A>(to: To<A>, flow: FlowId, key: HeaderKey, body: Body) -> NodeAction<P, A> {
+    NodeAction::Send(Box::new(Alone { to, flow, key, body }))
+}
