@@ -114,7 +114,7 @@ mod tests {
     use std::collections::VecDeque;
 
     use headwater_units::{Duration, PathId};
-    use headwater_wire::NodeInfo;
+    use headwater_wire::{Control, NodeInfo};
 
     use super::*;
     use crate::turn::{Draws, Effect};
@@ -130,8 +130,9 @@ mod tests {
         let now = Time::ZERO + Duration::from_millis(at);
         let (draws, stats) = (&mut draws, &mut stats);
         act(&mut Turn { now, config: &config, draws, stats, effects: &mut effects });
-        let stops =
-            effects.iter().filter(|it| matches!(it, Effect::Tell(NODE, ToSource::Stop { flow: FLOW })));
+        let stops = effects
+            .iter()
+            .filter(|it| matches!(it, Effect::Tell(NODE, Control::Source(ToSource::Stop { flow: FLOW }))));
         let mut wakes =
             effects.iter().filter_map(|it| if let Effect::Wake(_, at) = it { Some(*at) } else { None });
         (stops.count(), wakes.next_back().flatten())

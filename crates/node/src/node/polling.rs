@@ -6,7 +6,7 @@
 use super::*;
 use crate::{GroupAction, TreeAction};
 use headwater_transport::ReceiverEvent;
-use headwater_wire::Probe;
+use headwater_wire::{Probe, ToController};
 
 impl<S, R, P, A> Node<S, R, P, A>
 where
