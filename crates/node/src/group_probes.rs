@@ -112,6 +112,12 @@ impl<G: Clone, A> GroupProbes<G, A> {
         self.probings.iter().map(|probing| probing.next).min()
     }
 
+    /// Whether something is to be done.
+    #[inline]
+    pub fn has_actions(&self) -> bool {
+        !self.out.is_empty()
+    }
+
     /// What is to be done next.
     pub fn poll(&mut self) -> Option<GroupAction<G, A>> {
         self.out.pop_front()

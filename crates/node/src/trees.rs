@@ -180,6 +180,12 @@ impl<P: Clone> Trees<P> {
         self.relays.iter().filter_map(|(_, relay)| relay.liveness.wake()).chain(self.signals.wake()).min()
     }
 
+    /// Whether something is to be done.
+    #[inline]
+    pub fn has_actions(&self) -> bool {
+        !self.out.is_empty()
+    }
+
     /// What is to be done next.
     #[inline]
     pub fn poll(&mut self) -> Option<TreeAction<P>> {

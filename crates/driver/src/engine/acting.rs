@@ -28,7 +28,8 @@ impl Engine {
         }
     }
 
-    #[inline]
+    /// What is frequent, here; the rest out of line.
+    #[inline(always)]
     fn act(&mut self, now: Time, action: NodeAction<Copy, PathAddr>, payload: Option<&[u8]>) {
         match action {
             NodeAction::Transmit { packet, .. } => self.transmit(packet),
@@ -40,6 +41,7 @@ impl Engine {
         }
     }
 
+    #[inline(never)]
     fn act_rarely(&mut self, now: Time, action: NodeAction<Copy, PathAddr>) {
         match action {
             NodeAction::Keep { fetch, symbol, parcel, .. } => {

@@ -16,10 +16,13 @@ where
     A: Copy + From<SocketAddr> + Into<SocketAddr>,
 {
     /// What is to be done next. Timers that are due fire here.
-    #[inline]
+    // Inlined where it is driven: most of what it gives is a packet, and to move that costs as much as to decide on it.
+    #[inline(always)]
     pub fn poll(&mut self, now: Time, room: Room) -> Option<NodeAction<P, A>> {
         loop {
-            if let Some(action) = self.poll_rare(now, room) {
+            if self.has_rare(now)
+                && let Some(action) = self.poll_rare(now, room)
+            {
                 return Some(action);
             }
             if self.receivers.is_due(now) {
@@ -38,8 +41,14 @@ where
             } else if let Some((tree, parcel)) = self.delivered.pop_front() {
                 self.deliver(now, tree, parcel);
             } else if room == Room::Free && self.source.is_due(now) {
-                if let Some(action) = self.poll_source(now) {
-                    return Some(action);
+                match self.source.machine.poll(now) {
+                    Output::Transmit(packet) => return Some(self.says(By::Source, packet)),
+                    Output::Event(event) => {
+                        if let Some(action) = self.on_source_event(now, event) {
+                            return Some(action);
+                        }
+                    }
+                    Output::Wake(until) => self.source.rest(now, until),
                 }
             } else {
                 return None;
@@ -47,8 +56,17 @@ where
         }
     }
 
-    /// Nothing, mostly.
-    #[inline]
+    /// Whether there is something that there mostly is not.
+    #[inline(always)]
+    fn has_rare(&self, now: Time) -> bool {
+        !self.out.is_empty()
+            || self.trees.has_actions()
+            || self.probes.has_actions()
+            || self.decoding.is_some()
+            || self.rarely_due.is_some_and(|at| at <= now)
+    }
+
+    #[inline(never)]
     fn poll_rare(&mut self, now: Time, room: Room) -> Option<NodeAction<P, A>> {
         loop {
             if let Some(action) = self.out.pop_front() {
@@ -81,7 +99,7 @@ where
     }
 
     /// A datagram of either machine, by the way that it goes.
-    #[inline]
+    #[inline(always)]
     fn says(&self, by: By, packet: Packet) -> NodeAction<P, A> {
         if self.trees.has(packet.datagram.flow) {
             return NodeAction::Wrap(packet.datagram);
@@ -94,7 +112,6 @@ where
 
     // ---- the source
 
-    #[inline]
     fn poll_source(&mut self, now: Time) -> Option<NodeAction<P, A>> {
         match self.source.machine.poll(now) {
             Output::Transmit(packet) => Some(self.says(By::Source, packet)),

@@ -2,12 +2,12 @@
 
 mod net;
 
-use headwater_node::{Arrived, Room};
+use headwater_node::{Arrived, NodeAction, Room, To};
 use headwater_transport::{ReceiverCommand, ReceiverFailure, SourceCommand};
 use headwater_units::{Bytes, Duration, FlowId, FlowKey, PathId, Time};
 use headwater_wire::{
-    Body, Class, Control, Datagram, Delivery, Ecn, FinReason, FlowRole, FlowSecret, HeaderKey, ToController,
-    ToNode, TreeOrder,
+    Body, Class, Control, Datagram, Delivery, Ecn, FinReason, FlowRole, FlowSecret, GroupQuestion, HeaderKey,
+    ToController, ToNode, TreeOrder,
 };
 use net::{Leg, Net, OBJECT, T, address, key, written};
 
@@ -150,4 +150,37 @@ fn a_source_speaks_when_there_is_room_and_no_more_datagrams_are_at_hand() {
     while node.poll(now, Room::Free).is_some() {}
     assert!(node.wake(Room::Free).is_none_or(|at| at > now));
     assert!(Time::ZERO < now);
+}
+
+#[test]
+fn a_probe_of_a_group_is_answered_and_the_answer_is_heard_and_a_stranger_is_counted() {
+    let secret = |flow: u64| FlowSecret { flow: FlowId(flow), key: key(FlowId(flow)) };
+    let (mut asker, mut member) = (net::machine(1), net::machine(2));
+    member.answer_probes(&secret(100), &secret(1));
+    let at = address(9);
+    let question =
+        GroupQuestion { at, towards: at, asked: secret(100), members: vec![secret(1)], bytes: 200 };
+    let id = asker.probe_group(Time::ZERO, PathId(7), &question);
+    let said = |from: &mut net::Machine| match from.poll(Time::ZERO, Room::Free) {
+        Some(NodeAction::Send(alone)) => {
+            let datagram =
+                Datagram { class: Class::Control, key_epoch: 0, flow: alone.flow, body: alone.body };
+            Some((alone.to, written(&datagram, &alone.key)))
+        }
+        _ => None,
+    };
+    let hear = |to: &mut net::Machine, bytes: &[u8], from| {
+        let arrived = Arrived { bytes, from: address(from), ecn: Ecn::NotEct, trimmed: false };
+        to.on_datagram(Time::ZERO, arrived, || panic!("of no transfer"), |_| panic!("of no tree")).is_some()
+    };
+    let (to, probe) = said(&mut asker).expect("the group is asked");
+    assert!(to == To::Group(PathId(7)) && hear(&mut member, &probe, 1));
+    let (to, answer) = said(&mut member).expect("it is answered");
+    assert!(to == To::Node(address(1)) && !hear(&mut member, &answer, 1) && member.stats().strays == 1);
+    assert!(hear(&mut asker, &answer, 2));
+    let heard = asker.poll(Time::ZERO, Room::Free);
+    assert!(
+        matches!(heard, Some(NodeAction::Heard { id: its, members }) if its == id && members == [FlowId(1)])
+    );
+    assert_eq!(asker.wake(Room::Free), None);
 }

@@ -39,7 +39,7 @@ impl Parcel for Passed {
     }
 }
 
-type Machine = Node<Source, Receivers, Passed, SocketAddr>;
+pub(crate) type Machine = Node<Source, Receivers, Passed, SocketAddr>;
 
 /// Where a flow comes from, for whom, and as what.
 #[derive(Clone)]
