@@ -35,16 +35,16 @@ mod config;
 mod group;
 mod pull_flow;
 pub mod queue;
-mod receiver;
 mod relay;
 mod runs;
 mod session;
 
-pub use config::{PullFlowConfig, SessionConfig, SessionFlow, SessionStats};
+pub use config::PullFlowConfig;
 pub(crate) use pull_flow::PullFlow;
-pub(crate) use receiver::Receiver;
 pub(crate) use relay::Relays;
 pub use session::{Ask, Session};
+
+pub use crate::task::{SessionConfig, SessionFlow, SessionStats};
 
 use headwater_units::{BlockIndex, Geometry};
 

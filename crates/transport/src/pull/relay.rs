@@ -19,7 +19,7 @@
 //!
 //! What is listed has not been verified. Only what was asked for by class is served from a list; whoever asks for a block otherwise,
 //! because of a wrong one, gets it from a verified block or not yet: so a relay answers for all that it sends of one
-//! ([`crate::receiver::blame`]).
+//! ([`crate::task::blame`]).
 //!
 //! Not in SCDP, which has no relays; the classes and wants are its own (§III-F).
 

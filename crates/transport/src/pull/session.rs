@@ -13,7 +13,7 @@
 //! owes when it has been silent for a timeout. Then one more is asked for, and again after twice the time. The answer tells by its
 //! number what is lost and what is only late.
 //!
-//! A block whose hash is wrong is pulled anew from one source alone ([`crate::receiver::blame`]). What comes to a member of a
+//! A block whose hash is wrong is pulled anew from one source alone ([`crate::task::blame`]). What comes to a member of a
 //! group after it was detached is kept all the same, but not counted on; and as long as it comes, this receiver asks for little
 //! by itself.
 //!
@@ -34,7 +34,7 @@ use headwater_wire::{Body, Class, Datagram, Ecn, FinReason, FlowGrant, FlowView,
 
 use super::{SessionConfig, SessionFlow, SessionStats};
 use crate::pull::queue::PullQueue;
-use crate::receiver::blame::{Blame, Trust};
+use crate::task::blame::{Blame, Trust};
 use crate::{Bind, DecodeFailure, FromFetch, ReceiverCommand, ReceiverEvent, ReceiverFailure};
 use blocks::{Arrival, Blocks};
 use flow::Flow;

@@ -10,15 +10,13 @@
 //! events bear the number; that several are under way at once, and that they come by different transports, only
 //! [`Receivers`] knows.
 
-pub(crate) mod blame;
-pub(crate) mod close_handshake;
-mod commands;
-pub(crate) mod pulling_session;
+mod fetch;
+mod pulling;
+mod pulling_session;
 mod receivers;
-mod session;
-pub(crate) mod task_session;
 
-pub use commands::{
+pub use receivers::{HostReceiverConfig, Receivers};
+
+pub use crate::task::{
     Bind, DecodeFailure, FromFetch, ReceiverCommand, ReceiverEvent, ReceiverFailure, ToFetch,
 };
-pub use receivers::{HostReceiverConfig, Receivers};

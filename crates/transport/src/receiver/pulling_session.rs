@@ -4,15 +4,15 @@ use headwater_machine::{Output, Packet};
 use headwater_units::{BlockIndex, FetchId, FlowId, Geometry, NodeId, SymbolId, Symbols, Time};
 use headwater_wire::{Delivery, FlowGrant, FlowView};
 
+use crate::pull::Ask;
 use crate::pull::queue::PullQueue;
-use crate::pull::{Ask, SessionFlow, SessionStats};
-use crate::push::receiver::{CameBy, ReceiverConfig};
+use crate::task::{CameBy, ReceiverConfig, SessionFlow, SessionStats};
 use crate::{FromFetch, ReceiverCommand, ReceiverFailure, pull, tree};
 
 /// Either of them.
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "it is behind a box, and nearly always the large one")]
-pub(crate) enum PullingSession {
+pub(super) enum PullingSession {
     Pulls(pull::Session),
     Trees(Box<tree::Session>),
 }
@@ -29,7 +29,7 @@ macro_rules! either {
 
 impl PullingSession {
     /// Of an object that is cut like this. `turn` is the fetch's number in the host's pull queue.
-    pub(crate) fn new(
+    pub(super) fn new(
         fetch: FetchId,
         config: &ReceiverConfig,
         geometry: Geometry,
@@ -49,7 +49,7 @@ impl PullingSession {
         }
     }
 
-    pub(crate) fn set_flows(&mut self, now: Time, grants: Vec<FlowGrant>, pulls: &mut PullQueue<Ask>) {
+    pub(super) fn set_flows(&mut self, now: Time, grants: Vec<FlowGrant>, pulls: &mut PullQueue<Ask>) {
         match self {
             PullingSession::Pulls(session) => session.set_flows(now, grants, pulls),
             PullingSession::Trees(session) => session.set_flows(now, grants),
@@ -57,14 +57,14 @@ impl PullingSession {
     }
 
     #[inline]
-    pub(crate) fn on_packet(&mut self, now: Time, packet: Packet, pulls: &mut PullQueue<Ask>) {
+    pub(super) fn on_packet(&mut self, now: Time, packet: Packet, pulls: &mut PullQueue<Ask>) {
         match self {
             PullingSession::Pulls(session) => session.on_packet(now, packet, pulls),
             PullingSession::Trees(session) => session.on_packet(now, packet),
         }
     }
 
-    pub(crate) fn on_command(&mut self, now: Time, command: ReceiverCommand, pulls: &mut PullQueue<Ask>) {
+    pub(super) fn on_command(&mut self, now: Time, command: ReceiverCommand, pulls: &mut PullQueue<Ask>) {
         match self {
             PullingSession::Pulls(session) => session.on_command(now, command, pulls),
             PullingSession::Trees(session) => session.on_command(now, command),
@@ -72,14 +72,14 @@ impl PullingSession {
     }
 
     #[inline]
-    pub(crate) fn pull(&mut self, now: Time, ask: Ask) -> Option<Packet> {
+    pub(super) fn pull(&mut self, now: Time, ask: Ask) -> Option<Packet> {
         match self {
             PullingSession::Pulls(session) => session.pull(now, ask),
             PullingSession::Trees(_) => None,
         }
     }
 
-    pub(crate) fn fail(&mut self, now: Time, failure: ReceiverFailure, pulls: &mut PullQueue<Ask>) {
+    pub(super) fn fail(&mut self, now: Time, failure: ReceiverFailure, pulls: &mut PullQueue<Ask>) {
         match self {
             PullingSession::Pulls(session) => session.fail(now, failure, pulls),
             PullingSession::Trees(session) => session.fail(failure),
@@ -87,7 +87,7 @@ impl PullingSession {
     }
 
     #[inline]
-    pub(crate) fn poll(&mut self, now: Time, pulls: &mut PullQueue<Ask>) -> Output<FromFetch> {
+    pub(super) fn poll(&mut self, now: Time, pulls: &mut PullQueue<Ask>) -> Output<FromFetch> {
         match self {
             PullingSession::Pulls(session) => session.poll(now, pulls),
             PullingSession::Trees(session) => session.poll(now),
@@ -95,57 +95,57 @@ impl PullingSession {
     }
 
     #[inline]
-    pub(crate) fn take_kept(&mut self) -> Option<(FlowId, SymbolId)> {
+    pub(super) fn take_kept(&mut self) -> Option<(FlowId, SymbolId)> {
         either!(self, take_kept())
     }
 
-    pub(crate) fn bound(&self) -> Vec<FlowId> {
+    pub(super) fn bound(&self) -> Vec<FlowId> {
         match self {
             PullingSession::Pulls(session) => session.bound().collect(),
             PullingSession::Trees(session) => session.bound().collect(),
         }
     }
 
-    pub(crate) fn is_distrusted(&self, node: NodeId) -> bool {
+    pub(super) fn is_distrusted(&self, node: NodeId) -> bool {
         either!(self, is_distrusted(node))
     }
 
-    pub(crate) fn has_ended(&self) -> bool {
+    pub(super) fn has_ended(&self) -> bool {
         either!(self, has_ended())
     }
 
-    pub(crate) fn blocks_behind(&self) -> usize {
+    pub(super) fn blocks_behind(&self) -> usize {
         either!(self, blocks_behind())
     }
 
-    pub(crate) fn first_undecoded(&self) -> BlockIndex {
+    pub(super) fn first_undecoded(&self) -> BlockIndex {
         either!(self, first_undecoded())
     }
 
-    pub(crate) fn needed(&self) -> Symbols {
+    pub(super) fn needed(&self) -> Symbols {
         either!(self, needed())
     }
 
-    pub(crate) fn views(&mut self, now: Time) -> Vec<FlowView> {
+    pub(super) fn views(&mut self, now: Time) -> Vec<FlowView> {
         either!(self, views(now))
     }
 
-    pub(crate) fn came_by(&self) -> CameBy {
+    pub(super) fn came_by(&self) -> CameBy {
         match self {
             PullingSession::Pulls(_) => CameBy::Pull,
             PullingSession::Trees(_) => CameBy::Tree,
         }
     }
 
-    pub(crate) fn stats(&self) -> SessionStats {
+    pub(super) fn stats(&self) -> SessionStats {
         either!(self, stats())
     }
 
-    pub(crate) fn flow(&self, flow: FlowId) -> Option<SessionFlow> {
+    pub(super) fn flow(&self, flow: FlowId) -> Option<SessionFlow> {
         either!(self, flow(flow))
     }
 
-    pub(crate) fn useful(&self) -> Box<dyn Iterator<Item = (FlowId, u64)> + '_> {
+    pub(super) fn useful(&self) -> Box<dyn Iterator<Item = (FlowId, u64)> + '_> {
         match self {
             PullingSession::Pulls(session) => Box::new(session.useful()),
             PullingSession::Trees(session) => Box::new(session.useful()),

@@ -11,10 +11,10 @@ use headwater_units::{Duration, FetchId, FlowId, PathId, Time};
 use headwater_wire::{Body, Control};
 use serde::{Deserialize, Serialize};
 
-use super::session::Session;
+use super::fetch::Session;
 use crate::pull::Ask;
 use crate::pull::queue::{PullConfig, PullQueue};
-use crate::push::receiver::{ReceiverConfig, ReceiverStats};
+use crate::task::{ReceiverConfig, ReceiverStats};
 use crate::{FromFetch, ReceiverCommand, ReceiverEvent, ToFetch};
 
 /// What a host's receiving machine needs to know before it begins.

@@ -27,7 +27,8 @@ mod signalling;
 mod tree_flow;
 mod tree_receiver;
 
-pub use config::{TreeReceiverConfig, TreeSourceConfig};
+pub use crate::task::TreeReceiverConfig;
+pub use config::TreeSourceConfig;
 pub use liveness::{Beat, Liveness};
 pub use rate::{RateConfig, TreeRate};
 pub(crate) use session::Session;

@@ -15,7 +15,7 @@ use headwater_units::{
 use headwater_wire::{Announcement, Body, FlowGrant, FlowView};
 
 use super::{Asks, TreeReceiver, TreeReceiverConfig};
-use crate::pull::{SessionConfig, SessionFlow, SessionStats};
+use crate::task::{SessionConfig, SessionFlow, SessionStats};
 use crate::{Bind, DecodeFailure, FromFetch, ReceiverCommand, ReceiverEvent, ReceiverFailure};
 
 /// A block that fails its hash so often ends the task.

@@ -24,7 +24,7 @@ use headwater_machine::Bits;
 use headwater_units::{BlockIndex, Geometry, SymbolId};
 
 use super::flow::Flow;
-use crate::receiver::blame::Blame;
+use crate::task::blame::Blame;
 use block::{Block, Phase, Place, Run};
 
 /// All blocks of a task.

@@ -15,7 +15,7 @@ use headwater_units::{BlockIndex, ESI_LIMIT, Esi, FlowId, Geometry, NodeId, Symb
 use headwater_wire::SpreadRule;
 
 use super::flow::Flow;
-use crate::receiver::blame::{Blame, Trial};
+use crate::task::blame::{Blame, Trial};
 
 /// A part of a block that one flow was asked for: the ESIs `range`, of which `missing` have not come.
 #[derive(Debug)]

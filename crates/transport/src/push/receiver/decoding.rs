@@ -7,7 +7,7 @@ use headwater_wire::{FinReason, SpreadRule};
 
 use super::Receiver;
 use super::blocks::Blocks;
-use crate::receiver::blame::Blame;
+use crate::task::blame::Blame;
 use crate::{DecodeFailure, ReceiverEvent, ReceiverFailure};
 
 impl Receiver {

@@ -8,7 +8,7 @@
 //!
 //! Binds the flows that the controller grants, acknowledges every symbol to its source, reports progress to the
 //! controller, and ends every flow when all blocks are verified. Which source sends what is planned in [`spread`]; what is
-//! here is kept in [`blocks`]; what is said to the controller is in [`crate::receiver::task_session`]. One of the sessions of
+//! here is kept in [`blocks`]; what is said to the controller is in [`crate::task::session`]. One of the sessions of
 //! [`crate::receiver::Receivers`], which hands it the packets of its flows.
 //!
 //! Differs from the paper: with the default rule the receiver lists what each source should send, by measured rate
@@ -17,7 +17,6 @@
 mod acks;
 mod arriving;
 mod blocks;
-mod config;
 mod decoding;
 mod flow;
 mod narrow;
@@ -36,12 +35,12 @@ use headwater_wire::{
 };
 
 use crate::flow::pacer::slack_of;
-use crate::receiver::blame::Trust;
-use crate::receiver::close_handshake::{CloseHandshake, Step};
-use crate::receiver::task_session::{Granted, Progress, TaskSession, Told};
+use crate::task::blame::Trust;
+use crate::task::close_handshake::{CloseHandshake, Step};
+use crate::task::session::{Granted, Progress, TaskSession, Told};
+pub use crate::task::{CameBy, FlowStats, ReceiverConfig, ReceiverStats};
 use crate::{Bind, FromFetch, ReceiverCommand, ReceiverEvent, ReceiverFailure};
 use blocks::{Blocks, Inflow};
-pub use config::{CameBy, FlowStats, ReceiverConfig, ReceiverStats};
 use flow::Flow;
 
 /// The receiving machine of one task.

@@ -6,7 +6,7 @@ use headwater_units::{FlowId, NodeId, SymbolId};
 use super::Arrival;
 use super::asking::OWN_REPAIR;
 use crate::pull::{class_of, part};
-use crate::receiver::blame::Trial;
+use crate::task::blame::Trial;
 
 /// One flow, as blocks see it.
 #[derive(Debug)]

@@ -4,10 +4,12 @@ use headwater_machine::{Output, Packet};
 use headwater_units::{Duration, FetchId, FlowId, PathId, SymbolId, Time};
 use headwater_wire::{Control, Delivery};
 
-use super::task_session::TaskSession;
+use super::pulling::PullingReceiver;
+use crate::pull::Ask;
 use crate::pull::queue::PullQueue;
-use crate::pull::{self, Ask};
-use crate::push::receiver::{Receiver, ReceiverConfig, ReceiverStats};
+use crate::push::receiver::Receiver;
+use crate::task::session::TaskSession;
+use crate::task::{ReceiverConfig, ReceiverStats};
 use crate::{FromFetch, ReceiverCommand};
 
 /// One fetch.
@@ -17,7 +19,7 @@ pub(super) enum Session {
     /// Its sources push (PPUSH), or nobody knows yet whether they will.
     Push(Receiver),
     /// It asks for each symbol (SCDP, Datacast).
-    Pull(pull::Receiver),
+    Pull(PullingReceiver),
 }
 
 impl Session {
@@ -47,7 +49,7 @@ impl Session {
             && (!receiver.task_session().has_begun() || receiver.task_session().begins_anew(&control))
         {
             let before = receiver.hand_on(now);
-            *self = Session::Pull(pull::Receiver::new(before, turn, delivery));
+            *self = Session::Pull(PullingReceiver::new(before, turn, delivery));
         }
         match self {
             Session::Push(receiver) => receiver.on_control(now, control),

@@ -9,7 +9,7 @@ use headwater_units::{
 use headwater_wire::{FlowGrant, Refusal};
 use serde::{Deserialize, Serialize};
 
-use crate::push::receiver::ReceiverConfig;
+use super::ReceiverConfig;
 
 /// Why a block is not there although enough symbols came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -7,11 +7,12 @@ use headwater_machine::{Output, Packet};
 use headwater_units::{Bytes, FetchId, FlowId, SymbolId, Time};
 use headwater_wire::{Control, Delivery, FlowGrant, MarkSignal, Outcome};
 
-use super::{Ask, SessionFlow};
+use super::pulling_session::PullingSession;
+use crate::pull::Ask;
 use crate::pull::queue::PullQueue;
-use crate::push::receiver::{CameBy, FlowStats, HandedOn, ReceiverConfig, ReceiverStats};
-use crate::receiver::pulling_session::PullingSession;
-use crate::receiver::task_session::{Granted, Progress, TaskSession, Told};
+use crate::push::receiver::HandedOn;
+use crate::task::session::{Granted, Progress, TaskSession, Told};
+use crate::task::{CameBy, FlowStats, ReceiverConfig, ReceiverStats, SessionFlow};
 use crate::{FromFetch, ReceiverCommand, ReceiverEvent, ReceiverFailure};
 
 /// From so many waiting blocks on, decoder or disk hold the task up.
@@ -22,7 +23,7 @@ const INSTEAD_OF_TREES: u16 = 64;
 
 /// The receiver of one task.
 #[derive(Debug)]
-pub(crate) struct Receiver {
+pub(super) struct PullingReceiver {
     fetch: FetchId,
     config: ReceiverConfig,
     task_session: TaskSession,
@@ -39,12 +40,12 @@ pub(crate) struct Receiver {
     strays: u64,
 }
 
-impl Receiver {
+impl PullingReceiver {
     /// Goes on with a task session whose controller is about to say that the task is of this kind.
-    pub(crate) fn new(before: HandedOn, turn: u32, delivery: Delivery) -> Self {
+    pub(super) fn new(before: HandedOn, turn: u32, delivery: Delivery) -> Self {
         let HandedOn { fetch, config, task_session, bound, stats } = before;
         let unbind = |flow| Output::Event(FromFetch(fetch, ReceiverEvent::Unbind { flow }));
-        Receiver {
+        PullingReceiver {
             fetch,
             config,
             task_session,
@@ -59,7 +60,7 @@ impl Receiver {
     }
 
     /// What it says to its controller, and how far that is.
-    pub(crate) fn task_session(&self) -> &TaskSession {
+    pub(super) fn task_session(&self) -> &TaskSession {
         &self.task_session
     }
 
@@ -70,7 +71,7 @@ impl Receiver {
     // ---- what comes in
 
     /// Hears what a controller says about its task.
-    pub(crate) fn on_control(&mut self, now: Time, control: Control, pulls: &mut PullQueue<Ask>) {
+    pub(super) fn on_control(&mut self, now: Time, control: Control, pulls: &mut PullQueue<Ask>) {
         self.talk_at = Time::ZERO;
         let delivery = match &control {
             // Whoever forgets the task has forgotten its trees, and gives none to one receiver.
@@ -118,14 +119,14 @@ impl Receiver {
 
     /// Takes a packet of one of its flows.
     #[inline]
-    pub(crate) fn on_packet(&mut self, now: Time, packet: Packet, pulls: &mut PullQueue<Ask>) {
+    pub(super) fn on_packet(&mut self, now: Time, packet: Packet, pulls: &mut PullQueue<Ask>) {
         match &mut self.session {
             Some(session) => session.on_packet(now, packet, pulls),
             None => self.strays += 1,
         }
     }
 
-    pub(crate) fn on_command(&mut self, now: Time, command: ReceiverCommand, pulls: &mut PullQueue<Ask>) {
+    pub(super) fn on_command(&mut self, now: Time, command: ReceiverCommand, pulls: &mut PullQueue<Ask>) {
         match (command, &mut self.session) {
             (ReceiverCommand::Cancel, _) => self.fail(now, ReceiverFailure::Cancelled, pulls),
             (command, Some(session)) => session.on_command(now, command, pulls),
@@ -135,13 +136,13 @@ impl Receiver {
 
     /// The symbol to keep, if one has just come.
     #[inline]
-    pub(crate) fn take_kept(&mut self) -> Option<(FlowId, SymbolId)> {
+    pub(super) fn take_kept(&mut self) -> Option<(FlowId, SymbolId)> {
         self.session.as_mut()?.take_kept()
     }
 
     /// A pull is due that was put into the host's queue.
     #[inline]
-    pub(crate) fn pull(&mut self, now: Time, ask: Ask) -> Option<Packet> {
+    pub(super) fn pull(&mut self, now: Time, ask: Ask) -> Option<Packet> {
         self.session.as_mut()?.pull(now, ask)
     }
 
@@ -170,7 +171,7 @@ impl Receiver {
 
     /// The next output; [`Output::Wake`] when there is nothing more to do now. Pulls come from the host's queue.
     #[inline]
-    pub(crate) fn poll(&mut self, now: Time, pulls: &mut PullQueue<Ask>) -> Output<FromFetch> {
+    pub(super) fn poll(&mut self, now: Time, pulls: &mut PullQueue<Ask>) -> Output<FromFetch> {
         if let Some(output) = self.outputs.pop_front() {
             return output;
         }
@@ -230,7 +231,7 @@ impl Receiver {
     // ---- what is known
 
     /// The counters at this moment.
-    pub(crate) fn stats(&self) -> ReceiverStats {
+    pub(super) fn stats(&self) -> ReceiverStats {
         let mut stats = self.before.clone();
         stats.room = self.task_session.room();
         stats.strays += self.strays;
@@ -255,12 +256,12 @@ impl Receiver {
     }
 
     /// Useful symbols so far of each flow, over or not.
-    pub(crate) fn useful(&self) -> impl Iterator<Item = (FlowId, u64)> + '_ {
+    pub(super) fn useful(&self) -> impl Iterator<Item = (FlowId, u64)> + '_ {
         self.session.iter().flat_map(PullingSession::useful)
     }
 
     /// Useful symbols of a flow that is over; `None` if nothing ever came by it.
-    pub(crate) fn useful_of_ended(&self, flow: FlowId) -> Option<u64> {
+    pub(super) fn useful_of_ended(&self, flow: FlowId) -> Option<u64> {
         if let Some(ended) = self.before.flows.iter().find(|ended| ended.flow == flow) {
             return Some(ended.useful);
         }

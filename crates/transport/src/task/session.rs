@@ -17,8 +17,7 @@ use headwater_units::{
 };
 use headwater_wire::{Control, Delivery, FlowGrant, FlowView, Outcome, Refusal, Request};
 
-use crate::push::receiver::ReceiverConfig;
-use crate::{FromFetch, ReceiverFailure};
+use super::{FromFetch, ReceiverConfig, ReceiverFailure};
 
 /// The end is said this often.
 const FIN_TRIES: u32 = 6;

@@ -1,0 +1,17 @@
+//! A receiver's end of one task, as far as it is the same whichever transport brings the object.
+//!
+//! What a fetch can be told, tells and counts; what it says to its controller ([`TaskSession`]); how it closes a flow
+//! ([`CloseHandshake`]); and whose fault a wrong block is ([`blame`]).
+
+pub(crate) mod blame;
+pub(crate) mod close_handshake;
+mod commands;
+mod config;
+pub(crate) mod session;
+mod stats;
+
+pub use commands::{
+    Bind, DecodeFailure, FromFetch, ReceiverCommand, ReceiverEvent, ReceiverFailure, ToFetch,
+};
+pub use config::{ReceiverConfig, SessionConfig, TreeReceiverConfig};
+pub use stats::{CameBy, FlowStats, ReceiverStats, SessionFlow, SessionStats};
