@@ -13,5 +13,6 @@ pub mod source;
 mod task;
 pub mod tree;
 
-pub use source::{Arriving, Opened, Relaying, SourceCommand, SourceEvent};
+pub use flow::{Opened, SourceEvent};
+pub use source::{Arriving, Relaying, SourceCommand};
 pub use task::{Bind, DecodeFailure, FromFetch, ReceiverCommand, ReceiverEvent, ReceiverFailure, ToFetch};

@@ -9,7 +9,7 @@ use headwater_wire::{Body, Class, Datagram, Ecn, MAX_OWED, Owed, SpreadRule, Sym
 use super::blocks::{Arrival, Blocks, Inflow};
 use super::flow::Flow;
 use super::{Receiver, spread};
-use crate::source::LOOK_AHEAD;
+use crate::push::LOOK_AHEAD;
 use crate::{FromFetch, ReceiverEvent};
 
 /// Of so many arrivals lately the flows' parts are taken, when it is estimated what each still owes of a block: one to
