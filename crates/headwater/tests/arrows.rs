@@ -60,7 +60,6 @@ const CIRCLES: &[(&str, &[&str])] = &[
     ("store", &["partial", "partial_record"]),
     ("controller", &["casts", "tree_installation"]),
     ("controller", &["overlay", "selection"]),
-    ("transport", &["pull", "push", "receiver", "source", "tree"]),
     // Messages of all kinds are parts of one datagram.
     (
         "wire",

@@ -29,8 +29,6 @@ use headwater_machine::{Bits, SortedMap};
 use headwater_units::{BlockIndex, FlowId, Geometry, ObjectId, SymbolId};
 use headwater_wire::Want;
 
-use crate::Relaying;
-
 /// All objects that are being received and sent on, or are to be.
 #[derive(Debug, Default)]
 pub(crate) struct Relays {
@@ -116,13 +114,12 @@ impl Relays {
     }
 
     /// The reception of an object begins, perhaps anew.
-    pub(crate) fn begin(&mut self, relaying: &Relaying) {
-        let Ok(geometry) = Geometry::new(relaying.bytes, relaying.symbol_size) else { return };
+    pub(crate) fn begin(&mut self, object: ObjectId, geometry: Geometry, have: &[BlockIndex]) {
         let mut whole = Bits::new(geometry.layout().block_count());
-        let known = relaying.have.iter().filter(|block| block.0 < geometry.layout().block_count());
+        let known = have.iter().filter(|block| block.0 < geometry.layout().block_count());
         known.for_each(|block| _ = whole.set(block.0));
         let reception = Reception::Coming { geometry, whole, blocks: SortedMap::default() };
-        self.objects.entry(relaying.object).or_default().reception = reception;
+        self.objects.entry(object).or_default().reception = reception;
     }
 
     /// All of the object is here.

@@ -85,7 +85,7 @@ pub(crate) struct PushFlow {
     last_block: Option<BlockIndex>,
     /// The new symbol that comes next, if that is known: good for as long as nothing but sending happens.
     ahead: Option<Pick>,
-    /// What [`PathMemory`] said last, and until when that will do.
+    /// What [`crate::flow::paths::PathMemory`] said last, and until when that will do.
     known_min: (Duration, Time),
     /// How long a datagram the path carries, if that is looked after.
     pub(super) mtu: Option<PathMtu>,

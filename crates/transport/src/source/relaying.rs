@@ -1,6 +1,6 @@
 //! Objects that are sent on while they come: what their reception means to the flows that do ([`crate::pull::Relays`]).
 
-use headwater_units::{FlowId, ObjectId};
+use headwater_units::{FlowId, Geometry, ObjectId};
 
 use super::flow::Flow;
 use super::{Source, enqueue};
@@ -14,7 +14,9 @@ impl Source {
         if self.holdings.contains_key(&object) {
             return;
         }
-        self.common.relays.begin(relaying);
+        if let Ok(geometry) = Geometry::new(relaying.bytes, relaying.symbol_size) {
+            self.common.relays.begin(object, geometry, &relaying.have);
+        }
         self.with_relaying(object, |flow| flow.on_anew(None));
     }
 

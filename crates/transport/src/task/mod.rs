@@ -1,7 +1,7 @@
 //! A receiver's end of one task, as far as it is the same whichever transport brings the object.
 //!
-//! What a fetch can be told, tells and counts; what it says to its controller ([`TaskSession`]); how it closes a flow
-//! ([`CloseHandshake`]); and whose fault a wrong block is ([`blame`]).
+//! What a fetch can be told, tells and counts; what it says to its controller ([`session`]); how it closes a flow
+//! ([`close_handshake`]); and whose fault a wrong block is ([`blame`]).
 
 pub(crate) mod blame;
 pub(crate) mod close_handshake;

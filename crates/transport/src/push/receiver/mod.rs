@@ -3,12 +3,12 @@
 //! ```text
 //!   asking --Accepted--> Preparing --Start--> Receiving --all blocks--> parting
 //!      ^                                          |
-//!      +----------- a path is too narrow ---------+   (leave the task, ask with less room: see [`narrow`])
+//!      +----------- a path is too narrow ---------+   (leave the task, ask with less room: see `narrow`)
 //! ```
 //!
 //! Binds the flows that the controller grants, acknowledges every symbol to its source, reports progress to the
-//! controller, and ends every flow when all blocks are verified. Which source sends what is planned in [`spread`]; what is
-//! here is kept in [`blocks`]; what is said to the controller is in [`crate::task::session`]. One of the sessions of
+//! controller, and ends every flow when all blocks are verified. Which source sends what is planned in `spread`; what is
+//! here is kept in `blocks`; what is said to the controller is in `task::session`. One of the sessions of
 //! [`crate::receiver::Receivers`], which hands it the packets of its flows.
 //!
 //! Differs from the paper: with the default rule the receiver lists what each source should send, by measured rate
