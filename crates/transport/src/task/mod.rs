@@ -1,12 +1,13 @@
 //! A receiver's end of one task, as far as it is the same whichever transport brings the object.
 //!
-//! What a fetch can be told, tells and counts; what it says to its controller ([`session`]); how it closes a flow
+//! What a fetch can be told, tells and counts; what is here of its object ([`ledger`]); what it says to its controller ([`session`]); how it closes a flow
 //! ([`close_handshake`]); and whose fault a wrong block is ([`blame`]).
 
 pub(crate) mod blame;
 pub(crate) mod close_handshake;
 mod commands;
 mod config;
+pub(crate) mod ledger;
 pub(crate) mod session;
 mod stats;
 

@@ -31,10 +31,10 @@ impl Receiver {
     pub(super) fn on_decoded(&mut self, now: Time, block: BlockIndex) {
         let Some(blocks) = &mut self.blocks else { return };
         let Some(entry) = blocks.get(block) else { return };
-        if entry.is_filling() {
+        if entry.here.is_filling() {
             return;
         }
-        self.stats.repair_used += u64::from(entry.source_symbols_missing());
+        self.stats.repair_used += u64::from(entry.here.source_symbols_missing());
         self.last_useful = now;
         let suspects = blocks.finish(block);
         let done = blocks.all_done();
@@ -48,7 +48,7 @@ impl Receiver {
 
     pub(super) fn on_decode_failed(&mut self, now: Time, block: BlockIndex, failure: DecodeFailure) {
         let Some(blocks) = &mut self.blocks else { return };
-        if blocks.get(block).is_none_or(|b| b.is_filling()) {
+        if blocks.get(block).is_none_or(|b| b.here.is_filling()) {
             return;
         }
         self.last_useful = now;

@@ -262,8 +262,10 @@ impl Receiver {
         }
         let late: Vec<(BlockIndex, u32)> = blocks
             .open()
-            .filter(|(_, b)| b.is_filling() && b.helped_at.is_none_or(|at| now.since(at) > turnaround * 4))
-            .map(|(index, b)| (index, b.wants()))
+            .filter(|b| {
+                b.here.is_filling() && b.asked.helped_at.is_none_or(|at| now.since(at) > turnaround * 4)
+            })
+            .map(|b| (BlockIndex(b.number), b.here.missing()))
             .take(8)
             .collect();
         let flow = self.flows.get_mut(&idle).expect("usable flows exist");
@@ -282,12 +284,13 @@ impl Receiver {
 
 /// The work of a flow as it travels: runs of whole blocks merged, at most [`MAX_WORK`] pieces.
 pub(super) fn list(blocks: &Blocks, flow: &mut Flow) -> Vec<Work> {
-    flow.order.retain(|&b| blocks.get(b).is_some_and(|block| block.shares.iter().any(|s| s.flow == flow.id)));
+    flow.order
+        .retain(|&b| blocks.get(b).is_some_and(|block| block.asked.shares.iter().any(|s| s.flow == flow.id)));
     let mut work: Vec<Work> = Vec::new();
     for &index in &flow.order {
         let Some(block) = blocks.get(index) else { continue };
-        for share in block.shares.iter().filter(|s| s.flow == flow.id) {
-            let attempt = block.attempt;
+        for share in block.asked.shares.iter().filter(|s| s.flow == flow.id) {
+            let attempt = block.here.attempts();
             if share.is_whole(block) {
                 if let Some(Work::Blocks { first, count, attempt: before }) = work.last_mut()
                     && first.0 + u32::from(*count) == index.0
