@@ -3,16 +3,14 @@
 //! ```text
 //!            packets of flows, by flow            packets of controllers, by request and task
 //!                       \                         /
-//!   driver --------->  Receivers  --- Session --- TaskSession     (asking, progress, the last farewell)
-//!      commands by fetch                  \------ CloseHandshake  (how each flow is closed)
+//!   driver --------->  Receivers  ---  Fetch  --- TaskSession     (asking, progress, the last farewell)
+//!      commands by fetch                  \------ Side            (pushed, pulled, or down trees: flows and blocks)
 //! ```
 //! A fetch is one object that this host wants. The driver numbers it ([`headwater_units::FetchId`]), and commands and
 //! events bear the number; that several are under way at once, and that they come by different transports, only
 //! [`Receivers`] knows.
 
 mod fetch;
-mod pulling;
-mod pulling_session;
 mod receivers;
 
 pub use receivers::{HostReceiverConfig, Receivers};

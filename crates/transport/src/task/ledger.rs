@@ -8,7 +8,7 @@
 //!                                        +--- all of it anew -----+  (a wrong hash; or asked of one source alone, which is gone)
 //! ```
 //! A fetch has one ledger. What a transport has asked for of a block, and of whom, it keeps with the block (`A`): so a symbol is
-//! looked up once.
+//! looked up once, and who goes on by another transport leaves that and takes the rest along ([`Ledger::map`]).
 
 use core::ops::Range;
 use std::collections::VecDeque;
@@ -100,6 +100,11 @@ impl Here {
         self.source_symbols - self.present.ones()
     }
 
+    /// The first repair symbol above all that are here.
+    pub(crate) fn next_repair(&self) -> u32 {
+        self.repair.last().map_or(self.source_symbols, |last| last + 1)
+    }
+
     /// How often it was begun anew; tells a source that it must send again what it sent before.
     pub(crate) fn attempts(&self) -> u8 {
         self.attempts
@@ -183,6 +188,38 @@ impl<A> Ledger<A> {
         ledger.untouched = undone.map(|block| u64::from(ledger.source_symbols(block))).sum();
         ledger.pass_done();
         ledger
+    }
+
+    /// The same, with something else beside each open block.
+    pub(crate) fn map<B>(self, mut asked: impl FnMut(&mut Here) -> B) -> Ledger<B> {
+        let Ledger { geometry, wanted, done, first_undone, open, recent, decoding, untouched } = self;
+        let open = open.into_iter().map(|Block { number, mut here, .. }| {
+            let asked = asked(&mut here);
+            Block { number, here, asked }
+        });
+        Ledger { open: open.collect(), geometry, wanted, done, first_undone, recent, decoding, untouched }
+    }
+
+    /// Opens every untouched block below the last open one, for a transport that takes blocks in order. Returns what is the first
+    /// block after these.
+    pub(crate) fn open_between(&mut self, asked: impl Fn(u32) -> A) -> u32 {
+        let end = self.open.back().map_or(self.first_undone, |last| last.number + 1);
+        for block in self.first_undone..end {
+            if !self.is_done(block) && self.find(block).is_none() {
+                self.open(block, asked(self.source_symbols(block)));
+            }
+        }
+        end
+    }
+
+    /// All flows are over: what was asked of one alone begins anew. Returns the blocks.
+    pub(crate) fn release_all(&mut self) -> Vec<BlockIndex> {
+        let alone = |ledger: &mut Self, place: usize| match ledger.open[place].here.trial.alone() {
+            Some(flow) => ledger.release(place, flow),
+            None => false,
+        };
+        let anew = (0..self.open.len()).filter(|&place| alone(self, place)).collect::<Vec<_>>();
+        anew.into_iter().map(|place| BlockIndex(self.open[place].number)).collect()
     }
 
     fn pass_done(&mut self) {
@@ -412,7 +449,9 @@ mod tests {
     fn a_block_is_found_whatever_is_open_beside_it() {
         let mut ledger = ledger();
         assert_eq!((ledger.find(0), ledger.place_from(2)), (None, 0));
-        [3, 0, 2].map(|block| ledger.open(block, ()));
+        for block in [3, 0, 2] {
+            ledger.open(block, ());
+        }
         let places = |ledger: &Ledger<()>| (0..5).map(|block| ledger.find(block)).collect::<Vec<_>>();
         assert_eq!(places(&ledger), [Some(0), None, Some(1), Some(2), None]);
         assert_eq!(ledger.find_again(3), Some(2));

@@ -16,3 +16,15 @@ pub use commands::{
 };
 pub use config::{ReceiverConfig, SessionConfig, TreeReceiverConfig};
 pub use stats::{CameBy, FlowStats, ReceiverStats, SessionFlow, SessionStats};
+
+use headwater_units::FlowId;
+
+/// What a transport leaves to the one that brings the object from then on.
+#[derive(Debug, Default)]
+pub(crate) struct HandedOn {
+    /// What is here, once it is known what is wanted.
+    pub(crate) ledger: Option<ledger::Ledger<()>>,
+    pub(crate) trust: blame::Trust,
+    /// Flows that are bound.
+    pub(crate) bound: Vec<FlowId>,
+}

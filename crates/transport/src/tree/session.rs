@@ -15,6 +15,8 @@ use headwater_units::{
 use headwater_wire::{Announcement, Body, FlowGrant, FlowView};
 
 use super::{Asks, TreeReceiver, TreeReceiverConfig};
+use crate::task::HandedOn;
+use crate::task::blame::Trust;
 use crate::task::ledger::{Block, Ledger};
 use crate::task::{SessionConfig, SessionFlow, SessionStats};
 use crate::{Bind, DecodeFailure, FromFetch, ReceiverCommand, ReceiverEvent, ReceiverFailure};
@@ -119,6 +121,7 @@ pub(crate) struct Session {
     open_blocks: usize,
     geometry: Geometry,
     blocks: Option<Blocks>,
+    trust: Trust,
     trees: Vec<Tree>,
     outbox: VecDeque<Output<FromFetch>>,
     keep: Option<(FlowId, SymbolId)>,
@@ -143,6 +146,7 @@ impl Session {
             open_blocks: session.open_blocks as usize,
             geometry,
             blocks: None,
+            trust: Trust::default(),
             trees: Vec::new(),
             outbox: VecDeque::new(),
             keep: None,
@@ -162,8 +166,19 @@ impl Session {
         self.trees.iter().filter(|tree| !tree.over).map(|tree| tree.grant.flow)
     }
 
-    pub(crate) fn is_distrusted(&self, _node: NodeId) -> bool {
-        false
+    pub(crate) fn is_distrusted(&self, node: NodeId) -> bool {
+        self.trust.is_distrusted(node)
+    }
+
+    /// Which sources are believed, as it was found out before.
+    pub(crate) fn trust(&mut self, trust: Trust) {
+        self.trust = trust;
+    }
+
+    /// What another transport goes on with.
+    pub(crate) fn hand_on(self) -> HandedOn {
+        let bound = self.bound().collect();
+        HandedOn { ledger: self.blocks.map(|blocks| blocks.ledger.map(|_| ())), trust: self.trust, bound }
     }
 
     pub(crate) fn blocks_behind(&self) -> usize {
@@ -272,6 +287,15 @@ impl Session {
         }
         let ledger = Ledger::new(self.geometry, wanted, have);
         self.stats.source_symbols = ledger.needed();
+        self.receive(now, ledger);
+    }
+
+    /// Goes on with what came by another transport: whatever a wrong block of it was, the first tree is asked for it again.
+    pub(crate) fn resume(&mut self, now: Time, ledger: Ledger<()>) {
+        self.receive(now, ledger.map(|_| 0));
+    }
+
+    fn receive(&mut self, now: Time, ledger: Ledger<usize>) {
         self.last_useful = now;
         let done = ledger.undone() == 0;
         self.blocks = Some(Blocks { ledger, most_open: self.open_blocks });

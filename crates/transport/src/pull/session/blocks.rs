@@ -73,7 +73,32 @@ impl Blocks {
         extra: u32,
         most_open: u32,
     ) -> Self {
-        let ledger = Ledger::new(geometry, wanted, have);
+        Blocks::of(Ledger::new(geometry, wanted, have), extra, most_open)
+    }
+
+    /// Goes on with what came by another transport.
+    pub(super) fn resume(ledger: Ledger<()>, extra: u32, most_open: u32) -> Self {
+        let ledger = ledger.map(|here| {
+            let lossy = here.next_repair() > here.source_symbols();
+            if lossy {
+                here.want_extra(extra);
+            }
+            Asked { lossy, begun_before: true, ..Asked::new(0) }
+        });
+        let mut blocks = Blocks::of(ledger, extra, most_open);
+        blocks.next = blocks.ledger.open_between(|_| Asked::new(0));
+        blocks.needed = blocks.ledger.iter().map(|entry| u64::from(entry.needs())).sum();
+        blocks.lossy = blocks.ledger.iter().filter(|entry| entry.asked.lossy).count() as u32;
+        blocks.trials = blocks.ledger.iter().filter(|entry| entry.here.trial.is_alone()).count() as u32;
+        blocks
+    }
+
+    /// What another transport goes on with.
+    pub(super) fn into_ledger(self) -> Ledger<()> {
+        self.ledger.map(|_| ())
+    }
+
+    fn of(ledger: Ledger<Asked>, extra: u32, most_open: u32) -> Self {
         Blocks {
             extra,
             most_open: most_open.max(1) as usize,

@@ -68,6 +68,33 @@ impl Blocks {
         Blocks { ledger, fresh, pool: BTreeMap::new(), pooled: 0 }
     }
 
+    /// Goes on with what came by another transport: nobody was asked for the rest.
+    pub(super) fn resume(ledger: Ledger<()>) -> Self {
+        let mut ledger = ledger.map(|here| Asked::new(here.next_repair()));
+        let fresh = ledger.open_between(Asked::new);
+        let mut blocks = Blocks { ledger, fresh, pool: BTreeMap::new(), pooled: 0 };
+        blocks.skip_done();
+        for place in 0..blocks.ledger.len() {
+            let Block { number, here, asked } = &mut blocks.ledger[place];
+            if !here.is_filling() {
+                continue;
+            }
+            let block = *number;
+            let runs = match missing_runs(here, &(0..here.source_symbols())) {
+                // What decoding turned out to need beyond them.
+                none if none.is_empty() => vec![asked.fresh_repair(here.missing())],
+                runs => runs,
+            };
+            runs.into_iter().for_each(|run| blocks.add_to_pool(block, run));
+        }
+        blocks
+    }
+
+    /// What another transport goes on with.
+    pub(super) fn into_ledger(self) -> Ledger<()> {
+        self.ledger.map(|_| ())
+    }
+
     fn skip_done(&mut self) {
         while self.fresh < self.ledger.wanted().end && self.ledger.is_done(self.fresh) {
             self.fresh += 1;
@@ -419,8 +446,8 @@ impl Inflow {
 }
 
 impl Asked {
-    fn new(source_symbols: u32) -> Self {
-        Asked { shares: Vec::new(), next_repair: source_symbols, helped_at: None, here_by_class: Vec::new() }
+    fn new(next_repair: u32) -> Self {
+        Asked { shares: Vec::new(), next_repair, helped_at: None, here_by_class: Vec::new() }
     }
 
     fn count_class(&mut self, esi: u32, of: u8) {

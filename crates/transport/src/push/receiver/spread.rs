@@ -115,7 +115,7 @@ impl Receiver {
     /// Gives unassigned work to the flows that will run dry first.
     fn supply(&mut self, now: Time, usable: &[(FlowId, f64)], measured: &[(FlowId, Option<f64>)]) {
         let mut allowed = self.allowance(now);
-        let (Some(blocks), Some(geometry)) = (&mut self.blocks, self.task_session.geometry()) else { return };
+        let (Some(blocks), geometry) = (&mut self.blocks, self.geometry) else { return };
         let first_block = u64::from(geometry.source_symbols(blocks.first_undecoded())).max(1);
         let open_blocks = self.config.open_blocks(geometry.layout().block_bytes());
         let counts_asked_for = self.config.counts_asked_for;
@@ -187,7 +187,7 @@ impl Receiver {
     /// horizon's worth, so that a pause is not made up for by a burst.
     fn allowance(&self, now: Time) -> Option<f64> {
         let limit = self.config.limit?;
-        let symbol = f64::from(self.task_session.geometry()?.symbol_size()) * 8.0;
+        let symbol = f64::from(self.geometry.symbol_size()) * 8.0;
         let per_second = limit.get() as f64 / symbol;
         let (left, since) = self.allowance;
         let most = (per_second * LEAST_HORIZON.as_secs_f64() * 2.0).max(f64::from(LEAST_PIECE));

@@ -194,7 +194,11 @@ impl Blocks {
             });
             let taken = others.map(|(_, run)| run.gone + run.coming).max().unwrap_or(0);
             let stride = u32::from(it.of);
-            (class_of(*number, it.index, it.of) + stride * taken, stride)
+            let mut start = class_of(*number, it.index, it.of);
+            while asked.begun_before && start < here.source_symbols() && here.has(start) {
+                start += stride;
+            }
+            (start + stride * taken, stride)
         };
         asked.runs[place] = Run { start, stride, ..Run::default() };
     }

@@ -42,12 +42,14 @@ pub(super) type Block = ledger::Block<Asked>;
 pub(super) struct Asked {
     /// Something of it is lost, or replaced by repair symbols: it will have to be decoded.
     pub(super) lossy: bool,
+    /// What is here of it may have come by another transport.
+    pub(super) begun_before: bool,
     pub(super) coming: u32,
     pub(super) runs: Vec<Run>,
     /// Who sent the last symbol: most come in a row.
-    last: usize,
+    pub(super) last: usize,
     /// By class that this receiver passes on, so many symbols others want.
-    wanted_by_others: Vec<(u8, u32)>,
+    pub(super) wanted_by_others: Vec<(u8, u32)>,
 }
 
 /// What one flow was asked for of one block: start, start + stride, and so on.
@@ -81,6 +83,7 @@ impl Asked {
     pub(super) fn new(places: usize) -> Self {
         Asked {
             lossy: false,
+            begun_before: false,
             coming: 0,
             runs: vec![Run::default(); places],
             last: usize::MAX,
