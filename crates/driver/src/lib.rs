@@ -394,6 +394,7 @@ mod tests {
     use std::path::Path;
 
     use headwater_transport::pull::queue::PullConfig;
+    use headwater_transport::push::PushFlowConfig;
     use headwater_udp::{PathAddr, RecvBatch, SendBatch};
     use headwater_units::{BitRate, Duration, FlowId, FlowKey, NodeId, TaskId, Theta};
     use headwater_wire::{
@@ -492,7 +493,10 @@ mod tests {
     async fn a_burst_is_cut_at_the_flows_quantum() {
         let folder = tempfile::tempdir().unwrap();
         // Unpaced, the initial window of 10 packets leaves at once; its quantum is a quarter of it.
-        let source = SourceConfig { pacer: None, ..SourceConfig::default() };
+        let source = SourceConfig {
+            push: PushFlowConfig { pacer: None, ..PushFlowConfig::default() },
+            ..SourceConfig::default()
+        };
         let (node, _said) = pushing(code_points(0, 0), source, folder.path()).await;
         let mut port = UdpPort::bind("127.0.0.1:0".parse().unwrap(), &SocketOptions::default()).unwrap();
         let assign = assign();

@@ -58,7 +58,6 @@ const CIRCLES: &[(&str, &[&str])] = &[
     ("sim", &["scenario", "workload"]),
     ("store", &["disk", "error"]),
     ("store", &["partial", "partial_record"]),
-    ("transport", &["pull", "push", "receiver", "source", "tree"]),
     // Messages of all kinds are parts of one datagram.
     (
         "wire",

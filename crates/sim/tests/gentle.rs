@@ -32,7 +32,7 @@ fn run(queue: u64, class: &str, flows: &str, background: &str) -> BTreeMap<Strin
     let scenario: Scenario = toml::from_str(&text).unwrap();
     let mut setup = packet_setup(&scenario, 1).unwrap();
     let Transport::Coded(coded) = &mut setup.transport else { panic!("push flows are no baseline") };
-    coded.source.yielding = Some(YieldingConfig::default());
+    coded.source.push.yielding = Some(YieldingConfig::default());
     let names: Vec<String> = setup.tasks.iter().map(|task| task.name.clone()).collect();
     let records = packet::run(setup, &mut |_| {}).unwrap();
     let mut useful = BTreeMap::new();
@@ -87,7 +87,7 @@ fn a_gentle_flow_comes_back_when_a_class_above_it_falls_silent() {
     "#;
     let mut setup = packet_setup(&toml::from_str(text).unwrap(), 1).unwrap();
     let Transport::Coded(coded) = &mut setup.transport else { panic!("push flows are no baseline") };
-    coded.source.yielding = Some(YieldingConfig::default());
+    coded.source.push.yielding = Some(YieldingConfig::default());
     let records = packet::run(setup, &mut |_| {}).unwrap();
     let finish = records.tasks[0].finish.map(|at| at.as_secs_f64());
     println!("it ended after {finish:?} s");
@@ -106,5 +106,5 @@ fn simulated_products_do_not_yield_unless_they_are_told() {
     "#;
     let setup = packet_setup(&toml::from_str(text).unwrap(), 1).unwrap();
     let Transport::Coded(coded) = setup.transport else { panic!("push flows are no baseline") };
-    assert_eq!(coded.source.yielding, None);
+    assert_eq!(coded.source.push.yielding, None);
 }

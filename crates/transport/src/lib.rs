@@ -10,9 +10,9 @@ pub mod pull;
 pub mod push;
 pub mod receiver;
 pub mod source;
+mod task;
 pub mod tree;
 
-pub use receiver::{
-    Bind, DecodeFailure, FromFetch, ReceiverCommand, ReceiverEvent, ReceiverFailure, ToFetch,
-};
-pub use source::{Arriving, Opened, Relaying, SourceCommand, SourceEvent};
+pub use flow::{Opened, SourceEvent};
+pub use source::{Arriving, Relaying, SourceCommand};
+pub use task::{Bind, DecodeFailure, FromFetch, ReceiverCommand, ReceiverEvent, ReceiverFailure, ToFetch};

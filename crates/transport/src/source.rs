@@ -24,11 +24,9 @@
 //! A driver should go on accepting datagrams of a flow for a while after [`SourceEvent::Closed`]: the receiver repeats
 //! its FIN until the answer arrives, and the source answers as long as it remembers the flow.
 
-pub(crate) mod blocks;
 mod commands;
-pub(crate) mod config;
+mod config;
 mod flow;
-pub(crate) mod paths;
 mod relaying;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -42,17 +40,19 @@ use headwater_wire::{
 use rand::SeedableRng;
 use rand_chacha::ChaCha12Rng;
 
-pub use commands::{Arriving, Opened, Relaying, SourceCommand, SourceEvent};
-pub(crate) use config::LOOK_AHEAD;
-pub use config::{AckInterval, FlowCounters, FlowStats, LostSymbols, SourceConfig, SourceStats, TailProbe};
+pub use commands::{Arriving, Relaying, SourceCommand};
+pub use config::{SourceConfig, SourceStats};
 use flow::Flow;
-use paths::PathMemory;
 
 use crate::flow::in_flight::AckOutcome;
 use crate::flow::pacer::RateLimit;
-use crate::pull::{PullFlow, Relays};
+use crate::flow::paths::PathMemory;
+pub use crate::flow::{FlowCounters, FlowStats};
+use crate::flow::{Opened, Shared, SourceEvent};
+use crate::pull::Relays;
 use crate::push::PushFlow;
-use crate::tree::{Dealt, TreeFlow};
+pub use crate::push::{AckInterval, LostSymbols, TailProbe};
+use crate::tree::Deals;
 
 /// Objects that were withdrawn, remembered to say "gone" rather than "unknown".
 const GONE_MEMORY: usize = 1024;
@@ -60,7 +60,7 @@ const GONE_MEMORY: usize = 1024;
 /// Everything that a host sends.
 #[derive(Debug)]
 pub struct Source {
-    shared: Shared,
+    common: Common,
     holdings: BTreeMap<ObjectId, Bytes>,
     gone: VecDeque<ObjectId>,
     flows: SortedMap<FlowId, Held>,
@@ -77,21 +77,14 @@ pub struct Source {
     outcome: AckOutcome,
 }
 
-/// What the flows of a source have in common.
+/// What the flows of a source have in common: all of them, and those of one transport.
 #[derive(Debug)]
-pub(crate) struct Shared {
-    pub(crate) config: SourceConfig,
-    pub(crate) out: VecDeque<Output<SourceEvent>>,
-    pub(crate) rng: ChaCha12Rng,
-    pub(crate) memory: PathMemory,
-    /// The host's rate limit holds everybody back.
-    pub(crate) limited: bool,
-    /// Members of groups that have just been detached, and flows that are over by themselves.
-    pub(crate) detached: Vec<FlowId>,
-    /// By group: which blocks its trees have been given.
-    pub(crate) dealt: BTreeMap<FlowId, Dealt>,
-    /// Objects that are sent on while they come.
-    pub(crate) relays: Relays,
+struct Common {
+    config: SourceConfig,
+    shared: Shared,
+    /// Objects that pulled flows send on while they come.
+    relays: Relays,
+    deals: Deals,
 }
 
 /// A flow, and how it stands among the others.
@@ -121,14 +114,16 @@ impl Source {
             limit: config.limit.map(RateLimit::new),
             stats: SourceStats::default(),
             outcome: AckOutcome::default(),
-            shared: Shared {
-                out: VecDeque::new(),
-                rng: ChaCha12Rng::from_seed(seed),
-                memory: PathMemory::new(config.path_memory, config.rtt.min_window),
-                limited: false,
-                detached: Vec::new(),
-                dealt: BTreeMap::new(),
+            common: Common {
+                shared: Shared {
+                    out: VecDeque::new(),
+                    rng: ChaCha12Rng::from_seed(seed),
+                    memory: PathMemory::new(config.path_memory, config.push.rtt.min_window),
+                    limited: false,
+                    detached: Vec::new(),
+                },
                 relays: Relays::default(),
+                deals: Deals::default(),
                 config,
             },
         }
@@ -177,12 +172,12 @@ impl Source {
             }
             Body::ProbeAck(ack) => self.with_push_flow(flow, |f, shared, _| f.on_probe_ack(now, ack, shared)),
             Body::Pull(pull) => self.on_pull(now, flow, path, &pull),
-            Body::Challenge { nonce } => self.with_flow(flow, |f, shared, _| match f {
-                Flow::Pull(f) => f.on_echo(path, nonce, shared),
+            Body::Challenge { nonce } => self.with_flow(flow, |f, common, _| match f {
+                Flow::Pull(f) => f.on_echo(path, nonce, &mut common.shared),
                 Flow::Push(_) | Flow::Tree(_) => {}
             }),
-            Body::Interest(name) => self.with_flow(flow, |f, shared, _| match f {
-                Flow::Tree(f) => f.on_interest(now, name, shared),
+            Body::Interest(name) => self.with_flow(flow, |f, common, _| match f {
+                Flow::Tree(f) => f.on_interest(now, name, &mut common.shared, &mut common.deals),
                 Flow::Push(_) | Flow::Pull(_) => {}
             }),
             Body::Fin(_) => self.on_fin(flow, path),
@@ -221,7 +216,7 @@ impl Source {
 
     fn on_push(&mut self, now: Time, path: PathId, mut push: Push) {
         let flow = push.flow;
-        if self.shared.config.gentle {
+        if self.common.config.gentle {
             push.class = Class::Gentle;
         }
         if let Some(known) = self.flows.get_mut(&flow) {
@@ -246,7 +241,7 @@ impl Source {
         let Ok(geometry) = Geometry::new(push.bytes, push.symbol_size) else {
             return self.refuse(path, flow, Refusal::UnknownObject);
         };
-        if self.flows.len() >= self.shared.config.max_flows {
+        if self.flows.len() >= self.common.config.max_flows {
             return self.refuse(path, flow, Refusal::Full);
         }
         self.stats.opened += 1;
@@ -261,11 +256,11 @@ impl Source {
             at: push.at.clone(),
         })));
         if relays {
-            self.shared.relays.enter(push.object, flow);
+            self.common.relays.enter(push.object, flow);
         }
-        let opened = Flow::new(now, push, geometry, &mut self.shared);
+        let opened = Flow::new(now, push, geometry, &mut self.common);
         self.flows.insert(flow, Held { flow: opened, controller: path, queued: false, timer: None });
-        self.report_at.get_or_insert(now + self.shared.config.report_every);
+        self.report_at.get_or_insert(now + self.common.config.report_every);
         self.tell(path, ToController::Pushing { flow });
     }
 
@@ -278,7 +273,7 @@ impl Source {
         if self.report_at.is_none_or(|at| now < at) {
             return;
         }
-        self.report_at = (!self.flows.is_empty()).then(|| now + self.shared.config.report_every);
+        self.report_at = (!self.flows.is_empty()).then(|| now + self.common.config.report_every);
         let mut by_controller: BTreeMap<PathId, Vec<_>> = BTreeMap::new();
         let mut groups = Vec::new();
         for (&flow, held) in self.flows.iter() {
@@ -300,13 +295,13 @@ impl Source {
     #[inline]
     fn on_pull(&mut self, now: Time, flow: FlowId, path: PathId, pull: &Pull) {
         let mut for_group = None;
-        self.with_flow(flow, |f, shared, _| match f {
-            Flow::Pull(f) => for_group = f.on_pull(now, path, pull, shared),
+        self.with_flow(flow, |f, common, _| match f {
+            Flow::Pull(f) => for_group = f.on_pull(now, path, pull, &mut common.shared, &mut common.relays),
             Flow::Push(_) | Flow::Tree(_) => {}
         });
         if let Some((group, says)) = for_group {
-            self.with_flow(group, |f, shared, _| match f {
-                Flow::Pull(f) => f.on_member(flow, &says, shared),
+            self.with_flow(group, |f, common, _| match f {
+                Flow::Pull(f) => f.on_member(flow, &says, &mut common.shared),
                 Flow::Push(_) | Flow::Tree(_) => {}
             });
             self.tell_detached(now);
@@ -316,9 +311,9 @@ impl Source {
     /// Groups have gone on without some of their members.
     #[inline]
     fn tell_detached(&mut self, now: Time) {
-        while let Some(flow) = self.shared.detached.pop() {
-            self.with_flow(flow, |f, shared, _| match f {
-                Flow::Pull(f) => f.detach(now, shared),
+        while let Some(flow) = self.common.shared.detached.pop() {
+            self.with_flow(flow, |f, common, _| match f {
+                Flow::Pull(f) => f.detach(now, &mut common.shared),
                 Flow::Push(_) | Flow::Tree(_) => {}
             });
         }
@@ -334,7 +329,7 @@ impl Source {
             }
         }
         let datagram = Datagram { class: Class::Control, key_epoch: 0, flow, body: Body::FinAck };
-        self.shared.out.push_back(Output::Transmit(Packet { path, ecn: Ecn::NotEct, datagram }));
+        self.common.shared.out.push_back(Output::Transmit(Packet { path, ecn: Ecn::NotEct, datagram }));
     }
 
     // ---- the driver
@@ -357,7 +352,7 @@ impl Source {
                         self.gone.pop_front();
                     }
                 }
-                self.shared.relays.end(object);
+                self.common.relays.end(object);
                 self.end_flows_of(object);
             }
             SourceCommand::BlockReady { flow, block, repair } => {
@@ -366,8 +361,8 @@ impl Source {
                 });
             }
             SourceCommand::FlowPath { flow, path } => {
-                self.with_flow(flow, |f, shared, _| match f {
-                    Flow::Pull(f) => f.on_path(now, path, shared),
+                self.with_flow(flow, |f, common, _| match f {
+                    Flow::Pull(f) => f.on_path(now, path, &mut common.shared),
                     Flow::Tree(f) => f.on_path(path),
                     // A receiver that does not pull says itself where it is, with the work that it has.
                     Flow::Push(f) => f.on_vouched(path),
@@ -381,9 +376,9 @@ impl Source {
                 }
             }
             SourceCommand::Limit { limit } => {
-                self.shared.config.limit = limit;
+                self.common.config.limit = limit;
                 self.limit = limit.map(RateLimit::new);
-                self.shared.limited = false;
+                self.common.shared.limited = false;
             }
         }
     }
@@ -408,7 +403,7 @@ impl Source {
         {
             let body = Body::Fin(FinReason::Cancelled);
             let datagram = Datagram { class: Class::Control, key_epoch: 0, flow, body };
-            self.shared.out.push_back(Output::Transmit(Packet { path, ecn: Ecn::NotEct, datagram }));
+            self.common.shared.out.push_back(Output::Transmit(Packet { path, ecn: Ecn::NotEct, datagram }));
         }
     }
 
@@ -427,9 +422,9 @@ impl Source {
         self.stats.symbols_lost += counters.lost.get();
         self.event(SourceEvent::Closed { flow });
         if let Flow::Tree(tree) = &closed.flow {
-            tree.leave(&mut self.shared);
+            tree.leave(&mut self.common.deals);
         }
-        self.shared.relays.leave(closed.flow.object(), flow);
+        self.common.relays.leave(closed.flow.object(), flow);
         if let Some(sent) = closed.flow.sent_to_group() {
             self.tell(closed.controller, ToController::GroupSent { flow, sent });
         }
@@ -456,15 +451,15 @@ impl Source {
 
     /// Changes a flow, which then may have something to send.
     #[inline]
-    fn with_flow(&mut self, flow: FlowId, change: impl FnOnce(&mut Flow, &mut Shared, &mut AckOutcome)) {
+    fn with_flow(&mut self, flow: FlowId, change: impl FnOnce(&mut Flow, &mut Common, &mut AckOutcome)) {
         let Some(held) = self.flows.get_mut(&flow) else {
             self.stats.unknown_flow += 1;
             return;
         };
         held.flow.look_again();
-        change(&mut held.flow, &mut self.shared, &mut self.outcome);
+        change(&mut held.flow, &mut self.common, &mut self.outcome);
         enqueue(held, flow, &mut self.ready);
-        self.timers.arm(&mut held.timer, held.flow.deadline(&self.shared.config), flow);
+        self.timers.arm(&mut held.timer, held.flow.deadline(), flow);
     }
 
     /// The same, for what only the receiver of a pushed flow says.
@@ -474,8 +469,8 @@ impl Source {
         change: impl FnOnce(&mut PushFlow, &mut Shared, &mut AckOutcome),
     ) {
         let mut unexpected = 0;
-        self.with_flow(flow, |f, shared, outcome| match f {
-            Flow::Push(f) => change(f, shared, outcome),
+        self.with_flow(flow, |f, common, outcome| match f {
+            Flow::Push(f) => change(f, &mut common.shared, outcome),
             Flow::Pull(_) | Flow::Tree(_) => unexpected = 1,
         });
         self.stats.unexpected += unexpected;
@@ -486,9 +481,9 @@ impl Source {
             let held = self.flows.get_mut(&flow).expect("a closed flow takes its timer along");
             held.timer = None;
             held.flow.look_again();
-            let is_over = held.flow.on_timer(now, &mut self.outcome, &mut self.shared);
+            let is_over = held.flow.on_timer(now, &mut self.outcome, &mut self.common.shared);
             enqueue(held, flow, &mut self.ready);
-            self.timers.arm(&mut held.timer, held.flow.deadline(&self.shared.config), flow);
+            self.timers.arm(&mut held.timer, held.flow.deadline(), flow);
             if is_over && let Some(controller) = self.close(flow) {
                 self.tell(controller, ToController::Stopped { flow });
             }
@@ -500,7 +495,7 @@ impl Source {
     fn transmit(&mut self, now: Time) -> Option<Packet> {
         while let Some(&flow) = self.ready.front() {
             if self.limit.is_some_and(|limit| limit.ready_at(now) > now) {
-                self.shared.limited = true;
+                self.common.shared.limited = true;
                 return None;
             }
             let Some(held) = self.flows.get_mut(&flow) else {
@@ -508,12 +503,12 @@ impl Source {
                 self.turn = 0;
                 continue;
             };
-            let packet = held.flow.next(now, &mut self.shared);
+            let packet = held.flow.next(now, &mut self.common);
             if packet.is_none() {
                 held.queued = false;
                 self.ready.pop_front();
                 self.turn = 0;
-                self.timers.arm(&mut held.timer, held.flow.deadline(&self.shared.config), flow);
+                self.timers.arm(&mut held.timer, held.flow.deadline(), flow);
                 continue;
             }
             self.turn += 1;
@@ -522,7 +517,7 @@ impl Source {
             }
             // A packet that follows others can only put the deadline off.
             if held.flow.is_flight_new() {
-                self.timers.arm(&mut held.timer, held.flow.deadline(&self.shared.config), flow);
+                self.timers.arm(&mut held.timer, held.flow.deadline(), flow);
             }
             if self.turn >= held.flow.quantum() {
                 self.ready.rotate_left(1);
@@ -530,7 +525,7 @@ impl Source {
             }
             return packet;
         }
-        self.shared.limited = false;
+        self.common.shared.limited = false;
         if let Some(limit) = &mut self.limit {
             limit.on_blocked();
         }
@@ -547,11 +542,11 @@ impl Source {
     }
 
     fn tell(&mut self, path: PathId, control: ToController) {
-        self.shared.out.push_back(Output::Transmit(Packet::control(path, control)));
+        self.common.shared.out.push_back(Output::Transmit(Packet::control(path, control)));
     }
 
     fn event(&mut self, event: SourceEvent) {
-        self.shared.out.push_back(Output::Event(event));
+        self.common.shared.out.push_back(Output::Event(event));
     }
 }
 
@@ -568,18 +563,18 @@ impl Endpoint for Source {
 
     fn poll(&mut self, now: Time) -> Output<SourceEvent> {
         loop {
-            if let Some(output) = self.shared.out.pop_front() {
+            if let Some(output) = self.common.shared.out.pop_front() {
                 return output;
             }
             self.fire_timers(now);
             self.report(now);
-            if !self.shared.out.is_empty() {
+            if !self.common.shared.out.is_empty() {
                 continue;
             }
             if let Some(packet) = self.transmit(now) {
                 return Output::Transmit(packet);
             }
-            if self.shared.out.is_empty() {
+            if self.common.shared.out.is_empty() {
                 return Output::Wake(self.wake(now));
             }
         }

@@ -4,6 +4,7 @@ mod support;
 
 use headwater_transport::ReceiverFailure;
 use headwater_transport::flow::path_mtu::PathMtuConfig;
+use headwater_transport::push::PushFlowConfig;
 use headwater_transport::push::receiver::ReceiverStats;
 use headwater_transport::source::SourceConfig;
 use headwater_units::{BitRate, Bytes, Duration};
@@ -17,7 +18,8 @@ const ETHERNET: usize = 1472;
 const TUNNEL: usize = 1372;
 
 fn product() -> SourceConfig {
-    SourceConfig { path_mtu: Some(PathMtuConfig::default()), ..SourceConfig::default() }
+    let push = PushFlowConfig { path_mtu: Some(PathMtuConfig::default()), ..PushFlowConfig::default() };
+    SourceConfig { push, ..SourceConfig::default() }
 }
 
 fn mbit(n: u64) -> BitRate {

@@ -349,3 +349,77 @@ fn what_moves_for_every_packet_is_small() {
     assert!(size_of::<Output<SourceEvent>>() <= 64, "{}", size_of::<Output<SourceEvent>>());
     assert!(size_of::<Input<SourceCommand>>() <= 64, "{}", size_of::<Input<SourceCommand>>());
 }
+
+/// Goal: who goes on by another transport, in the middle of its task, is brought what it lacks and nothing that it has.
+#[test]
+fn a_fetch_goes_on_by_another_transport_with_all_that_is_here() {
+    let by = |version: u32, delivery: Delivery, source: u64| {
+        let Input::Packet(Packet { datagram: Datagram { body: Body::Control(mut said), .. }, .. }) =
+            accepted(1, 0, 0)
+        else {
+            unreachable!("it is said by the controller");
+        };
+        if let Control::Receiver(ToReceiver::Accepted {
+            version: its, delivery: its_delivery, flows, ..
+        }) = &mut *said
+        {
+            (*its, *its_delivery, *flows) = (version, delivery, grants(1, source + 1));
+            flows.drain(..source as usize);
+            flows.iter_mut().for_each(|grant| (grant.index, grant.of) = (0, 1));
+        }
+        control(CONTROLLER, *said)
+    };
+    let is = |said: &[(FetchId, Output<FromFetch>)], what: &dyn Fn(&ReceiverEvent) -> bool| {
+        said.iter().any(|(_, output)| matches!(output, Output::Event(FromFetch(_, event)) if what(event)))
+    };
+    let sent = |said: Vec<(FetchId, Output<FromFetch>)>, to: FlowId| {
+        let bodies = said.into_iter().filter_map(move |(_, output)| match output {
+            Output::Transmit(packet) if packet.datagram.flow == to => Some(packet.datagram.body),
+            _ => None,
+        });
+        bodies.collect::<Vec<_>>()
+    };
+    let begins = |event: &ReceiverEvent| matches!(event, ReceiverEvent::Accepted { .. });
+    let decodes = |event: &ReceiverEvent| matches!(event, ReceiverEvent::Decode { block: BlockIndex(0) });
+    let (mut host, mut now) = (host(), at(0));
+    host.handle(now, fetch(1, SpreadRule::Listed));
+    drain(&mut host, now);
+    host.handle(now, by(1, Delivery::Push, 0));
+    assert!(is(&drain(&mut host, now).0, &begins));
+    for esi in 0..100 {
+        now = at(10 * (1 + u64::from(esi)));
+        host.handle(now, symbol(flow(1, 0), u64::from(esi), 0, esi));
+        drain(&mut host, now);
+    }
+
+    host.handle(now, by(2, Delivery::Pull { initial_window: 8 }, 1));
+    let (said, _) = drain(&mut host, now);
+    assert!(!is(&said, &begins) && is(&said, &|event| *event == ReceiverEvent::Unbind { flow: flow(1, 0) }));
+    let wants = sent(said, flow(1, 1)).into_iter().find_map(|body| match body {
+        Body::Pull(pull) => pull.wants[0],
+        _ => None,
+    });
+    let want = wants.expect("it opens its flow");
+    assert_eq!((want.block, want.start, want.count.get()), (BlockIndex(0), 100, 8));
+    for (number, esi) in (0..).zip(100..256) {
+        now += Duration::from_micros(10);
+        host.handle(now, symbol(flow(1, 1), number, 0, esi));
+        assert_eq!(is(&drain(&mut host, now).0, &decodes), esi == 255);
+    }
+    for esi in 0..50 {
+        now += Duration::from_micros(10);
+        host.handle(now, symbol(flow(1, 1), 156 + u64::from(esi), 1, esi));
+        drain(&mut host, now);
+    }
+
+    host.handle(now, by(3, Delivery::Push, 2));
+    let (said, _) = drain(&mut host, now);
+    assert!(!is(&said, &begins));
+    let listed = sent(said, flow(1, 2)).into_iter().find_map(|body| match body {
+        Body::Assign(assign) => Some(assign.assignment),
+        _ => None,
+    });
+    let Some(Assignment::Listed(work)) = listed else { panic!("it is told what to send: {listed:?}") };
+    let first = Work::Symbols { block: BlockIndex(1), first: Esi(50), count: 206, attempt: 0 };
+    assert_eq!(work.first(), Some(&first), "{work:?}");
+}

@@ -3,6 +3,7 @@
 mod source_net;
 
 use headwater_transport::SourceEvent;
+use headwater_transport::push::PushFlowConfig;
 use headwater_transport::source::SourceConfig;
 use headwater_units::{
     BlockIndex, Duration, ESI_LIMIT, Esi, FlowId, PacketNumber, PathId, SymbolId, Symbols, Time,
@@ -15,6 +16,11 @@ use source_net::{CONTROLLER, K, Net, OBJECT, Receiver, T, Weather, ms, push};
 
 fn secs(n: u64) -> Time {
     Time::ZERO + Duration::from_secs(n)
+}
+
+/// A source whose pushed flows are told this.
+fn pushes(push: PushFlowConfig) -> SourceConfig {
+    SourceConfig { push, ..SourceConfig::default() }
 }
 
 fn everything(net: &Net) -> bool {
@@ -77,7 +83,8 @@ fn count(net: &Net, matching: impl Fn(&SourceEvent) -> bool) -> usize {
 
 #[test]
 fn lost_symbol_is_resent_after_three_later_acks() {
-    let config = SourceConfig { tail_probe: None, ..SourceConfig::paper() };
+    let push = PushFlowConfig { tail_probe: None, ..PushFlowConfig::paper() };
+    let config = SourceConfig { push, ..SourceConfig::paper() };
     let mut net = Net::with_flow(config, Weather::default(), 1, 4);
     net.drop.insert(20);
     net.run_for(ms(400));
@@ -114,7 +121,7 @@ fn a_packet_that_was_only_late_is_not_resent_and_the_window_does_not_care() {
 fn loss_does_not_touch_the_window_of_a_flow_that_ignores_it() {
     let window = |loss: f64| {
         let mut config = SourceConfig::paper();
-        config.wfcc.initial_window = headwater_units::Packets::new(64.0);
+        config.push.wfcc.initial_window = headwater_units::Packets::new(64.0);
         let mut net = Net::with_flow(config, Weather { loss, ..Weather::default() }, 3, 400);
         net.run_for(ms(8));
         (net.flow().window.get(), net.flow().counters)
@@ -209,7 +216,7 @@ fn a_flow_pauses_when_its_receiver_falls_silent_and_goes_on_when_it_speaks() {
 #[test]
 fn a_timeout_resets_the_window_to_one_and_backs_off() {
     let mut config = SourceConfig::paper();
-    config.rtt.min_rto = ms(200);
+    config.push.rtt.min_rto = ms(200);
     let weather = Weather { bottleneck: Some((5000, 30, 1000)), ..Weather::default() };
     let mut net = Net::with_flow(config, weather, 1, 400);
     net.run_for(ms(500));
@@ -289,7 +296,8 @@ fn a_flow_with_nothing_to_do_has_no_timer_but_the_report() {
 #[test]
 fn a_slow_disk_starves_the_flow_and_symbols_say_so() {
     let weather = Weather { disk: ms(20), ..Weather::default() };
-    let config = SourceConfig { prepare_ahead: 1, prepare_windows: 0.0, ..SourceConfig::default() };
+    let config =
+        pushes(PushFlowConfig { prepare_ahead: 1, prepare_windows: 0.0, ..PushFlowConfig::default() });
     let mut net = Net::with_flow(config, weather, 1, 40);
     assert!(net.run(secs(20), everything));
     let starved = net.receiver().headers.iter().filter(|(_, h)| h.starved).count();

@@ -92,7 +92,7 @@ pub(crate) fn data_config(common: &Common, bind: SocketAddr) -> Result<NodeConfi
     source.limit = common.limit;
     source.gentle = common.gentle;
     // Experiments go by the constants that they state.
-    source.yielding = common.experiments.tuning.is_none().then(YieldingConfig::default);
+    source.push.yielding = common.experiments.tuning.is_none().then(YieldingConfig::default);
     let rate = &mut source.trees.rate;
     rate.most = common.uplink.unwrap_or(ANY_RATE);
     if let (None, Some(uplink)) = (&common.experiments.tuning, common.uplink) {
@@ -100,9 +100,9 @@ pub(crate) fn data_config(common: &Common, bind: SocketAddr) -> Result<NodeConfi
         (rate.initial, rate.step) = (uplink.mul_f64(0.5), uplink.mul_f64(0.125));
     }
     source.trees.catch_up = TREES_CATCH_UP;
-    source.path_mtu = Some(PathMtuConfig::default());
+    source.push.path_mtu = Some(PathMtuConfig::default());
     if common.loss_response_ignore {
-        source.wfcc.loss_response = LossResponse::Ignore;
+        source.push.wfcc.loss_response = LossResponse::Ignore;
     }
     Ok(NodeConfig {
         bind,

@@ -204,7 +204,7 @@ fn flows(scheme: Scheme, spec: &TransportSpec) -> Result<Flows, RunError> {
 fn baseline(scheme: Scheme, spec: &TransportSpec) -> Result<baseline::SenderConfig, RunError> {
     let scheme = match scheme {
         Scheme::Dctcp => baseline::Scheme::Dctcp(baseline::DctcpConfig {
-            gain: spec.source_config().wfcc.gain,
+            gain: spec.source_config().push.wfcc.gain,
             ..baseline::DctcpConfig::default()
         }),
         Scheme::Reno => baseline::Scheme::NewReno,
@@ -220,7 +220,11 @@ fn baseline(scheme: Scheme, spec: &TransportSpec) -> Result<baseline::SenderConf
     // The timeouts and the first window are those that a push flow would have.
     let source = spec.source_config();
     let config = baseline::SenderConfig::data_centre(scheme);
-    Ok(baseline::SenderConfig { initial_window: source.wfcc.initial_window, rtt: source.rtt, ..config })
+    Ok(baseline::SenderConfig {
+        initial_window: source.push.wfcc.initial_window,
+        rtt: source.push.rtt,
+        ..config
+    })
 }
 
 fn ndp(spec: &TransportSpec) -> baseline::SenderConfig {
@@ -308,9 +312,10 @@ const BLOCKS: usize = 1 << 20;
 fn unprotect(setup: &mut CodedSetup) {
     let source = &mut setup.source;
     // The simulated receiver is where it says it is, and all its blocks may be open at once.
-    (source.unvalidated_packets, source.look_ahead, source.max_in_flight) = (u64::MAX, 4096, u32::MAX);
+    let push = &mut source.push;
+    (push.unvalidated_packets, push.look_ahead, push.max_in_flight) = (u64::MAX, 4096, u32::MAX);
+    push.silent_pause = NEVER;
     source.pull.open_blocks = BLOCKS;
-    source.silent_pause = NEVER;
     let controller = &mut setup.controller;
     // A flow that yields to a heavier one is not dead.
     controller.silent_limit = NEVER;

@@ -48,15 +48,15 @@ impl TransportSpec {
             return SourceConfig::default();
         }
         let mut source = SourceConfig::paper();
-        source.wfcc.initial_window = Packets::new(self.initial_window);
-        source.wfcc.gain = self.gain;
-        source.wfcc.theta_floor = Theta::new(self.theta_floor);
-        source.wfcc.loss_response = match self.loss_response {
+        source.push.wfcc.initial_window = Packets::new(self.initial_window);
+        source.push.wfcc.gain = self.gain;
+        source.push.wfcc.theta_floor = Theta::new(self.theta_floor);
+        source.push.wfcc.loss_response = match self.loss_response {
             LossResponse::Ignore => WindowResponse::Ignore,
             LossResponse::Guarded => WindowResponse::Guarded(LossGuard::default()),
         };
-        source.rtt.min_rto = self.min_rto;
-        source.rtt.initial_rto = self.min_rto;
+        source.push.rtt.min_rto = self.min_rto;
+        source.push.rtt.initial_rto = self.min_rto;
         source
     }
 
@@ -215,17 +215,17 @@ mod tests {
             ..TransportSpec::default()
         };
         let source = spec.source_config();
-        let wfcc = source.wfcc;
+        let wfcc = source.push.wfcc;
         assert_eq!((wfcc.initial_window, wfcc.gain, wfcc.theta_floor.get()), (Packets::new(7.0), 0.25, 0.75));
         assert_eq!(wfcc.loss_response, WindowResponse::Guarded(LossGuard::default()));
-        assert_eq!((source.rtt.min_rto, source.rtt.initial_rto), (spec.min_rto, spec.min_rto));
+        assert_eq!((source.push.rtt.min_rto, source.push.rtt.initial_rto), (spec.min_rto, spec.min_rto));
     }
 
     #[test]
     fn without_a_word_a_source_is_that_of_the_paper_but_for_its_first_timeout() {
         let spec = TransportSpec::default();
         let mut paper = SourceConfig::paper();
-        paper.rtt.initial_rto = spec.min_rto;
+        paper.push.rtt.initial_rto = spec.min_rto;
         assert_eq!(spec.source_config(), paper);
         assert_eq!(spec.fixed(), None);
     }

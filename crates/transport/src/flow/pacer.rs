@@ -1,7 +1,7 @@
 //! When the next packets of a flow may leave (RFC 9002 §7.7, docs/decisions/0024).
 //!
-//! A flow is paced a little faster than its window per round trip, in quanta: at most two packets or what 0.25 ms carry,
-//! whichever is more, and never more than a quarter of the window. So a burst does not pass a mark threshold by itself,
+//! A flow is paced a little faster than its window per round trip, in quanta of what 0.25 ms carry: at least two packets,
+//! and never more than a quarter of the window. So a burst does not pass a mark threshold by itself,
 //! and one send call carries one quantum.
 //!
 //! The pacer keeps a departure schedule, as a line does: while there is something to send, the next departure follows

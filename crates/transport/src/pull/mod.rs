@@ -16,9 +16,9 @@
 //!   the next block i + 1 and so on, as far as it is asked to. Whose symbols come faster is asked more often.
 //! - The source lowers a flow's class as it sends ([`headwater_wire::Class::LEVELS`]); the first window and the answer to the
 //!   last pull go first (§III-D).
-//! - One source serves a group of receivers by one flow that a network copies to all (§III-E, [`group`]).
+//! - One source serves a group of receivers by one flow that a network copies to all (§III-E, `group`).
 //!
-//! What a source does is in [`PullFlow`], what a receiver does in [`Session`]. Knows nothing of queues that trim: where nothing
+//! What a source does is in `PullFlow`, what a receiver does in [`Session`]. Knows nothing of queues that trim: where nothing
 //! trims, losses are inferred from the packets that come later, and from time.
 //!
 //! Differs from the paper:
@@ -35,16 +35,16 @@ mod config;
 mod group;
 mod pull_flow;
 pub mod queue;
-mod receiver;
 mod relay;
 mod runs;
 mod session;
 
-pub use config::{PullFlowConfig, SessionConfig, SessionFlow, SessionStats};
+pub use config::PullFlowConfig;
 pub(crate) use pull_flow::PullFlow;
-pub(crate) use receiver::Receiver;
 pub(crate) use relay::Relays;
 pub use session::{Ask, Session};
+
+pub use crate::task::{SessionConfig, SessionFlow, SessionStats};
 
 use headwater_units::{BlockIndex, Geometry};
 

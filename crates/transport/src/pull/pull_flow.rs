@@ -11,7 +11,7 @@
 //! No window, no pace, no timer for what was sent: the receiver counts, and asks again. A pull may come twice, late or not at all:
 //! it says how many were asked for in all, and how far of which runs.
 //!
-//! A receiver is where its pulls come from. Until that address has echoed a nonce ([`crate::source::paths`];
+//! A receiver is where its pulls come from. Until that address has echoed a nonce ([`crate::flow::paths`];
 //! docs/decisions/0030), it gets no more than the first window, whatever it asks for; a new one is served only then.
 
 use headwater_machine::{Output, Packet};
@@ -23,10 +23,10 @@ use headwater_wire::{Body, Class, Datagram, Ecn, FlowRole, Pull, Push, SYMBOL_OV
 use super::group::{MemberPull, MemberSays, Members};
 use super::runs::Runs;
 use crate::SourceEvent;
+use crate::flow::paths::{PathNews, Paths};
+use crate::flow::{FlowCounters, FlowStats, Shared};
 use crate::pull::queue::Served;
-use crate::source::Shared;
-use crate::source::config::{FlowCounters, FlowStats, SourceConfig};
-use crate::source::paths::{PathNews, Paths};
+use crate::pull::{PullFlowConfig, Relays};
 
 /// What one GSO send covers at most; the first window leaves at line rate (docs/decisions/0024).
 const QUANTUM: u64 = 46;
@@ -39,6 +39,7 @@ const MOST_DOUBLINGS: u32 = 5;
 /// One pulled flow.
 #[derive(Debug)]
 pub(crate) struct PullFlow {
+    config: PullFlowConfig,
     push: Push,
     window: u32,
     role: Role,
@@ -99,8 +100,14 @@ enum Level {
 }
 
 impl PullFlow {
-    pub(crate) fn new(push: Push, initial_window: u16, geometry: Geometry, shared: &mut Shared) -> Self {
-        let config = &shared.config.pull;
+    pub(crate) fn new(
+        config: &PullFlowConfig,
+        push: Push,
+        initial_window: u16,
+        geometry: Geometry,
+        shared: &mut Shared,
+        relays: &Relays,
+    ) -> Self {
         let window = super::window(initial_window);
         let most_asked = u64::from(MOST_WINDOWS * window);
         let role = match &push.role {
@@ -110,7 +117,7 @@ impl PullFlow {
                 Role::Group(Members::new(members, most_asked, !config.validates_paths))
             }
         };
-        let relays = shared.relays.has(push.object, push.flow);
+        let relays = relays.has(push.object, push.flow);
         let mut runs = Runs::new(push.flow, geometry, config.open_blocks, config.prepare_ahead, relays);
         let mut pushes = 0;
         if !matches!(role, Role::Attached { .. }) {
@@ -123,6 +130,7 @@ impl PullFlow {
             }
         }
         PullFlow {
+            config: config.clone(),
             window,
             role,
             path: None,
@@ -239,6 +247,7 @@ impl PullFlow {
         path: PathId,
         pull: &Pull,
         shared: &mut Shared,
+        relays: &mut Relays,
     ) -> Option<(FlowId, MemberSays)> {
         // Nobody pulls a group's flow.
         if matches!(self.role, Role::Group(_)) {
@@ -254,10 +263,12 @@ impl PullFlow {
         }
         match &self.role {
             Role::Single | Role::Group(_) => {
-                self.ask(pull, shared);
+                self.ask(pull, shared, relays);
                 None
             }
-            Role::Attached { .. } | Role::Detached { .. } => self.on_pull_of_member(now, pull, shared),
+            Role::Attached { .. } | Role::Detached { .. } => {
+                self.on_pull_of_member(now, pull, shared, relays)
+            }
         }
     }
 
@@ -277,6 +288,7 @@ impl PullFlow {
         now: Time,
         pull: &Pull,
         shared: &mut Shared,
+        relays: &mut Relays,
     ) -> Option<(FlowId, MemberSays)> {
         match &mut self.role {
             &mut Role::Attached { group } if !pull.alone => {
@@ -287,13 +299,13 @@ impl PullFlow {
             // It leaves by itself.
             &mut Role::Attached { group } => {
                 self.begin_alone(group, None);
-                self.ask(pull, shared);
+                self.ask(pull, shared, relays);
                 Some((group, MemberSays::Leaves))
             }
             Role::Detached { telling, .. } if !pull.alone => {
                 // It has not heard of it; if it has, this pull is an old one.
                 if let Some(telling) = telling {
-                    let again = telling.last.map_or(now, |last| last + shared.config.pull.retell);
+                    let again = telling.last.map_or(now, |last| last + self.config.retell);
                     (telling.next, telling.times) = (telling.next.min(again), 0);
                     self.tell_detached(now, shared);
                 }
@@ -304,7 +316,7 @@ impl PullFlow {
                     let group = *group;
                     self.begin_alone(group, None);
                 }
-                self.ask(pull, shared);
+                self.ask(pull, shared, relays);
                 None
             }
             Role::Single | Role::Group(_) => None,
@@ -312,7 +324,7 @@ impl PullFlow {
     }
 
     #[inline]
-    fn ask(&mut self, pull: &Pull, shared: &mut Shared) {
+    fn ask(&mut self, pull: &Pull, shared: &mut Shared, relays: &mut Relays) {
         let Some(more) = self.newer(pull) else { return };
         self.asked = (self.asked + u64::from(more)).min(self.most_asked);
         self.fin = pull.fin;
@@ -322,16 +334,16 @@ impl PullFlow {
         for want in pull.wants.iter().flatten() {
             self.runs.want(want, false, &mut shared.out);
             if self.relays {
-                self.want_of_relay(want, shared);
+                self.want_of_relay(want, shared, relays);
             }
         }
     }
 
     /// What is not here may have to be asked for.
-    fn want_of_relay(&self, want: &Want, shared: &mut Shared) {
+    fn want_of_relay(&self, want: &Want, shared: &mut Shared, relays: &mut Relays) {
         let (object, block) = (self.push.object, want.block);
         let source_symbols = self.runs.source_symbols(block);
-        if let Some((class, symbols)) = shared.relays.want(object, want, source_symbols) {
+        if let Some((class, symbols)) = relays.want(object, want, source_symbols) {
             let wanted = SourceEvent::Wanted { object, block, class, symbols };
             shared.out.push_back(Output::Event(wanted));
         }
@@ -367,7 +379,7 @@ impl PullFlow {
         let news = paths.on_opening(path, nonce, &mut shared.rng);
         self.path = paths.current();
         let PathNews::Challenge(nonce) = news else { return };
-        let due = self.challenged_at.zip(now).is_none_or(|(at, now)| now >= at + shared.config.pull.retell);
+        let due = self.challenged_at.zip(now).is_none_or(|(at, now)| now >= at + self.config.retell);
         if !known || due {
             self.challenged_at = now;
             let datagram = self.datagram(Class::Control, Body::Challenge { nonce });
@@ -423,7 +435,7 @@ impl PullFlow {
         if now < telling.next {
             return;
         }
-        telling.next = now + shared.config.pull.retell * (1 << telling.times.min(MOST_DOUBLINGS));
+        telling.next = now + self.config.retell * (1 << telling.times.min(MOST_DOUBLINGS));
         (telling.last, telling.times) = (Some(now), telling.times + 1);
         if let Some(path) = self.path {
             let datagram = self.datagram(Class::Control, Body::Detached);
@@ -435,7 +447,7 @@ impl PullFlow {
 
     /// The next packet that may leave now.
     #[inline]
-    pub(crate) fn next(&mut self, now: Time, shared: &mut Shared) -> Option<Packet> {
+    pub(crate) fn next(&mut self, now: Time, shared: &mut Shared, relays: &Relays) -> Option<Packet> {
         let path = self.path.filter(|_| !self.paused)?;
         let syn = self.pushes > 0;
         if !(if syn { self.is_assembled(now) } else { self.is_asked(now) }) {
@@ -449,8 +461,8 @@ impl PullFlow {
         let next = match self.relays {
             false => self.runs.next(),
             true => {
-                let Shared { relays, out, .. } = shared;
-                relays.get(self.push.object).and_then(|relayed| self.runs.next_relayed(relayed, out))
+                let relayed = relays.get(self.push.object);
+                relayed.and_then(|relayed| self.runs.next_relayed(relayed, &mut shared.out))
             }
         };
         let Some(symbol) = next else {
@@ -533,20 +545,20 @@ impl PullFlow {
 
     /// When [`PullFlow::on_timer`] has something to do next.
     #[inline]
-    pub(crate) fn deadline(&self, config: &SourceConfig) -> Option<Time> {
+    pub(crate) fn deadline(&self) -> Option<Time> {
         let telling = match &self.role {
             Role::Single | Role::Attached { .. } => None,
             Role::Detached { telling, .. } => telling.map(|telling| telling.next),
-            Role::Group(members) => return detach_at(members, config),
+            Role::Group(members) => return detach_at(members, &self.config),
         };
-        [self.release_at(config), telling].into_iter().flatten().min()
+        [self.release_at(), telling].into_iter().flatten().min()
     }
 
     /// When the flow is over unless its receiver says something before. A group's goes with its last member.
     #[inline]
-    fn release_at(&self, config: &SourceConfig) -> Option<Time> {
+    fn release_at(&self) -> Option<Time> {
         let heard = self.heard.filter(|_| !matches!(self.role, Role::Group(_)))?;
-        let config = &config.pull;
+        let config = &self.config;
         Some(heard + if self.fin { config.release_after } else { config.silent_release })
     }
 
@@ -554,18 +566,18 @@ impl PullFlow {
     pub(crate) fn on_timer(&mut self, now: Time, shared: &mut Shared) -> bool {
         self.tell_detached(now, shared);
         if let Role::Group(members) = &mut self.role
-            && detach_at(members, &shared.config).is_some_and(|at| now >= at)
+            && detach_at(members, &self.config).is_some_and(|at| now >= at)
         {
             members.detach_stragglers(&mut shared.detached);
         }
-        self.release_at(&shared.config).is_some_and(|at| now >= at)
+        self.release_at().is_some_and(|at| now >= at)
     }
 }
 
 /// When those who hold a group up are to be detached.
 #[inline]
-fn detach_at(members: &Members, config: &SourceConfig) -> Option<Time> {
-    let patience = if members.are_here() { config.pull.detach_after } else { config.pull.assemble_for };
+fn detach_at(members: &Members, config: &PullFlowConfig) -> Option<Time> {
+    let patience = if members.are_here() { config.detach_after } else { config.assemble_for };
     members.held_since().map(|since| since + patience)
 }
 

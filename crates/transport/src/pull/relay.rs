@@ -19,7 +19,7 @@
 //!
 //! What is listed has not been verified. Only what was asked for by class is served from a list; whoever asks for a block otherwise,
 //! because of a wrong one, gets it from a verified block or not yet: so a relay answers for all that it sends of one
-//! ([`crate::receiver::blame`]).
+//! ([`crate::task::blame`]).
 //!
 //! Not in SCDP, which has no relays; the classes and wants are its own (§III-F).
 
@@ -28,8 +28,6 @@ use std::collections::BTreeMap;
 use headwater_machine::{Bits, SortedMap};
 use headwater_units::{BlockIndex, FlowId, Geometry, ObjectId, SymbolId};
 use headwater_wire::Want;
-
-use crate::Relaying;
 
 /// All objects that are being received and sent on, or are to be.
 #[derive(Debug, Default)]
@@ -116,13 +114,12 @@ impl Relays {
     }
 
     /// The reception of an object begins, perhaps anew.
-    pub(crate) fn begin(&mut self, relaying: &Relaying) {
-        let Ok(geometry) = Geometry::new(relaying.bytes, relaying.symbol_size) else { return };
+    pub(crate) fn begin(&mut self, object: ObjectId, geometry: Geometry, have: &[BlockIndex]) {
         let mut whole = Bits::new(geometry.layout().block_count());
-        let known = relaying.have.iter().filter(|block| block.0 < geometry.layout().block_count());
+        let known = have.iter().filter(|block| block.0 < geometry.layout().block_count());
         known.for_each(|block| _ = whole.set(block.0));
         let reception = Reception::Coming { geometry, whole, blocks: SortedMap::default() };
-        self.objects.entry(relaying.object).or_default().reception = reception;
+        self.objects.entry(object).or_default().reception = reception;
     }
 
     /// All of the object is here.

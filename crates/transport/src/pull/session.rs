@@ -13,7 +13,7 @@
 //! owes when it has been silent for a timeout. Then one more is asked for, and again after twice the time. The answer tells by its
 //! number what is lost and what is only late.
 //!
-//! A block whose hash is wrong is pulled anew from one source alone ([`crate::receiver::blame`]). What comes to a member of a
+//! A block whose hash is wrong is pulled anew from one source alone ([`crate::task::blame`]). What comes to a member of a
 //! group after it was detached is kept all the same, but not counted on; and as long as it comes, this receiver asks for little
 //! by itself.
 //!
@@ -34,7 +34,9 @@ use headwater_wire::{Body, Class, Datagram, Ecn, FinReason, FlowGrant, FlowView,
 
 use super::{SessionConfig, SessionFlow, SessionStats};
 use crate::pull::queue::PullQueue;
-use crate::receiver::blame::{Blame, Trust};
+use crate::task::HandedOn;
+use crate::task::blame::{Blame, Trust};
+use crate::task::ledger::Ledger;
 use crate::{Bind, DecodeFailure, FromFetch, ReceiverCommand, ReceiverEvent, ReceiverFailure};
 use blocks::{Arrival, Blocks};
 use flow::Flow;
@@ -192,6 +194,17 @@ impl Session {
         self.trust.is_distrusted(node)
     }
 
+    /// Which sources are believed, as it was found out before.
+    pub(crate) fn trust(&mut self, trust: Trust) {
+        self.trust = trust;
+    }
+
+    /// What another transport goes on with.
+    pub(crate) fn hand_on(self) -> HandedOn {
+        let bound = self.bound().collect();
+        HandedOn { ledger: self.blocks.map(Blocks::into_ledger), trust: self.trust, bound }
+    }
+
     /// Useful symbols so far of each flow, in the order of their opening.
     pub fn useful(&self) -> impl Iterator<Item = (FlowId, u64)> + '_ {
         self.flows.iter().map(|flow| (flow.id, flow.useful))
@@ -225,11 +238,8 @@ impl Session {
             grants.into_iter().partition(|grant| of_groups.contains(&grant.flow));
         for mut grant in own {
             if let Some(flow) = self.flows.iter_mut().find(|flow| flow.id == grant.flow) {
-                // A controller that has restarted does not know where a source is until that is back.
-                if flow.is_live() && !grant.at.is_empty() && flow.at != grant.at {
-                    flow.at.clone_from(&grant.at);
-                    self.event(ReceiverEvent::Moved(Box::new(Bind::from(&grant))));
-                }
+                let moved = flow.is_live().then(|| ReceiverEvent::moved(&mut flow.at, &grant));
+                moved.flatten().into_iter().for_each(|moved| self.event(moved));
                 continue;
             }
             let set_aside = grant.relays && self.set_aside.is_distrusted(grant.node);
@@ -297,9 +307,19 @@ impl Session {
             return;
         }
         let SessionConfig { extra, open_blocks, .. } = self.config;
-        let mut blocks = Blocks::new(self.geometry, wanted, have, extra, open_blocks);
-        self.flows.iter().for_each(|flow| blocks.add_place(flow));
+        let blocks = Blocks::new(self.geometry, wanted, have, extra, open_blocks);
         self.stats.source_symbols = blocks.missing();
+        self.receive(now, blocks, pulls);
+    }
+
+    /// Goes on with what came by another transport.
+    pub(crate) fn resume(&mut self, now: Time, ledger: Ledger<()>, pulls: &mut PullQueue<Ask>) {
+        let SessionConfig { extra, open_blocks, .. } = self.config;
+        self.receive(now, Blocks::resume(ledger, extra, open_blocks), pulls);
+    }
+
+    fn receive(&mut self, now: Time, mut blocks: Blocks, pulls: &mut PullQueue<Ask>) {
+        self.flows.iter().for_each(|flow| blocks.add_place(flow));
         self.phase = Phase::Receiving;
         self.last_useful = now;
         let done = blocks.undone() == 0;

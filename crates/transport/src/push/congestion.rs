@@ -3,16 +3,16 @@
 use headwater_units::{Duration, Packets, Theta, Time};
 use headwater_wire::{Class, Push};
 
+use super::PushFlowConfig;
 use super::wfcc::{Feedback, Wfcc};
 use super::yielding::{Yielding, Yields};
-use crate::source::SourceConfig;
 
 /// Congestion control of one push flow.
 #[derive(Clone, Debug)]
 pub(super) enum Congestion {
     /// Shares links in proportion to its weight (PPUSH §III-B).
     Weighted(Wfcc),
-    /// Takes what is left: flows of the gentle class, where the source is told so ([`SourceConfig::yielding`]).
+    /// Takes what is left: flows of the gentle class, where the source is told so ([`PushFlowConfig::yielding`]).
     Yielding(Yielding),
 }
 
@@ -28,7 +28,7 @@ macro_rules! either {
 
 impl Congestion {
     /// Of a flow that has sent nothing yet.
-    pub(super) fn new(config: &SourceConfig, push: &Push) -> Self {
+    pub(super) fn new(config: &PushFlowConfig, push: &Push) -> Self {
         match config.yielding {
             Some(yielding) if push.class == Class::Gentle => {
                 Congestion::Yielding(Yielding::new(yielding, push.theta))
@@ -45,7 +45,7 @@ impl Congestion {
     }
 
     /// What was learnt about the old path says nothing about the new one.
-    pub(super) fn on_new_path(&mut self, config: &SourceConfig) {
+    pub(super) fn on_new_path(&mut self, config: &PushFlowConfig) {
         match self {
             Congestion::Weighted(wfcc) => *wfcc = Wfcc::new(config.wfcc, wfcc.theta()),
             Congestion::Yielding(yielding) => yielding.on_new_path(),

@@ -9,6 +9,7 @@
 //!     +--------------------------- ACK, assignment, fin ---------------------------------->
 //! ```
 
+mod config;
 mod congestion;
 mod first_window;
 mod push_flow;
@@ -16,4 +17,6 @@ pub mod receiver;
 pub mod wfcc;
 pub mod yielding;
 
+pub(crate) use config::LOOK_AHEAD;
+pub use config::{AckInterval, LostSymbols, PushFlowConfig, TailProbe};
 pub(crate) use push_flow::PushFlow;

@@ -28,17 +28,17 @@ use headwater_wire::{
     Ack, Assign, Body, Class, Datagram, Ecn, MarkSignal, Push, SYMBOL_OVERHEAD, Start, SymbolHeader,
 };
 
+use crate::flow::blocks::BlockTable;
 use crate::flow::in_flight::{AckOutcome, InFlight, Sent};
 use crate::flow::marks::Marks;
 use crate::flow::pacer::Pacer;
 use crate::flow::path_mtu::PathMtu;
+use crate::flow::paths::{PathNews, Paths};
 use crate::flow::rtt::Rtt;
+use crate::flow::{FlowCounters, FlowStats, Shared};
 use crate::push::congestion::Congestion;
 use crate::push::wfcc::Feedback;
-use crate::source::Shared;
-use crate::source::blocks::BlockTable;
-use crate::source::config::{AckInterval, FlowCounters, FlowStats, LostSymbols, SourceConfig};
-use crate::source::paths::{PathNews, Paths};
+use crate::push::{AckInterval, LostSymbols, PushFlowConfig};
 use refresh::Refresh;
 use work::{Pick, Work};
 
@@ -48,6 +48,7 @@ const MEMORY_LOOKS: u64 = 1000;
 /// One flow.
 #[derive(Debug)]
 pub(crate) struct PushFlow {
+    config: PushFlowConfig,
     push: Push,
     paths: Paths,
     congestion: Congestion,
@@ -84,7 +85,7 @@ pub(crate) struct PushFlow {
     last_block: Option<BlockIndex>,
     /// The new symbol that comes next, if that is known: good for as long as nothing but sending happens.
     ahead: Option<Pick>,
-    /// What [`PathMemory`] said last, and until when that will do.
+    /// What [`crate::flow::paths::PathMemory`] said last, and until when that will do.
     known_min: (Duration, Time),
     /// How long a datagram the path carries, if that is looked after.
     pub(super) mtu: Option<PathMtu>,
@@ -109,10 +110,15 @@ enum Choice {
 }
 
 impl PushFlow {
-    pub(crate) fn new(now: Time, push: Push, geometry: Geometry, shared: &Shared) -> Self {
-        let config = &shared.config;
+    pub(crate) fn new(
+        now: Time,
+        config: PushFlowConfig,
+        push: Push,
+        geometry: Geometry,
+        shared: &Shared,
+    ) -> Self {
         let mut flow = PushFlow {
-            congestion: Congestion::new(config, &push),
+            congestion: Congestion::new(&config, &push),
             push,
             paths: Paths::default(),
             rtt: Rtt::new(config.rtt),
@@ -148,6 +154,7 @@ impl PushFlow {
             doubted: false,
             prepared_for: 0.0,
             counters: FlowCounters::default(),
+            config,
         };
         if flow.yields() {
             flow.refresh.leave_one();
@@ -286,7 +293,7 @@ impl PushFlow {
             self.counters.bad_work += refused;
         }
         if newer || self.version == Some(assign.version) {
-            self.receive_window = assign.receive_window.min(shared.config.max_in_flight);
+            self.receive_window = assign.receive_window.min(self.config.max_in_flight);
         }
         if self.work.decoded_below(assign.first_undecoded) || newer {
             self.release_done(shared);
@@ -344,8 +351,8 @@ impl PushFlow {
             PathNews::Moved => {
                 // What was learnt about the old path says nothing about the new one (RFC 9000 §9.4).
                 self.challenges = 0;
-                self.rtt = Rtt::new(shared.config.rtt);
-                self.congestion.on_new_path(&shared.config);
+                self.rtt = Rtt::new(self.config.rtt);
+                self.congestion.on_new_path(&self.config);
                 self.marks.on_new_path();
                 self.set_pace();
                 self.forget_mtu(now, shared);
@@ -440,7 +447,7 @@ impl PushFlow {
             return known;
         }
         let known = shared.memory.record(now, self.push.receiver, sample);
-        self.known_min = (known, now + shared.config.rtt.min_window / MEMORY_LOOKS);
+        self.known_min = (known, now + self.config.rtt.min_window / MEMORY_LOOKS);
         known
     }
 
@@ -448,7 +455,7 @@ impl PushFlow {
         self.counters.lost += Symbols::new(outcome.lost.len() as u64);
         for lost in &outcome.lost {
             let Sent { number, symbol, attempt, .. } = lost.sent;
-            if lost.resend && self.wants(symbol, attempt, &shared.config) {
+            if lost.resend && self.wants(symbol, attempt) {
                 self.blocks.resend_wanted(symbol.block);
             } else if lost.resend {
                 self.packets.drop_resend(number);
@@ -461,8 +468,8 @@ impl PushFlow {
         }
     }
 
-    fn wants(&self, symbol: SymbolId, attempt: u8, config: &SourceConfig) -> bool {
-        let again = config.lost_symbols == LostSymbols::Resend || self.work.names_symbols();
+    fn wants(&self, symbol: SymbolId, attempt: u8) -> bool {
+        let again = self.config.lost_symbols == LostSymbols::Resend || self.work.names_symbols();
         again && self.work.wants(symbol, attempt)
     }
 
@@ -473,8 +480,8 @@ impl PushFlow {
         let window = self.congestion.window().get();
         self.prepared_for = window;
         let flow = self.push.flow;
-        let symbols = shared.config.prepare_windows * window;
-        self.work.prepare(&mut self.blocks, shared.config.prepare_ahead, symbols, |blocks, upcoming| {
+        let symbols = self.config.prepare_windows * window;
+        self.work.prepare(&mut self.blocks, self.config.prepare_ahead, symbols, |blocks, upcoming| {
             blocks.prepare(flow, upcoming.block, upcoming.repair, &mut shared.out);
         });
     }
@@ -511,7 +518,7 @@ impl PushFlow {
             return None;
         }
         let in_flight = self.packets.in_flight();
-        let room = self.paths.allowance(shared.config.unvalidated_packets) > 0
+        let room = self.paths.allowance(self.config.unvalidated_packets) > 0
             && (in_flight as u64) < u64::from(self.receive_window);
         if self.probes_due > 0 && room {
             self.probes_due -= 1;
@@ -557,7 +564,7 @@ impl PushFlow {
 
     fn find_symbol(&mut self, now: Time, shared: &mut Shared) -> Option<Choice> {
         while let Some(sent) = self.packets.next_resend() {
-            let wanted = self.wants(sent.symbol, sent.attempt, &shared.config);
+            let wanted = self.wants(sent.symbol, sent.attempt);
             if wanted && self.work.needs(sent.symbol, &self.blocks) {
                 return Some(Choice::Again(sent));
             }
@@ -615,9 +622,9 @@ impl PushFlow {
         if self.last_block.replace(symbol.block) != Some(symbol.block) {
             self.prepare(shared);
         }
-        let ack_interval = self.ack_interval(&shared.config);
+        let ack_interval = self.ack_interval();
         // Where each symbol is acknowledged anyway, it is not worth looking whether this is the last one.
-        ack_now |= self.is_held_back(shared) || (ack_interval > 1 && self.nothing_follows(now, shared));
+        ack_now |= self.is_held_back() || (ack_interval > 1 && self.nothing_follows(now, shared));
         let class = if number < self.young_below { Class::First } else { self.push.class };
         let header = SymbolHeader {
             number,
@@ -637,8 +644,8 @@ impl PushFlow {
     }
 
     /// Whether its address or its receiver allows no more: then an ACK is wanted at once.
-    fn is_held_back(&self, shared: &Shared) -> bool {
-        self.paths.allowance(shared.config.unvalidated_packets) == 0
+    fn is_held_back(&self) -> bool {
+        self.paths.allowance(self.config.unvalidated_packets) == 0
             || self.packets.in_flight() as u64 >= u64::from(self.receive_window)
     }
 
@@ -649,8 +656,8 @@ impl PushFlow {
             && self.choose_symbol(now, shared).is_none()
     }
 
-    fn ack_interval(&self, config: &SourceConfig) -> u8 {
-        match config.ack_interval {
+    fn ack_interval(&self) -> u8 {
+        match self.config.ack_interval {
             AckInterval::EverySymbol => 1,
             // While it looks for the empty path, the flow has no more than a few packets out.
             AckInterval::WindowPart { .. } if self.refresh.is_looking() => 1,
@@ -683,13 +690,13 @@ impl PushFlow {
     // ---- timers
 
     /// When [`PushFlow::on_timer`] has something to do next.
-    pub(crate) fn deadline(&self, config: &SourceConfig) -> Option<Time> {
+    pub(crate) fn deadline(&self) -> Option<Time> {
         let mut at = self.pace_at.unwrap_or(Time::MAX);
         if self.watches() {
-            at = at.min(self.heard_at + config.silent_pause);
+            at = at.min(self.heard_at + self.config.silent_pause);
             if self.packets.in_flight() > 0 {
                 at = at.min(self.timeout_at());
-                if let Some(probe_at) = self.probe_at(config) {
+                if let Some(probe_at) = self.probe_at() {
                     at = at.min(probe_at);
                 }
             }
@@ -719,9 +726,9 @@ impl PushFlow {
     }
 
     /// A probe goes out before the timeout would; the timeout then runs anew (as RFC 8985 §7.3).
-    fn probe_at(&self, config: &SourceConfig) -> Option<Time> {
+    fn probe_at(&self) -> Option<Time> {
         let due = self.armed_at.max(self.sent_at) + self.rtt.pto();
-        (config.tail_probe.is_some() && !self.probed).then(|| due.min(self.timeout_at()))
+        (self.config.tail_probe.is_some() && !self.probed).then(|| due.min(self.timeout_at()))
     }
 
     /// The pacer's deadline has come: the flow says anew what it waits for when its turn comes.
@@ -734,7 +741,7 @@ impl PushFlow {
         if !self.watches() {
             return;
         }
-        if now >= self.heard_at + shared.config.silent_pause {
+        if now >= self.heard_at + self.config.silent_pause {
             self.silent = true;
             self.end_starving(now);
             self.give_up_flight(now, outcome, shared);
@@ -749,8 +756,8 @@ impl PushFlow {
         if self.packets.in_flight() == 0 {
             return;
         }
-        if self.probe_at(&shared.config).is_some_and(|at| now >= at) {
-            let packets = shared.config.tail_probe.map_or(0, |p| p.packets);
+        if self.probe_at().is_some_and(|at| now >= at) {
+            let packets = self.config.tail_probe.map_or(0, |p| p.packets);
             self.probes_due = packets.min(self.packets.in_flight().min(255) as u8);
             self.probed = true;
             self.armed_at = now;

@@ -28,6 +28,7 @@ use headwater_units::{Duration, PacketNumber, Packets, Theta, Time};
 use serde::{Deserialize, Serialize};
 
 use super::wfcc::Feedback;
+pub use crate::flow::Yields;
 use crate::flow::rtt::WindowedMin;
 
 /// The constants of the rule.
@@ -118,17 +119,6 @@ impl YieldingConfig {
 fn ramp(queueing: Duration, target: Duration) -> f64 {
     let target = target.as_secs_f64();
     ((queueing.as_secs_f64() - 0.5 * target) / (2.0 * target)).clamp(0.0, 1.0)
-}
-
-/// How often the window of a gentle flow was cut, by cause.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Yields {
-    /// Rounds with queueing delay.
-    pub to_delay: u64,
-    /// Rounds with marked packets and no queueing delay that would have taken more.
-    pub to_marks: u64,
-    /// Rounds with loss.
-    pub to_loss: u64,
 }
 
 impl Yields {

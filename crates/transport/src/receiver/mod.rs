@@ -3,22 +3,18 @@
 //! ```text
 //!            packets of flows, by flow            packets of controllers, by request and task
 //!                       \                         /
-//!   driver --------->  Receivers  --- Session --- TaskSession     (asking, progress, the last farewell)
-//!      commands by fetch                  \------ CloseHandshake  (how each flow is closed)
+//!   driver --------->  Receivers  ---  Fetch  --- TaskSession     (asking, progress, the last farewell)
+//!      commands by fetch                  \------ Side            (pushed, pulled, or down trees: flows and blocks)
 //! ```
 //! A fetch is one object that this host wants. The driver numbers it ([`headwater_units::FetchId`]), and commands and
 //! events bear the number; that several are under way at once, and that they come by different transports, only
 //! [`Receivers`] knows.
 
-pub(crate) mod blame;
-pub(crate) mod close_handshake;
-mod commands;
-pub(crate) mod pulling_session;
+mod fetch;
 mod receivers;
-mod session;
-pub(crate) mod task_session;
 
-pub use commands::{
+pub use receivers::{HostReceiverConfig, Receivers};
+
+pub use crate::task::{
     Bind, DecodeFailure, FromFetch, ReceiverCommand, ReceiverEvent, ReceiverFailure, ToFetch,
 };
-pub use receivers::{HostReceiverConfig, Receivers};

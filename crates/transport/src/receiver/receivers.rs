@@ -11,10 +11,10 @@ use headwater_units::{Duration, FetchId, FlowId, PathId, Time};
 use headwater_wire::{Body, Control, ToReceiver};
 use serde::{Deserialize, Serialize};
 
-use super::session::Session;
+use super::fetch::Fetch;
 use crate::pull::Ask;
 use crate::pull::queue::{PullConfig, PullQueue};
-use crate::push::receiver::{ReceiverConfig, ReceiverStats};
+use crate::task::{ReceiverConfig, ReceiverStats};
 use crate::{FromFetch, ReceiverCommand, ReceiverEvent, ToFetch};
 
 /// What a host's receiving machine needs to know before it begins.
@@ -53,8 +53,8 @@ pub struct Receivers {
 /// One fetch.
 #[derive(Debug)]
 struct Seat {
-    fetch: FetchId,
-    session: Box<Session>,
+    id: FetchId,
+    fetch: Box<Fetch>,
     /// Its entry among the timers.
     timer: Option<Time>,
 }
@@ -104,34 +104,34 @@ impl Receivers {
 
     /// The counters of a fetch at this moment.
     pub fn stats(&mut self, now: Time, fetch: FetchId) -> Option<ReceiverStats> {
-        self.session_mut(fetch).map(|session| session.stats(now))
+        self.fetch_mut(fetch).map(|fetch| fetch.stats(now))
     }
 
     /// How late a driver may come without the fetches that it drives suffering from it: a part of their shortest round trip, nothing
     /// where they ask for each packet. `None`: no fetch says.
     pub fn slack(&self) -> Option<Duration> {
-        self.seats.iter().flatten().filter_map(|seat| seat.session.slack()).min()
+        self.seats.iter().flatten().filter_map(|seat| seat.fetch.slack()).min()
     }
 
     /// Useful symbols so far of each flow of a fetch that is not over, by id: what a time series needs, without moving any
     /// estimate.
     pub fn useful(&self, fetch: FetchId) -> impl Iterator<Item = (FlowId, u64)> + '_ {
-        self.session(fetch).into_iter().flat_map(Session::useful)
+        self.fetch(fetch).into_iter().flat_map(Fetch::useful)
     }
 
     /// Useful symbols of a flow that is over; `None` if nothing ever came by it.
     pub fn useful_of_ended(&self, fetch: FetchId, flow: FlowId) -> Option<u64> {
-        self.session(fetch)?.useful_of_ended(flow)
+        self.fetch(fetch)?.useful_of_ended(flow)
     }
 
-    fn session(&self, fetch: FetchId) -> Option<&Session> {
+    fn fetch(&self, fetch: FetchId) -> Option<&Fetch> {
         let place = *self.fetches.get(&fetch)?;
-        self.seats[place as usize].as_ref().map(|seat| &*seat.session)
+        self.seats[place as usize].as_ref().map(|seat| &*seat.fetch)
     }
 
-    fn session_mut(&mut self, fetch: FetchId) -> Option<&mut Session> {
+    fn fetch_mut(&mut self, fetch: FetchId) -> Option<&mut Fetch> {
         let place = *self.fetches.get(&fetch)?;
-        self.seats[place as usize].as_mut().map(|seat| &mut *seat.session)
+        self.seats[place as usize].as_mut().map(|seat| &mut *seat.fetch)
     }
 
     // ---- what comes in
@@ -150,18 +150,18 @@ impl Receivers {
         };
         let Receivers { seats, pulls, .. } = self;
         let seat = seats[place as usize].as_mut().expect(LED);
-        seat.session.on_packet(now, packet, pulls);
+        seat.fetch.on_packet(now, packet, pulls);
         self.takes_turn(place);
     }
 
     fn on_control(&mut self, now: Time, path: PathId, control: ToReceiver) {
         let mut seats =
             self.seats.iter_mut().zip(0u32..).filter_map(|(seat, place)| Some((seat.as_mut()?, place)));
-        let Some((seat, place)) = seats.find(|(seat, _)| seat.session.is_concerned(path, &control)) else {
+        let Some((seat, place)) = seats.find(|(seat, _)| seat.fetch.is_concerned(path, &control)) else {
             self.strays += 1;
             return;
         };
-        seat.session.on_control(now, control, place, &mut self.pulls);
+        seat.fetch.on_control(now, control, &mut self.pulls);
         self.takes_turn(place);
     }
 
@@ -172,20 +172,20 @@ impl Receivers {
             (Some(place), command) => {
                 let Receivers { seats, pulls, .. } = self;
                 let seat = seats[place as usize].as_mut().expect(LED);
-                seat.session.on_command(now, command, pulls);
+                seat.fetch.on_command(now, command, pulls);
                 self.takes_turn(place);
             }
         }
     }
 
-    fn begin(&mut self, fetch: FetchId, config: ReceiverConfig) {
+    fn begin(&mut self, id: FetchId, config: ReceiverConfig) {
         let place = self.free.pop().unwrap_or_else(|| {
             self.seats.push(None);
             u32::try_from(self.seats.len() - 1).expect("fewer than 2^32 fetches are under way")
         });
-        let session = Box::new(Session::new(fetch, config));
-        self.seats[place as usize] = Some(Seat { fetch, session, timer: None });
-        self.fetches.insert(fetch, place);
+        let fetch = Box::new(Fetch::new(id, config, place));
+        self.seats[place as usize] = Some(Seat { id, fetch, timer: None });
+        self.fetches.insert(id, place);
         self.takes_turn(place);
     }
 
@@ -221,8 +221,8 @@ impl Receivers {
                 self.turn = None;
                 continue;
             };
-            self.speaker = Some(seat.fetch);
-            match seat.session.poll(now, &mut self.pulls) {
+            self.speaker = Some(seat.id);
+            match seat.fetch.poll(now, &mut self.pulls) {
                 Output::Wake(until) => {
                     if let Some(fetch) = self.rests(now, place, until) {
                         return Output::Event(FromFetch(fetch, ReceiverEvent::Ended));
@@ -257,12 +257,12 @@ impl Receivers {
         debug_assert!(
             until.is_none_or(|at| at > now),
             "{} wants to be woken at {until:?}, now {now}",
-            seat.fetch
+            seat.id
         );
         // A wish for a time that has passed would never let the poll end.
         let until = until.map(|at| at.max(now + Duration::from_nanos(1)));
         timers.arm(&mut seat.timer, until, place);
-        seat.session.has_ended().then(|| self.forget(place))
+        seat.fetch.has_ended().then(|| self.forget(place))
     }
 
     /// A fetch is over. Its flows have gone before it, each with its own event.
@@ -274,9 +274,9 @@ impl Receivers {
         }
         self.flows.retain(|_, at| *at != place);
         self.pulls.clear(place);
-        self.fetches.remove(&seat.fetch);
+        self.fetches.remove(&seat.id);
         self.free.push(place);
-        seat.fetch
+        seat.id
     }
 
     /// Which flow leads where.
@@ -297,8 +297,8 @@ impl Receivers {
     fn pull(&mut self, now: Time) -> Option<Packet> {
         while let Some((place, ask)) = self.pulls.poll(now) {
             let Some(seat) = &mut self.seats[place as usize] else { continue };
-            if let Some(packet) = seat.session.pull(now, ask) {
-                self.speaker = Some(seat.fetch);
+            if let Some(packet) = seat.fetch.pull(now, ask) {
+                self.speaker = Some(seat.id);
                 // Something is expected now that was not before.
                 self.takes_turn(place);
                 return Some(packet);
@@ -328,15 +328,15 @@ impl Endpoint for Receivers {
         if let Some(place) = self.turn
             && let Some(seat) = &mut self.seats[place as usize]
         {
-            if let Some((flow, symbol)) = seat.session.take_kept() {
-                self.speaker = Some(seat.fetch);
-                return Output::Event(FromFetch(seat.fetch, ReceiverEvent::Symbol { flow, symbol }));
+            if let Some((flow, symbol)) = seat.fetch.take_kept() {
+                self.speaker = Some(seat.id);
+                return Output::Event(FromFetch(seat.id, ReceiverEvent::Symbol { flow, symbol }));
             }
             let first = self.timers.first();
             if self.waiting.is_empty()
                 && self.pulls.is_empty()
                 && now < first
-                && let (Some(timer), Some(until)) = (seat.timer, seat.session.quiet_until(now))
+                && let (Some(timer), Some(until)) = (seat.timer, seat.fetch.quiet_until(now))
                 && timer <= until
             {
                 self.turn = None;

@@ -1,9 +1,6 @@
-//! What a source is told by its driver, and what it tells.
+//! What a source is told by its driver; what it tells is said by its flows ([`SourceEvent`](crate::SourceEvent)).
 
-use core::net::SocketAddr;
-
-use headwater_units::{BitRate, BlockIndex, Bytes, FlowId, FlowKey, ObjectId, PathId, SymbolId, TaskId};
-use headwater_wire::Class;
+use headwater_units::{BitRate, BlockIndex, Bytes, FlowId, ObjectId, PathId, SymbolId};
 use serde::{Deserialize, Serialize};
 
 /// What the driver tells a source.
@@ -21,7 +18,7 @@ pub enum SourceCommand {
         /// The object.
         object: ObjectId,
     },
-    /// The block asked for by [`SourceEvent::Prepare`] can be sent now.
+    /// The block asked for by [`SourceEvent::Prepare`](crate::SourceEvent::Prepare) can be sent now.
     BlockReady {
         /// The flow.
         flow: FlowId,
@@ -30,7 +27,7 @@ pub enum SourceCommand {
         /// Whether repair symbols can be made too, without delay.
         repair: bool,
     },
-    /// Answers [`SourceEvent::Opened`] where the order says where the receiver or the group is, or the driver knows: begin.
+    /// Answers [`SourceEvent::Opened`](crate::SourceEvent::Opened) where the order says where the receiver or the group is, or the driver knows: begin.
     /// A flow whose receiver does not pull begins with the first datagram of its receiver, but need not ask one that comes by
     /// this path whether it is there.
     FlowPath {
@@ -93,65 +90,4 @@ pub enum Arriving {
     Whole(BlockIndex),
     /// Nothing more will come, and what is here may vanish.
     Over,
-}
-
-/// What a source tells the driver.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub enum SourceEvent {
-    /// A flow begins: accept datagrams under its key.
-    Opened(Box<Opened>),
-    /// A flow is over: forget its key, its path and its blocks.
-    Closed {
-        /// The flow.
-        flow: FlowId,
-    },
-    /// Symbols of this block will be named soon: read it, and build what repair symbols need if asked.
-    Prepare {
-        /// The flow.
-        flow: FlowId,
-        /// The block.
-        block: BlockIndex,
-        /// Repair symbols are wanted.
-        repair: bool,
-    },
-    /// Whoever this node passes an object on to wants so many symbols of a class of a block that is still coming, more than are
-    /// its part: they are to be had where the class comes from ([`ReceiverCommand::Wanted`](crate::ReceiverCommand::Wanted)).
-    Wanted {
-        /// The object.
-        object: ObjectId,
-        /// The block.
-        block: BlockIndex,
-        /// What its ESIs leave as a remainder when divided by the number of classes.
-        class: u8,
-        /// How many of the class, from its first one on.
-        symbols: u32,
-    },
-    /// No symbol of this block will be named again, unless it is prepared anew.
-    Release {
-        /// The flow.
-        flow: FlowId,
-        /// The block.
-        block: BlockIndex,
-    },
-}
-
-/// A flow that a source has opened.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Opened {
-    /// The flow.
-    pub flow: FlowId,
-    /// Its task.
-    pub task: TaskId,
-    /// Its key.
-    pub key: FlowKey,
-    /// The object that it sends.
-    pub object: ObjectId,
-    /// The object's size.
-    pub bytes: Bytes,
-    /// T.
-    pub symbol_size: u16,
-    /// How its symbols queue.
-    pub class: Class,
-    /// Where the receiver or the group may be reached, best first, if the order says so.
-    pub at: Vec<SocketAddr>,
 }

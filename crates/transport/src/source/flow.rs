@@ -4,10 +4,13 @@ use headwater_machine::Packet;
 use headwater_units::{BlockIndex, Duration, FlowId, Geometry, ObjectId, PathId, Symbols, Theta, Time};
 use headwater_wire::{Delivery, Push};
 
-use super::config::{FlowStats, SourceConfig};
-use super::{PullFlow, PushFlow, Shared, TreeFlow};
+use super::Common;
 use crate::flow::in_flight::AckOutcome;
 use crate::flow::pacer::slack_of;
+use crate::flow::{FlowStats, Shared};
+use crate::pull::PullFlow;
+use crate::push::PushFlow;
+use crate::tree::TreeFlow;
 
 /// Boxed, because the table of flows moves them.
 #[derive(Debug)]
@@ -32,13 +35,21 @@ macro_rules! either {
 }
 
 impl Flow {
-    pub(super) fn new(now: Time, push: Push, geometry: Geometry, shared: &mut Shared) -> Self {
+    pub(super) fn new(now: Time, push: Push, geometry: Geometry, common: &mut Common) -> Self {
+        let Common { config, shared, relays, deals } = common;
         match push.delivery {
-            Delivery::Push => Flow::Push(Box::new(PushFlow::new(now, push, geometry, shared))),
-            Delivery::Pull { initial_window } => {
-                Flow::Pull(Box::new(PullFlow::new(push, initial_window, geometry, shared)))
+            Delivery::Push => Flow::Push(Box::new(PushFlow::new(now, config.push, push, geometry, shared))),
+            Delivery::Pull { initial_window } => Flow::Pull(Box::new(PullFlow::new(
+                &config.pull,
+                push,
+                initial_window,
+                geometry,
+                shared,
+                relays,
+            ))),
+            Delivery::Trees { .. } => {
+                Flow::Tree(Box::new(TreeFlow::new(now, config.trees, push, geometry, shared, deals)))
             }
-            Delivery::Trees { .. } => Flow::Tree(Box::new(TreeFlow::new(now, push, geometry, shared))),
         }
     }
 
@@ -159,16 +170,20 @@ impl Flow {
 
     /// The next packet that may leave now. `None`: not before the deadline, the next input or the next block.
     #[inline]
-    pub(super) fn next(&mut self, now: Time, shared: &mut Shared) -> Option<Packet> {
-        either!(self, next(now, shared))
+    pub(super) fn next(&mut self, now: Time, common: &mut Common) -> Option<Packet> {
+        match self {
+            Flow::Push(flow) => flow.next(now, &mut common.shared),
+            Flow::Pull(flow) => flow.next(now, &mut common.shared, &common.relays),
+            Flow::Tree(flow) => flow.next(now),
+        }
     }
 
     /// When [`Flow::on_timer`] has something to do next.
     #[inline]
-    pub(super) fn deadline(&self, config: &SourceConfig) -> Option<Time> {
+    pub(super) fn deadline(&self) -> Option<Time> {
         match self {
-            Flow::Push(flow) => flow.deadline(config),
-            Flow::Pull(flow) => flow.deadline(config),
+            Flow::Push(flow) => flow.deadline(),
+            Flow::Pull(flow) => flow.deadline(),
             Flow::Tree(flow) => flow.deadline(),
         }
     }

@@ -27,11 +27,12 @@ mod signalling;
 mod tree_flow;
 mod tree_receiver;
 
-pub use config::{TreeReceiverConfig, TreeSourceConfig};
+pub use crate::flow::TreeStats;
+pub use crate::task::TreeReceiverConfig;
+pub use config::TreeSourceConfig;
 pub use liveness::{Beat, Liveness};
 pub use rate::{RateConfig, TreeRate};
 pub(crate) use session::Session;
 pub use signalling::{Say, Signalling, SignallingConfig};
-pub use tree_flow::TreeStats;
-pub(crate) use tree_flow::{Dealt, TreeFlow};
+pub(crate) use tree_flow::{Deals, TreeFlow};
 pub use tree_receiver::{Asks, TreeReceiver, TreeReceiverStats};

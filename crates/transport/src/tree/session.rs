@@ -6,43 +6,28 @@
 //! Nobody is told that a tree is over: its devices forget it, and the controller ends it at the source.
 
 use core::ops::Range;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::VecDeque;
 
-use headwater_machine::{Bits, Output, Packet};
+use headwater_machine::{Output, Packet};
 use headwater_units::{
     BitRate, BlockIndex, Bytes, Duration, FetchId, FlowId, Geometry, NodeId, PathId, SymbolId, Symbols, Time,
 };
 use headwater_wire::{Announcement, Body, FlowGrant, FlowView};
 
 use super::{Asks, TreeReceiver, TreeReceiverConfig};
-use crate::pull::{SessionConfig, SessionFlow, SessionStats};
+use crate::task::HandedOn;
+use crate::task::blame::Trust;
+use crate::task::ledger::{Block, Ledger};
+use crate::task::{SessionConfig, SessionFlow, SessionStats};
 use crate::{Bind, DecodeFailure, FromFetch, ReceiverCommand, ReceiverEvent, ReceiverFailure};
 
 /// A block that fails its hash so often ends the task.
-const ATTEMPTS: u32 = 2;
+const ATTEMPTS: u8 = 2;
 
-/// What is here of a block that is not finished.
-#[derive(Debug)]
-struct Open {
-    here: Bits,
-    symbols: u32,
-    /// It is whole, and decoder, hash or disk have it.
-    decoding: bool,
-    failed: u32,
-    /// The tree that brought its last symbol.
-    tree: usize,
-}
-
-/// What is here of all blocks.
+/// Of which blocks something is here, each with the tree that brought its last symbol.
 #[derive(Debug)]
 struct Blocks {
-    geometry: Geometry,
-    wanted: Range<u32>,
-    done: BTreeSet<u32>,
-    open: BTreeMap<u32, Open>,
-    /// Symbols that are not here.
-    missing: u64,
-    decoding: usize,
+    ledger: Ledger<usize>,
     most_open: usize,
 }
 
@@ -55,84 +40,60 @@ enum Arrival {
 }
 
 impl Blocks {
-    fn new(geometry: Geometry, wanted: Range<u32>, have: &[BlockIndex], most_open: usize) -> Self {
-        let wanted = wanted.start..wanted.end.min(geometry.layout().block_count());
-        let done: BTreeSet<u32> =
-            have.iter().map(|block| block.0).filter(|block| wanted.contains(block)).collect();
-        let missing = wanted.clone().filter(|block| !done.contains(block));
-        let missing = missing.map(|block| u64::from(geometry.source_symbols(BlockIndex(block)))).sum();
-        Blocks { geometry, wanted, done, open: BTreeMap::new(), missing, decoding: 0, most_open }
-    }
-
-    fn undone(&self) -> u32 {
-        self.wanted.len() as u32 - self.done.len() as u32
-    }
-
     fn arrive(&mut self, tree: usize, name: SymbolId) -> Arrival {
+        let Blocks { ledger, .. } = self;
         let SymbolId { block, esi } = name;
-        let symbols = if self.wanted.contains(&block.0) { self.geometry.source_symbols(block) } else { 0 };
-        if esi.0 >= symbols || self.done.contains(&block.0) {
+        let known = ledger.find_again(block.0);
+        if known.is_none() && (!ledger.wanted().contains(&block.0) || ledger.is_done(block.0))
+            || esi.0 >= ledger.source_symbols(block.0)
+        {
             return Arrival::Useless;
         }
-        let open = self.open.entry(block.0).or_insert_with(|| Open {
-            here: Bits::new(symbols),
-            symbols,
-            decoding: false,
-            failed: 0,
-            tree,
-        });
-        if !open.here.set(esi.0) {
+        let place = known.unwrap_or_else(|| ledger.open(block.0, tree));
+        let Block { here, asked, .. } = &mut ledger[place];
+        if !here.is_filling() || !here.insert(esi.0) {
             return Arrival::Useless;
         }
-        open.tree = tree;
-        self.missing -= 1;
-        if open.here.ones() < open.symbols {
+        *asked = tree;
+        if here.missing() > 0 {
             return Arrival::Kept;
         }
-        open.decoding = true;
-        self.decoding += 1;
+        ledger.decode(place);
         Arrival::Complete
     }
 
+    /// Where a block is that waits for decoder, hash or disk.
+    fn decoding(&self, block: BlockIndex) -> Option<usize> {
+        self.ledger.find(block.0).filter(|place| !self.ledger[*place].here.is_filling())
+    }
+
     fn finish(&mut self, block: BlockIndex) -> bool {
-        if !self.open.get(&block.0).is_some_and(|open| open.decoding) {
-            return false;
-        }
-        self.open.remove(&block.0);
-        self.decoding -= 1;
-        self.done.insert(block.0)
+        self.decoding(block).and_then(|place| self.ledger.finish(place)).is_some()
     }
 
     /// A block turned out wrong: it is empty again. Returns its tree, and how often it has failed.
-    fn corrupt(&mut self, block: BlockIndex) -> Option<(usize, u32)> {
-        let open = self.open.get_mut(&block.0).filter(|open| open.decoding)?;
-        self.missing += u64::from(open.symbols);
-        self.decoding -= 1;
-        *open = Open {
-            here: Bits::new(open.symbols),
-            decoding: false,
-            failed: open.failed + 1,
-            symbols: open.symbols,
-            tree: open.tree,
-        };
-        Some((open.tree, open.failed))
+    fn corrupt(&mut self, block: BlockIndex) -> Option<(usize, u8)> {
+        let place = self.decoding(block)?;
+        // Who is to blame is known: the tree.
+        self.ledger.restart(place);
+        let Block { here, asked, .. } = &self.ledger[place];
+        Some((*asked, here.attempts()))
     }
 }
 
 impl Asks for Blocks {
     fn first_missing(&self, block: BlockIndex, from: u32) -> Option<u32> {
-        if !self.wanted.contains(&block.0) || self.done.contains(&block.0) {
-            return None;
-        }
-        let symbols = self.geometry.source_symbols(block);
-        match self.open.get(&block.0) {
-            None => (from < symbols).then_some(from),
-            Some(open) => (from..symbols).find(|esi| !open.here.get(*esi)),
+        match self.ledger.get(block.0) {
+            Some(Block { here, .. }) => here.first_missing(from).filter(|_| here.is_filling()),
+            None => {
+                let is_wanted = self.ledger.wanted().contains(&block.0) && !self.ledger.is_done(block.0);
+                (is_wanted && from < self.ledger.source_symbols(block.0)).then_some(from)
+            }
         }
     }
 
     fn has_room(&self, block: BlockIndex) -> bool {
-        self.open.contains_key(&block.0) || self.open.len() < self.most_open
+        self.ledger.len() < self.most_open || self.ledger.find(block.0).is_some()
     }
 }
 
@@ -160,6 +121,7 @@ pub(crate) struct Session {
     open_blocks: usize,
     geometry: Geometry,
     blocks: Option<Blocks>,
+    trust: Trust,
     trees: Vec<Tree>,
     outbox: VecDeque<Output<FromFetch>>,
     keep: Option<(FlowId, SymbolId)>,
@@ -184,6 +146,7 @@ impl Session {
             open_blocks: session.open_blocks as usize,
             geometry,
             blocks: None,
+            trust: Trust::default(),
             trees: Vec::new(),
             outbox: VecDeque::new(),
             keep: None,
@@ -203,24 +166,33 @@ impl Session {
         self.trees.iter().filter(|tree| !tree.over).map(|tree| tree.grant.flow)
     }
 
-    pub(crate) fn is_distrusted(&self, _node: NodeId) -> bool {
-        false
+    pub(crate) fn is_distrusted(&self, node: NodeId) -> bool {
+        self.trust.is_distrusted(node)
+    }
+
+    /// Which sources are believed, as it was found out before.
+    pub(crate) fn trust(&mut self, trust: Trust) {
+        self.trust = trust;
+    }
+
+    /// What another transport goes on with.
+    pub(crate) fn hand_on(self) -> HandedOn {
+        let bound = self.bound().collect();
+        HandedOn { ledger: self.blocks.map(|blocks| blocks.ledger.map(|_| ())), trust: self.trust, bound }
     }
 
     pub(crate) fn blocks_behind(&self) -> usize {
-        self.blocks.as_ref().map_or(0, |blocks| blocks.decoding)
+        self.blocks.as_ref().map_or(0, |blocks| blocks.ledger.decoding())
     }
 
     pub(crate) fn first_undecoded(&self) -> BlockIndex {
-        let first = self.blocks.as_ref().map(|blocks| {
-            let mut wanted = blocks.wanted.clone();
-            wanted.find(|block| !blocks.done.contains(block)).unwrap_or(blocks.wanted.end)
-        });
-        BlockIndex(first.unwrap_or(0))
+        self.blocks.as_ref().map_or(BlockIndex(0), |blocks| blocks.ledger.first_undone())
     }
 
     pub(crate) fn needed(&self) -> Symbols {
-        self.blocks.as_ref().map_or(self.geometry.total_symbols(), |blocks| Symbols::new(blocks.missing))
+        self.blocks
+            .as_ref()
+            .map_or(self.geometry.total_symbols(), |blocks| Symbols::new(blocks.ledger.needed()))
     }
 
     pub(crate) fn useful(&self) -> impl Iterator<Item = (FlowId, u64)> + '_ {
@@ -234,10 +206,11 @@ impl Session {
     pub(crate) fn stats(&self) -> SessionStats {
         let mut stats = self.stats.clone();
         if let Some(blocks) = &self.blocks {
-            stats.blocks = blocks.wanted.len() as u32;
-            stats.blocks_done = blocks.done.len() as u32;
-            stats.blocks_behind = blocks.decoding as u32;
-            stats.needed = blocks.missing;
+            let ledger = &blocks.ledger;
+            stats.blocks = ledger.wanted_blocks();
+            stats.blocks_done = ledger.wanted_blocks() - ledger.undone();
+            stats.blocks_behind = ledger.decoding() as u32;
+            stats.needed = ledger.needed();
         }
         let machines = self.trees.iter().filter_map(|tree| tree.machine.as_ref());
         stats.timeouts = machines.map(|machine| machine.stats().repeated).sum();
@@ -296,7 +269,7 @@ impl Session {
                 let Some(blocks) = &mut self.blocks else { return };
                 if blocks.finish(block) {
                     self.last_useful = now;
-                    if blocks.undone() == 0 {
+                    if blocks.ledger.undone() == 0 {
                         self.complete();
                     }
                 }
@@ -312,11 +285,20 @@ impl Session {
         if self.blocks.is_some() || self.over {
             return;
         }
-        let blocks = Blocks::new(self.geometry, wanted, have, self.open_blocks);
-        self.stats.source_symbols = blocks.missing;
+        let ledger = Ledger::new(self.geometry, wanted, have);
+        self.stats.source_symbols = ledger.needed();
+        self.receive(now, ledger);
+    }
+
+    /// Goes on with what came by another transport: whatever a wrong block of it was, the first tree is asked for it again.
+    pub(crate) fn resume(&mut self, now: Time, ledger: Ledger<()>) {
+        self.receive(now, ledger.map(|_| 0));
+    }
+
+    fn receive(&mut self, now: Time, ledger: Ledger<usize>) {
         self.last_useful = now;
-        let done = blocks.undone() == 0;
-        self.blocks = Some(blocks);
+        let done = ledger.undone() == 0;
+        self.blocks = Some(Blocks { ledger, most_open: self.open_blocks });
         match done {
             true => self.complete(),
             false => self.begin_trees(now),
@@ -461,10 +443,10 @@ impl Session {
             }
             wake = wake.min(machine.deadline().unwrap_or(Time::MAX));
         }
-        if blocks.decoding == 0 {
+        if blocks.ledger.decoding() == 0 {
             let until = self.last_useful + self.source_patience;
             if now >= until {
-                let missing = blocks.undone();
+                let missing = blocks.ledger.undone();
                 self.fail(ReceiverFailure::NoSource { missing });
                 return self.poll(now);
             }

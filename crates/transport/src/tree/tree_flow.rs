@@ -24,14 +24,16 @@ use headwater_wire::{
 
 use super::{TreeRate, TreeSourceConfig};
 use crate::SourceEvent;
-use crate::source::Shared;
-use crate::source::config::{FlowCounters, FlowStats};
+use crate::flow::{FlowCounters, FlowStats, Shared, TreeStats};
 
 /// What one GSO send covers at most.
 const QUANTUM: u64 = 46;
 /// However long a driver was away, it makes up for no more than this: a quarter of what devices keep of a tree on the testbed (512 KB,
 /// Datacast §VII-B), so that whoever is behind afterwards still finds there what it asks for.
 const CATCH_UP: Bytes = Bytes::new(128_000);
+
+/// By group: which blocks its trees have been given.
+pub(crate) type Deals = BTreeMap<FlowId, Dealt>;
 
 /// Which blocks the trees of an object have been given.
 #[derive(Clone, Copy, Debug)]
@@ -40,21 +42,6 @@ pub(crate) struct Dealt {
     next: u32,
     /// Trees that there are.
     trees: u32,
-}
-
-/// Counts of one tree.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct TreeStats {
-    /// Symbols that were sent for the first time.
-    pub new: u64,
-    /// Symbols that were sent again.
-    pub repeated: u64,
-    /// Interests for symbols that had been sent.
-    pub duplicates: u64,
-    /// Interests for symbols that were waiting to be sent.
-    pub early: u64,
-    /// Interests that make no sense, or found no room.
-    pub strays: u64,
 }
 
 /// A block that the tree carries, or has carried.
@@ -101,9 +88,15 @@ pub(crate) struct TreeFlow {
 }
 
 impl TreeFlow {
-    pub(crate) fn new(now: Time, push: Push, geometry: Geometry, shared: &mut Shared) -> Self {
-        let config = shared.config.trees;
-        let dealt = shared.dealt.entry(group_of(&push)).or_insert(Dealt { next: push.of.into(), trees: 0 });
+    pub(crate) fn new(
+        now: Time,
+        config: TreeSourceConfig,
+        push: Push,
+        geometry: Geometry,
+        shared: &mut Shared,
+        deals: &mut Deals,
+    ) -> Self {
+        let dealt = deals.entry(group_of(&push)).or_insert(Dealt { next: push.of.into(), trees: 0 });
         dealt.trees += 1;
         let mut flow = TreeFlow {
             config,
@@ -130,12 +123,12 @@ impl TreeFlow {
     }
 
     /// The tree is over; what its group was given is forgotten with the last one.
-    pub(crate) fn leave(&self, shared: &mut Shared) {
+    pub(crate) fn leave(&self, deals: &mut Deals) {
         let group = group_of(&self.push);
-        if let Some(dealt) = shared.dealt.get_mut(&group) {
+        if let Some(dealt) = deals.get_mut(&group) {
             dealt.trees -= 1;
             if dealt.trees == 0 {
-                shared.dealt.remove(&group);
+                deals.remove(&group);
             }
         }
     }
@@ -220,9 +213,9 @@ impl TreeFlow {
     // ---- what comes up the tree
 
     /// An interest.
-    pub(crate) fn on_interest(&mut self, now: Time, name: SymbolId, shared: &mut Shared) {
+    pub(crate) fn on_interest(&mut self, now: Time, name: SymbolId, shared: &mut Shared, deals: &mut Deals) {
         if name.esi == NEXT {
-            return self.announce(name.block, shared);
+            return self.announce(name.block, shared, deals);
         }
         let Some(carried) = self.carried.get_mut(&name.block) else {
             self.stats.strays += 1;
@@ -249,7 +242,7 @@ impl TreeFlow {
         }
     }
 
-    fn announce(&mut self, block: BlockIndex, shared: &mut Shared) {
+    fn announce(&mut self, block: BlockIndex, shared: &mut Shared, deals: &mut Deals) {
         let Some(carried) = self.carried.get_mut(&block) else {
             self.stats.strays += 1;
             return;
@@ -257,7 +250,7 @@ impl TreeFlow {
         let next = match carried.follows {
             Some(next) => next,
             None => {
-                let dealt = shared.dealt.get_mut(&group_of(&self.push));
+                let dealt = deals.get_mut(&group_of(&self.push));
                 let dealt = dealt.filter(|dealt| dealt.next < self.geometry.layout().block_count());
                 let next = dealt.map(|dealt| {
                     dealt.next += 1;
@@ -305,7 +298,7 @@ impl TreeFlow {
     // ---- sending
 
     /// The next packet that may leave now.
-    pub(crate) fn next(&mut self, now: Time, _shared: &mut Shared) -> Option<Packet> {
+    pub(crate) fn next(&mut self, now: Time) -> Option<Packet> {
         let next = self.first(now);
         self.stirs = next.is_some();
         next

@@ -1,4 +1,4 @@
-//! Of which blocks symbols are here, how many are coming, and from whom (SCDP §III-H: K of a block, or K + 2 once something of it
+//! Of which blocks how many symbols are coming, and from whom; what is here the ledger says (SCDP §III-H: K of a block, or K + 2 once something of it
 //! is lost).
 //!
 //! ```text
@@ -18,35 +18,28 @@ mod block;
 mod relayed;
 
 use core::ops::Range;
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::BTreeSet;
 
-use headwater_machine::Bits;
 use headwater_units::{BlockIndex, Geometry, SymbolId};
 
 use super::flow::Flow;
-use crate::receiver::blame::Blame;
-use block::{Block, Phase, Place, Run};
+use crate::task::blame::Blame;
+use crate::task::ledger::Ledger;
+use block::{Asked, Block, Place, Run};
 
 /// All blocks of a task.
 #[derive(Debug)]
 pub(super) struct Blocks {
-    geometry: Geometry,
-    wanted: Range<u32>,
-    done: Bits,
-    undone: u32,
+    ledger: Ledger<Asked>,
     extra: u32,
     most_open: usize,
-    /// The first of the open ones.
-    base: u32,
-    open: VecDeque<Block>,
+    /// The next block to be opened.
+    next: u32,
     /// No block below needs anything.
     cursor: u32,
     /// Symbols that open blocks need and nobody was asked for.
     needed: u64,
-    /// Source symbols of blocks that are not open yet.
-    fresh: u64,
     places: Vec<Place>,
-    decoding: usize,
     lossy: u32,
     /// Blocks that are asked of one source alone.
     trials: u32,
@@ -80,42 +73,55 @@ impl Blocks {
         extra: u32,
         most_open: u32,
     ) -> Self {
-        let end = wanted.end.min(geometry.layout().block_count());
-        let wanted = wanted.start.min(end)..end;
-        let mut done = Bits::new(end - wanted.start);
-        for block in have.iter().filter(|block| wanted.contains(&block.0)) {
-            done.set(block.0 - wanted.start);
-        }
-        let mut blocks = Blocks {
-            geometry,
-            undone: end - wanted.start - done.ones(),
+        Blocks::of(Ledger::new(geometry, wanted, have), extra, most_open)
+    }
+
+    /// Goes on with what came by another transport.
+    pub(super) fn resume(ledger: Ledger<()>, extra: u32, most_open: u32) -> Self {
+        let ledger = ledger.map(|here| {
+            let lossy = here.next_repair() > here.source_symbols();
+            if lossy {
+                here.want_extra(extra);
+            }
+            Asked { lossy, begun_before: true, ..Asked::new(0) }
+        });
+        let mut blocks = Blocks::of(ledger, extra, most_open);
+        blocks.next = blocks.ledger.open_between(|_| Asked::new(0));
+        blocks.needed = blocks.ledger.iter().map(|entry| u64::from(entry.needs())).sum();
+        blocks.lossy = blocks.ledger.iter().filter(|entry| entry.asked.lossy).count() as u32;
+        blocks.trials = blocks.ledger.iter().filter(|entry| entry.here.trial.is_alone()).count() as u32;
+        blocks
+    }
+
+    /// What another transport goes on with.
+    pub(super) fn into_ledger(self) -> Ledger<()> {
+        self.ledger.map(|_| ())
+    }
+
+    fn of(ledger: Ledger<Asked>, extra: u32, most_open: u32) -> Self {
+        Blocks {
             extra,
             most_open: most_open.max(1) as usize,
-            base: wanted.start,
-            open: VecDeque::new(),
-            cursor: wanted.start,
+            next: ledger.wanted().start,
+            cursor: ledger.wanted().start,
             needed: 0,
-            fresh: 0,
             places: Vec::new(),
-            decoding: 0,
             lossy: 0,
             trials: 0,
             relayed: false,
             wanted_by_others: BTreeSet::new(),
-            wanted,
-            done,
-        };
-        let missing = blocks.wanted.clone().filter(|&block| !blocks.is_done(block));
-        blocks.fresh = missing.map(|block| u64::from(blocks.source_symbols(block))).sum();
-        blocks
+            ledger,
+        }
     }
 
-    fn source_symbols(&self, block: u32) -> u32 {
-        self.geometry.source_symbols(BlockIndex(block))
+    /// The first open block, or else the next to be opened: all wanted ones below are done.
+    fn base(&self) -> u32 {
+        self.ledger.at(0).map_or(self.next, |first| first.number)
     }
 
-    fn is_done(&self, block: u32) -> bool {
-        self.done.get(block - self.wanted.start)
+    /// Blocks from the first open one to the last, done or not.
+    fn span(&self) -> usize {
+        (self.next - self.base()) as usize
     }
 
     /// One more flow, at the next place.
@@ -132,7 +138,7 @@ impl Blocks {
             heard: true,
             cleared: false,
             stray: 0,
-            oldest: self.wanted.start,
+            oldest: self.ledger.wanted().start,
             told: 0,
             newest: 0,
         });
@@ -142,15 +148,15 @@ impl Blocks {
 
     /// Blocks wanted in all.
     pub(super) fn wanted(&self) -> u32 {
-        self.wanted.end - self.wanted.start
+        self.ledger.wanted_blocks()
     }
     /// Blocks still to be had.
     pub(super) fn undone(&self) -> u32 {
-        self.undone
+        self.ledger.undone()
     }
     /// Blocks that wait for the decoder, the hash or the disk.
     pub(super) fn decoding(&self) -> usize {
-        self.decoding
+        self.ledger.decoding()
     }
     /// Blocks that something was lost of, or replaced.
     pub(super) fn lossy(&self) -> u32 {
@@ -158,14 +164,11 @@ impl Blocks {
     }
     /// Every wanted block below is done.
     pub(super) fn first_undecoded(&self) -> BlockIndex {
-        let mut rest = self.base + self.open.len() as u32..self.wanted.end;
-        let open = self.open.iter().position(|block| block.phase != Phase::Done);
-        let first = open.map(|at| self.base + at as u32);
-        BlockIndex(first.or_else(|| rest.find(|&block| !self.is_done(block))).unwrap_or(self.wanted.end))
+        self.ledger.first_undone()
     }
     /// Symbols still needed, coming or not.
     pub(super) fn missing(&self) -> u64 {
-        self.fresh + self.open.iter().map(|block| u64::from(block.missing())).sum::<u64>()
+        self.ledger.needed()
     }
     /// Whether symbols beyond `asked` could be asked of a flow now.
     #[inline]
@@ -174,82 +177,67 @@ impl Blocks {
             return true;
         }
         let needed = if self.trials == 0 { self.needed } else { self.needed_of(place) };
-        needed > asked || (self.fresh > 0 && needed + self.openable() > asked)
+        needed > asked || (self.ledger.untouched() > 0 && needed + self.openable() > asked)
     }
 
     /// Symbols that open blocks need and this flow may be asked for.
     #[cold]
     fn needed_of(&self, place: usize) -> u64 {
         let may = |block: &&Block| block.may_be_asked_of(place, &self.places);
-        self.open.iter().filter(may).map(|block| u64::from(block.needs())).sum()
+        self.ledger.iter().filter(may).map(|block| u64::from(block.needs())).sum()
     }
     /// Whether all that is needed is coming.
     #[inline]
     pub(super) fn needs_nothing(&self) -> bool {
-        self.needed == 0 && self.fresh == 0
+        self.needed == 0 && self.ledger.untouched() == 0
     }
     /// Whether symbols are waited for, and not only for the decoder.
     pub(super) fn is_filling(&self) -> bool {
-        self.fresh > 0 || self.undone as usize > self.decoding
+        self.ledger.untouched() > 0 || self.undone() as usize > self.decoding()
     }
     /// How often a block was tried.
     pub(super) fn attempts(&self, block: BlockIndex) -> u8 {
-        self.at(block.0).map_or(0, |at| self.open[at].attempts)
+        self.ledger.get(block.0).map_or(0, |entry| entry.here.attempts())
     }
 
     /// A lower bound of what fresh blocks would need that may be opened: one each.
     fn openable(&self) -> u64 {
-        let after_open = self.base + self.open.len() as u32;
-        let fresh = u64::from(self.wanted.end - after_open.min(self.wanted.end));
-        let room = (self.most_open - self.open.len().min(self.most_open)) as u64;
-        let blocks = fresh.min(room);
-        if blocks == 0 { 0 } else { self.fresh.min(blocks * u64::from(self.source_symbols(after_open))) }
-    }
-
-    fn at(&self, block: u32) -> Option<usize> {
-        let at = block.checked_sub(self.base)? as usize;
-        (at < self.open.len()).then_some(at)
+        let end = self.ledger.wanted().end;
+        let room = self.most_open - self.span().min(self.most_open);
+        let blocks = u64::from(end - self.next.min(end)).min(room as u64);
+        match blocks {
+            0 => 0,
+            _ => self.ledger.untouched().min(blocks * u64::from(self.ledger.source_symbols(self.next))),
+        }
     }
 
     // ---- opening
 
     /// Opens the next block, or passes one that is done. False if there is no room or no block.
     fn open_next(&mut self) -> bool {
-        let block = self.base + self.open.len() as u32;
-        if block >= self.wanted.end || self.open.len() >= self.most_open {
+        let block = self.next;
+        if block >= self.ledger.wanted().end || self.span() >= self.most_open {
             return false;
         }
-        if self.is_done(block) {
-            self.open.push_back(Block::done());
-            self.pop_done();
-            return true;
+        self.next += 1;
+        if !self.ledger.is_done(block) {
+            self.ledger.open(block, Asked::new(self.places.len()));
+            self.needed += u64::from(self.ledger.source_symbols(block));
         }
-        let source_symbols = self.source_symbols(block);
-        self.open.push_back(Block::new(block, source_symbols, self.places.len()));
-        self.fresh -= u64::from(source_symbols);
-        self.needed += u64::from(source_symbols);
         true
-    }
-
-    fn pop_done(&mut self) {
-        while self.open.front().is_some_and(|block| block.phase == Phase::Done) {
-            self.open.pop_front();
-            self.base += 1;
-        }
-        self.cursor = self.cursor.max(self.base);
     }
 
     /// Opens everything up to a block, if there is room.
     fn open_through(&mut self, block: u32) -> Option<usize> {
-        if !(self.wanted.contains(&block) && block >= self.base) {
+        if !(self.ledger.wanted().contains(&block) && block >= self.base()) {
             return None;
         }
-        while self.base + self.open.len() as u32 <= block {
+        while self.next <= block {
             if !self.open_next() {
                 return None;
             }
         }
-        self.at(block)
+        self.ledger.find(block)
     }
 
     // ---- arriving
@@ -259,30 +247,32 @@ impl Blocks {
     pub(super) fn arrive(&mut self, place: usize, symbol: SymbolId, trimmed: bool, counted: bool) -> Arrival {
         let block = symbol.block.0;
         self.places[place].heard = true;
-        let own = self.at(block).or_else(|| self.open_through(block));
-        let Some(at) = own.filter(|&at| self.open[at].phase == Phase::Filling) else {
+        let own = self.ledger.find_again(block).or_else(|| self.open_through(block));
+        let Some(at) = own.filter(|&at| self.ledger[at].here.is_filling()) else {
             if counted {
                 self.settle(place, own);
             }
             return if trimmed { Arrival::Trimmed } else { Arrival::Surplus };
         };
-        let entry = &mut self.open[at];
+        let entry = &mut self.ledger[at];
         let before = entry.needs();
         // It may have been counted as another block's.
         let mut elsewhere = counted;
-        if let Some(run) = entry.runs.get_mut(place)
+        if let Some(run) = entry.asked.runs.get_mut(place)
             && run.stride > 0
         {
             run.gone += u32::from(counted);
             if elsewhere && run.coming > 0 {
                 elsewhere = false;
                 run.coming -= 1;
-                entry.coming -= 1;
+                entry.asked.coming -= 1;
             }
         }
         let arrival = if trimmed { Arrival::Trimmed } else { entry.take(place, &self.places[place], symbol) };
-        self.decoding += usize::from(arrival == Arrival::Complete);
-        let after = self.open[at].needs();
+        let after = entry.needs();
+        if arrival == Arrival::Complete {
+            self.ledger.decode(at);
+        }
         self.needed = self.needed + u64::from(after) - u64::from(before);
         if after > before {
             self.cursor = self.cursor.min(block);
@@ -299,24 +289,24 @@ impl Blocks {
     /// One less is coming from a flow: of this block, or else of another one, which is returned.
     #[inline]
     fn settle(&mut self, place: usize, own: Option<usize>) -> Option<usize> {
-        let has = |entry: &Block| entry.runs.get(place).is_some_and(|run| run.coming > 0);
+        let has = |entry: &Block| entry.asked.coming_from(place) > 0;
         let at = match own {
-            Some(at) if has(&self.open[at]) => Some(at),
+            Some(at) if has(&self.ledger[at]) => Some(at),
             _ if self.places[place].stray > 0 => {
                 self.places[place].stray -= 1;
                 return None;
             }
-            _ => self.open.iter().position(has),
+            _ => self.ledger.iter().position(has),
         };
         if let Some(at) = at {
-            self.change(at, |entry| entry.take_coming(place, 1));
+            self.change(at, |entry| entry.asked.take_coming(place, 1));
         }
         at
     }
 
     /// A packet of a flow is lost; the one before it was of this block.
     pub(super) fn lose(&mut self, place: usize, near: u32) {
-        self.lose_of(place, self.at(near));
+        self.lose_of(place, self.ledger.find(near));
     }
 
     /// So many that were coming from a flow will not come, of whatever block: the oldest waits most for them.
@@ -328,7 +318,7 @@ impl Blocks {
     /// One that was coming from a flow is lost: of this block, or else of the oldest.
     fn lose_of(&mut self, place: usize, own: Option<usize>) {
         if let Some(at) = self.settle(place, own) {
-            let run = &mut self.open[at].runs[place];
+            let run = &mut self.ledger[at].asked.runs[place];
             (run.gone, run.lost) = (run.gone + 1, run.lost + 1);
             self.on_loss(at);
         }
@@ -337,16 +327,16 @@ impl Blocks {
     /// Nothing is coming from a flow any more.
     pub(super) fn lose_all(&mut self, place: usize) {
         (self.places[place].stray, self.places[place].heard) = (0, false);
-        for at in 0..self.open.len() {
-            let coming = self.open[at].coming_from(place);
+        for at in 0..self.ledger.len() {
+            let coming = self.ledger[at].asked.coming_from(place);
             if coming > 0 {
-                self.change(at, |entry| entry.take_coming(place, coming));
-                let run = &mut self.open[at].runs[place];
+                self.change(at, |entry| entry.asked.take_coming(place, coming));
+                let run = &mut self.ledger[at].asked.runs[place];
                 (run.gone, run.lost) = (run.gone + coming, run.lost + coming);
                 self.on_loss(at);
             }
             // Nothing is under way that a wrong guess could be set right by: whatever is asked for now is more than ever before.
-            if let Some(run) = self.open[at].runs.get_mut(place) {
+            if let Some(run) = self.ledger[at].asked.runs.get_mut(place) {
                 run.gone = run.gone.max(run.told);
             }
         }
@@ -364,11 +354,12 @@ impl Blocks {
     pub(super) fn hand_on(&mut self, place: usize) -> Vec<BlockIndex> {
         let flow = self.places[place].flow;
         let mut anew = Vec::new();
-        for at in 0..self.open.len() {
-            let entry = &mut self.open[at];
-            if entry.phase == Phase::Filling && entry.trial.release(flow) {
-                self.restart(at);
-                anew.push(BlockIndex(self.base + at as u32));
+        for at in 0..self.ledger.len() {
+            let before = u64::from(self.ledger[at].needs());
+            if self.ledger.release(at, flow) {
+                self.ask_anew(at);
+                self.count_needs(at, before);
+                anew.push(BlockIndex(self.ledger[at].number));
             }
         }
         anew
@@ -377,11 +368,12 @@ impl Blocks {
     /// The receiver has left its group: the flow serves it alone from now on, and has sent nothing yet.
     pub(super) fn leave_group(&mut self, place: usize) {
         self.lose_all(place);
+        let base = self.base();
         let it = &mut self.places[place];
         it.alone = true;
-        (it.told, it.oldest, it.newest) = (0, self.base, 0);
-        for entry in &mut self.open {
-            if let Some(run) = entry.runs.get_mut(place) {
+        (it.told, it.oldest, it.newest) = (0, base, 0);
+        for entry in self.ledger.iter_mut() {
+            if let Some(run) = entry.asked.runs.get_mut(place) {
                 *run = Run::default();
             }
         }
@@ -390,10 +382,14 @@ impl Blocks {
     /// Something of a block is lost, or replaced: decoding takes more symbols than K.
     #[cold]
     fn on_loss(&mut self, at: usize) {
-        if self.open[at].phase == Phase::Filling && !self.open[at].lossy {
+        let entry = &self.ledger[at];
+        if entry.here.is_filling() && !entry.asked.lossy {
             self.lossy += 1;
             let extra = self.extra;
-            self.change(at, |entry| (entry.lossy, entry.extra) = (true, entry.extra.max(extra)));
+            self.change(at, |entry| {
+                entry.asked.lossy = true;
+                entry.here.want_extra(extra);
+            });
         }
     }
 
@@ -401,78 +397,73 @@ impl Blocks {
 
     /// The source symbols of a block that have not come, if it waits for the decoder.
     pub(super) fn replaced(&self, block: BlockIndex) -> Option<u32> {
-        let entry = &self.open[self.at(block.0)?];
-        (entry.phase == Phase::Decoding).then(|| entry.source_symbols - entry.present.ones())
+        let here = &self.ledger.get(block.0)?.here;
+        (!here.is_filling()).then(|| here.source_symbols_missing())
     }
 
     /// The block is verified and kept.
     pub(super) fn finish(&mut self, block: BlockIndex) {
-        let Some(at) = self.at(block.0) else { return };
-        self.trials -= u32::from(self.open[at].trial.is_alone());
-        if let Some(flow) = self.open[at].trial.alone() {
+        let Some(at) = self.ledger.find(block.0) else { return };
+        let trial = &self.ledger[at].here.trial;
+        self.trials -= u32::from(trial.is_alone());
+        if let Some(flow) = trial.alone() {
             self.places.iter_mut().filter(|place| place.flow == flow).for_each(|place| place.cleared = true);
         }
         self.let_go(at);
-        self.open[at] = Block::done();
+        self.ledger.finish(at);
         // From now on it is made from the block itself.
         self.wanted_by_others.retain(|(its, _)| *its != block.0);
-        self.decoding -= 1;
-        if self.done.set(block.0 - self.wanted.start) {
-            self.undone -= 1;
-        }
-        self.pop_done();
     }
 
     /// What is coming of a block comes for nothing.
     fn let_go(&mut self, at: usize) {
-        for (place, run) in self.places.iter_mut().zip(&self.open[at].runs) {
+        for (place, run) in self.places.iter_mut().zip(&self.ledger[at].asked.runs) {
             place.stray += run.coming;
         }
     }
 
     /// The symbols here do not determine the block: more are wanted.
     pub(super) fn need_more(&mut self, block: BlockIndex) {
-        let Some(at) = self.at(block.0) else { return };
-        self.decoding -= 1;
-        let extra = self.extra.max(1);
-        self.change(at, |entry| {
-            entry.phase = Phase::Filling;
-            // However many came.
-            entry.extra = (entry.here - entry.source_symbols.min(entry.here)) + extra;
-        });
+        let Some(at) = self.ledger.find(block.0) else { return };
+        let before = u64::from(self.ledger[at].needs());
+        self.ledger.need_more(at, self.extra.max(1));
+        self.count_needs(at, before);
     }
 
     /// The block decoded but is wrong: all of it is thrown away and asked of one source alone.
     pub(super) fn corrupt(&mut self, block: BlockIndex) -> Option<Blame> {
-        let at = self.at(block.0)?;
-        self.trials += u32::from(!self.open[at].trial.is_alone());
-        let blame = self.open[at].trial.on_corrupt();
-        self.decoding -= 1;
-        self.restart(at);
+        let at = self.ledger.find(block.0)?;
+        self.trials += u32::from(!self.ledger[at].here.trial.is_alone());
+        let before = u64::from(self.ledger[at].needs());
+        let blame = self.ledger.corrupt(at);
+        self.ask_anew(at);
+        self.count_needs(at, before);
         Some(blame)
     }
 
-    /// Forgets what is here of a block.
-    fn restart(&mut self, at: usize) {
+    /// Nothing of a block that begins anew was asked for.
+    fn ask_anew(&mut self, at: usize) {
         self.let_go(at);
-        let places = self.places.len();
-        self.change(at, |entry| {
-            let fresh = Block::new(entry.number, entry.source_symbols, places);
-            let trial = std::mem::take(&mut entry.trial);
-            *entry = Block { trial, attempts: entry.attempts.saturating_add(1), ..fresh };
-        });
+        self.ledger[at].asked = Asked::new(self.places.len());
     }
 
     /// Changes a block, and with it what is needed.
     #[inline]
     fn change(&mut self, at: usize, change: impl FnOnce(&mut Block)) {
-        let entry = &mut self.open[at];
+        let entry = &mut self.ledger[at];
         let before = u64::from(entry.needs());
         change(entry);
+        self.count_needs(at, before);
+    }
+
+    /// A block that needed so much may need something else now.
+    #[inline]
+    fn count_needs(&mut self, at: usize, before: u64) {
+        let entry = &self.ledger[at];
         let after = u64::from(entry.needs());
         self.needed = self.needed + after - before;
         if after > 0 {
-            self.cursor = self.cursor.min(self.base + at as u32);
+            self.cursor = self.cursor.min(entry.number);
         }
     }
 }

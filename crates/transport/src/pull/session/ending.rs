@@ -7,7 +7,7 @@ use super::blocks::Blocks;
 use super::flow::{Flow, Overdue, Stand};
 use super::{Ask, Phase, Session, Why};
 use crate::pull::queue::PullQueue;
-use crate::receiver::close_handshake::{CloseHandshake, Step};
+use crate::task::close_handshake::{CloseHandshake, Step};
 use crate::{ReceiverEvent, ReceiverFailure};
 
 impl Session {

@@ -8,7 +8,7 @@ use headwater_wire::{FlowGrant, FlowView};
 use super::numbers::{Lost, Numbers, Seen};
 use super::{SessionConfig, SessionFlow};
 use crate::flow::rtt::Rtt;
-use crate::receiver::close_handshake::CloseHandshake;
+use crate::task::close_handshake::CloseHandshake;
 
 /// A window that has shrunk grows by one after so many packets: seldom enough that those which are lost by that are few.
 const UNHARMED: u32 = 256;

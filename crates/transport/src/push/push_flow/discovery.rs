@@ -17,8 +17,8 @@ use headwater_units::{Duration, Time};
 use headwater_wire::{Body, Class, Ecn, ProbeAck};
 
 use super::PushFlow;
+use crate::flow::Shared;
 use crate::flow::path_mtu::PathMtu;
-use crate::source::Shared;
 
 /// The ACK of the first symbols may take so much longer than the answer to a challenge: an ACK delay and a host that is
 /// busy.
@@ -29,7 +29,7 @@ impl PushFlow {
     pub(super) fn begin_mtu(&mut self, shared: &Shared) {
         let bytes = u16::try_from(self.packet_bytes()).unwrap_or(u16::MAX);
         let known = shared.memory.mtu(self.receiver());
-        self.mtu = shared.config.path_mtu.map(|config| PathMtu::new(config, bytes, known));
+        self.mtu = self.config.path_mtu.map(|config| PathMtu::new(config, bytes, known));
         (self.echo_rtt, self.doubted) = (None, false);
     }
 

@@ -9,8 +9,8 @@ use headwater_units::{Duration, PacketNumber, Packets};
 use headwater_wire::{Class, on_the_wire};
 
 use super::PushFlow;
+use crate::flow::Shared;
 use crate::push::first_window::{MOST, first_window};
-use crate::source::Shared;
 
 /// Up to so many first windows a task is small.
 const FEW: f64 = 16.0;

@@ -5,7 +5,7 @@ use headwater_wire::{Ack, Assignment};
 
 use super::listed::Listed;
 use super::residue::Residue;
-use crate::source::blocks::BlockTable;
+use crate::flow::blocks::BlockTable;
 
 /// A symbol to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

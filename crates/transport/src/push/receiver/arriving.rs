@@ -9,7 +9,7 @@ use headwater_wire::{Body, Class, Datagram, Ecn, MAX_OWED, Owed, SpreadRule, Sym
 use super::blocks::{Arrival, Blocks, Inflow};
 use super::flow::Flow;
 use super::{Receiver, spread};
-use crate::source::LOOK_AHEAD;
+use crate::push::LOOK_AHEAD;
 use crate::{FromFetch, ReceiverEvent};
 
 /// Of so many arrivals lately the flows' parts are taken, when it is estimated what each still owes of a block: one to
@@ -40,7 +40,7 @@ impl Receiver {
                 flow.retry_at = Some(now);
             }
             Body::FinAck => self.unbind(now, datagram.flow),
-            Body::Probe(probe) => self.on_probe(now, path, datagram.flow, probe),
+            Body::Probe(probe) => self.on_probe(path, datagram.flow, probe),
             Body::Ack(_)
             | Body::Assign(_)
             | Body::Fin(_)
@@ -57,7 +57,7 @@ impl Receiver {
     }
 
     fn on_symbol(&mut self, now: Time, id: FlowId, header: SymbolHeader, ecn: Ecn, quiet_until: Time) {
-        let (Some(blocks), Some(geometry)) = (&mut self.blocks, self.task_session.geometry()) else { return };
+        let (Some(blocks), geometry) = (&mut self.blocks, self.geometry) else { return };
         let open_blocks = || self.config.open_blocks(geometry.layout().block_bytes());
         let flow = self.flows.get_mut(&id).expect("the caller found it");
         if header.trimmed || flow.ending.is_some() || flow.distrusted {

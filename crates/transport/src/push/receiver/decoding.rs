@@ -7,48 +7,57 @@ use headwater_wire::{FinReason, SpreadRule};
 
 use super::Receiver;
 use super::blocks::Blocks;
-use crate::receiver::blame::Blame;
+use crate::task::blame::Blame;
+use crate::task::ledger::Ledger;
 use crate::{DecodeFailure, ReceiverEvent, ReceiverFailure};
 
 impl Receiver {
-    pub(super) fn start(&mut self, now: Time, wanted: Range<u32>, have: &[BlockIndex]) {
-        let Some(geometry) = self.task_session.geometry() else { return };
-        if self.task_session.is_over() || self.blocks.is_some() {
+    pub(super) fn start(&mut self, now: Time, wanted: Range<u32>, have: &[BlockIndex], is_running: bool) {
+        if self.over || self.blocks.is_some() {
             return;
         }
         // Even where the controller has forgotten the task meanwhile: it goes on when that has answered again.
-        let blocks = Blocks::new(geometry, wanted, have);
+        let blocks = Blocks::new(self.geometry, wanted, have);
         self.stats.source_symbols += blocks.needed();
+        self.receive(now, blocks, is_running);
+    }
+
+    /// Goes on with what came by another transport.
+    pub(crate) fn resume(&mut self, now: Time, ledger: Ledger<()>) {
+        self.receive(now, Blocks::resume(ledger), true);
+    }
+
+    fn receive(&mut self, now: Time, blocks: Blocks, is_running: bool) {
         self.last_useful = now;
         let done = blocks.all_done();
         self.blocks = Some(blocks);
         self.plan_soon = true;
-        if done && self.is_receiving() {
+        if done && is_running {
             self.complete(now);
         }
     }
 
-    pub(super) fn on_decoded(&mut self, now: Time, block: BlockIndex) {
+    pub(super) fn on_decoded(&mut self, now: Time, block: BlockIndex, is_running: bool) {
         let Some(blocks) = &mut self.blocks else { return };
         let Some(entry) = blocks.get(block) else { return };
-        if entry.is_filling() {
+        if entry.here.is_filling() {
             return;
         }
-        self.stats.repair_used += u64::from(entry.source_symbols_missing());
+        self.stats.repair_used += u64::from(entry.here.source_symbols_missing());
         self.last_useful = now;
         let suspects = blocks.finish(block);
         let done = blocks.all_done();
         for node in self.trust.suspect(suspects) {
             self.distrust(now, node);
         }
-        if done && self.is_receiving() {
+        if done && is_running {
             self.complete(now);
         }
     }
 
     pub(super) fn on_decode_failed(&mut self, now: Time, block: BlockIndex, failure: DecodeFailure) {
         let Some(blocks) = &mut self.blocks else { return };
-        if blocks.get(block).is_none_or(|b| b.is_filling()) {
+        if blocks.get(block).is_none_or(|b| b.here.is_filling()) {
             return;
         }
         self.last_useful = now;
@@ -97,6 +106,5 @@ impl Receiver {
             self.end_flow(now, flow, FinReason::Distrusted);
         }
         self.event(ReceiverEvent::Distrusted { node });
-        self.task_session.distrust(node, &mut self.outputs);
     }
 }

@@ -8,7 +8,7 @@ use headwater_wire::FlowGrant;
 
 use super::acks::Acks;
 use super::rate::Rate;
-use crate::receiver::close_handshake::CloseHandshake;
+use crate::task::close_handshake::CloseHandshake;
 
 /// A flow that never answered is asked again after this long, doubled each time.
 const FIRST_RETRY: Duration = Duration::from_millis(30);

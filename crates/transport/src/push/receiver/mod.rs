@@ -1,15 +1,15 @@
 //! The receiver of one task (PPUSH §III-A).
 //!
 //! ```text
-//!   asking --Accepted--> Preparing --Start--> Receiving --all blocks--> parting
-//!      ^                                          |
-//!      +----------- a path is too narrow ---------+   (leave the task, ask with less room: see [`narrow`])
+//!   Preparing --Start--> Receiving --all blocks--> parting
+//!                            |
+//!                            +--- a path is too narrow ---> every flow ended; cut anew, Preparing   (see `narrow`)
 //! ```
 //!
-//! Binds the flows that the controller grants, acknowledges every symbol to its source, reports progress to the
-//! controller, and ends every flow when all blocks are verified. Which source sends what is planned in [`spread`]; what is
-//! here is kept in [`blocks`]; what is said to the controller is in [`crate::receiver::task_session`]. One of the sessions of
-//! [`crate::receiver::Receivers`], which hands it the packets of its flows.
+//! Binds the flows that the controller grants, acknowledges every symbol to its source, and ends every flow when all blocks are
+//! verified. Which source sends what is planned in `spread`, and what was asked of whom is kept in `blocks`. Knows nothing of the
+//! controller: the fetch that it is a side of speaks to that ([`crate::receiver`]), and says with each poll whether a task is
+//! running; while none is, sources are not asked for anything.
 //!
 //! Differs from the paper: with the default rule the receiver lists what each source should send, by measured rate
 //! (docs/decisions/0025), so that blocks rarely need decoding; the paper's residue classes remain as a rule.
@@ -17,7 +17,6 @@
 mod acks;
 mod arriving;
 mod blocks;
-mod config;
 mod decoding;
 mod flow;
 mod narrow;
@@ -28,28 +27,28 @@ use std::collections::VecDeque;
 
 use headwater_machine::{Output, Packet, SortedMap};
 use headwater_units::{
-    BitRate, BlockIndex, Bytes, Duration, FetchId, FlowId, PathId, SymbolId, Symbols, Time,
+    BitRate, BlockIndex, Bytes, Duration, FetchId, FlowId, Geometry, NodeId, PathId, SymbolId, Symbols, Time,
 };
 use headwater_wire::{
-    Assign, Assignment, Body, Class, Datagram, Ecn, FinReason, FlowGrant, FlowView, MarkSignal, Outcome,
-    SpreadRule, ToReceiver,
+    Assign, Assignment, Body, Class, Datagram, Ecn, FinReason, FlowGrant, FlowView, MarkSignal, SpreadRule,
 };
 
 use crate::flow::pacer::slack_of;
-use crate::receiver::blame::Trust;
-use crate::receiver::close_handshake::{CloseHandshake, Step};
-use crate::receiver::task_session::{Granted, Progress, TaskSession, Told};
+use crate::task::HandedOn;
+use crate::task::blame::Trust;
+use crate::task::close_handshake::{CloseHandshake, Step};
+pub use crate::task::{CameBy, FlowStats, ReceiverConfig, ReceiverStats};
 use crate::{Bind, FromFetch, ReceiverCommand, ReceiverEvent, ReceiverFailure};
 use blocks::{Blocks, Inflow};
-pub use config::{CameBy, FlowStats, ReceiverConfig, ReceiverStats};
 use flow::Flow;
+pub(crate) use narrow::room_for;
 
 /// The receiving machine of one task.
 #[derive(Debug)]
 pub(crate) struct Receiver {
     fetch: FetchId,
     config: ReceiverConfig,
-    task_session: TaskSession,
+    geometry: Geometry,
     /// What is wanted and what is here; none before the driver has said so.
     blocks: Option<Blocks>,
     flows: SortedMap<FlowId, Flow>,
@@ -67,33 +66,22 @@ pub(crate) struct Receiver {
     /// Symbols that may be asked for now under the limit, and when that was reckoned.
     allowance: (f64, Time),
     trust: Trust,
+    /// Datagrams longer than this do not arrive from one of the sources, as was heard just now.
+    narrow: Option<u16>,
+    /// Flows are told that it is over.
+    over: bool,
     stats: ReceiverStats,
     ended_flows: Vec<FlowStats>,
     /// The live flows together, counted anew when one comes or goes.
     inflow: Inflow,
 }
 
-/// What a receiver by another transport goes on with.
-#[derive(Debug)]
-pub(crate) struct HandedOn {
-    pub(crate) fetch: FetchId,
-    pub(crate) config: ReceiverConfig,
-    pub(crate) task_session: TaskSession,
-    /// Flows that are bound; the controller stops their sources.
-    pub(crate) bound: Vec<FlowId>,
-    /// What was counted so far.
-    pub(crate) stats: ReceiverStats,
-}
-
-/// From so many waiting blocks on, decoder or disk hold the task up.
-const HELD_UP: usize = 8;
-
 impl Receiver {
-    /// A receiver that asks at its first poll.
-    pub(crate) fn new(fetch: FetchId, config: ReceiverConfig) -> Self {
+    /// A receiver of an object that is cut like this.
+    pub(crate) fn new(fetch: FetchId, config: ReceiverConfig, geometry: Geometry) -> Self {
         Receiver {
             fetch,
-            task_session: TaskSession::new(&config),
+            geometry,
             rule: config.spread,
             blocks: None,
             flows: SortedMap::default(),
@@ -106,6 +94,8 @@ impl Receiver {
             last_useful: Time::ZERO,
             allowance: (0.0, Time::ZERO),
             trust: Trust::default(),
+            narrow: None,
+            over: false,
             stats: ReceiverStats::default(),
             ended_flows: Vec::new(),
             inflow: Inflow::default(),
@@ -113,37 +103,57 @@ impl Receiver {
         }
     }
 
-    /// What another transport goes on with, when the controller has chosen it: at the beginning, or in the middle.
-    pub(crate) fn hand_on(&mut self, now: Time) -> HandedOn {
-        let bound = self.flows.values().map(|flow| flow.id).collect();
-        let mut stats = self.stats(now);
-        stats.flows.iter_mut().for_each(|flow| (flow.live, flow.outstanding) = (false, 0));
-        stats.source_symbols = stats.source_symbols.saturating_sub(stats.needed);
-        HandedOn {
-            fetch: self.fetch,
-            config: self.config.clone(),
-            task_session: self.task_session.hand_on(),
-            bound,
-            stats,
-        }
+    /// Which sources are believed, as it was found out before.
+    pub(crate) fn trust(&mut self, trust: Trust) {
+        self.trust = trust;
     }
 
-    /// What it says to its controller, and how far that is.
-    pub(crate) fn task_session(&self) -> &TaskSession {
-        &self.task_session
+    /// Whether nothing of this source is believed any more.
+    pub(crate) fn is_distrusted(&self, node: NodeId) -> bool {
+        self.trust.is_distrusted(node)
+    }
+
+    /// What another transport goes on with.
+    pub(crate) fn hand_on(self) -> HandedOn {
+        let bound = self.flows.values().map(|flow| flow.id).collect();
+        HandedOn { ledger: self.blocks.map(Blocks::into_ledger), trust: self.trust, bound }
+    }
+
+    /// Whether it is known what is wanted.
+    pub(crate) fn has_begun(&self) -> bool {
+        self.blocks.is_some()
+    }
+
+    /// Whether nothing is left to say to any source.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.flows.is_empty()
+    }
+
+    /// Every wanted block below is verified; the first one before it has begun.
+    pub(crate) fn first_undecoded(&self) -> BlockIndex {
+        self.blocks.as_ref().map_or(BlockIndex(0), Blocks::first_undecoded)
+    }
+
+    /// Symbols still needed.
+    pub(crate) fn needed(&self) -> Symbols {
+        self.blocks.as_ref().map_or(self.geometry.total_symbols(), |blocks| Symbols::new(blocks.needed()))
+    }
+
+    /// Blocks that wait for decoder, hash or disk.
+    pub(crate) fn blocks_behind(&self) -> usize {
+        self.blocks.as_ref().map_or(0, Blocks::decoding)
     }
 
     /// The counters at this moment.
     pub(crate) fn stats(&mut self, now: Time) -> ReceiverStats {
         let mut stats = self.stats.clone();
-        stats.room = self.task_session.room();
         if let Some(blocks) = &self.blocks {
             stats.blocks = blocks.wanted();
             stats.blocks_done = blocks.wanted() - blocks.undone();
             stats.blocks_behind = blocks.decoding() as u32;
             stats.needed = blocks.needed();
         }
-        let symbol = self.task_session.symbol_size();
+        let symbol = self.geometry.symbol_size();
         stats.flows = self.ended_flows.clone();
         stats.flows.extend(self.flows.values_mut().map(|flow| flow_stats(flow, now, symbol)));
         stats.flows.sort_by_key(|f| f.flow);
@@ -176,43 +186,33 @@ impl Receiver {
 
     // ---- from the controller -------------------------------------------------------------------------------------
 
-    /// Hears what a controller says about its task.
-    pub(crate) fn on_control(&mut self, now: Time, control: ToReceiver) {
+    /// Something was heard that is no symbol.
+    pub(crate) fn stir(&mut self) {
         self.quiet_until = Time::ZERO;
-        match self.task_session.on_control(now, control) {
-            Told::Nothing => {}
-            Told::Stray => self.stats.strays += 1,
-            Told::Begins(granted) => self.begin(now, granted),
-            Told::GoesOn(Granted { flows, .. }) => {
-                self.last_useful = now;
-                // The last block may have come while nobody was there to be told.
-                match self.blocks.as_ref().is_some_and(Blocks::all_done) {
-                    true => self.complete(now),
-                    false => self.set_flows(now, flows),
-                }
-            }
-            Told::Flows(flows) => self.set_flows(now, flows),
-            Told::Fails(failure) => self.fail(now, failure),
+    }
+
+    /// The controller says that the task goes on as it was.
+    pub(crate) fn go_on(&mut self, now: Time) {
+        self.last_useful = now;
+        // The last block may have come while nobody was there to be told.
+        if !self.over && self.blocks.as_ref().is_some_and(Blocks::all_done) {
+            self.complete(now);
         }
     }
 
-    /// The task begins. Another symbol size cuts blocks differently: begin anew with the blocks that are finished.
-    fn begin(&mut self, now: Time, granted: Granted) {
-        let Granted { task, object, bytes, geometry, flows } = granted;
+    /// The blocks are cut otherwise from now on: those that are finished will be told with what is wanted.
+    pub(crate) fn recut(&mut self, now: Time, geometry: Geometry) {
         self.last_useful = now;
+        self.geometry = geometry;
         let needed = self.blocks.take().map_or(0, |blocks| blocks.needed());
         self.stats.source_symbols = self.stats.source_symbols.saturating_sub(needed);
-        let symbol_size = geometry.symbol_size();
-        self.event(ReceiverEvent::Accepted { task, object, bytes, symbol_size });
-        self.set_flows(now, flows);
     }
 
-    /// Whether symbols are wanted.
-    fn is_receiving(&self) -> bool {
-        self.task_session.is_running() && self.blocks.is_some()
-    }
-
-    fn set_flows(&mut self, now: Time, grants: Vec<FlowGrant>) {
+    /// The flows of the task are these now.
+    pub(crate) fn set_flows(&mut self, now: Time, grants: Vec<FlowGrant>) {
+        if self.over {
+            return;
+        }
         let gone: Vec<FlowId> = self
             .flows
             .values()
@@ -224,15 +224,11 @@ impl Receiver {
         }
         for grant in grants {
             if self.trust.is_distrusted(grant.node) {
-                self.task_session.distrust(grant.node, &mut self.outputs);
                 continue;
             }
             if let Some(flow) = self.flows.get_mut(&grant.flow) {
-                // A controller that has restarted does not know where a source is until that is back.
-                if flow.is_live() && !grant.at.is_empty() && flow.at != grant.at {
-                    flow.at.clone_from(&grant.at);
-                    self.event(ReceiverEvent::Moved(Box::new(Bind::from(&grant))));
-                }
+                let moved = flow.is_live().then(|| ReceiverEvent::moved(&mut flow.at, &grant));
+                moved.flatten().into_iter().for_each(|moved| self.event(moved));
             } else {
                 let bind = Bind { relays: false, passed_on: true, ..Bind::from(&grant) };
                 self.event(ReceiverEvent::Bind(Box::new(bind)));
@@ -254,7 +250,7 @@ impl Receiver {
     }
 
     fn unbind(&mut self, now: Time, id: FlowId) {
-        let symbol = self.task_session.symbol_size();
+        let symbol = self.geometry.symbol_size();
         if let Some(mut flow) = self.flows.remove(&id) {
             if flow.arrivals > 0 {
                 self.ended_flows.push(flow_stats(&mut flow, now, symbol));
@@ -316,10 +312,10 @@ impl Receiver {
 
     // ---- from the driver -----------------------------------------------------------------------------------------
 
-    pub(crate) fn on_command(&mut self, now: Time, command: ReceiverCommand) {
-        self.quiet_until = Time::ZERO;
+    /// A command of the driver; and whether a task is running.
+    pub(crate) fn on_command(&mut self, now: Time, command: ReceiverCommand, is_running: bool) {
         match command {
-            ReceiverCommand::Start { wanted, have } => self.start(now, wanted, &have),
+            ReceiverCommand::Start { wanted, have } => self.start(now, wanted, &have, is_running),
             ReceiverCommand::FlowPath { flow, path } => {
                 if let Some(flow) = self.flows.get_mut(&flow) {
                     if flow.path.replace(path).is_some() {
@@ -330,7 +326,7 @@ impl Receiver {
                     self.plan_soon = true;
                 }
             }
-            ReceiverCommand::BlockDecoded { block } => self.on_decoded(now, block),
+            ReceiverCommand::BlockDecoded { block } => self.on_decoded(now, block, is_running),
             ReceiverCommand::DecodeFailed { block, failure } => self.on_decode_failed(now, block, failure),
             ReceiverCommand::Cancel => self.fail(now, ReceiverFailure::Cancelled),
             // It has begun.
@@ -354,38 +350,29 @@ impl Receiver {
 
     fn complete(&mut self, now: Time) {
         self.event(ReceiverEvent::Done);
-        self.finish(now, Outcome::Done);
+        self.finish(now, FinReason::Done);
     }
 
-    fn fail(&mut self, now: Time, failure: ReceiverFailure) {
-        if self.task_session.is_over() {
-            return;
+    /// Gives up, and says so.
+    pub(crate) fn fail(&mut self, now: Time, failure: ReceiverFailure) {
+        if !self.over {
+            self.event(ReceiverEvent::Failed(failure));
+            self.finish(now, FinReason::Cancelled);
         }
-        let outcome = match failure {
-            ReceiverFailure::Cancelled => Outcome::Cancelled,
-            _ => Outcome::Failed,
-        };
-        self.event(ReceiverEvent::Failed(failure));
-        self.finish(now, outcome);
     }
 
-    fn finish(&mut self, now: Time, outcome: Outcome) {
-        let reason = if outcome == Outcome::Done { FinReason::Done } else { FinReason::Cancelled };
+    fn finish(&mut self, now: Time, reason: FinReason) {
+        self.over = true;
         for flow in self.flows.values_mut().filter(|f| f.ending.is_none()) {
             flow.ending = Some(CloseHandshake::new(now, reason));
         }
         self.count_inflow();
-        self.task_session.end(now, outcome);
     }
 
     // ---- time ----------------------------------------------------------------------------------------------------
 
-    fn on_time(&mut self, now: Time) {
-        let begun = self.blocks.is_some();
-        if let Err(failure) = self.task_session.ask(now, begun, &mut self.outputs) {
-            return self.fail(now, failure);
-        }
-        if self.is_receiving() {
+    fn on_time(&mut self, now: Time, is_running: bool) {
+        if is_running && self.blocks.is_some() {
             if self.rule == SpreadRule::Listed && now >= self.plan_at() {
                 self.plan(now);
             }
@@ -396,13 +383,10 @@ impl Receiver {
                 return self.fail(now, ReceiverFailure::NoSource { missing });
             }
         }
-        if self.task_session.is_running() {
+        if is_running {
             self.acknowledge_all(now);
             self.remind(now);
             self.send_assignments(now);
-            if self.task_session.is_feedback_due(now) {
-                self.feedback(now);
-            }
         }
         self.say_fins(now);
     }
@@ -413,32 +397,21 @@ impl Receiver {
         if self.plan_soon { soon.min(self.next_plan) } else { self.next_plan }
     }
 
-    fn feedback(&mut self, now: Time) {
-        let Some(geometry) = self.task_session.geometry() else { return };
-        let symbol = u64::from(geometry.symbol_size());
+    /// What came from whom, for the controller.
+    pub(crate) fn views(&mut self, now: Time) -> Vec<FlowView> {
+        let symbol = u64::from(self.geometry.symbol_size());
         let (blocks, rule) = (&self.blocks, self.rule);
         let expects = |flow: &Flow| blocks.as_ref().is_some_and(|b| b.expects(flow, rule));
-        let flows = self
-            .flows
-            .values_mut()
-            .filter(|f| f.ending.is_none())
-            .map(|f| FlowView {
-                flow: f.id,
-                bytes: f.bytes,
-                rate: rate_of(f, now, symbol),
-                silent: match f.expecting_since {
-                    Some(since) if expects(f) => now.since(since),
-                    _ => Duration::ZERO,
-                },
-            })
-            .collect();
-        let (first_undecoded, needed) = match &self.blocks {
-            Some(blocks) => (blocks.first_undecoded(), Symbols::new(blocks.needed())),
-            None => (BlockIndex(0), geometry.total_symbols()),
+        let view = |f: &mut Flow| FlowView {
+            flow: f.id,
+            bytes: f.bytes,
+            rate: rate_of(f, now, symbol),
+            silent: match f.expecting_since {
+                Some(since) if expects(f) => now.since(since),
+                _ => Duration::ZERO,
+            },
         };
-        let held_up = self.blocks.as_ref().is_some_and(|b| b.decoding() >= HELD_UP);
-        let progress = Progress { first_undecoded, needed, flows, held_up };
-        self.task_session.feedback(now, progress, &mut self.outputs);
+        self.flows.values_mut().filter(|f| f.ending.is_none()).map(view).collect()
     }
 
     fn say_fins(&mut self, now: Time) {
@@ -458,14 +431,12 @@ impl Receiver {
         for flow in over {
             self.unbind(now, flow);
         }
-        self.task_session.part(now, self.flows.is_empty(), &mut self.outputs);
     }
 
-    fn next_wake(&self) -> Option<Time> {
+    fn next_wake(&self, is_running: bool) -> Option<Time> {
         let mut wake: Option<Time> = None;
         let mut at = |time: Time| wake = Some(wake.map_or(time, |w| w.min(time)));
-        self.task_session.next_wake().into_iter().for_each(&mut at);
-        if self.is_receiving() {
+        if is_running && self.blocks.is_some() {
             // Nobody can be blamed for silence while the decoder or the disk has the next word.
             if self.blocks.as_ref().is_none_or(|b| b.decoding() == 0) {
                 at(self.last_useful + self.config.source_patience);
@@ -477,7 +448,7 @@ impl Receiver {
         for flow in self.flows.values() {
             if let Some(ending) = &flow.ending {
                 at(ending.next());
-            } else if self.task_session.is_running() && flow.path.is_some() && self.blocks.is_some() {
+            } else if is_running && flow.path.is_some() && self.blocks.is_some() {
                 flow.acks.deadline(self.config.max_ack_delay).into_iter().for_each(&mut at);
                 if flow.is_live() {
                     flow.retry_at.into_iter().for_each(&mut at);
@@ -496,15 +467,15 @@ impl Receiver {
         self.keep.take()
     }
 
-    /// Until when there is certainly nothing to say.
+    /// Until when there is certainly nothing to say, if that is not now.
     #[inline]
     pub(crate) fn quiet_until(&self, now: Time) -> Option<Time> {
         let is_quiet = self.keep.is_none() && self.outputs.is_empty() && now < self.quiet_until;
-        Some(self.quiet_until).filter(|until| is_quiet && *until < Time::MAX)
+        is_quiet.then_some(self.quiet_until)
     }
 
-    /// The next output; [`Output::Wake`] when there is nothing more to do now.
-    pub(crate) fn poll(&mut self, now: Time) -> Output<FromFetch> {
+    /// The next output; [`Output::Wake`] when there is nothing more to do now. `is_running`: a task is.
+    pub(crate) fn poll(&mut self, now: Time, is_running: bool) -> Output<FromFetch> {
         if let Some((flow, symbol)) = self.keep.take() {
             return Output::Event(FromFetch(self.fetch, ReceiverEvent::Symbol { flow, symbol }));
         }
@@ -512,12 +483,12 @@ impl Receiver {
             return output;
         }
         if now >= self.quiet_until {
-            self.on_time(now);
+            self.on_time(now, is_running);
             if let Some(output) = self.outputs.pop_front() {
                 self.quiet_until = Time::ZERO;
                 return output;
             }
-            self.quiet_until = self.next_wake().unwrap_or(Time::MAX);
+            self.quiet_until = self.next_wake(is_running).unwrap_or(Time::MAX);
         }
         Output::Wake(Some(self.quiet_until).filter(|at| *at < Time::MAX))
     }

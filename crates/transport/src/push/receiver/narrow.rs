@@ -22,29 +22,32 @@ const LEAST_ROOM: u16 = 548 - SYMBOL_OVERHEAD as u16;
 
 impl Receiver {
     /// A probe has arrived: say so, and hear what it says.
-    pub(super) fn on_probe(&mut self, now: Time, path: PathId, flow: FlowId, probe: Probe) {
+    pub(super) fn on_probe(&mut self, path: PathId, flow: FlowId, probe: Probe) {
         let Probe { number, bytes, fits } = probe;
         self.send(path, flow, Body::ProbeAck(ProbeAck { number, bytes }));
         if let Some(fits) = fits
             && self.flows.get(&flow).is_some_and(|flow| flow.is_live())
         {
-            self.on_narrow_path(now, fits);
+            self.narrow = Some(fits);
         }
     }
 
-    /// Datagrams longer than `fits` do not arrive from one of the sources.
-    fn on_narrow_path(&mut self, now: Time, fits: u16) {
-        let room = fits.saturating_sub(SYMBOL_OVERHEAD as u16).max(LEAST_ROOM);
-        let too_large = self.task_session.symbol_size() > room;
-        if !self.task_session.is_running() || !too_large || room >= self.task_session.room() {
-            return;
-        }
-        self.stats.narrowed += 1;
+    /// The longest datagram that a path was just heard to carry.
+    pub(crate) fn take_narrow(&mut self) -> Option<u16> {
+        self.narrow.take()
+    }
+
+    /// The task is left for one with smaller symbols.
+    pub(crate) fn leave_task(&mut self, now: Time) {
         let live: Vec<FlowId> =
             self.flows.values().filter(|flow| flow.is_live()).map(|flow| flow.id).collect();
         for flow in live {
             self.end_flow(now, flow, FinReason::Cancelled);
         }
-        self.task_session.ask_with_room(now, room);
     }
+}
+
+/// Bytes of symbol that a path has room for which carries so long a datagram.
+pub(crate) fn room_for(fits: u16) -> u16 {
+    fits.saturating_sub(SYMBOL_OVERHEAD as u16).max(LEAST_ROOM)
 }

@@ -115,7 +115,7 @@ impl Receiver {
     /// Gives unassigned work to the flows that will run dry first.
     fn supply(&mut self, now: Time, usable: &[(FlowId, f64)], measured: &[(FlowId, Option<f64>)]) {
         let mut allowed = self.allowance(now);
-        let (Some(blocks), Some(geometry)) = (&mut self.blocks, self.task_session.geometry()) else { return };
+        let (Some(blocks), geometry) = (&mut self.blocks, self.geometry) else { return };
         let first_block = u64::from(geometry.source_symbols(blocks.first_undecoded())).max(1);
         let open_blocks = self.config.open_blocks(geometry.layout().block_bytes());
         let counts_asked_for = self.config.counts_asked_for;
@@ -187,7 +187,7 @@ impl Receiver {
     /// horizon's worth, so that a pause is not made up for by a burst.
     fn allowance(&self, now: Time) -> Option<f64> {
         let limit = self.config.limit?;
-        let symbol = f64::from(self.task_session.geometry()?.symbol_size()) * 8.0;
+        let symbol = f64::from(self.geometry.symbol_size()) * 8.0;
         let per_second = limit.get() as f64 / symbol;
         let (left, since) = self.allowance;
         let most = (per_second * LEAST_HORIZON.as_secs_f64() * 2.0).max(f64::from(LEAST_PIECE));
@@ -262,8 +262,10 @@ impl Receiver {
         }
         let late: Vec<(BlockIndex, u32)> = blocks
             .open()
-            .filter(|(_, b)| b.is_filling() && b.helped_at.is_none_or(|at| now.since(at) > turnaround * 4))
-            .map(|(index, b)| (index, b.wants()))
+            .filter(|b| {
+                b.here.is_filling() && b.asked.helped_at.is_none_or(|at| now.since(at) > turnaround * 4)
+            })
+            .map(|b| (BlockIndex(b.number), b.here.missing()))
             .take(8)
             .collect();
         let flow = self.flows.get_mut(&idle).expect("usable flows exist");
@@ -282,12 +284,13 @@ impl Receiver {
 
 /// The work of a flow as it travels: runs of whole blocks merged, at most [`MAX_WORK`] pieces.
 pub(super) fn list(blocks: &Blocks, flow: &mut Flow) -> Vec<Work> {
-    flow.order.retain(|&b| blocks.get(b).is_some_and(|block| block.shares.iter().any(|s| s.flow == flow.id)));
+    flow.order
+        .retain(|&b| blocks.get(b).is_some_and(|block| block.asked.shares.iter().any(|s| s.flow == flow.id)));
     let mut work: Vec<Work> = Vec::new();
     for &index in &flow.order {
         let Some(block) = blocks.get(index) else { continue };
-        for share in block.shares.iter().filter(|s| s.flow == flow.id) {
-            let attempt = block.attempt;
+        for share in block.asked.shares.iter().filter(|s| s.flow == flow.id) {
+            let attempt = block.here.attempts();
             if share.is_whole(block) {
                 if let Some(Work::Blocks { first, count, attempt: before }) = work.last_mut()
                     && first.0 + u32::from(*count) == index.0

@@ -7,7 +7,7 @@ use headwater_units::{BlockIndex, ESI_LIMIT, SymbolId};
 use headwater_wire::Want;
 
 use super::Blocks;
-use super::block::{Block, Phase, Place, Run};
+use super::block::{Block, Place, Run};
 use crate::pull::class_of;
 
 /// Where a detached receiver's runs begin in blocks of which it has a part: above everything that a group was sent.
@@ -31,10 +31,10 @@ pub(super) enum Take {
 impl Blocks {
     /// A source pushes this much unasked.
     pub(in crate::pull::session) fn expect(&mut self, place: usize, block: BlockIndex, count: u32) {
-        match self.open_through(block.0).filter(|&at| self.open[at].phase == Phase::Filling) {
+        match self.open_through(block.0).filter(|&at| self.ledger[at].here.is_filling()) {
             Some(at) => {
                 self.begin_run(at, place);
-                self.change(at, |block| block.add_coming(place, count));
+                self.change(at, |block| block.asked.add_coming(place, count));
                 self.places[place].newest = self.places[place].newest.max(block.0);
             }
             None => self.places[place].stray += count,
@@ -51,24 +51,24 @@ impl Blocks {
     /// The same where it is known of which block.
     #[inline]
     pub(super) fn assign_of(&mut self, at: usize, place: usize) -> Option<BlockIndex> {
-        let block = self.base + at as u32;
         self.begin_run(at, place);
         self.move_run(at, place);
-        let entry = &mut self.open[at];
-        let run = &mut entry.runs[place];
+        let entry = &mut self.ledger[at];
+        let block = entry.number;
+        let run = &mut entry.asked.runs[place];
         let next = run.start + run.stride * (run.gone + run.coming);
         if next >= ESI_LIMIT {
             return None;
         }
         // Source symbols alone determine a block by themselves.
-        let mixed = next >= entry.source_symbols && !entry.lossy;
+        let mixed = next >= entry.here.source_symbols() && !entry.asked.lossy;
         let before = u64::from(entry.needs());
-        let run = &mut entry.runs[place];
+        let run = &mut entry.asked.runs[place];
         run.coming += 1;
         run.told = run.told.max(run.gone + run.coming);
-        entry.coming += 1;
+        entry.asked.coming += 1;
         self.needed = self.needed + u64::from(entry.needs()) - before;
-        entry.trial.give(self.places[place].flow);
+        entry.here.trial.give(self.places[place].flow);
         if mixed {
             self.on_loss(at);
         }
@@ -89,8 +89,8 @@ impl Blocks {
         while pushed < window {
             let Some(block) = self.assign(place) else { break };
             let is_third = first != last && last != Some(block);
-            if let Some(at) = self.at(block.0).filter(|_| is_third) {
-                self.change(at, |entry| entry.take_coming(place, 1));
+            if let Some(at) = self.ledger.find(block.0).filter(|_| is_third) {
+                self.change(at, |entry| entry.asked.take_coming(place, 1));
                 break;
             }
             first.get_or_insert(block);
@@ -109,7 +109,7 @@ impl Blocks {
         }
         let Place { index, of, alone, .. } = self.places[place];
         self.walk(place, PARTS_AHEAD, |block, places| {
-            if of == 1 || alone || block.lossy || block.has_part_left(place, index, of) {
+            if of == 1 || alone || block.asked.lossy || block.has_part_left(place, index, of) {
                 Take::Now
             } else if block.is_left_to_others(place, places) {
                 Take::Not
@@ -129,26 +129,24 @@ impl Blocks {
         takes: impl Fn(&Block, &[Place]) -> Take,
     ) -> Option<usize> {
         let (mut fallback, mut passed) = (None, 0);
-        let mut block = self.cursor;
+        let (mut next, mut nothing_needed) = (self.ledger.place_from(self.cursor), true);
         loop {
-            let at = (block - self.base) as usize;
-            let Some(entry) = self.open.get(at) else {
+            let at = next;
+            let Some(entry) = self.ledger.at(at) else {
                 if !self.open_next() {
                     return fallback;
                 }
-                // What is done already is passed.
-                block = block.max(self.base);
                 continue;
             };
+            next += 1;
             if entry.needs() == 0 {
-                if block == self.cursor {
-                    self.cursor += 1;
+                if nothing_needed {
+                    self.cursor = entry.number + 1;
                 }
-                block += 1;
                 continue;
             }
-            block += 1;
-            if entry.trial.is_alone() {
+            nothing_needed = false;
+            if entry.here.trial.is_alone() {
                 if entry.may_be_asked_of(place, &self.places) {
                     return Some(at);
                 }
@@ -171,24 +169,24 @@ impl Blocks {
     /// Where a flow begins in a block, if it has not.
     #[inline]
     fn begin_run(&mut self, at: usize, place: usize) {
-        let entry = &mut self.open[at];
-        if entry.runs.len() <= place {
-            entry.runs.resize(self.places.len(), Run::default());
+        let Block { number, here, asked } = &mut self.ledger[at];
+        if asked.runs.len() <= place {
+            asked.runs.resize(self.places.len(), Run::default());
         }
-        if entry.runs[place].stride > 0 {
+        if asked.runs[place].stride > 0 {
             return;
         }
         let it = &self.places[place];
-        let (start, stride) = if entry.trial.is_alone() {
+        let (start, stride) = if here.trial.is_alone() {
             // The source is to see that it is another run than the one before.
             // And what a relay sends of it is to be from a block that is whole.
-            let again = entry.attempts > 1 || it.of == 1 || it.relays;
-            (if again { OWN_REPAIR + u32::from(entry.attempts.min(200)) * (1 << 16) } else { 0 }, 1)
+            let again = here.attempts() > 1 || it.of == 1 || it.relays;
+            (if again { OWN_REPAIR + u32::from(here.attempts().min(200)) * (1 << 16) } else { 0 }, 1)
         } else if it.alone {
-            (if entry.here > 0 { OWN_REPAIR } else { 0 }, 1)
+            (if here.symbols() > 0 { OWN_REPAIR } else { 0 }, 1)
         } else {
             // One that has taken the place of another begins where that one stopped.
-            let others = self.places.iter().zip(&entry.runs).filter(|(other, run)| {
+            let others = self.places.iter().zip(&asked.runs).filter(|(other, run)| {
                 other.flow != it.flow
                     && !other.alone
                     && run.stride > 0
@@ -196,19 +194,24 @@ impl Blocks {
             });
             let taken = others.map(|(_, run)| run.gone + run.coming).max().unwrap_or(0);
             let stride = u32::from(it.of);
-            (class_of(entry.number, it.index, it.of) + stride * taken, stride)
+            let mut start = class_of(*number, it.index, it.of);
+            while asked.begun_before && start < here.source_symbols() && here.has(start) {
+                start += stride;
+            }
+            (start + stride * taken, stride)
         };
-        entry.runs[place] = Run { start, stride, ..Run::default() };
+        asked.runs[place] = Run { start, stride, ..Run::default() };
     }
 
     /// A symbol that came to a group, whoever of it had asked: the source's run has gone at least so far. To a member that the others
     /// are ahead of, asking for less of it brings nothing.
     pub(in crate::pull::session) fn catch_up(&mut self, place: usize, symbol: SymbolId) {
-        let Some(at) = self.at(symbol.block.0).filter(|&at| self.open[at].phase == Phase::Filling) else {
+        let Some(at) = self.ledger.find(symbol.block.0).filter(|&at| self.ledger[at].here.is_filling())
+        else {
             return;
         };
         self.begin_run(at, place);
-        let run = &mut self.open[at].runs[place];
+        let run = &mut self.ledger[at].asked.runs[place];
         let Some(ahead) = symbol.esi.0.checked_sub(run.start).filter(|ahead| ahead % run.stride == 0) else {
             return;
         };
@@ -222,7 +225,7 @@ impl Blocks {
     /// A run of which the source has forgotten the beginning, or that is too long, goes on as a new one.
     #[inline]
     fn move_run(&mut self, at: usize, place: usize) {
-        let run = &mut self.open[at].runs[place];
+        let run = &mut self.ledger[at].asked.runs[place];
         let asked = run.gone + run.coming;
         if run.forgotten || asked.saturating_sub(run.moved) >= LONGEST_RUN {
             (run.moved, run.forgotten) = (asked, false);
@@ -237,16 +240,12 @@ impl Blocks {
             // Most pulls are for the same block as the ones before.
             return [self.want(place, asked.0), None];
         }
-        let mut oldest = it.oldest.max(self.base).min(asked.0);
-        let coming = |entry: &Block| entry.runs.get(place).is_some_and(|run| run.coming > 0);
-        while oldest < asked.0 {
-            let at = (oldest - self.base) as usize;
-            match self.open.get(at) {
-                Some(entry) if coming(entry) && entry.phase == Phase::Filling => break,
-                Some(_) => oldest += 1,
-                None => break,
-            }
-        }
+        let from = self.ledger.place_from(it.oldest.min(asked.0));
+        let coming = |entry: &&Block| {
+            entry.number >= asked.0 || entry.here.is_filling() && entry.asked.coming_from(place) > 0
+        };
+        let oldest =
+            self.ledger.iter().skip(from).find(coming).map_or(asked.0, |entry| entry.number.min(asked.0));
         it.oldest = oldest;
         let newest = it.newest;
         let second = if asked.0 == oldest { newest } else { asked.0 };
@@ -263,17 +262,20 @@ impl Blocks {
     #[inline]
     fn note_told(&mut self, place: usize, block: u32) {
         let told = std::mem::replace(&mut self.places[place].told, block);
-        for forgotten in told.max(self.base)..block.min(self.base + self.open.len() as u32) {
-            let entry = &mut self.open[(forgotten - self.base) as usize];
-            if let Some(run) = entry.runs.get_mut(place) {
+        for at in self.ledger.place_from(told)..self.ledger.len() {
+            let entry = &mut self.ledger[at];
+            if entry.number >= block {
+                break;
+            }
+            if let Some(run) = entry.asked.runs.get_mut(place) {
                 run.forgotten = run.stride > 0;
             }
         }
     }
 
     fn want(&self, place: usize, block: u32) -> Option<Want> {
-        let entry = &self.open[self.at(block)?];
-        let run = entry.runs.get(place).filter(|run| run.stride > 0 && entry.phase == Phase::Filling)?;
+        let entry = self.ledger.get(block)?;
+        let run = entry.asked.runs.get(place).filter(|run| run.stride > 0 && entry.here.is_filling())?;
         let count = (run.gone + run.coming).saturating_sub(run.moved);
         let want = Want {
             block: BlockIndex(block),
@@ -288,8 +290,8 @@ impl Blocks {
     /// receiver has lost count of what a source has sent, each one makes up for one.
     pub(in crate::pull::session) fn assign_extra(&mut self, place: usize) -> Option<BlockIndex> {
         let block = self.any_for(place)?;
-        let at = self.at(block.0)?;
-        let run = &mut self.open[at].runs[place];
+        let at = self.ledger.find(block.0)?;
+        let run = &mut self.ledger[at].asked.runs[place];
         run.gone += 1;
         run.told = run.told.max(run.gone + run.coming);
         Some(block)
@@ -299,17 +301,17 @@ impl Blocks {
     pub(in crate::pull::session) fn any_for(&mut self, place: usize) -> Option<BlockIndex> {
         let flow = self.places[place].flow;
         let may = |block: &Block| {
-            block.phase == Phase::Filling && block.trial.alone().is_none_or(|turn| turn == flow)
+            block.here.is_filling() && block.here.trial.alone().is_none_or(|turn| turn == flow)
         };
-        if !self.open.iter().any(may) {
-            while self.open.iter().all(|block| block.phase != Phase::Filling) {
+        if !self.ledger.iter().any(may) {
+            while self.ledger.iter().all(|block| !block.here.is_filling()) {
                 if !self.open_next() {
                     return None;
                 }
             }
         }
-        let at = self.open.iter().position(may)?;
-        let block = self.base + at as u32;
+        let at = self.ledger.iter().position(may)?;
+        let block = self.ledger[at].number;
         self.begin_run(at, place);
         self.move_run(at, place);
         Some(BlockIndex(block))
@@ -323,14 +325,14 @@ impl Blocks {
                 return;
             };
             self.begin_run(at, place);
-            self.change(at, |entry| entry.add_coming(place, 1));
-            let run = &mut self.open[at].runs[place];
+            self.change(at, |entry| entry.asked.add_coming(place, 1));
+            let run = &mut self.ledger[at].asked.runs[place];
             run.gone = run.gone.saturating_sub(1).max(run.moved);
             run.lost = run.lost.saturating_sub(1);
             let flow = self.places[place].flow;
-            self.open[at].trial.give(flow);
-            let it = &mut self.places[place];
-            let block = self.base + at as u32;
+            let entry = &mut self.ledger[at];
+            entry.here.trial.give(flow);
+            let (it, block) = (&mut self.places[place], entry.number);
             (it.oldest, it.newest) = (it.oldest.min(block), it.newest.max(block));
         }
     }

@@ -1,12 +1,11 @@
-//! One block in reception, and what each flow was asked for of it.
+//! What each flow was asked for of a block in reception.
 
-use headwater_machine::Bits;
 use headwater_units::{FlowId, NodeId, SymbolId};
 
 use super::Arrival;
 use super::asking::OWN_REPAIR;
 use crate::pull::{class_of, part};
-use crate::receiver::blame::Trial;
+use crate::task::ledger::{self, Here};
 
 /// One flow, as blocks see it.
 #[derive(Debug)]
@@ -35,32 +34,20 @@ pub(super) struct Place {
     pub(super) newest: u32,
 }
 
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Phase {
-    Filling,
-    Decoding,
-    Done,
-}
+/// A block in reception.
+pub(super) type Block = ledger::Block<Asked>;
 
+/// What was asked for of it.
 #[derive(Debug)]
-pub(super) struct Block {
-    pub(super) number: u32,
-    pub(super) phase: Phase,
-    pub(super) source_symbols: u32,
-    /// Symbols beyond K that it is to have, unless all source symbols come.
-    pub(super) extra: u32,
+pub(super) struct Asked {
     /// Something of it is lost, or replaced by repair symbols: it will have to be decoded.
     pub(super) lossy: bool,
-    pub(super) here: u32,
+    /// What is here of it may have come by another transport.
+    pub(super) begun_before: bool,
     pub(super) coming: u32,
-    pub(super) present: Bits,
-    /// Ascending.
-    pub(super) repair: Vec<u32>,
     pub(super) runs: Vec<Run>,
     /// Who sent the last symbol: most come in a row.
     pub(super) last: usize,
-    pub(super) trial: Trial,
-    pub(super) attempts: u8,
     /// By class that this receiver passes on, so many symbols others want.
     pub(super) wanted_by_others: Vec<(u8, u32)>,
 }
@@ -92,111 +79,21 @@ impl Place {
     }
 }
 
-impl Block {
-    pub(super) fn new(number: u32, source_symbols: u32, places: usize) -> Self {
-        Block {
-            number,
-            phase: Phase::Filling,
-            source_symbols,
-            extra: 0,
+impl Asked {
+    pub(super) fn new(places: usize) -> Self {
+        Asked {
             lossy: false,
-            here: 0,
+            begun_before: false,
             coming: 0,
-            present: Bits::new(source_symbols),
-            repair: Vec::new(),
             runs: vec![Run::default(); places],
             last: usize::MAX,
-            trial: Trial::default(),
-            attempts: 0,
             wanted_by_others: Vec::new(),
-        }
-    }
-
-    pub(super) fn done() -> Self {
-        Block { phase: Phase::Done, ..Block::new(0, 0, 0) }
-    }
-
-    /// Others want so many symbols of a class.
-    pub(super) fn want_for_others(&mut self, class: u8, symbols: u32) {
-        // Nobody needs more than all.
-        let symbols = symbols.min(self.source_symbols);
-        match self.wanted_by_others.iter_mut().find(|(its, _)| *its == class) {
-            Some((_, before)) => *before = symbols.max(*before),
-            None => self.wanted_by_others.push((class, symbols)),
         }
     }
 
     /// How many symbols of a class others want.
     pub(super) fn wanted_of(&self, class: u8) -> u32 {
         self.wanted_by_others.iter().find(|(its, _)| *its == class).map_or(0, |(_, symbols)| *symbols)
-    }
-
-    /// Symbols still needed, coming or not.
-    #[inline]
-    pub(super) fn missing(&self) -> u32 {
-        if self.phase != Phase::Filling || self.present.ones() == self.source_symbols {
-            return 0;
-        }
-        (self.source_symbols + self.extra).saturating_sub(self.here)
-    }
-
-    /// Symbols that nobody was asked for.
-    #[inline]
-    pub(super) fn needs(&self) -> u32 {
-        self.missing().saturating_sub(self.coming)
-    }
-
-    /// A symbol of it is here.
-    #[inline]
-    pub(super) fn take(&mut self, from: usize, place: &Place, symbol: SymbolId) -> Arrival {
-        let is_unverified = place.relays && self.trial.is_alone() && symbol.esi.0 < OWN_REPAIR;
-        if is_unverified || !self.trial.admits(place.flow) || !self.insert(symbol.esi.0) {
-            return Arrival::Useless;
-        }
-        if self.last != from {
-            self.last = from;
-            self.trial.on_symbol(place.flow, place.node);
-        }
-        self.here += 1;
-        if self.missing() > 0 {
-            return Arrival::Kept;
-        }
-        self.phase = Phase::Decoding;
-        Arrival::Complete
-    }
-
-    #[inline]
-    pub(super) fn insert(&mut self, esi: u32) -> bool {
-        if esi < self.source_symbols {
-            return self.present.set(esi);
-        }
-        let place = self.repair.binary_search(&esi);
-        place.inspect_err(|&place| self.repair.insert(place, esi)).is_err()
-    }
-
-    /// Whether a flow may be asked for its symbols: any, unless it is asked of one alone.
-    pub(super) fn may_be_asked_of(&self, place: usize, places: &[Place]) -> bool {
-        match self.trial.alone() {
-            _ if !self.trial.is_alone() => true,
-            Some(turn) => turn == places[place].flow,
-            None => is_tested_first(places, place),
-        }
-    }
-
-    /// Whether source symbols are left that this source would be asked for.
-    #[inline]
-    pub(super) fn has_part_left(&self, place: usize, index: u8, of: u8) -> bool {
-        let asked = self.runs.get(place).map_or(0, |run| run.gone + run.coming);
-        let class = class_of(self.number, index, of);
-        asked < part(self.source_symbols, class, of)
-    }
-
-    /// Whether what is needed is so little that each of the other sources, which are busy with it, need bring only one more.
-    pub(super) fn is_left_to_others(&self, place: usize, places: &[Place]) -> bool {
-        let others = places.iter().enumerate().filter(|&(other, it)| {
-            other != place && self.coming_from(other) > 0 && self.has_part_left(other, it.index, it.of)
-        });
-        self.needs() as usize <= others.count()
     }
 
     pub(super) fn coming_from(&self, place: usize) -> u32 {
@@ -211,6 +108,64 @@ impl Block {
     pub(super) fn take_coming(&mut self, place: usize, count: u32) {
         self.runs[place].coming -= count;
         self.coming -= count;
+    }
+}
+
+impl Block {
+    /// Others want so many symbols of a class.
+    pub(super) fn want_for_others(&mut self, class: u8, symbols: u32) {
+        // Nobody needs more than all.
+        let symbols = symbols.min(self.here.source_symbols());
+        match self.asked.wanted_by_others.iter_mut().find(|(its, _)| *its == class) {
+            Some((_, before)) => *before = symbols.max(*before),
+            None => self.asked.wanted_by_others.push((class, symbols)),
+        }
+    }
+
+    /// Symbols that nobody was asked for.
+    #[inline]
+    pub(super) fn needs(&self) -> u32 {
+        self.here.missing().saturating_sub(self.asked.coming)
+    }
+
+    /// A symbol of it is here.
+    #[inline]
+    pub(super) fn take(&mut self, from: usize, place: &Place, symbol: SymbolId) -> Arrival {
+        let Here { trial, .. } = &self.here;
+        let is_unverified = place.relays && trial.is_alone() && symbol.esi.0 < OWN_REPAIR;
+        if is_unverified || !trial.admits(place.flow) || !self.here.insert(symbol.esi.0) {
+            return Arrival::Useless;
+        }
+        if self.asked.last != from {
+            self.asked.last = from;
+            self.here.trial.on_symbol(place.flow, place.node);
+        }
+        if self.here.missing() > 0 { Arrival::Kept } else { Arrival::Complete }
+    }
+
+    /// Whether a flow may be asked for its symbols: any, unless it is asked of one alone.
+    pub(super) fn may_be_asked_of(&self, place: usize, places: &[Place]) -> bool {
+        match self.here.trial.alone() {
+            _ if !self.here.trial.is_alone() => true,
+            Some(turn) => turn == places[place].flow,
+            None => is_tested_first(places, place),
+        }
+    }
+
+    /// Whether source symbols are left that this source would be asked for.
+    #[inline]
+    pub(super) fn has_part_left(&self, place: usize, index: u8, of: u8) -> bool {
+        let asked = self.asked.runs.get(place).map_or(0, |run| run.gone + run.coming);
+        let class = class_of(self.number, index, of);
+        asked < part(self.here.source_symbols(), class, of)
+    }
+
+    /// Whether what is needed is so little that each of the other sources, which are busy with it, need bring only one more.
+    pub(super) fn is_left_to_others(&self, place: usize, places: &[Place]) -> bool {
+        let others = places.iter().enumerate().filter(|&(other, it)| {
+            other != place && self.asked.coming_from(other) > 0 && self.has_part_left(other, it.index, it.of)
+        });
+        self.needs() as usize <= others.count()
     }
 }
 

@@ -13,7 +13,7 @@ use headwater_units::{BlockIndex, NodeId};
 
 use super::Blocks;
 use super::asking::Take;
-use super::block::{Block, Phase, Place};
+use super::block::{Block, Place};
 use crate::pull::{class_of, part};
 
 /// A flow runs ahead of the others by at most so many blocks that lack symbols: at 256 KiB they are 8 MiB, a third of a second at
@@ -30,8 +30,8 @@ impl Blocks {
 
     /// The relays that took part in a block when it failed its hash, and not when it came right.
     pub(in crate::pull::session) fn suspicious_relays(&self, block: BlockIndex) -> Vec<NodeId> {
-        let Some(at) = self.at(block.0).filter(|_| self.relayed) else { return Vec::new() };
-        let suspects = self.open[at].trial.on_verified();
+        let Some(entry) = self.ledger.get(block.0).filter(|_| self.relayed) else { return Vec::new() };
+        let suspects = entry.here.trial.on_verified();
         let relays = |node: &NodeId| self.places.iter().any(|it| it.node == *node && it.relays);
         suspects.into_iter().filter(relays).collect()
     }
@@ -41,10 +41,10 @@ impl Blocks {
         if !self.places.iter().any(|it| it.passed_on && it.class_in(block.0) == class) {
             return;
         }
-        let Some(at) = self.open_through(block.0).filter(|&at| self.open[at].phase == Phase::Filling) else {
+        let Some(at) = self.open_through(block.0).filter(|&at| self.ledger[at].here.is_filling()) else {
             return;
         };
-        self.open[at].want_for_others(class, symbols);
+        self.ledger[at].want_for_others(class, symbols);
         self.wanted_by_others.insert((block.0, class));
     }
 
@@ -63,10 +63,10 @@ impl Blocks {
     /// The first block of which others want a symbol of its class that this flow has not been asked for.
     fn pick_for_others(&mut self, place: usize) -> Option<usize> {
         while let Some((block, class)) = self.first_wanted_of(place) {
-            if let Some(at) = self.at(block) {
-                let entry = &self.open[at];
-                let lacks = entry.brought_by(place, &self.places[place]) < entry.wanted_of(class);
-                if lacks && entry.phase == Phase::Filling && !entry.trial.is_alone() {
+            if let Some(at) = self.ledger.find(block) {
+                let entry = &self.ledger[at];
+                let lacks = entry.brought_by(place, &self.places[place]) < entry.asked.wanted_of(class);
+                if lacks && entry.here.is_filling() && !entry.here.trial.is_alone() {
                     return Some(at);
                 }
             }
@@ -85,7 +85,7 @@ impl Blocks {
         let block = self.assign(place)?;
         let mut asked = 1;
         while asked < most
-            && let Some(at) = self.pick(place).filter(|at| self.base + *at as u32 == block.0)
+            && let Some(at) = self.pick(place).filter(|at| self.ledger[*at].number == block.0)
             && self.assign_of(at, place).is_some()
         {
             asked += 1;
@@ -111,7 +111,7 @@ impl Blocks {
 
 impl Block {
     fn part_of(&self, it: &Place) -> u32 {
-        part(self.source_symbols, class_of(self.number, it.index, it.of), it.of)
+        part(self.here.source_symbols(), class_of(self.number, it.index, it.of), it.of)
     }
 
     /// How many of its part a flow has yet to be asked for.
@@ -121,7 +121,7 @@ impl Block {
 
     /// How many symbols a flow was asked for; without those that are to be made good because others count on them.
     fn brought_by(&self, place: usize, it: &Place) -> u32 {
-        let run = self.runs.get(place).copied().unwrap_or_default();
+        let run = self.asked.runs.get(place).copied().unwrap_or_default();
         run.gone + run.coming - if it.passed_on { run.lost.min(run.gone) } else { 0 }
     }
 

@@ -9,7 +9,7 @@ use headwater_units::{
 use headwater_wire::{FlowGrant, Refusal};
 use serde::{Deserialize, Serialize};
 
-use crate::push::receiver::ReceiverConfig;
+use super::ReceiverConfig;
 
 /// Why a block is not there although enough symbols came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -141,6 +141,18 @@ pub struct Bind {
     pub relays: bool,
     /// What comes by it is what this receiver passes on.
     pub passed_on: bool,
+}
+
+impl ReceiverEvent {
+    /// A flow that has begun is granted again: what is to be said if its source is elsewhere than it was known to be.
+    pub(crate) fn moved(known: &mut Vec<SocketAddr>, grant: &FlowGrant) -> Option<Self> {
+        // A controller that has restarted does not know where a source is until that is back.
+        let is_news = !grant.at.is_empty() && *known != grant.at;
+        is_news.then(|| {
+            known.clone_from(&grant.at);
+            ReceiverEvent::Moved(Box::new(Bind::from(grant)))
+        })
+    }
 }
 
 impl From<&FlowGrant> for Bind {

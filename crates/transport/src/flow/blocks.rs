@@ -10,7 +10,7 @@
 use headwater_machine::{Output, SortedMap};
 use headwater_units::{BlockIndex, FlowId};
 
-use crate::SourceEvent;
+use super::SourceEvent;
 
 /// Blocks of one flow that were asked for or are in use.
 #[derive(Clone, Debug, Default)]

@@ -17,8 +17,7 @@ use headwater_units::{
 };
 use headwater_wire::{Delivery, FlowGrant, FlowView, Outcome, Refusal, Request, ToController, ToReceiver};
 
-use crate::push::receiver::ReceiverConfig;
-use crate::{FromFetch, ReceiverFailure};
+use super::{FromFetch, ReceiverConfig, ReceiverFailure};
 
 /// The end is said this often.
 const FIN_TRIES: u32 = 6;
@@ -27,7 +26,7 @@ const FIN_RETRY: Duration = Duration::from_millis(40);
 const LEAST_FEEDBACK: Duration = Duration::from_millis(1);
 const USUAL_FEEDBACK: Duration = Duration::from_millis(100);
 
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 enum Phase {
     Asking { since: Time, next: Time, tries: u32 },
     Running,
@@ -36,7 +35,7 @@ enum Phase {
 }
 
 /// One task, as this host and its controller speak of it.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct TaskSession {
     controller: PathId,
     /// What is asked for, in the words of the user.
@@ -52,8 +51,6 @@ pub(crate) struct TaskSession {
     object: Option<ObjectId>,
     geometry: Option<Geometry>,
     flows_version: u32,
-    /// Another session has just taken it over, and has nothing yet.
-    handed_on: bool,
     next_feedback: Time,
     feedback_every: Duration,
 }
@@ -122,20 +119,9 @@ impl TaskSession {
             object: None,
             geometry: None,
             flows_version: 0,
-            handed_on: false,
             next_feedback: Time::ZERO,
             feedback_every: USUAL_FEEDBACK,
         }
-    }
-
-    /// The same for another session, which begins with the controller's next answer.
-    pub(crate) fn hand_on(&self) -> Self {
-        TaskSession { handed_on: true, ..self.clone() }
-    }
-
-    /// How the object is cut, once it is accepted.
-    pub(crate) fn geometry(&self) -> Option<Geometry> {
-        self.geometry
     }
 
     /// T, once it is known; else zero.
@@ -146,11 +132,6 @@ impl TaskSession {
     /// Bytes of symbol that a datagram may carry.
     pub(crate) fn room(&self) -> u16 {
         self.request.room
-    }
-
-    /// Whether it was ever accepted.
-    pub(crate) fn has_begun(&self) -> bool {
-        self.object.is_some()
     }
 
     /// Whether a task is running, as far as both ends know.
@@ -183,7 +164,7 @@ impl TaskSession {
     }
 
     /// Whether the controller says that a running task is to begin anew, with other flows and with what is here.
-    pub(crate) fn begins_anew(&self, control: &ToReceiver) -> bool {
+    fn begins_anew(&self, control: &ToReceiver) -> bool {
         matches!(control, ToReceiver::Accepted { task, version, .. }
             if self.is_running() && self.task == Some(*task) && *version > self.flows_version)
     }
@@ -240,8 +221,7 @@ impl TaskSession {
         self.feedback_every = feedback_every.max(LEAST_FEEDBACK);
         self.next_feedback = now;
         self.phase = Phase::Running;
-        let begun = !std::mem::take(&mut self.handed_on);
-        if again && begun && self.geometry == Some(geometry) {
+        if again && self.geometry == Some(geometry) {
             return Told::GoesOn(granted);
         }
         self.object = Some(granted.object);

@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 use headwater_units::{Duration, NodeId, PathId, Time};
 use rand::RngCore;
 
-use crate::flow::path_mtu::Known as KnownMtu;
-use crate::flow::rtt::WindowedMin;
+use super::path_mtu::Known as KnownMtu;
+use super::rtt::WindowedMin;
 
 /// The path of a flow, and one that it may move to.
 #[derive(Clone, Debug, Default)]

@@ -1,11 +1,10 @@
-//! What a receiver can be told, and what it counts.
+//! What a receiver can be told.
 
-use headwater_units::{BitRate, Bytes, Duration, FlowId, NodeId, PathId};
-use headwater_wire::{Class, Delivery, MarkSignal, SpreadRule};
+use headwater_units::{BitRate, Bytes, Duration, NodeId, PathId};
+use headwater_wire::{Class, Delivery, SpreadRule};
 use serde::{Deserialize, Serialize};
 
-use crate::pull::SessionConfig;
-use crate::tree::TreeReceiverConfig;
+use crate::flow::rtt::RttConfig;
 
 /// What a receiver needs to know before it begins.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -62,7 +61,7 @@ pub struct ReceiverConfig {
 
 impl ReceiverConfig {
     /// How many blocks of this size may be open at once.
-    pub(super) fn open_blocks(&self, block: Bytes) -> usize {
+    pub(crate) fn open_blocks(&self, block: Bytes) -> usize {
         let least = 256 << 10;
         (self.blocks_in_flight as u64 * least / block.get().max(least)).max(1) as usize
     }
@@ -107,91 +106,91 @@ impl ReceiverConfig {
     }
 }
 
-/// What a receiver counted.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct ReceiverStats {
-    /// Blocks wanted.
-    pub blocks: u32,
-    /// Blocks here, verified.
-    pub blocks_done: u32,
-    /// Blocks that wait for decoder, hash or disk.
-    pub blocks_behind: u32,
-    /// The most that ever waited.
-    pub blocks_behind_most: u32,
-    /// Source symbols wanted in all (of blocks that were not here at the start).
-    pub source_symbols: u64,
-    /// Symbols still needed.
-    pub needed: u64,
-    /// Symbols that arrived.
-    pub arrivals: u64,
-    /// Arrivals that brought nothing new.
-    pub useless: u64,
-    /// Repair symbols that stood in for source symbols in a decoded block.
-    pub repair_used: u64,
-    /// Blocks that failed their hash.
-    pub corrupt: u64,
-    /// Decodings that needed more symbols.
-    pub need_more: u64,
-    /// How often a source was asked again because nothing came, where the receiver pulls; pushed flows time out at their source.
-    pub timeouts: u64,
-    /// Datagrams that made no sense from where they came.
-    pub strays: u64,
-    /// Bytes of symbol that a datagram may carry: what the configuration said, or less where a path turned out narrow.
-    pub room: u16,
-    /// How often one did, so that the task went on with smaller symbols.
-    pub narrowed: u32,
-    /// Per flow, in order of their ids.
-    pub flows: Vec<FlowStats>,
+/// What a receiver of pulled flows can be told.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SessionConfig {
+    /// Symbols beyond K that a block is to have once something of it was lost. 2: SCDP §II (decoding then fails once in 10^6).
+    pub extra: u32,
+    /// Timeouts: a flow is asked again when nothing has come for so long although something should.
+    pub rtt: RttConfig,
+    /// A packet is lost when so many later ones of its flow have come whole; headers overtake. 3: RFC 9002 §6.1.1. Where packets are
+    /// sprayed, more than paths differ by; where headers of trimmed symbols tell of losses, it may be large.
+    pub reordering: u16,
+    /// Blocks of which something may be here, or be waiting for the decoder, while older ones are not complete.
+    pub open_blocks: u32,
+    /// A flow is opened by a pull that asks for nothing but says where the receiver is. Without it the source must know.
+    pub opens_flows: bool,
+    /// Without a useful symbol for this long, although some are wanted, the receiver gives up. 30 s, as of pushed flows.
+    pub source_patience: Duration,
+    /// A block that fails its hash this often ends the task. 8, as of pushed flows.
+    pub attempts: u8,
+    /// A member of a group by which nothing has come for so long leaves it. 2 s: long after a source has detached whoever holds the
+    /// group up ([`detach_after`](crate::pull::PullFlowConfig::detach_after)).
+    pub group_patience: Duration,
 }
 
-/// By which transport a flow's symbols came.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub enum CameBy {
-    /// Its source pushed them (PPUSH).
-    Push,
-    /// The receiver asked for each (SCDP).
-    Pull,
-    /// Down a tree (Datacast).
-    Tree,
+impl Default for SessionConfig {
+    fn default() -> Self {
+        SessionConfig {
+            extra: 2,
+            rtt: RttConfig { initial_rto: Duration::from_millis(200), ..RttConfig::default() },
+            reordering: 3,
+            open_blocks: 256,
+            opens_flows: true,
+            source_patience: Duration::from_secs(30),
+            attempts: 8,
+            group_patience: Duration::from_secs(2),
+        }
+    }
 }
 
-/// What a receiver counted of one flow.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct FlowStats {
-    /// The flow.
-    pub flow: FlowId,
-    /// Its source.
-    pub node: NodeId,
-    /// By which transport.
-    pub came_by: CameBy,
-    /// Useful payload.
-    pub bytes: Bytes,
-    /// Symbols that arrived.
-    pub symbols: u64,
-    /// Of these, useful ones.
-    pub useful: u64,
-    /// Useful payload that a group's flow brought, of all of it.
-    pub by_group: Bytes,
-    /// Its source is a receiver itself, and sends what comes to it.
-    pub relays: bool,
-    /// Symbols sent and not arrived, as far as the packet numbers tell.
-    pub lost: u64,
-    /// Symbols that arrived marked CE.
-    pub marked: u32,
-    /// Lately.
-    pub rate: BitRate,
-    /// Symbols sent while the source itself was the limit.
-    pub starved: u64,
-    /// Symbols asked for that have not come.
-    pub outstanding: u64,
-    /// From asking to receiving.
-    pub turnaround: Option<Duration>,
-    /// Over, distrusted or silent flows bring nothing.
-    pub live: bool,
-    /// It owes symbols and has said nothing for so long that nobody waits for it.
-    pub silent: bool,
-    /// The congestion signal as far as the receiver can tell.
-    pub signal: MarkSignal,
+impl SessionConfig {
+    /// For a simulated data centre: packets are sprayed, switches trim, sources know where receivers are, and timeouts are at
+    /// least 1 ms (catalogue of experiments, "Choices").
+    pub fn data_centre() -> Self {
+        let ms = Duration::from_millis;
+        SessionConfig {
+            rtt: RttConfig {
+                initial_rto: ms(1),
+                min_rto: ms(1),
+                granularity: Duration::from_micros(100),
+                ..RttConfig::default()
+            },
+            reordering: 250,
+            opens_flows: false,
+            ..SessionConfig::default()
+        }
+    }
+}
+
+/// What a receiver of trees can be told.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TreeReceiverConfig {
+    /// w: interests that may be out in one tree. 16: fills 1 Gbit/s at a round trip of 200 us (§V-B).
+    pub credit: u32,
+    /// The timer of an interest: that of TCP (RFC 6298), but never below 2 ms, and never so long that the symbol has left the
+    /// stores meanwhile.
+    pub rtt: RttConfig,
+}
+
+impl Default for TreeReceiverConfig {
+    fn default() -> Self {
+        let ms = Duration::from_millis;
+        let rtt =
+            RttConfig { initial_rto: ms(100), min_rto: ms(2), max_rto: ms(100), ..RttConfig::default() };
+        TreeReceiverConfig { credit: 16, rtt: RttConfig { granularity: Duration::from_micros(100), ..rtt } }
+    }
+}
+
+impl TreeReceiverConfig {
+    /// On hosts whose nodes are programs: their scheduler may hold one up for longer than a symbol takes, and who asks again too early
+    /// has it sent twice. Between the paper's 2 ms and PPUSH's 50 ms, since a store does not remember for long.
+    pub fn on_hosts() -> Self {
+        let defaults = TreeReceiverConfig::default();
+        let ms = Duration::from_millis;
+        let rtt = RttConfig { min_rto: ms(20), max_rto: ms(200), granularity: ms(1), ..defaults.rtt };
+        TreeReceiverConfig { rtt, ..defaults }
+    }
 }
 
 #[cfg(test)]

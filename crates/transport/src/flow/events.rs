@@ -1,0 +1,68 @@
+//! What a source and its flows tell the driver.
+
+use core::net::SocketAddr;
+
+use headwater_units::{BlockIndex, Bytes, FlowId, FlowKey, ObjectId, TaskId};
+use headwater_wire::Class;
+use serde::{Deserialize, Serialize};
+
+/// What a source tells the driver.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum SourceEvent {
+    /// A flow begins: accept datagrams under its key.
+    Opened(Box<Opened>),
+    /// A flow is over: forget its key, its path and its blocks.
+    Closed {
+        /// The flow.
+        flow: FlowId,
+    },
+    /// Symbols of this block will be named soon: read it, and build what repair symbols need if asked.
+    Prepare {
+        /// The flow.
+        flow: FlowId,
+        /// The block.
+        block: BlockIndex,
+        /// Repair symbols are wanted.
+        repair: bool,
+    },
+    /// Whoever this node passes an object on to wants so many symbols of a class of a block that is still coming, more than are
+    /// its part: they are to be had where the class comes from ([`ReceiverCommand::Wanted`](crate::ReceiverCommand::Wanted)).
+    Wanted {
+        /// The object.
+        object: ObjectId,
+        /// The block.
+        block: BlockIndex,
+        /// What its ESIs leave as a remainder when divided by the number of classes.
+        class: u8,
+        /// How many of the class, from its first one on.
+        symbols: u32,
+    },
+    /// No symbol of this block will be named again, unless it is prepared anew.
+    Release {
+        /// The flow.
+        flow: FlowId,
+        /// The block.
+        block: BlockIndex,
+    },
+}
+
+/// A flow that a source has opened.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Opened {
+    /// The flow.
+    pub flow: FlowId,
+    /// Its task.
+    pub task: TaskId,
+    /// Its key.
+    pub key: FlowKey,
+    /// The object that it sends.
+    pub object: ObjectId,
+    /// The object's size.
+    pub bytes: Bytes,
+    /// T.
+    pub symbol_size: u16,
+    /// How its symbols queue.
+    pub class: Class,
+    /// Where the receiver or the group may be reached, best first, if the order says so.
+    pub at: Vec<SocketAddr>,
+}

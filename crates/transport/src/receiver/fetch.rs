@@ -1,0 +1,596 @@
+//! One fetch: its task's session with the controller, and the transport that brings it.
+//!
+//! ```text
+//!   Awaited --Accepted--> Push | Pull | Tree --Accepted, by another transport--> Push | Pull | Tree
+//! ```
+//! Whatever a host needs of a fetch is called here. A transport knows flows and blocks, and nothing of the controller: what is to
+//! be said to that is overheard from what the transport tells the driver.
+//!
+//! Who goes on by another transport keeps what is here, partial blocks too, if the object is cut as before; flows end without a word,
+//! since the controller stops their sources. Where receivers pass on to each other what comes, only whole blocks are kept: others count
+//! on all that comes of the rest.
+
+use core::mem::discriminant;
+use std::collections::VecDeque;
+
+use headwater_machine::{Output, Packet};
+use headwater_units::{Bytes, Duration, FetchId, FlowId, Geometry, NodeId, PathId, SymbolId, Time};
+use headwater_wire::{Delivery, FlowGrant, MarkSignal, Outcome, SpreadRule, ToReceiver};
+
+use crate::pull::queue::PullQueue;
+use crate::pull::{self, Ask};
+use crate::push::receiver::{Receiver, room_for};
+use crate::task::blame::Trust;
+use crate::task::ledger::Ledger;
+use crate::task::session::{Granted, Progress, TaskSession, Told};
+use crate::task::{
+    CameBy, FlowStats, FromFetch, HandedOn, ReceiverCommand, ReceiverConfig, ReceiverEvent, ReceiverFailure,
+    ReceiverStats, SessionFlow, SessionStats,
+};
+use crate::tree::{self, TreeReceiverConfig};
+
+/// From so many waiting blocks on, decoder or disk hold the task up.
+const HELD_UP: usize = 8;
+
+/// What each source is to push unasked to a receiver whose trees were forgotten, in symbols (SCDP §III-D, IW).
+const INSTEAD_OF_TREES: u16 = 64;
+
+/// One fetch.
+#[derive(Debug)]
+pub(super) struct Fetch {
+    id: FetchId,
+    config: ReceiverConfig,
+    /// Its number in the host's pull queue.
+    turn: u32,
+    task_session: TaskSession,
+    side: Side,
+    outputs: VecDeque<Output<FromFetch>>,
+    /// Before this moment nothing is to be said to the controller.
+    talk_at: Time,
+    /// What was counted by transports that have brought it before.
+    before: ReceiverStats,
+    strays: u64,
+}
+
+/// What brings the symbols.
+#[derive(Debug, Default)]
+#[expect(clippy::large_enum_variant, reason = "it is behind a box")]
+enum Side {
+    /// Nobody knows yet.
+    #[default]
+    Awaited,
+    /// Its sources push (PPUSH).
+    Push(Receiver),
+    /// It asks for each symbol (SCDP).
+    Pull(pull::Session),
+    /// The same, up trees (Datacast).
+    Tree(Box<tree::Session>),
+}
+
+impl Fetch {
+    /// Asks at the first poll.
+    pub(super) fn new(id: FetchId, config: ReceiverConfig, turn: u32) -> Self {
+        Fetch {
+            id,
+            turn,
+            task_session: TaskSession::new(&config),
+            side: Side::Awaited,
+            outputs: VecDeque::new(),
+            talk_at: Time::ZERO,
+            before: ReceiverStats::default(),
+            strays: 0,
+            config,
+        }
+    }
+
+    fn event(&mut self, event: ReceiverEvent) {
+        self.outputs.push_back(Output::Event(FromFetch(self.id, event)));
+    }
+
+    // ---- the controller
+
+    /// Whether it is meant by something that came by this path.
+    pub(super) fn is_concerned(&self, path: PathId, control: &ToReceiver) -> bool {
+        self.task_session.concerns(path, control)
+    }
+
+    /// Hears what concerns it.
+    pub(super) fn on_control(&mut self, now: Time, control: ToReceiver, pulls: &mut PullQueue<Ask>) {
+        self.talk_at = Time::ZERO;
+        let delivery = match &control {
+            ToReceiver::Accepted { delivery, .. } => *delivery,
+            _ => Delivery::Push,
+        };
+        if let (ToReceiver::UnknownTask { .. }, Side::Tree(_)) = (&control, &self.side) {
+            // Whoever forgets the task has forgotten its trees, and gives none to one receiver.
+            self.task_session.prefer(Delivery::Pull { initial_window: INSTEAD_OF_TREES });
+        }
+        match self.task_session.on_control(now, control) {
+            Told::Nothing => {}
+            Told::Stray => self.strays += 1,
+            Told::Begins(granted) => self.begin(now, delivery, granted, pulls),
+            Told::GoesOn(granted) if self.side.is_by(delivery) => {
+                if let Side::Push(receiver) = &mut self.side {
+                    receiver.go_on(now);
+                }
+                self.set_flows(now, granted.flows, pulls);
+            }
+            Told::GoesOn(granted) => {
+                // Others count on what comes to a receiver that passes it on.
+                let is_passed_on = granted.flows.iter().any(|grant| grant.relays);
+                // What is here is not counted by parts of sources.
+                let is_by_parts = delivery == Delivery::Push && self.config.spread == SpreadRule::Equal;
+                let keeps = !is_passed_on && !is_by_parts;
+                self.go_on_by(now, delivery, granted, keeps, pulls);
+            }
+            Told::Flows(flows) => self.set_flows(now, flows, pulls),
+            Told::Fails(failure) => self.fail(now, failure, pulls),
+        }
+        self.side.stir();
+    }
+
+    /// The task begins, perhaps anew, with blocks cut otherwise.
+    fn begin(&mut self, now: Time, delivery: Delivery, granted: Granted, pulls: &mut PullQueue<Ask>) {
+        match &mut self.side {
+            // Its flows have yet to be closed.
+            Side::Push(receiver) if delivery == Delivery::Push => {
+                receiver.recut(now, granted.geometry);
+                self.say_accepted(&granted);
+                self.set_flows(now, granted.flows, pulls);
+            }
+            _ => self.go_on_by(now, delivery, granted, false, pulls),
+        }
+    }
+
+    fn say_accepted(&mut self, granted: &Granted) {
+        let &Granted { task, object, bytes, geometry, .. } = granted;
+        let symbol_size = geometry.symbol_size();
+        self.event(ReceiverEvent::Accepted { task, object, bytes, symbol_size });
+    }
+
+    /// Another transport brings it from now on; with what is here, if that serves it.
+    fn go_on_by(
+        &mut self,
+        now: Time,
+        delivery: Delivery,
+        granted: Granted,
+        keeps: bool,
+        pulls: &mut PullQueue<Ask>,
+    ) {
+        let mut before = self.stats(now);
+        before.flows.iter_mut().for_each(|flow| (flow.live, flow.outstanding) = (false, 0));
+        let HandedOn { ledger, trust, bound } = std::mem::take(&mut self.side).hand_on();
+        pulls.clear(self.turn);
+        bound.into_iter().for_each(|flow| self.event(ReceiverEvent::Unbind { flow }));
+        self.side = Side::new(self.id, &self.config, granted.geometry, delivery, self.turn);
+        self.side.trust(trust);
+        match ledger.filter(|_| keeps) {
+            Some(mut ledger) => {
+                for block in ledger.release_all() {
+                    self.event(ReceiverEvent::Discard { block });
+                }
+                self.side.resume(now, ledger, pulls);
+            }
+            None => {
+                before.source_symbols = before.source_symbols.saturating_sub(before.needed);
+                self.say_accepted(&granted);
+            }
+        }
+        (self.before, self.strays) = (before, 0);
+        self.set_flows(now, granted.flows, pulls);
+    }
+
+    fn set_flows(&mut self, now: Time, flows: Vec<FlowGrant>, pulls: &mut PullQueue<Ask>) {
+        for grant in flows.iter().filter(|grant| self.side.is_distrusted(grant.node)) {
+            self.task_session.distrust(grant.node, &mut self.outputs);
+        }
+        match &mut self.side {
+            Side::Awaited => {}
+            Side::Push(receiver) => receiver.set_flows(now, flows),
+            Side::Pull(session) => session.set_flows(now, flows, pulls),
+            Side::Tree(session) => session.set_flows(now, flows),
+        }
+    }
+
+    /// Datagrams longer than `fits` do not arrive from one of the sources.
+    #[cold]
+    fn on_narrow_path(&mut self, now: Time, fits: u16) {
+        let room = room_for(fits);
+        let too_large = self.task_session.symbol_size() > room;
+        if !self.task_session.is_running() || !too_large || room >= self.task_session.room() {
+            return;
+        }
+        self.before.narrowed += 1;
+        if let Side::Push(receiver) = &mut self.side {
+            receiver.leave_task(now);
+        }
+        self.task_session.ask_with_room(now, room);
+        self.talk_at = Time::ZERO;
+    }
+
+    // ---- sources and driver
+
+    /// Takes a packet of one of its flows.
+    // Once for every symbol; a call would copy the packet.
+    #[inline(always)]
+    pub(super) fn on_packet(&mut self, now: Time, packet: Packet, pulls: &mut PullQueue<Ask>) {
+        match &mut self.side {
+            Side::Awaited => self.strays += 1,
+            Side::Push(receiver) => receiver.on_packet(now, packet),
+            Side::Pull(session) => session.on_packet(now, packet, pulls),
+            Side::Tree(session) => session.on_packet(now, packet),
+        }
+    }
+
+    pub(super) fn on_command(&mut self, now: Time, command: ReceiverCommand, pulls: &mut PullQueue<Ask>) {
+        let is_running = self.task_session.is_running();
+        match (&mut self.side, command) {
+            (_, ReceiverCommand::Cancel) => self.fail(now, ReceiverFailure::Cancelled, pulls),
+            (Side::Awaited, _) => self.strays += 1,
+            (Side::Push(receiver), command) => receiver.on_command(now, command, is_running),
+            (Side::Pull(session), command) => session.on_command(now, command, pulls),
+            (Side::Tree(session), command) => session.on_command(now, command),
+        }
+        self.side.stir();
+    }
+
+    /// A pull of this fetch is due.
+    #[inline]
+    pub(super) fn pull(&mut self, now: Time, ask: Ask) -> Option<Packet> {
+        match &mut self.side {
+            Side::Pull(session) => session.pull(now, ask),
+            Side::Awaited | Side::Push(_) | Side::Tree(_) => None,
+        }
+    }
+
+    // ---- what goes out
+
+    fn fail(&mut self, now: Time, failure: ReceiverFailure, pulls: &mut PullQueue<Ask>) {
+        if self.task_session.is_over() {
+            return;
+        }
+        match &mut self.side {
+            Side::Awaited => {
+                self.end(now, outcome_of(&failure));
+                self.event(ReceiverEvent::Failed(failure));
+            }
+            // It says so, and that ends the task session.
+            Side::Push(receiver) => receiver.fail(now, failure),
+            Side::Pull(session) => session.fail(now, failure, pulls),
+            Side::Tree(session) => session.fail(failure),
+        }
+    }
+
+    fn end(&mut self, now: Time, outcome: Outcome) {
+        if !self.task_session.is_over() {
+            self.task_session.end(now, outcome);
+        }
+        self.talk_at = Time::ZERO;
+    }
+
+    /// The symbol to keep, if that is the next output and it is at hand.
+    #[inline]
+    pub(super) fn take_kept(&mut self) -> Option<(FlowId, SymbolId)> {
+        match &mut self.side {
+            Side::Awaited => None,
+            Side::Push(receiver) => receiver.take_kept(),
+            Side::Pull(session) => session.take_kept(),
+            Side::Tree(session) => session.take_kept(),
+        }
+    }
+
+    /// Until when there is certainly nothing to say, if that is known without looking: it is not over either.
+    #[inline]
+    pub(super) fn quiet_until(&self, now: Time) -> Option<Time> {
+        match &self.side {
+            Side::Push(receiver) if now < self.talk_at && self.outputs.is_empty() => {
+                let until = receiver.quiet_until(now)?.min(self.talk_at);
+                Some(until).filter(|until| *until < Time::MAX)
+            }
+            _ => None,
+        }
+    }
+
+    /// The next output; [`Output::Wake`] when there is nothing more to do now. Pulls come from the host's queue.
+    pub(super) fn poll(&mut self, now: Time, pulls: &mut PullQueue<Ask>) -> Output<FromFetch> {
+        loop {
+            if let Some(output) = self.outputs.pop_front() {
+                return output;
+            }
+            if let Side::Push(receiver) = &mut self.side
+                && let Some(fits) = receiver.take_narrow()
+            {
+                self.on_narrow_path(now, fits);
+            }
+            let is_running = self.task_session.is_running();
+            let output = match &mut self.side {
+                Side::Awaited => Output::Wake(None),
+                Side::Push(receiver) => receiver.poll(now, is_running),
+                Side::Pull(session) => session.poll(now, pulls),
+                Side::Tree(session) => session.poll(now),
+            };
+            let wake = match output {
+                Output::Wake(wake) => wake.unwrap_or(Time::MAX),
+                Output::Transmit(packet) => return Output::Transmit(packet),
+                Output::Event(FromFetch(id, event)) => {
+                    self.overhear(now, &event);
+                    return Output::Event(FromFetch(id, event));
+                }
+            };
+            if now < self.talk_at {
+                let wake = wake.min(self.talk_at);
+                return Output::Wake(Some(wake).filter(|at| *at < Time::MAX));
+            }
+            let goes_on = self.talk(now, pulls);
+            let next = self.task_session.next_wake().unwrap_or(Time::MAX);
+            self.talk_at = if goes_on && self.outputs.is_empty() { next } else { Time::ZERO };
+        }
+    }
+
+    /// What the transport says that the controller is to know.
+    #[inline]
+    fn overhear(&mut self, now: Time, event: &ReceiverEvent) {
+        match event {
+            ReceiverEvent::Done => self.end(now, Outcome::Done),
+            ReceiverEvent::Failed(failure) => self.end(now, outcome_of(failure)),
+            ReceiverEvent::Distrusted { node } => self.task_session.distrust(*node, &mut self.outputs),
+            // The task session ends with the last flow.
+            ReceiverEvent::Unbind { .. } => self.talk_at = Time::ZERO,
+            _ => {}
+        }
+    }
+
+    /// Says to the controller what is due. False if it has come to nothing: nobody answers.
+    fn talk(&mut self, now: Time, pulls: &mut PullQueue<Ask>) -> bool {
+        if let Err(failure) = self.task_session.ask(now, self.side.has_begun(), &mut self.outputs) {
+            self.fail(now, failure, pulls);
+            self.side.stir();
+            return false;
+        }
+        if self.task_session.is_feedback_due(now)
+            && let Some(progress) = self.side.progress(now)
+        {
+            self.task_session.feedback(now, progress, &mut self.outputs);
+        }
+        self.task_session.part(now, self.side.has_ended(), &mut self.outputs);
+        true
+    }
+
+    // ---- what is known
+
+    /// Whether nothing is left to do or to say.
+    pub(super) fn has_ended(&self) -> bool {
+        self.task_session.has_ended()
+    }
+
+    /// The counters at this moment.
+    pub(super) fn stats(&mut self, now: Time) -> ReceiverStats {
+        let symbol = u64::from(self.task_session.symbol_size());
+        let of = match &mut self.side {
+            Side::Awaited => ReceiverStats::default(),
+            Side::Push(receiver) => receiver.stats(now),
+            Side::Pull(session) => session_stats(session.stats(), CameBy::Pull, symbol),
+            Side::Tree(session) => session_stats(session.stats(), CameBy::Tree, symbol),
+        };
+        let mut stats = self.before.clone();
+        stats.room = self.task_session.room();
+        stats.blocks = of.blocks;
+        stats.blocks_done = of.blocks_done;
+        stats.blocks_behind = of.blocks_behind;
+        stats.blocks_behind_most = stats.blocks_behind_most.max(of.blocks_behind_most);
+        stats.source_symbols += of.source_symbols;
+        stats.needed = of.needed;
+        stats.arrivals += of.arrivals;
+        stats.useless += of.useless;
+        stats.repair_used += of.repair_used;
+        stats.corrupt += of.corrupt;
+        stats.need_more += of.need_more;
+        stats.timeouts += of.timeouts;
+        stats.strays += of.strays + self.strays;
+        stats.flows.extend(of.flows);
+        stats
+    }
+
+    /// See [`super::Receivers::slack`].
+    pub(super) fn slack(&self) -> Option<Duration> {
+        match &self.side {
+            Side::Awaited => None,
+            Side::Push(receiver) => receiver.slack(),
+            Side::Pull(_) | Side::Tree(_) => Some(Duration::ZERO),
+        }
+    }
+
+    /// Useful symbols so far of each flow, over or not.
+    pub(super) fn useful(&self) -> Box<dyn Iterator<Item = (FlowId, u64)> + '_> {
+        match &self.side {
+            Side::Awaited => Box::new(std::iter::empty()),
+            Side::Push(receiver) => Box::new(receiver.useful()),
+            Side::Pull(session) => Box::new(session.useful()),
+            Side::Tree(session) => Box::new(session.useful()),
+        }
+    }
+
+    /// Useful symbols of a flow that is over; `None` if nothing ever came by it.
+    pub(super) fn useful_of_ended(&self, flow: FlowId) -> Option<u64> {
+        if let Some(ended) = self.before.flows.iter().find(|ended| ended.flow == flow) {
+            return Some(ended.useful);
+        }
+        let flow = match &self.side {
+            Side::Awaited => None,
+            Side::Push(receiver) => return receiver.useful_of_ended(flow),
+            Side::Pull(session) => session.flow(flow),
+            Side::Tree(session) => session.flow(flow),
+        }?;
+        (flow.ended && flow.symbols > 0).then_some(flow.useful)
+    }
+}
+
+impl Side {
+    /// Of an object that is cut like this. `turn` is the fetch's number in the host's pull queue.
+    fn new(
+        fetch: FetchId,
+        config: &ReceiverConfig,
+        geometry: Geometry,
+        delivery: Delivery,
+        turn: u32,
+    ) -> Self {
+        let session = config.session(geometry.layout().block_bytes());
+        match delivery {
+            Delivery::Push => Side::Push(Receiver::new(fetch, config.clone(), geometry)),
+            Delivery::Pull { initial_window } => {
+                Side::Pull(pull::Session::new(fetch, session, geometry, initial_window, turn))
+            }
+            Delivery::Trees { credit } => {
+                let trees = TreeReceiverConfig { credit: credit.max(1).into(), ..config.trees };
+                Side::Tree(Box::new(tree::Session::new(fetch, trees, &session, geometry)))
+            }
+        }
+    }
+
+    fn is_by(&self, delivery: Delivery) -> bool {
+        let own = match self {
+            Side::Awaited => return false,
+            Side::Push(_) => Delivery::Push,
+            Side::Pull(_) => Delivery::Pull { initial_window: 0 },
+            Side::Tree(_) => Delivery::Trees { credit: 0 },
+        };
+        discriminant(&own) == discriminant(&delivery)
+    }
+
+    /// Something was heard that is no symbol.
+    fn stir(&mut self) {
+        if let Side::Push(receiver) = self {
+            receiver.stir();
+        }
+    }
+
+    /// What another transport goes on with.
+    fn hand_on(self) -> HandedOn {
+        match self {
+            Side::Awaited => HandedOn::default(),
+            Side::Push(receiver) => receiver.hand_on(),
+            Side::Pull(session) => session.hand_on(),
+            Side::Tree(session) => session.hand_on(),
+        }
+    }
+}
+
+impl Side {
+    /// Which sources are believed, as it was found out before.
+    fn trust(&mut self, trust: Trust) {
+        match self {
+            Side::Awaited => {}
+            Side::Push(receiver) => receiver.trust(trust),
+            Side::Pull(session) => session.trust(trust),
+            Side::Tree(session) => session.trust(trust),
+        }
+    }
+
+    /// Goes on with what is here.
+    fn resume(&mut self, now: Time, ledger: Ledger<()>, pulls: &mut PullQueue<Ask>) {
+        match self {
+            Side::Awaited => {}
+            Side::Push(receiver) => receiver.resume(now, ledger),
+            Side::Pull(session) => session.resume(now, ledger, pulls),
+            Side::Tree(session) => session.resume(now, ledger),
+        }
+    }
+
+    fn is_distrusted(&self, node: NodeId) -> bool {
+        match self {
+            Side::Awaited => false,
+            Side::Push(receiver) => receiver.is_distrusted(node),
+            Side::Pull(session) => session.is_distrusted(node),
+            Side::Tree(session) => session.is_distrusted(node),
+        }
+    }
+
+    /// Whether blocks are here, or may be.
+    fn has_begun(&self) -> bool {
+        match self {
+            Side::Awaited => false,
+            Side::Push(receiver) => receiver.has_begun(),
+            Side::Pull(_) | Side::Tree(_) => true,
+        }
+    }
+
+    /// Whether nothing is left to say to any source.
+    fn has_ended(&self) -> bool {
+        match self {
+            Side::Awaited => true,
+            Side::Push(receiver) => receiver.has_ended(),
+            Side::Pull(session) => session.has_ended(),
+            Side::Tree(session) => session.has_ended(),
+        }
+    }
+
+    /// How far it is, for the controller.
+    fn progress(&mut self, now: Time) -> Option<Progress> {
+        macro_rules! progress {
+            ($side:expr) => {
+                Progress {
+                    first_undecoded: $side.first_undecoded(),
+                    needed: $side.needed(),
+                    flows: $side.views(now),
+                    held_up: $side.blocks_behind() >= HELD_UP,
+                }
+            };
+        }
+        match self {
+            Side::Awaited => None,
+            Side::Push(receiver) => Some(progress!(receiver)),
+            Side::Pull(session) => Some(progress!(session)),
+            Side::Tree(session) => Some(progress!(session)),
+        }
+    }
+}
+
+fn outcome_of(failure: &ReceiverFailure) -> Outcome {
+    match failure {
+        ReceiverFailure::Cancelled => Outcome::Cancelled,
+        _ => Outcome::Failed,
+    }
+}
+
+/// What a session that asks for each symbol counted.
+fn session_stats(of: SessionStats, came_by: CameBy, symbol: u64) -> ReceiverStats {
+    ReceiverStats {
+        blocks: of.blocks,
+        blocks_done: of.blocks_done,
+        blocks_behind: of.blocks_behind,
+        blocks_behind_most: of.blocks_behind_most,
+        source_symbols: of.source_symbols,
+        needed: of.needed,
+        arrivals: of.arrivals,
+        useless: of.useless + of.surplus,
+        repair_used: of.repair_used,
+        corrupt: of.corrupt,
+        need_more: of.need_more,
+        timeouts: of.timeouts,
+        strays: of.strays,
+        flows: of.flows.iter().map(|flow| flow_stats(flow, came_by, symbol)).collect(),
+        ..ReceiverStats::default()
+    }
+}
+
+fn flow_stats(of: &SessionFlow, came_by: CameBy, symbol: u64) -> FlowStats {
+    FlowStats {
+        flow: of.flow,
+        node: of.node,
+        came_by,
+        bytes: Bytes::new(of.useful * symbol),
+        symbols: of.symbols,
+        useful: of.useful,
+        by_group: Bytes::new(of.by_group * symbol),
+        relays: of.relays,
+        lost: of.lost,
+        marked: 0,
+        rate: of.rate,
+        starved: 0,
+        outstanding: of.coming,
+        turnaround: of.rtt,
+        live: !of.ended && !of.silent,
+        silent: of.silent,
+        signal: MarkSignal::Unknown,
+    }
+}

@@ -1,0 +1,170 @@
+//! What a receiver counts.
+
+use headwater_units::{BitRate, Bytes, Duration, FlowId, NodeId};
+use headwater_wire::MarkSignal;
+use serde::Serialize;
+
+/// What a receiver counted.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct ReceiverStats {
+    /// Blocks wanted.
+    pub blocks: u32,
+    /// Blocks here, verified.
+    pub blocks_done: u32,
+    /// Blocks that wait for decoder, hash or disk.
+    pub blocks_behind: u32,
+    /// The most that ever waited.
+    pub blocks_behind_most: u32,
+    /// Source symbols wanted in all (of blocks that were not here at the start).
+    pub source_symbols: u64,
+    /// Symbols still needed.
+    pub needed: u64,
+    /// Symbols that arrived.
+    pub arrivals: u64,
+    /// Arrivals that brought nothing new.
+    pub useless: u64,
+    /// Repair symbols that stood in for source symbols in a decoded block.
+    pub repair_used: u64,
+    /// Blocks that failed their hash.
+    pub corrupt: u64,
+    /// Decodings that needed more symbols.
+    pub need_more: u64,
+    /// How often a source was asked again because nothing came, where the receiver pulls; pushed flows time out at their source.
+    pub timeouts: u64,
+    /// Datagrams that made no sense from where they came.
+    pub strays: u64,
+    /// Bytes of symbol that a datagram may carry: what the configuration said, or less where a path turned out narrow.
+    pub room: u16,
+    /// How often one did, so that the task went on with smaller symbols.
+    pub narrowed: u32,
+    /// Per flow, in order of their ids.
+    pub flows: Vec<FlowStats>,
+}
+
+/// By which transport a flow's symbols came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum CameBy {
+    /// Its source pushed them (PPUSH).
+    Push,
+    /// The receiver asked for each (SCDP).
+    Pull,
+    /// Down a tree (Datacast).
+    Tree,
+}
+
+/// What a receiver counted of one flow.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct FlowStats {
+    /// The flow.
+    pub flow: FlowId,
+    /// Its source.
+    pub node: NodeId,
+    /// By which transport.
+    pub came_by: CameBy,
+    /// Useful payload.
+    pub bytes: Bytes,
+    /// Symbols that arrived.
+    pub symbols: u64,
+    /// Of these, useful ones.
+    pub useful: u64,
+    /// Useful payload that a group's flow brought, of all of it.
+    pub by_group: Bytes,
+    /// Its source is a receiver itself, and sends what comes to it.
+    pub relays: bool,
+    /// Symbols sent and not arrived, as far as the packet numbers tell.
+    pub lost: u64,
+    /// Symbols that arrived marked CE.
+    pub marked: u32,
+    /// Lately.
+    pub rate: BitRate,
+    /// Symbols sent while the source itself was the limit.
+    pub starved: u64,
+    /// Symbols asked for that have not come.
+    pub outstanding: u64,
+    /// From asking to receiving.
+    pub turnaround: Option<Duration>,
+    /// Over, distrusted or silent flows bring nothing.
+    pub live: bool,
+    /// It owes symbols and has said nothing for so long that nobody waits for it.
+    pub silent: bool,
+    /// The congestion signal as far as the receiver can tell.
+    pub signal: MarkSignal,
+}
+
+/// What a receiver of pulled flows counted.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct SessionStats {
+    /// Blocks wanted.
+    pub blocks: u32,
+    /// Blocks here, verified.
+    pub blocks_done: u32,
+    /// Blocks that wait for decoder, hash or disk.
+    pub blocks_behind: u32,
+    /// The most that ever waited.
+    pub blocks_behind_most: u32,
+    /// Source symbols wanted in all (of blocks that were not here at the start).
+    pub source_symbols: u64,
+    /// Symbols still needed.
+    pub needed: u64,
+    /// Symbols that arrived whole.
+    pub arrivals: u64,
+    /// Of these, those that brought nothing new.
+    pub useless: u64,
+    /// Of these, those of blocks that had all they were to have.
+    pub surplus: u64,
+    /// Headers of trimmed symbols that arrived.
+    pub trimmed: u64,
+    /// Symbols inferred as lost: from later arrivals, or from time.
+    pub lost: u64,
+    /// Blocks that something was lost of, so that they were to have more symbols than K.
+    pub blocks_lossy: u32,
+    /// Repair symbols that stood in for source symbols in a decoded block.
+    pub repair_used: u64,
+    /// Pulls sent, those that open a flow too.
+    pub pulls: u64,
+    /// Timeouts.
+    pub timeouts: u64,
+    /// How often this receiver was detached from its group, or left it.
+    pub detached: u32,
+    /// Blocks that failed their hash.
+    pub corrupt: u64,
+    /// Decodings that needed more symbols.
+    pub need_more: u64,
+    /// Datagrams that made no sense from where they came.
+    pub strays: u64,
+    /// Per flow, in order of their ids; those that are over too, if anything came by them.
+    pub flows: Vec<SessionFlow>,
+}
+
+/// What a receiver counted of one flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct SessionFlow {
+    /// The flow.
+    pub flow: FlowId,
+    /// Its source.
+    pub node: NodeId,
+    /// Symbols that arrived whole, those that a group's flow brought too.
+    pub symbols: u64,
+    /// Of these, useful ones.
+    pub useful: u64,
+    /// Of the useful ones, those that a group's flow brought.
+    pub by_group: u64,
+    /// Its source is a receiver itself, and sends what comes to it.
+    pub relays: bool,
+    /// Headers that arrived.
+    pub trimmed: u64,
+    /// Symbols inferred as lost.
+    pub lost: u64,
+    /// Symbols asked for so far.
+    pub asked: u64,
+    /// Symbols pushed or asked for that may still come.
+    pub coming: u64,
+    /// Useful payload, from one word to the controller to the next.
+    pub rate: BitRate,
+    /// From a pull to its answer.
+    pub rtt: Option<Duration>,
+    /// Nothing has come for so long that nobody waits for it.
+    pub silent: bool,
+    /// Over, or ending.
+    pub ended: bool,
+}
