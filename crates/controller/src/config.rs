@@ -149,6 +149,8 @@ pub struct ControllerConfig {
     pub max_objects: usize,
     /// Names known at most: 262,144; at most 16 per object of a node. Removed ones make room, then those of objects without a holder.
     pub max_names: usize,
+    /// Bytes of all names at most: 64 MiB, of which no node has more than an eighth.
+    pub max_name_bytes: Bytes,
     /// Flows that are being stopped, at most: 65,536. The rest is stopped when its source reports it.
     pub max_ending: usize,
     /// Finished requests remembered at most, so that a late copy does not start a task again: 4,096.
@@ -205,6 +207,7 @@ impl Default for ControllerConfig {
             max_objects_per_node: 65_536,
             max_objects: 262_144,
             max_names: 262_144,
+            max_name_bytes: Bytes::mib(64),
             max_ending: 65_536,
             max_finished: 4_096,
             max_distrusted: 256,

@@ -25,6 +25,8 @@ struct Standing {
     generation: u64,
     owner: NodeId,
     removed: bool,
+    /// This controller has granted it, now or before a restart: while its owner is here with it, no other word counts.
+    granted_here: bool,
 }
 
 impl Standing {
@@ -38,6 +40,9 @@ impl Standing {
 #[derive(Default)]
 pub(super) struct Names {
     table: BTreeMap<String, Standing>,
+    /// Bytes of all names, and of those that belong to each node.
+    bytes: usize,
+    bytes_of: BTreeMap<NodeId, usize>,
     /// Names that were removed: the first to make room.
     removed: BTreeSet<String>,
     /// Names of objects that nobody holds: the next.
@@ -69,6 +74,40 @@ impl Names {
     pub(super) fn get(&self, name: &str) -> Option<ObjectId> {
         self.table.get(name).filter(|it| !it.removed).map(|it| it.object)
     }
+    fn insert(&mut self, name: String, standing: Standing) -> Option<Standing> {
+        let (len, owner) = (name.len(), standing.owner);
+        let before = self.table.insert(name, standing);
+        if let Some(before) = before {
+            self.count_out(len, before.owner);
+        }
+        self.bytes += len;
+        *self.bytes_of.entry(owner).or_default() += len;
+        before
+    }
+    fn remove(&mut self, name: &str) -> Option<Standing> {
+        let gone = self.table.remove(name)?;
+        self.removed.remove(name);
+        self.unheld.remove(name);
+        self.count_out(name.len(), gone.owner);
+        Some(gone)
+    }
+    fn count_out(&mut self, len: usize, owner: NodeId) {
+        self.bytes -= len;
+        let of_it = self.bytes_of.get_mut(&owner).map(|bytes| {
+            *bytes -= len;
+            *bytes
+        });
+        if of_it == Some(0) {
+            self.bytes_of.remove(&owner);
+        }
+    }
+    /// The name that is the first to make room: of this owner, if one is given.
+    fn first_to_go(&self, owner: Option<NodeId>) -> Option<String> {
+        let may_go = |name: &&String| {
+            owner.is_none_or(|owner| self.table.get(*name).is_some_and(|it| it.owner == owner))
+        };
+        self.removed.iter().chain(&self.unheld).find(may_go).cloned()
+    }
     /// Nobody holds any more what these stand for.
     pub(super) fn unheld<'a>(&mut self, names: impl Iterator<Item = &'a String>) {
         self.unheld.extend(names.cloned());
@@ -96,31 +135,43 @@ impl Catalog {
     /// A name from before a restart: whoever holds it is still to come.
     pub(super) fn note_restored(&mut self, record: NameRecord, config: &ControllerConfig) {
         let NameRecord { naming: Naming { name, object, generation, owner }, removed } = record;
-        if !self.room_for_name(&name, config) {
+        if !self.room_for_name(&name, owner, config) {
             return;
         }
         let place = if removed { &mut self.names.removed } else { &mut self.names.unheld };
         place.insert(name.clone());
-        self.names.table.insert(name, Standing { object, generation, owner, removed });
+        self.names.insert(name, Standing { object, generation, owner, removed, granted_here: true });
     }
 
-    /// Makes room for a name, if need be at the cost of one that nobody holds.
-    fn room_for_name(&mut self, name: &str, config: &ControllerConfig) -> bool {
-        let names = &mut self.names;
-        if names.table.contains_key(name) || names.table.len() < config.max_names {
+    /// Makes room for a name, if need be at the cost of some that nobody holds. No node has more than its part of the room.
+    fn room_for_name(&mut self, name: &str, owner: NodeId, config: &ControllerConfig) -> bool {
+        if self.names.table.get(name).is_some_and(|it| it.owner == owner) {
             return true;
         }
-        let Some(oldest) = names.removed.pop_first().or_else(|| names.unheld.pop_first()) else {
-            return false;
-        };
-        let Some(gone) = names.table.remove(&oldest) else { return false };
+        let (most, part) = (config.max_name_bytes.get() as usize, config.max_name_bytes.get() as usize / 8);
+        loop {
+            let names = &self.names;
+            let own = names.bytes_of.get(&owner).copied().unwrap_or(0);
+            let oldest = if own + name.len() > part {
+                names.first_to_go(Some(owner))
+            } else if names.table.len() >= config.max_names || names.bytes + name.len() > most {
+                names.first_to_go(None)
+            } else {
+                return true;
+            };
+            let Some(oldest) = oldest else { return false };
+            self.forget_name(oldest);
+        }
+    }
+
+    fn forget_name(&mut self, name: String) {
+        let Some(gone) = self.names.remove(&name) else { return };
         if let Some(known) = self.objects.get_mut(&gone.object) {
-            known.names.remove(&oldest);
+            known.names.remove(&name);
         }
         if gone.generation > 0 {
-            self.forgotten_names.push(oldest);
+            self.forgotten_names.push(name);
         }
-        true
     }
 
     /// A node says a name of an object that it holds, without more. It stands if nothing else is known of the name, or if nobody is here
@@ -132,6 +183,10 @@ impl Catalog {
         name: String,
         config: &ControllerConfig,
     ) {
+        // What finds no room is not remembered anywhere.
+        if !self.room_for_name(&name, node, config) {
+            return;
+        }
         self.say(node, object, &name);
         match self.names.table.get(&name).copied() {
             Some(it) if it.object == object => {
@@ -140,33 +195,40 @@ impl Catalog {
                 }
             }
             Some(it) if it.generation > 0 || self.is_said_here(&name, it.object) => {}
-            _ => {
-                if self.room_for_name(&name, config) {
-                    self.stand(Naming { name, object, generation: 0, owner: node });
-                }
-            }
+            _ => drop(self.stand(Naming { name, object, generation: 0, owner: node }, false)),
         }
     }
 
     /// A node holds an object by a name that some controller has granted.
     pub(super) fn note_named(&mut self, node: NodeId, naming: Naming, config: &ControllerConfig) -> Verdict {
+        if !self.room_for_name(&naming.name, node, config) {
+            return Verdict::Full;
+        }
         self.say(node, naming.object, &naming.name);
         let Some(it) = self.names.table.get(&naming.name).copied() else {
-            return self.changed(naming, config);
+            return self.changed(naming, false, config);
         };
         let there = it.naming(&naming.name);
+        let stands = it.granted_here
+            && !it.removed
+            && it.owner != naming.owner
+            && self.path_of(it.owner).is_some()
+            && self.says(it.owner, &naming.name, it.object);
+        if stands && (it.object, it.generation) != (naming.object, naming.generation) {
+            return Verdict::Otherwise(there);
+        }
         if it.object != naming.object {
             return match naming.is_newer_than(&there) {
-                true => self.changed(naming, config),
+                true => self.changed(naming, false, config),
                 false => Verdict::Otherwise(there),
             };
         }
         if naming.generation > it.generation {
-            return self.changed(naming, config);
+            return self.changed(naming, false, config);
         }
         if it.removed {
             // Whoever comes back with what was removed last brings it back: copies stay.
-            return self.changed(there, config);
+            return self.changed(there, it.granted_here, config);
         }
         self.show(naming.object, &naming.name);
         match naming.generation < it.generation {
@@ -192,9 +254,12 @@ impl Catalog {
             generation: generation.max(*at_least).max(1),
             owner,
         };
+        if !self.room_for_name(name, node, config) {
+            return Verdict::Full;
+        }
         let Some(it) = self.names.table.get(name).copied() else {
             self.say(node, *object, name);
-            return self.changed(granted(1, node), config);
+            return self.changed(granted(1, node), true, config);
         };
         let owner_holds = !it.removed && self.says(it.owner, name, it.object);
         if it.object == *object {
@@ -203,7 +268,7 @@ impl Catalog {
             self.say(node, *object, name);
             self.show(*object, name);
             let same = naming == it.naming(name) && !it.removed;
-            return if same { Verdict::Known } else { self.changed(naming, config) };
+            return if same { Verdict::Known } else { self.changed(naming, true, config) };
         }
         let free = it.removed || it.owner == node || !self.is_said_here(name, it.object);
         let grants = match rule {
@@ -215,7 +280,7 @@ impl Catalog {
             return Verdict::Otherwise(it.naming(name));
         }
         self.say(node, *object, name);
-        self.changed(granted(it.generation.saturating_add(1), node), config)
+        self.changed(granted(it.generation.saturating_add(1), node), true, config)
     }
 
     /// A node holds the object by this name no longer. What there is to keep, if it was the last one.
@@ -271,20 +336,20 @@ impl Catalog {
         }
     }
 
-    fn changed(&mut self, naming: Naming, config: &ControllerConfig) -> Verdict {
-        if !self.room_for_name(&naming.name, config) {
+    fn changed(&mut self, naming: Naming, granted_here: bool, config: &ControllerConfig) -> Verdict {
+        if !self.room_for_name(&naming.name, naming.owner, config) {
             return Verdict::Full;
         }
-        let outdated = self.stand(naming.clone());
+        let outdated = self.stand(naming.clone(), granted_here);
         Verdict::Changed(NameChange { record: NameRecord { naming, removed: false }, outdated })
     }
 
     /// From now on it stands so. Who is here and holds what it stood for before.
-    fn stand(&mut self, naming: Naming) -> Vec<NodeId> {
+    fn stand(&mut self, naming: Naming, granted_here: bool) -> Vec<NodeId> {
         let Naming { name, object, generation, owner } = naming;
         self.names.removed.remove(&name);
-        let standing = Standing { object, generation, owner, removed: false };
-        let before = self.names.table.insert(name.clone(), standing).map(|it| it.object);
+        let standing = Standing { object, generation, owner, removed: false, granted_here };
+        let before = self.names.insert(name.clone(), standing).map(|it| it.object);
         let mut outdated = Vec::new();
         if let Some(before) = before.filter(|before| *before != object) {
             if let Some(known) = self.objects.get_mut(&before) {

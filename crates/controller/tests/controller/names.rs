@@ -1,6 +1,7 @@
 //! What names stand for: they never go back, whoever comes first, and nobody takes one from a node that is here.
 
 use headwater_controller::{ControllerCommand, ControllerConfig, ControllerEvent, NameRecord};
+use headwater_units::Bytes;
 use headwater_wire::{
     Claim, ClaimRule, Control, Holding, NameStands, Naming, NodeInfo, Refusal, ToController, ToNode,
     ToReceiver,
@@ -290,4 +291,41 @@ fn removed_names_make_room_for_new_ones_and_need_not_be_kept() {
     bench.say(1, of("c", 4));
     assert_eq!(names(&bench), [(1, "b".to_owned()), (1, "c".to_owned())]);
     assert!(bench.events.contains(&ControllerEvent::NameForgotten { name: "a".into() }));
+}
+
+#[test]
+fn what_this_controller_has_granted_no_other_word_takes_while_its_owner_is_here() {
+    let mut bench = Bench::new();
+    bench.join(1);
+    bench.join(2);
+    assert_eq!(claimed(&mut bench, 1, 1, ClaimRule::Give).unwrap().naming, naming(1, 1, 1));
+    say_named(&mut bench, 2, naming(2, u64::MAX, 2));
+    say_named(&mut bench, 2, naming(1, u64::MAX, 2));
+    assert_eq!(names(&bench), [(1, "prod".to_owned())]);
+    assert_eq!(told(&mut bench, 2).unwrap().naming, naming(1, 1, 1), "who says so hears what stands");
+    // Once its owner is away, what another controller may have granted since counts.
+    bench.lose_path(1);
+    say_named(&mut bench, 2, naming(2, 2, 2));
+    assert_eq!(names(&bench), [(2, "prod".to_owned())]);
+}
+
+#[test]
+fn no_node_has_more_than_its_part_of_the_bytes_of_names() {
+    let config = ControllerConfig { max_name_bytes: Bytes::new(8 * 30), ..ControllerConfig::default() };
+    let mut bench = Bench::with(config);
+    bench.join(1);
+    for n in 1..=9_u8 {
+        let name = Some(format!("{n:010}"));
+        bench.say(1, ToController::Hold(Holding { name, ..holding(n) }));
+    }
+    let named = |bench: &Bench, n: u8| names(bench).iter().any(|(it, _)| *it == n);
+    assert_eq!((1..=9).filter(|n| named(&bench, *n)).count(), 3, "three names of ten bytes");
+    assert_eq!(bench.view().objects.len(), 9, "what has no name is held all the same");
+    bench.join(2);
+    bench.say(2, ToController::Hold(Holding { name: Some("another's".into()), ..holding(20) }));
+    assert!(named(&bench, 20));
+    // What it gives up makes room.
+    bench.say(1, ToController::Drop { object: object(1) });
+    bench.say(1, ToController::Hold(Holding { name: Some(format!("{:010}", 9)), ..holding(9) }));
+    assert!(named(&bench, 9));
 }

@@ -1,7 +1,8 @@
 //! Requests, feedback, silence, the end of a task, and restarts of the controller.
 
 use headwater_controller::{ControllerCommand, ControllerConfig, ControllerEvent, FlowStanding};
-use headwater_units::{Duration, TaskId};
+use headwater_machine::{Endpoint, Input, Packet};
+use headwater_units::{BlockIndex, Duration, PathId, Symbols, TaskId};
 use headwater_wire::{Control, NodeInfo, Outcome, Request, SpreadRule, ToController, ToReceiver, ToSource};
 
 use crate::harness::{Bench, holding, info, ms, node, path, request, silent};
@@ -303,4 +304,40 @@ fn a_task_without_any_source_left_goes_on_when_one_appears() {
     bench.feedback(9, accepted.task, 10, 1, vec![silent(accepted.flows[0].flow, ms(9))]);
     bench = bench.holders([2]);
     assert_eq!(bench.list(9), Some((2, vec![node(2)])));
+}
+
+#[test]
+fn of_a_task_nobody_is_heard_but_its_receiver_and_nobody_else_learns_its_keys() {
+    let mut bench = Bench::new().holders([1, 2]);
+    let accepted = bench.get(9);
+    let task = accepted.task;
+    bench.sent.clear();
+    for outcome in [Outcome::Done, Outcome::Cancelled] {
+        bench.say(8, ToController::Fin { task, outcome });
+    }
+    bench.say(8, ToController::Distrust { task, node: node(1) });
+    bench.say(
+        8,
+        ToController::Feedback {
+            task,
+            first_undecoded: BlockIndex(0),
+            needed: Symbols::new(1),
+            flows_version: 0,
+            flows: Vec::new(),
+            held_up: false,
+        },
+    );
+    // In the receiver's name.
+    bench.say(8, ToController::Request(request(9, 1, "object-1")));
+    bench.say(8, ToController::Request(request(9, 2, "object-1")));
+    bench.say(8, ToController::Hello(info(9)));
+    assert_eq!(bench.controller.stats().strangers, 7);
+    assert!(bench.sent.iter().all(|(to, _)| *to != path(8)), "{:?}", bench.sent);
+    assert_eq!(bench.sources(task), [1, 2]);
+    // By a path that nobody has opened nothing is heard.
+    bench.controller.handle(
+        bench.now,
+        Input::Packet(Packet::control(PathId(77), ToController::Request(request(7, 1, "object-1")))),
+    );
+    assert_eq!(bench.controller.stats().strangers, 8);
 }
