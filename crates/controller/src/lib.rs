@@ -18,8 +18,8 @@
 //! nobody confirms (`Pause`, `Resume`) is said again while the symptom lasts, and a flow that a source reports and
 //! nobody knows is stopped. A receiver need not say `Hello`: its `Request` tells enough. A source must.
 //!
-//! It is made of parts. Each owns its state, is given what it needs for one input ([`turn::Turn`]), and notes what it wants done
-//! ([`turn::Effect`]); a part may know those that are named in its line, and what these know:
+//! It is made of parts. Each owns its state, is given what it needs for one input (`Turn`), and notes what it wants done
+//! (`Effect`); a part may know those that are named in its line, and what these know:
 //!
 //! | Part | What it owns or decides | Knows |
 //! |---|---|---|
