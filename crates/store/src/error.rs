@@ -110,6 +110,17 @@ pub enum StoreError {
         /// What the database said.
         reason: String,
     },
+    /// A newer program has written to the index what this one cannot read.
+    #[error(
+        "store index {} was written by a newer headwater (table {table:?}): install that version here, or choose another folder with \
+         --state", path.display()
+    )]
+    IndexNewer {
+        /// The index file.
+        path: PathBuf,
+        /// The table that this program does not know.
+        table: String,
+    },
     /// The index failed in another way.
     #[error("store index {}: {reason}", path.display())]
     Index {

@@ -36,6 +36,10 @@ const FOLDERS: TableDefinition<[u8; 32], ()> = TableDefinition::new("folders 1")
 /// Object ids whose file may exist without an entry.
 const UNFINISHED: TableDefinition<[u8; 32], ()> = TableDefinition::new("unfinished 1");
 
+/// All tables, of this version and of older ones. Whatever changes in one changes its name, so that older programs notice.
+const TABLES: [&str; 7] =
+    ["objects 1", "hashes 1", "names 2", "names 1", "parts 1", "folders 1", "unfinished 1"];
+
 /// The index is small; the default cache of 1 GiB would let it grow for no use.
 const CACHE_BYTES: usize = 8 << 20;
 /// How a `redb` file begins; zeros here mean that its creation never ended.
@@ -73,6 +77,11 @@ impl Index {
     pub(crate) fn open(path: PathBuf) -> Result<Self, StoreError> {
         let database = open_database(&path)?;
         let index = Index { path, database: RwLock::new(Some(database)) };
+        let unknown = |table: &redb::UntypedTableHandle| !TABLES.contains(&table.name());
+        if let Some(table) = index.read(|t| Ok(t.list_tables()?.find(unknown)))? {
+            let (path, table) = (index.path.clone(), table.name().to_owned());
+            return Err(StoreError::IndexNewer { path, table });
+        }
         index.write(|t| {
             // Reading a table that was never made is an error: make them all.
             t.open_table(OBJECTS)?;
@@ -496,6 +505,22 @@ mod tests {
             let index = Index::open(path).unwrap();
             assert!(index.all().unwrap().is_empty());
         }
+    }
+
+    #[test]
+    fn an_index_of_a_newer_program_is_refused_by_name_and_left_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("index.redb");
+        drop(Index::open(path.clone()).unwrap());
+        const NEWER: TableDefinition<u64, u64> = TableDefinition::new("objects 2");
+        let database = Database::create(&path).unwrap();
+        let transaction = database.begin_write().unwrap();
+        transaction.open_table(NEWER).unwrap();
+        transaction.commit().unwrap();
+        drop(database);
+        let refused = Index::open(path.clone()).err().unwrap().to_string();
+        assert!(refused.contains("newer headwater") && refused.contains("objects 2"), "{refused}");
+        assert!(Database::open(&path).unwrap().begin_read().unwrap().open_table(NEWER).is_ok());
     }
 
     #[test]

@@ -14,7 +14,7 @@ use headwater_controller::{
 use headwater_machine::{Endpoint, Input, Output, Packet};
 use headwater_units::{NodeId, PathId, TaskId, Time};
 use headwater_wire::{Body, ToController};
-use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition};
+use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition, TableHandle};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
 
@@ -24,7 +24,10 @@ use super::AppError;
 use super::outbox::Outbox;
 use super::query::Forgetting;
 
-const TASKS: TableDefinition<u64, &[u8]> = TableDefinition::new("tasks");
+/// Task -> its record, postcard of [`TaskRecord`]. The digit is the format's version.
+const TASKS: TableDefinition<u64, &[u8]> = TableDefinition::new("tasks 1");
+/// The same before it had a version. Whoever waits for such a task asks again.
+const OLD_TASKS: &str = "tasks";
 /// Name -> what it stands for, postcard of [`NameRecord`]. The digit is the format's version.
 const NAMES: TableDefinition<&str, &[u8]> = TableDefinition::new("names 1");
 
@@ -258,9 +261,28 @@ impl Tasks {
         }
         let database = Database::create(path).map_err(|e| AppError::state(path, e))?;
         let tasks = Tasks { database, path: path.to_owned() };
+        tasks.refuse_newer()?;
         tasks.change(|_| Ok(()))?;
         tasks.put_names(&BTreeMap::new())?;
         Ok(tasks)
+    }
+
+    /// What a newer program has written is not for this one.
+    fn refuse_newer(&self) -> Result<(), AppError> {
+        let known = [TASKS.name(), NAMES.name(), OLD_TASKS];
+        let tables = || -> Result<Vec<String>, redb::Error> {
+            let transaction = self.database.begin_read()?;
+            let tables = transaction.list_tables()?;
+            Ok(tables.map(|table| table.name().to_owned()).collect())
+        };
+        let tables = tables().map_err(|e| AppError::state(&self.path, e))?;
+        match tables.into_iter().find(|table| !known.contains(&&table[..])) {
+            None => Ok(()),
+            Some(table) => Err(AppError::Failed(format!(
+                "{} was written by a newer headwater (table {table:?}): install that version here, or choose another folder with --state",
+                self.path.display()
+            ))),
+        }
     }
 
     fn load_names(&self) -> Result<Vec<NameRecord>, AppError> {
@@ -341,5 +363,26 @@ impl Tasks {
             Ok(())
         };
         write().map_err(|e| AppError::state(&self.path, e))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_newer_program_has_written_is_refused_by_name_and_left_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("controller.redb");
+        drop(Tasks::open(&path).unwrap());
+        const NEWER: TableDefinition<u64, u64> = TableDefinition::new("tasks 2");
+        let database = Database::create(&path).unwrap();
+        let transaction = database.begin_write().unwrap();
+        transaction.open_table(NEWER).unwrap();
+        transaction.commit().unwrap();
+        drop(database);
+        let refused = Tasks::open(&path).err().unwrap().to_string();
+        assert!(refused.contains("newer headwater") && refused.contains("tasks 2"), "{refused}");
+        assert!(Database::open(&path).unwrap().begin_read().unwrap().open_table(NEWER).is_ok());
     }
 }
