@@ -533,7 +533,7 @@ impl PushFlow {
     }
 
     fn choose(&mut self, now: Time, shared: &mut Shared) -> Option<Choice> {
-        let Some(Assigned { receive_window, .. }) = self.assigned else { return None };
+        let Assigned { receive_window, .. } = self.assigned?;
         if self.paused || self.silent || self.is_too_long() {
             return None;
         }
@@ -599,10 +599,11 @@ impl PushFlow {
         if skipped {
             self.prepare(shared);
         }
-        if pick.is_none() && skipped {
-            if let Supply::Fed { .. } = self.supply {
-                self.supply = Supply::Starved { since: now };
-            }
+        if pick.is_none()
+            && skipped
+            && let Supply::Fed { .. } = self.supply
+        {
+            self.supply = Supply::Starved { since: now };
         }
         self.ahead = pick;
         pick.map(Choice::New)

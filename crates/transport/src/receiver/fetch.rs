@@ -54,7 +54,6 @@ pub(super) struct Fetch {
 
 /// What brings the symbols.
 #[derive(Debug, Default)]
-#[expect(clippy::large_enum_variant, reason = "it is behind a box")]
 enum Side {
     /// Nobody knows yet.
     #[default]
