@@ -301,6 +301,10 @@ impl Fetch {
             {
                 self.on_narrow_path(now, fits);
             }
+            if now >= self.talk_at {
+                // A side that is looked after then forgets wakes that have become needless.
+                self.side.stir();
+            }
             let is_running = self.task_session.is_running();
             let output = match &mut self.side {
                 Side::Awaited => Output::Wake(None),
