@@ -36,8 +36,7 @@ use crate::flow::path_mtu::PathMtu;
 use crate::flow::paths::{PathNews, Paths};
 use crate::flow::rtt::Rtt;
 use crate::flow::{FlowCounters, FlowStats, Shared};
-use crate::push::congestion::Congestion;
-use crate::push::wfcc::Feedback;
+use crate::push::congestion::{Congestion, Feedback};
 use crate::push::{AckInterval, LostSymbols, PushFlowConfig};
 use refresh::Refresh;
 use work::{Pick, Work};
@@ -59,9 +58,8 @@ pub(crate) struct PushFlow {
     refresh: Refresh,
     blocks: BlockTable,
     work: Work,
-    /// Of the assignment in force.
-    version: Option<u32>,
-    receive_window: u32,
+    /// What its receiver has assigned; nothing yet: it is opened.
+    assigned: Option<Assigned>,
     largest_acked: Option<PacketNumber>,
     /// By the controller.
     paused: bool,
@@ -71,17 +69,14 @@ pub(crate) struct PushFlow {
     /// Since when the retransmission timer runs.
     armed_at: Time,
     sent_at: Time,
-    probed: bool,
-    probes_due: u8,
+    tail: Tail,
     /// When the address was challenged last, and how often in vain.
     challenged_at: Time,
     challenges: u32,
     pace_at: Option<Time>,
     /// Something else than window and pacer held the flow back last.
     app_limited: bool,
-    starved_since: Option<Time>,
-    /// A round trip after it last starved: so long its symbols say so.
-    starved_until: Time,
+    supply: Supply,
     last_block: Option<BlockIndex>,
     /// The new symbol that comes next, if that is known: good for as long as nothing but sending happens.
     ahead: Option<Pick>,
@@ -100,6 +95,32 @@ pub(crate) struct PushFlow {
     /// The window for which blocks were prepared.
     prepared_for: f64,
     counters: FlowCounters,
+}
+
+/// The assignment in force.
+#[derive(Clone, Copy, Debug)]
+struct Assigned {
+    version: u32,
+    receive_window: u32,
+}
+
+/// Whether the tail of what is in flight was probed since something was acknowledged last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Tail {
+    Unprobed,
+    /// It was, or that would be of no use; so many packets of the probe have yet to leave.
+    Probed {
+        due: u8,
+    },
+}
+
+/// Whether there is a block to send from.
+#[derive(Clone, Copy, Debug)]
+enum Supply {
+    /// There is. Its symbols say that it starved until this moment, a round trip after it did.
+    Fed { starved_until: Time },
+    /// There has been none since then, although the window was open.
+    Starved { since: Time },
 }
 
 /// Something that leaves now.
@@ -128,22 +149,19 @@ impl PushFlow {
             refresh: Refresh::new(config.delay_mark),
             blocks: BlockTable::default(),
             work: Work::new(geometry, config.look_ahead),
-            version: None,
-            receive_window: 0,
+            assigned: None,
             largest_acked: None,
             paused: false,
             silent: false,
             heard_at: now,
             armed_at: now,
             sent_at: now,
-            probed: false,
-            probes_due: 0,
+            tail: Tail::Unprobed,
             challenged_at: now,
             challenges: 0,
             pace_at: None,
             app_limited: true,
-            starved_since: None,
-            starved_until: Time::ZERO,
+            supply: Supply::Fed { starved_until: Time::ZERO },
             last_block: None,
             ahead: None,
             known_min: (Duration::MAX, Time::ZERO),
@@ -224,7 +242,7 @@ impl PushFlow {
 
     /// Whether it takes only what others leave.
     fn yields(&self) -> bool {
-        matches!(self.congestion, Congestion::Yielding(_))
+        self.congestion.gives_way()
     }
 
     pub(crate) fn count_path_probe(&mut self) {
@@ -267,7 +285,7 @@ impl PushFlow {
             min_rtt: self.rtt.min(),
             signal: self.marks.signal(),
             in_flight: self.packets.in_flight(),
-            starved: self.starved_since.is_some(),
+            starved: matches!(self.supply, Supply::Starved { .. }),
             paused: self.paused || self.silent,
             symbol_size: self.push.symbol_size,
             fits: self.mtu.as_ref().and_then(PathMtu::too_long),
@@ -286,14 +304,15 @@ impl PushFlow {
             self.echo_rtt = Some(now.since(self.challenged_at));
         }
         self.on_path(now, news, path, shared);
-        let newer = self.version.is_none_or(|v| (assign.version.wrapping_sub(v) as i32) > 0);
+        let ahead = self.assigned.map(|before| assign.version.wrapping_sub(before.version) as i32);
+        let newer = ahead.is_none_or(|ahead| ahead > 0);
         if newer {
-            self.version = Some(assign.version);
             let refused = self.work.assign(&assign.assignment, self.packets.next_number());
             self.counters.bad_work += refused;
         }
-        if newer || self.version == Some(assign.version) {
-            self.receive_window = assign.receive_window.min(self.config.max_in_flight);
+        if newer || ahead == Some(0) {
+            let receive_window = assign.receive_window.min(self.config.max_in_flight);
+            self.assigned = Some(Assigned { version: assign.version, receive_window });
         }
         if self.work.decoded_below(assign.first_undecoded) || newer {
             self.release_done(shared);
@@ -375,7 +394,7 @@ impl PushFlow {
         });
         if acked > 0 {
             self.armed_at = now;
-            (self.probed, self.probes_due) = (false, 0);
+            self.tail = Tail::Unprobed;
             self.rtt.on_progress();
             if let Some(mtu) = &mut self.mtu {
                 mtu.on_full_size_acknowledged();
@@ -514,14 +533,18 @@ impl PushFlow {
     }
 
     fn choose(&mut self, now: Time, shared: &mut Shared) -> Option<Choice> {
-        if self.paused || self.silent || self.version.is_none() || self.is_too_long() {
+        let Assigned { receive_window, .. } = self.assigned?;
+        if self.paused || self.silent || self.is_too_long() {
             return None;
         }
         let in_flight = self.packets.in_flight();
         let room = self.paths.allowance(self.config.unvalidated_packets) > 0
-            && (in_flight as u64) < u64::from(self.receive_window);
-        if self.probes_due > 0 && room {
-            self.probes_due -= 1;
+            && (in_flight as u64) < u64::from(receive_window);
+        if let Tail::Probed { due } = &mut self.tail
+            && *due > 0
+            && room
+        {
+            *due -= 1;
             if let Some(sent) = self.choose_probe() {
                 return Some(Choice::Probe(sent));
             }
@@ -576,8 +599,11 @@ impl PushFlow {
         if skipped {
             self.prepare(shared);
         }
-        if pick.is_none() && skipped {
-            self.starved_since.get_or_insert(now);
+        if pick.is_none()
+            && skipped
+            && let Supply::Fed { .. } = self.supply
+        {
+            self.supply = Supply::Starved { since: now };
         }
         self.ahead = pick;
         pick.map(Choice::New)
@@ -595,7 +621,11 @@ impl PushFlow {
         }
         self.sent_at = now;
         self.ahead = None;
-        let starved = self.starved_since.is_some() || now < self.starved_until || shared.limited;
+        let starved = shared.limited
+            || match self.supply {
+                Supply::Starved { .. } => true,
+                Supply::Fed { starved_until } => now < starved_until,
+            };
         let mut ack_now = false;
         let (symbol, number) = match choice {
             Choice::New(pick) => {
@@ -631,7 +661,7 @@ impl PushFlow {
             symbol,
             ack_interval,
             ack_now,
-            assignment: self.version.unwrap_or(0) as u8,
+            assignment: self.assigned.map_or(0, |assigned| assigned.version) as u8,
             starved,
             syn: false,
             trimmed: false,
@@ -646,7 +676,7 @@ impl PushFlow {
     /// Whether its address or its receiver allows no more: then an ACK is wanted at once.
     fn is_held_back(&self) -> bool {
         self.paths.allowance(self.config.unvalidated_packets) == 0
-            || self.packets.in_flight() as u64 >= u64::from(self.receive_window)
+            || self.packets.in_flight() as u64 >= self.assigned.map_or(0, |it| u64::from(it.receive_window))
     }
 
     /// Whether the window has room and there is nothing to fill it with: likewise.
@@ -681,9 +711,9 @@ impl PushFlow {
     }
 
     fn end_starving(&mut self, now: Time) {
-        if let Some(since) = self.starved_since.take() {
+        if let Supply::Starved { since } = self.supply {
             self.counters.starved += now.since(since);
-            self.starved_until = now + self.rtt.smoothed().unwrap_or_default();
+            self.supply = Supply::Fed { starved_until: now + self.rtt.smoothed().unwrap_or_default() };
         }
     }
 
@@ -728,7 +758,7 @@ impl PushFlow {
     /// A probe goes out before the timeout would; the timeout then runs anew (as RFC 8985 §7.3).
     fn probe_at(&self) -> Option<Time> {
         let due = self.armed_at.max(self.sent_at) + self.rtt.pto();
-        (self.config.tail_probe.is_some() && !self.probed).then(|| due.min(self.timeout_at()))
+        (self.config.tail_probe.is_some() && self.tail == Tail::Unprobed).then(|| due.min(self.timeout_at()))
     }
 
     /// The pacer's deadline has come: the flow says anew what it waits for when its turn comes.
@@ -758,8 +788,7 @@ impl PushFlow {
         }
         if self.probe_at().is_some_and(|at| now >= at) {
             let packets = self.config.tail_probe.map_or(0, |p| p.packets);
-            self.probes_due = packets.min(self.packets.in_flight().min(255) as u8);
-            self.probed = true;
+            self.tail = Tail::Probed { due: packets.min(self.packets.in_flight().min(255) as u8) };
             self.armed_at = now;
         } else if now >= self.timeout_at() {
             self.counters.timeouts += 1;
@@ -777,7 +806,7 @@ impl PushFlow {
         self.congestion.on_rto(now, outcome.lost.len() as u64);
         self.refresh.stop();
         self.set_pace();
-        (self.probed, self.probes_due) = (true, 0);
+        self.tail = Tail::Probed { due: 0 };
         self.armed_at = now;
     }
 }

@@ -6,7 +6,7 @@
 //!
 //! ```text
 //!             first mark                             no marks, 10 rounds above 8 % loss (guarded only)
-//!  SlowStart ------------> Avoidance  <----------------------------------------> losses count as marks
+//!  SlowStart, Known -----> Avoidance  <----------------------------------------> losses count as marks
 //!      ^                       |
 //!      +---- RTO (W = 1) ------+        10 intervals above 30 % loss (guarded only): Tripped, W held at the minimum
 //! ```
@@ -20,6 +20,8 @@
 
 use headwater_units::{Duration, PacketNumber, Packets, Theta, Time};
 use serde::{Deserialize, Serialize};
+
+pub use super::congestion::Feedback;
 
 /// How much a window grows with each packet that is acknowledged after a known start, until the first mark.
 const KNOWN_GROWTH: f64 = 0.25;
@@ -134,25 +136,6 @@ impl WfccConfig {
     }
 }
 
-/// What one ACK means for the window.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Feedback {
-    /// Packets newly acknowledged.
-    pub acked: u64,
-    /// How many of them were marked.
-    pub marked: u64,
-    /// Packets newly inferred lost.
-    pub lost: u64,
-    /// The largest packet number newly acknowledged.
-    pub largest: PacketNumber,
-    /// The packet number that will be sent next.
-    pub next: PacketNumber,
-    /// The window, not the lack of work, held the flow back.
-    pub limited: bool,
-    /// The ACK shows a queueing delay above target.
-    pub queueing: bool,
-}
-
 /// Congestion control of one flow: the window W and the mark fraction α.
 #[derive(Clone, Debug)]
 pub struct Wfcc {
@@ -160,8 +143,8 @@ pub struct Wfcc {
     theta: f64,
     window: f64,
     mark_fraction: f64,
-    slow_start: bool,
-    /// It began at a window that was known and has met nothing else so far.
+    growth: Growth,
+    /// It began at a window that was known.
     known: Known,
     round: Round,
     bad_rounds: u32,
@@ -183,12 +166,21 @@ struct Round {
     queueing: bool,
 }
 
+/// How the window grows with each packet that is acknowledged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Growth {
+    /// By one.
+    SlowStart,
+    /// By a part of one: it was given a window, and no packet was marked yet ([`Wfcc::begin_at`]).
+    Known,
+    /// By one in a round.
+    Avoidance,
+}
+
 /// What is still believed of a window that the flow was given ([`Wfcc::begin_at`]).
 #[derive(Clone, Copy, Debug, Default)]
 struct Known {
-    /// No packet was marked yet.
-    unmarked: bool,
-    /// No round was.
+    /// No round was marked yet.
     unmarked_rounds: bool,
     /// No round is over.
     first_round: bool,
@@ -211,7 +203,7 @@ impl Wfcc {
             theta: 0.0,
             window: config.initial_window.get().max(config.minimum_window.get()),
             mark_fraction: config.initial_mark_fraction.clamp(0.0, 1.0),
-            slow_start: true,
+            growth: Growth::SlowStart,
             known: Known::default(),
             round: Round::default(),
             bad_rounds: 0,
@@ -232,8 +224,8 @@ impl Wfcc {
     pub fn begin_at(&mut self, window: Packets, search: bool) {
         let least = self.config.minimum_window.get();
         self.window = window.get().max(least).min(self.config.maximum_window.get());
-        self.slow_start = search;
-        self.known = Known { unmarked: !search, unmarked_rounds: !search, first_round: true };
+        self.growth = if search { Growth::SlowStart } else { Growth::Known };
+        self.known = Known { unmarked_rounds: !search, first_round: true };
     }
 
     /// W.
@@ -250,7 +242,7 @@ impl Wfcc {
     }
     /// Whether no mark has come since the start or the last RTO.
     pub fn in_slow_start(&self) -> bool {
-        self.slow_start
+        self.growth == Growth::SlowStart
     }
     /// Whether the circuit breaker holds the window at its minimum.
     pub fn tripped(&self) -> bool {
@@ -302,25 +294,26 @@ impl Wfcc {
     pub fn on_rto(&mut self, now: Time, lost: u64) {
         self.measure_for_breaker(now, 0, lost);
         self.window = self.config.minimum_window.get();
-        self.slow_start = true;
+        self.growth = Growth::SlowStart;
         self.known = Known::default();
         self.round = Round::default();
     }
 
     /// Eq. 2 for one packet.
     fn step(&mut self, grow: bool, marked: bool) {
-        if marked && self.slow_start {
-            self.slow_start = false;
-            if let Some(fraction) = self.config.mark_fraction_after_slow_start {
+        if marked && self.growth != Growth::Avoidance {
+            if let Some(fraction) = self.config.mark_fraction_after_slow_start
+                && self.growth == Growth::SlowStart
+            {
                 self.mark_fraction = self.mark_fraction.max(fraction.clamp(0.0, 1.0));
             }
+            self.growth = Growth::Avoidance;
         }
-        self.known.unmarked &= !marked;
-        let growth = match (grow, self.slow_start, self.known.unmarked) {
-            (false, ..) => 0.0,
-            (true, true, _) => 1.0,
-            (true, false, true) => KNOWN_GROWTH.max(1.0 / self.window),
-            (true, false, false) => 1.0 / self.window,
+        let growth = match self.growth {
+            _ if !grow => 0.0,
+            Growth::SlowStart => 1.0,
+            Growth::Known => KNOWN_GROWTH.max(1.0 / self.window),
+            Growth::Avoidance => 1.0 / self.window,
         };
         let cut = if marked { self.mark_fraction / (2.0 * self.theta) } else { 0.0 };
         let least = self.config.minimum_window.get();
@@ -345,7 +338,9 @@ impl Wfcc {
             && round.lost as f64 > KNOWN_WRONG * (round.acked + round.lost) as f64
         {
             self.window = self.window.min(round.acked as f64).max(self.config.minimum_window.get());
-            self.slow_start = false;
+            if self.growth == Growth::SlowStart {
+                self.growth = Growth::Avoidance;
+            }
         }
         self.mark_fraction = ((1.0 - gain) * self.mark_fraction + gain * fraction).clamp(0.0, 1.0);
         if let LossResponse::Guarded(guard) = self.config.loss_response {
@@ -376,7 +371,7 @@ impl Wfcc {
         self.breaker = Breaker { since: Some(now), acked: 0, lost: 0, bad: count, tripped };
         if tripped != was_tripped {
             self.window = self.config.minimum_window.get();
-            self.slow_start = !tripped;
+            self.growth = if tripped { Growth::Avoidance } else { Growth::SlowStart };
         }
     }
 }

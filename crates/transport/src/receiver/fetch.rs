@@ -54,7 +54,6 @@ pub(super) struct Fetch {
 
 /// What brings the symbols.
 #[derive(Debug, Default)]
-#[expect(clippy::large_enum_variant, reason = "it is behind a box")]
 enum Side {
     /// Nobody knows yet.
     #[default]
@@ -301,6 +300,10 @@ impl Fetch {
                 && let Some(fits) = receiver.take_narrow()
             {
                 self.on_narrow_path(now, fits);
+            }
+            if now >= self.talk_at {
+                // A side that is looked after then forgets wakes that have become needless.
+                self.side.stir();
             }
             let is_running = self.task_session.is_running();
             let output = match &mut self.side {

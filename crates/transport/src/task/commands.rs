@@ -76,7 +76,8 @@ pub enum ReceiverCommand {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum ReceiverEvent {
     /// The controller accepted: learn the object's block hashes, find room, answer with [`ReceiverCommand::Start`]. It may come again:
-    /// the task begins anew, cut otherwise or by another transport, with the blocks that are whole.
+    /// the task begins anew, with the blocks that are whole: cut otherwise, or by another transport where what is here in part is of no
+    /// use.
     Accepted {
         /// The task.
         task: TaskId,

@@ -64,7 +64,7 @@ pub(crate) enum Told {
     Stray,
     /// The task begins, perhaps anew, with blocks cut otherwise.
     Begins(Granted),
-    /// The same object, cut as before: what is here stays, only the flows are new; unless they are of another transport.
+    /// The same object, cut as before: what is here stays, only the flows are new, perhaps of another transport.
     GoesOn(Granted),
     /// Other flows.
     Flows(Vec<FlowGrant>),

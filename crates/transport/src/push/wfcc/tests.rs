@@ -49,7 +49,7 @@ fn equation_2_is_applied_per_packet_with_the_alpha_of_the_window_before() {
     let config =
         WfccConfig { initial_window: Packets::new(10.0), initial_mark_fraction: 0.5, ..WfccConfig::paper() };
     let mut w = Wfcc::new(config, Theta::new(2.0));
-    w.slow_start = false;
+    w.growth = Growth::Avoidance;
     w.on_ack(Time::ZERO, &acks(3, 2, 2, 10));
     let mut expected: f64 = 10.0;
     for marked in [true, true, false] {
@@ -75,7 +75,7 @@ fn equation_1_is_applied_when_a_packet_sent_after_the_rounds_start_is_acked() {
 fn many_packets_in_one_ack_move_the_window_like_as_many_acks() {
     let (mut one, mut many) = (paper(1.0), paper(1.0));
     for w in [&mut one, &mut many] {
-        w.slow_start = false;
+        w.growth = Growth::Avoidance;
         w.window = 20.0;
         w.mark_fraction = 0.3;
     }
@@ -95,7 +95,7 @@ proptest! {
     ) {
         let (mut one, mut many) = (paper(theta), paper(theta));
         for w in [&mut one, &mut many] {
-            (w.slow_start, w.window, w.mark_fraction) = (false, window, alpha);
+            (w.growth, w.window, w.mark_fraction) = (Growth::Avoidance, window, alpha);
         }
         for (n, &marked) in (0..).zip(&order) {
             one.on_ack(Time::ZERO, &acks(1, u64::from(marked), n, 100_000));
@@ -118,7 +118,7 @@ proptest! {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         let (mut one, mut many) = (paper(theta), paper(theta));
         for w in [&mut one, &mut many] {
-            (w.slow_start, w.window, w.mark_fraction) = (false, window, marks);
+            (w.growth, w.window, w.mark_fraction) = (Growth::Avoidance, window, marks);
         }
         let (mut waiting, mut marked) = (0, 0);
         for n in 0..20 * window as u64 {
@@ -314,7 +314,7 @@ fn a_lone_flow_settles_at_the_mark_fraction_of_equation_18() {
 fn the_fraction_of_the_window_is_used_in_some_rounds() {
     let mut wfcc = Wfcc::new(WfccConfig { carry_fraction: true, ..WfccConfig::paper() }, Theta::ONE);
     wfcc.window = 4.75;
-    wfcc.slow_start = false;
+    wfcc.growth = Growth::Avoidance;
     let mut in_flight = 0;
     for round in 0..100 {
         wfcc.window = 4.75;
