@@ -175,18 +175,18 @@ impl Host {
         path: PathId,
         link: &Link,
         role: node::Role,
-        (mut control, unread): (Control, Unread),
+        (control, unread): (Control, Unread),
     ) {
         let peer = node::Peer { role, node: link.peer(), at: link.remote_addr() };
         if let Err(refused) = peer.may_say(&control) {
             tracing::debug!(peer = %link.peer(), %refused, "message refused");
             return self.inner.ops.refuse_message();
         }
-        peer.narrow(&mut control);
         match control {
             Control::Controller(word) => self.on_word(path, link, word, Some(unread)),
             mut order => {
                 order.resolve(peer.at);
+                peer.narrow(&mut order);
                 self.hand_in(path, order, Some(unread));
             }
         }
