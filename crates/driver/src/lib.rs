@@ -486,6 +486,7 @@ mod tests {
             receive_window: 100,
             first_undecoded: BlockIndex(0),
             assignment: Assignment::Residue { index: 0, of: 1 },
+            padded: false,
         })))
     }
 

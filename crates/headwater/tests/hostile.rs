@@ -83,6 +83,7 @@ fn wild_assignment(rng: &mut ChaCha8Rng) -> Vec<u8> {
         receive_window: rng.random(),
         first_undecoded: BlockIndex(rng.random()),
         assignment: Assignment::Listed(vec![work; 90]),
+        padded: false,
     };
     seal(rng, Body::Assign(Box::new(assign)), 0)
 }

@@ -3,13 +3,15 @@
 mod source_net;
 
 use headwater_transport::SourceEvent;
+use headwater_transport::flow::paths::Unanswered;
 use headwater_transport::push::PushFlowConfig;
 use headwater_transport::source::SourceConfig;
 use headwater_units::{
     BlockIndex, Duration, ESI_LIMIT, Esi, FlowId, PacketNumber, PathId, SymbolId, Symbols, Time,
 };
 use headwater_wire::{
-    Ack, AckRange, Assign, Assignment, Body, Control, MarkSignal, Owed, Refusal, ToController, ToSource, Work,
+    Ack, AckRange, Assign, Assignment, Body, Control, MarkSignal, Owed, Refusal, SYMBOL_OVERHEAD,
+    ToController, ToSource, Work,
 };
 use proptest::prelude::*;
 use source_net::{CONTROLLER, K, Net, OBJECT, Receiver, T, Weather, ms, push};
@@ -158,6 +160,26 @@ fn an_unanswered_path_gets_no_more_than_the_initial_window() {
     net.receiver().silent = false;
     net.assign(|_| {});
     assert!(net.run(secs(30), everything));
+}
+
+#[test]
+fn where_addresses_may_be_forged_an_unanswered_path_gets_no_more_than_three_times_what_came_from_there() {
+    // T is short here: a padded assignment earns as many packets as fit into 3,600 bytes, any other the 72 of three headers.
+    let earned = |came: u64| 3 * came / (u64::from(T) + SYMBOL_OVERHEAD as u64);
+    for (padded, symbols) in [(false, earned(24)), (true, earned(1200))] {
+        let config = pushes(PushFlowConfig { unanswered: Unanswered::Times(3), ..PushFlowConfig::default() });
+        let mut net = Net::new(config, Weather::default(), 1, 40);
+        net.control(ToSource::Push(push(1, 1.0, 40)));
+        let mut receiver = Receiver::new(PathId(1), Assignment::Listed(vec![blocks(0, 40, 0)]));
+        receiver.silent = true;
+        receiver.assign.padded = padded;
+        let assign = receiver.assign.clone();
+        net.receivers.insert(FlowId(1), receiver);
+        net.datagram(PathId(1), FlowId(1), Body::Assign(Box::new(assign)));
+        net.run_for(ms(20));
+        assert_eq!(net.sent, symbols, "padded: {padded}");
+        assert!(net.receiver().challenges > 0, "it is asked whether it is there");
+    }
 }
 
 /// The receiver has symbols of its assignment and need not repeat it, so the source must ask again by itself.
@@ -592,7 +614,14 @@ fn odd_body() -> impl Strategy<Value = Body> {
     let assign = (odd_u32(), any::<Option<u64>>(), odd_u32(), odd_u32(), assignment).prop_map(
         |(version, nonce, receive_window, first_undecoded, assignment)| {
             let first_undecoded = BlockIndex(first_undecoded % 9);
-            Body::Assign(Box::new(Assign { version, nonce, receive_window, first_undecoded, assignment }))
+            Body::Assign(Box::new(Assign {
+                version,
+                nonce,
+                receive_window,
+                first_undecoded,
+                assignment,
+                padded: false,
+            }))
         },
     );
     let range = (0u16..70, 0u16..70).prop_map(|(gap, run)| AckRange { gap, run });

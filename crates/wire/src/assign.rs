@@ -79,15 +79,27 @@ pub struct Assign {
     pub first_undecoded: BlockIndex,
     /// The work.
     pub assignment: Assignment,
+    /// The datagram is as long as [`OPENING`], with zeros at its end: a source that does not know yet whether the receiver is where its
+    /// datagrams come from sends no more than three times what has come from there.
+    pub padded: bool,
 }
+
+/// Bits of the byte that has the rule.
+const NONCE: u8 = 0x80;
+const PADDED: u8 = 0x40;
+/// Bytes of a datagram that opens a flow, above UDP (as RFC 9000 §14.1).
+pub const OPENING: usize = 1200;
+/// What such a datagram has for an assignment.
+const OPENING_BODY: usize = OPENING - crate::HEADER;
 
 impl Assign {
     pub(crate) fn len(&self) -> usize {
-        FIXED
-            + match &self.assignment {
-                Assignment::Residue { .. } | Assignment::Equal { .. } => 0,
-                Assignment::Listed(work) => ENTRY * work.len(),
-            }
+        let work = match &self.assignment {
+            Assignment::Residue { .. } | Assignment::Equal { .. } => 0,
+            Assignment::Listed(work) => ENTRY * work.len(),
+        };
+        let least = if self.padded { OPENING_BODY } else { 0 };
+        (FIXED + work).max(least)
     }
 
     pub(crate) fn emit(&self, out: &mut [u8]) {
@@ -97,14 +109,16 @@ impl Assign {
             Assignment::Equal { index, of } => (2, *index, *of, &[][..]),
         };
         out[..4].copy_from_slice(&self.version.to_be_bytes());
-        out[4] = rule | if self.nonce.is_some() { 0x80 } else { 0 };
+        out[4] = rule | if self.nonce.is_some() { NONCE } else { 0 } | if self.padded { PADDED } else { 0 };
         out[5] = index;
         out[6] = of;
         out[7] = works.len() as u8;
         out[8..12].copy_from_slice(&self.receive_window.to_be_bytes());
         out[12..20].copy_from_slice(&self.nonce.unwrap_or(0).to_be_bytes());
         out[20..24].copy_from_slice(&self.first_undecoded.0.to_be_bytes());
-        for (work, out) in works.iter().zip(out[FIXED..].chunks_exact_mut(ENTRY)) {
+        let (entries, padding) = out[FIXED..].split_at_mut(ENTRY * works.len());
+        padding.fill(0);
+        for (work, out) in works.iter().zip(entries.chunks_exact_mut(ENTRY)) {
             let (form, attempt, count, block, esi) = match *work {
                 Work::Blocks { first, count, attempt } => (0, attempt, count, first, Esi(0)),
                 Work::Symbols { block, first, count, attempt } => (1, attempt, count, block, first),
@@ -125,21 +139,26 @@ impl Assign {
         if count > MAX_WORK {
             return Err(WireError::TooMany { what: "pieces of work", have: count });
         }
-        let need = FIXED + ENTRY * count;
+        let padded = fixed[4] & PADDED != 0;
+        let work = FIXED + ENTRY * count;
+        let need = work.max(if padded { OPENING_BODY } else { 0 });
         if body.len() != need {
             return Err(WireError::Length { have: body.len(), need });
         }
+        if body[work..].iter().any(|byte| *byte != 0) {
+            return Err(WireError::Field { what: "padding" });
+        }
         let nonce = (u64::from(word(12)) << 32) | u64::from(word(16));
-        let nonce = match fixed[4] & 0x80 != 0 {
+        let nonce = match fixed[4] & NONCE != 0 {
             true => Some(nonce),
             false if nonce == 0 => None,
             false => return Err(WireError::Field { what: "nonce" }),
         };
-        let assignment = match fixed[4] & 0x7f {
+        let assignment = match fixed[4] & !(NONCE | PADDED) {
             0 if count == 0 && fixed[5] < fixed[6] => Assignment::Residue { index: fixed[5], of: fixed[6] },
             2 if count == 0 && fixed[5] < fixed[6] => Assignment::Equal { index: fixed[5], of: fixed[6] },
             1 if fixed[5] == 0 && fixed[6] == 0 => Assignment::Listed(
-                body[FIXED..].chunks_exact(ENTRY).map(parse_work).collect::<Result<_, _>>()?,
+                body[FIXED..work].chunks_exact(ENTRY).map(parse_work).collect::<Result<_, _>>()?,
             ),
             _ => return Err(WireError::Field { what: "assignment rule" }),
         };
@@ -149,6 +168,7 @@ impl Assign {
             receive_window: word(8),
             first_undecoded: BlockIndex(word(20)),
             assignment,
+            padded,
         })
     }
 }

@@ -32,7 +32,7 @@ mod tag;
 mod tree;
 
 pub use ack::{Ack, AckRange, MAX_ACK_RANGES, MAX_OWED, Owed};
-pub use assign::{Assign, Assignment, MAX_WORK, Work};
+pub use assign::{Assign, Assignment, MAX_WORK, OPENING, Work};
 pub use cast::{
     Cast, CastNews, CastWay, CastWish, FetchEnd, Fetched, FlowSecret, GroupInvitation, GroupQuestion,
     Invitation, MAX_NEWS, MAX_REASON, MemberNews, MemberStanding, TreeOrder, TreeRepair, WhyUnicast,

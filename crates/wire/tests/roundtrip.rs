@@ -69,13 +69,14 @@ fn assign() -> impl Strategy<Value = Assign> {
         (0u8..4, 4u8..).prop_map(|(index, of)| Assignment::Equal { index, of }),
         vec(work, 0..=MAX_WORK).prop_map(|w| Assignment::Listed(w.into_iter().collect())),
     ];
-    (any::<u32>(), any::<Option<u64>>(), any::<u32>(), any::<u32>(), assignment).prop_map(
-        |(version, nonce, receive_window, first, assignment)| Assign {
+    (any::<u32>(), any::<Option<u64>>(), any::<u32>(), any::<u32>(), assignment, any::<bool>()).prop_map(
+        |(version, nonce, receive_window, first, assignment, padded)| Assign {
             version,
             nonce,
             receive_window,
             first_undecoded: BlockIndex(first),
             assignment,
+            padded,
         },
     )
 }

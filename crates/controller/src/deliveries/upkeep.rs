@@ -117,8 +117,8 @@ fn say_due(turn: &mut Turn<'_>, catalog: &Catalog, task: &mut Task) {
 
 /// What the source of a flow is told to push.
 fn order(catalog: &Catalog, task: &Task, flow: &Flow) -> Push {
-    // Where it is known how a flow may begin, its receiver need not be asked whether it is where it says.
-    let proven = || catalog.node(task.receiver).map(|node| node.info.proven()).unwrap_or_default();
+    // Whom its connection has proved to be where it says need not be asked.
+    let proven = catalog.node(task.receiver).map(|node| node.info.proven()).unwrap_or_default();
     Push {
         task: task.id,
         flow: flow.facts.flow,
@@ -132,7 +132,7 @@ fn order(catalog: &Catalog, task: &Task, flow: &Flow) -> Push {
         delivery: task.delivery,
         index: flow.facts.index,
         of: task.classes,
-        at: flow.start.map_or_else(Vec::new, |_| proven()),
+        at: proven,
         start: flow.start,
         role: match &flow.facts.group {
             None if flow.facts.relays => FlowRole::Relay,

@@ -352,6 +352,7 @@ impl<'a> Job<'a> {
         config.limit = options.common.limit;
         config.busy_patience = Some(options.common.patience);
         config.receive_window = host.node().receive_window(config.room);
+        config.pads_openings = true;
         options.common.experiments.tune_receiver(&mut config);
         config
     }

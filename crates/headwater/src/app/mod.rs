@@ -41,6 +41,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 
 use headwater_transport::flow::path_mtu::PathMtuConfig;
+use headwater_transport::flow::paths::Unanswered;
 use headwater_transport::pull::queue::PullConfig;
 use headwater_transport::push::wfcc::LossResponse;
 use headwater_transport::push::yielding::YieldingConfig;
@@ -101,6 +102,9 @@ pub(crate) fn data_config(common: &Common, bind: SocketAddr) -> Result<NodeConfi
     }
     source.trees.catch_up = TREES_CATCH_UP;
     source.push.path_mtu = Some(PathMtuConfig::default());
+    // Anybody may claim to be anywhere (RFC 9000 §8.1).
+    source.push.unanswered = Unanswered::Times(3);
+    source.pull.unanswered = Some(Unanswered::Times(3));
     if common.loss_response_ignore {
         source.push.wfcc.loss_response = LossResponse::Ignore;
     }

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use headwater_baseline as baseline;
 use headwater_fabric::{HostId, LinkId, PointId, Topology};
+use headwater_transport::flow::paths::Unanswered;
 use headwater_transport::flow::rtt::RttConfig;
 use headwater_transport::push::receiver::ReceiverConfig;
 use headwater_units::{BitRate, Bytes, Duration, NodeId, Packets, PathId, Theta, Time};
@@ -313,7 +314,8 @@ fn unprotect(setup: &mut CodedSetup) {
     let source = &mut setup.source;
     // The simulated receiver is where it says it is, and all its blocks may be open at once.
     let push = &mut source.push;
-    (push.unvalidated_packets, push.look_ahead, push.max_in_flight) = (u64::MAX, 4096, u32::MAX);
+    push.unanswered = Unanswered::Packets(u64::MAX);
+    (push.look_ahead, push.max_in_flight) = (4096, u32::MAX);
     push.silent_pause = NEVER;
     source.pull.open_blocks = BLOCKS;
     let controller = &mut setup.controller;

@@ -7,7 +7,7 @@ pub mod in_flight;
 pub mod marks;
 pub mod pacer;
 pub mod path_mtu;
-pub(crate) mod paths;
+pub mod paths;
 pub mod rtt;
 mod shared;
 mod stats;

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 
 use headwater_units::{Duration, NodeId, PathId, Time};
 use rand::RngCore;
+use serde::{Deserialize, Serialize};
 
 use super::path_mtu::Known as KnownMtu;
 use super::rtt::WindowedMin;
@@ -26,7 +27,28 @@ struct Known {
     path: PathId,
     nonce: u64,
     validated: bool,
+    /// Packets that have gone there, and that may until it has answered, where that is bounded by what came from there.
     sent: u64,
+    earned: u64,
+}
+
+/// What may go to an address before it has answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Unanswered {
+    /// So many packets, whatever came from there: where nobody forges addresses.
+    Packets(u64),
+    /// So many times the bytes that came from there (RFC 9000 §8.1).
+    Times(u64),
+}
+
+impl Unanswered {
+    /// How many packets of `packet` bytes so many bytes that came earn.
+    pub(crate) fn earned(self, came: usize, packet: usize) -> u64 {
+        match self {
+            Unanswered::Packets(_) => 0,
+            Unanswered::Times(times) => times * came as u64 / packet.max(1) as u64,
+        }
+    }
 }
 
 /// What to do after a datagram from the receiver.
@@ -55,6 +77,7 @@ impl Paths {
         &mut self,
         path: PathId,
         nonce: Option<u64>,
+        earned: u64,
         rng: &mut impl RngCore,
     ) -> PathNews {
         let (known, moving) = match (&mut self.current, &mut self.candidate) {
@@ -63,6 +86,7 @@ impl Paths {
             (Some(_), candidate) => (candidate.insert(Known::new(path, rng)), true),
             (current @ None, _) => (current.insert(Known::new(path, rng)), false),
         };
+        known.earned += earned;
         known.validated |= nonce == Some(known.nonce) || self.vouched == Some(path);
         match (known.validated, moving) {
             (false, _) => PathNews::Challenge(known.nonce),
@@ -96,12 +120,13 @@ impl Paths {
         self.current.map(|k| k.path)
     }
 
-    /// How many more packets may go there, if at most `unvalidated` may before it has answered.
-    pub(crate) fn allowance(&self, unvalidated: u64) -> u64 {
-        match self.current {
-            None => 0,
-            Some(k) if k.validated => u64::MAX,
-            Some(k) => unvalidated.saturating_sub(k.sent),
+    /// How many more packets may go there before it has answered.
+    pub(crate) fn allowance(&self, unanswered: Unanswered) -> u64 {
+        match (self.current, unanswered) {
+            (None, _) => 0,
+            (Some(k), _) if k.validated => u64::MAX,
+            (Some(k), Unanswered::Packets(most)) => most.saturating_sub(k.sent),
+            (Some(k), Unanswered::Times(_)) => k.earned.saturating_sub(k.sent),
         }
     }
 
@@ -116,7 +141,7 @@ impl Paths {
 impl Known {
     fn new(path: PathId, rng: &mut impl RngCore) -> Self {
         // Zero is no nonce on the wire.
-        Known { path, nonce: rng.next_u64().max(1), validated: false, sent: 0 }
+        Known { path, nonce: rng.next_u64().max(1), validated: false, sent: 0, earned: 0 }
     }
 }
 
@@ -187,6 +212,7 @@ mod tests {
 
     use super::*;
 
+    const TEN: Unanswered = Unanswered::Packets(10);
     const A: PathId = PathId(1);
     const B: PathId = PathId(2);
 
@@ -201,19 +227,19 @@ mod tests {
     fn a_flow_moves_only_to_a_path_that_echoed_its_own_nonce() {
         let mut rng = ChaCha12Rng::from_seed([3; 32]);
         let mut paths = Paths::default();
-        let a = challenge(paths.on_opening(A, None, &mut rng));
-        assert_eq!(challenge(paths.on_opening(A, Some(a ^ 1), &mut rng)), a);
-        assert_eq!(paths.allowance(10), 10);
+        let a = challenge(paths.on_opening(A, None, 0, &mut rng));
+        assert_eq!(challenge(paths.on_opening(A, Some(a ^ 1), 0, &mut rng)), a);
+        assert_eq!(paths.allowance(TEN), 10);
         paths.on_sent();
-        assert_eq!(paths.allowance(10), 9);
-        assert_eq!(paths.on_opening(A, Some(a), &mut rng), PathNews::None);
-        assert_eq!(paths.allowance(10), u64::MAX);
-        let b = challenge(paths.on_opening(B, Some(a), &mut rng));
+        assert_eq!(paths.allowance(TEN), 9);
+        assert_eq!(paths.on_opening(A, Some(a), 0, &mut rng), PathNews::None);
+        assert_eq!(paths.allowance(TEN), u64::MAX);
+        let b = challenge(paths.on_opening(B, Some(a), 0, &mut rng));
         assert_ne!(a, b);
         assert_eq!(paths.current(), Some(A));
         assert_eq!(paths.on_other(B, &mut rng), PathNews::Challenge(b));
         assert_eq!(paths.on_other(A, &mut rng), PathNews::None);
-        assert_eq!(paths.on_opening(B, Some(b), &mut rng), PathNews::Moved);
+        assert_eq!(paths.on_opening(B, Some(b), 0, &mut rng), PathNews::Moved);
         assert_eq!(paths.current(), Some(B));
         challenge(paths.on_other(A, &mut rng));
     }
@@ -223,15 +249,15 @@ mod tests {
         let mut rng = ChaCha12Rng::from_seed([3; 32]);
         let mut paths = Paths::default();
         paths.vouch(A);
-        challenge(paths.on_opening(B, None, &mut rng));
-        assert_eq!(paths.allowance(10), 10);
-        assert_eq!(paths.on_opening(A, None, &mut rng), PathNews::Moved);
-        assert_eq!((paths.current(), paths.allowance(10)), (Some(A), u64::MAX));
-        challenge(paths.on_opening(B, None, &mut rng));
+        challenge(paths.on_opening(B, None, 0, &mut rng));
+        assert_eq!(paths.allowance(TEN), 10);
+        assert_eq!(paths.on_opening(A, None, 0, &mut rng), PathNews::Moved);
+        assert_eq!((paths.current(), paths.allowance(TEN)), (Some(A), u64::MAX));
+        challenge(paths.on_opening(B, None, 0, &mut rng));
         let mut early = Paths::default();
-        challenge(early.on_opening(A, None, &mut rng));
+        challenge(early.on_opening(A, None, 0, &mut rng));
         early.vouch(A);
-        assert_eq!((early.unanswered(), early.allowance(10)), (None, u64::MAX));
+        assert_eq!((early.unanswered(), early.allowance(TEN)), (None, u64::MAX));
     }
 
     #[test]

@@ -3,15 +3,20 @@
 use headwater_units::{Bytes, Duration};
 use serde::{Deserialize, Serialize};
 
+use crate::flow::paths::Unanswered;
+
 /// What the source of pulled flows can be told.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PullFlowConfig {
     /// A flow of the class [`Bulk`](headwater_wire::Class::Bulk) drops a level ([`headwater_wire::Class::LEVELS`]) when it has
     /// sent so much (payload). 10 KB, 100 KB, 1 MB and 10 MB: SCDP §IV. `None`, and for flows of any other class: no levels.
     pub demotion: Option<[Bytes; 4]>,
-    /// Before its address has echoed a nonce, a receiver gets no more than the first window (docs/decisions/0030). Off where
-    /// addresses cannot be forged, as in a simulation.
+    /// Before its address has echoed a nonce, a receiver gets little (docs/decisions/0030). Off where addresses cannot be forged, as in a
+    /// simulation.
     pub validates_paths: bool,
+    /// How little: `None`, the first window; whoever drives real sockets says three times what came from there. Pulls are short, so that
+    /// is nothing but the challenge.
+    pub unanswered: Option<Unanswered>,
     /// A flow whose last symbol was asked for is kept so long for what may yet go wrong: that symbol, the decoding, the hash
     /// ("a time period that ensures that the last prioritised symbol packet was not trimmed", SCDP §III-D). 10 s.
     pub release_after: Duration,
@@ -41,6 +46,7 @@ impl Default for PullFlowConfig {
         PullFlowConfig {
             demotion: Some([kb(10), kb(100), kb(1000), kb(10_000)]),
             validates_paths: true,
+            unanswered: None,
             release_after: Duration::from_secs(10),
             silent_release: Duration::from_secs(40),
             detach_after: Duration::from_millis(500),

@@ -23,7 +23,7 @@ use headwater_wire::{Body, Class, Datagram, Ecn, FlowRole, Pull, Push, SYMBOL_OV
 use super::group::{MemberPull, MemberSays, Members};
 use super::runs::Runs;
 use crate::SourceEvent;
-use crate::flow::paths::{PathNews, Paths};
+use crate::flow::paths::{PathNews, Paths, Unanswered};
 use crate::flow::{FlowCounters, FlowStats, Shared};
 use crate::pull::queue::Served;
 use crate::pull::{PullFlowConfig, Relays};
@@ -376,7 +376,7 @@ impl PullFlow {
             return;
         }
         let known = paths.current() == Some(path);
-        let news = paths.on_opening(path, nonce, &mut shared.rng);
+        let news = paths.on_opening(path, nonce, 0, &mut shared.rng);
         self.path = paths.current();
         let PathNews::Challenge(nonce) = news else { return };
         let due = self.challenged_at.zip(now).is_none_or(|(at, now)| now >= at + self.config.retell);
@@ -453,8 +453,9 @@ impl PullFlow {
         if !(if syn { self.is_assembled(now) } else { self.is_asked(now) }) {
             return None;
         }
+        let window = Unanswered::Packets(u64::from(self.window));
         if let Some(paths) = &mut self.paths
-            && paths.allowance(u64::from(self.window)) == 0
+            && paths.allowance(self.config.unanswered.unwrap_or(window)) == 0
         {
             return None;
         }

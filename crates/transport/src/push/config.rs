@@ -8,6 +8,7 @@ use super::yielding::YieldingConfig;
 use crate::flow::marks::DelayMark;
 use crate::flow::pacer::PacerConfig;
 use crate::flow::path_mtu::PathMtuConfig;
+use crate::flow::paths::Unanswered;
 use crate::flow::rtt::RttConfig;
 
 /// Blocks that a flow looks ahead at most, unless told otherwise.
@@ -66,8 +67,9 @@ pub struct PushFlowConfig {
     pub delay_mark: Option<DelayMark>,
     /// What replaces a lost symbol.
     pub lost_symbols: LostSymbols,
-    /// Packets sent to an address before it has echoed a nonce. 10, an initial window (docs/decisions/0030).
-    pub unvalidated_packets: u64,
+    /// What is sent to an address before it has echoed a nonce. 10 packets, an initial window; whoever drives real sockets says three times
+    /// what came from there (docs/decisions/0030).
+    pub unanswered: Unanswered,
     /// Packets in flight per flow, whatever window the receiver announces: bounds the table of sent packets (3 MiB).
     pub max_in_flight: u32,
     /// Lost packets remembered per flow to recognise late ACKs: more than a round trip of losses at 8 % and W = 10,000.
@@ -97,7 +99,7 @@ impl Default for PushFlowConfig {
             tail_probe: Some(TailProbe { packets: 2 }),
             delay_mark: Some(DelayMark::default()),
             lost_symbols: LostSymbols::Resend,
-            unvalidated_packets: 10,
+            unanswered: Unanswered::Packets(10),
             max_in_flight: 65_536,
             lost_memory: 1024,
             prepare_ahead: 4,

@@ -25,7 +25,8 @@ use headwater_units::{
     Time,
 };
 use headwater_wire::{
-    Ack, Assign, Body, Class, Datagram, Ecn, MarkSignal, Push, SYMBOL_OVERHEAD, Start, SymbolHeader,
+    Ack, Assign, Body, Class, Datagram, Ecn, HEADER, MarkSignal, OPENING, Push, SYMBOL_OVERHEAD, Start,
+    SymbolHeader,
 };
 
 use crate::flow::blocks::BlockTable;
@@ -299,7 +300,10 @@ impl PushFlow {
     pub(crate) fn on_assign(&mut self, now: Time, path: PathId, assign: &Assign, shared: &mut Shared) {
         self.heard(now);
         let unanswered = self.paths.unanswered().is_some();
-        let news = self.paths.on_opening(path, assign.nonce, &mut shared.rng);
+        let came = if assign.padded { OPENING } else { HEADER };
+        let packet = SYMBOL_OVERHEAD + usize::from(self.push.symbol_size);
+        let earned = self.config.unanswered.earned(came, packet);
+        let news = self.paths.on_opening(path, assign.nonce, earned, &mut shared.rng);
         if unanswered && self.paths.unanswered().is_none() && self.challenges == 0 {
             self.echo_rtt = Some(now.since(self.challenged_at));
         }
@@ -538,7 +542,7 @@ impl PushFlow {
             return None;
         }
         let in_flight = self.packets.in_flight();
-        let room = self.paths.allowance(self.config.unvalidated_packets) > 0
+        let room = self.paths.allowance(self.config.unanswered) > 0
             && (in_flight as u64) < u64::from(receive_window);
         if let Tail::Probed { due } = &mut self.tail
             && *due > 0
@@ -675,7 +679,7 @@ impl PushFlow {
 
     /// Whether its address or its receiver allows no more: then an ACK is wanted at once.
     fn is_held_back(&self) -> bool {
-        self.paths.allowance(self.config.unvalidated_packets) == 0
+        self.paths.allowance(self.config.unanswered) == 0
             || self.packets.in_flight() as u64 >= self.assigned.map_or(0, |it| u64::from(it.receive_window))
     }
 

@@ -57,6 +57,9 @@ pub struct ReceiverConfig {
     pub counts_asked_for: bool,
     /// A block that fails its hash this often ends the task.
     pub attempts: u8,
+    /// Datagrams that open a flow are long ([`headwater_wire::OPENING`]): a source that does not know yet whether this receiver is where it
+    /// says may then answer with more. Simulated sources know.
+    pub pads_openings: bool,
 }
 
 impl ReceiverConfig {
@@ -102,6 +105,7 @@ impl ReceiverConfig {
             blocks_in_flight: 256,
             counts_asked_for: false,
             attempts: 8,
+            pads_openings: false,
         }
     }
 }

@@ -89,6 +89,7 @@ impl Receiver {
             receive_window: 100_000,
             first_undecoded: BlockIndex(0),
             assignment,
+            padded: false,
         };
         Receiver {
             path,

@@ -302,6 +302,7 @@ impl Receiver {
                 receive_window: (self.config.receive_window / live).max(2),
                 first_undecoded: blocks.first_undecoded(),
                 assignment,
+                padded: self.config.pads_openings && flow.nonce.is_none() && flow.last_heard.is_none(),
             };
             ready.push((path, flow.id, assign));
         }
