@@ -1,9 +1,10 @@
 //! The QUIC endpoint that listens and dials.
 
-use std::net::SocketAddr;
+use std::collections::BTreeSet;
+use std::net::{IpAddr, SocketAddr};
 use std::pin::pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError};
 
 use headwater_units::{Duration, NodeId};
 use quinn::crypto::rustls::{QuicClientConfig, QuicServerConfig};
@@ -140,6 +141,7 @@ impl ControlEndpoint {
                 places: Places::new(config.max_links),
                 handshakes: Places::new(HANDSHAKES),
                 accepted: to_accept,
+                of_other_versions: std::sync::Mutex::default(),
             };
             tokio::spawn(acceptor.run(endpoint.clone()))
         });
@@ -418,9 +420,30 @@ struct Acceptor {
     places: Arc<Places>,
     handshakes: Arc<Places>,
     accepted: mpsc::Sender<Link>,
+    /// From where programs of another version have dialled, so that the log says it once of each.
+    of_other_versions: std::sync::Mutex<BTreeSet<IpAddr>>,
+}
+
+/// So many machines with programs of another version are told apart.
+const OTHER_VERSIONS: usize = 64;
+
+fn is_of_another_version(reason: &ConnectionError) -> bool {
+    let no_common = quinn::TransportErrorCode::crypto(NO_APPLICATION_PROTOCOL);
+    matches!(reason, ConnectionError::TransportError(error) if error.code == no_common)
 }
 
 impl Acceptor {
+    fn tell_of_another_version(&self, remote: SocketAddr) {
+        let mut told = self.of_other_versions.lock().unwrap_or_else(PoisonError::into_inner);
+        if told.len() < OTHER_VERSIONS && told.insert(remote.ip()) {
+            tracing::warn!(
+                %remote,
+                "a program of another version was refused: install the same headwater on both machines (this one speaks {})",
+                tls::ALPN
+            );
+        }
+    }
+
     async fn run(self, endpoint: quinn::Endpoint) {
         let acceptor = Arc::new(self);
         while let Some(incoming) = endpoint.accept().await {
@@ -466,8 +489,12 @@ impl Acceptor {
         remote: SocketAddr,
         place: Place,
     ) -> Result<Link, ControlError> {
-        let failed =
-            |reason: ConnectionError| ControlError::Handshake { addr: remote, reason: reason.to_string() };
+        let failed = |reason: ConnectionError| {
+            if is_of_another_version(&reason) {
+                self.tell_of_another_version(remote);
+            }
+            ControlError::Handshake { addr: remote, reason: reason.to_string() }
+        };
         let connection = incoming.accept().map_err(failed)?.await.map_err(failed)?;
         let Some(peer) = peer_of(&connection) else {
             connection.close(Code::Untrusted.var(), b"no key");
