@@ -678,14 +678,17 @@ impl World {
                 let it = &mut self.hosts[host as usize];
                 it.dead = true;
                 it.unheard.clear();
-                // Nobody waits for it.
-                self.give_up(host, "it died");
+                let later = &self.setup.changes[index as usize + 1..];
+                if !later.iter().any(|(_, change)| *change == Change::Restart(host)) {
+                    self.give_up(host, "it died");
+                }
             }
             Change::Restart(host) => self.restart(host),
             Change::RestartController => unreachable!("no scenario asks for it"),
         }
     }
 
+    /// Nobody waits for a host any more.
     fn give_up(&mut self, host: u32, why: &str) {
         let Some(row) = self.row_of.get(&host).map(|row| &mut self.rows[*row]) else { return };
         if row.finished.is_none() && row.failed.is_none() {
@@ -729,6 +732,10 @@ impl World {
     /// A host's process starts anew, with its objects and finished blocks.
     fn restart(&mut self, host: u32) {
         let (now, seed) = (self.now, drawn(&mut self.seeds));
+        if self.setup.gets.iter().any(|(at, it)| *it == host && *at <= now) {
+            // The controller invites again, but nobody asks again.
+            self.give_up(host, "its process ended");
+        }
         let it = &mut self.hosts[host as usize];
         let fresh = Host::new(host_config(&self.setup, host, seed));
         it.host = std::mem::replace(&mut it.host, fresh).restarted(seed, now);
