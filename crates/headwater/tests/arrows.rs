@@ -38,6 +38,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         "sim",
         &[
             "controller",
+            "node",
             "baseline",
             "transport",
             "machine",

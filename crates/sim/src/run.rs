@@ -10,6 +10,7 @@ use crate::packet::Setup;
 use crate::scenario::{Scenario, ScenarioError, Scheme};
 use crate::table::Tables;
 
+mod cast;
 mod common;
 mod flow;
 mod flow_group;
@@ -20,6 +21,7 @@ mod packet;
 mod stage;
 mod trees;
 
+pub use cast::{CastError, CastSpec, CastText, Get, Wish, run_cast};
 pub use network::NetworkSetup;
 pub use stage::{HostFacts, Stage};
 

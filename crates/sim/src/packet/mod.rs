@@ -12,6 +12,7 @@
 mod agenda;
 mod assembly;
 mod carry;
+pub mod cast;
 mod director;
 mod frame;
 mod groups;

@@ -10,8 +10,8 @@
 
 use headwater_fabric::{HostId, LinkId, PointId, Routes, Topology};
 use headwater_switch::{
-    Destination, Egress, Fate, FaultCounts, Forwarding, Frame, LinkChange, LinkFaults, Offered, Passed, Port,
-    PortIndex, PortStats, Seen, SwitchError, WhenFull,
+    Choice, Destination, Egress, Fate, FaultCounts, Forwarding, Frame, LinkChange, LinkFaults, Offered,
+    Passed, Port, PortConfig, PortIndex, PortStats, Seen, SwitchError, WhenFull,
 };
 use headwater_units::Time;
 
@@ -20,7 +20,7 @@ use super::agenda::Agenda;
 use super::frame::{Bodies, SimFrame};
 use super::groups::Groups;
 use super::segments::{Segments, Step, is_segment};
-use super::setup::{Setup, SetupError, Transport};
+use super::setup::SetupError;
 
 /// Where a link ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,6 +77,21 @@ pub struct LinkTally {
     pub copied: Seen,
 }
 
+/// What a network is built from.
+pub(super) struct Ground<'a> {
+    pub(super) topology: &'a Topology,
+    pub(super) routes: &'a Routes,
+    /// The port of a link; the flag says whether a host's NIC is meant.
+    pub(super) port: &'a dyn Fn(LinkId, bool) -> PortConfig,
+    /// How a switch chooses among equal ways.
+    pub(super) choice: &'a dyn Fn(u32) -> Choice,
+    /// Hosts that could forward do not: packets say their way themselves.
+    pub(super) on_trees: bool,
+    /// Both ends of all links are tallied.
+    pub(super) tallied: bool,
+    pub(super) seed: u64,
+}
+
 pub(super) struct Network {
     links: Vec<Link>,
     /// Of each link; apart, because a frame that comes needs nothing else of its link.
@@ -100,9 +115,9 @@ pub(super) struct Network {
 }
 
 impl Network {
-    /// Ports and routes of a set-up.
-    pub(super) fn new(setup: &Setup) -> Result<Self, SetupError> {
-        let topology = &setup.topology;
+    /// Ports and routes.
+    pub(super) fn new(ground: &Ground<'_>) -> Result<Self, SetupError> {
+        let Ground { topology, routes, port: port_of, choice: choice_of, on_trees, tallied, seed } = *ground;
         let fabric = topology.fabric();
         let host_of: Vec<Option<u32>> = {
             let mut of = vec![None; fabric.point_count()];
@@ -116,7 +131,6 @@ impl Network {
         let mut switch_of = vec![0; fabric.point_count()];
         let mut forwarders = vec![None; topology.hosts().len()];
         let mut leaves = vec![None; fabric.link_count()];
-        let on_trees = matches!(&setup.transport, Transport::Coded(coded) if coded.trees.is_some());
         let (hosts, others): (Vec<_>, Vec<_>) =
             (0..fabric.point_count()).partition(|&point| host_of[point].is_some());
         for point in others.into_iter().chain(hosts) {
@@ -137,27 +151,27 @@ impl Network {
             for (port, link) in links.iter().enumerate() {
                 leaves[link.0 as usize] = Some((index, PortIndex(port as u16)));
             }
-            let choice = (setup.choice)(index);
-            let table = forwarding_table(topology, &setup.routes, PointId(point as u32))
+            let choice = choice_of(index);
+            let table = forwarding_table(topology, routes, PointId(point as u32))
                 .expect("a set-up has the routes of its topology");
             let links = links.iter().map(|link| link.0).collect();
             switches.push(SwitchAt { forwarding: table.with_choice(choice), links });
         }
         let trims = (0..fabric.link_count() as u32)
-            .any(|link| (setup.port)(LinkId(link), false).when_full == WhenFull::Trim);
+            .any(|link| port_of(LinkId(link), false).when_full == WhenFull::Trim);
         let (mut links, mut ends) = (Vec::new(), Vec::new());
         for id in (0..fabric.link_count() as u32).map(LinkId) {
             let link = fabric.link(id).expect("ids count from zero");
             let leaves = leaves[id.0 as usize];
             let is_host = host_of[link.from.0 as usize].is_some();
-            let port = Port::new((setup.port)(id, is_host)).map_err(|error| match leaves {
+            let port = Port::new(port_of(id, is_host)).map_err(|error| match leaves {
                 Some((_, port)) => SetupError::from(SwitchError::Port { port, error }),
                 None => error.into(),
             })?;
             let delay = link.delay.as_nanos();
-            let way = match setup.drain {
-                None if port.is_plain() => Way::Pass,
-                None if trims => Way::Queue,
+            let way = match tallied {
+                false if port.is_plain() => Way::Pass,
+                false if trims => Way::Queue,
                 _ => Way::Watched,
             };
             links.push(Link { port, delay, serving: u64::MAX, way, leaves, faults: None });
@@ -166,9 +180,7 @@ impl Network {
                 None => Far::Switch(switch_of[link.to.0 as usize]),
             });
         }
-        let seed = setup.seed;
-        let tallied = if setup.drain.is_some() { fabric.link_count() } else { 0 };
-        let tallies = vec![LinkTally::default(); tallied];
+        let tallies = vec![LinkTally::default(); if tallied { fabric.link_count() } else { 0 }];
         let (groups, segments, faults) = (Groups::default(), Segments::default(), FaultCounts::default());
         let copies = Vec::new();
         Ok(Network {

@@ -15,9 +15,9 @@ use super::agenda::Agenda;
 use super::carry::Cargo;
 use super::frame::{Bodies, FrameSizes, SimFrame};
 use super::groups::GROUP;
-use super::network::Network;
+use super::network::{Ground, Network};
 use super::segments::{End, SEGMENT, is_segment};
-use super::setup::{ControlPlane, Jitter, Setup, SetupError};
+use super::setup::{ControlPlane, Jitter, Setup, SetupError, Transport};
 use super::ways::ways_between;
 
 /// Frames under way, messages put aside, and everything else that is still to happen.
@@ -61,7 +61,7 @@ impl Post {
         Ok(Post {
             agenda: Agenda::new(),
             bodies: Bodies::default(),
-            network: Network::new(setup)?,
+            network: Network::new(&ground(setup))?,
             cargo: setup.carry_bytes.then(|| Cargo::new(setup.seed)),
             rng: ChaCha8Rng::seed_from_u64(setup.seed ^ 0x6a69_7474_6572),
             sizes: setup.sizes,
@@ -254,9 +254,22 @@ impl Post {
     }
 }
 
+/// What the network of a set-up is built from.
+fn ground(setup: &Setup) -> Ground<'_> {
+    Ground {
+        topology: &setup.topology,
+        routes: &setup.routes,
+        port: &*setup.port,
+        choice: &*setup.choice,
+        on_trees: matches!(&setup.transport, Transport::Coded(coded) if coded.trees.is_some()),
+        tallied: setup.drain.is_some(),
+        seed: setup.seed,
+    }
+}
+
 /// Spreads flows over the numbers; switches mix it further with salts of their own.
 #[inline]
-fn hash(flow: u64, from: u32, to: u32) -> u32 {
+pub(super) fn hash(flow: u64, from: u32, to: u32) -> u32 {
     let ends = (u64::from(from) << 32 | u64::from(to)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     ((flow ^ ends).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 32) as u32
 }

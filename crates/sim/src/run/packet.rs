@@ -60,7 +60,7 @@ struct Prepared {
     report: Report,
 }
 
-fn unsupported(what: impl Into<String>) -> RunError {
+pub(super) fn unsupported(what: impl Into<String>) -> RunError {
     common::unsupported(Engine::Packet, what)
 }
 

@@ -1,0 +1,799 @@
+//! Casts in the packet simulator, by what runs on real hosts: a whole node per host, and the product's controller beside the network.
+//!
+//! ```text
+//!   who asks --Cast--> Controller --Fetch, Push, PlantTree ...--> Host (Node, Invitations) --packets--> ports, links, switches
+//!                          ^------- Hello, Request, Fetched ... ---'                        <-----------'
+//! ```
+//! Nothing is decided here: [`host`] does what a node asks its driver for, [`carrier`] brings packets and messages to whom they are for,
+//! and this module has the clock, says who wants what when, and breaks what is to be broken. An event costs what it is about: none of
+//! them looks at all hosts or flows.
+
+mod carrier;
+pub mod host;
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+use headwater_controller::{
+    Controller, ControllerCommand, ControllerConfig, ControllerEvent, ControllerStats, GroupRange,
+    NetworkSpec,
+};
+use headwater_fabric::{LinkId, Routes, Topology};
+use headwater_machine::{Endpoint, Input, Output, Packet};
+use headwater_node::To;
+use headwater_switch::{Choice, Frame, LinkChange, PortConfig};
+use headwater_transport::flow::path_mtu::PathMtuConfig;
+use headwater_transport::pull::queue::PullConfig;
+use headwater_transport::push::yielding::YieldingConfig;
+use headwater_transport::receiver::HostReceiverConfig;
+use headwater_transport::source::SourceConfig;
+use headwater_units::{BitRate, Bytes, Duration, Geometry, NodeId, ObjectId, PathId, Time};
+use headwater_wire::{
+    Body, Cast, CastNews, CastWay, CastWish, Class, Control, Ecn, FetchEnd, NodeInfo, SYMBOL_OVERHEAD,
+    ToController, ToNode,
+};
+use rand::{RngCore, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+
+use carrier::{AROUND, CONTROLLER, Carrier, NOWHERE, Ways};
+use host::{Host, HostConfig, Job, Passed, Surroundings};
+
+use super::Event;
+use super::frame::SimFrame;
+use super::network::{Ground, Network};
+use super::setup::{Change, Jitter, SetupError};
+
+/// What is cast.
+const OBJECT: ObjectId = ObjectId([9; 32]);
+/// And what it is called.
+const NAME: &str = "object";
+/// The asker's number of its cast.
+const CAST: u64 = 1;
+/// The link of whoever asks for the cast; hosts have those of their numbers.
+const ASKER: u32 = CONTROLLER - 2;
+/// Bytes of symbol that a datagram of Ethernet carries: 1500 but for IPv4, UDP and our own header.
+const ROOM: u16 = 1500 - 28 - SYMBOL_OVERHEAD as u16;
+/// Requests that nobody has invited to have numbers from here on.
+const GETS: u64 = 1 << 48;
+
+/// One run: a pure function of this.
+pub struct CastSetup {
+    /// The network.
+    pub topology: Topology,
+    /// Where switches send what is for a host.
+    pub routes: Routes,
+    /// The port of a link; the flag says whether a host's NIC is meant.
+    pub port: Box<dyn Fn(LinkId, bool) -> PortConfig>,
+    /// How a switch chooses among equal ways.
+    pub choice: Box<dyn Fn(u32) -> Choice>,
+    /// What a host takes to send a packet.
+    pub jitter: Jitter,
+    /// What happens to links and hosts, ascending by time.
+    pub changes: Vec<(Time, Change)>,
+    /// The object's size.
+    pub bytes: Bytes,
+    /// Who holds it.
+    pub source: u32,
+    /// Who is to have it by the cast.
+    pub receivers: Vec<u32>,
+    /// How it is to travel.
+    pub wish: CastWish,
+    /// Who gets it by itself, and when.
+    pub gets: Vec<(Time, u32)>,
+    /// One way between a host and the controller.
+    pub control_delay: Duration,
+    /// A host that says nothing is taken to be gone after so long.
+    pub noticed: Duration,
+    /// How long it takes to read a block.
+    pub prepare: Duration,
+    /// And to decode one of which symbols were lost.
+    pub decode: Duration,
+    /// Symbols beyond K that such a block needs; `None`: drawn.
+    pub overhead: Option<u32>,
+    /// What hosts say of their links, away from them and towards them, if they do.
+    pub lines: Vec<(BitRate, BitRate)>,
+    /// The controller's settings, but for its network and groups.
+    pub controller: ControllerConfig,
+    /// The network carries what is sent to groups.
+    pub multicast: bool,
+    /// The controller knows this network.
+    pub network: Option<NetworkSpec>,
+    /// The run ends then, whatever is left to do.
+    pub until: Time,
+    /// Everything that is drawn.
+    pub seed: u64,
+}
+
+/// What became of a cast.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CastOutcome {
+    /// Those who were to have the object, by the cast or by themselves, in the order of the set-up.
+    pub receivers: Vec<ReceiverRow>,
+    /// How it travelled, by the controller's last word; `None`: there was no cast, or it was refused.
+    pub way: Option<CastWay>,
+    /// From the beginning until the last receiver had it that ever did.
+    pub all: Duration,
+    /// What one copy takes on the source's links.
+    pub one_copy: Duration,
+    /// Bytes that left the source, all headers included, over those of one copy.
+    pub copies: f64,
+    /// Messages between the controller and each host, in the order of their numbers: to it, and from it.
+    pub messages: Vec<(u64, u64)>,
+    /// Frames that found no room or no way.
+    pub dropped: u64,
+    /// What the controller has counted.
+    pub controller: ControllerStats,
+    /// Events simulated.
+    pub events: u64,
+}
+
+/// A receiver of a cast.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReceiverRow {
+    /// Its number.
+    pub host: u32,
+    /// When it wanted the object.
+    pub from: Time,
+    /// When it had all of it, if it ever did.
+    pub finished: Option<Time>,
+    /// Why it has not.
+    pub failed: Option<String>,
+}
+
+impl CastOutcome {
+    /// The time of all over that of one copy.
+    pub fn stretch(&self) -> f64 {
+        self.all.as_secs_f64() / self.one_copy.as_secs_f64()
+    }
+
+    /// Whether every receiver has it.
+    pub fn is_complete(&self) -> bool {
+        self.receivers.iter().all(|row| row.finished.is_some())
+    }
+
+    /// Messages between the controller and a host, the mean over all.
+    pub fn messages_per_node(&self) -> f64 {
+        let all: u64 = self.messages.iter().map(|(to, from)| to + from).sum();
+        all as f64 / self.messages.len().max(1) as f64
+    }
+}
+
+/// Where a host's data socket is.
+pub fn address(host: u32) -> SocketAddr {
+    let [_, b, c, d] = host.to_be_bytes();
+    SocketAddr::from(([10, b, c, d], 7000))
+}
+
+fn host_at(at: SocketAddr) -> Option<u32> {
+    match at.ip().to_canonical() {
+        IpAddr::V4(ip) if ip.octets()[0] == 10 => {
+            let [_, b, c, d] = ip.octets();
+            Some(u32::from_be_bytes([0, b, c, d]))
+        }
+        _ => None,
+    }
+}
+
+fn node_of(host: u32) -> NodeId {
+    let mut id = [1; 32];
+    id[..4].copy_from_slice(&host.to_be_bytes());
+    NodeId(id)
+}
+
+/// Runs to the end.
+///
+/// # Errors
+/// [`SetupError`] before anything runs.
+pub fn run(setup: CastSetup) -> Result<CastOutcome, SetupError> {
+    let mut world = World::new(setup)?;
+    world.open();
+    while world.left > 0 {
+        let Some((at, &event)) = world.carrier.agenda.advance() else { break };
+        world.now = Time::from_nanos(at);
+        if world.now > world.setup.until {
+            break;
+        }
+        world.events += 1;
+        world.happen(event);
+    }
+    Ok(world.outcome())
+}
+
+struct World {
+    setup: CastSetup,
+    now: Time,
+    carrier: Carrier,
+    hosts: Vec<Standing>,
+    controller: Controller,
+    /// When the controller is to be polled; `u64::MAX`: an event for nothing earlier is on its way.
+    controller_wake: u64,
+    jobs: Jobs,
+    rows: Vec<ReceiverRow>,
+    /// By host: its row.
+    row_of: BTreeMap<u32, usize>,
+    /// Receivers of which something is still to come.
+    left: usize,
+    /// As in [`CastOutcome::way`].
+    way: Option<CastWay>,
+    events: u64,
+    seeds: ChaCha8Rng,
+}
+
+/// A host, and how it is.
+struct Standing {
+    host: Host,
+    /// When it is woken; `u64::MAX`: not at all.
+    wake: u64,
+    /// It neither hears nor says anything.
+    silent: bool,
+    /// It will not hear anything any more.
+    dead: bool,
+    /// The controller has its link.
+    linked: bool,
+    /// Times that it has fallen silent, and could not be noticed yet.
+    silences: u32,
+    /// Times that it was started anew: what disk and decoder did for its process before is of no use then.
+    lives: u32,
+    /// What the link has brought while it was silent, oldest first.
+    unheard: Vec<Control>,
+    /// Messages to the controller, and from it.
+    messages: (u64, u64),
+}
+
+/// What disks and decoders do, by number: an event has no room for it.
+#[derive(Default)]
+struct Jobs {
+    places: Vec<(u32, u32, Option<Job>)>,
+    free: Vec<u32>,
+}
+
+impl Jobs {
+    fn put(&mut self, host: u32, life: u32, job: Job) -> u32 {
+        let at = self.free.pop().unwrap_or(self.places.len() as u32);
+        match self.places.get_mut(at as usize) {
+            Some(place) => *place = (host, life, Some(job)),
+            None => self.places.push((host, life, Some(job))),
+        }
+        at
+    }
+
+    fn take(&mut self, at: u32) -> Option<(u32, u32, Job)> {
+        let (host, life, job) = self.places.get_mut(at as usize)?;
+        self.free.push(at);
+        Some((*host, *life, job.take()?))
+    }
+}
+
+/// What a host reaches of the world.
+struct Around<'a> {
+    now: Time,
+    host: u32,
+    life: u32,
+    ways: Ways<'a>,
+    carrier: &'a mut Carrier,
+    jobs: &'a mut Jobs,
+    linked: bool,
+    said: &'a mut u64,
+    row: Option<&'a mut ReceiverRow>,
+    left: &'a mut usize,
+}
+
+impl Surroundings for Around<'_> {
+    fn path(&mut self, at: &[SocketAddr]) -> PathId {
+        match at.first() {
+            Some(group) if group.ip().is_multicast() => self.carrier.group_at(*group),
+            Some(host) => PathId(host_at(*host).unwrap_or(NOWHERE)),
+            None => PathId(NOWHERE),
+        }
+    }
+
+    #[inline]
+    fn send(&mut self, packet: Packet, bytes: usize) {
+        self.carrier.send(&self.ways, self.now, self.host, packet, bytes);
+    }
+
+    fn forward(&mut self, to: SocketAddr, parcel: Passed) {
+        let bytes = parcel.datagram.len(parcel.payload);
+        let path = self.path(&[to]);
+        let packet = Packet { path, ecn: Ecn::NotEct, datagram: parcel.datagram };
+        self.carrier.send(&self.ways, self.now, self.host, packet, bytes);
+    }
+
+    fn send_bytes(&mut self, to: To<SocketAddr>, bytes: Arc<[u8]>) {
+        let path = match to {
+            To::Node(at) => self.path(&[at]),
+            To::Group(path) => path,
+        };
+        self.carrier.send_bytes(&self.ways, self.now, self.host, path, bytes);
+    }
+
+    fn say(&mut self, word: Control) {
+        // Nobody hears it where there is no link.
+        if self.linked {
+            *self.said += 1;
+            self.carrier.say(self.now, self.host, CONTROLLER, word);
+        }
+    }
+
+    fn later(&mut self, after: Duration, job: Job) {
+        let endpoint = self.jobs.put(self.host, self.life, job);
+        self.carrier.agenda.push((self.now + after).as_nanos(), Event::Decoded { endpoint, block: 0 });
+    }
+
+    fn join(&mut self, group: SocketAddr, joins: bool) {
+        self.carrier.join(self.host, group, joins);
+    }
+
+    fn ended(&mut self, _: u64, end: &FetchEnd) {
+        let Some(row) = &mut self.row else { return };
+        if row.finished.is_some() || row.failed.is_some() {
+            return;
+        }
+        match end {
+            FetchEnd::Had | FetchEnd::Kept => row.finished = Some(self.now),
+            FetchEnd::Failed(why) => row.failed = Some(why.clone()),
+        }
+        *self.left -= 1;
+    }
+}
+
+impl World {
+    fn new(setup: CastSetup) -> Result<Self, SetupError> {
+        let hosts = setup.topology.hosts().len() as u32;
+        let ground = Ground {
+            topology: &setup.topology,
+            routes: &setup.routes,
+            port: &*setup.port,
+            choice: &*setup.choice,
+            on_trees: false,
+            tallied: false,
+            seed: setup.seed,
+        };
+        let mut network = Network::new(&ground)?;
+        for (_, change) in &setup.changes {
+            if let Change::Link(link, LinkChange::Rate(_) | LinkChange::Down(_)) = change {
+                network.keep_frames(link.0);
+            }
+        }
+        let carrier = Carrier::new(network, hosts as usize, setup.control_delay, setup.jitter, setup.seed);
+        let mut seeds = ChaCha8Rng::seed_from_u64(setup.seed ^ 0x6361_7374);
+        let standing = |host| Standing {
+            host: Host::new(host_config(&setup, host, drawn(&mut seeds))),
+            wake: u64::MAX,
+            silent: false,
+            dead: false,
+            linked: false,
+            silences: 0,
+            lives: 0,
+            unheard: Vec::new(),
+            messages: (0, 0),
+        };
+        let standings = (0..hosts).map(standing).collect();
+        let config = ControllerConfig {
+            groups: match setup.multicast {
+                true => ControllerConfig::default().groups,
+                false => Vec::<GroupRange>::new(),
+            },
+            network: setup.network.clone(),
+            ..setup.controller.clone()
+        };
+        let row = |host: u32, from| ReceiverRow { host, from, finished: None, failed: None };
+        let mut rows: Vec<ReceiverRow> = setup.receivers.iter().map(|host| row(*host, Time::ZERO)).collect();
+        rows.extend(setup.gets.iter().map(|(at, host)| row(*host, *at)));
+        Ok(World {
+            now: Time::ZERO,
+            carrier,
+            hosts: standings,
+            controller: Controller::new(config, drawn(&mut seeds)),
+            controller_wake: u64::MAX,
+            jobs: Jobs::default(),
+            row_of: rows.iter().enumerate().map(|(row, it)| (it.host, row)).collect(),
+            left: rows.len(),
+            rows,
+            way: None,
+            events: 0,
+            seeds,
+            setup,
+        })
+    }
+
+    // ---- the beginning and the end
+
+    fn open(&mut self) {
+        let (source, bytes) = (self.setup.source, self.setup.bytes);
+        self.hosts[source as usize].host.hold(self.now, OBJECT, bytes, Some(NAME.to_owned()));
+        (0..self.hosts.len() as u32).for_each(|host| self.link(host));
+        for (index, (at, _)) in self.setup.changes.iter().enumerate() {
+            self.carrier.agenda.push(at.as_nanos(), Event::Change { index: index as u32 });
+        }
+        for (index, (at, _)) in self.setup.gets.iter().enumerate() {
+            self.carrier.agenda.push(at.as_nanos(), Event::Start { task: index as u32 });
+        }
+        if self.setup.receivers.is_empty() {
+            return;
+        }
+        let opened = ControllerCommand::PathOpened { path: PathId(ASKER), node: node_of(ASKER) };
+        self.controller.handle(self.now, Input::Command(opened));
+        let cast = Cast {
+            cast: CAST,
+            name: NAME.to_owned(),
+            to: self.setup.receivers.iter().map(|host| node_of(*host)).collect(),
+            class: Class::Bulk,
+            wish: self.setup.wish,
+        };
+        // Behind what the hosts have said.
+        self.carrier.say(self.now, ASKER, CONTROLLER, ToController::Cast(cast).into());
+    }
+
+    fn outcome(mut self) -> CastOutcome {
+        let fabric = self.setup.topology.fabric();
+        let uplinks = fabric.leaving(self.setup.topology.hosts()[self.setup.source as usize]);
+        let rates = uplinks.iter().filter_map(|link| fabric.link(*link)?.capacity);
+        let rate = BitRate::new(rates.map(BitRate::get).sum());
+        let geometry = Geometry::fitting(self.setup.bytes, ROOM);
+        let frame = u64::from(geometry.symbol_size()) + SYMBOL_OVERHEAD as u64 + AROUND as u64;
+        let copy = Bytes::new(geometry.total_symbols().get() * frame);
+        let now = self.now;
+        let left = uplinks.iter().map(|link| self.carrier.network.stats(now, link.0).bytes_out.get());
+        let left: u64 = left.sum();
+        let links = 0..self.carrier.network.link_count();
+        let lost: u64 = links.map(|link| self.carrier.network.stats(now, link).dropped).sum();
+        CastOutcome {
+            all: self
+                .rows
+                .iter()
+                .filter_map(|row| row.finished)
+                .max()
+                .unwrap_or(Time::ZERO)
+                .since(Time::ZERO),
+            one_copy: copy / rate,
+            copies: left as f64 / copy.get() as f64,
+            messages: self.hosts.iter().map(|it| it.messages).collect(),
+            dropped: lost + self.carrier.network.faults.unroutable,
+            controller: *self.controller.stats(),
+            way: self.way,
+            receivers: self.rows,
+            events: self.events,
+        }
+    }
+
+    // ---- what happens
+
+    #[inline(always)]
+    fn happen(&mut self, event: Event) {
+        match event {
+            Event::Arrive { link, frame } => self.arrive(link, frame),
+            Event::Wake { slot } => self.wake(slot),
+            Event::Serve { link } => {
+                if let Some(frame) = self.carrier.serve(self.now, link) {
+                    self.arrive(link, frame);
+                }
+            }
+            Event::Deliver { body } => self.deliver(body, u32::MAX, Ecn::NotEct, false),
+            Event::Decoded { endpoint, .. } => self.on_job(endpoint),
+            Event::Change { index } => self.change(index),
+            Event::Start { task } => self.get(task),
+            Event::Introduce { host } => self.miss(host),
+            Event::Stop { .. } | Event::Sample | Event::Midway => unreachable!("nobody asks for it here"),
+        }
+    }
+
+    #[inline(always)]
+    fn arrive(&mut self, link: u32, frame: SimFrame) {
+        if self.carrier.arrive(self.now, link, frame) {
+            self.deliver(frame.body(), link, frame.ecn(), !frame.is_whole());
+        }
+    }
+
+    #[inline]
+    fn deliver(&mut self, body: u32, link: u32, ecn: Ecn, cut: bool) {
+        let now = self.now;
+        let carrier::Arrived { at, packet, bytes } = self.carrier.take(body, link, ecn, cut);
+        if at == CONTROLLER {
+            return self.tell_controller(packet);
+        }
+        let Some(it) = self.hosts.get_mut(at as usize) else { return self.on_news(packet) };
+        if let (Body::Control(_), None) = (&packet.datagram.body, &bytes) {
+            return self.hear(at, packet);
+        }
+        // What the network brings to whoever does not listen is gone.
+        if it.silent {
+            return;
+        }
+        let from = address(packet.path.0);
+        match bytes {
+            Some(bytes) => it.host.on_bytes(now, from, packet.path, &bytes),
+            None => it.host.on_packet(now, from, packet),
+        }
+        self.drive(at);
+    }
+
+    fn wake(&mut self, slot: u32) {
+        if slot == CONTROLLER {
+            if self.controller_wake == self.now.as_nanos() {
+                self.controller_wake = u64::MAX;
+                self.drive_controller();
+            }
+        } else if self.hosts[slot as usize].wake == self.now.as_nanos() {
+            self.hosts[slot as usize].wake = u64::MAX;
+            self.drive(slot);
+        }
+    }
+
+    fn on_job(&mut self, job: u32) {
+        let Some((host, life, job)) = self.jobs.take(job) else { return };
+        let it = &mut self.hosts[host as usize];
+        if it.lives == life && !it.dead {
+            it.host.on_job(self.now, job);
+            self.drive(host);
+        }
+    }
+
+    fn get(&mut self, index: u32) {
+        let (_, host) = self.setup.gets[index as usize];
+        self.with(host, |host, now, out| host.get(now, NAME, GETS + u64::from(index), out));
+        self.drive(host);
+    }
+
+    /// Has a host's machines say all that they have to say.
+    #[inline]
+    fn drive(&mut self, host: u32) {
+        if self.hosts[host as usize].silent {
+            return;
+        }
+        self.with(host, |host, now, out| host.drive(now, out));
+        let it = &mut self.hosts[host as usize];
+        if let Some(at) = it.host.wake() {
+            let at = at.max(self.now).as_nanos();
+            if at < it.wake {
+                it.wake = at;
+                self.carrier.agenda.push(at, Event::Wake { slot: host });
+            }
+        }
+    }
+
+    #[inline]
+    fn with<T>(&mut self, host: u32, of: impl FnOnce(&mut Host, Time, &mut Around<'_>) -> T) -> T {
+        let World { setup, now, carrier, hosts, jobs, rows, row_of, left, .. } = self;
+        let it = &mut hosts[host as usize];
+        let mut around = Around {
+            now: *now,
+            host,
+            life: it.lives,
+            ways: Ways { topology: &setup.topology, routes: &setup.routes },
+            carrier,
+            jobs,
+            linked: it.linked,
+            said: &mut it.messages.0,
+            row: row_of.get(&host).map(|row| &mut rows[*row]),
+            left,
+        };
+        of(&mut it.host, *now, &mut around)
+    }
+
+    // ---- the controller
+
+    fn tell_controller(&mut self, packet: Packet) {
+        // What was said by a link that is gone is not heard.
+        let host = packet.path.0;
+        if self.hosts.get(host as usize).is_some_and(|it| !it.linked) {
+            return;
+        }
+        self.controller.handle(self.now, Input::Packet(packet));
+        self.drive_controller();
+    }
+
+    fn command_controller(&mut self, command: ControllerCommand) {
+        self.controller.handle(self.now, Input::Command(command));
+        self.drive_controller();
+    }
+
+    fn drive_controller(&mut self) {
+        loop {
+            match self.controller.poll(self.now) {
+                Output::Wake(at) => {
+                    let at = at.map_or(u64::MAX, |at| at.max(self.now).as_nanos());
+                    if at < self.controller_wake {
+                        self.controller_wake = at;
+                        self.carrier.agenda.push(at, Event::Wake { slot: CONTROLLER });
+                    }
+                    return;
+                }
+                Output::Transmit(packet) => {
+                    let Body::Control(control) = packet.datagram.body else { continue };
+                    let to = packet.path.0;
+                    if let Some(it) = self.hosts.get_mut(to as usize) {
+                        if !it.linked {
+                            continue;
+                        }
+                        it.messages.1 += 1;
+                    }
+                    self.carrier.say(self.now, CONTROLLER, to, *control);
+                }
+                Output::Event(
+                    ControllerEvent::Persist(_)
+                    | ControllerEvent::Forget { .. }
+                    | ControllerEvent::NodeUp(_)
+                    | ControllerEvent::NodeDown { .. }
+                    | ControllerEvent::NameChanged(_)
+                    | ControllerEvent::NameForgotten { .. }
+                    | ControllerEvent::CastBegun(_)
+                    | ControllerEvent::CastOver { .. },
+                ) => {}
+            }
+        }
+    }
+
+    /// The controller says something to a host.
+    fn hear(&mut self, host: u32, packet: Packet) {
+        let Body::Control(control) = packet.datagram.body else { return };
+        let it = &mut self.hosts[host as usize];
+        if !it.linked || it.dead {
+            return;
+        }
+        if it.silent {
+            return it.unheard.push(*control);
+        }
+        self.with(host, |host, now, out| host.on_control(now, *control, out));
+        self.drive(host);
+    }
+
+    /// It says to whoever has asked how the cast goes.
+    fn on_news(&mut self, packet: Packet) {
+        let Body::Control(control) = packet.datagram.body else { return };
+        match *control {
+            Control::Node(ToNode::Casting(news)) => {
+                let CastNews { way, .. } = *news;
+                self.way = Some(way);
+            }
+            Control::Node(ToNode::CastRefused { reason, .. }) => {
+                let rows = self.rows[..self.setup.receivers.len()].iter_mut();
+                for row in rows.filter(|row| row.finished.is_none() && row.failed.is_none()) {
+                    row.failed = Some(format!("{reason:?}"));
+                    self.left -= 1;
+                }
+            }
+            _ => {}
+        }
+    }
+
+    // ---- what goes wrong
+
+    /// A host's link to the controller is there, or again.
+    fn link(&mut self, host: u32) {
+        self.hosts[host as usize].linked = true;
+        self.command_controller(ControllerCommand::PathOpened { path: PathId(host), node: node_of(host) });
+        self.with(host, |host, _, out| host.introduce(out));
+        self.drive(host);
+    }
+
+    fn change(&mut self, index: u32) {
+        match self.setup.changes[index as usize].1.clone() {
+            Change::Link(link, change) => self.carrier.change(self.now, link.0, change),
+            Change::Paused(host, true) => self.silence(host),
+            Change::Paused(host, false) => self.thaw(host),
+            Change::Killed(host) => {
+                self.silence(host);
+                let it = &mut self.hosts[host as usize];
+                it.dead = true;
+                it.unheard.clear();
+                let later = &self.setup.changes[index as usize + 1..];
+                if !later.iter().any(|(_, change)| *change == Change::Restart(host)) {
+                    self.give_up(host, "it died");
+                }
+            }
+            Change::Restart(host) => self.restart(host),
+            Change::RestartController => unreachable!("no scenario asks for it"),
+        }
+    }
+
+    /// Nobody waits for a host any more.
+    fn give_up(&mut self, host: u32, why: &str) {
+        let Some(row) = self.row_of.get(&host).map(|row| &mut self.rows[*row]) else { return };
+        if row.finished.is_none() && row.failed.is_none() {
+            row.failed = Some(why.to_owned());
+            self.left -= 1;
+        }
+    }
+
+    fn silence(&mut self, host: u32) {
+        let it = &mut self.hosts[host as usize];
+        it.silent = true;
+        it.silences += 1;
+        self.carrier.agenda.push((self.now + self.setup.noticed).as_nanos(), Event::Introduce { host });
+    }
+
+    /// A host has been silent for as long as it takes to be noticed, if it has not spoken since.
+    fn miss(&mut self, host: u32) {
+        let it = &mut self.hosts[host as usize];
+        it.silences -= 1;
+        if it.silent && it.silences == 0 && it.linked {
+            it.linked = false;
+            it.unheard.clear();
+            self.command_controller(ControllerCommand::PathLost { path: PathId(host) });
+        }
+    }
+
+    fn thaw(&mut self, host: u32) {
+        let it = &mut self.hosts[host as usize];
+        if it.dead || !std::mem::take(&mut it.silent) {
+            return;
+        }
+        for control in std::mem::take(&mut it.unheard) {
+            self.with(host, |host, now, out| host.on_control(now, control, out));
+        }
+        if self.hosts[host as usize].linked {
+            return self.drive(host);
+        }
+        self.link(host);
+    }
+
+    /// A host's process starts anew, with its objects and finished blocks.
+    fn restart(&mut self, host: u32) {
+        let (now, seed) = (self.now, drawn(&mut self.seeds));
+        if self.setup.gets.iter().any(|(at, it)| *it == host && *at <= now) {
+            // The controller invites again, but nobody asks again.
+            self.give_up(host, "its process ended");
+        }
+        let it = &mut self.hosts[host as usize];
+        let fresh = Host::new(host_config(&self.setup, host, seed));
+        it.host = std::mem::replace(&mut it.host, fresh).restarted(seed, now);
+        it.lives += 1;
+        (it.silent, it.dead) = (false, false);
+        it.unheard.clear();
+        if std::mem::take(&mut it.linked) {
+            self.command_controller(ControllerCommand::PathLost { path: PathId(host) });
+        }
+        self.link(host);
+    }
+}
+
+fn drawn(from: &mut ChaCha8Rng) -> [u8; 32] {
+    let mut seed = [0; 32];
+    from.fill_bytes(&mut seed);
+    seed
+}
+
+/// A host as a daemon with the product's defaults sets it up, but for what makes up for being woken late.
+fn host_config(setup: &CastSetup, host: u32, seed: [u8; 32]) -> HostConfig {
+    let line = setup.lines.get(host as usize).copied();
+    let any = BitRate::new(1_000_000_000_000);
+    let mut source = SourceConfig::default();
+    source.push.yielding = Some(YieldingConfig::default());
+    source.push.path_mtu = Some(PathMtuConfig::default());
+    let rate = &mut source.trees.rate;
+    rate.most = line.map_or(any, |(uplink, _)| uplink);
+    if let Some((uplink, _)) = line {
+        (rate.initial, rate.step) = (uplink.mul_f64(0.5), uplink.mul_f64(0.125));
+    }
+    let pull = PullConfig {
+        rate: line.map_or(any, |(_, downlink)| downlink),
+        packet: Bytes::new(38 + 1500),
+        catch_up: Duration::ZERO,
+    };
+    let info = NodeInfo {
+        node: node_of(host),
+        name: format!("host {host}"),
+        listen: None,
+        data: vec![address(host)],
+        uplink: line.map(|(uplink, _)| uplink),
+        downlink: line.map(|(_, downlink)| downlink),
+        rack: None,
+        room: ROOM,
+        incarnation: 1,
+        rtt: Some(setup.control_delay * 2),
+        seen: Some(address(host).ip()),
+        labels: BTreeMap::new(),
+    };
+    HostConfig {
+        info,
+        controller: PathId(CONTROLLER),
+        source,
+        receivers: HostReceiverConfig { pull },
+        seed,
+        prepare: setup.prepare,
+        decode: setup.decode,
+        overhead: setup.overhead,
+    }
+}

@@ -1,0 +1,281 @@
+//! The way of packets between the hosts of a cast, and of what they and the controller say to each other beside it.
+//!
+//! A path is a host by its number, or a group by the number that [`Carrier::group_at`] gives it. Groups have members as hosts join and
+//! leave; the network's own groups never change, so each membership that something is sent to is one of those.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use headwater_fabric::{Routes, Topology};
+use headwater_machine::Packet;
+use headwater_units::{Bytes, Duration, PathId, Time};
+use headwater_wire::{Body, Class, Control, Datagram, Ecn, Probe};
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+
+use super::super::Event;
+use super::super::agenda::Agenda;
+use super::super::frame::{Bodies, SimFrame};
+use super::super::groups::GROUP;
+use super::super::network::Network;
+use super::super::post::hash;
+use super::super::setup::{Jitter, packet_on_path};
+
+/// What is around a datagram on a line: Ethernet with preamble and gap, IPv4, UDP.
+pub(super) const AROUND: usize = 66;
+/// The controller, where hosts have numbers.
+pub(super) const CONTROLLER: u32 = GROUP - 1;
+/// The path to nowhere, of those who send on trees.
+pub(super) const NOWHERE: u32 = GROUP - 2;
+/// Groups have numbers from here on, as paths.
+const GROUPS: u32 = 1 << 30;
+/// A membership has at most so many hosts.
+const MOST_MEMBERS: usize = 64;
+
+/// Whoever is meant by a path.
+enum Meant {
+    Host(u32),
+    /// A membership, and its farthest member.
+    Group {
+        path: u32,
+        others: u32,
+        host: u32,
+    },
+}
+
+struct GroupAt {
+    at: SocketAddr,
+    members: BTreeSet<u32>,
+    /// Of the network, while nobody has joined or left since.
+    path: Option<PathId>,
+}
+
+/// What has come to somebody.
+pub(super) struct Arrived {
+    /// A host, or [`CONTROLLER`].
+    pub(super) at: u32,
+    /// Its path is who sent it.
+    pub(super) packet: Packet,
+    /// It was sent as these.
+    pub(super) bytes: Option<Arc<[u8]>>,
+}
+
+pub(super) struct Carrier {
+    pub(super) agenda: Agenda<Event>,
+    pub(super) network: Network,
+    bodies: Bodies,
+    /// Of datagrams that travel as bytes, by the place of their message.
+    raw: BTreeMap<u32, Arc<[u8]>>,
+    groups: Vec<GroupAt>,
+    control_delay: Duration,
+    jitter: Jitter,
+    rng: ChaCha8Rng,
+    /// By host: when its last packet leaves its machines.
+    launched: Vec<u64>,
+    /// By pair of hosts: what a packet is held back at most, once it was asked for.
+    held_back: Vec<u32>,
+}
+
+impl Carrier {
+    pub(super) fn new(
+        network: Network,
+        hosts: usize,
+        control_delay: Duration,
+        jitter: Jitter,
+        seed: u64,
+    ) -> Self {
+        let pairs = if jitter == Jitter::PacketOnPath { hosts * hosts } else { 0 };
+        Carrier {
+            agenda: Agenda::new(),
+            network,
+            bodies: Bodies::default(),
+            raw: BTreeMap::new(),
+            groups: Vec::new(),
+            control_delay,
+            jitter,
+            rng: ChaCha8Rng::seed_from_u64(seed ^ 0x6a69_7474_6572),
+            launched: vec![0; hosts],
+            held_back: vec![u32::MAX; pairs],
+        }
+    }
+
+    // ---- groups
+
+    /// The path to a group.
+    pub(super) fn group_at(&mut self, at: SocketAddr) -> PathId {
+        PathId(GROUPS + self.group(at) as u32)
+    }
+
+    fn group(&mut self, at: SocketAddr) -> usize {
+        self.groups.iter().position(|group| group.at == at).unwrap_or_else(|| {
+            self.groups.push(GroupAt { at, members: BTreeSet::new(), path: None });
+            self.groups.len() - 1
+        })
+    }
+
+    pub(super) fn join(&mut self, host: u32, at: SocketAddr, joins: bool) {
+        let group = self.group(at);
+        let GroupAt { members, path, .. } = &mut self.groups[group];
+        let changed = if joins { members.insert(host) } else { members.remove(&host) };
+        if changed {
+            *path = None;
+        }
+    }
+
+    /// Nobody is meant by a path to nowhere, nor by one to a group without other members.
+    fn meant(&mut self, from: u32, path: PathId) -> Option<Meant> {
+        if path.0 < GROUPS {
+            return Some(Meant::Host(path.0));
+        }
+        let GroupAt { members, path, .. } = self.groups.get_mut((path.0 - GROUPS) as usize)?;
+        let host = *members.iter().find(|member| **member != from)?;
+        let path = path.get_or_insert_with(|| {
+            let members: Vec<(u32, u32)> = members.iter().take(MOST_MEMBERS).map(|it| (*it, *it)).collect();
+            self.network.groups.add(&members)
+        });
+        let others = self.network.groups.others(path.0, from)?;
+        Some(Meant::Group { path: path.0, others, host })
+    }
+
+    // ---- what is sent
+
+    /// A host sends a packet by a path; `bytes` is its length above UDP.
+    #[inline]
+    pub(super) fn send(&mut self, ways: &Ways<'_>, now: Time, from: u32, mut packet: Packet, bytes: usize) {
+        let path = std::mem::replace(&mut packet.path, PathId(from));
+        match self.meant(from, path) {
+            Some(meant) => self.launch(ways, now, from, meant, packet, bytes),
+            None => self.network.faults.unroutable += 1,
+        }
+    }
+
+    /// The same of a datagram that travels as bytes.
+    pub(super) fn send_bytes(
+        &mut self,
+        ways: &Ways<'_>,
+        now: Time,
+        from: u32,
+        path: PathId,
+        bytes: Arc<[u8]>,
+    ) {
+        let Some(meant) = self.meant(from, path) else { return };
+        let body = Body::Probe(Probe { number: 0, bytes: Probe::SHORTEST, fits: None });
+        let flow = headwater_wire::peek_flow(&bytes).unwrap_or_default();
+        let datagram = Datagram { class: Class::Control, key_epoch: 0, flow, body };
+        let packet = Packet { path: PathId(from), ecn: Ecn::NotEct, datagram };
+        let (to, len) = (meant.place(), bytes.len());
+        let place = self.put(packet, to, Some(bytes));
+        self.launch_put(ways, now, from, meant, place, (len, Class::Control, Ecn::NotEct, flow.0, false));
+    }
+
+    fn put(&mut self, packet: Packet, to: u32, bytes: Option<Arc<[u8]>>) -> u32 {
+        let place = self.bodies.put(packet, to);
+        match bytes {
+            Some(bytes) => _ = self.raw.insert(place, bytes),
+            None if !self.raw.is_empty() => _ = self.raw.remove(&place),
+            None => {}
+        }
+        place
+    }
+
+    fn launch(&mut self, ways: &Ways<'_>, now: Time, from: u32, meant: Meant, packet: Packet, bytes: usize) {
+        let Packet { ecn, datagram: Datagram { class, flow, body, .. }, .. } = &packet;
+        let of = (bytes, *class, *ecn, flow.0, matches!(body, Body::Symbol(_)));
+        let place = self.put(packet, meant.place(), None);
+        self.launch_put(ways, now, from, meant, place, of);
+    }
+
+    #[inline]
+    fn launch_put(
+        &mut self,
+        ways: &Ways<'_>,
+        now: Time,
+        from: u32,
+        meant: Meant,
+        place: u32,
+        (bytes, class, ecn, flow, whole): (usize, Class, Ecn, u64, bool),
+    ) {
+        let (to, host) = match meant {
+            Meant::Host(host) if host == from => {
+                return self.agenda.push(now.as_nanos(), Event::Deliver { body: place });
+            }
+            Meant::Host(host) => (host, host),
+            Meant::Group { others, host, .. } => (others, host),
+        };
+        let frame = SimFrame::new(place, to, (bytes + AROUND) as u32, class, ecn);
+        let frame = frame.with_hash(hash(flow, from, host));
+        let frame = if whole { frame.whole() } else { frame };
+        let at = self.hold_back(ways, now, from, host);
+        self.network.launch(at, from, frame, &mut self.agenda, &mut self.bodies);
+    }
+
+    /// When a packet that is sent now leaves its host's machines: later by a random part of the jitter, but never before what the host
+    /// sent earlier.
+    fn hold_back(&mut self, ways: &Ways<'_>, now: Time, from: u32, to: u32) -> Time {
+        let most = match self.jitter {
+            Jitter::None => return now,
+            Jitter::UpTo(most) => most.as_nanos(),
+            Jitter::PacketOnPath => {
+                let place = &mut self.held_back[from as usize * self.launched.len() + to as usize];
+                if *place == u32::MAX {
+                    let most = packet_on_path(ways.topology, ways.routes, Bytes::new(1500), from, to);
+                    *place = most.as_nanos().min(u64::from(u32::MAX - 1)) as u32;
+                }
+                u64::from(*place)
+            }
+        };
+        let drawn = self.rng.random_range(0..=most);
+        let last = &mut self.launched[from as usize];
+        *last = (*last).max(now.as_nanos() + drawn);
+        Time::from_nanos(*last)
+    }
+
+    /// A host and the controller say something to each other, beside the network.
+    pub(super) fn say(&mut self, now: Time, from: u32, to: u32, control: Control) {
+        let body = self.put(Packet::control(PathId(from), control), to, None);
+        self.agenda.push((now + self.control_delay).as_nanos(), Event::Deliver { body });
+    }
+
+    // ---- what comes
+
+    /// A frame has crossed a link. Whether it has come to its end.
+    #[inline(always)]
+    pub(super) fn arrive(&mut self, now: Time, link: u32, frame: SimFrame) -> bool {
+        self.network.arrive(now, link, frame, &mut self.agenda, &mut self.bodies)
+    }
+
+    /// The departure event of a link has come. Says which frame has crossed the link, if one has and is next.
+    pub(super) fn serve(&mut self, now: Time, link: u32) -> Option<SimFrame> {
+        self.network.serve_due(now, link, &mut self.agenda, &mut self.bodies)
+    }
+
+    pub(super) fn change(&mut self, now: Time, link: u32, change: super::super::LinkChange) {
+        self.network.change(now, link, change, &mut self.agenda, &mut self.bodies);
+    }
+
+    /// What a frame has brought that came to its end over this link, if over any.
+    #[inline]
+    pub(super) fn take(&mut self, place: u32, link: u32, ecn: Ecn, cut: bool) -> Arrived {
+        let bytes = if self.raw.is_empty() { None } else { self.raw.get(&place).cloned() };
+        let (to, packet) = self.bodies.take(place, ecn, cut);
+        let at = if to < GROUP { to } else { self.network.member_at(to, link) };
+        Arrived { at, packet, bytes }
+    }
+}
+
+impl Meant {
+    /// What its message is kept for.
+    fn place(&self) -> u32 {
+        match self {
+            Meant::Host(host) => *host,
+            Meant::Group { path, .. } => *path,
+        }
+    }
+}
+
+/// The network as whoever sends knows it.
+pub(super) struct Ways<'a> {
+    pub(super) topology: &'a Topology,
+    pub(super) routes: &'a Routes,
+}

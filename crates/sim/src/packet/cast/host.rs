@@ -1,0 +1,571 @@
+//! What drives the machines of a host that take part in casts, where no bytes are: one [`Node`], its [`Invitations`], and the store,
+//! the decoder and the disk, of which only is known what they have.
+//!
+//! ```text
+//!   on_packet, on_bytes, on_control, on_job, wake --> Node, Invitations --> drive: Surroundings
+//! ```
+//! It decides nothing: it does what the data thread of a real node does (what each [`NodeAction`] asks for), and what a daemon does
+//! with invitations. Whoever has a network and a clock for it implements [`Surroundings`].
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use headwater_codec::{BlockShape, Decoder, PhantomAssembler, drawn_overhead};
+use headwater_machine::{Packet, SortedMap};
+use headwater_node::{
+    Alone, Arrived, GroupProbesConfig, InvitationAction, Invitations, Node, NodeAction, Parcel, ProbeId,
+    Room, To,
+};
+use headwater_transport::push::receiver::{FlowStats, ReceiverConfig};
+use headwater_transport::receiver::{HostReceiverConfig, Receivers};
+use headwater_transport::source::{Source, SourceConfig};
+use headwater_transport::tree::TreeReceiverConfig;
+use headwater_transport::{
+    Bind, DecodeFailure, Opened, ReceiverCommand, ReceiverEvent, SourceCommand, SourceEvent,
+};
+use headwater_units::{
+    BlockIndex, Bytes, Duration, FetchId, FlowId, Geometry, ObjectId, PathId, SymbolId, Time,
+};
+use headwater_wire::{
+    Body, Class, Control, Datagram, Ecn, FetchEnd, Fetched, GroupInvitation, HeaderKey, Holding, Invitation,
+    MAX_FLOWS, NodeInfo, Spoiled, ToController, ToNode, emit,
+};
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+
+/// A packet of a tree that carries no payload, and the length of the one that it has.
+#[derive(Clone, Debug)]
+pub struct Passed {
+    /// What it says.
+    pub datagram: Datagram,
+    /// Bytes of a symbol; nothing of everything else.
+    pub payload: u16,
+}
+
+impl Parcel for Passed {
+    fn open(&self, _: &HeaderKey) -> Option<(Datagram, usize)> {
+        Some((self.datagram.clone(), usize::from(self.payload)))
+    }
+}
+
+/// What a host has its network, its clock and its controller's link do.
+pub trait Surroundings {
+    /// The path to the first of these addresses, best first: of a host, or of a group. It leads nowhere if there are none.
+    fn path(&mut self, at: &[SocketAddr]) -> PathId;
+    /// Sends a packet by a path. `bytes` is its length above UDP.
+    fn send(&mut self, packet: Packet, bytes: usize);
+    /// Sends a packet of a tree to another host.
+    fn forward(&mut self, to: SocketAddr, parcel: Passed);
+    /// Sends a datagram that is no transfer's, as bytes.
+    fn send_bytes(&mut self, to: To<SocketAddr>, bytes: Arc<[u8]>);
+    /// Says something over the link to the controller.
+    fn say(&mut self, word: Control);
+    /// Gives [`Host::on_job`] this after so long.
+    fn later(&mut self, after: Duration, job: Job);
+    /// From now on brings what is sent to a group, or no more.
+    fn join(&mut self, group: SocketAddr, joins: bool);
+    /// What was asked for under this number has come to an end.
+    fn ended(&mut self, request: u64, end: &FetchEnd);
+}
+
+/// What disk and decoder do meanwhile.
+#[derive(Clone, Copy, Debug)]
+pub enum Job {
+    /// A block is read for a flow.
+    Prepared {
+        /// The flow.
+        flow: FlowId,
+        /// The block.
+        block: BlockIndex,
+        /// Repair symbols can be made of it.
+        repair: bool,
+    },
+    /// The decoder has seen what is here of a block.
+    Decoded {
+        /// The fetch.
+        fetch: FetchId,
+        /// It had begun so often.
+        begun: u32,
+        /// The block.
+        block: BlockIndex,
+    },
+}
+
+/// What a host is.
+#[derive(Clone)]
+pub struct HostConfig {
+    /// What it says of itself.
+    pub info: NodeInfo,
+    /// The link to its controller.
+    pub controller: PathId,
+    /// Its sending machine.
+    pub source: SourceConfig,
+    /// Its receiving machine.
+    pub receivers: HostReceiverConfig,
+    /// What its machines draw from, and its decoder.
+    pub seed: [u8; 32],
+    /// How long it takes to read a block.
+    pub prepare: Duration,
+    /// And to decode one of which symbols were lost.
+    pub decode: Duration,
+    /// Symbols beyond K that such a block needs; `None`: drawn.
+    pub overhead: Option<u32>,
+}
+
+/// Blocks in flight of a fetch that nobody has invited to, and of one of a cast (`headwater get --keep`).
+const BLOCKS_IN_FLIGHT: usize = 32;
+const BLOCKS_OF_A_CAST: usize = 128;
+
+/// A host. After each input, [`Host::drive`]; and again at [`Host::wake`].
+pub struct Host {
+    config: HostConfig,
+    node: Node<Source, Receivers, Passed, SocketAddr>,
+    invitations: Invitations,
+    shelves: BTreeMap<ObjectId, Shelf>,
+    fetches: BTreeMap<FetchId, Fetching>,
+    /// Wanted by a name that is being fetched.
+    waiting: VecDeque<Wanted>,
+    fetches_begun: u64,
+    /// Flows of the source: what they send, cut how.
+    flows: SortedMap<FlowId, (ObjectId, u16)>,
+    /// T of what is received, for packets of trees.
+    symbol_size: u16,
+    askers: BTreeMap<ProbeId, FlowId>,
+    rng: ChaCha8Rng,
+}
+
+/// What is here of an object.
+#[derive(Clone, Default)]
+struct Shelf {
+    bytes: Bytes,
+    name: Option<String>,
+    /// All of it, and it is offered.
+    held: bool,
+    /// It is passed on as it comes.
+    coming: bool,
+    whole: BTreeSet<BlockIndex>,
+}
+
+/// What is to be fetched, and why.
+struct Wanted {
+    request: u64,
+    name: String,
+    class: Class,
+    /// What the invitation says of it; nobody has invited to it if there is nothing.
+    invited: Option<(ObjectId, Option<GroupInvitation>)>,
+}
+
+struct Fetching {
+    /// Until it has come to its end, and only goodbyes are left.
+    wanted: Option<Wanted>,
+    object: Option<ObjectId>,
+    geometry: Option<Geometry>,
+    begun: u32,
+    open: BTreeMap<BlockIndex, PhantomAssembler>,
+    with_decoder: BTreeMap<BlockIndex, PhantomAssembler>,
+}
+
+impl Host {
+    /// A host that has nothing.
+    pub fn new(config: HostConfig) -> Self {
+        let source = Source::new(config.source.clone(), config.seed);
+        let receivers = Receivers::new(config.receivers.clone());
+        Host {
+            node: Node::new(source, receivers, GroupProbesConfig::default()),
+            invitations: Invitations::new(config.controller),
+            shelves: BTreeMap::new(),
+            fetches: BTreeMap::new(),
+            waiting: VecDeque::new(),
+            fetches_begun: 0,
+            flows: SortedMap::default(),
+            symbol_size: 0,
+            askers: BTreeMap::new(),
+            rng: ChaCha8Rng::from_seed(config.seed),
+            config,
+        }
+    }
+
+    /// The same host after its process has started anew: its objects and finished blocks are still there.
+    pub fn restarted(self, seed: [u8; 32], now: Time) -> Self {
+        let info = NodeInfo { incarnation: self.config.info.incarnation + 1, ..self.config.info };
+        let mut host = Host::new(HostConfig { info, seed, ..self.config });
+        host.shelves = self.shelves;
+        for (object, shelf) in &mut host.shelves {
+            shelf.coming = false;
+            if shelf.held {
+                host.node.tell_source(now, SourceCommand::Hold { object: *object, bytes: shelf.bytes });
+            }
+        }
+        host
+    }
+
+    /// It has an object, all of it.
+    pub fn hold(&mut self, now: Time, object: ObjectId, bytes: Bytes, name: Option<String>) {
+        let shelf = self.shelves.entry(object).or_default();
+        *shelf = Shelf { bytes, name, held: true, ..Shelf::default() };
+        self.node.tell_source(now, SourceCommand::Hold { object, bytes });
+    }
+
+    /// Its link to the controller is there, or again: says who it is and what it holds, and that it may be invited.
+    pub fn introduce(&mut self, out: &mut impl Surroundings) {
+        out.say(ToController::Hello(self.config.info.clone()).into());
+        out.say(ToController::Keeps.into());
+        for (object, shelf) in self.shelves.iter().filter(|(_, shelf)| shelf.held) {
+            let holding = Holding { object: *object, bytes: shelf.bytes, name: shelf.name.clone() };
+            out.say(ToController::Hold(holding).into());
+        }
+    }
+
+    /// Somebody at this host wants an object and keeps it.
+    pub fn get(&mut self, now: Time, name: &str, request: u64, out: &mut impl Surroundings) {
+        let wanted = Wanted { request, name: name.to_owned(), class: Class::Bulk, invited: None };
+        self.want(now, wanted, out);
+    }
+
+    // ---- what comes in
+
+    /// The network has brought a packet.
+    #[inline]
+    pub fn on_packet(&mut self, now: Time, from: SocketAddr, packet: Packet) {
+        let payload = if matches!(packet.datagram.body, Body::Symbol(_)) { self.symbol_size } else { 0 };
+        let bytes = packet.datagram.len(payload);
+        let parcel = |datagram: &Datagram| Passed { datagram: datagram.clone(), payload };
+        self.node.on_packet(now, from, packet, Bytes::new(bytes as u64), parcel);
+    }
+
+    /// The network has brought a datagram as bytes, by a path.
+    pub fn on_bytes(&mut self, now: Time, from: SocketAddr, path: PathId, bytes: &[u8]) {
+        let arrived = Arrived { bytes, from, ecn: Ecn::NotEct, trimmed: false };
+        let parcel = |datagram: &Datagram| Passed { datagram: datagram.clone(), payload: 0 };
+        self.node.on_datagram(now, arrived, || path, parcel);
+    }
+
+    /// The controller says something.
+    pub fn on_control(&mut self, now: Time, control: Control, out: &mut impl Surroundings) {
+        let path = self.config.controller;
+        match control {
+            Control::Node(word @ (ToNode::Fetch(_) | ToNode::StopFetch { .. })) => {
+                self.invitations.on_control(path, word);
+                self.follow_invitations(now, out);
+            }
+            Control::Node(ToNode::ProbeGroup(question)) => {
+                let group = out.path(&[question.at, question.towards]);
+                let id = self.node.probe_group(now, group, &question);
+                self.askers.insert(id, question.asked.flow);
+            }
+            // It asks for no names and for no casts.
+            Control::Node(ToNode::NameStands(_) | ToNode::Casting(_) | ToNode::CastRefused { .. }) => {}
+            control => self.node.on_control(now, path, control),
+        }
+    }
+
+    /// Disk or decoder are done with something.
+    pub fn on_job(&mut self, now: Time, job: Job) {
+        match job {
+            Job::Prepared { flow, block, repair } => {
+                self.node.tell_source(now, SourceCommand::BlockReady { flow, block, repair });
+            }
+            Job::Decoded { fetch, begun, block } => self.on_decoded(now, fetch, begun, block),
+        }
+    }
+
+    /// When it is to be driven again.
+    #[inline]
+    pub fn wake(&self) -> Option<Time> {
+        self.node.wake(Room::Free)
+    }
+
+    /// Has its machines say all that they have to say.
+    #[inline]
+    pub fn drive(&mut self, now: Time, out: &mut impl Surroundings) {
+        while let Some(action) = self.node.poll(now, Room::Free) {
+            match action {
+                NodeAction::Transmit { packet, .. } => self.transmit(packet, out),
+                NodeAction::Keep { fetch, symbol, .. } => self.keep(now, fetch, symbol),
+                action => self.act_rarely(now, action, out),
+            }
+        }
+    }
+
+    #[inline(never)]
+    fn act_rarely(&mut self, now: Time, action: NodeAction<Passed, SocketAddr>, out: &mut impl Surroundings) {
+        match action {
+            NodeAction::Transmit { .. } | NodeAction::Keep { .. } => unreachable!("the caller does it"),
+            NodeAction::Tell { control, .. } => out.say(*control),
+            NodeAction::Fetch(fetch, event) => self.on_fetch_event(now, fetch, event, out),
+            NodeAction::Source(event) => self.on_source_event(now, event, out),
+            NodeAction::Coming { object, .. } => self.shelves.entry(object).or_default().coming = true,
+            NodeAction::Gone { object } => self.shelves.entry(object).or_default().coming = false,
+            NodeAction::Spoiled { object, how } => {
+                self.shelves.remove(&object);
+                out.say(ToController::Spoiled { object, how }.into());
+            }
+            NodeAction::Lead { tree } => {
+                let path = out.path(&[]);
+                self.node.tell_source(now, SourceCommand::FlowPath { flow: tree, path });
+            }
+            NodeAction::Wrap(datagram) => {
+                let payload = self.payload_of(&datagram);
+                let bytes = datagram.len(payload);
+                self.node.from_here(&datagram, bytes, Passed { datagram: datagram.clone(), payload });
+            }
+            NodeAction::Forward { to, parcel } => out.forward(to, parcel),
+            NodeAction::Signal { to, datagram } => out.send_bytes(To::Node(to), datagram),
+            NodeAction::Send(alone) => {
+                let Alone { to, flow, key, body } = *alone;
+                let datagram = Datagram { class: Class::Control, key_epoch: 0, flow, body };
+                let mut bytes = vec![0; datagram.len(0)];
+                emit(&datagram, 0, &key, &mut bytes);
+                out.send_bytes(to, bytes.into());
+            }
+            NodeAction::Heard { id, members } => {
+                if let Some(asked) = self.askers.remove(&id) {
+                    out.say(ToController::GroupProbed { asked, heard: members }.into());
+                }
+            }
+        }
+    }
+
+    // ---- what its source sends
+
+    #[inline]
+    fn transmit(&mut self, packet: Packet, out: &mut impl Surroundings) {
+        let payload = self.payload_of(&packet.datagram);
+        let bytes = packet.datagram.len(payload);
+        out.send(packet, bytes);
+    }
+
+    /// The length of what a datagram of the source carries, which must be here.
+    #[inline]
+    fn payload_of(&self, datagram: &Datagram) -> u16 {
+        let Body::Symbol(header) = &datagram.body else { return 0 };
+        let &(object, symbol_size) =
+            self.flows.get(&datagram.flow).expect("a source names symbols of its flows");
+        assert!(self.has(object, header.symbol), "{:?} is sent and not here", header.symbol);
+        symbol_size
+    }
+
+    fn has(&self, object: ObjectId, SymbolId { block, esi }: SymbolId) -> bool {
+        let shelf = self.shelves.get(&object);
+        shelf.is_some_and(|shelf| shelf.held || shelf.whole.contains(&block))
+            || self.fetches.values().any(|fetch| {
+                fetch.object == Some(object) && fetch.open.get(&block).is_some_and(|it| it.contains(esi))
+            })
+    }
+
+    fn on_source_event(&mut self, now: Time, event: SourceEvent, out: &mut impl Surroundings) {
+        match event {
+            SourceEvent::Opened(opened) => {
+                let Opened { flow, object, symbol_size, at, .. } = *opened;
+                self.flows.insert(flow, (object, symbol_size));
+                if at.first().is_some_and(|group| group.ip().is_multicast()) {
+                    let path = out.path(&at);
+                    self.node.tell_source(now, SourceCommand::FlowPath { flow, path });
+                }
+            }
+            SourceEvent::Closed { flow } => _ = self.flows.remove(&flow),
+            SourceEvent::Prepare { flow, block, repair } => {
+                let Some((object, _)) = self.flows.get(&flow) else { return };
+                let shelf = self.shelves.get(object);
+                let is_here = |it: &Shelf| it.held || (it.coming && it.whole.contains(&block));
+                match shelf.is_some_and(is_here) {
+                    true => out.later(self.config.prepare, Job::Prepared { flow, block, repair }),
+                    false => self.node.unreadable(now, flow, Spoiled::Unreadable),
+                }
+            }
+            SourceEvent::Release { .. } => {}
+            SourceEvent::Wanted { .. } => unreachable!("the node tells its receivers"),
+        }
+    }
+
+    // ---- what it fetches
+
+    fn follow_invitations(&mut self, now: Time, out: &mut impl Surroundings) {
+        while let Some(action) = self.invitations.poll() {
+            match action {
+                InvitationAction::Fetch(invitation) => {
+                    let Invitation { request, name, object, class, group } = *invitation;
+                    self.want(now, Wanted { request, name, class, invited: Some((object, group)) }, out);
+                }
+                InvitationAction::Stop(request) => {
+                    self.waiting.retain(|wanted| wanted.request != request);
+                    let is_it = |it: &Fetching| it.wanted.as_ref().is_some_and(|it| it.request == request);
+                    if let Some((&fetch, _)) = self.fetches.iter().find(|(_, it)| is_it(it)) {
+                        self.node.tell_fetch(now, fetch, ReceiverCommand::Cancel);
+                    }
+                }
+                InvitationAction::Answer(fetched) => out.say(ToController::Fetched(*fetched).into()),
+            }
+        }
+    }
+
+    fn want(&mut self, now: Time, wanted: Wanted, out: &mut impl Surroundings) {
+        let mut held = self.shelves.iter().filter(|(_, shelf)| shelf.held);
+        let is_it = |object: &ObjectId, shelf: &Shelf| match &wanted.invited {
+            Some((invited, _)) => invited == object,
+            None => shelf.name.as_ref() == Some(&wanted.name),
+        };
+        if held.any(|(object, shelf)| is_it(object, shelf)) {
+            return self.over(now, wanted, nothing(FetchEnd::Had), out);
+        }
+        if let Some((_, Some(GroupInvitation { at, asked, own, .. }))) = &wanted.invited {
+            out.join(*at, true);
+            self.node.answer_probes(asked, own);
+        }
+        // Two who want the same wait for each other: the second then finds it in the store.
+        let mut running = self.fetches.values().filter_map(|it| it.wanted.as_ref());
+        match running.any(|other| other.name == wanted.name) {
+            true => self.waiting.push_back(wanted),
+            false => self.begin(now, wanted),
+        }
+    }
+
+    fn begin(&mut self, now: Time, wanted: Wanted) {
+        let Wanted { request, name, class, invited } = &wanted;
+        let config = ReceiverConfig {
+            room: self.config.info.room,
+            class: *class,
+            delivery: None,
+            trims: self.node.stats().trimmed > 0,
+            passes_on: true,
+            trees: TreeReceiverConfig::on_hosts(),
+            blocks_in_flight: if invited.is_some() { BLOCKS_OF_A_CAST } else { BLOCKS_IN_FLIGHT },
+            ..ReceiverConfig::new(name.as_str(), self.config.info.node, self.config.controller, *request)
+        };
+        self.fetches_begun += 1;
+        let fetch = FetchId(self.fetches_begun);
+        let (object, geometry, open, with_decoder) = Default::default();
+        let wanted = Some(wanted);
+        let fetching = Fetching { wanted, object, geometry, begun: 0, open, with_decoder };
+        self.fetches.insert(fetch, fetching);
+        self.node.tell_fetch(now, fetch, ReceiverCommand::Fetch(Box::new(config)));
+    }
+
+    #[inline]
+    fn keep(&mut self, now: Time, fetch: FetchId, symbol: SymbolId) {
+        let Some(it) = self.fetches.get_mut(&fetch) else { return };
+        let Some(geometry) = &it.geometry else { return };
+        let (overhead, rng) = (self.config.overhead, &mut self.rng);
+        let block = it.open.entry(symbol.block).or_insert_with(|| {
+            let shape =
+                BlockShape::of(geometry, symbol.block).expect("the machine names blocks of the object");
+            PhantomAssembler::new(shape, overhead.unwrap_or_else(|| drawn_overhead(rng.random())))
+        });
+        if block.insert(symbol.esi, &[]).is_ok() {
+            self.node.kept(now, fetch, symbol);
+        }
+    }
+
+    fn on_fetch_event(
+        &mut self,
+        now: Time,
+        fetch: FetchId,
+        event: ReceiverEvent,
+        out: &mut impl Surroundings,
+    ) {
+        let Some(it) = self.fetches.get_mut(&fetch) else { return };
+        match event {
+            ReceiverEvent::Symbol { .. } => unreachable!("it is kept by an action of its own"),
+            ReceiverEvent::Accepted { object, bytes, symbol_size, .. } => {
+                let geometry = Geometry::new(bytes, symbol_size).expect("the machine has looked");
+                (it.object, it.geometry) = (Some(object), Some(geometry));
+                it.begun += 1;
+                it.open.clear();
+                self.symbol_size = symbol_size;
+                let shelf = self.shelves.entry(object).or_default();
+                shelf.bytes = bytes;
+                let have = shelf.whole.iter().copied().collect();
+                let start = ReceiverCommand::Start { wanted: 0..geometry.layout().block_count(), have };
+                self.node.tell_fetch(now, fetch, start);
+            }
+            ReceiverEvent::Bind(bind) | ReceiverEvent::Moved(bind) => {
+                let Bind { flow, at, .. } = *bind;
+                let path = out.path(&at);
+                self.node.tell_fetch(now, fetch, ReceiverCommand::FlowPath { flow, path });
+            }
+            ReceiverEvent::Decode { block } => {
+                let Some(assembler) = it.open.remove(&block) else { return };
+                let lost = !assembler.is_systematic_complete();
+                it.with_decoder.insert(block, assembler);
+                let after = if lost { self.config.decode } else { Duration::ZERO };
+                out.later(after, Job::Decoded { fetch, begun: it.begun, block });
+            }
+            ReceiverEvent::Discard { block } => _ = it.open.remove(&block),
+            ReceiverEvent::Done => self.on_done(now, fetch, out),
+            ReceiverEvent::Failed(failure) => {
+                let Some(wanted) = it.wanted.take() else { return };
+                let next = self.waiting.iter().position(|other| other.name == wanted.name);
+                self.over(now, wanted, nothing(FetchEnd::Failed(format!("{failure:?}"))), out);
+                if let Some(next) = next.and_then(|next| self.waiting.remove(next)) {
+                    self.begin(now, next);
+                }
+            }
+            ReceiverEvent::Ended => _ = self.fetches.remove(&fetch),
+            ReceiverEvent::Unbind { .. } | ReceiverEvent::Distrusted { .. } => {}
+        }
+    }
+
+    fn on_decoded(&mut self, now: Time, fetch: FetchId, begun: u32, block: BlockIndex) {
+        let Some(it) = self.fetches.get_mut(&fetch) else { return };
+        let Some(mut assembler) = it.with_decoder.remove(&block) else { return };
+        if assembler.finish().is_ok() {
+            let object = it.object.expect("it has begun");
+            self.shelves.entry(object).or_default().whole.insert(block);
+            self.node.tell_fetch(now, fetch, ReceiverCommand::BlockDecoded { block });
+        } else if it.begun == begun {
+            it.open.insert(block, assembler);
+            let failure = DecodeFailure::NeedMore;
+            self.node.tell_fetch(now, fetch, ReceiverCommand::DecodeFailed { block, failure });
+        }
+    }
+
+    /// All is here: it goes into the store and is offered, and whoever has invited to it is told.
+    fn on_done(&mut self, now: Time, fetch: FetchId, out: &mut impl Surroundings) {
+        let stats = self.node.receivers_mut().stats(now, fetch).unwrap_or_default();
+        let Some(it) = self.fetches.get_mut(&fetch) else { return };
+        let (Some(wanted), Some(object)) = (it.wanted.take(), it.object) else { return };
+        let alone = |flow: &FlowStats| flow.bytes - flow.by_group;
+        let from = stats.flows.iter().map(|flow| (flow.node, alone(flow)));
+        let fetched = Fetched {
+            by_group: stats.flows.iter().map(|flow| flow.by_group).sum(),
+            alone: stats.flows.iter().map(alone).sum(),
+            relayed: stats.flows.iter().filter(|flow| flow.relays).map(|flow| flow.bytes).sum(),
+            from: from.filter(|(_, bytes)| *bytes > Bytes::ZERO).take(MAX_FLOWS).collect(),
+            ..nothing(FetchEnd::Kept)
+        };
+        let shelf = self.shelves.entry(object).or_default();
+        let (bytes, name) = (shelf.bytes, wanted.name.clone());
+        *shelf = Shelf { bytes, name: Some(name.clone()), held: true, ..Shelf::default() };
+        self.node.tell_source(now, SourceCommand::Hold { object, bytes });
+        out.say(ToController::Hold(Holding { object, bytes, name: None }).into());
+        self.over(now, wanted, fetched, out);
+        let (same, others) = self.waiting.drain(..).partition(|other| other.name == name);
+        self.waiting = others;
+        let same: VecDeque<Wanted> = same;
+        for other in same {
+            self.over(now, other, nothing(FetchEnd::Had), out);
+        }
+    }
+
+    /// What was wanted has come to its end.
+    fn over(&mut self, now: Time, wanted: Wanted, fetched: Fetched, out: &mut impl Surroundings) {
+        let Wanted { request, invited, .. } = wanted;
+        let fetched = Fetched { request, ..fetched };
+        out.ended(request, &fetched.end);
+        if let Some((_, group)) = invited {
+            if let Some(GroupInvitation { at, asked, .. }) = group {
+                self.node.ignore_probes(asked.flow);
+                out.join(at, false);
+            }
+            self.invitations.ended(fetched);
+            self.follow_invitations(now, out);
+        }
+    }
+}
+
+/// What is said of an invitation that brought nothing.
+fn nothing(end: FetchEnd) -> Fetched {
+    let (by_group, alone, relayed, from) = Default::default();
+    Fetched { request: 0, end, by_group, alone, relayed, from, files: Bytes::ZERO }
+}
