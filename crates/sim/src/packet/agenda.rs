@@ -362,16 +362,34 @@ impl<E: Copy> Agenda<E> {
         if grain == self.grain {
             return;
         }
-        let mut order = EMPTY;
-        while self.this_year > 0 || self.turn_year() {
-            let index = self.next();
-            self.after[index as usize] = NONE;
-            append(&mut order, &mut self.after, index);
-        }
+        let mut pending = self.take_all();
+        // Entries of one time are in one chain, in their order; the sort is stable.
+        pending.sort_by_key(|index| self.pool[*index as usize].time);
         self.grain = grain;
         self.today = from >> grain;
         self.look_ahead();
-        self.insert_chain(order);
+        for index in pending {
+            self.insert(self.pool[index as usize].time, index);
+        }
+    }
+
+    /// Takes all entries out, chain by chain. Year by year would cost a look at all later entries for each age that has one.
+    fn take_all(&mut self) -> Vec<u32> {
+        let Agenda { days, years, ages, after, .. } = self;
+        let mut all = Vec::with_capacity(self.this_year + self.following + self.this_age + self.later);
+        let mut take = |mut index: u32| {
+            while index != NONE {
+                all.push(index);
+                index = std::mem::replace(&mut after[index as usize], NONE);
+            }
+        };
+        for date in self.today..self.new_year + self.span {
+            take(std::mem::replace(&mut days[date as usize % RING].head, NONE));
+        }
+        years.iter_mut().for_each(|year| take(std::mem::replace(year, EMPTY).head));
+        take(std::mem::replace(ages, EMPTY).head);
+        (self.this_year, self.following, self.this_age, self.later) = (0, 0, 0, 0);
+        all
     }
 }
 

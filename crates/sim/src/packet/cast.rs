@@ -210,8 +210,8 @@ struct World {
     controller_wake: u64,
     jobs: Jobs,
     rows: Vec<ReceiverRow>,
-    /// By host: its row.
-    row_of: BTreeMap<u32, usize>,
+    /// By host: its row; none has that of nobody.
+    row_of: Vec<usize>,
     /// Receivers of which something is still to come.
     left: usize,
     /// As in [`CastOutcome::way`].
@@ -381,6 +381,8 @@ impl World {
         let row = |host: u32, from| ReceiverRow { host, from, finished: None, failed: None };
         let mut rows: Vec<ReceiverRow> = setup.receivers.iter().map(|host| row(*host, Time::ZERO)).collect();
         rows.extend(setup.gets.iter().map(|(at, host)| row(*host, *at)));
+        let mut row_of = vec![usize::MAX; hosts as usize];
+        rows.iter().enumerate().for_each(|(row, it)| row_of[it.host as usize] = row);
         Ok(World {
             now: Time::ZERO,
             carrier,
@@ -388,7 +390,7 @@ impl World {
             controller: Controller::new(config, drawn(&mut seeds)),
             controller_wake: u64::MAX,
             jobs: Jobs::default(),
-            row_of: rows.iter().enumerate().map(|(row, it)| (it.host, row)).collect(),
+            row_of,
             left: rows.len(),
             rows,
             way: None,
@@ -566,7 +568,7 @@ impl World {
             jobs,
             linked: it.linked,
             said: &mut it.messages.0,
-            row: row_of.get(&host).map(|row| &mut rows[*row]),
+            row: rows.get_mut(row_of[host as usize]),
             left,
         };
         of(&mut it.host, *now, &mut around)
@@ -690,7 +692,7 @@ impl World {
 
     /// Nobody waits for a host any more.
     fn give_up(&mut self, host: u32, why: &str) {
-        let Some(row) = self.row_of.get(&host).map(|row| &mut self.rows[*row]) else { return };
+        let Some(row) = self.rows.get_mut(self.row_of[host as usize]) else { return };
         if row.finished.is_none() && row.failed.is_none() {
             row.failed = Some(why.to_owned());
             self.left -= 1;

@@ -7,12 +7,12 @@
 //! It decides nothing: it does what the data thread of a real node does (what each [`NodeAction`] asks for), and what a daemon does
 //! with invitations. Whoever has a network and a clock for it implements [`Surroundings`].
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
 use headwater_codec::{BlockShape, Decoder, PhantomAssembler, drawn_overhead};
-use headwater_machine::{Packet, SortedMap};
+use headwater_machine::{Bits, Packet, SortedMap};
 use headwater_node::{
     Alone, Arrived, GroupProbesConfig, InvitationAction, Invitations, Node, NodeAction, Parcel, ProbeId,
     Room, To,
@@ -122,29 +122,94 @@ pub struct Host {
     config: HostConfig,
     node: Node<Source, Receivers, Passed, SocketAddr>,
     invitations: Invitations,
-    shelves: BTreeMap<ObjectId, Shelf>,
-    fetches: BTreeMap<FetchId, Fetching>,
+    shelves: Shelves,
+    fetches: SortedMap<FetchId, Box<Fetching>>,
     /// Wanted by a name that is being fetched.
     waiting: VecDeque<Wanted>,
     fetches_begun: u64,
-    /// Flows of the source: what they send, cut how.
-    flows: SortedMap<FlowId, (ObjectId, u16)>,
+    /// Flows of the source: the shelf of what they send, and T.
+    flows: SortedMap<FlowId, (usize, u16)>,
     /// T of what is received, for packets of trees.
     symbol_size: u16,
     askers: BTreeMap<ProbeId, FlowId>,
     rng: ChaCha8Rng,
 }
 
+/// By number, so that a packet need not look an object up: what is here of each that was ever heard of.
+#[derive(Default)]
+struct Shelves(Vec<Shelf>);
+
 /// What is here of an object.
-#[derive(Clone, Default)]
 struct Shelf {
+    object: ObjectId,
     bytes: Bytes,
     name: Option<String>,
     /// All of it, and it is offered.
     held: bool,
     /// It is passed on as it comes.
     coming: bool,
-    whole: BTreeSet<BlockIndex>,
+    whole: Bits,
+    /// As many as `whole` has places for.
+    blocks: u32,
+    /// The fetch that fills it.
+    fetch: Option<FetchId>,
+}
+
+impl Shelves {
+    fn number(&mut self, object: ObjectId) -> usize {
+        self.0.iter().position(|shelf| shelf.object == object).unwrap_or_else(|| {
+            self.0.push(Shelf::empty(object));
+            self.0.len() - 1
+        })
+    }
+
+    fn of(&mut self, object: ObjectId) -> &mut Shelf {
+        let number = self.number(object);
+        &mut self.0[number]
+    }
+
+    fn held(&self) -> impl Iterator<Item = &Shelf> {
+        self.0.iter().filter(|shelf| shelf.held)
+    }
+}
+
+impl Shelf {
+    fn empty(object: ObjectId) -> Self {
+        let whole = Bits::new(0);
+        Shelf {
+            object,
+            bytes: Bytes::ZERO,
+            name: None,
+            held: false,
+            coming: false,
+            whole,
+            blocks: 0,
+            fetch: None,
+        }
+    }
+
+    /// All of it is here.
+    fn hold(&mut self, bytes: Bytes, name: Option<String>) {
+        *self = Shelf { bytes, name, held: true, ..Shelf::empty(self.object) };
+    }
+
+    #[inline]
+    fn is_whole(&self, block: BlockIndex) -> bool {
+        self.held || (block.0 < self.blocks && self.whole.get(block.0))
+    }
+
+    /// The object has so many blocks.
+    fn cut(&mut self, bytes: Bytes, blocks: u32) {
+        self.bytes = bytes;
+        if self.blocks != blocks {
+            (self.blocks, self.whole) = (blocks, Bits::new(blocks));
+        }
+    }
+
+    /// Blocks that are here, ascending.
+    fn have(&self) -> Vec<BlockIndex> {
+        (0..self.blocks).map(BlockIndex).filter(|block| self.is_whole(*block)).collect()
+    }
 }
 
 /// What is to be fetched, and why.
@@ -162,8 +227,8 @@ struct Fetching {
     object: Option<ObjectId>,
     geometry: Option<Geometry>,
     begun: u32,
-    open: BTreeMap<BlockIndex, PhantomAssembler>,
-    with_decoder: BTreeMap<BlockIndex, PhantomAssembler>,
+    open: SortedMap<BlockIndex, PhantomAssembler>,
+    with_decoder: SortedMap<BlockIndex, PhantomAssembler>,
 }
 
 impl Host {
@@ -174,8 +239,8 @@ impl Host {
         Host {
             node: Node::new(source, receivers, GroupProbesConfig::default()),
             invitations: Invitations::new(config.controller),
-            shelves: BTreeMap::new(),
-            fetches: BTreeMap::new(),
+            shelves: Shelves::default(),
+            fetches: SortedMap::default(),
             waiting: VecDeque::new(),
             fetches_begun: 0,
             flows: SortedMap::default(),
@@ -191,10 +256,10 @@ impl Host {
         let info = NodeInfo { incarnation: self.config.info.incarnation + 1, ..self.config.info };
         let mut host = Host::new(HostConfig { info, seed, ..self.config });
         host.shelves = self.shelves;
-        for (object, shelf) in &mut host.shelves {
-            shelf.coming = false;
+        for shelf in &mut host.shelves.0 {
+            (shelf.coming, shelf.fetch) = (false, None);
             if shelf.held {
-                host.node.tell_source(now, SourceCommand::Hold { object: *object, bytes: shelf.bytes });
+                host.node.tell_source(now, SourceCommand::Hold { object: shelf.object, bytes: shelf.bytes });
             }
         }
         host
@@ -202,8 +267,7 @@ impl Host {
 
     /// It has an object, all of it.
     pub fn hold(&mut self, now: Time, object: ObjectId, bytes: Bytes, name: Option<String>) {
-        let shelf = self.shelves.entry(object).or_default();
-        *shelf = Shelf { bytes, name, held: true, ..Shelf::default() };
+        self.shelves.of(object).hold(bytes, name);
         self.node.tell_source(now, SourceCommand::Hold { object, bytes });
     }
 
@@ -211,8 +275,8 @@ impl Host {
     pub fn introduce(&mut self, out: &mut impl Surroundings) {
         out.say(ToController::Hello(self.config.info.clone()).into());
         out.say(ToController::Keeps.into());
-        for (object, shelf) in self.shelves.iter().filter(|(_, shelf)| shelf.held) {
-            let holding = Holding { object: *object, bytes: shelf.bytes, name: shelf.name.clone() };
+        for shelf in self.shelves.held() {
+            let holding = Holding { object: shelf.object, bytes: shelf.bytes, name: shelf.name.clone() };
             out.say(ToController::Hold(holding).into());
         }
     }
@@ -295,10 +359,10 @@ impl Host {
             NodeAction::Tell { control, .. } => out.say(*control),
             NodeAction::Fetch(fetch, event) => self.on_fetch_event(now, fetch, event, out),
             NodeAction::Source(event) => self.on_source_event(now, event, out),
-            NodeAction::Coming { object, .. } => self.shelves.entry(object).or_default().coming = true,
-            NodeAction::Gone { object } => self.shelves.entry(object).or_default().coming = false,
+            NodeAction::Coming { object, .. } => self.shelves.of(object).coming = true,
+            NodeAction::Gone { object } => self.shelves.of(object).coming = false,
             NodeAction::Spoiled { object, how } => {
-                self.shelves.remove(&object);
+                *self.shelves.of(object) = Shelf::empty(object);
                 out.say(ToController::Spoiled { object, how }.into());
             }
             NodeAction::Lead { tree } => {
@@ -340,25 +404,23 @@ impl Host {
     #[inline]
     fn payload_of(&self, datagram: &Datagram) -> u16 {
         let Body::Symbol(header) = &datagram.body else { return 0 };
-        let &(object, symbol_size) =
+        let &(shelf, symbol_size) =
             self.flows.get(&datagram.flow).expect("a source names symbols of its flows");
-        assert!(self.has(object, header.symbol), "{:?} is sent and not here", header.symbol);
+        assert!(self.has(&self.shelves.0[shelf], header.symbol), "{:?} is sent and not here", header.symbol);
         symbol_size
     }
 
-    fn has(&self, object: ObjectId, SymbolId { block, esi }: SymbolId) -> bool {
-        let shelf = self.shelves.get(&object);
-        shelf.is_some_and(|shelf| shelf.held || shelf.whole.contains(&block))
-            || self.fetches.values().any(|fetch| {
-                fetch.object == Some(object) && fetch.open.get(&block).is_some_and(|it| it.contains(esi))
-            })
+    #[inline]
+    fn has(&self, shelf: &Shelf, SymbolId { block, esi }: SymbolId) -> bool {
+        let coming = || self.fetches.get(&shelf.fetch?)?.open.get(&block).map(|block| block.contains(esi));
+        shelf.is_whole(block) || coming().unwrap_or(false)
     }
 
     fn on_source_event(&mut self, now: Time, event: SourceEvent, out: &mut impl Surroundings) {
         match event {
             SourceEvent::Opened(opened) => {
                 let Opened { flow, object, symbol_size, at, .. } = *opened;
-                self.flows.insert(flow, (object, symbol_size));
+                self.flows.insert(flow, (self.shelves.number(object), symbol_size));
                 if at.first().is_some_and(|group| group.ip().is_multicast()) {
                     let path = out.path(&at);
                     self.node.tell_source(now, SourceCommand::FlowPath { flow, path });
@@ -366,10 +428,9 @@ impl Host {
             }
             SourceEvent::Closed { flow } => _ = self.flows.remove(&flow),
             SourceEvent::Prepare { flow, block, repair } => {
-                let Some((object, _)) = self.flows.get(&flow) else { return };
-                let shelf = self.shelves.get(object);
-                let is_here = |it: &Shelf| it.held || (it.coming && it.whole.contains(&block));
-                match shelf.is_some_and(is_here) {
+                let Some(&(shelf, _)) = self.flows.get(&flow) else { return };
+                let shelf = &self.shelves.0[shelf];
+                match shelf.held || (shelf.coming && shelf.is_whole(block)) {
                     true => out.later(self.config.prepare, Job::Prepared { flow, block, repair }),
                     false => self.node.unreadable(now, flow, Spoiled::Unreadable),
                 }
@@ -401,12 +462,11 @@ impl Host {
     }
 
     fn want(&mut self, now: Time, wanted: Wanted, out: &mut impl Surroundings) {
-        let mut held = self.shelves.iter().filter(|(_, shelf)| shelf.held);
-        let is_it = |object: &ObjectId, shelf: &Shelf| match &wanted.invited {
-            Some((invited, _)) => invited == object,
+        let is_it = |shelf: &Shelf| match &wanted.invited {
+            Some((object, _)) => *object == shelf.object,
             None => shelf.name.as_ref() == Some(&wanted.name),
         };
-        if held.any(|(object, shelf)| is_it(object, shelf)) {
+        if self.shelves.held().any(is_it) {
             return self.over(now, wanted, nothing(FetchEnd::Had), out);
         }
         if let Some((_, Some(GroupInvitation { at, asked, own, .. }))) = &wanted.invited {
@@ -414,8 +474,9 @@ impl Host {
             self.node.answer_probes(asked, own);
         }
         // Two who want the same wait for each other: the second then finds it in the store.
-        let mut running = self.fetches.values().filter_map(|it| it.wanted.as_ref());
-        match running.any(|other| other.name == wanted.name) {
+        let is_it = |fetch: &Fetching| fetch.wanted.as_ref().is_some_and(|it| it.name == wanted.name);
+        let is_running = self.fetches.values().any(|fetch| is_it(fetch));
+        match is_running {
             true => self.waiting.push_back(wanted),
             false => self.begin(now, wanted),
         }
@@ -438,7 +499,7 @@ impl Host {
         let (object, geometry, open, with_decoder) = Default::default();
         let wanted = Some(wanted);
         let fetching = Fetching { wanted, object, geometry, begun: 0, open, with_decoder };
-        self.fetches.insert(fetch, fetching);
+        self.fetches.insert(fetch, Box::new(fetching));
         self.node.tell_fetch(now, fetch, ReceiverCommand::Fetch(Box::new(config)));
     }
 
@@ -447,7 +508,7 @@ impl Host {
         let Some(it) = self.fetches.get_mut(&fetch) else { return };
         let Some(geometry) = &it.geometry else { return };
         let (overhead, rng) = (self.config.overhead, &mut self.rng);
-        let block = it.open.entry(symbol.block).or_insert_with(|| {
+        let block = it.open.get_or_insert_with(symbol.block, || {
             let shape =
                 BlockShape::of(geometry, symbol.block).expect("the machine names blocks of the object");
             PhantomAssembler::new(shape, overhead.unwrap_or_else(|| drawn_overhead(rng.random())))
@@ -471,12 +532,12 @@ impl Host {
                 let geometry = Geometry::new(bytes, symbol_size).expect("the machine has looked");
                 (it.object, it.geometry) = (Some(object), Some(geometry));
                 it.begun += 1;
-                it.open.clear();
+                it.open = SortedMap::default();
                 self.symbol_size = symbol_size;
-                let shelf = self.shelves.entry(object).or_default();
-                shelf.bytes = bytes;
-                let have = shelf.whole.iter().copied().collect();
-                let start = ReceiverCommand::Start { wanted: 0..geometry.layout().block_count(), have };
+                let (shelf, blocks) = (self.shelves.of(object), geometry.layout().block_count());
+                shelf.cut(bytes, blocks);
+                shelf.fetch = Some(fetch);
+                let start = ReceiverCommand::Start { wanted: 0..blocks, have: shelf.have() };
                 self.node.tell_fetch(now, fetch, start);
             }
             ReceiverEvent::Bind(bind) | ReceiverEvent::Moved(bind) => {
@@ -511,7 +572,7 @@ impl Host {
         let Some(mut assembler) = it.with_decoder.remove(&block) else { return };
         if assembler.finish().is_ok() {
             let object = it.object.expect("it has begun");
-            self.shelves.entry(object).or_default().whole.insert(block);
+            self.shelves.of(object).whole.set(block.0);
             self.node.tell_fetch(now, fetch, ReceiverCommand::BlockDecoded { block });
         } else if it.begun == begun {
             it.open.insert(block, assembler);
@@ -534,9 +595,9 @@ impl Host {
             from: from.filter(|(_, bytes)| *bytes > Bytes::ZERO).take(MAX_FLOWS).collect(),
             ..nothing(FetchEnd::Kept)
         };
-        let shelf = self.shelves.entry(object).or_default();
+        let shelf = self.shelves.of(object);
         let (bytes, name) = (shelf.bytes, wanted.name.clone());
-        *shelf = Shelf { bytes, name: Some(name.clone()), held: true, ..Shelf::default() };
+        shelf.hold(bytes, Some(name.clone()));
         self.node.tell_source(now, SourceCommand::Hold { object, bytes });
         out.say(ToController::Hold(Holding { object, bytes, name: None }).into());
         self.over(now, wanted, fetched, out);
