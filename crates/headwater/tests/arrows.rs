@@ -37,6 +37,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     (
         "sim",
         &[
+            "node",
             "controller",
             "node",
             "baseline",

@@ -46,8 +46,7 @@ impl World {
                         }
                     }
                 } else if let Some(&source) = self.sources.get(host as usize)
-                    && let Machine::Source(source) = self.machine(source)
-                    && let Some(stats) = source.flow(flow)
+                    && let Some(stats) = self.machine(source).source().and_then(|source| source.flow(flow))
                 {
                     note("window", stats.window.get());
                     note("mark_fraction", stats.mark_fraction);
@@ -86,8 +85,7 @@ impl World {
                     row.unneeded = (stats.arrived - stats.trimmed).saturating_sub(stats.distinct);
                 }
             } else if let Some(&source) = self.sources.get(host as usize)
-                && let Machine::Source(source) = self.machine(source)
-                && let Some(stats) = source.flow(flow)
+                && let Some(stats) = self.machine(source).source().and_then(|source| source.flow(flow))
             {
                 row.sent = stats.counters.sent.get();
                 row.lost = stats.counters.lost.get();
@@ -99,7 +97,7 @@ impl World {
         }
         for &endpoint in running.receivers.iter().filter(|_| running.senders.is_empty()) {
             let slot = self.places[endpoint as usize].slot as usize;
-            let Machine::Receivers(receivers) = &mut self.slots[slot].machine else { continue };
+            let Some(receivers) = self.slots[slot].machine.receivers() else { continue };
             let stats = receivers.stats(self.now, fetch_of(endpoint));
             for stats in stats.into_iter().flat_map(|stats| stats.flows) {
                 if let Some(row) = rows.iter_mut().find(|row| row.flow == stats.flow) {
@@ -119,7 +117,7 @@ impl World {
         let running = &mut self.tasks[task as usize];
         let endpoint = running.receivers[place];
         let slot = self.places[endpoint as usize].slot as usize;
-        let Machine::Receivers(receivers) = &mut self.slots[slot].machine else { return };
+        let Some(receivers) = self.slots[slot].machine.receivers() else { return };
         if running.tallies.is_empty() {
             return;
         }
@@ -196,7 +194,7 @@ impl World {
         }
         self.records.tallies = std::mem::take(&mut self.post.network.tallies);
         for (host, &endpoint) in self.sources.iter().enumerate() {
-            if let Machine::Source(source) = self.machine(endpoint) {
+            if let Some(source) = self.machine(endpoint).source() {
                 let flows: Vec<_> = source.flows().map(|flow| (host as u32, flow.flow)).collect();
                 self.records.flows_left.extend(flows);
             }
