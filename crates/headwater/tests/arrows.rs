@@ -37,7 +37,6 @@ const ARROWS: &[(&str, &[&str])] = &[
     (
         "sim",
         &[
-            "node",
             "controller",
             "node",
             "baseline",

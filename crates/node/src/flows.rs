@@ -117,11 +117,6 @@ impl Flows {
         self.flows.get_mut(&flow).map(|flow| &flow.key)
     }
 
-    /// Whether what comes to the receivers by a flow may be passed on.
-    pub fn passed_on(&self, flow: FlowId) -> bool {
-        self.flows.get(&flow).is_some_and(|it| matches!(it.owner, Owner::Receivers { passed_on: true, .. }))
-    }
-
     /// Reads a datagram that claims to be of this flow. `trimmed`: it has the code point of what switches have cut.
     ///
     /// # Errors

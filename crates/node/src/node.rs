@@ -71,8 +71,6 @@ pub enum Room {
     Gathering,
     /// Nothing: it could not be sent. Symbols are named when they leave.
     Full,
-    /// Everything, and the driver says of each machine when its time has come ([`Node::rouse`]), at [`Node::wake_of`].
-    Roused,
 }
 
 /// What a node has counted.
@@ -90,8 +88,6 @@ pub struct NodeStats {
 struct Driven<M> {
     machine: M,
     due: Option<Time>,
-    /// It was told something, or that its time has come, since it was polled.
-    roused: bool,
 }
 
 impl<M: Endpoint> Driven<M> {
@@ -99,19 +95,17 @@ impl<M: Endpoint> Driven<M> {
     fn handle(&mut self, now: Time, input: Input<M::Command>) {
         self.machine.handle(now, input);
         self.due = Some(now);
-        self.roused = true;
     }
 
     #[inline]
-    fn is_due(&self, now: Time, room: Room) -> bool {
-        self.roused || room != Room::Roused && self.due.is_some_and(|at| at <= now)
+    fn is_due(&self, now: Time) -> bool {
+        self.due.is_some_and(|at| at <= now)
     }
 
     /// It has said all that it had to say until then. A wish for a time that has passed would never let the poll end.
     #[inline]
     fn rest(&mut self, now: Time, until: Option<Time>) {
         self.due = until.map(|at| at.max(now + Duration::from_nanos(1)));
-        self.roused = false;
     }
 }
 
@@ -147,8 +141,8 @@ where
     /// A node with these machines, which have been told nothing yet.
     pub fn new(source: S, receivers: R, probes: GroupProbesConfig) -> Self {
         Node {
-            source: Driven { machine: source, due: None, roused: false },
-            receivers: Driven { machine: receivers, due: None, roused: false },
+            source: Driven { machine: source, due: None },
+            receivers: Driven { machine: receivers, due: None },
             flows: Flows::default(),
             passing_on: PassingOn::default(),
             trees: Trees::default(),
@@ -222,26 +216,6 @@ where
         self.receivers.due.into_iter().chain(source).chain(self.rarely_due).min()
     }
 
-    /// When to rouse a machine.
-    #[inline]
-    pub fn wake_of(&self, by: By) -> Option<Time> {
-        match by {
-            By::Source => self.source.due,
-            By::Receivers => self.receivers.due,
-            By::Node => self.rarely_due,
-        }
-    }
-
-    /// The time of a machine has come; what stands between them looks for itself.
-    #[inline]
-    pub fn rouse(&mut self, by: By) {
-        match by {
-            By::Source => self.source.roused = true,
-            By::Receivers => self.receivers.roused = true,
-            By::Node => {}
-        }
-    }
-
     // ---- what comes in
 
     /// The network has brought a datagram. `path` is the one that it came by, asked for once it is known to be authentic; `parcel`
@@ -311,19 +285,6 @@ where
                 false
             }
         }
-    }
-
-    /// The same where a network brings packets to addresses that the machines of a node have each for itself.
-    #[inline]
-    pub fn on_packet_for(&mut self, now: Time, whose: By, packet: Packet) {
-        let whose = match whose {
-            By::Source => For::Source { vouched: false },
-            By::Receivers | By::Node => {
-                let may = self.passing_on.serves_anybody() && self.flows.passed_on(packet.datagram.flow);
-                For::Receivers { passed_on: may }
-            }
-        };
-        self.hand_in(now, packet, whose);
     }
 
     /// Something may be handed to its machine. Whether that was the receivers'.

@@ -59,12 +59,6 @@ impl PassingOn {
         !self.passing.is_empty() && self.passing.contains_key(&object)
     }
 
-    /// Whether any object is.
-    #[inline]
-    pub fn serves_anybody(&self) -> bool {
-        !self.passing.is_empty()
-    }
-
     /// What a fetch fetches, once that is known.
     pub fn cut(&self, fetch: FetchId) -> Option<Cut> {
         self.fetches.get(&fetch).copied()

@@ -25,7 +25,7 @@ where
             {
                 return Some(action);
             }
-            if self.receivers.is_due(now, room) {
+            if self.receivers.is_due(now) {
                 match self.receivers.machine.poll(now) {
                     Output::Transmit(packet) => return Some(self.says(By::Receivers, packet)),
                     Output::Event(FromFetch(fetch, ReceiverEvent::Symbol { flow, symbol })) => {
@@ -40,7 +40,7 @@ where
                 }
             } else if let Some((tree, parcel)) = self.delivered.pop_front() {
                 self.deliver(now, tree, parcel);
-            } else if matches!(room, Room::Free | Room::Roused) && self.source.is_due(now, room) {
+            } else if room == Room::Free && self.source.is_due(now) {
                 match self.source.machine.poll(now) {
                     Output::Transmit(packet) => return Some(self.says(By::Source, packet)),
                     Output::Event(event) => {
@@ -84,7 +84,7 @@ where
                 self.plan_rare();
             } else if self.decoding.is_some() {
                 // What can leave still does: with the decoder the symbols cannot be read.
-                if room != Room::Full && self.source.is_due(now, room) {
+                if room != Room::Full && self.source.is_due(now) {
                     if let Some(action) = self.poll_source(now) {
                         return Some(action);
                     }

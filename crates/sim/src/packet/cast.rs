@@ -477,9 +477,7 @@ impl World {
             Event::Change { index } => self.change(index),
             Event::Start { task } => self.get(task),
             Event::Introduce { host } => self.miss(host),
-            Event::Stop { .. } | Event::Sample | Event::Midway | Event::WakeFetches { .. } => {
-                unreachable!("nobody asks for it here")
-            }
+            Event::Stop { .. } | Event::Sample | Event::Midway => unreachable!("nobody asks for it here"),
         }
     }
 

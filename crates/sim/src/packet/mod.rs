@@ -45,10 +45,7 @@ enum Event {
     /// A frame has crossed a link.
     Arrive { link: u32, frame: SimFrame },
     /// A machine asked to be polled.
-    /// A machine asked to be polled.
     Wake { slot: u32 },
-    /// The fetches of a host asked for it.
-    WakeFetches { slot: u32 },
     /// A frame may have left a port that keeps its frames.
     Serve { link: u32 },
     /// A message that does not cross the network arrives.

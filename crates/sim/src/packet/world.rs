@@ -16,7 +16,6 @@ use headwater_baseline::SenderCommand;
 use headwater_controller::TaskRecord;
 use headwater_fabric::trees::SteinerTree;
 use headwater_machine::Packet;
-use headwater_node::By;
 use headwater_switch::Frame;
 use headwater_transport::{ReceiverCommand, ReceiverFailure};
 use headwater_units::{BlockIndex, Duration, FetchId, FlowId, NodeId, ObjectId, TaskId, Time};
@@ -42,18 +41,16 @@ const LAST_FRAMES_STEP: Duration = Duration::from_millis(100);
 /// A machine in its place.
 struct Slot {
     machine: Machine,
-    /// Where packets reach it; those of fetches come to the endpoints of these.
+    /// Where packets reach it; of a host's receiving machine, whose fetches have an endpoint each, none.
     endpoint: u32,
     host: u32,
     /// When it is woken next; `u64::MAX`: not at all.
     wake: u64,
-    /// When the fetches are, of a host.
-    wake_fetches: u64,
     /// Its host is paused.
     paused: bool,
 }
 
-/// Where packets come to, numbered in order: a machine, or one fetch of a host.
+/// Where packets come to, numbered in order: a machine, or one fetch of a host's receiving machine.
 #[derive(Clone, Copy)]
 struct Place {
     slot: u32,
@@ -150,6 +147,8 @@ pub(super) struct World {
     controller: Option<u32>,
     /// The endpoint of each host that pulls, once it has a flow.
     pullers: Vec<Option<u32>>,
+    /// The slot of each host's receiving machine, once it has a task.
+    receivers: Vec<Option<u32>>,
     /// The trees of tasks that have not begun.
     to_plant: BTreeMap<u32, Vec<SteinerTree>>,
     /// What the controller asked to be kept.
@@ -223,6 +222,7 @@ impl World {
             sources: Vec::new(),
             controller: None,
             pullers: vec![None; hosts],
+            receivers: vec![None; hosts],
             to_plant: BTreeMap::new(),
             kept: BTreeMap::new(),
             incarnations: 1,
@@ -294,14 +294,7 @@ impl World {
     /// A machine, and the number of its slot.
     fn install(&mut self, machine: Machine, host: u32) -> u32 {
         let paused = self.paused[host as usize];
-        self.slots.push(Slot {
-            machine,
-            endpoint: NOWHERE,
-            host,
-            wake: u64::MAX,
-            wake_fetches: u64::MAX,
-            paused,
-        });
+        self.slots.push(Slot { machine, endpoint: NOWHERE, host, wake: u64::MAX, paused });
         (self.slots.len() - 1) as u32
     }
 
@@ -378,7 +371,8 @@ impl World {
         self.post.bodies.len() == 0
             && self.changes_left == 0
             && self.slots.iter().filter(awake).all(|slot| match &slot.machine {
-                Machine::Host(node) => node.source().flows().next().is_none() && node.receivers().is_empty(),
+                Machine::Source(source) => source.flows().next().is_none(),
+                Machine::Receivers(receivers) => receivers.is_empty(),
                 Machine::Controller(controller) => controller.running_tasks() == 0,
                 _ => true,
             })
@@ -401,15 +395,6 @@ impl World {
                 let waiting = &mut self.slots[slot as usize];
                 if waiting.wake == self.now.as_nanos() {
                     waiting.wake = u64::MAX;
-                    waiting.machine.rouse(By::Source);
-                    self.drain_slot(slot);
-                }
-            }
-            Event::WakeFetches { slot } => {
-                let waiting = &mut self.slots[slot as usize];
-                if waiting.wake_fetches == self.now.as_nanos() {
-                    waiting.wake_fetches = u64::MAX;
-                    waiting.machine.rouse(By::Receivers);
                     self.drain_slot(slot);
                 }
             }
@@ -470,8 +455,7 @@ impl World {
         if self.muted || slot.paused {
             return;
         }
-        let whose = if slot.endpoint == endpoint { By::Source } else { By::Receivers };
-        slot.machine.hear(self.now, whose, packet);
+        slot.machine.hear(self.now, packet);
         self.drain_slot(place);
     }
 
@@ -500,7 +484,7 @@ impl World {
     /// Polls a machine until it waits or has something to say to its driver.
     #[inline]
     fn poll(&mut self, slot: u32) -> Option<Said> {
-        let Slot { machine, endpoint, wake, wake_fetches, paused, .. } = &mut self.slots[slot as usize];
+        let Slot { machine, endpoint, wake, paused, .. } = &mut self.slots[slot as usize];
         if self.muted || *paused {
             return None;
         }
@@ -512,18 +496,11 @@ impl World {
             Ok(woken) => woken,
             Err(said) => return Some(said),
         };
-        if let Some(at) = woken.own {
+        if let Some(at) = woken {
             let at = at.max(now).as_nanos();
             if at < *wake {
                 *wake = at;
                 post.agenda.push(at, Event::Wake { slot });
-            }
-        }
-        if let Some(at) = woken.fetches {
-            let at = at.max(now).as_nanos();
-            if at < *wake_fetches {
-                *wake_fetches = at;
-                post.agenda.push(at, Event::WakeFetches { slot });
             }
         }
         None
@@ -550,7 +527,7 @@ impl World {
         }
         self.note_end(task, true);
         for endpoint in self.tasks[task as usize].receivers.clone() {
-            if let Machine::Host(_) = self.machine(endpoint) {
+            if let Machine::Receivers(_) = self.machine(endpoint) {
                 self.tell(endpoint, Command::Receiver(fetch_of(endpoint), ReceiverCommand::Cancel));
             }
         }

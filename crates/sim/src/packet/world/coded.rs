@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 
 use headwater_controller::{Controller, ControllerCommand};
 use headwater_machine::Packet;
-use headwater_node::{GroupProbesConfig, Node};
 use headwater_transport::push::receiver::ReceiverConfig;
 use headwater_transport::receiver::{HostReceiverConfig, Receivers};
 use headwater_transport::source::Source;
@@ -33,7 +32,7 @@ impl World {
             self.find_trees(trees)?;
         }
         for host in 0..hosts {
-            let endpoint = self.add(self.host(coded, host), host, u32::MAX);
+            let endpoint = self.add(self.source(coded, host), host, u32::MAX);
             self.sources.push(endpoint);
         }
         let mut holders: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
@@ -87,8 +86,7 @@ impl World {
         Ok(())
     }
 
-    /// The machine of a host.
-    fn host(&self, coded: &CodedSetup, host: u32) -> Machine {
+    fn source(&self, coded: &CodedSetup, host: u32) -> Machine {
         let mut seed = [0; 32];
         seed[..8].copy_from_slice(&self.setup.seed.to_be_bytes());
         seed[8..12].copy_from_slice(&host.to_be_bytes());
@@ -97,10 +95,7 @@ impl World {
         if let (Some(most), Some(_)) = (self.fastest_link(host), &coded.trees) {
             config.trees.rate.most = config.trees.rate.most.min(most);
         }
-        let headroom = coded.pull.map_or(Bytes::ZERO, |pull| pull.headroom);
-        let receivers = HostReceiverConfig { pull: self.pull_config(host, headroom) };
-        let (source, receivers) = (Source::new(config, seed), Receivers::new(receivers));
-        Machine::Host(Box::new(Node::new(source, receivers, GroupProbesConfig::default())))
+        Machine::Source(Box::new(Source::new(config, seed)))
     }
 
     fn new_controller(&self, coded: &CodedSetup) -> Controller {
@@ -183,7 +178,7 @@ impl World {
     pub(super) fn start_coded(&mut self, task: u32, plan: &TaskPlan, coded: &CodedSetup, class: Class) {
         let receivers = 1 + plan.further.len();
         for host in plan.receivers() {
-            let endpoint = self.settle_fetch(task, host);
+            let endpoint = self.settle_fetch(task, host, coded);
             self.tasks[task as usize].receivers.push(endpoint);
         }
         let running = &mut self.tasks[task as usize];
@@ -203,10 +198,10 @@ impl World {
         }
     }
 
-    /// An endpoint of a fetch. As if each fetch had a port of its own: switches spread the flows of a host's
+    /// An endpoint of a host's receiving machine. As if each fetch had a port of its own: switches spread the flows of a host's
     /// tasks over paths.
-    fn settle_fetch(&mut self, task: u32, host: u32) -> u32 {
-        let slot = self.places[self.sources[host as usize] as usize].slot;
+    fn settle_fetch(&mut self, task: u32, host: u32, coded: &CodedSetup) -> u32 {
+        let slot = self.receivers_of(host, coded);
         let endpoint = self.settle(slot, task);
         self.open_path(endpoint, host);
         endpoint
@@ -243,6 +238,18 @@ impl World {
         }
     }
 
+    /// The slot of a host's receiving machine, which is there from its first task on.
+    fn receivers_of(&mut self, host: u32, coded: &CodedSetup) -> u32 {
+        if let Some(slot) = self.receivers[host as usize] {
+            return slot;
+        }
+        let headroom = coded.pull.map_or(Bytes::ZERO, |pull| pull.headroom);
+        let config = HostReceiverConfig { pull: self.pull_config(host, headroom) };
+        let slot = self.install(Machine::Receivers(Box::new(Receivers::new(config))), host);
+        self.receivers[host as usize] = Some(slot);
+        slot
+    }
+
     fn receiver_config(&self, task: u32, host: u32, plan: &TaskPlan, coded: &CodedSetup) -> ReceiverConfig {
         let controller = PathId(self.controller.expect("made before the first task"));
         // The number of the request names the task in the script. A restarted receiver draws another, and one that asks
@@ -274,7 +281,10 @@ impl World {
         let endpoint = self.sources[host as usize];
         // A new start has new addresses: what is under way to the old one finds nobody.
         *self.machine_mut(endpoint) = Machine::Nobody;
-        let machine = self.host(&coded, host);
+        if let Some(slot) = self.receivers[host as usize].take() {
+            self.slots[slot as usize].machine = Machine::Nobody;
+        }
+        let machine = self.source(&coded, host);
         self.sources[host as usize] = self.add(machine, host, u32::MAX);
         for task in self.holds(host) {
             self.hold(host, task);
@@ -306,7 +316,7 @@ impl World {
                 assembly.restart();
             }
             running.flows.retain(|flowing| flowing.receiver != Some(place));
-            let endpoint = self.settle_fetch(task, host);
+            let endpoint = self.settle_fetch(task, host, &coded);
             self.tasks[task as usize].receivers[place] = endpoint;
             self.fetch(task, place, &plan, &coded, class);
         }

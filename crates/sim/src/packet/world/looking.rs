@@ -46,7 +46,8 @@ impl World {
                         }
                     }
                 } else if let Some(&source) = self.sources.get(host as usize)
-                    && let Some(stats) = self.machine(source).source().and_then(|source| source.flow(flow))
+                    && let Machine::Source(source) = self.machine(source)
+                    && let Some(stats) = source.flow(flow)
                 {
                     note("window", stats.window.get());
                     note("mark_fraction", stats.mark_fraction);
@@ -85,7 +86,8 @@ impl World {
                     row.unneeded = (stats.arrived - stats.trimmed).saturating_sub(stats.distinct);
                 }
             } else if let Some(&source) = self.sources.get(host as usize)
-                && let Some(stats) = self.machine(source).source().and_then(|source| source.flow(flow))
+                && let Machine::Source(source) = self.machine(source)
+                && let Some(stats) = source.flow(flow)
             {
                 row.sent = stats.counters.sent.get();
                 row.lost = stats.counters.lost.get();
@@ -97,7 +99,7 @@ impl World {
         }
         for &endpoint in running.receivers.iter().filter(|_| running.senders.is_empty()) {
             let slot = self.places[endpoint as usize].slot as usize;
-            let Some(receivers) = self.slots[slot].machine.receivers() else { continue };
+            let Machine::Receivers(receivers) = &mut self.slots[slot].machine else { continue };
             let stats = receivers.stats(self.now, fetch_of(endpoint));
             for stats in stats.into_iter().flat_map(|stats| stats.flows) {
                 if let Some(row) = rows.iter_mut().find(|row| row.flow == stats.flow) {
@@ -117,7 +119,7 @@ impl World {
         let running = &mut self.tasks[task as usize];
         let endpoint = running.receivers[place];
         let slot = self.places[endpoint as usize].slot as usize;
-        let Some(receivers) = self.slots[slot].machine.receivers() else { return };
+        let Machine::Receivers(receivers) = &mut self.slots[slot].machine else { return };
         if running.tallies.is_empty() {
             return;
         }
@@ -194,7 +196,7 @@ impl World {
         }
         self.records.tallies = std::mem::take(&mut self.post.network.tallies);
         for (host, &endpoint) in self.sources.iter().enumerate() {
-            if let Some(source) = self.machine(endpoint).source() {
+            if let Machine::Source(source) = self.machine(endpoint) {
                 let flows: Vec<_> = source.flows().map(|flow| (host as u32, flow.flow)).collect();
                 self.records.flows_left.extend(flows);
             }

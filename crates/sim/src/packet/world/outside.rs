@@ -1,7 +1,5 @@
 //! What happens from outside: to links, and to hosts.
 
-use headwater_node::By;
-
 use super::World;
 use crate::packet::setup::Change;
 
@@ -24,10 +22,7 @@ impl World {
         if !paused {
             let here = (0..self.slots.len() as u32).filter(|&s| self.slots[s as usize].host == host);
             for slot in here.collect::<Vec<_>>() {
-                let waiting = &mut self.slots[slot as usize];
-                (waiting.wake, waiting.wake_fetches) = (u64::MAX, u64::MAX);
-                waiting.machine.rouse(By::Source);
-                waiting.machine.rouse(By::Receivers);
+                self.slots[slot as usize].wake = u64::MAX;
                 self.drain_slot(slot);
             }
         }

@@ -5,7 +5,7 @@ use headwater_fabric::trees::{self, Group, PacketSizes, Switches, TreeLink};
 use headwater_transport::tree::TreeStats;
 use headwater_units::{BitRate, Bytes, FlowId, PathId};
 
-use super::World;
+use super::{Machine, World};
 use crate::packet::director::tree_of;
 use crate::packet::records::TreeRow;
 use crate::packet::segments::Planter;
@@ -85,7 +85,10 @@ impl World {
     /// What a tree's source has counted.
     fn tree_stats(&self, task: usize, tree: usize) -> Option<TreeStats> {
         let flow = self.tasks[task].flows.iter().find(|flowing| tree_of(flowing.flow) == tree)?;
-        self.machine(self.sources[flow.source as usize]).source()?.flow(flow.flow)?.tree
+        match self.machine(self.sources[flow.source as usize]) {
+            Machine::Source(source) => source.flow(flow.flow)?.tree,
+            _ => None,
+        }
     }
 
     /// Half of the run is over: what is counted from here on is not the beginning's any more.
