@@ -23,7 +23,7 @@ use serde_json::Value;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 /// How long a refused message may take to be counted, and one that is not to have an effect.
-const SOON: Duration = Duration::from_millis(500);
+const SOON: Duration = Duration::from_secs(1);
 /// The stranger is on this machine, and yet not at the address of honest nodes.
 const STRANGER: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 const BYTES: usize = 12 << 20;
@@ -180,12 +180,15 @@ async fn say(link: &Link, control: impl Into<Control>) {
     link.send(control.into().to_bytes()).await.unwrap();
 }
 
-/// What comes over a link until nothing has come for a while.
+/// What comes over a link for a while.
 async fn heard(link: &Link) -> Vec<Control> {
     let mut all = Vec::new();
-    while let Ok(Some(frame)) = tokio::time::timeout(SOON, link.recv()).await {
-        all.push(Control::parse(&frame).unwrap());
-    }
+    let hearing = async {
+        while let Some(frame) = link.recv().await {
+            all.push(Control::parse(&frame).unwrap());
+        }
+    };
+    let _ = tokio::time::timeout(SOON, hearing).await;
     all
 }
 
