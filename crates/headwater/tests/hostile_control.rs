@@ -91,7 +91,8 @@ impl Cluster {
 
     fn begin_get(&self, what: &str, name: &str) -> Process {
         let (out, state) = (text(&self.path().join(name)), text(&self.path().join("receiver")));
-        let args = ["get", what, "--controller", &self.at.to_string(), "-o", &out, "--state", &state];
+        let (at, to) = (self.at.to_string(), ["-o", &out, "--state", &state]);
+        let args = [&["get", what, "--controller", &at, "--progress", "json"][..], &to].concat();
         Process::start(self.path(), name, &args)
     }
 
