@@ -31,13 +31,15 @@ fn peak_mib() -> f64 {
 
 fn line(name: &str, outcome: &CastOutcome, seconds: f64) {
     let done = outcome.receivers.iter().filter(|row| row.finished.is_some()).count();
+    let messages = outcome.messages.iter().map(|(to, from)| to + from);
     println!(
-        "{name:<28} {done:>4}/{:<4} {:>9.3} {:>9.3} {:>7.3} {:>9.1} {:>8} {:>11} {seconds:>8.2} {:>8.1}",
+        "{name:<28} {done:>4}/{:<4} {:>9.3} {:>9.3} {:>7.3} {:>9.1} {:>9} {:>8} {:>11} {seconds:>8.2} {:>8.1}",
         outcome.receivers.len(),
         outcome.all.as_secs_f64(),
         outcome.stretch(),
         outcome.copies,
         outcome.messages_per_node(),
+        messages.max().unwrap_or(0),
         outcome.dropped,
         outcome.events,
         peak_mib(),
@@ -47,13 +49,14 @@ fn line(name: &str, outcome: &CastOutcome, seconds: f64) {
 #[allow(clippy::disallowed_methods)] // It says how long it took.
 fn main() {
     println!(
-        "{:<28} {:>9} {:>9} {:>9} {:>7} {:>9} {:>8} {:>11} {:>8} {:>8}",
+        "{:<28} {:>9} {:>9} {:>9} {:>7} {:>9} {:>9} {:>8} {:>11} {:>8} {:>8}",
         "cast",
         "have it",
         "all s",
         "/one copy",
         "copies",
         "msgs/node",
+        "most",
         "dropped",
         "events",
         "wall s",

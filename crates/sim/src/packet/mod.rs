@@ -8,6 +8,8 @@
 //!
 //! A run is a pure function of its [`Setup`]: integer time, one agenda in a fixed order, randomness from the seed alone.
 //! Symbols are names; with `carry_bytes` every message is also written and read by `wire`, and the true codec decodes.
+//!
+//! [`cast`] has the same network under whole nodes, with the product's controller beside it.
 
 mod agenda;
 mod assembly;
