@@ -10,6 +10,10 @@ use crate::Class;
 
 /// A message to a source.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "control messages are rare, and travel boxed in a datagram's body"
+)]
 pub enum ToSource {
     /// A new flow, or the same again.
     Push(Push),

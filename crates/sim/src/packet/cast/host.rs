@@ -235,7 +235,7 @@ impl Host {
     /// A host that has nothing.
     pub fn new(config: HostConfig) -> Self {
         let source = Source::new(config.source.clone(), config.seed);
-        let receivers = Receivers::new(config.receivers.clone());
+        let receivers = Receivers::new(config.receivers);
         Host {
             node: Node::new(source, receivers, GroupProbesConfig::default()),
             invitations: Invitations::new(config.controller),
