@@ -102,12 +102,10 @@ fn run(bytes: &[u8]) -> Result<()> {
     config.spread = if setting & 1 == 0 { SpreadRule::Listed } else { SpreadRule::Residue };
     config.room = if setting & 2 == 0 { 9000 } else { 1424 };
     config.limit = (setting & 4 != 0).then_some(BitRate::new(50_000_000));
-    let source = SourceConfig {
-        max_in_flight: 256,
-        path_mtu: (setting & 24 != 24).then(PathMtuConfig::default),
-        lost_symbols: if setting & 8 == 0 { LostSymbols::Resend } else { LostSymbols::New },
-        ..if setting & 16 == 0 { SourceConfig::default() } else { SourceConfig::paper() }
-    };
+    let mut source = if setting & 16 == 0 { SourceConfig::default() } else { SourceConfig::paper() };
+    source.push.max_in_flight = 256;
+    source.push.path_mtu = (setting & 24 != 24).then(PathMtuConfig::default);
+    source.push.lost_symbols = if setting & 8 == 0 { LostSymbols::Resend } else { LostSymbols::New };
     let pull =
         PullConfig { rate: BitRate::new(1_000_000_000), packet: Bytes::new(1500), catch_up: Duration::ZERO };
     let mut world = World {
@@ -350,7 +348,8 @@ impl World<'_> {
         }
         if let Body::Control(control) = &said.body {
             match &**control {
-                Control::Receiver(ToReceiver::Accepted { task, flows, .. }) | Control::Receiver(ToReceiver::Flows { task, flows, .. }) => {
+                Control::Receiver(ToReceiver::Accepted { task, flows, .. })
+                | Control::Receiver(ToReceiver::Flows { task, flows, .. }) => {
                     self.grants.clone_from(flows);
                     if !self.tasks.contains(task) {
                         self.tasks.push(*task);
@@ -465,7 +464,9 @@ impl World<'_> {
             labels: Default::default(),
         };
         let holding = Holding { object: OBJECT, bytes: self.size, name: Some("object".into()) };
-        for control in [Control::Controller(ToController::Hello(info)), Control::Controller(ToController::Hold(holding))] {
+        for control in
+            [Control::Controller(ToController::Hello(info)), Control::Controller(ToController::Hold(holding))]
+        {
             self.packets.push_back((CONTROLLER, control_packet(CONTROL + source, control)));
         }
     }
@@ -586,6 +587,7 @@ impl World<'_> {
                         true => Assignment::Listed(works),
                         false => Assignment::Residue { index, of },
                     },
+                    padded: self.bytes.arbitrary()?,
                 }))
             }
             2 => Body::Challenge { nonce: self.wild()?.max(1) },
@@ -714,7 +716,10 @@ impl World<'_> {
             11 => (CONTROLLER, Control::Controller(ToController::Distrust { task, node: node(source) })),
             12 => (CONTROLLER, Control::Controller(ToController::Fin { task, outcome: Outcome::Failed })),
             13 if wild % 2 == 0 => (CONTROLLER, Control::Controller(ToController::Drop { object: OBJECT })),
-            13 => (CONTROLLER, Control::Controller(ToController::Spoiled { object: OBJECT, how: Spoiled::Changed })),
+            13 => (
+                CONTROLLER,
+                Control::Controller(ToController::Spoiled { object: OBJECT, how: Spoiled::Changed }),
+            ),
             14 => (CONTROLLER, Control::Controller(ToController::PushRefused { flow, reason: refusal })),
             15 => {
                 let report = FlowReport {
