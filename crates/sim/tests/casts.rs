@@ -159,4 +159,6 @@ fn what_cannot_be_cast_is_refused_before_anything_runs() {
     ));
     assert!(wrong(&star(3, &format!("{object}\nwish = 'pigeons'"))).to_string().contains("pigeons"));
     assert!(wrong(&star(3, "")).to_string().contains("object"));
+    let group = wrong(&star(66, &format!("{object}\nwish = 'multicast'")));
+    assert!(group.to_string().contains("at most 64 members"), "{group}");
 }

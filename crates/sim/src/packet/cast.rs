@@ -8,21 +8,19 @@
 //! and this module has the clock, says who wants what when, and breaks what is to be broken. An event costs what it is about: none of
 //! them looks at all hosts or flows.
 
-mod carrier;
+pub(crate) mod carrier;
+mod faults;
 pub mod host;
+mod setup;
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use headwater_controller::{
-    Controller, ControllerCommand, ControllerConfig, ControllerEvent, ControllerStats, GroupRange,
-    NetworkSpec,
-};
-use headwater_fabric::{LinkId, Routes, Topology};
+use headwater_controller::{Controller, ControllerCommand, ControllerConfig, ControllerEvent, GroupRange};
 use headwater_machine::{Endpoint, Input, Output, Packet};
 use headwater_node::To;
-use headwater_switch::{Choice, Frame, LinkChange, PortConfig};
+use headwater_switch::{Frame, LinkChange};
 use headwater_transport::flow::path_mtu::PathMtuConfig;
 use headwater_transport::pull::queue::PullConfig;
 use headwater_transport::push::yielding::YieldingConfig;
@@ -30,11 +28,13 @@ use headwater_transport::receiver::HostReceiverConfig;
 use headwater_transport::source::SourceConfig;
 use headwater_units::{BitRate, Bytes, Duration, Geometry, NodeId, ObjectId, PathId, Time};
 use headwater_wire::{
-    Body, Cast, CastNews, CastWay, CastWish, Class, Control, Ecn, FetchEnd, NodeInfo, SYMBOL_OVERHEAD,
-    ToController, ToNode,
+    Body, Cast, CastNews, CastWay, Class, Control, Ecn, FetchEnd, NodeInfo, SYMBOL_OVERHEAD, ToController,
+    ToNode,
 };
 use rand::{RngCore, SeedableRng};
 use rand_chacha::ChaCha8Rng;
+
+pub use setup::{CastOutcome, CastSetup, ReceiverRow};
 
 use carrier::{AROUND, CONTROLLER, Carrier, NOWHERE, Ways};
 use host::{Host, HostConfig, Job, Passed, Surroundings};
@@ -42,7 +42,7 @@ use host::{Host, HostConfig, Job, Passed, Surroundings};
 use super::Event;
 use super::frame::SimFrame;
 use super::network::{Ground, Network};
-use super::setup::{Change, Jitter, SetupError};
+use super::setup::{Change, SetupError};
 
 /// What is cast.
 const OBJECT: ObjectId = ObjectId([9; 32]);
@@ -56,108 +56,6 @@ const ASKER: u32 = CONTROLLER - 2;
 const ROOM: u16 = 1500 - 28 - SYMBOL_OVERHEAD as u16;
 /// Requests that nobody has invited to have numbers from here on.
 const GETS: u64 = 1 << 48;
-
-/// One run: a pure function of this.
-pub struct CastSetup {
-    /// The network.
-    pub topology: Topology,
-    /// Where switches send what is for a host.
-    pub routes: Routes,
-    /// The port of a link; the flag says whether a host's NIC is meant.
-    pub port: Box<dyn Fn(LinkId, bool) -> PortConfig>,
-    /// How a switch chooses among equal ways.
-    pub choice: Box<dyn Fn(u32) -> Choice>,
-    /// What a host takes to send a packet.
-    pub jitter: Jitter,
-    /// What happens to links and hosts, ascending by time.
-    pub changes: Vec<(Time, Change)>,
-    /// The object's size.
-    pub bytes: Bytes,
-    /// Who holds it.
-    pub source: u32,
-    /// Who is to have it by the cast.
-    pub receivers: Vec<u32>,
-    /// How it is to travel.
-    pub wish: CastWish,
-    /// Who gets it by itself, and when.
-    pub gets: Vec<(Time, u32)>,
-    /// One way between a host and the controller.
-    pub control_delay: Duration,
-    /// A host that says nothing is taken to be gone after so long.
-    pub noticed: Duration,
-    /// How long it takes to read a block.
-    pub prepare: Duration,
-    /// And to decode one of which symbols were lost.
-    pub decode: Duration,
-    /// Symbols beyond K that such a block needs; `None`: drawn.
-    pub overhead: Option<u32>,
-    /// What hosts say of their links, away from them and towards them, if they do.
-    pub lines: Vec<(BitRate, BitRate)>,
-    /// The controller's settings, but for its network and groups.
-    pub controller: ControllerConfig,
-    /// The network carries what is sent to groups.
-    pub multicast: bool,
-    /// The controller knows this network.
-    pub network: Option<NetworkSpec>,
-    /// The run ends then, whatever is left to do.
-    pub until: Time,
-    /// Everything that is drawn.
-    pub seed: u64,
-}
-
-/// What became of a cast.
-#[derive(Clone, Debug, PartialEq)]
-pub struct CastOutcome {
-    /// Those who were to have the object, by the cast or by themselves, in the order of the set-up.
-    pub receivers: Vec<ReceiverRow>,
-    /// How it travelled, by the controller's last word; `None`: there was no cast, or it was refused.
-    pub way: Option<CastWay>,
-    /// From the beginning until the last receiver had it that ever did.
-    pub all: Duration,
-    /// What one copy takes on the source's links.
-    pub one_copy: Duration,
-    /// Bytes that left the source, all headers included, over those of one copy.
-    pub copies: f64,
-    /// Messages between the controller and each host, in the order of their numbers: to it, and from it.
-    pub messages: Vec<(u64, u64)>,
-    /// Frames that found no room or no way.
-    pub dropped: u64,
-    /// What the controller has counted.
-    pub controller: ControllerStats,
-    /// Events simulated.
-    pub events: u64,
-}
-
-/// A receiver of a cast.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ReceiverRow {
-    /// Its number.
-    pub host: u32,
-    /// When it wanted the object.
-    pub from: Time,
-    /// When it had all of it, if it ever did.
-    pub finished: Option<Time>,
-    /// Why it has not.
-    pub failed: Option<String>,
-}
-
-impl CastOutcome {
-    /// The time of all over that of one copy.
-    pub fn stretch(&self) -> f64 {
-        self.all.as_secs_f64() / self.one_copy.as_secs_f64()
-    }
-
-    /// Whether every receiver has it.
-    pub fn is_complete(&self) -> bool {
-        self.receivers.iter().all(|row| row.finished.is_some())
-    }
-
-    /// Messages between the controller and a host, the mean over all.
-    pub fn messages_per_node(&self) -> f64 {
-        let all: u64 = self.messages.iter().map(|(to, from)| to + from).sum();
-        all as f64 / self.messages.len().max(1) as f64
-    }
-}
 
 /// Where a host's data socket is.
 pub fn address(host: u32) -> SocketAddr {
@@ -658,96 +556,6 @@ impl World {
             }
             _ => {}
         }
-    }
-
-    // ---- what goes wrong
-
-    /// A host's link to the controller is there, or again.
-    fn link(&mut self, host: u32) {
-        self.hosts[host as usize].linked = true;
-        self.command_controller(ControllerCommand::PathOpened { path: PathId(host), node: node_of(host) });
-        self.with(host, |host, _, out| host.introduce(out));
-        self.drive(host);
-    }
-
-    fn change(&mut self, index: u32) {
-        match self.setup.changes[index as usize].1.clone() {
-            Change::Link(link, change) => self.carrier.change(self.now, link.0, change),
-            Change::Paused(host, true) => self.silence(host),
-            Change::Paused(host, false) => self.thaw(host),
-            Change::Killed(host) => {
-                self.silence(host);
-                let it = &mut self.hosts[host as usize];
-                it.dead = true;
-                it.unheard.clear();
-                let later = &self.setup.changes[index as usize + 1..];
-                if !later.iter().any(|(_, change)| *change == Change::Restart(host)) {
-                    self.give_up(host, "it died");
-                }
-            }
-            Change::Restart(host) => self.restart(host),
-            Change::RestartController => unreachable!("no scenario asks for it"),
-        }
-    }
-
-    /// Nobody waits for a host any more.
-    fn give_up(&mut self, host: u32, why: &str) {
-        let Some(row) = self.rows.get_mut(self.row_of[host as usize]) else { return };
-        if row.finished.is_none() && row.failed.is_none() {
-            row.failed = Some(why.to_owned());
-            self.left -= 1;
-        }
-    }
-
-    fn silence(&mut self, host: u32) {
-        let it = &mut self.hosts[host as usize];
-        it.silent = true;
-        it.silences += 1;
-        self.carrier.agenda.push((self.now + self.setup.noticed).as_nanos(), Event::Introduce { host });
-    }
-
-    /// A host has been silent for as long as it takes to be noticed, if it has not spoken since.
-    fn miss(&mut self, host: u32) {
-        let it = &mut self.hosts[host as usize];
-        it.silences -= 1;
-        if it.silent && it.silences == 0 && it.linked {
-            it.linked = false;
-            it.unheard.clear();
-            self.command_controller(ControllerCommand::PathLost { path: PathId(host) });
-        }
-    }
-
-    fn thaw(&mut self, host: u32) {
-        let it = &mut self.hosts[host as usize];
-        if it.dead || !std::mem::take(&mut it.silent) {
-            return;
-        }
-        for control in std::mem::take(&mut it.unheard) {
-            self.with(host, |host, now, out| host.on_control(now, control, out));
-        }
-        if self.hosts[host as usize].linked {
-            return self.drive(host);
-        }
-        self.link(host);
-    }
-
-    /// A host's process starts anew, with its objects and finished blocks.
-    fn restart(&mut self, host: u32) {
-        let (now, seed) = (self.now, drawn(&mut self.seeds));
-        if self.setup.gets.iter().any(|(at, it)| *it == host && *at <= now) {
-            // The controller invites again, but nobody asks again.
-            self.give_up(host, "its process ended");
-        }
-        let it = &mut self.hosts[host as usize];
-        let fresh = Host::new(host_config(&self.setup, host, seed));
-        it.host = std::mem::replace(&mut it.host, fresh).restarted(seed, now);
-        it.lives += 1;
-        (it.silent, it.dead) = (false, false);
-        it.unheard.clear();
-        if std::mem::take(&mut it.linked) {
-            self.command_controller(ControllerCommand::PathLost { path: PathId(host) });
-        }
-        self.link(host);
     }
 }
 

@@ -9,6 +9,7 @@ use toml::{Table, Value};
 
 use super::network::{self, NetworkSetup};
 use super::{RunError, packet};
+use crate::packet::cast::carrier::MOST_MEMBERS;
 use crate::packet::cast::{self, CastOutcome, CastSetup};
 use crate::scenario::text;
 use crate::scenario::{NetworkTextError, Scenario};
@@ -113,6 +114,11 @@ pub enum CastError {
     /// Its network cannot be built.
     #[error(transparent)]
     Run(#[from] RunError),
+    /// More receivers than a simulated multicast group has members.
+    #[error(
+        "{0} receivers by multicast; a simulated group has at most {MOST_MEMBERS} members: name fewer, or choose another `wish`"
+    )]
+    Group(usize),
     /// It names a host that is not there, or one twice.
     #[error("host {host} is {what}; there are {hosts}, each of which is the source or wants the object once")]
     Host {
@@ -222,6 +228,10 @@ fn setup(spec: &CastSpec, seed: u64) -> Result<CastSetup, CastError> {
 }
 
 fn check(hosts: u32, cast: &CastText, receivers: &[u32]) -> Result<(), CastError> {
+    let by_group = cast.multicast || cast.wish == Wish::Multicast;
+    if by_group && receivers.len() > MOST_MEMBERS {
+        return Err(CastError::Group(receivers.len()));
+    }
     let mut seen = vec![false; hosts as usize];
     let wanting = receivers.iter().copied().chain(cast.gets.iter().map(|get| get.host));
     for host in std::iter::once(cast.source).chain(wanting) {

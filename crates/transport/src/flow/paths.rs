@@ -43,10 +43,10 @@ pub enum Unanswered {
 
 impl Unanswered {
     /// How many packets of `packet` bytes so many bytes that came earn.
-    pub(crate) fn earned(self, came: usize, packet: usize) -> u64 {
+    pub(crate) fn earned(self, came: u64, packet: u64) -> u64 {
         match self {
             Unanswered::Packets(_) => 0,
-            Unanswered::Times(times) => times * came as u64 / packet.max(1) as u64,
+            Unanswered::Times(times) => times * came / packet.max(1),
         }
     }
 }

@@ -301,8 +301,7 @@ impl PushFlow {
         self.heard(now);
         let unanswered = self.paths.unanswered().is_some();
         let came = if assign.padded { OPENING } else { HEADER };
-        let packet = SYMBOL_OVERHEAD + usize::from(self.push.symbol_size);
-        let earned = self.config.unanswered.earned(came, packet);
+        let earned = self.config.unanswered.earned(came as u64, self.packet_bytes());
         let news = self.paths.on_opening(path, assign.nonce, earned, &mut shared.rng);
         if unanswered && self.paths.unanswered().is_none() && self.challenges == 0 {
             self.echo_rtt = Some(now.since(self.challenged_at));

@@ -1,0 +1,111 @@
+//! What a run of a cast is given, and what comes of it.
+
+use headwater_controller::{ControllerConfig, ControllerStats, NetworkSpec};
+use headwater_fabric::{LinkId, Routes, Topology};
+use headwater_switch::{Choice, PortConfig};
+use headwater_units::{BitRate, Bytes, Duration, Time};
+use headwater_wire::{CastWay, CastWish};
+
+use crate::packet::setup::{Change, Jitter};
+
+/// One run: a pure function of this.
+pub struct CastSetup {
+    /// The network.
+    pub topology: Topology,
+    /// Where switches send what is for a host.
+    pub routes: Routes,
+    /// The port of a link; the flag says whether a host's NIC is meant.
+    pub port: Box<dyn Fn(LinkId, bool) -> PortConfig>,
+    /// How a switch chooses among equal ways.
+    pub choice: Box<dyn Fn(u32) -> Choice>,
+    /// What a host takes to send a packet.
+    pub jitter: Jitter,
+    /// What happens to links and hosts, ascending by time.
+    pub changes: Vec<(Time, Change)>,
+    /// The object's size.
+    pub bytes: Bytes,
+    /// Who holds it.
+    pub source: u32,
+    /// Who is to have it by the cast.
+    pub receivers: Vec<u32>,
+    /// How it is to travel.
+    pub wish: CastWish,
+    /// Who gets it by itself, and when.
+    pub gets: Vec<(Time, u32)>,
+    /// One way between a host and the controller.
+    pub control_delay: Duration,
+    /// A host that says nothing is taken to be gone after so long.
+    pub noticed: Duration,
+    /// How long it takes to read a block.
+    pub prepare: Duration,
+    /// And to decode one of which symbols were lost.
+    pub decode: Duration,
+    /// Symbols beyond K that such a block needs; `None`: drawn.
+    pub overhead: Option<u32>,
+    /// What hosts say of their links, away from them and towards them, if they do.
+    pub lines: Vec<(BitRate, BitRate)>,
+    /// The controller's settings, but for its network and groups.
+    pub controller: ControllerConfig,
+    /// The network carries what is sent to groups.
+    pub multicast: bool,
+    /// The controller knows this network.
+    pub network: Option<NetworkSpec>,
+    /// The run ends then, whatever is left to do.
+    pub until: Time,
+    /// Everything that is drawn.
+    pub seed: u64,
+}
+
+/// What became of a cast.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CastOutcome {
+    /// Those who were to have the object, by the cast or by themselves, in the order of the set-up.
+    pub receivers: Vec<ReceiverRow>,
+    /// How it travelled, by the controller's last word; `None`: there was no cast, or it was refused.
+    pub way: Option<CastWay>,
+    /// From the beginning until the last receiver had it that ever did.
+    pub all: Duration,
+    /// What one copy takes on the source's links.
+    pub one_copy: Duration,
+    /// Bytes that left the source, all headers included, over those of one copy.
+    pub copies: f64,
+    /// Messages between the controller and each host, in the order of their numbers: to it, and from it.
+    pub messages: Vec<(u64, u64)>,
+    /// Frames that found no room or no way.
+    pub dropped: u64,
+    /// What the controller has counted.
+    pub controller: ControllerStats,
+    /// Events simulated.
+    pub events: u64,
+}
+
+/// A receiver of a cast.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReceiverRow {
+    /// Its number.
+    pub host: u32,
+    /// When it wanted the object.
+    pub from: Time,
+    /// When it had all of it, if it ever did.
+    pub finished: Option<Time>,
+    /// Why it has not.
+    pub failed: Option<String>,
+}
+
+impl CastOutcome {
+    /// The time of all over that of one copy.
+    pub fn stretch(&self) -> f64 {
+        self.all.as_secs_f64() / self.one_copy.as_secs_f64()
+    }
+
+    /// Whether every receiver has it.
+    pub fn is_complete(&self) -> bool {
+        self.receivers.iter().all(|row| row.finished.is_some())
+    }
+
+    /// Messages between the controller and a host, the mean over all.
+    pub fn messages_per_node(&self) -> f64 {
+        let all: u64 = self.messages.iter().map(|(to, from)| to + from).sum();
+        all as f64 / self.messages.len().max(1) as f64
+    }
+}
