@@ -7,10 +7,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The crates that decide what a run of a model records.
-pub(crate) const MODELS: [&str; 12] = [
+pub(crate) const MODELS: [&str; 13] = [
     "baseline",
     "codec",
     "controller",
+    "experiment",
     "fabric",
     "machine",
     "node",

@@ -13,11 +13,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
+use headwater_experiment::claim::Outcome as Verdicted;
+use headwater_experiment::experiment::{Engine, Experiment, Scale};
 use headwater_lab::{
     self as lab, Catalogue, ExperimentRun, LabError, LabProgress, LabWatch, Models, RunOptions,
 };
-use headwater_sim::claim::Outcome as Verdicted;
-use headwater_sim::experiment::{Engine, Experiment, Scale};
 use headwater_units::Duration;
 use serde::Serialize;
 use thiserror::Error;

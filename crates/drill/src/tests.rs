@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use headwater_experiment::experiment::Job;
+use headwater_experiment::scenario::Machines;
+use headwater_experiment::table::{MeasureRow, Tables, TaskRow};
 use headwater_lab::{ModelError, RunContext, Shipped};
-use headwater_sim::experiment::Job;
-use headwater_sim::scenario::Machines;
-use headwater_sim::table::{MeasureRow, Tables, TaskRow};
 
 use super::*;
 

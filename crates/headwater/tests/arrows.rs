@@ -31,9 +31,13 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("driver", &["node", "transport", "machine", "udp", "store", "codec", "wire", "units"]),
     ("udp", &["wire", "units"]),
     ("control", &["wire", "units"]),
-    ("lab", &["sim"]),
-    ("drill", &["lab", "sim", "units"]),
-    ("testbed", &["sim", "switch", "fabric", "wire", "units"]),
+    ("lab", &["experiment"]),
+    ("drill", &["lab", "experiment", "units"]),
+    ("testbed", &["experiment", "sim", "switch", "fabric", "wire", "units"]),
+    (
+        "experiment",
+        &["sim", "controller", "baseline", "transport", "switch", "policy", "fabric", "wire", "units"],
+    ),
     (
         "sim",
         &[
@@ -55,8 +59,8 @@ const ARROWS: &[(&str, &[&str])] = &[
 /// Modules of a crate that know each other in a circle, for now: a crate may have these and no others.
 const CIRCLES: &[(&str, &[&str])] = &[
     ("fabric", &["routes", "topology"]),
-    ("sim", &["claim", "experiment"]),
-    ("sim", &["scenario", "workload"]),
+    ("experiment", &["claim", "experiment"]),
+    ("experiment", &["scenario", "workload"]),
     ("store", &["disk", "error"]),
     ("store", &["partial", "partial_record"]),
     // Messages of all kinds are parts of one datagram.
@@ -81,7 +85,7 @@ const CIRCLES: &[(&str, &[&str])] = &[
 ];
 
 /// The crates that run the same on sockets and in simulation: they decide, and leave all doing to a driver.
-const MACHINES: [&str; 12] = [
+const MACHINES: [&str; 13] = [
     "units",
     "wire",
     "fabric",
@@ -94,6 +98,7 @@ const MACHINES: [&str; 12] = [
     "switch",
     "node",
     "sim",
+    "experiment",
 ];
 
 /// Crates that a machine may not name in its manifest: runtimes, sockets, system calls, clocks, entropy.

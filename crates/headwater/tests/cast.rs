@@ -13,7 +13,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use cluster::{complete, number};
-use headwater_sim::scenario::Scenario;
+use headwater_experiment::scenario::Scenario;
 use headwater_testbed::emulate::EmulatedNet;
 use headwater_testbed::soft_switch::Validity;
 use serde_json::Value;

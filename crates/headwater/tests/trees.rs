@@ -11,9 +11,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use cluster::{Process, complete, number, random_file, text};
+use headwater_experiment::scenario::Scenario;
 use headwater_fabric::HostId;
 use headwater_fabric::trees::{self, Group};
-use headwater_sim::scenario::Scenario;
 use headwater_switch::LinkChange;
 use headwater_testbed::emulate::{EmulatedNet, NetOptions};
 use headwater_units::{BitRate, Bytes};

@@ -4,8 +4,8 @@ use std::borrow::Cow;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use headwater_sim::claim::Claim;
-use headwater_sim::experiment::{Experiment, ExperimentError};
+use headwater_experiment::claim::Claim;
+use headwater_experiment::experiment::{Experiment, ExperimentError};
 
 use super::LabError;
 

@@ -15,7 +15,7 @@ use arrow_buffer::OffsetBuffer;
 use arrow_ipc::reader::FileReader;
 use arrow_ipc::writer::FileWriter;
 use arrow_schema::{ArrowError, DataType, Field, Fields, Metadata, Schema, SchemaRef};
-use headwater_sim::table::{Column, Table, Tables};
+use headwater_experiment::table::{Column, Table, Tables};
 
 /// The names of the four tables, in the order of a run's file.
 pub(super) const TABLES: [&str; 4] = ["tasks", "flows", "samples", "measures"];
@@ -156,7 +156,7 @@ impl<W: Write> TableFile<W> {
 mod tests {
     use std::io::Cursor;
 
-    use headwater_sim::table::{Cell, MeasureRow, SampleRow};
+    use headwater_experiment::table::{Cell, MeasureRow, SampleRow};
 
     use super::*;
 

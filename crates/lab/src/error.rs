@@ -3,8 +3,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use headwater_sim::experiment::{Engine, ExperimentError};
-use headwater_sim::table::TableError;
+use headwater_experiment::experiment::{Engine, ExperimentError};
+use headwater_experiment::table::TableError;
 use thiserror::Error;
 
 /// Why the lab did not do what was asked.

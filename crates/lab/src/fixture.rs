@@ -3,9 +3,9 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use headwater_sim::claim::{Outcome, Published, Verdict};
-use headwater_sim::experiment::{Engine, Job, Scale};
-use headwater_sim::table::{MeasureRow, SampleRow, Tables, TaskRow};
+use headwater_experiment::claim::{Outcome, Published, Verdict};
+use headwater_experiment::experiment::{Engine, Job, Scale};
+use headwater_experiment::table::{MeasureRow, SampleRow, Tables, TaskRow};
 
 use super::models::{ModelError, Models, RunContext};
 

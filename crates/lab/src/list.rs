@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use headwater_sim::claim::{Claim, Outcome, Published, Verdict};
-use headwater_sim::experiment::{Engine, Experiment, Scale};
+use headwater_experiment::claim::{Claim, Outcome, Published, Verdict};
+use headwater_experiment::experiment::{Engine, Experiment, Scale};
 use serde::Serialize;
 
 use super::results::{self, Stored};

@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use headwater_sim::experiment::{Engine, Job};
-use headwater_sim::run::{RunError, run_job};
-use headwater_sim::table::Tables;
+use headwater_experiment::experiment::{Engine, Job};
+use headwater_experiment::run::{RunError, run_job};
+use headwater_experiment::table::Tables;
 use thiserror::Error;
 
 /// Computes runs. On an engine that does not run in real time the same job gives the same tables, whatever else runs

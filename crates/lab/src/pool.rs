@@ -15,7 +15,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
-use headwater_sim::experiment::Job;
+use headwater_experiment::experiment::Job;
 
 use super::models::{ModelError, Models, RunContext};
 use super::run_file::{self, Origin};

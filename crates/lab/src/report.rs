@@ -9,8 +9,8 @@ use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
-use headwater_sim::claim::{Claim, Outcome, Verdict};
-use headwater_sim::experiment::{Engine, Experiment, Scale};
+use headwater_experiment::claim::{Claim, Outcome, Verdict};
+use headwater_experiment::experiment::{Engine, Experiment, Scale};
 use serde::Serialize;
 
 use super::catalogue::natural;

@@ -9,10 +9,10 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::{fmt, fs};
 
-use headwater_sim::claim::{Outcome, Verdict};
-use headwater_sim::experiment::{Engine, Experiment, Figure, Job, PlotKind, Point, Scale};
-use headwater_sim::stats;
-use headwater_sim::table::{Column, Tables};
+use headwater_experiment::claim::{Outcome, Verdict};
+use headwater_experiment::experiment::{Engine, Experiment, Figure, Job, PlotKind, Point, Scale};
+use headwater_experiment::stats;
+use headwater_experiment::table::{Column, Tables};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -238,7 +238,7 @@ impl Drawn {
             row.extend(quartiles.into_iter().flat_map(|(low, high)| [Some(short(low)), Some(short(high))]));
             row
         };
-        let line = |series: &headwater_sim::experiment::Series| {
+        let line = |series: &headwater_experiment::experiment::Series| {
             let points = match kind {
                 Kind::Series | Kind::Cdf => thinned(&series.points),
                 _ => series.points.clone(),
@@ -450,7 +450,7 @@ mod tests {
             let y = if i == 777 { 9.0 } else { (i % 2) as f64 / 3.0 };
             Point { x: i as f64, y, interval: Some((y - 1.0, y + 1.0)), quartiles: Some((y, y)) }
         };
-        let series = headwater_sim::experiment::Series {
+        let series = headwater_experiment::experiment::Series {
             name: "ppush(1,1)".into(),
             points: (0..points).map(at).collect(),
         };

@@ -18,8 +18,8 @@ use std::sync::Arc;
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
 
-use headwater_sim::claim::{Outcome as Verdicted, Verdict};
-use headwater_sim::experiment::{Engine, Experiment, Job, Scale};
+use headwater_experiment::claim::{Outcome as Verdicted, Verdict};
+use headwater_experiment::experiment::{Engine, Experiment, Job, Scale};
 use serde::Serialize;
 
 use super::catalogue::{Catalogue, Chosen};
@@ -485,7 +485,7 @@ fn conclude(batch: &mut Batch, options: &RunOptions) -> Result<ExperimentRun, La
         return Ok(result);
     }
     let axes = experiment.axes_at(engine, scale);
-    let draw = |plot: &headwater_sim::experiment::Plot| {
+    let draw = |plot: &headwater_experiment::experiment::Plot| {
         Drawn::of(&plot.figure(engine, scale, &tables, &axes, &experiment.schemes))
     };
     let run = StoredRun {

@@ -7,7 +7,7 @@ use std::fs;
 use std::io::{self, Cursor, Write};
 use std::path::Path;
 
-use headwater_sim::table::Tables;
+use headwater_experiment::table::Tables;
 
 use super::columns::{read_run, write_run};
 use super::files::write_whole;
@@ -23,7 +23,7 @@ const BLANK: [u8; 64] = [b'0'; 64];
 /// What a run was made from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Origin {
-    /// [`Job::key`](headwater_sim::experiment::Job::key): scenario, engine and seed.
+    /// [`Job::key`](headwater_experiment::experiment::Job::key): scenario, engine and seed.
     pub(super) key: String,
     /// The code that computes runs, as a hash of its sources.
     pub(super) code: String,
@@ -88,7 +88,7 @@ fn hash_in(bytes: &mut [u8]) -> Option<&mut [u8; 64]> {
 
 #[cfg(test)]
 mod tests {
-    use headwater_sim::table::{MeasureRow, SampleRow};
+    use headwater_experiment::table::{MeasureRow, SampleRow};
 
     use super::*;
 

@@ -1,17 +1,8 @@
-//! Models of a network: packets (discrete events), rates (flow), equations (fluid); scenarios, workloads, claims.
+//! Models of a network: packets (discrete events), rates (flow), equations (fluid).
 //!
-//! * [`experiment`]: a file's axes, schemes, claims and plots; its jobs.
-//! * [`scenario`] and [`workload`]: what is set up for a run, and what must be delivered.
-//! * [`run`]: a job on one of the engines, [`packet`], [`flow`] or [`fluid`].
-//! * [`table`]: what a run records. * [`claim`] and [`stats`]: what the records show.
+//! Each model takes plain values and gives plain records; `headwater-experiment` makes the values from a few lines of text.
+//! The packet engine ([`packet`]) runs the machines of the product, [`flow`] and [`fluid`] the rules of the papers.
 
-pub mod claim;
-pub mod experiment;
 pub mod flow;
 pub mod fluid;
 pub mod packet;
-pub mod run;
-pub mod scenario;
-pub mod stats;
-pub mod table;
-pub mod workload;

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use headwater_controller::ControllerConfig;
-use headwater_sim::scenario::TransportSpec;
+use headwater_experiment::scenario::TransportSpec;
 use headwater_transport::pull::PullFlowConfig;
 use headwater_transport::push::receiver::ReceiverConfig;
 use headwater_transport::source::SourceConfig;

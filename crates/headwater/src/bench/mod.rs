@@ -25,7 +25,7 @@ pub trait BenchWatch {
 
 /// The middle of what was measured; NaN of nothing.
 fn median_of(values: impl IntoIterator<Item = f64>) -> f64 {
-    headwater_sim::stats::median(&values.into_iter().collect::<Vec<_>>()).unwrap_or(f64::NAN)
+    headwater_experiment::stats::median(&values.into_iter().collect::<Vec<_>>()).unwrap_or(f64::NAN)
 }
 
 /// A share, or a ratio, of what may be nothing.

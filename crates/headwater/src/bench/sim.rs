@@ -6,9 +6,9 @@
 use std::time::Duration;
 
 use cpu_time::ProcessTime;
-use headwater_sim::experiment::{Engine, Experiment, Scale};
-use headwater_sim::run::run_job;
-use headwater_sim::table::Tables;
+use headwater_experiment::experiment::{Engine, Experiment, Scale};
+use headwater_experiment::run::run_job;
+use headwater_experiment::table::Tables;
 use headwater_units::Bytes;
 use serde::Serialize;
 use thiserror::Error;

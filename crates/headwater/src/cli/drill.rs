@@ -10,8 +10,8 @@ use std::time::Instant;
 
 use clap::Args;
 use headwater_drill::{self as drill, Drill, DrillError, DrillOptions, DrillWatch, Finding, Outcome};
+use headwater_experiment::experiment::Engine;
 use headwater_lab::{self as lab, Catalogue, Checkout, Models};
-use headwater_sim::experiment::Engine;
 use headwater_testbed::netns;
 use headwater_units::Duration;
 use indicatif::ProgressBar;

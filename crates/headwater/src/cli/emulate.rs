@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use clap::{Args, Subcommand, ValueHint};
-use headwater_sim::scenario::{NetworkTextError, Scenario};
+use headwater_experiment::scenario::{NetworkTextError, Scenario};
 use headwater_testbed::emulate::{
     CaptureStatus, ControlSocket, EmulateError, EmulatedNet, HostStatus, LinkStatus, NetOptions, Runs,
     Status, TimeStatus, check_fault, command_on,

@@ -1,8 +1,8 @@
 //! Every engine of this binary behind one door: the models, and real processes.
 
+use headwater_experiment::experiment::{Engine, Job};
+use headwater_experiment::table::Tables;
 use headwater_lab::{ModelError, Models, RunContext, Shipped};
-use headwater_sim::experiment::{Engine, Job};
-use headwater_sim::table::Tables;
 
 use crate::netns_engine;
 

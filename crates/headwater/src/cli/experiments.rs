@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use headwater_sim::scenario::{Machines, TransportSpec};
+use headwater_experiment::scenario::{Machines, TransportSpec};
 use headwater_units::Duration;
 use serde::Deserialize;
 use thiserror::Error;
@@ -28,7 +28,7 @@ pub(crate) enum ExperimentError {
     #[error("--tuning: {0}")]
     Syntax(String),
     #[error("--tuning: {0}")]
-    Range(#[from] headwater_sim::scenario::ScenarioError),
+    Range(#[from] headwater_experiment::scenario::ScenarioError),
     #[error("--tuning: {field} = {stated} cannot be had: all machines have {does}")]
     Fixed { field: &'static str, stated: u32, does: u32 },
     #[error("--tuning: {0} is for simulations alone: no real host follows it")]

@@ -7,12 +7,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::{Args, Subcommand, ValueEnum, ValueHint};
+use headwater_experiment::claim::{Outcome, Published, Verdict};
+use headwater_experiment::experiment::{Engine, Scale};
 use headwater_lab::{
     self as lab, Catalogue, Checkout, ExperimentLine, ExperimentRun, LabError, LabProgress, LabWatch,
     ReportOptions, RunOptions, SkippedRun,
 };
-use headwater_sim::claim::{Outcome, Published, Verdict};
-use headwater_sim::experiment::{Engine, Scale};
 use headwater_units::Duration;
 use indicatif::ProgressBar;
 use serde_json::json;

@@ -6,7 +6,7 @@ mod demo;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use headwater_sim::scenario::{self, TransportSpec};
+use headwater_experiment::scenario::{self, TransportSpec};
 use headwater_units::{BitRate, Duration};
 use headwater_wire::{CastWish, Class, CodePoints, SpreadRule};
 use thiserror::Error;

@@ -3,10 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration as Patience, Instant};
 
+use headwater_experiment::run::Stage;
+use headwater_experiment::scenario::Scenario;
 use headwater_lab::RunContext;
 use headwater_sim::packet::TaskPlan;
-use headwater_sim::run::Stage;
-use headwater_sim::scenario::Scenario;
 use headwater_switch::LinkChange;
 use headwater_testbed::emulate::{EmulatedNet, NetOptions};
 use headwater_units::{Bytes, Duration};

@@ -1,7 +1,7 @@
 //! The netns engine: a scenario's tasks with real daemons on real packets.
 //!
 //! ```text
-//!  scenario, seed --> Stage: who wants what, and when                     (headwater_sim::run)
+//!  scenario, seed --> Stage: who wants what, and when                     (headwater_experiment::run)
 //!                 --> EmulatedNet: the fabric, under real packets         (headwater_testbed::emulate)
 //!                 --> Cast: a `serve` per source, a `get` per task, a controller; `debug tcp` where the scheme is TCP
 //!                     play: starts, stops and host faults at their times; queues are sampled meanwhile
@@ -24,11 +24,11 @@ mod timeline;
 
 use std::time::Duration as Patience;
 
+use headwater_experiment::experiment::Job;
+use headwater_experiment::run::{RunError, Stage};
+use headwater_experiment::scenario::Scenario;
+use headwater_experiment::table::{MeasureRow, Tables};
 use headwater_lab::{ModelError, RunContext};
-use headwater_sim::experiment::Job;
-use headwater_sim::run::{RunError, Stage};
-use headwater_sim::scenario::Scenario;
-use headwater_sim::table::{MeasureRow, Tables};
 use headwater_testbed::emulate::EmulateError;
 use headwater_testbed::soft_switch::{Reserved, SoftSwitchError, Validity};
 

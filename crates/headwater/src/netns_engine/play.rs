@@ -3,9 +3,9 @@
 use std::collections::VecDeque;
 use std::time::Duration as Pause;
 
+use headwater_experiment::run::Stage;
 use headwater_fabric::LinkId;
 use headwater_lab::RunContext;
-use headwater_sim::run::Stage;
 use headwater_testbed::emulate::HostFault;
 use headwater_testbed::soft_switch::{QueueSample, Sampling, Snapshot};
 use headwater_units::{Duration, Time};

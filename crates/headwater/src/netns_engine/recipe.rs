@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use headwater_experiment::run::{HostFacts, Stage};
+use headwater_experiment::scenario::{DataClass, Machines, Scenario, Scheme};
 use headwater_sim::packet::TaskPlan;
-use headwater_sim::run::{HostFacts, Stage};
-use headwater_sim::scenario::{DataClass, Machines, Scenario, Scheme};
 use headwater_units::{BitRate, BlockIndex, Bytes, Geometry};
 
 use super::Trouble;

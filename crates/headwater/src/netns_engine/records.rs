@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use headwater_experiment::run::Stage;
 use headwater_fabric::LinkId;
 use headwater_sim::packet::{Counts, FlowRow, Records, SampleRow, TaskRow};
-use headwater_sim::run::Stage;
 use headwater_switch::{FaultCounts, PortStats};
 use headwater_units::{Duration, FlowId, Time};
 
@@ -233,7 +233,7 @@ fn cell(at: Time, every: Duration) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use headwater_sim::scenario::Scenario;
+    use headwater_experiment::scenario::Scenario;
     use headwater_testbed::soft_switch::{NotForwarded, Snapshot, Validity};
 
     use super::*;

@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use headwater_sim::scenario::Scenario;
+use headwater_experiment::scenario::Scenario;
 use headwater_testbed::emulate::EmulatedNet;
 use headwater_testbed::soft_switch::{Snapshot, Validity, in_namespace};
 use headwater_udp::{PathAddr, RecvBatch, SendBatch, SocketOptions, UdpPort};

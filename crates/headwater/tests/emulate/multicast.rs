@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use headwater_sim::scenario::Scenario;
+use headwater_experiment::scenario::Scenario;
 use headwater_testbed::emulate::{EmulatedNet, NetOptions};
 use headwater_testbed::soft_switch::{Groups, in_namespace, offloads_off};
 use headwater_udp::{GroupAddr, Multicast, PathAddr, RecvBatch, SendBatch, SocketOptions, UdpPort};

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use headwater_sim::scenario::Scenario;
+use headwater_experiment::scenario::Scenario;
 use headwater_testbed::emulate::{EmulateError, EmulatedNet, HostFault, NetOptions};
 use headwater_testbed::soft_switch::Sampling;
 use rustix::time::{ClockId, clock_gettime};

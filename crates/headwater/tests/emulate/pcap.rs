@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use etherparse::{NetSlice, SlicedPacket, TransportSlice};
-use headwater_sim::scenario::{Scenario, link_name};
+use headwater_experiment::scenario::{Scenario, link_name};
 use headwater_testbed::emulate::{EmulatedNet, NetOptions};
 use headwater_testbed::soft_switch::{Snapshot, TRIM_SIZE};
 use headwater_wire::{DSCP_TRIMMED, Ecn};

@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use headwater_sim::scenario::Scenario;
+use headwater_experiment::scenario::Scenario;
 use headwater_testbed::emulate::{EmulatedNet, NetOptions};
 use headwater_testbed::soft_switch::TRIM_SIZE;
 use headwater_units::{BitRate, Bytes};

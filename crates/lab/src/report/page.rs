@@ -2,8 +2,8 @@
 
 use std::fmt::Write;
 
-use headwater_sim::claim::{Outcome, Published, Verdict};
-use headwater_sim::experiment::Engine;
+use headwater_experiment::claim::{Outcome, Published, Verdict};
+use headwater_experiment::experiment::Engine;
 
 use super::{Counts, Note, Section, rank};
 use crate::StoredRun;

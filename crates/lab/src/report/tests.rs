@@ -1,6 +1,6 @@
 //! The page of a small fixture, letter by letter, and what it says of results that do not fit any more.
 
-use headwater_sim::claim::Published;
+use headwater_experiment::claim::Published;
 
 use super::super::fixture;
 use super::super::results::{Kind, Line};

@@ -5,8 +5,8 @@ use std::io::{self, BufWriter};
 use std::path::{Path, PathBuf};
 
 use arrow_schema::ArrowError;
-use headwater_sim::experiment::Scale;
-use headwater_sim::table::{Table, Tables};
+use headwater_experiment::experiment::Scale;
+use headwater_experiment::table::{Table, Tables};
 
 use super::super::columns::{TABLES, TableFile, in_order};
 use super::super::pool::Outcome;

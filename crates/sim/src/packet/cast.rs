@@ -36,6 +36,7 @@ use rand_chacha::ChaCha8Rng;
 
 pub use setup::{CastOutcome, CastSetup, ReceiverRow};
 
+pub use carrier::MOST_MEMBERS;
 use carrier::{AROUND, CONTROLLER, Carrier, NOWHERE, Ways};
 use host::{Host, HostConfig, Job, Passed, Surroundings};
 

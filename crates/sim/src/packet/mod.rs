@@ -32,12 +32,12 @@ pub use frame::FrameSizes;
 pub use headwater_switch::{FaultCounts, LinkChange, Seen};
 pub use network::{LinkTally, forwarding_table};
 pub use records::{Counts, FlowRow, Records, SampleRow, TaskRow, TreeRow};
-pub(crate) use setup::packet_on_path;
+pub use setup::packet_on_path;
 pub use setup::{
     Change, CodedSetup, ControlPlane, DecodeModel, Flows, Jitter, PullSetup, Sampling, Setup, SetupError,
     TaskPlan, Transport, TreeSetup,
 };
-pub(crate) use ways::divisors;
+pub use ways::switch_divisors;
 
 use frame::SimFrame;
 

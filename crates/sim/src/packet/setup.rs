@@ -82,13 +82,7 @@ impl Setup {
 }
 
 /// One packet's time on the slowest link from one host to another; zero if there is no way.
-pub(crate) fn packet_on_path(
-    topology: &Topology,
-    routes: &Routes,
-    packet: Bytes,
-    from: u32,
-    to: u32,
-) -> Duration {
+pub fn packet_on_path(topology: &Topology, routes: &Routes, packet: Bytes, from: u32, to: u32) -> Duration {
     let path = routes.path(topology, HostId(from), HostId(to), |_, _| 0);
     let links = path.iter().flat_map(|path| path.links());
     let rates = links.filter_map(|link| topology.fabric().link(*link)?.capacity);

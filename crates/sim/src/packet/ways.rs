@@ -11,8 +11,18 @@ use headwater_fabric::{HostId, Routes, Topology};
 /// More paths than this are not told apart.
 const MOST_WAYS: u64 = 4096;
 
+/// What each switch divides the number of a path by, in the order of the switches' points.
+pub fn switch_divisors(topology: &Topology, routes: &Routes) -> Vec<u32> {
+    let mut divisors = divisors(topology, routes);
+    let mut is_host = vec![false; divisors.len()];
+    topology.hosts().iter().for_each(|host| is_host[host.0 as usize] = true);
+    let mut of_host = is_host.into_iter();
+    divisors.retain(|_| of_host.next() == Some(false));
+    divisors
+}
+
 /// For each point what the number of a path is divided by there; 1 for hosts.
-pub(crate) fn divisors(topology: &Topology, routes: &Routes) -> Vec<u32> {
+fn divisors(topology: &Topology, routes: &Routes) -> Vec<u32> {
     let fabric = topology.fabric();
     // How far each point is from a host.
     let mut tier = vec![usize::MAX; fabric.point_count()];

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use headwater_sim::run::RunError;
+use headwater_experiment::run::RunError;
 use headwater_units::Bytes;
 use thiserror::Error;
 

@@ -1,7 +1,7 @@
 //! Hosts that are the network: several interfaces each, and routes through one another.
 
+use headwater_experiment::run::NetworkSetup;
 use headwater_fabric::{HostId, LinkId, PointKind};
-use headwater_sim::run::NetworkSetup;
 
 use super::{EmulateError, address, unavailable};
 use crate::netns::{Namespaces, tool};

@@ -37,9 +37,9 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use headwater_experiment::run::{NetworkSetup, network_setup};
+use headwater_experiment::scenario::{Scenario, StaleOrRepaired, Trim, link_name, link_named};
 use headwater_fabric::{LinkId, PointId, Topology};
-use headwater_sim::run::{NetworkSetup, network_setup};
-use headwater_sim::scenario::{Scenario, StaleOrRepaired, Trim, link_name, link_named};
 use headwater_units::{Bytes, Duration};
 
 pub use control::{ControlSocket, Request, Runs};

@@ -3,8 +3,8 @@
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
 
+use headwater_experiment::scenario::link_name;
 use headwater_fabric::LinkId;
-use headwater_sim::scenario::link_name;
 use headwater_units::Duration;
 use serde::{Deserialize, Serialize};
 

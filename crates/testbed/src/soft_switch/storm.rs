@@ -7,9 +7,9 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
+use headwater_experiment::run::{NetworkSetup, network_setup};
+use headwater_experiment::scenario::Scenario;
 use headwater_fabric::{HostId, LinkId};
-use headwater_sim::run::{NetworkSetup, network_setup};
-use headwater_sim::scenario::Scenario;
 use headwater_switch::{Destination, Frame as _, LinkChange, PortStats, Seen};
 use headwater_units::{BitRate, Duration, Time};
 

@@ -1,9 +1,9 @@
 //! From a scenario of the simulator to the same network under real frames.
 
+use headwater_experiment::run::packet_setup;
+use headwater_experiment::scenario::Scenario;
 use headwater_fabric::HostId;
 use headwater_sim::packet::Change;
-use headwater_sim::run::packet_setup;
-use headwater_sim::scenario::Scenario;
 use headwater_testbed::soft_switch::{DropReason, EmulatedFabric};
 
 use super::common::{LATE, Net, TestFrame, drops, ns, poll};

@@ -31,7 +31,7 @@ pub(super) const NOWHERE: u32 = GROUP - 2;
 /// Groups have numbers from here on, as paths.
 const GROUPS: u32 = 1 << 30;
 /// A membership has at most so many hosts.
-pub(crate) const MOST_MEMBERS: usize = 64;
+pub const MOST_MEMBERS: usize = 64;
 
 /// Whoever is meant by a path.
 enum Meant {

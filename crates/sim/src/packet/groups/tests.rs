@@ -2,27 +2,37 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use headwater_fabric::{HostId, LinkId, PointId};
+use headwater_baseline as baseline;
+use headwater_fabric::{FabricSpec, HostId, LinkId, Metric, PointId, Routes};
 use headwater_machine::Packet;
-use headwater_switch::LinkChange;
-use headwater_units::{BlockIndex, Duration, Esi, FlowId, PacketNumber, PathId, SymbolId, Time};
+use headwater_switch::{Choice, ClassMap, Limit, LinkChange, PortConfig, QueueConfig, Service, WhenFull};
+use headwater_units::{
+    BitRate, BlockIndex, Bytes, Duration, Esi, FlowId, PacketNumber, PathId, SymbolId, Time,
+};
 use headwater_wire::{Body, Class, Datagram, Ecn, SymbolHeader};
 use proptest::prelude::*;
 
-use crate::packet::frame::SimFrame;
+use crate::packet::frame::{FrameSizes, SimFrame};
 use crate::packet::post::Post;
 use crate::packet::segments::End;
-use crate::packet::{Event, Setup};
-use crate::run::packet_setup;
-use crate::scenario::Scenario;
+use crate::packet::{ControlPlane, DecodeModel, Event, Jitter, Setup, Transport, switch_divisors};
 
-const FAT_TREE: &str = "kind = 'fat-tree', k = 4, rate = '1 Gbit/s', delay = '10 us'";
+const FAT_TREE: &str = "kind = 'fat-tree'\nk = 4\nrate = '1 Gbit/s'\ndelay = '10 us'";
 const LEAF_SPINE: &str =
-    "kind = 'leaf-spine', leaves = 4, hosts_per_leaf = 4, spines = 4, rate = '1 Gbit/s', delay = '10 us'";
-const BIG_SWITCH: &str = "kind = 'big-switch', hosts = 16, rate = '1 Gbit/s', delay = '10 us'";
+    "kind = 'leaf-spine'\nleaves = 4\nhosts_per_leaf = 4\nspines = 4\nrate = '1 Gbit/s'\ndelay = '10 us'";
+const BIG_SWITCH: &str = "kind = 'big-switch'\nhosts = 16\nrate = '1 Gbit/s'\ndelay = '10 us'";
 
 /// 1500 bytes at 1 Gbit/s.
 const SLOT: u64 = 12_000;
+
+fn unlimited() -> PortConfig {
+    PortConfig::fifo(BitRate::ZERO, None, None)
+}
+
+fn trims_beyond(packets: u32) -> PortConfig {
+    let port = PortConfig::fifo(BitRate::ZERO, Some(Limit::Packets(packets)), None);
+    PortConfig { when_full: WhenFull::Trim, ..port }
+}
 
 /// A network with an endpoint on every host that says nothing by itself.
 struct Field {
@@ -35,17 +45,51 @@ struct Field {
 }
 
 impl Field {
-    fn new(fabric: &str, routing: &str, port: &str, seed: u64) -> Self {
-        let text = format!(
-            "scheme = 'ndp'\nfabric = {{ {fabric} }}\nrouting = '{routing}'\njitter = '0 s'\n\
-             packet = {{ data = '1500 B', ack = '64 B' }}\nport = {{ {port} }}\n\
-             nic = {{ queue = 'unlimited', mark_threshold = 'none' }}\n\
-             workload = {{ kind = 'long-flows', flows = [] }}\nuntil = '1 s'"
-        );
-        let scenario: Scenario = toml::from_str(&text).unwrap_or_else(|error| panic!("{error}\n{text}"));
-        let mut setup = packet_setup(&scenario, seed).unwrap();
-        // Both ends of every link are counted.
-        setup.drain = Some(Duration::from_secs(1));
+    fn new(fabric: &str, routing: &str, port: PortConfig, seed: u64) -> Self {
+        let spec: FabricSpec = toml::from_str(fabric).unwrap_or_else(|error| panic!("{error}\n{fabric}"));
+        let topology = spec.build(Bytes::new(1500)).unwrap();
+        let routes = match routing {
+            "d-mod-k" => Routes::d_mod_k(&topology),
+            _ => Routes::all(&topology, Metric::Hops),
+        }
+        .unwrap();
+        let divisors = switch_divisors(&topology, &routes);
+        let routing = routing.to_owned();
+        let choice = move |switch: u32| match routing.as_str() {
+            "spray" => Choice::Spray { seed: seed ^ (u64::from(switch) << 32) },
+            "source-spray" => Choice::Path { divisor: divisors[switch as usize] },
+            "ecmp" => Choice::Hash { salt: u64::from(switch) << 32 | seed },
+            _ => Choice::First,
+        };
+        let rate = BitRate::new(1_000_000_000);
+        let nic = PortConfig::fifo(rate, None, None);
+        let port = PortConfig { rate, ..port };
+        let ndp = baseline::Scheme::Ndp(baseline::NdpConfig { class: Class::Bulk, headroom: Bytes::ZERO });
+        let sender = baseline::SenderConfig::data_centre(ndp);
+        let setup = Setup {
+            routes,
+            port: Box::new(move |_, is_nic| if is_nic { nic.clone() } else { port.clone() }),
+            choice: Box::new(choice),
+            sizes: FrameSizes {
+                data: Some(Bytes::new(1500)),
+                ack: Some(Bytes::new(64)),
+                around: Bytes::new(66),
+                symbol: 1424,
+            },
+            jitter: Jitter::None,
+            control: ControlPlane::Beside { delay: Duration::ZERO },
+            transport: Transport::Baseline { receiver: baseline::ReceiverConfig::of(&sender), sender },
+            tasks: Vec::new(),
+            changes: Vec::new(),
+            sample: None,
+            until: Some(Time::ZERO + Duration::from_secs(1)),
+            // Both ends of every link are counted.
+            drain: Some(Duration::from_secs(1)),
+            decode: DecodeModel { overhead: Some(0), ns_per_byte: 0.0, ns_per_byte_whole: 0.0 },
+            carry_bytes: false,
+            seed,
+            topology,
+        };
         let mut post = Post::new(&setup).unwrap();
         (0..setup.topology.hosts().len() as u32).for_each(|host| post.settle(host));
         Field { setup, post, now: Time::ZERO, had: Vec::new(), sent: 0 }
@@ -187,8 +231,7 @@ fn a_packet_crosses_every_link_of_its_tree_once_and_comes_to_every_member() {
                 continue;
             }
             for (from, members) in groups {
-                let mut field =
-                    Field::new(fabric, routing, "queue = 'unlimited', mark_threshold = 'none'", 1);
+                let mut field = Field::new(fabric, routing, unlimited(), 1);
                 let path = field.post.group(members);
                 (0..40).for_each(|_| field.send(from, path));
                 field.run(Time::MAX);
@@ -217,7 +260,7 @@ fn a_packet_crosses_every_link_of_its_tree_once_and_comes_to_every_member() {
 fn sprayed_packets_take_every_way_up_evenly_and_copies_share_it() {
     for (fabric, ways) in [(FAT_TREE, 2), (LEAF_SPINE, 4)] {
         for routing in ["spray", "source-spray"] {
-            let mut field = Field::new(fabric, routing, "queue = 'unlimited', mark_threshold = 'none'", 3);
+            let mut field = Field::new(fabric, routing, unlimited(), 3);
             let path = field.post.group(&[5, 9, 13]);
             (0..400).for_each(|_| field.send(0, path));
             field.run(Time::MAX);
@@ -238,7 +281,7 @@ fn sprayed_packets_take_every_way_up_evenly_and_copies_share_it() {
 
 #[test]
 fn loss_on_a_branch_is_loss_for_those_behind_it() {
-    let mut field = Field::new(LEAF_SPINE, "first", "queue = 'unlimited', mark_threshold = 'none'", 1);
+    let mut field = Field::new(LEAF_SPINE, "first", unlimited(), 1);
     let topology = &field.setup.topology;
     let rack = |host: u32| {
         let link = topology.fabric().leaving(topology.point_of(HostId(host)).unwrap())[0];
@@ -266,11 +309,16 @@ fn loss_on_a_branch_is_loss_for_those_behind_it() {
 
 #[test]
 fn a_full_port_trims_the_copies_that_leave_by_it_and_no_others() {
-    let port = "queue = '4 packets', mark_threshold = 'none', when_full = 'trim', service = 'first-against-rest', \
-                classes = [{ of = [0], queue = '1000 packets', apart = true, weight = 10 }, \
-                { of = [1], queue = '4 packets' }]";
+    let own =
+        |limit| QueueConfig { limit: Some(Limit::Packets(limit)), mark_threshold: None, shares_pool: false };
+    let port = PortConfig {
+        queues: vec![own(1000), own(4)],
+        classes: ClassMap::by(|class| usize::from(class != Class::Control)),
+        service: Service::FirstAgainstRest { first: 10, rest: 1 },
+        ..trims_beyond(4)
+    };
     for drain in [true, false] {
-        let mut field = Field::new(BIG_SWITCH, "spray", port, 1);
+        let mut field = Field::new(BIG_SWITCH, "spray", port.clone(), 1);
         if !drain {
             // Ports are asked late where nobody counts at both ends.
             field.setup.drain = None;
@@ -301,7 +349,7 @@ fn a_full_port_trims_the_copies_that_leave_by_it_and_no_others() {
 
 #[test]
 fn a_member_on_the_senders_host_has_it_without_the_network() {
-    let mut field = Field::new(FAT_TREE, "spray", "queue = 'unlimited', mark_threshold = 'none'", 1);
+    let mut field = Field::new(FAT_TREE, "spray", unlimited(), 1);
     let path = field.post.group(&[4, 0, 9]);
     field.send(0, path);
     let alone = field.post.group(&[0]);
@@ -316,7 +364,7 @@ fn a_member_on_the_senders_host_has_it_without_the_network() {
 
 #[test]
 fn members_behind_a_cut_link_are_left_out_and_counted() {
-    let mut field = Field::new(BIG_SWITCH, "spray", "queue = 'unlimited', mark_threshold = 'none'", 1);
+    let mut field = Field::new(BIG_SWITCH, "spray", unlimited(), 1);
     let down = field.downlink(2);
     field.post.network.keep_frames(down.0);
     field.post.change(Time::ZERO, down.0, LinkChange::Down(true));
@@ -333,7 +381,7 @@ fn members_behind_a_cut_link_are_left_out_and_counted() {
 #[test]
 #[should_panic(expected = "a host is in a group once")]
 fn two_members_on_one_host_are_refused() {
-    let mut field = Field::new(BIG_SWITCH, "spray", "", 1);
+    let mut field = Field::new(BIG_SWITCH, "spray", unlimited(), 1);
     field.post.settle(3);
     field.post.group(&[3, 16]);
 }
@@ -353,8 +401,8 @@ proptest! {
         losses in prop::collection::vec((any::<prop::sample::Index>(), 0.0f64..1.0), 0..4),
     ) {
         let port = match trims {
-            true => "queue = '3 packets', mark_threshold = 'none', when_full = 'trim'",
-            false => "queue = 'unlimited', mark_threshold = 'none'",
+            true => trims_beyond(3),
+            false => unlimited(),
         };
         let mut field = Field::new(fabric, routing, port, seed);
         let links = field.post.network.link_count() as usize;

@@ -7,9 +7,9 @@ use std::sync::mpsc::channel;
 use std::thread;
 
 use etherparse::{IpNumber, PacketBuilder};
+use headwater_experiment::run::network_setup;
+use headwater_experiment::scenario::Scenario;
 use headwater_fabric::{HostId, LinkId};
-use headwater_sim::run::network_setup;
-use headwater_sim::scenario::Scenario;
 use headwater_switch::LinkChange;
 use headwater_units::{Duration, Time};
 

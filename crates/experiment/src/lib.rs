@@ -1,0 +1,14 @@
+//! Experiments: text in, tables out.
+//!
+//! * [`experiment`]: a file's axes, schemes, claims and plots; its jobs.
+//! * [`scenario`] and [`workload`]: what is set up for a run, and what must be delivered.
+//! * [`run`]: a job on one of the engines of `headwater-sim`: packets, rates or equations.
+//! * [`table`]: what a run records. * [`claim`] and [`stats`]: what the records show.
+
+pub mod claim;
+pub mod experiment;
+pub mod run;
+pub mod scenario;
+pub mod stats;
+pub mod table;
+pub mod workload;

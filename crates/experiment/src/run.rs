@@ -1,0 +1,116 @@
+//! One job on one engine: a scenario and a seed in, tables out.
+//!
+//! Each engine has an adapter that builds what it needs from the [`Scenario`] and writes the rows that claims read. What an
+//! engine cannot model it refuses with [`RunError::Unsupported`].
+
+use thiserror::Error;
+
+use crate::experiment::{Engine, Job};
+use crate::scenario::{Scenario, ScenarioError, Scheme};
+use crate::table::Tables;
+use headwater_sim::packet::Setup;
+
+mod cast;
+mod common;
+mod flow;
+mod flow_group;
+mod fluid;
+mod fluid_datacast;
+mod network;
+mod packet;
+mod stage;
+mod trees;
+
+pub use cast::{CastError, CastSpec, CastText, Get, Wish, run_cast};
+pub use network::NetworkSetup;
+pub use stage::{HostFacts, Stage};
+
+/// How far a run is: a part of its tasks, in 0..=1, and what it did.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Progress {
+    /// Part of the work that is done; a guess.
+    pub done: f64,
+    /// Events so far.
+    pub events: u64,
+}
+
+/// A run cannot be made.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum RunError {
+    /// The scenario is wrong.
+    #[error(transparent)]
+    Scenario(#[from] ScenarioError),
+    /// The packet engine cannot set it up.
+    #[error(transparent)]
+    Packet(#[from] headwater_sim::packet::SetupError),
+    /// The rate model cannot run it.
+    #[error(transparent)]
+    Flow(#[from] headwater_sim::flow::FlowError),
+    /// The fluid model cannot integrate it.
+    #[error(transparent)]
+    Fluid(#[from] headwater_sim::fluid::ppush::model::FluidError),
+    /// The fluid model of Datacast cannot integrate it.
+    #[error(transparent)]
+    Datacast(#[from] headwater_sim::fluid::datacast::model::ModelError),
+    /// The engine has no model of something in it.
+    #[error("the {engine} engine cannot run this: {what}")]
+    Unsupported {
+        /// The engine.
+        engine: Engine,
+        /// What it has no model of.
+        what: String,
+    },
+}
+
+/// Runs a job. Tells `watch` now and then how far it is. The tables have no coordinates yet: see [`Job::gather`].
+///
+/// # Errors
+/// [`RunError`], before anything runs.
+pub fn run_job(job: &Job, watch: &mut dyn FnMut(Progress)) -> Result<Tables, RunError> {
+    if job.engine() != Engine::Trees {
+        whole(&job.scenario, job.engine())?;
+    }
+    match job.engine() {
+        Engine::Packet => packet::run(&job.scenario, job.seed, watch),
+        Engine::Flow if job.scenario.scheme.is_for_groups() => {
+            flow_group::run(&job.scenario, job.seed, watch)
+        }
+        Engine::Flow => flow::run(&job.scenario, job.seed, watch),
+        Engine::Fluid if job.scenario.scheme == Scheme::Datacast => {
+            fluid_datacast::run(&job.scenario, job.seed, watch)
+        }
+        Engine::Fluid => fluid::run(&job.scenario, job.seed, watch),
+        Engine::Trees => trees::run(&job.scenario, job.seed, watch),
+        Engine::Netns => Err(RunError::Unsupported {
+            engine: Engine::Netns,
+            what: "it needs network namespaces, which a pure function of a scenario has not".into(),
+        }),
+    }
+}
+
+/// What the packet engine would run: also the network, ports and faults for whoever runs the same scenario on real packets.
+///
+/// # Errors
+/// [`RunError`] if it could not run it.
+pub fn packet_setup(scenario: &Scenario, seed: u64) -> Result<Setup, RunError> {
+    whole(scenario, Engine::Packet)?;
+    packet::setup(scenario, seed)
+}
+
+/// Only trees are asked for in networks of which a part has failed before anything began.
+fn whole(scenario: &Scenario, engine: Engine) -> Result<(), RunError> {
+    match scenario.link_failure_rate > 0.0 {
+        true => Err(common::unsupported(engine, "link_failure_rate: cables that are down from the start")),
+        false => Ok(()),
+    }
+}
+
+/// The network of a scenario alone, as [`packet_setup`] has it: also of one without a workload
+/// ([`Scenario::of_network`]).
+///
+/// # Errors
+/// [`RunError`] if it cannot be built.
+pub fn network_setup(scenario: &Scenario, seed: u64) -> Result<NetworkSetup, RunError> {
+    network::setup(scenario, seed)
+}

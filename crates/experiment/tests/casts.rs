@@ -1,0 +1,164 @@
+//! Casts by whole nodes and the product's controller, in the packet simulator.
+
+use headwater_experiment::run::{CastError, CastSpec, run_cast};
+use headwater_sim::packet::cast::{CastOutcome, ReceiverRow};
+use headwater_wire::CastWay;
+
+/// Hosts on one switch, each with a link of 20 Mbit/s: a MiB takes 0.46 s.
+fn star(hosts: u32, rest: &str) -> String {
+    format!(
+        "fabric = {{ kind = 'big-switch', hosts = {hosts}, rate = '20 Mbit/s', delay = '50 us' }}\n{rest}"
+    )
+}
+
+fn cast(text: &str, seed: u64) -> CastOutcome {
+    let spec = CastSpec::of_text(text).unwrap_or_else(|error| panic!("{text}: {error}"));
+    run_cast(&spec, seed).unwrap_or_else(|error| panic!("{text}: {error}"))
+}
+
+fn overlay(receivers: u32, seed: u64) -> CastOutcome {
+    cast(&star(receivers + 1, "[cast]\nobject = '8 MiB'\nwish = 'overlay'"), seed)
+}
+
+fn row(outcome: &CastOutcome, host: u32) -> &ReceiverRow {
+    outcome.receivers.iter().find(|row| row.host == host).expect("it is a receiver")
+}
+
+/// Seconds from the beginning.
+fn finished(outcome: &CastOutcome, host: u32) -> f64 {
+    let row = row(outcome, host);
+    let finished = row.finished.unwrap_or_else(|| panic!("host {host} has it: {row:?}"));
+    finished.since(headwater_units::Time::ZERO).as_secs_f64()
+}
+
+/// What others have of it when one of them is out of reach must not wait for that one.
+fn last_but(outcome: &CastOutcome, but: u32) -> f64 {
+    let others = outcome.receivers.iter().map(|row| row.host).filter(|host| *host != but);
+    others.map(|host| finished(outcome, host)).fold(0.0, f64::max)
+}
+
+#[test]
+fn an_overlay_takes_little_longer_than_one_copy_and_its_source_sends_little_more() {
+    for receivers in [4, 8, 16] {
+        let outcome = overlay(receivers, 1);
+        let (stretch, copies) = (outcome.stretch(), outcome.copies);
+        println!("{receivers} receivers: {stretch:.3} of one copy's time, {copies:.3} copies");
+        assert!(outcome.is_complete(), "{:?}", outcome.receivers);
+        assert!(matches!(outcome.way, Some(CastWay::Overlay { .. })), "{:?}", outcome.way);
+        assert_eq!(outcome.controller.casts_overlaid, 1);
+        assert!((1.0..1.3).contains(&stretch), "{receivers} receivers: {stretch}");
+        assert!((1.0..1.2).contains(&copies), "{receivers} receivers: {copies}");
+    }
+}
+
+#[test]
+fn the_same_seed_is_the_same_cast() {
+    let outcome = overlay(6, 7);
+    assert_eq!(outcome, overlay(6, 7));
+    assert_ne!(outcome.events, overlay(6, 8).events);
+}
+
+#[test]
+fn a_receiver_that_dies_keeps_nobody_else_from_the_object() {
+    let text = star(
+        9,
+        "faults = [{ at = '1 s', on = 'host 4', what = { kind = 'host-kill' } }]\n[cast]\nobject = '8 MiB'\nwish = 'overlay'",
+    );
+    let outcome = cast(&text, 1);
+    assert_eq!(row(&outcome, 4).failed.as_deref(), Some("it died"));
+    // Whoever was served by it is served by others within the 1.5 s after which a flow counts as silent.
+    let (last, one) = (last_but(&outcome, 4), outcome.one_copy.as_secs_f64());
+    assert!(last < one * 1.3 + 1.5, "the last has it after {last} s, one copy takes {one} s");
+    assert!(outcome.copies < 1.3, "{}", outcome.copies);
+}
+
+#[test]
+fn a_receiver_that_is_frozen_for_a_while_comes_after_the_others() {
+    for wish in ["overlay", "multicast"] {
+        let text = star(
+            9,
+            &format!(
+                "faults = [{{ at = '1 s', until = '4 s', on = 'host 4', what = {{ kind = 'host-pause' }} }}]\n\
+                 [cast]\nobject = '8 MiB'\nwish = '{wish}'"
+            ),
+        );
+        let outcome = cast(&text, 1);
+        let (last, one) = (last_but(&outcome, 4), outcome.one_copy.as_secs_f64());
+        let (late, copies) = (finished(&outcome, 4), outcome.copies);
+        println!("{wish}: the others {last:.2} s, the frozen one {late:.2} s, {copies:.3} copies");
+        assert!(outcome.is_complete());
+        assert!(last < one * 1.3 + 2.0, "{wish}: the others wait until {last} s; one copy takes {one} s");
+        assert!(late > 4.0 && late < 4.0 + 2.0 * one, "{wish}: the frozen one has it after {late} s");
+        assert!(copies < 2.0, "{wish}: {copies}");
+    }
+}
+
+#[test]
+fn who_was_killed_and_starts_anew_is_invited_again() {
+    let text = star(
+        5,
+        "faults = [{ at = '1 s', until = '2 s', on = 'host 2', what = { kind = 'host-kill' } }]\n\
+         [cast]\nobject = '8 MiB'\nwish = 'overlay'",
+    );
+    let outcome = cast(&text, 1);
+    let (last, late) = (last_but(&outcome, 2), finished(&outcome, 2));
+    let one = outcome.one_copy.as_secs_f64();
+    // Its finished blocks are still there.
+    assert!(last < late && late < 2.0 + 1.5 * one, "the others {last} s, it {late} s");
+}
+
+#[test]
+fn a_get_joins_a_cast_that_is_under_way() {
+    let text = star(6, "[cast]\nobject = '8 MiB'\nwish = 'overlay'\ngets = [{ host = 5, at = '1500 ms' }]");
+    let outcome = cast(&text, 1);
+    assert!(outcome.is_complete());
+    assert_eq!(outcome.controller.overlays_joined, 1);
+    assert!(outcome.copies < 1.3, "the others serve it: {} copies", outcome.copies);
+}
+
+#[test]
+fn several_gets_of_one_object_come_to_be_one() {
+    let gets: Vec<String> =
+        (1..=5).map(|host| format!("{{ host = {host}, at = '{} ms' }}", host * 20)).collect();
+    let text = star(6, &format!("[cast]\nobject = '8 MiB'\nreceivers = []\ngets = [{}]", gets.join(", ")));
+    let outcome = cast(&text, 1);
+    assert!(outcome.is_complete());
+    assert!(outcome.controller.crowds_overlaid >= 1, "{:?}", outcome.controller);
+    assert!(outcome.copies < 1.5, "{}", outcome.copies);
+}
+
+#[test]
+fn a_group_gets_each_symbol_once() {
+    let outcome = cast(&star(9, "[cast]\nobject = '8 MiB'\nwish = 'multicast'"), 1);
+    assert!(outcome.is_complete());
+    assert!(matches!(outcome.way, Some(CastWay::Multicast { members: 8, .. })), "{:?}", outcome.way);
+    assert!(outcome.stretch() < 1.1 && outcome.copies < 1.05, "{} {}", outcome.stretch(), outcome.copies);
+}
+
+#[test]
+fn a_bcube_gets_it_down_two_trees_from_hosts_that_hand_on() {
+    let text = "fabric = { kind = 'bcube', n = 4, k = 1, rate = '20 Mbit/s', delay = '50 us' }\n\
+                [cast]\nobject = '8 MiB'\nwish = 'trees'";
+    let outcome = cast(text, 1);
+    assert!(outcome.is_complete());
+    assert!(matches!(outcome.way, Some(CastWay::Trees { trees: 2, members: 15, .. })), "{:?}", outcome.way);
+    assert!(outcome.stretch() < 1.2 && outcome.copies < 1.05, "{} {}", outcome.stretch(), outcome.copies);
+}
+
+#[test]
+fn what_cannot_be_cast_is_refused_before_anything_runs() {
+    let wrong = |text: &str| {
+        let spec = CastSpec::of_text(text);
+        spec.and_then(|spec| run_cast(&spec, 1)).expect_err("it is wrong")
+    };
+    let object = "[cast]\nobject = '1 MiB'";
+    assert!(matches!(wrong(&star(3, &format!("{object}\nsource = 3"))), CastError::Host { host: 3, .. }));
+    assert!(matches!(
+        wrong(&star(3, &format!("{object}\nreceivers = [1, 1]"))),
+        CastError::Host { host: 1, .. }
+    ));
+    assert!(wrong(&star(3, &format!("{object}\nwish = 'pigeons'"))).to_string().contains("pigeons"));
+    assert!(wrong(&star(3, "")).to_string().contains("object"));
+    let group = wrong(&star(66, &format!("{object}\nwish = 'multicast'")));
+    assert!(group.to_string().contains("at most 64 members"), "{group}");
+}
