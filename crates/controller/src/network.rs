@@ -255,7 +255,7 @@ impl Network {
         let ipv6 = self.by_address.keys().any(IpAddr::is_ipv6);
         let around = self.framing + IP_UDP[usize::from(ipv6)];
         let name = SymbolId { block: BlockIndex(0), esi: Esi(0) };
-        let (class, flow, body) = (Class::Control, FlowId(0), Body::Interest(name));
+        let (class, flow, body) = (Class::Control, FlowId(0), Body::Interest(name.into()));
         let interest = Datagram { class, key_epoch: 0, flow, body }.len(0);
         let counted = Bytes::new(u64::from(symbol_size) + SYMBOL_OVERHEAD as u64);
         let sizes =

@@ -349,7 +349,7 @@ fn the_hashes_of_code_cover_every_crate_that_decides_what_a_run_records() {
     };
     let named = |names: &[&str]| names.iter().map(|it| (*it).to_owned()).collect::<BTreeSet<_>>();
     let models = named(&code_hash::MODELS);
-    assert_eq!(models, behind("sim"));
+    assert_eq!(models, behind("experiment"));
     // What draws plots and judges records nothing.
     let judges = named(&["lab", "drill"]);
     assert_eq!(&named(&code_hash::REAL) | &models, &behind("headwater") - &judges);

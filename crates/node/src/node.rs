@@ -47,6 +47,8 @@ const BY_TREE: PathId = PathId(0);
 pub trait Parcel: Clone {
     /// What it says, if it was made under this key, and how long its payload is.
     fn open(&self, key: &HeaderKey) -> Option<(Datagram, usize)>;
+    /// One hop more, of an interest ([`headwater_wire::count_hop`]).
+    fn count_hop(&mut self);
 }
 
 /// A datagram as the network has brought it.
@@ -325,7 +327,15 @@ where
         bytes: Bytes,
         parcel: impl FnOnce() -> P,
     ) {
-        let is_its = self.trees.on_datagram(now, datagram.flow, from.into(), &datagram.body, bytes, parcel);
+        let body = &datagram.body;
+        let parcel = || {
+            let mut parcel = parcel();
+            if matches!(body, Body::Interest(_)) {
+                parcel.count_hop();
+            }
+            parcel
+        };
+        let is_its = self.trees.on_datagram(now, datagram.flow, from.into(), body, bytes, parcel);
         self.stats.strays += u64::from(!is_its);
     }
 

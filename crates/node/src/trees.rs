@@ -27,7 +27,9 @@ use headwater_machine::SortedMap;
 use headwater_switch::{StoreConfig, TreeNode, TreeWord};
 use headwater_transport::tree::{Liveness, Say};
 use headwater_units::{Bytes, Duration, FlowId, PathId, Time};
-use headwater_wire::{Body, Control, HeaderKey, Signal, Signalled, ToController, ToNode, TreeOrder, TreeWay};
+use headwater_wire::{
+    Body, Control, HeaderKey, Interest, Signal, Signalled, ToController, ToNode, TreeOrder, TreeWay,
+};
 
 use crate::signals::{Above, Signals};
 
@@ -360,6 +362,10 @@ impl<P: Clone> Trees<P> {
         packet: impl FnOnce() -> P,
     ) -> bool {
         let Some(relay) = self.relays.get_mut(&tree) else { return false };
+        // It goes round in a circle of nodes of which each was told that another is above it.
+        if matches!(body, Body::Interest(Interest { hops: Interest::MAX_HOPS, .. })) {
+            return false;
+        }
         let is_neighbour = relay.liveness.heard(now, &from);
         let word = TreeWord::of(body);
         let Some((word, way)) = word.and_then(|word| Some((word, relay.way_from(from, word)?))) else {
@@ -524,15 +530,15 @@ mod tests {
     #[test]
     fn what_comes_down_goes_to_all_who_asked_and_what_was_kept_is_not_asked_for_again() {
         let (mut trees, _) = installed(ms(0), order(1));
-        assert!(come(&mut trees, 3, &Body::Interest(name(5)), "asked by 3"));
+        assert!(come(&mut trees, 3, &Body::Interest(name(5).into()), "asked by 3"));
         assert_eq!(all(&mut trees), [forward(1, "asked by 3")]);
-        trees.from_here(TREE, &Body::Interest(name(5)), Bytes::new(48), "asked here");
+        trees.from_here(TREE, &Body::Interest(name(5).into()), Bytes::new(48), "asked here");
         assert_eq!(all(&mut trees), [], "it is on its way");
         assert!(come(&mut trees, 1, &symbol(5), "the symbol"));
         let sent = all(&mut trees);
         assert!(sent.contains(&forward(3, "the symbol")), "{sent:?}");
         assert!(sent.contains(&TreeAction::Deliver { tree: TREE, packet: "the symbol" }), "{sent:?}");
-        come(&mut trees, 4, &Body::Interest(name(5)), "asked by 4");
+        come(&mut trees, 4, &Body::Interest(name(5).into()), "asked by 4");
         let sent = all(&mut trees);
         assert!(!sent.contains(&forward(1, "asked by 4")), "it was kept: {sent:?}");
     }
@@ -542,7 +548,9 @@ mod tests {
         let (mut trees, _) = installed(ms(0), order(1));
         assert!(!come(&mut trees, 9, &symbol(5), "a stranger's"));
         assert!(!come(&mut trees, 3, &symbol(5), "from below"));
-        assert!(!come(&mut trees, 1, &Body::Interest(name(5)), "from above"));
+        assert!(!come(&mut trees, 1, &Body::Interest(name(5).into()), "from above"));
+        let tired = Body::Interest(Interest { name: name(5), hops: Interest::MAX_HOPS });
+        assert!(!come(&mut trees, 3, &tired, "goes round and round"));
         let beat = Body::Probe(Probe { number: 0, bytes: Probe::SHORTEST, fits: None });
         assert!(!come(&mut trees, 9, &beat, "a stranger's beat"));
         assert!(come(&mut trees, 3, &beat, "a beat"));
@@ -566,7 +574,7 @@ mod tests {
         let other_key = FlowSecret { flow: TREE, key: FlowKey([1; 32]) };
         assert_eq!(tell(TreeOrder { tree: other_key, ..order(5) }), 0, "another tree of that name");
         assert_eq!(tell(TreeOrder { parent: Some(at(9)), ..order(5) }), 1);
-        come(&mut trees, 3, &Body::Interest(name(5)), "asked");
+        come(&mut trees, 3, &Body::Interest(name(5).into()), "asked");
         assert_eq!(all(&mut trees), [forward(9, "asked")]);
         trees.on_control(ms(1), CONTROLLER, ToNode::FellTree { tree: TREE });
         assert!(trees.is_empty() && trees.wake().is_none());

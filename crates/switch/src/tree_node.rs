@@ -41,7 +41,7 @@ impl TreeWord {
     #[inline]
     pub fn of(body: &Body) -> Option<TreeWord> {
         match body {
-            Body::Interest(name) => Some(TreeWord::Interest(*name)),
+            Body::Interest(interest) => Some(TreeWord::Interest(interest.name)),
             Body::Symbol(header) if !header.trimmed => {
                 Some(TreeWord::Data { name: header.symbol, number: Some(header.number.0) })
             }

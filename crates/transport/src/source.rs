@@ -176,8 +176,8 @@ impl Source {
                 Flow::Pull(f) => f.on_echo(path, nonce, &mut common.shared),
                 Flow::Push(_) | Flow::Tree(_) => {}
             }),
-            Body::Interest(name) => self.with_flow(flow, |f, common, _| match f {
-                Flow::Tree(f) => f.on_interest(now, name, &mut common.shared, &mut common.deals),
+            Body::Interest(interest) => self.with_flow(flow, |f, common, _| match f {
+                Flow::Tree(f) => f.on_interest(now, interest.name, &mut common.shared, &mut common.deals),
                 Flow::Push(_) | Flow::Pull(_) => {}
             }),
             Body::Fin(_) => self.on_fin(flow, path),

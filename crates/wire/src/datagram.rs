@@ -4,7 +4,7 @@ use headwater_units::{BlockIndex, Bytes, ESI_LIMIT, Esi, FlowId, MAX_SYMBOL_SIZE
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::tree::TreeBody;
+use crate::tree::{Interest, TreeBody};
 use crate::{
     Ack, AckVector, Announcement, Assign, Control, Cumulative, HeaderKey, Probe, ProbeAck, Pull, Receipt,
 };
@@ -182,8 +182,8 @@ pub enum Body {
     /// Source to a receiver that pulls as one of a group: it has held the group up, and gets nothing by it any more; its pulls
     /// are answered to it alone from now on.
     Detached,
-    /// Receiver towards source, up a tree: this symbol is wanted (Datacast §V-A).
-    Interest(SymbolId),
+    /// Receiver towards source, up a tree: a symbol is wanted (Datacast §V-A).
+    Interest(Interest),
     /// Source to receivers, down a tree: which block comes after another one.
     Announcement(Announcement),
 }
@@ -301,7 +301,8 @@ fn read<'a>(bytes: &'a [u8], key: Option<&HeaderKey>) -> Result<Parsed<'a>, Wire
     if key.is_some_and(|key| !key.matches(bytes, covered)) {
         return Err(WireError::Tag);
     }
-    if kind != KIND_SYMBOL && (flags, header[3], number) != (0, 0, 0) {
+    let detail = if kind == KIND_TREE { 0 } else { header[3] };
+    if kind != KIND_SYMBOL && (flags, detail, number) != (0, 0, 0) {
         return Err(WireError::Field { what: "reserved bits" });
     }
     let rest = &bytes[HEADER..];
@@ -363,8 +364,9 @@ fn read<'a>(bytes: &'a [u8], key: Option<&HeaderKey>) -> Result<Parsed<'a>, Wire
             Body::Detached
         }
         KIND_TREE => match TreeBody::parse(rest)? {
-            TreeBody::Interest(name) => Body::Interest(name),
-            TreeBody::Announcement(announcement) => Body::Announcement(announcement),
+            TreeBody::Interest(name) => Body::Interest(Interest { name, hops: header[3] }),
+            TreeBody::Announcement(announcement) if header[3] == 0 => Body::Announcement(announcement),
+            TreeBody::Announcement(_) => return Err(WireError::Field { what: "reserved bits" }),
         },
         other => return Err(WireError::Kind(other)),
     };
@@ -429,7 +431,7 @@ const KIND_PROBE_ACK: u8 = 11;
 const KIND_PULL: u8 = 12;
 const KIND_RECEIPT: u8 = 13;
 const KIND_DETACHED: u8 = 14;
-const KIND_TREE: u8 = 15;
+pub(crate) const KIND_TREE: u8 = 15;
 
 impl Datagram {
     /// Bytes on the wire, above UDP; `symbol_size` counts only for an untrimmed symbol.
@@ -450,7 +452,7 @@ impl Datagram {
                 Body::ProbeAck(_) => ProbeAck::LEN,
                 Body::Pull(pull) => pull.len(),
                 Body::Receipt(_) => Receipt::LEN,
-                &Body::Interest(name) => TreeBody::Interest(name).len(),
+                Body::Interest(interest) => TreeBody::Interest(interest.name).len(),
                 &Body::Announcement(announcement) => TreeBody::Announcement(announcement).len(),
             }
     }
@@ -534,8 +536,9 @@ pub fn emit<'a>(datagram: &Datagram, symbol_size: u16, key: &HeaderKey, out: &'a
             KIND_RECEIPT
         }
         Body::Detached => KIND_DETACHED,
-        &Body::Interest(name) => {
-            TreeBody::Interest(name).emit(&mut out[HEADER..]);
+        Body::Interest(interest) => {
+            detail = interest.hops;
+            TreeBody::Interest(interest.name).emit(&mut out[HEADER..]);
             KIND_TREE
         }
         &Body::Announcement(announcement) => {
@@ -568,4 +571,16 @@ pub fn mark_trimmed(bytes: &mut [u8]) -> Option<usize> {
     }
     header[1] |= FLAG_TRIMMED;
     (bytes.len() >= HEADER + SYMBOL_HEADER).then_some(HEADER + SYMBOL_HEADER)
+}
+
+/// Counts one hop more of an interest in place, as a node does that hands it on; false if the bytes are no interest, or one that has
+/// made [`Interest::MAX_HOPS`]. The header tag stays valid: it does not cover the count.
+pub fn count_hop(bytes: &mut [u8]) -> bool {
+    match bytes {
+        [first, _, _, hops, ..] if *first == (VERSION << 4) | KIND_TREE && *hops < Interest::MAX_HOPS => {
+            *hops += 1;
+            true
+        }
+        _ => false,
+    }
 }

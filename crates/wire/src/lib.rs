@@ -49,7 +49,8 @@ pub use control::{
 pub use cumulative::{AckVector, Cumulative};
 pub use datagram::{
     Body, Class, Datagram, Ecn, FinReason, HEADER, HEADER_TAG, PRELUDE, Parsed, SEAL, SYMBOL_OVERHEAD,
-    SymbolHeader, WireError, emit, mark_trimmed, on_the_wire, parse, parse_trimmed, peek_flow, peek_tree,
+    SymbolHeader, WireError, count_hop, emit, mark_trimmed, on_the_wire, parse, parse_trimmed, peek_flow,
+    peek_tree,
 };
 pub use naming::{Claim, ClaimRule, NameStands, Naming};
 pub use node::{Holding, MAX_LABEL, MAX_LABELS, NodeInfo};
@@ -57,4 +58,4 @@ pub use probe::{Probe, ProbeAck};
 pub use pull::{Pull, Receipt, Want};
 pub use signal::{MAX_SIGNALLED, Signal, SignalBranch, Signalled, TreeWay, answer_key, answer_tags};
 pub use tag::HeaderKey;
-pub use tree::{Announcement, NEXT};
+pub use tree::{Announcement, Interest, NEXT};

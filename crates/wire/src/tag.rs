@@ -1,14 +1,15 @@
 //! The header tag: 8 bytes by which the receiver of a datagram knows that the other end of the flow made it.
 //!
 //! SipHash-2-4 under a key derived from the flow key; far cheaper than sealing the payload, whose bytes are verified
-//! per block by the object's hash anyway. It covers the immutable fields only, so a switch may trim and mark.
+//! per block by the object's hash anyway. It covers the immutable fields only, so a switch may trim and mark, and nodes on a tree
+//! count hops.
 
 use std::hash::Hasher as _;
 
 use headwater_units::FlowKey;
 use siphasher::sip::SipHasher24;
 
-use crate::datagram::{FLAG_TRIMMED, HEADER, PRELUDE, SYMBOL_COVERED};
+use crate::datagram::{FLAG_TRIMMED, HEADER, KIND_TREE, PRELUDE, SYMBOL_COVERED};
 
 /// Makes and checks the header tags of one flow.
 #[derive(Clone)]
@@ -34,7 +35,8 @@ impl HeaderKey {
         // stored such: a processor waits when a load spans several stores.
         if covered == SYMBOL_COVERED {
             let word = |at: usize| u64::from_le_bytes(datagram[at..at + 8].try_into().expect("8 bytes"));
-            let words = [word(0) & !(u64::from(FLAG_TRIMMED) << 8), word(8), word(HEADER)];
+            let first = word(0) & !u64::from_le_bytes(changing(datagram[0]));
+            let words = [first, word(8), word(HEADER)];
             let mut input = [0; 24];
             for (bytes, word) in input.chunks_exact_mut(8).zip(words) {
                 bytes.copy_from_slice(&word.to_le_bytes());
@@ -44,7 +46,7 @@ impl HeaderKey {
         let mut hasher = self.0;
         let mut prelude = [0; PRELUDE];
         prelude.copy_from_slice(&datagram[..PRELUDE]);
-        prelude[1] &= !FLAG_TRIMMED;
+        prelude.iter_mut().zip(changing(datagram[0])).for_each(|(byte, changing)| *byte &= !changing);
         hasher.write(&prelude);
         hasher.write(&datagram[HEADER..covered]);
         hasher.finish().to_be_bytes()
@@ -62,6 +64,13 @@ impl HeaderKey {
     }
 }
 
+/// The bits of a datagram's first word that change on its way: whether a switch has trimmed it, and on trees the hops that it has made.
+#[inline]
+fn changing(first: u8) -> [u8; 8] {
+    let hops = if first & 15 == KIND_TREE { 0xff } else { 0 };
+    [0, FLAG_TRIMMED, 0, hops, 0, 0, 0, 0]
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -70,10 +79,12 @@ mod tests {
     fn the_short_way_gives_the_tag_of_the_long_one() {
         let key = HeaderKey::new(&FlowKey([7; 32]));
         let mut datagram: Vec<u8> = (0..SYMBOL_COVERED as u8 + 9).map(|i| i.wrapping_mul(37)).collect();
-        for flags in [0, FLAG_TRIMMED, 0xff] {
-            datagram[1] = flags;
+        for (kind, flags) in [(1, 0), (1, FLAG_TRIMMED), (1, 0xff), (KIND_TREE, 0)] {
+            (datagram[0], datagram[1]) = (kind, flags);
+            let detail = if kind == KIND_TREE { 0 } else { datagram[3] };
             let mut hasher = key.0;
-            hasher.write(&[&datagram[..1], &[flags & !FLAG_TRIMMED], &datagram[2..PRELUDE]].concat());
+            let head = [datagram[0], flags & !FLAG_TRIMMED, datagram[2], detail];
+            hasher.write(&[&head[..], &datagram[4..PRELUDE]].concat());
             hasher.write(&datagram[HEADER..SYMBOL_COVERED]);
             assert_eq!(key.tag(&datagram, SYMBOL_COVERED), hasher.finish().to_be_bytes());
         }

@@ -4,6 +4,8 @@
 //! interest:      0 (1) | block (4) | ESI (3)
 //! announcement:  1 (1) | block (4) | 0 (3), or 1 (3) with the next block (4)
 //! ```
+//! The fourth byte of the prelude counts the nodes that have handed an interest on; the tag does not cover it.
+//!
 //! An interest names one symbol; the symbol itself is the answer, an ordinary one. The source feeds a tree block after block, and
 //! which block follows is known only when its turn comes; so each block has one more name, [`NEXT`], which the receivers ask
 //! for when they begin the block. The answer is kept and copied in the tree like any symbol.
@@ -18,6 +20,26 @@ pub const NEXT: Esi = Esi(ESI_LIMIT - 1);
 
 const INTEREST: u8 = 0;
 const ANNOUNCEMENT: u8 = 1;
+
+/// A symbol that is wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Interest {
+    /// Its name.
+    pub name: SymbolId,
+    /// The nodes that have handed the interest on. Nobody can vouch for it, as each of them changes it.
+    pub hops: u8,
+}
+
+impl Interest {
+    /// The most hops that an interest makes: where nodes were told of a tree that is a circle, it ends.
+    pub const MAX_HOPS: u8 = 255;
+}
+
+impl From<SymbolId> for Interest {
+    fn from(name: SymbolId) -> Self {
+        Interest { name, hops: 0 }
+    }
+}
 
 /// Which block a tree carries after another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

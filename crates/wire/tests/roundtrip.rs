@@ -467,8 +467,10 @@ fn datagram() -> impl Strategy<Value = Datagram> {
         (any::<u32>(), any::<u16>()).prop_map(|(number, bytes)| Body::ProbeAck(ProbeAck { number, bytes })),
         pull().prop_map(Body::Pull),
         Just(Body::Detached),
-        (any::<u32>(), 0u32..1 << 24)
-            .prop_map(|(block, esi)| Body::Interest(SymbolId { block: BlockIndex(block), esi: Esi(esi) })),
+        (any::<u32>(), 0u32..1 << 24, any::<u8>()).prop_map(|(block, esi, hops)| {
+            let name = SymbolId { block: BlockIndex(block), esi: Esi(esi) };
+            Body::Interest(Interest { name, hops })
+        }),
         (any::<u32>(), any::<Option<u32>>()).prop_map(|(block, next)| {
             Body::Announcement(Announcement { block: BlockIndex(block), next: next.map(BlockIndex) })
         }),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use headwater_node::Parcel;
-use headwater_wire::{Datagram, HeaderKey, SEAL, SYMBOL_OVERHEAD, parse};
+use headwater_wire::{Datagram, HeaderKey, SEAL, SYMBOL_OVERHEAD, count_hop, parse};
 
 /// A datagram as it came, or as it is sent.
 #[derive(Clone, Debug, PartialEq)]
@@ -22,6 +22,10 @@ impl Copy {
 impl Parcel for Copy {
     fn open(&self, key: &HeaderKey) -> Option<(Datagram, usize)> {
         parse(&self.bytes, key).ok().map(|parsed| (parsed.datagram, parsed.payload.len()))
+    }
+
+    fn count_hop(&mut self) {
+        count_hop(Arc::make_mut(&mut self.bytes));
     }
 }
 

@@ -4,7 +4,7 @@ mod net;
 
 use headwater_node::{Arrived, NodeAction, Room, To};
 use headwater_transport::{ReceiverCommand, ReceiverFailure, SourceCommand};
-use headwater_units::{Bytes, Duration, FlowId, FlowKey, PathId, Time};
+use headwater_units::{BlockIndex, Bytes, Duration, Esi, FlowId, FlowKey, PathId, SymbolId, Time};
 use headwater_wire::{
     Body, Class, Control, Datagram, Delivery, Ecn, FinReason, FlowRole, FlowSecret, GroupQuestion, HeaderKey,
     ToController, ToNode, TreeOrder,
@@ -125,6 +125,25 @@ fn a_symbol_that_comes_down_a_tree_is_for_the_node_and_for_those_below() {
         );
         assert!(net.hosts.iter().all(|host| host.node.has_trees() && host.node.stats().strays == 0));
     }
+}
+
+#[test]
+fn an_interest_ends_where_nodes_were_told_of_a_tree_that_is_a_circle() {
+    let mut net = Net::new(2, Bytes::mib(1), true, PULL, Vec::new());
+    net.order(0, tree_order(Some(1), &[1], false, 0));
+    net.order(1, tree_order(Some(0), &[0], false, 1));
+    let name = SymbolId { block: BlockIndex(0), esi: Esi(5) };
+    let interest =
+        Datagram { class: Class::Control, key_epoch: 0, flow: FIRST, body: Body::Interest(name.into()) };
+    let mut bytes = written(&interest, &HeaderKey::new(&key(FIRST)));
+    // Each node hands it on to the other, as it must: it knows of nothing but its neighbours.
+    for hops in 0..=255 {
+        let (host, other) = (hops % 2, (hops + 1) % 2);
+        let forwarded = net.hand_on(host, other, &bytes);
+        assert_eq!(forwarded.is_some(), hops < 255, "after {hops} hops");
+        bytes = forwarded.unwrap_or_default();
+    }
+    assert_eq!(net.hosts[1].node.stats().strays, 1);
 }
 
 #[test]

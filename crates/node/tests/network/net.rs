@@ -37,6 +37,15 @@ impl Parcel for Passed {
             None => Some((self.datagram.clone(), payload_of(&self.datagram))),
         }
     }
+
+    fn count_hop(&mut self) {
+        if let Some(bytes) = &mut self.bytes {
+            count_hop(Arc::make_mut(bytes));
+        }
+        if let Body::Interest(interest) = &mut self.datagram.body {
+            interest.hops += 1;
+        }
+    }
 }
 
 pub(crate) type Machine = Node<Source, Receivers, Passed, SocketAddr>;
@@ -195,6 +204,19 @@ impl Net {
     }
 
     /// Goes on until this is true.
+    /// A datagram of a tree comes to a host from another one now; what it hands on.
+    pub(crate) fn hand_on(&mut self, host: usize, from: usize, bytes: &[u8]) -> Option<Vec<u8>> {
+        let arrived = Arrived { bytes, from: address(from), ecn: Ecn::NotEct, trimmed: false };
+        let parcel =
+            |datagram: &Datagram| Passed { datagram: datagram.clone(), bytes: Some(Arc::from(bytes)) };
+        let node = &mut self.hosts[host].node;
+        node.on_datagram(self.now, arrived, || PathId(0), parcel);
+        std::iter::from_fn(|| node.poll(self.now, Room::Free)).find_map(|action| match action {
+            NodeAction::Forward { parcel, .. } => Some(parcel.bytes.expect("it was written").to_vec()),
+            _ => None,
+        })
+    }
+
     pub(crate) fn run_until(&mut self, is_enough: impl Fn(&Net) -> bool) {
         while !is_enough(self) {
             let ((time, _), what) = self.agenda.pop_first().expect("something will still happen");

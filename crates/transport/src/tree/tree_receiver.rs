@@ -269,8 +269,12 @@ impl TreeReceiver {
     }
 
     fn ask(&self, name: SymbolId) -> Packet {
-        let datagram =
-            Datagram { class: Class::Control, key_epoch: 0, flow: self.flow, body: Body::Interest(name) };
+        let datagram = Datagram {
+            class: Class::Control,
+            key_epoch: 0,
+            flow: self.flow,
+            body: Body::Interest(name.into()),
+        };
         Packet { path: self.path, ecn: Ecn::NotEct, datagram }
     }
 }
@@ -307,7 +311,7 @@ mod tests {
     fn asks(receiver: &mut TreeReceiver, here: &Here, now: Time) -> Vec<SymbolId> {
         let next = || receiver.next(now, here);
         let name = |packet: Packet| match packet.datagram.body {
-            Body::Interest(name) => name,
+            Body::Interest(interest) => interest.name,
             other => panic!("{other:?}"),
         };
         std::iter::from_fn(next).map(name).collect()

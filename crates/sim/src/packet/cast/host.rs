@@ -47,6 +47,12 @@ impl Parcel for Passed {
     fn open(&self, _: &HeaderKey) -> Option<(Datagram, usize)> {
         Some((self.datagram.clone(), usize::from(self.payload)))
     }
+
+    fn count_hop(&mut self) {
+        if let Body::Interest(interest) = &mut self.datagram.body {
+            interest.hops = interest.hops.saturating_add(1);
+        }
+    }
 }
 
 /// What a host has its network, its clock and its controller's link do.

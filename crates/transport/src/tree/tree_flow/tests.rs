@@ -72,7 +72,7 @@ fn name(block: u32, esi: u32) -> SymbolId {
 }
 
 fn asks(source: &mut Source, now: Time, flow: FlowId, name: SymbolId) {
-    let datagram = Datagram { class: Class::Control, key_epoch: 0, flow, body: Body::Interest(name) };
+    let datagram = Datagram { class: Class::Control, key_epoch: 0, flow, body: Body::Interest(name.into()) };
     source.handle(now, Input::Packet(Packet { path: PathId(5), ecn: Ecn::NotEct, datagram }));
 }
 
