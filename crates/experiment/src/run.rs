@@ -21,7 +21,7 @@ mod packet;
 mod stage;
 mod trees;
 
-pub use cast::{CastError, CastSpec, CastText, Get, Wish, run_cast};
+pub use cast::{CastError, CastSpec, CastStage, run_cast};
 pub use network::NetworkSetup;
 pub use stage::{HostFacts, Stage};
 
@@ -72,6 +72,7 @@ pub fn run_job(job: &Job, watch: &mut dyn FnMut(Progress)) -> Result<Tables, Run
         whole(&job.scenario, job.engine())?;
     }
     match job.engine() {
+        Engine::Packet if job.scenario.scheme == Scheme::Cast => cast::run(&job.scenario, job.seed, watch),
         Engine::Packet => packet::run(&job.scenario, job.seed, watch),
         Engine::Flow if job.scenario.scheme.is_for_groups() => {
             flow_group::run(&job.scenario, job.seed, watch)

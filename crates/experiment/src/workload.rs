@@ -13,12 +13,14 @@ use thiserror::Error;
 use crate::scenario::{Background, text};
 
 mod apart;
+mod cast;
 mod generate;
 mod group;
 mod requests;
 mod sessions;
 mod sizes;
 
+pub use cast::{CastText, Get, Wish};
 pub(crate) use group::{failing, order as group_order};
 pub use requests::Access;
 pub(crate) use requests::Arriving;
@@ -203,6 +205,8 @@ pub enum Workload {
         /// Of each flow.
         packets: u64,
     },
+    /// One object to many hosts, by the scheme `cast` alone.
+    Cast(Box<CastText>),
 }
 
 /// A flow of [`Workload::LongFlows`].

@@ -1,6 +1,7 @@
 //! Casts by whole nodes and the product's controller, in the packet simulator.
 
 use headwater_experiment::run::{CastError, CastSpec, run_cast};
+use headwater_experiment::workload::WorkloadError;
 use headwater_sim::packet::cast::{CastOutcome, ReceiverRow};
 use headwater_wire::CastWay;
 
@@ -152,10 +153,13 @@ fn what_cannot_be_cast_is_refused_before_anything_runs() {
         spec.and_then(|spec| run_cast(&spec, 1)).expect_err("it is wrong")
     };
     let object = "[cast]\nobject = '1 MiB'";
-    assert!(matches!(wrong(&star(3, &format!("{object}\nsource = 3"))), CastError::Host { host: 3, .. }));
+    assert!(matches!(
+        wrong(&star(3, &format!("{object}\nsource = 3"))),
+        CastError::Workload(WorkloadError::NoHost { host: 3, .. })
+    ));
     assert!(matches!(
         wrong(&star(3, &format!("{object}\nreceivers = [1, 1]"))),
-        CastError::Host { host: 1, .. }
+        CastError::Workload(WorkloadError::HostTwice { host: 1, .. })
     ));
     assert!(wrong(&star(3, &format!("{object}\nwish = 'pigeons'"))).to_string().contains("pigeons"));
     assert!(wrong(&star(3, "")).to_string().contains("object"));

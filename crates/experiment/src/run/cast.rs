@@ -1,16 +1,16 @@
 //! A cast on the packet engine: a few lines of text, and what becomes of them.
 
 use headwater_controller::{ControllerConfig, HostAddresses, NetworkSpec};
-use headwater_units::{Bytes, Duration, Time};
-use headwater_wire::CastWish;
-use serde::{Deserialize, Serialize};
+use headwater_units::Time;
 use thiserror::Error;
 use toml::{Table, Value};
 
+use super::common::empty_tables;
 use super::network::{self, NetworkSetup};
-use super::{RunError, packet};
-use crate::scenario::text;
-use crate::scenario::{NetworkTextError, Scenario};
+use super::{Progress, RunError, packet};
+use crate::scenario::{NetworkTextError, Scenario, ScenarioError};
+use crate::table::{MeasureRow, Tables, TaskRow};
+use crate::workload::{CastText, Wish, Workload, WorkloadError};
 use headwater_sim::packet::cast::MOST_MEMBERS;
 use headwater_sim::packet::cast::{self, CastOutcome, CastSetup};
 
@@ -22,83 +22,7 @@ pub struct CastSpec {
     /// finished blocks.
     pub network: Scenario,
     /// Who is to have what.
-    pub cast: CastText,
-}
-
-/// The `[cast]` part of the text.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct CastText {
-    /// The object's size.
-    #[serde(with = "text::one")]
-    pub object: Bytes,
-    /// The host that holds it.
-    #[serde(default)]
-    pub source: u32,
-    /// Hosts that are to have it; all others if absent but for those of `gets`. None: there is no cast.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub receivers: Option<Vec<u32>>,
-    /// How it is to travel.
-    #[serde(default)]
-    pub wish: Wish,
-    /// Hosts that get it by themselves.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub gets: Vec<Get>,
-    /// One way between a host and the controller: 100 us.
-    #[serde(default = "CastText::usual_delay", with = "text::one")]
-    pub control_delay: Duration,
-    /// A host that says nothing is taken to be gone after so long: 8 s, when links between nodes time out.
-    #[serde(default = "CastText::usual_notice", with = "text::one")]
-    pub noticed: Duration,
-    /// How long it takes to read a block: no time.
-    #[serde(default, with = "text::one")]
-    pub prepare: Duration,
-    /// And to decode one of which symbols were lost: no time.
-    #[serde(default, with = "text::one")]
-    pub decode: Duration,
-    /// Symbols beyond K that such a block needs; drawn if absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub overhead: Option<u32>,
-    /// Hosts say what their links carry. Where nobody does, senders find out.
-    #[serde(default)]
-    pub states_rates: bool,
-    /// The network carries what is sent to groups; it does if that is wished for.
-    #[serde(default)]
-    pub multicast: bool,
-    /// The controller knows the network; it does if trees are wished for.
-    #[serde(default)]
-    pub knows_network: bool,
-    /// The run ends then, whatever is left to do: 10 min.
-    #[serde(default = "CastText::usual_end", with = "text::one")]
-    pub until: Duration,
-}
-
-/// How a cast is to travel.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Wish {
-    /// The best that works.
-    #[default]
-    Best,
-    /// Receivers pass on to each other what comes.
-    Overlay,
-    /// Each receiver by itself.
-    Unicast,
-    /// By a group's address.
-    Multicast,
-    /// Down trees of a network that is known.
-    Trees,
-}
-
-/// A host that gets the object by itself.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Get {
-    /// Its number.
-    pub host: u32,
-    /// When.
-    #[serde(with = "text::one")]
-    pub at: Duration,
+    pub cast: Box<CastText>,
 }
 
 /// A cast that cannot be run.
@@ -120,39 +44,8 @@ pub enum CastError {
     )]
     Group(usize),
     /// It names a host that is not there, or one twice.
-    #[error("host {host} is {what}; there are {hosts}, each of which is the source or wants the object once")]
-    Host {
-        /// The host.
-        host: u32,
-        /// What is wrong.
-        what: &'static str,
-        /// How many there are.
-        hosts: u32,
-    },
-}
-
-impl CastText {
-    fn usual_delay() -> Duration {
-        Duration::from_micros(100)
-    }
-    fn usual_notice() -> Duration {
-        Duration::from_secs(8)
-    }
-    fn usual_end() -> Duration {
-        Duration::from_secs(600)
-    }
-}
-
-impl From<Wish> for CastWish {
-    fn from(wish: Wish) -> CastWish {
-        match wish {
-            Wish::Best => CastWish::Best,
-            Wish::Overlay => CastWish::Overlay,
-            Wish::Unicast => CastWish::Unicast,
-            Wish::Multicast => CastWish::Multicast,
-            Wish::Trees => CastWish::Trees,
-        }
-    }
+    #[error(transparent)]
+    Workload(#[from] WorkloadError),
 }
 
 impl CastSpec {
@@ -164,7 +57,7 @@ impl CastSpec {
         let mut table: Table = toml::from_str(text)?;
         let cast = table.remove("cast").unwrap_or(Value::Table(Table::new()));
         let network = toml::to_string(&table).expect("what was read can be written");
-        Ok(CastSpec { network: Scenario::of_network(&network)?, cast: cast.try_into()? })
+        Ok(CastSpec { network: Scenario::of_network(&network)?, cast: Box::new(cast.try_into()?) })
     }
 }
 
@@ -173,18 +66,120 @@ impl CastSpec {
 /// # Errors
 /// [`CastError`], before anything runs.
 pub fn run_cast(spec: &CastSpec, seed: u64) -> Result<CastOutcome, CastError> {
-    let setup = setup(spec, seed)?;
-    Ok(cast::run(setup).map_err(RunError::from)?)
+    let setup = setup(&spec.network, &spec.cast, seed)?;
+    Ok(cast::run(setup, &mut |_, _| ()).map_err(RunError::from)?)
 }
 
-fn setup(spec: &CastSpec, seed: u64) -> Result<CastSetup, CastError> {
-    let CastSpec { network: scenario, cast } = spec;
+/// A job of the scheme `cast` on the packet engine.
+pub(super) fn run(
+    scenario: &Scenario,
+    seed: u64,
+    watch: &mut dyn FnMut(Progress),
+) -> Result<Tables, RunError> {
+    let stage = CastStage::new(scenario)?;
+    let setup = setup(scenario, stage.cast, seed).map_err(|error| match error {
+        CastError::Run(error) => error,
+        other => packet::unsupported(other.to_string()),
+    })?;
+    let wanting = setup.receivers.len() + setup.gets.len();
+    let outcome = cast::run(setup, &mut |left, events| {
+        watch(Progress { done: 1.0 - left as f64 / wanting.max(1) as f64, events });
+    })?;
+    let rows = outcome.receivers.iter().map(|row| (row.host, row.from, row.finished)).collect();
+    let mut tables = stage.tables(rows, outcome.copies);
+    for (name, value) in [
+        ("messages_per_node", outcome.messages_per_node()),
+        ("drops", outcome.dropped as f64),
+        ("events", outcome.events as f64),
+    ] {
+        MeasureRow { name: name.to_owned(), value }.push(&mut tables.measures);
+    }
+    Ok(tables)
+}
+
+/// A cast for whoever runs it elsewhere than in the models.
+pub struct CastStage<'a> {
+    /// Who is to have what.
+    pub cast: &'a CastText,
+    /// How many hosts there are.
+    pub hosts: u32,
+    /// The scenario's end.
+    until: Time,
+    /// What the source's links carry.
+    uplink: f64,
+}
+
+impl<'a> CastStage<'a> {
+    /// Of a scenario of the scheme `cast`.
+    ///
+    /// # Errors
+    /// [`RunError`] if it is of another one, or cannot be run at all.
+    pub fn new(scenario: &'a Scenario) -> Result<Self, RunError> {
+        let Workload::Cast(cast) = &scenario.workload else {
+            return Err(ScenarioError::NotCast(scenario.scheme).into());
+        };
+        let topology = scenario.topology().map_err(ScenarioError::from)?;
+        let lines = packet::lines(&topology);
+        let hosts = lines.len() as u32;
+        cast.plan(hosts).map_err(ScenarioError::from)?;
+        let (uplink, _) = lines[cast.source as usize];
+        let until = scenario.until.unwrap_or(cast.until);
+        Ok(CastStage {
+            cast,
+            hosts: lines.len() as u32,
+            until: Time::ZERO + until,
+            uplink: uplink.get() as f64,
+        })
+    }
+
+    /// When it is broken off.
+    pub fn until(&self) -> Time {
+        self.until
+    }
+
+    /// The tables of those that were to have the object: when each wanted it, and had it. `copies` is what left the source, over one
+    /// copy ([`CastText::one_copy`]).
+    pub fn tables(&self, rows: Vec<(u32, Time, Option<Time>)>, copies: f64) -> Tables {
+        let mut tables = empty_tables();
+        let one_copy = self.cast.one_copy().get() as f64 * 8.0 / self.uplink;
+        let packets = self.cast.geometry().total_symbols().get();
+        let mut last = 0.0_f64;
+        for (host, from, finished) in rows {
+            let arrival_s = from.as_secs_f64();
+            let finish_s = finished.map_or(f64::NAN, Time::as_secs_f64);
+            let tct_s = finish_s - arrival_s;
+            // A NaN stays one.
+            last = if last.is_nan() || finish_s.is_nan() { f64::NAN } else { last.max(finish_s) };
+            let row = TaskRow {
+                task: format!("h{host}"),
+                arrival_s,
+                finish_s,
+                tct_s,
+                normalised: f64::NAN,
+                packets,
+                receiver: u64::from(host),
+                fanout: 1,
+                timeouts: 0,
+                goodput: packets as f64 / tct_s,
+                slowdown: tct_s / one_copy,
+                trimmed: f64::NAN,
+                unneeded: f64::NAN,
+            };
+            row.push(&mut tables.tasks);
+        }
+        for (name, value) in
+            [("finish_s", last), ("one_copy_s", one_copy), ("stretch", last / one_copy), ("copies", copies)]
+        {
+            MeasureRow { name: name.to_owned(), value }.push(&mut tables.measures);
+        }
+        tables
+    }
+}
+
+fn setup(scenario: &Scenario, cast: &CastText, seed: u64) -> Result<CastSetup, CastError> {
     let NetworkSetup { topology, routes, port, choice, changes } = network::setup(scenario, seed)?;
     let hosts = topology.hosts().len() as u32;
-    let receivers = cast.receivers.clone().unwrap_or_else(|| {
-        let others = (0..hosts).filter(|host| *host != cast.source);
-        others.filter(|host| cast.gets.iter().all(|get| get.host != *host)).collect()
-    });
+    let receivers = cast.receivers(hosts);
     check(hosts, cast, &receivers)?;
     let mut gets: Vec<(Time, u32)> = cast.gets.iter().map(|get| (Time::ZERO + get.at, get.host)).collect();
     gets.sort();
@@ -195,7 +190,7 @@ fn setup(spec: &CastSpec, seed: u64) -> Result<CastSetup, CastError> {
         hosts: addresses,
         switches: Default::default(),
         trees: None,
-        framing: None,
+        framing: Some(cast.framing),
         signalling: Default::default(),
     });
     if let Some(network) = &network {
@@ -222,7 +217,8 @@ fn setup(spec: &CastSpec, seed: u64) -> Result<CastSetup, CastError> {
         controller: ControllerConfig::default(),
         multicast: cast.multicast || cast.wish == Wish::Multicast,
         network,
-        until: Time::ZERO + cast.until,
+        framing: cast.framing,
+        until: Time::ZERO + scenario.until.unwrap_or(cast.until),
         seed,
     })
 }
@@ -232,14 +228,6 @@ fn check(hosts: u32, cast: &CastText, receivers: &[u32]) -> Result<(), CastError
     if by_group && receivers.len() > MOST_MEMBERS {
         return Err(CastError::Group(receivers.len()));
     }
-    let mut seen = vec![false; hosts as usize];
-    let wanting = receivers.iter().copied().chain(cast.gets.iter().map(|get| get.host));
-    for host in std::iter::once(cast.source).chain(wanting) {
-        let wrong = |what| CastError::Host { host, what, hosts };
-        let seen = seen.get_mut(host as usize).ok_or(wrong("not there"))?;
-        if std::mem::replace(seen, true) {
-            return Err(wrong("named twice"));
-        }
-    }
+    cast.plan(hosts)?;
     Ok(())
 }

@@ -217,6 +217,7 @@ fn baseline(scheme: Scheme, spec: &TransportSpec) -> Result<baseline::SenderConf
             return Err(unsupported(format!("{scheme} is a swarm: the flow engine has its rates")));
         }
         Scheme::Datacast => return Err(unsupported("trees are no baseline")),
+        Scheme::Cast => return Err(unsupported("casts are no baseline")),
     };
     // The timeouts and the first window are those that a push flow would have.
     let source = spec.source_config();

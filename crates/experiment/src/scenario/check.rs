@@ -11,7 +11,7 @@ use super::{
     Action, Amount, ArrivingBackground, Machines, PermutedBackground, PortSpec, Scenario, Scheme, Service,
     Target, TransportSpec,
 };
-use crate::workload::{Network, TaskPlan, WorkloadError};
+use crate::workload::{Network, TaskPlan, Workload, WorkloadError};
 
 /// Why a scenario cannot be run.
 #[derive(Clone, Debug, PartialEq, Error)]
@@ -97,6 +97,11 @@ pub enum ScenarioError {
         /// The class.
         class: u8,
     },
+    /// A workload of casts without the scheme for it, or the other way round.
+    #[error(
+        "scheme {0} and this workload do not go together: `cast` is for workloads of kind \"cast\", and no other scheme is"
+    )]
+    NotCast(Scheme),
     /// A flow without an end, in a run without one.
     #[error("task '{0}' has no end: give the run an `until`, or the flow `packets` or a `stop`")]
     Endless(String),
@@ -120,6 +125,9 @@ impl Scenario {
         let topology = self.topology()?;
         let network = Network::of(&topology, self.packet.data);
         let tasks = self.plan(&network, 1)?;
+        if matches!(self.workload, Workload::Cast(_)) != (self.scheme == Scheme::Cast) {
+            return Err(ScenarioError::NotCast(self.scheme));
+        }
         if let Some(background) = &self.arriving_background {
             // What the first moment shows holds for all of them.
             background.arriving().plan(&network, 1, Time::from_nanos(1_000_000))?;
@@ -148,7 +156,11 @@ impl Scenario {
     /// Background of the scenario's own scheme.
     fn check_scheme_of(&self, place: &str) -> Result<(), ScenarioError> {
         match self.scheme {
-            Scheme::Ppush { .. } | Scheme::Datacast | Scheme::BtCornet | Scheme::BtOptimized => {
+            Scheme::Ppush { .. }
+            | Scheme::Datacast
+            | Scheme::BtCornet
+            | Scheme::BtOptimized
+            | Scheme::Cast => {
                 let place = format!("{place} (of the scenario's scheme)");
                 Err(ScenarioError::NoBackground { place, scheme: self.scheme })
             }
@@ -177,7 +189,8 @@ impl Scenario {
             | Scheme::Scdp
             | Scheme::Datacast
             | Scheme::BtCornet
-            | Scheme::BtOptimized = flow.scheme
+            | Scheme::BtOptimized
+            | Scheme::Cast = flow.scheme
             {
                 return Err(ScenarioError::NoBackground { place: place("scheme"), scheme: flow.scheme });
             }

@@ -35,19 +35,21 @@ pub enum Scheme {
     BtOptimized,
     /// TCP CUBIC (RFC 9438), equal parts: the kernel's own, so on real packets only. Not in PPUSH Table II.
     Cubic,
+    /// The product's controller and a node on each host, for workloads of kind `cast`. Not in PPUSH Table II.
+    Cast,
 }
 
 /// A name that is not a [`Scheme`].
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error(
-    "unknown scheme '{0}'; there are ppush(0,0), ppush(0,1), ppush(1,0), ppush(1,1), dctcp, dccp, reno, scdp, ndp, datacast, bt-cornet, bt-optimized, cubic"
+    "unknown scheme '{0}'; there are ppush(0,0), ppush(0,1), ppush(1,0), ppush(1,1), dctcp, dccp, reno, scdp, ndp, datacast, bt-cornet, bt-optimized, cubic, cast"
 )]
 pub struct ParseSchemeError(pub String);
 
 impl Scheme {
     /// Those that are not in PPUSH Table II.
-    const FURTHER: [Scheme; 5] =
-        [Scheme::Ndp, Scheme::Datacast, Scheme::BtCornet, Scheme::BtOptimized, Scheme::Cubic];
+    const FURTHER: [Scheme; 6] =
+        [Scheme::Ndp, Scheme::Datacast, Scheme::BtCornet, Scheme::BtOptimized, Scheme::Cubic, Scheme::Cast];
 
     /// All eight of PPUSH Table II, in its order.
     pub const TABLE_II: [Scheme; 8] = [
@@ -80,6 +82,7 @@ impl fmt::Display for Scheme {
             Scheme::BtCornet => f.write_str("bt-cornet"),
             Scheme::BtOptimized => f.write_str("bt-optimized"),
             Scheme::Cubic => f.write_str("cubic"),
+            Scheme::Cast => f.write_str("cast"),
         }
     }
 }

@@ -66,6 +66,7 @@ impl Workload {
             &Workload::Incast { senders, drawn, receiver, packets } => {
                 incast(network, senders, drawn.then_some(seed), receiver, packets)?
             }
+            Workload::Cast(cast) => cast.plan(network.hosts)?,
         };
         check(&tasks, network)?;
         // Stable: tasks of one moment stay in the order of the file.

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration as Patience, Instant};
 
-use headwater_experiment::run::Stage;
+use headwater_experiment::run::{CastStage, Stage};
 use headwater_experiment::scenario::Scenario;
 use headwater_lab::RunContext;
 use headwater_sim::packet::TaskPlan;
@@ -18,8 +18,8 @@ use super::recipe::{ETHERNET, Recipe, facts, tuning};
 use crate::app::children::{Ended, Guard, Process, Scratch, without_settings, write_random};
 
 /// Ports of the parts.
-const CONTROLLER_PORT: u16 = 7000;
-const SOURCE_PORT: u16 = 7001;
+pub(super) const CONTROLLER_PORT: u16 = 7000;
+pub(super) const SOURCE_PORT: u16 = 7001;
 const TCP_PORT: u16 = 7100;
 /// More processes than this would want more processor time than there is.
 const MOST_PARTS: usize = 128;
@@ -40,6 +40,10 @@ pub(super) enum Part {
     Controller,
     /// `headwater serve`: the source of a host.
     Serve,
+    /// `headwater node`, where an object is cast.
+    Node,
+    /// `headwater cast`.
+    Asker,
     /// `headwater get` of a task, by its place.
     Get(usize),
     /// `headwater debug tcp receive` of a task.
@@ -100,6 +104,7 @@ impl<'a> Cast<'a> {
     pub(super) fn ready(
         scenario: &Scenario,
         stage: &Stage,
+        casting: Option<&CastStage<'_>>,
         seed: u64,
         processor: Option<usize>,
         context: &'a RunContext,
@@ -127,6 +132,10 @@ impl<'a> Cast<'a> {
             every: stage.every.unwrap_or(SELDOM),
             logs: context.logs.as_deref(),
         };
+        if let Some(casting) = casting {
+            cast.prepare_cast(scenario, casting, stage, seed, context)?;
+            return Ok(cast);
+        }
         cast.prepare_push(scenario, stage, &recipe, seed, context)?;
         cast.prepare_tcp(scenario, stage, &recipe, context)?;
         Ok(cast)
@@ -251,7 +260,7 @@ impl<'a> Cast<'a> {
         addresses.collect::<Vec<_>>().join(",")
     }
 
-    fn enter(
+    pub(super) fn enter(
         &mut self,
         part: Part,
         host: usize,
@@ -292,8 +301,9 @@ impl<'a> Cast<'a> {
         if !tcp {
             command.arg("--state").arg(folder.join(format!("{name}.state")));
         }
-        // A controller has no flows of its own.
-        let timeline = (arguments[0] != "controller").then(|| folder.join(format!("{name}.{life}.csv")));
+        // Others have no flows of their own, or nobody reads of them.
+        let timeline = matches!(&*arguments[0], "serve" | "get" | "debug")
+            .then(|| folder.join(format!("{name}.{life}.csv")));
         if let Some(timeline) = &timeline {
             command.arg("--timeline").arg(timeline);
         }
@@ -350,7 +360,7 @@ impl<'a> Cast<'a> {
     }
 
     /// Waits until every process of a part has printed an object with this field, or of this type.
-    fn wait_for(
+    pub(super) fn wait_for(
         &mut self,
         context: &RunContext,
         word: &str,
@@ -385,23 +395,48 @@ impl<'a> Cast<'a> {
         context: &RunContext,
     ) -> Result<(), Trouble> {
         let wanted: usize = recipe.holdings.values().map(Vec::len).sum();
+        self.wait_until(context, || {
+            let ask = ["ls", "--json", "--timeout=5s", "--controller", address, "--state", &self.asker()];
+            let lines = self.ask(host, &ask)?;
+            let known: usize = lines.iter().map(|line| line["holders"].as_array().map_or(0, Vec::len)).sum();
+            let missing = || format!("the controller knows {known} of {wanted} copies");
+            Ok(if known >= wanted { Ok(()) } else { Err(missing()) })
+        })
+    }
+
+    /// Asks until it is so; what is missing is said if it never is.
+    pub(super) fn wait_until(
+        &self,
+        context: &RunContext,
+        mut is_so: impl FnMut() -> Result<Result<(), String>, Trouble>,
+    ) -> Result<(), Trouble> {
         let deadline = deadline(READY);
-        loop {
-            let mut command =
-                self.net.command(host, &self.program).map_err(|e| Trouble::Failed(e.to_string()))?;
-            without_settings(&mut command);
-            let state = self.scratch.path().join("asking");
-            command.args(["ls", "--json", "--timeout=5s", "--controller", address, "--state"]).arg(state);
-            let output = command.stdin(std::process::Stdio::null()).output();
-            let output = output.map_err(|e| Trouble::Failed(format!("cannot ask the controller: {e}")))?;
-            let text = String::from_utf8_lossy(&output.stdout);
-            let lines = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-            let known: usize = lines.map(|line| line["holders"].as_array().map_or(0, Vec::len)).sum();
-            if known >= wanted {
-                return Ok(());
-            }
-            pause(context, deadline, || format!("the controller knows {known} of {wanted} copies"))?;
+        while let Err(missing) = is_so()? {
+            pause(context, deadline, || missing)?;
         }
+        Ok(())
+    }
+
+    /// Runs a command on a host to its end; the objects that it prints.
+    pub(super) fn ask(&self, host: usize, arguments: &[&str]) -> Result<Vec<Value>, Trouble> {
+        let mut command =
+            self.net.command(host, &self.program).map_err(|e| Trouble::Failed(e.to_string()))?;
+        without_settings(&mut command);
+        let output = command.args(arguments).stdin(std::process::Stdio::null()).output();
+        let output =
+            output.map_err(|e| Trouble::Failed(format!("cannot run headwater {}: {e}", arguments[0])))?;
+        let text = String::from_utf8_lossy(&output.stdout);
+        Ok(text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect())
+    }
+
+    /// The state of whoever asks.
+    pub(super) fn asker(&self) -> String {
+        self.folder().join("asking").display().to_string()
+    }
+
+    /// Where all files of the run are.
+    pub(super) fn folder(&self) -> &Path {
+        self.scratch.path()
     }
 
     /// Lets everybody end, then reads nothing more of them. Returns where each wrote about its flows.

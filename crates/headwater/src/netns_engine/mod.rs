@@ -17,6 +17,7 @@
 //! the kernel's.
 
 mod cast;
+mod casting;
 mod play;
 mod recipe;
 mod records;
@@ -25,8 +26,8 @@ mod timeline;
 use std::time::Duration as Patience;
 
 use headwater_experiment::experiment::Job;
-use headwater_experiment::run::{RunError, Stage};
-use headwater_experiment::scenario::Scenario;
+use headwater_experiment::run::{CastStage, RunError, Stage};
+use headwater_experiment::scenario::{Scenario, Scheme};
 use headwater_experiment::table::{MeasureRow, Tables};
 use headwater_lab::{ModelError, RunContext};
 use headwater_testbed::emulate::EmulateError;
@@ -80,13 +81,19 @@ fn attempt(
     context: &RunContext,
     watch: &mut dyn FnMut(f64),
 ) -> Result<(Tables, Validity), Trouble> {
-    let mut cast = Cast::ready(scenario, stage, seed, processor, context)?;
-    let played = play::play(&mut cast, stage, context, watch)?;
+    let casting = match scenario.scheme {
+        Scheme::Cast => Some(CastStage::new(scenario)?),
+        _ => None,
+    };
+    let mut cast = Cast::ready(scenario, stage, casting.as_ref(), seed, processor, context)?;
+    let played = play::play(&mut cast, stage, casting.as_ref(), context, watch)?;
     let validity = played.last.validity;
     let timelines = cast.leave()?;
-    let records = records::records(stage, &cast.objects, &played, &timelines)?;
+    let mut tables = match &casting {
+        Some(casting) => casting::tables(casting, stage, &cast.net, &played),
+        None => stage.tables(&records::records(stage, &cast.objects, &played, &timelines)?),
+    };
     cast.close()?;
-    let mut tables = stage.tables(&records);
     for (name, value) in [
         ("lateness_p99_us", micros(validity.p99)),
         ("read_p99_us", micros(validity.read_p99)),

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Duration as Pause;
 
-use headwater_experiment::run::Stage;
+use headwater_experiment::run::{CastStage, Stage};
 use headwater_fabric::LinkId;
 use headwater_lab::RunContext;
 use headwater_testbed::emulate::HostFault;
@@ -37,6 +37,8 @@ pub(super) struct Played {
     pub(super) stopped: Vec<Option<Time>>,
     /// How often each task's receiver asked again because nothing had come.
     pub(super) asked_again: Vec<u64>,
+    /// When the cast was asked for, where one was.
+    pub(super) requested: Time,
     /// What the switch had counted at the beginning and at the end.
     pub(super) first: Snapshot,
     pub(super) last: Snapshot,
@@ -63,6 +65,7 @@ enum Cue {
 pub(super) fn play(
     cast: &mut Cast<'_>,
     stage: &Stage,
+    casting: Option<&CastStage<'_>>,
     context: &RunContext,
     watch: &mut dyn FnMut(f64),
 ) -> Result<Played, Trouble> {
@@ -70,12 +73,16 @@ pub(super) fn play(
     let first = begin_sampling(cast, stage)?;
     let begin = cast.net.begin()?;
     cast.net.switch().forget_lateness()?;
+    if let Some(casting) = casting {
+        cast.begin_cast(casting)?;
+    }
     let mut play = Play {
         begin_ns: begin.monotonic_ns,
         wanted: stage.tasks.len() - stage.background.len(),
         finished: vec![None; stage.tasks.len()],
         stopped: vec![None; stage.tasks.len()],
         asked_again: vec![0; stage.tasks.len()],
+        requested: Time::ZERO,
         begun: vec![false; stage.tasks.len()],
         parts: vec![0; stage.tasks.len()],
     };
@@ -110,8 +117,8 @@ pub(super) fn play(
         (look.at >= begin.switch).then_some((at, look.link, look.packets))
     };
     let looks = cast.net.switch().take_samples()?.iter().filter_map(since).collect();
-    let Play { begin_ns, finished, stopped, asked_again, .. } = play;
-    Ok(Played { begin_ns, ended, finished, stopped, asked_again, first, last, looks })
+    let Play { begin_ns, finished, stopped, asked_again, requested, .. } = play;
+    Ok(Played { begin_ns, ended, finished, stopped, asked_again, requested, first, last, looks })
 }
 
 fn cues(cast: &Cast<'_>, stage: &Stage) -> VecDeque<(Time, Cue)> {
@@ -139,13 +146,14 @@ fn begin_sampling(cast: &Cast<'_>, stage: &Stage) -> Result<Snapshot, Trouble> {
     Ok(switch.snapshot()?)
 }
 
-struct Play {
+pub(super) struct Play {
     begin_ns: u64,
     /// Tasks that must end; what is behind them goes on in the background.
     wanted: usize,
-    finished: Vec<Option<Time>>,
-    stopped: Vec<Option<Time>>,
+    pub(super) finished: Vec<Option<Time>>,
+    pub(super) stopped: Vec<Option<Time>>,
     asked_again: Vec<u64>,
+    pub(super) requested: Time,
     begun: Vec<bool>,
     /// Connections that have delivered their part, where the scheme is TCP.
     parts: Vec<usize>,
@@ -153,7 +161,7 @@ struct Play {
 
 impl Play {
     /// Since the beginning.
-    fn now(&self) -> Time {
+    pub(super) fn now(&self) -> Time {
         self.since(monotonic_ns())
     }
 
@@ -252,7 +260,8 @@ impl Play {
                 }
             }
             Part::TcpSend(..) => actor.dismissed |= line["finish_ns"].is_u64(),
-            Part::Controller | Part::Serve => {}
+            Part::Asker => actor.dismissed |= self.hear_cast(stage, line),
+            Part::Controller | Part::Serve | Part::Node => {}
         }
         Ok(())
     }

@@ -113,7 +113,7 @@ impl Recipe {
 fn congestion(scheme: Scheme) -> Result<Option<&'static str>, Trouble> {
     const KNOWN: &str = "/proc/sys/net/ipv4/tcp_available_congestion_control";
     let name = match scheme {
-        Scheme::Ppush { .. } | Scheme::Scdp => return Ok(None),
+        Scheme::Ppush { .. } | Scheme::Scdp | Scheme::Cast => return Ok(None),
         Scheme::Reno => "reno",
         Scheme::Cubic => "cubic",
         Scheme::Dctcp => "dctcp",

@@ -117,7 +117,7 @@ fn flows(
                         flow.received.push(series);
                     }
                 }
-                Part::Controller => {}
+                Part::Controller | Part::Node | Part::Asker => {}
             }
         }
     }

@@ -37,7 +37,7 @@ use rand_chacha::ChaCha8Rng;
 pub use setup::{CastOutcome, CastSetup, ReceiverRow};
 
 pub use carrier::MOST_MEMBERS;
-use carrier::{AROUND, CONTROLLER, Carrier, NOWHERE, Ways};
+use carrier::{CONTROLLER, Carrier, NOWHERE, Ways};
 use host::{Host, HostConfig, Job, Passed, Surroundings};
 
 use super::Event;
@@ -54,7 +54,11 @@ const CAST: u64 = 1;
 /// The link of whoever asks for the cast; hosts have those of their numbers.
 const ASKER: u32 = CONTROLLER - 2;
 /// Bytes of symbol that a datagram of Ethernet carries: 1500 but for IPv4, UDP and our own header.
-const ROOM: u16 = 1500 - 28 - SYMBOL_OVERHEAD as u16;
+const ROOM: u16 = 1500 - IP_UDP as u16 - SYMBOL_OVERHEAD as u16;
+/// Headers of IPv4 and UDP.
+const IP_UDP: u64 = 28;
+/// Events between two looks of whoever watches.
+const WATCHED_EVERY: u64 = 1 << 16;
 /// Requests that nobody has invited to have numbers from here on.
 const GETS: u64 = 1 << 48;
 
@@ -80,11 +84,11 @@ fn node_of(host: u32) -> NodeId {
     NodeId(id)
 }
 
-/// Runs to the end.
+/// Runs to the end; now and then `watch` hears how many still want the object, and how many events there were.
 ///
 /// # Errors
 /// [`SetupError`] before anything runs.
-pub fn run(setup: CastSetup) -> Result<CastOutcome, SetupError> {
+pub fn run(setup: CastSetup, watch: &mut dyn FnMut(usize, u64)) -> Result<CastOutcome, SetupError> {
     let mut world = World::new(setup)?;
     world.open();
     while world.left > 0 {
@@ -94,6 +98,9 @@ pub fn run(setup: CastSetup) -> Result<CastOutcome, SetupError> {
             break;
         }
         world.events += 1;
+        if world.events.is_multiple_of(WATCHED_EVERY) {
+            watch(world.left, world.events);
+        }
         world.happen(event);
     }
     Ok(world.outcome())
@@ -255,7 +262,7 @@ impl World {
                 network.keep_frames(link.0);
             }
         }
-        let carrier = Carrier::new(network, hosts as usize, setup.control_delay, setup.jitter, setup.seed);
+        let carrier = Carrier::new(network, &setup);
         let mut seeds = ChaCha8Rng::seed_from_u64(setup.seed ^ 0x6361_7374);
         let standing = |host| Standing {
             host: Host::new(host_config(&setup, host, drawn(&mut seeds))),
@@ -333,7 +340,8 @@ impl World {
         let rates = uplinks.iter().filter_map(|link| fabric.link(*link)?.capacity);
         let rate = BitRate::new(rates.map(BitRate::get).sum());
         let geometry = Geometry::fitting(self.setup.bytes, ROOM);
-        let frame = u64::from(geometry.symbol_size()) + SYMBOL_OVERHEAD as u64 + AROUND as u64;
+        let frame =
+            u64::from(geometry.symbol_size()) + SYMBOL_OVERHEAD as u64 + IP_UDP + self.setup.framing.get();
         let copy = Bytes::new(geometry.total_symbols().get() * frame);
         let now = self.now;
         let left = uplinks.iter().map(|link| self.carrier.network.stats(now, link.0).bytes_out.get());

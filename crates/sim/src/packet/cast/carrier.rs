@@ -21,9 +21,9 @@ use super::super::groups::GROUP;
 use super::super::network::Network;
 use super::super::post::hash;
 use super::super::setup::{Jitter, packet_on_path};
+use super::IP_UDP;
+use super::setup::CastSetup;
 
-/// What is around a datagram on a line: Ethernet with preamble and gap, IPv4, UDP.
-pub(super) const AROUND: usize = 66;
 /// The controller, where hosts have numbers.
 pub(super) const CONTROLLER: u32 = GROUP - 1;
 /// The path to nowhere, of those who send on trees.
@@ -68,6 +68,8 @@ pub(super) struct Carrier {
     /// Of datagrams that travel as bytes, by the place of their message.
     raw: BTreeMap<u32, Arc<[u8]>>,
     groups: Vec<GroupAt>,
+    /// Bytes around a datagram on a line.
+    around: usize,
     control_delay: Duration,
     jitter: Jitter,
     rng: ChaCha8Rng,
@@ -78,13 +80,9 @@ pub(super) struct Carrier {
 }
 
 impl Carrier {
-    pub(super) fn new(
-        network: Network,
-        hosts: usize,
-        control_delay: Duration,
-        jitter: Jitter,
-        seed: u64,
-    ) -> Self {
+    pub(super) fn new(network: Network, setup: &CastSetup) -> Self {
+        let CastSetup { control_delay, jitter, seed, .. } = *setup;
+        let hosts = setup.topology.hosts().len();
         let pairs = if jitter == Jitter::PacketOnPath { hosts * hosts } else { 0 };
         Carrier {
             agenda: Agenda::new(),
@@ -92,6 +90,7 @@ impl Carrier {
             bodies: Bodies::default(),
             raw: BTreeMap::new(),
             groups: Vec::new(),
+            around: (IP_UDP + setup.framing.get()) as usize,
             control_delay,
             jitter,
             rng: ChaCha8Rng::seed_from_u64(seed ^ 0x6a69_7474_6572),
@@ -203,7 +202,7 @@ impl Carrier {
             Meant::Host(host) => (host, host),
             Meant::Group { others, host, .. } => (others, host),
         };
-        let frame = SimFrame::new(place, to, (bytes + AROUND) as u32, class, ecn);
+        let frame = SimFrame::new(place, to, (bytes + self.around) as u32, class, ecn);
         let frame = frame.with_hash(hash(flow, from, host));
         let frame = if whole { frame.whole() } else { frame };
         let at = self.hold_back(ways, now, from, host);

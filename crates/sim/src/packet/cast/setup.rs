@@ -50,6 +50,8 @@ pub struct CastSetup {
     pub multicast: bool,
     /// The controller knows this network.
     pub network: Option<NetworkSpec>,
+    /// What a line carries around an IP packet.
+    pub framing: Bytes,
     /// The run ends then, whatever is left to do.
     pub until: Time,
     /// Everything that is drawn.

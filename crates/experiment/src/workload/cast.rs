@@ -1,0 +1,188 @@
+//! One object to many hosts by what runs on real hosts: a controller and a node on each.
+
+use headwater_units::{Bytes, Duration, Geometry, Time};
+use headwater_wire::{CastWish, SYMBOL_OVERHEAD};
+use serde::{Deserialize, Serialize};
+
+use super::{TaskPlan, WorkloadError};
+use crate::scenario::text;
+
+/// An IP packet of Ethernet, and IPv4 and UDP in it.
+const MTU: u16 = 1500;
+const IP_UDP: u16 = 28;
+
+/// A cast, and gets beside it. Those fields that say so are for models; on real packets things are as they are.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CastText {
+    /// The object's size.
+    #[serde(with = "text::one")]
+    pub object: Bytes,
+    /// The host that holds it.
+    #[serde(default)]
+    pub source: u32,
+    /// On real packets the host by which the controller runs, if possible one that has no other part in it: the last of those, or the
+    /// source, if absent. In models its messages travel beside the network.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub controller: Option<u32>,
+    /// What a line carries around an IP packet, as in a topology file for casts: 38 B if absent, Ethernet with preamble, check sequence
+    /// and gap. Emulated networks count 14 B.
+    #[serde(default = "CastText::usual_framing", with = "text::one")]
+    pub framing: Bytes,
+    /// Hosts that are to have it; all others if absent but for those of `gets`. None: there is no cast.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub receivers: Option<Vec<u32>>,
+    /// How it is to travel.
+    #[serde(default)]
+    pub wish: Wish,
+    /// Hosts that get it by themselves.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub gets: Vec<Get>,
+    /// Models: one way between a host and the controller; 100 us if absent.
+    #[serde(default = "CastText::usual_delay", with = "text::one")]
+    pub control_delay: Duration,
+    /// Models: a host that says nothing is taken to be gone after so long; 8 s if absent, when links between nodes time out.
+    #[serde(default = "CastText::usual_notice", with = "text::one")]
+    pub noticed: Duration,
+    /// Models: how long it takes to read a block; no time if absent.
+    #[serde(default, with = "text::one")]
+    pub prepare: Duration,
+    /// Models: and to decode one of which symbols were lost; no time if absent.
+    #[serde(default, with = "text::one")]
+    pub decode: Duration,
+    /// Models: symbols beyond K that such a block needs; drawn if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub overhead: Option<u32>,
+    /// Hosts say what their links carry. Where nobody does, senders find out.
+    #[serde(default)]
+    pub states_rates: bool,
+    /// The network carries what is sent to groups; it does if that is wished for.
+    #[serde(default)]
+    pub multicast: bool,
+    /// The controller knows the network; it does if trees are wished for.
+    #[serde(default)]
+    pub knows_network: bool,
+    /// The run ends then, whatever is left to do; after 10 min if absent.
+    #[serde(default = "CastText::usual_end", with = "text::one")]
+    pub until: Duration,
+}
+
+/// How a cast is to travel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Wish {
+    /// The best that works.
+    #[default]
+    Best,
+    /// Receivers pass on to each other what comes.
+    Overlay,
+    /// Each receiver by itself.
+    Unicast,
+    /// By a group's address.
+    Multicast,
+    /// Down trees of a network that is known.
+    Trees,
+}
+
+/// A host that gets the object by itself.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Get {
+    /// Its number.
+    pub host: u32,
+    /// When.
+    #[serde(with = "text::one")]
+    pub at: Duration,
+}
+
+impl CastText {
+    fn usual_framing() -> Bytes {
+        Bytes::new(38)
+    }
+    fn usual_delay() -> Duration {
+        Duration::from_micros(100)
+    }
+    fn usual_notice() -> Duration {
+        Duration::from_secs(8)
+    }
+    fn usual_end() -> Duration {
+        Duration::from_secs(600)
+    }
+}
+
+impl From<Wish> for CastWish {
+    fn from(wish: Wish) -> CastWish {
+        match wish {
+            Wish::Best => CastWish::Best,
+            Wish::Overlay => CastWish::Overlay,
+            Wish::Unicast => CastWish::Unicast,
+            Wish::Multicast => CastWish::Multicast,
+            Wish::Trees => CastWish::Trees,
+        }
+    }
+}
+
+impl CastText {
+    /// Who is to have the object by the cast, of so many hosts.
+    pub fn receivers(&self, hosts: u32) -> Vec<u32> {
+        let others = |host: &u32| {
+            let part = Some(*host) != self.controller && *host != self.source;
+            part && self.gets.iter().all(|get| get.host != *host)
+        };
+        self.receivers.clone().unwrap_or_else(|| (0..hosts).filter(others).collect())
+    }
+
+    /// Where the controller runs on real packets.
+    pub fn controller(&self, hosts: u32) -> u32 {
+        let receivers = self.receivers(hosts);
+        let idle = (0..hosts).rev().find(|host| {
+            let wants = receivers.contains(host) || self.gets.iter().any(|get| get.host == *host);
+            !wants && *host != self.source
+        });
+        self.controller.or(idle).unwrap_or(self.source)
+    }
+
+    /// How the object is cut where packets are as long as Ethernet's.
+    pub fn geometry(&self) -> Geometry {
+        Geometry::fitting(self.object, MTU - IP_UDP - SYMBOL_OVERHEAD as u16)
+    }
+
+    /// What one copy of the object is on a line, all headers included.
+    pub fn one_copy(&self) -> Bytes {
+        let geometry = self.geometry();
+        let around = u64::from(IP_UDP) + SYMBOL_OVERHEAD as u64 + self.framing.get();
+        Bytes::new(geometry.total_symbols().get() * (u64::from(geometry.symbol_size()) + around))
+    }
+
+    /// A task for each that is to have it: `h3` is that of host 3.
+    ///
+    /// # Errors
+    /// [`WorkloadError`] if it names a host that is not there, or one twice.
+    pub(crate) fn plan(&self, hosts: u32) -> Result<Vec<TaskPlan>, WorkloadError> {
+        let packets = self.geometry().total_symbols().get();
+        let cast = self.receivers(hosts).into_iter().map(|host| (Time::ZERO, host));
+        let gets = self.gets.iter().map(|get| (Time::ZERO + get.at, get.host));
+        let wanting: Vec<(Time, u32)> = cast.chain(gets).collect();
+        let mut seen = vec![false; hosts as usize];
+        for host in std::iter::once(self.source).chain(wanting.iter().map(|(_, host)| *host)) {
+            let known = seen.get_mut(host as usize);
+            let known = known.ok_or(WorkloadError::NoHost { what: "the cast".to_owned(), host, hosts })?;
+            if std::mem::replace(known, true) {
+                return Err(WorkloadError::HostTwice { task: "cast".to_owned(), host });
+            }
+        }
+        let task = |(at, host): (Time, u32)| TaskPlan {
+            name: format!("h{host}"),
+            at,
+            packets: Some(packets),
+            sources: vec![self.source],
+            receiver: host,
+            further: Vec::new(),
+            relayed: false,
+            theta: None,
+            stop: None,
+            awaited: true,
+        };
+        Ok(wanting.into_iter().map(task).collect())
+    }
+}
