@@ -4,6 +4,10 @@
 pub mod app;
 #[cfg(feature = "laboratory")]
 pub mod bench;
+#[cfg(feature = "laboratory")]
+pub(crate) mod children;
 pub mod cli;
+#[cfg(feature = "laboratory")]
+pub mod demo;
 #[cfg(feature = "laboratory")]
 pub mod netns_engine;

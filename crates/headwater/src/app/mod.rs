@@ -1,13 +1,9 @@
 //! What the commands do: processes made of a host, its objects and the machines.
 
 mod cast;
-#[cfg(feature = "laboratory")]
-pub(crate) mod children;
 mod controller_host;
 mod daemon;
 mod data_path;
-#[cfg(feature = "laboratory")]
-pub mod demo;
 mod display;
 mod drain;
 mod errors;
@@ -52,9 +48,8 @@ use headwater_wire::Delivery;
 
 pub use cast::{CastOptions, CastReceiver, CastRepair, CastResult, CastSource, Receivers, cast};
 pub use daemon::{controller, node};
-#[cfg(feature = "laboratory")]
-pub use demo::demo;
 pub use experiments::{Experiments, TimelineOptions};
+pub(crate) use fetch::source_label;
 pub use forget::forget;
 pub use get::{get, get_several};
 pub use keep::{KeepManyOptions, KeepManyResult, keep_many};

@@ -16,8 +16,8 @@ use serde::Serialize;
 
 use super::memory::Copier;
 use super::{BenchWatch, median_of, ratio};
-use crate::app::children::{Scratch, write_random};
 use crate::app::{AppError, Shutdown};
+use crate::children::{Scratch, write_random};
 
 /// Threads of the second series.
 const TWO: usize = 2;

@@ -348,7 +348,7 @@ async fn act(
         #[cfg(feature = "laboratory")]
         Command::Demo(args) => {
             let options = settings.demo(args)?;
-            let result = app::demo(options, shutdown, &mut *terminal.watch()).await?;
+            let result = crate::demo::demo(options, shutdown, &mut *terminal.watch()).await?;
             terminal.result(&result, || result.table())?;
         }
         #[cfg(feature = "laboratory")]

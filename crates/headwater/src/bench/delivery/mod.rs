@@ -24,8 +24,8 @@ use headwater_units::Bytes;
 use serde::Serialize;
 
 use super::{BenchWatch, median_of, ratio};
-use crate::app::children::{Scratch, write_random};
 use crate::app::{AppError, Shutdown};
+use crate::children::{Scratch, write_random};
 
 pub use many::{ManyFigures, ManyRun};
 pub use peers::Peer;

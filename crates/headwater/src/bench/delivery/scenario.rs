@@ -3,7 +3,7 @@
 use headwater_units::{BitRate, Bytes, Duration};
 use serde::Serialize;
 
-use crate::app::demo::script::{Event, Happening, Script};
+use crate::demo::script::{Event, Happening, Script};
 
 /// A setting to compare deliveries in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]

@@ -23,9 +23,9 @@ use super::cgroup::Group;
 use super::peers::{Cast, Layout, Part, Ready, Role};
 use super::scenario::{MTU, Scenario, Scene};
 use crate::app::AppError;
-use crate::app::children::{Guard, Process, hash, without_settings};
-use crate::app::demo::script::{Event, Happening};
 use crate::bench::network;
+use crate::children::{Guard, Process, hash, without_settings};
+use crate::demo::script::{Event, Happening};
 
 /// How long sources may take to get ready, and per GiB that they have on top: some hash it first.
 const READY: Duration = Duration::from_secs(60);

@@ -3,9 +3,9 @@
 use headwater_units::{BitRate, Bytes};
 
 use super::{UsageError, wrong};
-use crate::app::DemoOptions;
 use crate::cli::args::DemoArgs;
 use crate::cli::settings::Settings;
+use crate::demo::DemoOptions;
 
 impl Settings {
     pub(crate) fn demo(&self, args: &DemoArgs) -> Result<DemoOptions, UsageError> {

@@ -11,8 +11,8 @@ use super::progress::{error_of, progress_of};
 use super::script::{Event, Happening};
 use super::stage::{NAME, Stage};
 use super::{DemoResult, Joined, Killed, Run, blocking, failure, sending_flags};
-use crate::app::children::{self, cpu_seconds};
 use crate::app::{AppError, GetResult, Progress, SourceShare, Watch};
+use crate::children::{self, cpu_seconds};
 
 /// What arrives.
 const OUTPUT: &str = "received.bin";

@@ -4,6 +4,7 @@
 //! of namespaces, with limits in the middle ([`headwater_testbed::netns`]): as root, or else as root of a user namespace. Where
 //! that is not to be had all run on loopback, and the result says so. Whatever was made is gone afterwards, however it ends.
 
+mod options;
 mod place;
 mod progress;
 pub(crate) mod script;
@@ -18,7 +19,8 @@ use headwater_testbed::netns::{Capability, Unavailable};
 use headwater_wire::Class;
 use serde::{Deserialize, Serialize};
 
-use super::{AppError, Common, DemoOptions, GetResult, Shutdown, Watch};
+use crate::app::{AppError, Common, GetResult, Shutdown, Watch};
+pub use options::DemoOptions;
 use script::Script;
 use stage::Stage;
 

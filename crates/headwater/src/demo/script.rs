@@ -2,7 +2,8 @@
 
 use headwater_units::{BitRate, Bytes, Duration};
 
-use crate::app::{AppError, DemoOptions};
+use super::DemoOptions;
+use crate::app::AppError;
 
 /// Something happens to a source. Sources count from zero, those of `--rates` first, then those of `--join`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -14,7 +14,7 @@ use headwater_units::BitRate;
 
 use super::script::Script;
 use crate::app::AppError;
-use crate::app::children::without_settings;
+use crate::children::without_settings;
 
 /// Tells the receiver to throw away symbols: `PROBABILITY:SEED`.
 const DROP_VARIABLE: &str = "HEADWATER_DROP";

@@ -8,7 +8,8 @@ use headwater_units::{BitRate, Bytes, Duration};
 use tempfile::TempDir;
 
 use super::*;
-use crate::app::{Progress, SourceShare, children};
+use crate::app::{Progress, SourceShare};
+use crate::children;
 
 const SIZE: Bytes = Bytes::new(100_000);
 const SEED: u64 = 7;

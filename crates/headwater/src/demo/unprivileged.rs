@@ -7,10 +7,11 @@ use std::path::Path;
 use headwater_testbed::netns::in_user_namespace;
 use headwater_units::BitRate;
 
+use super::DemoOptions;
 use super::progress::{error_of, progress_of};
 use super::{DemoResult, NETWORK_VARIABLE, failure};
-use crate::app::children::{Guard, Process};
-use crate::app::{AppError, DemoOptions, Shutdown, Watch};
+use crate::app::{AppError, Shutdown, Watch};
+use crate::children::{Guard, Process};
 
 /// Runs the whole demo in a user namespace; `None` if networks cannot be built in there either.
 pub(super) async fn demo_inside(

@@ -10,9 +10,9 @@ use serde_json::Value;
 use super::place::{Place, Role};
 use super::progress::error_of;
 use super::{Network, Run, blocking, sending_flags};
-use crate::app::children::{Guard, Process, Scratch, write_random};
-use crate::app::fetch::source_label;
+use crate::app::source_label;
 use crate::app::{AppError, Watch};
+use crate::children::{Guard, Process, Scratch, write_random};
 
 /// The object's name.
 pub(super) const NAME: &str = "demo.bin";
