@@ -1,7 +1,6 @@
 //! The product's library: everything behind the `headwater` binary. What is there to try it (`bench`, `netns_engine`, the demo and
 //! the commands of experiments) comes with the feature `laboratory`.
 
-pub mod app;
 #[cfg(feature = "laboratory")]
 pub mod bench;
 #[cfg(feature = "laboratory")]

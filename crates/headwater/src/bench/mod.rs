@@ -13,7 +13,7 @@ pub mod wire;
 use headwater_testbed::netns::{Net, Spec};
 use headwater_testbed::soft_switch::{in_namespace, segmentation_off};
 
-use crate::app::AppError;
+use headwater_api::AppError;
 
 /// What a bench tells while it runs.
 pub trait BenchWatch {

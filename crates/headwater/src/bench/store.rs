@@ -10,13 +10,13 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Instant;
 
+use headwater_api::{AppError, Shutdown};
 use headwater_store::{BlockHashes, Partial, PartialSpec, SourceFile, StoreError};
 use headwater_units::{BlockIndex, Bytes};
 use serde::Serialize;
 
 use super::memory::Copier;
 use super::{BenchWatch, median_of, ratio};
-use crate::app::{AppError, Shutdown};
 use crate::children::{Scratch, write_random};
 
 /// Threads of the second series.

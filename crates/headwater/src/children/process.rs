@@ -17,7 +17,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
-use crate::app::AppError;
+use headwater_api::AppError;
 
 /// Clock ticks per second of the times in `/proc`: USER_HZ is part of Linux's ABI.
 const USER_HZ: f64 = 100.0;

@@ -6,12 +6,12 @@ use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use headwater_api::AppError;
 use headwater_units::{Bytes, ObjectId};
 use rand::{RngCore as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
 
 use super::Guard;
-use crate::app::AppError;
 
 /// Memory, where it is a file system: then no disk slows anybody down.
 const IN_MEMORY: &str = "/dev/shm";

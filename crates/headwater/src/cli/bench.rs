@@ -7,6 +7,7 @@ mod store;
 mod wire;
 
 use clap::Subcommand;
+use headwater_api::Shutdown;
 use indicatif::ProgressBar;
 use serde_json::json;
 
@@ -18,7 +19,6 @@ use super::Failure;
 use super::bar::{LINE_INTERVAL, WITH_END, restyle};
 use super::output::{JSON_INTERVAL, Pace, Shown, Terminal};
 use super::settings::Settings;
-use crate::app::Shutdown;
 use crate::bench::BenchWatch;
 
 /// How fast parts of the product are on this machine.

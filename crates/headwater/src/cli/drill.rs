@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use clap::Args;
+use headwater_api::{AppError, Shutdown};
 use headwater_drill::{self as drill, Drill, DrillError, DrillOptions, DrillWatch, Finding, Outcome};
 use headwater_lab::{self as lab, Catalogue, Checkout, Models};
 use headwater_sim::experiment::Engine;
@@ -24,7 +25,6 @@ use super::inside::with_networks;
 use super::output::{JSON_INTERVAL, Pace, Shown, Terminal};
 use super::resolve::UsageError;
 use super::tables::Table;
-use crate::app::{AppError, Shutdown};
 
 /// Three minutes: what a user waits for without leaving.
 const LIMIT: Duration = Duration::from_secs(180);

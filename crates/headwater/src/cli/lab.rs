@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::{Args, Subcommand, ValueEnum, ValueHint};
+use headwater_api::{AppError, Shutdown};
 use headwater_lab::{
     self as lab, Catalogue, Checkout, ExperimentLine, ExperimentRun, LabError, LabProgress, LabWatch,
     ReportOptions, RunOptions, SkippedRun,
@@ -24,7 +25,6 @@ use super::inside::with_networks;
 use super::output::{JSON_INTERVAL, Pace, Shown, Terminal};
 use super::resolve::UsageError;
 use super::tables::Table;
-use crate::app::{AppError, Shutdown};
 
 /// Where raw results go unless told otherwise.
 const OUT: &str = "lab-results";

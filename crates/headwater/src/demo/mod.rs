@@ -19,7 +19,7 @@ use headwater_testbed::netns::{Capability, Unavailable};
 use headwater_wire::Class;
 use serde::{Deserialize, Serialize};
 
-use crate::app::{AppError, Common, GetResult, Shutdown, Watch};
+use headwater_api::{AppError, Common, GetResult, Shutdown, Watch};
 pub use options::DemoOptions;
 use script::Script;
 use stage::Stage;

@@ -2,7 +2,7 @@
 
 use headwater_units::{BitRate, Bytes, Duration};
 
-use crate::app::Common;
+use headwater_api::Common;
 
 /// `headwater demo`. Sources count from zero: those of `rates`, then those of `joins` in the order given.
 #[derive(Clone, Debug, PartialEq)]

@@ -9,11 +9,11 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 
+use headwater_api::AppError;
 use headwater_testbed::netns::{HostSpec, Link, Net, NetError, Spec};
 use headwater_units::BitRate;
 
 use super::script::Script;
-use crate::app::AppError;
 use crate::children::without_settings;
 
 /// Tells the receiver to throw away symbols: `PROBABILITY:SEED`.

@@ -3,7 +3,7 @@
 use headwater_units::{BitRate, Duration};
 use serde_json::Value;
 
-use crate::app::{Phase, Progress, ProgressSource};
+use headwater_api::{Phase, Progress, ProgressSource};
 
 /// The progress that a line tells of; `None` if it is about something else.
 pub(super) fn progress_of(line: &Value) -> Option<Progress> {

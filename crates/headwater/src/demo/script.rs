@@ -1,9 +1,9 @@
 //! What happens during a demo, and how fast the object could have come at best.
 
+use headwater_api::AppError;
 use headwater_units::{BitRate, Bytes, Duration};
 
 use super::DemoOptions;
-use crate::app::AppError;
 
 /// Something happens to a source. Sources count from zero, those of `--rates` first, then those of `--join`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,14 +4,13 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
+use headwater_api::{AppError, Watch, source_label};
 use headwater_units::{NodeId, ObjectId};
 use serde_json::Value;
 
 use super::place::{Place, Role};
 use super::progress::error_of;
 use super::{Network, Run, blocking, sending_flags};
-use crate::app::source_label;
-use crate::app::{AppError, Watch};
 use crate::children::{Guard, Process, Scratch, write_random};
 
 /// The object's name.

@@ -1,9 +1,9 @@
 //! The result for people.
 
+use headwater_api::both_ways;
 use headwater_units::{BitRate, Bytes};
 
 use super::DemoResult;
-use crate::app::both_ways;
 
 impl DemoResult {
     /// Some lines that say how it went.

@@ -4,11 +4,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration as StdDuration;
 
+use headwater_api::{Progress, SourceShare};
 use headwater_units::{BitRate, Bytes, Duration};
 use tempfile::TempDir;
 
 use super::*;
-use crate::app::{Progress, SourceShare};
 use crate::children;
 
 const SIZE: Bytes = Bytes::new(100_000);

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use headwater_api::{AppError, GetResult, Progress, SourceShare, Watch};
 use headwater_units::BitRate;
 use serde_json::Value;
 use tokio::time::{Instant, sleep_until, timeout};
@@ -11,7 +12,6 @@ use super::progress::{error_of, progress_of};
 use super::script::{Event, Happening};
 use super::stage::{NAME, Stage};
 use super::{DemoResult, Joined, Killed, Run, blocking, failure, sending_flags};
-use crate::app::{AppError, GetResult, Progress, SourceShare, Watch};
 use crate::children::{self, cpu_seconds};
 
 /// What arrives.

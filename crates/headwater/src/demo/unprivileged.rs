@@ -4,13 +4,13 @@
 
 use std::path::Path;
 
+use headwater_api::{AppError, Shutdown, Watch};
 use headwater_testbed::netns::in_user_namespace;
 use headwater_units::BitRate;
 
 use super::DemoOptions;
 use super::progress::{error_of, progress_of};
 use super::{DemoResult, NETWORK_VARIABLE, failure};
-use crate::app::{AppError, Shutdown, Watch};
 use crate::children::{Guard, Process};
 
 /// Runs the whole demo in a user namespace; `None` if networks cannot be built in there either.

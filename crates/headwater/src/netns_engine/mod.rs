@@ -32,8 +32,8 @@ use headwater_sim::table::{MeasureRow, Tables};
 use headwater_testbed::emulate::EmulateError;
 use headwater_testbed::soft_switch::{Reserved, SoftSwitchError, Validity};
 
-use crate::app::AppError;
 use cast::{Cast, before, deadline};
+use headwater_api::AppError;
 
 /// So often a run is tried at least before the machine counts as too busy for it,
 const TRIES: u32 = 3;

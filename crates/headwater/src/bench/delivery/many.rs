@@ -1,11 +1,12 @@
 //! Many objects into one node at the same time: what it costs in memory, and whether all get their share.
 //!
 //! The node is a daemon that is asked for all objects at the same time, as by so many `headwater get --keep`
-//! ([`keep_many`](crate::app::keep_many)); it takes a bounded number under way and lets the others wait for their turn. Three
+//! ([`keep_many`](headwater_api::keep_many)); it takes a bounded number under way and lets the others wait for their turn. Three
 //! sources have all objects. Every link carries 1 Gbit/s, so the ideal is that of the receiver's downlink.
 
 use std::path::Path;
 
+use headwater_api::AppError;
 use headwater_units::{Bytes, ObjectId};
 use serde::Serialize;
 use serde_json::Value;
@@ -13,7 +14,6 @@ use serde_json::Value;
 use super::peers::{Cast, Layout, Part, Ready, Role};
 use super::scenario::{Scenario, Scene};
 use super::stage::{Seen, Shared, blocking, in_gib, play};
-use crate::app::AppError;
 use crate::bench::{median_of, ratio};
 use crate::children::{Scratch, write_random};
 

@@ -19,12 +19,12 @@ mod torrent;
 
 use std::path::Path;
 
+use headwater_api::{AppError, Shutdown};
 use headwater_testbed::netns::Capability;
 use headwater_units::Bytes;
 use serde::Serialize;
 
 use super::{BenchWatch, median_of, ratio};
-use crate::app::{AppError, Shutdown};
 use crate::children::{Scratch, write_random};
 
 pub use many::{ManyFigures, ManyRun};

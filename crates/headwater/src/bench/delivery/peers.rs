@@ -7,12 +7,12 @@ use std::ffi::OsString;
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 
+use headwater_api::AppError;
 use headwater_units::ObjectId;
 use serde::Serialize;
 
 use super::scenario::{MTU, Scenario, Scene};
 use super::torrent::torrent;
-use crate::app::AppError;
 
 /// A way to deliver an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]

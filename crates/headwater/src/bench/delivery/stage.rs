@@ -12,6 +12,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
+use headwater_api::AppError;
 use headwater_testbed::netns::{HostSpec, Link, Net, NetError, Spec};
 use headwater_testbed::soft_switch::in_namespace;
 use headwater_units::{Bytes, ObjectId};
@@ -22,7 +23,6 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 use super::cgroup::Group;
 use super::peers::{Cast, Layout, Part, Ready, Role};
 use super::scenario::{MTU, Scenario, Scene};
-use crate::app::AppError;
 use crate::bench::network;
 use crate::children::{Guard, Process, hash, without_settings};
 use crate::demo::script::{Event, Happening};

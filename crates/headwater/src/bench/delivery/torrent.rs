@@ -6,7 +6,7 @@ use std::path::Path;
 
 use sha1::{Digest, Sha1};
 
-use crate::app::AppError;
+use headwater_api::AppError;
 
 /// Bytes of a piece.
 const PIECE: usize = 1 << 20;

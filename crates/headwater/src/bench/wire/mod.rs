@@ -15,13 +15,13 @@ use std::thread::{Builder, ScopedJoinHandle, scope};
 use std::time::Duration;
 
 use cpu_time::ThreadTime;
+use headwater_api::{AppError, Shutdown};
 use headwater_testbed::netns::{HostSpec, Net, Spec};
 use headwater_testbed::soft_switch::in_namespace;
 use headwater_units::Bytes;
 use serde::Serialize;
 
 use super::{BenchWatch, median_of, network, ratio};
-use crate::app::{AppError, Shutdown};
 
 /// Bytes of UDP payload, the usual and the jumbo size, and the packets that they fit in.
 const SIZES: [(usize, u16); 2] = [(1400, 1500), (8900, 9000)];

@@ -4,8 +4,9 @@ use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
+use headwater_api::AppError;
+
 use super::{Both, End, Place, TcpFigures, both, gbit, per_gib};
-use crate::app::AppError;
 
 /// Written and read at a time: more gains nothing.
 const PIECE: usize = 256 << 10;

@@ -8,11 +8,11 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
+use headwater_api::AppError;
 use headwater_udp::{PathAddr, RecvBatch, SendBatch, SocketOptions, SocketStats, UdpPort, Waker, wait};
 use headwater_units::Duration;
 
 use super::{Both, End, Place, UdpFigures, both, gbit, per_gib};
-use crate::app::AppError;
 use crate::bench::ratio;
 
 /// Bytes in flight: below the 1,000 packets that the kernel lets wait between two devices.

@@ -4,10 +4,10 @@ use std::io;
 
 use clap::builder::PossibleValue;
 use clap::{Args, ValueEnum};
+use headwater_api::{KeepManyOptions, Shutdown};
 use headwater_units::{Bytes, ObjectId};
 
 use super::Watching;
-use crate::app::{self, KeepManyOptions, Shutdown};
 use crate::bench::delivery::{
     self, DeliveryLine, DeliveryMedian, DeliveryOptions, DeliveryRun, ManyRun, Peer, Scenario,
 };
@@ -151,7 +151,7 @@ pub(super) async fn gets(
 ) -> Result<(), Failure> {
     let options =
         KeepManyOptions { query: settings.query()?, objects: args.objects.clone(), holders: args.holders };
-    let result = app::keep_many(&options, shutdown).await?;
+    let result = headwater_api::keep_many(&options, shutdown).await?;
     let words = || format!("{} objects in {:.2} s", result.each_seconds.len(), result.seconds);
     terminal.result(&result, words)?;
     Ok(())

@@ -3,10 +3,10 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use headwater_api::Shutdown;
 use headwater_units::Bytes;
 
 use super::Watching;
-use crate::app::Shutdown;
 use crate::bench::store::{self, StoreBench, StoreOptions};
 use crate::cli::Failure;
 use crate::cli::output::Terminal;

@@ -1,10 +1,10 @@
 //! `headwater bench wire`: its options and its table.
 
 use clap::Args;
+use headwater_api::Shutdown;
 use headwater_units::Duration;
 
 use super::Watching;
-use crate::app::Shutdown;
 use crate::bench::wire::{self, WireBench, WireOptions};
 use crate::cli::Failure;
 use crate::cli::inside::with_networks;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use headwater_units::NodeId;
 use headwater_wire::MAX_FLOWS;
 
-use crate::app::{AppError, NodeLine, StatusReport};
+use crate::{AppError, NodeLine, StatusReport};
 
 /// Fewer digits of a fingerprint may be another's.
 const SHORTEST_ID: usize = 8;
@@ -55,7 +55,7 @@ fn named(to: &[String], report: &StatusReport) -> Result<Vec<NodeId>, AppError> 
 }
 
 /// Whether a name, an address or the beginning of a fingerprint means this node.
-pub(in crate::app) fn same_node(text: &str, node: &NodeLine) -> bool {
+pub(crate) fn same_node(text: &str, node: &NodeLine) -> bool {
     let address = node.listen.parse().ok().map(|at: std::net::SocketAddr| at.ip());
     let id = text.len() >= SHORTEST_ID && node.id.to_string().starts_with(&text.to_ascii_lowercase());
     node.name == text || node.listen == text || id || address.is_some_and(|ip| text.parse() == Ok(ip))

@@ -4,9 +4,9 @@ use headwater_transport::push::receiver::{CameBy, FlowStats, ReceiverStats};
 use headwater_units::{BlockIndex, Bytes, NodeId};
 use headwater_wire::{MarkSignal, SYMBOL_OVERHEAD};
 
-use crate::app::fetch::{Fetched, source_label};
-use crate::app::host::Host;
-use crate::app::{GetResult, SourceShare, usage};
+use crate::fetch::{Fetched, source_label};
+use crate::host::Host;
+use crate::{GetResult, SourceShare, usage};
 
 /// Ethernet, IPv4 and UDP headers.
 const FRAME_HEADERS: f64 = 14.0 + 20.0 + 8.0;
@@ -28,7 +28,7 @@ fn share(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
 }
 
-pub(in crate::app) fn result_of(
+pub(crate) fn result_of(
     fetched: &Fetched,
     stats: &ReceiverStats,
     seconds: f64,

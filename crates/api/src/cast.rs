@@ -451,7 +451,7 @@ mod tests {
     use headwater_units::ObjectId;
 
     use super::*;
-    use crate::app::NodeLine;
+    use crate::NodeLine;
 
     fn line(n: u8) -> NodeLine {
         NodeLine {

@@ -15,9 +15,9 @@ use headwater_transport::push::receiver::ReceiverStats;
 use headwater_units::{BitRate, Bytes, ObjectId};
 
 use super::{FILES_AT_ONCE, Job, blocking, first_of, result_of};
-use crate::app::fetch::{Arrivals, Destination, Fetch, Fetched, Follower, Here, file_name};
-use crate::app::own::{self, OwnObject};
-use crate::app::{AppError, GetResult, Output, Phase, Progress, Watch, Where};
+use crate::fetch::{Arrivals, Destination, Fetch, Fetched, Follower, Here, file_name};
+use crate::own::{self, OwnObject};
+use crate::{AppError, GetResult, Output, Phase, Progress, Watch, Where};
 use headwater_driver::monotonic_nanos;
 
 /// How often those who watch hear how far all files are.
@@ -265,11 +265,11 @@ fn checked_target(path: PathBuf, manifest: &Manifest, overwrite: bool) -> Result
 
 /// What came of several objects.
 #[derive(Default)]
-pub(in crate::app) struct Sum {
-    pub(in crate::app) bytes: Bytes,
-    pub(in crate::app) resumed: Bytes,
-    pub(in crate::app) received_ns: u64,
-    pub(in crate::app) stats: ReceiverStats,
+pub(crate) struct Sum {
+    pub(crate) bytes: Bytes,
+    pub(crate) resumed: Bytes,
+    pub(crate) received_ns: u64,
+    pub(crate) stats: ReceiverStats,
 }
 
 impl Sum {
@@ -286,7 +286,7 @@ impl Sum {
         self.add(&fetched.stats);
     }
 
-    pub(in crate::app) fn add(&mut self, other: &ReceiverStats) {
+    pub(crate) fn add(&mut self, other: &ReceiverStats) {
         let sum = &mut self.stats;
         sum.source_symbols += other.source_symbols;
         sum.arrivals += other.arrivals;

@@ -27,7 +27,7 @@ mod put;
 mod query;
 mod report;
 mod serve;
-pub(crate) mod service;
+pub mod service;
 mod spool;
 mod start_line;
 mod types;
@@ -49,7 +49,7 @@ use headwater_wire::Delivery;
 pub use cast::{CastOptions, CastReceiver, CastRepair, CastResult, CastSource, Receivers, cast};
 pub use daemon::{controller, node};
 pub use experiments::{Experiments, TimelineOptions};
-pub(crate) use fetch::source_label;
+pub use fetch::source_label;
 pub use forget::forget;
 pub use get::{get, get_several};
 pub use keep::{KeepManyOptions, KeepManyResult, keep_many};
@@ -58,7 +58,7 @@ pub use local::{gc, ls, rm, status};
 pub use put::put;
 pub use serve::serve;
 pub use types::*;
-pub(crate) use usage::open_many_files;
+pub use usage::open_many_files;
 
 use headwater_driver::{self, Lossy, NodeConfig, TapeFile};
 
@@ -151,7 +151,7 @@ fn unpaced(common: &Common, delivery: Option<Delivery>) -> Option<&'static str> 
 }
 
 /// A rate as results show it: in bits, as links and limits are stated, and in bytes, as sizes are.
-pub(crate) fn both_ways(rate: BitRate) -> String {
+pub fn both_ways(rate: BitRate) -> String {
     format!("{rate} = {:.1} MB/s", rate.get() as f64 / 8e6)
 }
 

@@ -14,9 +14,9 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::addresses::{THIS_MACHINE, introduced};
 use super::{Host, LOCAL};
-use crate::app::ops::rounded;
-use crate::app::outbox::Outbox;
-use crate::app::query::{Answer, Query, Role};
+use crate::ops::rounded;
+use crate::outbox::Outbox;
+use crate::query::{Answer, Query, Role};
 use headwater_driver::Said;
 
 /// Objects of others, and where nodes are reached, are remembered for so many: who says more than that costs no more memory. Of what is

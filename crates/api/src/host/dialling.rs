@@ -5,7 +5,7 @@ use headwater_units::{Duration, PathId};
 
 use super::Host;
 use super::links::ending;
-use crate::app::AppError;
+use crate::AppError;
 
 /// The connection of one path, as the log has heard of it.
 pub(super) struct Dialling {

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use headwater_control::Identity;
 
-use crate::app::AppError;
+use crate::AppError;
 
 /// The folder of the key that the node of a state folder has.
 const NODE: &str = "node";

@@ -8,7 +8,7 @@ use headwater_controller::{GroupRange, NetworkSpec};
 use headwater_units::{BitRate, Bytes, Duration, NodeId, ObjectId};
 use headwater_wire::{CodePoints, Delivery, SpreadRule};
 
-use crate::app::Experiments;
+use crate::Experiments;
 
 /// What every command knows.
 #[derive(Clone, Debug, PartialEq)]

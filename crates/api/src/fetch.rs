@@ -698,6 +698,6 @@ fn label(host: &Host, node: NodeId) -> String {
 }
 
 /// A source, for people, when nothing better is known.
-pub(crate) fn source_label(node: NodeId) -> String {
+pub fn source_label(node: NodeId) -> String {
     format!("node {}", node.short())
 }

@@ -6,7 +6,7 @@ use headwater_store::StoreError;
 use rustix::fs::{Access, access};
 
 use super::stream;
-use crate::app::{AppError, Output};
+use crate::{AppError, Output};
 
 /// Sees to it that the output can be written, as far as that can be known without knowing the object. `-o NEW/` makes that folder if its
 /// own is there, as its name says that it is to be one: returned is what [`undo`] removes again.

@@ -9,8 +9,8 @@ use headwater_controller::{CastBegun, ControllerEvent, NameRecord, TaskRecord};
 use headwater_units::{Bytes, NodeId, ObjectId, TaskId};
 use headwater_wire::Outcome;
 
-use crate::app::AppError;
-use crate::app::ops::rounded;
+use crate::AppError;
+use crate::ops::rounded;
 
 /// What became of tasks and casts since the controller started.
 #[derive(Debug, Default)]

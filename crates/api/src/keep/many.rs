@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 use tokio::task::JoinSet;
 
 use super::follow;
-use crate::app::local::{Daemon, Wanted};
-use crate::app::{AppError, GetResult, Progress, QueryOptions, Shutdown, Watch, local};
+use crate::local::{Daemon, Wanted};
+use crate::{AppError, GetResult, Progress, QueryOptions, Shutdown, Watch, local};
 
 /// A source may not have told the controller yet what it has.
 const PATIENCE: Duration = Duration::from_secs(30);

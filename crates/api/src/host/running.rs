@@ -8,7 +8,7 @@ use headwater_wire::{NodeInfo, ToController};
 use tokio::task::JoinHandle;
 
 use super::{Host, LOCAL};
-use crate::app::ops::Ops;
+use crate::ops::Ops;
 
 /// Who is served by a process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 use headwater_units::{BitRate, ObjectId};
 
 use super::{CONTROLLER_PATIENCE, FILES_AT_ONCE, Job, connect, first_of, nobody_known, output, within};
-use crate::app::fetch::file_name;
-use crate::app::host::Host;
-use crate::app::linger::Linger;
-use crate::app::own::{self, OwnObject};
-use crate::app::{
+use crate::fetch::file_name;
+use crate::host::Host;
+use crate::linger::Linger;
+use crate::own::{self, OwnObject};
+use crate::{
     AppError, GetOptions, GetResult, Output, Phase, Progress, ProgressSource, Shutdown, Watch, Where, keep,
 };
 

@@ -49,7 +49,7 @@ impl AppError {
     }
 
     /// Reading or writing failed.
-    pub(crate) fn io(doing: impl Into<String>, source: io::Error) -> Self {
+    pub fn io(doing: impl Into<String>, source: io::Error) -> Self {
         AppError::Io { doing: doing.into(), source }
     }
 

@@ -10,8 +10,8 @@ use headwater_wire::{Holding, Naming, NodeInfo, Spoiled, ToController};
 use super::links::no_controller;
 use super::names::namings;
 use super::{Held, Host, LOCAL};
-use crate::app::AppError;
-use crate::app::query::{Answer, Query, ask};
+use crate::AppError;
+use crate::query::{Answer, Query, ask};
 use headwater_driver::{room_in, room_towards};
 
 /// Block hashes of this many objects of others are remembered.

@@ -12,9 +12,9 @@ use tokio::task::JoinSet;
 
 use super::dialling::Dialling;
 use super::{Host, Peer};
-use crate::app::AppError;
-use crate::app::outbox::Outbox;
-use crate::app::query::{Answer, Query, Role, ask};
+use crate::AppError;
+use crate::outbox::Outbox;
+use crate::query::{Answer, Query, Role, ask};
 use headwater_driver::control_path;
 
 /// How long queued messages may take to arrive when the process ends, and the closing of connections to leave.

@@ -23,8 +23,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use super::folder::Sum;
 use super::{FILES_AT_ONCE, Job, first_of, result_of};
-use crate::app::fetch::{Arrivals, Destination, Fetch, Fetched, Follower, Here, file_name};
-use crate::app::{AppError, GetOptions, GetResult, Output, Phase, Progress, Shutdown, Watch};
+use crate::fetch::{Arrivals, Destination, Fetch, Fetched, Follower, Here, file_name};
+use crate::{AppError, GetOptions, GetResult, Output, Phase, Progress, Shutdown, Watch};
 use headwater_driver::monotonic_nanos;
 
 /// Bytes of one object that may be here ahead of the writer, beside what is in flight.
@@ -57,7 +57,7 @@ fn is_special(kind: std::fs::FileType) -> bool {
 
 /// Where a stream goes.
 #[derive(Debug)]
-pub(in crate::app) struct Outlet {
+pub(crate) struct Outlet {
     file: File,
     /// What messages call it.
     label: String,
@@ -172,25 +172,21 @@ async fn open_pipe(path: &Path, shutdown: &Shutdown, watch: &mut dyn Watch) -> R
 
 /// What a writer has to say at its end.
 #[derive(Default)]
-pub(in crate::app) struct Written {
-    pub(in crate::app) sha256: Option<String>,
+pub(crate) struct Written {
+    pub(crate) sha256: Option<String>,
     /// The object is a folder: nothing of it was written.
-    pub(in crate::app) manifest: Option<Manifest>,
+    pub(crate) manifest: Option<Manifest>,
 }
 
 /// A thread that takes an object's blocks in their order.
-pub(in crate::app) struct Writer {
+pub(crate) struct Writer {
     arrivals: Arc<Arrivals>,
     ended: oneshot::Receiver<Result<Written, AppError>>,
 }
 
 impl Writer {
     /// Starts one: it writes to the outlet, if there is one, and computes SHA-256, if asked to.
-    pub(in crate::app) fn start(
-        arrivals: &Arc<Arrivals>,
-        outlet: Option<Arc<Outlet>>,
-        sha256: bool,
-    ) -> Writer {
+    pub(crate) fn start(arrivals: &Arc<Arrivals>, outlet: Option<Arc<Outlet>>, sha256: bool) -> Writer {
         let (end, ended) = oneshot::channel();
         let taken = arrivals.clone();
         std::thread::spawn(move || {
@@ -204,7 +200,7 @@ impl Writer {
     }
 
     /// Waits until all is written, which is here now if the fetch has `succeeded`; else not for long.
-    pub(in crate::app) async fn end(self, succeeded: bool, shutdown: &Shutdown) -> Result<Written, AppError> {
+    pub(crate) async fn end(self, succeeded: bool, shutdown: &Shutdown) -> Result<Written, AppError> {
         let Writer { arrivals, ended } = self;
         arrivals.stop();
         let given_up = async {

@@ -83,7 +83,7 @@ impl Experiments {
     }
 
     /// What each source pushes before it is asked for more; `alone`: there is one only. `None`: as the product has it.
-    pub(crate) fn pulled_window(&self, alone: bool) -> Option<u16> {
+    pub fn pulled_window(&self, alone: bool) -> Option<u16> {
         let pull = &self.tuning.as_ref()?.pull;
         Some(packets(if alone { pull.window } else { pull.many_window }))
     }

@@ -19,7 +19,7 @@ pub(super) fn ready() {
 }
 
 /// Settings are being read anew; [`reloaded`] follows.
-pub(crate) fn reloading() {
+pub fn reloading() {
     match NotifyState::monotonic_usec_now() {
         Ok(now) => tell(&[NotifyState::Reloading, now]),
         Err(_) => tell(&[NotifyState::Reloading]),
@@ -27,7 +27,7 @@ pub(crate) fn reloading() {
 }
 
 /// They are in force, or were refused.
-pub(crate) fn reloaded() {
+pub fn reloaded() {
     ready();
 }
 

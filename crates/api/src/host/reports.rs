@@ -10,9 +10,9 @@ use headwater_wire::resolve_address;
 
 use super::links::no_controller;
 use super::{Host, LOCAL};
-use crate::app::query::{Answer, Query, ask};
-use crate::app::report::report;
-use crate::app::{AppError, DataPath, StatusReport};
+use crate::query::{Answer, Query, ask};
+use crate::report::report;
+use crate::{AppError, DataPath, StatusReport};
 
 /// A status waits so long for what nodes say of their sockets.
 const DATA_PATH_PATIENCE: Duration = Duration::from_millis(500);

@@ -4,7 +4,7 @@
 const USER_HZ: f64 = 100.0;
 
 /// Lets this process open as many files as it may: a thousand transfers have more than the usual 1024.
-pub(crate) fn open_many_files() {
+pub fn open_many_files() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);
     // Fails only for limits that we may not set; then it stays as it was.
