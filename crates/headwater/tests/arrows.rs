@@ -48,6 +48,24 @@ const ARROWS: &[(&str, &[&str])] = &[
             "units",
         ],
     ),
+    (
+        "bench",
+        &[
+            "testbed",
+            "api",
+            "lab",
+            "sim",
+            "driver",
+            "store",
+            "transport",
+            "switch",
+            "fabric",
+            "codec",
+            "udp",
+            "wire",
+            "units",
+        ],
+    ),
     ("lab", &["sim"]),
     ("drill", &["lab", "sim", "units"]),
     ("testbed", &["sim", "switch", "fabric", "wire", "units"]),
@@ -333,7 +351,7 @@ fn machines_bring_no_runtime_along() {
 
 #[test]
 fn a_product_without_the_laboratory_draws_no_plots_and_writes_no_arrow_files() {
-    const LABORATORY: [&str; 6] = ["lab", "drill", "testbed", "plotters", "arrow-array", "arrow-ipc"];
+    const LABORATORY: [&str; 7] = ["lab", "drill", "testbed", "bench", "plotters", "arrow-array", "arrow-ipc"];
     let with = built_into_the_product(&metadata());
     assert!(LABORATORY.iter().all(|it| with.contains(*it)), "the graph was not read: {with:?}");
     let without = metadata_command().features(CargoOpt::NoDefaultFeatures).exec().unwrap();
@@ -363,7 +381,7 @@ fn the_hashes_of_code_cover_every_crate_that_decides_what_a_run_records() {
     let models = named(&code_hash::MODELS);
     assert_eq!(models, behind("sim"));
     // What draws plots and judges records nothing.
-    let judges = named(&["lab", "drill"]);
+    let judges = named(&["lab", "drill", "headwater"]);
     assert_eq!(&named(&code_hash::REAL) | &models, &behind("headwater") - &judges);
 }
 

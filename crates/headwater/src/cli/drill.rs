@@ -10,6 +10,7 @@ use std::time::Instant;
 
 use clap::Args;
 use headwater_api::{AppError, Shutdown};
+use headwater_bench::AllEngines;
 use headwater_drill::{self as drill, Drill, DrillError, DrillOptions, DrillWatch, Finding, Outcome};
 use headwater_lab::{self as lab, Catalogue, Checkout, Models};
 use headwater_sim::experiment::Engine;
@@ -20,7 +21,6 @@ use serde_json::json;
 
 use super::Failure;
 use super::bar::{LINE_INTERVAL, WITH_END, restyle, span};
-use super::engines::AllEngines;
 use super::inside::with_networks;
 use super::output::{JSON_INTERVAL, Pace, Shown, Terminal};
 use super::resolve::UsageError;

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use clap::{Args, Subcommand, ValueEnum, ValueHint};
 use headwater_api::{AppError, Shutdown};
+use headwater_bench::AllEngines;
 use headwater_lab::{
     self as lab, Catalogue, Checkout, ExperimentLine, ExperimentRun, LabError, LabProgress, LabWatch,
     ReportOptions, RunOptions, SkippedRun,
@@ -20,7 +21,6 @@ use serde_json::json;
 
 use super::Failure;
 use super::bar::{LINE_INTERVAL, WITH_END, restyle, span};
-use super::engines::AllEngines;
 use super::inside::with_networks;
 use super::output::{JSON_INTERVAL, Pace, Shown, Terminal};
 use super::resolve::UsageError;

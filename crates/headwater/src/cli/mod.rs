@@ -15,8 +15,6 @@ mod debug;
 mod drill;
 #[cfg(feature = "laboratory")]
 mod emulate;
-#[cfg(feature = "laboratory")]
-mod engines;
 mod exit;
 mod experiments;
 mod groups;
@@ -355,7 +353,7 @@ async fn act(
         #[cfg(feature = "laboratory")]
         Command::Demo(args) => {
             let options = settings.demo(args)?;
-            let result = crate::demo::demo(options, shutdown, &mut *terminal.watch()).await?;
+            let result = headwater_bench::demo::demo(options, shutdown, &mut *terminal.watch()).await?;
             terminal.result(&result, || result.table())?;
         }
         #[cfg(feature = "laboratory")]

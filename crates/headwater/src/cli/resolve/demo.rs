@@ -1,11 +1,11 @@
 //! What a demo acts on.
 
+use headwater_bench::demo::DemoOptions;
 use headwater_units::{BitRate, Bytes};
 
 use super::{UsageError, wrong};
 use crate::cli::args::DemoArgs;
 use crate::cli::settings::Settings;
-use crate::demo::DemoOptions;
 
 impl Settings {
     pub(crate) fn demo(&self, args: &DemoArgs) -> Result<DemoOptions, UsageError> {

@@ -44,7 +44,7 @@ const PATIENCE: Patience = Patience::from_secs(10);
 ///
 /// # Errors
 /// [`ModelError`]; nothing of the run is left behind, whatever happens.
-pub fn run(job: &Job, context: &RunContext, watch: &mut dyn FnMut(f64)) -> Result<Tables, ModelError> {
+pub(crate) fn run(job: &Job, context: &RunContext, watch: &mut dyn FnMut(f64)) -> Result<Tables, ModelError> {
     let scenario = &job.scenario;
     let stage = Stage::new(scenario, job.seed).map_err(Trouble::from)?;
     let reserved = Reserved::take();

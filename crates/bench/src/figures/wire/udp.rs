@@ -13,7 +13,7 @@ use headwater_udp::{PathAddr, RecvBatch, SendBatch, SocketOptions, SocketStats, 
 use headwater_units::Duration;
 
 use super::{Both, End, Place, UdpFigures, both, gbit, per_gib};
-use crate::bench::ratio;
+use crate::figures::ratio;
 
 /// Bytes in flight: below the 1,000 packets that the kernel lets wait between two devices.
 const WINDOW: usize = 1 << 20;

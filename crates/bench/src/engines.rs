@@ -8,7 +8,7 @@ use crate::netns_engine;
 
 /// Every engine of this binary.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct AllEngines;
+pub struct AllEngines;
 
 impl Models for AllEngines {
     fn run(&self, job: &Job, context: &RunContext, watch: &mut dyn FnMut(f64)) -> Result<Tables, ModelError> {
