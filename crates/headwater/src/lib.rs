@@ -1,9 +1,3 @@
-//! The product's library: everything behind the `headwater` binary. What is there to try it (`bench`, `netns_engine`, the demo and
-//! the commands of experiments) comes with the feature `laboratory`.
+//! The product's command line: everything behind the `headwater` binary. The commands that try it come with the feature `laboratory`.
 
-pub mod app;
-#[cfg(feature = "laboratory")]
-pub mod bench;
 pub mod cli;
-#[cfg(feature = "laboratory")]
-pub mod netns_engine;

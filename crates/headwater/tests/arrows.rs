@@ -39,6 +39,42 @@ const ARROWS: &[(&str, &[&str])] = &[
         &["sim", "controller", "baseline", "transport", "switch", "policy", "fabric", "wire", "units"],
     ),
     (
+        "api",
+        &[
+            "driver",
+            "control",
+            "controller",
+            "node",
+            "store",
+            "experiment",
+            "transport",
+            "udp",
+            "machine",
+            "codec",
+            "wire",
+            "units",
+        ],
+    ),
+    (
+        "bench",
+        &[
+            "testbed",
+            "api",
+            "lab",
+            "experiment",
+            "sim",
+            "driver",
+            "store",
+            "transport",
+            "switch",
+            "fabric",
+            "codec",
+            "udp",
+            "wire",
+            "units",
+        ],
+    ),
+    (
         "sim",
         &[
             "controller",
@@ -321,7 +357,8 @@ fn machines_bring_no_runtime_along() {
 
 #[test]
 fn a_product_without_the_laboratory_draws_no_plots_and_writes_no_arrow_files() {
-    const LABORATORY: [&str; 6] = ["lab", "drill", "testbed", "plotters", "arrow-array", "arrow-ipc"];
+    const LABORATORY: [&str; 7] =
+        ["lab", "drill", "testbed", "bench", "plotters", "arrow-array", "arrow-ipc"];
     let with = built_into_the_product(&metadata());
     assert!(LABORATORY.iter().all(|it| with.contains(*it)), "the graph was not read: {with:?}");
     let without = metadata_command().features(CargoOpt::NoDefaultFeatures).exec().unwrap();
@@ -351,7 +388,7 @@ fn the_hashes_of_code_cover_every_crate_that_decides_what_a_run_records() {
     let models = named(&code_hash::MODELS);
     assert_eq!(models, behind("experiment"));
     // What draws plots and judges records nothing.
-    let judges = named(&["lab", "drill"]);
+    let judges = named(&["lab", "drill", "headwater"]);
     assert_eq!(&named(&code_hash::REAL) | &models, &behind("headwater") - &judges);
 }
 

@@ -3,11 +3,11 @@
 use std::fmt::Write;
 use std::time::Duration as StdDuration;
 
+use headwater_api::{Phase, Progress, ProgressReceiver, ProgressSource, Watch};
 use headwater_units::{Bytes, Duration};
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
 use super::output::{Pace, Terminal, printable};
-use crate::app::{Phase, Progress, ProgressReceiver, ProgressSource, Watch};
 
 /// Lines of sources on the screen; more would scroll the bar away on a small terminal.
 const SOURCE_LINES: usize = 8;

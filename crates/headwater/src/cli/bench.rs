@@ -1,4 +1,4 @@
-//! `headwater bench`: its commands, and how they show what they are at. What they do is [`crate::bench`].
+//! `headwater bench`: its commands, and how they show what they are at. What they do is [`headwater_bench::figures`].
 
 mod codec;
 mod delivery;
@@ -7,6 +7,8 @@ mod store;
 mod wire;
 
 use clap::Subcommand;
+use headwater_api::Shutdown;
+use headwater_bench::figures::BenchWatch;
 use indicatif::ProgressBar;
 use serde_json::json;
 
@@ -18,8 +20,6 @@ use super::Failure;
 use super::bar::{LINE_INTERVAL, WITH_END, restyle};
 use super::output::{JSON_INTERVAL, Pace, Shown, Terminal};
 use super::settings::Settings;
-use crate::app::Shutdown;
-use crate::bench::BenchWatch;
 
 /// How fast parts of the product are on this machine.
 #[derive(Debug, Subcommand)]

@@ -7,6 +7,7 @@ mod tcp;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 
+use headwater_api::AppError;
 use headwater_codec::text::{self, TextError};
 use headwater_units::BlockIndex;
 use serde_json::json;
@@ -15,7 +16,6 @@ use serde_json::json;
 pub(crate) use self::tcp::{tcp_receive, tcp_send};
 use super::args::{DecodeArgs, SymbolsArgs};
 use super::output::Terminal;
-use crate::app::AppError;
 
 /// Prints symbols of one block of a file; reads only that block.
 pub(crate) fn symbols(args: &SymbolsArgs, terminal: &Terminal) -> Result<(), AppError> {

@@ -9,6 +9,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use clap::Args;
+use headwater_api::{AppError, Shutdown};
+use headwater_bench::AllEngines;
 use headwater_drill::{self as drill, Drill, DrillError, DrillOptions, DrillWatch, Finding, Outcome};
 use headwater_experiment::experiment::Engine;
 use headwater_lab::{self as lab, Catalogue, Checkout, Models};
@@ -19,12 +21,10 @@ use serde_json::json;
 
 use super::Failure;
 use super::bar::{LINE_INTERVAL, WITH_END, restyle, span};
-use super::engines::AllEngines;
 use super::inside::with_networks;
 use super::output::{JSON_INTERVAL, Pace, Shown, Terminal};
 use super::resolve::UsageError;
 use super::tables::Table;
-use crate::app::{AppError, Shutdown};
 
 /// Three minutes: what a user waits for without leaving.
 const LIMIT: Duration = Duration::from_secs(180);

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use clap::{Args, Subcommand, ValueHint};
+use headwater_api::{AppError, Shutdown};
 use headwater_experiment::scenario::{NetworkTextError, Scenario};
 use headwater_testbed::emulate::{
     CaptureStatus, ControlSocket, EmulateError, EmulatedNet, HostStatus, LinkStatus, NetOptions, Runs,
@@ -21,7 +22,6 @@ use super::Failure;
 use super::output::Terminal;
 use super::resolve::UsageError;
 use super::tables::Table;
-use crate::app::{AppError, Shutdown};
 
 /// How soon Ctrl-C and the end of `--for` are noticed.
 const STEP: std::time::Duration = std::time::Duration::from_millis(50);

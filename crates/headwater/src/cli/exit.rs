@@ -1,6 +1,6 @@
 //! Exit codes, and what `--help` says of them. Each failure of a command knows its own: [`AppError::exit_code`].
 //!
-//! [`AppError::exit_code`]: crate::app::AppError::exit_code
+//! [`AppError::exit_code`]: headwater_api::AppError::exit_code
 
 /// Done.
 pub(crate) const OK: u8 = 0;

@@ -2,13 +2,13 @@
 
 use std::path::Path;
 
+use headwater_api::{Experiments, TimelineOptions};
 use headwater_experiment::scenario::{Machines, TransportSpec};
 use headwater_units::Duration;
 use serde::Deserialize;
 use thiserror::Error;
 
 use super::args::{TimelineFlags, TuningFlag};
-use crate::app::{Experiments, TimelineOptions};
 
 /// From sample to sample, unless told otherwise.
 const TIMELINE_EVERY: Duration = Duration::from_millis(10);

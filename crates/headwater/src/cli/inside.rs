@@ -5,13 +5,13 @@ use std::os::unix::process::CommandExt as _;
 use std::process::ExitStatus;
 use std::time::Duration;
 
+use headwater_api::{AppError, Shutdown};
 use headwater_testbed::emulate::{EmulateError, EmulatedNet};
 use headwater_testbed::netns::in_user_namespace;
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::Failure;
 use super::output::Terminal;
-use crate::app::{AppError, Shutdown};
 
 /// Set where a command runs inside already, so that it cannot go on for ever.
 const INSIDE: &str = "HEADWATER_INSIDE";

@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::{Args, Subcommand, ValueEnum, ValueHint};
+use headwater_api::{AppError, Shutdown};
+use headwater_bench::AllEngines;
 use headwater_experiment::claim::{Outcome, Published, Verdict};
 use headwater_experiment::experiment::{Engine, Scale};
 use headwater_lab::{
@@ -19,12 +21,10 @@ use serde_json::json;
 
 use super::Failure;
 use super::bar::{LINE_INTERVAL, WITH_END, restyle, span};
-use super::engines::AllEngines;
 use super::inside::with_networks;
 use super::output::{JSON_INTERVAL, Pace, Shown, Terminal};
 use super::resolve::UsageError;
 use super::tables::Table;
-use crate::app::{AppError, Shutdown};
 
 /// Where raw results go unless told otherwise.
 const OUT: &str = "lab-results";

@@ -1,4 +1,4 @@
-//! The command line: reads it, starts the command, shows what comes of it. What commands do is [`crate::app`],
+//! The command line: reads it, starts the command, shows what comes of it. What commands do is [`headwater_api`],
 //! [`headwater_drill`], [`headwater_lab`] and [`headwater_testbed`].
 //!
 //! ```text
@@ -15,8 +15,6 @@ mod debug;
 mod drill;
 #[cfg(feature = "laboratory")]
 mod emulate;
-#[cfg(feature = "laboratory")]
-mod engines;
 mod exit;
 mod experiments;
 mod groups;
@@ -50,7 +48,7 @@ use self::args::{Cli, Command, DebugCommand};
 use self::output::Terminal;
 use self::resolve::{UsageError, data_on_stdout};
 use self::settings::{Layer, Origin, Settings};
-use crate::app::{self, AppError, Listening, QueryOptions, Shutdown, ShutdownTrigger};
+use headwater_api::{AppError, Listening, QueryOptions, Shutdown, ShutdownTrigger};
 
 /// Threads for control connections and HTTP; data has threads of its own.
 const CONTROL_THREADS: usize = 2;
@@ -72,7 +70,7 @@ pub fn main() -> ExitCode {
             return exit::OK.into();
         }
     };
-    app::open_many_files();
+    headwater_api::open_many_files();
     run(&cli).into()
 }
 
@@ -259,7 +257,7 @@ async fn act(
     // What shows progress is gone before the result is printed.
     match command {
         Command::Up(args) => {
-            app::node(
+            headwater_api::node(
                 settings.up(args)?,
                 shutdown,
                 reload::on_hangup(command, settings, terminal)?,
@@ -269,7 +267,7 @@ async fn act(
             .await?;
         }
         Command::Controller(args) => {
-            app::controller(
+            headwater_api::controller(
                 settings.daemon(args)?,
                 shutdown,
                 reload::on_hangup(command, settings, terminal)?,
@@ -280,13 +278,20 @@ async fn act(
         }
         Command::Node(args) => {
             let (options, reloads) = (settings.node(args)?, reload::on_hangup(command, settings, terminal)?);
-            app::node(options, shutdown, reloads, &mut *terminal.watch(), ready("node", terminal)).await?;
+            headwater_api::node(options, shutdown, reloads, &mut *terminal.watch(), ready("node", terminal))
+                .await?;
         }
         Command::Serve(args) => {
             let options = settings.serve(args)?;
             let reloads = reload::on_hangup(command, settings, terminal)?;
-            app::serve(options, shutdown, reloads, &mut *terminal.watch(), ready("serving", terminal))
-                .await?;
+            headwater_api::serve(
+                options,
+                shutdown,
+                reloads,
+                &mut *terminal.watch(),
+                ready("serving", terminal),
+            )
+            .await?;
         }
         Command::Get(args) => {
             let options = settings.get(args)?;
@@ -294,14 +299,14 @@ async fn act(
                 return get_several(options, &args.what, terminal, shutdown).await;
             }
             let (result, linger) =
-                app::get(options, shutdown, &mut *terminal.watch(), waiting(terminal)).await?;
+                headwater_api::get(options, shutdown, &mut *terminal.watch(), waiting(terminal)).await?;
             let shown = terminal.summary(&result, || tables::fetched(&result));
             linger.end(shutdown).await;
             shown?;
         }
         Command::Cast(args) => {
             let options = settings.cast(args)?;
-            let result = app::cast(options, shutdown, &mut *terminal.watch()).await?;
+            let result = headwater_api::cast(options, shutdown, &mut *terminal.watch()).await?;
             terminal.summary(&result, || tables::cast(&result))?;
             if !result.complete {
                 let missing =
@@ -315,11 +320,11 @@ async fn act(
         }
         Command::Put(args) => {
             let options = settings.put(args)?;
-            let result = app::put(options, shutdown, &mut *terminal.watch()).await?;
+            let result = headwater_api::put(options, shutdown, &mut *terminal.watch()).await?;
             terminal.result(&result, || tables::stored(&result))?;
         }
         Command::Ls(_) => {
-            let objects = unless_stopped(shutdown, app::ls(settings.query()?)).await?;
+            let objects = unless_stopped(shutdown, headwater_api::ls(settings.query()?)).await?;
             if terminal.json() {
                 objects.iter().try_for_each(|line| terminal.json_line(line))?;
             } else {
@@ -327,28 +332,28 @@ async fn act(
             }
         }
         Command::Rm(args) => {
-            let result = unless_stopped(shutdown, app::rm(settings.rm(args)?)).await?;
+            let result = unless_stopped(shutdown, headwater_api::rm(settings.rm(args)?)).await?;
             terminal.result(&result, || tables::removed(&result))?;
         }
         Command::Gc(args) => {
-            let result = unless_stopped(shutdown, app::gc(settings.gc(args)?)).await?;
+            let result = unless_stopped(shutdown, headwater_api::gc(settings.gc(args)?)).await?;
             terminal.result(&result, || tables::collected(&result))?;
         }
         Command::Status(args) => match args.watch {
             None => {
-                let report = unless_stopped(shutdown, app::status(settings.query()?)).await?;
+                let report = unless_stopped(shutdown, headwater_api::status(settings.query()?)).await?;
                 terminal.result(&report, || tables::status(&report))?;
             }
             Some(interval) => watch_status(&settings.query()?, interval, terminal, shutdown).await?,
         },
         Command::Forget(args) => {
-            let result = unless_stopped(shutdown, app::forget(settings.forget(args)?)).await?;
+            let result = unless_stopped(shutdown, headwater_api::forget(settings.forget(args)?)).await?;
             terminal.result(&result, || tables::forgotten(&result))?;
         }
         #[cfg(feature = "laboratory")]
         Command::Demo(args) => {
             let options = settings.demo(args)?;
-            let result = app::demo(options, shutdown, &mut *terminal.watch()).await?;
+            let result = headwater_bench::demo::demo(options, shutdown, &mut *terminal.watch()).await?;
             terminal.result(&result, || result.table())?;
         }
         #[cfg(feature = "laboratory")]
@@ -360,7 +365,7 @@ async fn act(
         #[cfg(feature = "laboratory")]
         Command::Bench(command) => bench::act(command, settings, terminal, shutdown).await?,
         Command::Debug(DebugCommand::Replay(args)) => {
-            let result = app::replay(&args.file)?;
+            let result = headwater_api::replay(&args.file)?;
             terminal.result(&result, || tables::replayed(&result))?;
             if !result.identical {
                 return Err(AppError::Failed("the machines did not do the same again".to_owned()).into());
@@ -383,14 +388,14 @@ async fn act(
 
 /// Several objects: a result for each, and the exit code of those that failed, if they have one in common.
 async fn get_several(
-    options: app::GetOptions,
+    options: headwater_api::GetOptions,
     what: &[String],
     terminal: &Terminal,
     shutdown: &Shutdown,
 ) -> Result<(), Failure> {
     let mut codes = std::collections::BTreeSet::new();
     let mut unshown = None;
-    let mut done = |what: &str, result: Result<app::GetResult, AppError>| match result {
+    let mut done = |what: &str, result: Result<headwater_api::GetResult, AppError>| match result {
         Ok(result) => {
             unshown = terminal.summary(&result, || tables::fetched(&result)).err().or(unshown.take())
         }
@@ -399,7 +404,8 @@ async fn get_several(
             terminal.failure_of(what, &error);
         }
     };
-    let linger = app::get_several(options, what, shutdown, &mut *terminal.watch(), &mut done).await?;
+    let linger =
+        headwater_api::get_several(options, what, shutdown, &mut *terminal.watch(), &mut done).await?;
     linger.end(shutdown).await;
     if let Some(error) = unshown {
         return Err(error.into());
@@ -451,7 +457,7 @@ async fn watch_status(
     // Below that, asking would keep the controller busy.
     let interval = std::time::Duration::from(interval.max(Duration::from_millis(100)));
     loop {
-        let asked = unless_stopped(shutdown, app::status(options.clone())).await;
+        let asked = unless_stopped(shutdown, headwater_api::status(options.clone())).await;
         let report = match asked {
             Err(AppError::Interrupted { .. }) => return Ok(()),
             asked => asked?,

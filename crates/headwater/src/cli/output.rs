@@ -12,6 +12,7 @@ use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
 use std::time::{Duration, Instant};
 
+use headwater_api::{AppError, LeftOut, Progress, Watch};
 use indicatif::{MultiProgress, ProgressDrawTarget};
 use serde::Serialize;
 use serde_json::json;
@@ -21,7 +22,6 @@ use super::bar::{Bar, Lines};
 use super::logging::{Log, Wanted};
 use super::settings::Settings;
 use super::values::ProgressMode;
-use crate::app::{AppError, LeftOut, Progress, Watch};
 
 /// A text of others as it may be shown on a terminal: on one line, and nothing in it moves the cursor.
 pub(crate) fn printable(text: &str) -> String {

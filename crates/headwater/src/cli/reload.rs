@@ -1,5 +1,6 @@
 //! SIGHUP: a daemon reads its settings anew, takes over what can change while it runs, and says what takes a restart.
 
+use headwater_api::{AppError, Reload, Reloads, service};
 use serde_json::Value;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -7,7 +8,6 @@ use super::args::Command;
 use super::output::Terminal;
 use super::resolve::UsageError;
 use super::settings::{Origin, Settings};
-use crate::app::{AppError, Reload, Reloads, service};
 
 /// What each daemon takes over; the rest of its settings is part of its sockets, its machines or what others were told of it.
 fn live(command: &Command) -> &'static [&'static str] {

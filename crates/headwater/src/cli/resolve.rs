@@ -6,6 +6,11 @@ mod demo;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use headwater_api::{
+    CONTROLLER_PORT, CastOptions, Common, ControllerOptions, Experiments, ForgetOptions, GcOptions,
+    GetOptions, NODE_PORT, NodeOptions, Output, PutOptions, QueryOptions, Reload, RmOptions, ServeOptions,
+    Where,
+};
 use headwater_experiment::scenario::{self, TransportSpec};
 use headwater_units::{BitRate, Duration};
 use headwater_wire::{CastWish, Class, CodePoints, SpreadRule};
@@ -20,11 +25,6 @@ use super::labels::Labels;
 use super::network;
 use super::settings::{Origin, Settings, SettingsError};
 use super::values::{LossResponse, Spread, Theta, Via};
-use crate::app::{
-    CONTROLLER_PORT, CastOptions, Common, ControllerOptions, Experiments, ForgetOptions, GcOptions,
-    GetOptions, NODE_PORT, NodeOptions, Output, PutOptions, QueryOptions, Reload, RmOptions, ServeOptions,
-    Where,
-};
 
 /// A rack with what its uplink carries, and labels.
 type Place = (Option<(String, Option<BitRate>)>, BTreeMap<String, String>);
@@ -341,7 +341,7 @@ impl Settings {
     }
 
     fn listen(&self, port: u16) -> std::net::SocketAddr {
-        self.values.listen.map_or_else(|| crate::app::wildcard(port), |listen| listen.at(port))
+        self.values.listen.map_or_else(|| headwater_api::wildcard(port), |listen| listen.at(port))
     }
 
     pub(crate) fn drain(&self) -> Duration {
@@ -397,7 +397,7 @@ mod tests {
     use super::super::args::{Cli, Command};
     use super::super::settings::Layer;
     use super::*;
-    use crate::app::Receivers;
+    use headwater_api::Receivers;
 
     pub(super) fn settings(line: &str) -> (Settings, Command) {
         let line = format!("headwater {line} --state /nonexistent/headwater");

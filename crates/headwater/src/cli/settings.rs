@@ -12,6 +12,7 @@ use std::ffi::OsString;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use headwater_api::remembered_controller;
 use headwater_units::{Bytes, Duration, NodeId};
 use serde_json::Value;
 use thiserror::Error;
@@ -22,7 +23,6 @@ use super::values::{
     Dscp, DscpLevels, HostPort, Listen, LogFormat, LogLevel, LossResponse, Mtu, NodeName, Port, ProgressMode,
     Rack, Rate, SettingValue, SourceCount, Spread, Theta, ValueError,
 };
-use crate::app::remembered_controller;
 
 /// Names the config file when `--config` does not.
 pub(crate) const CONFIG_VARIABLE: &str = "HEADWATER_CONFIG";

@@ -2,16 +2,16 @@
 
 use std::fmt::Write;
 
+use headwater_api::{
+    CastLine, CastResult, ForgetResult, GcResult, GetResult, Listening, NodeLine, ObjectLine, PutResult,
+    ReplayResult, RmResult, StatusReport, TaskLine, TaskSource, both_ways,
+};
 use headwater_units::{BitRate, Bytes, Duration};
 use serde_json::Value;
 
 use super::bar::span;
 use super::output::printable;
 use super::settings::{Key, Origin};
-use crate::app::{
-    CastLine, CastResult, ForgetResult, GcResult, GetResult, Listening, NodeLine, ObjectLine, PutResult,
-    ReplayResult, RmResult, StatusReport, TaskLine, TaskSource, both_ways,
-};
 
 /// Digits of an id that are shown: enough to tell objects apart and to type.
 const ID_DIGITS: usize = 12;
@@ -478,8 +478,8 @@ mod tests {
     use headwater_units::{NodeId, ObjectId, TaskId};
 
     use super::*;
-    use crate::app::DataPath;
-    use crate::app::SourceShare;
+    use headwater_api::DataPath;
+    use headwater_api::SourceShare;
 
     fn object(name: &str, holders: &[&str]) -> ObjectLine {
         ObjectLine {

@@ -11,6 +11,7 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use headwater_api::wildcard;
 use headwater_units::{BitRate, Bytes, Duration, NodeId, ParseIdError, ParseQuantityError};
 use headwater_wire::Delivery;
 use serde_json::Value;
@@ -18,7 +19,6 @@ use thiserror::Error;
 
 use super::groups::Groups;
 use super::labels::Labels;
-use crate::app::wildcard;
 
 /// A text is not such a value.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]

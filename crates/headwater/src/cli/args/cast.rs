@@ -1,9 +1,9 @@
 //! `cast`: one object onto many nodes.
 
 use clap::Args;
+use headwater_api::Receivers;
 
 use super::flags::{ControllerFlag, TimeoutFlag};
-use crate::app::Receivers;
 use crate::cli::labels::Label;
 use crate::cli::settings::Layer;
 use crate::cli::values::Via;

@@ -3,8 +3,8 @@
 use std::io;
 
 use clap::Args;
+use headwater_bench::figures::codec::{self, Changeover, CodecBench, Failures, Wanted};
 
-use crate::bench::codec::{self, Changeover, CodecBench, Failures, Wanted};
 use crate::cli::Failure;
 use crate::cli::output::Terminal;
 use crate::cli::resolve::UsageError;

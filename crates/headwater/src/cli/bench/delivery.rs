@@ -2,15 +2,15 @@
 
 use std::io;
 
-use clap::builder::PossibleValue;
-use clap::{Args, ValueEnum};
+use clap::Args;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use headwater_api::{KeepManyOptions, Shutdown};
+use headwater_bench::figures::delivery::{
+    self, DeliveryLine, DeliveryMedian, DeliveryOptions, DeliveryRun, ManyRun, Peer, Scenario,
+};
 use headwater_units::{Bytes, ObjectId};
 
 use super::Watching;
-use crate::app::{self, KeepManyOptions, Shutdown};
-use crate::bench::delivery::{
-    self, DeliveryLine, DeliveryMedian, DeliveryOptions, DeliveryRun, ManyRun, Peer, Scenario,
-};
 use crate::cli::Failure;
 use crate::cli::inside::with_networks;
 use crate::cli::output::Terminal;
@@ -47,7 +47,7 @@ Exit code: 0 if all of Headwater's own runs went well, 3 if one did not.")]
 pub(crate) struct DeliveryArgs {
     /// The settings to compare in
     #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
-    #[arg(default_value = "multi,multi-kill,multi-rerate,fanout,fat,fat-mtu,many")]
+    #[arg(default_value = "multi,multi-kill,multi-rerate,fanout,fat,fat-mtu,many", value_parser = one_of(Scenario::ALL, Scenario::word))]
     scenario: Vec<Scenario>,
     /// Size of the object, of `many` each [default: 256MiB; fat: 1GiB; many: 10MiB]
     #[arg(long)]
@@ -56,7 +56,7 @@ pub(crate) struct DeliveryArgs {
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     repeat: u32,
     /// Who takes part [default: all that are installed]
-    #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',', value_parser = one_of(Peer::ALL, Peer::word))]
     peers: Vec<Peer>,
     /// Gets at the same time in `many`
     #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "10,100", value_parser = gets_at_once)]
@@ -73,24 +73,15 @@ pub(crate) struct GetsArgs {
     objects: Vec<ObjectId>,
 }
 
-impl ValueEnum for Scenario {
-    fn value_variants<'a>() -> &'a [Self] {
-        &Scenario::ALL
-    }
-
-    fn to_possible_value(&self) -> Option<PossibleValue> {
-        Some(PossibleValue::new(self.word()))
-    }
-}
-
-impl ValueEnum for Peer {
-    fn value_variants<'a>() -> &'a [Self] {
-        &Peer::ALL
-    }
-
-    fn to_possible_value(&self) -> Option<PossibleValue> {
-        Some(PossibleValue::new(self.word()))
-    }
+/// Takes one of these, by its word.
+fn one_of<T: Copy + Send + Sync + 'static, const N: usize>(
+    all: [T; N],
+    word: fn(T) -> &'static str,
+) -> impl TypedValueParser<Value = T> {
+    let words = PossibleValuesParser::new(all.map(word));
+    words.map(move |typed| {
+        all.into_iter().find(|it| word(*it) == typed).expect("clap lets no other word pass")
+    })
 }
 
 /// As many as one source can have files open for.
@@ -151,7 +142,7 @@ pub(super) async fn gets(
 ) -> Result<(), Failure> {
     let options =
         KeepManyOptions { query: settings.query()?, objects: args.objects.clone(), holders: args.holders };
-    let result = app::keep_many(&options, shutdown).await?;
+    let result = headwater_api::keep_many(&options, shutdown).await?;
     let words = || format!("{} objects in {:.2} s", result.each_seconds.len(), result.seconds);
     terminal.result(&result, words)?;
     Ok(())
@@ -274,7 +265,7 @@ mod tests {
     use clap::Parser;
 
     use super::*;
-    use crate::bench::delivery::{Figures, ManyFigures};
+    use headwater_bench::figures::delivery::{Figures, ManyFigures};
 
     #[derive(Debug, Parser)]
     struct Line {

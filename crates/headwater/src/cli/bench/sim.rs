@@ -1,9 +1,9 @@
 //! `headwater bench sim`: its options and its table.
 
 use clap::Args;
+use headwater_bench::figures::sim::{self, SimBench};
 use headwater_units::Bytes;
 
-use crate::bench::sim::{self, SimBench};
 use crate::cli::Failure;
 use crate::cli::output::Terminal;
 use crate::cli::resolve::UsageError;

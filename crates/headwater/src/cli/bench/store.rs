@@ -3,11 +3,11 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use headwater_api::Shutdown;
+use headwater_bench::figures::store::{self, StoreBench, StoreOptions};
 use headwater_units::Bytes;
 
 use super::Watching;
-use crate::app::Shutdown;
-use crate::bench::store::{self, StoreBench, StoreOptions};
 use crate::cli::Failure;
 use crate::cli::output::Terminal;
 use crate::cli::resolve::UsageError;
@@ -67,7 +67,7 @@ fn table(results: &[StoreBench]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::store::StoreOp;
+    use headwater_bench::figures::store::StoreOp;
 
     #[test]
     fn a_row_has_the_speed_its_share_of_memory_s_and_what_a_second_thread_gave() {

@@ -1,11 +1,11 @@
 //! `headwater bench wire`: its options and its table.
 
 use clap::Args;
+use headwater_api::Shutdown;
+use headwater_bench::figures::wire::{self, WireBench, WireOptions};
 use headwater_units::Duration;
 
 use super::Watching;
-use crate::app::Shutdown;
-use crate::bench::wire::{self, WireBench, WireOptions};
 use crate::cli::Failure;
 use crate::cli::inside::with_networks;
 use crate::cli::output::Terminal;
@@ -79,7 +79,7 @@ fn table(results: &[WireBench]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::wire::{TcpFigures, UdpFigures, WirePath};
+    use headwater_bench::figures::wire::{TcpFigures, UdpFigures, WirePath};
 
     #[test]
     fn a_row_has_both_rates_and_what_each_end_cost() {

@@ -2,13 +2,14 @@
 
 use std::io;
 
+use headwater_api::{AppError, Shutdown};
 use headwater_testbed::tcp::{Receiver, Sender, TcpError};
 use headwater_units::{BitRate, Bytes};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use serde_json::json;
 
-use crate::app::{AppError, Shutdown};
+use crate::cli::Failure;
 use crate::cli::args::{TcpReceiveArgs, TcpSendArgs};
 use crate::cli::output::Terminal;
 
@@ -17,7 +18,7 @@ pub(crate) fn tcp_receive(
     args: &TcpReceiveArgs,
     terminal: &Terminal,
     shutdown: &Shutdown,
-) -> Result<(), AppError> {
+) -> Result<(), Failure> {
     let receiver = Receiver::listen(args.options())?;
     let writing = |source| AppError::Io { doing: "cannot write the result".to_owned(), source };
     let listen = receiver.address().map_err(writing)?;
@@ -35,7 +36,7 @@ pub(crate) fn tcp_receive(
 }
 
 /// Sends by TCP over one connection.
-pub(crate) fn tcp_send(args: &TcpSendArgs, terminal: &Terminal, shutdown: &Shutdown) -> Result<(), AppError> {
+pub(crate) fn tcp_send(args: &TcpSendArgs, terminal: &Terminal, shutdown: &Shutdown) -> Result<(), Failure> {
     let sender = Sender::connect(args.options())?;
     let writing = |source| AppError::Io { doing: "cannot write the result".to_owned(), source };
     if args.wait_for_start {
@@ -52,7 +53,8 @@ pub(crate) fn tcp_send(args: &TcpSendArgs, terminal: &Terminal, shutdown: &Shutd
         let (congestion, seconds, again) = (&sent.congestion, sent.seconds, sent.retransmits);
         format!("{bytes} in {seconds:.3} s, {rate}, {congestion}, {again} packets sent again{how}")
     };
-    terminal.result(&sent, words).map_err(writing)
+    terminal.result(&sent, words).map_err(writing)?;
+    Ok(())
 }
 
 fn amounts(bytes: u64, bit_per_s: f64) -> (Bytes, BitRate) {
@@ -87,9 +89,9 @@ fn wait_for_line(shutdown: &Shutdown) -> Result<(), AppError> {
     }
 }
 
-impl From<TcpError> for AppError {
+impl From<TcpError> for Failure {
     fn from(error: TcpError) -> Self {
-        match error {
+        Failure::App(match error {
             TcpError::UnknownCongestion { .. }
             | TcpError::ForbiddenCongestion { .. }
             | TcpError::Name { .. }
@@ -98,6 +100,6 @@ impl From<TcpError> for AppError {
                 AppError::Unreachable { who: to.to_string(), reason: source.to_string() }
             }
             _ => AppError::Failed(error.to_string()),
-        }
+        })
     }
 }

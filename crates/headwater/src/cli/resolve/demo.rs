@@ -1,9 +1,9 @@
 //! What a demo acts on.
 
+use headwater_bench::demo::DemoOptions;
 use headwater_units::{BitRate, Bytes};
 
 use super::{UsageError, wrong};
-use crate::app::DemoOptions;
 use crate::cli::args::DemoArgs;
 use crate::cli::settings::Settings;
 

@@ -1,0 +1,70 @@
+//! What is said of a connection that is dialled again and again: each cause once, with the next try, and once that it is back.
+
+use headwater_control::Link;
+use headwater_units::{Duration, PathId};
+
+use super::Host;
+use super::links::ending;
+use crate::AppError;
+
+/// The connection of one path, as the log has heard of it.
+pub(super) struct Dialling {
+    host: Host,
+    path: PathId,
+    at: String,
+    /// Why it was not to be had the last time, since it was there last.
+    cause: Option<String>,
+}
+
+impl Dialling {
+    pub(super) fn new(host: &Host, path: PathId, at: &str) -> Self {
+        Dialling { host: host.clone(), path, at: at.to_owned(), cause: None }
+    }
+
+    /// What is dialled by a daemon is its controller; a command shows by itself what it waits for.
+    fn is_of_daemon(&self) -> bool {
+        self.host.listen().is_some()
+    }
+
+    /// A try went well.
+    pub(super) fn connected(&mut self) {
+        self.host.ops().tried(self.path, None);
+        let again = self.cause.take().is_some();
+        match self.is_of_daemon() {
+            true if again => tracing::info!(controller = self.at, "the controller is back"),
+            true => tracing::info!(controller = self.at, "joined the controller"),
+            false => tracing::debug!(at = self.at, "connected"),
+        }
+    }
+
+    /// A try failed; the next one comes after `wait`.
+    pub(super) fn failed(&mut self, error: &AppError, wait: Duration) {
+        let cause = error.to_string();
+        self.host.ops().tried(self.path, Some(cause.clone()));
+        let next_try_s = wait.as_secs_f64();
+        if self.cause.as_deref() == Some(&cause) || !self.is_of_daemon() {
+            tracing::debug!(at = self.at, cause, next_try_s, "not connected");
+        } else {
+            let controller = &self.at;
+            tracing::warn!(
+                controller,
+                cause,
+                next_try_s,
+                "the controller cannot be reached; it is tried again until it answers"
+            );
+        }
+        self.cause = Some(cause);
+    }
+
+    /// The connection has ended; the next try comes after `wait`.
+    pub(super) fn lost(&mut self, link: &Link, wait: Duration) {
+        let cause = ending(link);
+        self.host.ops().tried(self.path, Some(cause.clone()));
+        let next_try_s = wait.as_secs_f64();
+        match self.is_of_daemon() && !self.host.is_leaving() {
+            true => tracing::warn!(controller = self.at, cause, next_try_s, "the controller is gone"),
+            false => tracing::debug!(at = self.at, cause, next_try_s, "connection lost"),
+        }
+        self.cause = Some(cause);
+    }
+}

@@ -1,0 +1,272 @@
+//! What is said over links and within the process, and to whom it goes.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::time::Instant;
+
+use headwater_control::{Link, Unread};
+use headwater_node as node;
+use headwater_udp::GroupAddr;
+use headwater_units::{Duration, PathId};
+use headwater_wire::{Control, GroupQuestion, NodeInfo, ToController, ToNode, resolve_address};
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+use tokio::sync::{Semaphore, SemaphorePermit};
+
+use super::addresses::{THIS_MACHINE, introduced};
+use super::{Host, LOCAL};
+use crate::ops::rounded;
+use crate::outbox::Outbox;
+use crate::query::{Answer, Query, Role};
+use headwater_driver::Said;
+
+/// Objects of others, and where nodes are reached, are remembered for so many: who says more than that costs no more memory. Of what is
+/// not remembered, the controller is asked.
+const MOST_REMEMBERED: usize = 65_536;
+/// Answers up to this length take no part of the memory for answers.
+const SMALL_ANSWER: usize = 16 << 10;
+/// Answers that were made and are not read yet take no more memory than this, KiB; one that is longer alone does.
+const ANSWERS_KIB: usize = 64 << 10;
+/// Answers that may wait for their memory at the same time; whoever asks for more is refused at once.
+const WAITING_AT_ONCE: usize = 16;
+/// How long an answer waits for its memory.
+const ROOM_FOR_AN_ANSWER: std::time::Duration = std::time::Duration::from_secs(2);
+
+/// What answers to whoever asks may take of this process, however many ask and however slowly they read.
+pub(super) struct Answers {
+    waiting: Semaphore,
+    held: Semaphore,
+}
+
+impl Default for Answers {
+    fn default() -> Self {
+        Answers { waiting: Semaphore::new(WAITING_AT_ONCE), held: Semaphore::new(ANSWERS_KIB) }
+    }
+}
+
+impl Host {
+    /// The machines of this process and its own controller, without a network between them.
+    pub(super) fn attach_local(&self) {
+        let Some(controller) = &self.inner.controller else { return };
+        let (out, mut commands) = Outbox::here();
+        controller.attach(LOCAL, self.id(), out);
+        if self.inner.node.is_none() {
+            return;
+        }
+        // A node without a listener is not listed, but its controller must know where its own machines are. Where they are bound to
+        // one address, that is their own for sure; where to all, each peer knows one (see `addresses`).
+        let info = NodeInfo {
+            room: self.room(SocketAddr::from(([127, 0, 0, 1], 1))),
+            rtt: Some(Duration::ZERO),
+            seen: self.data_address().map(|at| at.ip()).filter(|ip| !ip.is_unspecified()),
+            ..self.template().clone()
+        };
+        controller.deliver(LOCAL, ToController::Hello(info), None);
+        let host = self.clone();
+        tokio::spawn(async move {
+            while let Some(mut control) = commands.recv().await {
+                control.resolve(THIS_MACHINE);
+                host.hand_in(LOCAL, control, None);
+            }
+        });
+    }
+
+    /// What the machines of the data thread say.
+    pub(super) async fn send_out(self, mut said: UnboundedReceiver<Said>) {
+        let mut sending = BTreeMap::new();
+        while let Some(said) = said.recv().await {
+            match said {
+                Said::Sending { flow, object, receiver } => {
+                    #[allow(clippy::disallowed_methods)] // The log says how long it took.
+                    sending.insert(flow, (object, receiver, Instant::now()));
+                    let receiver = receiver.short();
+                    tracing::info!(%flow, %object, receiver, "sending");
+                }
+                Said::Sent(flow) => {
+                    if let Some((object, receiver, began)) = sending.remove(&flow) {
+                        let (receiver, seconds) = (receiver.short(), rounded(began.elapsed().as_secs_f64()));
+                        tracing::info!(%flow, %object, receiver, seconds, "sent");
+                    }
+                }
+                Said::Unreadable(object, how) => self.spoiled(object, how),
+                Said::Control(path, control) => self.say(path, control),
+            }
+        }
+    }
+
+    /// Says something by a path; nobody hears it where there is no link now.
+    pub(crate) fn say(&self, path: PathId, control: impl Into<Control>) {
+        let control = control.into();
+        if path != LOCAL {
+            if let Some(peer) = self.state().peers.get(&path) {
+                peer.say(control);
+            }
+        } else if let (Some(controller), Control::Controller(word)) = (&self.inner.controller, control) {
+            controller.deliver(LOCAL, word, None);
+        }
+    }
+
+    /// From now on hands over what is said of casts to this process, as node or as whoever asks, and by which path.
+    pub(crate) fn hear_casts(&self) -> UnboundedReceiver<(PathId, ToNode)> {
+        let (to, heard) = unbounded_channel();
+        self.state().on_casts = Some(to);
+        heard
+    }
+
+    /// Tells everybody that this node fetches what it is invited to ([`Host::hear_casts`]).
+    pub(crate) fn keeps(&self) {
+        let mut state = self.state();
+        state.keeps = true;
+        for peer in state.peers.values() {
+            peer.say(ToController::Keeps);
+        }
+        drop(state);
+        self.say(LOCAL, ToController::Keeps);
+    }
+
+    /// What a controller or a node says to this process, but not to its own controller.
+    fn hand_in(&self, path: PathId, control: Control, unread: Option<Unread>) {
+        match control {
+            Control::Node(ToNode::NameStands(stands)) => self.name_stands(path, *stands),
+            Control::Node(ToNode::ProbeGroup(question)) => {
+                drop(tokio::spawn(self.clone().probe_group(path, *question)));
+            }
+            Control::Node(
+                word @ (ToNode::Fetch(_)
+                | ToNode::StopFetch { .. }
+                | ToNode::Casting(_)
+                | ToNode::CastRefused { .. }),
+            ) => {
+                if let Some(to) = &self.state().on_casts {
+                    let _ = to.send((path, word));
+                }
+            }
+            Control::Node(ToNode::PlantTree(_) | ToNode::FellTree { .. } | ToNode::Signal(_))
+            | Control::Source(_)
+            | Control::Receiver(_) => {
+                if let Some(node) = &self.inner.node {
+                    node.control(path, control);
+                }
+            }
+            Control::Controller(word) => {
+                if let Some(controller) = &self.inner.controller {
+                    controller.deliver(path, word, unread);
+                }
+            }
+        }
+    }
+
+    /// Finds out for a controller who hears a group.
+    async fn probe_group(self, path: PathId, question: GroupQuestion) {
+        let flow = question.asked.flow;
+        let heard = match (GroupAddr::towards(question.at, question.towards), &self.inner.node) {
+            (Ok(group), Some(node)) => node.probe_group(group, question).await,
+            (Err(error), _) => {
+                tracing::info!(%error, "a group cannot be asked");
+                Vec::new()
+            }
+            (Ok(_), None) => Vec::new(),
+        };
+        self.say(path, ToController::GroupProbed { asked: flow, heard });
+    }
+
+    /// Something came over a link. What its other end may not say is counted, and nothing else becomes of it.
+    pub(super) fn on_control(
+        &self,
+        path: PathId,
+        link: &Link,
+        role: node::Role,
+        (control, unread): (Control, Unread),
+    ) {
+        let peer = node::Peer { role, node: link.peer(), at: link.remote_addr() };
+        if let Err(refused) = peer.may_say(&control) {
+            tracing::debug!(peer = %link.peer(), %refused, "message refused");
+            return self.inner.ops.refuse_message();
+        }
+        match control {
+            Control::Controller(word) => self.on_word(path, link, word, Some(unread)),
+            mut order => {
+                order.resolve(peer.at);
+                peer.narrow(&mut order);
+                self.hand_in(path, order, Some(unread));
+            }
+        }
+    }
+
+    /// A node or whoever asks says something to the controller of this process.
+    pub(super) fn on_word(&self, path: PathId, link: &Link, word: ToController, unread: Option<Unread>) {
+        let from = link.remote_addr();
+        let word = match word {
+            ToController::Hello(info) => {
+                let info = introduced(info, link.peer(), from);
+                if let Some(listen) = info.listen {
+                    let labels = &mut self.state().labels;
+                    if labels.len() < MOST_REMEMBERED || labels.contains_key(&info.node) {
+                        labels.insert(info.node, resolve_address(listen, from).to_string());
+                    }
+                }
+                ToController::Hello(info)
+            }
+            ToController::Hold(holding) => {
+                let held_by = &mut self.state().held_by;
+                if held_by.len() < MOST_REMEMBERED || held_by.contains_key(&holding.object) {
+                    held_by.entry(holding.object).or_default().insert(path);
+                }
+                ToController::Hold(holding)
+            }
+            other => other,
+        };
+        self.hand_in(path, Control::Controller(word), unread);
+    }
+
+    fn role(&self) -> Role {
+        Role {
+            controls: self.inner.controller.is_some(),
+            sends: self.inner.node.is_some(),
+            controller: self.state().controller_at.clone(),
+        }
+    }
+
+    /// An answer, and its part of the memory that answers may take. `None`: there is no more for now.
+    pub(super) async fn make_answer(
+        &self,
+        link: &Link,
+        query: Query,
+    ) -> Option<(Vec<u8>, Option<SemaphorePermit<'_>>)> {
+        let Answers { waiting, held } = &self.inner.answers;
+        let answer = self.answer(link, query).await;
+        let bytes = postcard::to_stdvec(&answer).expect("an answer can be written");
+        if bytes.len() <= SMALL_ANSWER {
+            return Some((bytes, None));
+        }
+        let _turn = waiting.try_acquire().ok()?;
+        let kib = bytes.len().div_ceil(1024).min(ANSWERS_KIB) as u32;
+        let held = tokio::time::timeout(ROOM_FOR_AN_ANSWER, held.acquire_many(kib)).await.ok()?.ok()?;
+        Some((bytes, Some(held)))
+    }
+
+    async fn answer(&self, link: &Link, query: Query) -> Answer {
+        match query {
+            Query::Holdings if self.inner.node.is_some() => {
+                // Whoever is about to stop has nothing for those who come now.
+                let leaving = self.is_leaving();
+                let holdings = if leaving { Vec::new() } else { self.holdings() };
+                let names = if leaving { Vec::new() } else { self.namings() };
+                let (info, spoiled) = (Box::new(self.info_for(link)), self.spoiled_holdings());
+                Answer::Holdings { info, holdings, names, spoiled }
+            }
+            Query::Holdings => Answer::Unknown,
+            Query::Hashes { object } => match self.hashes(object, None).await {
+                Some(hashes) => Answer::Hashes { bytes: hashes.size(), hashes: hashes.as_slice().to_vec() },
+                None => Answer::Unknown,
+            },
+            Query::View => Answer::view(self.own_report(Some(link)).await.as_ref()),
+            Query::Status => Answer::view(self.own_status(link).await.as_ref()),
+            Query::DataPath => Answer::view(self.data_path().as_ref()),
+            Query::Role => Answer::Role(self.role()),
+            Query::Forget { node } => match &self.inner.controller {
+                Some(controller) => controller.forget(node).await.map_or(Answer::Unknown, Answer::Forgetting),
+                None => Answer::Unknown,
+            },
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! What a controller knows, here or elsewhere, and how data sockets do.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use headwater_control::Link;
+use headwater_units::{NodeId, PathId};
+use headwater_wire::resolve_address;
+
+use super::links::no_controller;
+use super::{Host, LOCAL};
+use crate::query::{Answer, Query, ask};
+use crate::report::report;
+use crate::{AppError, DataPath, StatusReport};
+
+/// A status waits so long for what nodes say of their sockets.
+const DATA_PATH_PATIENCE: Duration = Duration::from_millis(500);
+/// How long a controller may take to say where its nodes are reached.
+const LABELS_PATIENCE: Duration = Duration::from_millis(500);
+
+impl Host {
+    /// What the controller at `path` knows; [`LOCAL`] is this process's own.
+    pub(crate) async fn report(&self, path: PathId) -> Result<StatusReport, AppError> {
+        if path == LOCAL {
+            return self.own_report(None).await.ok_or_else(no_controller);
+        }
+        self.ask_for_report(path, &Query::View).await
+    }
+
+    /// The same with how the nodes' data sockets do, of a controller elsewhere: each node is asked.
+    pub(crate) async fn status(&self, path: PathId) -> Result<StatusReport, AppError> {
+        self.ask_for_report(path, &Query::Status).await
+    }
+
+    /// Asks whoever is at the other end of `path`.
+    pub(crate) async fn query(&self, path: PathId, query: &Query) -> Result<Answer, AppError> {
+        let link = self.link(path).ok_or_else(no_controller)?;
+        Ok(ask(&link, query).await?)
+    }
+
+    async fn ask_for_report(&self, path: PathId, query: &Query) -> Result<StatusReport, AppError> {
+        match self.query(path, query).await? {
+            Answer::View { json } => serde_json::from_str(&json)
+                .map_err(|e| AppError::Failed(format!("the controller's answer makes no sense: {e}"))),
+            _ => Err(no_controller()),
+        }
+    }
+
+    /// For whoever asks over a link, if somebody does.
+    pub(super) async fn own_report(&self, asking: Option<&Link>) -> Option<StatusReport> {
+        let view = self.inner.controller.as_ref()?.view().await?;
+        let here = SocketAddr::new(self.own_ip(asking), 0);
+        let own = self.inner.listen.map(|listen| resolve_address(listen, here).to_string());
+        Some(report(&view, own.unwrap_or_default(), here))
+    }
+
+    pub(super) async fn own_status(&self, asking: &Link) -> Option<StatusReport> {
+        let mut report = self.own_report(Some(asking)).await?;
+        let mut data_paths = self.data_paths().await;
+        for node in &mut report.nodes {
+            node.data_path = data_paths.remove(&node.id);
+        }
+        Some(report)
+    }
+
+    /// How the data sockets of this process and of all peers do; without those that do not say so soon.
+    async fn data_paths(&self) -> BTreeMap<NodeId, DataPath> {
+        let links: Vec<Link> = self.state().peers.values().map(|peer| peer.link.clone()).collect();
+        let mut asked = tokio::task::JoinSet::new();
+        for link in links {
+            asked.spawn(async move {
+                let answer = tokio::time::timeout(DATA_PATH_PATIENCE, ask(&link, &Query::DataPath)).await;
+                match answer {
+                    Ok(Ok(Answer::View { json })) => Some((link.peer(), serde_json::from_str(&json).ok()?)),
+                    _ => None,
+                }
+            });
+        }
+        let mut answers: BTreeMap<_, _> = asked.join_all().await.into_iter().flatten().collect();
+        if let Some(own) = self.data_path() {
+            answers.insert(self.inner.identity.node(), own);
+        }
+        answers
+    }
+
+    pub(super) fn data_path(&self) -> Option<DataPath> {
+        self.snapshot().map(|snapshot| DataPath::of(&snapshot))
+    }
+
+    /// Asks the controller at `path` where its nodes are reached. One that does not answer soon is not waited for: the addresses are for
+    /// people to read, and nothing else needs them.
+    pub(crate) async fn learn_labels(&self, path: PathId) {
+        if let Ok(Ok(report)) = tokio::time::timeout(LABELS_PATIENCE, self.report(path)).await {
+            self.state().labels.extend(report.nodes.into_iter().map(|n| (n.id, n.listen)));
+        }
+    }
+
+    /// Where nodes are reached, as far as it is known.
+    pub(crate) fn labels(&self) -> Vec<(NodeId, String)> {
+        self.state().labels.iter().map(|(node, label)| (*node, label.clone())).collect()
+    }
+
+    /// Where a node is reached, if it said so to this process.
+    pub(crate) fn label(&self, node: NodeId) -> Option<String> {
+        self.state().labels.get(&node).cloned()
+    }
+}

@@ -1,0 +1,96 @@
+//! What a process is told while it runs: new settings, and that it is about to stop.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{MutexGuard, PoisonError};
+
+use headwater_units::{BitRate, PathId};
+use headwater_wire::{NodeInfo, ToController};
+use tokio::task::JoinHandle;
+
+use super::{Host, LOCAL};
+use crate::ops::Ops;
+
+/// Who is served by a process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Serving {
+    /// Flows whose receivers are heard of.
+    pub(crate) flows: usize,
+    /// Receivers of those.
+    pub(crate) receivers: usize,
+}
+
+impl Serving {
+    pub(crate) fn is_empty(self) -> bool {
+        self.flows == 0
+    }
+}
+
+impl Host {
+    /// What it counts and depends on.
+    pub(crate) fn ops(&self) -> &Ops {
+        &self.inner.ops
+    }
+
+    /// It is of no use once this task has ended.
+    pub(super) fn depends_on(&self, name: &'static str, task: JoinHandle<()>) {
+        self.inner.ops.depends_on(name, task.abort_handle());
+    }
+
+    /// What it says of itself.
+    pub(super) fn template(&self) -> MutexGuard<'_, NodeInfo> {
+        self.inner.template.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether there is a connection by this path.
+    pub(crate) fn has_link(&self, path: PathId) -> bool {
+        self.state().peers.contains_key(&path)
+    }
+
+    /// From now on it stands in this rack and carries these labels, and says so to everybody.
+    pub(crate) fn restate(&self, rack: Option<(String, Option<BitRate>)>, labels: BTreeMap<String, String>) {
+        {
+            let mut template = self.template();
+            if (&template.rack, &template.labels) == (&rack, &labels) {
+                return;
+            }
+            (template.rack, template.labels) = (rack, labels);
+        }
+        if !self.introduces_itself() {
+            return;
+        }
+        let peers: Vec<_> =
+            self.state().peers.values().map(|peer| (peer.link.clone(), peer.out.clone())).collect();
+        for (link, out) in peers {
+            out.say(ToController::Hello(self.info_for(&link)));
+        }
+        if self.inner.controller.is_some() {
+            self.attach_local();
+        }
+    }
+
+    /// It is about to stop: everybody is told to give it nothing new. False if there is nobody to tell.
+    pub(crate) fn leave(&self) -> bool {
+        let mut state = self.state();
+        state.leaving = true;
+        let mut told = self.inner.controller.is_some();
+        for peer in state.peers.values() {
+            told |= peer.say(ToController::Leaving);
+        }
+        drop(state);
+        self.say(LOCAL, ToController::Leaving);
+        told
+    }
+
+    pub(crate) fn is_leaving(&self) -> bool {
+        self.state().leaving
+    }
+
+    /// Who is served by it at this moment. Flows that wait for a receiver which has fallen silent do not count.
+    pub(crate) async fn serves_now(&self) -> Serving {
+        let Some(node) = &self.inner.node else { return Serving::default() };
+        node.look().await;
+        let flows: Vec<_> = node.snapshot().flows.into_iter().filter(|flow| !flow.paused).collect();
+        let receivers: BTreeSet<_> = flows.iter().map(|flow| flow.receiver).collect();
+        Serving { flows: flows.len(), receivers: receivers.len() }
+    }
+}

@@ -1,0 +1,241 @@
+//! What each command is asked to do.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use headwater_controller::{GroupRange, NetworkSpec};
+use headwater_units::{BitRate, Bytes, Duration, NodeId, ObjectId};
+use headwater_wire::{CodePoints, Delivery, SpreadRule};
+
+use crate::Experiments;
+
+/// What every command knows.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Common {
+    /// Keys, pins and the store.
+    pub state: PathBuf,
+    /// What this machine calls itself; its host name if absent.
+    pub node_name: Option<String>,
+    /// The one fingerprint that the contacted node (each of them, with several) may have.
+    pub pin: Option<NodeId>,
+    /// What this machine may send, as the operator states it.
+    pub uplink: Option<BitRate>,
+    /// What this machine may receive, as the operator states it.
+    pub downlink: Option<BitRate>,
+    /// The rack this machine is in, and the capacity of the rack's uplink where known.
+    pub rack: Option<(String, Option<BitRate>)>,
+    /// What its operator calls this machine by, key and value, beside its rack.
+    pub labels: BTreeMap<String, String>,
+    /// A cap on what this process sends, or on what it asks to be sent.
+    pub limit: Option<BitRate>,
+    /// Background class: yields to everything else.
+    pub gentle: bool,
+    /// Differentiated services code points, by class.
+    pub dscp: CodePoints,
+    /// The largest IP packet to use; `None`: what the interface and the path say.
+    pub mtu: Option<u16>,
+    /// UDP port of the data socket; 0: any free one.
+    pub data_port: u16,
+    /// Loss alone never shrinks a window (the papers' experiments).
+    pub loss_response_ignore: bool,
+    /// How long a controller or source that is there may take to answer; one that is not is given up sooner.
+    pub patience: Duration,
+    /// The user has said how long: then one that is silent is waited for as well.
+    pub patience_stated: bool,
+    /// What experiments ask for.
+    pub experiments: Experiments,
+}
+
+/// Where sources come from. Every address is `host:port`, an IPv6 address in brackets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Where {
+    /// A controller chooses them.
+    Controller(String),
+    /// These, with a controller inside the receiver.
+    From(Vec<String>),
+    /// Nobody is known: only this machine's own store.
+    Here,
+}
+
+/// Where an object goes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Output {
+    /// To this file, or into this folder; into a device or a pipe, as to standard output.
+    File(PathBuf),
+    /// To standard output, in order, as blocks finish.
+    Stdout,
+    /// To a file in the current folder with the object's name, or its id if it has none.
+    Default,
+    /// Into this machine's store, by its daemon if one runs.
+    Store,
+}
+
+/// `headwater get`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct GetOptions {
+    /// What every command knows.
+    pub common: Common,
+    /// A name, an id, or the beginning of one.
+    pub what: String,
+    /// Who has it.
+    pub at: Where,
+    /// Where it goes.
+    pub output: Output,
+    /// Only these bytes: the first, and the one after the last (`None`: to the end). Not empty.
+    pub range: Option<(Bytes, Option<Bytes>)>,
+    /// The only id accepted, whatever the name points at.
+    pub hash: Option<ObjectId>,
+    /// Compute SHA-256 too.
+    pub sha256: bool,
+    /// Replace an existing file.
+    pub overwrite: bool,
+    /// Which transport is to bring it; the controller's choice if absent.
+    pub delivery: Option<Delivery>,
+    /// Which symbols each source sends, where sources push.
+    pub spread: SpreadRule,
+    /// At most so many sources at once; at least 1.
+    pub max_sources: Option<u8>,
+    /// A fixed weight for every flow, instead of Algorithm 1; only with [`Where::From`].
+    pub theta: Option<f64>,
+    /// Record the machines' inputs here.
+    pub record: Option<PathBuf>,
+    /// Connect, say so, and request only after a line on standard input.
+    pub wait_for_start: bool,
+    /// Give up after this long; a wait for the start does not count.
+    pub timeout: Option<Duration>,
+    /// Stay for a moment for those who are served from what came.
+    pub linger: bool,
+}
+
+/// `headwater serve`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ServeOptions {
+    /// What every command knows.
+    pub common: Common,
+    /// Files and folders, at least one.
+    pub files: Vec<PathBuf>,
+    /// The object's name instead of the file's; only with one file.
+    pub name: Option<String>,
+    /// Leave out of folders what cannot be delivered, instead of refusing them.
+    pub skip_special: bool,
+    /// Folders' entries keep when they were last written to.
+    pub times: bool,
+    /// Whom to tell (`host:port`).
+    pub controller: Option<String>,
+    /// Where to listen; `None`: [`wildcard`](super::wildcard) of [`NODE_PORT`](super::NODE_PORT).
+    pub listen: Option<SocketAddr>,
+    /// Where Prometheus and health checks may ask.
+    pub metrics: Option<SocketAddr>,
+    /// Once it is to stop it goes on for at most so long for those who are served from here.
+    pub drain: Duration,
+    /// Record the machines' inputs here.
+    pub record: Option<PathBuf>,
+}
+
+/// `headwater controller`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ControllerOptions {
+    /// What every command knows.
+    pub common: Common,
+    /// Where to listen.
+    pub listen: SocketAddr,
+    /// Where Prometheus and health checks may ask.
+    pub metrics: Option<SocketAddr>,
+    /// Weight 1 for every flow instead of Algorithm 1 (control experiments).
+    pub equal_theta: bool,
+    /// Sources per task; at least 1.
+    pub max_sources: Option<u8>,
+    /// Addresses for the groups of casts.
+    pub groups: Option<Vec<GroupRange>>,
+    /// The network, by whose trees casts go.
+    pub network: Option<NetworkSpec>,
+}
+
+/// `headwater node`, and `headwater up`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NodeOptions {
+    /// What every command knows.
+    pub common: Common,
+    /// The controller (`host:port`); `None` exactly for `up`.
+    pub join: Option<String>,
+    /// Where to listen.
+    pub listen: SocketAddr,
+    /// Where Prometheus and health checks may ask.
+    pub metrics: Option<SocketAddr>,
+    /// Once it is to stop it goes on for at most so long for those who are served from here.
+    pub drain: Duration,
+    /// The most the store may hold.
+    pub quota: Option<Bytes>,
+    /// Run the controller in this process (`up`).
+    pub controller_too: bool,
+    /// As in [`ControllerOptions`]; only with a controller in this process.
+    pub equal_theta: bool,
+    /// As in [`ControllerOptions`]; only with a controller in this process.
+    pub max_sources: Option<u8>,
+    /// As in [`ControllerOptions`]; only with a controller in this process.
+    pub groups: Option<Vec<GroupRange>>,
+}
+
+/// `headwater put`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PutOptions {
+    /// What every command knows.
+    pub common: Common,
+    /// The file or folder; `-` is standard input.
+    pub file: PathBuf,
+    /// The object's name instead of the file's; a stream has no other.
+    pub name: Option<String>,
+    /// Take the name from others that hold copies of what it stands for.
+    pub replace: bool,
+    /// Link instead of copying: the file must never change again.
+    pub link: bool,
+    /// Leave out of a folder what cannot be delivered, instead of refusing it.
+    pub skip_special: bool,
+    /// A folder's entries keep when they were last written to.
+    pub times: bool,
+    /// The most the store may hold.
+    pub quota: Option<Bytes>,
+}
+
+/// `headwater ls` and `headwater status`: a question to a controller.
+#[derive(Clone, Debug, PartialEq)]
+pub struct QueryOptions {
+    /// What every command knows.
+    pub common: Common,
+    /// Whom to ask (`host:port`); `None`: this machine's own state, without any network.
+    pub controller: Option<String>,
+    /// Give up after this long without an answer.
+    pub timeout: Duration,
+}
+
+/// `headwater forget`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ForgetOptions {
+    /// What every command knows.
+    pub common: Common,
+    /// The controller (`host:port`).
+    pub controller: String,
+    /// A node's name or address, or the beginning of its fingerprint.
+    pub what: String,
+    /// Give up after this long without an answer.
+    pub timeout: Duration,
+}
+
+/// `headwater rm`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RmOptions {
+    /// What every command knows.
+    pub common: Common,
+    /// A name, an id, or the beginning of one.
+    pub what: String,
+}
+
+/// `headwater gc`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct GcOptions {
+    /// What every command knows.
+    pub common: Common,
+    /// Only say what would go.
+    pub dry_run: bool,
+}

@@ -1,0 +1,274 @@
+//! The run itself: everything at its time, and what comes of it.
+
+use std::collections::VecDeque;
+use std::time::Duration as Pause;
+
+use headwater_experiment::run::{CastStage, Stage};
+use headwater_fabric::LinkId;
+use headwater_lab::RunContext;
+use headwater_testbed::emulate::HostFault;
+use headwater_testbed::soft_switch::{QueueSample, Sampling, Snapshot};
+use headwater_units::{Duration, Time};
+use rustix::time::{ClockId, clock_gettime};
+use serde_json::Value;
+
+use super::Trouble;
+use super::cast::{Actor, Cast, Part, error_in};
+use crate::children::Ended;
+
+/// Queues are looked at so often for each sample, which is their mean.
+const LOOKS: u64 = 8;
+/// The longest sleep between looks at what processes say.
+const NAP: Pause = Pause::from_millis(1);
+/// A run without an end of its own is broken off here.
+const LONGEST: Duration = Duration::from_secs(600);
+/// Looks at queues that are kept at most.
+const MOST_LOOKS: usize = 8_000_000;
+
+/// What was seen.
+pub(super) struct Played {
+    /// CLOCK_MONOTONIC at the beginning, ns.
+    pub(super) begin_ns: u64,
+    /// How long it went.
+    pub(super) ended: Time,
+    /// When each task's receiver had everything, if it had.
+    pub(super) finished: Vec<Option<Time>>,
+    /// When each task was broken off, if it was.
+    pub(super) stopped: Vec<Option<Time>>,
+    /// How often each task's receiver asked again because nothing had come.
+    pub(super) asked_again: Vec<u64>,
+    /// When the cast was asked for, where one was.
+    pub(super) requested: Time,
+    /// What the switch had counted at the beginning and at the end.
+    pub(super) first: Snapshot,
+    pub(super) last: Snapshot,
+    /// Looks at queues, since the beginning.
+    pub(super) looks: Vec<(Time, LinkId, u64)>,
+}
+
+impl Played {
+    pub(super) fn seconds(&self) -> f64 {
+        self.ended.as_secs_f64().max(1e-9)
+    }
+}
+
+/// What happens at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Cue {
+    Start(usize),
+    Stop(usize),
+    Host(HostFault),
+}
+
+/// Plays it to its end.
+#[allow(clippy::disallowed_methods, reason = "what happens in real time is waited for")]
+pub(super) fn play(
+    cast: &mut Cast<'_>,
+    stage: &Stage,
+    casting: Option<&CastStage<'_>>,
+    context: &RunContext,
+    watch: &mut dyn FnMut(f64),
+) -> Result<Played, Trouble> {
+    let mut cues = cues(cast, stage);
+    let first = begin_sampling(cast, stage)?;
+    let begin = cast.net.begin()?;
+    cast.net.switch().forget_lateness()?;
+    if let Some(casting) = casting {
+        cast.begin_cast(casting)?;
+    }
+    let mut play = Play {
+        begin_ns: begin.monotonic_ns,
+        wanted: stage.tasks.len() - stage.background.len(),
+        finished: vec![None; stage.tasks.len()],
+        stopped: vec![None; stage.tasks.len()],
+        asked_again: vec![0; stage.tasks.len()],
+        requested: Time::ZERO,
+        begun: vec![false; stage.tasks.len()],
+        parts: vec![0; stage.tasks.len()],
+    };
+    let end = stage.until.unwrap_or(Time::ZERO + LONGEST);
+    let ended = loop {
+        let now = play.now();
+        while cues.front().is_some_and(|(at, _)| *at <= now) {
+            let (_, cue) = cues.pop_front().expect("it was seen just now");
+            play.act(cast, cue)?;
+        }
+        play.hear(cast, stage)?;
+        let over = play.over();
+        let by_time = stage.until.map_or(0.0, |until| now.as_secs_f64() / until.as_secs_f64().max(1e-9));
+        watch(by_time.max(over as f64 / play.wanted.max(1) as f64).min(1.0));
+        // Where nobody wants anything the run is about its background, until its end.
+        let all_have = over == play.wanted && (play.wanted > 0 || stage.until.is_none());
+        if all_have || now >= end {
+            break play.now();
+        }
+        if context.stop() {
+            return Err(Trouble::Stopped);
+        }
+        let next = cues.front().map_or(end, |(at, _)| (*at).min(end));
+        std::thread::sleep(NAP.min(next.since(play.now()).into()));
+    };
+    if stage.until.is_none() && play.over() < play.wanted {
+        return Err(Trouble::Failed(format!("not done after {LONGEST}")));
+    }
+    let last = cast.net.switch().snapshot()?;
+    let since = |look: &QueueSample| {
+        let at = Time::ZERO + look.at.since(begin.switch);
+        (look.at >= begin.switch).then_some((at, look.link, look.packets))
+    };
+    let looks = cast.net.switch().take_samples()?.iter().filter_map(since).collect();
+    let Play { begin_ns, finished, stopped, asked_again, requested, .. } = play;
+    Ok(Played { begin_ns, ended, finished, stopped, asked_again, requested, first, last, looks })
+}
+
+fn cues(cast: &Cast<'_>, stage: &Stage) -> VecDeque<(Time, Cue)> {
+    let mut cues: Vec<(Time, Cue)> = Vec::new();
+    for (place, task) in stage.tasks.iter().enumerate() {
+        cues.push((task.at, Cue::Start(place)));
+        cues.extend(task.stop.map(|at| (at, Cue::Stop(place))));
+    }
+    cues.extend(cast.net.host_faults().iter().map(|(at, fault)| (Time::ZERO + *at, Cue::Host(*fault))));
+    // Stable: what happens at one moment does so in the order of the file.
+    cues.sort_by_key(|(at, _)| *at);
+    cues.into()
+}
+
+fn begin_sampling(cast: &Cast<'_>, stage: &Stage) -> Result<Snapshot, Trouble> {
+    let switch = cast.net.switch();
+    if let (Some(every), false) = (stage.every, stage.queues.is_empty()) {
+        let every = every / LOOKS;
+        let span = stage.until.map_or(LONGEST, |until| until.since(Time::ZERO));
+        let looks = span.as_nanos() / every.as_nanos().max(1) + 1_000;
+        let most = (looks as usize).saturating_mul(stage.queues.len()).min(MOST_LOOKS);
+        let links = stage.queues.iter().map(|(_, link)| *link).collect();
+        switch.sample(Sampling { every, links, most })?;
+    }
+    Ok(switch.snapshot()?)
+}
+
+pub(super) struct Play {
+    begin_ns: u64,
+    /// Tasks that must end; what is behind them goes on in the background.
+    wanted: usize,
+    pub(super) finished: Vec<Option<Time>>,
+    pub(super) stopped: Vec<Option<Time>>,
+    asked_again: Vec<u64>,
+    pub(super) requested: Time,
+    begun: Vec<bool>,
+    /// Connections that have delivered their part, where the scheme is TCP.
+    parts: Vec<usize>,
+}
+
+impl Play {
+    /// Since the beginning.
+    pub(super) fn now(&self) -> Time {
+        self.since(monotonic_ns())
+    }
+
+    fn since(&self, monotonic_ns: u64) -> Time {
+        Time::from_nanos(monotonic_ns.saturating_sub(self.begin_ns))
+    }
+
+    fn over(&self) -> usize {
+        let ends = self.finished.iter().zip(&self.stopped).take(self.wanted);
+        ends.filter(|(finish, stop)| finish.or(**stop).is_some()).count()
+    }
+
+    fn act(&mut self, cast: &mut Cast<'_>, cue: Cue) -> Result<(), Trouble> {
+        match cue {
+            Cue::Start(task) => {
+                self.begun[task] = true;
+                let parts = cast.actors.iter_mut().filter(|actor| actor.part.asks_for(task));
+                parts.for_each(|actor| actor.process.tell("start"));
+            }
+            Cue::Stop(task) => {
+                if self.finished[task].is_none() {
+                    self.stopped[task] = Some(self.now());
+                    for actor in cast.actors.iter_mut().filter(|a| a.part.asks_for(task)) {
+                        actor.dismissed = true;
+                        actor.process.interrupt();
+                    }
+                }
+            }
+            Cue::Host(fault) => {
+                let on = |host: usize| move |actor: &&Actor| actor.fails_with(host);
+                match fault {
+                    HostFault::Pause(host) => {
+                        cast.actors.iter().filter(on(host)).for_each(|a| a.process.freeze())
+                    }
+                    HostFault::Resume(host) => {
+                        cast.actors.iter().filter(on(host)).for_each(|a| a.process.thaw())
+                    }
+                    HostFault::Restart(host) => {
+                        let begun = self.begun.clone();
+                        cast.restart(host, |task| begun[task])?;
+                    }
+                    HostFault::Kill(host) => cast.kill(host)?,
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes in what processes have said.
+    fn hear(&mut self, cast: &mut Cast<'_>, stage: &Stage) -> Result<(), Trouble> {
+        for actor in &mut cast.actors {
+            while !actor.ended {
+                match actor.process.json_now() {
+                    Ok(None) => break,
+                    Ok(Some(line)) => self.hear_line(actor, stage, &line)?,
+                    Err(Ended) => {
+                        actor.ended = true;
+                        if !actor.dismissed && !actor.killed {
+                            return Err(Trouble::Failed(actor.process.blame("has ended")));
+                        }
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn hear_line(&mut self, actor: &mut Actor, stage: &Stage, line: &Value) -> Result<(), Trouble> {
+        if let Some(message) = error_in(line) {
+            let unfinished = line["error"]["kind"] == "no_source" || line["error"]["kind"] == "interrupted";
+            match actor.part {
+                // As a receiver in the simulator that gives up.
+                Part::Get(task) if unfinished => {
+                    self.stopped[task] = self.stopped[task].or(Some(self.now()));
+                    actor.dismissed = true;
+                }
+                _ if actor.dismissed => {}
+                _ => return Err(Trouble::Failed(actor.process.blame(&format!("failed: {message}")))),
+            }
+            return Ok(());
+        }
+        match actor.part {
+            Part::Get(task) => {
+                if let Some(at) = line["received_ns"].as_u64() {
+                    self.finished[task] = Some(self.since(at));
+                    self.asked_again[task] = line["timeouts"].as_u64().unwrap_or(0);
+                    actor.dismissed = true;
+                }
+            }
+            Part::TcpReceive(task) => {
+                if let Some(at) = line["finish_ns"].as_u64() {
+                    self.parts[task] += 1;
+                    if self.parts[task] == stage.tasks[task].sources.len() && self.stopped[task].is_none() {
+                        self.finished[task] = Some(self.since(at));
+                    }
+                }
+            }
+            Part::TcpSend(..) => actor.dismissed |= line["finish_ns"].is_u64(),
+            Part::Asker => actor.dismissed |= self.hear_cast(stage, line),
+            Part::Controller | Part::Serve | Part::Node => {}
+        }
+        Ok(())
+    }
+}
+
+/// The clock that all processes of a machine share.
+fn monotonic_ns() -> u64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
