@@ -13,7 +13,7 @@ use headwater_controller::{
 };
 use headwater_machine::{Endpoint, Input, Output, Packet};
 use headwater_units::{NodeId, PathId, TaskId, Time};
-use headwater_wire::{Body, ToController};
+use headwater_wire::{Body, NodeInfo, ToController};
 use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition, TableHandle};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
@@ -40,6 +40,7 @@ enum Order {
     Deliver { path: PathId, word: ToController, unread: Option<Unread> },
     Lost { path: PathId, left: bool, reason: String },
     View(oneshot::Sender<ControllerView>),
+    Infos { of: Vec<NodeId>, reply: oneshot::Sender<Vec<NodeInfo>> },
     Answer(oneshot::Sender<()>),
     Forget { node: NodeId, reply: oneshot::Sender<Forgetting> },
 }
@@ -120,6 +121,13 @@ impl ControllerHost {
         view.await.ok()
     }
 
+    /// What these nodes say of themselves, those that are known.
+    pub(crate) async fn infos(&self, of: Vec<NodeId>) -> Vec<NodeInfo> {
+        let (reply, infos) = oneshot::channel();
+        self.order(Order::Infos { of, reply });
+        infos.await.unwrap_or_default()
+    }
+
     /// Drops a node that is away.
     pub(crate) async fn forget(&self, node: NodeId) -> Option<Forgetting> {
         let (reply, outcome) = oneshot::channel();
@@ -181,6 +189,10 @@ impl Running {
                     self.machine.handle(now, Input::Command(command));
                 }
                 Order::View(reply) => drop(reply.send(self.machine.view(now))),
+                Order::Infos { of, reply } => {
+                    let known = of.iter().filter_map(|node| self.machine.info_of(*node));
+                    drop(reply.send(known.cloned().collect()));
+                }
                 Order::Answer(reply) => drop(reply.send(())),
                 Order::Forget { node, reply } => drop(reply.send(self.forget(now, node))),
             }

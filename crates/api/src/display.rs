@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use headwater_transport::push::receiver::ReceiverStats;
-use headwater_units::{BitRate, BlockIndex, Bytes, ObjectId, PathId};
+use headwater_units::{BitRate, BlockIndex, Bytes, NodeId, ObjectId, PathId};
 
 use super::fetch::{Arrivals, Follower, source_label};
 use super::get::{Outlet, Writer, Written};
@@ -75,10 +75,12 @@ impl Follower for Display<'_> {
         let rate: BitRate = stats.flows.iter().filter(|f| f.live).map(|f| f.rate).sum();
         let useful: u64 = stats.flows.iter().map(|f| f.useful).sum();
         self.ticks += 1;
-        // The controller knows the addresses of sources that this process has no link to.
-        if self.ticks % 10 == 1 && stats.flows.iter().any(|f| self.host.label(f.node).is_none()) {
+        // The controller knows the addresses of sources that this process has no link to. It is asked ever more seldom: it may not
+        // know one either.
+        if self.ticks.is_power_of_two() {
             let (host, path) = (self.host.clone(), self.path);
-            tokio::spawn(async move { host.learn_labels(path).await });
+            let nodes: Vec<NodeId> = stats.flows.iter().map(|flow| flow.node).collect();
+            tokio::spawn(async move { host.learn_labels(path, nodes).await });
         }
         let sources = stats.flows.iter().map(|f| ProgressSource {
             node: self.host.label(f.node).unwrap_or_else(|| source_label(f.node)),

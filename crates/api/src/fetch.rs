@@ -379,7 +379,7 @@ impl Fetch {
                     Some(FetchEvent::Failed(failure, stats)) => {
                         // A node that dialled in said where it is only to the controller.
                         if let Some(controller) = controller {
-                            host.learn_labels(controller).await;
+                            host.learn_labels(controller, sources.values().map(|(node, _)| *node)).await;
                         }
                         let quiet = sources.iter().map(|(flow, (node, at))| {
                             let counted = stats.flows.iter().find(|it| it.flow == *flow);

@@ -482,7 +482,7 @@ impl<'a> Job<'a> {
             }
         };
         let (seconds, finish_ns) = (self.started.elapsed().as_secs_f64(), monotonic_nanos());
-        let names = self.names().await;
+        let names = self.names(&fetched.stats).await;
         let mut result = result_of(&fetched, &fetched.stats, seconds, &names);
         (result.received_ns, result.finish_ns) = (fetched.received_ns, finish_ns);
         result.bytes = wanted_bytes(&fetched, options.range);
@@ -496,8 +496,8 @@ impl<'a> Job<'a> {
     }
 
     /// Addresses of the sources, as far as the controller tells.
-    pub(super) async fn names(&self) -> Vec<(NodeId, String)> {
-        self.host.learn_labels(self.path).await;
+    pub(super) async fn names(&self, stats: &ReceiverStats) -> Vec<(NodeId, String)> {
+        self.host.learn_labels(self.path, stats.flows.iter().map(|flow| flow.node)).await;
         self.host.labels()
     }
 }

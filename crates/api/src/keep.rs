@@ -298,7 +298,7 @@ impl Job<'_> {
         self.take(store, &fetched, name.clone(), None, offer).await?;
         drop(gathering);
         let (seconds, finish_ns) = (self.started.elapsed().as_secs_f64(), monotonic_nanos());
-        let mut result = result_of(&fetched, &sum.stats, seconds, &self.names().await);
+        let mut result = result_of(&fetched, &sum.stats, seconds, &self.names(&sum.stats).await);
         result.bytes = sum.bytes.get();
         result.resumed_bytes = sum.resumed.get();
         result.mb_per_s = result.bytes as f64 / seconds / 1e6;

@@ -10,6 +10,9 @@ const LONGEST_ANSWER: Bytes = Bytes::mib(64);
 /// No question waits longer: a peer that is gone ends its link much sooner.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// Nodes in one question for addresses: it has to fit into a request.
+pub(crate) const MOST_ADDRESSES: usize = 64;
+
 /// A question.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum Query {
@@ -19,6 +22,8 @@ pub(crate) enum Query {
     Hashes { object: ObjectId },
     /// To a controller: what is going on?
     View,
+    /// To a controller: where are these nodes reached? At most [`MOST_ADDRESSES`].
+    Addresses { of: Vec<NodeId> },
     /// How does your data socket do?
     DataPath,
     /// To a controller: as [`Query::View`], with what every node answers to [`Query::DataPath`].
@@ -69,6 +74,8 @@ pub(crate) enum Answer {
     View {
         json: String,
     },
+    /// Of those that are known.
+    Addresses(Vec<(NodeId, String)>),
     /// Not here.
     Unknown,
     Role(Role),

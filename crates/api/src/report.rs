@@ -13,7 +13,7 @@ use super::{CastLine, NodeLine, ObjectLine, StatusReport, TaskLine, TaskSource};
 /// Renders a view; `controller` is its own address, `here` stands for its machine. What the data sockets do is not part of it.
 pub(crate) fn report(view: &ControllerView, controller: String, here: SocketAddr) -> StatusReport {
     let nodes: BTreeMap<NodeId, &NodeView> = view.nodes.iter().map(|n| (n.info.node, n)).collect();
-    let address = |node: &NodeId| nodes.get(node).map_or_else(|| node.short(), |n| address_of(n, here));
+    let address = |node: &NodeId| nodes.get(node).map_or_else(|| node.short(), |n| address_of(&n.info, here));
     // What nobody holds any more, here or away, is only remembered.
     let objects = view.objects.iter().filter(|o| !(o.holders.is_empty() && o.away.is_empty()));
     let objects = objects.flat_map(|o| {
@@ -34,7 +34,7 @@ pub(crate) fn report(view: &ControllerView, controller: String, here: SocketAddr
         .map(|n| NodeLine {
             name: n.info.name.clone(),
             id: n.info.node,
-            listen: address_of(n, here),
+            listen: address_of(&n.info, here),
             uplink: n.info.uplink,
             downlink: n.info.downlink,
             rack: n.info.rack_name().map(str::to_owned),
@@ -84,8 +84,7 @@ fn is_node(node: &NodeView) -> bool {
 }
 
 /// Where a node listens, or where its data comes from if it only dials.
-fn address_of(node: &NodeView, here: SocketAddr) -> String {
-    let info = &node.info;
+pub(crate) fn address_of(info: &NodeInfo, here: SocketAddr) -> String {
     let said = info.listen.or(info.data.first().copied());
     said.map_or_else(|| info.node.short(), |at| resolve_address(at, here).to_string())
 }

@@ -47,7 +47,9 @@ use std::collections::VecDeque;
 
 use headwater_machine::{Endpoint, Input, Output, Packet};
 use headwater_units::{NodeId, ObjectId, PathId, Time};
-use headwater_wire::{Body, Claim, ClaimRule, Control, Datagram, Naming, Request, Spoiled, ToController};
+use headwater_wire::{
+    Body, Claim, ClaimRule, Control, Datagram, Naming, NodeInfo, Request, Spoiled, ToController,
+};
 
 pub use self::commands::{
     CastBegun, ControllerCommand, ControllerEvent, NameRecord, TaskFlow, TaskGroup, TaskRecord,
@@ -163,6 +165,11 @@ impl Controller {
     /// A picture of everything that is known now.
     pub fn view(&self, now: Time) -> ControllerView {
         view::view(now, &self.catalog, self.deliveries.tasks(), &self.casts)
+    }
+
+    /// What a node has said of itself, if it is known.
+    pub fn info_of(&self, node: NodeId) -> Option<&NodeInfo> {
+        self.catalog.node(node).map(|node| &node.info)
     }
 
     fn control(&mut self, now: Time, path: PathId, control: ToController) {

@@ -68,7 +68,7 @@ impl Job<'_> {
             }
             Target::At(path) => self.fill(path, root.object, &manifest, &mut sum, watch).await?,
         };
-        let names = self.names().await;
+        let names = self.names(&sum.stats).await;
         let (seconds, finish_ns) = (self.started.elapsed().as_secs_f64(), monotonic_nanos());
         let mut result = result_of(root, &sum.stats, seconds, &names);
         (result.received_ns, result.finish_ns) = (sum.received_ns, finish_ns);

@@ -363,7 +363,6 @@ impl Job<'_> {
         let total = manifest.total_bytes();
         outlet.check_room(total)?;
         let base = PathBuf::from(file_name(&self.options.what, root.object));
-        let names = self.names().await;
         let own = self.own_files(manifest).await;
         let (items, queue) = mpsc::channel();
         let (end, mut ended) = oneshot::channel();
@@ -452,6 +451,7 @@ impl Job<'_> {
         }
         outlet.sync()?;
         let (seconds, finish_ns) = (self.started.elapsed().as_secs_f64(), monotonic_nanos());
+        let names = self.names(&sum.stats).await;
         let mut result = result_of(root, &sum.stats, seconds, &names);
         (result.received_ns, result.finish_ns) = (sum.received_ns, finish_ns);
         (result.bytes, result.resumed_bytes) = (total.get(), sum.resumed.get());

@@ -16,7 +16,8 @@ use super::addresses::{THIS_MACHINE, introduced};
 use super::{Host, LOCAL};
 use crate::ops::rounded;
 use crate::outbox::Outbox;
-use crate::query::{Answer, Query, Role};
+use crate::query::{Answer, MOST_ADDRESSES, Query, Role};
+use crate::report::address_of;
 use headwater_driver::Said;
 
 /// Objects of others, and where nodes are reached, are remembered for so many: who says more than that costs no more memory. Of what is
@@ -260,6 +261,15 @@ impl Host {
                 None => Answer::Unknown,
             },
             Query::View => Answer::view(self.own_report(Some(link)).await.as_ref()),
+            Query::Addresses { of } => match &self.inner.controller {
+                Some(controller) => {
+                    let here = SocketAddr::new(self.own_ip(Some(link)), 0);
+                    let of = of.into_iter().take(MOST_ADDRESSES).collect();
+                    let infos = controller.infos(of).await.into_iter();
+                    Answer::Addresses(infos.map(|info| (info.node, address_of(&info, here))).collect())
+                }
+                None => Answer::Unknown,
+            },
             Query::Status => Answer::view(self.own_status(link).await.as_ref()),
             Query::DataPath => Answer::view(self.data_path().as_ref()),
             Query::Role => Answer::Role(self.role()),

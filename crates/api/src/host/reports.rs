@@ -10,8 +10,8 @@ use headwater_wire::resolve_address;
 
 use super::links::no_controller;
 use super::{Host, LOCAL};
-use crate::query::{Answer, Query, ask};
-use crate::report::report;
+use crate::query::{Answer, MOST_ADDRESSES, Query, ask};
+use crate::report::{address_of, report};
 use crate::{AppError, DataPath, StatusReport};
 
 /// A status waits so long for what nodes say of their sockets.
@@ -88,11 +88,26 @@ impl Host {
         self.snapshot().map(|snapshot| DataPath::of(&snapshot))
     }
 
-    /// Asks the controller at `path` where its nodes are reached. One that does not answer soon is not waited for: the addresses are for
-    /// people to read, and nothing else needs them.
-    pub(crate) async fn learn_labels(&self, path: PathId) {
-        if let Ok(Ok(report)) = tokio::time::timeout(LABELS_PATIENCE, self.report(path)).await {
-            self.state().labels.extend(report.nodes.into_iter().map(|n| (n.id, n.listen)));
+    /// Asks the controller at `path` where those of these nodes are reached that this process does not know. One that does not answer
+    /// soon is not waited for: the addresses are for people to read, and nothing else needs them.
+    pub(crate) async fn learn_labels(&self, path: PathId, nodes: impl IntoIterator<Item = NodeId>) {
+        let unknown: Vec<NodeId> = nodes.into_iter().filter(|node| self.label(*node).is_none()).collect();
+        for of in unknown.chunks(MOST_ADDRESSES) {
+            let answer = self.addresses(path, of.to_vec());
+            let Ok(Some(found)) = tokio::time::timeout(LABELS_PATIENCE, answer).await else { return };
+            self.state().labels.extend(found);
+        }
+    }
+
+    async fn addresses(&self, path: PathId, of: Vec<NodeId>) -> Option<Vec<(NodeId, String)>> {
+        if path == LOCAL {
+            let here = SocketAddr::new(self.own_ip(None), 0);
+            let infos = self.inner.controller.as_ref()?.infos(of).await.into_iter();
+            return Some(infos.map(|info| (info.node, address_of(&info, here))).collect());
+        }
+        match self.query(path, &Query::Addresses { of }).await.ok()? {
+            Answer::Addresses(found) => Some(found),
+            _ => None,
         }
     }
 
