@@ -1,8 +1,11 @@
 //! Casts by whole nodes and the product's controller, in the packet simulator.
 
-use headwater_experiment::run::{CastError, CastSpec, run_cast};
+use headwater_experiment::run::{CastError, CastSpec, CastStage, run_cast};
+use headwater_experiment::scenario::{Scenario, ScenarioError, Scheme};
+use headwater_experiment::table::Table;
 use headwater_experiment::workload::WorkloadError;
 use headwater_sim::packet::cast::{CastOutcome, ReceiverRow};
+use headwater_units::{Duration, Time};
 use headwater_wire::CastWay;
 
 /// Hosts on one switch, each with a link of 20 Mbit/s: a MiB takes 0.46 s.
@@ -165,4 +168,39 @@ fn what_cannot_be_cast_is_refused_before_anything_runs() {
     assert!(wrong(&star(3, "")).to_string().contains("object"));
     let group = wrong(&star(66, &format!("{object}\nwish = 'multicast'")));
     assert!(group.to_string().contains("at most 64 members"), "{group}");
+}
+
+#[test]
+fn a_job_of_the_scheme_cast_has_a_row_for_each_receiver_and_what_left_the_source() {
+    let scenario = |more: &str| -> Scenario {
+        toml::from_str(&format!(
+            "scheme = 'cast'\n{}\n[workload]\nkind = 'cast'\nobject = '1 MiB'\nwish = 'overlay'\ncontroller = 4",
+            star(5, more)
+        ))
+        .unwrap()
+    };
+    let good = scenario("transport = { machines = 'product' }");
+    good.check().unwrap();
+    assert_eq!(scenario("").check(), Err(ScenarioError::CastMachines));
+    let pushed = Scenario { scheme: Scheme::TABLE_II[0], ..good.clone() };
+    assert_eq!(pushed.check(), Err(ScenarioError::NotCast(Scheme::TABLE_II[0])));
+
+    let stage = CastStage::new(&good).unwrap();
+    let done = |host: u32, ms: u64| (host, Time::ZERO, Some(Time::ZERO + Duration::from_millis(ms)));
+    let tables = stage.tables(vec![done(1, 500), done(2, 900), (3, Time::ZERO, None)], 1.5);
+    let column = |table: &Table, name: &str| -> Vec<f64> {
+        (0..table.rows()).map(|row| table.column(name).unwrap().number(row).unwrap()).collect()
+    };
+    let measure = |name: &str| {
+        let names = tables.measures.column("name").unwrap();
+        let row = (0..tables.measures.rows()).find(|row| names.is(*row, name)).unwrap();
+        tables.measures.column("value").unwrap().number(row).unwrap()
+    };
+    // A copy of 1 MiB is 737 symbols of 1424 B with 114 B around each, at 20 Mbit/s.
+    let one_copy = 737.0 * (1424.0 + 48.0 + 28.0 + 38.0) * 8.0 / 20e6;
+    assert!((measure("one_copy_s") / one_copy - 1.0).abs() < 1e-3, "{} {one_copy}", measure("one_copy_s"));
+    assert_eq!(column(&tables.tasks, "receiver"), [1.0, 2.0, 3.0]);
+    assert_eq!(column(&tables.tasks, "tct_s")[..2], [0.5, 0.9]);
+    assert!(column(&tables.tasks, "tct_s")[2].is_nan() && measure("stretch").is_nan(), "one has it not");
+    assert_eq!(measure("copies"), 1.5);
 }

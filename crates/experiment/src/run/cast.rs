@@ -18,7 +18,7 @@ use headwater_sim::packet::cast::{self, CastOutcome, CastSetup};
 #[derive(Clone, Debug, PartialEq)]
 pub struct CastSpec {
     /// The network and what goes wrong: a scenario of which only that is used. What happens to hosts happens to nodes: who is paused
-    /// neither hears nor says anything for a while, who is killed is gone, or starts anew when the fault is over, with its objects and
+    /// says nothing for a while and hears afterwards what the kernel has kept, who is killed is gone, or starts anew when the fault is over, with its objects and
     /// finished blocks.
     pub network: Scenario,
     /// Who is to have what.

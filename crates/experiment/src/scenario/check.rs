@@ -102,6 +102,9 @@ pub enum ScenarioError {
         "scheme {0} and this workload do not go together: `cast` is for workloads of kind \"cast\", and no other scheme is"
     )]
     NotCast(Scheme),
+    /// Casts by other machines than the product's.
+    #[error("the scheme cast runs the product's machines: write transport = {{ machines = \"product\" }}")]
+    CastMachines,
     /// A flow without an end, in a run without one.
     #[error("task '{0}' has no end: give the run an `until`, or the flow `packets` or a `stop`")]
     Endless(String),
@@ -127,6 +130,9 @@ impl Scenario {
         let tasks = self.plan(&network, 1)?;
         if matches!(self.workload, Workload::Cast(_)) != (self.scheme == Scheme::Cast) {
             return Err(ScenarioError::NotCast(self.scheme));
+        }
+        if self.scheme == Scheme::Cast && self.transport.machines != Machines::Product {
+            return Err(ScenarioError::CastMachines);
         }
         if let Some(background) = &self.arriving_background {
             // What the first moment shows holds for all of them.

@@ -143,8 +143,40 @@ struct Standing {
     lives: u32,
     /// What the link has brought while it was silent, oldest first.
     unheard: Vec<Control>,
+    socket: Socket,
     /// Messages to the controller, and from it.
     messages: (u64, u64),
+}
+
+impl Standing {
+    /// The network has brought something.
+    fn take(&mut self, now: Time, packet: Packet, bytes: Option<Arc<[u8]>>) {
+        let from = address(packet.path.0);
+        match bytes {
+            Some(bytes) => self.host.on_bytes(now, from, packet.path, &bytes),
+            None => self.host.on_packet(now, from, packet),
+        }
+    }
+}
+
+/// What a host's kernel keeps of what comes while its process does not run.
+#[derive(Default)]
+struct Socket {
+    kept: Vec<(Packet, Option<Arc<[u8]>>)>,
+    bytes: u64,
+}
+
+impl Socket {
+    /// The receive buffer that the product asks for.
+    const ROOM: u64 = 8 << 20;
+
+    fn keep(&mut self, packet: Packet, bytes: Option<Arc<[u8]>>) {
+        let len = bytes.as_ref().map_or(packet.datagram.len(ROOM), |bytes| bytes.len()) as u64;
+        if self.bytes + len <= Self::ROOM {
+            self.bytes += len;
+            self.kept.push((packet, bytes));
+        }
+    }
 }
 
 /// What disks and decoders do, by number: an event has no room for it.
@@ -273,6 +305,7 @@ impl World {
             silences: 0,
             lives: 0,
             unheard: Vec::new(),
+            socket: Socket::default(),
             messages: (0, 0),
         };
         let standings = (0..hosts).map(standing).collect();
@@ -406,15 +439,14 @@ impl World {
         if let (Body::Control(_), None) = (&packet.datagram.body, &bytes) {
             return self.hear(at, packet);
         }
-        // What the network brings to whoever does not listen is gone.
+        // What the network brings to whoever does not listen is gone, but what its kernel keeps for it.
         if it.silent {
+            if !it.dead {
+                it.socket.keep(packet, bytes);
+            }
             return;
         }
-        let from = address(packet.path.0);
-        match bytes {
-            Some(bytes) => it.host.on_bytes(now, from, packet.path, &bytes),
-            None => it.host.on_packet(now, from, packet),
-        }
+        it.take(now, packet, bytes);
         self.drive(at);
     }
 

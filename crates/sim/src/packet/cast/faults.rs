@@ -4,7 +4,7 @@ use headwater_controller::ControllerCommand;
 use headwater_units::PathId;
 
 use super::host::Host;
-use super::{World, drawn, host_config, node_of};
+use super::{Socket, World, drawn, host_config, node_of};
 use crate::packet::Event;
 use crate::packet::setup::Change;
 
@@ -27,6 +27,7 @@ impl World {
                 let it = &mut self.hosts[host as usize];
                 it.dead = true;
                 it.unheard.clear();
+                it.socket = Socket::default();
                 let later = &self.setup.changes[index as usize + 1..];
                 if !later.iter().any(|(_, change)| *change == Change::Restart(host)) {
                     self.give_up(host, "it died");
@@ -69,6 +70,9 @@ impl World {
         if it.dead || !std::mem::take(&mut it.silent) {
             return;
         }
+        for (packet, bytes) in std::mem::take(&mut it.socket).kept {
+            it.take(self.now, packet, bytes);
+        }
         for control in std::mem::take(&mut it.unheard) {
             self.with(host, |host, now, out| host.on_control(now, control, out));
         }
@@ -91,6 +95,7 @@ impl World {
         it.lives += 1;
         (it.silent, it.dead) = (false, false);
         it.unheard.clear();
+        it.socket = Socket::default();
         if std::mem::take(&mut it.linked) {
             self.command_controller(ControllerCommand::PathLost { path: PathId(host) });
         }
