@@ -5,10 +5,10 @@ use std::io;
 use clap::Args;
 use headwater_bench::figures::codec::{self, Changeover, CodecBench, Failures, Wanted};
 
-use crate::cli::Failure;
-use crate::cli::output::Terminal;
-use crate::cli::resolve::UsageError;
-use crate::cli::tables::Table;
+use crate::Failure;
+use crate::output::Terminal;
+use crate::resolve::UsageError;
+use crate::tables::Table;
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:

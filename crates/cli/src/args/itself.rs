@@ -9,8 +9,8 @@ use super::flags::{
     ControllerFlag, DrainFlag, ListenFlag, MachineFlags, MetricsFlag, NodeNameFlag, PlanningFlags, QuotaFlag,
     SendingFlags, TimeoutFlag,
 };
-use crate::cli::settings::Layer;
-use crate::cli::values::{Spread, Theta};
+use crate::settings::Layer;
+use crate::values::{Spread, Theta};
 
 #[derive(Debug, Args)]
 #[command(after_long_help = "Order, the later wins:

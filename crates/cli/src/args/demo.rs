@@ -4,9 +4,9 @@ use clap::Args;
 use headwater_units::Bytes;
 
 use super::flags::SendingFlags;
-use crate::cli::settings::Layer;
-use crate::cli::values::demo::{DemoRate, Join, Kill, Loss, Rerate};
-use crate::cli::values::size;
+use crate::settings::Layer;
+use crate::values::demo::{DemoRate, Join, Kill, Loss, Rerate};
+use crate::values::size;
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:

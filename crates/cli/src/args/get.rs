@@ -8,8 +8,8 @@ use headwater_units::ObjectId;
 use super::EXPERIMENT;
 use super::experiments::{TimelineFlags, TuningFlag};
 use super::flags::{ControllerFlag, MachineFlags, SendingFlags, SourcesFlag, TimeoutFlag};
-use crate::cli::settings::Layer;
-use crate::cli::values::{ByteRange, HostPort, Spread, Theta, Transport};
+use crate::settings::Layer;
+use crate::values::{ByteRange, HostPort, Spread, Theta, Transport};
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:

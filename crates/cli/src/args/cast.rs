@@ -4,9 +4,9 @@ use clap::Args;
 use headwater_api::Receivers;
 
 use super::flags::{ControllerFlag, TimeoutFlag};
-use crate::cli::labels::Label;
-use crate::cli::settings::Layer;
-use crate::cli::values::Via;
+use crate::labels::Label;
+use crate::settings::Layer;
+use crate::values::Via;
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:

@@ -9,9 +9,9 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use serde_json::json;
 
-use crate::cli::Failure;
-use crate::cli::args::{TcpReceiveArgs, TcpSendArgs};
-use crate::cli::output::Terminal;
+use crate::Failure;
+use crate::args::{TcpReceiveArgs, TcpSendArgs};
+use crate::output::Terminal;
 
 /// Receives by TCP until interrupted; a line for each connection that ends.
 pub(crate) fn tcp_receive(

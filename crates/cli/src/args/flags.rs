@@ -6,10 +6,10 @@ use clap::Args;
 use headwater_units::{Bytes, Duration, NodeId};
 
 use super::{COMMON, EXPERIMENT, NETWORK};
-use crate::cli::groups::Groups;
-use crate::cli::labels::{Label, Labels};
-use crate::cli::settings::Layer;
-use crate::cli::values::{
+use crate::groups::Groups;
+use crate::labels::{Label, Labels};
+use crate::settings::Layer;
+use crate::values::{
     Dscp, DscpLevels, HostPort, Listen, LogFormat, LogLevel, LossResponse, Mtu, NodeName, Port, ProgressMode,
     Rack, Rate, SourceCount, size, truth,
 };

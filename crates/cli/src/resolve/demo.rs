@@ -4,8 +4,8 @@ use headwater_bench::demo::DemoOptions;
 use headwater_units::{BitRate, Bytes};
 
 use super::{UsageError, wrong};
-use crate::cli::args::DemoArgs;
-use crate::cli::settings::Settings;
+use crate::args::DemoArgs;
+use crate::settings::Settings;
 
 impl Settings {
     pub(crate) fn demo(&self, args: &DemoArgs) -> Result<DemoOptions, UsageError> {
@@ -42,7 +42,7 @@ mod tests {
 
     use super::super::tests::settings;
     use super::*;
-    use crate::cli::args::Command;
+    use crate::args::Command;
 
     fn demo(line: &str) -> Result<DemoOptions, UsageError> {
         match settings(line) {

@@ -8,10 +8,10 @@ use headwater_bench::figures::store::{self, StoreBench, StoreOptions};
 use headwater_units::Bytes;
 
 use super::Watching;
-use crate::cli::Failure;
-use crate::cli::output::Terminal;
-use crate::cli::resolve::UsageError;
-use crate::cli::tables::Table;
+use crate::Failure;
+use crate::output::Terminal;
+use crate::resolve::UsageError;
+use crate::tables::Table;
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:

@@ -6,7 +6,7 @@ use clap::Args;
 use headwater_units::Duration;
 
 use super::flags::{ControllerFlag, QuotaFlag, TimeoutFlag};
-use crate::cli::settings::Layer;
+use crate::settings::Layer;
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:

@@ -403,7 +403,7 @@ mod tests {
 
     #[test]
     fn the_file_that_is_shipped_says_nothing_and_its_examples_can_be_used() {
-        let shipped = include_str!("../../../../packaging/config.toml");
+        let shipped = include_str!("../../../packaging/config.toml");
         assert_eq!(file(shipped).unwrap(), Layer::default());
         let example =
             |line: &&str| line.starts_with('#') && line[1..].starts_with(|c: char| c.is_ascii_lowercase());

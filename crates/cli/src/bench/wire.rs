@@ -6,10 +6,10 @@ use headwater_bench::figures::wire::{self, WireBench, WireOptions};
 use headwater_units::Duration;
 
 use super::Watching;
-use crate::cli::Failure;
-use crate::cli::inside::with_networks;
-use crate::cli::output::Terminal;
-use crate::cli::tables::Table;
+use crate::Failure;
+use crate::inside::with_networks;
+use crate::output::Terminal;
+use crate::tables::Table;
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:

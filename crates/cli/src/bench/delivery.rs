@@ -11,12 +11,12 @@ use headwater_bench::figures::delivery::{
 use headwater_units::{Bytes, ObjectId};
 
 use super::Watching;
-use crate::cli::Failure;
-use crate::cli::inside::with_networks;
-use crate::cli::output::Terminal;
-use crate::cli::resolve::UsageError;
-use crate::cli::settings::Settings;
-use crate::cli::tables::Table;
+use crate::Failure;
+use crate::inside::with_networks;
+use crate::output::Terminal;
+use crate::resolve::UsageError;
+use crate::settings::Settings;
+use crate::tables::Table;
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:

@@ -10,8 +10,8 @@ use super::flags::{
     SendingFlags, TrustFlag,
 };
 use super::{EXPERIMENT, NETWORK};
-use crate::cli::settings::Layer;
-use crate::cli::values::HostPort;
+use crate::settings::Layer;
+use crate::values::HostPort;
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:

@@ -4,10 +4,10 @@ use clap::Args;
 use headwater_bench::figures::sim::{self, SimBench};
 use headwater_units::Bytes;
 
-use crate::cli::Failure;
-use crate::cli::output::Terminal;
-use crate::cli::resolve::UsageError;
-use crate::cli::tables::Table;
+use crate::Failure;
+use crate::output::Terminal;
+use crate::resolve::UsageError;
+use crate::tables::Table;
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
