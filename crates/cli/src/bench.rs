@@ -17,7 +17,7 @@ use self::sim::SimArgs;
 use self::store::StoreArgs;
 use self::wire::WireArgs;
 use super::Failure;
-use super::bar::{LINE_INTERVAL, WITH_END, restyle};
+use super::output::bar::{LINE_INTERVAL, WITH_END, restyle};
 use super::output::{JSON_INTERVAL, Pace, Shown, Terminal};
 use super::settings::Settings;
 

@@ -20,11 +20,11 @@ use indicatif::ProgressBar;
 use serde_json::json;
 
 use super::Failure;
-use super::bar::{LINE_INTERVAL, WITH_END, restyle, span};
 use super::inside::with_networks;
+use super::output::bar::{LINE_INTERVAL, WITH_END, restyle, span};
 use super::output::{JSON_INTERVAL, Pace, Shown, Terminal};
-use super::resolve::UsageError;
 use super::tables::Table;
+use super::usage::UsageError;
 
 /// Three minutes: what a user waits for without leaving.
 const LIMIT: Duration = Duration::from_secs(180);

@@ -20,8 +20,8 @@ use serde_json::json;
 
 use super::Failure;
 use super::output::Terminal;
-use super::resolve::UsageError;
 use super::tables::Table;
+use super::usage::UsageError;
 
 /// How soon Ctrl-C and the end of `--for` are noticed.
 const STEP: std::time::Duration = std::time::Duration::from_millis(50);

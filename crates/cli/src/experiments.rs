@@ -6,34 +6,12 @@ use headwater_api::{Experiments, TimelineOptions};
 use headwater_sim::scenario::{Machines, TransportSpec};
 use headwater_units::Duration;
 use serde::Deserialize;
-use thiserror::Error;
 
 use super::args::{TimelineFlags, TuningFlag};
+use super::usage::{ExperimentError, TIMELINE_LEAST};
 
 /// From sample to sample, unless told otherwise.
 const TIMELINE_EVERY: Duration = Duration::from_millis(10);
-/// Below that the looking would be most of what the data thread does.
-const TIMELINE_LEAST: Duration = Duration::from_micros(100);
-
-/// An option for experiments cannot be followed.
-#[derive(Debug, Error)]
-#[non_exhaustive]
-pub(crate) enum ExperimentError {
-    #[error("--timeline-every: {0} is too often; at least {TIMELINE_LEAST} must lie between samples")]
-    TooOften(Duration),
-    #[error(
-        "--tuning: cannot read {path}: {reason}; text instead of a file has a '=', as in 'gain = 0.0625'"
-    )]
-    Unreadable { path: String, reason: std::io::Error },
-    #[error("--tuning: {0}")]
-    Syntax(String),
-    #[error("--tuning: {0}")]
-    Range(#[from] headwater_sim::scenario::ScenarioError),
-    #[error("--tuning: {field} = {stated} cannot be had: all machines have {does}")]
-    Fixed { field: &'static str, stated: u32, does: u32 },
-    #[error("--tuning: {0} is for simulations alone: no real host follows it")]
-    Simulated(&'static str),
-}
 
 /// What these flags ask for.
 pub(crate) fn read(timeline: &TimelineFlags, tuning: &TuningFlag) -> Result<Experiments, ExperimentError> {

@@ -7,7 +7,6 @@
 //! ```
 
 mod args;
-mod bar;
 #[cfg(feature = "laboratory")]
 mod bench;
 mod debug;
@@ -17,12 +16,10 @@ mod drill;
 mod emulate;
 mod exit;
 mod experiments;
-mod groups;
 #[cfg(feature = "laboratory")]
 mod inside;
 #[cfg(feature = "laboratory")]
 mod lab;
-mod labels;
 mod logging;
 mod manual;
 mod misuse;
@@ -32,6 +29,7 @@ mod reload;
 mod resolve;
 mod settings;
 mod tables;
+mod usage;
 mod values;
 
 use std::io::{self, Write};
@@ -46,8 +44,9 @@ use tokio::signal::unix::{SignalKind, signal};
 use self::args::TcpCommand;
 use self::args::{Cli, Command, DebugCommand};
 use self::output::Terminal;
-use self::resolve::{UsageError, data_on_stdout};
+use self::resolve::data_on_stdout;
 use self::settings::{Layer, Origin, Settings};
+use self::usage::UsageError;
 use headwater_api::{AppError, Listening, QueryOptions, Shutdown, ShutdownTrigger};
 
 /// Threads for control connections and HTTP; data has threads of its own.

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use headwater_controller::NetworkSpec;
 
-use super::resolve::UsageError;
+use super::usage::UsageError;
 
 /// Reads it.
 ///

@@ -8,6 +8,8 @@
 //!
 //! `--progress json` lines go where the JSON result goes, and to standard error without `--json`.
 
+pub(crate) mod bar;
+
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
 use std::time::{Duration, Instant};
@@ -18,7 +20,7 @@ use serde::Serialize;
 use serde_json::json;
 use tracing_subscriber::fmt::MakeWriter;
 
-use super::bar::{Bar, Lines};
+use self::bar::{Bar, Lines};
 use super::logging::{Log, Wanted};
 use super::settings::Settings;
 use super::values::ProgressMode;

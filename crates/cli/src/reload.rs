@@ -6,8 +6,8 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::args::Command;
 use super::output::Terminal;
-use super::resolve::UsageError;
 use super::settings::{Origin, Settings};
+use super::usage::UsageError;
 
 /// What each daemon takes over; the rest of its settings is part of its sockets, its machines or what others were told of it.
 fn live(command: &Command) -> &'static [&'static str] {

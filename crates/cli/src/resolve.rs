@@ -14,16 +14,16 @@ use headwater_api::{
 use headwater_sim::scenario::{self, TransportSpec};
 use headwater_units::{BitRate, Duration};
 use headwater_wire::{CastWish, Class, CodePoints, SpreadRule};
-use thiserror::Error;
 
 use super::args::{
     CastArgs, ControllerArgs, ForgetArgs, GcArgs, GetArgs, NodeArgs, PutArgs, RmArgs, ServeArgs,
     TimelineFlags, TuningFlag, UpArgs,
 };
-use super::experiments::{self, ExperimentError};
-use super::labels::Labels;
+use super::experiments;
 use super::network;
-use super::settings::{Origin, Settings, SettingsError};
+use super::settings::{Origin, Settings};
+use super::usage::UsageError;
+use super::values::labels::Labels;
 use super::values::{LossResponse, Spread, Theta, Via};
 
 /// A rack with what its uplink carries, and labels.
@@ -36,17 +36,6 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 const LEAST_LIMIT: BitRate = BitRate::new(12_000);
 /// How long somebody who is there, but busy, may take to answer unless told otherwise.
 const PATIENCE: Duration = Duration::from_secs(60);
-
-/// The options do not go together.
-#[derive(Debug, Error)]
-pub(crate) enum UsageError {
-    #[error(transparent)]
-    Settings(#[from] SettingsError),
-    #[error(transparent)]
-    Experiment(#[from] ExperimentError),
-    #[error("{0}")]
-    Options(String),
-}
 
 fn wrong<T>(reason: impl Into<String>) -> Result<T, UsageError> {
     Err(UsageError::Options(reason.into()))

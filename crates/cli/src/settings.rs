@@ -17,8 +17,8 @@ use headwater_units::{Bytes, Duration, NodeId};
 use serde_json::Value;
 use thiserror::Error;
 
-use super::groups::Groups;
-use super::labels::Labels;
+use super::values::groups::Groups;
+use super::values::labels::Labels;
 use super::values::{
     Dscp, DscpLevels, HostPort, Listen, LogFormat, LogLevel, LossResponse, Mtu, NodeName, Port, ProgressMode,
     Rack, Rate, SettingValue, SourceCount, Spread, Theta, ValueError,

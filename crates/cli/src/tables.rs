@@ -9,7 +9,7 @@ use headwater_api::{
 use headwater_units::{BitRate, Bytes, Duration};
 use serde_json::Value;
 
-use super::bar::span;
+use super::output::bar::span;
 use super::output::printable;
 use super::settings::{Key, Origin};
 

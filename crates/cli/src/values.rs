@@ -4,6 +4,8 @@
 
 #[cfg(feature = "laboratory")]
 pub(crate) mod demo;
+pub(crate) mod groups;
+pub(crate) mod labels;
 
 use std::convert::Infallible;
 use std::fmt;
@@ -17,8 +19,8 @@ use headwater_wire::Delivery;
 use serde_json::Value;
 use thiserror::Error;
 
-use super::groups::Groups;
-use super::labels::Labels;
+use self::groups::Groups;
+use self::labels::Labels;
 
 /// A text is not such a value.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]

@@ -4,9 +4,9 @@ use clap::Args;
 use headwater_api::Receivers;
 
 use super::flags::{ControllerFlag, TimeoutFlag};
-use crate::labels::Label;
 use crate::settings::Layer;
 use crate::values::Via;
+use crate::values::labels::Label;
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:

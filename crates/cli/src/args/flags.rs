@@ -6,9 +6,9 @@ use clap::Args;
 use headwater_units::{Bytes, Duration, NodeId};
 
 use super::{COMMON, EXPERIMENT, NETWORK};
-use crate::groups::Groups;
-use crate::labels::{Label, Labels};
 use crate::settings::Layer;
+use crate::values::groups::Groups;
+use crate::values::labels::{Label, Labels};
 use crate::values::{
     Dscp, DscpLevels, HostPort, Listen, LogFormat, LogLevel, LossResponse, Mtu, NodeName, Port, ProgressMode,
     Rack, Rate, SourceCount, size, truth,

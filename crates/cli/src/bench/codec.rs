@@ -7,8 +7,8 @@ use headwater_bench::figures::codec::{self, Changeover, CodecBench, Failures, Wa
 
 use crate::Failure;
 use crate::output::Terminal;
-use crate::resolve::UsageError;
 use crate::tables::Table;
+use crate::usage::UsageError;
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:

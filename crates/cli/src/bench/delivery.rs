@@ -14,9 +14,9 @@ use super::Watching;
 use crate::Failure;
 use crate::inside::with_networks;
 use crate::output::Terminal;
-use crate::resolve::UsageError;
 use crate::settings::Settings;
 use crate::tables::Table;
+use crate::usage::UsageError;
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:

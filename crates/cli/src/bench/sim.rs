@@ -6,8 +6,8 @@ use headwater_units::Bytes;
 
 use crate::Failure;
 use crate::output::Terminal;
-use crate::resolve::UsageError;
 use crate::tables::Table;
+use crate::usage::UsageError;
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:

@@ -10,8 +10,8 @@ use headwater_units::Bytes;
 use super::Watching;
 use crate::Failure;
 use crate::output::Terminal;
-use crate::resolve::UsageError;
 use crate::tables::Table;
+use crate::usage::UsageError;
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:

@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use headwater_controller::GroupRange;
 
-use super::values::{ValueError, bad};
+use super::{ValueError, bad};
 
 /// The port of a range that names none.
 const USUAL_PORT: u16 = 7003;

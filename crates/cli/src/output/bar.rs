@@ -7,7 +7,7 @@ use headwater_api::{Phase, Progress, ProgressReceiver, ProgressSource, Watch};
 use headwater_units::{Bytes, Duration};
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
-use super::output::{Pace, Terminal, printable};
+use super::{Pace, Terminal, printable};
 
 /// Lines of sources on the screen; more would scroll the bar away on a small terminal.
 const SOURCE_LINES: usize = 8;

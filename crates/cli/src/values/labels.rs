@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use headwater_wire::{MAX_LABEL, MAX_LABELS};
 
-use super::values::{ValueError, bad};
+use super::{ValueError, bad};
 
 /// One label.
 #[derive(Clone, Debug, PartialEq, Eq)]
