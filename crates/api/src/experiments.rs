@@ -54,9 +54,9 @@ impl Experiments {
             // Addresses can be forged here, as not in a simulation.
             ..PullFlowConfig::default()
         };
-        let (rate, said) = (&mut source.trees.rate, &tuning.datacast);
-        rate.initial = said.initial_rate.resolve(ETHERNET);
-        (rate.step, rate.every) = (said.increase.resolve(ETHERNET), said.interval);
+        let (rate, stated) = (&mut source.trees.rate, &tuning.datacast);
+        rate.initial = stated.initial_rate.resolve(ETHERNET);
+        (rate.step, rate.every) = (stated.increase.resolve(ETHERNET), stated.interval);
         source
     }
 

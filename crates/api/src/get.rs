@@ -22,10 +22,10 @@ use headwater_units::{BlockIndex, BlockLayout, Bytes, NodeId, ObjectId, PathId, 
 use headwater_wire::{Class, Delivery};
 
 use super::display::Display;
+use super::drain::Draining;
 use super::fetch::{Arrivals, Destination, Fetch, Fetched, Follower, Here};
 use super::host::{Host, HostConfig, LOCAL};
 use super::keep;
-use super::linger::Linger;
 use super::own::{self, OwnObject};
 use super::{
     AppError, GetOptions, GetResult, Output, Phase, Progress, Shutdown, Watch, Where, data_config,
@@ -49,7 +49,7 @@ const CONTROLLER_PATIENCE: std::time::Duration = std::time::Duration::from_secs(
 const LATECOMERS: std::time::Duration = std::time::Duration::from_millis(300);
 
 /// Fetches what the options say. `ready` is called before a wait for the start, if there is one. Whoever shows the result then has to
-/// let others finish who are served from it ([`Linger::end`]).
+/// let others finish who are served from it ([`Draining::end`]).
 ///
 /// # Errors
 /// [`AppError`]; what is finished stays on the disk, and the same call goes on from there.
@@ -58,7 +58,7 @@ pub async fn get(
     shutdown: &Shutdown,
     watch: &mut dyn Watch,
     ready: impl FnOnce(),
-) -> Result<(GetResult, Linger), AppError> {
+) -> Result<(GetResult, Draining), AppError> {
     watch.progress(&Progress { object: options.what.clone(), ..Progress::default() });
     if options.output == Output::Store {
         return keep::get(&options, shutdown, watch).await;
@@ -77,7 +77,7 @@ async fn get_to(
     shutdown: &Shutdown,
     watch: &mut dyn Watch,
     ready: impl FnOnce(),
-) -> Result<(GetResult, Linger), AppError> {
+) -> Result<(GetResult, Draining), AppError> {
     #[allow(clippy::disallowed_methods)] // The result says how long it took.
     let now = Instant::now;
     let mut started = now();
@@ -152,7 +152,7 @@ async fn once(
     outlet: Option<Arc<Outlet>>,
     own: Option<OwnObject>,
     watch: &mut dyn Watch,
-) -> Result<(GetResult, Linger), AppError> {
+) -> Result<(GetResult, Draining), AppError> {
     let (host, path) = within(options, started, connect(options, watch)).await?;
     let start_ns = monotonic_nanos();
     let mut job = Job::new(options, &host, path, shutdown, started);
@@ -381,14 +381,14 @@ impl<'a> Job<'a> {
     pub(super) async fn over(
         mut self,
         result: Result<GetResult, AppError>,
-    ) -> Result<(GetResult, Linger), AppError> {
-        let stays = self.options.linger && result.is_ok();
+    ) -> Result<(GetResult, Draining), AppError> {
+        let stays = self.options.drain && result.is_ok();
         let (silent, kept) = self.take_parts();
-        let linger = Linger::new(self.host.clone(), silent, kept, stays);
+        let draining = Draining::new(self.host.clone(), silent, kept, stays);
         match result {
-            Ok(result) => Ok((result, linger)),
+            Ok(result) => Ok((result, draining)),
             Err(error) => {
-                linger.leave().await;
+                draining.leave().await;
                 Err(error)
             }
         }

@@ -138,13 +138,13 @@ impl Host {
             Some((settings, file)) => Some(ControllerHost::start(settings, file.as_deref())?),
             None => None,
         };
-        let (node, said) = match config.node {
+        let (node, events) = match config.node {
             Some(settings) => {
                 let bind = settings.bind;
-                let (node, said) = Node::start(settings).map_err(|e| {
+                let (node, events) = Node::start(settings).map_err(|e| {
                     AppError::no_socket("open the data socket", "--data-port", Protocol::Udp, bind, &e)
                 })?;
-                (Some(node), Some(said))
+                (Some(node), Some(events))
             }
             None => (None, None),
         };
@@ -181,8 +181,8 @@ impl Host {
         };
         let host = Host { inner: Arc::new(inner) };
         host.attach_local();
-        if let Some(said) = said {
-            host.depends_on("the data thread's voice", tokio::spawn(host.clone().send_out(said)));
+        if let Some(events) = events {
+            host.depends_on("the data thread's voice", tokio::spawn(host.clone().send_out(events)));
         }
         if host.inner.listen.is_some() {
             host.depends_on("the control listener", tokio::spawn(host.clone().accept()));

@@ -14,13 +14,13 @@ use headwater_wire::Delivery;
 use tokio::sync::Semaphore;
 
 use super::display::Display;
+use super::drain::Draining;
 use super::fetch::{Arrivals, Destination, Fetch, Fetched, Here};
 use super::get::{
     FILES_AT_ONCE, Job, Quiet, Sum, blocking, connect, first_of, manifest_of, read_manifest, result_of,
     within,
 };
 use super::host::Host;
-use super::linger::Linger;
 use super::local::{self, Daemon, Reply, Wanted};
 use super::names;
 use super::ops::rounded;
@@ -47,7 +47,7 @@ pub(super) async fn get(
     options: &GetOptions,
     shutdown: &Shutdown,
     watch: &mut dyn Watch,
-) -> Result<(GetResult, Linger), AppError> {
+) -> Result<(GetResult, Draining), AppError> {
     #[allow(clippy::disallowed_methods)] // The result says how long it took.
     let started = Instant::now();
     let state = &options.common.state;
@@ -64,7 +64,7 @@ pub(super) async fn get(
         // The daemon stays.
         return within(options, started, follow(daemon, shutdown, watch))
             .await
-            .map(|it| (it, Linger::default()));
+            .map(|it| (it, Draining::default()));
     }
     let store = Arc::new(own::open_store(&state.join("store"), StoreOptions::default())?);
     let (host, path) = within(options, started, connect(options, watch)).await?;
@@ -186,7 +186,7 @@ impl Keeper {
             record: None,
             wait_for_start: false,
             timeout: None,
-            linger: true,
+            drain: true,
         };
         let (host, path, shutdown) = (&self.host, self.controller, &self.shutdown);
         let mut job = Job::new(&options, host, path, shutdown, started);

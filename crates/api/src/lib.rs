@@ -1,6 +1,7 @@
 //! What the commands do: processes made of a host, its objects and the machines.
 
 mod cast;
+mod cast_agent;
 mod controller_host;
 mod daemon;
 mod data_path;
@@ -13,9 +14,7 @@ mod forget;
 mod get;
 mod health;
 mod host;
-mod invited;
 mod keep;
-mod linger;
 mod local;
 mod metrics_page;
 mod names;
@@ -48,12 +47,12 @@ use headwater_wire::Delivery;
 
 pub use cast::{CastOptions, CastReceiver, CastRepair, CastResult, CastSource, Receivers, cast};
 pub use daemon::{controller, node};
+pub use drain::Draining;
 pub use experiments::{Experiments, TimelineOptions};
 pub use fetch::source_label;
 pub use forget::forget;
 pub use get::{get, get_several};
 pub use keep::{KeepManyOptions, KeepManyResult, keep_many};
-pub use linger::Linger;
 pub use local::{gc, ls, rm, status};
 pub use put::put;
 pub use serve::serve;

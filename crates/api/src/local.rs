@@ -18,8 +18,8 @@ use tokio::net::unix::OwnedWriteHalf;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
+use super::cast_agent::CastAgent;
 use super::host::{Held, Host, HostConfig};
-use super::invited::Invited;
 use super::keep::Keeper;
 use super::names;
 use super::put::{self, Asked};
@@ -126,7 +126,7 @@ pub(super) struct Desk {
     store: Arc<Store>,
     host: Host,
     keeper: Arc<Keeper>,
-    invited: Invited,
+    cast_agent: CastAgent,
 }
 
 impl Desk {
@@ -141,8 +141,8 @@ impl Desk {
         let _ = std::fs::remove_file(&path);
         let listener = UnixListener::bind(&path).map_err(|e| AppError::state(&path, e))?;
         let keeper = Arc::new(Keeper::new(common, store.clone(), host.clone(), controller));
-        let invited = Invited::new(keeper.clone(), host.clone(), controller);
-        Ok(Desk { listener, store, host, keeper, invited })
+        let cast_agent = CastAgent::new(keeper.clone(), host.clone(), controller);
+        Ok(Desk { listener, store, host, keeper, cast_agent })
     }
 
     /// What it fetches with.
@@ -151,9 +151,9 @@ impl Desk {
     }
 
     pub(super) async fn run(self) {
-        let looking = names::look_after(self.store.clone(), self.host.clone(), self.host.hear_names());
+        let naming = names::look_after(self.store.clone(), self.host.clone(), self.host.hear_names());
         let attending = Desk::attend(self.listener, self.store, self.host, self.keeper);
-        tokio::join!(self.invited.run(), attending, looking);
+        tokio::join!(self.cast_agent.run(), attending, naming);
     }
 
     async fn attend(listener: UnixListener, store: Arc<Store>, host: Host, keeper: Arc<Keeper>) {

@@ -86,8 +86,8 @@ fn is_node(node: &NodeView) -> bool {
 /// Where a node listens, or where its data comes from if it only dials.
 fn address_of(node: &NodeView, here: SocketAddr) -> String {
     let info = &node.info;
-    let said = info.listen.or(info.data.first().copied());
-    said.map_or_else(|| info.node.short(), |at| resolve_address(at, here).to_string())
+    let stated = info.listen.or(info.data.first().copied());
+    stated.map_or_else(|| info.node.short(), |at| resolve_address(at, here).to_string())
 }
 
 fn task_line(

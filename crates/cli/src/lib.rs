@@ -297,10 +297,10 @@ async fn act(
             if args.what.len() > 1 {
                 return get_several(options, &args.what, terminal, shutdown).await;
             }
-            let (result, linger) =
+            let (result, draining) =
                 headwater_api::get(options, shutdown, &mut *terminal.watch(), waiting(terminal)).await?;
             let shown = terminal.summary(&result, || tables::fetched(&result));
-            linger.end(shutdown).await;
+            draining.end(shutdown).await;
             shown?;
         }
         Command::Cast(args) => {
@@ -403,9 +403,9 @@ async fn get_several(
             terminal.failure_of(what, &error);
         }
     };
-    let linger =
+    let draining =
         headwater_api::get_several(options, what, shutdown, &mut *terminal.watch(), &mut done).await?;
-    linger.end(shutdown).await;
+    draining.end(shutdown).await;
     if let Some(error) = unshown {
         return Err(error.into());
     }

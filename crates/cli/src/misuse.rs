@@ -68,8 +68,8 @@ fn message(error: &clap::Error) -> String {
     let text = error.render().to_string();
     let text = text.strip_prefix("error: ").unwrap_or(&text);
     let end = ["\n\nUsage:", "\n\nFor more information"].iter().filter_map(|end| text.find(end)).min();
-    let said = &text[..end.unwrap_or(text.len())];
-    said.split_whitespace().collect::<Vec<_>>().join(" ") + "; --help says more"
+    let text = &text[..end.unwrap_or(text.len())];
+    text.split_whitespace().collect::<Vec<_>>().join(" ") + "; --help says more"
 }
 
 #[cfg(test)]
@@ -107,8 +107,8 @@ mod tests {
             ("nonsense", "nonsense"),
             ("", "missing"),
         ] {
-            let said = message(&Cli::try_parse_from(arguments(line)).unwrap_err());
-            assert!(said.contains(says) && said.contains("--help") && !said.contains('\n'), "{line}: {said}");
+            let text = message(&Cli::try_parse_from(arguments(line)).unwrap_err());
+            assert!(text.contains(says) && text.contains("--help") && !text.contains('\n'), "{line}: {text}");
         }
     }
 }

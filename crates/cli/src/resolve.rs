@@ -245,7 +245,7 @@ impl Settings {
             record: args.record.clone(),
             wait_for_start: args.wait_for_start,
             timeout: self.values.timeout,
-            linger: !args.no_linger,
+            drain: !args.no_linger,
         })
     }
 

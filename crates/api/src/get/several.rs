@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 use headwater_units::{BitRate, ObjectId};
 
 use super::{CONTROLLER_PATIENCE, FILES_AT_ONCE, Job, connect, first_of, nobody_known, output, within};
+use crate::drain::Draining;
 use crate::fetch::file_name;
 use crate::host::Host;
-use crate::linger::Linger;
 use crate::own::{self, OwnObject};
 use crate::{
     AppError, GetOptions, GetResult, Output, Phase, Progress, ProgressSource, Shutdown, Watch, Where, keep,
@@ -19,7 +19,7 @@ use crate::{
 const TELL: Duration = Duration::from_millis(100);
 
 /// Fetches several objects as the options say, which name the first of them; `done` hears what came of each. One that fails does not
-/// hold up the others. Whoever has shown all results then has to let others finish who are served from them ([`Linger::end`]).
+/// hold up the others. Whoever has shown all results then has to let others finish who are served from them ([`Draining::end`]).
 ///
 /// # Errors
 /// [`AppError`] of what concerns all of them: then nothing was fetched.
@@ -29,7 +29,7 @@ pub async fn get_several(
     shutdown: &Shutdown,
     watch: &mut dyn Watch,
     done: &mut (dyn FnMut(&str, Result<GetResult, AppError>) + Send),
-) -> Result<Linger, AppError> {
+) -> Result<Draining, AppError> {
     check_names(what)?;
     let each: Vec<GetOptions> = what
         .iter()
@@ -64,16 +64,16 @@ async fn keep_each(
     shutdown: &Shutdown,
     watch: &mut dyn Watch,
     done: &mut (dyn FnMut(&str, Result<GetResult, AppError>) + Send),
-) -> Result<Linger, AppError> {
-    let mut last = Linger::default();
+) -> Result<Draining, AppError> {
+    let mut last = Draining::default();
     for options in each {
         let result = match shutdown.is_set() {
             true => Err(AppError::Interrupted { resumable: true }),
             false => keep::get(options, shutdown, watch).await,
         };
         let result = match result {
-            Ok((result, linger)) => {
-                std::mem::replace(&mut last, linger).leave().await;
+            Ok((result, draining)) => {
+                std::mem::replace(&mut last, draining).leave().await;
                 Ok(result)
             }
             Err(error) => Err(error),
@@ -89,7 +89,7 @@ async fn all(
     shutdown: &Shutdown,
     watch: &mut dyn Watch,
     done: &mut (dyn FnMut(&str, Result<GetResult, AppError>) + Send),
-) -> Result<Linger, AppError> {
+) -> Result<Draining, AppError> {
     #[allow(clippy::disallowed_methods)] // The results say how long it took.
     let started = Instant::now();
     let own: Vec<Option<OwnObject>> = match options.at {
@@ -169,9 +169,9 @@ async fn all(
         }
     }
     shared.tell(each.len(), watch);
-    let stays = options.linger && !shutdown.is_set();
+    let stays = options.drain && !shutdown.is_set();
     drop(running);
-    Ok(Linger::new(host.clone(), silent, kept, stays))
+    Ok(Draining::new(host.clone(), silent, kept, stays))
 }
 
 /// One of them; and if nobody else knows it, from this machine's own store.

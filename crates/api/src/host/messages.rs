@@ -71,10 +71,10 @@ impl Host {
     }
 
     /// What the machines of the data thread say.
-    pub(super) async fn send_out(self, mut said: UnboundedReceiver<Said>) {
+    pub(super) async fn send_out(self, mut events: UnboundedReceiver<Said>) {
         let mut sending = BTreeMap::new();
-        while let Some(said) = said.recv().await {
-            match said {
+        while let Some(event) = events.recv().await {
+            match event {
                 Said::Sending { flow, object, receiver } => {
                     #[allow(clippy::disallowed_methods)] // The log says how long it took.
                     sending.insert(flow, (object, receiver, Instant::now()));

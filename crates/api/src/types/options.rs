@@ -105,7 +105,7 @@ pub struct GetOptions {
     /// Give up after this long; a wait for the start does not count.
     pub timeout: Option<Duration>,
     /// Stay for a moment for those who are served from what came.
-    pub linger: bool,
+    pub drain: bool,
 }
 
 /// `headwater serve`.

@@ -20,7 +20,7 @@ use super::local::Wanted;
 use super::{AppError, GetResult, Progress, SourceShare, Watch};
 
 /// The invitations of a node.
-pub(super) struct Invited {
+pub(super) struct CastAgent {
     keeper: Arc<Keeper>,
     host: Host,
     controller: PathId,
@@ -30,14 +30,14 @@ pub(super) struct Invited {
     fetches: JoinSet<Fetched>,
 }
 
-impl Invited {
+impl CastAgent {
     /// Says to everybody that invitations are welcome.
     pub(super) fn new(keeper: Arc<Keeper>, host: Host, controller: PathId) -> Self {
         let heard = host.hear_casts();
         host.keeps();
         let machine = Invitations::new(controller);
         let (running, fetches) = Default::default();
-        Invited { keeper, host, controller, heard, machine, running, fetches }
+        CastAgent { keeper, host, controller, heard, machine, running, fetches }
     }
 
     pub(super) async fn run(mut self) {
