@@ -12,15 +12,15 @@ use std::time::Instant;
 use headwater_units::{Bytes, Duration, NodeId, PathId};
 use headwater_wire::{
     Cast, CastNews, CastWay, CastWish, Class, MAX_FLOWS, MemberNews, MemberStanding, Refusal, ToController,
-    ToNode, TreeRepair, WhyUnicast,
+    ToNode, TreeRepair,
 };
 use tokio::sync::mpsc::UnboundedReceiver;
 
 use super::host::{Host, HostConfig};
+use super::report::way_in_words;
 use super::{AppError, Common, Phase, Progress, ProgressReceiver, Shutdown, StatusReport, Watch};
 pub use result::{CastReceiver, CastRepair, CastResult, CastSource};
 pub use who::Receivers;
-pub(super) use who::same_node;
 
 /// The controller is asked once more when it has said nothing for so long: it, or the connection, may be new.
 const ASK_AGAIN: std::time::Duration = std::time::Duration::from_secs(2);
@@ -214,20 +214,6 @@ fn refused(reason: Refusal, what: &str, seen: &Seen) -> AppError {
     }
 }
 
-/// Why there is no group.
-fn why_not(why: WhyUnicast) -> String {
-    match why {
-        WhyUnicast::Wished => "as asked for".to_owned(),
-        WhyUnicast::TooFew => "fewer than two receivers need it".to_owned(),
-        WhyUnicast::NoGroups => "the controller has no group addresses for this network".to_owned(),
-        WhyUnicast::Unheard { of } => {
-            format!("multicast does not work here, fewer than two of {of} receivers heard a probe")
-        }
-        WhyUnicast::NoTrees => "no tree of the network leads to two receivers".to_owned(),
-        WhyUnicast::Source => "the source could not open a group".to_owned(),
-    }
-}
-
 /// What the controller has said so far.
 pub(super) struct Seen {
     nodes: BTreeMap<NodeId, (String, String)>,
@@ -256,47 +242,7 @@ impl Seen {
 
     /// How it travels and why, once that is known.
     fn way(&self) -> Option<(&'static str, String)> {
-        Seen::in_words(self.newest.as_ref()?.way)
-    }
-
-    /// The word for it and the reason, once it is decided.
-    pub(super) fn in_words(way: CastWay) -> Option<(&'static str, String)> {
-        Some(match way {
-            CastWay::Open => return None,
-            CastWay::Multicast { at, members, of } => {
-                let who = if members == of {
-                    format!("all {of} receivers hear the group {at}")
-                } else {
-                    format!(
-                        "{members} of {of} receivers hear the group {at}, the others are served one by one"
-                    )
-                };
-                ("multicast", format!("by multicast: {who}"))
-            }
-            CastWay::Trees { trees, members, of, hops } => {
-                let which = match trees {
-                    1 => "a tree".to_owned(),
-                    _ => format!("{trees} trees that share no link"),
-                };
-                let who = if members == of {
-                    format!("{of} receivers")
-                } else {
-                    format!("{members} of {of} receivers, the others are served one by one")
-                };
-                ("trees", format!("by {which}, at most {hops} hops to {who}"))
-            }
-            CastWay::Unicast(why) => ("unicast", format!("one by one: {}", why_not(why))),
-            CastWay::Overlay { members, why, racks } => {
-                let how =
-                    format!("each of {members} receivers gets another part and passes it on to the others");
-                let once = match racks {
-                    0 => String::new(),
-                    1 => ", once into a rack with several of them".to_owned(),
-                    _ => format!(", once into each of {racks} racks with several of them"),
-                };
-                ("overlay", format!("by overlay: {how}{once} ({})", why_not(why)))
-            }
-        })
+        way_in_words(self.newest.as_ref()?.way)
     }
 
     fn have(&self) -> usize {
@@ -449,6 +395,8 @@ fn repair(it: &TreeRepair) -> CastRepair {
 #[cfg(test)]
 mod tests {
     use headwater_units::ObjectId;
+
+    use headwater_wire::WhyUnicast;
 
     use super::*;
     use crate::NodeLine;

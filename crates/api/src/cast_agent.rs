@@ -13,10 +13,10 @@ use headwater_wire::{
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::{AbortHandle, JoinSet};
 
+use super::desk::Wanted;
 use super::get::blocking;
 use super::host::Host;
 use super::keep::Keeper;
-use super::local::Wanted;
 use super::{AppError, GetResult, Progress, SourceShare, Watch};
 
 /// The invitations of a node.

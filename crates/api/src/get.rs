@@ -1,5 +1,6 @@
 //! `headwater get`: an object, a range of it, or a folder, from many sources at once.
 
+mod display;
 mod folder;
 mod output;
 mod results;
@@ -21,7 +22,6 @@ use headwater_transport::tree::TreeReceiverConfig;
 use headwater_units::{BlockIndex, BlockLayout, Bytes, NodeId, ObjectId, PathId, Theta};
 use headwater_wire::{Class, Delivery};
 
-use super::display::Display;
 use super::drain::Draining;
 use super::fetch::{Arrivals, Destination, Fetch, Fetched, Follower, Here};
 use super::host::{Host, HostConfig, LOCAL};
@@ -34,6 +34,7 @@ use super::{
 use headwater_driver::{NodeConfig, monotonic_nanos};
 use results::{host_dropped, wanted_bytes};
 
+pub(super) use display::Display;
 pub(super) use folder::Sum;
 pub(super) use results::result_of;
 pub use several::get_several;

@@ -13,15 +13,14 @@ use headwater_units::{ObjectId, PathId};
 use headwater_wire::Delivery;
 use tokio::sync::Semaphore;
 
-use super::display::Display;
+use super::desk::{self, Daemon, Reply, Wanted};
 use super::drain::Draining;
 use super::fetch::{Arrivals, Destination, Fetch, Fetched, Here};
 use super::get::{
-    FILES_AT_ONCE, Job, Quiet, Sum, blocking, connect, first_of, manifest_of, read_manifest, result_of,
-    within,
+    Display, FILES_AT_ONCE, Job, Quiet, Sum, blocking, connect, first_of, manifest_of, read_manifest,
+    result_of, within,
 };
 use super::host::Host;
-use super::local::{self, Daemon, Reply, Wanted};
 use super::names;
 use super::ops::rounded;
 use super::{
@@ -89,7 +88,7 @@ async fn follow(
             Reply::Note(line) => watch.note(&line),
             Reply::Got(result) => return Ok(*result),
             Reply::Refused { code, message } => return Err(AppError::Daemon { code, message }),
-            _ => return Err(local::unexpected()),
+            _ => return Err(desk::unexpected()),
         }
     }
 }
@@ -414,7 +413,7 @@ impl Job<'_> {
         let host = offer.then(|| self.host.clone());
         blocking(move || {
             take(&store, &arrivals, name.as_deref(), part_of.as_ref())?;
-            local::offer(&store, host.as_ref(), object)
+            own::offer(&store, host.as_ref(), object)
         })
         .await?
     }

@@ -21,19 +21,17 @@ use std::time::{Duration, Instant};
 use headwater_store::{
     FolderListing, Placed, PutMode, PutOptions as StorePut, Store, StoreError, StoreOptions, Stored,
 };
-use headwater_units::{BitRate, Bytes};
-use serde::{Deserialize, Serialize};
+use headwater_units::{BitRate, Bytes, ObjectId};
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::UnixStream;
 use tokio::net::unix::OwnedWriteHalf;
 use tokio::sync::mpsc::{Receiver, Sender, UnboundedReceiver, channel, unbounded_channel};
 use tokio::task::JoinHandle;
 
+use super::desk::{self, Asked, Question, Reply, SOCKET, What, say, unexpected};
 use super::host::Host;
-use super::local::{self, Question, Reply, SOCKET, offer, say, unexpected};
 use super::names;
-use super::own;
-use super::serve::own_name;
+use super::own::{self, offer};
 use super::{AppError, LeftOut, Phase, Progress, PutOptions, PutResult, Shutdown, Watch};
 
 /// Bytes of a stream that are read at a time, and the most of a frame.
@@ -44,28 +42,6 @@ const PIECES: usize = 4;
 const NEWS: Duration = Duration::from_millis(50);
 /// How long a daemon may take to clean up after a put that was interrupted.
 const CLEANING: Duration = Duration::from_secs(10);
-
-/// What is to be put.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Asked {
-    what: What,
-    /// What the user calls it.
-    label: String,
-    name: Option<String>,
-    link: bool,
-    skip_special: bool,
-    times: bool,
-    /// Take the name over from another node that is away.
-    replace: bool,
-}
-
-#[derive(Clone, Debug, Serialize, Deserialize)]
-enum What {
-    /// The bytes of an absolute path, which need not be UTF-8.
-    Path(Vec<u8>),
-    /// What comes behind the question.
-    Stream,
-}
 
 // ---- the work, with or without a daemon ----------------------------------------------------------------------------
 
@@ -277,6 +253,24 @@ fn put_folder(
     Ok(Done { stored, bytes: manifest.total_bytes(), left_out })
 }
 
+/// The name of a file or folder that nobody has named: what it is called. None if that looks like an id, which is no name: it is asked
+/// for by its own id then.
+///
+/// # Errors
+/// It is called nothing that is text.
+pub(super) fn own_name(path: &Path) -> Result<Option<String>, AppError> {
+    let absolute = std::fs::canonicalize(path)
+        .map_err(|e| AppError::io(format!("cannot read {}", path.display()), e))?;
+    let name = path.file_name().or(absolute.file_name()).and_then(|n| n.to_str());
+    let name = name.ok_or_else(|| {
+        AppError::Usage(format!(
+            "{} has no name that others could ask for; give one with --name",
+            path.display()
+        ))
+    })?;
+    Ok(Some(name.to_owned()).filter(|name| name.parse::<ObjectId>().is_err()))
+}
+
 /// What is not in a folder's manifest, in words.
 ///
 /// # Errors
@@ -387,7 +381,7 @@ pub async fn put(
             here(store, asked, input, shutdown, watch).await?
         }
     };
-    match local::answer(reply)? {
+    match desk::answer(reply)? {
         Reply::Put { object, name, bytes, placed, left_out, generation, replaced } => {
             left_out.iter().for_each(|it| watch.note(&format!("left out: {it}")));
             Ok(PutResult {

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use tokio::task::JoinSet;
 
 use super::follow;
-use crate::local::{Daemon, Wanted};
+use crate::desk::{Daemon, Wanted};
 use crate::{AppError, GetResult, Progress, QueryOptions, Shutdown, Watch, local};
 
 /// A source may not have told the controller yet what it has.

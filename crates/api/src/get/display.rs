@@ -5,13 +5,13 @@ use std::sync::Arc;
 use headwater_transport::push::receiver::ReceiverStats;
 use headwater_units::{BitRate, BlockIndex, Bytes, ObjectId, PathId};
 
-use super::fetch::{Arrivals, Follower, source_label};
-use super::get::{Outlet, Writer, Written};
-use super::host::Host;
-use super::{AppError, GetOptions, Phase, Progress, ProgressSource, Shutdown, Watch};
+use super::{Outlet, Writer, Written};
+use crate::fetch::{Arrivals, Follower, source_label};
+use crate::host::Host;
+use crate::{AppError, GetOptions, Phase, Progress, ProgressSource, Shutdown, Watch};
 
 /// Turns counters into progress, and passes the verified prefix on.
-pub(super) struct Display<'a> {
+pub(crate) struct Display<'a> {
     what: &'a str,
     watch: &'a mut dyn Watch,
     host: &'a Host,
@@ -25,7 +25,7 @@ pub(super) struct Display<'a> {
 }
 
 impl<'a> Display<'a> {
-    pub(super) fn new(
+    pub(crate) fn new(
         options: &'a GetOptions,
         host: &'a Host,
         path: PathId,
@@ -47,7 +47,7 @@ impl<'a> Display<'a> {
     }
 
     /// Waits for whoever takes the prefix, after the fetch has `succeeded` or not.
-    pub(super) async fn end(&mut self, succeeded: bool, shutdown: &Shutdown) -> Result<Written, AppError> {
+    pub(crate) async fn end(&mut self, succeeded: bool, shutdown: &Shutdown) -> Result<Written, AppError> {
         match self.writer.take() {
             None => Ok(Written::default()),
             Some(writer) => writer.end(succeeded, shutdown).await,
