@@ -14,6 +14,7 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::{AbortHandle, JoinSet};
 
 use super::desk::Wanted;
+use super::events::Event;
 use super::get::blocking;
 use super::host::Host;
 use super::keep::Keeper;
@@ -33,7 +34,7 @@ pub(super) struct CastAgent {
 impl CastAgent {
     /// Says to everybody that invitations are welcome.
     pub(super) fn new(keeper: Arc<Keeper>, host: Host, controller: PathId) -> Self {
-        let heard = host.hear_casts();
+        let heard = host.hear_invitations();
         host.keeps();
         let machine = Invitations::new(controller);
         let (running, fetches) = Default::default();
@@ -68,6 +69,8 @@ impl CastAgent {
                 InvitationAction::Fetch(invitation) => {
                     let request = invitation.request;
                     tracing::info!(object = %invitation.object, name = invitation.name, "invited");
+                    let (object, name) = (invitation.object, invitation.name.clone());
+                    self.host.events().tell(Event::CastJoined { object, name });
                     let (keeper, host) = (self.keeper.clone(), self.host.clone());
                     let running = self.fetches.spawn(async move { follow(&keeper, host, *invitation).await });
                     self.running.insert(request, running);

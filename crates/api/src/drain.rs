@@ -43,7 +43,6 @@ pub(super) async fn stay(shutdown: &Shutdown, mut reloads: Reloads, mut apply: i
 /// Takes no new tasks, and goes on for those who are served until they have all, others have taken them over, or the time is over.
 pub(super) async fn drain(host: &Host, within: Duration) {
     host.ops().drain();
-    service::stopping("draining");
     hand_over(host).await;
     if within.is_zero() {
         return;
@@ -79,8 +78,8 @@ pub(super) async fn drain(host: &Host, within: Duration) {
 
 /// A process whose job is done, with what others may still read.
 #[derive(Default)]
-#[must_use = "others are served from it until it has ended"]
-pub struct Draining {
+#[must_use = "others are served from it until it has left"]
+pub(super) struct Draining {
     host: Option<Host>,
     /// Nobody waits for these.
     silent: Vec<NodeId>,
@@ -98,17 +97,11 @@ impl Draining {
         Draining { host: Some(host), silent, kept, stays }
     }
 
-    /// Stays until all who are served have what they need, or it has been long enough, or the process is to stop; then hands those who
-    /// are left over to others.
-    pub async fn end(self, shutdown: &Shutdown) {
+    /// Stays until all who are served have what they need, or it has been long enough.
+    pub(super) async fn wait(&self) {
         if let Some(host) = self.host.as_ref().filter(|_| self.stays) {
-            tokio::select! {
-                () = all_served(host) => {}
-                () = tokio::time::sleep(AFTER_A_JOB) => {}
-                () = shutdown.wait() => {}
-            }
+            let _ = tokio::time::timeout(AFTER_A_JOB, all_served(host)).await;
         }
-        self.leave().await;
     }
 
     /// Hands those who are served over to others, and goes.
@@ -118,6 +111,7 @@ impl Draining {
             hand_over(&host).await;
             drop(kept);
             host.close_but(&silent).await;
+            host.abandon();
         }
     }
 }

@@ -2,6 +2,7 @@
 
 mod display;
 mod folder;
+mod options;
 mod output;
 mod results;
 mod several;
@@ -25,19 +26,19 @@ use headwater_wire::{Class, Delivery};
 use super::drain::Draining;
 use super::fetch::{Arrivals, Destination, Fetch, Fetched, Follower, Here};
 use super::host::{Host, HostConfig, LOCAL};
-use super::keep;
 use super::own::{self, OwnObject};
 use super::{
-    AppError, GetOptions, GetResult, Output, Phase, Progress, Shutdown, Watch, Where, data_config,
-    start_line, tape, unpaced, wildcard,
+    AppError, GetResult, Output, Phase, Progress, Shutdown, Watch, Where, data_config, start_line, tape,
+    unpaced, wildcard,
 };
 use headwater_driver::{NodeConfig, monotonic_nanos};
 use results::{host_dropped, wanted_bytes};
 
 pub(super) use display::Display;
 pub(super) use folder::Sum;
+pub(super) use options::GetOptions;
 pub(super) use results::result_of;
-pub use several::get_several;
+pub(super) use several::{each_of, get_several};
 pub(super) use stream::{Outlet, Writer, Written};
 
 /// So many objects can be read by others until a job is over: those of a folder that came last.
@@ -54,18 +55,14 @@ const LATECOMERS: std::time::Duration = std::time::Duration::from_millis(300);
 ///
 /// # Errors
 /// [`AppError`]; what is finished stays on the disk, and the same call goes on from there.
-pub async fn get(
-    options: GetOptions,
+pub(super) async fn get(
+    options: &GetOptions,
     shutdown: &Shutdown,
     watch: &mut dyn Watch,
     ready: impl FnOnce(),
 ) -> Result<(GetResult, Draining), AppError> {
-    watch.progress(&Progress { object: options.what.clone(), ..Progress::default() });
-    if options.output == Output::Store {
-        return keep::get(&options, shutdown, watch).await;
-    }
     let created = output::check(&options.output, options.overwrite)?;
-    let result = get_to(&options, shutdown, watch, ready).await;
+    let result = get_to(options, shutdown, watch, ready).await;
     if result.is_err() {
         output::undo(created);
     }
@@ -79,6 +76,7 @@ async fn get_to(
     watch: &mut dyn Watch,
     ready: impl FnOnce(),
 ) -> Result<(GetResult, Draining), AppError> {
+    watch.progress(&Progress { object: options.what.clone(), ..Progress::default() });
     #[allow(clippy::disallowed_methods)] // The result says how long it took.
     let now = Instant::now;
     let mut started = now();
@@ -144,6 +142,61 @@ async fn get_to(
     }
     let result = result.map(|result| GetResult { start_ns, ..result });
     job.over(result).await
+}
+
+/// The same by a node that has a link to its controller (`path`) and goes on afterwards. Nobody is served from what comes before it is
+/// here.
+pub(super) async fn get_at(
+    (host, path): (&Host, PathId),
+    options: &GetOptions,
+    shutdown: &Shutdown,
+    watch: &mut dyn Watch,
+) -> Result<GetResult, AppError> {
+    let created = output::check(&options.output, options.overwrite)?;
+    #[allow(clippy::disallowed_methods)] // The result says how long it took.
+    let started = Instant::now();
+    let work = async {
+        let outlet = Outlet::open(options, shutdown, watch).await?;
+        // By a name that its store has, a node means what that stands for there: the controller has granted it.
+        let own = own_object(options).await;
+        let here = GetOptions { at: Where::Here, ..options.clone() };
+        let start_ns = monotonic_nanos();
+        let mut result = None;
+        if own.is_some() {
+            match at_node((host, path), &here, (shutdown, started), (&outlet, &own), watch).await {
+                Err(error) if matches!(error, AppError::Verification(_)) && outlet.is_none() => {
+                    watch.note(&format!("{error}; what is missing is fetched from others"));
+                }
+                ended => result = Some(ended),
+            }
+        }
+        let result = match result {
+            Some(result) => result,
+            None => at_node((host, path), options, (shutdown, started), (&outlet, &own), watch).await,
+        };
+        result.map(|result| GetResult { start_ns, ..result })
+    };
+    let result = within(options, started, work).await;
+    if result.is_err() {
+        output::undo(created);
+    }
+    result
+}
+
+/// One try of [`get_at`].
+async fn at_node(
+    (host, path): (&Host, PathId),
+    options: &GetOptions,
+    (shutdown, started): (&Shutdown, Instant),
+    (outlet, own): (&Option<Arc<Outlet>>, &Option<OwnObject>),
+    watch: &mut dyn Watch,
+) -> Result<GetResult, AppError> {
+    let mut job = Job::new(options, host, path, shutdown, started);
+    (job.outlet, job.own, job.passes_on) = (outlet.clone(), own.clone(), false);
+    tokio::select! {
+        result = job.object(watch) => result,
+        () = shutdown.wait() => Err(AppError::Interrupted { resumable: true }),
+    }
 }
 
 /// One try, with all that goes with it.
@@ -308,6 +361,8 @@ pub(super) struct Job<'a> {
     outlet: Option<Arc<Outlet>>,
     /// What this machine's store has under that name.
     own: Option<OwnObject>,
+    /// Others may be served from what comes.
+    passes_on: bool,
     /// Bytes of symbol that a path carried less than it should: what the next file of a folder begins with.
     narrowest: AtomicU16,
     /// Sources that fell silent: nobody waits for their goodbye.
@@ -333,6 +388,7 @@ impl<'a> Job<'a> {
             request: None,
             outlet: None,
             own: None,
+            passes_on: host.passes_on() && takes_all(options),
             narrowest: AtomicU16::new(u16::MAX),
             silent: Mutex::default(),
             kept: Mutex::default(),
@@ -347,7 +403,7 @@ impl<'a> Job<'a> {
         config.class = if options.common.gentle { Class::Gentle } else { Class::Bulk };
         config.delivery = options.delivery;
         config.trims = host.node().snapshot().trimmed > 0;
-        config.passes_on = host.passes_on() && takes_all(options);
+        config.passes_on = self.passes_on;
         config.spread = options.spread;
         config.max_sources = options.max_sources;
         config.limit = options.common.limit;
@@ -364,7 +420,7 @@ impl<'a> Job<'a> {
         }
         let silent = fetched.stats.flows.iter().filter(|flow| flow.silent).map(|flow| flow.node);
         self.silent.lock().unwrap_or_else(PoisonError::into_inner).extend(silent);
-        if self.host.passes_on() {
+        if self.passes_on {
             let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
             kept.truncate(KEPT - 1);
             kept.push_front(fetched.arrivals.clone());

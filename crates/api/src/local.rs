@@ -14,6 +14,7 @@ use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWriteExt, BufRead
 use tokio::net::unix::OwnedWriteHalf;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+use tokio::task::JoinSet;
 
 use super::cast_agent::CastAgent;
 use super::desk::{LONGEST_LINE, Question, Reply, SOCKET, Wanted, answer, say, unexpected};
@@ -72,10 +73,13 @@ impl Desk {
     }
 
     async fn attend(listener: UnixListener, store: Arc<Store>, host: Host, keeper: Arc<Keeper>) {
+        // They end with the desk.
+        let mut attended = JoinSet::new();
         loop {
+            while attended.try_join_next().is_some() {}
             match listener.accept().await {
                 Ok((stream, _)) => {
-                    tokio::spawn(attend(stream, store.clone(), host.clone(), keeper.clone()));
+                    attended.spawn(attend(stream, store.clone(), host.clone(), keeper.clone()));
                 }
                 Err(error) => {
                     tracing::warn!(%error, "a local command could not be accepted");
@@ -118,8 +122,7 @@ async fn attend(stream: UnixStream, store: Arc<Store>, host: Host, keeper: Arc<K
             }
         }
         Ok(question) => {
-            let worked = tokio::task::spawn_blocking(move || work(&store, Some(&host), question)).await;
-            let worked = worked.unwrap_or_else(|e| Err(AppError::Failed(e.to_string())));
+            let worked = work_aside(store, Some(host), question).await;
             note(&worked);
             worked
         }
@@ -239,13 +242,40 @@ async fn ask(common: &Common, question: Question) -> Result<Reply, AppError> {
     answer(reply)
 }
 
+/// What a store of this process holds.
+pub(super) async fn objects(store: Arc<Store>, host: Option<Host>) -> Result<Vec<ObjectLine>, AppError> {
+    match work_aside(store, host, Question::Ls).await? {
+        Reply::Ls { objects } => Ok(objects),
+        _ => Err(unexpected()),
+    }
+}
+
+/// Removes an object, or a name of it, from a store of this process.
+pub(super) async fn remove(
+    store: Arc<Store>,
+    host: Option<Host>,
+    what: String,
+) -> Result<RmResult, AppError> {
+    removed(work_aside(store, host, Question::Rm { what }).await?)
+}
+
+/// Where it holds up nobody.
+async fn work_aside(store: Arc<Store>, host: Option<Host>, question: Question) -> Result<Reply, AppError> {
+    let worked = tokio::task::spawn_blocking(move || work(&store, host.as_ref(), question)).await;
+    worked.unwrap_or_else(|e| Err(AppError::Failed(e.to_string())))
+}
+
 /// Removes an object, or a name of it, from this machine's store.
 ///
 /// # Errors
 /// There is no such object.
 pub async fn rm(options: RmOptions) -> Result<RmResult, AppError> {
     let question = Question::Rm { what: options.what.clone() };
-    match ask(&options.common, question).await? {
+    removed(ask(&options.common, question).await?)
+}
+
+fn removed(reply: Reply) -> Result<RmResult, AppError> {
+    match reply {
         Reply::Rm { object, names, freed, objects } => Ok(RmResult {
             object: object.to_string(),
             name: names.into_iter().next(),

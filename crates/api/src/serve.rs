@@ -74,6 +74,7 @@ pub async fn serve(
         restate(&host, reload);
     };
     drain::stay(shutdown, reloads, apply).await;
+    service::stopping("draining");
     drain::drain(&host, patience.into()).await;
     host.close().await;
     Ok(())

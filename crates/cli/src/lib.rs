@@ -29,6 +29,7 @@ mod reload;
 mod resolve;
 mod settings;
 mod tables;
+mod transfers;
 mod usage;
 mod values;
 
@@ -44,10 +45,13 @@ use tokio::signal::unix::{SignalKind, signal};
 use self::args::TcpCommand;
 use self::args::{Cli, Command, DebugCommand};
 use self::output::Terminal;
-use self::resolve::data_on_stdout;
+use self::resolve::{Wanted, data_on_stdout};
 use self::settings::{Layer, Origin, Settings};
+use self::transfers::{by_node, by_node_each};
 use self::usage::UsageError;
-use headwater_api::{AppError, Listening, QueryOptions, Shutdown, ShutdownTrigger};
+use headwater_api::{
+    AppError, Config, Get, GetResult, Listening, Node, Output, QueryOptions, Shutdown, ShutdownTrigger,
+};
 
 /// Threads for control connections and HTTP; data has threads of its own.
 const CONTROL_THREADS: usize = 2;
@@ -293,19 +297,18 @@ async fn act(
             .await?;
         }
         Command::Get(args) => {
-            let options = settings.get(args)?;
+            let Wanted { by, get, output } = settings.get(args)?;
             if args.what.len() > 1 {
-                return get_several(options, &args.what, terminal, shutdown).await;
+                return get_several(by, get, output, &args.what, (terminal, shutdown)).await;
             }
-            let (result, draining) =
-                headwater_api::get(options, shutdown, &mut *terminal.watch(), waiting(terminal)).await?;
-            let shown = terminal.summary(&result, || tables::fetched(&result));
-            draining.end(shutdown).await;
-            shown?;
+            let begin = |node: &Node| node.get(get, output);
+            let show = |result| terminal.summary(&result, || tables::fetched(&result));
+            by_node(by, begin, (terminal, shutdown), show).await??;
         }
         Command::Cast(args) => {
-            let options = settings.cast(args)?;
-            let result = headwater_api::cast(options, shutdown, &mut *terminal.watch()).await?;
+            let (by, cast) = settings.cast(args)?;
+            let result =
+                by_node(by, |node| node.cast(cast), (terminal, shutdown), std::convert::identity).await?;
             terminal.summary(&result, || tables::cast(&result))?;
             if !result.complete {
                 let missing =
@@ -318,9 +321,9 @@ async fn act(
             }
         }
         Command::Put(args) => {
-            let options = settings.put(args)?;
-            let result = headwater_api::put(options, shutdown, &mut *terminal.watch()).await?;
-            terminal.result(&result, || tables::stored(&result))?;
+            let (by, put) = settings.put(args)?;
+            let show = |result| terminal.result(&result, || tables::stored(&result));
+            by_node(by, |node| node.put(put), (terminal, shutdown), show).await??;
         }
         Command::Ls(_) => {
             let objects = unless_stopped(shutdown, headwater_api::ls(settings.query()?)).await?;
@@ -387,14 +390,15 @@ async fn act(
 
 /// Several objects: a result for each, and the exit code of those that failed, if they have one in common.
 async fn get_several(
-    options: headwater_api::GetOptions,
+    by: Config,
+    get: Get,
+    output: Output,
     what: &[String],
-    terminal: &Terminal,
-    shutdown: &Shutdown,
+    (terminal, shutdown): (&Terminal, &Shutdown),
 ) -> Result<(), Failure> {
     let mut codes = std::collections::BTreeSet::new();
     let mut unshown = None;
-    let mut done = |what: &str, result: Result<headwater_api::GetResult, AppError>| match result {
+    let mut each = |what: &str, result: Result<GetResult, AppError>| match result {
         Ok(result) => {
             unshown = terminal.summary(&result, || tables::fetched(&result)).err().or(unshown.take())
         }
@@ -403,9 +407,8 @@ async fn get_several(
             terminal.failure_of(what, &error);
         }
     };
-    let draining =
-        headwater_api::get_several(options, what, shutdown, &mut *terminal.watch(), &mut done).await?;
-    draining.end(shutdown).await;
+    let begin = |node: &Node| node.get_several(what.to_vec(), get, output);
+    by_node_each(by, begin, (terminal, shutdown), &mut each, |()| ()).await?;
     if let Some(error) = unshown {
         return Err(error.into());
     }
@@ -422,16 +425,6 @@ fn ready(role: &'static str, terminal: &Terminal) -> impl FnOnce(&Listening) {
     move |listening| {
         // A daemon whose standard output was closed has work to do all the same.
         drop(terminal.result(listening, || tables::listening(role, listening)));
-    }
-}
-
-/// Says that a request waits for its line.
-fn waiting(terminal: &Terminal) -> impl FnOnce() {
-    let terminal = terminal.clone();
-    move || match terminal.json() {
-        // Whoever no longer listens will send no line either.
-        true => drop(terminal.json_line(&json!({"type": "ready"}))),
-        false => terminal.note("ready; a line on standard input starts the request"),
     }
 }
 

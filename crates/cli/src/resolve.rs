@@ -7,9 +7,9 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use headwater_api::{
-    CONTROLLER_PORT, CastOptions, Common, ControllerOptions, Experiments, ForgetOptions, GcOptions,
-    GetOptions, NODE_PORT, NodeOptions, Output, PutOptions, QueryOptions, Reload, RmOptions, ServeOptions,
-    Where,
+    CONTROLLER_PORT, Cast, Common, Config, ControllerAt, ControllerOptions, ControllerSettings,
+    ForgetOptions, GcOptions, Get, NODE_PORT, Output, Place, Put, QueryOptions, Reload, RmOptions,
+    ServeOptions, Where,
 };
 use headwater_sim::scenario::{self, TransportSpec};
 use headwater_units::{BitRate, Duration};
@@ -27,15 +27,21 @@ use super::values::labels::Labels;
 use super::values::{LossResponse, Spread, Theta, Via};
 
 /// A rack with what its uplink carries, and labels.
-type Place = (Option<(String, Option<BitRate>)>, BTreeMap<String, String>);
+type Standing = (Option<(String, Option<BitRate>)>, BTreeMap<String, String>);
 
 /// How long `ls`, `rm` and `status` wait for an answer unless told otherwise.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A packet of Ethernet's size each second: with less, whoever receives takes a source for gone.
 const LEAST_LIMIT: BitRate = BitRate::new(12_000);
-/// How long somebody who is there, but busy, may take to answer unless told otherwise.
-const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What `get` is to do, and how the node that does it is set up.
+#[derive(Debug)]
+pub(crate) struct Wanted {
+    pub(crate) by: Config,
+    pub(crate) get: Get,
+    pub(crate) output: Output,
+}
 
 fn wrong<T>(reason: impl Into<String>) -> Result<T, UsageError> {
     Err(UsageError::Options(reason.into()))
@@ -51,8 +57,8 @@ impl Settings {
                 limit.0
             ));
         }
+        let usual = Common::new(self.state()?);
         Ok(Common {
-            state: self.state()?,
             node_name: values.node_name.as_ref().map(|name| name.0.clone()),
             pin: values.pin,
             uplink: values.uplink.map(|rate| rate.0),
@@ -65,14 +71,14 @@ impl Settings {
             mtu: values.mtu.map(|mtu| mtu.0),
             data_port: values.data_port.map_or(0, |port| port.0),
             loss_response_ignore: values.loss_response == Some(LossResponse::Ignore),
-            patience: values.timeout.unwrap_or(PATIENCE),
+            patience: values.timeout.unwrap_or(usual.patience),
             patience_stated: values.timeout.is_some(),
-            experiments: Experiments::default(),
+            ..usual
         })
     }
 
     /// The rack, and the other labels. The label `rack` names the rack too.
-    fn place(&self) -> Result<Place, UsageError> {
+    fn place(&self) -> Result<Standing, UsageError> {
         let labels = self.values.label.as_ref().map(Labels::by_key).transpose();
         let mut labels = labels.map_err(|error| UsageError::Options(error.to_string()))?.unwrap_or_default();
         let rack = self.values.rack.clone().map(|rack| (rack.name, rack.uplink));
@@ -130,12 +136,12 @@ impl Settings {
         self.origin(key).is_some_and(|origin| *origin != Origin::Default)
     }
 
-    pub(crate) fn up(&self, args: &UpArgs) -> Result<NodeOptions, UsageError> {
+    pub(crate) fn up(&self, args: &UpArgs) -> Result<Config, UsageError> {
         // The first machine of a cluster answers where controllers are looked for.
         self.any_node(self.measured(&args.timeline, &args.tuning)?, None, CONTROLLER_PORT)
     }
 
-    pub(crate) fn node(&self, args: &NodeArgs) -> Result<NodeOptions, UsageError> {
+    pub(crate) fn node(&self, args: &NodeArgs) -> Result<Config, UsageError> {
         match self.controller() {
             Some(join) => self.any_node(self.measured(&args.timeline, &args.tuning)?, Some(join), NODE_PORT),
             None => wrong(
@@ -144,20 +150,22 @@ impl Settings {
         }
     }
 
-    fn any_node(&self, common: Common, join: Option<String>, port: u16) -> Result<NodeOptions, UsageError> {
-        let controller_too = join.is_none();
-        Ok(NodeOptions {
-            common,
-            join,
-            listen: self.listen(port),
-            metrics: self.metrics(),
-            drain: self.drain(),
-            quota: self.values.quota,
-            controller_too,
+    fn any_node(&self, common: Common, join: Option<String>, port: u16) -> Result<Config, UsageError> {
+        let controller = match join {
+            Some(join) => ControllerAt::Elsewhere(join),
+            None => ControllerAt::Here(self.controller_settings()),
+        };
+        let (metrics, drain) = (self.metrics(), self.drain());
+        let place = Place::Resident { controller, listen: Some(self.listen(port)), metrics, drain };
+        Ok(Config { common, quota: self.values.quota, place })
+    }
+
+    fn controller_settings(&self) -> ControllerSettings {
+        ControllerSettings {
             equal_theta: self.values.equal_theta.unwrap_or_default(),
             groups: self.values.groups.clone().map(|groups| groups.0),
             max_sources: self.values.max_sources.map(|count| count.0),
-        })
+        }
     }
 
     pub(crate) fn daemon(&self, args: &ControllerArgs) -> Result<ControllerOptions, UsageError> {
@@ -165,9 +173,7 @@ impl Settings {
             common: self.measured(&TimelineFlags::default(), &args.tuning)?,
             listen: self.listen(CONTROLLER_PORT),
             metrics: self.metrics(),
-            equal_theta: self.values.equal_theta.unwrap_or_default(),
-            groups: self.values.groups.clone().map(|groups| groups.0),
-            max_sources: self.values.max_sources.map(|count| count.0),
+            settings: self.controller_settings(),
             network: args.topology.as_deref().map(network::read).transpose()?,
         })
     }
@@ -192,7 +198,7 @@ impl Settings {
         })
     }
 
-    pub(crate) fn get(&self, args: &GetArgs) -> Result<GetOptions, UsageError> {
+    pub(crate) fn get(&self, args: &GetArgs) -> Result<Wanted, UsageError> {
         let at = if !args.from.is_empty() {
             Where::From(args.from.iter().map(|address| address.with_port(NODE_PORT)).collect())
         } else if let Some(controller) = self.controller() {
@@ -224,32 +230,31 @@ impl Settings {
         let what = args.what.first().cloned().unwrap_or_default();
         // An id stands for that object and nothing else.
         let hash = args.hash.or_else(|| what.parse().ok());
-        Ok(GetOptions {
-            delivery: args.transport.delivery(common.experiments.pulled_window(alone)),
-            spread: self.spread(common.experiments.tuning.as_ref()),
-            common,
-            what,
-            at,
-            output: match &args.output {
-                None if args.keep => Output::Store,
-                None => Output::Default,
-                path if data_on_stdout(path.as_ref()) => Output::Stdout,
-                Some(path) => Output::File(path.clone()),
-            },
-            range: args.range.map(|range| (range.from, range.to)),
+        let output = match &args.output {
+            None if args.keep => Output::Store,
+            None => Output::Default,
+            path if data_on_stdout(path.as_ref()) => Output::Stdout,
+            Some(path) => Output::File(path.clone()),
+        };
+        let get = Get {
             hash,
+            range: args.range.map(|range| (range.from, range.to)),
             sha256: args.sha256,
             overwrite: args.force,
+            delivery: args.transport.delivery(common.experiments.pulled_window(alone)),
+            spread: self.spread(common.experiments.tuning.as_ref()),
             max_sources: self.values.max_sources.map(|count| count.0),
-            theta,
-            record: args.record.clone(),
-            wait_for_start: args.wait_for_start,
             timeout: self.values.timeout,
             drain: !args.no_linger,
-        })
+            theta,
+            record: args.record.clone(),
+            wait_for_line: args.wait_for_start,
+            ..Get::new(what)
+        };
+        Ok(Wanted { by: Config::guest(common, at), get, output })
     }
 
-    pub(crate) fn cast(&self, args: &CastArgs) -> Result<CastOptions, UsageError> {
+    pub(crate) fn cast(&self, args: &CastArgs) -> Result<(Config, Cast), UsageError> {
         if !args.all && args.to.is_empty() && args.label.is_empty() {
             return wrong(format!(
                 "cast {} to whom? Give --all (every node that keeps objects), --label KEY=VALUE, or --to NODE,... (`headwater \
@@ -262,11 +267,8 @@ impl Settings {
                 "a cast needs a controller: give --controller ADDR; no daemon of this state folder named one",
             );
         };
-        Ok(CastOptions {
-            common: self.common()?,
-            controller,
-            what: args.what.clone(),
-            to: args.receivers(),
+        let common = self.common()?;
+        let cast = Cast {
             wish: match args.via {
                 Via::Best => CastWish::Best,
                 Via::Trees => CastWish::Trees,
@@ -274,21 +276,27 @@ impl Settings {
                 Via::Overlay => CastWish::Overlay,
                 Via::Unicast => CastWish::Unicast,
             },
+            gentle: common.gentle,
             timeout: self.values.timeout,
-        })
+            ..Cast::new(args.what.clone(), args.receivers())
+        };
+        Ok((Config::guest(common, Where::Controller(controller)), cast))
     }
 
-    pub(crate) fn put(&self, args: &PutArgs) -> Result<PutOptions, UsageError> {
-        Ok(PutOptions {
-            common: self.common()?,
-            file: args.file.clone(),
+    pub(crate) fn put(&self, args: &PutArgs) -> Result<(Config, Put), UsageError> {
+        let from = match args.file.as_os_str() == "-" {
+            true => Put::reader("-", std::io::stdin()),
+            false => Put::path(args.file.clone()),
+        };
+        let put = Put {
             name: args.name.clone(),
             replace: args.replace,
             link: args.link,
             skip_special: args.skip_special,
             times: !args.no_mtimes,
-            quota: self.values.quota,
-        })
+            ..from
+        };
+        Ok((Config { quota: self.values.quota, ..Config::guest(self.common()?, Where::Here) }, put))
     }
 
     pub(crate) fn query(&self) -> Result<QueryOptions, UsageError> {
@@ -399,30 +407,37 @@ mod tests {
         (Settings::gather(Some(config.path().to_owned()), flags).unwrap(), cli.command)
     }
 
-    fn get(line: &str) -> Result<GetOptions, UsageError> {
+    fn get(line: &str) -> Result<Wanted, UsageError> {
         match settings(line) {
             (settings, Command::Get(args)) => settings.get(&args),
             _ => panic!("not a get"),
         }
     }
 
+    fn at(wanted: Wanted) -> Where {
+        match wanted.by.place {
+            Place::Guest(at) => at,
+            Place::Resident { .. } => panic!("a get serves nobody"),
+        }
+    }
+
     #[test]
     fn a_get_asks_sources_at_their_port_and_controllers_at_theirs() {
-        let at = |line| get(line).unwrap().at;
+        let at = |line| at(get(line).unwrap());
         assert_eq!(at("get x --from a,b:9"), Where::From(vec!["a:7001".into(), "b:9".into()]));
         assert_eq!(at("get x --controller c"), Where::Controller("c:7000".into()));
     }
 
     #[test]
     fn a_fixed_weight_needs_a_receiver_that_plans_for_itself() {
-        assert_eq!(get("get x --from a --theta 4").unwrap().theta, Some(4.0));
-        assert_eq!(get("get x --from a --theta auto").unwrap().theta, None);
+        assert_eq!(get("get x --from a --theta 4").unwrap().get.theta, Some(4.0));
+        assert_eq!(get("get x --from a --theta auto").unwrap().get.theta, None);
         assert!(get("get x --controller a --theta 4").is_err());
     }
 
     #[test]
     fn symbols_are_spread_as_chosen_or_as_the_constants_say_or_as_usual() {
-        let spread = |line: &str| get(&format!("get x --from a {line}")).unwrap().spread;
+        let spread = |line: &str| get(&format!("get x --from a {line}")).unwrap().get.spread;
         assert_eq!(spread(""), SpreadRule::Listed);
         assert_eq!(spread("--spread equal"), SpreadRule::Equal);
         assert_eq!(spread("--tuning gain=0.0625"), SpreadRule::Residue);
@@ -433,7 +448,7 @@ mod tests {
     #[test]
     fn a_chosen_response_to_loss_wins_over_constants() {
         let response = |line: &str| {
-            let common = get(&format!("get x --from a {line}")).unwrap().common;
+            let common = get(&format!("get x --from a {line}")).unwrap().by.common;
             (common.experiments.tuning.map(|tuning| tuning.loss_response), common.loss_response_ignore)
         };
         use scenario::LossResponse::{Guarded, Ignore};
@@ -449,7 +464,7 @@ mod tests {
     #[test]
     fn a_rack_is_a_label_and_there_is_one() {
         let place = |line: &str| {
-            let common = get(&format!("get x --from a {line}")).map_err(|error| error.to_string())?.common;
+            let common = get(&format!("get x --from a {line}")).map_err(|error| error.to_string())?.by.common;
             let labels: Vec<String> =
                 common.labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
             Ok::<_, String>((common.rack.map(|(name, _)| name), labels))
@@ -469,7 +484,7 @@ mod tests {
     #[test]
     fn a_cast_is_for_all_or_for_names_or_for_labels() {
         let receivers = |line: &str| match settings(&format!("cast x --controller c {line}")) {
-            (settings, Command::Cast(args)) => settings.cast(&args).unwrap().to,
+            (settings, Command::Cast(args)) => settings.cast(&args).unwrap().1.to,
             _ => panic!("not a cast"),
         };
         assert_eq!(receivers("--all"), Receivers::All);
@@ -488,7 +503,7 @@ mod tests {
     #[test]
     fn acks_have_the_code_point_of_data_unless_told_otherwise() {
         let dscp = |line: &str| {
-            let common = get(&format!("get x --from a {line}")).unwrap().common;
+            let common = get(&format!("get x --from a {line}")).unwrap().by.common;
             (common.dscp.of(Class::Bulk), common.dscp.of(Class::Control))
         };
         assert_eq!(dscp(""), (0, 0));
@@ -499,7 +514,7 @@ mod tests {
     #[test]
     fn levels_have_code_points_of_their_own_unless_data_has_one() {
         let levels = |line: &str| {
-            let common = get(&format!("get x --from a {line}")).unwrap().common;
+            let common = get(&format!("get x --from a {line}")).unwrap().by.common;
             (Class::LEVELS.map(|level| common.dscp.of(level)), common.dscp.trimmed())
         };
         assert_eq!(levels(""), ([27, 19, 11, 0, 1], 51));
@@ -544,7 +559,7 @@ mod tests {
 
     #[test]
     fn who_names_nobody_means_this_machine() {
-        assert_eq!(get("get x").unwrap().at, Where::Here);
+        assert_eq!(at(get("get x").unwrap()), Where::Here);
         assert!(get("get x --keep").unwrap_err().to_string().contains("--controller"));
     }
 

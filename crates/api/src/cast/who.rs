@@ -6,21 +6,11 @@ use headwater_units::NodeId;
 use headwater_wire::MAX_FLOWS;
 
 use crate::named_nodes::named_nodes;
+use crate::requests::Receivers;
 use crate::{AppError, NodeLine, StatusReport};
 
 /// So many labels are listed where none matches.
 const MOST_LISTED: usize = 12;
-
-/// Who is to receive.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Receivers {
-    /// All nodes that keep objects and are connected.
-    All,
-    /// These: names, addresses or fingerprints.
-    Named(Vec<String>),
-    /// Those of all that carry each of these labels, key and value.
-    Labelled(Vec<(String, String)>),
-}
 
 impl Receivers {
     /// Their ids, and what the user is to know of the choice; no ids: all.

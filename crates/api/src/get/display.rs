@@ -5,10 +5,10 @@ use std::sync::Arc;
 use headwater_transport::push::receiver::ReceiverStats;
 use headwater_units::{BitRate, BlockIndex, Bytes, ObjectId, PathId};
 
-use super::{Outlet, Writer, Written};
+use super::{GetOptions, Outlet, Writer, Written};
 use crate::fetch::{Arrivals, Follower, source_label};
 use crate::host::Host;
-use crate::{AppError, GetOptions, Phase, Progress, ProgressSource, Shutdown, Watch};
+use crate::{AppError, Phase, Progress, ProgressSource, Shutdown, Watch};
 
 /// Turns counters into progress, and passes the verified prefix on.
 pub(crate) struct Display<'a> {

@@ -8,8 +8,8 @@ use headwater_wire::SpreadRule;
 use serde::{Deserialize, Serialize};
 use tokio::task::JoinSet;
 
-use super::follow;
 use crate::desk::{Daemon, Wanted};
+use crate::keep::follow;
 use crate::{AppError, GetResult, Progress, QueryOptions, Shutdown, Watch, local};
 
 /// A source may not have told the controller yet what it has.
