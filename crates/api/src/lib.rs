@@ -54,7 +54,7 @@ use headwater_wire::Delivery;
 pub use cast::{CastReceiver, CastRepair, CastResult, CastSource};
 pub use daemon::{controller, node};
 pub use events::{Event, Events, Outcome, TransferId, TransferKind};
-pub use experiments::{Experiments, TimelineOptions};
+pub use experiments::{Experiments, Sent, TimelineOptions, Tuning};
 pub use fetch::source_label;
 pub use forget::forget;
 pub use keep_many::{KeepManyOptions, KeepManyResult, keep_many};

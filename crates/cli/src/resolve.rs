@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use headwater_api::{
-    CONTROLLER_PORT, Cast, Common, Config, ControllerAt, ControllerOptions, ControllerSettings,
+    CONTROLLER_PORT, Cast, Common, Config, ControllerAt, ControllerOptions, ControllerSettings, Experiments,
     ForgetOptions, GcOptions, Get, NODE_PORT, Output, Place, Put, QueryOptions, Reload, RmOptions,
     ServeOptions, Where,
 };
@@ -115,9 +115,13 @@ impl Settings {
     }
 
     /// As [`Settings::common`], with what these flags ask for. What the user set wins over constants of a paper.
-    fn measured(&self, timeline: &TimelineFlags, tuning: &TuningFlag) -> Result<Common, UsageError> {
-        let mut experiments = experiments::read(timeline, tuning)?;
-        if let Some(tuning) = &mut experiments.tuning
+    fn measured(
+        &self,
+        timeline: &TimelineFlags,
+        tuning: &TuningFlag,
+    ) -> Result<(Common, Option<TransportSpec>), UsageError> {
+        let (timeline, mut tuning) = experiments::read(timeline, tuning)?;
+        if let Some(tuning) = &mut tuning
             && self.is_chosen("loss-response")
         {
             tuning.loss_response = match self.values.loss_response {
@@ -127,8 +131,10 @@ impl Settings {
         }
         let common = self.common()?;
         // Then the constants say all about it.
-        let loss_response_ignore = common.loss_response_ignore && experiments.tuning.is_none();
-        Ok(Common { experiments, loss_response_ignore, ..common })
+        let loss_response_ignore = common.loss_response_ignore && tuning.is_none();
+        let constants = tuning.as_ref().map(|spec| Box::new(experiments::tuning(spec)));
+        let experiments = Experiments { timeline, tuning: constants };
+        Ok((Common { experiments, loss_response_ignore, ..common }, tuning))
     }
 
     /// Whether somebody set the key, rather than nobody.
@@ -138,12 +144,14 @@ impl Settings {
 
     pub(crate) fn up(&self, args: &UpArgs) -> Result<Config, UsageError> {
         // The first machine of a cluster answers where controllers are looked for.
-        self.any_node(self.measured(&args.timeline, &args.tuning)?, None, CONTROLLER_PORT)
+        self.any_node(self.measured(&args.timeline, &args.tuning)?.0, None, CONTROLLER_PORT)
     }
 
     pub(crate) fn node(&self, args: &NodeArgs) -> Result<Config, UsageError> {
         match self.controller() {
-            Some(join) => self.any_node(self.measured(&args.timeline, &args.tuning)?, Some(join), NODE_PORT),
+            Some(join) => {
+                self.any_node(self.measured(&args.timeline, &args.tuning)?.0, Some(join), NODE_PORT)
+            }
             None => wrong(
                 "a node needs a controller: give --join ADDR, or use `headwater up` on the first machine",
             ),
@@ -170,7 +178,7 @@ impl Settings {
 
     pub(crate) fn daemon(&self, args: &ControllerArgs) -> Result<ControllerOptions, UsageError> {
         Ok(ControllerOptions {
-            common: self.measured(&TimelineFlags::default(), &args.tuning)?,
+            common: self.measured(&TimelineFlags::default(), &args.tuning)?.0,
             listen: self.listen(CONTROLLER_PORT),
             metrics: self.metrics(),
             settings: self.controller_settings(),
@@ -185,7 +193,7 @@ impl Settings {
         // Only a controller that the user chose: a one-shot source does not join a cluster by itself.
         let chosen = self.origin("controller") != Some(&Origin::Daemon);
         Ok(ServeOptions {
-            common: self.measured(&args.timeline, &args.tuning)?,
+            common: self.measured(&args.timeline, &args.tuning)?.0,
             files: args.files.clone(),
             name: args.name.clone(),
             skip_special: args.skip_special,
@@ -219,7 +227,7 @@ impl Settings {
             }
             _ => None,
         };
-        let common = self.measured(&args.timeline, &args.tuning)?;
+        let (common, tuning) = self.measured(&args.timeline, &args.tuning)?;
         let alone = match &at {
             Where::From(sources) => sources.len() == 1,
             Where::Controller(_) | Where::Here => self.values.max_sources.is_some_and(|count| count.0 == 1),
@@ -242,7 +250,7 @@ impl Settings {
             sha256: args.sha256,
             overwrite: args.force,
             delivery: args.transport.delivery(common.experiments.pulled_window(alone)),
-            spread: self.spread(common.experiments.tuning.as_ref()),
+            spread: self.spread(tuning.as_ref()),
             max_sources: self.values.max_sources.map(|count| count.0),
             timeout: self.values.timeout,
             drain: !args.no_linger,
@@ -449,12 +457,15 @@ mod tests {
     fn a_chosen_response_to_loss_wins_over_constants() {
         let response = |line: &str| {
             let common = get(&format!("get x --from a {line}")).unwrap().by.common;
-            (common.experiments.tuning.map(|tuning| tuning.loss_response), common.loss_response_ignore)
+            let tuning = common.experiments.tuning;
+            (tuning.map(|tuning| tuning.source.push.wfcc.loss_response), common.loss_response_ignore)
         };
-        use scenario::LossResponse::{Guarded, Ignore};
+        use headwater_transport::push::wfcc::LossGuard;
+        use headwater_transport::push::wfcc::LossResponse::{Guarded, Ignore};
+        let guarded = Guarded(LossGuard::default());
         assert_eq!(response("--loss-response ignore"), (None, true));
         assert_eq!(response("--tuning gain=0.0625"), (Some(Ignore), false));
-        assert_eq!(response("--tuning gain=0.0625 --loss-response guarded"), (Some(Guarded), false));
+        assert_eq!(response("--tuning gain=0.0625 --loss-response guarded"), (Some(guarded), false));
         assert_eq!(
             response("--tuning loss_response='guarded' --loss-response ignore"),
             (Some(Ignore), false)

@@ -39,7 +39,6 @@ const ARROWS: &[(&str, &[&str])] = &[
             "controller",
             "node",
             "store",
-            "sim",
             "transport",
             "udp",
             "machine",
