@@ -11,16 +11,16 @@ use std::time::Instant;
 
 use headwater_units::{Bytes, Duration, NodeId, PathId};
 use headwater_wire::{
-    Cast, CastNews, CastWay, CastWish, Class, MAX_FLOWS, MemberNews, MemberStanding, Refusal, ToController,
-    ToNode, TreeRepair, WhyUnicast,
+    self as wire, CastNews, CastWay, Class, MAX_FLOWS, MemberNews, MemberStanding, Refusal, ToController,
+    ToNode, TreeRepair,
 };
 use tokio::sync::mpsc::UnboundedReceiver;
 
 use super::host::{Host, HostConfig};
+use super::report::way_in_words;
+use super::requests::Cast;
 use super::{AppError, Common, Phase, Progress, ProgressReceiver, Shutdown, StatusReport, Watch};
 pub use result::{CastReceiver, CastRepair, CastResult, CastSource};
-pub use who::Receivers;
-pub(super) use who::same_node;
 
 /// The controller is asked once more when it has said nothing for so long: it, or the connection, may be new.
 const ASK_AGAIN: std::time::Duration = std::time::Duration::from_secs(2);
@@ -29,68 +29,64 @@ const PATIENCE: std::time::Duration = std::time::Duration::from_secs(30);
 /// Whoever stops a cast wants to know who had it all the same, but not for long.
 const LAST_WORD: std::time::Duration = std::time::Duration::from_secs(1);
 
-/// `headwater cast`.
-#[derive(Clone, Debug, PartialEq)]
-pub struct CastOptions {
-    /// What every command knows.
-    pub common: Common,
-    /// The controller (`host:port`).
-    pub controller: String,
-    /// A name, an id, or the beginning of one.
-    pub what: String,
-    /// Who is to have it.
-    pub to: Receivers,
-    /// How it is to travel.
-    pub wish: CastWish,
-    /// Give up after this long.
-    pub timeout: Option<Duration>,
-}
-
-/// Has nodes fetch an object.
+/// Has nodes fetch an object, by a process of no node.
 ///
 /// # Errors
-/// The controller cannot be reached or refuses, a node is not known, or the user or the time limit stops it. That some receivers do
-/// not have the object is no error here, but [`CastResult::complete`].
-pub async fn cast(
-    options: CastOptions,
+/// As [`cast_at`]; also when the controller cannot be reached.
+pub(super) async fn cast(
+    (common, controller): (&Common, &str),
+    cast: &Cast,
     shutdown: &Shutdown,
     watch: &mut dyn Watch,
 ) -> Result<CastResult, AppError> {
-    watch.progress(&Progress { object: options.what.clone(), ..Progress::default() });
-    let limit = options.timeout.map_or(std::time::Duration::MAX, Into::into);
-    let common = &options.common;
     let host =
         Host::start(HostConfig { common, listen: None, controller: None, node: None, passes_on: false })?;
-    let heard = host.hear_casts();
     let path = host.new_path();
-    host.keep_dialled(path, &options.controller, false).await?;
+    host.keep_dialled(path, controller, false).await?;
+    let result = cast_at((&host, path, controller), cast, shutdown, watch).await;
+    host.close().await;
+    result
+}
+
+/// Has nodes fetch an object; the controller is asked by `path`.
+///
+/// # Errors
+/// The controller refuses, a node is not known, or the user or the time limit stops it. That some receivers do not have the object is no
+/// error here, but [`CastResult::complete`].
+pub(super) async fn cast_at(
+    (host, path, controller): (&Host, PathId, &str),
+    cast: &Cast,
+    shutdown: &Shutdown,
+    watch: &mut dyn Watch,
+) -> Result<CastResult, AppError> {
+    watch.progress(&Progress { object: cast.what.clone(), ..Progress::default() });
+    let limit = cast.timeout.map_or(std::time::Duration::MAX, Into::into);
+    let heard = host.hear_casts();
     let report = host.report(path).await?;
-    let (to, note) = options.to.ids(&report)?;
+    let (to, note) = cast.to.ids(&report)?;
     note.into_iter().for_each(|note| watch.note(&note));
-    let wanted = Cast {
+    let wanted = wire::Cast {
         cast: rand::random(),
-        name: options.what.clone(),
+        name: cast.what.clone(),
         to,
-        class: if common.gentle { Class::Gentle } else { Class::Bulk },
-        wish: options.wish,
+        class: if cast.gentle { Class::Gentle } else { Class::Bulk },
+        wish: cast.wish,
     };
-    let mut asking = Asking { host: &host, path, wanted, heard, seen: Seen::new(&report), watch };
-    let result = match tokio::time::timeout(limit, asking.run(&options, shutdown)).await {
+    let mut asking = Asking { host, path, wanted, heard, seen: Seen::new(&report), watch };
+    match tokio::time::timeout(limit, asking.run(cast, controller, shutdown)).await {
         Ok(result) => result,
         Err(_) => {
             asking.stop().await;
             let state = format!("{}; run the same command again to go on", asking.seen.how_far());
-            Err(AppError::TimedOut { after: options.timeout.unwrap_or_default(), state })
+            Err(AppError::TimedOut { after: cast.timeout.unwrap_or_default(), state })
         }
-    };
-    host.close().await;
-    result
+    }
 }
 
 struct Asking<'a> {
     host: &'a Host,
     path: PathId,
-    wanted: Cast,
+    wanted: wire::Cast,
     heard: UnboundedReceiver<(PathId, ToNode)>,
     seen: Seen,
     watch: &'a mut dyn Watch,
@@ -101,7 +97,12 @@ impl Asking<'_> {
         self.host.say(self.path, ToController::Cast(self.wanted.clone()));
     }
 
-    async fn run(&mut self, options: &CastOptions, shutdown: &Shutdown) -> Result<CastResult, AppError> {
+    async fn run(
+        &mut self,
+        cast: &Cast,
+        controller: &str,
+        shutdown: &Shutdown,
+    ) -> Result<CastResult, AppError> {
         self.ask();
         #[allow(clippy::disallowed_methods)] // A limit of patience.
         let mut last_word = Instant::now();
@@ -112,7 +113,7 @@ impl Asking<'_> {
                     Ok(Some((_, control))) => control,
                     Ok(None) => return Err(AppError::Failed("the connection's task has ended".to_owned())),
                     Err(_) if last_word.elapsed() > PATIENCE => return Err(AppError::Unreachable {
-                        who: format!("the controller {}", options.controller),
+                        who: format!("the controller {}", controller),
                         reason: format!(
                             "it has said nothing for {} s; what is under way goes on ({})",
                             PATIENCE.as_secs(),
@@ -141,13 +142,13 @@ impl Asking<'_> {
                         said_way = true;
                         self.watch.note(&why);
                     }
-                    self.watch.progress(&self.seen.progress(&options.what));
+                    self.watch.progress(&self.seen.progress(&cast.what));
                     if over {
-                        return Ok(self.seen.result(&options.what));
+                        return Ok(self.seen.result(&cast.what));
                     }
                 }
-                ToNode::CastRefused { cast, reason } if cast == self.wanted.cast => {
-                    return Err(refused(reason, &options.what, &self.seen));
+                ToNode::CastRefused { cast: refused_cast, reason } if refused_cast == self.wanted.cast => {
+                    return Err(refused(reason, &cast.what, &self.seen));
                 }
                 _ => {}
             }
@@ -214,20 +215,6 @@ fn refused(reason: Refusal, what: &str, seen: &Seen) -> AppError {
     }
 }
 
-/// Why there is no group.
-fn why_not(why: WhyUnicast) -> String {
-    match why {
-        WhyUnicast::Wished => "as asked for".to_owned(),
-        WhyUnicast::TooFew => "fewer than two receivers need it".to_owned(),
-        WhyUnicast::NoGroups => "the controller has no group addresses for this network".to_owned(),
-        WhyUnicast::Unheard { of } => {
-            format!("multicast does not work here, fewer than two of {of} receivers heard a probe")
-        }
-        WhyUnicast::NoTrees => "no tree of the network leads to two receivers".to_owned(),
-        WhyUnicast::Source => "the source could not open a group".to_owned(),
-    }
-}
-
 /// What the controller has said so far.
 pub(super) struct Seen {
     nodes: BTreeMap<NodeId, (String, String)>,
@@ -256,47 +243,7 @@ impl Seen {
 
     /// How it travels and why, once that is known.
     fn way(&self) -> Option<(&'static str, String)> {
-        Seen::in_words(self.newest.as_ref()?.way)
-    }
-
-    /// The word for it and the reason, once it is decided.
-    pub(super) fn in_words(way: CastWay) -> Option<(&'static str, String)> {
-        Some(match way {
-            CastWay::Open => return None,
-            CastWay::Multicast { at, members, of } => {
-                let who = if members == of {
-                    format!("all {of} receivers hear the group {at}")
-                } else {
-                    format!(
-                        "{members} of {of} receivers hear the group {at}, the others are served one by one"
-                    )
-                };
-                ("multicast", format!("by multicast: {who}"))
-            }
-            CastWay::Trees { trees, members, of, hops } => {
-                let which = match trees {
-                    1 => "a tree".to_owned(),
-                    _ => format!("{trees} trees that share no link"),
-                };
-                let who = if members == of {
-                    format!("{of} receivers")
-                } else {
-                    format!("{members} of {of} receivers, the others are served one by one")
-                };
-                ("trees", format!("by {which}, at most {hops} hops to {who}"))
-            }
-            CastWay::Unicast(why) => ("unicast", format!("one by one: {}", why_not(why))),
-            CastWay::Overlay { members, why, racks } => {
-                let how =
-                    format!("each of {members} receivers gets another part and passes it on to the others");
-                let once = match racks {
-                    0 => String::new(),
-                    1 => ", once into a rack with several of them".to_owned(),
-                    _ => format!(", once into each of {racks} racks with several of them"),
-                };
-                ("overlay", format!("by overlay: {how}{once} ({})", why_not(why)))
-            }
-        })
+        way_in_words(self.newest.as_ref()?.way)
     }
 
     fn have(&self) -> usize {
@@ -449,6 +396,8 @@ fn repair(it: &TreeRepair) -> CastRepair {
 #[cfg(test)]
 mod tests {
     use headwater_units::ObjectId;
+
+    use headwater_wire::WhyUnicast;
 
     use super::*;
     use crate::NodeLine;

@@ -1,15 +1,20 @@
-//! How a daemon stays, and how it stops without leaving anybody in the middle of an object.
+//! How a process stops without leaving anybody in the middle of an object: a daemon that is asked to, and a `get` that has what it wanted.
 //!
 //! ```text
 //!   serving -- asked to stop --> draining -- nobody is served any more, or the time is over --> gone
 //!             tells controllers: nothing new for me      others take over what they hold
 //! ```
 
+use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use headwater_units::NodeId;
+
+use super::fetch::Arrivals;
 use super::host::Host;
 use super::ops::rounded;
-use super::{Reload, Reloads, Shutdown, linger, service};
+use super::{Reload, Reloads, Shutdown, service};
 
 /// An order to send that was on its way when the controller heard that this process stops has come after so long.
 const ON_ITS_WAY: Duration = Duration::from_millis(100);
@@ -17,6 +22,10 @@ const ON_ITS_WAY: Duration = Duration::from_millis(100);
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 /// The last answers to receivers are on their way after so long.
 const LAST_WORDS: Duration = Duration::from_millis(20);
+/// A process whose job is done stays at most so long for others,
+const AFTER_A_JOB: Duration = Duration::from_secs(2);
+/// and looks so often whether somebody is still served.
+const LOOK_SOON: Duration = Duration::from_millis(20);
 
 /// Stays until the process is to stop. `apply` is told of new settings.
 pub(super) async fn stay(shutdown: &Shutdown, mut reloads: Reloads, mut apply: impl FnMut(Reload)) {
@@ -34,8 +43,7 @@ pub(super) async fn stay(shutdown: &Shutdown, mut reloads: Reloads, mut apply: i
 /// Takes no new tasks, and goes on for those who are served until they have all, others have taken them over, or the time is over.
 pub(super) async fn drain(host: &Host, within: Duration) {
     host.ops().drain();
-    service::stopping("draining");
-    linger::hand_over(host).await;
+    hand_over(host).await;
     if within.is_zero() {
         return;
     }
@@ -64,6 +72,64 @@ pub(super) async fn drain(host: &Host, within: Duration) {
     }
     if told {
         tracing::info!(seconds = rounded(began.elapsed().as_secs_f64()), "drained");
+        tokio::time::sleep(LAST_WORDS).await;
+    }
+}
+
+/// A process whose job is done, with what others may still read.
+#[derive(Default)]
+#[must_use = "others are served from it until it has left"]
+pub(super) struct Draining {
+    host: Option<Host>,
+    /// Nobody waits for these.
+    silent: Vec<NodeId>,
+    kept: VecDeque<Arc<Arrivals>>,
+    stays: bool,
+}
+
+impl Draining {
+    pub(super) fn new(
+        host: Host,
+        silent: Vec<NodeId>,
+        kept: VecDeque<Arc<Arrivals>>,
+        stays: bool,
+    ) -> Draining {
+        Draining { host: Some(host), silent, kept, stays }
+    }
+
+    /// Stays until all who are served have what they need, or it has been long enough.
+    pub(super) async fn wait(&self) {
+        if let Some(host) = self.host.as_ref().filter(|_| self.stays) {
+            let _ = tokio::time::timeout(AFTER_A_JOB, all_served(host)).await;
+        }
+    }
+
+    /// Hands those who are served over to others, and goes.
+    pub(super) async fn leave(self) {
+        let Draining { host, silent, kept, .. } = self;
+        if let Some(host) = host {
+            hand_over(&host).await;
+            drop(kept);
+            host.close_but(&silent).await;
+            host.abandon();
+        }
+    }
+}
+
+fn serves(host: &Host) -> bool {
+    host.snapshot().is_some_and(|snapshot| !snapshot.flows.is_empty())
+}
+
+async fn all_served(host: &Host) {
+    while serves(host) {
+        tokio::time::sleep(LOOK_SOON).await;
+    }
+}
+
+/// Those who are served from what a process has received and does not hold turn to others at once.
+pub(super) async fn hand_over(host: &Host) {
+    if serves(host) {
+        host.node().hand_over().await;
         tokio::time::sleep(LAST_WORDS).await;
     }
 }

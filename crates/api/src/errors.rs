@@ -372,10 +372,10 @@ mod tests {
             ),
         ];
         for (error, code, steps) in cases {
-            let said = error.to_string();
-            assert_eq!(error.exit_code(), code, "{said}");
+            let text = error.to_string();
+            assert_eq!(error.exit_code(), code, "{text}");
             for step in steps {
-                assert!(said.contains(&step), "{step:?} is not in: {said}");
+                assert!(text.contains(&step), "{step:?} is not in: {text}");
             }
         }
         assert!(

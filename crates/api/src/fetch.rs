@@ -442,8 +442,8 @@ impl Fetch {
         };
         // The goodbyes go out while the caller finishes the file; a dead source is not waited for long.
         let goodbye = tokio::spawn(async move {
-            let said = async { while !matches!(events.recv().await, Some(FetchEvent::Ended) | None) {} };
-            let _ = tokio::time::timeout(GOODBYE, said).await;
+            let ended = async { while !matches!(events.recv().await, Some(FetchEvent::Ended) | None) {} };
+            let _ = tokio::time::timeout(GOODBYE, ended).await;
         });
         Ok(Fetched {
             goodbye,

@@ -2,8 +2,8 @@
 
 use headwater_units::PathId;
 
-use super::cast::same_node;
 use super::host::{Host, HostConfig};
+use super::named_nodes::named_nodes;
 use super::query::{Answer, Forgetting, Query};
 use super::{AppError, ForgetOptions, ForgetResult, NodeLine};
 
@@ -49,16 +49,14 @@ async fn forget_at(host: &Host, path: PathId, what: &str) -> Result<ForgetResult
 
 /// The node that is meant: of several with one name the one that is away.
 fn chosen<'a>(what: &str, nodes: &'a [NodeLine]) -> Result<&'a NodeLine, AppError> {
-    let found: Vec<&NodeLine> = nodes.iter().filter(|node| same_node(what, node)).collect();
-    let away: Vec<&NodeLine> = found.iter().copied().filter(|node| !node.up).collect();
-    match (&away[..], &found[..]) {
-        ([node], _) => Ok(node),
-        ([], []) => Err(AppError::NotFound(format!(
+    match named_nodes(what, nodes, false)[..] {
+        [] => Err(AppError::NotFound(format!(
             "the controller knows no node '{what}'; `headwater status` lists names, addresses and fingerprints (8 digits or more \
              name one)"
         ))),
-        ([], [node, ..]) => Err(connected(node)),
-        (several, _) => {
+        [node, ..] if node.up => Err(connected(node)),
+        [node] => Ok(node),
+        ref several => {
             let ids: Vec<String> = several.iter().map(|node| node.id.short()).collect();
             Err(AppError::Usage(format!(
                 "'{what}' is more than one node that is away ({}): name one by its fingerprint",

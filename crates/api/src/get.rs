@@ -1,6 +1,8 @@
 //! `headwater get`: an object, a range of it, or a folder, from many sources at once.
 
+mod display;
 mod folder;
+mod options;
 mod output;
 mod results;
 mod several;
@@ -21,22 +23,22 @@ use headwater_transport::tree::TreeReceiverConfig;
 use headwater_units::{BlockIndex, BlockLayout, Bytes, NodeId, ObjectId, PathId, Theta};
 use headwater_wire::{Class, Delivery};
 
-use super::display::Display;
+use super::drain::Draining;
 use super::fetch::{Arrivals, Destination, Fetch, Fetched, Follower, Here};
 use super::host::{Host, HostConfig, LOCAL};
-use super::keep;
-use super::linger::Linger;
 use super::own::{self, OwnObject};
 use super::{
-    AppError, GetOptions, GetResult, Output, Phase, Progress, Shutdown, Watch, Where, data_config,
-    start_line, tape, unpaced, wildcard,
+    AppError, GetResult, Output, Phase, Progress, Shutdown, Watch, Where, data_config, start_line, tape,
+    unpaced, wildcard,
 };
 use headwater_driver::{NodeConfig, monotonic_nanos};
 use results::{host_dropped, wanted_bytes};
 
+pub(super) use display::Display;
 pub(super) use folder::Sum;
+pub(super) use options::GetOptions;
 pub(super) use results::result_of;
-pub use several::get_several;
+pub(super) use several::{each_of, get_several};
 pub(super) use stream::{Outlet, Writer, Written};
 
 /// So many objects can be read by others until a job is over: those of a folder that came last.
@@ -49,22 +51,18 @@ const CONTROLLER_PATIENCE: std::time::Duration = std::time::Duration::from_secs(
 const LATECOMERS: std::time::Duration = std::time::Duration::from_millis(300);
 
 /// Fetches what the options say. `ready` is called before a wait for the start, if there is one. Whoever shows the result then has to
-/// let others finish who are served from it ([`Linger::end`]).
+/// let others finish who are served from it ([`Draining::end`]).
 ///
 /// # Errors
 /// [`AppError`]; what is finished stays on the disk, and the same call goes on from there.
-pub async fn get(
-    options: GetOptions,
+pub(super) async fn get(
+    options: &GetOptions,
     shutdown: &Shutdown,
     watch: &mut dyn Watch,
     ready: impl FnOnce(),
-) -> Result<(GetResult, Linger), AppError> {
-    watch.progress(&Progress { object: options.what.clone(), ..Progress::default() });
-    if options.output == Output::Store {
-        return keep::get(&options, shutdown, watch).await;
-    }
+) -> Result<(GetResult, Draining), AppError> {
     let created = output::check(&options.output, options.overwrite)?;
-    let result = get_to(&options, shutdown, watch, ready).await;
+    let result = get_to(options, shutdown, watch, ready).await;
     if result.is_err() {
         output::undo(created);
     }
@@ -77,7 +75,8 @@ async fn get_to(
     shutdown: &Shutdown,
     watch: &mut dyn Watch,
     ready: impl FnOnce(),
-) -> Result<(GetResult, Linger), AppError> {
+) -> Result<(GetResult, Draining), AppError> {
+    watch.progress(&Progress { object: options.what.clone(), ..Progress::default() });
     #[allow(clippy::disallowed_methods)] // The result says how long it took.
     let now = Instant::now;
     let mut started = now();
@@ -145,6 +144,61 @@ async fn get_to(
     job.over(result).await
 }
 
+/// The same by a node that has a link to its controller (`path`) and goes on afterwards. Nobody is served from what comes before it is
+/// here.
+pub(super) async fn get_at(
+    (host, path): (&Host, PathId),
+    options: &GetOptions,
+    shutdown: &Shutdown,
+    watch: &mut dyn Watch,
+) -> Result<GetResult, AppError> {
+    let created = output::check(&options.output, options.overwrite)?;
+    #[allow(clippy::disallowed_methods)] // The result says how long it took.
+    let started = Instant::now();
+    let work = async {
+        let outlet = Outlet::open(options, shutdown, watch).await?;
+        // By a name that its store has, a node means what that stands for there: the controller has granted it.
+        let own = own_object(options).await;
+        let here = GetOptions { at: Where::Here, ..options.clone() };
+        let start_ns = monotonic_nanos();
+        let mut result = None;
+        if own.is_some() {
+            match at_node((host, path), &here, (shutdown, started), (&outlet, &own), watch).await {
+                Err(error) if matches!(error, AppError::Verification(_)) && outlet.is_none() => {
+                    watch.note(&format!("{error}; what is missing is fetched from others"));
+                }
+                ended => result = Some(ended),
+            }
+        }
+        let result = match result {
+            Some(result) => result,
+            None => at_node((host, path), options, (shutdown, started), (&outlet, &own), watch).await,
+        };
+        result.map(|result| GetResult { start_ns, ..result })
+    };
+    let result = within(options, started, work).await;
+    if result.is_err() {
+        output::undo(created);
+    }
+    result
+}
+
+/// One try of [`get_at`].
+async fn at_node(
+    (host, path): (&Host, PathId),
+    options: &GetOptions,
+    (shutdown, started): (&Shutdown, Instant),
+    (outlet, own): (&Option<Arc<Outlet>>, &Option<OwnObject>),
+    watch: &mut dyn Watch,
+) -> Result<GetResult, AppError> {
+    let mut job = Job::new(options, host, path, shutdown, started);
+    (job.outlet, job.own, job.passes_on) = (outlet.clone(), own.clone(), false);
+    tokio::select! {
+        result = job.object(watch) => result,
+        () = shutdown.wait() => Err(AppError::Interrupted { resumable: true }),
+    }
+}
+
 /// One try, with all that goes with it.
 async fn once(
     options: &GetOptions,
@@ -152,7 +206,7 @@ async fn once(
     outlet: Option<Arc<Outlet>>,
     own: Option<OwnObject>,
     watch: &mut dyn Watch,
-) -> Result<(GetResult, Linger), AppError> {
+) -> Result<(GetResult, Draining), AppError> {
     let (host, path) = within(options, started, connect(options, watch)).await?;
     let start_ns = monotonic_nanos();
     let mut job = Job::new(options, &host, path, shutdown, started);
@@ -307,6 +361,8 @@ pub(super) struct Job<'a> {
     outlet: Option<Arc<Outlet>>,
     /// What this machine's store has under that name.
     own: Option<OwnObject>,
+    /// Others may be served from what comes.
+    passes_on: bool,
     /// Bytes of symbol that a path carried less than it should: what the next file of a folder begins with.
     narrowest: AtomicU16,
     /// Sources that fell silent: nobody waits for their goodbye.
@@ -332,6 +388,7 @@ impl<'a> Job<'a> {
             request: None,
             outlet: None,
             own: None,
+            passes_on: host.passes_on() && takes_all(options),
             narrowest: AtomicU16::new(u16::MAX),
             silent: Mutex::default(),
             kept: Mutex::default(),
@@ -346,7 +403,7 @@ impl<'a> Job<'a> {
         config.class = if options.common.gentle { Class::Gentle } else { Class::Bulk };
         config.delivery = options.delivery;
         config.trims = host.node().snapshot().trimmed > 0;
-        config.passes_on = host.passes_on() && takes_all(options);
+        config.passes_on = self.passes_on;
         config.spread = options.spread;
         config.max_sources = options.max_sources;
         config.limit = options.common.limit;
@@ -363,7 +420,7 @@ impl<'a> Job<'a> {
         }
         let silent = fetched.stats.flows.iter().filter(|flow| flow.silent).map(|flow| flow.node);
         self.silent.lock().unwrap_or_else(PoisonError::into_inner).extend(silent);
-        if self.host.passes_on() {
+        if self.passes_on {
             let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
             kept.truncate(KEPT - 1);
             kept.push_front(fetched.arrivals.clone());
@@ -381,14 +438,14 @@ impl<'a> Job<'a> {
     pub(super) async fn over(
         mut self,
         result: Result<GetResult, AppError>,
-    ) -> Result<(GetResult, Linger), AppError> {
-        let stays = self.options.linger && result.is_ok();
+    ) -> Result<(GetResult, Draining), AppError> {
+        let stays = self.options.drain && result.is_ok();
         let (silent, kept) = self.take_parts();
-        let linger = Linger::new(self.host.clone(), silent, kept, stays);
+        let draining = Draining::new(self.host.clone(), silent, kept, stays);
         match result {
-            Ok(result) => Ok((result, linger)),
+            Ok(result) => Ok((result, draining)),
             Err(error) => {
-                linger.leave().await;
+                draining.leave().await;
                 Err(error)
             }
         }

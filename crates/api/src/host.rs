@@ -20,17 +20,19 @@ use std::path::PathBuf;
 use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use headwater_control::{ControlConfig, ControlEndpoint, Identity, Link, Pins};
+use headwater_control::{ControlConfig, ControlEndpoint, Link, Pins};
 use headwater_controller::ControllerConfig;
 use headwater_store::{BlockHashes, NameFacts, SourceFile};
 use headwater_units::{Duration, NodeId, ObjectId, PathId};
 use headwater_wire::{Control, Holding, NodeInfo, Spoiled, ToNode};
 use tokio::sync::mpsc::UnboundedSender;
+use tokio::task::AbortHandle;
 
-use self::keys::identity_for;
+use self::keys::{Key, key_for};
 pub(crate) use self::names::{NameNews, given, rule};
 use self::setup::{bind_control, host_name, prepare_codec};
 use super::controller_host::ControllerHost;
+use super::events::EventFeed;
 use super::occupant::Protocol;
 use super::ops::Ops;
 use super::outbox::Outbox;
@@ -85,8 +87,10 @@ struct State {
     spoiled: BTreeMap<ObjectId, (Spoiled, Vec<Holding>)>,
     /// Where nodes said that they are reached.
     labels: BTreeMap<NodeId, String>,
-    /// Who is told what is said of casts, and by which path.
-    on_casts: Option<UnboundedSender<(PathId, ToNode)>>,
+    /// Who is told of invitations to casts, and by which path they came.
+    on_invitations: Option<UnboundedSender<(PathId, ToNode)>>,
+    /// Who is told how the casts do that this process has asked for.
+    on_casts: Vec<UnboundedSender<(PathId, ToNode)>>,
     /// This node fetches what it is invited to, and says so.
     keeps: bool,
     asked: names::Asked,
@@ -104,7 +108,7 @@ pub(crate) struct Host {
 
 struct Inner {
     endpoint: ControlEndpoint,
-    identity: Arc<Identity>,
+    key: Key,
     listen: Option<SocketAddr>,
     controller: Option<ControllerHost>,
     node: Option<Node>,
@@ -112,6 +116,9 @@ struct Inner {
     state: Mutex<State>,
     template: Mutex<NodeInfo>,
     ops: Ops,
+    events: EventFeed,
+    /// What runs as long as the process does; those that have ended are left out now and then.
+    tasks: Mutex<Vec<AbortHandle>>,
     answers: messages::Answers,
     passes_on: bool,
     pin: Option<NodeId>,
@@ -126,25 +133,26 @@ impl Host {
     /// Sets everything up; links are accepted from now on.
     pub(crate) fn start(config: HostConfig<'_>) -> Result<Host, AppError> {
         let common = config.common;
-        let identity = Arc::new(identity_for(&common.state, config.listen)?);
+        let key = key_for(&common.state, config.listen)?;
+        let identity = &key.identity;
         let pins = Pins::open(&common.state)?;
         let (bind, control) = match config.listen {
             Some(listen) => (listen, ControlConfig::default()),
             None => (SocketAddr::from(([0u16; 8], 0)), ControlConfig { max_links: 0, ..Default::default() }),
         };
-        let endpoint = bind_control(bind, config.listen.is_none(), &identity, pins, control)?;
+        let endpoint = bind_control(bind, config.listen.is_none(), identity, pins, control)?;
         let listen = config.listen.map(|_| endpoint.local_addr());
         let controller = match config.controller {
             Some((settings, file)) => Some(ControllerHost::start(settings, file.as_deref())?),
             None => None,
         };
-        let (node, said) = match config.node {
+        let (node, events) = match config.node {
             Some(settings) => {
                 let bind = settings.bind;
-                let (node, said) = Node::start(settings).map_err(|e| {
+                let (node, events) = Node::start(settings).map_err(|e| {
                     AppError::no_socket("open the data socket", "--data-port", Protocol::Udp, bind, &e)
                 })?;
-                (Some(node), Some(said))
+                (Some(node), Some(events))
             }
             None => (None, None),
         };
@@ -164,7 +172,7 @@ impl Host {
         };
         let inner = Inner {
             endpoint,
-            identity,
+            key,
             listen,
             controller,
             node,
@@ -172,6 +180,8 @@ impl Host {
             state: Mutex::default(),
             template: Mutex::new(template),
             ops: Ops::new(),
+            events: EventFeed::new(),
+            tasks: Mutex::default(),
             answers: messages::Answers::default(),
             passes_on: config.passes_on || listen.is_some(),
             pin: common.pin,
@@ -181,11 +191,11 @@ impl Host {
         };
         let host = Host { inner: Arc::new(inner) };
         host.attach_local();
-        if let Some(said) = said {
-            host.depends_on("the data thread's voice", tokio::spawn(host.clone().send_out(said)));
+        if let Some(events) = events {
+            host.depends_on("the data thread's voice", host.clone().send_out(events));
         }
         if host.inner.listen.is_some() {
-            host.depends_on("the control listener", tokio::spawn(host.clone().accept()));
+            host.depends_on("the control listener", host.clone().accept());
             // Whoever listens will be asked to send.
             if let Some(data) = host.data_address() {
                 let room = room_in(common.mtu.unwrap_or(USUAL_MTU), data);
@@ -206,7 +216,7 @@ impl Host {
 
     /// This process's name.
     pub(crate) fn id(&self) -> NodeId {
-        self.inner.identity.node()
+        self.inner.key.identity.node()
     }
 
     /// Where its data socket receives, if it has one.

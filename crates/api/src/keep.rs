@@ -1,7 +1,5 @@
 //! `headwater get --keep`: an object into this machine's store, by the daemon that owns it or, without one, by itself.
 
-mod many;
-
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -13,24 +11,22 @@ use headwater_units::{ObjectId, PathId};
 use headwater_wire::Delivery;
 use tokio::sync::Semaphore;
 
-use super::display::Display;
+use super::desk::{self, Daemon, Reply, Wanted};
+use super::drain::Draining;
+use super::events::TransferKind;
 use super::fetch::{Arrivals, Destination, Fetch, Fetched, Here};
 use super::get::{
-    FILES_AT_ONCE, Job, Quiet, Sum, blocking, connect, first_of, manifest_of, read_manifest, result_of,
-    within,
+    Display, FILES_AT_ONCE, GetOptions, Job, Quiet, Sum, blocking, connect, first_of, manifest_of,
+    read_manifest, result_of, within,
 };
 use super::host::Host;
-use super::linger::Linger;
-use super::local::{self, Daemon, Reply, Wanted};
 use super::names;
 use super::ops::rounded;
 use super::{
-    AppError, Common, GetOptions, GetResult, Output, Phase, Progress, Reload, Shutdown, ShutdownTrigger,
-    Watch, Where, own, unpaced,
+    AppError, Common, GetResult, Output, Phase, Progress, Reload, Shutdown, ShutdownTrigger, Watch, Where,
+    own, unpaced,
 };
 use headwater_driver::monotonic_nanos;
-
-pub use many::{KeepManyOptions, KeepManyResult, keep_many};
 
 /// Objects that a daemon receives at the same time; further ones wait for their turn. Many at once share the same links,
 /// and each that is under way takes memory.
@@ -47,7 +43,8 @@ pub(super) async fn get(
     options: &GetOptions,
     shutdown: &Shutdown,
     watch: &mut dyn Watch,
-) -> Result<(GetResult, Linger), AppError> {
+) -> Result<(GetResult, Draining), AppError> {
+    watch.progress(&Progress { object: options.what.clone(), ..Progress::default() });
     #[allow(clippy::disallowed_methods)] // The result says how long it took.
     let started = Instant::now();
     let state = &options.common.state;
@@ -64,7 +61,7 @@ pub(super) async fn get(
         // The daemon stays.
         return within(options, started, follow(daemon, shutdown, watch))
             .await
-            .map(|it| (it, Linger::default()));
+            .map(|it| (it, Draining::default()));
     }
     let store = Arc::new(own::open_store(&state.join("store"), StoreOptions::default())?);
     let (host, path) = within(options, started, connect(options, watch)).await?;
@@ -73,8 +70,33 @@ pub(super) async fn get(
     job.over(result).await
 }
 
+/// Into the store one after the other: the daemon has the link and takes care that they do not get into each other's way.
+pub(super) async fn get_each(
+    each: &[GetOptions],
+    shutdown: &Shutdown,
+    watch: &mut dyn Watch,
+    done: &mut (dyn FnMut(&str, Result<GetResult, AppError>) + Send),
+) -> Draining {
+    let mut last = Draining::default();
+    for options in each {
+        let result = match shutdown.is_set() {
+            true => Err(AppError::Interrupted { resumable: true }),
+            false => get(options, shutdown, watch).await,
+        };
+        let result = match result {
+            Ok((result, draining)) => {
+                std::mem::replace(&mut last, draining).leave().await;
+                Ok(result)
+            }
+            Err(error) => Err(error),
+        };
+        done(&options.what, result);
+    }
+    last
+}
+
 /// Shows what the daemon says until it is done.
-async fn follow(
+pub(super) async fn follow(
     mut daemon: Daemon,
     shutdown: &Shutdown,
     watch: &mut dyn Watch,
@@ -89,7 +111,7 @@ async fn follow(
             Reply::Note(line) => watch.note(&line),
             Reply::Got(result) => return Ok(*result),
             Reply::Refused { code, message } => return Err(AppError::Daemon { code, message }),
-            _ => return Err(local::unexpected()),
+            _ => return Err(desk::unexpected()),
         }
     }
 }
@@ -186,15 +208,17 @@ impl Keeper {
             record: None,
             wait_for_start: false,
             timeout: None,
-            linger: true,
+            drain: true,
         };
         let (host, path, shutdown) = (&self.host, self.controller, &self.shutdown);
         let mut job = Job::new(&options, host, path, shutdown, started);
         job.request = request;
         let attempt = self.host.ops().gets.begin();
+        let ongoing = self.host.events().begin(TransferKind::Get, &wanted.what);
         tracing::info!(wanted = wanted.what, "fetch begun");
         let outcome = job.keep(&self.store, true, watch).await;
         attempt.end(&outcome);
+        ongoing.end(&outcome, |got| (got.object.clone(), got.bytes));
         match &outcome {
             Ok(got) => {
                 let GetResult { object, bytes, seconds, resumed_bytes, .. } = got;
@@ -414,7 +438,7 @@ impl Job<'_> {
         let host = offer.then(|| self.host.clone());
         blocking(move || {
             take(&store, &arrivals, name.as_deref(), part_of.as_ref())?;
-            local::offer(&store, host.as_ref(), object)
+            own::offer(&store, host.as_ref(), object)
         })
         .await?
     }

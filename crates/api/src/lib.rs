@@ -1,24 +1,27 @@
 //! What the commands do: processes made of a host, its objects and the machines.
 
 mod cast;
+mod cast_agent;
 mod controller_host;
 mod daemon;
 mod data_path;
-mod display;
+mod desk;
 mod drain;
 mod errors;
+mod events;
 mod experiments;
 mod fetch;
 mod forget;
 mod get;
 mod health;
 mod host;
-mod invited;
 mod keep;
-mod linger;
+mod keep_many;
 mod local;
 mod metrics_page;
+mod named_nodes;
 mod names;
+mod node;
 mod occupant;
 mod ops;
 mod outbox;
@@ -26,10 +29,12 @@ mod own;
 mod put;
 mod query;
 mod report;
+mod requests;
 mod serve;
 pub mod service;
 mod spool;
 mod start_line;
+mod transfer;
 mod types;
 mod usage;
 
@@ -46,17 +51,18 @@ use headwater_udp::Multicast;
 use headwater_units::{BitRate, Bytes, Duration};
 use headwater_wire::Delivery;
 
-pub use cast::{CastOptions, CastReceiver, CastRepair, CastResult, CastSource, Receivers, cast};
+pub use cast::{CastReceiver, CastRepair, CastResult, CastSource};
 pub use daemon::{controller, node};
-pub use experiments::{Experiments, TimelineOptions};
+pub use events::{Event, Events, Outcome, TransferId, TransferKind};
+pub use experiments::{Experiments, Sent, TimelineOptions, Tuning};
 pub use fetch::source_label;
 pub use forget::forget;
-pub use get::{get, get_several};
-pub use keep::{KeepManyOptions, KeepManyResult, keep_many};
-pub use linger::Linger;
+pub use keep_many::{KeepManyOptions, KeepManyResult, keep_many};
 pub use local::{gc, ls, rm, status};
-pub use put::put;
+pub use node::{Config, ControllerAt, Node, Place};
+pub use requests::{Cast, Get, Put, PutSource, Receivers};
 pub use serve::serve;
+pub use transfer::{Transfer, Update};
 pub use types::*;
 pub use usage::open_many_files;
 

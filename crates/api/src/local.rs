@@ -4,112 +4,28 @@
 //! The store belongs to one process. While a daemon runs on the state folder the commands ask it over a socket in that
 //! folder (one JSON object per line, question and answer); else they open the store themselves.
 
-use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
-use headwater_store::{NameFacts, Store, StoreOptions};
-use headwater_units::{Bytes, ObjectId, PathId};
-use headwater_wire::{Delivery, SpreadRule};
-use serde::{Deserialize, Serialize};
-use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWriteExt, BufReader, Lines};
+use headwater_store::{Store, StoreOptions};
+use headwater_units::{Bytes, PathId};
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::unix::OwnedWriteHalf;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+use tokio::task::JoinSet;
 
-use super::host::{Held, Host, HostConfig};
-use super::invited::Invited;
+use super::cast_agent::CastAgent;
+use super::desk::{LONGEST_LINE, Question, Reply, SOCKET, Wanted, answer, say, unexpected};
+use super::host::{Host, HostConfig};
 use super::keep::Keeper;
 use super::names;
-use super::put::{self, Asked};
+use super::put;
 use super::{
-    AppError, Common, GcOptions, GcResult, GetResult, LeftOut, ObjectLine, Progress, QueryOptions, RmOptions,
+    AppError, Common, GcOptions, GcResult, GetResult, ObjectLine, Progress, QueryOptions, RmOptions,
     RmResult, StatusReport, Watch, own,
 };
-
-pub(super) const SOCKET: &str = "daemon.sock";
-/// No question or answer is longer (a listing of a hundred thousand objects).
-const LONGEST_LINE: u64 = 64 << 20;
-
-#[derive(Serialize, Deserialize)]
-pub(super) enum Question {
-    Put(Asked),
-    Rm { what: String },
-    Gc { dry_run: bool },
-    Ls,
-    Find { what: Vec<String> },
-    Get(Wanted),
-}
-
-/// What the daemon is asked to fetch into its store.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Wanted {
-    pub(super) what: String,
-    pub(super) hash: Option<ObjectId>,
-    /// Fetch it although an object of that name is here.
-    pub(super) anew: bool,
-    pub(super) gentle: bool,
-    pub(super) delivery: Option<Delivery>,
-    pub(super) spread: SpreadRule,
-    pub(super) max_sources: Option<u8>,
-}
-
-/// What the daemon says; of a `Get` or a `Put` first any number of `Progress` and `Note`.
-#[derive(Serialize, Deserialize)]
-pub(super) enum Reply {
-    Put {
-        object: ObjectId,
-        name: Option<String>,
-        bytes: Bytes,
-        placed: String,
-        left_out: Vec<LeftOut>,
-        generation: Option<u64>,
-        replaced: Option<ObjectId>,
-    },
-    Rm {
-        object: ObjectId,
-        names: Vec<String>,
-        freed: Bytes,
-        objects: u64,
-    },
-    Gc(GcResult),
-    Ls {
-        objects: Vec<ObjectLine>,
-    },
-    Found {
-        objects: Vec<Option<own::Told>>,
-    },
-    Progress(Progress),
-    Note(String),
-    Got(Box<GetResult>),
-    InTheWay {
-        folder: String,
-        left_out: Vec<LeftOut>,
-    },
-    Refused {
-        code: u8,
-        message: String,
-    },
-}
-
-impl Reply {
-    fn refusal(error: AppError) -> Reply {
-        match error {
-            AppError::InTheWay { folder, left_out } => Reply::InTheWay { folder, left_out },
-            error => Reply::Refused { code: error.exit_code(), message: error.to_string() },
-        }
-    }
-}
-
-/// The answer, unless it is a refusal.
-pub(super) fn answer(reply: Reply) -> Result<Reply, AppError> {
-    match reply {
-        Reply::Refused { code, message } => Err(AppError::Daemon { code, message }),
-        Reply::InTheWay { folder, left_out } => Err(AppError::InTheWay { folder, left_out }),
-        reply => Ok(reply),
-    }
-}
 
 /// An address that others on this machine can dial: the wildcard address is none. IPv6's takes IPv4 too, and a machine where IPv6 is
 /// switched off may have that wildcard without a loopback address.
@@ -126,7 +42,7 @@ pub(super) struct Desk {
     store: Arc<Store>,
     host: Host,
     keeper: Arc<Keeper>,
-    invited: Invited,
+    cast_agent: CastAgent,
 }
 
 impl Desk {
@@ -141,8 +57,8 @@ impl Desk {
         let _ = std::fs::remove_file(&path);
         let listener = UnixListener::bind(&path).map_err(|e| AppError::state(&path, e))?;
         let keeper = Arc::new(Keeper::new(common, store.clone(), host.clone(), controller));
-        let invited = Invited::new(keeper.clone(), host.clone(), controller);
-        Ok(Desk { listener, store, host, keeper, invited })
+        let cast_agent = CastAgent::new(keeper.clone(), host.clone(), controller);
+        Ok(Desk { listener, store, host, keeper, cast_agent })
     }
 
     /// What it fetches with.
@@ -151,16 +67,19 @@ impl Desk {
     }
 
     pub(super) async fn run(self) {
-        let looking = names::look_after(self.store.clone(), self.host.clone(), self.host.hear_names());
+        let naming = names::look_after(self.store.clone(), self.host.clone(), self.host.hear_names());
         let attending = Desk::attend(self.listener, self.store, self.host, self.keeper);
-        tokio::join!(self.invited.run(), attending, looking);
+        tokio::join!(self.cast_agent.run(), attending, naming);
     }
 
     async fn attend(listener: UnixListener, store: Arc<Store>, host: Host, keeper: Arc<Keeper>) {
+        // They end with the desk.
+        let mut attended = JoinSet::new();
         loop {
+            while attended.try_join_next().is_some() {}
             match listener.accept().await {
                 Ok((stream, _)) => {
-                    tokio::spawn(attend(stream, store.clone(), host.clone(), keeper.clone()));
+                    attended.spawn(attend(stream, store.clone(), host.clone(), keeper.clone()));
                 }
                 Err(error) => {
                     tracing::warn!(%error, "a local command could not be accepted");
@@ -203,8 +122,7 @@ async fn attend(stream: UnixStream, store: Arc<Store>, host: Host, keeper: Arc<K
             }
         }
         Ok(question) => {
-            let worked = tokio::task::spawn_blocking(move || work(&store, Some(&host), question)).await;
-            let worked = worked.unwrap_or_else(|e| Err(AppError::Failed(e.to_string())));
+            let worked = work_aside(store, Some(host), question).await;
             note(&worked);
             worked
         }
@@ -227,12 +145,6 @@ fn note(worked: &Result<Reply, AppError>) {
         Ok(_) => {}
         Err(error) => tracing::info!(%error, "a local command was refused"),
     }
-}
-
-pub(super) async fn say(write: &mut OwnedWriteHalf, reply: &Reply) -> std::io::Result<()> {
-    let mut text = serde_json::to_string(reply).expect("a reply can be written");
-    text.push('\n');
-    write.write_all(text.as_bytes()).await
 }
 
 /// Fetches while telling how far it is; `None` if the asker goes away, which ends the fetch.
@@ -302,42 +214,7 @@ fn work(store: &Store, host: Option<&Host>, question: Question) -> Result<Reply,
     }
 }
 
-pub(super) fn offer(store: &Store, host: Option<&Host>, object: ObjectId) -> Result<(), AppError> {
-    let Some(host) = host else { return Ok(()) };
-    let mut names: BTreeMap<String, NameFacts> = BTreeMap::new();
-    for name in store.lookup(&object.to_string())?.names {
-        if let Some(facts) = store.name_facts(&name)? {
-            names.insert(name, facts);
-        }
-    }
-    let (file, hashes) = store.open_object(object)?;
-    host.hold(object, Held { file: Arc::new(file), hashes, names });
-    Ok(())
-}
-
 // ---- the command's side --------------------------------------------------------------------------------------------
-
-/// Asks the daemon of the state folder which of these its store has; `None` if there is no daemon.
-pub(super) async fn find(state: &Path, what: &[String]) -> Option<Vec<Option<own::Told>>> {
-    let stream = UnixStream::connect(state.join(SOCKET)).await.ok()?;
-    let question = Question::Find { what: what.to_vec() };
-    match over(stream, &question).await {
-        Ok(Reply::Found { objects }) => Some(objects),
-        // Of another version, perhaps: then its store is not looked at.
-        _ => Some(Vec::new()),
-    }
-}
-
-/// Says a question, and reads the one line of the answer.
-async fn over(stream: UnixStream, question: &Question) -> std::io::Result<Reply> {
-    let (read, mut write) = stream.into_split();
-    let mut text = serde_json::to_string(question).expect("a question can be written");
-    text.push('\n');
-    write.write_all(text.as_bytes()).await?;
-    let mut line = String::new();
-    BufReader::new(read).take(LONGEST_LINE).read_line(&mut line).await?;
-    serde_json::from_str(&line).map_err(std::io::Error::from)
-}
 
 /// Asks the daemon of the state folder, or does the work here if there is none.
 async fn ask(common: &Common, question: Question) -> Result<Reply, AppError> {
@@ -365,33 +242,27 @@ async fn ask(common: &Common, question: Question) -> Result<Reply, AppError> {
     answer(reply)
 }
 
-/// The daemon of a state folder, if one runs, with what it says as it comes.
-pub(super) struct Daemon {
-    lines: Lines<BufReader<UnixStream>>,
-    socket: PathBuf,
+/// What a store of this process holds.
+pub(super) async fn objects(store: Arc<Store>, host: Option<Host>) -> Result<Vec<ObjectLine>, AppError> {
+    match work_aside(store, host, Question::Ls).await? {
+        Reply::Ls { objects } => Ok(objects),
+        _ => Err(unexpected()),
+    }
 }
 
-impl Daemon {
-    /// Asks it to fetch something into its store; `None` if there is no daemon.
-    pub(super) async fn asked_to_get(state: &Path, wanted: Wanted) -> Result<Option<Daemon>, AppError> {
-        let socket = state.join(SOCKET);
-        let Ok(mut stream) = UnixStream::connect(&socket).await else { return Ok(None) };
-        let mut text = serde_json::to_string(&Question::Get(wanted)).expect("a question can be written");
-        text.push('\n');
-        let sent = stream.write_all(text.as_bytes()).await;
-        sent.map_err(|e| AppError::io(format!("cannot ask the daemon at {}", socket.display()), e))?;
-        Ok(Some(Daemon { lines: BufReader::new(stream).lines(), socket }))
-    }
+/// Removes an object, or a name of it, from a store of this process.
+pub(super) async fn remove(
+    store: Arc<Store>,
+    host: Option<Host>,
+    what: String,
+) -> Result<RmResult, AppError> {
+    removed(work_aside(store, host, Question::Rm { what }).await?)
+}
 
-    /// What it says next.
-    pub(super) async fn next(&mut self) -> Result<Reply, AppError> {
-        let ended =
-            || AppError::Failed("the daemon ended before it was done; run this again when it is back".into());
-        let line = self.lines.next_line().await;
-        let line = line
-            .map_err(|e| AppError::io(format!("cannot hear the daemon at {}", self.socket.display()), e))?;
-        serde_json::from_str(&line.ok_or_else(ended)?).map_err(|_| unexpected())
-    }
+/// Where it holds up nobody.
+async fn work_aside(store: Arc<Store>, host: Option<Host>, question: Question) -> Result<Reply, AppError> {
+    let worked = tokio::task::spawn_blocking(move || work(&store, host.as_ref(), question)).await;
+    worked.unwrap_or_else(|e| Err(AppError::Failed(e.to_string())))
 }
 
 /// Removes an object, or a name of it, from this machine's store.
@@ -400,7 +271,11 @@ impl Daemon {
 /// There is no such object.
 pub async fn rm(options: RmOptions) -> Result<RmResult, AppError> {
     let question = Question::Rm { what: options.what.clone() };
-    match ask(&options.common, question).await? {
+    removed(ask(&options.common, question).await?)
+}
+
+fn removed(reply: Reply) -> Result<RmResult, AppError> {
+    match reply {
         Reply::Rm { object, names, freed, objects } => Ok(RmResult {
             object: object.to_string(),
             name: names.into_iter().next(),
@@ -483,10 +358,4 @@ async fn asked(
             ),
         }),
     }
-}
-
-pub(super) fn unexpected() -> AppError {
-    AppError::Failed(
-        "the daemon answered something else than was asked; is it of another version?".to_owned(),
-    )
 }

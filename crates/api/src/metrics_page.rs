@@ -39,12 +39,13 @@ pub(super) async fn start(at: SocketAddr, host: Host, role: &'static str) -> Res
     let listener = tokio::net::TcpListener::bind(at)
         .await
         .map_err(|e| AppError::no_socket("serve metrics", "--metrics", Protocol::Tcp, at, &e))?;
+    let serving = host.clone();
     let app = Router::new()
         .route("/metrics", get(metrics_text))
         .route("/healthz", get(alive))
         .route("/readyz", get(ready))
         .with_state(Page { host, role });
-    tokio::spawn(async move {
+    serving.spawn(async move {
         if let Err(error) = axum::serve(listener, app).await {
             tracing::error!(%error, "metrics have ended");
         }

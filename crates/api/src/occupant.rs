@@ -84,8 +84,8 @@ mod tests {
         for (protocol, at) in
             [(Protocol::Udp, udp.local_addr().unwrap()), (Protocol::Tcp, tcp.local_addr().unwrap())]
         {
-            let said = who_has(protocol, at);
-            assert!(said.starts_with(&this) && said.ends_with(") has it"), "{said}");
+            let text = who_has(protocol, at);
+            assert!(text.starts_with(&this) && text.ends_with(") has it"), "{text}");
         }
         drop(udp);
         assert!(who_has(Protocol::Udp, ([127, 0, 0, 1], 0).into()).contains("ss -ulpn"));

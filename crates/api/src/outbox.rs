@@ -25,23 +25,23 @@ impl Outbox {
             Role::Caller => FOR_A_CALLER,
             Role::Controller | Role::Source => FOR_OTHERS,
         };
-        let (queue, said) = channel(most);
-        (Outbox { queue, link: Some(link.clone()) }, said)
+        let (queue, messages) = channel(most);
+        (Outbox { queue, link: Some(link.clone()) }, messages)
     }
 
     /// Within this process.
     pub(crate) fn here() -> (Outbox, Receiver<Control>) {
-        let (queue, said) = channel(FOR_OTHERS);
-        (Outbox { queue, link: None }, said)
+        let (queue, messages) = channel(FOR_OTHERS);
+        (Outbox { queue, link: None }, messages)
     }
 
     /// Says something; false if nobody will hear it. The link of a peer that does not read what is said to it is closed.
     pub(crate) fn say(&self, control: impl Into<Control>) -> bool {
-        let said = self.queue.try_send(control.into());
-        if let (Err(tokio::sync::mpsc::error::TrySendError::Full(_)), Some(link)) = (&said, &self.link) {
+        let sent = self.queue.try_send(control.into());
+        if let (Err(tokio::sync::mpsc::error::TrySendError::Full(_)), Some(link)) = (&sent, &self.link) {
             tracing::warn!(peer = %link.peer(), "link closed: the peer does not read what is said to it");
             link.close("messages are not read");
         }
-        said.is_ok()
+        sent.is_ok()
     }
 }

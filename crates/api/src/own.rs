@@ -3,14 +3,17 @@
 //! The daemon of the state folder is asked, or, where none runs, the store is opened for as long as it takes to look. What is found is
 //! a file and the hashes of its blocks: whoever copies from it hashes what he has copied.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
-use headwater_store::{BlockHashes, Store, StoreError, StoreOptions};
-use headwater_units::{Bytes, ObjectId};
-use serde::{Deserialize, Serialize};
+use headwater_store::{BlockHashes, NameFacts, Store, StoreError, StoreOptions};
+use headwater_units::ObjectId;
 
-use super::{AppError, local};
+use super::AppError;
+use super::desk::{self, Told};
+use super::host::{Held, Host};
 
 /// Objects that are looked for by one question: an answer has the block hashes of all.
 const AT_ONCE: usize = 256;
@@ -54,21 +57,11 @@ impl OwnObject {
     }
 }
 
-/// The same, as a daemon tells it.
-#[derive(Serialize, Deserialize)]
-pub(super) struct Told {
-    id: ObjectId,
-    size: Bytes,
-    /// 64 hex digits for each block.
-    hashes: String,
-    path: PathBuf,
-}
-
 /// Looks for objects by name or id; the answers are in the order of the questions.
 pub(crate) async fn find(state: &Path, what: &[String]) -> Vec<Option<OwnObject>> {
     let mut all = Vec::new();
     for part in what.chunks(AT_ONCE) {
-        let told = match local::find(state, part).await {
+        let told = match desk::find(state, part).await {
             Some(told) => told,
             None => {
                 let (folder, part) = (state.join("store"), part.to_vec());
@@ -122,4 +115,18 @@ fn heard(told: Told) -> Option<OwnObject> {
     // Another user's store may be listed and not readable.
     std::fs::File::open(&path).ok()?;
     Some(OwnObject { id, hashes, path })
+}
+
+/// Offers an object of the store to everybody, if there is a process that does.
+pub(super) fn offer(store: &Store, host: Option<&Host>, object: ObjectId) -> Result<(), AppError> {
+    let Some(host) = host else { return Ok(()) };
+    let mut names: BTreeMap<String, NameFacts> = BTreeMap::new();
+    for name in store.lookup(&object.to_string())?.names {
+        if let Some(facts) = store.name_facts(&name)? {
+            names.insert(name, facts);
+        }
+    }
+    let (file, hashes) = store.open_object(object)?;
+    host.hold(object, Held { file: Arc::new(file), hashes, names });
+    Ok(())
 }

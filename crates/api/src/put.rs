@@ -21,20 +21,20 @@ use std::time::{Duration, Instant};
 use headwater_store::{
     FolderListing, Placed, PutMode, PutOptions as StorePut, Store, StoreError, StoreOptions, Stored,
 };
-use headwater_units::{BitRate, Bytes};
-use serde::{Deserialize, Serialize};
+use headwater_units::{BitRate, Bytes, ObjectId};
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::UnixStream;
 use tokio::net::unix::OwnedWriteHalf;
 use tokio::sync::mpsc::{Receiver, Sender, UnboundedReceiver, channel, unbounded_channel};
 use tokio::task::JoinHandle;
 
+use super::desk::{self, Asked, Question, Reply, SOCKET, What, say, unexpected};
+use super::events::TransferKind;
 use super::host::Host;
-use super::local::{self, Question, Reply, SOCKET, offer, say, unexpected};
 use super::names;
-use super::own;
-use super::serve::own_name;
-use super::{AppError, LeftOut, Phase, Progress, PutOptions, PutResult, Shutdown, Watch};
+use super::own::{self, offer};
+use super::requests::{Put, PutSource};
+use super::{AppError, LeftOut, Phase, Progress, PutResult, Shutdown, Watch};
 
 /// Bytes of a stream that are read at a time, and the most of a frame.
 const PIECE: usize = 256 << 10;
@@ -44,28 +44,6 @@ const PIECES: usize = 4;
 const NEWS: Duration = Duration::from_millis(50);
 /// How long a daemon may take to clean up after a put that was interrupted.
 const CLEANING: Duration = Duration::from_secs(10);
-
-/// What is to be put.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Asked {
-    what: What,
-    /// What the user calls it.
-    label: String,
-    name: Option<String>,
-    link: bool,
-    skip_special: bool,
-    times: bool,
-    /// Take the name over from another node that is away.
-    replace: bool,
-}
-
-#[derive(Clone, Debug, Serialize, Deserialize)]
-enum What {
-    /// The bytes of an absolute path, which need not be UTF-8.
-    Path(Vec<u8>),
-    /// What comes behind the question.
-    Stream,
-}
 
 // ---- the work, with or without a daemon ----------------------------------------------------------------------------
 
@@ -128,7 +106,12 @@ impl Putting {
                     let _ = to_news.send(progress);
                 }
             };
-            work(&store, host.as_ref(), &asked, feed, &stopped, &mut tell)
+            let ongoing = host.as_ref().map(|host| host.events().begin(TransferKind::Put, &asked.label));
+            let worked = work(&store, host.as_ref(), &asked, feed, &stopped, &mut tell);
+            if let Some(ongoing) = ongoing {
+                ongoing.end(&worked, named);
+            }
+            worked
         });
         (Putting { worker, news, stop }, pour)
     }
@@ -234,6 +217,14 @@ fn work(
     })
 }
 
+/// The object that was put, and its size.
+fn named(reply: &Reply) -> (String, u64) {
+    match reply {
+        Reply::Put { object, bytes, .. } => (object.to_string(), bytes.get()),
+        _ => unreachable!("a put is answered so"),
+    }
+}
+
 struct Done {
     stored: Stored,
     /// Of a folder, those of its files.
@@ -275,6 +266,24 @@ fn put_folder(
         offer(store, host, object)?;
     }
     Ok(Done { stored, bytes: manifest.total_bytes(), left_out })
+}
+
+/// The name of a file or folder that nobody has named: what it is called. None if that looks like an id, which is no name: it is asked
+/// for by its own id then.
+///
+/// # Errors
+/// It is called nothing that is text.
+pub(super) fn own_name(path: &Path) -> Result<Option<String>, AppError> {
+    let absolute = std::fs::canonicalize(path)
+        .map_err(|e| AppError::io(format!("cannot read {}", path.display()), e))?;
+    let name = path.file_name().or(absolute.file_name()).and_then(|n| n.to_str());
+    let name = name.ok_or_else(|| {
+        AppError::Usage(format!(
+            "{} has no name that others could ask for; give one with --name",
+            path.display()
+        ))
+    })?;
+    Ok(Some(name.to_owned()).filter(|name| name.parse::<ObjectId>().is_err()))
 }
 
 /// What is not in a folder's manifest, in words.
@@ -366,28 +375,45 @@ async fn listen(read: &mut (impl AsyncRead + Unpin), pour: Option<Sender<Piece>>
 
 // ---- the command's side --------------------------------------------------------------------------------------------
 
-/// Takes a file, a folder or a stream into this machine's store.
+/// Takes a file, a folder or a stream into the store of a state folder: by its daemon, or by this process if none runs.
 ///
 /// # Errors
 /// It cannot be read, there is no room for it, a folder holds what cannot be delivered, or the user stops it. Nothing of it is in the
 /// store then.
-pub async fn put(
-    options: PutOptions,
+pub(super) async fn put(
+    (state, quota): (&Path, Option<Bytes>),
+    put: Put,
     shutdown: &Shutdown,
     watch: &mut dyn Watch,
 ) -> Result<PutResult, AppError> {
-    let (asked, input) = asked(&options)?;
-    let socket = options.common.state.join(SOCKET);
+    let (asked, input) = asked(put)?;
+    let socket = state.join(SOCKET);
     let reply = match UnixStream::connect(&socket).await {
         Ok(stream) => by_daemon(stream, &socket, asked, input, shutdown, watch).await?,
         Err(_) => {
-            let quota = StoreOptions { quota: options.quota };
-            let store = own::open_store(&options.common.state.join("store"), quota)?;
+            let store = own::open_store(&state.join("store"), StoreOptions { quota })?;
             names::clear_up(&store);
-            here(store, asked, input, shutdown, watch).await?
+            here(Arc::new(store), None, asked, input, shutdown, watch).await?
         }
     };
-    match local::answer(reply)? {
+    result_of(desk::answer(reply)?, watch)
+}
+
+/// The same into the store of a node of this process, which offers it.
+pub(super) async fn put_at(
+    (store, host): (Arc<Store>, &Host),
+    put: Put,
+    shutdown: &Shutdown,
+    watch: &mut dyn Watch,
+) -> Result<PutResult, AppError> {
+    let (asked, input) = asked(put)?;
+    let worked = here(store, Some(host.clone()), asked, input, shutdown, watch).await;
+    host.ops().puts.count(&worked);
+    result_of(worked?, watch)
+}
+
+fn result_of(reply: Reply, watch: &mut dyn Watch) -> Result<PutResult, AppError> {
+    match reply {
         Reply::Put { object, name, bytes, placed, left_out, generation, replaced } => {
             left_out.iter().for_each(|it| watch.note(&format!("left out: {it}")));
             Ok(PutResult {
@@ -404,54 +430,42 @@ pub async fn put(
     }
 }
 
-/// What the options mean, and the stream if they mean one.
-fn asked(options: &PutOptions) -> Result<(Asked, Option<Receiver<Piece>>), AppError> {
-    let file = &options.file;
-    let label = file.display().to_string();
+/// What is meant, and the stream if it is one.
+fn asked(put: Put) -> Result<(Asked, Option<Receiver<Piece>>), AppError> {
+    let label = put.label();
+    let Put { from, name, replace, link, skip_special, times } = put;
     let cannot = |e: io::Error| match e.kind() {
         io::ErrorKind::NotFound => AppError::NotFound(format!("no such file: {label}")),
         _ => AppError::io(format!("cannot read {label}"), e),
     };
-    let is_standard_input = file.as_os_str() == "-";
-    let streams = is_standard_input || {
-        let kind = std::fs::metadata(file).map_err(cannot)?.file_type();
-        kind.is_fifo() || kind.is_block_device()
-    };
-    if streams && options.link {
-        return Err(AppError::Usage(format!(
-            "--link needs a file, and {label} is a stream: leave --link out"
-        )));
-    }
-    let asked = |what, name| Asked {
-        what,
-        label: label.clone(),
-        name,
-        link: options.link,
-        skip_special: options.skip_special,
-        times: options.times,
-        replace: options.replace,
-    };
-    if streams {
-        let file = file.clone();
-        let input = pour(move || -> io::Result<Box<dyn Read>> {
-            match is_standard_input {
-                true => Ok(Box::new(io::stdin().lock())),
-                false => Ok(Box::new(File::open(file)?)),
+    let asked = |what, name| Asked { what, label: label.clone(), name, link, skip_special, times, replace };
+    let no_file =
+        || AppError::Usage(format!("--link needs a file, and {label} is a stream: leave --link out"));
+    match from {
+        PutSource::Reader { .. } if link => Err(no_file()),
+        PutSource::Reader { reader, .. } => Ok((asked(What::Stream, name), Some(pour(move || Ok(reader))))),
+        PutSource::Path(path) => {
+            let kind = std::fs::metadata(&path).map_err(cannot)?.file_type();
+            if kind.is_fifo() || kind.is_block_device() {
+                if link {
+                    return Err(no_file());
+                }
+                let input = pour(move || Ok(Box::new(File::open(path)?)));
+                return Ok((asked(What::Stream, name), Some(input)));
             }
-        });
-        return Ok((asked(What::Stream, options.name.clone()), Some(input)));
+            let name = match name {
+                Some(name) => Some(name),
+                None => own_name(&path)?,
+            };
+            // A daemon has another current folder.
+            let path = std::fs::canonicalize(&path).map_err(cannot)?;
+            Ok((asked(What::Path(path.as_os_str().as_bytes().to_vec()), name), None))
+        }
     }
-    let name = match &options.name {
-        Some(name) => Some(name.clone()),
-        None => own_name(file)?,
-    };
-    // A daemon has another current folder.
-    let path = std::fs::canonicalize(file).map_err(cannot)?;
-    Ok((asked(What::Path(path.as_os_str().as_bytes().to_vec()), name), None))
 }
 
 /// Reads a stream on a thread of its own: one that has nothing to read must not keep the process from its end.
-fn pour(open: impl FnOnce() -> io::Result<Box<dyn Read>> + Send + 'static) -> Receiver<Piece> {
+fn pour(open: impl FnOnce() -> io::Result<Box<dyn Read + Send>> + Send + 'static) -> Receiver<Piece> {
     let (to, pieces) = channel(PIECES);
     std::thread::spawn(move || {
         let mut input = match open() {
@@ -490,15 +504,16 @@ async fn next(input: &mut Option<Receiver<Piece>>) -> Piece {
     }
 }
 
-/// Puts without a daemon.
+/// Puts by this process; `host` offers what is put.
 async fn here(
-    store: Store,
+    store: Arc<Store>,
+    host: Option<Host>,
     asked: Asked,
     mut input: Option<Receiver<Piece>>,
     shutdown: &Shutdown,
     watch: &mut dyn Watch,
 ) -> Result<Reply, AppError> {
-    let (mut putting, pour) = Putting::begin(Arc::new(store), None, asked);
+    let (mut putting, pour) = Putting::begin(store, host, asked);
     let mut pour = Some(pour);
     loop {
         tokio::select! {

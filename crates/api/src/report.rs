@@ -5,9 +5,8 @@ use std::net::SocketAddr;
 
 use headwater_controller::{CastView, ControllerView, NodeView, TaskView};
 use headwater_units::{BitRate, Bytes, NodeId};
-use headwater_wire::{MarkSignal, NodeInfo, resolve_address};
+use headwater_wire::{CastWay, MarkSignal, NodeInfo, WhyUnicast, resolve_address};
 
-use super::cast::Seen;
 use super::{CastLine, NodeLine, ObjectLine, StatusReport, TaskLine, TaskSource};
 
 /// Renders a view; `controller` is its own address, `here` stands for its machine. What the data sockets do is not part of it.
@@ -59,7 +58,7 @@ fn labels_of(node: &NodeView) -> BTreeMap<String, String> {
 
 fn cast_line(cast: &CastView, address: &dyn Fn(&NodeId) -> String) -> CastLine {
     let undecided = || ("undecided", "receivers are being asked".to_owned());
-    let (via, why) = Seen::in_words(cast.way).unwrap_or_else(undecided);
+    let (via, why) = way_in_words(cast.way).unwrap_or_else(undecided);
     let object = cast.object.to_string();
     CastLine {
         cast: cast.cast,
@@ -138,5 +137,56 @@ pub(crate) fn signal(signal: MarkSignal) -> &'static str {
         MarkSignal::Unknown => "unknown",
         MarkSignal::Ecn => "ecn",
         MarkSignal::Delay => "delay",
+    }
+}
+
+/// The word for it and the reason, once it is decided.
+pub(crate) fn way_in_words(way: CastWay) -> Option<(&'static str, String)> {
+    Some(match way {
+        CastWay::Open => return None,
+        CastWay::Multicast { at, members, of } => {
+            let who = if members == of {
+                format!("all {of} receivers hear the group {at}")
+            } else {
+                format!("{members} of {of} receivers hear the group {at}, the others are served one by one")
+            };
+            ("multicast", format!("by multicast: {who}"))
+        }
+        CastWay::Trees { trees, members, of, hops } => {
+            let which = match trees {
+                1 => "a tree".to_owned(),
+                _ => format!("{trees} trees that share no link"),
+            };
+            let who = if members == of {
+                format!("{of} receivers")
+            } else {
+                format!("{members} of {of} receivers, the others are served one by one")
+            };
+            ("trees", format!("by {which}, at most {hops} hops to {who}"))
+        }
+        CastWay::Unicast(why) => ("unicast", format!("one by one: {}", why_not(why))),
+        CastWay::Overlay { members, why, racks } => {
+            let how = format!("each of {members} receivers gets another part and passes it on to the others");
+            let once = match racks {
+                0 => String::new(),
+                1 => ", once into a rack with several of them".to_owned(),
+                _ => format!(", once into each of {racks} racks with several of them"),
+            };
+            ("overlay", format!("by overlay: {how}{once} ({})", why_not(why)))
+        }
+    })
+}
+
+/// Why there is no group.
+fn why_not(why: WhyUnicast) -> String {
+    match why {
+        WhyUnicast::Wished => "as asked for".to_owned(),
+        WhyUnicast::TooFew => "fewer than two receivers need it".to_owned(),
+        WhyUnicast::NoGroups => "the controller has no group addresses for this network".to_owned(),
+        WhyUnicast::Unheard { of } => {
+            format!("multicast does not work here, fewer than two of {of} receivers heard a probe")
+        }
+        WhyUnicast::NoTrees => "no tree of the network leads to two receivers".to_owned(),
+        WhyUnicast::Source => "the source could not open a group".to_owned(),
     }
 }

@@ -8,7 +8,7 @@ use headwater_store::{BlockHashes, FolderListing, NameFacts, SourceFile};
 use headwater_units::{Bytes, ObjectId};
 
 use super::host::{Held, Host, HostConfig, given};
-use super::put::left_out;
+use super::put::{left_out, own_name};
 use super::{
     AppError, LeftOut, Listening, NODE_PORT, ObjectLine, Phase, Progress, Reload, Reloads, ServeOptions,
     Shutdown, Watch, data_config, drain, metrics_page, service, tape, wildcard,
@@ -74,6 +74,7 @@ pub async fn serve(
         restate(&host, reload);
     };
     drain::stay(shutdown, reloads, apply).await;
+    service::stopping("draining");
     drain::drain(&host, patience.into()).await;
     host.close().await;
     Ok(())
@@ -156,24 +157,6 @@ async fn prepare(options: &ServeOptions, path: &Path, watch: &mut dyn Watch) -> 
         work.await.map_err(|e| AppError::Failed(e.to_string()))?.map_err(|e: AppError| e)?;
     left_out.iter().for_each(|it| watch.note(&format!("left out: {it}")));
     Ok((objects, left_out))
-}
-
-/// The name of a file or folder that nobody has named: what it is called. None if that looks like an id, which is no name: it is asked
-/// for by its own id then.
-///
-/// # Errors
-/// It is called nothing that is text.
-pub(super) fn own_name(path: &Path) -> Result<Option<String>, AppError> {
-    let absolute = std::fs::canonicalize(path)
-        .map_err(|e| AppError::io(format!("cannot read {}", path.display()), e))?;
-    let name = path.file_name().or(absolute.file_name()).and_then(|n| n.to_str());
-    let name = name.ok_or_else(|| {
-        AppError::Usage(format!(
-            "{} has no name that others could ask for; give one with --name",
-            path.display()
-        ))
-    })?;
-    Ok(Some(name.to_owned()).filter(|name| name.parse::<ObjectId>().is_err()))
 }
 
 /// An object ready to be offered.

@@ -40,7 +40,8 @@ pub(super) fn stopping(status: &str) {
 pub(super) fn keep_alive(host: &Host) {
     let Some(within) = sd_notify::watchdog_enabled() else { return };
     let (host, every) = (host.clone(), (within / 3).max(Duration::from_millis(10)));
-    tokio::spawn(async move {
+    let serving = host.clone();
+    serving.spawn(async move {
         loop {
             match health::troubles(&host).await {
                 troubles if troubles.is_empty() => tell(&[NotifyState::Watchdog]),

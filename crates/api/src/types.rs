@@ -16,8 +16,8 @@ mod written;
 pub use addresses::{CONTROLLER_PORT, NODE_PORT, remember_controller, remembered_controller, wildcard};
 pub use error::AppError;
 pub use options::{
-    Common, ControllerOptions, ForgetOptions, GcOptions, GetOptions, NodeOptions, Output, PutOptions,
-    QueryOptions, RmOptions, ServeOptions, Where,
+    Common, ControllerOptions, ControllerSettings, ForgetOptions, GcOptions, Output, QueryOptions, RmOptions,
+    ServeOptions, Where,
 };
 pub use progress::{Phase, Progress, ProgressReceiver, ProgressSource, Watch};
 pub use reload::{Reload, ReloadTrigger, Reloads};

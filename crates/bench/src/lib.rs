@@ -1,9 +1,9 @@
 //! The product tried with real processes: the demo, figures of speed, and scenarios with real daemons on an emulated network.
 
-pub(crate) mod children;
 pub mod demo;
 mod engines;
 pub mod figures;
 mod netns_engine;
+pub(crate) mod subprocess;
 
 pub use engines::AllEngines;

@@ -1,3 +1,4 @@
-//! The product's command line: everything behind the `headwater` binary. The commands that try it come with the feature `laboratory`.
+//! Big objects onto many machines, from every machine that already has them: the product as a library, as
+//! [`headwater_api`] has it.
 
-pub mod cli;
+pub use headwater_api::*;

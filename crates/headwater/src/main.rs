@@ -1,5 +1,5 @@
 //! The `headwater` command.
 
 fn main() -> std::process::ExitCode {
-    headwater::cli::main()
+    headwater_cli::main()
 }

@@ -5,23 +5,12 @@ use std::collections::BTreeMap;
 use headwater_units::NodeId;
 use headwater_wire::MAX_FLOWS;
 
+use crate::named_nodes::named_nodes;
+use crate::requests::Receivers;
 use crate::{AppError, NodeLine, StatusReport};
 
-/// Fewer digits of a fingerprint may be another's.
-const SHORTEST_ID: usize = 8;
 /// So many labels are listed where none matches.
 const MOST_LISTED: usize = 12;
-
-/// Who is to receive.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Receivers {
-    /// All nodes that keep objects and are connected.
-    All,
-    /// These: names, addresses or fingerprints.
-    Named(Vec<String>),
-    /// Those of all that carry each of these labels, key and value.
-    Labelled(Vec<(String, String)>),
-}
 
 impl Receivers {
     /// Their ids, and what the user is to know of the choice; no ids: all.
@@ -54,18 +43,9 @@ fn named(to: &[String], report: &StatusReport) -> Result<Vec<NodeId>, AppError> 
     Ok(ids)
 }
 
-/// Whether a name, an address or the beginning of a fingerprint means this node.
-pub(crate) fn same_node(text: &str, node: &NodeLine) -> bool {
-    let address = node.listen.parse().ok().map(|at: std::net::SocketAddr| at.ip());
-    let id = text.len() >= SHORTEST_ID && node.id.to_string().starts_with(&text.to_ascii_lowercase());
-    node.name == text || node.listen == text || id || address.is_some_and(|ip| text.parse() == Ok(ip))
-}
-
 fn node_of(text: &str, nodes: &[NodeLine]) -> Result<NodeId, AppError> {
-    let found: Vec<&NodeLine> = nodes.iter().filter(|node| same_node(text, node)).collect();
     // A node that came back as another one, with a new folder, has left its old line behind.
-    let here: Vec<&NodeLine> = found.iter().copied().filter(|node| node.up).collect();
-    match if here.is_empty() { &found[..] } else { &here[..] } {
+    match named_nodes(text, nodes, true)[..] {
         [node] => Ok(node.id),
         [] => Err(AppError::NotFound(format!(
             "the controller knows no node '{text}'; `headwater status` lists names, addresses and fingerprints"

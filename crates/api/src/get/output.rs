@@ -84,7 +84,7 @@ fn cannot(path: &Path, reason: &str) -> AppError {
 mod tests {
     use super::*;
 
-    fn said(path: &Path) -> Result<Option<PathBuf>, String> {
+    fn refusal(path: &Path) -> Result<Option<PathBuf>, String> {
         check(&Output::File(path.to_owned()), false).map_err(|error| error.to_string())
     }
 
@@ -92,9 +92,9 @@ mod tests {
     fn a_folder_that_is_named_as_one_is_made_and_goes_again_if_nothing_comes() {
         let folder = tempfile::tempdir().unwrap();
         let new = folder.path().join("new/");
-        let created = said(&new).unwrap();
+        let created = refusal(&new).unwrap();
         assert!(new.is_dir() && created.is_some());
-        assert_eq!(said(&new), Ok(None), "it is there");
+        assert_eq!(refusal(&new), Ok(None), "it is there");
         undo(created);
         assert!(!new.exists());
         std::fs::create_dir(&new).unwrap();
@@ -114,7 +114,7 @@ mod tests {
             (folder.path().join("file/"), "no folder"),
             (file.clone(), "exists already"),
         ] {
-            let error = said(&path).unwrap_err();
+            let error = refusal(&path).unwrap_err();
             assert!(error.contains(advice), "{error}");
         }
         assert_eq!(std::fs::read(&file).unwrap(), b"mine");

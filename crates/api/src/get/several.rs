@@ -6,42 +6,44 @@ use std::time::{Duration, Instant};
 
 use headwater_units::{BitRate, ObjectId};
 
-use super::{CONTROLLER_PATIENCE, FILES_AT_ONCE, Job, connect, first_of, nobody_known, output, within};
+use super::{
+    CONTROLLER_PATIENCE, FILES_AT_ONCE, GetOptions, Job, connect, first_of, nobody_known, output, within,
+};
+use crate::drain::Draining;
 use crate::fetch::file_name;
 use crate::host::Host;
-use crate::linger::Linger;
 use crate::own::{self, OwnObject};
-use crate::{
-    AppError, GetOptions, GetResult, Output, Phase, Progress, ProgressSource, Shutdown, Watch, Where, keep,
-};
+use crate::{AppError, GetResult, Phase, Progress, ProgressSource, Shutdown, Watch, Where};
 
 /// How often those who watch hear how far all are.
 const TELL: Duration = Duration::from_millis(100);
 
-/// Fetches several objects as the options say, which name the first of them; `done` hears what came of each. One that fails does not
-/// hold up the others. Whoever has shown all results then has to let others finish who are served from them ([`Linger::end`]).
+/// Fetches several objects ([`each_of`]); `done` hears what came of each. One that fails does not
+/// hold up the others. Whoever has shown all results then has to let others finish who are served from them ([`Draining::end`]).
 ///
 /// # Errors
 /// [`AppError`] of what concerns all of them: then nothing was fetched.
-pub async fn get_several(
-    options: GetOptions,
-    what: &[String],
+pub(crate) async fn get_several(
+    options: &GetOptions,
+    each: &[GetOptions],
     shutdown: &Shutdown,
     watch: &mut dyn Watch,
     done: &mut (dyn FnMut(&str, Result<GetResult, AppError>) + Send),
-) -> Result<Linger, AppError> {
-    check_names(what)?;
-    let each: Vec<GetOptions> = what
-        .iter()
-        .map(|what| GetOptions { what: what.clone(), hash: what.parse().ok(), ..options.clone() })
-        .collect();
-    if options.output == Output::Store {
-        return keep_each(&each, shutdown, watch, done).await;
-    }
+) -> Result<Draining, AppError> {
     let created = output::check(&options.output, options.overwrite)?;
-    let ended = all(&options, &each, shutdown, watch, done).await;
+    let ended = all(options, each, shutdown, watch, done).await;
     output::undo(created);
     ended
+}
+
+/// The same for each of several objects.
+///
+/// # Errors
+/// [`AppError::Usage`] if two of them would have the same file.
+pub(crate) fn each_of(options: &GetOptions, what: &[String]) -> Result<Vec<GetOptions>, AppError> {
+    check_names(what)?;
+    let one = |what: &String| GetOptions { what: what.clone(), hash: what.parse().ok(), ..options.clone() };
+    Ok(what.iter().map(one).collect())
 }
 
 /// Two objects under one name would replace each other.
@@ -58,38 +60,13 @@ fn check_names(what: &[String]) -> Result<(), AppError> {
     Ok(())
 }
 
-/// Into the store one after the other: the daemon has the link and takes care that they do not get into each other's way.
-async fn keep_each(
-    each: &[GetOptions],
-    shutdown: &Shutdown,
-    watch: &mut dyn Watch,
-    done: &mut (dyn FnMut(&str, Result<GetResult, AppError>) + Send),
-) -> Result<Linger, AppError> {
-    let mut last = Linger::default();
-    for options in each {
-        let result = match shutdown.is_set() {
-            true => Err(AppError::Interrupted { resumable: true }),
-            false => keep::get(options, shutdown, watch).await,
-        };
-        let result = match result {
-            Ok((result, linger)) => {
-                std::mem::replace(&mut last, linger).leave().await;
-                Ok(result)
-            }
-            Err(error) => Err(error),
-        };
-        done(&options.what, result);
-    }
-    Ok(last)
-}
-
 async fn all(
     options: &GetOptions,
     each: &[GetOptions],
     shutdown: &Shutdown,
     watch: &mut dyn Watch,
     done: &mut (dyn FnMut(&str, Result<GetResult, AppError>) + Send),
-) -> Result<Linger, AppError> {
+) -> Result<Draining, AppError> {
     #[allow(clippy::disallowed_methods)] // The results say how long it took.
     let started = Instant::now();
     let own: Vec<Option<OwnObject>> = match options.at {
@@ -169,9 +146,9 @@ async fn all(
         }
     }
     shared.tell(each.len(), watch);
-    let stays = options.linger && !shutdown.is_set();
+    let stays = options.drain && !shutdown.is_set();
     drop(running);
-    Ok(Linger::new(host.clone(), silent, kept, stays))
+    Ok(Draining::new(host.clone(), silent, kept, stays))
 }
 
 /// One of them; and if nobody else knows it, from this machine's own store.

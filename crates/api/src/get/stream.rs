@@ -22,9 +22,9 @@ use sha2::{Digest, Sha256};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use super::folder::Sum;
-use super::{FILES_AT_ONCE, Job, first_of, result_of};
+use super::{FILES_AT_ONCE, GetOptions, Job, first_of, result_of};
 use crate::fetch::{Arrivals, Destination, Fetch, Fetched, Follower, Here, file_name};
-use crate::{AppError, GetOptions, GetResult, Output, Phase, Progress, Shutdown, Watch};
+use crate::{AppError, GetResult, Output, Phase, Progress, Shutdown, Watch};
 use headwater_driver::monotonic_nanos;
 
 /// Bytes of one object that may be here ahead of the writer, beside what is in flight.

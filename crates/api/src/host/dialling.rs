@@ -6,6 +6,7 @@ use headwater_units::{Duration, PathId};
 use super::Host;
 use super::links::ending;
 use crate::AppError;
+use crate::events::Event;
 
 /// The connection of one path, as the log has heard of it.
 pub(super) struct Dialling {
@@ -30,6 +31,9 @@ impl Dialling {
     pub(super) fn connected(&mut self) {
         self.host.ops().tried(self.path, None);
         let again = self.cause.take().is_some();
+        if self.is_of_daemon() {
+            self.host.events().tell(Event::ControllerConnected { at: self.at.clone() });
+        }
         match self.is_of_daemon() {
             true if again => tracing::info!(controller = self.at, "the controller is back"),
             true => tracing::info!(controller = self.at, "joined the controller"),
@@ -45,6 +49,7 @@ impl Dialling {
         if self.cause.as_deref() == Some(&cause) || !self.is_of_daemon() {
             tracing::debug!(at = self.at, cause, next_try_s, "not connected");
         } else {
+            self.tell_lost(&cause);
             let controller = &self.at;
             tracing::warn!(
                 controller,
@@ -56,11 +61,19 @@ impl Dialling {
         self.cause = Some(cause);
     }
 
+    fn tell_lost(&self, reason: &str) {
+        let (at, reason) = (self.at.clone(), reason.to_owned());
+        self.host.events().tell(Event::ControllerLost { at, reason });
+    }
+
     /// The connection has ended; the next try comes after `wait`.
     pub(super) fn lost(&mut self, link: &Link, wait: Duration) {
         let cause = ending(link);
         self.host.ops().tried(self.path, Some(cause.clone()));
         let next_try_s = wait.as_secs_f64();
+        if self.is_of_daemon() && !self.host.is_leaving() {
+            self.tell_lost(&cause);
+        }
         match self.is_of_daemon() && !self.host.is_leaving() {
             true => tracing::warn!(controller = self.at, cause, next_try_s, "the controller is gone"),
             false => tracing::debug!(at = self.at, cause, next_try_s, "connection lost"),

@@ -7,6 +7,7 @@
 use std::fs::{File, TryLockError};
 use std::net::{SocketAddr, UdpSocket};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use headwater_control::Identity;
 
@@ -22,7 +23,7 @@ const SLOTS: usize = 256;
 ///
 /// # Errors
 /// The folder cannot be used; another process listens there.
-pub(super) fn identity_for(state: &Path, listen: Option<SocketAddr>) -> Result<Identity, AppError> {
+pub(super) fn key_for(state: &Path, listen: Option<SocketAddr>) -> Result<Key, AppError> {
     let keys = state.join("keys");
     if let Some(listen) = listen {
         let node = Claim::on(keys.join(NODE))?;
@@ -33,25 +34,31 @@ pub(super) fn identity_for(state: &Path, listen: Option<SocketAddr>) -> Result<I
         if let Some(own) = own.clone().filter(|own| has_key(own))
             && let Some(claim) = Claim::on(own)?
         {
-            return claim.identity();
+            return claim.key();
         }
         if let Some(claim) = node {
-            return claim.identity();
+            return claim.key();
         }
         if let Some(own) = own {
             // Whoever cannot listen there is no second node.
             drop(UdpSocket::bind(listen).map_err(|e| AppError::io(format!("cannot listen on {listen}"), e))?);
             if let Some(claim) = Claim::on(own)? {
-                return claim.identity();
+                return claim.key();
             }
         }
     }
     for slot in 0..SLOTS {
         if let Some(claim) = Claim::on(keys.join(format!("{SLOT}{slot}")))? {
-            return claim.identity();
+            return claim.key();
         }
     }
-    Ok(Identity::ephemeral()?)
+    Ok(Key { identity: Arc::new(Identity::ephemeral()?), _lock: None })
+}
+
+/// A key, which nobody else has until it is dropped.
+pub(super) struct Key {
+    pub(super) identity: Arc<Identity>,
+    _lock: Option<File>,
 }
 
 /// The right to be known by the key in a folder, which one process has at a time.
@@ -72,11 +79,9 @@ impl Claim {
         }
     }
 
-    /// The key, which is this process's own until it ends.
-    fn identity(self) -> Result<Identity, AppError> {
-        let identity = Identity::load_or_create(&self.folder)?;
-        std::mem::forget(self.lock);
-        Ok(identity)
+    fn key(self) -> Result<Key, AppError> {
+        let identity = Arc::new(Identity::load_or_create(&self.folder)?);
+        Ok(Key { identity, _lock: Some(self.lock) })
     }
 }
 
@@ -122,12 +127,15 @@ mod tests {
 
     use super::*;
 
-    /// A process: its key, and its claim on it for as long as it is not dropped.
+    /// A process that goes on until all end.
     fn start(state: &Path, listen: Option<&str>) -> NodeId {
-        identity_for(state, listen.map(|at| at.parse().unwrap())).unwrap().node()
+        let key = key_for(state, listen.map(|at| at.parse().unwrap())).unwrap();
+        let node = key.identity.node();
+        std::mem::forget(key);
+        node
     }
 
-    /// Claims end with their process; a test has only one, so it takes their locks away.
+    /// Takes the locks of all processes away.
     fn all_end(state: &Path) {
         for folder in std::fs::read_dir(state.join("keys")).unwrap() {
             std::fs::remove_file(folder.unwrap().path().join("lock")).unwrap_or_default();
@@ -164,7 +172,7 @@ mod tests {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         let taken = socket.local_addr().unwrap();
         start(state.path(), Some("127.0.0.1:4075"));
-        let error = identity_for(state.path(), Some(taken)).unwrap_err().to_string();
+        let error = key_for(state.path(), Some(taken)).err().unwrap().to_string();
         assert!(error.contains("cannot listen on"), "{error}");
         assert!(!state.path().join("keys").join(folder_of(taken)).exists());
     }

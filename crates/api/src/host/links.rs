@@ -59,7 +59,7 @@ impl Host {
     pub(super) async fn accept(self) {
         while let Some(link) = self.inner.endpoint.accept().await {
             let path = self.new_path();
-            tokio::spawn(self.clone().serve_link(path, link, node::Role::Caller));
+            self.spawn(self.clone().serve_link(path, link, node::Role::Caller));
         }
     }
 
@@ -126,7 +126,7 @@ impl Host {
         }
         // The link is known before the caller says anything over the path.
         let serving = first.map(|link| host.begin_link(path, link, peers.role()));
-        tokio::spawn(async move {
+        self.spawn(async move {
             if let Some((link, commands)) = serving {
                 news.connected();
                 host.clone().run_link(path, link.clone(), peers.role(), commands).await;
@@ -207,7 +207,7 @@ impl Host {
         let (link, commands) = self.begin_link(path, link, role);
         if role == node::Role::Source {
             let host = self.clone();
-            tokio::spawn(async move {
+            self.spawn(async move {
                 if let Err(error) = host.introduce(path).await {
                     tracing::debug!(%error, "a source that is back does not say what it holds");
                 }

@@ -63,7 +63,7 @@ impl Host {
         };
         controller.deliver(LOCAL, ToController::Hello(info), None);
         let host = self.clone();
-        tokio::spawn(async move {
+        self.spawn(async move {
             while let Some(mut control) = commands.recv().await {
                 control.resolve(THIS_MACHINE);
                 host.hand_in(LOCAL, control, None);
@@ -72,10 +72,10 @@ impl Host {
     }
 
     /// What the machines of the data thread say.
-    pub(super) async fn send_out(self, mut said: UnboundedReceiver<Said>) {
+    pub(super) async fn send_out(self, mut events: UnboundedReceiver<Said>) {
         let mut sending = BTreeMap::new();
-        while let Some(said) = said.recv().await {
-            match said {
+        while let Some(event) = events.recv().await {
+            match event {
                 Said::Sending { flow, object, receiver } => {
                     #[allow(clippy::disallowed_methods)] // The log says how long it took.
                     sending.insert(flow, (object, receiver, Instant::now()));
@@ -106,14 +106,23 @@ impl Host {
         }
     }
 
-    /// From now on hands over what is said of casts to this process, as node or as whoever asks, and by which path.
-    pub(crate) fn hear_casts(&self) -> UnboundedReceiver<(PathId, ToNode)> {
+    /// From now on hands over invitations to casts, and by which path they came.
+    pub(crate) fn hear_invitations(&self) -> UnboundedReceiver<(PathId, ToNode)> {
         let (to, heard) = unbounded_channel();
-        self.state().on_casts = Some(to);
+        self.state().on_invitations = Some(to);
         heard
     }
 
-    /// Tells everybody that this node fetches what it is invited to ([`Host::hear_casts`]).
+    /// From now on hands over what is said of casts that this process has asked for, and by which path.
+    pub(crate) fn hear_casts(&self) -> UnboundedReceiver<(PathId, ToNode)> {
+        let (to, heard) = unbounded_channel();
+        let on_casts = &mut self.state().on_casts;
+        on_casts.retain(|to| !to.is_closed());
+        on_casts.push(to);
+        heard
+    }
+
+    /// Tells everybody that this node fetches what it is invited to ([`Host::hear_invitations`]).
     pub(crate) fn keeps(&self) {
         let mut state = self.state();
         state.keeps = true;
@@ -131,14 +140,14 @@ impl Host {
             Control::Node(ToNode::ProbeGroup(question)) => {
                 drop(tokio::spawn(self.clone().probe_group(path, *question)));
             }
-            Control::Node(
-                word @ (ToNode::Fetch(_)
-                | ToNode::StopFetch { .. }
-                | ToNode::Casting(_)
-                | ToNode::CastRefused { .. }),
-            ) => {
-                if let Some(to) = &self.state().on_casts {
+            Control::Node(word @ (ToNode::Fetch(_) | ToNode::StopFetch { .. })) => {
+                if let Some(to) = &self.state().on_invitations {
                     let _ = to.send((path, word));
+                }
+            }
+            Control::Node(word @ (ToNode::Casting(_) | ToNode::CastRefused { .. })) => {
+                for to in &self.state().on_casts {
+                    let _ = to.send((path, word.clone()));
                 }
             }
             Control::Node(ToNode::PlantTree(_) | ToNode::FellTree { .. } | ToNode::Signal(_))

@@ -11,6 +11,7 @@ use super::links::no_controller;
 use super::names::namings;
 use super::{Held, Host, LOCAL};
 use crate::AppError;
+use crate::events::Event;
 use crate::query::{Answer, Query, ask};
 use headwater_driver::{room_in, room_towards};
 
@@ -55,8 +56,15 @@ impl Host {
         self.node().hold(object, held.file.clone());
         let mut state = self.state();
         state.spoiled.remove(&object);
-        for (name, facts) in state.held.remove(&object).into_iter().flat_map(|before| before.names) {
+        let before = state.held.remove(&object).map(|before| before.names);
+        let names_before = before.as_ref().map(|names| names.keys().cloned().collect::<Vec<_>>());
+        for (name, facts) in before.into_iter().flatten() {
             held.names.entry(name).or_insert(facts);
+        }
+        let names: Vec<String> = held.names.keys().cloned().collect();
+        if names_before.as_ref() != Some(&names) {
+            let bytes = held.file.size();
+            self.inner.events.tell(Event::ObjectOffered { object, bytes, names });
         }
         let mut says: Vec<ToController> =
             holdings_of(object, &held).into_iter().map(ToController::Hold).collect();
@@ -99,6 +107,7 @@ impl Host {
         self.node().withdraw(object);
         let mut state = self.state();
         let held = state.held.remove(&object)?;
+        self.inner.events.tell(Event::ObjectWithdrawn { object });
         for peer in state.peers.values() {
             peer.say(word.clone());
         }

@@ -79,7 +79,7 @@ impl Host {
         }
         let mut answers: BTreeMap<_, _> = asked.join_all().await.into_iter().flatten().collect();
         if let Some(own) = self.data_path() {
-            answers.insert(self.inner.identity.node(), own);
+            answers.insert(self.id(), own);
         }
         answers
     }

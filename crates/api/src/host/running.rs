@@ -1,14 +1,20 @@
 //! What a process is told while it runs: new settings, and that it is about to stop.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use headwater_units::{BitRate, PathId};
 use headwater_wire::{NodeInfo, ToController};
-use tokio::task::JoinHandle;
+use tokio::task::AbortHandle;
 
 use super::{Host, LOCAL};
+use crate::events::EventFeed;
 use crate::ops::Ops;
+
+/// What a closed process still does may take so long to end, and it is looked so often whether it has.
+const LETTING_GO: Duration = Duration::from_secs(2);
+const LOOK_AGAIN: Duration = Duration::from_millis(2);
 
 /// Who is served by a process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -31,9 +37,46 @@ impl Host {
         &self.inner.ops
     }
 
-    /// It is of no use once this task has ended.
-    pub(super) fn depends_on(&self, name: &'static str, task: JoinHandle<()>) {
-        self.inner.ops.depends_on(name, task.abort_handle());
+    /// Where everything that happens is told.
+    pub(crate) fn events(&self) -> &EventFeed {
+        &self.inner.events
+    }
+
+    /// Runs something as long as the process does.
+    pub(crate) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) -> AbortHandle {
+        let task = tokio::spawn(work).abort_handle();
+        let mut tasks = self.inner.tasks.lock().unwrap_or_else(PoisonError::into_inner);
+        tasks.retain(|task| !task.is_finished());
+        tasks.push(task.clone());
+        task
+    }
+
+    /// The same of something without which it is of no use.
+    pub(crate) fn depends_on(&self, name: &'static str, work: impl Future<Output = ()> + Send + 'static) {
+        let task = self.spawn(work);
+        self.inner.ops.depends_on(name, task);
+    }
+
+    /// Ends all that it runs, without waiting for it. It was closed before ([`Host::close`]).
+    pub(crate) fn abandon(&self) {
+        for task in self.inner.tasks.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
+            task.abort();
+        }
+    }
+
+    /// Ends all that it runs, and so lets go of sockets, threads and files. It was closed before ([`Host::close`]).
+    pub(crate) async fn end(self) {
+        self.abandon();
+        let inner = Arc::downgrade(&self.inner);
+        drop(self);
+        let gone = async {
+            while inner.strong_count() > 0 {
+                tokio::time::sleep(LOOK_AGAIN).await;
+            }
+        };
+        if tokio::time::timeout(LETTING_GO, gone).await.is_err() {
+            tracing::warn!("a node was closed, and something still uses its sockets");
+        }
     }
 
     /// What it says of itself.

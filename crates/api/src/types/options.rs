@@ -4,11 +4,14 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use headwater_controller::{GroupRange, NetworkSpec};
-use headwater_units::{BitRate, Bytes, Duration, NodeId, ObjectId};
-use headwater_wire::{CodePoints, Delivery, SpreadRule};
+use headwater_controller::{ControllerConfig, GroupRange, NetworkSpec};
+use headwater_units::{BitRate, Duration, NodeId, Theta};
+use headwater_wire::CodePoints;
 
 use crate::Experiments;
+
+/// How long somebody who is there, but busy, may take to answer unless told otherwise.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What every command knows.
 #[derive(Clone, Debug, PartialEq)]
@@ -47,6 +50,30 @@ pub struct Common {
     pub experiments: Experiments,
 }
 
+impl Common {
+    /// The usual settings, with this state folder.
+    pub fn new(state: impl Into<PathBuf>) -> Self {
+        Common {
+            state: state.into(),
+            node_name: None,
+            pin: None,
+            uplink: None,
+            downlink: None,
+            rack: None,
+            labels: BTreeMap::new(),
+            limit: None,
+            gentle: false,
+            dscp: CodePoints::default(),
+            mtu: None,
+            data_port: 0,
+            loss_response_ignore: false,
+            patience: PATIENCE,
+            patience_stated: false,
+            experiments: Experiments::default(),
+        }
+    }
+}
+
 /// Where sources come from. Every address is `host:port`, an IPv6 address in brackets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Where {
@@ -69,43 +96,6 @@ pub enum Output {
     Default,
     /// Into this machine's store, by its daemon if one runs.
     Store,
-}
-
-/// `headwater get`.
-#[derive(Clone, Debug, PartialEq)]
-pub struct GetOptions {
-    /// What every command knows.
-    pub common: Common,
-    /// A name, an id, or the beginning of one.
-    pub what: String,
-    /// Who has it.
-    pub at: Where,
-    /// Where it goes.
-    pub output: Output,
-    /// Only these bytes: the first, and the one after the last (`None`: to the end). Not empty.
-    pub range: Option<(Bytes, Option<Bytes>)>,
-    /// The only id accepted, whatever the name points at.
-    pub hash: Option<ObjectId>,
-    /// Compute SHA-256 too.
-    pub sha256: bool,
-    /// Replace an existing file.
-    pub overwrite: bool,
-    /// Which transport is to bring it; the controller's choice if absent.
-    pub delivery: Option<Delivery>,
-    /// Which symbols each source sends, where sources push.
-    pub spread: SpreadRule,
-    /// At most so many sources at once; at least 1.
-    pub max_sources: Option<u8>,
-    /// A fixed weight for every flow, instead of Algorithm 1; only with [`Where::From`].
-    pub theta: Option<f64>,
-    /// Record the machines' inputs here.
-    pub record: Option<PathBuf>,
-    /// Connect, say so, and request only after a line on standard input.
-    pub wait_for_start: bool,
-    /// Give up after this long; a wait for the start does not count.
-    pub timeout: Option<Duration>,
-    /// Stay for a moment for those who are served from what came.
-    pub linger: bool,
 }
 
 /// `headwater serve`.
@@ -133,6 +123,28 @@ pub struct ServeOptions {
     pub record: Option<PathBuf>,
 }
 
+/// Settings of a controller.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ControllerSettings {
+    /// Weight 1 for every flow instead of PPUSH's Algorithm 1 (control experiments).
+    pub equal_theta: bool,
+    /// Sources per task; at least 1, 3 if absent.
+    pub max_sources: Option<u8>,
+    /// Addresses for the groups of casts; those of `GroupRange::ORGANIZATION` and `GroupRange::SITE` if absent.
+    pub groups: Option<Vec<GroupRange>>,
+}
+
+impl ControllerSettings {
+    pub(crate) fn config(&self, common: &Common) -> ControllerConfig {
+        let config = common.experiments.controller_config(self.equal_theta.then_some(Theta::ONE));
+        ControllerConfig {
+            max_sources: self.max_sources.unwrap_or(config.max_sources),
+            groups: self.groups.clone().unwrap_or_else(|| config.groups.clone()),
+            ..config
+        }
+    }
+}
+
 /// `headwater controller`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ControllerOptions {
@@ -142,60 +154,10 @@ pub struct ControllerOptions {
     pub listen: SocketAddr,
     /// Where Prometheus and health checks may ask.
     pub metrics: Option<SocketAddr>,
-    /// Weight 1 for every flow instead of Algorithm 1 (control experiments).
-    pub equal_theta: bool,
-    /// Sources per task; at least 1.
-    pub max_sources: Option<u8>,
-    /// Addresses for the groups of casts.
-    pub groups: Option<Vec<GroupRange>>,
+    /// How it plans.
+    pub settings: ControllerSettings,
     /// The network, by whose trees casts go.
     pub network: Option<NetworkSpec>,
-}
-
-/// `headwater node`, and `headwater up`.
-#[derive(Clone, Debug, PartialEq)]
-pub struct NodeOptions {
-    /// What every command knows.
-    pub common: Common,
-    /// The controller (`host:port`); `None` exactly for `up`.
-    pub join: Option<String>,
-    /// Where to listen.
-    pub listen: SocketAddr,
-    /// Where Prometheus and health checks may ask.
-    pub metrics: Option<SocketAddr>,
-    /// Once it is to stop it goes on for at most so long for those who are served from here.
-    pub drain: Duration,
-    /// The most the store may hold.
-    pub quota: Option<Bytes>,
-    /// Run the controller in this process (`up`).
-    pub controller_too: bool,
-    /// As in [`ControllerOptions`]; only with a controller in this process.
-    pub equal_theta: bool,
-    /// As in [`ControllerOptions`]; only with a controller in this process.
-    pub max_sources: Option<u8>,
-    /// As in [`ControllerOptions`]; only with a controller in this process.
-    pub groups: Option<Vec<GroupRange>>,
-}
-
-/// `headwater put`.
-#[derive(Clone, Debug, PartialEq)]
-pub struct PutOptions {
-    /// What every command knows.
-    pub common: Common,
-    /// The file or folder; `-` is standard input.
-    pub file: PathBuf,
-    /// The object's name instead of the file's; a stream has no other.
-    pub name: Option<String>,
-    /// Take the name from others that hold copies of what it stands for.
-    pub replace: bool,
-    /// Link instead of copying: the file must never change again.
-    pub link: bool,
-    /// Leave out of a folder what cannot be delivered, instead of refusing it.
-    pub skip_special: bool,
-    /// A folder's entries keep when they were last written to.
-    pub times: bool,
-    /// The most the store may hold.
-    pub quota: Option<Bytes>,
 }
 
 /// `headwater ls` and `headwater status`: a question to a controller.

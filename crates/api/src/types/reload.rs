@@ -19,7 +19,7 @@ pub struct Reload {
     pub labels: BTreeMap<String, String>,
     /// The most the store may hold; what is there stays.
     pub quota: Option<Bytes>,
-    /// As in [`NodeOptions::drain`](super::NodeOptions::drain).
+    /// As in [`Config::drain`](crate::Config::drain).
     pub drain: Duration,
 }
 

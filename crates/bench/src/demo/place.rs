@@ -14,7 +14,7 @@ use headwater_testbed::netns::{HostSpec, Link, Net, NetError, Spec};
 use headwater_units::BitRate;
 
 use super::script::Script;
-use crate::children::without_settings;
+use crate::subprocess::without_settings;
 
 /// Tells the receiver to throw away symbols: `PROBABILITY:SEED`.
 const DROP_VARIABLE: &str = "HEADWATER_DROP";

@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::place::{Place, Role};
 use super::progress::error_of;
 use super::{Network, Run, blocking, sending_flags};
-use crate::children::{Guard, Process, Scratch, write_random};
+use crate::subprocess::{Guard, Process, Scratch, write_random};
 
 /// The object's name.
 pub(super) const NAME: &str = "demo.bin";

@@ -9,7 +9,7 @@ use headwater_units::{BitRate, Bytes, Duration};
 use tempfile::TempDir;
 
 use super::*;
-use crate::children;
+use crate::subprocess;
 
 const SIZE: Bytes = Bytes::new(100_000);
 const SEED: u64 = 7;
@@ -47,7 +47,7 @@ struct Fake {
 impl Fake {
     fn new(get: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let object = children::write_random(&folder.path().join("object"), SIZE, SEED).unwrap();
+        let object = subprocess::write_random(&folder.path().join("object"), SIZE, SEED).unwrap();
         let result = GetResult {
             object: object.to_string(),
             bytes: SIZE.get(),

@@ -12,7 +12,7 @@ use super::progress::{error_of, progress_of};
 use super::script::{Event, Happening};
 use super::stage::{NAME, Stage};
 use super::{DemoResult, Joined, Killed, Run, blocking, failure, sending_flags};
-use crate::children::{self, cpu_seconds};
+use crate::subprocess::{self, cpu_seconds};
 
 /// What arrives.
 const OUTPUT: &str = "received.bin";
@@ -99,7 +99,7 @@ impl Run<'_> {
         let get: GetResult = serde_json::from_value(last)
             .map_err(|error| receiver.failed(&format!("printed a result that cannot be read ({error})")))?;
 
-        let arrived = blocking(move || children::hash(&output)).await?;
+        let arrived = blocking(move || subprocess::hash(&output)).await?;
         if arrived != stage.object || get.object != stage.object.to_string() {
             return Err(AppError::Verification(format!(
                 "the sources had {}, the receiver says {} and its file is {arrived}",

@@ -11,7 +11,7 @@ use headwater_units::BitRate;
 use super::DemoOptions;
 use super::progress::{error_of, progress_of};
 use super::{DemoResult, NETWORK_VARIABLE, failure};
-use crate::children::{Guard, Process};
+use crate::subprocess::{Guard, Process};
 
 /// Runs the whole demo in a user namespace; `None` if networks cannot be built in there either.
 pub(super) async fn demo_inside(

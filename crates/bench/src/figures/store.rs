@@ -17,7 +17,7 @@ use serde::Serialize;
 
 use super::memory::Copier;
 use super::{BenchWatch, median_of, ratio};
-use crate::children::{Scratch, write_random};
+use crate::subprocess::{Scratch, write_random};
 
 /// Threads of the second series.
 const TWO: usize = 2;

@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use super::Trouble;
 use super::recipe::{ETHERNET, Recipe, facts, tuning};
-use crate::children::{Ended, Guard, Process, Scratch, without_settings, write_random};
+use crate::subprocess::{Ended, Guard, Process, Scratch, without_settings, write_random};
 
 /// Ports of the parts.
 pub(super) const CONTROLLER_PORT: u16 = 7000;

@@ -20,7 +20,7 @@ use super::Trouble;
 use super::cast::{CONTROLLER_PORT, Cast, Part, SOURCE_PORT};
 use super::play::{Play, Played};
 use super::recipe::{ETHERNET, facts};
-use crate::children::write_random;
+use crate::subprocess::write_random;
 
 /// What the cast asks for.
 const NAME: &str = "object";

@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use super::Trouble;
 use super::cast::{Actor, Cast, Part, error_in};
-use crate::children::Ended;
+use crate::subprocess::Ended;
 
 /// Queues are looked at so often for each sample, which is their mean.
 const LOOKS: u64 = 8;

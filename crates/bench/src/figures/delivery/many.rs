@@ -14,8 +14,8 @@ use serde_json::Value;
 use super::peers::{Cast, Layout, Part, Ready, Role};
 use super::scenario::{Scenario, Scene};
 use super::stage::{Seen, Shared, blocking, in_gib, play};
-use crate::children::{Scratch, write_random};
 use crate::figures::{median_of, ratio};
+use crate::subprocess::{Scratch, write_random};
 
 /// Where sources listen.
 const PORT: u16 = 7000;

@@ -25,7 +25,7 @@ use headwater_units::Bytes;
 use serde::Serialize;
 
 use super::{BenchWatch, median_of, ratio};
-use crate::children::{Scratch, write_random};
+use crate::subprocess::{Scratch, write_random};
 
 pub use many::{ManyFigures, ManyRun};
 pub use peers::Peer;

@@ -23,9 +23,9 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 use super::cgroup::Group;
 use super::peers::{Cast, Layout, Part, Ready, Role};
 use super::scenario::{MTU, Scenario, Scene};
-use crate::children::{Guard, Process, hash, without_settings};
 use crate::demo::script::{Event, Happening};
 use crate::figures::network;
+use crate::subprocess::{Guard, Process, hash, without_settings};
 
 /// How long sources may take to get ready, and per GiB that they have on top: some hash it first.
 const READY: Duration = Duration::from_secs(60);

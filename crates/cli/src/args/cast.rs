@@ -1,0 +1,83 @@
+//! `cast`: one object onto many nodes.
+
+use clap::Args;
+use headwater_api::Receivers;
+
+use super::flags::{ControllerFlag, TimeoutFlag};
+use crate::settings::Layer;
+use crate::values::Via;
+use crate::values::labels::Label;
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  headwater put model.bin --name model
+  headwater cast model --all
+  headwater cast model --to 10.0.0.2,10.0.0.3,worker-7
+  headwater cast model --label zone=eu --label disk=ssd
+  headwater cast model --all --via overlay --json
+  headwater cast model --all --via trees        (where the controller runs with --topology FILE)
+
+Every receiver runs `headwater node` (or `up`) and keeps the object in its store, verified, and offers it from then on.
+
+Where the controller was given the network (--topology), the object comes down disjoint trees of it, each symbol about once over
+each link. What goes wrong is led around; a receiver that no tree reaches any more is served by itself, unless --via trees insists.
+
+Where the network carries IP multicast from the source to at least two receivers, which a probe finds out before anything is
+sent, each symbol leaves the source once and switches copy it. A receiver that stands still for half a second does not hold up
+the others: it is detached, and catches up by a flow of its own. Receivers that the probe does not reach are served one by one.
+
+Where multicast does not work, the receivers form an overlay: each gets another part of the object from the source and passes it
+on to all others as it comes, so that the source sends about one copy and all have it in about the time of one. A slow receiver
+does not hold up the others, and one that dies costs them its part, no more. Where nodes say in which rack they stand
+(`headwater node --label rack=NAME`), each part enters a rack about once and is handed on inside. The command says which way it
+is and why.
+
+Ctrl-C stops all receivers. What is finished on each is kept: the same command goes on from there, and does nothing on those that
+have the object already. If this command is killed or loses the controller, the cast goes on without it.
+
+The command fails if any receiver does not have the object in the end; the table, or --json, says which and why.")]
+pub(crate) struct CastArgs {
+    /// A name, an id (64 hex digits), or the beginning of an id
+    #[arg(value_name = "NAME|ID")]
+    pub(crate) what: String,
+    /// Which nodes: names, addresses or fingerprints as `headwater status` lists them, with commas between
+    #[arg(
+        long,
+        value_name = "NODE,...",
+        value_delimiter = ',',
+        conflicts_with_all = ["all", "label"]
+    )]
+    pub(crate) to: Vec<String>,
+    /// All nodes that keep objects and are connected now
+    #[arg(long, conflicts_with = "label")]
+    pub(crate) all: bool,
+    /// Of those, the ones that carry this label, as in rack=r1; may be repeated: then those that carry all of them
+    #[arg(long, value_name = "KEY=VALUE", value_delimiter = ',')]
+    pub(crate) label: Vec<Label>,
+    /// How it is to travel
+    #[arg(long, value_name = "HOW", default_value_t)]
+    pub(crate) via: Via,
+    #[command(flatten)]
+    controller: ControllerFlag,
+    #[command(flatten)]
+    timeout: TimeoutFlag,
+}
+
+impl CastArgs {
+    pub(super) fn fill(&self, layer: &mut Layer) {
+        self.controller.fill(layer);
+        self.timeout.fill(layer);
+    }
+
+    /// Whom it is for.
+    pub(crate) fn receivers(&self) -> Receivers {
+        match (self.all, self.label.is_empty()) {
+            (true, _) => Receivers::All,
+            (false, true) => Receivers::Named(self.to.clone()),
+            (false, false) => {
+                let labels = self.label.iter().map(|label| (label.key.clone(), label.value.clone()));
+                Receivers::Labelled(labels.collect())
+            }
+        }
+    }
+}

@@ -1,0 +1,634 @@
+//! Results in words, for people; programs read `--json`.
+
+use std::fmt::Write;
+
+use headwater_api::{
+    CastLine, CastResult, ForgetResult, GcResult, GetResult, Listening, NodeLine, ObjectLine, PutResult,
+    ReplayResult, RmResult, StatusReport, TaskLine, TaskSource, both_ways,
+};
+use headwater_units::{BitRate, Bytes, Duration};
+use serde_json::Value;
+
+use super::output::bar::span;
+use super::output::printable;
+use super::settings::{Key, Origin};
+
+/// Digits of an id that are shown: enough to tell objects apart and to type.
+const ID_DIGITS: usize = 12;
+
+fn short(id: &impl ToString) -> String {
+    id.to_string().chars().take(ID_DIGITS).collect()
+}
+
+fn or_dash(value: Option<impl ToString>) -> String {
+    value.map_or_else(|| "-".to_owned(), |value| value.to_string())
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.1} %", share * 100.0)
+}
+
+/// Rows whose columns are padded to the same width; columns whose heading begins with a blank are right-aligned.
+pub(crate) struct Table {
+    rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    pub(crate) fn new(headings: &[&str]) -> Self {
+        Table { rows: vec![headings.iter().map(|heading| (*heading).to_owned()).collect()] }
+    }
+
+    pub(crate) fn row<const N: usize>(&mut self, cells: [String; N]) {
+        // Names come from other machines: nothing of theirs moves the cursor.
+        self.rows.push(cells.iter().map(|cell| printable(cell)).collect());
+    }
+
+    /// The lines, each behind `indent`, without blanks at the end.
+    pub(crate) fn render(&self, indent: &str) -> String {
+        let Some(headings) = self.rows.first() else { return String::new() };
+        let right: Vec<bool> = headings.iter().map(|heading| heading.starts_with(' ')).collect();
+        let width_of = |cell: &String| cell.trim_start().chars().count();
+        let widths: Vec<usize> = (0..headings.len())
+            .map(|column| {
+                self.rows.iter().filter_map(|row| row.get(column)).map(width_of).max().unwrap_or_default()
+            })
+            .collect();
+        let mut text = String::new();
+        for row in &self.rows {
+            let mut line = indent.to_owned();
+            for ((cell, width), right) in row.iter().zip(&widths).zip(&right) {
+                let cell = cell.trim_start();
+                // Writing to a String cannot fail.
+                let _ =
+                    if *right { write!(line, "{cell:>width$}  ") } else { write!(line, "{cell:<width$}  ") };
+            }
+            text += line.trim_end();
+            text.push('\n');
+        }
+        text
+    }
+}
+
+/// `headwater ls`.
+pub(crate) fn objects(objects: &[ObjectLine]) -> String {
+    if objects.is_empty() {
+        return "no objects".to_owned();
+    }
+    let mut table = Table::new(&["ID", " SIZE", "NAME", "HOLDERS"]);
+    for line in objects {
+        let name = line.name.clone().unwrap_or_else(|| "-".to_owned());
+        let holders = if line.holders.is_empty() { "nobody".to_owned() } else { line.holders.join(" ") };
+        table.row([short(&line.object), line.bytes.to_string(), name, holders]);
+    }
+    table.render("")
+}
+
+/// `headwater status`.
+pub(crate) fn status(report: &StatusReport) -> String {
+    if report.controller.is_empty() {
+        return format!("no controller is known, only this machine's store:\n\n{}", objects(&report.objects));
+    }
+    let mut text = format!("controller {}\n\n", printable(&report.controller));
+    text += &nodes(&report.nodes);
+    text.push('\n');
+    text += objects(&report.objects).trim_end();
+    text += "\n\n";
+    if report.tasks.is_empty() {
+        text += "no running tasks\n";
+    }
+    text += &casts(&report.casts);
+    for (i, line) in report.tasks.iter().enumerate() {
+        if i > 0 {
+            text.push('\n');
+        }
+        text += &task(line);
+    }
+    text
+}
+
+/// What is being cast; nothing if nothing is.
+fn casts(casts: &[CastLine]) -> String {
+    let mut text = String::new();
+    for cast in casts {
+        let what = cast.name.clone().unwrap_or_else(|| short(&cast.object));
+        let _ = write!(
+            text,
+            "cast {}: {} of {} receivers have it after {:.1} s",
+            printable(&what),
+            cast.done,
+            cast.receivers,
+            cast.age_seconds
+        );
+        if cast.failed > 0 {
+            let _ = write!(text, ", {} will not", cast.failed);
+        }
+        if cast.multicast_bytes > Bytes::ZERO {
+            let _ = write!(text, "; {} of {} sent to the group", cast.multicast_bytes, cast.bytes);
+        }
+        let _ = writeln!(text, "; {}: {}", cast.via, printable(&cast.why));
+    }
+    if !casts.is_empty() {
+        text.push('\n');
+    }
+    text
+}
+
+fn nodes(nodes: &[NodeLine]) -> String {
+    if nodes.is_empty() {
+        return "no nodes\n".to_owned();
+    }
+    let mut table = Table::new(&[
+        "NODE",
+        "FINGERPRINT",
+        "ADDRESS",
+        " UPLINK",
+        " DOWNLINK",
+        "RACK",
+        "LABELS",
+        " OBJECTS",
+        " MERGED",
+        "STATE",
+    ]);
+    for node in nodes {
+        table.row([
+            node.name.clone(),
+            short(&node.id),
+            node.listen.clone(),
+            or_dash(node.uplink),
+            or_dash(node.downlink),
+            or_dash(node.rack.as_deref()),
+            or_dash(labels(node)),
+            node.objects.to_string(),
+            or_dash(merged(node)),
+            if node.up { "up" } else { "down" }.to_owned(),
+        ]);
+    }
+    let mut text = table.render("");
+    for node in nodes {
+        for warning in node.data_path.iter().flat_map(|path| &path.warnings) {
+            let _ = writeln!(text, "{}: {}", printable(&node.name), printable(warning));
+        }
+    }
+    text
+}
+
+/// What a node is called by, beside its rack.
+fn labels(node: &NodeLine) -> Option<String> {
+    let others = node.labels.iter().filter(|(key, _)| *key != "rack");
+    let labels: Vec<String> = others.map(|(key, value)| format!("{key}={value}")).collect();
+    (!labels.is_empty()).then(|| labels.join(","))
+}
+
+/// Datagrams per receive buffer, at a high rate if there was one.
+fn merged(node: &NodeLine) -> Option<String> {
+    let path = node.data_path.as_ref()?;
+    let ratio = path.datagrams_per_buffer_at_speed.or(path.datagrams_per_buffer)?;
+    Some(format!("{ratio:.1}"))
+}
+
+fn task(task: &TaskLine) -> String {
+    let what = task.name.clone().unwrap_or_else(|| short(&task.object));
+    let done = if task.bytes == Bytes::ZERO { 1.0 } else { task.done.get() as f64 / task.bytes.get() as f64 };
+    let mut text = format!(
+        "task {}: {} to {}, {} of {} ({}), {}",
+        task.task,
+        printable(&what),
+        printable(&task.receiver),
+        task.done,
+        task.bytes,
+        percent(done),
+        task.rate
+    );
+    if let Some(eta) = task.eta {
+        let _ = write!(text, ", {} left", span(eta));
+    }
+    let _ = writeln!(text, ", limited by {}", printable(&task.limited_by));
+    if !task.sources.is_empty() {
+        let headings = ["SOURCE", " RATE", " SHARE", " THETA", "MARKS", " RTT", " WINDOW", ""];
+        let mut table = Table::new(&headings);
+        for source in &task.sources {
+            table.row(source_cells(source));
+        }
+        text += &table.render("  ");
+    }
+    text
+}
+
+fn source_cells(source: &TaskSource) -> [String; 8] {
+    [
+        source.node.clone(),
+        source.rate.to_string(),
+        percent(source.share),
+        format!("{:.2}", source.theta),
+        source.mark_signal.clone(),
+        or_dash(source.rtt),
+        format!("{:.1}", source.window),
+        if source.starved { "waits for its disk" } else { "" }.to_owned(),
+    ]
+}
+
+/// `headwater cast`.
+pub(crate) fn cast(result: &CastResult) -> String {
+    let what = result.name.clone().unwrap_or_else(|| short(&result.object));
+    let mut text = format!(
+        "{}: {} from {}, {}\n",
+        printable(&what),
+        Bytes::new(result.bytes),
+        result.source,
+        result.why
+    );
+    let mut table = Table::new(&[
+        "RECEIVER",
+        "NAME",
+        "STATE",
+        " TIME",
+        " MULTICAST",
+        " UNICAST",
+        " RELAYED",
+        " PASSED ON",
+        "WHY",
+    ]);
+    let bytes = |n: u64| if n == 0 { "-".to_owned() } else { Bytes::new(n).to_string() };
+    for receiver in &result.receivers {
+        table.row([
+            receiver.node.clone(),
+            receiver.name.clone(),
+            receiver.state.clone(),
+            format!("{:.2} s", receiver.seconds),
+            bytes(receiver.multicast_bytes),
+            bytes(receiver.unicast_bytes),
+            bytes(receiver.relayed_bytes),
+            bytes(receiver.passed_on_bytes),
+            receiver.reason.clone().unwrap_or_default(),
+        ]);
+    }
+    text += &table.render("  ");
+    if let (Some(first), Some(median), Some(last)) =
+        (result.first_seconds, result.median_seconds, result.last_seconds)
+    {
+        let _ =
+            writeln!(text, "  first after {first:.2} s, half after {median:.2} s, last after {last:.2} s");
+    }
+    if result.copies > 0.0 {
+        let (group, own) = (Bytes::new(result.multicast_bytes), Bytes::new(result.unicast_bytes));
+        let _ = writeln!(
+            text,
+            "  sent {:.3} copies: {group} to the group, {own} to receivers by themselves; {} passed on by receivers",
+            result.copies,
+            Bytes::new(result.relayed_bytes)
+        );
+        let _ =
+            write!(text, "  {:.3} copies over the busiest link of a source or receiver", result.link_stress);
+        if let Some(between) = result.between_racks_bytes {
+            let _ = write!(text, "; {} came from another rack", Bytes::new(between));
+        }
+        text.push('\n');
+    }
+    if result.sources.len() > 1 {
+        for source in &result.sources {
+            let _ = writeln!(text, "  from {}: {:.3} copies", source.node, source.copies);
+        }
+    }
+    for repair in &result.repairs {
+        let told = repair
+            .told_seconds
+            .map_or("not all were told yet".to_owned(), |s| format!("all were told in {s:.3} s"));
+        let told = match repair.signalled {
+            0 => told,
+            nodes => format!("{told}, {nodes} nodes down a tree"),
+        };
+        let _ = writeln!(
+            text,
+            "  after {:.2} s a neighbour had been silent for {:.2} s: {} cables left out, {} trees led another way; decided in {:.3} s, {told}",
+            repair.after_seconds, repair.silent_seconds, repair.cut, repair.rebuilt, repair.decided_seconds
+        );
+    }
+    text
+}
+
+/// `headwater get`.
+pub(crate) fn fetched(result: &GetResult) -> String {
+    let mut text =
+        format!("{} -> {}\n", headline(result), result.output.as_deref().unwrap_or("standard output"));
+    text += &details(result);
+    text
+}
+
+/// `model: 256.0 MiB in 4.31 s (498.2 Mbit/s = 62.3 MB/s), verified`.
+fn headline(result: &GetResult) -> String {
+    let what = result.name.clone().unwrap_or_else(|| short(&result.object));
+    let bytes = Bytes::new(result.bytes);
+    let came = bytes - Bytes::new(result.resumed_bytes);
+    let mut text = format!("{}: {bytes} in {:.2} s", printable(&what), result.seconds);
+    if result.seconds > 0.0 {
+        let _ = write!(text, " ({})", both_ways(came / Duration::from_secs_f64(result.seconds)));
+    }
+    text + if result.verified { ", verified" } else { ", NOT VERIFIED" }
+}
+
+fn details(result: &GetResult) -> String {
+    let mut text = String::new();
+    if result.resumed_bytes > 0 {
+        let _ = writeln!(text, "  {} were here already", Bytes::new(result.resumed_bytes));
+    }
+    if let (Some(ideal), Some(ratio)) = (result.ideal_seconds, result.ratio) {
+        let _ = writeln!(
+            text,
+            "  ideal {ideal:.2} s, ratio {ratio:.3} (headers alone: {:.3}, the floor of any transfer)",
+            result.wire_floor
+        );
+    }
+    if !result.sources.is_empty() {
+        let mut table = Table::new(&["SOURCE", " SHARE", " BYTES", " SYMBOLS", " LOST"]);
+        for source in &result.sources {
+            table.row([
+                source.node.clone(),
+                percent(source.share),
+                Bytes::new(source.bytes).to_string(),
+                source.symbols.to_string(),
+                source.lost.to_string(),
+            ]);
+        }
+        text += &table.render("  ");
+    }
+    let _ = writeln!(
+        text,
+        "  limited by {}, marks by {}, repair {}, duplicates {}",
+        result.limited_by,
+        result.mark_signal,
+        percent(result.repair_share),
+        percent(result.duplicate_share)
+    );
+    let _ = writeln!(
+        text,
+        "  {:.2} s of CPU, {} of memory at most",
+        result.cpu_seconds,
+        Bytes::new(result.peak_rss_bytes)
+    );
+    let _ = writeln!(text, "  blake3 {}", result.object);
+    if let Some(sha256) = &result.sha256 {
+        let _ = writeln!(text, "  sha256 {sha256}");
+    }
+    text
+}
+
+/// A daemon or source is ready.
+pub(crate) fn listening(role: &str, listening: &Listening) -> String {
+    let mut text = format!("{role} at {}, fingerprint {}\n", listening.address, listening.fingerprint);
+    if let Some(data) = listening.data_address {
+        let _ = writeln!(text, "  data at {data} (UDP)");
+    }
+    for object in &listening.objects {
+        let name = object.name.as_deref().unwrap_or("-");
+        let _ = writeln!(text, "  {}  {}  {}", object.object, object.bytes, printable(name));
+    }
+    text
+}
+
+/// `headwater put`; the id is alone on the first line.
+pub(crate) fn stored(result: &PutResult) -> String {
+    let name = result.name.as_ref().map(|name| format!("{}: ", printable(name))).unwrap_or_default();
+    let generation = result.generation.map(|n| format!(", generation {n}")).unwrap_or_default();
+    let before = result.replaced.as_ref().map(|it| format!(", instead of {}", short(it))).unwrap_or_default();
+    let bytes = Bytes::new(result.bytes);
+    format!("{}\n  {name}{bytes}, {}{generation}{before}", result.object, result.placed)
+}
+
+/// `headwater gc`.
+pub(crate) fn collected(result: &GcResult) -> String {
+    let (would, objects) = (if result.dry_run { "would remove" } else { "removed" }, result.objects.len());
+    let bytes = Bytes::new(result.freed_bytes);
+    let mut lines = format!("{would} {objects} files of folders and {} transfers, {bytes}", result.partials);
+    for folder in &result.unreadable {
+        lines += &format!(
+            "\nfolder {} cannot be read, so no file of a folder was removed: put it again, or rm it",
+            short(folder)
+        );
+    }
+    lines
+}
+
+/// `headwater rm`.
+pub(crate) fn removed(result: &RmResult) -> String {
+    let what = result.name.as_deref().map_or_else(|| short(&result.object), printable);
+    match result.freed_bytes {
+        0 if result.objects == 0 => {
+            format!("removed {what}; its bytes stay, another name or a folder has them")
+        }
+        bytes if result.objects > 1 => {
+            format!("removed {what}, {} objects, {} free now", result.objects, Bytes::new(bytes))
+        }
+        bytes => format!("removed {what}, {} free now", Bytes::new(bytes)),
+    }
+}
+
+/// `headwater forget`.
+pub(crate) fn forgotten(result: &ForgetResult) -> String {
+    format!("forgot {} ({}, {})", printable(&result.name), printable(&result.address), short(&result.id))
+}
+
+/// `headwater debug replay`.
+pub(crate) fn replayed(result: &ReplayResult) -> String {
+    let counts = format!("{} inputs fed, {} outputs compared", result.inputs, result.outputs);
+    match &result.difference {
+        _ if result.identical => format!("identical: {counts}"),
+        Some(difference) => format!("DIFFERENT: {counts}; first difference: {difference}"),
+        None => format!("DIFFERENT: {counts}"),
+    }
+}
+
+/// `headwater config`: a valid config file.
+pub(crate) fn settings<'a>(rows: impl Iterator<Item = (Key, Option<Value>, Option<&'a Origin>)>) -> String {
+    let mut lines = Vec::new();
+    for (key, value, origin) in rows {
+        lines.push(match (value, origin) {
+            (Some(value), Some(origin)) => {
+                (format!("{} = {}", key.name, toml_text(&value)), origin.to_string())
+            }
+            _ => (format!("# {}", key.name), format!("not set; flag --{}, env {}", key.name, key.variable)),
+        });
+    }
+    let width = lines
+        .iter()
+        .map(|(line, _)| line.chars().count())
+        .filter(|&width| width <= 40)
+        .max()
+        .unwrap_or_default();
+    lines.iter().fold(String::new(), |mut text, (line, comment)| {
+        let _ = writeln!(text, "{line:<width$}  # {comment}");
+        text
+    })
+}
+
+/// A string, a number or a boolean in TOML.
+fn toml_text(value: &Value) -> String {
+    match value {
+        Value::String(text) => toml::Value::String(text.clone()).to_string(),
+        other => other.to_string(),
+    }
+}
+
+/// The rate of a whole list of tasks, for the title of `status --watch`.
+pub(crate) fn total_rate(report: &StatusReport) -> BitRate {
+    report.tasks.iter().map(|task| task.rate).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use headwater_units::{NodeId, ObjectId, TaskId};
+
+    use super::*;
+    use headwater_api::DataPath;
+    use headwater_api::SourceShare;
+
+    fn object(name: &str, holders: &[&str]) -> ObjectLine {
+        ObjectLine {
+            object: ObjectId([0xab; 32]),
+            name: Some(name.into()),
+            bytes: Bytes::mib(256),
+            holders: holders.iter().map(|&holder| holder.into()).collect(),
+        }
+    }
+
+    #[test]
+    fn objects_are_listed_in_columns() {
+        assert_eq!(objects(&[]), "no objects");
+        let text = objects(&[object("model", &["10.0.0.1:7001", "10.0.0.2:7001"]), object("m2", &[])]);
+        assert_eq!(
+            text,
+            "ID                 SIZE  NAME   HOLDERS\n\
+             abababababab  256.0 MiB  model  10.0.0.1:7001 10.0.0.2:7001\n\
+             abababababab  256.0 MiB  m2     nobody\n"
+        );
+    }
+
+    #[test]
+    fn names_from_elsewhere_cannot_move_the_cursor() {
+        assert!(!objects(&[object("\x1b[2Jmodel\n", &[])]).contains('\x1b'));
+    }
+
+    #[test]
+    fn a_status_shows_each_source_of_each_task() {
+        let source = TaskSource {
+            node: "10.0.0.1:7001".into(),
+            share: 0.2,
+            rate: BitRate::new(98_200_000),
+            theta: 1.25,
+            mark_signal: "delay".into(),
+            rtt: Some(Duration::from_micros(1500)),
+            window: 12.3,
+            starved: true,
+        };
+        let report = StatusReport {
+            controller: "10.0.0.9:7000".into(),
+            nodes: vec![NodeLine {
+                name: "alpha".into(),
+                id: NodeId([1; 32]),
+                listen: "10.0.0.1:7001".into(),
+                uplink: Some(BitRate::new(100_000_000)),
+                downlink: None,
+                rack: Some("r7".into()),
+                labels: [("rack", "r7"), ("zone", "eu")].map(|(k, v)| (k.into(), v.into())).into(),
+                keeps: true,
+                objects: 3,
+                up: false,
+                data_path: Some(DataPath {
+                    datagrams_per_buffer: Some(7.25),
+                    datagrams_per_buffer_at_speed: Some(1.04),
+                    warnings: vec!["nothing merges\x1b them".into()],
+                    ..DataPath::default()
+                }),
+            }],
+            objects: vec![object("model", &["10.0.0.1:7001"])],
+            tasks: vec![TaskLine {
+                task: TaskId(4),
+                object: ObjectId([0xab; 32]),
+                name: Some("model".into()),
+                receiver: "beta".into(),
+                bytes: Bytes::mib(256),
+                done: Bytes::mib(64),
+                rate: BitRate::new(98_200_000),
+                eta: Some(Duration::from_secs(16)),
+                limited_by: "path".into(),
+                symbol_size: 1424,
+                sources: vec![source],
+            }],
+            casts: vec![CastLine {
+                name: Some("model".into()),
+                bytes: Bytes::mib(256),
+                via: "multicast".into(),
+                why: "all hear it".into(),
+                receivers: 4,
+                done: 2,
+                failed: 1,
+                multicast_bytes: Bytes::mib(64),
+                age_seconds: 1.25,
+                ..CastLine::default()
+            }],
+        };
+        let text = status(&report);
+        for part in [
+            "controller 10.0.0.9:7000",
+            "alpha  010101010101  10.0.0.1:7001  100.0 Mbit/s         -  r7    zone=eu        3     1.0  down",
+            "\nalpha: nothing merges\u{fffd} them\n",
+            "\ncast model: 2 of 4 receivers have it after 1.2 s, 1 will not; 64.0 MiB of 256.0 MiB sent to the group; multicast: all hear it\n\ntask",
+            "task 4: model to beta, 64.0 MiB of 256.0 MiB (25.0 %), 98.2 Mbit/s, 16 s left, limited by path",
+            "  10.0.0.1:7001  98.2 Mbit/s  20.0 %   1.25  delay  1500.0 us    12.3  waits for its disk",
+        ] {
+            assert!(text.contains(part), "{part}\n{text}");
+        }
+        let alone = status(&StatusReport::default());
+        assert!(alone.starts_with("no controller") && alone.contains("no objects"), "{alone}");
+        let nothing = status(&StatusReport { controller: "10.0.0.9:7000".into(), ..StatusReport::default() });
+        assert!(
+            nothing.contains("no nodes")
+                && nothing.contains("no objects")
+                && nothing.contains("no running tasks")
+        );
+    }
+
+    fn result() -> GetResult {
+        GetResult {
+            object: "ab".repeat(32),
+            name: Some("model".into()),
+            bytes: 256 << 20,
+            seconds: 4.0,
+            ideal_seconds: Some(3.9),
+            ratio: Some(1.026),
+            wire_floor: 1.063,
+            verified: true,
+            limited_by: "path".into(),
+            mark_signal: "delay".into(),
+            output: Some("model.bin".into()),
+            sources: vec![SourceShare {
+                node: "s0".into(),
+                bytes: 1 << 20,
+                share: 1.0,
+                symbols: 9,
+                lost: 1,
+                ..SourceShare::default()
+            }],
+            ..GetResult::default()
+        }
+    }
+
+    #[test]
+    fn a_get_ends_with_what_where_and_how() {
+        let text = fetched(&result());
+        assert!(
+            text.starts_with(
+                "model: 256.0 MiB in 4.00 s (536.9 Mbit/s = 67.1 MB/s), verified -> model.bin\n"
+            ),
+            "{text}"
+        );
+        assert!(text.contains("ratio 1.026") && text.contains("limited by path, marks by delay"), "{text}");
+    }
+
+    #[test]
+    fn strings_in_a_config_file_are_quoted_as_toml_wants() {
+        for text in ["plain", "with \"quotes\"", "back\\slash", "Zürich"] {
+            let line: toml::Table = format!("key = {}", toml_text(&Value::from(text))).parse().unwrap();
+            assert_eq!(line["key"].as_str(), Some(text));
+        }
+    }
+}
