@@ -27,6 +27,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("baseline", &["transport", "machine", "wire", "units"]),
     ("switch", &["wire", "units"]),
     ("node", &["transport", "machine", "switch", "wire", "units"]),
+    ("testkit", &["controller", "transport", "machine", "wire", "units"]),
     ("store", &["codec", "units"]),
     ("driver", &["node", "transport", "machine", "udp", "store", "codec", "wire", "units"]),
     ("udp", &["wire", "units"]),
@@ -123,7 +124,7 @@ const CIRCLES: &[(&str, &[&str])] = &[
 ];
 
 /// The crates that run the same on sockets and in simulation: they decide, and leave all doing to a driver.
-const MACHINES: [&str; 13] = [
+const MACHINES: [&str; 14] = [
     "units",
     "wire",
     "fabric",
@@ -137,6 +138,7 @@ const MACHINES: [&str; 13] = [
     "node",
     "sim",
     "experiment",
+    "testkit",
 ];
 
 /// Crates that a machine may not name in its manifest: runtimes, sockets, system calls, clocks, entropy.

@@ -1,24 +1,11 @@
 //! Whatever the network does, a flow that is not cut off completes, and nothing is counted twice.
 
 use headwater_baseline::{DctcpConfig, Scheme, SenderConfig};
-use headwater_units::{Duration, Packets, Time};
+use headwater_units::{Packets, Time};
 use proptest::prelude::*;
-use rand::{Rng, SeedableRng};
-use rand_chacha::ChaCha8Rng;
 
 use crate::bench::{Bench, us};
-use crate::net::{Fate, Faults, Link, Net};
-
-/// Shares of packets, each in 0..=1, that one direction loses, delays, doubles and marks.
-#[derive(Clone, Debug)]
-struct Weather {
-    loss: f64,
-    late: f64,
-    twice: f64,
-    marked: f64,
-    /// How much later a late packet or the second copy comes, at most.
-    by: Duration,
-}
+use crate::net::{Link, Net, Weather, queue};
 
 fn weather() -> impl Strategy<Value = Weather> {
     (0.0..0.3, 0.0..0.3, 0.0..0.2, 0.0..1.0, 1u64..2000).prop_map(|(loss, late, twice, marked, by)| Weather {
@@ -28,26 +15,6 @@ fn weather() -> impl Strategy<Value = Weather> {
         marked,
         by: us(by),
     })
-}
-
-impl Weather {
-    fn faults(self, seed: u64) -> Faults {
-        let mut random = ChaCha8Rng::seed_from_u64(seed);
-        Box::new(move |_, _| {
-            let by = Duration::from_nanos(random.random_range(1..=self.by.as_nanos()));
-            if random.random_bool(self.loss) {
-                Fate::IsLost
-            } else if random.random_bool(self.late) {
-                Fate::IsLate(by)
-            } else if random.random_bool(self.twice) {
-                Fate::ComesTwice(by)
-            } else if random.random_bool(self.marked) {
-                Fate::IsMarked
-            } else {
-                Fate::Arrives
-            }
-        })
-    }
 }
 
 fn scheme() -> impl Strategy<Value = Scheme> {
@@ -89,7 +56,7 @@ proptest! {
         scheme in scheme(),
         packets in 0u64..600,
         (window, limit) in (1.0f64..40.0, 1.0f64..200.0),
-        (per_packet, room, mark_above) in (0u64..3, 5u64..200, 0u64..60),
+        (per_packet, room, mark_above) in (0u64..3, 5usize..200, 0usize..60),
         (there, back) in (weather(), weather()),
         seed: u64,
     ) {
@@ -98,25 +65,24 @@ proptest! {
             window_limit: Packets::new(limit),
             ..SenderConfig::data_centre(scheme)
         };
-        let link = Link { per_packet: us(per_packet), room, mark_above, ..Link::delay(us(40)) };
         let mut net = Net::new(
             config,
             packets,
-            link.with_faults(there.faults(seed)),
-            Link::delay(us(40)).with_faults(back.faults(!seed)),
+            queue(us(per_packet), room, mark_above, us(40)).with_faults(there.faults(seed)),
+            Link::new(us(40)).with_faults(back.faults(!seed)),
         );
         net.finish();
-        let (sent, got) = (net.sender.stats(), net.receiver.stats());
+        let (sent, got) = (net.sender(0).stats(), net.host().stats());
         prop_assert_eq!(got.distinct, packets);
         prop_assert!(net.reached.len() as u64 >= packets);
         prop_assert!(sent.acked >= packets && sent.acked <= net.reached.len() as u64);
         prop_assert!(net.most_in_flight <= limit as u64, "{} out, {limit} allowed", net.most_in_flight);
-        prop_assert_eq!(sent.sent, net.there.carried);
+        prop_assert_eq!(sent.sent, net.there().carried + net.there().dropped);
         prop_assert_eq!((sent.unexpected, got.unexpected), (0, 0));
         match scheme {
             Scheme::Ccid2 { .. } => {
                 prop_assert_eq!(sent.resent, 0);
-                prop_assert!(net.sent.iter().map(|&(_, number)| number).eq(0..sent.sent));
+                prop_assert!(net.sent[0].iter().map(|&(_, number)| number).eq(0..sent.sent));
             }
             _ => {
                 prop_assert_eq!(net.reached.len() as u64, packets);

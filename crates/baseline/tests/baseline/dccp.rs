@@ -4,15 +4,12 @@ use std::collections::BTreeSet;
 
 use headwater_baseline::Scheme;
 use headwater_units::{Packets, Time};
-use rand::{Rng, SeedableRng};
-use rand_chacha::ChaCha8Rng;
 
 use crate::bench::{Bench, ms, start, us};
-use crate::net::{Fate, Faults, Link, Net};
+use crate::net::{Fate, Link, Net, Weather, by_number};
 
-fn lossy(seed: u64, loss: f64) -> Faults {
-    let mut random = ChaCha8Rng::seed_from_u64(seed);
-    Box::new(move |_, _| if random.random_bool(loss) { Fate::IsLost } else { Fate::Arrives })
+fn lossy(seed: u64, loss: f64) -> Link {
+    Link::new(us(50)).with_faults(Weather { loss, ..Weather::default() }.faults(seed))
 }
 
 #[test]
@@ -28,7 +25,7 @@ fn slow_start_adds_a_packet_for_every_two_acknowledged() {
 #[test]
 fn congestion_avoidance_adds_a_packet_for_every_window_acknowledged() {
     let config = start(Scheme::DCCP, 4.0, Some(4.0));
-    let mut net = Net::new(config, 4 + 5 + 6 + 7, Link::delay(us(50)), Link::delay(us(50)));
+    let mut net = Net::new(config, 4 + 5 + 6 + 7, Link::new(us(50)), Link::new(us(50)));
     net.finish();
     assert_eq!(net.rounds(us(100)), [4, 5, 6, 7]);
 }
@@ -152,13 +149,13 @@ fn the_window_is_never_below_one_and_the_threshold_never_below_two() {
 #[test]
 fn a_flow_completes_under_thirty_percent_loss_and_sends_no_number_twice() {
     for seed in 0..10 {
-        let there = Link::delay(us(50)).with_faults(lossy(seed, 0.3));
-        let back = Link::delay(us(50)).with_faults(lossy(seed + 100, 0.3));
+        let there = lossy(seed, 0.3);
+        let back = lossy(seed + 100, 0.3);
         let mut net = Net::new(start(Scheme::DCCP, 3.0, None), 500, there, back);
         net.finish();
-        assert!(net.sent.windows(2).all(|pair| pair[0].1 + 1 == pair[1].1), "numbers only go up");
-        let stats = net.sender.stats();
-        assert_eq!(net.receiver.stats().distinct, 500);
+        assert!(net.sent[0].windows(2).all(|pair| pair[0].1 + 1 == pair[1].1), "numbers only go up");
+        let stats = net.sender(0).stats();
+        assert_eq!(net.host().stats().distinct, 500);
         assert!(stats.acked >= 500 && stats.resent == 0 && stats.lost > 100);
     }
 }
@@ -166,12 +163,12 @@ fn a_flow_completes_under_thirty_percent_loss_and_sends_no_number_twice() {
 #[test]
 fn what_is_lost_is_made_up_for_by_as_many_new_packets() {
     let mut lost: BTreeSet<u64> = [3, 40, 41, 90].into();
-    let faults = Box::new(move |_, number| if lost.remove(&number) { Fate::IsLost } else { Fate::Arrives });
-    let there = Link::delay(us(50)).with_faults(faults);
-    let mut net = Net::new(start(Scheme::DCCP, 10.0, None), 100, there, Link::delay(us(50)));
+    let faults = by_number(move |_, number| if lost.remove(&number) { Fate::Lost } else { Fate::Arrives });
+    let there = Link::new(us(50)).with_faults(faults);
+    let mut net = Net::new(start(Scheme::DCCP, 10.0, None), 100, there, Link::new(us(50)));
     net.finish();
-    assert_eq!((net.sent.len(), net.sender.stats().lost, net.sender.stats().timeouts), (104, 4, 0));
-    assert!(net.closed_at.unwrap() < Time::ZERO + ms(10));
+    assert_eq!((net.sent[0].len(), net.sender(0).stats().lost, net.sender(0).stats().timeouts), (104, 4, 0));
+    assert!(net.closed_at[0].unwrap() < Time::ZERO + ms(10));
 }
 
 /// More packets than the rings remember, with a limit on what is out.
@@ -181,9 +178,9 @@ fn a_long_flow_lives_within_its_rings() {
         window_limit: Packets::new(50.0),
         ..start(Scheme::DCCP, 3.0, None)
     };
-    let there = Link::delay(us(50)).with_faults(lossy(3, 0.01));
-    let mut net = Net::new(config, 20_000, there, Link::delay(us(50)).with_faults(lossy(4, 0.01)));
+    let there = lossy(3, 0.01);
+    let mut net = Net::new(config, 20_000, there, lossy(4, 0.01));
     net.finish();
     assert!(net.most_in_flight <= 50);
-    assert_eq!(net.receiver.stats().distinct, 20_000);
+    assert_eq!(net.host().stats().distinct, 20_000);
 }

@@ -5,7 +5,7 @@ use headwater_machine::{Endpoint, Output};
 use headwater_wire::Ecn;
 
 use crate::bench::{Bench, ms, start, us};
-use crate::net::{Fate, Link, Net};
+use crate::net::{Fate, Link, Net, by_number, queue};
 
 fn beginning_with(initial_mark_fraction: f64) -> Scheme {
     Scheme::Dctcp(DctcpConfig { initial_mark_fraction, ..DctcpConfig::default() })
@@ -74,17 +74,17 @@ fn the_mark_fraction_rises_towards_one_when_everything_is_marked() {
 #[test]
 fn the_mark_fraction_settles_at_the_share_of_marks() {
     for (every, share) in [(2, 0.5), (4, 0.25), (10, 0.1)] {
-        let mark = move |n: u64| if n.is_multiple_of(every) { Fate::IsMarked } else { Fate::Arrives };
-        let marks = Box::new(move |n, _| mark(n));
+        let mark = move |n: u64| if n.is_multiple_of(every) { Fate::Marked } else { Fate::Arrives };
+        let marks = by_number(move |n, _| mark(n));
         // Each mark of a window costs no more than one cut, so a window of some tens of packets stays.
-        let there = Link::delay(us(50)).with_faults(marks);
-        let mut net = Net::new(start(Scheme::DCTCP, 100.0, Some(100.0)), 20_000, there, Link::delay(us(50)));
+        let there = Link::new(us(50)).with_faults(marks);
+        let mut net = Net::new(start(Scheme::DCTCP, 100.0, Some(100.0)), 20_000, there, Link::new(us(50)));
         net.finish();
-        let measured = net.sender.stats().mark_fraction;
+        let measured = net.sender(0).stats().mark_fraction;
         // Windows are no multiples of `every`: a window of W sees the share give or take one packet.
         assert!((measured - share).abs() < 0.12 * share.max(0.25), "{measured}, not {share}");
-        assert_eq!(net.sender.stats().marked, 20_000 / every);
-        assert_eq!(net.receiver.stats().marked, 20_000 / every, "every mark is echoed once");
+        assert_eq!(net.sender(0).stats().marked, 20_000 / every);
+        assert_eq!(net.host().stats().marked, 20_000 / every, "every mark is echoed once");
     }
 }
 
@@ -175,13 +175,13 @@ fn new_reno_does_not_know_marks() {
 /// On a link of 10^6 packets/s whose queue marks above 30, the queue stays near 30 and nothing is lost.
 #[test]
 fn a_long_flow_keeps_the_queue_at_the_mark_threshold() {
-    let there = Link { per_packet: us(1), room: 100, mark_above: 30, ..Link::delay(us(40)) };
-    let mut net = Net::new(start(Scheme::DCTCP, 1.0, None), 100_000, there, Link::delay(us(40)));
+    let there = queue(us(1), 100, 30, us(40));
+    let mut net = Net::new(start(Scheme::DCTCP, 1.0, None), 100_000, there, Link::new(us(40)));
     net.finish();
-    let stats = net.sender.stats();
-    assert_eq!((net.there.dropped, stats.resent, stats.timeouts), (0, 0, 0));
+    let stats = net.sender(0).stats();
+    assert_eq!((net.there().dropped, stats.resent, stats.timeouts), (0, 0, 0));
     // 100 000 packets take 0.1 s, and slow start with its first cut by half a few round trips more.
-    let seconds = net.closed_at.unwrap().as_secs_f64();
+    let seconds = net.closed_at[0].unwrap().as_secs_f64();
     assert!((0.1..0.102).contains(&seconds), "{seconds} s");
     assert!((80.0..130.0).contains(&stats.window.get()), "{}", stats.window);
 }

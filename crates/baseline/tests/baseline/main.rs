@@ -8,6 +8,5 @@ mod dctcp;
 mod ending;
 mod ndp;
 mod net;
-mod pulled_net;
 mod recovery;
 mod window;

@@ -8,12 +8,9 @@ use headwater_transport::flow::rtt::RttConfig;
 use headwater_units::{BlockIndex, Duration, Esi, FlowId, PacketNumber, Packets, PathId, SymbolId, Time};
 use headwater_wire::{Body, Class, Datagram, Ecn, FinReason, Pull, Receipt, SymbolHeader};
 use proptest::prelude::*;
-use rand::{Rng, SeedableRng};
-use rand_chacha::ChaCha8Rng;
 
 use crate::bench::{Bench, FLOW, PATH, ms, us};
-use crate::net::{Fate, Faults};
-use crate::pulled_net::{DELAY, PACKET, PulledNet, pull_config};
+use crate::net::{DELAY, Fate, Net, PACKET, Weather, by_number, pull_config};
 
 /// A first window of `window`, timeouts of at least 1 ms.
 fn ndp(window: f64) -> SenderConfig {
@@ -144,41 +141,41 @@ fn relay_sends_what_has_come_and_keeps_pulls_that_find_nothing() {
 #[test]
 fn flow_that_loses_nothing_is_pulled_for_all_but_its_first_window() {
     for (packets, pulled) in [(0, 0), (1, 0), (8, 0), (9, 1), (100, 92)] {
-        let mut net = PulledNet::new(ndp(8.0), 0, &[packets]);
+        let mut net = Net::pulled(ndp(8.0), 0, &[packets]);
         net.finish();
         assert_eq!((net.sequences[0], net.delivered), (pulled, packets));
-        assert_eq!(net.sent[0], (0..packets).collect::<Vec<_>>());
+        assert_eq!(net.numbers(0), (0..packets).collect::<Vec<_>>());
     }
 }
 
 #[test]
 fn window_of_a_round_trip_keeps_the_link_full() {
-    let mut net = PulledNet::new(ndp(12.0), 0, &[1000]);
+    let mut net = Net::pulled(ndp(12.0), 0, &[1000]);
     net.finish();
     let ideal = PACKET * 1000 + DELAY * 2;
     let took = net.complete_at[0].unwrap().since(Time::ZERO);
     assert!(took <= ideal + PACKET, "{took}, ideal {ideal}");
-    assert_eq!(net.trimmed, 0);
+    assert_eq!(net.last().trimmed, 0);
 }
 
 #[test]
 fn every_header_is_one_more_pull() {
-    let mut net = PulledNet::new(ndp(40.0), 0, &[300]);
+    let mut net = Net::pulled(ndp(40.0), 0, &[300]);
     net.finish();
     assert!(
-        net.trimmed >= 19,
+        net.last().trimmed >= 19,
         "40 packets at once find room for 20 and the one on the line: {}",
-        net.trimmed
+        net.last().trimmed
     );
-    assert_eq!(u64::from(net.sequences[0]), 300 - 40 + net.trimmed);
-    assert_eq!(net.delivered, 300 + net.trimmed);
-    assert_eq!(net.senders[0].stats().timeouts, 0);
+    assert_eq!(u64::from(net.sequences[0]), 300 - 40 + net.last().trimmed);
+    assert_eq!(net.delivered - net.last().trimmed, 300);
+    assert_eq!(net.sender(0).stats().timeouts, 0);
 }
 
 /// Seventy senders to one host: the link stays full, nobody times out, and all end together.
 #[test]
 fn seventy_senders_share_the_link_and_nobody_times_out() {
-    let mut net = PulledNet::new(ndp(12.0), 64, &[175; 70]);
+    let mut net = Net::pulled(ndp(12.0), 64, &[175; 70]);
     net.finish();
     let ended: Vec<Time> = net.complete_at.iter().map(|at| at.unwrap()).collect();
     let last = ended.iter().max().unwrap().as_secs_f64();
@@ -186,12 +183,12 @@ fn seventy_senders_share_the_link_and_nobody_times_out() {
     assert!(utilisation > 0.94, "1500 of 1564 bytes are 0.959: {utilisation}");
     let first = ended.iter().min().unwrap().as_secs_f64();
     assert!(first > 0.9 * last, "turn by turn: {first} s to {last} s");
-    assert_eq!(net.senders.iter().map(|sender| sender.stats().timeouts).sum::<u64>(), 0);
+    assert_eq!((0..70).map(|flow| net.sender(flow).stats().timeouts).sum::<u64>(), 0);
 }
 
 #[test]
 fn sessions_of_one_host_take_turns() {
-    let mut net = PulledNet::new(ndp(12.0), 0, &[400, 100, 100]);
+    let mut net = Net::pulled(ndp(12.0), 0, &[400, 100, 100]);
     net.finish();
     let at = |flow: usize| net.complete_at[flow].unwrap().since(Time::ZERO).as_secs_f64();
     let turn = PACKET.as_secs_f64();
@@ -203,43 +200,32 @@ fn sessions_of_one_host_take_turns() {
 /// The pull of the last packet and everything that repeats it is lost: only the receiver can know.
 #[test]
 fn receiver_asks_again_when_its_last_pulls_were_lost() {
-    let mut net = PulledNet::new(ndp(4.0), 0, &[5]);
+    let mut net = Net::pulled(ndp(4.0), 0, &[5]);
     // The receipts of the first window, one of which is the only pull.
-    net.back = Box::new(|nth, _| if nth < 4 { Fate::IsLost } else { Fate::Arrives });
-    net.there = Box::new(|nth, _| if (4..8).contains(&nth) { Fate::IsLost } else { Fate::Arrives });
+    net.back().faults = by_number(|nth, _| if nth < 4 { Fate::Lost } else { Fate::Arrives });
+    net.there().faults = by_number(|nth, _| if (4..8).contains(&nth) { Fate::Lost } else { Fate::Arrives });
     net.finish();
     // What the senders' own timeouts bring is lost too: it is asked for when 2 ms have passed.
     let at = net.complete_at[0].unwrap().since(Time::ZERO);
     assert!(at > ms(2) && at < ms(2) + us(500), "{at}");
-    assert_eq!(net.host.flow(FlowId(100)).unwrap().asked_again, 1);
+    assert_eq!(net.host().flow(FlowId(100)).unwrap().asked_again, 1);
 }
 
 #[test]
 fn without_trimming_timeouts_deliver() {
-    let mut net = PulledNet::new(ndp(12.0), 64, &[50; 10]);
-    net.trims = false;
+    let mut net = Net::pulled(ndp(12.0), 64, &[50; 10]);
+    net.last().trims = false;
     net.finish();
-    assert!(net.senders.iter().any(|sender| sender.stats().timeouts > 0), "the first windows are too much");
+    assert!((0..10).any(|flow| net.sender(flow).stats().timeouts > 0), "the first windows are too much");
 }
 
-/// Shares of packets that one direction loses, delays and doubles.
-fn weather() -> impl Strategy<Value = (f64, f64, f64, u64)> {
-    (0.0..0.3, 0.0..0.3, 0.0..0.2, 1u64..2000)
-}
-
-fn faults((loss, late, twice, by): (f64, f64, f64, u64), seed: u64) -> Faults {
-    let mut random = ChaCha8Rng::seed_from_u64(seed);
-    Box::new(move |_, _| {
-        let by = Duration::from_nanos(random.random_range(1..=by * 1000));
-        if random.random_bool(loss) {
-            Fate::IsLost
-        } else if random.random_bool(late) {
-            Fate::IsLate(by)
-        } else if random.random_bool(twice) {
-            Fate::ComesTwice(by)
-        } else {
-            Fate::Arrives
-        }
+fn weather() -> impl Strategy<Value = Weather> {
+    (0.0..0.3, 0.0..0.3, 0.0..0.2, 1u64..2000).prop_map(|(loss, late, twice, by)| Weather {
+        loss,
+        late,
+        twice,
+        marked: 0.0,
+        by: us(by),
     })
 }
 
@@ -313,20 +299,20 @@ proptest! {
         seed: u64,
     ) {
         let config = SenderConfig { window_limit: Packets::new(limit), ..ndp(window) };
-        let mut net = PulledNet::new(config, headroom, &lengths);
-        (net.room, net.trims) = (room, trims);
-        (net.there, net.back) = (faults(there, seed), faults(back, !seed));
+        let mut net = Net::pulled(config, headroom, &lengths);
+        (net.last().room, net.last().trims) = (room, trims);
+        (net.there().faults, net.back().faults) = (there.faults(seed), back.faults(!seed));
         net.finish();
         for (index, &packets) in lengths.iter().enumerate() {
-            let sent = net.senders[index].stats();
-            let got = net.host.flow(FlowId(100 + index as u64)).unwrap();
+            let sent = net.sender(index).stats();
+            let got = net.host().flow(FlowId(100 + index as u64)).unwrap();
             prop_assert_eq!((got.distinct, got.next, sent.acked), (packets, packets, packets));
             prop_assert_eq!((sent.unexpected, got.unexpected, got.outside), (0, 0, 0));
             prop_assert_eq!(sent.sent, packets + sent.resent);
             prop_assert_eq!(sent.sent, net.sent[index].len() as u64);
             prop_assert!(sent.resent <= sent.lost + sent.timeouts);
         }
-        prop_assert_eq!(net.host.unexpected(), 0);
+        prop_assert_eq!(net.host().unexpected(), 0);
     }
 
     /// Receipts and pulls for anything in any order: no panic, no wake in the past, no more under way than allowed.

@@ -1,263 +1,234 @@
-//! Two hosts and a link each way: a rate, a delay, a queue that marks and drops, and faults that the test decides.
+//! Senders, the host that they send to, and a link each way; a test decides what else becomes of each packet.
 //!
-//! Every packet crosses the wire format, so numbers are cut to 32 bits and restored.
+//! Every packet crosses the wire format, so numbers are cut to 32 bits and restored. Before a host that pulls, packets meet in one
+//! queue that trims what finds no room; headers overtake it, as in a switch that serves them first.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
-use headwater_baseline::{Receiver, ReceiverConfig, Sender, SenderConfig, SenderEvent, SinkEvent};
-use headwater_machine::{Endpoint, Input, Output, Packet};
-use headwater_units::{Duration, FlowId, FlowKey, PathId, Time};
-use headwater_wire::{Body, Ecn, HeaderKey, emit, parse};
+use headwater_baseline::{
+    Expect, PullReceiver, PullReceiverConfig, Receiver, ReceiverConfig, Sender, SenderConfig, SenderEvent,
+    SinkCommand, SinkEvent,
+};
+use headwater_machine::{Endpoint, Input, Packet};
+use headwater_testkit::content::over_the_wire;
+use headwater_testkit::{Addressed, Faults, Network, Nobody, Role, Simulation};
+pub(crate) use headwater_testkit::{Fate, Line, Weather};
+use headwater_transport::pull::queue::PullConfig;
+use headwater_units::{BitRate, Bytes, Duration, FlowId, PathId, Time};
+use headwater_wire::{Body, Class, Ecn};
 
-const FLOW: FlowId = FlowId(11);
+pub(crate) type Link = headwater_testkit::Link<Addressed>;
 
-/// What becomes of a packet that the queue has let through.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fate {
-    Arrives,
-    IsLost,
-    /// It comes this much later than it should.
-    IsLate(Duration),
-    /// And once more this much later.
-    ComesTwice(Duration),
-    IsMarked,
+/// A packet's time on a pulling host's link: 1500 bytes at 1 Gbit/s.
+pub(crate) const PACKET: Duration = Duration::from_micros(12);
+/// One way, to and from a pulling host.
+pub(crate) const DELAY: Duration = Duration::from_micros(30);
+const THERE: usize = 0;
+const BACK: usize = 1;
+/// The link of a host that pulls.
+const LAST: usize = 2;
+
+pub(crate) fn flow(sender: usize) -> FlowId {
+    FlowId(100 + sender as u64)
 }
 
-/// Decides by the packet's position among all that were sent this way, and its number (0 for ACKs).
-pub(crate) type Faults = Box<dyn FnMut(u64, u64) -> Fate>;
-
-pub(crate) fn no_faults() -> Faults {
-    Box::new(|_, _| Fate::Arrives)
+/// Decides by the packet's position among all that the link has let through, and by its number (0 for ACKs).
+pub(crate) fn by_number(mut faults: impl FnMut(u64, u64) -> Fate + 'static) -> Faults<Addressed> {
+    Box::new(move |nth, it| match &it.packet.datagram.body {
+        Body::Symbol(header) => faults(nth, header.number.0),
+        _ => faults(nth, 0),
+    })
 }
 
-/// One direction.
-pub(crate) struct Link {
-    /// The time that one packet takes; zero for a link without limit.
-    pub(crate) per_packet: Duration,
-    pub(crate) delay: Duration,
-    /// An arriving packet is dropped when so many are queued, the one on the line not counted.
-    pub(crate) room: u64,
-    /// It is marked when more than this many are queued.
-    pub(crate) mark_above: u64,
-    pub(crate) faults: Faults,
-    pub(crate) free_at: Time,
-    pub(crate) carried: u64,
-    pub(crate) dropped: u64,
+/// A link on which each packet takes so long, and which marks above so many packets in its queue and drops above `room`; the one on
+/// the line is not among them.
+pub(crate) fn queue(each: Duration, room: usize, mark_above: usize, delay: Duration) -> Link {
+    Link { line: Line::Each(each), room: room + 1, mark_from: mark_above + 2, ..Link::new(delay) }
 }
 
-impl Link {
-    pub(crate) fn delay(delay: Duration) -> Self {
-        Link {
-            per_packet: Duration::ZERO,
-            delay,
-            room: u64::MAX,
-            mark_above: u64::MAX,
-            faults: no_faults(),
-            free_at: Time::ZERO,
-            carried: 0,
-            dropped: 0,
-        }
-    }
-
-    pub(crate) fn with_faults(self, faults: Faults) -> Self {
-        Link { faults, ..self }
-    }
-
-    /// When the packet is there, if at all; a doubled one is there twice.
-    fn carry(&mut self, now: Time, number: u64, ecn: &mut Ecn) -> Vec<Time> {
-        self.carried += 1;
-        let backlog = self.free_at.since(now);
-        let queued = match self.per_packet.as_nanos() {
-            0 => 0,
-            span => backlog.as_nanos().saturating_sub(1) / span,
-        };
-        if queued >= self.room {
-            self.dropped += 1;
-            return Vec::new();
-        }
-        if queued > self.mark_above && *ecn != Ecn::NotEct {
-            *ecn = Ecn::Ce;
-        }
-        self.free_at = self.free_at.max(now) + self.per_packet;
-        let at = self.free_at + self.delay;
-        match (self.faults)(self.carried - 1, number) {
-            Fate::Arrives => vec![at],
-            Fate::IsLost => Vec::new(),
-            Fate::IsLate(by) => vec![at + by],
-            Fate::ComesTwice(by) => vec![at, at + by],
-            Fate::IsMarked => {
-                if *ecn != Ecn::NotEct {
-                    *ecn = Ecn::Ce;
-                }
-                vec![at]
-            }
-        }
+/// A pulling host's link: as fast as packets are pulled when there is no headroom.
+pub(crate) fn pull_config(headroom: u64) -> PullConfig {
+    PullConfig {
+        rate: BitRate::new(1_000_000_000),
+        packet: Bytes::new(1500 + headroom),
+        catch_up: Duration::ZERO,
     }
 }
 
-enum Happening {
-    Data(Packet),
-    Back(Packet),
-    Wake,
-}
-
-pub(crate) struct Net {
-    pub(crate) sender: Sender,
-    pub(crate) receiver: Receiver,
-    pub(crate) there: Link,
-    pub(crate) back: Link,
-    pub(crate) now: Time,
-    happenings: BTreeMap<(Time, u64), Happening>,
-    happened: u64,
-    wake: Option<Time>,
-    /// When each packet left, and its number.
-    pub(crate) sent: Vec<(Time, u64)>,
-    /// Different numbers that reached the receiver.
+pub(crate) struct Net<R> {
+    pub(crate) network: Network<Addressed, ()>,
+    /// The senders, and last of all the host.
+    machines: Vec<Role<Nobody, Sender, R>>,
+    /// By sender: when each packet left, and its number.
+    pub(crate) sent: Vec<Vec<(Time, u64)>>,
+    /// Different numbers that reached the host.
     pub(crate) reached: BTreeSet<u64>,
-    pub(crate) closed_at: Option<Time>,
-    pub(crate) done_at: Option<Time>,
-    /// The most that was in flight at any time.
+    /// Packets that reached the host.
+    pub(crate) delivered: u64,
+    /// By sender: the sequence of its newest pull or receipt, when it closed, when all had come.
+    pub(crate) sequences: Vec<u32>,
+    pub(crate) closed_at: Vec<Option<Time>>,
+    pub(crate) complete_at: Vec<Option<Time>>,
+    /// The most that one sender had in flight at any time.
     pub(crate) most_in_flight: u64,
 }
 
-impl Net {
+impl Net<Receiver> {
+    /// One flow.
     pub(crate) fn new(config: SenderConfig, packets: u64, there: Link, back: Link) -> Self {
+        let receiver = Receiver::new(ReceiverConfig::of(&config), flow(0), PathId(0), packets);
+        Net::with(config, &[packets], receiver, vec![there, back])
+    }
+
+    /// How many packets left in each round of `span`, from the start.
+    pub(crate) fn rounds(&self, span: Duration) -> Vec<usize> {
+        let mut rounds = Vec::new();
+        for &(at, _) in &self.sent[0] {
+            let round = (at.as_nanos() / span.as_nanos()) as usize;
+            rounds.resize(rounds.len().max(round + 1), 0);
+            rounds[round] += 1;
+        }
+        rounds
+    }
+}
+
+impl Net<PullReceiver> {
+    /// Flows of these lengths, all from time zero, pulled over a link that trims.
+    pub(crate) fn pulled(config: SenderConfig, headroom: u64, lengths: &[u64]) -> Self {
+        let mut host = PullReceiver::new(PullReceiverConfig::of(&config, pull_config(headroom)));
+        for (index, &packets) in lengths.iter().enumerate() {
+            let (path, window) = (PathId(index as u32), config.first_window());
+            let expect = Expect { flow: flow(index), path, packets, window, relayed: false };
+            host.handle(Time::ZERO, Input::Command(SinkCommand::Expect(expect)));
+        }
+        let last = Link { line: Line::Each(PACKET), room: 20, trims: true, ..Link::new(DELAY) };
+        Net::with(config, lengths, host, vec![Link::new(DELAY), Link::new(DELAY), last])
+    }
+
+    /// The link before the host.
+    pub(crate) fn last(&mut self) -> &mut Link {
+        &mut self.network.links[LAST]
+    }
+}
+
+impl<R: Endpoint<Command = SinkCommand, Event = SinkEvent>> Net<R> {
+    fn with(config: SenderConfig, lengths: &[u64], host: R, links: Vec<Link>) -> Self {
+        let sender = |index| Role::Source(Sender::new(config, flow(index), PathId(1000), lengths[index]));
+        let of = lengths.len();
         Net {
-            sender: Sender::new(config, FLOW, PathId(1), packets),
-            receiver: Receiver::new(ReceiverConfig::of(&config), FLOW, PathId(2), packets),
-            there,
-            back,
-            now: Time::ZERO,
-            happenings: BTreeMap::new(),
-            happened: 0,
-            wake: None,
-            sent: Vec::new(),
+            network: Network::new(links),
+            machines: (0..of).map(sender).chain([Role::Receiver(host)]).collect(),
+            sent: vec![Vec::new(); of],
             reached: BTreeSet::new(),
-            closed_at: None,
-            done_at: None,
+            delivered: 0,
+            sequences: vec![0; of],
+            closed_at: vec![None; of],
+            complete_at: vec![None; of],
             most_in_flight: 0,
         }
     }
 
-    /// Runs until nothing happens any more, or until a time, or for so many happenings.
-    pub(crate) fn run(&mut self, until: Time, mut steps: u64) -> &mut Self {
-        self.poll_receiver();
-        self.poll_sender();
-        while let Some(entry) = self.happenings.first_entry() {
-            if entry.key().0 > until || steps == 0 {
-                break;
-            }
-            steps -= 1;
-            let ((at, _), happening) = entry.remove_entry();
-            self.now = at;
-            match happening {
-                Happening::Data(packet) => {
-                    if let Body::Symbol(header) = packet.datagram.body {
-                        self.reached.insert(header.number.0);
-                    }
-                    self.receiver.handle(at, Input::Packet(packet));
-                    self.poll_receiver();
-                }
-                Happening::Back(packet) => {
-                    self.sender.handle(at, Input::Packet(packet));
-                    self.poll_sender();
-                }
-                Happening::Wake => {
-                    self.wake = None;
-                    self.poll_sender();
-                }
-            }
-        }
+    pub(crate) fn sender(&self, index: usize) -> &Sender {
+        let Role::Source(sender) = &self.machines[index] else { unreachable!() };
+        sender
+    }
+
+    pub(crate) fn host(&self) -> &R {
+        let Some(Role::Receiver(host)) = self.machines.last() else { unreachable!() };
+        host
+    }
+
+    pub(crate) fn there(&mut self) -> &mut Link {
+        &mut self.network.links[THERE]
+    }
+
+    pub(crate) fn back(&mut self) -> &mut Link {
+        &mut self.network.links[BACK]
+    }
+
+    /// Numbers that a sender sent, in order.
+    pub(crate) fn numbers(&self, sender: usize) -> Vec<u64> {
+        self.sent[sender].iter().map(|&(_, number)| number).collect()
+    }
+
+    /// Runs until nothing happens any more, or until a time, or for so many events.
+    pub(crate) fn run(&mut self, until: Time, steps: u64) -> &mut Self {
+        (0..self.machines.len()).rev().for_each(|host| self.drain(host));
+        _ = (0..steps).take_while(|_| self.step(until)).count();
         self
     }
 
     /// Runs to the end, which must come.
     pub(crate) fn finish(&mut self) -> &mut Self {
         self.run(Time::MAX, 4_000_000);
-        assert!(self.happenings.is_empty(), "the flow goes on for ever: {:?}", self.sender.stats());
-        assert!(
-            self.closed_at.is_some(),
-            "nothing more happens and it is not closed: {:?}",
-            self.sender.stats()
-        );
-        assert!(self.done_at.is_some(), "closed before it was complete: {:?}", self.receiver.stats());
+        for index in 0..self.sent.len() {
+            let stats = self.sender(index).stats();
+            assert!(self.network.is_quiet(), "flow {index} goes on for ever: {stats:?}");
+            assert!(self.closed_at[index].is_some(), "flow {index} is not closed: {stats:?}");
+            assert!(self.complete_at[index].is_some(), "closed before it was complete: {stats:?}");
+        }
         self
     }
+}
 
-    fn poll_sender(&mut self) {
-        loop {
-            match self.sender.poll(self.now) {
-                Output::Transmit(packet) => {
-                    let Body::Symbol(header) = packet.datagram.body else { panic!("a sender sends data") };
-                    self.sent.push((self.now, header.number.0));
-                    self.carry(packet, header.number.0, true);
-                }
-                Output::Event(SenderEvent::Closed { flow: FLOW }) => {
-                    assert_eq!(self.closed_at.replace(self.now), None, "closed twice");
-                }
-                Output::Event(event) => panic!("{event:?}"),
-                Output::Wake(at) => {
-                    self.most_in_flight = self.most_in_flight.max(self.sender.stats().in_flight);
-                    return self.wake_at(at);
-                }
-            }
+impl<R: Endpoint<Command = SinkCommand, Event = SinkEvent>> Simulation for Net<R> {
+    type Machine = Role<Nobody, Sender, R>;
+    type Carried = Addressed;
+    type Act = ();
+
+    fn network(&mut self) -> &mut Network<Addressed, ()> {
+        &mut self.network
+    }
+
+    fn machine(&mut self, host: usize) -> &mut Self::Machine {
+        &mut self.machines[host]
+    }
+
+    fn transmit(&mut self, from: usize, packet: Packet) {
+        let (mut to, mut link) = (self.sent.len(), THERE);
+        if from == to {
+            assert_eq!((packet.datagram.class, packet.ecn), (Class::Control, Ecn::NotEct));
+            (to, link) = (packet.path.0 as usize, BACK);
+            let sequence = match packet.datagram.body {
+                Body::Pull(pull) => pull.sequence,
+                Body::Receipt(receipt) => receipt.sequence,
+                _ => 0,
+            };
+            self.sequences[to] = self.sequences[to].max(sequence);
+        } else {
+            let Body::Symbol(header) = packet.datagram.body else { panic!("a sender sends data") };
+            assert_eq!((packet.datagram.flow, packet.datagram.class), (flow(from), Class::Bulk));
+            self.sent[from].push((self.network.now(), header.number.0));
+            self.most_in_flight = self.most_in_flight.max(self.sender(from).stats().in_flight);
         }
+        let packet = Packet { path: PathId(from as u32), ..over_the_wire(packet) };
+        self.network.send(link, Bytes::ZERO, Addressed { from, to, packet });
     }
 
-    /// As a lazy driver: an older wake that comes earlier is good enough.
-    fn wake_at(&mut self, at: Option<Time>) {
-        let Some(at) = at else { return };
-        assert!(at > self.now, "a wake in the past");
-        if self.wake.is_none_or(|earlier| at < earlier) {
-            self.wake = Some(at);
-            self.at(at, Happening::Wake);
+    fn arrive(&mut self, link: usize, it: Addressed) {
+        let pulls = self.network.links.len() > LAST;
+        if link == THERE && pulls {
+            return self.network.send(LAST, Bytes::ZERO, it);
         }
-    }
-
-    fn poll_receiver(&mut self) {
-        loop {
-            match self.receiver.poll(self.now) {
-                Output::Transmit(packet) => {
-                    assert_eq!(packet.ecn, Ecn::NotEct);
-                    self.carry(packet, 0, false);
-                }
-                Output::Event(SinkEvent::Done) => {
-                    assert_eq!(self.done_at.replace(self.now), None, "done twice");
-                }
-                Output::Event(event) => panic!("{event:?}"),
-                Output::Wake(at) => return assert_eq!(at, None, "a receiver has no timers"),
-            }
+        if let Body::Symbol(header) = &it.packet.datagram.body {
+            self.delivered += 1;
+            self.reached.insert(header.number.0);
         }
+        self.hear(it.to, it.packet);
+        let has_timer = it.to == self.sent.len() && self.network.wake_of(it.to).is_some();
+        assert!(pulls || !has_timer, "a receiver of one flow has no timers");
     }
 
-    fn carry(&mut self, packet: Packet, number: u64, there: bool) {
-        let key = HeaderKey::new(&FlowKey([0; 32]));
-        let mut bytes = vec![0; packet.datagram.len(8)];
-        emit(&packet.datagram, 8, &key, &mut bytes);
-        let datagram = parse(&bytes, &key).expect("what is said can be read").datagram;
-        let mut packet = Packet { datagram, ..packet };
-        let link = if there { &mut self.there } else { &mut self.back };
-        for at in link.carry(self.now, number, &mut packet.ecn) {
-            let packet = packet.clone();
-            self.at(at, if there { Happening::Data(packet) } else { Happening::Back(packet) });
-        }
+    fn on_event(&mut self, _: usize, event: Role<Nobody, SenderEvent, SinkEvent>) {
+        let now = self.network.now();
+        let ended = match event {
+            Role::Source(SenderEvent::Closed { flow }) => &mut self.closed_at[(flow.0 - 100) as usize],
+            Role::Receiver(SinkEvent::Done) => &mut self.complete_at[0],
+            Role::Receiver(SinkEvent::Complete { flow }) => &mut self.complete_at[(flow.0 - 100) as usize],
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(ended.replace(now), None, "it ends twice");
     }
 
-    fn at(&mut self, time: Time, happening: Happening) {
-        self.happened += 1;
-        self.happenings.insert((time, self.happened), happening);
-    }
-
-    /// How many packets left in each round of `span`, from the start.
-    pub(crate) fn rounds(&self, span: Duration) -> Vec<usize> {
-        let mut rounds = Vec::new();
-        for &(at, _) in &self.sent {
-            let round = (at.as_nanos() / span.as_nanos()) as usize;
-            if rounds.len() <= round {
-                rounds.resize(round + 1, 0);
-            }
-            rounds[round] += 1;
-        }
-        rounds
-    }
+    fn act(&mut self, (): ()) {}
 }

@@ -4,16 +4,14 @@ use std::collections::BTreeSet;
 
 use headwater_baseline::{Scheme, SenderConfig};
 use headwater_units::{Duration, Time};
-use rand::{Rng, SeedableRng};
-use rand_chacha::ChaCha8Rng;
 
 use crate::bench::{Bench, ms, start, us};
-use crate::net::{Fate, Faults, Link, Net};
+use crate::net::{Fate, Line, Link, Net, Weather, by_number, queue};
 
 /// Loses the first copy of each of these packets.
-fn lose_once(numbers: &[u64]) -> Faults {
+fn lose_once(numbers: &[u64]) -> impl FnMut(u64, u64) -> Fate + 'static {
     let mut numbers: BTreeSet<u64> = numbers.iter().copied().collect();
-    Box::new(move |_, number| if numbers.remove(&number) { Fate::IsLost } else { Fate::Arrives })
+    move |_, number| if numbers.remove(&number) { Fate::Lost } else { Fate::Arrives }
 }
 
 #[test]
@@ -38,25 +36,25 @@ fn the_third_duplicate_ack_sends_the_packet_again_and_halves_the_window() {
 
 #[test]
 fn a_packet_overtaken_by_two_others_is_not_sent_again() {
-    let late = Box::new(|_, number| if number == 20 { Fate::IsLate(us(1)) } else { Fate::Arrives });
-    let there = Link { per_packet: Duration::from_nanos(400), ..Link::delay(us(50)) }.with_faults(late);
-    let mut net = Net::new(start(Scheme::NewReno, 10.0, None), 200, there, Link::delay(us(50)));
+    let late = by_number(|_, number| if number == 20 { Fate::Late(us(1)) } else { Fate::Arrives });
+    let there = Link { line: Line::Each(Duration::from_nanos(400)), ..Link::new(us(50)) }.with_faults(late);
+    let mut net = Net::new(start(Scheme::NewReno, 10.0, None), 200, there, Link::new(us(50)));
     net.finish();
-    assert_eq!(net.receiver.stats().arrived, 200);
-    assert_eq!((net.sender.stats().resent, net.sender.stats().fast_recoveries), (0, 0));
+    assert_eq!(net.host().stats().arrived, 200);
+    assert_eq!((net.sender(0).stats().resent, net.sender(0).stats().fast_recoveries), (0, 0));
 }
 
 #[test]
 fn partial_acks_fill_one_hole_per_round_trip_without_leaving_recovery() {
-    let there = Link::delay(us(50)).with_faults(lose_once(&[20, 22, 25, 29]));
-    let mut net = Net::new(start(Scheme::NewReno, 20.0, Some(20.0)), 400, there, Link::delay(us(50)));
+    let there = Link::new(us(50)).with_faults(by_number(lose_once(&[20, 22, 25, 29])));
+    let mut net = Net::new(start(Scheme::NewReno, 20.0, Some(20.0)), 400, there, Link::new(us(50)));
     net.finish();
     let mut first = BTreeSet::new();
-    let again: Vec<_> = net.sent.iter().filter(|&&(_, number)| !first.insert(number)).copied().collect();
+    let again: Vec<_> = net.sent[0].iter().filter(|&&(_, number)| !first.insert(number)).copied().collect();
     // Packets 20 to 40 leave when the first round is acknowledged, after 100 us; their ACKs come back after 200 us.
     let at = |round: u64| Time::ZERO + us(100 * round);
     assert_eq!(again, [(at(2), 20), (at(3), 22), (at(4), 25), (at(5), 29)]);
-    let stats = net.sender.stats();
+    let stats = net.sender(0).stats();
     assert_eq!((stats.fast_recoveries, stats.timeouts, stats.resent), (1, 0, 4));
 }
 
@@ -80,22 +78,22 @@ fn a_partial_ack_takes_what_it_acknowledges_off_the_window_and_adds_one() {
 #[test]
 fn timeouts_double_until_something_new_is_timed() {
     let mut lost = 4;
-    let faults = Box::new(move |_, number| {
+    let faults = by_number(move |_, number| {
         if number == 0 && lost > 0 {
             lost -= 1;
-            return Fate::IsLost;
+            return Fate::Lost;
         }
         Fate::Arrives
     });
-    let there = Link::delay(us(50)).with_faults(faults);
-    let mut net = Net::new(start(Scheme::NewReno, 1.0, None), 2, there, Link::delay(us(50)));
+    let there = Link::new(us(50)).with_faults(faults);
+    let mut net = Net::new(start(Scheme::NewReno, 1.0, None), 2, there, Link::new(us(50)));
     net.finish();
     let at = |millis: u64| Time::ZERO + ms(millis);
     assert_eq!(
-        net.sent,
+        net.sent[0],
         [(at(0), 0), (at(10), 0), (at(30), 0), (at(70), 0), (at(150), 0), (at(150) + us(100), 1)]
     );
-    let stats = net.sender.stats();
+    let stats = net.sender(0).stats();
     assert_eq!((stats.timeouts, stats.resent), (4, 4));
     assert_eq!(stats.rtt, Some(us(100)), "taken from packet 1: a packet sent twice is not timed (Karn)");
     assert_eq!(stats.timeout, ms(10));
@@ -174,19 +172,19 @@ fn duplicate_acks_for_what_a_timeout_sent_again_begin_no_recovery() {
 #[test]
 fn a_lost_resend_is_left_to_the_timeout() {
     let mut left = 2;
-    let faults = Box::new(move |_, number| {
+    let faults = by_number(move |_, number| {
         if number == 15 && left > 0 {
             left -= 1;
-            return Fate::IsLost;
+            return Fate::Lost;
         }
         Fate::Arrives
     });
-    let there = Link::delay(us(50)).with_faults(faults);
-    let mut net = Net::new(start(Scheme::NewReno, 10.0, None), 100, there, Link::delay(us(50)));
+    let there = Link::new(us(50)).with_faults(faults);
+    let mut net = Net::new(start(Scheme::NewReno, 10.0, None), 100, there, Link::new(us(50)));
     net.finish();
-    let stats = net.sender.stats();
+    let stats = net.sender(0).stats();
     assert_eq!((stats.fast_recoveries, stats.timeouts), (1, 1));
-    assert!(net.closed_at.unwrap() > Time::ZERO + ms(10));
+    assert!(net.closed_at[0].unwrap() > Time::ZERO + ms(10));
 }
 
 /// PPUSH Fig. 4b: with more than a tenth lost, Reno and DCTCP get less than 5 % of a link of 10^6 packets/s, 40 us away.
@@ -206,15 +204,14 @@ fn the_window_collapses_when_a_tenth_is_lost() {
 
 /// The share of the link that a flow without end gets in 300 ms, and its mean window.
 fn under_random_loss(scheme: Scheme, loss: f64) -> (f64, f64) {
-    let mut random = ChaCha8Rng::seed_from_u64(5);
-    let faults = Box::new(move |_, _| if random.random_bool(loss) { Fate::IsLost } else { Fate::Arrives });
-    let there = Link { per_packet: us(1), room: 100, mark_above: 30, ..Link::delay(us(40)) };
+    let faults = Weather { loss, ..Weather::default() }.faults(5);
+    let there = queue(us(1), 100, 30, us(40));
     let config = SenderConfig { ..start(scheme, 1.0, None) };
-    let mut net = Net::new(config, u64::MAX, there.with_faults(faults), Link::delay(us(40)));
+    let mut net = Net::new(config, u64::MAX, there.with_faults(faults), Link::new(us(40)));
     let mut windows = 0.0;
     for step in 1..=3000 {
         net.run(Time::ZERO + us(100 * step), u64::MAX);
-        windows += net.sender.stats().window.get();
+        windows += net.sender(0).stats().window.get();
     }
-    (net.receiver.stats().distinct as f64 / 300_000.0, windows / 3000.0)
+    (net.host().stats().distinct as f64 / 300_000.0, windows / 3000.0)
 }

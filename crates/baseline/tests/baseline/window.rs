@@ -7,8 +7,8 @@ use crate::bench::{Bench, ms, start, us};
 use crate::net::{Link, Net};
 
 /// A path whose round trip is always 100 us.
-fn plain(config: SenderConfig, packets: u64) -> Net {
-    Net::new(config, packets, Link::delay(us(50)), Link::delay(us(50)))
+fn plain(config: SenderConfig, packets: u64) -> Net<headwater_baseline::Receiver> {
+    Net::new(config, packets, Link::new(us(50)), Link::new(us(50)))
 }
 
 #[test]
@@ -17,8 +17,8 @@ fn slow_start_doubles_the_window_every_round_trip() {
         let mut net = plain(start(scheme, 1.0, None), 255);
         net.finish();
         assert_eq!(net.rounds(us(100)), [1, 2, 4, 8, 16, 32, 64, 128]);
-        assert_eq!(net.closed_at, Some(Time::ZERO + us(800)), "when the last ACK is back");
-        assert_eq!(net.done_at, Some(Time::ZERO + us(750)));
+        assert_eq!(net.closed_at[0], Some(Time::ZERO + us(800)), "when the last ACK is back");
+        assert_eq!(net.complete_at[0], Some(Time::ZERO + us(750)));
     }
 }
 
@@ -72,7 +72,7 @@ fn the_window_limit_bounds_what_is_out() {
     let mut net = plain(config, 500);
     net.finish();
     assert_eq!(net.most_in_flight, 16);
-    assert_eq!(net.sender.stats().window.get(), 16.0);
+    assert_eq!(net.sender(0).stats().window.get(), 16.0);
 }
 
 #[test]
@@ -80,9 +80,9 @@ fn a_flow_without_loss_sends_each_packet_once_in_order() {
     for scheme in [Scheme::NewReno, Scheme::DCTCP, Scheme::DCCP] {
         let mut net = plain(SenderConfig::data_centre(scheme), 1000);
         net.finish();
-        assert!(net.sent.iter().map(|&(_, number)| number).eq(0..1000), "{scheme:?}");
-        assert_eq!((net.there.carried, net.back.carried), (1000, 1000));
-        let stats = net.sender.stats();
+        assert!(net.sent[0].iter().map(|&(_, number)| number).eq(0..1000), "{scheme:?}");
+        assert_eq!((net.there().carried, net.back().carried), (1000, 1000));
+        let stats = net.sender(0).stats();
         assert_eq!((stats.sent, stats.resent, stats.acked, stats.lost), (1000, 0, 1000, 0));
         assert_eq!((stats.timeouts, stats.fast_recoveries, stats.in_flight), (0, 0, 0));
         assert_eq!(stats.rtt, Some(us(100)));

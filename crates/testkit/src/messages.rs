@@ -1,0 +1,83 @@
+//! Control messages with the usual in them, for tests to change what they are about.
+
+use headwater_units::{Bytes, Duration, FlowId, FlowKey, NodeId, ObjectId, TaskId, Theta};
+use headwater_wire::{Class, Control, Delivery, FlowGrant, FlowRole, NodeInfo, Push, ToReceiver};
+
+/// What a node says of itself in its first life: it has no limits, and takes datagrams of 1424 bytes at 10.0.0.`host`.
+pub fn node_info(node: NodeId, name: impl Into<String>, host: u8) -> NodeInfo {
+    NodeInfo {
+        node,
+        name: name.into(),
+        listen: None,
+        data: vec![([10, 0, 0, host], 7000).into()],
+        uplink: None,
+        downlink: None,
+        rack: None,
+        room: 1424,
+        incarnation: 1,
+        rtt: None,
+        seen: None,
+        labels: Default::default(),
+    }
+}
+
+/// What a receiver learns of one flow, of which there are `of`: not of a group, and passed on.
+pub fn grant(flow: FlowId, node: NodeId, key: FlowKey, index: u8, of: u8) -> FlowGrant {
+    FlowGrant { flow, node, at: Vec::new(), key, index, of, group: None, relays: false, passed_on: true }
+}
+
+/// An object, and how it is cut.
+#[derive(Clone, Copy, Debug)]
+pub struct Object {
+    /// Its name.
+    pub id: ObjectId,
+    /// Its size.
+    pub bytes: Bytes,
+    /// T.
+    pub symbol_size: u16,
+}
+
+impl Object {
+    /// The order to send all of it to a receiver by the only flow of a task.
+    pub fn push(
+        &self,
+        task: TaskId,
+        flow: FlowId,
+        key: FlowKey,
+        receiver: NodeId,
+        delivery: Delivery,
+    ) -> Push {
+        Push {
+            task,
+            flow,
+            object: self.id,
+            bytes: self.bytes,
+            symbol_size: self.symbol_size,
+            key,
+            theta: Theta::ONE,
+            class: Class::Bulk,
+            receiver,
+            delivery,
+            index: 0,
+            of: 1,
+            at: Vec::new(),
+            start: None,
+            role: FlowRole::Single,
+        }
+    }
+
+    /// The answer to a request, whose task has its number; the receiver then reports so rarely that no test sees it.
+    pub fn accepted(&self, request: u64, delivery: Delivery, flows: Vec<FlowGrant>) -> Control {
+        Control::Receiver(ToReceiver::Accepted {
+            request,
+            task: TaskId(request),
+            object: self.id,
+            bytes: self.bytes,
+            symbol_size: self.symbol_size,
+            feedback_every: Duration::from_secs(1000),
+            version: 0,
+            flows,
+            delivery,
+        })
+    }
+}

@@ -1,0 +1,60 @@
+//! A source's driver: which blocks it has read.
+
+use std::collections::BTreeMap;
+
+use headwater_transport::{SourceCommand, SourceEvent};
+use headwater_units::{BlockIndex, FlowId};
+use headwater_wire::{Body, Datagram};
+
+/// Blocks that a source has asked for and not released, by flow.
+#[derive(Debug, Default)]
+pub struct Preparation {
+    blocks: BTreeMap<(FlowId, BlockIndex), bool>,
+}
+
+impl Preparation {
+    /// Takes what the machine says. If it asks for a block: the answer, to be given to [`Preparation::ready`] when that is read.
+    pub fn on_event(&mut self, event: &SourceEvent) -> Option<SourceCommand> {
+        match event {
+            SourceEvent::Prepare { flow, block, repair } => {
+                self.blocks.entry((*flow, *block)).or_default();
+                Some(SourceCommand::BlockReady { flow: *flow, block: *block, repair: *repair })
+            }
+            SourceEvent::Release { flow, block } => {
+                assert!(
+                    self.blocks.remove(&(*flow, *block)).is_some(),
+                    "{block} of {flow:?} was not asked for"
+                );
+                None
+            }
+            SourceEvent::Closed { flow } => {
+                self.blocks.retain(|(of, _), _| of != flow);
+                None
+            }
+            SourceEvent::Opened(_) | SourceEvent::Wanted { .. } => None,
+        }
+    }
+
+    /// The machine is told this now.
+    pub fn ready(&mut self, command: &SourceCommand) {
+        if let SourceCommand::BlockReady { flow, block, .. } = command
+            && let Some(ready) = self.blocks.get_mut(&(*flow, *block))
+        {
+            *ready = true;
+        }
+    }
+
+    /// The machine sends this: a symbol's block must be ready.
+    pub fn sends(&self, datagram: &Datagram) {
+        if let Body::Symbol(header) = &datagram.body {
+            let block = header.symbol.block;
+            let ready = self.blocks.get(&(datagram.flow, block)) == Some(&true);
+            assert!(ready, "{:?} of {:?} is sent, which is not ready", header.symbol, datagram.flow);
+        }
+    }
+
+    /// Whether every block was released.
+    pub fn is_empty(&self) -> bool {
+        self.blocks.is_empty()
+    }
+}

@@ -1,0 +1,74 @@
+//! Machines of three kinds in one network.
+
+use headwater_controller::{Controller, ControllerCommand, ControllerEvent};
+use headwater_machine::{Endpoint, Input, Output};
+use headwater_transport::receiver::Receivers;
+use headwater_transport::source::Source;
+use headwater_transport::{FromFetch, SourceCommand, SourceEvent, ToFetch};
+use headwater_units::Time;
+
+/// Something of a controller, a source or a receiver: the machine itself, what it is told, or what it says.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Role<C, S, R> {
+    /// Who plans.
+    Controller(C),
+    /// Who sends.
+    Source(S),
+    /// Who receives.
+    Receiver(R),
+}
+
+/// A machine of the product.
+pub type Machine = Role<Controller, Source, Receivers>;
+/// What such a machine is told.
+pub type Command = Role<ControllerCommand, SourceCommand, ToFetch>;
+/// What such a machine says.
+pub type Event = Role<ControllerEvent, SourceEvent, FromFetch>;
+
+impl<C: Endpoint, S: Endpoint, R: Endpoint> Endpoint for Role<C, S, R> {
+    type Command = Role<C::Command, S::Command, R::Command>;
+    type Event = Role<C::Event, S::Event, R::Event>;
+
+    fn handle(&mut self, now: Time, input: Input<Self::Command>) {
+        match (self, input) {
+            (Role::Controller(machine), Input::Packet(packet)) => machine.handle(now, Input::Packet(packet)),
+            (Role::Source(machine), Input::Packet(packet)) => machine.handle(now, Input::Packet(packet)),
+            (Role::Receiver(machine), Input::Packet(packet)) => machine.handle(now, Input::Packet(packet)),
+            (Role::Controller(machine), Input::Command(Role::Controller(command))) => {
+                machine.handle(now, Input::Command(command));
+            }
+            (Role::Source(machine), Input::Command(Role::Source(command))) => {
+                machine.handle(now, Input::Command(command));
+            }
+            (Role::Receiver(machine), Input::Command(Role::Receiver(command))) => {
+                machine.handle(now, Input::Command(command));
+            }
+            _ => panic!("a command for another kind of machine"),
+        }
+    }
+
+    fn poll(&mut self, now: Time) -> Output<Self::Event> {
+        match self {
+            Role::Controller(machine) => machine.poll(now).map(Role::Controller),
+            Role::Source(machine) => machine.poll(now).map(Role::Source),
+            Role::Receiver(machine) => machine.poll(now).map(Role::Receiver),
+        }
+    }
+}
+
+/// In place of a controller where there is none.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Nobody {}
+
+impl Endpoint for Nobody {
+    type Command = Nobody;
+    type Event = Nobody;
+
+    fn handle(&mut self, _: Time, _: Input<Nobody>) {
+        match *self {}
+    }
+
+    fn poll(&mut self, _: Time) -> Output<Nobody> {
+        match *self {}
+    }
+}
