@@ -37,7 +37,7 @@ use rand_chacha::ChaCha8Rng;
 pub use setup::{CastOutcome, CastSetup, ReceiverRow};
 
 pub use carrier::MOST_MEMBERS;
-use carrier::{CONTROLLER, Carrier, NOWHERE, Ways};
+use carrier::{Brought, CONTROLLER, Carrier, NOWHERE, Ways};
 use host::{Host, HostConfig, Job, Passed, Surroundings};
 
 use super::Event;
@@ -150,11 +150,11 @@ struct Standing {
 
 impl Standing {
     /// The network has brought something.
-    fn take(&mut self, now: Time, packet: Packet, bytes: Option<Arc<[u8]>>) {
+    fn take(&mut self, now: Time, Brought { packet, bytes, wrong }: Brought) {
         let from = address(packet.path.0);
         match bytes {
             Some(bytes) => self.host.on_bytes(now, from, packet.path, &bytes),
-            None => self.host.on_packet(now, from, packet),
+            None => self.host.on_packet(now, from, packet, wrong),
         }
     }
 }
@@ -162,7 +162,7 @@ impl Standing {
 /// What a host's kernel keeps of what comes while its process does not run.
 #[derive(Default)]
 struct Socket {
-    kept: Vec<(Packet, Option<Arc<[u8]>>)>,
+    kept: Vec<Brought>,
     bytes: u64,
 }
 
@@ -170,11 +170,12 @@ impl Socket {
     /// The receive buffer that the product asks for.
     const ROOM: u64 = 8 << 20;
 
-    fn keep(&mut self, packet: Packet, bytes: Option<Arc<[u8]>>) {
+    fn keep(&mut self, brought: Brought) {
+        let Brought { packet, bytes, .. } = &brought;
         let len = bytes.as_ref().map_or(packet.datagram.len(ROOM), |bytes| bytes.len()) as u64;
         if self.bytes + len <= Self::ROOM {
             self.bytes += len;
-            self.kept.push((packet, bytes));
+            self.kept.push(brought);
         }
     }
 }
@@ -227,15 +228,15 @@ impl Surroundings for Around<'_> {
     }
 
     #[inline]
-    fn send(&mut self, packet: Packet, bytes: usize) {
-        self.carrier.send(&self.ways, self.now, self.host, packet, bytes);
+    fn send(&mut self, packet: Packet, bytes: usize, wrong: bool) {
+        self.carrier.send(&self.ways, self.now, self.host, packet, (bytes, wrong));
     }
 
     fn forward(&mut self, to: SocketAddr, parcel: Passed) {
         let bytes = parcel.datagram.len(parcel.payload);
         let path = self.path(&[to]);
         let packet = Packet { path, ecn: Ecn::NotEct, datagram: parcel.datagram };
-        self.carrier.send(&self.ways, self.now, self.host, packet, bytes);
+        self.carrier.send(&self.ways, self.now, self.host, packet, (bytes, parcel.wrong));
     }
 
     fn send_bytes(&mut self, to: To<SocketAddr>, bytes: Arc<[u8]>) {
@@ -431,22 +432,22 @@ impl World {
     #[inline]
     fn deliver(&mut self, body: u32, link: u32, ecn: Ecn, cut: bool) {
         let now = self.now;
-        let carrier::Arrived { at, packet, bytes } = self.carrier.take(body, link, ecn, cut);
+        let carrier::Arrived { at, brought } = self.carrier.take(body, link, ecn, cut);
         if at == CONTROLLER {
-            return self.tell_controller(packet);
+            return self.tell_controller(brought.packet);
         }
-        let Some(it) = self.hosts.get_mut(at as usize) else { return self.on_news(packet) };
-        if let (Body::Control(_), None) = (&packet.datagram.body, &bytes) {
-            return self.hear(at, packet);
+        let Some(it) = self.hosts.get_mut(at as usize) else { return self.on_news(brought.packet) };
+        if let (Body::Control(_), None) = (&brought.packet.datagram.body, &brought.bytes) {
+            return self.hear(at, brought.packet);
         }
         // What the network brings to whoever does not listen is gone, but what its kernel keeps for it.
         if it.silent {
             if !it.dead {
-                it.socket.keep(packet, bytes);
+                it.socket.keep(brought);
             }
             return;
         }
-        it.take(now, packet, bytes);
+        it.take(now, brought);
         self.drive(at);
     }
 

@@ -70,8 +70,8 @@ impl World {
         if it.dead || !std::mem::take(&mut it.silent) {
             return;
         }
-        for (packet, bytes) in std::mem::take(&mut it.socket).kept {
-            it.take(self.now, packet, bytes);
+        for brought in std::mem::take(&mut it.socket).kept {
+            it.take(self.now, brought);
         }
         for control in std::mem::take(&mut it.unheard) {
             self.with(host, |host, now, out| host.on_control(now, control, out));
