@@ -157,6 +157,11 @@ impl Controller {
         self.deliveries.tasks().len()
     }
 
+    /// Casts that are not over.
+    pub fn running_casts(&self) -> usize {
+        self.casts.iter().count()
+    }
+
     /// Its counters.
     pub fn stats(&self) -> &ControllerStats {
         &self.desk.stats

@@ -277,13 +277,14 @@ impl Carrier {
         self.agenda.push((now + self.control_delay).as_nanos(), Event::Deliver { body });
     }
 
-    /// Something that has come to a host comes to it once more.
-    pub(super) fn again(&mut self, at: Time, host: u32, Brought { packet, bytes, wrong }: Brought) {
-        let place = self.put(packet, host, bytes);
+    /// Something that has come to a host, or to the controller, comes once more. Says where it is kept until then.
+    pub(super) fn again(&mut self, at: Time, to: u32, Brought { packet, bytes, wrong }: Brought) -> u32 {
+        let place = self.put(packet, to, bytes);
         if wrong {
             self.wrong.insert(place);
         }
         self.agenda.push(at.as_nanos(), Event::Deliver { body: place });
+        place
     }
 
     // ---- what comes

@@ -28,8 +28,8 @@ use headwater_units::{
     BlockIndex, Bytes, Duration, Esi, FetchId, FlowId, Geometry, NodeId, ObjectId, PathId, SymbolId, Time,
 };
 use headwater_wire::{
-    Body, Class, Control, Datagram, Ecn, FetchEnd, Fetched, GroupInvitation, HeaderKey, Holding, Invitation,
-    MAX_FLOWS, NodeInfo, Spoiled, ToController, ToNode, emit,
+    Body, Class, Control, Datagram, Delivery, Ecn, FetchEnd, Fetched, GroupInvitation, HeaderKey, Holding,
+    Invitation, MAX_FLOWS, NodeInfo, Spoiled, ToController, ToNode, emit,
 };
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -240,6 +240,7 @@ struct Wanted {
     request: u64,
     name: String,
     class: Class,
+    delivery: Option<Delivery>,
     /// What the invitation says of it; nobody has invited to it if there is nothing.
     invited: Option<(ObjectId, Option<GroupInvitation>)>,
 }
@@ -328,10 +329,16 @@ impl Host {
         self.fetches.is_empty() && self.waiting.is_empty()
     }
 
-    /// The key of a flow, if it has that.
-    pub fn key(&mut self, flow: FlowId) -> Option<HeaderKey> {
-        let tree = self.node.tree_key(flow).cloned();
-        tree.or_else(|| self.node.key(flow).cloned())
+    /// A datagram as bytes, if it has the key of its flow. What a symbol carries is all zeros.
+    pub fn in_bytes(&mut self, datagram: &Datagram) -> Option<Vec<u8>> {
+        let payload = if matches!(datagram.body, Body::Symbol(_)) { self.symbol_size } else { 0 };
+        let mut bytes = vec![0; datagram.len(payload)];
+        let key = match self.node.tree_key(datagram.flow) {
+            Some(key) => key,
+            None => self.node.key(datagram.flow)?,
+        };
+        emit(datagram, payload, key, &mut bytes);
+        Some(bytes)
     }
 
     /// It has an object, all of it.
@@ -350,9 +357,16 @@ impl Host {
         }
     }
 
-    /// Somebody at this host wants an object and keeps it.
-    pub fn get(&mut self, now: Time, name: &str, request: u64, out: &mut impl Surroundings) {
-        let wanted = Wanted { request, name: name.to_owned(), class: Class::Bulk, invited: None };
+    /// Somebody at this host wants an object and keeps it; by this transport, if it asks for one.
+    pub fn get(
+        &mut self,
+        now: Time,
+        name: &str,
+        request: u64,
+        delivery: Option<Delivery>,
+        out: &mut impl Surroundings,
+    ) {
+        let wanted = Wanted { request, name: name.to_owned(), class: Class::Bulk, delivery, invited: None };
         self.want(now, wanted, out);
     }
 
@@ -537,7 +551,8 @@ impl Host {
             match action {
                 InvitationAction::Fetch(invitation) => {
                     let Invitation { request, name, object, class, group } = *invitation;
-                    self.want(now, Wanted { request, name, class, invited: Some((object, group)) }, out);
+                    let (delivery, invited) = (None, Some((object, group)));
+                    self.want(now, Wanted { request, name, class, delivery, invited }, out);
                 }
                 InvitationAction::Stop(request) => {
                     self.waiting.retain(|wanted| wanted.request != request);
@@ -573,11 +588,11 @@ impl Host {
     }
 
     fn begin(&mut self, now: Time, wanted: Wanted) {
-        let Wanted { request, name, class, invited } = &wanted;
+        let Wanted { request, name, class, delivery, invited } = &wanted;
         let config = ReceiverConfig {
             room: self.config.info.room,
             class: *class,
-            delivery: None,
+            delivery: *delivery,
             trims: self.node.stats().trimmed > 0,
             passes_on: true,
             trees: TreeReceiverConfig::on_hosts(),
