@@ -191,5 +191,39 @@ fn faults(rng: &mut ChaCha8Rng, parts: &Parts, links: &[String]) -> Vec<String> 
         let passes = what != "host-kill" || rng.random_bool(0.6);
         add(rng, host, format!("kind = '{what}'"), passes);
     }
+    for _ in 0..several(rng, 0.3, 2) {
+        let forgets = rng.random_bool(0.4);
+        let what = format!("kind = 'controller-restart', forgets = {forgets}");
+        add(rng, "controller".to_owned(), what, false);
+    }
+    for _ in 0..several(rng, 0.25, 2) {
+        let host = format!("host {}", somebody(rng));
+        let what = match rng.random_range(0..5) {
+            0 | 1 => "kind = 'disk-full'".to_owned(),
+            2 => "kind = 'disk-unreadable'".to_owned(),
+            _ => format!("kind = 'disk-late', by = '{} us'", micros(rng, 100.0, 1e6)),
+        };
+        add(rng, host, what, true);
+    }
+    for _ in 0..several(rng, 0.3, 2) {
+        let host = format!("host {}", somebody(rng));
+        let p = rng.random_range(0.01..0.4);
+        let what = match rng.random_bool(0.5) {
+            true => format!("kind = 'corrupt', p = {p:.3}"),
+            false => format!("kind = 'replay', p = {p:.3}, by = '{} us'", micros(rng, 1.0, 2e6)),
+        };
+        add(rng, host, what, true);
+    }
+    if rng.random_bool(0.3) {
+        let host = format!("host {}", somebody(rng));
+        let p = pick(rng, &[0.01, 0.1, 0.5, 1.0]);
+        let what = if rng.random_bool(0.6) { "wrong-symbols" } else { "forged-feedback" };
+        // From the beginning: what it does before that is honest.
+        let at = if rng.random_bool(0.7) { 0 } else { micros(rng, 100.0, 1e6) };
+        let until = at + micros(rng, 1e4, 2e7);
+        faults.push(format!(
+            "{{ at = '{at} us', until = '{until} us', on = '{host}', what = {{ kind = '{what}', p = {p} }} }}"
+        ));
+    }
     faults
 }

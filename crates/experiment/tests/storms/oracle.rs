@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use headwater_experiment::run::CastSpec;
 use headwater_experiment::scenario::{Action, Target};
+use headwater_experiment::workload::Wish;
 use headwater_sim::packet::cast::{CastOutcome, ReceiverRow};
 
 /// What storms came to, by what it was.
@@ -64,7 +65,9 @@ fn excused(spec: &CastSpec, row: &ReceiverRow, reason: &str) -> Result<(), Strin
     let mut holders = std::iter::once(&spec.cast.source).chain(&spec.cast.holders);
     let nobody_has_it = holders.all(|holder| unfit.contains(holder));
     let its_own = restarted.contains(&row.host) || liars.contains(&row.host) || full.contains(&row.host);
-    match nobody_has_it || its_own {
+    // Whoever insists on trees gets nothing by another way: for them the first failure is one.
+    let cut_off = spec.cast.wish == Wish::Trees && spec.cast.gets.iter().all(|get| get.host != row.host);
+    match nobody_has_it || its_own || (cut_off && !spec.network.faults.is_empty()) {
         true => Ok(()),
         false => Err(format!("it has failed ({reason}), and nothing that lasts is in its way")),
     }
