@@ -52,6 +52,11 @@ pub(crate) fn judge(spec: &CastSpec, outcome: &CastOutcome) -> Result<Tally, Str
     Ok(tally)
 }
 
+fn forgets(spec: &CastSpec) -> bool {
+    let forgets = |what: &Action| matches!(what, Action::ControllerRestart { forgets: true });
+    spec.network.faults.iter().any(|fault| forgets(&fault.what))
+}
+
 /// Whoever runs and is honest has the object in the end where somebody honest runs that holds it.
 fn excused(spec: &CastSpec, row: &ReceiverRow, reason: &str) -> Result<(), String> {
     let ended = |what: &Action, passes: bool| match what {
@@ -67,7 +72,10 @@ fn excused(spec: &CastSpec, row: &ReceiverRow, reason: &str) -> Result<(), Strin
     let its_own = restarted.contains(&row.host) || liars.contains(&row.host) || full.contains(&row.host);
     // Whoever insists on trees gets nothing by another way: for them the first failure is one.
     let cut_off = spec.cast.wish == Wish::Trees && spec.cast.gets.iter().all(|get| get.host != row.host);
-    match nobody_has_it || its_own || (cut_off && !spec.network.faults.is_empty()) {
+    // A controller that remembers nothing takes itself for new, and does not wait for nodes that knew another one.
+    let forgotten = forgets(spec) && reason.starts_with("Refused(");
+    let excused = nobody_has_it || its_own || forgotten || (cut_off && !spec.network.faults.is_empty());
+    match excused {
         true => Ok(()),
         false => Err(format!("it has failed ({reason}), and nothing that lasts is in its way")),
     }
