@@ -199,8 +199,9 @@ impl Controller {
                 if !self.casts.is_known(cast.cast) && self.recovery.is_early(now, catalog, &cast.name) {
                     return self.recovery.hold_back(path, cast.name.clone(), ToController::Cast(cast));
                 }
+                let nodes_may_come = self.recovery.awaits_nodes(now);
                 let (casts, below) = &mut self.casts(now);
-                casts.ask(below, path, cast);
+                casts.ask(below, path, cast, nodes_may_come);
             }
             ToController::StopCast { cast } => {
                 let (casts, below) = &mut self.casts(now);
