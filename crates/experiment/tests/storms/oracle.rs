@@ -73,7 +73,9 @@ fn excused(spec: &CastSpec, row: &ReceiverRow, reason: &str) -> Result<(), Strin
     // Whoever insists on trees gets nothing by another way: for them the first failure is one.
     let cut_off = spec.cast.wish == Wish::Trees && spec.cast.gets.iter().all(|get| get.host != row.host);
     // A controller that remembers nothing takes itself for new, and does not wait for nodes that knew another one.
-    let forgotten = forgets(spec) && reason.starts_with("Refused(");
+    let unknown = ["UnknownObject", "NoSource", "Refused("];
+    let forgotten =
+        forgets(spec) && unknown.iter().any(|word| reason.starts_with(word) && !reason.contains("missing"));
     let excused = nobody_has_it || its_own || forgotten || (cut_off && !spec.network.faults.is_empty());
     match excused {
         true => Ok(()),

@@ -124,6 +124,8 @@ struct World {
     left: usize,
     /// As in [`CastOutcome::way`].
     way: Option<CastWay>,
+    /// Whoever has asked for the cast waits for the controller's last word.
+    asking: bool,
     /// Nobody waits for anything any more since then.
     over_since: Option<Time>,
     /// What the controller has its driver keep.
@@ -360,6 +362,7 @@ impl World {
             left: rows.len(),
             rows,
             way: None,
+            asking: !setup.receivers.is_empty(),
             over_since: None,
             kept: Kept::default(),
             replays: Replays::default(),
@@ -395,7 +398,7 @@ impl World {
         }
         let since = *self.over_since.get_or_insert(self.now);
         let Some(drain) = self.setup.drain else { return true };
-        self.now > since + drain || self.leftovers().is_empty()
+        self.now > since + drain || (!self.asking && self.leftovers().is_empty())
     }
 
     fn leftovers(&self) -> Leftovers {

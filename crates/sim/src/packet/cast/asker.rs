@@ -11,8 +11,7 @@ use super::{ASKER, CAST, NAME, World, node_of};
 impl World {
     /// Asks for the cast, if there is one that is not over; once more after the controller has started anew.
     pub(super) fn ask(&mut self) {
-        let by_cast = &self.rows[..self.setup.receivers.len()];
-        if by_cast.iter().all(|row| row.is_over()) {
+        if !self.asking {
             return;
         }
         let opened = ControllerCommand::PathOpened { path: PathId(ASKER), node: node_of(ASKER) };
@@ -44,6 +43,7 @@ impl World {
 
     /// The cast is over for those that are still waited for.
     fn end_rows(&mut self, why: impl Fn(u32) -> String) {
+        self.asking = false;
         let rows = self.rows[..self.setup.receivers.len()].iter_mut();
         for row in rows.filter(|row| !row.is_over()) {
             row.failed = Some(why(row.host));
