@@ -138,7 +138,8 @@ impl Block {
         }
         if self.asked.last != from {
             self.asked.last = from;
-            self.here.trial.on_symbol(place.flow, place.node);
+            let hearsay = place.relays && !self.here.trial.is_alone();
+            self.here.trial.on_symbol(place.flow, place.node, hearsay);
         }
         if self.here.missing() > 0 { Arrival::Kept } else { Arrival::Complete }
     }
