@@ -13,7 +13,7 @@ SYSTEMD_UNIT_DIR ?= $(PREFIX)/lib/systemd/system
 SYSUSERS_DIR ?= $(PREFIX)/lib/sysusers.d
 DESTDIR ?=
 FUZZ_SECONDS ?= 60
-STORMS ?= 1000
+STORMS ?= 10000
 SOAK_SECONDS ?= 1200
 # Passed on to cargo build, for example: make build BUILD=--no-default-features
 BUILD ?=
@@ -70,8 +70,9 @@ experiments: deps ## Weighted sharing of one link, measured in namespaces (about
 	$(CARGO) test --release --locked --package headwater --test shared_link -- \
 	  --ignored --nocapture --test-threads=1
 
-storms: deps ## Break 1000 random simulated networks: all must be delivered, or reported
-	HEADWATER_STORMS=$(STORMS) $(CARGO) test --locked --package headwater-sim --test fault_storms -- --nocapture
+storms: deps ## Break STORMS random simulated networks, hosts, disks and controllers: all must be delivered, or reported
+	HEADWATER_STORMS=$(STORMS) $(CARGO) test --release --locked --package headwater-experiment --test storms -- --nocapture
+	HEADWATER_STORMS=1000 $(CARGO) test --release --locked --package headwater-sim --test fault_storms -- --nocapture
 
 soak: deps ## Deliveries at full speed while sources die, stop and come back, for SOAK_SECONDS: nothing may grow
 	HEADWATER_SOAK_SECONDS=$(SOAK_SECONDS) HEADWATER_SOAK_MIB=256 $(CARGO) test --release --locked --package headwater \

@@ -97,8 +97,8 @@ impl Casts {
 
     // ---- whoever asks
 
-    /// Somebody asks for a cast, perhaps once more.
-    pub(crate) fn ask(&mut self, below: &mut Below<'_>, path: PathId, wanted: Wanted) {
+    /// Somebody asks for a cast, perhaps once more. `nodes_may_come`: after a restart, so that nobody is given up at once.
+    pub(crate) fn ask(&mut self, below: &mut Below<'_>, path: PathId, wanted: Wanted, nodes_may_come: bool) {
         let number = wanted.cast;
         let Some(by) = below.catalog.peer_at(path) else {
             below.turn.stats.strangers += 1;
@@ -114,7 +114,7 @@ impl Casts {
                 is_its
             });
         }
-        match self.begin(below, (path, by), wanted) {
+        match self.begin(below, (path, by), wanted, nodes_may_come) {
             Ok(cast) => {
                 below.turn.stats.casts_accepted += 1;
                 below.turn.event(ControllerEvent::CastBegun(Box::new(CastBegun {

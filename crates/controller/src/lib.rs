@@ -157,6 +157,11 @@ impl Controller {
         self.deliveries.tasks().len()
     }
 
+    /// Casts that are not over.
+    pub fn running_casts(&self) -> usize {
+        self.casts.iter().count()
+    }
+
     /// Its counters.
     pub fn stats(&self) -> &ControllerStats {
         &self.desk.stats
@@ -185,14 +190,18 @@ impl Controller {
                 let said = Progress { first_undecoded, needed, held_up, version: flows_version, flows };
                 deliveries.feedback(turn, catalog, path, task, said);
             }
-            ToController::Distrust { task, node } => deliveries.distrust(turn, catalog, path, task, node),
+            ToController::Distrust { task, node } => {
+                deliveries.distrust(turn, catalog, path, task, node);
+                self.give_up_spoiled(now);
+            }
             ToController::Fin { task, outcome } => deliveries.fin(turn, catalog, path, task, outcome),
             ToController::Cast(cast) => {
                 if !self.casts.is_known(cast.cast) && self.recovery.is_early(now, catalog, &cast.name) {
                     return self.recovery.hold_back(path, cast.name.clone(), ToController::Cast(cast));
                 }
+                let nodes_may_come = self.recovery.awaits_nodes(now);
                 let (casts, below) = &mut self.casts(now);
-                casts.ask(below, path, cast);
+                casts.ask(below, path, cast, nodes_may_come);
             }
             ToController::StopCast { cast } => {
                 let (casts, below) = &mut self.casts(now);
@@ -369,7 +378,15 @@ impl Controller {
     /// A node's copy of an object is not the object any more.
     fn spoiled(&mut self, now: Time, node: NodeId, object: ObjectId, how: Spoiled) {
         self.catalog.spoil(node, object, how);
-        self.deliveries.spoil(&mut self.desk.turn(now), &self.catalog, node, object, how);
+        self.deliveries.drop_object(&mut self.desk.turn(now), &self.catalog, node, object);
+        self.give_up_spoiled(now);
+    }
+
+    /// Whoever has only spoiled copies left is told so, once all nodes that know this controller have had time to come.
+    fn give_up_spoiled(&mut self, now: Time) {
+        if !self.recovery.awaits_nodes(now) {
+            self.deliveries.give_up_all_spoiled(&mut self.desk.turn(now), &self.catalog);
+        }
     }
 
     /// A node has said what it holds: who asked for it too early is answered.
@@ -400,6 +417,7 @@ impl Controller {
             Subject::Swarm(object) => swarms.tick(&mut desk.turn(now), catalog, deliveries, object),
             Subject::Recovery => {
                 let asked = recovery.end();
+                deliveries.give_up_all_spoiled(&mut desk.turn(now), catalog);
                 asked.into_iter().for_each(|(path, control)| self.control(now, path, control));
             }
         }

@@ -20,7 +20,7 @@ mod requests;
 mod sessions;
 mod sizes;
 
-pub use cast::{CastText, Get, Wish};
+pub use cast::{By, CastText, Get, Wish};
 pub(crate) use group::{failing, order as group_order};
 pub use requests::Access;
 pub(crate) use requests::Arriving;

@@ -10,8 +10,8 @@ use headwater_units::{
     BlockIndex, Duration, ESI_LIMIT, Esi, FlowId, PacketNumber, PathId, SymbolId, Symbols, Time,
 };
 use headwater_wire::{
-    Ack, AckRange, Assign, Assignment, Body, Control, MarkSignal, Owed, Refusal, SYMBOL_OVERHEAD,
-    ToController, ToSource, Work,
+    Ack, AckRange, Assign, Assignment, Body, Control, Delivery, MarkSignal, Owed, Push, Refusal,
+    SYMBOL_OVERHEAD, ToController, ToSource, Work,
 };
 use proptest::prelude::*;
 use source_net::{CONTROLLER, K, Net, OBJECT, Receiver, T, Weather, ms, push};
@@ -388,6 +388,19 @@ fn pushes_are_idempotent_and_refused_with_a_reason() {
     assert_eq!(net.flow().theta.get(), 1.0, "a push said again does not undo a later weight");
     net.control(ToSource::SetTheta { flow: FlowId(1), theta: headwater_units::Theta::new(0.1) });
     assert_eq!(net.flow().theta.get(), 0.5);
+}
+
+#[test]
+fn an_order_is_the_same_where_its_receiver_is_not_known_yet_to_a_controller_that_has_started_anew() {
+    for delivery in [Delivery::Push, Delivery::Pull { initial_window: 8 }] {
+        let mut net = Net::new(SourceConfig::default(), Weather::default(), 1, 4);
+        let first = Push { delivery, at: vec![([10, 0, 0, 1], 7000).into()], ..push(1, 1.0, 4) };
+        net.control(ToSource::Push(first.clone()));
+        net.control(ToSource::Push(Push { at: Vec::new(), ..first }));
+        let pushing = Control::Controller(ToController::Pushing { flow: FlowId(1) });
+        let said: Vec<&Control> = net.controls.iter().map(|(.., said)| said).collect();
+        assert_eq!(said, [&pushing, &pushing], "{delivery:?}");
+    }
 }
 
 #[test]

@@ -17,6 +17,7 @@ impl Casts {
         below: &mut Below<'_>,
         (asker, asked_by): (PathId, NodeId),
         wanted: Wanted,
+        nodes_may_come: bool,
     ) -> Result<Cast, Refusal> {
         let (now, config, catalog) = (below.turn.now, below.turn.config, below.catalog);
         let unresolved = || catalog.why_unresolved(&wanted.name);
@@ -66,6 +67,7 @@ impl Casts {
                     cast.end(now, node, MemberStanding::Failed(reason.to_owned()));
                 }
                 Some(known) if known.path.is_some() => {}
+                _ if nodes_may_come => {}
                 _ => cast.end(now, node, MemberStanding::Away),
             }
         }

@@ -1,9 +1,7 @@
 //! What receivers say (PPUSH §III-A): requests, feedback, distrust, and that they are through.
 
 use headwater_units::{BlockIndex, Bytes, FlowId, Geometry, NodeId, ObjectId, PathId, Symbols, TaskId};
-use headwater_wire::{
-    Delivery, FlowGrant, FlowView, Outcome, Refusal, Request, Spoiled, SpreadRule, ToReceiver,
-};
+use headwater_wire::{Delivery, FlowGrant, FlowView, Outcome, Refusal, Request, SpreadRule, ToReceiver};
 
 use super::Deliveries;
 use crate::ControllerEvent;
@@ -247,7 +245,6 @@ impl Deliveries {
         catalog.distrust(node);
         turn.stats.distrusts += 1;
         self.agenda.changed.insert(id);
-        self.give_up_spoiled(turn, catalog, id, (node, Spoiled::Wrong));
     }
 
     /// A receiver is through.

@@ -5,7 +5,7 @@ use headwater_wire::{NodeInfo, Outcome, Refusal, Spoiled, ToReceiver};
 
 use super::{Deliveries, offered};
 use crate::catalog::Catalog;
-use crate::tasks::{FlowState, Pace};
+use crate::tasks::{FlowState, Pace, Task};
 use crate::turn::Turn;
 
 impl Deliveries {
@@ -94,23 +94,20 @@ impl Deliveries {
         }
     }
 
-    /// A node's copy of an object is spoiled: it serves nobody any more, and who has no other source is told why.
-    pub(crate) fn spoil(
-        &mut self,
-        turn: &mut Turn<'_>,
-        catalog: &Catalog,
-        node: NodeId,
-        object: ObjectId,
-        how: Spoiled,
-    ) {
-        self.drop_object(turn, catalog, node, object);
-        let tasks: Vec<TaskId> = self.tasks.wanting(object).collect();
-        tasks.into_iter().for_each(|id| self.give_up_spoiled(turn, catalog, id, (node, how)));
+    /// Ends the tasks that have no flow left because a copy is spoiled. Not to be asked while nodes come back after a restart: the one
+    /// that holds another copy may be among them.
+    pub(crate) fn give_up_all_spoiled(&mut self, turn: &mut Turn<'_>, catalog: &Catalog) {
+        let spoiled = |task: &Task| {
+            let wrong = task.distrusted.last().map(|node| (*node, Spoiled::Wrong));
+            Some((task.id, wrong.or_else(|| catalog.object(task.object)?.spoiled)?))
+        };
+        let tasks: Vec<_> = self.tasks.iter().filter_map(spoiled).collect();
+        tasks.into_iter().for_each(|(id, why)| self.give_up_spoiled(turn, catalog, id, why));
     }
 
     /// Ends a task that has no flow left and that no node that is here could serve: waiting does not mend a copy. A task whose
     /// other sources are only away is not ended, nor one that comes by trees, which are its cast's.
-    pub(super) fn give_up_spoiled(
+    fn give_up_spoiled(
         &mut self,
         turn: &mut Turn<'_>,
         catalog: &Catalog,

@@ -655,3 +655,27 @@ fn a_source_beside_its_controller_has_a_group_of_its_receivers_family() {
         assert_eq!((group.at.is_ipv4(), group.source), (ipv4, "[::]:7000".parse().unwrap()));
     }
 }
+
+#[test]
+fn after_a_restart_receivers_that_have_not_come_back_yet_are_not_given_up_at_once() {
+    for returned in [true, false] {
+        let mut bench = Bench::new();
+        if returned {
+            bench.command(ControllerCommand::Returned);
+        }
+        let mut bench = bench.holders([SOURCE]);
+        for n in [2, 3] {
+            bench.join(n);
+            bench.say(n, ToController::Keeps);
+        }
+        let to = vec![node(2), node(3), node(4)];
+        bench.say_at(ASKER, Control::Controller(ToController::Cast(Cast { to, ..wanted(1) })));
+        bench.pass(ms(200));
+        let expected = if returned { MemberStanding::Invited } else { MemberStanding::Away };
+        assert_eq!(standing(&bench.news().unwrap(), 4), &expected);
+        bench.join(4);
+        bench.say(4, ToController::Keeps);
+        bench.pass(ms(200));
+        assert_eq!(bench.invited(4).is_some(), returned);
+    }
+}

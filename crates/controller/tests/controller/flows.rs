@@ -1,6 +1,6 @@
 //! Flows: ordered until confirmed, joined, replaced, stopped.
 
-use headwater_controller::FlowStanding;
+use headwater_controller::{ControllerCommand, FlowStanding};
 use headwater_units::{Duration, FlowId};
 use headwater_wire::{
     Control, NodeInfo, Outcome, Refusal, Request, Spoiled, SpreadRule, ToController, ToReceiver, ToSource,
@@ -313,6 +313,27 @@ fn a_task_whose_every_source_lies_ends_at_once() {
         )
     );
     assert!(bench.view().tasks.is_empty());
+}
+
+#[test]
+fn while_nodes_come_back_after_a_restart_a_liar_that_is_the_only_source_so_far_ends_no_task() {
+    for comes_back in [true, false] {
+        let mut bench = Bench::new();
+        bench.command(ControllerCommand::Returned);
+        let mut bench = bench.holders([1]);
+        let accepted = bench.get(9);
+        bench.confirm();
+        bench.heard(9);
+        bench.say(9, ToController::Distrust { task: accepted.task, node: node(1) });
+        assert_eq!(bench.view().tasks.len(), 1, "an honest source may come back");
+        if comes_back {
+            bench = bench.holders([2]);
+            assert_eq!(bench.sources(accepted.task), [2]);
+        }
+        bench.pass_with_feedback(9, accepted.task, ms(9_900), &[]);
+        bench.pass(ms(200));
+        assert_eq!(bench.view().tasks.len(), usize::from(comes_back));
+    }
 }
 
 /// A receiver that is done tells its sources first; they stop before its Fin is here.

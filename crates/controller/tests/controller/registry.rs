@@ -222,6 +222,7 @@ fn after_a_restart_an_unknown_name_waits_for_whoever_holds_it_to_come_back() {
     assert!(bench.heard(7).iter().any(accepted));
     assert_eq!(bench.heard(9).iter().filter(|control| accepted(control)).count(), 1);
     assert!(bench.heard(8).is_empty(), "it has gone");
+    bench.pass(ms(200));
     assert!(
         bench
             .sent
@@ -229,7 +230,7 @@ fn after_a_restart_an_unknown_name_waits_for_whoever_holds_it_to_come_back() {
             .any(|(path, it)| *path == PathId(1000)
                 && !matches!(it, Control::Node(ToNode::CastRefused { .. })))
     );
-    bench.pass(ms(8_900));
+    bench.pass(ms(8_700));
     assert_eq!(refused(&mut bench, 6), None);
     bench.pass(ms(200));
     assert_eq!(refused(&mut bench, 6), Some(Refusal::UnknownObject), "nobody has come back with it");

@@ -10,9 +10,9 @@ use super::network::{self, NetworkSetup};
 use super::{Progress, RunError, packet};
 use crate::scenario::{NetworkTextError, Scenario, ScenarioError};
 use crate::table::{MeasureRow, Tables, TaskRow};
-use crate::workload::{CastText, Wish, Workload, WorkloadError};
+use crate::workload::{CastText, Get, Wish, Workload, WorkloadError};
 use headwater_sim::packet::cast::MOST_MEMBERS;
-use headwater_sim::packet::cast::{self, CastOutcome, CastSetup};
+use headwater_sim::packet::cast::{self, CastOutcome, CastSetup, GetAt};
 
 /// One object to many hosts, on a network.
 #[derive(Clone, Debug, PartialEq)]
@@ -181,8 +181,9 @@ fn setup(scenario: &Scenario, cast: &CastText, seed: u64) -> Result<CastSetup, C
     let hosts = topology.hosts().len() as u32;
     let receivers = cast.receivers(hosts);
     check(hosts, cast, &receivers)?;
-    let mut gets: Vec<(Time, u32)> = cast.gets.iter().map(|get| (Time::ZERO + get.at, get.host)).collect();
-    gets.sort();
+    let get = |get: &Get| GetAt { at: Time::ZERO + get.at, host: get.host, delivery: get.by.map(Into::into) };
+    let mut gets: Vec<GetAt> = cast.gets.iter().map(get).collect();
+    gets.sort_by_key(|get| (get.at, get.host));
     let addresses = (0..hosts).map(|host| HostAddresses::One(cast::address(host).ip())).collect();
     let knows_network = cast.knows_network || cast.wish == Wish::Trees;
     let network = knows_network.then(|| NetworkSpec {
@@ -206,6 +207,7 @@ fn setup(scenario: &Scenario, cast: &CastText, seed: u64) -> Result<CastSetup, C
         changes,
         bytes: cast.object,
         source: cast.source,
+        holders: cast.holders.clone(),
         receivers,
         wish: cast.wish.into(),
         gets,
@@ -219,6 +221,7 @@ fn setup(scenario: &Scenario, cast: &CastText, seed: u64) -> Result<CastSetup, C
         network,
         framing: cast.framing,
         until: Time::ZERO + scenario.until.unwrap_or(cast.until),
+        drain: cast.drain,
         seed,
     })
 }

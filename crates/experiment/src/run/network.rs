@@ -13,7 +13,7 @@ use crate::experiment::Engine;
 use crate::scenario::{
     Action, Amount, Place, PortSpec, Routing, Scenario, ScenarioError, Service, Target, WhenFull, look_up,
 };
-use headwater_sim::packet::{Change, Jitter, packet_on_path, switch_divisors};
+use headwater_sim::packet::{Change, Jitter, MemberFault, packet_on_path, switch_divisors};
 
 /// A network, its ports and its faults. What runs on it is not in here.
 pub struct NetworkSetup {
@@ -156,9 +156,7 @@ pub(super) fn changes(scenario: &Scenario, topology: &Topology) -> Result<Vec<(T
                         (LinkChange::Rate(to), Some(LinkChange::Rate(rate)))
                     }
                     Action::LinkDown => (LinkChange::Down(true), Some(LinkChange::Down(false))),
-                    Action::HostPause | Action::HostRestart | Action::HostKill => {
-                        return Err(unsupported("a host's fault on a link"));
-                    }
+                    _ => return Err(unsupported("on a link what happens to hosts")),
                 };
                 both(Change::Link(link, during), after.map(|after| Change::Link(link, after)));
             }
@@ -171,10 +169,35 @@ pub(super) fn changes(scenario: &Scenario, topology: &Topology) -> Result<Vec<(T
                 // It starts anew in silence, and speaks at once after that.
                 changes.extend(end.map(|end| (end, Change::Paused(host, false))));
             }
-            (Target::Host(_), _) => return Err(unsupported("a link's fault on a host")),
+            (&Target::Host(host), what) => {
+                let (during, after) =
+                    member_fault(what).ok_or_else(|| unsupported("a link's fault on a host"))?;
+                both(Change::Member(host, during), Some(Change::Member(host, after)));
+            }
+            (Target::Controller, Action::ControllerRestart { forgets }) => {
+                if *forgets {
+                    both(Change::LoseControllerState, None);
+                }
+                both(Change::RestartController, None);
+            }
+            (Target::Controller, _) => return Err(unsupported("another fault on the controller")),
         }
     }
     // Stable: changes of one moment happen in the order of the file.
     changes.sort_by_key(|(at, _)| *at);
     Ok(changes)
+}
+
+/// What is wrong with a member of a cast during a fault, and after it.
+fn member_fault(what: &Action) -> Option<(MemberFault, MemberFault)> {
+    Some(match *what {
+        Action::DiskFull => (MemberFault::DiskFull(true), MemberFault::DiskFull(false)),
+        Action::DiskUnreadable => (MemberFault::DiskUnreadable(true), MemberFault::DiskUnreadable(false)),
+        Action::DiskLate { by } => (MemberFault::DiskLate(by), MemberFault::DiskLate(Duration::ZERO)),
+        Action::WrongSymbols { p } => (MemberFault::WrongSymbols(p), MemberFault::WrongSymbols(0.0)),
+        Action::ForgedFeedback { p } => (MemberFault::ForgedFeedback(p), MemberFault::ForgedFeedback(0.0)),
+        Action::Corrupt { p } => (MemberFault::Corrupt(p), MemberFault::Corrupt(0.0)),
+        Action::Replay { p, by } => (MemberFault::Replay(p, by), MemberFault::Replay(0.0, by)),
+        _ => return None,
+    })
 }

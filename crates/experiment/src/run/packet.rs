@@ -21,8 +21,8 @@ use crate::stats;
 use crate::table::{FlowRow, MeasureRow, SampleRow, Tables, TaskRow};
 use crate::workload::{self, Network};
 use headwater_sim::packet::{
-    self, CodedSetup, ControlPlane, DecodeModel, Flows, FrameSizes, Jitter, Ran, Records, Sampling, Setup,
-    TaskPlan, Transport,
+    self, Change, CodedSetup, ControlPlane, DecodeModel, Flows, FrameSizes, Jitter, Ran, Records, Sampling,
+    Setup, TaskPlan, Transport,
 };
 
 /// Bytes of a block of a simulated object: [`headwater_units::BlockLayout`] for everything up to 16 GiB.
@@ -91,6 +91,12 @@ impl Prepared {
         }
         let NetworkSetup { topology, routes, port, choice, changes } =
             network::setup_on(scenario, topology, seed)?;
+        let of_casts = |change: &Change| {
+            matches!(change, Change::Member(..) | Change::RestartController | Change::LoseControllerState)
+        };
+        if changes.iter().any(|(_, change)| of_casts(change)) {
+            return Err(unsupported("disks, liars and controllers that forget are for the scheme `cast`"));
+        }
         let setup = Setup {
             routes,
             port,

@@ -8,8 +8,8 @@ use headwater_wire::Class;
 use thiserror::Error;
 
 use super::{
-    Action, Amount, ArrivingBackground, Machines, PermutedBackground, PortSpec, Scenario, Scheme, Service,
-    Target, TransportSpec,
+    Amount, ArrivingBackground, Machines, PermutedBackground, PortSpec, Scenario, Scheme, Service, Target,
+    TransportSpec,
 };
 use crate::workload::{Network, TaskPlan, Workload, WorkloadError};
 
@@ -211,14 +211,12 @@ impl Scenario {
     fn check_faults(&self, topology: &Topology) -> Result<(), ScenarioError> {
         for (i, fault) in self.faults.iter().enumerate() {
             let place = format!("faults.{i}");
-            let needs_host = fault.what.is_of_host();
+            let (needs, given) = (fault.what.place(), fault.on.kind());
+            if needs != given {
+                return Err(ScenarioError::WrongPlace { place, needs, given });
+            }
             match &fault.on {
-                Target::Link(_) if needs_host => {
-                    return Err(ScenarioError::WrongPlace { place, needs: "host", given: "link" });
-                }
-                Target::Host(_) if !needs_host => {
-                    return Err(ScenarioError::WrongPlace { place, needs: "link", given: "host" });
-                }
+                Target::Controller => {}
                 Target::Link(name) => {
                     look_up(topology, &place, name)?;
                 }
@@ -265,10 +263,9 @@ impl Scenario {
         self.port.check("port")?;
         self.nic.as_ref().map_or(Ok(()), |nic| nic.check("nic"))?;
         for (i, fault) in self.faults.iter().enumerate() {
-            if let Action::RandomLoss { p, .. } | Action::Reorder { p, .. } | Action::Duplicate { p } =
-                fault.what
-            {
-                within(&format!("faults.{i}.what.p"), p, (0.0..=1.0).contains(&p), "a probability, 0 to 1")?;
+            if let Some((p, most)) = fault.what.probability() {
+                let must = if most < 1.0 { "a probability, 0 to 0.5" } else { "a probability, 0 to 1" };
+                within(&format!("faults.{i}.what.p"), p, (0.0..=most).contains(&p), must)?;
             }
         }
         Ok(())

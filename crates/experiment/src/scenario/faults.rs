@@ -25,7 +25,7 @@ pub struct Fault {
     pub what: Action,
 }
 
-/// Where something goes wrong; written `link a-b` or `host 3`.
+/// Where something goes wrong; written `link a-b`, `host 3` or `controller`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum Target {
@@ -33,11 +33,13 @@ pub enum Target {
     Link(String),
     /// A host, by its number.
     Host(u32),
+    /// The controller (casts).
+    Controller,
 }
 
 /// A text that is not a [`Target`].
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("'{0}' is no place for a fault; write for example \"link s0-s1\" or \"host 3\"")]
+#[error("'{0}' is no place for a fault; write for example \"link s0-s1\", \"host 3\" or \"controller\"")]
 pub struct ParseTargetError(String);
 
 /// What goes wrong.
@@ -83,12 +85,85 @@ pub enum Action {
     HostRestart,
     /// The host is gone, and says goodbye to nobody. When the fault is over it starts anew, without what it knew.
     HostKill,
+    /// Simulated casts: the controller starts anew. Its links are lost, and hosts find it again within a second.
+    ControllerRestart {
+        /// Without the tasks and names that it has written down.
+        #[serde(default)]
+        forgets: bool,
+    },
+    /// Simulated casts: the host's disk is full, so that no block can be written.
+    DiskFull,
+    /// Simulated casts: nothing can be read from the host's disk.
+    DiskUnreadable,
+    /// Simulated casts: whatever the host's disk does takes longer.
+    DiskLate {
+        /// By this.
+        #[serde(with = "text::one")]
+        by: Duration,
+    },
+    /// Simulated casts: the host lies; each symbol that it sends or passes on has wrong bytes with this probability.
+    WrongSymbols {
+        /// 0..=1.
+        p: f64,
+    },
+    /// Simulated casts: the host lies; each ACK, assignment, pull, receipt and interest that it sends says with this probability what
+    /// is not so.
+    ForgedFeedback {
+        /// 0..=1.
+        p: f64,
+    },
+    /// Simulated casts: each datagram that reaches the host has a wrong byte in its header with this probability.
+    Corrupt {
+        /// 0..=1.
+        p: f64,
+    },
+    /// Simulated casts: each datagram that reaches the host, and each message between it and the controller, comes once more with this
+    /// probability.
+    Replay {
+        /// 0..=0.5.
+        p: f64,
+        /// So much later.
+        #[serde(with = "text::one")]
+        by: Duration,
+    },
 }
 
 impl Action {
-    /// Whether it happens to a host and not to a link.
-    pub fn is_of_host(&self) -> bool {
-        matches!(self, Action::HostPause | Action::HostRestart | Action::HostKill)
+    /// To what it happens: the word that its place begins with.
+    pub fn place(&self) -> &'static str {
+        match self {
+            Action::DropRun { .. }
+            | Action::RandomLoss { .. }
+            | Action::Reorder { .. }
+            | Action::Duplicate { .. }
+            | Action::SetRate { .. }
+            | Action::LinkDown => "link",
+            Action::HostPause
+            | Action::HostRestart
+            | Action::HostKill
+            | Action::DiskFull
+            | Action::DiskUnreadable
+            | Action::DiskLate { .. }
+            | Action::WrongSymbols { .. }
+            | Action::ForgedFeedback { .. }
+            | Action::Corrupt { .. }
+            | Action::Replay { .. } => "host",
+            Action::ControllerRestart { .. } => "controller",
+        }
+    }
+
+    /// Its probability, if it has one, and the most that this may be.
+    pub fn probability(&self) -> Option<(f64, f64)> {
+        match *self {
+            Action::RandomLoss { p, .. }
+            | Action::Reorder { p, .. }
+            | Action::Duplicate { p }
+            | Action::WrongSymbols { p }
+            | Action::ForgedFeedback { p }
+            | Action::Corrupt { p } => Some((p, 1.0)),
+            Action::Replay { p, .. } => Some((p, 0.5)),
+            _ => None,
+        }
     }
 }
 
@@ -103,10 +178,24 @@ pub enum Place {
     BeforeQueue,
 }
 
+impl Target {
+    /// The word that it begins with.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Target::Link(_) => "link",
+            Target::Host(_) => "host",
+            Target::Controller => "controller",
+        }
+    }
+}
+
 impl FromStr for Target {
     type Err = ParseTargetError;
     fn from_str(text: &str) -> Result<Self, ParseTargetError> {
         let fail = || ParseTargetError(text.to_owned());
+        if text.trim() == "controller" {
+            return Ok(Target::Controller);
+        }
         let (kind, name) = text.trim().split_once(' ').ok_or_else(fail)?;
         match (kind, name.trim()) {
             ("link", name) if name.contains('-') => Ok(Target::Link(name.to_owned())),
@@ -126,6 +215,7 @@ impl From<Target> for String {
         match target {
             Target::Link(name) => format!("link {name}"),
             Target::Host(host) => format!("host {host}"),
+            Target::Controller => "controller".to_owned(),
         }
     }
 }
@@ -136,7 +226,7 @@ mod tests {
 
     #[test]
     fn places_of_faults_are_read_and_written() {
-        for target in [Target::Link("s0-s1".into()), Target::Host(3)] {
+        for target in [Target::Link("s0-s1".into()), Target::Host(3), Target::Controller] {
             assert_eq!(Target::try_from(String::from(target.clone())), Ok(target));
         }
         for bad in ["", "link", "link s0", "host x", "port 3"] {

@@ -1,7 +1,7 @@
 //! One object to many hosts by what runs on real hosts: a controller and a node on each.
 
 use headwater_units::{Bytes, Duration, Geometry, Time};
-use headwater_wire::{CastWish, SYMBOL_OVERHEAD};
+use headwater_wire::{CastWish, Delivery, SYMBOL_OVERHEAD};
 use serde::{Deserialize, Serialize};
 
 use super::{TaskPlan, WorkloadError};
@@ -10,6 +10,8 @@ use crate::scenario::text;
 /// An IP packet of Ethernet, and IPv4 and UDP in it.
 const MTU: u16 = 1500;
 const IP_UDP: u16 = 28;
+/// What each source pushes to a get that pulls, before it is asked for more, in symbols.
+const INITIAL_WINDOW: u16 = 16;
 
 /// A cast, and gets beside it. Those fields that say so are for models; on real packets things are as they are.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -21,6 +23,9 @@ pub struct CastText {
     /// The host that holds it.
     #[serde(default)]
     pub source: u32,
+    /// Models: hosts that hold it besides.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub holders: Vec<u32>,
     /// On real packets the host by which the controller runs, if possible one that has no other part in it: the last of those, or the
     /// source, if absent. In models its messages travel beside the network.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -65,6 +70,10 @@ pub struct CastText {
     /// The run ends then, whatever is left to do; after 10 min if absent.
     #[serde(default = "CastText::usual_end", with = "text::one")]
     pub until: Duration,
+    /// Models: after the last receiver the run goes on, for so long at most, until controller and hosts are at rest; not at all if
+    /// absent.
+    #[serde(default, with = "text::maybe", skip_serializing_if = "Option::is_none")]
+    pub drain: Option<Duration>,
 }
 
 /// How a cast is to travel.
@@ -93,6 +102,19 @@ pub struct Get {
     /// When.
     #[serde(with = "text::one")]
     pub at: Duration,
+    /// Models: the transport that it asks for; the controller chooses if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<By>,
+}
+
+/// A transport that a get may ask for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum By {
+    /// Sources push (PPUSH).
+    Push,
+    /// It pulls (SCDP).
+    Pull,
 }
 
 impl CastText {
@@ -107,6 +129,15 @@ impl CastText {
     }
     fn usual_end() -> Duration {
         Duration::from_secs(600)
+    }
+}
+
+impl From<By> for Delivery {
+    fn from(by: By) -> Delivery {
+        match by {
+            By::Push => Delivery::Push,
+            By::Pull => Delivery::Pull { initial_window: INITIAL_WINDOW },
+        }
     }
 }
 
@@ -126,7 +157,7 @@ impl CastText {
     /// Who is to have the object by the cast, of so many hosts.
     pub fn receivers(&self, hosts: u32) -> Vec<u32> {
         let others = |host: &u32| {
-            let part = Some(*host) != self.controller && *host != self.source;
+            let part = Some(*host) != self.controller && *host != self.source && !self.holders.contains(host);
             part && self.gets.iter().all(|get| get.host != *host)
         };
         self.receivers.clone().unwrap_or_else(|| (0..hosts).filter(others).collect())
@@ -164,7 +195,8 @@ impl CastText {
         let gets = self.gets.iter().map(|get| (Time::ZERO + get.at, get.host));
         let wanting: Vec<(Time, u32)> = cast.chain(gets).collect();
         let mut seen = vec![false; hosts as usize];
-        for host in std::iter::once(self.source).chain(wanting.iter().map(|(_, host)| *host)) {
+        let holding = std::iter::once(self.source).chain(self.holders.iter().copied());
+        for host in holding.chain(wanting.iter().map(|(_, host)| *host)) {
             let known = seen.get_mut(host as usize);
             let known = known.ok_or(WorkloadError::NoHost { what: "the cast".to_owned(), host, hosts })?;
             if std::mem::replace(known, true) {

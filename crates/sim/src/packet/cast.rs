@@ -8,16 +8,20 @@
 //! and this module has the clock, says who wants what when, and breaks what is to be broken. An event costs what it is about: none of
 //! them looks at all hosts or flows.
 
+mod asker;
 pub(crate) mod carrier;
 mod faults;
 pub mod host;
+mod misconduct;
 mod setup;
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use headwater_controller::{Controller, ControllerCommand, ControllerConfig, ControllerEvent, GroupRange};
+use headwater_controller::{
+    Controller, ControllerCommand, ControllerConfig, GroupRange, NameRecord, TaskRecord,
+};
 use headwater_machine::{Endpoint, Input, Output, Packet};
 use headwater_node::To;
 use headwater_switch::{Frame, LinkChange};
@@ -26,19 +30,17 @@ use headwater_transport::pull::queue::PullConfig;
 use headwater_transport::push::yielding::YieldingConfig;
 use headwater_transport::receiver::HostReceiverConfig;
 use headwater_transport::source::SourceConfig;
-use headwater_units::{BitRate, Bytes, Duration, Geometry, NodeId, ObjectId, PathId, Time};
-use headwater_wire::{
-    Body, Cast, CastNews, CastWay, Class, Control, Ecn, FetchEnd, NodeInfo, SYMBOL_OVERHEAD, ToController,
-    ToNode,
-};
+use headwater_units::{BitRate, Bytes, Duration, Geometry, NodeId, ObjectId, PathId, TaskId, Time};
+use headwater_wire::{Body, CastWay, Control, Ecn, FetchEnd, NodeInfo, SYMBOL_OVERHEAD};
 use rand::{RngCore, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-pub use setup::{CastOutcome, CastSetup, ReceiverRow};
+pub use setup::{CastOutcome, CastSetup, GetAt, Leftovers, ReceiverRow};
 
 pub use carrier::MOST_MEMBERS;
-use carrier::{CONTROLLER, Carrier, NOWHERE, Ways};
+use carrier::{Brought, CONTROLLER, Carrier, NOWHERE, Ways};
 use host::{Host, HostConfig, Job, Passed, Surroundings};
+use misconduct::{Misconduct, Replays};
 
 use super::Event;
 use super::frame::SimFrame;
@@ -91,7 +93,7 @@ fn node_of(host: u32) -> NodeId {
 pub fn run(setup: CastSetup, watch: &mut dyn FnMut(usize, u64)) -> Result<CastOutcome, SetupError> {
     let mut world = World::new(setup)?;
     world.open();
-    while world.left > 0 {
+    while !world.is_over() {
         let Some((at, &event)) = world.carrier.agenda.advance() else { break };
         world.now = Time::from_nanos(at);
         if world.now > world.setup.until {
@@ -122,8 +124,26 @@ struct World {
     left: usize,
     /// As in [`CastOutcome::way`].
     way: Option<CastWay>,
+    /// Whoever has asked for the cast waits for the controller's last word.
+    asking: bool,
+    /// Nobody waits for anything any more since then.
+    over_since: Option<Time>,
+    /// What the controller has its driver keep.
+    kept: Kept,
+    replays: Replays,
     events: u64,
     seeds: ChaCha8Rng,
+    /// Whatever is drawn for what goes wrong.
+    chance: ChaCha8Rng,
+}
+
+/// What outlasts a controller.
+#[derive(Default)]
+struct Kept {
+    tasks: BTreeMap<TaskId, Box<TaskRecord>>,
+    names: BTreeMap<String, Box<NameRecord>>,
+    /// Nothing of an earlier controller is there at the next start.
+    is_lost: bool,
 }
 
 /// A host, and how it is.
@@ -146,15 +166,19 @@ struct Standing {
     socket: Socket,
     /// Messages to the controller, and from it.
     messages: (u64, u64),
+    /// Times that its link to the controller was opened.
+    links: u32,
+    /// What it does, or is done to it, that is not as it should be.
+    misconduct: Option<Box<Misconduct>>,
 }
 
 impl Standing {
     /// The network has brought something.
-    fn take(&mut self, now: Time, packet: Packet, bytes: Option<Arc<[u8]>>) {
+    fn take(&mut self, now: Time, Brought { packet, bytes, wrong }: Brought) {
         let from = address(packet.path.0);
         match bytes {
             Some(bytes) => self.host.on_bytes(now, from, packet.path, &bytes),
-            None => self.host.on_packet(now, from, packet),
+            None => self.host.on_packet(now, from, packet, wrong),
         }
     }
 }
@@ -162,7 +186,7 @@ impl Standing {
 /// What a host's kernel keeps of what comes while its process does not run.
 #[derive(Default)]
 struct Socket {
-    kept: Vec<(Packet, Option<Arc<[u8]>>)>,
+    kept: Vec<Brought>,
     bytes: u64,
 }
 
@@ -170,11 +194,12 @@ impl Socket {
     /// The receive buffer that the product asks for.
     const ROOM: u64 = 8 << 20;
 
-    fn keep(&mut self, packet: Packet, bytes: Option<Arc<[u8]>>) {
+    fn keep(&mut self, brought: Brought) {
+        let Brought { packet, bytes, .. } = &brought;
         let len = bytes.as_ref().map_or(packet.datagram.len(ROOM), |bytes| bytes.len()) as u64;
         if self.bytes + len <= Self::ROOM {
             self.bytes += len;
-            self.kept.push((packet, bytes));
+            self.kept.push(brought);
         }
     }
 }
@@ -215,6 +240,7 @@ struct Around<'a> {
     said: &'a mut u64,
     row: Option<&'a mut ReceiverRow>,
     left: &'a mut usize,
+    misconduct: Option<(&'a Misconduct, &'a mut ChaCha8Rng)>,
 }
 
 impl Surroundings for Around<'_> {
@@ -227,15 +253,24 @@ impl Surroundings for Around<'_> {
     }
 
     #[inline]
-    fn send(&mut self, packet: Packet, bytes: usize) {
-        self.carrier.send(&self.ways, self.now, self.host, packet, bytes);
+    fn send(&mut self, mut packet: Packet, bytes: usize, mut wrong: bool) {
+        if let Some((misconduct, chance)) = &mut self.misconduct {
+            wrong |= misconduct.spoils(&packet.datagram.body, chance);
+            misconduct.forge(&mut packet.datagram, chance);
+        }
+        self.carrier.send(&self.ways, self.now, self.host, packet, (bytes, wrong));
     }
 
     fn forward(&mut self, to: SocketAddr, parcel: Passed) {
         let bytes = parcel.datagram.len(parcel.payload);
         let path = self.path(&[to]);
-        let packet = Packet { path, ecn: Ecn::NotEct, datagram: parcel.datagram };
-        self.carrier.send(&self.ways, self.now, self.host, packet, bytes);
+        let mut wrong = parcel.wrong;
+        let mut packet = Packet { path, ecn: Ecn::NotEct, datagram: parcel.datagram };
+        if let Some((misconduct, chance)) = &mut self.misconduct {
+            wrong |= misconduct.spoils(&packet.datagram.body, chance);
+            misconduct.forge(&mut packet.datagram, chance);
+        }
+        self.carrier.send(&self.ways, self.now, self.host, packet, (bytes, wrong));
     }
 
     fn send_bytes(&mut self, to: To<SocketAddr>, bytes: Arc<[u8]>) {
@@ -265,14 +300,14 @@ impl Surroundings for Around<'_> {
 
     fn ended(&mut self, _: u64, end: &FetchEnd) {
         let Some(row) = &mut self.row else { return };
-        if row.finished.is_some() || row.failed.is_some() {
-            return;
-        }
+        let was_over = row.is_over();
         match end {
-            FetchEnd::Had | FetchEnd::Kept => row.finished = Some(self.now),
-            FetchEnd::Failed(why) => row.failed = Some(why.clone()),
+            _ if row.finished.is_some() => {}
+            // Whoever has failed by one way may be invited again, and then have it by another.
+            FetchEnd::Had | FetchEnd::Kept => (row.finished, row.failed) = (Some(self.now), None),
+            FetchEnd::Failed(why) => _ = row.failed.get_or_insert_with(|| why.clone()),
         }
-        *self.left -= 1;
+        *self.left -= usize::from(!was_over);
     }
 }
 
@@ -307,34 +342,33 @@ impl World {
             unheard: Vec::new(),
             socket: Socket::default(),
             messages: (0, 0),
+            links: 0,
+            misconduct: None,
         };
         let standings = (0..hosts).map(standing).collect();
-        let config = ControllerConfig {
-            groups: match setup.multicast {
-                true => ControllerConfig::default().groups,
-                false => Vec::<GroupRange>::new(),
-            },
-            network: setup.network.clone(),
-            ..setup.controller.clone()
-        };
         let row = |host: u32, from| ReceiverRow { host, from, finished: None, failed: None };
         let mut rows: Vec<ReceiverRow> = setup.receivers.iter().map(|host| row(*host, Time::ZERO)).collect();
-        rows.extend(setup.gets.iter().map(|(at, host)| row(*host, *at)));
+        rows.extend(setup.gets.iter().map(|get| row(get.host, get.at)));
         let mut row_of = vec![usize::MAX; hosts as usize];
         rows.iter().enumerate().for_each(|(row, it)| row_of[it.host as usize] = row);
         Ok(World {
             now: Time::ZERO,
             carrier,
             hosts: standings,
-            controller: Controller::new(config, drawn(&mut seeds)),
+            controller: Controller::new(controller_config(&setup), drawn(&mut seeds)),
             controller_wake: u64::MAX,
             jobs: Jobs::default(),
             row_of,
             left: rows.len(),
             rows,
             way: None,
+            asking: !setup.receivers.is_empty(),
+            over_since: None,
+            kept: Kept::default(),
+            replays: Replays::default(),
             events: 0,
             seeds,
+            chance: ChaCha8Rng::seed_from_u64(setup.seed ^ 0x6368_616e_6365),
             setup,
         })
     }
@@ -342,29 +376,39 @@ impl World {
     // ---- the beginning and the end
 
     fn open(&mut self) {
-        let (source, bytes) = (self.setup.source, self.setup.bytes);
-        self.hosts[source as usize].host.hold(self.now, OBJECT, bytes, Some(NAME.to_owned()));
+        let bytes = self.setup.bytes;
+        for holder in std::iter::once(&self.setup.source).chain(&self.setup.holders) {
+            self.hosts[*holder as usize].host.hold(self.now, OBJECT, bytes, Some(NAME.to_owned()));
+        }
         (0..self.hosts.len() as u32).for_each(|host| self.link(host));
         for (index, (at, _)) in self.setup.changes.iter().enumerate() {
             self.carrier.agenda.push(at.as_nanos(), Event::Change { index: index as u32 });
         }
-        for (index, (at, _)) in self.setup.gets.iter().enumerate() {
-            self.carrier.agenda.push(at.as_nanos(), Event::Start { task: index as u32 });
+        for (index, get) in self.setup.gets.iter().enumerate() {
+            self.carrier.agenda.push(get.at.as_nanos(), Event::Start { task: index as u32 });
         }
-        if self.setup.receivers.is_empty() {
-            return;
-        }
-        let opened = ControllerCommand::PathOpened { path: PathId(ASKER), node: node_of(ASKER) };
-        self.controller.handle(self.now, Input::Command(opened));
-        let cast = Cast {
-            cast: CAST,
-            name: NAME.to_owned(),
-            to: self.setup.receivers.iter().map(|host| node_of(*host)).collect(),
-            class: Class::Bulk,
-            wish: self.setup.wish,
-        };
         // Behind what the hosts have said.
-        self.carrier.say(self.now, ASKER, CONTROLLER, ToController::Cast(cast).into());
+        self.ask();
+    }
+
+    /// Nobody waits for anything any more, and all are at rest, or have had time to come to it.
+    fn is_over(&mut self) -> bool {
+        if self.left > 0 {
+            return false;
+        }
+        let since = *self.over_since.get_or_insert(self.now);
+        let Some(drain) = self.setup.drain else { return true };
+        self.now > since + drain || (!self.asking && self.leftovers().is_empty())
+    }
+
+    fn leftovers(&self) -> Leftovers {
+        let up = || (0..).zip(&self.hosts).filter(|(_, it)| !it.dead && !it.silent);
+        Leftovers {
+            tasks: self.controller.running_tasks(),
+            casts: self.controller.running_casts(),
+            flows: up().map(|(host, it)| (host, it.host.flows())).filter(|(_, flows)| *flows > 0).collect(),
+            fetching: up().filter(|(_, it)| !it.host.is_idle()).map(|(host, _)| host).collect(),
+        }
     }
 
     fn outcome(mut self) -> CastOutcome {
@@ -393,6 +437,8 @@ impl World {
             copies: left as f64 / copy.get() as f64,
             messages: self.hosts.iter().map(|it| it.messages).collect(),
             dropped: lost + self.carrier.network.faults.unroutable,
+            distrusted: distrusted(&self.hosts),
+            left: self.leftovers(),
             controller: *self.controller.stats(),
             way: self.way,
             receivers: self.rows,
@@ -417,6 +463,7 @@ impl World {
             Event::Change { index } => self.change(index),
             Event::Start { task } => self.get(task),
             Event::Introduce { host } => self.miss(host),
+            Event::Link { host } => self.find_again(host),
             Event::Stop { .. } | Event::Sample | Event::Midway => unreachable!("nobody asks for it here"),
         }
     }
@@ -431,22 +478,30 @@ impl World {
     #[inline]
     fn deliver(&mut self, body: u32, link: u32, ecn: Ecn, cut: bool) {
         let now = self.now;
-        let carrier::Arrived { at, packet, bytes } = self.carrier.take(body, link, ecn, cut);
+        let carrier::Arrived { at, brought } = self.carrier.take(body, link, ecn, cut);
+        if self.may_go_wrong() && self.is_replay_of_old(body, at, &brought) {
+            return;
+        }
         if at == CONTROLLER {
-            return self.tell_controller(packet);
+            return self.tell_controller(brought.packet);
         }
-        let Some(it) = self.hosts.get_mut(at as usize) else { return self.on_news(packet) };
-        if let (Body::Control(_), None) = (&packet.datagram.body, &bytes) {
-            return self.hear(at, packet);
+        let Some(it) = self.hosts.get(at as usize) else { return self.on_news(brought.packet) };
+        if let (Body::Control(_), None) = (&brought.packet.datagram.body, &brought.bytes) {
+            return self.hear(at, brought.packet);
         }
+        let brought = match it.misconduct {
+            Some(_) => self.damaged(at, brought),
+            None => brought,
+        };
+        let it = &mut self.hosts[at as usize];
         // What the network brings to whoever does not listen is gone, but what its kernel keeps for it.
         if it.silent {
             if !it.dead {
-                it.socket.keep(packet, bytes);
+                it.socket.keep(brought);
             }
             return;
         }
-        it.take(now, packet, bytes);
+        it.take(now, brought);
         self.drive(at);
     }
 
@@ -472,8 +527,11 @@ impl World {
     }
 
     fn get(&mut self, index: u32) {
-        let (_, host) = self.setup.gets[index as usize];
-        self.with(host, |host, now, out| host.get(now, NAME, GETS + u64::from(index), out));
+        let GetAt { host, delivery, .. } = self.setup.gets[index as usize];
+        if self.hosts[host as usize].dead {
+            return self.give_up(host, "it is dead");
+        }
+        self.with(host, |host, now, out| host.get(now, NAME, GETS + u64::from(index), delivery, out));
         self.drive(host);
     }
 
@@ -496,7 +554,7 @@ impl World {
 
     #[inline]
     fn with<T>(&mut self, host: u32, of: impl FnOnce(&mut Host, Time, &mut Around<'_>) -> T) -> T {
-        let World { setup, now, carrier, hosts, jobs, rows, row_of, left, .. } = self;
+        let World { setup, now, carrier, hosts, jobs, rows, row_of, left, chance, .. } = self;
         let it = &mut hosts[host as usize];
         let mut around = Around {
             now: *now,
@@ -509,6 +567,7 @@ impl World {
             said: &mut it.messages.0,
             row: rows.get_mut(row_of[host as usize]),
             left,
+            misconduct: it.misconduct.as_deref().map(|misconduct| (misconduct, chance)),
         };
         of(&mut it.host, *now, &mut around)
     }
@@ -552,16 +611,7 @@ impl World {
                     }
                     self.carrier.say(self.now, CONTROLLER, to, *control);
                 }
-                Output::Event(
-                    ControllerEvent::Persist(_)
-                    | ControllerEvent::Forget { .. }
-                    | ControllerEvent::NodeUp(_)
-                    | ControllerEvent::NodeDown { .. }
-                    | ControllerEvent::NameChanged(_)
-                    | ControllerEvent::NameForgotten { .. }
-                    | ControllerEvent::CastBegun(_)
-                    | ControllerEvent::CastOver { .. },
-                ) => {}
+                Output::Event(event) => self.kept.on_event(event),
             }
         }
     }
@@ -579,31 +629,32 @@ impl World {
         self.with(host, |host, now, out| host.on_control(now, *control, out));
         self.drive(host);
     }
-
-    /// It says to whoever has asked how the cast goes.
-    fn on_news(&mut self, packet: Packet) {
-        let Body::Control(control) = packet.datagram.body else { return };
-        match *control {
-            Control::Node(ToNode::Casting(news)) => {
-                let CastNews { way, .. } = *news;
-                self.way = Some(way);
-            }
-            Control::Node(ToNode::CastRefused { reason, .. }) => {
-                let rows = self.rows[..self.setup.receivers.len()].iter_mut();
-                for row in rows.filter(|row| row.finished.is_none() && row.failed.is_none()) {
-                    row.failed = Some(format!("{reason:?}"));
-                    self.left -= 1;
-                }
-            }
-            _ => {}
-        }
-    }
 }
 
 fn drawn(from: &mut ChaCha8Rng) -> [u8; 32] {
     let mut seed = [0; 32];
     from.fill_bytes(&mut seed);
     seed
+}
+
+/// Who has found whom to send wrong bytes.
+fn distrusted(hosts: &[Standing]) -> Vec<(u32, u32)> {
+    let number = |node: NodeId| (0..hosts.len() as u32).find(|host| node_of(*host) == node);
+    let of = |(host, it): (u32, &Standing)| -> Vec<(u32, u32)> {
+        it.host.distrusted().iter().filter_map(|node| Some((host, number(*node)?))).collect()
+    };
+    (0..).zip(hosts).flat_map(of).collect()
+}
+
+fn controller_config(setup: &CastSetup) -> ControllerConfig {
+    ControllerConfig {
+        groups: match setup.multicast {
+            true => ControllerConfig::default().groups,
+            false => Vec::<GroupRange>::new(),
+        },
+        network: setup.network.clone(),
+        ..setup.controller.clone()
+    }
 }
 
 /// A host as a daemon with the product's defaults sets it up, but for what makes up for being woken late.

@@ -34,8 +34,8 @@ pub use network::{LinkTally, forwarding_table};
 pub use records::{Counts, FlowRow, Records, SampleRow, TaskRow, TreeRow};
 pub use setup::packet_on_path;
 pub use setup::{
-    Change, CodedSetup, ControlPlane, DecodeModel, Flows, Jitter, PullSetup, Sampling, Setup, SetupError,
-    TaskPlan, Transport, TreeSetup,
+    Change, CodedSetup, ControlPlane, DecodeModel, Flows, Jitter, MemberFault, PullSetup, Sampling, Setup,
+    SetupError, TaskPlan, Transport, TreeSetup,
 };
 pub use ways::switch_divisors;
 
@@ -62,6 +62,8 @@ enum Event {
     Change { index: u32 },
     /// A host says again who it is.
     Introduce { host: u32 },
+    /// A host's link to the controller is there again.
+    Link { host: u32 },
     /// Time to look.
     Sample,
     /// Half of the run is over.

@@ -287,6 +287,30 @@ pub enum Change {
     Killed(u32),
     /// The controller forgets all but what it was told to keep.
     RestartController,
+    /// What the controller was told to keep is lost (casts only).
+    LoseControllerState,
+    /// A host is not as it should be, or is again (casts only).
+    Member(u32, MemberFault),
+}
+
+/// What may be wrong with a host that takes part in casts.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum MemberFault {
+    /// Its disk is full: nothing can be written.
+    DiskFull(bool),
+    /// Nothing can be read from its disk.
+    DiskUnreadable(bool),
+    /// What its disk does comes so much later.
+    DiskLate(Duration),
+    /// Each symbol that it sends or passes on has wrong bytes with this probability.
+    WrongSymbols(f64),
+    /// Each ACK, assignment, pull, receipt and interest that it sends says with this probability what is not so.
+    ForgedFeedback(f64),
+    /// Each datagram that reaches it has a wrong byte in its header with this probability.
+    Corrupt(f64),
+    /// Each datagram that reaches it, and each message to and from its controller, comes once more with this probability, so much
+    /// later.
+    Replay(f64, Duration),
 }
 
 /// What is sampled.

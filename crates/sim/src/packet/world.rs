@@ -408,6 +408,7 @@ impl World {
             Event::Stop { task } => self.stop(task),
             Event::Decoded { endpoint, block } => self.on_decoded(endpoint, BlockIndex(block)),
             Event::Change { index } => self.change(index),
+            Event::Link { .. } => unreachable!("only casts lose control links"),
             Event::Introduce { host } => {
                 if !self.muted {
                     self.introduce(host);

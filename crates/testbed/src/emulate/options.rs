@@ -91,7 +91,9 @@ impl Faults {
                 Change::Paused(host, false) => HostFault::Resume(host as usize),
                 Change::Restart(host) => HostFault::Restart(host as usize),
                 Change::Killed(host) => HostFault::Kill(host as usize),
-                Change::RestartController => return Err(EmulateError::HostFault),
+                Change::RestartController | Change::LoseControllerState | Change::Member(..) => {
+                    return Err(EmulateError::HostFault);
+                }
             };
             if !held {
                 return Err(EmulateError::HostFault);

@@ -157,9 +157,10 @@ impl PullFlow {
         self.push.object
     }
 
-    /// Whether this order means this flow: all but the weight and what is known of its way, which say nothing to it.
+    /// Whether this order means this flow: all but the weight and what is known of its way, which say nothing to it, and where the
+    /// receiver is known to be, which a controller that has started anew may not know yet.
     pub(crate) fn is(&self, push: &Push) -> bool {
-        Push { theta: push.theta, start: push.start, ..self.push.clone() } == *push
+        Push { theta: push.theta, start: push.start, at: push.at.clone(), ..self.push.clone() } == *push
     }
 
     /// The group that its pulls count for, or did.

@@ -5,6 +5,8 @@
 //!                          --several did--> thrown away, and asked of one source alone: it comes right, and whoever took part
 //!                                           before, but not now, is suspicious; or it fails, and the one is the liar
 //! ```
+//! A relay that passes on what comes to it cannot know whether it is true: hearsay convicts nobody, and makes nobody suspicious but as
+//! a relay.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,24 +28,32 @@ pub(crate) enum Blame {
 #[derive(Debug, Default)]
 pub(crate) struct Trial {
     /// Who sent what is here.
-    contributors: Vec<(FlowId, NodeId)>,
+    contributors: Vec<Contributor>,
     /// After a failed hash: symbols are taken from one flow alone.
     alone: Option<Box<Alone>>,
+}
+
+#[derive(Debug)]
+struct Contributor {
+    flow: FlowId,
+    node: NodeId,
+    hearsay: bool,
 }
 
 #[derive(Debug)]
 struct Alone {
     /// Whose turn it is, once somebody took it.
     flow: Option<FlowId>,
-    /// Who took part when it failed.
-    suspects: BTreeSet<NodeId>,
+    /// Who took part when it failed, and whether only by hearsay.
+    suspects: BTreeMap<NodeId, bool>,
 }
 
 impl Trial {
-    /// A symbol of the block came from this source.
-    pub(crate) fn on_symbol(&mut self, flow: FlowId, node: NodeId) {
-        if !self.contributors.iter().any(|(known, _)| *known == flow) {
-            self.contributors.push((flow, node));
+    /// A symbol of the block came from this source; `hearsay`: which passes on what comes to it, as it comes.
+    pub(crate) fn on_symbol(&mut self, flow: FlowId, node: NodeId, hearsay: bool) {
+        match self.contributors.iter_mut().find(|known| known.flow == flow) {
+            Some(known) => known.hearsay &= hearsay,
+            None => self.contributors.push(Contributor { flow, node, hearsay }),
         }
     }
 
@@ -84,13 +94,17 @@ impl Trial {
 
     /// The block decoded but is wrong: everything of it is thrown away and asked of one source alone.
     pub(crate) fn on_corrupt(&mut self) -> Blame {
-        let senders: BTreeSet<NodeId> = self.contributors.drain(..).map(|(_, node)| node).collect();
+        let by_hearsay = self.contributors.iter().any(|it| it.hearsay);
+        let mut senders: BTreeMap<NodeId, bool> = BTreeMap::new();
+        for Contributor { node, hearsay, .. } in self.contributors.drain(..) {
+            senders.entry(node).and_modify(|only| *only &= hearsay).or_insert(hearsay);
+        }
         let mut suspects = match self.alone.take() {
             Some(alone) => alone.suspects,
             None => senders.clone(),
         };
-        let blame = match senders.first() {
-            Some(&one) if senders.len() == 1 => {
+        let blame = match senders.first_key_value() {
+            Some((&one, _)) if senders.len() == 1 && !by_hearsay => {
                 suspects.remove(&one);
                 Blame::Liar(one)
             }
@@ -100,15 +114,14 @@ impl Trial {
         blame
     }
 
-    /// The block came right. Returns who took part when it failed before, but not now: whom that makes suspicious.
-    pub(crate) fn on_verified(&self) -> BTreeSet<NodeId> {
-        match &self.alone {
-            Some(alone) => {
-                let took_part = self.contributors.iter().map(|(_, node)| *node).collect();
-                alone.suspects.difference(&took_part).copied().collect()
-            }
-            None => BTreeSet::new(),
-        }
+    /// The block came right. Returns who took part when it failed before, but not now: whom that makes suspicious. Of those who took
+    /// part by hearsay only, or of all others.
+    pub(crate) fn on_verified(&self, by_hearsay: bool) -> BTreeSet<NodeId> {
+        let Some(alone) = &self.alone else { return BTreeSet::new() };
+        let takes_part = |node: &NodeId| self.contributors.iter().any(|it| it.node == *node);
+        let suspects =
+            alone.suspects.iter().filter(|(node, hearsay)| **hearsay == by_hearsay && !takes_part(node));
+        suspects.map(|(node, _)| *node).collect()
     }
 }
 
@@ -151,7 +164,7 @@ mod tests {
     #[test]
     fn the_only_source_of_a_wrong_block_is_the_liar() {
         let mut trial = Trial::default();
-        trial.on_symbol(FLOWS[0].0, FLOWS[0].1);
+        trial.on_symbol(FLOWS[0].0, FLOWS[0].1, false);
         assert_eq!(trial.on_corrupt(), Blame::Liar(FLOWS[0].1));
     }
 
@@ -160,13 +173,13 @@ mod tests {
         let mut trust = Trust::default();
         for distrusted in [vec![], vec![], vec![FLOWS[1].1]] {
             let mut trial = Trial::default();
-            FLOWS.iter().for_each(|(flow, node)| trial.on_symbol(*flow, *node));
+            FLOWS.iter().for_each(|(flow, node)| trial.on_symbol(*flow, *node, false));
             assert_eq!(trial.on_corrupt(), Blame::Unclear);
             assert!(trial.is_alone() && !trial.admits(FLOWS[0].0));
             trial.give(FLOWS[0].0);
             assert!(trial.admits(FLOWS[0].0) && !trial.admits(FLOWS[1].0));
-            trial.on_symbol(FLOWS[0].0, FLOWS[0].1);
-            assert_eq!(trust.suspect(trial.on_verified()), distrusted);
+            trial.on_symbol(FLOWS[0].0, FLOWS[0].1, false);
+            assert_eq!(trust.suspect(trial.on_verified(false)), distrusted);
         }
         assert!(trust.distrust(FLOWS[1].1) && !trust.distrust(FLOWS[1].1));
         assert!(trust.is_distrusted(FLOWS[1].1) && !trust.is_distrusted(FLOWS[0].1));
@@ -175,13 +188,29 @@ mod tests {
     #[test]
     fn whoever_falls_silent_alone_hands_the_block_on_without_blame() {
         let mut trial = Trial::default();
-        FLOWS.iter().for_each(|(flow, node)| trial.on_symbol(*flow, *node));
+        FLOWS.iter().for_each(|(flow, node)| trial.on_symbol(*flow, *node, false));
         trial.on_corrupt();
         trial.give(FLOWS[1].0);
-        trial.on_symbol(FLOWS[1].0, FLOWS[1].1);
+        trial.on_symbol(FLOWS[1].0, FLOWS[1].1, false);
         assert!(!trial.release(FLOWS[0].0) && trial.release(FLOWS[1].0));
         trial.give(FLOWS[0].0);
-        trial.on_symbol(FLOWS[0].0, FLOWS[0].1);
-        assert_eq!(trial.on_verified().into_iter().collect::<Vec<_>>(), [FLOWS[1].1]);
+        trial.on_symbol(FLOWS[0].0, FLOWS[0].1, false);
+        assert_eq!(trial.on_verified(false).into_iter().collect::<Vec<_>>(), [FLOWS[1].1]);
+    }
+
+    #[test]
+    fn hearsay_convicts_nobody_and_what_a_relay_says_when_it_is_asked_alone_does() {
+        let [relay, source] = FLOWS;
+        let mut trial = Trial::default();
+        trial.on_symbol(relay.0, relay.1, true);
+        assert_eq!(trial.on_corrupt(), Blame::Unclear, "all of it came from the relay, and not all by it");
+        trial.give(source.0);
+        trial.on_symbol(source.0, source.1, false);
+        assert!(trial.on_verified(false).is_empty());
+        assert_eq!(trial.on_verified(true).into_iter().collect::<Vec<_>>(), [relay.1]);
+        assert_eq!(trial.on_corrupt(), Blame::Liar(source.1));
+        trial.give(relay.0);
+        trial.on_symbol(relay.0, relay.1, false);
+        assert_eq!(trial.on_corrupt(), Blame::Liar(relay.1));
     }
 }

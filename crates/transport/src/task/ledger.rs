@@ -485,7 +485,7 @@ mod tests {
         ledger.need_more(place, 2);
         assert_eq!((ledger[place].here.missing(), ledger[place].here.attempts()), (2, 0));
         assert!(ledger[place].here.insert(2000) && ledger[place].here.insert(2001));
-        ledger[place].here.trial.on_symbol(FLOW, NodeId([1; 32]));
+        ledger[place].here.trial.on_symbol(FLOW, NodeId([1; 32]), false);
         ledger.decode(place);
         assert_eq!(ledger.corrupt(place), Blame::Liar(NodeId([1; 32])));
         let here = &mut ledger[place].here;

@@ -13,7 +13,7 @@ use headwater_sim::packet::{Change, CodedSetup, LinkChange, Records, TreeRow, Tr
 
 /// The machines of Datacast. As with SCDP nothing is planned; there is one packet to a symbol, and nothing is coded.
 pub(super) fn setup(scenario: &Scenario) -> Result<CodedSetup, RunError> {
-    if scenario.faults.iter().any(|fault| fault.what.is_of_host()) {
+    if scenario.faults.iter().any(|fault| fault.what.place() != "link") {
         return Err(unsupported("hosts that fail: trees are not repaired while something is sent"));
     }
     let spec = &scenario.transport;

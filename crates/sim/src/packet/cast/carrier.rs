@@ -55,10 +55,18 @@ struct GroupAt {
 pub(super) struct Arrived {
     /// A host, or [`CONTROLLER`].
     pub(super) at: u32,
+    pub(super) brought: Brought,
+}
+
+/// A packet that has come.
+#[derive(Clone)]
+pub(super) struct Brought {
     /// Its path is who sent it.
     pub(super) packet: Packet,
     /// It was sent as these.
     pub(super) bytes: Option<Arc<[u8]>>,
+    /// What it carries is not the symbol that it names.
+    pub(super) wrong: bool,
 }
 
 pub(super) struct Carrier {
@@ -67,6 +75,8 @@ pub(super) struct Carrier {
     bodies: Bodies,
     /// Of datagrams that travel as bytes, by the place of their message.
     raw: BTreeMap<u32, Arc<[u8]>>,
+    /// Places of messages with a symbol whose bytes are wrong.
+    wrong: BTreeSet<u32>,
     groups: Vec<GroupAt>,
     /// Bytes around a datagram on a line.
     around: usize,
@@ -89,6 +99,7 @@ impl Carrier {
             network,
             bodies: Bodies::default(),
             raw: BTreeMap::new(),
+            wrong: BTreeSet::new(),
             groups: Vec::new(),
             around: (IP_UDP + setup.framing.get()) as usize,
             control_delay,
@@ -122,6 +133,15 @@ impl Carrier {
         }
     }
 
+    /// A process has ended: its host hears no group any more.
+    pub(super) fn leave_all(&mut self, host: u32) {
+        for group in &mut self.groups {
+            if group.members.remove(&host) {
+                group.path = None;
+            }
+        }
+    }
+
     /// Nobody is meant by a path to nowhere, nor by one to a group without other members.
     fn meant(&mut self, from: u32, path: PathId) -> Option<Meant> {
         if path.0 < GROUPS {
@@ -139,12 +159,19 @@ impl Carrier {
 
     // ---- what is sent
 
-    /// A host sends a packet by a path; `bytes` is its length above UDP.
+    /// A host sends a packet by a path; `bytes` is its length above UDP, `wrong`: they are not the symbol's that it names.
     #[inline]
-    pub(super) fn send(&mut self, ways: &Ways<'_>, now: Time, from: u32, mut packet: Packet, bytes: usize) {
+    pub(super) fn send(
+        &mut self,
+        ways: &Ways<'_>,
+        now: Time,
+        from: u32,
+        mut packet: Packet,
+        (bytes, wrong): (usize, bool),
+    ) {
         let path = std::mem::replace(&mut packet.path, PathId(from));
         match self.meant(from, path) {
-            Some(meant) => self.launch(ways, now, from, meant, packet, bytes),
+            Some(meant) => self.launch(ways, now, from, meant, packet, (bytes, wrong)),
             None => self.network.faults.unroutable += 1,
         }
     }
@@ -175,13 +202,27 @@ impl Carrier {
             None if !self.raw.is_empty() => _ = self.raw.remove(&place),
             None => {}
         }
+        if !self.wrong.is_empty() {
+            self.wrong.remove(&place);
+        }
         place
     }
 
-    fn launch(&mut self, ways: &Ways<'_>, now: Time, from: u32, meant: Meant, packet: Packet, bytes: usize) {
+    fn launch(
+        &mut self,
+        ways: &Ways<'_>,
+        now: Time,
+        from: u32,
+        meant: Meant,
+        packet: Packet,
+        (bytes, wrong): (usize, bool),
+    ) {
         let Packet { ecn, datagram: Datagram { class, flow, body, .. }, .. } = &packet;
         let of = (bytes, *class, *ecn, flow.0, matches!(body, Body::Symbol(_)));
         let place = self.put(packet, meant.place(), None);
+        if wrong {
+            self.wrong.insert(place);
+        }
         self.launch_put(ways, now, from, meant, place, of);
     }
 
@@ -236,6 +277,16 @@ impl Carrier {
         self.agenda.push((now + self.control_delay).as_nanos(), Event::Deliver { body });
     }
 
+    /// Something that has come to a host, or to the controller, comes once more. Says where it is kept until then.
+    pub(super) fn again(&mut self, at: Time, to: u32, Brought { packet, bytes, wrong }: Brought) -> u32 {
+        let place = self.put(packet, to, bytes);
+        if wrong {
+            self.wrong.insert(place);
+        }
+        self.agenda.push(at.as_nanos(), Event::Deliver { body: place });
+        place
+    }
+
     // ---- what comes
 
     /// A frame has crossed a link. Whether it has come to its end.
@@ -257,9 +308,10 @@ impl Carrier {
     #[inline]
     pub(super) fn take(&mut self, place: u32, link: u32, ecn: Ecn, cut: bool) -> Arrived {
         let bytes = if self.raw.is_empty() { None } else { self.raw.get(&place).cloned() };
+        let wrong = !self.wrong.is_empty() && self.wrong.contains(&place);
         let (to, packet) = self.bodies.take(place, ecn, cut);
         let at = if to < GROUP { to } else { self.network.member_at(to, link) };
-        Arrived { at, packet, bytes }
+        Arrived { at, brought: Brought { packet, bytes, wrong } }
     }
 }
 

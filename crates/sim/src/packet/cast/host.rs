@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use headwater_codec::{BlockShape, Decoder, PhantomAssembler, drawn_overhead};
+use headwater_codec::{BlockShape, Decoder, Inserted, PhantomAssembler, drawn_overhead};
 use headwater_machine::{Bits, Packet, SortedMap};
 use headwater_node::{
     Alone, Arrived, GroupProbesConfig, InvitationAction, Invitations, Node, NodeAction, Parcel, ProbeId,
@@ -25,11 +25,11 @@ use headwater_transport::{
     Bind, DecodeFailure, Opened, ReceiverCommand, ReceiverEvent, SourceCommand, SourceEvent,
 };
 use headwater_units::{
-    BlockIndex, Bytes, Duration, FetchId, FlowId, Geometry, ObjectId, PathId, SymbolId, Time,
+    BlockIndex, Bytes, Duration, Esi, FetchId, FlowId, Geometry, NodeId, ObjectId, PathId, SymbolId, Time,
 };
 use headwater_wire::{
-    Body, Class, Control, Datagram, Ecn, FetchEnd, Fetched, GroupInvitation, HeaderKey, Holding, Invitation,
-    MAX_FLOWS, NodeInfo, Spoiled, ToController, ToNode, emit,
+    Body, Class, Control, Datagram, Delivery, Ecn, FetchEnd, Fetched, GroupInvitation, HeaderKey, Holding,
+    Invitation, MAX_FLOWS, NodeInfo, Spoiled, ToController, ToNode, emit,
 };
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -41,6 +41,8 @@ pub struct Passed {
     pub datagram: Datagram,
     /// Bytes of a symbol; nothing of everything else.
     pub payload: u16,
+    /// They are not the symbol's.
+    pub wrong: bool,
 }
 
 impl Parcel for Passed {
@@ -59,8 +61,8 @@ impl Parcel for Passed {
 pub trait Surroundings {
     /// The path to the first of these addresses, best first: of a host, or of a group. It leads nowhere if there are none.
     fn path(&mut self, at: &[SocketAddr]) -> PathId;
-    /// Sends a packet by a path. `bytes` is its length above UDP.
-    fn send(&mut self, packet: Packet, bytes: usize);
+    /// Sends a packet by a path. `bytes` is its length above UDP; `wrong`: what it carries is not the symbol that it names.
+    fn send(&mut self, packet: Packet, bytes: usize, wrong: bool);
     /// Sends a packet of a tree to another host.
     fn forward(&mut self, to: SocketAddr, parcel: Passed);
     /// Sends a datagram that is no transfer's, as bytes.
@@ -119,6 +121,17 @@ pub struct HostConfig {
     pub overhead: Option<u32>,
 }
 
+/// A disk that is not as it should be.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Disk {
+    /// Nothing more can be written.
+    pub full: bool,
+    /// Nothing can be read any more.
+    pub unreadable: bool,
+    /// What it does comes so much later.
+    pub late: Duration,
+}
+
 /// Blocks in flight of a fetch that nobody has invited to, and of one of a cast (`headwater get --keep`).
 const BLOCKS_IN_FLIGHT: usize = 32;
 const BLOCKS_OF_A_CAST: usize = 128;
@@ -138,6 +151,10 @@ pub struct Host {
     /// T of what is received, for packets of trees.
     symbol_size: u16,
     askers: BTreeMap<ProbeId, FlowId>,
+    disk: Disk,
+    /// The datagram that was handed in last does not carry the symbol that it names.
+    wrong: bool,
+    distrusted: Vec<NodeId>,
     rng: ChaCha8Rng,
 }
 
@@ -223,6 +240,7 @@ struct Wanted {
     request: u64,
     name: String,
     class: Class,
+    delivery: Option<Delivery>,
     /// What the invitation says of it; nobody has invited to it if there is nothing.
     invited: Option<(ObjectId, Option<GroupInvitation>)>,
 }
@@ -233,8 +251,25 @@ struct Fetching {
     object: Option<ObjectId>,
     geometry: Option<Geometry>,
     begun: u32,
-    open: SortedMap<BlockIndex, PhantomAssembler>,
-    with_decoder: SortedMap<BlockIndex, PhantomAssembler>,
+    /// What came could not be kept.
+    broken: bool,
+    open: SortedMap<BlockIndex, Open>,
+    with_decoder: SortedMap<BlockIndex, Open>,
+}
+
+/// A block of which some symbols are here. Bytes are not, but it is known of which symbols they are wrong.
+struct Open {
+    symbols: PhantomAssembler,
+    wrong: Vec<Esi>,
+}
+
+impl Open {
+    /// Whether what decodes from these symbols is not the block. Where all source symbols are here nothing else is looked at.
+    fn is_wrong(&self) -> bool {
+        let whole = self.symbols.is_systematic_complete();
+        let source_symbols = self.symbols.shape().source_symbols();
+        self.wrong.iter().any(|esi| !whole || esi.0 < source_symbols)
+    }
 }
 
 impl Host {
@@ -252,6 +287,9 @@ impl Host {
             flows: SortedMap::default(),
             symbol_size: 0,
             askers: BTreeMap::new(),
+            disk: Disk::default(),
+            wrong: false,
+            distrusted: Vec::new(),
             rng: ChaCha8Rng::from_seed(config.seed),
             config,
         }
@@ -261,7 +299,7 @@ impl Host {
     pub fn restarted(self, seed: [u8; 32], now: Time) -> Self {
         let info = NodeInfo { incarnation: self.config.info.incarnation + 1, ..self.config.info };
         let mut host = Host::new(HostConfig { info, seed, ..self.config });
-        host.shelves = self.shelves;
+        (host.shelves, host.disk, host.distrusted) = (self.shelves, self.disk, self.distrusted);
         for shelf in &mut host.shelves.0 {
             (shelf.coming, shelf.fetch) = (false, None);
             if shelf.held {
@@ -269,6 +307,38 @@ impl Host {
             }
         }
         host
+    }
+
+    /// Whatever happens to its disk.
+    pub fn disk(&mut self) -> &mut Disk {
+        &mut self.disk
+    }
+
+    /// Whom its fetches have found to send wrong bytes.
+    pub fn distrusted(&self) -> &[NodeId] {
+        &self.distrusted
+    }
+
+    /// Flows that its source has.
+    pub fn flows(&self) -> usize {
+        self.node.source().flows().count()
+    }
+
+    /// Whether it fetches nothing, and has said all its goodbyes.
+    pub fn is_idle(&self) -> bool {
+        self.fetches.is_empty() && self.waiting.is_empty()
+    }
+
+    /// A datagram as bytes, if it has the key of its flow. What a symbol carries is all zeros.
+    pub fn in_bytes(&mut self, datagram: &Datagram) -> Option<Vec<u8>> {
+        let payload = if matches!(datagram.body, Body::Symbol(_)) { self.symbol_size } else { 0 };
+        let mut bytes = vec![0; datagram.len(payload)];
+        let key = match self.node.tree_key(datagram.flow) {
+            Some(key) => key,
+            None => self.node.key(datagram.flow)?,
+        };
+        emit(datagram, payload, key, &mut bytes);
+        Some(bytes)
     }
 
     /// It has an object, all of it.
@@ -287,27 +357,36 @@ impl Host {
         }
     }
 
-    /// Somebody at this host wants an object and keeps it.
-    pub fn get(&mut self, now: Time, name: &str, request: u64, out: &mut impl Surroundings) {
-        let wanted = Wanted { request, name: name.to_owned(), class: Class::Bulk, invited: None };
+    /// Somebody at this host wants an object and keeps it; by this transport, if it asks for one.
+    pub fn get(
+        &mut self,
+        now: Time,
+        name: &str,
+        request: u64,
+        delivery: Option<Delivery>,
+        out: &mut impl Surroundings,
+    ) {
+        let wanted = Wanted { request, name: name.to_owned(), class: Class::Bulk, delivery, invited: None };
         self.want(now, wanted, out);
     }
 
     // ---- what comes in
 
-    /// The network has brought a packet.
+    /// The network has brought a packet; `wrong`: what it carries is not the symbol that it names.
     #[inline]
-    pub fn on_packet(&mut self, now: Time, from: SocketAddr, packet: Packet) {
+    pub fn on_packet(&mut self, now: Time, from: SocketAddr, packet: Packet, wrong: bool) {
         let payload = if matches!(packet.datagram.body, Body::Symbol(_)) { self.symbol_size } else { 0 };
         let bytes = packet.datagram.len(payload);
-        let parcel = |datagram: &Datagram| Passed { datagram: datagram.clone(), payload };
+        let parcel = |datagram: &Datagram| Passed { datagram: datagram.clone(), payload, wrong };
+        self.wrong = wrong;
         self.node.on_packet(now, from, packet, Bytes::new(bytes as u64), parcel);
     }
 
     /// The network has brought a datagram as bytes, by a path.
     pub fn on_bytes(&mut self, now: Time, from: SocketAddr, path: PathId, bytes: &[u8]) {
         let arrived = Arrived { bytes, from, ecn: Ecn::NotEct, trimmed: false };
-        let parcel = |datagram: &Datagram| Passed { datagram: datagram.clone(), payload: 0 };
+        let parcel = |datagram: &Datagram| Passed { datagram: datagram.clone(), payload: 0, wrong: false };
+        self.wrong = false;
         self.node.on_datagram(now, arrived, || path, parcel);
     }
 
@@ -352,7 +431,10 @@ impl Host {
         while let Some(action) = self.node.poll(now, Room::Free) {
             match action {
                 NodeAction::Transmit { packet, .. } => self.transmit(packet, out),
-                NodeAction::Keep { fetch, symbol, .. } => self.keep(now, fetch, symbol),
+                NodeAction::Keep { fetch, symbol, parcel, .. } => {
+                    let wrong = parcel.map_or(self.wrong, |parcel| parcel.wrong);
+                    self.keep(now, fetch, symbol, wrong);
+                }
                 action => self.act_rarely(now, action, out),
             }
         }
@@ -378,7 +460,8 @@ impl Host {
             NodeAction::Wrap(datagram) => {
                 let payload = self.payload_of(&datagram);
                 let bytes = datagram.len(payload);
-                self.node.from_here(&datagram, bytes, Passed { datagram: datagram.clone(), payload });
+                let wrong = self.is_wrong(&datagram);
+                self.node.from_here(&datagram, bytes, Passed { datagram: datagram.clone(), payload, wrong });
             }
             NodeAction::Forward { to, parcel } => out.forward(to, parcel),
             NodeAction::Signal { to, datagram } => out.send_bytes(To::Node(to), datagram),
@@ -402,8 +485,8 @@ impl Host {
     #[inline]
     fn transmit(&mut self, packet: Packet, out: &mut impl Surroundings) {
         let payload = self.payload_of(&packet.datagram);
-        let bytes = packet.datagram.len(payload);
-        out.send(packet, bytes);
+        let (bytes, wrong) = (packet.datagram.len(payload), self.is_wrong(&packet.datagram));
+        out.send(packet, bytes, wrong);
     }
 
     /// The length of what a datagram of the source carries, which must be here.
@@ -416,9 +499,21 @@ impl Host {
         symbol_size
     }
 
+    /// Whether a symbol that is passed on as it came has come with wrong bytes.
+    #[inline]
+    fn is_wrong(&self, datagram: &Datagram) -> bool {
+        let Body::Symbol(header) = &datagram.body else { return false };
+        let SymbolId { block, esi } = header.symbol;
+        let Some((shelf, _)) = self.flows.get(&datagram.flow) else { return false };
+        let shelf = &self.shelves.0[*shelf];
+        let open = || self.fetches.get(&shelf.fetch?)?.open.get(&block);
+        !shelf.is_whole(block) && open().is_some_and(|open| open.wrong.contains(&esi))
+    }
+
     #[inline]
     fn has(&self, shelf: &Shelf, SymbolId { block, esi }: SymbolId) -> bool {
-        let coming = || self.fetches.get(&shelf.fetch?)?.open.get(&block).map(|block| block.contains(esi));
+        let coming =
+            || self.fetches.get(&shelf.fetch?)?.open.get(&block).map(|block| block.symbols.contains(esi));
         shelf.is_whole(block) || coming().unwrap_or(false)
     }
 
@@ -436,8 +531,11 @@ impl Host {
             SourceEvent::Prepare { flow, block, repair } => {
                 let Some(&(shelf, _)) = self.flows.get(&flow) else { return };
                 let shelf = &self.shelves.0[shelf];
-                match shelf.held || (shelf.coming && shelf.is_whole(block)) {
-                    true => out.later(self.config.prepare, Job::Prepared { flow, block, repair }),
+                match !self.disk.unreadable && (shelf.held || (shelf.coming && shelf.is_whole(block))) {
+                    true => {
+                        let after = self.config.prepare + self.disk.late;
+                        out.later(after, Job::Prepared { flow, block, repair });
+                    }
                     false => self.node.unreadable(now, flow, Spoiled::Unreadable),
                 }
             }
@@ -453,7 +551,8 @@ impl Host {
             match action {
                 InvitationAction::Fetch(invitation) => {
                     let Invitation { request, name, object, class, group } = *invitation;
-                    self.want(now, Wanted { request, name, class, invited: Some((object, group)) }, out);
+                    let (delivery, invited) = (None, Some((object, group)));
+                    self.want(now, Wanted { request, name, class, delivery, invited }, out);
                 }
                 InvitationAction::Stop(request) => {
                     self.waiting.retain(|wanted| wanted.request != request);
@@ -489,11 +588,11 @@ impl Host {
     }
 
     fn begin(&mut self, now: Time, wanted: Wanted) {
-        let Wanted { request, name, class, invited } = &wanted;
+        let Wanted { request, name, class, delivery, invited } = &wanted;
         let config = ReceiverConfig {
             room: self.config.info.room,
             class: *class,
-            delivery: None,
+            delivery: *delivery,
             trims: self.node.stats().trimmed > 0,
             passes_on: true,
             trees: TreeReceiverConfig::on_hosts(),
@@ -503,23 +602,27 @@ impl Host {
         self.fetches_begun += 1;
         let fetch = FetchId(self.fetches_begun);
         let (object, geometry, open, with_decoder) = Default::default();
-        let wanted = Some(wanted);
-        let fetching = Fetching { wanted, object, geometry, begun: 0, open, with_decoder };
+        let (wanted, broken) = (Some(wanted), false);
+        let fetching = Fetching { wanted, object, geometry, begun: 0, broken, open, with_decoder };
         self.fetches.insert(fetch, Box::new(fetching));
         self.node.tell_fetch(now, fetch, ReceiverCommand::Fetch(Box::new(config)));
     }
 
     #[inline]
-    fn keep(&mut self, now: Time, fetch: FetchId, symbol: SymbolId) {
+    fn keep(&mut self, now: Time, fetch: FetchId, symbol: SymbolId, wrong: bool) {
         let Some(it) = self.fetches.get_mut(&fetch) else { return };
         let Some(geometry) = &it.geometry else { return };
         let (overhead, rng) = (self.config.overhead, &mut self.rng);
         let block = it.open.get_or_insert_with(symbol.block, || {
             let shape =
                 BlockShape::of(geometry, symbol.block).expect("the machine names blocks of the object");
-            PhantomAssembler::new(shape, overhead.unwrap_or_else(|| drawn_overhead(rng.random())))
+            let overhead = overhead.unwrap_or_else(|| drawn_overhead(rng.random()));
+            Open { symbols: PhantomAssembler::new(shape, overhead), wrong: Vec::new() }
         });
-        if block.insert(symbol.esi, &[]).is_ok() {
+        if let Ok(inserted) = block.symbols.insert(symbol.esi, &[]) {
+            if wrong && inserted == Inserted::New {
+                block.wrong.push(symbol.esi);
+            }
             self.node.kept(now, fetch, symbol);
         }
     }
@@ -552,36 +655,48 @@ impl Host {
                 self.node.tell_fetch(now, fetch, ReceiverCommand::FlowPath { flow, path });
             }
             ReceiverEvent::Decode { block } => {
-                let Some(assembler) = it.open.remove(&block) else { return };
-                let lost = !assembler.is_systematic_complete();
-                it.with_decoder.insert(block, assembler);
+                let Some(open) = it.open.remove(&block) else { return };
+                let lost = !open.symbols.is_systematic_complete();
+                it.with_decoder.insert(block, open);
                 let after = if lost { self.config.decode } else { Duration::ZERO };
-                out.later(after, Job::Decoded { fetch, begun: it.begun, block });
+                out.later(after + self.disk.late, Job::Decoded { fetch, begun: it.begun, block });
             }
             ReceiverEvent::Discard { block } => _ = it.open.remove(&block),
             ReceiverEvent::Done => self.on_done(now, fetch, out),
             ReceiverEvent::Failed(failure) => {
                 let Some(wanted) = it.wanted.take() else { return };
+                let why = if it.broken { "the disk is full".to_owned() } else { format!("{failure:?}") };
                 let next = self.waiting.iter().position(|other| other.name == wanted.name);
-                self.over(now, wanted, nothing(FetchEnd::Failed(format!("{failure:?}"))), out);
+                self.over(now, wanted, nothing(FetchEnd::Failed(why)), out);
                 if let Some(next) = next.and_then(|next| self.waiting.remove(next)) {
                     self.begin(now, next);
                 }
             }
             ReceiverEvent::Ended => _ = self.fetches.remove(&fetch),
-            ReceiverEvent::Unbind { .. } | ReceiverEvent::Distrusted { .. } => {}
+            ReceiverEvent::Distrusted { node } => self.distrusted.push(node),
+            ReceiverEvent::Unbind { .. } => {}
         }
     }
 
     fn on_decoded(&mut self, now: Time, fetch: FetchId, begun: u32, block: BlockIndex) {
         let Some(it) = self.fetches.get_mut(&fetch) else { return };
-        let Some(mut assembler) = it.with_decoder.remove(&block) else { return };
-        if assembler.finish().is_ok() {
+        let Some(mut open) = it.with_decoder.remove(&block) else { return };
+        let (decodes, is_newest) = (open.symbols.finish().is_ok(), it.begun == begun);
+        if decodes && open.is_wrong() {
+            if is_newest {
+                let failure = DecodeFailure::Corrupt;
+                self.node.tell_fetch(now, fetch, ReceiverCommand::DecodeFailed { block, failure });
+            }
+        } else if decodes && self.disk.full {
+            // As of any block that cannot be kept: the fetch is stopped, whoever waits for it is told why.
+            it.broken = true;
+            self.node.tell_fetch(now, fetch, ReceiverCommand::Cancel);
+        } else if decodes {
             let object = it.object.expect("it has begun");
             self.shelves.of(object).whole.set(block.0);
             self.node.tell_fetch(now, fetch, ReceiverCommand::BlockDecoded { block });
-        } else if it.begun == begun {
-            it.open.insert(block, assembler);
+        } else if is_newest {
+            it.open.insert(block, open);
             let failure = DecodeFailure::NeedMore;
             self.node.tell_fetch(now, fetch, ReceiverCommand::DecodeFailed { block, failure });
         }

@@ -4,7 +4,7 @@ use headwater_controller::{ControllerConfig, ControllerStats, NetworkSpec};
 use headwater_fabric::{LinkId, Routes, Topology};
 use headwater_switch::{Choice, PortConfig};
 use headwater_units::{BitRate, Bytes, Duration, Time};
-use headwater_wire::{CastWay, CastWish};
+use headwater_wire::{CastWay, CastWish, Delivery};
 
 use crate::packet::setup::{Change, Jitter};
 
@@ -26,12 +26,14 @@ pub struct CastSetup {
     pub bytes: Bytes,
     /// Who holds it.
     pub source: u32,
+    /// Who holds it besides.
+    pub holders: Vec<u32>,
     /// Who is to have it by the cast.
     pub receivers: Vec<u32>,
     /// How it is to travel.
     pub wish: CastWish,
-    /// Who gets it by itself, and when.
-    pub gets: Vec<(Time, u32)>,
+    /// Who gets it by itself, and when, ascending.
+    pub gets: Vec<GetAt>,
     /// One way between a host and the controller.
     pub control_delay: Duration,
     /// A host that says nothing is taken to be gone after so long.
@@ -54,8 +56,21 @@ pub struct CastSetup {
     pub framing: Bytes,
     /// The run ends then, whatever is left to do.
     pub until: Time,
+    /// After the last receiver it goes on, for so long at most, until controller and hosts are at rest.
+    pub drain: Option<Duration>,
     /// Everything that is drawn.
     pub seed: u64,
+}
+
+/// A host that gets the object by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GetAt {
+    /// When.
+    pub at: Time,
+    /// Its number.
+    pub host: u32,
+    /// The transport that it asks for, if it does.
+    pub delivery: Option<Delivery>,
 }
 
 /// What became of a cast.
@@ -75,10 +90,34 @@ pub struct CastOutcome {
     pub messages: Vec<(u64, u64)>,
     /// Frames that found no room or no way.
     pub dropped: u64,
+    /// Hosts that found another to send wrong bytes, and which.
+    pub distrusted: Vec<(u32, u32)>,
+    /// What was not at its end at the end.
+    pub left: Leftovers,
     /// What the controller has counted.
     pub controller: ControllerStats,
     /// Events simulated.
     pub events: u64,
+}
+
+/// What is left at the end of a run of hosts that are up, and of the controller.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Leftovers {
+    /// Tasks of the controller.
+    pub tasks: usize,
+    /// Its casts.
+    pub casts: usize,
+    /// Hosts whose source has flows, and how many.
+    pub flows: Vec<(u32, usize)>,
+    /// Hosts that fetch something.
+    pub fetching: Vec<u32>,
+}
+
+impl Leftovers {
+    /// Nothing is left.
+    pub fn is_empty(&self) -> bool {
+        *self == Leftovers::default()
+    }
 }
 
 /// A receiver of a cast.
@@ -92,6 +131,13 @@ pub struct ReceiverRow {
     pub finished: Option<Time>,
     /// Why it has not.
     pub failed: Option<String>,
+}
+
+impl ReceiverRow {
+    /// It has the object, or it is known why not.
+    pub fn is_over(&self) -> bool {
+        self.finished.is_some() || self.failed.is_some()
+    }
 }
 
 impl CastOutcome {

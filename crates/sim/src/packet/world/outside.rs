@@ -13,6 +13,7 @@ impl World {
             Change::Killed(host) => self.pause(host, true),
             Change::Restart(host) => self.restart(host),
             Change::RestartController => self.restart_controller(),
+            Change::LoseControllerState | Change::Member(..) => unreachable!("only casts have these"),
         }
     }
 

@@ -182,7 +182,7 @@ impl Blocks {
         if refused || !here.insert(esi) {
             return Arrival::Useless;
         }
-        here.trial.on_symbol(flow, node);
+        here.trial.on_symbol(flow, node, false);
         if rule == SpreadRule::Equal {
             asked.count_class(esi, of);
         }
@@ -209,7 +209,7 @@ impl Blocks {
         let Some(finished) = finished else { return BTreeSet::new() };
         debug_assert!(finished.asked.shares.is_empty(), "a complete block is owed by nobody");
         self.skip_done();
-        finished.here.trial.on_verified()
+        finished.here.trial.on_verified(false)
     }
 
     /// The symbols here do not determine the block: two more are wanted (each extra one makes failure 100 times rarer,

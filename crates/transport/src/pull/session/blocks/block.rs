@@ -138,7 +138,8 @@ impl Block {
         }
         if self.asked.last != from {
             self.asked.last = from;
-            self.here.trial.on_symbol(place.flow, place.node);
+            let hearsay = place.relays && !self.here.trial.is_alone();
+            self.here.trial.on_symbol(place.flow, place.node, hearsay);
         }
         if self.here.missing() > 0 { Arrival::Kept } else { Arrival::Complete }
     }
@@ -173,8 +174,46 @@ impl Block {
 /// who have not been asked alone come before those who have.
 /// A relay may never have the block whole if its own source lies: it is asked last.
 pub(super) fn is_tested_first(places: &[Place], place: usize) -> bool {
-    if places[place].relays && places.iter().any(|it| !it.relays && it.heard) {
-        return false;
+    let others_hold = places.iter().any(|it| !it.relays && it.heard);
+    let is_last = |it: &Place| it.relays && others_hold;
+    !is_last(&places[place])
+        && (!places[place].cleared || places.iter().all(|it| it.cleared || !it.heard || is_last(it)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Places with these traits, by the bits of a number: it relays, it is heard, it is cleared.
+    fn places(bits: u32) -> Vec<Place> {
+        let place = |n: u32| {
+            let has = |bit: u32| bits >> (3 * n + bit) & 1 == 1;
+            Place {
+                flow: FlowId(u64::from(n)),
+                node: NodeId([n as u8; 32]),
+                index: n as u8,
+                of: 3,
+                alone: false,
+                relays: has(0),
+                passed_on: true,
+                heard: has(1),
+                cleared: has(2),
+                stray: 0,
+                oldest: 0,
+                told: 0,
+                newest: 0,
+            }
+        };
+        (0..3).map(place).collect()
     }
-    !places[place].cleared || places.iter().all(|it| it.cleared || !it.heard)
+
+    #[test]
+    fn a_wrong_block_can_always_be_asked_of_somebody_who_is_heard() {
+        for bits in 0..1 << 9 {
+            let places = places(bits);
+            let heard: Vec<usize> = (0..3).filter(|place| places[*place].heard).collect();
+            let asked = heard.iter().any(|place| is_tested_first(&places, *place));
+            assert!(asked || heard.is_empty(), "{places:?}");
+        }
+    }
 }

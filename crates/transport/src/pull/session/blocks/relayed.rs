@@ -31,7 +31,7 @@ impl Blocks {
     /// The relays that took part in a block when it failed its hash, and not when it came right.
     pub(in crate::pull::session) fn suspicious_relays(&self, block: BlockIndex) -> Vec<NodeId> {
         let Some(entry) = self.ledger.get(block.0).filter(|_| self.relayed) else { return Vec::new() };
-        let suspects = entry.here.trial.on_verified();
+        let suspects = entry.here.trial.on_verified(true);
         let relays = |node: &NodeId| self.places.iter().any(|it| it.node == *node && it.relays);
         suspects.into_iter().filter(relays).collect()
     }
