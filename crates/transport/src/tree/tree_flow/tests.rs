@@ -1,7 +1,7 @@
 //! One tree at its source: what leaves, when, and what it says of the blocks that follow.
 
 use headwater_machine::{Endpoint, Input};
-use headwater_units::{Duration, Esi, FlowKey, NodeId, TaskId, Theta};
+use headwater_units::{Duration, Esi, FlowKey, NodeId, ObjectId, TaskId, Theta};
 use headwater_wire::{Delivery, ToSource};
 
 use super::*;
