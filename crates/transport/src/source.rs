@@ -33,7 +33,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use headwater_machine::{Endpoint, Input, Output, Packet, SortedMap, Timers};
 use headwater_units::{Bytes, Duration, FlowId, Geometry, ObjectId, PathId, Time};
 use headwater_wire::{
-    Body, Class, Control, Datagram, Ecn, FinReason, FlowRole, MAX_FLOWS, Push, Refusal, ToController,
+    Body, Class, Control, Datagram, FinReason, FlowRole, MAX_FLOWS, Push, Refusal, ToController,
     ToSource,
 };
 use rand::SeedableRng;
@@ -303,8 +303,8 @@ impl Source {
                 return;
             }
         }
-        let datagram = Datagram { class: Class::Control, key_epoch: 0, flow, body: Body::FinAck };
-        self.common.shared.out.push_back(Output::Transmit(Packet { path, ecn: Ecn::NotEct, datagram }));
+        let answer = Packet::of_flow(path, flow, Class::Control, Body::FinAck);
+        self.common.shared.out.push_back(Output::Transmit(answer));
     }
 
     // ---- the driver
@@ -375,9 +375,8 @@ impl Source {
         if let (Flow::Pull(_), Some(path)) = (&held.flow, held.flow.open_path())
             && held.flow.sent_to_group().is_none()
         {
-            let body = Body::Fin(FinReason::Cancelled);
-            let datagram = Datagram { class: Class::Control, key_epoch: 0, flow, body };
-            self.common.shared.out.push_back(Output::Transmit(Packet { path, ecn: Ecn::NotEct, datagram }));
+            let farewell = Packet::of_flow(path, flow, Class::Control, Body::Fin(FinReason::Cancelled));
+            self.common.shared.out.push_back(Output::Transmit(farewell));
         }
     }
 

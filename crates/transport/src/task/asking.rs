@@ -16,7 +16,7 @@ use headwater_units::{
     BitRate, BlockIndex, Bytes, Duration, Esi, FetchId, FlowId, Geometry, NodeId, PathId, SymbolId, Symbols,
     Time,
 };
-use headwater_wire::{Body, Class, Datagram, Delivery, Ecn, FinReason, FlowGrant, FlowView};
+use headwater_wire::{Body, Class, Delivery, FinReason, FlowGrant, FlowView};
 
 use super::blame::{Blame, Trust};
 use super::close_handshake::{CloseHandshake, Step};
@@ -461,9 +461,7 @@ impl<A: Asker> Asking<A> {
                 Step::Wait => wake = wake.min(closing.next()),
                 Step::Over => self.unbind(place),
                 Step::Say(path, reason) => {
-                    let (flow, body) = (flow.grant.flow, Body::Fin(reason));
-                    let datagram = Datagram { class: Class::Control, key_epoch: 0, flow, body };
-                    return Ok(Packet { path, ecn: Ecn::NotEct, datagram });
+                    return Ok(Packet::of_flow(path, flow.grant.flow, Class::Control, Body::Fin(reason)));
                 }
             }
         }

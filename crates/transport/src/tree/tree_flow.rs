@@ -18,7 +18,7 @@ use headwater_units::{
     BitRate, BlockIndex, Bytes, FlowId, Geometry, MAX_SOURCE_SYMBOLS, PacketNumber, PathId, SymbolId,
     Symbols, Time,
 };
-use headwater_wire::{Announcement, Body, Class, Datagram, Ecn, FlowRole, NEXT, Push, SymbolHeader};
+use headwater_wire::{Announcement, Body, Class, FlowRole, NEXT, Push, SymbolHeader};
 
 use super::{TreeRate, TreeSourceConfig};
 use crate::SourceEvent;
@@ -241,7 +241,7 @@ impl TreeFlow {
         let carried = self.carried.get_mut(&name.block)?;
         carried.sent.set(name.esi.0);
         let number = PacketNumber(carried.base + u64::from(name.esi.0));
-        Some(self.packet(path, self.push.class, Body::Symbol(header(name, number))))
+        Some(self.packet(path, self.push.class, Body::Symbol(SymbolHeader::of_asked(number, name))))
     }
 
     fn is_ready(&self, block: BlockIndex) -> bool {
@@ -261,8 +261,7 @@ impl TreeFlow {
     }
 
     fn packet(&self, path: PathId, class: Class, body: Body) -> Packet {
-        let datagram = Datagram { class, key_epoch: 0, flow: self.push.flow, body };
-        Packet { path, ecn: Ecn::NotEct, datagram }
+        Packet::of_flow(path, self.push.flow, class, body)
     }
 }
 
@@ -388,19 +387,6 @@ fn most_of(push: &Push) -> Option<BitRate> {
     match push.role {
         FlowRole::Tree { most, .. } => most,
         _ => None,
-    }
-}
-
-fn header(symbol: SymbolId, number: PacketNumber) -> SymbolHeader {
-    SymbolHeader {
-        number,
-        symbol,
-        ack_interval: 1,
-        ack_now: false,
-        assignment: 0,
-        starved: false,
-        syn: false,
-        trimmed: false,
     }
 }
 

@@ -16,7 +16,7 @@ use std::collections::VecDeque;
 
 use headwater_machine::Packet;
 use headwater_units::{BlockIndex, Duration, Esi, FlowId, Geometry, PathId, SymbolId, Time};
-use headwater_wire::{Announcement, Body, Class, Datagram, Ecn, FlowGrant, NEXT};
+use headwater_wire::{Announcement, Body, Class, FlowGrant, NEXT};
 
 use super::TreeReceiverConfig;
 use crate::flow::rtt::Rtt;
@@ -260,13 +260,7 @@ impl TreeReceiver {
     }
 
     fn ask(&self, name: SymbolId) -> Packet {
-        let datagram = Datagram {
-            class: Class::Control,
-            key_epoch: 0,
-            flow: self.flow,
-            body: Body::Interest(name.into()),
-        };
-        Packet { path: self.path, ecn: Ecn::NotEct, datagram }
+        Packet::of_flow(self.path, self.flow, Class::Control, Body::Interest(name.into()))
     }
 }
 
