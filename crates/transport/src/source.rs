@@ -33,8 +33,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use headwater_machine::{Endpoint, Input, Output, Packet, SortedMap, Timers};
 use headwater_units::{Bytes, Duration, FlowId, Geometry, ObjectId, PathId, Time};
 use headwater_wire::{
-    Body, Class, Control, Datagram, FinReason, FlowRole, MAX_FLOWS, Push, Refusal, ToController,
-    ToSource,
+    Body, Class, Control, Datagram, FinReason, FlowRole, MAX_FLOWS, Push, Refusal, ToController, ToSource,
 };
 use rand::SeedableRng;
 use rand_chacha::ChaCha12Rng;
@@ -234,7 +233,9 @@ impl Source {
             self.common.pull.relays.enter(push.object, flow);
         }
         let opened = Flow::new(now, push, geometry, &mut self.common);
-        self.flows.insert(flow, Held { flow: opened, controller: path, queued: false, timer: None });
+        let mut held = Held { flow: opened, controller: path, queued: false, timer: None };
+        self.timers.arm(&mut held.timer, held.flow.deadline(), flow);
+        self.flows.insert(flow, held);
         self.report_at.get_or_insert(now + self.common.config.report_every);
         self.tell(path, ToController::Pushing { flow });
     }

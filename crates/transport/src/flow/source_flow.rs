@@ -74,8 +74,8 @@ pub(crate) trait SourceFlow {
     /// The counters at this moment.
     fn stats(&self) -> FlowStats;
 
-    /// The driver knows where the receiver is, or the group.
-    fn on_flow_path(&mut self, now: Time, path: PathId, shared: &mut Shared);
+    /// The driver knows where the receiver is, or the group. Else its first word tells.
+    fn on_flow_path(&mut self, _now: Time, _path: PathId, _shared: &mut Shared) {}
 
     /// A block that was asked for can be sent.
     fn on_block_ready(&mut self, block: BlockIndex, repair: bool);

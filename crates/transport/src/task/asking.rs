@@ -89,6 +89,14 @@ pub trait Asks {
     fn has_room(&self, _block: BlockIndex) -> bool {
         true
     }
+
+    /// The first of all symbols, if there are so many blocks.
+    fn first_of(&self, blocks: u32) -> Option<SymbolId> {
+        (0..blocks).map(BlockIndex).filter(|block| self.has_room(*block)).find_map(|block| {
+            let esi = Esi(self.first_missing(block, 0)?);
+            Some(SymbolId { block, esi })
+        })
+    }
 }
 
 /// What a receiver still lacks and one of its flows may ask for.
@@ -686,3 +694,6 @@ impl<A: Asker> Flow<A> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
