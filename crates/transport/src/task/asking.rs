@@ -366,7 +366,9 @@ impl<A: Asker> Asking<A> {
     #[inline]
     fn on_symbol(&mut self, now: Time, place: usize, name: SymbolId) {
         let flow = &mut self.flows[place];
-        let (Some(blocks), Some(asker), false) = (&mut self.blocks, &mut flow.asker, self.over) else {
+        // What is still on its way from a flow that ends, perhaps because its source lies.
+        let is_late = self.over || !flow.is_live();
+        let (Some(blocks), Some(asker), false) = (&mut self.blocks, &mut flow.asker, is_late) else {
             return;
         };
         self.stats.arrivals += 1;

@@ -1,6 +1,7 @@
 //! Sources of one receiver alone, each of which is asked for one symbol at a time. Trees are tried with their nodes (tests `datacast`).
 
-use headwater_units::{FlowKey, Symbols};
+use headwater_units::{FlowKey, PacketNumber, Symbols};
+use headwater_wire::SymbolHeader;
 
 use super::*;
 
@@ -111,12 +112,16 @@ fn answer(asking: &mut Asking<One>, block: u32) -> (Vec<u64>, Vec<ReceiverEvent>
         for (flow, body) in packets {
             let Body::Interest(interest) = body else { panic!("{body:?}") };
             asked.extend((interest.name.block.0 == block).then_some(flow));
-            let header =
-                headwater_wire::SymbolHeader::of_asked(headwater_units::PacketNumber(0), interest.name);
-            let symbol = Packet::of_flow(PathId(1), FlowId(flow), Class::Bulk, Body::Symbol(header));
-            asking.on_packet(Time::ZERO, symbol, &mut ());
+            come(asking, flow, interest.name);
         }
     }
+}
+
+/// A symbol comes by a flow.
+fn come(asking: &mut Asking<One>, flow: u64, name: SymbolId) {
+    let header = SymbolHeader::of_asked(PacketNumber(0), name);
+    let symbol = Packet::of_flow(PathId(1), FlowId(flow), Class::Bulk, Body::Symbol(header));
+    asking.on_packet(Time::ZERO, symbol, &mut ());
 }
 
 fn decoded(asking: &mut Asking<One>, block: u32) {
@@ -157,6 +162,9 @@ fn a_wrong_block_is_asked_of_one_source_alone_and_a_liar_is_found() {
     let (packets, events) = said(&mut asking, Time::ZERO);
     assert!(events.contains(&ReceiverEvent::Distrusted { node: liar }));
     assert!(packets.contains(&(alone, Body::Fin(FinReason::Distrusted))));
+    let arrivals = asking.stats(Time::ZERO).arrivals;
+    come(&mut asking, alone, SymbolId { block: BlockIndex(0), esi: Esi(0) });
+    assert_eq!(asking.stats(Time::ZERO).arrivals, arrivals, "nothing more is taken from it");
     let honest = 3 - alone;
     assert!(packets.iter().any(|(flow, body)| *flow == honest && matches!(body, Body::Interest(_))));
 }
