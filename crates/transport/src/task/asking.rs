@@ -464,6 +464,9 @@ impl<A: Asker> Asking<A> {
     /// What a flow that ends says now, or else when the first of them will.
     fn close(&mut self, now: Time) -> Result<Packet, Time> {
         let mut wake = Time::MAX;
+        if A::IS_GROUPS {
+            return Err(wake);
+        }
         for place in 0..self.flows.len() {
             let flow = &mut self.flows[place];
             let (Some(closing), false) = (&mut flow.closing, flow.over) else { continue };
@@ -588,9 +591,8 @@ impl<A: Asker> FetchSide for Asking<A> {
             Ok(packet) => return Output::Transmit(packet),
             Err(wake) => wake,
         };
-        // Who was waited for in vain is unbound by now.
-        if let Some(output) = self.outbox.pop_front() {
-            return output;
+        if let Some(unbound) = self.outbox.pop_front() {
+            return unbound;
         }
         if self.blocks.is_some() && !self.over {
             match self.ask(now) {
