@@ -29,7 +29,7 @@ BINARY := $(TARGET_DIR)/release/headwater
 # rustup's cargo first, so that one that was just installed is found; nft and tc often live outside a user's PATH.
 export PATH := $(CARGO_HOME_DIR)/bin:$(PATH):/usr/sbin:/sbin
 
-.PHONY: help deps build demo bench test golden lint experiments storms soak fuzz install uninstall clean
+.PHONY: help deps build demo bench test exercise golden lint experiments storms soak fuzz install uninstall clean
 
 help: ## Show this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
@@ -55,6 +55,9 @@ bench: deps build ## How fast it is here, beside curl, aria2, rqbit, uftp and ip
 test: deps ## Run all tests
 	$(CARGO) test --workspace --locked
 	$(CARGO) test --release --locked --package headwater-machine --package headwater-transport --lib --test datacast
+
+exercise: deps ## Add a transport to a copy of this tree, by a patch, and test it there (3 minutes the first time)
+	scripts/exercise
 
 golden: deps ## Compare the small-scale tables of every experiment with the committed ones, bit by bit (2 minutes)
 	scripts/golden

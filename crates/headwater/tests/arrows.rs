@@ -123,6 +123,19 @@ const CIRCLES: &[(&str, &[&str])] = &[
     ),
 ];
 
+/// What the exercise of a new transport adds outside its own room, so many lines each: the transports that there are, on the
+/// wire and in their crate, and the name of a scheme.
+const EXERCISE: &[(&str, usize)] = &[
+    ("crates/experiment/src/scenario/scheme.rs", 4),
+    ("crates/transport/src/lib.rs", 1),
+    ("crates/transport/src/transports/mod.rs", 16),
+    ("crates/wire/src/control.rs", 3),
+];
+
+/// Its room, and its test in the simulator.
+const EXERCISE_ALONE: [&str; 2] =
+    ["crates/transport/src/stop_and_wait/", "crates/experiment/tests/stop_and_wait.rs"];
+
 /// The crates that run the same on sockets and in simulation: they decide, and leave all doing to a driver.
 const MACHINES: [&str; 14] = [
     "units",
@@ -421,6 +434,39 @@ fn modules_know_each_other_in_no_circle_but_those_listed() {
     assert_eq!(unlisted, Vec::<String>::new());
     let gone: Vec<_> = (0..CIRCLES.len()).filter(|at| !found.contains(at)).map(|at| CIRCLES[at]).collect();
     assert!(gone.is_empty(), "no circles any more, strike them from the list: {gone:?}");
+}
+
+/// Lines that a patch adds, by file.
+///
+/// # Panics
+/// If it takes something away.
+fn added_lines(patch: &str) -> BTreeMap<String, usize> {
+    let mut added = BTreeMap::new();
+    let mut file = "";
+    for line in patch.lines() {
+        if let Some(name) = line.strip_prefix("+++ b/") {
+            file = name;
+        } else if line.starts_with('+') {
+            *added.entry(file.to_owned()).or_default() += 1;
+        } else {
+            assert!(!line.starts_with('-') || line.starts_with("--- "), "it takes away: {line}");
+        }
+    }
+    added
+}
+
+/// docs/adding-a-transport.md says that a transport is a room of its own and a line in few lists: here is one, and how many.
+#[test]
+fn a_new_transport_touches_nothing_but_the_lists_that_name_transports() {
+    let patch = root().join("docs/adding-a-transport/stop-and-wait.patch");
+    let added = added_lines(&std::fs::read_to_string(patch).unwrap());
+    let elsewhere = added.iter().filter(|(file, _)| !EXERCISE_ALONE.iter().any(|its| file.starts_with(its)));
+    let elsewhere: Vec<(&str, usize)> = elsewhere.map(|(file, lines)| (file.as_str(), *lines)).collect();
+    assert_eq!(
+        elsewhere, EXERCISE,
+        "what another transport must touch is a matter of the lists, not of the exercise"
+    );
+    assert!(EXERCISE_ALONE.iter().all(|its| added.keys().any(|file| file.starts_with(its))));
 }
 
 #[test]

@@ -34,8 +34,12 @@ impl Packet {
     /// A control message, as every machine and driver sends one: of the top class, of no flow, not ECN-capable.
     pub fn control(path: PathId, control: impl Into<Control>) -> Self {
         let body = Body::Control(Box::new(control.into()));
-        let datagram = Datagram { class: Class::Control, key_epoch: 0, flow: FlowId(0), body };
-        Packet { path, ecn: Ecn::NotEct, datagram }
+        Packet::of_flow(path, FlowId(0), Class::Control, body)
+    }
+
+    /// What one end of a flow says to the other, not ECN-capable.
+    pub fn of_flow(path: PathId, flow: FlowId, class: Class, body: Body) -> Self {
+        Packet { path, ecn: Ecn::NotEct, datagram: Datagram { class, key_epoch: 0, flow, body } }
     }
 }
 

@@ -11,6 +11,7 @@ pub mod push;
 pub mod receiver;
 pub mod source;
 mod task;
+mod transports;
 pub mod tree;
 
 pub use flow::{Opened, SourceEvent};

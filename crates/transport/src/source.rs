@@ -25,33 +25,31 @@
 //! its FIN until the answer arrives, and the source answers as long as it remembers the flow.
 
 mod commands;
-mod config;
-mod flow;
 mod relaying;
+mod stats;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use headwater_machine::{Endpoint, Input, Output, Packet, SortedMap, Timers};
 use headwater_units::{Bytes, Duration, FlowId, Geometry, ObjectId, PathId, Time};
 use headwater_wire::{
-    Body, Class, Control, Datagram, Ecn, FinReason, FlowRole, MAX_FLOWS, Pull, Push, Refusal, ToController,
-    ToSource,
+    Body, Class, Control, Datagram, FinReason, FlowRole, MAX_FLOWS, Push, Refusal, ToController, ToSource,
 };
 use rand::SeedableRng;
 use rand_chacha::ChaCha12Rng;
 
 pub use commands::{Arriving, Relaying, SourceCommand};
-pub use config::{SourceConfig, SourceStats};
-use flow::Flow;
+pub use stats::SourceStats;
 
 use crate::flow::in_flight::AckOutcome;
 use crate::flow::pacer::RateLimit;
 use crate::flow::paths::PathMemory;
 pub use crate::flow::{FlowCounters, FlowStats};
 use crate::flow::{Opened, Shared, SourceEvent};
-use crate::pull::Relays;
-use crate::push::PushFlow;
+use crate::pull;
 pub use crate::push::{AckInterval, LostSymbols, TailProbe};
+pub use crate::transports::SourceConfig;
+use crate::transports::{Common, Flow};
 use crate::tree::Deals;
 
 /// Objects that were withdrawn, remembered to say "gone" rather than "unknown".
@@ -75,16 +73,6 @@ pub struct Source {
     stats: SourceStats,
     /// What the ACK at hand changes; kept for its lists.
     outcome: AckOutcome,
-}
-
-/// What the flows of a source have in common: all of them, and those of one transport.
-#[derive(Debug)]
-struct Common {
-    config: SourceConfig,
-    shared: Shared,
-    /// Objects that pulled flows send on while they come.
-    relays: Relays,
-    deals: Deals,
 }
 
 /// A flow, and how it stands among the others.
@@ -122,8 +110,9 @@ impl Source {
                     limited: false,
                     detached: Vec::new(),
                 },
-                relays: Relays::default(),
+                pull: pull::Common::default(),
                 deals: Deals::default(),
+                none: (),
                 config,
             },
         }
@@ -164,22 +153,6 @@ impl Source {
                     self.stats.unexpected += 1
                 }
             },
-            Body::Assign(assign) => self.with_push_flow(flow, |f, shared, _| {
-                f.on_assign(now, path, &assign, shared);
-            }),
-            Body::Ack(ack) => {
-                self.with_push_flow(flow, |f, shared, outcome| f.on_ack(now, path, &ack, outcome, shared));
-            }
-            Body::ProbeAck(ack) => self.with_push_flow(flow, |f, shared, _| f.on_probe_ack(now, ack, shared)),
-            Body::Pull(pull) => self.on_pull(now, flow, path, &pull),
-            Body::Challenge { nonce } => self.with_flow(flow, |f, common, _| match f {
-                Flow::Pull(f) => f.on_echo(path, nonce, &mut common.shared),
-                Flow::Push(_) | Flow::Tree(_) => {}
-            }),
-            Body::Interest(interest) => self.with_flow(flow, |f, common, _| match f {
-                Flow::Tree(f) => f.on_interest(now, interest.name, &mut common.shared, &mut common.deals),
-                Flow::Push(_) | Flow::Pull(_) => {}
-            }),
             Body::Fin(_) => self.on_fin(flow, path),
             Body::Symbol(_)
             | Body::FinAck
@@ -189,6 +162,7 @@ impl Source {
             | Body::Receipt(_)
             | Body::Detached
             | Body::Announcement(_) => self.stats.unexpected += 1,
+            said => self.on_said(now, flow, path, &said),
         }
     }
 
@@ -256,10 +230,12 @@ impl Source {
             at: push.at.clone(),
         })));
         if relays {
-            self.common.relays.enter(push.object, flow);
+            self.common.pull.relays.enter(push.object, flow);
         }
         let opened = Flow::new(now, push, geometry, &mut self.common);
-        self.flows.insert(flow, Held { flow: opened, controller: path, queued: false, timer: None });
+        let mut held = Held { flow: opened, controller: path, queued: false, timer: None };
+        self.timers.arm(&mut held.timer, held.flow.deadline(), flow);
+        self.flows.insert(flow, held);
         self.report_at.get_or_insert(now + self.common.config.report_every);
         self.tell(path, ToController::Pushing { flow });
     }
@@ -293,16 +269,15 @@ impl Source {
     // ---- the receiver
 
     #[inline]
-    fn on_pull(&mut self, now: Time, flow: FlowId, path: PathId, pull: &Pull) {
-        let mut for_group = None;
-        self.with_flow(flow, |f, common, _| match f {
-            Flow::Pull(f) => for_group = f.on_pull(now, path, pull, &mut common.shared, &mut common.relays),
-            Flow::Push(_) | Flow::Tree(_) => {}
-        });
-        if let Some((group, says)) = for_group {
-            self.with_flow(group, |f, common, _| match f {
-                Flow::Pull(f) => f.on_member(flow, &says, &mut common.shared),
-                Flow::Push(_) | Flow::Tree(_) => {}
+    fn on_said(&mut self, now: Time, flow: FlowId, path: PathId, said: &Body) {
+        let mut is_understood = true;
+        self.with_flow(flow, |f, common, outcome| is_understood = f.hear(now, path, said, common, outcome));
+        self.stats.unexpected += u64::from(!is_understood);
+        if let Some((group, says)) = self.common.pull.says.take() {
+            self.with_flow(group, |f, common, _| {
+                if let Flow::Pull(f) = f {
+                    f.on_member(flow, &says, &mut common.shared);
+                }
             });
             self.tell_detached(now);
         }
@@ -312,9 +287,10 @@ impl Source {
     #[inline]
     fn tell_detached(&mut self, now: Time) {
         while let Some(flow) = self.common.shared.detached.pop() {
-            self.with_flow(flow, |f, common, _| match f {
-                Flow::Pull(f) => f.detach(now, &mut common.shared),
-                Flow::Push(_) | Flow::Tree(_) => {}
+            self.with_flow(flow, |f, common, _| {
+                if let Flow::Pull(f) = f {
+                    f.detach(now, &mut common.shared);
+                }
             });
         }
     }
@@ -328,8 +304,8 @@ impl Source {
                 return;
             }
         }
-        let datagram = Datagram { class: Class::Control, key_epoch: 0, flow, body: Body::FinAck };
-        self.common.shared.out.push_back(Output::Transmit(Packet { path, ecn: Ecn::NotEct, datagram }));
+        let answer = Packet::of_flow(path, flow, Class::Control, Body::FinAck);
+        self.common.shared.out.push_back(Output::Transmit(answer));
     }
 
     // ---- the driver
@@ -352,7 +328,7 @@ impl Source {
                         self.gone.pop_front();
                     }
                 }
-                self.common.relays.end(object);
+                self.common.pull.relays.end(object);
                 self.end_flows_of(object);
             }
             SourceCommand::BlockReady { flow, block, repair } => {
@@ -361,18 +337,17 @@ impl Source {
                 });
             }
             SourceCommand::FlowPath { flow, path } => {
-                self.with_flow(flow, |f, common, _| match f {
-                    Flow::Pull(f) => f.on_path(now, path, &mut common.shared),
-                    Flow::Tree(f) => f.on_path(path),
-                    // A receiver that does not pull says itself where it is, with the work that it has.
-                    Flow::Push(f) => f.on_vouched(path),
-                });
+                self.with_flow(flow, |f, common, _| f.on_flow_path(now, path, common));
             }
             SourceCommand::TooLong { path, fits } => {
                 let that_way = self.flows.iter().filter(|(_, held)| held.flow.open_path() == Some(path));
                 let flows: Vec<FlowId> = that_way.map(|(id, _)| *id).collect();
                 for flow in flows {
-                    self.with_push_flow(flow, |f, shared, _| f.on_too_long(now, fits, shared));
+                    self.with_flow(flow, |f, common, _| {
+                        if let Flow::Push(f) = f {
+                            f.on_too_long(now, fits, &mut common.shared);
+                        }
+                    });
                 }
             }
             SourceCommand::Limit { limit } => {
@@ -398,12 +373,11 @@ impl Source {
     /// controller takes the flow from it too.
     fn say_farewell(&mut self, flow: FlowId) {
         let Some(held) = self.flows.get(&flow) else { return };
-        if let (Flow::Pull(pulled), Some(path)) = (&held.flow, held.flow.open_path())
-            && pulled.sent_to_group().is_none()
+        if let (Flow::Pull(_), Some(path)) = (&held.flow, held.flow.open_path())
+            && held.flow.sent_to_group().is_none()
         {
-            let body = Body::Fin(FinReason::Cancelled);
-            let datagram = Datagram { class: Class::Control, key_epoch: 0, flow, body };
-            self.common.shared.out.push_back(Output::Transmit(Packet { path, ecn: Ecn::NotEct, datagram }));
+            let farewell = Packet::of_flow(path, flow, Class::Control, Body::Fin(FinReason::Cancelled));
+            self.common.shared.out.push_back(Output::Transmit(farewell));
         }
     }
 
@@ -421,14 +395,13 @@ impl Source {
         self.stats.symbols_sent += counters.sent.get();
         self.stats.symbols_lost += counters.lost.get();
         self.event(SourceEvent::Closed { flow });
-        if let Flow::Tree(tree) = &closed.flow {
-            tree.leave(&mut self.common.deals);
-        }
-        self.common.relays.leave(closed.flow.object(), flow);
+        closed.flow.leave(&mut self.common);
         if let Some(sent) = closed.flow.sent_to_group() {
             self.tell(closed.controller, ToController::GroupSent { flow, sent });
         }
-        if let Some(group) = closed.flow.group() {
+        if let Flow::Pull(pulled) = &closed.flow
+            && let Some(group) = pulled.group()
+        {
             self.leave(group, flow);
         }
         Some(closed.controller)
@@ -460,20 +433,6 @@ impl Source {
         change(&mut held.flow, &mut self.common, &mut self.outcome);
         enqueue(held, flow, &mut self.ready);
         self.timers.arm(&mut held.timer, held.flow.deadline(), flow);
-    }
-
-    /// The same, for what only the receiver of a pushed flow says.
-    fn with_push_flow(
-        &mut self,
-        flow: FlowId,
-        change: impl FnOnce(&mut PushFlow, &mut Shared, &mut AckOutcome),
-    ) {
-        let mut unexpected = 0;
-        self.with_flow(flow, |f, common, outcome| match f {
-            Flow::Push(f) => change(f, &mut common.shared, outcome),
-            Flow::Pull(_) | Flow::Tree(_) => unexpected = 1,
-        });
-        self.stats.unexpected += unexpected;
     }
 
     fn fire_timers(&mut self, now: Time) {

@@ -98,6 +98,17 @@ pub enum Delivery {
     },
 }
 
+impl Delivery {
+    /// What results call it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Delivery::Push => "push",
+            Delivery::Pull { .. } => "pull",
+            Delivery::Trees { .. } => "trees",
+        }
+    }
+}
+
 /// What is wrong with a node's copy of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Spoiled {

@@ -121,6 +121,20 @@ pub struct SymbolHeader {
 }
 
 impl SymbolHeader {
+    /// Of a symbol that its receiver has asked for by name, whole: there is nothing to be said beside it.
+    pub fn of_asked(number: PacketNumber, symbol: SymbolId) -> Self {
+        SymbolHeader {
+            number,
+            symbol,
+            ack_interval: 1,
+            ack_now: false,
+            assignment: 0,
+            starved: false,
+            syn: false,
+            trimmed: false,
+        }
+    }
+
     /// The whole packet number, given the largest one seen so far (as RFC 9000 §A.3, with 32 bits).
     pub fn expand(&self, largest: Option<PacketNumber>) -> PacketNumber {
         let expected = largest.map_or(0, |n| n.0 + 1);

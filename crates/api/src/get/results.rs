@@ -1,6 +1,6 @@
 //! What a get reports: what came from whom, and what held it up.
 
-use headwater_transport::push::receiver::{CameBy, FlowStats, ReceiverStats};
+use headwater_transport::push::receiver::{FlowStats, ReceiverStats};
 use headwater_units::{BlockIndex, Bytes, NodeId};
 use headwater_wire::{MarkSignal, SYMBOL_OVERHEAD};
 
@@ -97,13 +97,11 @@ fn sources_of(flows: &[FlowStats], names: &[(NodeId, String)]) -> Vec<SourceShar
 }
 
 fn transport(flows: &[FlowStats]) -> &'static str {
-    let mut ways = flows.iter().filter(|flow| flow.symbols > 0).map(|flow| flow.came_by);
+    let mut ways = flows.iter().filter(|flow| flow.symbols > 0).map(|flow| flow.came_by.name());
     match ways.next() {
         None => "none",
         Some(first) if ways.any(|way| way != first) => "mixed",
-        Some(CameBy::Push) => "push",
-        Some(CameBy::Pull) => "pull",
-        Some(CameBy::Tree) => "trees",
+        Some(way) => way,
     }
 }
 

@@ -59,12 +59,12 @@ impl Known<'_> {
     pub(crate) fn delivery(&self, request: &Request, task: &Task, starts: &[Option<Start>]) -> Delivery {
         let window = pulled_window(starts, task.symbol_size);
         match request.delivery {
-            Some(Delivery::Push) => Delivery::Push,
+            // Trees are not asked for, they are given to a group.
+            None | Some(Delivery::Trees { .. }) => self.choose(request, task, starts, window),
             Some(Delivery::Pull { initial_window }) => {
                 Delivery::Pull { initial_window: window.unwrap_or(initial_window) }
             }
-            // Trees are not asked for, they are given to a group.
-            None | Some(Delivery::Trees { .. }) => self.choose(request, task, starts, window),
+            Some(asked) => asked,
         }
     }
 

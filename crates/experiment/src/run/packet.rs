@@ -218,12 +218,10 @@ fn baseline(scheme: Scheme, spec: &TransportSpec) -> Result<baseline::SenderConf
         Scheme::Dccp => baseline::Scheme::DCCP,
         Scheme::Cubic => return Err(unsupported("cubic is the kernel's own TCP: real packets run it")),
         Scheme::Ndp => return Ok(ndp(spec)),
-        Scheme::Ppush { .. } | Scheme::Scdp => return Err(unsupported("coded symbols are no baseline")),
         Scheme::BtCornet | Scheme::BtOptimized => {
             return Err(unsupported(format!("{scheme} is a swarm: the flow engine has its rates")));
         }
-        Scheme::Datacast => return Err(unsupported("trees are no baseline")),
-        Scheme::Cast => return Err(unsupported("casts are no baseline")),
+        scheme => return Err(unsupported(format!("{scheme} is no baseline"))),
     };
     // The timeouts and the first window are those that a push flow would have.
     let source = spec.source_config();
@@ -276,6 +274,7 @@ fn transport(scenario: &Scenario, topology: &Topology, network: &Network) -> Res
         Scheme::Ppush { pool, weigh } => (pool, weigh),
         Scheme::Scdp => return Ok(Transport::Coded(Box::new(pulled::setup(scenario)))),
         Scheme::Datacast => return Ok(Transport::Coded(Box::new(planted::setup(scenario)?))),
+        scheme if scheme.delivery().is_some() => (true, false),
         scheme => {
             let sender = baseline(scheme, spec)?;
             return Ok(Transport::Baseline { receiver: baseline::ReceiverConfig::of(&sender), sender });
@@ -298,6 +297,7 @@ fn transport(scenario: &Scenario, topology: &Topology, network: &Network) -> Res
         host_rate: Some(BitRate::new((rate * packet_bits) as u64)),
         lines: Vec::new(),
         racks: racks(topology),
+        delivery: scenario.scheme.delivery().unwrap_or_default(),
         pull: None,
         trees: None,
     };

@@ -161,16 +161,12 @@ impl Scenario {
 
     /// Background of the scenario's own scheme.
     fn check_scheme_of(&self, place: &str) -> Result<(), ScenarioError> {
-        match self.scheme {
-            Scheme::Ppush { .. }
-            | Scheme::Datacast
-            | Scheme::BtCornet
-            | Scheme::BtOptimized
-            | Scheme::Cast => {
+        match self.scheme.may_be_beside() || self.scheme == Scheme::Scdp {
+            true => Ok(()),
+            false => {
                 let place = format!("{place} (of the scenario's scheme)");
                 Err(ScenarioError::NoBackground { place, scheme: self.scheme })
             }
-            _ => Ok(()),
         }
     }
 
@@ -191,13 +187,7 @@ impl Scenario {
             if !names.insert(&flow.name) {
                 return Err(WorkloadError::NameTwice(flow.name.clone()).into());
             }
-            if let Scheme::Ppush { .. }
-            | Scheme::Scdp
-            | Scheme::Datacast
-            | Scheme::BtCornet
-            | Scheme::BtOptimized
-            | Scheme::Cast = flow.scheme
-            {
+            if !flow.scheme.may_be_beside() {
                 return Err(ScenarioError::NoBackground { place: place("scheme"), scheme: flow.scheme });
             }
             if let Some(stop) = flow.stop.filter(|stop| *stop <= flow.start) {

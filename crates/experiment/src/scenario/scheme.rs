@@ -3,6 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use headwater_wire::Delivery;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -41,56 +42,81 @@ pub enum Scheme {
 
 /// A name that is not a [`Scheme`].
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error(
-    "unknown scheme '{0}'; there are ppush(0,0), ppush(0,1), ppush(1,0), ppush(1,1), dctcp, dccp, reno, scdp, ndp, datacast, bt-cornet, bt-optimized, cubic, cast"
-)]
+#[error("unknown scheme '{0}'; there are {list}", list = names())]
 pub struct ParseSchemeError(pub String);
 
-impl Scheme {
-    /// Those that are not in PPUSH Table II.
-    const FURTHER: [Scheme; 6] =
-        [Scheme::Ndp, Scheme::Datacast, Scheme::BtCornet, Scheme::BtOptimized, Scheme::Cubic, Scheme::Cast];
+const fn ppush(pool: bool, weigh: bool) -> Scheme {
+    Scheme::Ppush { pool, weigh }
+}
 
+/// What experiments call each; those of PPUSH Table II first, in its order.
+const NAMES: &[(Scheme, &str)] = &[
+    (ppush(false, false), "ppush(0,0)"),
+    (ppush(false, true), "ppush(0,1)"),
+    (ppush(true, false), "ppush(1,0)"),
+    (ppush(true, true), "ppush(1,1)"),
+    (Scheme::Dctcp, "dctcp"),
+    (Scheme::Dccp, "dccp"),
+    (Scheme::Reno, "reno"),
+    (Scheme::Scdp, "scdp"),
+    (Scheme::Ndp, "ndp"),
+    (Scheme::Datacast, "datacast"),
+    (Scheme::BtCornet, "bt-cornet"),
+    (Scheme::BtOptimized, "bt-optimized"),
+    (Scheme::Cubic, "cubic"),
+    (Scheme::Cast, "cast"),
+];
+
+fn names() -> String {
+    NAMES.iter().map(|(_, name)| *name).collect::<Vec<_>>().join(", ")
+}
+
+impl Scheme {
     /// All eight of PPUSH Table II, in its order.
     pub const TABLE_II: [Scheme; 8] = [
-        Scheme::Ppush { pool: false, weigh: false },
-        Scheme::Ppush { pool: false, weigh: true },
-        Scheme::Ppush { pool: true, weigh: false },
-        Scheme::Ppush { pool: true, weigh: true },
+        ppush(false, false),
+        ppush(false, true),
+        ppush(true, false),
+        ppush(true, true),
         Scheme::Dctcp,
         Scheme::Dccp,
         Scheme::Reno,
         Scheme::Scdp,
     ];
 
+    /// By which transport of the product its symbols come; `None` for what is only compared with, and for casts, whose controller
+    /// chooses.
+    pub(crate) fn delivery(self) -> Option<Delivery> {
+        match self {
+            Scheme::Ppush { .. } => Some(Delivery::Push),
+            Scheme::Scdp => Some(Delivery::Pull { initial_window: 1 }),
+            Scheme::Datacast => Some(Delivery::Trees { credit: 1 }),
+            _ => None,
+        }
+    }
+
     /// Whether it brings one object to many and nothing else (Datacast §VI-C).
     pub(crate) fn is_for_groups(self) -> bool {
         matches!(self, Scheme::Datacast | Scheme::BtCornet | Scheme::BtOptimized)
+    }
+
+    /// Whether it can be named for flows beside a workload of another scheme.
+    pub(crate) fn may_be_beside(self) -> bool {
+        self.delivery().is_none() && !self.is_for_groups() && self != Scheme::Cast
     }
 }
 
 impl fmt::Display for Scheme {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Scheme::Ppush { pool, weigh } => write!(f, "ppush({},{})", u8::from(*pool), u8::from(*weigh)),
-            Scheme::Dctcp => f.write_str("dctcp"),
-            Scheme::Dccp => f.write_str("dccp"),
-            Scheme::Reno => f.write_str("reno"),
-            Scheme::Scdp => f.write_str("scdp"),
-            Scheme::Ndp => f.write_str("ndp"),
-            Scheme::Datacast => f.write_str("datacast"),
-            Scheme::BtCornet => f.write_str("bt-cornet"),
-            Scheme::BtOptimized => f.write_str("bt-optimized"),
-            Scheme::Cubic => f.write_str("cubic"),
-            Scheme::Cast => f.write_str("cast"),
-        }
+        let named = NAMES.iter().find(|(scheme, _)| scheme == self);
+        f.write_str(named.expect("every scheme has a name").1)
     }
 }
 impl FromStr for Scheme {
     type Err = ParseSchemeError;
     fn from_str(text: &str) -> Result<Self, ParseSchemeError> {
-        let mut known = Scheme::TABLE_II.into_iter().chain(Scheme::FURTHER);
-        known.find(|scheme| scheme.to_string() == text).ok_or_else(|| ParseSchemeError(text.to_owned()))
+        let named = NAMES.iter().find(|(_, name)| *name == text);
+        named.map(|(scheme, _)| *scheme).ok_or_else(|| ParseSchemeError(text.to_owned()))
     }
 }
 impl TryFrom<String> for Scheme {
@@ -110,15 +136,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_eight_schemes_are_written_as_in_table_two() {
-        for scheme in Scheme::TABLE_II {
-            assert_eq!(scheme.to_string().parse(), Ok(scheme));
+    fn every_scheme_is_written_by_its_name_and_those_of_table_two_come_first() {
+        for (scheme, name) in NAMES {
+            assert_eq!((scheme.to_string().as_str(), name.parse()), (*name, Ok(*scheme)));
         }
+        assert!(NAMES.iter().zip(Scheme::TABLE_II).all(|((scheme, _), listed)| *scheme == listed));
         assert_eq!("ppush(1,0)".parse(), Ok(Scheme::Ppush { pool: true, weigh: false }));
-        for scheme in Scheme::FURTHER {
-            assert_eq!(scheme.to_string().parse(), Ok(scheme));
-            assert!(!Scheme::TABLE_II.contains(&scheme));
-        }
-        assert!("ppush(2,0)".parse::<Scheme>().unwrap_err().to_string().contains("ppush(0,0)"));
+        assert!("ppush(2,0)".parse::<Scheme>().unwrap_err().to_string().contains("ppush(0,0), ppush(0,1)"));
     }
 }

@@ -225,6 +225,8 @@ pub struct CodedSetup {
     pub lines: Vec<(BitRate, BitRate)>,
     /// And of the links that each host shares with its rack, where those are narrower: name and rate.
     pub racks: Vec<Option<(String, BitRate)>>,
+    /// Which transport tasks ask for; a pulled one of several sources, with another first window.
+    pub delivery: Delivery,
     /// Receivers pull (SCDP), and a script stands for the controller; `None`: sources push.
     pub pull: Option<PullSetup>,
     /// Receivers ask along trees (Datacast), with the same script; `None` where they pull or are pushed to.
@@ -236,9 +238,7 @@ pub struct CodedSetup {
 pub struct PullSetup {
     /// Every receiver.
     pub session: SessionConfig,
-    /// Symbols that the only source of a task pushes (IW).
-    pub window: u16,
-    /// And each of several.
+    /// Symbols that each of several sources pushes (IW).
     pub many_window: u16,
     /// What receivers leave free of their links for each symbol that they pull.
     pub headroom: Bytes,
@@ -263,13 +263,12 @@ impl CodedSetup {
 
     /// Which transport a task asks for that has so many sources.
     pub(super) fn delivery(&self, sources: usize) -> Delivery {
-        if let Some(trees) = &self.trees {
-            let credit = u16::try_from(trees.receiver.credit).unwrap_or(u16::MAX);
-            return Delivery::Trees { credit };
+        match (self.delivery, self.pull) {
+            (Delivery::Pull { .. }, Some(PullSetup { many_window: initial_window, .. })) if sources > 1 => {
+                Delivery::Pull { initial_window }
+            }
+            (delivery, _) => delivery,
         }
-        self.pull.map_or(Delivery::Push, |pull| Delivery::Pull {
-            initial_window: if sources > 1 { pull.many_window } else { pull.window },
-        })
     }
 }
 

@@ -15,7 +15,7 @@ use headwater_sim::packet::{
 };
 use headwater_transport::source::SourceConfig;
 use headwater_units::{BitRate, Bytes, Duration, Time};
-use headwater_wire::{Class, SpreadRule};
+use headwater_wire::{Class, Delivery, SpreadRule};
 use rand::seq::SliceRandom;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -174,6 +174,7 @@ fn ppush(rng: &mut ChaCha8Rng, spread: SpreadRule, product: bool, symbol_size: u
         host_rate: None,
         lines: Vec::new(),
         racks: Vec::new(),
+        delivery: Delivery::Push,
         pull: None,
         trees: None,
     }

@@ -10,8 +10,10 @@ pub mod path_mtu;
 pub mod paths;
 pub mod rtt;
 mod shared;
+mod source_flow;
 mod stats;
 
 pub use events::{Opened, SourceEvent};
 pub(crate) use shared::Shared;
+pub(crate) use source_flow::SourceFlow;
 pub use stats::{FlowCounters, FlowStats, TreeStats, Yields};

@@ -40,7 +40,7 @@ mod runs;
 mod session;
 
 pub use config::PullFlowConfig;
-pub(crate) use pull_flow::PullFlow;
+pub(crate) use pull_flow::{Common, PullFlow};
 pub(crate) use relay::Relays;
 pub use session::{Ask, Session};
 

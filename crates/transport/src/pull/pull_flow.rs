@@ -15,21 +15,18 @@
 //! docs/decisions/0030), it gets no more than the first window, whatever it asks for; a new one is served only then.
 
 use headwater_machine::{Output, Packet};
-use headwater_units::{
-    BlockIndex, Bytes, FlowId, Geometry, ObjectId, PacketNumber, Packets, PathId, Symbols, Time,
-};
-use headwater_wire::{Body, Class, Datagram, Ecn, FlowRole, Pull, Push, SYMBOL_OVERHEAD, SymbolHeader, Want};
+use headwater_units::{BlockIndex, Bytes, FlowId, Geometry, PacketNumber, Packets, PathId, Symbols, Time};
+use headwater_wire::{Body, Class, Datagram, Ecn, FlowRole, Pull, Push, SymbolHeader, Want};
 
 use super::group::{MemberPull, MemberSays, Members};
 use super::runs::Runs;
 use crate::SourceEvent;
+use crate::flow::in_flight::AckOutcome;
 use crate::flow::paths::{PathNews, Paths, Unanswered};
-use crate::flow::{FlowCounters, FlowStats, Shared};
+use crate::flow::{FlowCounters, FlowStats, Shared, SourceFlow};
 use crate::pull::queue::Served;
 use crate::pull::{PullFlowConfig, Relays};
 
-/// What one GSO send covers at most; the first window leaves at line rate (docs/decisions/0024).
-const QUANTUM: u64 = 46;
 /// A receiver may have asked for so many first windows that were not sent: more than its window, since it asks again for what
 /// it takes for lost.
 const MOST_WINDOWS: u32 = 4;
@@ -64,6 +61,15 @@ pub(crate) struct PullFlow {
     level: Level,
     paused: bool,
     counters: FlowCounters,
+}
+
+/// What the pulled flows of a host have in common.
+#[derive(Debug, Default)]
+pub(crate) struct Common {
+    /// Objects that are sent on while they come.
+    pub(crate) relays: Relays,
+    /// What the pull that was heard last says to its flow's group.
+    pub(crate) says: Option<(FlowId, MemberSays)>,
 }
 
 /// What the flow is to others.
@@ -152,60 +158,11 @@ impl PullFlow {
         }
     }
 
-    /// The object that it sends.
-    pub(crate) fn object(&self) -> ObjectId {
-        self.push.object
-    }
-
-    /// Whether this order means this flow: all but the weight and what is known of its way, which say nothing to it, and where the
-    /// receiver is known to be, which a controller that has started anew may not know yet.
-    pub(crate) fn is(&self, push: &Push) -> bool {
-        Push { theta: push.theta, start: push.start, at: push.at.clone(), ..self.push.clone() } == *push
-    }
-
     /// The group that its pulls count for, or did.
     pub(crate) fn group(&self) -> Option<FlowId> {
         match self.role {
             Role::Attached { group } | Role::Detached { group, .. } => Some(group),
             Role::Single | Role::Group(_) => None,
-        }
-    }
-
-    /// If it is a group's flow, how many symbols have left on it.
-    pub(crate) fn sent_to_group(&self) -> Option<Symbols> {
-        matches!(self.role, Role::Group(_)).then_some(self.counters.sent)
-    }
-
-    /// Packets that may leave in one turn among the ready flows.
-    pub(crate) fn quantum(&self) -> u64 {
-        QUANTUM
-    }
-
-    /// Where it sends to, while it may.
-    pub(crate) fn open_path(&self) -> Option<PathId> {
-        self.path.filter(|_| !self.paused)
-    }
-
-    /// Bytes of one symbol's datagram above UDP.
-    pub(crate) fn packet_bytes(&self) -> u64 {
-        u64::from(self.push.symbol_size) + SYMBOL_OVERHEAD as u64
-    }
-
-    pub(crate) fn pause(&mut self) {
-        self.paused = true;
-    }
-
-    pub(crate) fn resume(&mut self) {
-        self.paused = false;
-    }
-
-    pub(crate) fn stats(&self) -> FlowStats {
-        FlowStats {
-            window: Packets::new(f64::from(self.window)),
-            starved: self.is_starved(),
-            paused: self.paused,
-            counters: FlowCounters { bad_work: self.runs.refused(), ..self.counters },
-            ..FlowStats::unmeasured(&self.push)
         }
     }
 
@@ -224,18 +181,6 @@ impl PullFlow {
     /// What had come of a block, or of all, was thrown away.
     pub(crate) fn on_anew(&mut self, block: Option<BlockIndex>) {
         self.runs.on_anew(block);
-    }
-
-    pub(crate) fn on_block_ready(&mut self, block: BlockIndex, repair: bool) {
-        self.runs.on_ready(block, repair);
-    }
-
-    /// The receiver, or the group, is there.
-    pub(crate) fn on_path(&mut self, now: Time, path: PathId, shared: &mut Shared) {
-        if self.path.is_none() {
-            self.heard = Some(now);
-            self.hear(None, path, None, shared);
-        }
     }
 
     // ---- what the receiver says
@@ -446,9 +391,113 @@ impl PullFlow {
 
     // ---- sending
 
-    /// The next packet that may leave now.
+    /// Whether all are there who are to get the first window.
+    fn is_assembled(&mut self, now: Time) -> bool {
+        let Role::Group(members) = &mut self.role else { return true };
+        let are_here = members.are_here();
+        if !are_here {
+            members.on_held(now);
+        }
+        are_here
+    }
+
+    /// Whether a symbol was asked for, by all who have to.
     #[inline]
-    pub(crate) fn next(&mut self, now: Time, shared: &mut Shared, relays: &Relays) -> Option<Packet> {
+    fn is_asked(&mut self, now: Time) -> bool {
+        match &mut self.role {
+            Role::Group(members) => {
+                if !self.runs.has_next() {
+                    return false;
+                }
+                let all_ask = members.all_ask();
+                if !all_ask {
+                    members.on_held(now);
+                }
+                all_ask
+            }
+            _ => self.asked > 0,
+        }
+    }
+
+    fn datagram(&self, class: Class, body: Body) -> Datagram {
+        Datagram { class, key_epoch: 0, flow: self.push.flow, body }
+    }
+
+    // ---- timers
+
+    /// When the flow is over unless its receiver says something before. A group's goes with its last member.
+    #[inline]
+    fn release_at(&self) -> Option<Time> {
+        let heard = self.heard.filter(|_| !matches!(self.role, Role::Group(_)))?;
+        let config = &self.config;
+        Some(heard + if self.fin { config.release_after } else { config.silent_release })
+    }
+}
+
+impl SourceFlow for PullFlow {
+    type Common = Common;
+
+    fn order(&self) -> &Push {
+        &self.push
+    }
+
+    fn sent_to_group(&self) -> Option<Symbols> {
+        matches!(self.role, Role::Group(_)).then_some(self.counters.sent)
+    }
+
+    fn open_path(&self) -> Option<PathId> {
+        self.path.filter(|_| !self.paused)
+    }
+
+    fn pause(&mut self, _now: Time) {
+        self.paused = true;
+    }
+
+    fn resume(&mut self, _now: Time) {
+        self.paused = false;
+    }
+
+    fn stats(&self) -> FlowStats {
+        FlowStats {
+            window: Packets::new(f64::from(self.window)),
+            starved: self.is_starved(),
+            paused: self.paused,
+            counters: FlowCounters { bad_work: self.runs.refused(), ..self.counters },
+            ..FlowStats::unmeasured(&self.push)
+        }
+    }
+
+    fn on_flow_path(&mut self, now: Time, path: PathId, shared: &mut Shared) {
+        if self.path.is_none() {
+            self.heard = Some(now);
+            self.hear(None, path, None, shared);
+        }
+    }
+
+    fn on_block_ready(&mut self, block: BlockIndex, repair: bool) {
+        self.runs.on_ready(block, repair);
+    }
+
+    #[inline]
+    fn hear(
+        &mut self,
+        now: Time,
+        path: PathId,
+        body: &Body,
+        shared: &mut Shared,
+        _: &mut AckOutcome,
+        common: &mut Common,
+    ) -> bool {
+        match body {
+            Body::Pull(pull) => common.says = self.on_pull(now, path, pull, shared, &mut common.relays),
+            Body::Challenge { nonce } => self.on_echo(path, *nonce, shared),
+            _ => return false,
+        }
+        true
+    }
+
+    #[inline]
+    fn next(&mut self, now: Time, shared: &mut Shared, common: &mut Common) -> Option<Packet> {
         let path = self.path.filter(|_| !self.paused)?;
         let syn = self.pushes > 0;
         if !(if syn { self.is_assembled(now) } else { self.is_asked(now) }) {
@@ -463,7 +512,7 @@ impl PullFlow {
         let next = match self.relays {
             false => self.runs.next(),
             true => {
-                let relayed = relays.get(self.push.object);
+                let relayed = common.relays.get(self.push.object);
                 relayed.and_then(|relayed| self.runs.next_relayed(relayed, &mut shared.out))
             }
         };
@@ -511,43 +560,8 @@ impl PullFlow {
         Some(Packet { path, ecn: Ecn::NotEct, datagram: self.datagram(class, Body::Symbol(header)) })
     }
 
-    /// Whether all are there who are to get the first window.
-    fn is_assembled(&mut self, now: Time) -> bool {
-        let Role::Group(members) = &mut self.role else { return true };
-        let are_here = members.are_here();
-        if !are_here {
-            members.on_held(now);
-        }
-        are_here
-    }
-
-    /// Whether a symbol was asked for, by all who have to.
     #[inline]
-    fn is_asked(&mut self, now: Time) -> bool {
-        match &mut self.role {
-            Role::Group(members) => {
-                if !self.runs.has_next() {
-                    return false;
-                }
-                let all_ask = members.all_ask();
-                if !all_ask {
-                    members.on_held(now);
-                }
-                all_ask
-            }
-            _ => self.asked > 0,
-        }
-    }
-
-    fn datagram(&self, class: Class, body: Body) -> Datagram {
-        Datagram { class, key_epoch: 0, flow: self.push.flow, body }
-    }
-
-    // ---- timers
-
-    /// When [`PullFlow::on_timer`] has something to do next.
-    #[inline]
-    pub(crate) fn deadline(&self) -> Option<Time> {
+    fn deadline(&self) -> Option<Time> {
         let telling = match &self.role {
             Role::Single | Role::Attached { .. } => None,
             Role::Detached { telling, .. } => telling.map(|telling| telling.next),
@@ -556,16 +570,7 @@ impl PullFlow {
         [self.release_at(), telling].into_iter().flatten().min()
     }
 
-    /// When the flow is over unless its receiver says something before. A group's goes with its last member.
-    #[inline]
-    fn release_at(&self) -> Option<Time> {
-        let heard = self.heard.filter(|_| !matches!(self.role, Role::Group(_)))?;
-        let config = &self.config;
-        Some(heard + if self.fin { config.release_after } else { config.silent_release })
-    }
-
-    /// Does what is due; true if the flow is over.
-    pub(crate) fn on_timer(&mut self, now: Time, shared: &mut Shared) -> bool {
+    fn on_timer(&mut self, now: Time, _: &mut AckOutcome, shared: &mut Shared) -> bool {
         self.tell_detached(now, shared);
         if let Role::Group(members) = &mut self.role
             && detach_at(members, &self.config).is_some_and(|at| now >= at)
@@ -573,6 +578,10 @@ impl PullFlow {
             members.detach_stragglers(&mut shared.detached);
         }
         self.release_at().is_some_and(|at| now >= at)
+    }
+
+    fn leave(&self, common: &mut Common) {
+        common.relays.leave(self.push.object, self.push.flow);
     }
 }
 

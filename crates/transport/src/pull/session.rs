@@ -24,19 +24,18 @@ mod blocks;
 mod ending;
 mod flow;
 mod numbers;
+mod side;
 
 use core::ops::Range;
 use std::collections::VecDeque;
 
 use headwater_machine::{Output, Packet};
-use headwater_units::{BlockIndex, FetchId, FlowId, Geometry, NodeId, PathId, SymbolId, Symbols, Time};
-use headwater_wire::{Body, Class, Datagram, Ecn, FinReason, FlowGrant, FlowView, Pull, SymbolHeader};
+use headwater_units::{BlockIndex, FetchId, FlowId, Geometry, NodeId, PathId, SymbolId, Time};
+use headwater_wire::{Body, Class, Datagram, Ecn, FinReason, FlowGrant, Pull, SymbolHeader};
 
 use super::{SessionConfig, SessionFlow, SessionStats};
 use crate::pull::queue::PullQueue;
-use crate::task::HandedOn;
 use crate::task::blame::{Blame, Trust};
-use crate::task::ledger::Ledger;
 use crate::{Bind, DecodeFailure, FromFetch, ReceiverCommand, ReceiverEvent, ReceiverFailure};
 use blocks::{Arrival, Blocks};
 use flow::Flow;
@@ -165,61 +164,6 @@ impl Session {
         stats
     }
 
-    /// What it counted of one flow.
-    pub fn flow(&self, flow: FlowId) -> Option<SessionFlow> {
-        self.flows.iter().find(|it| it.id == flow).map(Flow::stats)
-    }
-
-    /// What came from whom, for the controller: useful bytes, the rate since this was asked last, and for how long a flow of which
-    /// something is expected has been silent.
-    pub fn views(&mut self, now: Time) -> Vec<FlowView> {
-        let symbol = u64::from(self.geometry.symbol_size());
-        let live = self.flows.iter_mut().filter(|flow| flow.is_live());
-        live.map(|flow| flow.view(now, symbol)).collect()
-    }
-
-    /// Flows that are bound, those of groups too.
-    pub(crate) fn bound(&self) -> impl Iterator<Item = FlowId> + '_ {
-        let bound = self.flows.iter().filter(|flow| !flow.is_over());
-        bound.flat_map(|flow| std::iter::once(flow.id).chain(flow.group.as_ref().map(|group| group.flow)))
-    }
-
-    /// Blocks that wait for decoder, hash or disk.
-    pub fn blocks_behind(&self) -> usize {
-        self.blocks.as_ref().map_or(0, Blocks::decoding)
-    }
-
-    /// Whether nothing of this source is believed any more.
-    pub fn is_distrusted(&self, node: NodeId) -> bool {
-        self.trust.is_distrusted(node)
-    }
-
-    /// Which sources are believed, as it was found out before.
-    pub(crate) fn trust(&mut self, trust: Trust) {
-        self.trust = trust;
-    }
-
-    /// What another transport goes on with.
-    pub(crate) fn hand_on(self) -> HandedOn {
-        let bound = self.bound().collect();
-        HandedOn { ledger: self.blocks.map(Blocks::into_ledger), trust: self.trust, bound }
-    }
-
-    /// Useful symbols so far of each flow, in the order of their opening.
-    pub fn useful(&self) -> impl Iterator<Item = (FlowId, u64)> + '_ {
-        self.flows.iter().map(|flow| (flow.id, flow.useful))
-    }
-
-    /// Every wanted block below is verified; the first one before it has begun.
-    pub fn first_undecoded(&self) -> BlockIndex {
-        self.blocks.as_ref().map_or(BlockIndex(0), Blocks::first_undecoded)
-    }
-
-    /// Symbols still needed.
-    pub fn needed(&self) -> Symbols {
-        self.blocks.as_ref().map_or(self.geometry.total_symbols(), |blocks| Symbols::new(blocks.missing()))
-    }
-
     // ---- from the host
 
     /// The flows of the task are these now.
@@ -310,12 +254,6 @@ impl Session {
         let blocks = Blocks::new(self.geometry, wanted, have, extra, open_blocks);
         self.stats.source_symbols = blocks.missing();
         self.receive(now, blocks, pulls);
-    }
-
-    /// Goes on with what came by another transport.
-    pub(crate) fn resume(&mut self, now: Time, ledger: Ledger<()>, pulls: &mut PullQueue<Ask>) {
-        let SessionConfig { extra, open_blocks, .. } = self.config;
-        self.receive(now, Blocks::resume(ledger, extra, open_blocks), pulls);
     }
 
     fn receive(&mut self, now: Time, mut blocks: Blocks, pulls: &mut PullQueue<Ask>) {
@@ -660,12 +598,6 @@ impl Session {
             }
         }
         self.event(ReceiverEvent::Distrusted { node });
-    }
-
-    /// The symbol to keep, if one has just come: the next output.
-    #[inline]
-    pub(crate) fn take_kept(&mut self) -> Option<(FlowId, SymbolId)> {
-        self.keep.take()
     }
 
     /// The next output; [`Output::Wake`] when there is nothing more to do now. Pulls come from the host's queue.

@@ -16,17 +16,16 @@ mod esi_set;
 mod listed;
 mod refresh;
 mod residue;
+mod serve;
 mod start;
 mod work;
 
 use headwater_machine::{Output, Packet};
 use headwater_units::{
-    BlockIndex, Bytes, Duration, Geometry, NodeId, ObjectId, PacketNumber, PathId, SymbolId, Symbols, Theta,
-    Time,
+    BlockIndex, Bytes, Duration, Geometry, NodeId, PacketNumber, PathId, SymbolId, Symbols, Time,
 };
 use headwater_wire::{
-    Ack, Assign, Body, Class, Datagram, Ecn, HEADER, MarkSignal, OPENING, Push, SYMBOL_OVERHEAD, Start,
-    SymbolHeader,
+    Ack, Assign, Body, Class, Datagram, Ecn, HEADER, MarkSignal, OPENING, Push, Start, SymbolHeader,
 };
 
 use crate::flow::blocks::BlockTable;
@@ -36,7 +35,7 @@ use crate::flow::pacer::Pacer;
 use crate::flow::path_mtu::PathMtu;
 use crate::flow::paths::{PathNews, Paths};
 use crate::flow::rtt::Rtt;
-use crate::flow::{FlowCounters, FlowStats, Shared};
+use crate::flow::{FlowCounters, Shared, SourceFlow};
 use crate::push::congestion::{Congestion, Feedback};
 use crate::push::{AckInterval, LostSymbols, PushFlowConfig};
 use refresh::Refresh;
@@ -184,42 +183,9 @@ impl PushFlow {
         flow
     }
 
-    /// Something is about to change: what comes next is to be found anew.
-    pub(crate) fn look_again(&mut self) {
-        self.ahead = None;
-    }
-
-    /// The object that it sends.
-    pub(crate) fn object(&self) -> ObjectId {
-        self.push.object
-    }
-
-    /// Whether this order to push means this flow: all but the weight, which may have changed since, and how it begins.
-    pub(crate) fn is(&self, push: &Push) -> bool {
-        Push { theta: push.theta, start: push.start, at: push.at.clone(), ..self.push.clone() } == *push
-    }
-
-    /// Packets that may leave in one turn among the ready flows.
-    pub(crate) fn quantum(&self) -> u64 {
-        match &self.pacer {
-            Some(pacer) => pacer.quantum(),
-            None => ((self.congestion.window().get() / 4.0) as u64).clamp(1, 46),
-        }
-    }
-
-    /// Whether the packet sent last is the only one in flight, so that the timers begin to run with it.
-    pub(crate) fn is_flight_new(&self) -> bool {
-        self.packets.in_flight() == 1
-    }
-
     /// Who receives.
     pub(crate) fn receiver(&self) -> NodeId {
         self.push.receiver
-    }
-
-    /// Where it sends to, while it may.
-    pub(crate) fn open_path(&self) -> Option<PathId> {
-        self.paths.current().filter(|_| !self.paused && !self.silent)
     }
 
     /// Whether its address has answered.
@@ -250,50 +216,7 @@ impl PushFlow {
         self.counters.path_probes += 1;
     }
 
-    /// Bytes of one symbol's datagram above UDP.
-    pub(crate) fn packet_bytes(&self) -> u64 {
-        u64::from(self.push.symbol_size) + SYMBOL_OVERHEAD as u64
-    }
-
     // ---- orders of the controller
-
-    pub(crate) fn set_theta(&mut self, theta: Theta) {
-        self.congestion.set_theta(theta);
-    }
-
-    pub(crate) fn pause(&mut self, now: Time) {
-        self.paused = true;
-        self.end_starving(now);
-    }
-
-    pub(crate) fn resume(&mut self, now: Time) {
-        if self.paused {
-            self.paused = false;
-            (self.armed_at, self.heard_at) = (now, now);
-        }
-    }
-
-    pub(crate) fn stats(&self) -> FlowStats {
-        FlowStats {
-            flow: self.push.flow,
-            task: self.push.task,
-            object: self.push.object,
-            receiver: self.push.receiver,
-            theta: self.congestion.theta(),
-            window: self.congestion.window(),
-            mark_fraction: self.congestion.mark_fraction(),
-            rtt: self.rtt.smoothed(),
-            min_rtt: self.rtt.min(),
-            signal: self.marks.signal(),
-            in_flight: self.packets.in_flight(),
-            starved: matches!(self.supply, Supply::Starved { .. }),
-            paused: self.paused || self.silent,
-            symbol_size: self.push.symbol_size,
-            fits: self.mtu.as_ref().and_then(PathMtu::too_long),
-            counters: FlowCounters { yields: self.congestion.yields(), ..self.counters },
-            tree: None,
-        }
-    }
 
     // ---- what the receiver and the driver say
 
@@ -343,15 +266,6 @@ impl PushFlow {
         } else {
             self.counters.bad_acks += 1;
         }
-    }
-
-    /// The controller vouches for the receiver's being there: it may be sent more than a little before it has answered.
-    pub(crate) fn on_vouched(&mut self, path: PathId) {
-        self.paths.vouch(path);
-    }
-
-    pub(crate) fn on_block_ready(&mut self, block: BlockIndex, repair: bool) -> bool {
-        self.blocks.on_ready(block, repair)
     }
 
     pub(crate) fn heard(&mut self, now: Time) {
@@ -520,20 +434,6 @@ impl PushFlow {
     }
 
     // ---- sending
-
-    /// The next packet that may leave now. `None`: not before the deadline, the next input or the next block.
-    pub(crate) fn next(&mut self, now: Time, shared: &mut Shared) -> Option<Packet> {
-        self.pace_at = None;
-        let Some(choice) = self.choose(now, shared) else {
-            if let Some(pacer) = &mut self.pacer
-                && self.pace_at.is_none()
-            {
-                pacer.on_blocked();
-            }
-            return None;
-        };
-        Some(self.send(now, choice, shared))
-    }
 
     fn choose(&mut self, now: Time, shared: &mut Shared) -> Option<Choice> {
         let Assigned { receive_window, .. } = self.assigned?;
@@ -722,27 +622,6 @@ impl PushFlow {
 
     // ---- timers
 
-    /// When [`PushFlow::on_timer`] has something to do next.
-    pub(crate) fn deadline(&self) -> Option<Time> {
-        let mut at = self.pace_at.unwrap_or(Time::MAX);
-        if self.watches() {
-            at = at.min(self.heard_at + self.config.silent_pause);
-            if self.packets.in_flight() > 0 {
-                at = at.min(self.timeout_at());
-                if let Some(probe_at) = self.probe_at() {
-                    at = at.min(probe_at);
-                }
-            }
-            if let Some(repeat_at) = self.repeat_challenge_at() {
-                at = at.min(repeat_at);
-            }
-        }
-        if let Some(mtu_at) = self.mtu_deadline() {
-            at = at.min(mtu_at);
-        }
-        (at < Time::MAX).then_some(at)
-    }
-
     /// Whether something is expected of the receiver: ACKs, or the answer to a challenge.
     fn watches(&self) -> bool {
         let expecting = self.packets.in_flight() > 0 || self.paths.unanswered().is_some();
@@ -764,12 +643,7 @@ impl PushFlow {
         (self.config.tail_probe.is_some() && self.tail == Tail::Unprobed).then(|| due.min(self.timeout_at()))
     }
 
-    /// The pacer's deadline has come: the flow says anew what it waits for when its turn comes.
-    pub(crate) fn wait_no_more(&mut self) {
-        self.pace_at = None;
-    }
-
-    pub(crate) fn on_timer(&mut self, now: Time, outcome: &mut AckOutcome, shared: &mut Shared) {
+    fn do_what_is_due(&mut self, now: Time, outcome: &mut AckOutcome, shared: &mut Shared) {
         self.look_for_mtu(now, shared);
         if !self.watches() {
             return;

@@ -14,23 +14,18 @@ use core::mem::discriminant;
 use std::collections::VecDeque;
 
 use headwater_machine::{Output, Packet};
-use headwater_units::{Bytes, Duration, FetchId, FlowId, Geometry, NodeId, PathId, SymbolId, Time};
-use headwater_wire::{Delivery, FlowGrant, MarkSignal, Outcome, SpreadRule, ToReceiver};
+use headwater_units::{Duration, FetchId, FlowId, PathId, SymbolId, Time};
+use headwater_wire::{Delivery, FlowGrant, Outcome, SpreadRule, ToReceiver};
 
+use crate::pull::Ask;
 use crate::pull::queue::PullQueue;
-use crate::pull::{self, Ask};
-use crate::push::receiver::{Receiver, room_for};
-use crate::task::blame::Trust;
-use crate::task::ledger::Ledger;
-use crate::task::session::{Granted, Progress, TaskSession, Told};
+use crate::push::receiver::room_for;
+use crate::task::session::{Granted, TaskSession, Told};
+use crate::task::side::HandedOn;
 use crate::task::{
-    CameBy, FlowStats, FromFetch, HandedOn, ReceiverCommand, ReceiverConfig, ReceiverEvent, ReceiverFailure,
-    ReceiverStats, SessionFlow, SessionStats,
+    FromFetch, ReceiverCommand, ReceiverConfig, ReceiverEvent, ReceiverFailure, ReceiverStats,
 };
-use crate::tree::{self, TreeReceiverConfig};
-
-/// From so many waiting blocks on, decoder or disk hold the task up.
-const HELD_UP: usize = 8;
+use crate::transports::Side;
 
 /// What each source is to push unasked to a receiver whose trees were forgotten, in symbols (SCDP §III-D, IW).
 const INSTEAD_OF_TREES: u16 = 64;
@@ -43,6 +38,8 @@ pub(super) struct Fetch {
     /// Its number in the host's pull queue.
     turn: u32,
     task_session: TaskSession,
+    /// By which transport it comes, once that is known.
+    by: Option<Delivery>,
     side: Side,
     outputs: VecDeque<Output<FromFetch>>,
     /// Before this moment nothing is to be said to the controller.
@@ -52,20 +49,6 @@ pub(super) struct Fetch {
     strays: u64,
 }
 
-/// What brings the symbols.
-#[derive(Debug, Default)]
-enum Side {
-    /// Nobody knows yet.
-    #[default]
-    Awaited,
-    /// Its sources push (PPUSH).
-    Push(Receiver),
-    /// It asks for each symbol (SCDP).
-    Pull(pull::Session),
-    /// The same, up trees (Datacast).
-    Tree(Box<tree::Session>),
-}
-
 impl Fetch {
     /// Asks at the first poll.
     pub(super) fn new(id: FetchId, config: ReceiverConfig, turn: u32) -> Self {
@@ -73,6 +56,7 @@ impl Fetch {
             id,
             turn,
             task_session: TaskSession::new(&config),
+            by: None,
             side: Side::Awaited,
             outputs: VecDeque::new(),
             talk_at: Time::ZERO,
@@ -108,10 +92,10 @@ impl Fetch {
             Told::Nothing => {}
             Told::Stray => self.strays += 1,
             Told::Begins(granted) => self.begin(now, delivery, granted, pulls),
-            Told::GoesOn(granted) if self.side.is_by(delivery) => {
-                if let Side::Push(receiver) = &mut self.side {
-                    receiver.go_on(now);
-                }
+            Told::GoesOn(granted)
+                if self.by.is_some_and(|by| discriminant(&by) == discriminant(&delivery)) =>
+            {
+                self.side.go_on(now);
                 self.set_flows(now, granted.flows, pulls);
             }
             Told::GoesOn(granted) => {
@@ -161,6 +145,7 @@ impl Fetch {
         let HandedOn { ledger, trust, bound } = std::mem::take(&mut self.side).hand_on();
         pulls.clear(self.turn);
         bound.into_iter().for_each(|flow| self.event(ReceiverEvent::Unbind { flow }));
+        self.by = Some(delivery);
         self.side = Side::new(self.id, &self.config, granted.geometry, delivery, self.turn);
         self.side.trust(trust);
         match ledger.filter(|_| keeps) {
@@ -183,12 +168,7 @@ impl Fetch {
         for grant in flows.iter().filter(|grant| self.side.is_distrusted(grant.node)) {
             self.task_session.distrust(grant.node, &mut self.outputs);
         }
-        match &mut self.side {
-            Side::Awaited => {}
-            Side::Push(receiver) => receiver.set_flows(now, flows),
-            Side::Pull(session) => session.set_flows(now, flows, pulls),
-            Side::Tree(session) => session.set_flows(now, flows),
-        }
+        self.side.set_flows(now, flows, pulls);
     }
 
     /// Datagrams longer than `fits` do not arrive from one of the sources.
@@ -213,22 +193,17 @@ impl Fetch {
     // Once for every symbol; a call would copy the packet.
     #[inline(always)]
     pub(super) fn on_packet(&mut self, now: Time, packet: Packet, pulls: &mut PullQueue<Ask>) {
-        match &mut self.side {
-            Side::Awaited => self.strays += 1,
-            Side::Push(receiver) => receiver.on_packet(now, packet),
-            Side::Pull(session) => session.on_packet(now, packet, pulls),
-            Side::Tree(session) => session.on_packet(now, packet),
-        }
+        let is_taken = self.side.on_packet(now, packet, pulls);
+        self.strays += u64::from(!is_taken);
     }
 
     pub(super) fn on_command(&mut self, now: Time, command: ReceiverCommand, pulls: &mut PullQueue<Ask>) {
         let is_running = self.task_session.is_running();
-        match (&mut self.side, command) {
-            (_, ReceiverCommand::Cancel) => self.fail(now, ReceiverFailure::Cancelled, pulls),
-            (Side::Awaited, _) => self.strays += 1,
-            (Side::Push(receiver), command) => receiver.on_command(now, command, is_running),
-            (Side::Pull(session), command) => session.on_command(now, command, pulls),
-            (Side::Tree(session), command) => session.on_command(now, command),
+        if matches!(command, ReceiverCommand::Cancel) {
+            self.fail(now, ReceiverFailure::Cancelled, pulls);
+        } else {
+            let is_taken = self.side.on_command(now, command, is_running, pulls);
+            self.strays += u64::from(!is_taken);
         }
         self.side.stir();
     }
@@ -238,7 +213,7 @@ impl Fetch {
     pub(super) fn pull(&mut self, now: Time, ask: Ask) -> Option<Packet> {
         match &mut self.side {
             Side::Pull(session) => session.pull(now, ask),
-            Side::Awaited | Side::Push(_) | Side::Tree(_) => None,
+            _ => None,
         }
     }
 
@@ -248,15 +223,12 @@ impl Fetch {
         if self.task_session.is_over() {
             return;
         }
-        match &mut self.side {
-            Side::Awaited => {
-                self.end(now, outcome_of(&failure));
-                self.event(ReceiverEvent::Failed(failure));
-            }
+        if matches!(self.side, Side::Awaited) {
+            self.end(now, outcome_of(&failure));
+            self.event(ReceiverEvent::Failed(failure));
+        } else {
             // It says so, and that ends the task session.
-            Side::Push(receiver) => receiver.fail(now, failure),
-            Side::Pull(session) => session.fail(now, failure, pulls),
-            Side::Tree(session) => session.fail(failure),
+            self.side.fail(now, failure, pulls);
         }
     }
 
@@ -270,24 +242,17 @@ impl Fetch {
     /// The symbol to keep, if that is the next output and it is at hand.
     #[inline]
     pub(super) fn take_kept(&mut self) -> Option<(FlowId, SymbolId)> {
-        match &mut self.side {
-            Side::Awaited => None,
-            Side::Push(receiver) => receiver.take_kept(),
-            Side::Pull(session) => session.take_kept(),
-            Side::Tree(session) => session.take_kept(),
-        }
+        self.side.take_kept()
     }
 
     /// Until when there is certainly nothing to say, if that is known without looking: it is not over either.
     #[inline]
     pub(super) fn quiet_until(&self, now: Time) -> Option<Time> {
-        match &self.side {
-            Side::Push(receiver) if now < self.talk_at && self.outputs.is_empty() => {
-                let until = receiver.quiet_until(now)?.min(self.talk_at);
-                Some(until).filter(|until| *until < Time::MAX)
-            }
-            _ => None,
+        if now >= self.talk_at || !self.outputs.is_empty() {
+            return None;
         }
+        let until = self.side.quiet_until(now)?.min(self.talk_at);
+        Some(until).filter(|until| *until < Time::MAX)
     }
 
     /// The next output; [`Output::Wake`] when there is nothing more to do now. Pulls come from the host's queue.
@@ -306,13 +271,7 @@ impl Fetch {
                 self.side.stir();
             }
             let is_running = self.task_session.is_running();
-            let output = match &mut self.side {
-                Side::Awaited => Output::Wake(None),
-                Side::Push(receiver) => receiver.poll(now, is_running),
-                Side::Pull(session) => session.poll(now, pulls),
-                Side::Tree(session) => session.poll(now),
-            };
-            let wake = match output {
+            let wake = match self.side.poll(now, is_running, pulls) {
                 Output::Wake(wake) => wake.unwrap_or(Time::MAX),
                 Output::Transmit(packet) => return Output::Transmit(packet),
                 Output::Event(FromFetch(id, event)) => {
@@ -368,13 +327,7 @@ impl Fetch {
 
     /// The counters at this moment.
     pub(super) fn stats(&mut self, now: Time) -> ReceiverStats {
-        let symbol = u64::from(self.task_session.symbol_size());
-        let of = match &mut self.side {
-            Side::Awaited => ReceiverStats::default(),
-            Side::Push(receiver) => receiver.stats(now),
-            Side::Pull(session) => session_stats(session.stats(), CameBy::Pull, symbol),
-            Side::Tree(session) => session_stats(session.stats(), CameBy::Tree, symbol),
-        };
+        let of = self.side.stats(now);
         let mut stats = self.before.clone();
         stats.room = self.task_session.room();
         stats.blocks = of.blocks;
@@ -396,154 +349,19 @@ impl Fetch {
 
     /// See [`super::Receivers::slack`].
     pub(super) fn slack(&self) -> Option<Duration> {
-        match &self.side {
-            Side::Awaited => None,
-            Side::Push(receiver) => receiver.slack(),
-            Side::Pull(_) | Side::Tree(_) => Some(Duration::ZERO),
-        }
+        self.side.slack()
     }
 
     /// Useful symbols so far of each flow, over or not.
     pub(super) fn useful(&self) -> Box<dyn Iterator<Item = (FlowId, u64)> + '_> {
-        match &self.side {
-            Side::Awaited => Box::new(std::iter::empty()),
-            Side::Push(receiver) => Box::new(receiver.useful()),
-            Side::Pull(session) => Box::new(session.useful()),
-            Side::Tree(session) => Box::new(session.useful()),
-        }
+        self.side.useful()
     }
 
     /// Useful symbols of a flow that is over; `None` if nothing ever came by it.
     pub(super) fn useful_of_ended(&self, flow: FlowId) -> Option<u64> {
-        if let Some(ended) = self.before.flows.iter().find(|ended| ended.flow == flow) {
-            return Some(ended.useful);
-        }
-        let flow = match &self.side {
-            Side::Awaited => None,
-            Side::Push(receiver) => return receiver.useful_of_ended(flow),
-            Side::Pull(session) => session.flow(flow),
-            Side::Tree(session) => session.flow(flow),
-        }?;
-        (flow.ended && flow.symbols > 0).then_some(flow.useful)
-    }
-}
-
-impl Side {
-    /// Of an object that is cut like this. `turn` is the fetch's number in the host's pull queue.
-    fn new(
-        fetch: FetchId,
-        config: &ReceiverConfig,
-        geometry: Geometry,
-        delivery: Delivery,
-        turn: u32,
-    ) -> Self {
-        let session = config.session(geometry.layout().block_bytes());
-        match delivery {
-            Delivery::Push => Side::Push(Receiver::new(fetch, config.clone(), geometry)),
-            Delivery::Pull { initial_window } => {
-                Side::Pull(pull::Session::new(fetch, session, geometry, initial_window, turn))
-            }
-            Delivery::Trees { credit } => {
-                let trees = TreeReceiverConfig { credit: credit.max(1).into(), ..config.trees };
-                Side::Tree(Box::new(tree::Session::new(fetch, trees, &session, geometry)))
-            }
-        }
-    }
-
-    fn is_by(&self, delivery: Delivery) -> bool {
-        let own = match self {
-            Side::Awaited => return false,
-            Side::Push(_) => Delivery::Push,
-            Side::Pull(_) => Delivery::Pull { initial_window: 0 },
-            Side::Tree(_) => Delivery::Trees { credit: 0 },
-        };
-        discriminant(&own) == discriminant(&delivery)
-    }
-
-    /// Something was heard that is no symbol.
-    fn stir(&mut self) {
-        if let Side::Push(receiver) = self {
-            receiver.stir();
-        }
-    }
-
-    /// What another transport goes on with.
-    fn hand_on(self) -> HandedOn {
-        match self {
-            Side::Awaited => HandedOn::default(),
-            Side::Push(receiver) => receiver.hand_on(),
-            Side::Pull(session) => session.hand_on(),
-            Side::Tree(session) => session.hand_on(),
-        }
-    }
-}
-
-impl Side {
-    /// Which sources are believed, as it was found out before.
-    fn trust(&mut self, trust: Trust) {
-        match self {
-            Side::Awaited => {}
-            Side::Push(receiver) => receiver.trust(trust),
-            Side::Pull(session) => session.trust(trust),
-            Side::Tree(session) => session.trust(trust),
-        }
-    }
-
-    /// Goes on with what is here.
-    fn resume(&mut self, now: Time, ledger: Ledger<()>, pulls: &mut PullQueue<Ask>) {
-        match self {
-            Side::Awaited => {}
-            Side::Push(receiver) => receiver.resume(now, ledger),
-            Side::Pull(session) => session.resume(now, ledger, pulls),
-            Side::Tree(session) => session.resume(now, ledger),
-        }
-    }
-
-    fn is_distrusted(&self, node: NodeId) -> bool {
-        match self {
-            Side::Awaited => false,
-            Side::Push(receiver) => receiver.is_distrusted(node),
-            Side::Pull(session) => session.is_distrusted(node),
-            Side::Tree(session) => session.is_distrusted(node),
-        }
-    }
-
-    /// Whether blocks are here, or may be.
-    fn has_begun(&self) -> bool {
-        match self {
-            Side::Awaited => false,
-            Side::Push(receiver) => receiver.has_begun(),
-            Side::Pull(_) | Side::Tree(_) => true,
-        }
-    }
-
-    /// Whether nothing is left to say to any source.
-    fn has_ended(&self) -> bool {
-        match self {
-            Side::Awaited => true,
-            Side::Push(receiver) => receiver.has_ended(),
-            Side::Pull(session) => session.has_ended(),
-            Side::Tree(session) => session.has_ended(),
-        }
-    }
-
-    /// How far it is, for the controller.
-    fn progress(&mut self, now: Time) -> Option<Progress> {
-        macro_rules! progress {
-            ($side:expr) => {
-                Progress {
-                    first_undecoded: $side.first_undecoded(),
-                    needed: $side.needed(),
-                    flows: $side.views(now),
-                    held_up: $side.blocks_behind() >= HELD_UP,
-                }
-            };
-        }
-        match self {
-            Side::Awaited => None,
-            Side::Push(receiver) => Some(progress!(receiver)),
-            Side::Pull(session) => Some(progress!(session)),
-            Side::Tree(session) => Some(progress!(session)),
+        match self.before.flows.iter().find(|ended| ended.flow == flow) {
+            Some(ended) => Some(ended.useful),
+            None => self.side.useful_of_ended(flow),
         }
     }
 }
@@ -552,48 +370,5 @@ fn outcome_of(failure: &ReceiverFailure) -> Outcome {
     match failure {
         ReceiverFailure::Cancelled => Outcome::Cancelled,
         _ => Outcome::Failed,
-    }
-}
-
-/// What a session that asks for each symbol counted.
-fn session_stats(of: SessionStats, came_by: CameBy, symbol: u64) -> ReceiverStats {
-    ReceiverStats {
-        blocks: of.blocks,
-        blocks_done: of.blocks_done,
-        blocks_behind: of.blocks_behind,
-        blocks_behind_most: of.blocks_behind_most,
-        source_symbols: of.source_symbols,
-        needed: of.needed,
-        arrivals: of.arrivals,
-        useless: of.useless + of.surplus,
-        repair_used: of.repair_used,
-        corrupt: of.corrupt,
-        need_more: of.need_more,
-        timeouts: of.timeouts,
-        strays: of.strays,
-        flows: of.flows.iter().map(|flow| flow_stats(flow, came_by, symbol)).collect(),
-        ..ReceiverStats::default()
-    }
-}
-
-fn flow_stats(of: &SessionFlow, came_by: CameBy, symbol: u64) -> FlowStats {
-    FlowStats {
-        flow: of.flow,
-        node: of.node,
-        came_by,
-        bytes: Bytes::new(of.useful * symbol),
-        symbols: of.symbols,
-        useful: of.useful,
-        by_group: Bytes::new(of.by_group * symbol),
-        relays: of.relays,
-        lost: of.lost,
-        marked: 0,
-        rate: of.rate,
-        starved: 0,
-        outstanding: of.coming,
-        turnaround: of.rtt,
-        live: !of.ended && !of.silent,
-        silent: of.silent,
-        signal: MarkSignal::Unknown,
     }
 }

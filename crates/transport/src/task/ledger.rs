@@ -139,11 +139,6 @@ impl Here {
         }
     }
 
-    /// The first source symbol that is not here, of those from this ESI on.
-    pub(crate) fn first_missing(&self, from: u32) -> Option<u32> {
-        (from..self.source_symbols).find(|esi| !self.present.get(*esi))
-    }
-
     /// A symbol has come; false if it was here.
     #[inline]
     pub(crate) fn insert(&mut self, esi: u32) -> bool {

@@ -24,6 +24,8 @@ const FIN_TRIES: u32 = 6;
 const FIN_RETRY: Duration = Duration::from_millis(40);
 /// Progress is said at most this often, whatever the controller wants.
 const LEAST_FEEDBACK: Duration = Duration::from_millis(1);
+/// From so many waiting blocks on, decoder or disk hold the task up.
+const HELD_UP: usize = 8;
 const USUAL_FEEDBACK: Duration = Duration::from_millis(100);
 
 #[derive(Debug)]
@@ -88,8 +90,8 @@ pub(crate) struct Progress {
     pub(crate) first_undecoded: BlockIndex,
     pub(crate) needed: Symbols,
     pub(crate) flows: Vec<FlowView>,
-    /// Decoder or disk hold it up.
-    pub(crate) held_up: bool,
+    /// Blocks that wait for decoder, hash or disk.
+    pub(crate) blocks_behind: usize,
 }
 
 impl TaskSession {
@@ -310,7 +312,8 @@ impl TaskSession {
         self.next_feedback = now + self.feedback_every;
         let Some(task) = self.task else { return };
         self.say_left(outputs);
-        let Progress { first_undecoded, needed, flows, held_up } = progress;
+        let Progress { first_undecoded, needed, flows, blocks_behind } = progress;
+        let held_up = blocks_behind >= HELD_UP;
         let flows_version = self.flows_version;
         let feedback =
             ToController::Feedback { task, first_undecoded, needed, flows_version, flows, held_up };

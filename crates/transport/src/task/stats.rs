@@ -1,7 +1,7 @@
 //! What a receiver counts.
 
 use headwater_units::{BitRate, Bytes, Duration, FlowId, NodeId};
-use headwater_wire::MarkSignal;
+use headwater_wire::{Delivery, MarkSignal};
 use serde::Serialize;
 
 /// What a receiver counted.
@@ -41,17 +41,6 @@ pub struct ReceiverStats {
     pub flows: Vec<FlowStats>,
 }
 
-/// By which transport a flow's symbols came.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub enum CameBy {
-    /// Its source pushed them (PPUSH).
-    Push,
-    /// The receiver asked for each (SCDP).
-    Pull,
-    /// Down a tree (Datacast).
-    Tree,
-}
-
 /// What a receiver counted of one flow.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct FlowStats {
@@ -60,7 +49,7 @@ pub struct FlowStats {
     /// Its source.
     pub node: NodeId,
     /// By which transport.
-    pub came_by: CameBy,
+    pub came_by: Delivery,
     /// Useful payload.
     pub bytes: Bytes,
     /// Symbols that arrived.
@@ -167,4 +156,50 @@ pub struct SessionFlow {
     pub silent: bool,
     /// Over, or ending.
     pub ended: bool,
+}
+
+impl ReceiverStats {
+    /// What a session that asks for each symbol counted.
+    pub(crate) fn of_session(of: SessionStats, came_by: Delivery, symbol_size: u16) -> Self {
+        let symbol = u64::from(symbol_size);
+        ReceiverStats {
+            blocks: of.blocks,
+            blocks_done: of.blocks_done,
+            blocks_behind: of.blocks_behind,
+            blocks_behind_most: of.blocks_behind_most,
+            source_symbols: of.source_symbols,
+            needed: of.needed,
+            arrivals: of.arrivals,
+            useless: of.useless + of.surplus,
+            repair_used: of.repair_used,
+            corrupt: of.corrupt,
+            need_more: of.need_more,
+            timeouts: of.timeouts,
+            strays: of.strays,
+            flows: of.flows.iter().map(|flow| flow_stats(flow, came_by, symbol)).collect(),
+            ..ReceiverStats::default()
+        }
+    }
+}
+
+fn flow_stats(of: &SessionFlow, came_by: Delivery, symbol: u64) -> FlowStats {
+    FlowStats {
+        flow: of.flow,
+        node: of.node,
+        came_by,
+        bytes: Bytes::new(of.useful * symbol),
+        symbols: of.symbols,
+        useful: of.useful,
+        by_group: Bytes::new(of.by_group * symbol),
+        relays: of.relays,
+        lost: of.lost,
+        marked: 0,
+        rate: of.rate,
+        starved: 0,
+        outstanding: of.coming,
+        turnaround: of.rtt,
+        live: !of.ended && !of.silent,
+        silent: of.silent,
+        signal: MarkSignal::Unknown,
+    }
 }

@@ -22,17 +22,15 @@
 mod config;
 mod liveness;
 mod rate;
-mod session;
 mod signalling;
 mod tree_flow;
 mod tree_receiver;
 
 pub use crate::flow::TreeStats;
-pub use crate::task::TreeReceiverConfig;
+pub use crate::task::{Asks, TreeReceiverConfig};
 pub use config::TreeSourceConfig;
 pub use liveness::{Beat, Liveness};
 pub use rate::{RateConfig, TreeRate};
-pub(crate) use session::Session;
 pub use signalling::{Say, Signalling, SignallingConfig};
 pub(crate) use tree_flow::{Deals, TreeFlow};
-pub use tree_receiver::{Asks, TreeReceiver, TreeReceiverStats};
+pub use tree_receiver::{TreeReceiver, TreeReceiverStats};

@@ -15,19 +15,16 @@ use std::collections::{BTreeMap, VecDeque};
 
 use headwater_machine::{Bits, Output, Packet};
 use headwater_units::{
-    BitRate, BlockIndex, Bytes, FlowId, Geometry, MAX_SOURCE_SYMBOLS, ObjectId, PacketNumber, PathId,
-    SymbolId, Symbols, Time,
+    BitRate, BlockIndex, Bytes, FlowId, Geometry, MAX_SOURCE_SYMBOLS, PacketNumber, PathId, SymbolId,
+    Symbols, Time,
 };
-use headwater_wire::{
-    Announcement, Body, Class, Datagram, Ecn, FlowRole, NEXT, Push, SYMBOL_OVERHEAD, SymbolHeader,
-};
+use headwater_wire::{Announcement, Body, Class, FlowRole, NEXT, Push, SymbolHeader};
 
 use super::{TreeRate, TreeSourceConfig};
 use crate::SourceEvent;
-use crate::flow::{FlowCounters, FlowStats, Shared, TreeStats};
+use crate::flow::in_flight::AckOutcome;
+use crate::flow::{FlowCounters, FlowStats, Shared, SourceFlow, TreeStats};
 
-/// What one GSO send covers at most.
-const QUANTUM: u64 = 46;
 /// However long a driver was away, it makes up for no more than this: a quarter of what devices keep of a tree on the testbed (512 KB,
 /// Datacast §VII-B), so that whoever is behind afterwards still finds there what it asks for.
 const CATCH_UP: Bytes = Bytes::new(128_000);
@@ -122,93 +119,12 @@ impl TreeFlow {
         flow
     }
 
-    /// The tree is over; what its group was given is forgotten with the last one.
-    pub(crate) fn leave(&self, deals: &mut Deals) {
-        let group = group_of(&self.push);
-        if let Some(dealt) = deals.get_mut(&group) {
-            dealt.trees -= 1;
-            if dealt.trees == 0 {
-                deals.remove(&group);
-            }
-        }
-    }
-
-    pub(crate) fn object(&self) -> ObjectId {
-        self.push.object
-    }
-
-    /// Whether this order means this tree: all but the weight, which says nothing to it, and what its links carry.
-    pub(crate) fn is(&self, push: &Push) -> bool {
-        let role = match (&self.push.role, &push.role) {
-            (FlowRole::Tree { group, .. }, FlowRole::Tree { most, .. }) => {
-                FlowRole::Tree { group: *group, most: *most }
-            }
-            (own, _) => own.clone(),
-        };
-        Push { theta: push.theta, role, ..self.push.clone() } == *push
-    }
-
-    /// The order is said again; the tree may be led another way now.
-    pub(crate) fn order_again(&mut self, now: Time, push: &Push) {
-        if most_of(push) != most_of(&self.push) {
-            self.push.role = push.role.clone();
-            self.rate.follow(now, self.config.rate.within(most_of(push)));
-        }
-    }
-
-    pub(crate) fn quantum(&self) -> u64 {
-        QUANTUM
-    }
-
-    pub(crate) fn open_path(&self) -> Option<PathId> {
-        self.path.filter(|_| !self.paused)
-    }
-
-    pub(crate) fn packet_bytes(&self) -> u64 {
-        u64::from(self.push.symbol_size) + SYMBOL_OVERHEAD as u64
-    }
-
-    pub(crate) fn pause(&mut self) {
-        self.paused = true;
-    }
-
-    pub(crate) fn resume(&mut self) {
-        self.paused = false;
-    }
-
     /// Symbols that have left, repeated ones too.
     pub(crate) fn sent(&self) -> Symbols {
         Symbols::new(self.stats.new + self.stats.repeated)
     }
 
-    pub(crate) fn stats(&self) -> FlowStats {
-        FlowStats {
-            starved: self.is_starved(),
-            paused: self.paused,
-            counters: FlowCounters {
-                sent: self.sent(),
-                resent: Symbols::new(self.stats.repeated),
-                bad_work: self.stats.strays,
-                ..FlowCounters::default()
-            },
-            tree: Some(self.stats),
-            ..FlowStats::unmeasured(&self.push)
-        }
-    }
-
     // ---- what the driver says
-
-    /// The way down the tree.
-    pub(crate) fn on_path(&mut self, path: PathId) {
-        self.path = Some(path);
-    }
-
-    /// A block can be sent.
-    pub(crate) fn on_block_ready(&mut self, block: BlockIndex) {
-        if let Some(carried) = self.carried.get_mut(&block).filter(|carried| carried.ready == Ready::Asked) {
-            carried.ready = Ready::Yes;
-        }
-    }
 
     // ---- what comes up the tree
 
@@ -297,13 +213,6 @@ impl TreeFlow {
 
     // ---- sending
 
-    /// The next packet that may leave now.
-    pub(crate) fn next(&mut self, now: Time) -> Option<Packet> {
-        let next = self.first(now);
-        self.stirs = next.is_some();
-        next
-    }
-
     fn first(&mut self, now: Time) -> Option<Packet> {
         let path = self.open_path()?;
         if let Some(announcement) = self.says.pop_front() {
@@ -332,18 +241,7 @@ impl TreeFlow {
         let carried = self.carried.get_mut(&name.block)?;
         carried.sent.set(name.esi.0);
         let number = PacketNumber(carried.base + u64::from(name.esi.0));
-        Some(self.packet(path, self.push.class, Body::Symbol(header(name, number))))
-    }
-
-    /// When the next new symbol may leave, if one waits for that alone.
-    pub(crate) fn deadline(&self) -> Option<Time> {
-        self.waiting.front().filter(|name| self.is_ready(name.block))?;
-        self.open_path().filter(|_| !self.stirs).map(|_| self.next_at)
-    }
-
-    /// Its time has come.
-    pub(crate) fn on_timer(&mut self) {
-        self.stirs = true;
+        Some(self.packet(path, self.push.class, Body::Symbol(SymbolHeader::of_asked(number, name))))
     }
 
     fn is_ready(&self, block: BlockIndex) -> bool {
@@ -363,8 +261,116 @@ impl TreeFlow {
     }
 
     fn packet(&self, path: PathId, class: Class, body: Body) -> Packet {
-        let datagram = Datagram { class, key_epoch: 0, flow: self.push.flow, body };
-        Packet { path, ecn: Ecn::NotEct, datagram }
+        Packet::of_flow(path, self.push.flow, class, body)
+    }
+}
+
+impl SourceFlow for TreeFlow {
+    type Common = Deals;
+
+    fn order(&self) -> &Push {
+        &self.push
+    }
+
+    // What its links carry says nothing to it either.
+    fn is(&self, push: &Push) -> bool {
+        let role = match (&self.push.role, &push.role) {
+            (FlowRole::Tree { group, .. }, FlowRole::Tree { most, .. }) => {
+                FlowRole::Tree { group: *group, most: *most }
+            }
+            (own, _) => own.clone(),
+        };
+        Push { theta: push.theta, role, ..self.push.clone() } == *push
+    }
+
+    // The tree may be led another way now.
+    fn order_again(&mut self, now: Time, push: &Push) {
+        if most_of(push) != most_of(&self.push) {
+            self.push.role = push.role.clone();
+            self.rate.follow(now, self.config.rate.within(most_of(push)));
+        }
+    }
+
+    fn sent_to_group(&self) -> Option<Symbols> {
+        Some(self.sent())
+    }
+
+    fn open_path(&self) -> Option<PathId> {
+        self.path.filter(|_| !self.paused)
+    }
+
+    fn pause(&mut self, _now: Time) {
+        self.paused = true;
+    }
+
+    fn resume(&mut self, _now: Time) {
+        self.paused = false;
+    }
+
+    fn stats(&self) -> FlowStats {
+        FlowStats {
+            starved: self.is_starved(),
+            paused: self.paused,
+            counters: FlowCounters {
+                sent: self.sent(),
+                resent: Symbols::new(self.stats.repeated),
+                bad_work: self.stats.strays,
+                ..FlowCounters::default()
+            },
+            tree: Some(self.stats),
+            ..FlowStats::unmeasured(&self.push)
+        }
+    }
+
+    fn on_flow_path(&mut self, _now: Time, path: PathId, _: &mut Shared) {
+        self.path = Some(path);
+    }
+
+    fn on_block_ready(&mut self, block: BlockIndex, _repair: bool) {
+        if let Some(carried) = self.carried.get_mut(&block).filter(|carried| carried.ready == Ready::Asked) {
+            carried.ready = Ready::Yes;
+        }
+    }
+
+    fn hear(
+        &mut self,
+        now: Time,
+        _path: PathId,
+        body: &Body,
+        shared: &mut Shared,
+        _: &mut AckOutcome,
+        deals: &mut Deals,
+    ) -> bool {
+        let Body::Interest(interest) = body else { return false };
+        self.on_interest(now, interest.name, shared, deals);
+        true
+    }
+
+    fn next(&mut self, now: Time, _: &mut Shared, _: &mut Deals) -> Option<Packet> {
+        let next = self.first(now);
+        self.stirs = next.is_some();
+        next
+    }
+
+    fn deadline(&self) -> Option<Time> {
+        self.waiting.front().filter(|name| self.is_ready(name.block))?;
+        self.open_path().filter(|_| !self.stirs).map(|_| self.next_at)
+    }
+
+    fn on_timer(&mut self, _: Time, _: &mut AckOutcome, _: &mut Shared) -> bool {
+        self.stirs = true;
+        false
+    }
+
+    // What its group was given is forgotten with the last tree.
+    fn leave(&self, deals: &mut Deals) {
+        let group = group_of(&self.push);
+        if let Some(dealt) = deals.get_mut(&group) {
+            dealt.trees -= 1;
+            if dealt.trees == 0 {
+                deals.remove(&group);
+            }
+        }
     }
 }
 
@@ -381,19 +387,6 @@ fn most_of(push: &Push) -> Option<BitRate> {
     match push.role {
         FlowRole::Tree { most, .. } => most,
         _ => None,
-    }
-}
-
-fn header(symbol: SymbolId, number: PacketNumber) -> SymbolHeader {
-    SymbolHeader {
-        number,
-        symbol,
-        ack_interval: 1,
-        ack_now: false,
-        assignment: 0,
-        starved: false,
-        syn: false,
-        trimmed: false,
     }
 }
 

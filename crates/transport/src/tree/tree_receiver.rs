@@ -15,22 +15,13 @@
 use std::collections::VecDeque;
 
 use headwater_machine::Packet;
-use headwater_units::{BlockIndex, Duration, Esi, FlowId, PathId, SymbolId, Time};
-use headwater_wire::{Announcement, Body, Class, Datagram, Ecn, NEXT};
+use headwater_units::{BlockIndex, Duration, Esi, FlowId, Geometry, PathId, SymbolId, Time};
+use headwater_wire::{Announcement, Body, Class, FlowGrant, NEXT};
 
 use super::TreeReceiverConfig;
 use crate::flow::rtt::Rtt;
-
-/// What a receiver still lacks, as its trees ask for it.
-pub trait Asks {
-    /// The first symbol of a block, from this ESI on, that is neither here nor of no use; `None`: none.
-    fn first_missing(&self, block: BlockIndex, from: u32) -> Option<u32>;
-
-    /// Whether there is room to begin with this block.
-    fn has_room(&self, _block: BlockIndex) -> bool {
-        true
-    }
-}
+use crate::task::Asks;
+use crate::task::asking::{Asker, AskerCounts, Lacks};
 
 /// Counts of one tree at a receiver.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -269,13 +260,50 @@ impl TreeReceiver {
     }
 
     fn ask(&self, name: SymbolId) -> Packet {
-        let datagram = Datagram {
-            class: Class::Control,
-            key_epoch: 0,
-            flow: self.flow,
-            body: Body::Interest(name.into()),
-        };
-        Packet { path: self.path, ecn: Ecn::NotEct, datagram }
+        Packet::of_flow(self.path, self.flow, Class::Control, Body::Interest(name.into()))
+    }
+}
+
+impl Asker for TreeReceiver {
+    type Config = TreeReceiverConfig;
+
+    const IS_GROUPS: bool = true;
+
+    fn new(config: &TreeReceiverConfig, grant: &FlowGrant, path: PathId, geometry: Geometry) -> Option<Self> {
+        let first = BlockIndex(grant.index.into());
+        let is_there = first.0 < geometry.layout().block_count();
+        is_there.then(|| TreeReceiver::new(*config, grant.flow, path, first))
+    }
+
+    fn on_symbol(&mut self, now: Time, name: SymbolId) {
+        self.on_symbol(now, name);
+    }
+
+    fn hear(&mut self, now: Time, _path: PathId, body: &Body) -> bool {
+        let Body::Announcement(announcement) = body else { return false };
+        self.on_announcement(now, *announcement);
+        true
+    }
+
+    fn ask_again(&mut self, block: BlockIndex) {
+        self.ask_again(block);
+    }
+
+    fn next(&mut self, now: Time, lacks: &Lacks<'_>) -> Option<Packet> {
+        self.next(now, lacks)
+    }
+
+    fn deadline(&self) -> Option<Time> {
+        self.deadline()
+    }
+
+    fn counts(&self) -> AskerCounts {
+        AskerCounts {
+            asked: self.stats.interests,
+            repeated: self.stats.repeated,
+            outstanding: u64::from(self.owed),
+            rtt: self.rtt.smoothed(),
+        }
     }
 }
 

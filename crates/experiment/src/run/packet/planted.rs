@@ -2,6 +2,7 @@
 
 use headwater_controller::ControllerConfig;
 use headwater_units::{Duration, Time};
+use headwater_wire::Delivery;
 
 use super::super::common::Ground;
 use super::super::fluid_datacast;
@@ -17,11 +18,13 @@ pub(super) fn setup(scenario: &Scenario) -> Result<CodedSetup, RunError> {
         return Err(unsupported("hosts that fail: trees are not repaired while something is sent"));
     }
     let spec = &scenario.transport;
+    let receiver = spec.tree_receiver_config();
     let mut setup = CodedSetup {
         source: spec.tree_source_config(scenario.packet.data),
+        delivery: Delivery::Trees { credit: u16::try_from(receiver.credit).unwrap_or(u16::MAX) },
         controller: ControllerConfig::default(),
         trees: Some(TreeSetup {
-            receiver: spec.tree_receiver_config(),
+            receiver,
             store: spec.store_config(),
             most: spec.datacast.trees.map_or(usize::MAX, |trees| trees as usize),
         }),

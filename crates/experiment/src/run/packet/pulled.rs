@@ -3,6 +3,7 @@
 use headwater_controller::ControllerConfig;
 use headwater_transport::push::receiver::ReceiverConfig;
 use headwater_units::{Bytes, NodeId, PathId};
+use headwater_wire::Delivery;
 
 use super::{BLOCK, NEVER, symbol_size, unprotect};
 use crate::scenario::{Machines, Scenario};
@@ -30,9 +31,9 @@ pub(super) fn setup(scenario: &Scenario) -> CodedSetup {
         host_rate: None,
         lines: Vec::new(),
         racks: Vec::new(),
+        delivery: Delivery::Pull { initial_window: window(spec.pull.window) },
         pull: Some(PullSetup {
             session: spec.session_config(),
-            window: window(spec.pull.window),
             many_window: window(spec.pull.many_window),
             headroom: spec.pull.headroom,
         }),

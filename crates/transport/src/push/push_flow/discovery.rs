@@ -18,6 +18,7 @@ use headwater_wire::{Body, Class, Ecn, ProbeAck};
 
 use super::PushFlow;
 use crate::flow::Shared;
+use crate::flow::SourceFlow;
 use crate::flow::path_mtu::PathMtu;
 
 /// The ACK of the first symbols may take so much longer than the answer to a challenge: an ACK delay and a host that is

@@ -21,23 +21,20 @@ mod decoding;
 mod flow;
 mod narrow;
 mod rate;
+mod side;
 mod spread;
 
 use std::collections::VecDeque;
 
 use headwater_machine::{Output, Packet, SortedMap};
-use headwater_units::{
-    BitRate, BlockIndex, Bytes, Duration, FetchId, FlowId, Geometry, NodeId, PathId, SymbolId, Symbols, Time,
-};
+use headwater_units::{BitRate, Bytes, FetchId, FlowId, Geometry, PathId, SymbolId, Time};
 use headwater_wire::{
-    Assign, Assignment, Body, Class, Datagram, Ecn, FinReason, FlowGrant, FlowView, MarkSignal, SpreadRule,
+    Assign, Assignment, Body, Class, Datagram, Delivery, Ecn, FinReason, FlowGrant, MarkSignal, SpreadRule,
 };
 
-use crate::flow::pacer::slack_of;
-use crate::task::HandedOn;
 use crate::task::blame::Trust;
 use crate::task::close_handshake::{CloseHandshake, Step};
-pub use crate::task::{CameBy, FlowStats, ReceiverConfig, ReceiverStats};
+pub use crate::task::{FlowStats, ReceiverConfig, ReceiverStats};
 use crate::{Bind, FromFetch, ReceiverCommand, ReceiverEvent, ReceiverFailure};
 use blocks::{Blocks, Inflow};
 use flow::Flow;
@@ -103,78 +100,6 @@ impl Receiver {
         }
     }
 
-    /// Which sources are believed, as it was found out before.
-    pub(crate) fn trust(&mut self, trust: Trust) {
-        self.trust = trust;
-    }
-
-    /// Whether nothing of this source is believed any more.
-    pub(crate) fn is_distrusted(&self, node: NodeId) -> bool {
-        self.trust.is_distrusted(node)
-    }
-
-    /// What another transport goes on with.
-    pub(crate) fn hand_on(self) -> HandedOn {
-        let bound = self.flows.values().map(|flow| flow.id).collect();
-        HandedOn { ledger: self.blocks.map(Blocks::into_ledger), trust: self.trust, bound }
-    }
-
-    /// Whether it is known what is wanted.
-    pub(crate) fn has_begun(&self) -> bool {
-        self.blocks.is_some()
-    }
-
-    /// Whether nothing is left to say to any source.
-    pub(crate) fn has_ended(&self) -> bool {
-        self.flows.is_empty()
-    }
-
-    /// Every wanted block below is verified; the first one before it has begun.
-    pub(crate) fn first_undecoded(&self) -> BlockIndex {
-        self.blocks.as_ref().map_or(BlockIndex(0), Blocks::first_undecoded)
-    }
-
-    /// Symbols still needed.
-    pub(crate) fn needed(&self) -> Symbols {
-        self.blocks.as_ref().map_or(self.geometry.total_symbols(), |blocks| Symbols::new(blocks.needed()))
-    }
-
-    /// Blocks that wait for decoder, hash or disk.
-    pub(crate) fn blocks_behind(&self) -> usize {
-        self.blocks.as_ref().map_or(0, Blocks::decoding)
-    }
-
-    /// The counters at this moment.
-    pub(crate) fn stats(&mut self, now: Time) -> ReceiverStats {
-        let mut stats = self.stats.clone();
-        if let Some(blocks) = &self.blocks {
-            stats.blocks = blocks.wanted();
-            stats.blocks_done = blocks.wanted() - blocks.undone();
-            stats.blocks_behind = blocks.decoding() as u32;
-            stats.needed = blocks.needed();
-        }
-        let symbol = self.geometry.symbol_size();
-        stats.flows = self.ended_flows.clone();
-        stats.flows.extend(self.flows.values_mut().map(|flow| flow_stats(flow, now, symbol)));
-        stats.flows.sort_by_key(|f| f.flow);
-        stats
-    }
-
-    /// How late its driver may come, once a turnaround is known.
-    pub(crate) fn slack(&self) -> Option<Duration> {
-        self.flows.values().filter_map(|flow| flow.turnaround).min().map(slack_of)
-    }
-
-    /// Useful symbols so far of each flow that is not over, by id: what a time series needs, without moving any estimate.
-    pub(crate) fn useful(&self) -> impl Iterator<Item = (FlowId, u64)> + '_ {
-        self.flows.values().map(|flow| (flow.id, flow.useful))
-    }
-
-    /// Useful symbols of a flow that is over; `None` if nothing ever came by it.
-    pub(crate) fn useful_of_ended(&self, flow: FlowId) -> Option<u64> {
-        self.ended_flows.iter().rev().find(|ended| ended.flow == flow).map(|ended| ended.useful)
-    }
-
     fn send(&mut self, path: PathId, flow: FlowId, body: Body) {
         let datagram = Datagram { class: Class::Control, key_epoch: 0, flow, body };
         self.outputs.push_back(Output::Transmit(Packet { path, ecn: Ecn::NotEct, datagram }));
@@ -189,15 +114,6 @@ impl Receiver {
     /// Something was heard that is no symbol.
     pub(crate) fn stir(&mut self) {
         self.quiet_until = Time::ZERO;
-    }
-
-    /// The controller says that the task goes on as it was.
-    pub(crate) fn go_on(&mut self, now: Time) {
-        self.last_useful = now;
-        // The last block may have come while nobody was there to be told.
-        if !self.over && self.blocks.as_ref().is_some_and(Blocks::all_done) {
-            self.complete(now);
-        }
     }
 
     /// The blocks are cut otherwise from now on: those that are finished will be told with what is wanted.
@@ -398,23 +314,6 @@ impl Receiver {
         if self.plan_soon { soon.min(self.next_plan) } else { self.next_plan }
     }
 
-    /// What came from whom, for the controller.
-    pub(crate) fn views(&mut self, now: Time) -> Vec<FlowView> {
-        let symbol = u64::from(self.geometry.symbol_size());
-        let (blocks, rule) = (&self.blocks, self.rule);
-        let expects = |flow: &Flow| blocks.as_ref().is_some_and(|b| b.expects(flow, rule));
-        let view = |f: &mut Flow| FlowView {
-            flow: f.id,
-            bytes: f.bytes,
-            rate: rate_of(f, now, symbol),
-            silent: match f.expecting_since {
-                Some(since) if expects(f) => now.since(since),
-                _ => Duration::ZERO,
-            },
-        };
-        self.flows.values_mut().filter(|f| f.ending.is_none()).map(view).collect()
-    }
-
     fn say_fins(&mut self, now: Time) {
         let mut fins = Vec::new();
         let mut over = Vec::new();
@@ -462,19 +361,6 @@ impl Receiver {
         wake
     }
 
-    /// The symbol to keep, if that is the next output.
-    #[inline]
-    pub(crate) fn take_kept(&mut self) -> Option<(FlowId, SymbolId)> {
-        self.keep.take()
-    }
-
-    /// Until when there is certainly nothing to say, if that is not now.
-    #[inline]
-    pub(crate) fn quiet_until(&self, now: Time) -> Option<Time> {
-        let is_quiet = self.keep.is_none() && self.outputs.is_empty() && now < self.quiet_until;
-        is_quiet.then_some(self.quiet_until)
-    }
-
     /// The next output; [`Output::Wake`] when there is nothing more to do now. `is_running`: a task is.
     pub(crate) fn poll(&mut self, now: Time, is_running: bool) -> Output<FromFetch> {
         if let Some((flow, symbol)) = self.keep.take() {
@@ -504,7 +390,7 @@ fn flow_stats(flow: &mut Flow, now: Time, symbol: u16) -> FlowStats {
     FlowStats {
         flow: flow.id,
         node: flow.node,
-        came_by: CameBy::Push,
+        came_by: Delivery::Push,
         bytes: flow.bytes,
         symbols: flow.arrivals,
         useful: flow.useful,

@@ -1,7 +1,7 @@
 //! One tree at its source: what leaves, when, and what it says of the blocks that follow.
 
 use headwater_machine::{Endpoint, Input};
-use headwater_units::{Duration, Esi, FlowKey, NodeId, TaskId, Theta};
+use headwater_units::{Duration, Esi, FlowKey, NodeId, ObjectId, TaskId, Theta};
 use headwater_wire::{Delivery, ToSource};
 
 use super::*;
@@ -72,8 +72,8 @@ fn name(block: u32, esi: u32) -> SymbolId {
 }
 
 fn asks(source: &mut Source, now: Time, flow: FlowId, name: SymbolId) {
-    let datagram = Datagram { class: Class::Control, key_epoch: 0, flow, body: Body::Interest(name.into()) };
-    source.handle(now, Input::Packet(Packet { path: PathId(5), ecn: Ecn::NotEct, datagram }));
+    let interest = Packet::of_flow(PathId(5), flow, Class::Control, Body::Interest(name.into()));
+    source.handle(now, Input::Packet(interest));
 }
 
 /// What leaves down the trees now, and what the disk is asked to do.

@@ -1,0 +1,147 @@
+//! The flow as its source sees it.
+
+use headwater_machine::Packet;
+use headwater_units::{BlockIndex, Duration, PathId, Theta, Time};
+use headwater_wire::{Body, Push};
+
+use super::{PushFlow, Supply};
+use crate::flow::in_flight::AckOutcome;
+use crate::flow::pacer::slack_of;
+use crate::flow::path_mtu::PathMtu;
+use crate::flow::{FlowCounters, FlowStats, Shared, SourceFlow};
+
+impl SourceFlow for PushFlow {
+    type Common = ();
+
+    fn order(&self) -> &Push {
+        &self.push
+    }
+
+    fn look_again(&mut self) {
+        self.ahead = None;
+    }
+
+    fn quantum(&self) -> u64 {
+        match &self.pacer {
+            Some(pacer) => pacer.quantum(),
+            None => ((self.congestion.window().get() / 4.0) as u64).clamp(1, 46),
+        }
+    }
+
+    fn slack(&self) -> Option<Duration> {
+        self.smoothed_rtt().map(slack_of)
+    }
+
+    fn is_flight_new(&self) -> bool {
+        self.packets.in_flight() == 1
+    }
+
+    fn open_path(&self) -> Option<PathId> {
+        self.paths.current().filter(|_| !self.paused && !self.silent)
+    }
+
+    fn set_theta(&mut self, theta: Theta) {
+        self.congestion.set_theta(theta);
+    }
+
+    fn pause(&mut self, now: Time) {
+        self.paused = true;
+        self.end_starving(now);
+    }
+
+    fn resume(&mut self, now: Time) {
+        if self.paused {
+            self.paused = false;
+            (self.armed_at, self.heard_at) = (now, now);
+        }
+    }
+
+    fn stats(&self) -> FlowStats {
+        FlowStats {
+            flow: self.push.flow,
+            task: self.push.task,
+            object: self.push.object,
+            receiver: self.push.receiver,
+            theta: self.congestion.theta(),
+            window: self.congestion.window(),
+            mark_fraction: self.congestion.mark_fraction(),
+            rtt: self.rtt.smoothed(),
+            min_rtt: self.rtt.min(),
+            signal: self.marks.signal(),
+            in_flight: self.packets.in_flight(),
+            starved: matches!(self.supply, Supply::Starved { .. }),
+            paused: self.paused || self.silent,
+            symbol_size: self.push.symbol_size,
+            fits: self.mtu.as_ref().and_then(PathMtu::too_long),
+            counters: FlowCounters { yields: self.congestion.yields(), ..self.counters },
+            tree: None,
+        }
+    }
+
+    /// A receiver that does not pull says itself where it is, with the work that it has.
+    fn on_flow_path(&mut self, _now: Time, path: PathId, _shared: &mut Shared) {
+        self.paths.vouch(path);
+    }
+
+    fn on_block_ready(&mut self, block: BlockIndex, repair: bool) {
+        self.blocks.on_ready(block, repair);
+    }
+
+    fn hear(
+        &mut self,
+        now: Time,
+        path: PathId,
+        body: &Body,
+        shared: &mut Shared,
+        outcome: &mut AckOutcome,
+        _: &mut (),
+    ) -> bool {
+        match body {
+            Body::Assign(assign) => self.on_assign(now, path, assign, shared),
+            Body::Ack(ack) => self.on_ack(now, path, ack, outcome, shared),
+            Body::ProbeAck(ack) => self.on_probe_ack(now, *ack, shared),
+            _ => return false,
+        }
+        true
+    }
+
+    fn next(&mut self, now: Time, shared: &mut Shared, _: &mut ()) -> Option<Packet> {
+        self.pace_at = None;
+        let Some(choice) = self.choose(now, shared) else {
+            if let Some(pacer) = &mut self.pacer
+                && self.pace_at.is_none()
+            {
+                pacer.on_blocked();
+            }
+            return None;
+        };
+        Some(self.send(now, choice, shared))
+    }
+
+    fn deadline(&self) -> Option<Time> {
+        let mut at = self.pace_at.unwrap_or(Time::MAX);
+        if self.watches() {
+            at = at.min(self.heard_at + self.config.silent_pause);
+            if self.packets.in_flight() > 0 {
+                at = at.min(self.timeout_at());
+                if let Some(probe_at) = self.probe_at() {
+                    at = at.min(probe_at);
+                }
+            }
+            if let Some(repeat_at) = self.repeat_challenge_at() {
+                at = at.min(repeat_at);
+            }
+        }
+        if let Some(mtu_at) = self.mtu_deadline() {
+            at = at.min(mtu_at);
+        }
+        (at < Time::MAX).then_some(at)
+    }
+
+    fn on_timer(&mut self, now: Time, outcome: &mut AckOutcome, shared: &mut Shared) -> bool {
+        self.do_what_is_due(now, outcome, shared);
+        // The pacer's deadline has come: the flow says anew what it waits for when its turn comes.
+        self.pace_at = None;
+        false
+    }
+}

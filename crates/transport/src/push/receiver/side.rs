@@ -1,0 +1,137 @@
+//! The receiver as a side of a fetch.
+
+use headwater_machine::{Output, Packet};
+use headwater_units::{BlockIndex, Duration, FlowId, NodeId, SymbolId, Symbols, Time};
+use headwater_wire::{FlowGrant, FlowView};
+
+use super::blocks::Blocks;
+use super::flow::Flow;
+use super::{Receiver, flow_stats, rate_of};
+use crate::flow::pacer::slack_of;
+use crate::task::ReceiverStats;
+use crate::task::blame::Trust;
+use crate::task::ledger::Ledger;
+use crate::task::session::Progress;
+use crate::task::side::{FetchSide, HandedOn};
+use crate::{FromFetch, ReceiverCommand, ReceiverFailure};
+
+impl FetchSide for Receiver {
+    type Host = ();
+
+    fn set_flows(&mut self, now: Time, grants: Vec<FlowGrant>, _: &mut ()) {
+        self.set_flows(now, grants);
+    }
+
+    #[inline(always)]
+    fn on_packet(&mut self, now: Time, packet: Packet, _: &mut ()) {
+        self.on_packet(now, packet);
+    }
+
+    fn on_command(&mut self, now: Time, command: ReceiverCommand, is_running: bool, _: &mut ()) {
+        self.on_command(now, command, is_running);
+    }
+
+    fn resume(&mut self, now: Time, ledger: Ledger<()>, _: &mut ()) {
+        self.resume(now, ledger);
+    }
+
+    fn go_on(&mut self, now: Time) {
+        self.last_useful = now;
+        // The last block may have come while nobody was there to be told.
+        if !self.over && self.blocks.as_ref().is_some_and(Blocks::all_done) {
+            self.complete(now);
+        }
+    }
+
+    fn fail(&mut self, now: Time, failure: ReceiverFailure, _: &mut ()) {
+        self.fail(now, failure);
+    }
+
+    #[inline]
+    fn take_kept(&mut self) -> Option<(FlowId, SymbolId)> {
+        self.keep.take()
+    }
+
+    fn poll(&mut self, now: Time, is_running: bool, _: &mut ()) -> Output<FromFetch> {
+        self.poll(now, is_running)
+    }
+
+    #[inline]
+    fn quiet_until(&self, now: Time) -> Option<Time> {
+        let is_quiet = self.keep.is_none() && self.outputs.is_empty() && now < self.quiet_until;
+        is_quiet.then_some(self.quiet_until)
+    }
+
+    fn stir(&mut self) {
+        self.stir();
+    }
+
+    fn hand_on(self) -> HandedOn {
+        let bound = self.flows.values().map(|flow| flow.id).collect();
+        HandedOn { ledger: self.blocks.map(Blocks::into_ledger), trust: self.trust, bound }
+    }
+
+    fn trust(&mut self, trust: Trust) {
+        self.trust = trust;
+    }
+
+    fn is_distrusted(&self, node: NodeId) -> bool {
+        self.trust.is_distrusted(node)
+    }
+
+    fn has_begun(&self) -> bool {
+        self.blocks.is_some()
+    }
+
+    fn has_ended(&self) -> bool {
+        self.flows.is_empty()
+    }
+
+    fn progress(&mut self, now: Time) -> Progress {
+        let symbol = u64::from(self.geometry.symbol_size());
+        let (blocks, rule) = (&self.blocks, self.rule);
+        let expects = |flow: &Flow| blocks.as_ref().is_some_and(|b| b.expects(flow, rule));
+        let view = |f: &mut Flow| FlowView {
+            flow: f.id,
+            bytes: f.bytes,
+            rate: rate_of(f, now, symbol),
+            silent: match f.expecting_since {
+                Some(since) if expects(f) => now.since(since),
+                _ => Duration::ZERO,
+            },
+        };
+        Progress {
+            first_undecoded: blocks.as_ref().map_or(BlockIndex(0), Blocks::first_undecoded),
+            needed: blocks.as_ref().map_or(self.geometry.total_symbols(), |it| Symbols::new(it.needed())),
+            blocks_behind: blocks.as_ref().map_or(0, Blocks::decoding),
+            flows: self.flows.values_mut().filter(|f| f.ending.is_none()).map(view).collect(),
+        }
+    }
+
+    fn stats(&mut self, now: Time) -> ReceiverStats {
+        let mut stats = self.stats.clone();
+        if let Some(blocks) = &self.blocks {
+            stats.blocks = blocks.wanted();
+            stats.blocks_done = blocks.wanted() - blocks.undone();
+            stats.blocks_behind = blocks.decoding() as u32;
+            stats.needed = blocks.needed();
+        }
+        let symbol = self.geometry.symbol_size();
+        stats.flows = self.ended_flows.clone();
+        stats.flows.extend(self.flows.values_mut().map(|flow| flow_stats(flow, now, symbol)));
+        stats.flows.sort_by_key(|f| f.flow);
+        stats
+    }
+
+    fn slack(&self) -> Option<Duration> {
+        self.flows.values().filter_map(|flow| flow.turnaround).min().map(slack_of)
+    }
+
+    fn useful(&self) -> Box<dyn Iterator<Item = (FlowId, u64)> + '_> {
+        Box::new(self.flows.values().map(|flow| (flow.id, flow.useful)))
+    }
+
+    fn useful_of_ended(&self, flow: FlowId) -> Option<u64> {
+        self.ended_flows.iter().rev().find(|ended| ended.flow == flow).map(|ended| ended.useful)
+    }
+}

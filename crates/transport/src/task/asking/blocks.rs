@@ -1,0 +1,113 @@
+//! What is here of each block, and what a flow may ask for.
+
+use headwater_units::{BlockIndex, Esi, FlowId, NodeId, SymbolId};
+
+use crate::task::ledger::{Block, Ledger};
+
+/// What a receiver still lacks, as its flows ask for it.
+pub trait Asks {
+    /// The first symbol of a block, from this ESI on, that is neither here nor of no use; `None`: none.
+    fn first_missing(&self, block: BlockIndex, from: u32) -> Option<u32>;
+
+    /// Whether there is room to begin with this block.
+    fn has_room(&self, _block: BlockIndex) -> bool {
+        true
+    }
+
+    /// The first of all symbols, if there are so many blocks.
+    fn first_of(&self, blocks: u32) -> Option<SymbolId> {
+        (0..blocks).map(BlockIndex).filter(|block| self.has_room(*block)).find_map(|block| {
+            let esi = Esi(self.first_missing(block, 0)?);
+            Some(SymbolId { block, esi })
+        })
+    }
+}
+
+/// What a receiver still lacks and one of its flows may ask for.
+pub(crate) struct Lacks<'a> {
+    pub(super) blocks: &'a Blocks,
+    pub(super) flow: FlowId,
+    /// Symbols that other flows are to bring.
+    pub(super) awaited: &'a [SymbolId],
+}
+
+impl Asks for Lacks<'_> {
+    fn first_missing(&self, block: BlockIndex, from: u32) -> Option<u32> {
+        let Blocks { ledger, .. } = self.blocks;
+        let is_free = |esi: &u32| !self.awaited.contains(&SymbolId { block, esi: Esi(*esi) });
+        let open = ledger.get(block.0).map(|open| &open.here);
+        let may = match open {
+            Some(here) => here.is_filling() && (here.trial.admits(self.flow) || here.trial.alone().is_none()),
+            None => ledger.wanted().contains(&block.0) && !ledger.is_done(block.0),
+        };
+        if !may {
+            return None;
+        }
+        let mut symbols = from..ledger.source_symbols(block.0);
+        symbols.find(|esi| open.is_none_or(|here| !here.has(*esi)) && is_free(esi))
+    }
+
+    fn has_room(&self, block: BlockIndex) -> bool {
+        self.blocks.ledger.len() < self.blocks.most_open || self.blocks.ledger.find(block.0).is_some()
+    }
+}
+
+/// Of which blocks something is here, each with the flow that brought its last symbol.
+#[derive(Debug)]
+pub(crate) struct Blocks {
+    pub(super) ledger: Ledger<usize>,
+    pub(super) most_open: usize,
+}
+
+/// What became of a symbol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Arrival {
+    Useless,
+    Kept,
+    Complete,
+}
+
+impl Blocks {
+    /// A symbol has come by the flow at this place, which is that of a node.
+    pub(super) fn arrive(&mut self, (place, flow, node): (usize, FlowId, NodeId), name: SymbolId) -> Arrival {
+        let Blocks { ledger, .. } = self;
+        let SymbolId { block, esi } = name;
+        let known = ledger.find_again(block.0);
+        if known.is_none() && (!ledger.wanted().contains(&block.0) || ledger.is_done(block.0))
+            || esi.0 >= ledger.source_symbols(block.0)
+        {
+            return Arrival::Useless;
+        }
+        let at = known.unwrap_or_else(|| ledger.open(block.0, place));
+        let Block { here, asked, .. } = &mut ledger[at];
+        if !here.is_filling() || !here.trial.admits(flow) || !here.insert(esi.0) {
+            return Arrival::Useless;
+        }
+        here.trial.on_symbol(flow, node, false);
+        *asked = place;
+        if here.missing() > 0 {
+            return Arrival::Kept;
+        }
+        ledger.decode(at);
+        Arrival::Complete
+    }
+
+    /// A flow asks for a symbol of this block: for all of them, if it is asked of one alone.
+    pub(super) fn give(&mut self, block: BlockIndex, flow: FlowId) {
+        if let Some(Block { here, .. }) = self.ledger.get_mut(block.0) {
+            here.trial.give(flow);
+        }
+    }
+
+    /// A flow brings nothing more. Returns the blocks that begin anew.
+    pub(super) fn release(&mut self, flow: FlowId) -> Vec<BlockIndex> {
+        let ledger = &mut self.ledger;
+        let anew = (0..ledger.len()).filter(|at| ledger.release(*at, flow)).collect::<Vec<_>>();
+        anew.into_iter().map(|at| BlockIndex(ledger[at].number)).collect()
+    }
+
+    /// Where a block is that waits for decoder, hash or disk.
+    pub(super) fn decoding(&self, block: BlockIndex) -> Option<usize> {
+        self.ledger.find(block.0).filter(|at| !self.ledger[*at].here.is_filling())
+    }
+}

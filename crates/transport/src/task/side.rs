@@ -1,0 +1,94 @@
+//! What a fetch asks of the transport that brings its symbols ([`crate::receiver`]).
+
+use headwater_machine::{Output, Packet};
+use headwater_units::{Duration, FlowId, NodeId, SymbolId, Time};
+use headwater_wire::FlowGrant;
+
+use super::ReceiverStats;
+use super::blame::Trust;
+use super::commands::{FromFetch, ReceiverCommand, ReceiverFailure};
+use super::ledger::Ledger;
+use super::session::Progress;
+
+/// What a transport leaves to the one that brings the object from then on.
+#[derive(Debug, Default)]
+pub(crate) struct HandedOn {
+    /// What is here, once it is known what is wanted.
+    pub(crate) ledger: Option<Ledger<()>>,
+    pub(crate) trust: Trust,
+    /// Flows that are bound.
+    pub(crate) bound: Vec<FlowId>,
+}
+
+/// The side of a fetch by which its symbols come. It knows flows and blocks, and nothing of the controller: what is to be said to that is
+/// overheard from what it tells the driver.
+pub(crate) trait FetchSide {
+    /// What all fetches of a host that come by this transport have in common.
+    type Host;
+
+    /// These are its flows now: sources join, die, move.
+    fn set_flows(&mut self, now: Time, grants: Vec<FlowGrant>, host: &mut Self::Host);
+
+    /// A packet of one of its flows.
+    fn on_packet(&mut self, now: Time, packet: Packet, host: &mut Self::Host);
+
+    /// A command of the driver; and whether a task is running, as far as both ends know.
+    fn on_command(&mut self, now: Time, command: ReceiverCommand, is_running: bool, host: &mut Self::Host);
+
+    /// Goes on with what came by another transport.
+    fn resume(&mut self, now: Time, ledger: Ledger<()>, host: &mut Self::Host);
+
+    /// The controller that had forgotten the task has taken it up again.
+    fn go_on(&mut self, _now: Time) {}
+
+    /// Gives up, and says so.
+    fn fail(&mut self, now: Time, failure: ReceiverFailure, host: &mut Self::Host);
+
+    /// The symbol to keep, if that is the next output and it is at hand.
+    fn take_kept(&mut self) -> Option<(FlowId, SymbolId)>;
+
+    /// The next output; [`Output::Wake`] when there is nothing more to do now.
+    fn poll(&mut self, now: Time, is_running: bool, host: &mut Self::Host) -> Output<FromFetch>;
+
+    /// Until when there is certainly nothing to say, if that is known without looking.
+    fn quiet_until(&self, _now: Time) -> Option<Time> {
+        None
+    }
+
+    /// Something was heard that is no symbol.
+    fn stir(&mut self) {}
+
+    /// What another transport goes on with. Flows end without a word: the controller stops their sources.
+    fn hand_on(self) -> HandedOn;
+
+    /// Which sources are believed, as it was found out before.
+    fn trust(&mut self, trust: Trust);
+
+    /// Whether nothing of this source is believed any more.
+    fn is_distrusted(&self, node: NodeId) -> bool;
+
+    /// Whether blocks are here, or may be.
+    fn has_begun(&self) -> bool {
+        true
+    }
+
+    /// Whether nothing is left to say to any source.
+    fn has_ended(&self) -> bool;
+
+    /// How far it is, for the controller.
+    fn progress(&mut self, now: Time) -> Progress;
+
+    /// The counters at this moment.
+    fn stats(&mut self, now: Time) -> ReceiverStats;
+
+    /// How late the driver may come, once that is known; nothing where each packet is asked for.
+    fn slack(&self) -> Option<Duration> {
+        Some(Duration::ZERO)
+    }
+
+    /// Useful symbols so far of each flow, by id.
+    fn useful(&self) -> Box<dyn Iterator<Item = (FlowId, u64)> + '_>;
+
+    /// Useful symbols of a flow that is over; `None` if nothing ever came by it.
+    fn useful_of_ended(&self, flow: FlowId) -> Option<u64>;
+}
