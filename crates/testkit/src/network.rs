@@ -34,6 +34,8 @@ pub enum Due<P, A> {
 pub struct Network<P, A> {
     /// The links, whose places are their names.
     pub links: Vec<Link<P>>,
+    /// A hash of all that machines have said, for tests of determinism; text is costly, so it is none unless a test sets it.
+    pub digest: Option<u64>,
     agenda: Agenda<Due<P, A>>,
     wakes: BTreeMap<usize, Time>,
 }
@@ -41,7 +43,7 @@ pub struct Network<P, A> {
 impl<P: Carried, A> Network<P, A> {
     /// A network of these links, at time zero.
     pub fn new(links: Vec<Link<P>>) -> Self {
-        Network { links, agenda: Agenda::default(), wakes: BTreeMap::new() }
+        Network { links, digest: None, agenda: Agenda::default(), wakes: BTreeMap::new() }
     }
 
     /// The time.
@@ -83,6 +85,14 @@ impl<P: Carried, A> Network<P, A> {
         self.wakes.get(&host).copied()
     }
 
+    fn note(&mut self, host: usize, said: &impl core::fmt::Debug) {
+        if let Some(digest) = &mut self.digest {
+            for byte in format!("{host} {} {said:?}", self.agenda.now()).bytes() {
+                *digest = (*digest ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+            }
+        }
+    }
+
     /// The next that happens, if it is due by then.
     pub fn next(&mut self, until: Time) -> Option<Due<P, A>> {
         while self.agenda.due().is_some_and(|at| at <= until) {
@@ -116,7 +126,7 @@ impl<P: Carried, A> Network<P, A> {
 /// A network, and the machines of its hosts.
 pub trait Simulation {
     /// What each host is.
-    type Machine: Endpoint;
+    type Machine: Endpoint<Event: core::fmt::Debug>;
     /// What links carry.
     type Carried: Carried;
     /// What a test or a driver puts down.
@@ -157,7 +167,9 @@ pub trait Simulation {
     fn drain(&mut self, host: usize) {
         let now = self.network().now();
         for _ in 0..OUTPUTS {
-            match self.machine(host).poll(now) {
+            let output = self.machine(host).poll(now);
+            self.network().note(host, &output);
+            match output {
                 Output::Transmit(packet) => self.transmit(host, packet),
                 Output::Event(event) => self.on_event(host, event),
                 Output::Wake(at) => return self.network().wake(host, at),
