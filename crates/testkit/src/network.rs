@@ -145,16 +145,25 @@ pub trait Simulation {
     /// The time of something that was put down.
     fn act(&mut self, act: Self::Act);
 
+    /// Whether a host runs; one that does not hears nothing and says nothing.
+    fn is_up(&self, _host: usize) -> bool {
+        true
+    }
+
     /// Hands a packet to a machine, which then says all it has to say.
     fn hear(&mut self, host: usize, packet: Packet) {
-        self.handle(host, Input::Packet(packet));
-        self.drain(host);
+        if self.is_up(host) {
+            self.handle(host, Input::Packet(packet));
+            self.drain(host);
+        }
     }
 
     /// Tells a machine something, which then says all it has to say.
     fn tell(&mut self, host: usize, command: <Self::Machine as Endpoint>::Command) {
-        self.handle(host, Input::Command(command));
-        self.drain(host);
+        if self.is_up(host) {
+            self.handle(host, Input::Command(command));
+            self.drain(host);
+        }
     }
 
     /// Hands a machine an input, and no more.
@@ -165,6 +174,9 @@ pub trait Simulation {
 
     /// Polls a machine until it waits.
     fn drain(&mut self, host: usize) {
+        if !self.is_up(host) {
+            return;
+        }
         let now = self.network().now();
         for _ in 0..OUTPUTS {
             let output = self.machine(host).poll(now);
@@ -180,13 +192,18 @@ pub trait Simulation {
 
     /// Lets the next happen, if it is due by then.
     fn step(&mut self, until: Time) -> bool {
-        match self.network().next(until) {
-            Some(Due::Arrives { link, packet }) => self.arrive(link, packet),
-            Some(Due::Acts(act)) => self.act(act),
-            Some(Due::Wakes { host }) => self.drain(host),
-            None => return false,
-        }
+        let Some(due) = self.network().next(until) else { return false };
+        self.happen(due);
         true
+    }
+
+    /// Lets something happen now.
+    fn happen(&mut self, due: Due<Self::Carried, Self::Act>) {
+        match due {
+            Due::Arrives { link, packet } => self.arrive(link, packet),
+            Due::Acts(act) => self.act(act),
+            Due::Wakes { host } => self.drain(host),
+        }
     }
 }
 
