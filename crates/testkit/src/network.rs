@@ -1,5 +1,6 @@
 //! Links between numbered hosts, and the loop of a driver around their machines.
 
+use core::fmt::Debug;
 use std::collections::BTreeMap;
 
 use headwater_machine::{Endpoint, Input, Output, Packet};
@@ -85,7 +86,7 @@ impl<P: Carried, A> Network<P, A> {
         self.wakes.get(&host).copied()
     }
 
-    fn note(&mut self, host: usize, said: &impl core::fmt::Debug) {
+    fn note(&mut self, host: usize, said: &impl Debug) {
         if let Some(digest) = &mut self.digest {
             for byte in format!("{host} {} {said:?}", self.agenda.now()).bytes() {
                 *digest = (*digest ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
@@ -125,8 +126,10 @@ impl<P: Carried, A> Network<P, A> {
 
 /// A network, and the machines of its hosts.
 pub trait Simulation {
-    /// What each host is.
-    type Machine: Endpoint<Event: core::fmt::Debug>;
+    /// What machines are told.
+    type Command;
+    /// What machines say.
+    type Event: Debug;
     /// What links carry.
     type Carried: Carried;
     /// What a test or a driver puts down.
@@ -135,11 +138,11 @@ pub trait Simulation {
     /// The network.
     fn network(&mut self) -> &mut Network<Self::Carried, Self::Act>;
     /// The machine of a host.
-    fn machine(&mut self, host: usize) -> &mut Self::Machine;
+    fn machine(&mut self, host: usize) -> impl Endpoint<Command = Self::Command, Event = Self::Event>;
     /// A host sends a packet.
     fn transmit(&mut self, host: usize, packet: Packet);
     /// A machine says something to its driver. What it is told in return it hears by [`Endpoint::handle`]: it is being polled.
-    fn on_event(&mut self, host: usize, event: <Self::Machine as Endpoint>::Event);
+    fn on_event(&mut self, host: usize, event: Self::Event);
     /// A packet is at the end of a link.
     fn arrive(&mut self, link: usize, packet: Self::Carried);
     /// The time of something that was put down.
@@ -159,7 +162,7 @@ pub trait Simulation {
     }
 
     /// Tells a machine something, which then says all it has to say.
-    fn tell(&mut self, host: usize, command: <Self::Machine as Endpoint>::Command) {
+    fn tell(&mut self, host: usize, command: Self::Command) {
         if self.is_up(host) {
             self.handle(host, Input::Command(command));
             self.drain(host);
@@ -167,7 +170,7 @@ pub trait Simulation {
     }
 
     /// Hands a machine an input, and no more.
-    fn handle(&mut self, host: usize, input: Input<<Self::Machine as Endpoint>::Command>) {
+    fn handle(&mut self, host: usize, input: Input<Self::Command>) {
         let now = self.network().now();
         self.machine(host).handle(now, input);
     }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use headwater_machine::Packet;
+use headwater_machine::{Endpoint, Packet};
 use headwater_testkit as testkit;
 use headwater_testkit::messages::Object;
 use headwater_testkit::{Fate, Line, Link, Network, Preparation, Simulation};
@@ -422,7 +422,8 @@ impl Net {
 }
 
 impl Simulation for Net {
-    type Machine = Source;
+    type Command = SourceCommand;
+    type Event = SourceEvent;
     type Carried = Packet;
     type Act = Later;
 
@@ -430,7 +431,7 @@ impl Simulation for Net {
         &mut self.network
     }
 
-    fn machine(&mut self, _: usize) -> &mut Source {
+    fn machine(&mut self, _: usize) -> impl Endpoint<Command = SourceCommand, Event = SourceEvent> {
         &mut self.source
     }
 

@@ -395,7 +395,8 @@ impl World {
 }
 
 impl Simulation for World {
-    type Machine = Machine;
+    type Command = Command;
+    type Event = Event;
     type Carried = Addressed;
     type Act = Later;
 
@@ -403,7 +404,7 @@ impl Simulation for World {
         &mut self.network
     }
 
-    fn machine(&mut self, host: usize) -> &mut Machine {
+    fn machine(&mut self, host: usize) -> impl Endpoint<Command = Command, Event = Event> {
         &mut self.machines[host]
     }
 
