@@ -19,6 +19,21 @@ pub trait Endpoint {
     fn poll(&mut self, now: Time) -> Output<Self::Event>;
 }
 
+impl<E: Endpoint + ?Sized> Endpoint for &mut E {
+    type Command = E::Command;
+    type Event = E::Event;
+
+    #[inline]
+    fn handle(&mut self, now: Time, input: Input<E::Command>) {
+        (**self).handle(now, input);
+    }
+
+    #[inline]
+    fn poll(&mut self, now: Time) -> Output<E::Event> {
+        (**self).poll(now)
+    }
+}
+
 /// A datagram or control message, and where it goes to or came from.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Packet {

@@ -1,5 +1,6 @@
 //! Links between numbered hosts, and the loop of a driver around their machines.
 
+use core::fmt::Debug;
 use std::collections::BTreeMap;
 
 use headwater_machine::{Endpoint, Input, Output, Packet};
@@ -34,6 +35,8 @@ pub enum Due<P, A> {
 pub struct Network<P, A> {
     /// The links, whose places are their names.
     pub links: Vec<Link<P>>,
+    /// A hash of all that machines have said, for tests of determinism; text is costly, so it is none unless a test sets it.
+    pub digest: Option<u64>,
     agenda: Agenda<Due<P, A>>,
     wakes: BTreeMap<usize, Time>,
 }
@@ -41,7 +44,7 @@ pub struct Network<P, A> {
 impl<P: Carried, A> Network<P, A> {
     /// A network of these links, at time zero.
     pub fn new(links: Vec<Link<P>>) -> Self {
-        Network { links, agenda: Agenda::default(), wakes: BTreeMap::new() }
+        Network { links, digest: None, agenda: Agenda::default(), wakes: BTreeMap::new() }
     }
 
     /// The time.
@@ -83,6 +86,14 @@ impl<P: Carried, A> Network<P, A> {
         self.wakes.get(&host).copied()
     }
 
+    fn note(&mut self, host: usize, said: &impl Debug) {
+        if let Some(digest) = &mut self.digest {
+            for byte in format!("{host} {} {said:?}", self.agenda.now()).bytes() {
+                *digest = (*digest ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+            }
+        }
+    }
+
     /// The next that happens, if it is due by then.
     pub fn next(&mut self, until: Time) -> Option<Due<P, A>> {
         while self.agenda.due().is_some_and(|at| at <= until) {
@@ -115,8 +126,10 @@ impl<P: Carried, A> Network<P, A> {
 
 /// A network, and the machines of its hosts.
 pub trait Simulation {
-    /// What each host is.
-    type Machine: Endpoint;
+    /// What machines are told.
+    type Command;
+    /// What machines say.
+    type Event: Debug;
     /// What links carry.
     type Carried: Carried;
     /// What a test or a driver puts down.
@@ -125,39 +138,53 @@ pub trait Simulation {
     /// The network.
     fn network(&mut self) -> &mut Network<Self::Carried, Self::Act>;
     /// The machine of a host.
-    fn machine(&mut self, host: usize) -> &mut Self::Machine;
+    fn machine(&mut self, host: usize) -> impl Endpoint<Command = Self::Command, Event = Self::Event>;
     /// A host sends a packet.
     fn transmit(&mut self, host: usize, packet: Packet);
     /// A machine says something to its driver. What it is told in return it hears by [`Endpoint::handle`]: it is being polled.
-    fn on_event(&mut self, host: usize, event: <Self::Machine as Endpoint>::Event);
+    fn on_event(&mut self, host: usize, event: Self::Event);
     /// A packet is at the end of a link.
     fn arrive(&mut self, link: usize, packet: Self::Carried);
     /// The time of something that was put down.
     fn act(&mut self, act: Self::Act);
 
+    /// Whether a host runs; one that does not hears nothing and says nothing.
+    fn is_up(&self, _host: usize) -> bool {
+        true
+    }
+
     /// Hands a packet to a machine, which then says all it has to say.
     fn hear(&mut self, host: usize, packet: Packet) {
-        self.handle(host, Input::Packet(packet));
-        self.drain(host);
+        if self.is_up(host) {
+            self.handle(host, Input::Packet(packet));
+            self.drain(host);
+        }
     }
 
     /// Tells a machine something, which then says all it has to say.
-    fn tell(&mut self, host: usize, command: <Self::Machine as Endpoint>::Command) {
-        self.handle(host, Input::Command(command));
-        self.drain(host);
+    fn tell(&mut self, host: usize, command: Self::Command) {
+        if self.is_up(host) {
+            self.handle(host, Input::Command(command));
+            self.drain(host);
+        }
     }
 
     /// Hands a machine an input, and no more.
-    fn handle(&mut self, host: usize, input: Input<<Self::Machine as Endpoint>::Command>) {
+    fn handle(&mut self, host: usize, input: Input<Self::Command>) {
         let now = self.network().now();
         self.machine(host).handle(now, input);
     }
 
     /// Polls a machine until it waits.
     fn drain(&mut self, host: usize) {
+        if !self.is_up(host) {
+            return;
+        }
         let now = self.network().now();
         for _ in 0..OUTPUTS {
-            match self.machine(host).poll(now) {
+            let output = self.machine(host).poll(now);
+            self.network().note(host, &output);
+            match output {
                 Output::Transmit(packet) => self.transmit(host, packet),
                 Output::Event(event) => self.on_event(host, event),
                 Output::Wake(at) => return self.network().wake(host, at),
@@ -168,13 +195,18 @@ pub trait Simulation {
 
     /// Lets the next happen, if it is due by then.
     fn step(&mut self, until: Time) -> bool {
-        match self.network().next(until) {
-            Some(Due::Arrives { link, packet }) => self.arrive(link, packet),
-            Some(Due::Acts(act)) => self.act(act),
-            Some(Due::Wakes { host }) => self.drain(host),
-            None => return false,
-        }
+        let Some(due) = self.network().next(until) else { return false };
+        self.happen(due);
         true
+    }
+
+    /// Lets something happen now.
+    fn happen(&mut self, due: Due<Self::Carried, Self::Act>) {
+        match due {
+            Due::Arrives { link, packet } => self.arrive(link, packet),
+            Due::Acts(act) => self.act(act),
+            Due::Wakes { host } => self.drain(host),
+        }
     }
 }
 

@@ -36,7 +36,7 @@ fn three_uneven_sources_together_take_little_more_than_their_links_need() {
         "ratio {ratio:.3} repair {:.4} duplicates {:.4} dropped {}",
         repair / stats.source_symbols as f64,
         useless / stats.arrivals as f64,
-        world.dropped
+        world.dropped()
     );
     assert!(ratio < 1.10, "{ratio}");
     assert!(useless / stats.arrivals as f64 <= 0.01);
@@ -112,7 +112,7 @@ fn a_lying_source_is_found_out_and_its_blocks_come_from_the_others() {
     let mut world = World::new(Bytes::mib(16), paths, 6);
     let stats = world.run(LIMIT);
     world.seconds();
-    assert_eq!(world.distrusted, [node(FIRST_SOURCE + 1)]);
+    assert_eq!(world.reception.distrusted, [node(FIRST_SOURCE + 1)]);
     assert!(stats.corrupt > 0);
 }
 
@@ -121,7 +121,7 @@ fn if_every_source_lies_nothing_is_delivered() {
     let lying = paths(&[100, 100]).into_iter().map(|p| Path { lies: true, ..p }).collect();
     let mut world = World::new(Bytes::mib(4), lying, 7);
     world.run(LIMIT);
-    let (_, outcome) = world.finished.clone().expect("it ends");
+    let (_, outcome) = world.reception.finished.clone().expect("it ends");
     assert!(outcome.is_err(), "{outcome:?}");
 }
 
@@ -131,7 +131,7 @@ fn if_every_source_dies_the_receiver_says_what_is_missing() {
     world.act(Duration::from_millis(200), Act::Kill(FIRST_SOURCE));
     world.act(Duration::from_millis(200), Act::Kill(FIRST_SOURCE + 1));
     world.run(LIMIT);
-    let (_, outcome) = world.finished.clone().expect("it ends");
+    let (_, outcome) = world.reception.finished.clone().expect("it ends");
     assert!(matches!(outcome, Err(ReceiverFailure::NoSource { missing }) if missing > 100), "{outcome:?}");
 }
 
@@ -184,9 +184,9 @@ fn the_same_seed_gives_the_same_outputs() {
     let run = |seed| {
         let lossy = paths(&[50, 100]).into_iter().map(|p| Path { loss: 0.02, reorder: 0.02, ..p }).collect();
         let mut world = World::new(Bytes::mib(8), lossy, seed);
-        world.digesting = true;
+        world.network.digest = Some(0);
         world.run(LIMIT);
-        world.digest
+        world.network.digest
     };
     assert_eq!(run(11), run(11));
     assert_ne!(run(11), run(12));
@@ -229,7 +229,7 @@ proptest! {
         }
         world.act(Duration::from_millis(crash_ms / 2), Act::RestartController);
         world.run(LIMIT);
-        let (_, outcome) = world.finished.clone().expect("it ends");
+        let (_, outcome) = world.reception.finished.clone().expect("it ends");
         prop_assert_eq!(outcome, Ok(()));
     }
 }

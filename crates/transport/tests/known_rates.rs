@@ -112,7 +112,7 @@ fn a_path_that_carries_ten_times_as_much_as_was_stated_is_used_within_a_few_roun
         let wide = Weather { bottleneck: Some((50_000, 30, 200)), ..Weather::default() };
         let mut net = flow(Push { start, ..known(ms(2)) }, wide, true);
         assert!(net.run(Time::ZERO + ms(4000), is_whole), "{:?}", net.flow());
-        net.now.as_nanos() as f64 / 1e6
+        net.now().as_nanos() as f64 / 1e6
     };
     // 5,000 packets a second; slow start from ten packets finds out by itself.
     let slow = Some(Start { rate: BitRate::new(167_000_000), rtt: ms(2) });
@@ -151,14 +151,14 @@ fn the_first_window_goes_before_others_and_what_follows_does_not() {
             let datagram = Datagram { class: Class::Control, key_epoch: 0, flow: FlowId(1), body };
             Input::Packet(Packet { path: PathId(1), ecn: Ecn::NotEct, datagram })
         };
-        let mut source = net.source;
-        source.handle(net.now, input(Body::Assign(Box::new(assign))));
+        let (start, mut source) = (net.now(), net.source);
+        source.handle(start, input(Body::Assign(Box::new(assign))));
         for block in 0..8 {
             let ready = SourceCommand::BlockReady { flow: FlowId(1), block: BlockIndex(block), repair: true };
-            source.handle(net.now, Input::Command(ready));
+            source.handle(start, Input::Command(ready));
         }
         for us in (0..6000).step_by(20) {
-            let now = net.now + Duration::from_micros(us);
+            let now = start + Duration::from_micros(us);
             while let Some(number) = transmitted(&mut source, now, &mut sent) {
                 let ack = Ack {
                     largest: number,

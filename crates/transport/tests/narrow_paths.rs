@@ -74,7 +74,7 @@ fn a_path_that_is_narrower_than_both_ends_say_costs_less_than_half_a_second() {
 fn without_a_search_a_narrow_path_is_no_source_at_all() {
     let mut world = World::with(Bytes::mib(1), vec![path(100, TUNNEL)], 3, SourceConfig::default(), |_| {});
     let stats = world.run(LIMIT);
-    assert!(matches!(world.finished, Some((_, Err(ReceiverFailure::NoSource { missing: 4 })))));
+    assert!(matches!(world.reception.finished, Some((_, Err(ReceiverFailure::NoSource { missing: 4 })))));
     assert_eq!(stats.arrivals, 0);
 }
 
@@ -181,9 +181,9 @@ proptest! {
     fn a_narrow_path_is_deterministic(longest in 600_usize..1472, seed: u64) {
         let digest = || {
             let mut world = World::with(Bytes::kib(600), vec![path(100, longest)], seed, product(), |_| {});
-            world.digesting = true;
+            world.network.digest = Some(0);
             world.run(LIMIT);
-            world.digest
+            world.network.digest
         };
         prop_assert_eq!(digest(), digest());
     }

@@ -2,6 +2,7 @@
 
 mod source_net;
 
+use headwater_testkit::{Line, Simulation};
 use headwater_transport::SourceEvent;
 use headwater_transport::flow::paths::Unanswered;
 use headwater_transport::push::PushFlowConfig;
@@ -74,7 +75,7 @@ fn every_listed_symbol_is_delivered_through_loss_reordering_duplicates_and_lost_
             let prepared = count(&net, |e| matches!(e, SourceEvent::Prepare { repair: false, .. }));
             let released = count(&net, |e| matches!(e, SourceEvent::Release { .. }));
             assert_eq!((prepared, released), (40, 40), "weather {i}, config {seed}: every block is let go");
-            println!("weather {i}, config {seed}: {:?} after {}", flow.counters, net.now);
+            println!("weather {i}, config {seed}: {:?} after {}", flow.counters, net.now());
         }
     }
 }
@@ -149,7 +150,7 @@ fn an_unanswered_path_gets_no_more_than_the_initial_window() {
     for _ in 0..100 {
         net.datagram(PathId(1), FlowId(1), Body::Assign(Box::new(assign.clone())));
         net.run_for(ms(20));
-        let now = net.now;
+        let now = net.now();
         if let Some(ack) = net.receiver().ack(now) {
             net.datagram(PathId(1), FlowId(1), Body::Ack(Box::new(ack)));
         }
@@ -204,7 +205,7 @@ fn a_lost_challenge_is_said_again() {
 #[test]
 fn a_receiver_that_moved_is_challenged_before_the_flow_follows() {
     let mut net = Net::with_flow(SourceConfig::default(), Weather::default(), 1, 40);
-    net.weather.bottleneck = Some((1000, 1000, 1000));
+    net.there().line = Line::Each(ms(1));
     net.run_for(ms(300));
     let sent = net.sent;
     // Another path repeats what it heard, but it does not see our challenge.
@@ -512,7 +513,7 @@ fn two_flows_share_a_link_by_theta() {
         net.run(secs(10), |_| false);
         let before: Vec<u64> = net.receivers.values().map(|r| r.arrivals).collect();
         let (mut alphas, mut windows, mut n) = ([0.0; 2], 0.0, 0.0);
-        while net.now < secs(40) {
+        while net.now() < secs(40) {
             net.run_for(ms(10));
             for (alpha, flow) in alphas.iter_mut().zip(net.source.flows()) {
                 *alpha += flow.mark_fraction;
@@ -581,9 +582,9 @@ fn the_same_inputs_give_the_same_outputs() {
     let run = |seed| {
         let weather = Weather { loss: 0.1, ack_loss: 0.1, jitter: ms(1), disk: ms(2), ..Weather::default() };
         let mut net = Net::with_flow(SourceConfig::default(), weather, seed, 10);
-        net.logging = true;
+        net.network().digest = Some(0);
         net.run(secs(5), |n| n.receivers[&FlowId(1)].symbols.len() == 10 * K as usize);
-        net.log
+        net.network().digest
     };
     assert_eq!(run(1), run(1));
     assert_ne!(run(1), run(2));

@@ -6,8 +6,8 @@
 use std::collections::BTreeSet;
 
 use headwater_baseline::{
-    Expect, PullReceiver, PullReceiverConfig, Receiver, ReceiverConfig, Sender, SenderConfig, SenderEvent,
-    SinkCommand, SinkEvent,
+    Expect, PullReceiver, PullReceiverConfig, Receiver, ReceiverConfig, Sender, SenderCommand, SenderConfig,
+    SenderEvent, SinkCommand, SinkEvent,
 };
 use headwater_machine::{Endpoint, Input, Packet};
 use headwater_testkit::content::over_the_wire;
@@ -172,7 +172,8 @@ impl<R: Endpoint<Command = SinkCommand, Event = SinkEvent>> Net<R> {
 }
 
 impl<R: Endpoint<Command = SinkCommand, Event = SinkEvent>> Simulation for Net<R> {
-    type Machine = Role<Nobody, Sender, R>;
+    type Command = Role<Nobody, SenderCommand, SinkCommand>;
+    type Event = Role<Nobody, SenderEvent, SinkEvent>;
     type Carried = Addressed;
     type Act = ();
 
@@ -180,7 +181,13 @@ impl<R: Endpoint<Command = SinkCommand, Event = SinkEvent>> Simulation for Net<R
         &mut self.network
     }
 
-    fn machine(&mut self, host: usize) -> &mut Self::Machine {
+    fn machine(
+        &mut self,
+        host: usize,
+    ) -> impl Endpoint<
+        Command = Role<Nobody, SenderCommand, SinkCommand>,
+        Event = Role<Nobody, SenderEvent, SinkEvent>,
+    > {
         &mut self.machines[host]
     }
 

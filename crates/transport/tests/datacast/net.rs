@@ -6,8 +6,8 @@ use headwater_machine::{Endpoint, Input, Packet};
 use headwater_switch::{StoreConfig, TreeNode, TreeWord};
 use headwater_testkit::messages::{Object, grant};
 use headwater_testkit::{
-    Addressed, Duty, Event, Line, Link as Way, Machine, Network, Preparation, Reception, Role, Simulation,
-    Weather,
+    Addressed, Command, Duty, Event, Line, Link as Way, Machine, Network, Preparation, Reception, Role,
+    Simulation, Weather,
 };
 use headwater_transport::pull::queue::PullConfig;
 use headwater_transport::push::receiver::ReceiverConfig;
@@ -194,7 +194,8 @@ impl Net {
 }
 
 impl Simulation for Net {
-    type Machine = Machine;
+    type Command = Command;
+    type Event = Event;
     type Carried = Addressed;
     type Act = ();
 
@@ -202,7 +203,7 @@ impl Simulation for Net {
         &mut self.network
     }
 
-    fn machine(&mut self, host: usize) -> &mut Machine {
+    fn machine(&mut self, host: usize) -> impl Endpoint<Command = Command, Event = Event> {
         self.machines.get_mut(&host).expect("somebody is there")
     }
 
@@ -250,7 +251,7 @@ impl Simulation for Net {
             Role::Controller(_) => unreachable!("nobody controls here"),
         };
         if let Some(command) = answer {
-            self.machine(host).handle(now, Input::Command(command));
+            self.handle(host, Input::Command(command));
         }
     }
 }

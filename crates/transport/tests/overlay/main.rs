@@ -1,7 +1,5 @@
 //! One object to many receivers that pass on to each other what comes.
 
-#[path = "../support/agenda.rs"]
-mod agenda;
 mod happening;
 mod net;
 mod spec;

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use headwater_controller::{Controller, ControllerCommand, ControllerConfig};
 use headwater_machine::{Endpoint, Input, Output, Packet};
+use headwater_testkit::Agenda;
 use headwater_transport::pull::queue::PullConfig;
 use headwater_transport::push::receiver::ReceiverConfig;
 use headwater_transport::receiver::{HostReceiverConfig, Receivers};
@@ -16,7 +17,6 @@ use headwater_wire::*;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-use crate::agenda::Agenda;
 use crate::happening::{Act, Command, Happening, Line};
 use crate::spec::Spec;
 
@@ -199,7 +199,8 @@ impl Net {
     }
 
     pub(crate) fn run(&mut self, limit: Duration) {
-        while let Some((time, what)) = self.agenda.next() {
+        while let Some(what) = self.agenda.pop() {
+            let time = self.agenda.now();
             if time > Time::ZERO + limit {
                 break;
             }

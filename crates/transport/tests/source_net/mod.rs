@@ -2,7 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use headwater_machine::{Endpoint, Input, Output, Packet};
+use headwater_machine::{Endpoint, Packet};
+use headwater_testkit as testkit;
+use headwater_testkit::messages::Object;
+use headwater_testkit::{Fate, Line, Link, Network, Preparation, Simulation};
 use headwater_transport::source::{FlowStats, Source, SourceConfig};
 use headwater_transport::{SourceCommand, SourceEvent};
 use headwater_units::{
@@ -10,17 +13,17 @@ use headwater_units::{
     TaskId, Theta, Time,
 };
 use headwater_wire::{
-    Ack, AckRange, Assign, Assignment, Body, Class, Control, Datagram, Delivery, Ecn, FinReason, FlowRole,
+    Ack, AckRange, Assign, Assignment, Body, Class, Control, Datagram, Delivery, Ecn, FinReason,
     MAX_ACK_RANGES, MAX_OWED, Owed, Push, SymbolHeader, ToSource,
 };
-use rand::{Rng, SeedableRng};
-use rand_chacha::ChaCha12Rng;
 
 pub(crate) const CONTROLLER: PathId = PathId(1000);
 pub(crate) const OBJECT: ObjectId = ObjectId([7; 32]);
 /// K = 64 symbols of 4 KiB in a block of 256 KiB.
 pub(crate) const T: u16 = 4096;
 pub(crate) const K: u32 = 64;
+const THERE: usize = 0;
+const BACK: usize = 1;
 
 pub(crate) fn ms(n: u64) -> Duration {
     Duration::from_millis(n)
@@ -164,6 +167,14 @@ impl Receiver {
         }
     }
 
+    /// Its assignment as it is now, and from where it is said.
+    fn assignment(&mut self) -> Option<(PathId, Body)> {
+        self.assign.nonce = self.nonce;
+        self.assign.first_undecoded = BlockIndex(self.first_undecoded);
+        let body = Body::Assign(Box::new(self.assign.clone()));
+        (!self.silent).then_some((self.path, body))
+    }
+
     pub(crate) fn ack(&mut self, now: Time) -> Option<Ack> {
         let largest = self.runs.last()?.1;
         // A gap or a run that its field does not hold ends the list: what lies below was acknowledged long ago.
@@ -209,28 +220,21 @@ impl Receiver {
     }
 }
 
+/// What the receivers and the disk do later.
 #[derive(Debug)]
-enum What {
-    ToSource(Input<SourceCommand>),
-    ToReceiver(FlowId, Packet),
-    Ready(FlowId, BlockIndex, bool),
-    AckTimer(FlowId),
+pub(crate) enum Later {
+    Ready(SourceCommand),
+    Ack(FlowId),
     Assign(FlowId),
-    /// The bottleneck sends its first packet.
-    Serve,
 }
 
 /// The source, its receivers and what is on its way between them.
 pub(crate) struct Net {
-    pub(crate) now: Time,
+    network: Network<Packet, Later>,
     pub(crate) source: Source,
-    pub(crate) weather: Weather,
+    disk: Duration,
+    preparation: Preparation,
     pub(crate) receivers: BTreeMap<FlowId, Receiver>,
-    rng: ChaCha12Rng,
-    agenda: BTreeMap<(Time, u64), What>,
-    seq: u64,
-    queue: std::collections::VecDeque<(FlowId, Packet)>,
-    wake: Option<Time>,
     pub(crate) events: Vec<(Time, SourceEvent)>,
     pub(crate) controls: Vec<(Time, PathId, Control)>,
     pub(crate) sent: u64,
@@ -239,28 +243,45 @@ pub(crate) struct Net {
     pub(crate) assign_every: Duration,
     /// So many challenges are lost on their way.
     pub(crate) drop_challenges: u32,
-    pub(crate) log: Vec<String>,
-    pub(crate) logging: bool,
+}
+
+fn object(blocks: u64) -> Object {
+    Object { id: OBJECT, bytes: Bytes::kib(256) * blocks, symbol_size: T }
 }
 
 pub(crate) fn push(flow: u64, theta: f64, blocks: u64) -> Push {
-    Push {
-        task: TaskId(flow),
-        flow: FlowId(flow),
-        object: OBJECT,
-        bytes: Bytes::kib(256) * blocks,
-        symbol_size: T,
-        key: FlowKey([1; 32]),
-        theta: Theta::new(theta),
-        class: Class::Bulk,
-        receiver: NodeId([flow as u8; 32]),
-        delivery: Delivery::Push,
-        index: 0,
-        of: 1,
-        at: Vec::new(),
-        start: None,
-        role: FlowRole::Single,
+    let (receiver, key) = (NodeId([flow as u8; 32]), FlowKey([1; 32]));
+    let push = object(blocks).push(TaskId(flow), FlowId(flow), key, receiver, Delivery::Push);
+    Push { theta: Theta::new(theta), ..push }
+}
+
+/// So many packets a second, of which so many are in the queue before arrivals are marked and dropped.
+pub(crate) fn bottleneck(link: Link<Packet>, (rate, mark_from, room): (u64, usize, usize)) -> Link<Packet> {
+    Link { line: Line::Each(Duration::from_nanos(1_000_000_000 / rate)), mark_from, room, ..link }
+}
+
+impl Weather {
+    /// There and back. Of what goes there only symbols are lost or doubled, and of what comes back only ACKs.
+    fn links(&self, seed: u64) -> Vec<Link<Packet>> {
+        let late = if self.jitter > Duration::ZERO { 1.0 } else { 0.0 };
+        let link = |loss, twice, seed, suffers: fn(&Body) -> bool| {
+            let weather = testkit::Weather { loss, twice, late, marked: 0.0, by: self.jitter };
+            let mut faults = weather.faults(seed);
+            Link::new(self.delay).with_faults(Box::new(move |nth, packet: &mut Packet| {
+                match faults(nth, packet) {
+                    Fate::Lost | Fate::Twice(_) if !suffers(&packet.datagram.body) => Fate::Arrives,
+                    fate => fate,
+                }
+            }))
+        };
+        let there = link(self.loss, self.duplicates, seed, |body| matches!(body, Body::Symbol(_)));
+        let there = self.bottleneck.into_iter().fold(there, bottleneck);
+        vec![there, link(self.ack_loss, 0.0, !seed, |body| matches!(body, Body::Ack(_)))]
     }
+}
+
+fn datagram(path: PathId, flow: FlowId, body: Body) -> Packet {
+    Packet { path, ecn: Ecn::NotEct, datagram: Datagram { class: Class::Control, key_epoch: 0, flow, body } }
 }
 
 impl Net {
@@ -268,26 +289,19 @@ impl Net {
         let mut seed_bytes = [0; 32];
         seed_bytes[..8].copy_from_slice(&seed.to_be_bytes());
         let mut net = Net {
-            now: Time::ZERO,
+            network: Network::new(weather.links(seed)),
             source: Source::new(config, seed_bytes),
-            weather,
+            disk: weather.disk,
+            preparation: Preparation::default(),
             receivers: BTreeMap::new(),
-            rng: ChaCha12Rng::from_seed(seed_bytes),
-            agenda: BTreeMap::new(),
-            seq: 0,
-            queue: Default::default(),
-            wake: None,
             events: Vec::new(),
             controls: Vec::new(),
             sent: 0,
             drop: BTreeSet::new(),
             assign_every: ms(50),
             drop_challenges: 0,
-            log: Vec::new(),
-            logging: false,
         };
-        let bytes = Bytes::kib(256) * blocks;
-        net.command(SourceCommand::Hold { object: OBJECT, bytes });
+        net.command(SourceCommand::Hold { object: OBJECT, bytes: object(blocks).bytes });
         net
     }
 
@@ -299,26 +313,33 @@ impl Net {
         net
     }
 
+    pub(crate) fn now(&self) -> Time {
+        self.network.now()
+    }
+
+    /// The link to the receivers.
+    pub(crate) fn there(&mut self) -> &mut Link<Packet> {
+        &mut self.network.links[THERE]
+    }
+
     pub(crate) fn start(&mut self, push: Push, receiver: Receiver) {
         let flow = push.flow;
         self.receivers.insert(flow, receiver);
         self.control(ToSource::Push(push));
-        self.schedule(Duration::ZERO, What::Assign(flow));
+        self.network.after(Duration::ZERO, Later::Assign(flow));
     }
 
     pub(crate) fn control(&mut self, control: ToSource) {
-        let body = Body::Control(Box::new(control.into()));
-        self.datagram(CONTROLLER, FlowId(0), body);
+        self.hear(0, Packet::control(CONTROLLER, control));
     }
 
     /// Hands a datagram to the source at once.
     pub(crate) fn datagram(&mut self, path: PathId, flow: FlowId, body: Body) {
-        let datagram = Datagram { class: Class::Control, key_epoch: 0, flow, body };
-        self.handle(Input::Packet(Packet { path, ecn: Ecn::NotEct, datagram }));
+        self.hear(0, datagram(path, flow, body));
     }
 
     pub(crate) fn command(&mut self, command: SourceCommand) {
-        self.handle(Input::Command(command));
+        self.tell(0, command);
     }
 
     pub(crate) fn receiver(&mut self) -> &mut Receiver {
@@ -334,67 +355,44 @@ impl Net {
         let receiver = self.receiver();
         receiver.assign.version = receiver.assign.version.wrapping_add(1);
         change(&mut receiver.assign);
-        self.send_assign(FlowId(1), Duration::ZERO);
+        if let Some((path, body)) = receiver.assignment() {
+            self.datagram(path, FlowId(1), body);
+        }
     }
 
     pub(crate) fn run_for(&mut self, span: Duration) {
-        let until = self.now + span;
+        let until = self.now() + span;
         self.run(until, |_| false);
     }
 
     /// Runs until `done` or the time; true if `done`.
     pub(crate) fn run(&mut self, until: Time, done: impl Fn(&Net) -> bool) -> bool {
-        loop {
-            if done(self) {
-                return true;
+        while !done(self) {
+            if !self.step(until) {
+                self.network.wait_until(until);
+                return false;
             }
-            let next = self.agenda.first_key_value().map(|((at, _), _)| *at);
-            let next = [next, self.wake].into_iter().flatten().min();
-            match next {
-                Some(at) if at <= until => self.now = self.now.max(at),
-                _ => {
-                    self.now = until;
-                    return false;
-                }
-            }
-            if self.wake.is_some_and(|w| w <= self.now) {
-                self.drain();
-                continue;
-            }
-            let (_, what) = self.agenda.pop_first().expect("it was due");
-            self.act(what);
+        }
+        true
+    }
+
+    fn send_ack(&mut self, flow: FlowId) {
+        let now = self.now();
+        let receiver = self.receivers.get_mut(&flow).expect("a known flow");
+        let (path, silent) = (receiver.path, receiver.silent);
+        if let Some(ack) = receiver.ack(now).filter(|_| !silent) {
+            self.network.send(BACK, Bytes::ZERO, datagram(path, flow, Body::Ack(Box::new(ack))));
         }
     }
 
-    fn act(&mut self, what: What) {
-        match what {
-            What::ToSource(input) => self.handle(input),
-            What::Ready(flow, block, repair) => {
-                self.command(SourceCommand::BlockReady { flow, block, repair });
-            }
-            What::ToReceiver(flow, packet) => self.deliver(flow, packet),
-            What::AckTimer(flow) => {
-                if self.receivers.get(&flow).is_some_and(|r| r.unacked > 0) {
-                    self.send_ack(flow);
-                }
-            }
-            What::Assign(flow) => {
-                self.send_assign(flow, self.weather.delay);
-                self.schedule(self.assign_every, What::Assign(flow));
-            }
-            What::Serve => {
-                let (rate, _, _) = self.weather.bottleneck.expect("only a bottleneck serves");
-                let (flow, packet) = self.queue.pop_front().expect("it is busy");
-                if !self.queue.is_empty() {
-                    self.schedule(Duration::from_nanos(1_000_000_000 / rate), What::Serve);
-                }
-                self.schedule(self.weather.delay, What::ToReceiver(flow, packet));
-            }
+    fn send_assign(&mut self, flow: FlowId) {
+        if let Some((path, body)) = self.receivers.get_mut(&flow).and_then(Receiver::assignment) {
+            self.network.send(BACK, Bytes::ZERO, datagram(path, flow, body));
         }
     }
 
-    fn deliver(&mut self, flow: FlowId, packet: Packet) {
-        let now = self.now;
+    fn deliver(&mut self, packet: Packet) {
+        let (now, flow) = (self.now(), packet.datagram.flow);
         let Some(receiver) = self.receivers.get_mut(&flow) else { return };
         match packet.datagram.body {
             Body::Symbol(header) => {
@@ -403,122 +401,50 @@ impl Net {
                 if receiver.on_symbol(now, packet.ecn, header) {
                     self.send_ack(flow);
                 } else if first {
-                    self.schedule(ms(5), What::AckTimer(flow));
+                    self.network.after(ms(5), Later::Ack(flow));
                 }
             }
             Body::Challenge { nonce } => {
                 receiver.challenges += 1;
                 receiver.nonce = Some(nonce);
-                self.send_assign(flow, self.weather.delay);
+                self.send_assign(flow);
             }
             Body::FinAck => receiver.fin_acks += 1,
             other => panic!("a source does not send {other:?}"),
         }
     }
 
-    pub(crate) fn send_ack(&mut self, flow: FlowId) {
-        let now = self.now;
-        let lost = self.rng.random_bool(self.weather.ack_loss);
-        let receiver = self.receivers.get_mut(&flow).expect("a known flow");
-        let (path, silent) = (receiver.path, receiver.silent);
-        if let Some(ack) = receiver.ack(now)
-            && !lost
-            && !silent
-        {
-            self.back(path, flow, Body::Ack(Box::new(ack)), self.weather.delay);
-        }
+    /// FIN from flow 1's receiver.
+    pub(crate) fn fin(&mut self) {
+        let path = self.receiver().path;
+        self.datagram(path, FlowId(1), Body::Fin(FinReason::Done));
+    }
+}
+
+impl Simulation for Net {
+    type Command = SourceCommand;
+    type Event = SourceEvent;
+    type Carried = Packet;
+    type Act = Later;
+
+    fn network(&mut self) -> &mut Network<Packet, Later> {
+        &mut self.network
     }
 
-    fn send_assign(&mut self, flow: FlowId, delay: Duration) {
-        let Some(receiver) = self.receivers.get_mut(&flow) else { return };
-        if receiver.silent {
-            return;
-        }
-        receiver.assign.nonce = receiver.nonce;
-        receiver.assign.first_undecoded = BlockIndex(receiver.first_undecoded);
-        let (path, body) = (receiver.path, Body::Assign(Box::new(receiver.assign.clone())));
-        self.back(path, flow, body, delay);
+    fn machine(&mut self, _: usize) -> impl Endpoint<Command = SourceCommand, Event = SourceEvent> {
+        &mut self.source
     }
 
-    fn back(&mut self, path: PathId, flow: FlowId, body: Body, delay: Duration) {
-        let datagram = Datagram { class: Class::Control, key_epoch: 0, flow, body };
-        let input = Input::Packet(Packet { path, ecn: Ecn::NotEct, datagram });
-        let jitter = self.jitter();
-        self.schedule(delay + jitter, What::ToSource(input));
-    }
-
-    fn jitter(&mut self) -> Duration {
-        match self.weather.jitter.as_nanos() {
-            0 => Duration::ZERO,
-            n => Duration::from_nanos(self.rng.random_range(0..n)),
-        }
-    }
-
-    fn schedule(&mut self, after: Duration, what: What) {
-        self.seq += 1;
-        self.agenda.insert((self.now + after, self.seq), what);
-    }
-
-    fn handle(&mut self, input: Input<SourceCommand>) {
-        if self.logging {
-            self.log.push(format!("{:?} < {input:?}", self.now));
-        }
-        self.source.handle(self.now, input);
-        self.drain();
-    }
-
-    fn drain(&mut self) {
-        loop {
-            let output = self.source.poll(self.now);
-            if self.logging {
-                self.log.push(format!("{:?} > {output:?}", self.now));
-            }
-            match output {
-                Output::Wake(at) => {
-                    assert!(at.is_none_or(|at| at > self.now), "a machine does not ask to be polled now");
-                    self.wake = at;
-                    return;
-                }
-                Output::Event(event) => {
-                    if let SourceEvent::Prepare { flow, block, repair } = event {
-                        self.schedule(self.weather.disk, What::Ready(flow, block, repair));
-                    }
-                    self.events.push((self.now, event));
-                }
-                Output::Transmit(packet) => self.forward(packet),
-            }
-        }
-    }
-
-    fn forward(&mut self, mut packet: Packet) {
-        let flow = packet.datagram.flow;
+    fn transmit(&mut self, _: usize, packet: Packet) {
+        self.preparation.sends(&packet.datagram);
         match &packet.datagram.body {
             Body::Control(control) => {
-                self.controls.push((self.now, packet.path, (**control).clone()));
-                return;
+                return self.controls.push((self.now(), packet.path, (**control).clone()));
             }
             Body::Symbol(header) => {
                 self.sent += 1;
                 assert_eq!(packet.ecn, Ecn::Ect0);
-                let random = self.rng.random_bool(self.weather.loss);
-                if random || self.drop.remove(&header.number.0) {
-                    return;
-                }
-                if self.rng.random_bool(self.weather.duplicates) {
-                    let jitter = self.jitter();
-                    self.schedule(self.weather.delay + jitter, What::ToReceiver(flow, packet.clone()));
-                }
-                if let Some((rate, mark, most)) = self.weather.bottleneck {
-                    if self.queue.len() >= most {
-                        return;
-                    }
-                    if self.queue.len() >= mark {
-                        packet.ecn = Ecn::Ce;
-                    }
-                    self.queue.push_back((flow, packet));
-                    if self.queue.len() == 1 {
-                        self.schedule(Duration::from_nanos(1_000_000_000 / rate), What::Serve);
-                    }
+                if self.drop.remove(&header.number.0) {
                     return;
                 }
             }
@@ -528,13 +454,38 @@ impl Net {
             }
             _ => {}
         }
-        let jitter = self.jitter();
-        self.schedule(self.weather.delay + jitter, What::ToReceiver(flow, packet));
+        self.network.send(THERE, Bytes::ZERO, packet);
     }
 
-    /// FIN from flow 1's receiver.
-    pub(crate) fn fin(&mut self) {
-        let path = self.receiver().path;
-        self.datagram(path, FlowId(1), Body::Fin(FinReason::Done));
+    fn on_event(&mut self, _: usize, event: SourceEvent) {
+        if let Some(ready) = self.preparation.on_event(&event) {
+            self.network.after(self.disk, Later::Ready(ready));
+        }
+        self.events.push((self.now(), event));
+    }
+
+    fn arrive(&mut self, link: usize, packet: Packet) {
+        match link {
+            THERE => self.deliver(packet),
+            _ => self.hear(0, packet),
+        }
+    }
+
+    fn act(&mut self, act: Later) {
+        match act {
+            Later::Ready(ready) => {
+                self.preparation.ready(&ready);
+                self.command(ready);
+            }
+            Later::Ack(flow) => {
+                if self.receivers.get(&flow).is_some_and(|receiver| receiver.unacked > 0) {
+                    self.send_ack(flow);
+                }
+            }
+            Later::Assign(flow) => {
+                self.send_assign(flow);
+                self.network.after(self.assign_every, Later::Assign(flow));
+            }
+        }
     }
 }

@@ -1,17 +1,18 @@
 //! A small deterministic network for whole deliveries: a controller, sources with a link each, and a receiver.
 //!
-//! Not the simulator: no switches, no topology. Just enough to lose, mark, delay, reorder and duplicate packets, to
-//! kill hosts, and to check what the machines do against an oracle that remembers every symbol.
+//! Not the simulator: no switches, no topology. Just enough to lose, mark, delay, reorder and duplicate packets, and to kill hosts.
 
 #![allow(dead_code, missing_docs, unreachable_pub)]
 
-mod agenda;
-
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
+use std::collections::{BTreeMap, BTreeSet};
 
 use headwater_controller::{Controller, ControllerCommand, ControllerConfig, ControllerEvent, TaskRecord};
-use headwater_machine::{Endpoint, Input, Output, Packet};
+use headwater_machine::{Endpoint, Input, Packet};
+use headwater_testkit::messages::node_info;
+use headwater_testkit::{
+    Addressed, Command, Due, Duty, Event, Line, Link, Network, Preparation, Reception, Role, Simulation,
+    Weather,
+};
 use headwater_transport::pull::queue::PullConfig;
 use headwater_transport::push::receiver::{ReceiverConfig, ReceiverStats};
 use headwater_transport::receiver::{HostReceiverConfig, Receivers};
@@ -22,7 +23,7 @@ use headwater_wire::*;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-use agenda::Agenda;
+pub use headwater_testkit::Machine;
 
 const CONTROL: u32 = 1000;
 pub const CONTROLLER: usize = 0;
@@ -30,6 +31,12 @@ pub const RECEIVER: usize = 1;
 pub const FIRST_SOURCE: usize = 2;
 /// The only fetch of the receiver.
 pub const FETCH: FetchId = FetchId(9);
+const OBJECT: ObjectId = ObjectId([9; 32]);
+const DISK: Duration = Duration::from_micros(50);
+const ROOM_IS_FOUND: Duration = Duration::from_micros(300);
+const DECODES: Duration = Duration::from_micros(200);
+/// The link of all control messages; behind it come those of each source, there and back.
+const CONTROL_LINK: usize = 0;
 
 /// One source's way to the receiver.
 #[derive(Clone, Debug)]
@@ -74,11 +81,25 @@ impl Default for Path {
     }
 }
 
-enum Happening {
-    Arrive { to: usize, packet: Packet },
-    Tell { to: usize, command: Command },
-    Wake { to: usize },
-    Do(Act),
+impl Path {
+    /// To the receiver, and back.
+    fn links(&self, seed: u64) -> [Link<Addressed>; 2] {
+        let there = Weather {
+            loss: self.loss,
+            twice: self.duplicate,
+            late: self.reorder,
+            marked: 0.0,
+            by: self.delay * 2,
+        };
+        let back = Weather { loss: self.ack_loss, ..Weather::default() };
+        let link = Link {
+            line: Line::Rate(self.rate),
+            room: self.queue,
+            mark_from: self.mark_from.unwrap_or(usize::MAX),
+            ..Link::new(self.delay)
+        };
+        [link.with_faults(there.faults(seed)), Link::new(self.delay).with_faults(back.faults(!seed))]
+    }
 }
 
 /// What a test makes happen at a time.
@@ -96,114 +117,41 @@ pub enum Act {
     SetLongest(usize, usize),
 }
 
-impl Happening {
-    /// To whom it happens, if to one of the machines.
-    fn whom(&self) -> Option<usize> {
-        match self {
-            Happening::Arrive { to, .. } | Happening::Tell { to, .. } | Happening::Wake { to } => Some(*to),
-            Happening::Do(_) => None,
-        }
-    }
-}
-
-pub enum Machine {
-    Controller(Box<Controller>),
-    Receivers(Box<Receivers>),
-    Source(Box<Source>),
-}
-
-/// What one of them is told.
-pub enum Command {
-    Controller(ControllerCommand),
-    Receiver(FetchId, ReceiverCommand),
-    Source(SourceCommand),
-}
-
-/// What one of them says.
-#[derive(Debug)]
-pub enum Event {
-    Controller(ControllerEvent),
-    Receiver(FetchId, ReceiverEvent),
-    Source(SourceEvent),
-}
-
-impl Machine {
-    fn hear(&mut self, now: Time, packet: Packet) {
-        match self {
-            Machine::Controller(m) => m.handle(now, Input::Packet(packet)),
-            Machine::Receivers(m) => m.handle(now, Input::Packet(packet)),
-            Machine::Source(m) => m.handle(now, Input::Packet(packet)),
-        }
-    }
-
-    fn tell(&mut self, now: Time, command: Command) {
-        match (self, command) {
-            (Machine::Controller(m), Command::Controller(it)) => m.handle(now, Input::Command(it)),
-            (Machine::Receivers(m), Command::Receiver(fetch, it)) => {
-                m.handle(now, Input::Command(ToFetch(fetch, it)));
-            }
-            (Machine::Source(m), Command::Source(it)) => m.handle(now, Input::Command(it)),
-            _ => unreachable!("a command of another machine"),
-        }
-    }
-
-    fn poll(&mut self, now: Time) -> Output<Event> {
-        match self {
-            Machine::Controller(m) => m.poll(now).map(Event::Controller),
-            Machine::Receivers(m) => m.poll(now).map(|FromFetch(fetch, event)| Event::Receiver(fetch, event)),
-            Machine::Source(m) => m.poll(now).map(Event::Source),
-        }
-    }
-}
-
-#[derive(Default)]
-struct Here {
-    /// Who brought which symbol.
-    symbols: BTreeMap<u32, usize>,
+/// What is put down for later.
+pub enum Later {
+    Do(Act),
+    Tell(usize, Command),
+    Decode(BlockIndex),
 }
 
 pub struct World {
-    pub now: Time,
+    pub network: Network<Addressed, Later>,
     rng: ChaCha8Rng,
-    agenda: Agenda<Happening>,
     pub machines: Vec<Machine>,
     paths: Vec<Path>,
-    busy_until: Vec<Time>,
-    backlog: Vec<BinaryHeap<Reverse<Time>>>,
-    wakes: BTreeMap<usize, Time>,
     dead: BTreeSet<usize>,
     /// What waits for them.
-    frozen: BTreeMap<usize, Vec<Happening>>,
-    absent: BTreeSet<usize>,
-    object: ObjectId,
+    frozen: BTreeMap<usize, Vec<Due<Addressed, Later>>>,
     bytes: Bytes,
-    geometry: Option<Geometry>,
-    blocks: BTreeMap<u32, Here>,
-    done_blocks: BTreeSet<u32>,
+    preparations: Vec<Preparation>,
+    pub reception: Reception,
     records: BTreeMap<TaskId, TaskRecord>,
-    flow_source: BTreeMap<FlowId, usize>,
-    /// T of each flow, as its source was told.
-    flow_symbols: BTreeMap<FlowId, u16>,
-    pub finished: Option<(Time, Result<(), ReceiverFailure>)>,
+    /// The source of each flow, and its T.
+    flows: BTreeMap<FlowId, (usize, u16)>,
     /// What the receiver had counted when it was last looked at, once it had finished.
     last_stats: Option<ReceiverStats>,
-    /// It has said all to everybody.
-    ended: bool,
-    pub distrusted: Vec<NodeId>,
     pub first_use: BTreeMap<usize, Time>,
-    pub dropped: u64,
     /// Datagrams that were longer than their path carries.
     pub too_long: u64,
-    /// Hash over every output, for determinism.
-    pub digest: u64,
-    pub digesting: bool,
-    decode_time: Duration,
     controller_config: ControllerConfig,
-    tasks_seen: u32,
 }
 
 pub fn node(n: usize) -> NodeId {
     NodeId([n as u8; 32])
+}
+
+fn control_path(host: usize) -> PathId {
+    PathId(CONTROL + host as u32)
 }
 
 /// A host that has been told to fetch this.
@@ -232,199 +180,105 @@ impl World {
         let mut config = ReceiverConfig::new("object", node(RECEIVER), PathId(CONTROL), 77);
         tune(&mut config);
         let mut machines = vec![
-            Machine::Controller(Box::new(Controller::new(controller_config.clone(), [seed as u8; 32]))),
-            Machine::Receivers(Box::new(fetching(config))),
+            Role::Controller(Controller::new(controller_config.clone(), [seed as u8; 32])),
+            Role::Receiver(fetching(config)),
         ];
-        for i in 0..paths.len() {
-            let seed = [seed as u8 ^ (i as u8 + 1); 32];
-            machines.push(Machine::Source(Box::new(Source::new(source.clone(), seed))));
+        let mut links = vec![Link::new(Duration::from_micros(150))];
+        for (i, path) in paths.iter().enumerate() {
+            machines.push(Role::Source(Source::new(source.clone(), [seed as u8 ^ (i as u8 + 1); 32])));
+            links.extend(path.links(seed.wrapping_add(i as u64)));
         }
         let mut world = World {
-            now: Time::ZERO,
+            network: Network::new(links),
             rng: ChaCha8Rng::seed_from_u64(seed),
-            agenda: Agenda::default(),
-            busy_until: vec![Time::ZERO; paths.len()],
-            backlog: (0..paths.len()).map(|_| BinaryHeap::new()).collect(),
+            preparations: machines.iter().map(|_| Preparation::default()).collect(),
             machines,
             paths,
-            wakes: BTreeMap::new(),
             dead: BTreeSet::new(),
             frozen: BTreeMap::new(),
-            absent: BTreeSet::new(),
-            object: ObjectId([9; 32]),
             bytes,
-            geometry: None,
-            blocks: BTreeMap::new(),
-            done_blocks: BTreeSet::new(),
+            reception: Reception::default(),
             records: BTreeMap::new(),
-            flow_source: BTreeMap::new(),
-            flow_symbols: BTreeMap::new(),
-            finished: None,
+            flows: BTreeMap::new(),
             last_stats: None,
-            ended: false,
-            distrusted: Vec::new(),
             first_use: BTreeMap::new(),
-            dropped: 0,
             too_long: 0,
-            digest: 0xcbf2_9ce4_8422_2325,
-            digesting: false,
-            decode_time: Duration::from_micros(200),
             controller_config,
-            tasks_seen: 0,
         };
-        for source in FIRST_SOURCE..world.machines.len() {
-            world.introduce(source);
-        }
-        world.at(Time::from_nanos(1_000_000), Happening::Wake { to: RECEIVER });
+        (FIRST_SOURCE..world.machines.len()).for_each(|source| world.introduce(source));
+        world.network.wake(RECEIVER, Some(Time::from_nanos(1_000_000)));
         world
     }
 
     /// A source that is there only from `when` on.
     pub fn joins(&mut self, index: usize, when: Duration) {
         let source = FIRST_SOURCE + index;
-        self.absent.insert(source);
-        self.agenda.retain(|what| match what {
-            Happening::Arrive { packet, .. } => packet.path != PathId(CONTROL + source as u32),
-            _ => true,
-        });
+        self.dead.insert(source);
+        self.network.retain(|due| !matches!(due, Due::Arrives { packet, .. } if packet.from == source));
         self.act(when, Act::Join(source));
     }
 
     pub fn act(&mut self, when: Duration, act: Act) {
-        self.at(Time::ZERO + when, Happening::Do(act));
+        self.network.at(Time::ZERO + when, Later::Do(act));
     }
 
-    fn at(&mut self, time: Time, what: Happening) {
-        self.agenda.at(time, what);
-    }
-
-    fn control_packet(&self, from: usize, control: Control) -> Packet {
-        let body = Body::Control(Box::new(control));
-        Packet {
-            path: PathId(CONTROL + from as u32),
-            ecn: Ecn::NotEct,
-            datagram: Datagram { class: Class::Control, key_epoch: 0, flow: FlowId(0), body },
-        }
+    fn later(&mut self, after: Duration, host: usize, command: Command) {
+        self.network.after(after, Later::Tell(host, command));
     }
 
     fn introduce(&mut self, source: usize) {
-        let info = NodeInfo {
-            node: node(source),
-            name: format!("source {source}"),
-            listen: None,
-            data: vec![([10, 0, 0, source as u8], 1).into()],
-            uplink: None,
-            downlink: None,
-            rack: None,
-            room: self.paths[source - FIRST_SOURCE].room,
-            incarnation: 1,
-            rtt: None,
-            seen: None,
-            labels: Default::default(),
-        };
-        let holding = Holding { object: self.object, bytes: self.bytes, name: Some("object".into()) };
-        for control in
-            [Control::Controller(ToController::Hello(info)), Control::Controller(ToController::Hold(holding))]
-        {
-            let packet = self.control_packet(source, control);
-            self.at(self.now, Happening::Arrive { to: CONTROLLER, packet });
+        let room = self.paths[source - FIRST_SOURCE].room;
+        let info = NodeInfo { room, ..node_info(node(source), format!("source {source}"), source as u8) };
+        let holding = Holding { object: OBJECT, bytes: self.bytes, name: Some("object".into()) };
+        for control in [ToController::Hello(info), ToController::Hold(holding)] {
+            self.send(source, Packet::control(control_path(CONTROLLER), control));
         }
-        let hold = SourceCommand::Hold { object: self.object, bytes: self.bytes };
-        self.at(self.now, Happening::Tell { to: source, command: Command::Source(hold) });
+        let hold = SourceCommand::Hold { object: OBJECT, bytes: self.bytes };
+        self.later(Duration::ZERO, source, Role::Source(hold));
     }
 
     /// Runs until the receiver has ended, or `limit`.
     pub fn run(&mut self, limit: Duration) -> ReceiverStats {
-        while let Some((time, what)) = self.agenda.next() {
-            if time > Time::ZERO + limit {
-                break;
-            }
-            self.now = self.now.max(time);
-            if let Some(waiting) = what.whom().and_then(|host| self.frozen.get_mut(&host)) {
-                waiting.push(what);
-                continue;
-            }
-            match what {
-                Happening::Arrive { to, packet } => {
-                    if !self.is_down(to) {
-                        let source = to == RECEIVER && packet.path.0 < CONTROL;
-                        let from = packet.path.0 as usize;
-                        if to == CONTROLLER {
-                            let path = packet.path;
-                            let opened = ControllerCommand::PathOpened {
-                                path,
-                                node: node((path.0 - CONTROL) as usize),
-                            };
-                            self.machines[to].tell(self.now, Command::Controller(opened));
-                        }
-                        self.machines[to].hear(self.now, packet);
-                        self.drain(to, source.then_some(from));
-                    }
-                }
-                Happening::Tell { to, command } => {
-                    if !self.is_down(to) {
-                        self.machines[to].tell(self.now, command);
-                        self.drain(to, None);
-                    }
-                }
-                Happening::Wake { to } => {
-                    // Only the newest wake counts; older ones were overtaken.
-                    let due = self.wakes.get(&to).is_none_or(|&at| at <= self.now);
-                    if due && !self.is_down(to) {
-                        self.wakes.remove(&to);
-                        self.drain(to, None);
-                    }
-                }
-                Happening::Do(act) => self.perform(act),
-            }
-            if self.ended {
-                break;
-            }
-        }
+        while !self.reception.ended && self.step(Time::ZERO + limit) {}
         self.stats().or_else(|| self.last_stats.clone()).expect("its last words are known")
     }
 
     fn stats(&mut self) -> Option<ReceiverStats> {
-        let Machine::Receivers(receivers) = &mut self.machines[RECEIVER] else { unreachable!() };
-        receivers.stats(self.now, FETCH)
-    }
-
-    fn is_down(&self, host: usize) -> bool {
-        self.dead.contains(&host) || self.absent.contains(&host)
+        let now = self.network.now();
+        let Role::Receiver(receivers) = &mut self.machines[RECEIVER] else { unreachable!() };
+        receivers.stats(now, FETCH)
     }
 
     fn perform(&mut self, act: Act) {
         match act {
-            Act::Kill(host) => {
-                self.dead.insert(host);
-            }
+            Act::Kill(host) => _ = self.dead.insert(host),
             Act::Revive(host) => {
                 self.dead.remove(&host);
-                self.at(self.now, Happening::Wake { to: host });
+                self.drain(host);
             }
-            Act::Freeze(host) => drop(self.frozen.insert(host, Vec::new())),
+            Act::Freeze(host) => _ = self.frozen.insert(host, Vec::new()),
             Act::Thaw(host) => {
-                for what in self.frozen.remove(&host).into_iter().flatten() {
-                    self.at(self.now, what);
+                for due in self.frozen.remove(&host).into_iter().flatten() {
+                    self.happen(due);
                 }
+                self.drain(host);
             }
             Act::Join(host) => {
-                self.absent.remove(&host);
+                self.dead.remove(&host);
                 self.introduce(host);
             }
-            Act::SetRate(index, rate) => self.paths[index].rate = rate,
+            Act::SetRate(index, rate) => self.network.links[1 + 2 * index].line = Line::Rate(rate),
             Act::SetLongest(index, longest) => self.paths[index].longest = longest,
             Act::RestartController => {
                 let controller = Controller::new(self.controller_config.clone(), [200; 32]);
-                self.machines[CONTROLLER] = Machine::Controller(Box::new(controller));
-                let command = Command::Controller(ControllerCommand::Returned);
-                self.at(self.now, Happening::Tell { to: CONTROLLER, command });
+                self.machines[CONTROLLER] = Role::Controller(controller);
+                self.tell(CONTROLLER, Role::Controller(ControllerCommand::Returned));
                 for record in self.records.values().cloned().collect::<Vec<_>>() {
-                    let command = Command::Controller(ControllerCommand::Restore(Box::new(record)));
-                    self.at(self.now, Happening::Tell { to: CONTROLLER, command });
+                    let restore = ControllerCommand::Restore(Box::new(record));
+                    self.tell(CONTROLLER, Role::Controller(restore));
                 }
                 for source in FIRST_SOURCE..self.machines.len() {
-                    if !self.is_down(source) {
+                    if !self.dead.contains(&source) {
                         self.introduce(source);
                     }
                 }
@@ -432,201 +286,184 @@ impl World {
         }
     }
 
-    fn note(&mut self, text: &str) {
-        for byte in text.bytes() {
-            self.digest = (self.digest ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
-        }
-    }
-
-    /// Polls a machine dry. `from` is the source whose packet was just handed to the receiver.
-    fn drain(&mut self, host: usize, from: Option<usize>) {
-        for _ in 0..1_000_000 {
-            let output = self.machines[host].poll(self.now);
-            if self.digesting {
-                self.note(&format!("{host} {} {output:?}", self.now));
-            }
-            match output {
-                Output::Wake(None) => {
-                    self.wakes.remove(&host);
-                    return;
-                }
-                Output::Wake(Some(time)) => {
-                    if self.wakes.insert(host, time) == Some(time) {
-                        return;
-                    }
-                    assert!(
-                        time > self.now,
-                        "machine {host} wants to be woken in the past: {time} at {}",
-                        self.now
-                    );
-                    return self.at(time, Happening::Wake { to: host });
-                }
-                Output::Transmit(packet) => self.send(host, packet),
-                Output::Event(Event::Source(event)) => self.on_source(host, event),
-                Output::Event(Event::Receiver(fetch, event)) => {
-                    assert_eq!(fetch, FETCH);
-                    self.on_receiver(event, from);
-                }
-                Output::Event(Event::Controller(event)) => match event {
-                    ControllerEvent::Persist(record) => drop(self.records.insert(record.task, *record)),
-                    ControllerEvent::Forget { task, .. } => drop(self.records.remove(&task)),
-                    _ => {}
-                },
-            }
-        }
-        panic!("machine {host} never waits");
-    }
-
-    fn send(&mut self, host: usize, mut packet: Packet) {
-        let target = packet.path.0;
+    /// Puts a packet on the link that its path means.
+    fn send(&mut self, host: usize, packet: Packet) {
+        let Packet { path: PathId(target), ecn, datagram } = packet;
+        let addressed = |to: u32, path, datagram| {
+            let packet = Packet { path, ecn, datagram };
+            Addressed { from: host, to: to as usize, packet }
+        };
         if target >= CONTROL {
-            assert!(matches!(packet.datagram.body, Body::Control(_)), "only control messages ride links");
-            packet.path = PathId(CONTROL + host as u32);
-            let time = self.now + Duration::from_micros(150);
-            return self.at(time, Happening::Arrive { to: (target - CONTROL) as usize, packet });
+            assert!(matches!(datagram.body, Body::Control(_)), "only control messages ride links");
+            let control = addressed(target - CONTROL, control_path(host), datagram);
+            return self.network.send(CONTROL_LINK, Bytes::ZERO, control);
         }
-        let to = target as usize;
-        packet.path = PathId(host as u32);
-        let index = if host == RECEIVER { to } else { host } - FIRST_SOURCE;
-        let path = self.paths[index].clone();
+        let data = addressed(target, PathId(host as u32), datagram);
         if host == RECEIVER {
-            if !self.rng.random_bool(path.ack_loss) {
-                self.at(self.now + path.delay, Happening::Arrive { to, packet });
+            let index = data.to - FIRST_SOURCE;
+            return self.network.send(2 + 2 * index, Bytes::ZERO, data);
+        }
+        let index = host - FIRST_SOURCE;
+        let symbol_size =
+            self.flows.get(&data.packet.datagram.flow).map_or(0, |(_, symbol_size)| *symbol_size);
+        let len = data.packet.datagram.len(symbol_size);
+        let Path { longest, refuses, .. } = self.paths[index];
+        if len <= longest {
+            return self.network.send(1 + 2 * index, Bytes::new(len as u64 + 42), data);
+        }
+        self.too_long += 1;
+        if refuses {
+            let too_long = SourceCommand::TooLong { path: PathId(target), fits: longest as u16 };
+            self.later(Duration::ZERO, host, Role::Source(too_long));
+        }
+    }
+
+    /// What is for a frozen host waits for it.
+    fn waits(&mut self, host: usize, due: Due<Addressed, Later>) -> Option<Due<Addressed, Later>> {
+        match self.frozen.get_mut(&host) {
+            Some(waiting) => {
+                waiting.push(due);
+                None
             }
-            return;
-        }
-        // The source's link: a FIFO in front of a line.
-        let backlog = &mut self.backlog[index];
-        while backlog.peek().is_some_and(|Reverse(left)| *left <= self.now) {
-            backlog.pop();
-        }
-        if backlog.len() >= path.queue {
-            self.dropped += 1;
-            return;
-        }
-        if packet.ecn == Ecn::Ect0 && path.mark_from.is_some_and(|from| backlog.len() >= from) {
-            packet.ecn = Ecn::Ce;
-        }
-        let symbol_size = self.flow_symbols.get(&packet.datagram.flow).copied().unwrap_or(0);
-        let len = packet.datagram.len(symbol_size);
-        if len > path.longest {
-            self.too_long += 1;
-            if path.refuses {
-                let fits = path.longest as u16;
-                let command = Command::Source(SourceCommand::TooLong { path: PathId(target), fits });
-                self.at(self.now, Happening::Tell { to: host, command });
-            }
-            return;
-        }
-        let size = len as u64 + 42;
-        let start = self.busy_until[index].max(self.now);
-        let leaves = start + Bytes::new(size) / path.rate;
-        self.busy_until[index] = leaves;
-        self.backlog[index].push(Reverse(leaves));
-        let copies = 1 + u32::from(self.rng.random_bool(path.duplicate));
-        for _ in 0..copies {
-            if self.rng.random_bool(path.loss) {
-                self.dropped += 1;
-                continue;
-            }
-            let late = if self.rng.random_bool(path.reorder) { path.delay } else { Duration::ZERO };
-            self.at(leaves + path.delay + late, Happening::Arrive { to, packet: packet.clone() });
+            None => Some(due),
         }
     }
 
     fn on_source(&mut self, host: usize, event: SourceEvent) {
-        match event {
-            SourceEvent::Prepare { flow, block, repair } => {
-                let ready = SourceCommand::BlockReady { flow, block, repair };
-                let time = self.now + Duration::from_micros(50);
-                self.at(time, Happening::Tell { to: host, command: Command::Source(ready) });
-            }
-            SourceEvent::Opened(opened) => {
-                self.flow_source.insert(opened.flow, host);
-                self.flow_symbols.insert(opened.flow, opened.symbol_size);
-            }
-            SourceEvent::Closed { .. } | SourceEvent::Release { .. } | SourceEvent::Wanted { .. } => {}
+        if let SourceEvent::Opened(opened) = &event {
+            self.flows.insert(opened.flow, (host, opened.symbol_size));
+        }
+        if let Some(ready) = self.preparations[host].on_event(&event) {
+            self.later(DISK, host, Role::Source(ready));
         }
     }
 
-    fn on_receiver(&mut self, event: ReceiverEvent, from: Option<usize>) {
-        let tell = |command| Happening::Tell { to: RECEIVER, command: Command::Receiver(FETCH, command) };
-        match event {
-            ReceiverEvent::Accepted { object, bytes, symbol_size, .. } => {
-                assert_eq!((object, bytes), (self.object, self.bytes));
-                self.tasks_seen += 1;
-                let geometry = Geometry::new(bytes, symbol_size).unwrap();
-                if self.geometry.replace(geometry) != Some(geometry) {
-                    self.blocks.clear();
-                }
-                let have = self.done_blocks.iter().map(|&b| BlockIndex(b)).collect();
-                let start = ReceiverCommand::Start { wanted: 0..geometry.layout().block_count(), have };
-                self.at(self.now + Duration::from_micros(300), tell(start));
+    fn on_receiver(&mut self, event: ReceiverEvent) {
+        let now = self.network.now();
+        match &event {
+            ReceiverEvent::Accepted { object, bytes, .. } => {
+                assert_eq!((*object, *bytes), (OBJECT, self.bytes));
             }
-            ReceiverEvent::Bind(bind) => {
-                let path = PathId(u32::from(bind.node.0[0]));
-                self.at(self.now, tell(ReceiverCommand::FlowPath { flow: bind.flow, path }));
+            ReceiverEvent::Symbol { flow, .. } => {
+                self.first_use.entry(self.flows[flow].0 - FIRST_SOURCE).or_insert(now);
             }
-            ReceiverEvent::Symbol { symbol, .. } => {
-                let from = from.expect("a symbol is kept right after it came");
-                let block = self.blocks.entry(symbol.block.0).or_default();
-                assert!(!self.done_blocks.contains(&symbol.block.0), "a symbol of a finished block was kept");
-                assert!(block.symbols.insert(symbol.esi.0, from).is_none(), "{symbol:?} was kept twice");
-                self.first_use.entry(from - FIRST_SOURCE).or_insert(self.now);
-            }
-            ReceiverEvent::Decode { block } => {
-                let k = self.geometry.unwrap().source_symbols(block);
-                let here = &self.blocks[&block.0].symbols;
-                assert!(
-                    here.len() >= k as usize,
-                    "decoding {block} needs {k} symbols, {} are here",
-                    here.len()
-                );
-                let corrupt = here.values().any(|&host| self.paths[host - FIRST_SOURCE].lies);
-                let systematic = here.range(..k).count() == k as usize;
-                // One block in 200 with repair symbols needs more than K.
-                let dependent = !systematic && here.len() == k as usize && self.rng.random_bool(1.0 / 200.0);
-                let command = if dependent {
-                    ReceiverCommand::DecodeFailed { block, failure: DecodeFailure::NeedMore }
-                } else if corrupt {
-                    ReceiverCommand::DecodeFailed { block, failure: DecodeFailure::Corrupt }
-                } else {
-                    self.done_blocks.insert(block.0);
-                    self.blocks.remove(&block.0);
-                    ReceiverCommand::BlockDecoded { block }
-                };
-                self.at(self.now + self.decode_time, tell(command));
-            }
-            ReceiverEvent::Discard { block } => drop(self.blocks.remove(&block.0)),
-            ReceiverEvent::Distrusted { node } => self.distrusted.push(node),
-            ReceiverEvent::Done => {
-                assert_eq!(
-                    self.done_blocks.len() as u32,
-                    self.geometry.unwrap().layout().block_count(),
-                    "done without all blocks"
-                );
-                assert!(self.finished.is_none(), "ended twice");
-                self.finished = Some((self.now, Ok(())));
-            }
-            ReceiverEvent::Failed(failure) => {
-                assert!(self.finished.is_none(), "ended twice");
-                self.finished = Some((self.now, Err(failure)));
-            }
-            ReceiverEvent::Moved(_) | ReceiverEvent::Unbind { .. } => {}
-            ReceiverEvent::Ended => {
-                assert!(self.finished.is_some(), "over without an end");
-                self.ended = true;
-            }
+            _ => {}
         }
-        if self.finished.is_some() && !self.ended {
+        let told = |command| Role::Receiver(ToFetch(FETCH, command));
+        match self.reception.on_event(now, event) {
+            Some(Duty::Start(start)) => self.later(ROOM_IS_FOUND, RECEIVER, told(start)),
+            Some(Duty::FindPath(bind)) => {
+                let path = PathId(u32::from(bind.node.0[0]));
+                let found = ReceiverCommand::FlowPath { flow: bind.flow, path };
+                self.later(Duration::ZERO, RECEIVER, told(found));
+            }
+            Some(Duty::Decode(block)) => self.network.after(DECODES, Later::Decode(block)),
+            None => {}
+        }
+        if self.reception.finished.is_some() && !self.reception.ended {
             self.last_stats = self.stats();
         }
     }
 
+    fn decode(&mut self, block: BlockIndex) {
+        let World { reception, flows, paths, rng, .. } = self;
+        let lies = |flow: &FlowId| paths[flows[flow].0 - FIRST_SOURCE].lies;
+        let decoded = reception.decode(block, |attempt| {
+            // One block in 200 with repair symbols needs more than K.
+            if attempt.is_close() && rng.random_bool(1.0 / 200.0) {
+                Err(DecodeFailure::NeedMore)
+            } else if attempt.symbols.values().any(lies) {
+                Err(DecodeFailure::Corrupt)
+            } else {
+                Ok(())
+            }
+        });
+        if let Some(command) = decoded {
+            self.tell(RECEIVER, Role::Receiver(ToFetch(FETCH, command)));
+        }
+    }
+
+    /// Packets that queues have dropped.
+    pub fn dropped(&self) -> u64 {
+        self.network.links.iter().map(|link| link.dropped).sum()
+    }
+
     /// Seconds from the request to the end.
     pub fn seconds(&self) -> f64 {
-        let (at, outcome) = self.finished.clone().expect("the task has ended");
-        assert_eq!(outcome, Ok(()));
-        at.since(Time::from_nanos(1_000_000)).as_secs_f64()
+        self.reception.done_at().since(Time::from_nanos(1_000_000)).as_secs_f64()
+    }
+}
+
+impl Simulation for World {
+    type Command = Command;
+    type Event = Event;
+    type Carried = Addressed;
+    type Act = Later;
+
+    fn network(&mut self) -> &mut Network<Addressed, Later> {
+        &mut self.network
+    }
+
+    fn machine(&mut self, host: usize) -> impl Endpoint<Command = Command, Event = Event> {
+        &mut self.machines[host]
+    }
+
+    fn is_up(&self, host: usize) -> bool {
+        !self.dead.contains(&host) && !self.frozen.contains_key(&host)
+    }
+
+    fn transmit(&mut self, host: usize, packet: Packet) {
+        self.preparations[host].sends(&packet.datagram);
+        self.send(host, packet);
+    }
+
+    fn on_event(&mut self, host: usize, event: Event) {
+        match event {
+            Role::Source(event) => self.on_source(host, event),
+            Role::Receiver(FromFetch(fetch, event)) => {
+                assert_eq!(fetch, FETCH);
+                self.on_receiver(event);
+            }
+            Role::Controller(ControllerEvent::Persist(record)) => {
+                self.records.insert(record.task, *record);
+            }
+            Role::Controller(ControllerEvent::Forget { task, .. }) => _ = self.records.remove(&task),
+            Role::Controller(_) => {}
+        }
+    }
+
+    fn arrive(&mut self, link: usize, packet: Addressed) {
+        let Some(Due::Arrives { packet: Addressed { from, to, packet }, .. }) =
+            self.waits(packet.to, Due::Arrives { link, packet })
+        else {
+            return;
+        };
+        match to {
+            CONTROLLER => {
+                let opened = ControllerCommand::PathOpened { path: packet.path, node: node(from) };
+                self.tell(CONTROLLER, Role::Controller(opened));
+            }
+            RECEIVER => self.reception.hands_in(&packet),
+            _ => {}
+        }
+        self.hear(to, packet);
+    }
+
+    fn act(&mut self, later: Later) {
+        match later {
+            Later::Do(act) => self.perform(act),
+            Later::Decode(block) => self.decode(block),
+            Later::Tell(host, command) => {
+                let Some(Due::Acts(Later::Tell(_, command))) =
+                    self.waits(host, Due::Acts(Later::Tell(host, command)))
+                else {
+                    return;
+                };
+                if let Role::Source(command) = &command {
+                    self.preparations[host].ready(command);
+                }
+                self.tell(host, command);
+            }
+        }
     }
 }
