@@ -69,11 +69,14 @@ fn excused(spec: &CastSpec, row: &ReceiverRow, reason: &str) -> Result<(), Strin
     let full = hosts(spec, |what, _| matches!(what, Action::DiskFull));
     let mut holders = std::iter::once(&spec.cast.source).chain(&spec.cast.holders);
     let nobody_has_it = holders.all(|holder| unfit.contains(holder));
-    let its_own = restarted.contains(&row.host) || liars.contains(&row.host) || full.contains(&row.host);
+    let its_own = (restarted.contains(&row.host)
+        && ["it died", "it is dead", "its process ended"].contains(&reason))
+        || liars.contains(&row.host)
+        || (full.contains(&row.host) && reason == "the disk is full");
     // Whoever insists on trees gets nothing by another way: for them the first failure is one.
     let cut_off = spec.cast.wish == Wish::Trees && spec.cast.gets.iter().all(|get| get.host != row.host);
     // A controller that remembers nothing takes itself for new, and does not wait for nodes that knew another one.
-    let unknown = ["UnknownObject", "NoSource", "Refused("];
+    let unknown = ["UnknownObject", "NoSource", "Refused(", "the cast is over: Some(Away)"];
     let forgotten =
         forgets(spec) && unknown.iter().any(|word| reason.starts_with(word) && !reason.contains("missing"));
     let excused = nobody_has_it || its_own || forgotten || (cut_off && !spec.network.faults.is_empty());
