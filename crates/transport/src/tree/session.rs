@@ -175,9 +175,14 @@ impl Session {
         self.trust = trust;
     }
 
-    /// What another transport goes on with.
-    pub(crate) fn hand_on(self) -> HandedOn {
+    /// What another transport goes on with. What came down trees was handed on by others, unverified.
+    pub(crate) fn hand_on(mut self) -> HandedOn {
         let bound = self.bound().collect();
+        for Block { here, asked, .. } in self.blocks.iter_mut().flat_map(|blocks| blocks.ledger.iter_mut()) {
+            if let Some(Tree { grant, .. }) = self.trees.get(*asked).filter(|_| here.symbols() > 0) {
+                here.trial.on_symbol(grant.flow, grant.node, true);
+            }
+        }
         HandedOn { ledger: self.blocks.map(|blocks| blocks.ledger.map(|_| ())), trust: self.trust, bound }
     }
 
@@ -496,5 +501,50 @@ impl Tree {
             rate: self.rate,
             silent: if waits { now.since(self.heard) } else { Duration::ZERO },
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use headwater_units::{Esi, FlowKey};
+
+    use super::*;
+    use crate::task::blame::Blame;
+
+    #[test]
+    fn whoever_goes_on_with_what_came_down_a_tree_blames_nobody_for_that() {
+        let geometry = Geometry::new(Bytes::kib(2), 1024).unwrap();
+        let (config, session) = (TreeReceiverConfig::on_hosts(), SessionConfig::data_centre());
+        let mut session = Session::new(FetchId(1), config, &session, geometry);
+        let [source, other] = [1, 2].map(|n| (FlowId(n), NodeId([n as u8; 32])));
+        let grant = FlowGrant {
+            flow: source.0,
+            node: source.1,
+            at: Vec::new(),
+            key: FlowKey([0; 32]),
+            index: 0,
+            of: 1,
+            group: None,
+            relays: false,
+            passed_on: true,
+        };
+        session.trees.push(Tree {
+            grant,
+            machine: None,
+            path: None,
+            symbols: 0,
+            useful: 0,
+            heard: Time::ZERO,
+            viewed: (0, Time::ZERO),
+            rate: BitRate::ZERO,
+            over: false,
+        });
+        session.start(Time::ZERO, 0..1, &[]);
+        let symbol = SymbolId { block: BlockIndex(0), esi: Esi(0) };
+        assert_eq!(session.blocks.as_mut().unwrap().arrive(0, symbol), Arrival::Kept);
+        let mut ledger = session.hand_on().ledger.unwrap();
+        let place = ledger.find(0).unwrap();
+        ledger[place].here.trial.on_symbol(other.0, other.1, false);
+        assert_eq!(ledger.corrupt(place), Blame::Unclear);
     }
 }
