@@ -171,14 +171,19 @@ fn faults(rng: &mut ChaCha8Rng, parts: &Parts, links: &[String]) -> Vec<String> 
         let link = format!("link {}", links[rng.random_range(0..links.len())]);
         let [some, more] = [rng.random_range(0.0..0.2), rng.random_range(0.0..0.5)];
         let by = micros(rng, 1.0, 5e3);
-        let what = match rng.random_range(0..6) {
+        let what = match rng.random_range(0..5) {
             0 | 1 => format!("kind = 'random-loss', p = {some:.3}"),
             2 => format!("kind = 'reorder', p = {more:.3}, by = '{by} us'"),
             3 => format!("kind = 'duplicate', p = {some:.3}"),
-            4 => "kind = 'link-down'".to_owned(),
-            _ => format!("kind = 'drop-run', packets = {}", rng.random_range(1..6)),
+            _ => "kind = 'link-down'".to_owned(),
         };
         add(rng, link, what, true);
+    }
+    if rng.random_bool(0.3) {
+        // Few, and once: one packet goes out per timeout where all are lost, timeouts double, and patience ends after 30 s.
+        let link = format!("link {}", links[rng.random_range(0..links.len())]);
+        let what = format!("kind = 'drop-run', packets = {}", rng.random_range(1..=4));
+        add(rng, link, what, false);
     }
     let wanting = parts.wanting();
     let somebody = |rng: &mut ChaCha8Rng| match rng.random_bool(0.7) {

@@ -44,14 +44,14 @@ fn everybody_has_it_or_knows_why_not_and_then_all_is_at_rest() {
     };
     let next = AtomicU64::new(seeds.start);
     let work = || {
-        let (mut sum, mut wrong) = (Tally::new(), Vec::new());
+        let (mut sum, mut wrong) = (Tally::default(), Vec::new());
         loop {
             let seed = next.fetch_add(1, Ordering::Relaxed);
             if seed >= seeds.end {
                 return (sum, wrong);
             }
             match storm(&generate::text(seed)) {
-                Ok(tally) => tally.into_iter().for_each(|(what, n)| *sum.entry(what).or_default() += n),
+                Ok(tally) => sum.add(tally),
                 Err(what) => wrong.push((seed, what)),
             }
         }
@@ -61,9 +61,11 @@ fn everybody_has_it_or_knows_why_not_and_then_all_is_at_rest() {
         let workers: Vec<_> = (0..workers).map(|_| scope.spawn(work)).collect();
         workers.into_iter().map(|worker| worker.join().expect("storms catch their panics")).collect()
     });
-    let mut sum = Tally::new();
-    parts.iter().flat_map(|(part, _)| part).for_each(|(what, n)| *sum.entry(what.clone()).or_default() += n);
-    let mut wrong: Vec<(u64, String)> = parts.into_iter().flat_map(|(_, wrong)| wrong).collect();
+    let (mut sum, mut wrong) = (Tally::default(), Vec::new());
+    for (part, its) in parts {
+        sum.add(part);
+        wrong.extend(its);
+    }
     wrong.sort();
     println!("{} storms: {sum:#?}", seeds.end - seeds.start);
     for (seed, what) in &wrong {
@@ -80,7 +82,12 @@ fn everybody_has_it_or_knows_why_not_and_then_all_is_at_rest() {
     }
     assert!(wrong.is_empty(), "{} of {} storms went wrong", wrong.len(), seeds.end - seeds.start);
     if single.is_none() {
-        let (delivered, all) = (sum["delivered"], sum.values().sum::<u64>());
+        let (delivered, all) = (sum.ends["delivered"], sum.ends.values().sum::<u64>());
         assert!(delivered * 10 > all * 7 && delivered < all, "most have it, and some cannot: {sum:?}");
+        for way in ["Unicast", "Multicast", "Overlay", "Trees", "get Push", "get Pull"] {
+            assert!(sum.ways.contains_key(way), "nothing went by {way}: {sum:?}");
+        }
+        assert!(sum.faults.len() == 16, "a kind of fault is missing: {:?}", sum.faults);
+        assert!(sum.found_out > 0, "no liar was found out: {sum:?}");
     }
 }

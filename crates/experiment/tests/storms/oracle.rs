@@ -7,8 +7,39 @@ use headwater_experiment::scenario::{Action, Target};
 use headwater_experiment::workload::Wish;
 use headwater_sim::packet::cast::{CastOutcome, ReceiverRow};
 
-/// What storms came to, by what it was.
-pub(crate) type Tally = BTreeMap<String, u64>;
+/// What storms came to, and how.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Tally {
+    /// Receivers by how they ended.
+    pub(crate) ends: BTreeMap<String, u64>,
+    /// Casts and gets by how they travelled.
+    pub(crate) ways: BTreeMap<String, u64>,
+    /// Faults by their kind.
+    pub(crate) faults: BTreeMap<String, u64>,
+    /// Liars that somebody has found out.
+    pub(crate) found_out: u64,
+}
+
+impl Tally {
+    pub(crate) fn add(&mut self, other: Tally) {
+        let Tally { ends, ways, faults, found_out } = other;
+        let into = [&mut self.ends, &mut self.ways, &mut self.faults];
+        for (sum, part) in into.into_iter().zip([ends, ways, faults]) {
+            part.into_iter().for_each(|(what, n)| *sum.entry(what).or_default() += n);
+        }
+        self.found_out += found_out;
+    }
+}
+
+fn count(sum: &mut BTreeMap<String, u64>, what: impl ToString) {
+    *sum.entry(what.to_string()).or_default() += 1;
+}
+
+/// The first word of what is printed of a value.
+fn word(of: &impl std::fmt::Debug) -> String {
+    let text = format!("{of:?}");
+    text.split(|c: char| !c.is_alphanumeric()).next().unwrap_or_default().to_owned()
+}
 
 /// Hosts to which this happens.
 fn hosts(spec: &CastSpec, is: impl Fn(&Action, bool) -> bool) -> BTreeSet<u32> {
@@ -28,21 +59,32 @@ fn lies(what: &Action, _: bool) -> bool {
 /// What is wrong.
 pub(crate) fn judge(spec: &CastSpec, outcome: &CastOutcome) -> Result<Tally, String> {
     let liars = hosts(spec, lies);
-    let mut tally = Tally::new();
-    let mut count = |what: String| *tally.entry(what).or_default() += 1;
+    let mut tally = Tally::default();
+    spec.network.faults.iter().for_each(|fault| count(&mut tally.faults, word(&fault.what)));
+    outcome.way.iter().for_each(|way| count(&mut tally.ways, word(way)));
+    for get in &spec.cast.gets {
+        let by = get.by.map_or("as the controller likes".to_owned(), |by| word(&by));
+        count(&mut tally.ways, format!("get {by}"));
+    }
+    for (how, times) in [
+        ("gets that come to be an overlay", outcome.controller.crowds_overlaid),
+        ("gets that join an overlay", outcome.controller.overlays_joined),
+    ] {
+        *tally.ways.entry(how.to_owned()).or_default() += times;
+    }
     for row in &outcome.receivers {
         match (&row.finished, &row.failed) {
-            (Some(_), _) => count("delivered".to_owned()),
+            (Some(_), _) => count(&mut tally.ends, "delivered"),
             (None, Some(reason)) => {
                 excused(spec, row, reason).map_err(|what| format!("host {}: {what}", row.host))?;
-                count(format!("failed: {}", reason.split([' ', '(', '{']).next().unwrap_or_default()));
+                count(&mut tally.ends, reason.split(['{', '"']).next().unwrap_or_default().trim_end());
             }
             (None, None) => return Err(format!("host {} neither has it nor knows why not", row.host)),
         }
     }
     for (by, whom) in &outcome.distrusted {
         match liars.contains(whom) || liars.contains(by) {
-            true => count("liars found out".to_owned()),
+            true => tally.found_out += 1,
             false => return Err(format!("host {by} distrusts {whom}, which is honest")),
         }
     }
@@ -69,11 +111,14 @@ fn excused(spec: &CastSpec, row: &ReceiverRow, reason: &str) -> Result<(), Strin
     let full = hosts(spec, |what, _| matches!(what, Action::DiskFull));
     let mut holders = std::iter::once(&spec.cast.source).chain(&spec.cast.holders);
     let nobody_has_it = holders.all(|holder| unfit.contains(holder));
-    let its_own = restarted.contains(&row.host) || liars.contains(&row.host) || full.contains(&row.host);
+    let its_own = (restarted.contains(&row.host)
+        && ["it died", "it is dead", "its process ended"].contains(&reason))
+        || liars.contains(&row.host)
+        || (full.contains(&row.host) && reason == "the disk is full");
     // Whoever insists on trees gets nothing by another way: for them the first failure is one.
     let cut_off = spec.cast.wish == Wish::Trees && spec.cast.gets.iter().all(|get| get.host != row.host);
     // A controller that remembers nothing takes itself for new, and does not wait for nodes that knew another one.
-    let unknown = ["UnknownObject", "NoSource", "Refused("];
+    let unknown = ["UnknownObject", "NoSource", "Refused(", "the cast is over: Some(Away)"];
     let forgotten =
         forgets(spec) && unknown.iter().any(|word| reason.starts_with(word) && !reason.contains("missing"));
     let excused = nobody_has_it || its_own || forgotten || (cut_off && !spec.network.faults.is_empty());

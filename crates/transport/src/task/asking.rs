@@ -28,7 +28,7 @@ use super::side::{FetchSide, HandedOn};
 use super::{ReceiverStats, SessionConfig, SessionFlow, SessionStats};
 pub use blocks::Asks;
 pub(crate) use blocks::Lacks;
-use blocks::{Arrival, Blocks};
+use blocks::{Arrival, Blocks, By};
 
 /// A tree's block that fails its hash so often ends the task.
 const ATTEMPTS_OF_TREES: u8 = 2;
@@ -271,7 +271,8 @@ impl<A: Asker> Asking<A> {
         flow.symbols += 1;
         flow.heard = now;
         asker.on_symbol(now, name);
-        let arrival = blocks.arrive((place, flow.grant.flow, flow.grant.node), name);
+        let by = By { place, flow: flow.grant.flow, node: flow.grant.node, hearsay: A::IS_GROUPS };
+        let arrival = blocks.arrive(by, name);
         if arrival == Arrival::Useless {
             self.stats.useless += 1;
             return;

@@ -101,6 +101,10 @@ impl Trial {
         }
         let mut suspects = match self.alone.take() {
             Some(alone) => alone.suspects,
+            // Where there was hearsay nobody else is suspicious: whoever sent the rest may have told the truth.
+            None if by_hearsay => {
+                senders.iter().filter(|(_, only)| **only).map(|(&node, _)| (node, true)).collect()
+            }
             None => senders.clone(),
         };
         let blame = match senders.first_key_value() {
@@ -196,6 +200,20 @@ mod tests {
         trial.give(FLOWS[0].0);
         trial.on_symbol(FLOWS[0].0, FLOWS[0].1, false);
         assert_eq!(trial.on_verified(false).into_iter().collect::<Vec<_>>(), [FLOWS[1].1]);
+    }
+
+    #[test]
+    fn beside_hearsay_nobody_but_the_relay_is_suspicious() {
+        let [relay, source] = FLOWS;
+        let mut trial = Trial::default();
+        trial.on_symbol(relay.0, relay.1, true);
+        trial.on_symbol(source.0, source.1, false);
+        assert_eq!(trial.on_corrupt(), Blame::Unclear);
+        let other = (FlowId(3), NodeId([3; 32]));
+        trial.give(other.0);
+        trial.on_symbol(other.0, other.1, false);
+        assert!(trial.on_verified(false).is_empty());
+        assert_eq!(trial.on_verified(true).into_iter().collect::<Vec<_>>(), [relay.1]);
     }
 
     #[test]

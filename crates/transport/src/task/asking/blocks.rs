@@ -67,10 +67,21 @@ pub(super) enum Arrival {
     Complete,
 }
 
+/// By which flow a symbol has come.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct By {
+    pub(super) place: usize,
+    pub(super) flow: FlowId,
+    pub(super) node: NodeId,
+    /// Others pass on what comes by it, unverified.
+    pub(super) hearsay: bool,
+}
+
 impl Blocks {
-    /// A symbol has come by the flow at this place, which is that of a node.
-    pub(super) fn arrive(&mut self, (place, flow, node): (usize, FlowId, NodeId), name: SymbolId) -> Arrival {
+    /// A symbol has come.
+    pub(super) fn arrive(&mut self, by: By, name: SymbolId) -> Arrival {
         let Blocks { ledger, .. } = self;
+        let By { place, flow, node, hearsay } = by;
         let SymbolId { block, esi } = name;
         let known = ledger.find_again(block.0);
         if known.is_none() && (!ledger.wanted().contains(&block.0) || ledger.is_done(block.0))
@@ -83,7 +94,7 @@ impl Blocks {
         if !here.is_filling() || !here.trial.admits(flow) || !here.insert(esi.0) {
             return Arrival::Useless;
         }
-        here.trial.on_symbol(flow, node, false);
+        here.trial.on_symbol(flow, node, hearsay);
         *asked = place;
         if here.missing() > 0 {
             return Arrival::Kept;

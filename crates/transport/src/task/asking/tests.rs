@@ -9,17 +9,17 @@ const BLOCK: u32 = 64;
 
 /// Asks for the first symbol that it may, until that has come.
 #[derive(Debug)]
-struct One {
+struct One<const IS_GROUPS: bool = false> {
     flow: FlowId,
     path: PathId,
     out: Option<SymbolId>,
     asked: u64,
 }
 
-impl Asker for One {
+impl<const IS_GROUPS: bool> Asker for One<IS_GROUPS> {
     type Config = ();
 
-    const IS_GROUPS: bool = false;
+    const IS_GROUPS: bool = IS_GROUPS;
 
     fn new(_: &(), grant: &FlowGrant, path: PathId, _: Geometry) -> Option<Self> {
         Some(One { flow: grant.flow, path, out: None, asked: 0 })
@@ -74,7 +74,7 @@ fn grant(n: u8) -> FlowGrant {
 }
 
 /// Two blocks of 64 symbols from these sources, each at the path that has its flow's number.
-fn asking(sources: &[u8]) -> Asking<One> {
+fn asking<const IS_GROUPS: bool>(sources: &[u8]) -> Asking<One<IS_GROUPS>> {
     let geometry = Geometry::new(Bytes::kib(512), 4096).unwrap();
     let mut asking = Asking::new(FetchId(1), Delivery::Push, (), SessionConfig::default(), geometry);
     asking.set_flows(Time::ZERO, sources.iter().map(|n| grant(*n)).collect(), &mut ());
@@ -118,7 +118,7 @@ fn answer(asking: &mut Asking<One>, block: u32) -> (Vec<u64>, Vec<ReceiverEvent>
 }
 
 /// A symbol comes by a flow.
-fn come(asking: &mut Asking<One>, flow: u64, name: SymbolId) {
+fn come<const IS_GROUPS: bool>(asking: &mut Asking<One<IS_GROUPS>>, flow: u64, name: SymbolId) {
     let header = SymbolHeader::of_asked(PacketNumber(0), name);
     let symbol = Packet::of_flow(PathId(1), FlowId(flow), Class::Bulk, Body::Symbol(header));
     asking.on_packet(Time::ZERO, symbol, &mut ());
@@ -186,4 +186,19 @@ fn each_flow_is_closed_until_its_source_has_understood() {
     let last = (2..60).map(|s| said(&mut asking, Time::ZERO + Duration::from_secs(s)));
     assert!(last.flat_map(|(_, events)| events).any(|it| it == ReceiverEvent::Unbind { flow: FlowId(2) }));
     assert!(asking.has_ended());
+}
+
+#[test]
+fn whoever_goes_on_with_what_came_down_a_tree_blames_no_source_for_it() {
+    let name = SymbolId { block: BlockIndex(0), esi: Esi(0) };
+    let mut down_a_tree = asking::<true>(&[1]);
+    come(&mut down_a_tree, 1, name);
+    let mut from_a_source = asking::<false>(&[1]);
+    come(&mut from_a_source, 1, name);
+    let liar = Blame::Liar(NodeId([1; 32]));
+    for (handed_on, expected) in [(down_a_tree.hand_on(), Blame::Unclear), (from_a_source.hand_on(), liar)] {
+        let mut ledger = handed_on.ledger.unwrap();
+        let place = ledger.find(0).unwrap();
+        assert_eq!(ledger.corrupt(place), expected);
+    }
 }
