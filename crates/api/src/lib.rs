@@ -121,7 +121,7 @@ pub(crate) fn data_config(common: &Common, bind: SocketAddr) -> Result<NodeConfi
         record_receivers: None,
         timeline: common.experiments.timeline_file()?,
         workers: std::thread::available_parallelism().map_or(2, usize::from),
-        naps: common.experiments.tuning.is_none(),
+        interrupt_moderation: common.experiments.tuning.is_none(),
         lossy: std::env::var(DROP_VARIABLE).ok().and_then(|text| lossy(&text)),
         buffer: Bytes::mib(8),
     })

@@ -109,7 +109,7 @@ pub(crate) struct Parts {
     pub(crate) workers: usize,
     pub(crate) dscp: CodePoints,
     pub(crate) timeline: Option<TimelineFile>,
-    pub(crate) naps: bool,
+    pub(crate) interrupt_moderation: bool,
     pub(crate) source: SourceHere,
     pub(crate) receivers: ReceiversHere,
     pub(crate) shared: Arc<Mutex<Snapshot>>,
@@ -130,7 +130,7 @@ impl Engine {
             orders: parts.orders,
             said: parts.said,
             askers: BTreeMap::new(),
-            resting: Resting::new(parts.waker, parts.naps),
+            resting: Resting::new(parts.waker, parts.interrupt_moderation),
             snapshots: Snapshots::new(parts.shared),
             timeline,
         })

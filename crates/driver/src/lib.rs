@@ -3,7 +3,7 @@
 mod buffers;
 mod clock;
 mod engine;
-mod naps;
+mod interrupt_moderation;
 mod paths;
 mod receiving;
 mod sending;
@@ -75,7 +75,7 @@ pub struct NodeConfig {
     /// Threads that read, decode, verify and write.
     pub workers: usize,
     /// Whether the data thread may let packets gather: what is measured packet by packet wants each at once.
-    pub naps: bool,
+    pub interrupt_moderation: bool,
     /// Loss on purpose.
     pub lossy: Option<Lossy>,
     /// Bytes asked for in the socket's buffers.
@@ -198,7 +198,7 @@ impl Node {
             workers: config.workers,
             dscp: config.dscp,
             timeline: config.timeline,
-            naps: config.naps,
+            interrupt_moderation: config.interrupt_moderation,
             shared: shared.clone(),
         };
         let engine = Engine::new(parts)?;
@@ -438,7 +438,7 @@ mod tests {
             record_receivers: None,
             timeline: None,
             workers: 1,
-            naps: true,
+            interrupt_moderation: true,
             lossy: None,
             buffer: Bytes::kib(256),
         };

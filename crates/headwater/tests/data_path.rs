@@ -89,7 +89,7 @@ fn start(source: SourceConfig) -> (Node, UnboundedReceiver<Said>) {
         record_receivers: None,
         timeline: None,
         workers: 1,
-        naps: true,
+        interrupt_moderation: true,
         lossy: None,
         buffer: Bytes::mib(4),
     };

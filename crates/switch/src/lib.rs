@@ -23,12 +23,12 @@
 
 mod config;
 mod content_store;
+mod departures;
 mod forwarding;
 mod frame;
 mod line;
 mod link;
 mod port;
-mod promises;
 mod queue;
 mod ring;
 mod service;

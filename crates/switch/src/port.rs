@@ -24,7 +24,7 @@ use headwater_units::{BitRate, Bytes, Time};
 use headwater_wire::Ecn;
 
 use crate::config::{Bound, Occupancy};
-use crate::promises::Promises;
+use crate::departures::Departures;
 use crate::queue::Queues;
 use crate::service::Turns;
 use crate::{Allocator, Frame, Line, PortConfig, PortError, PortStats, WhenFull};
@@ -93,7 +93,7 @@ pub struct Port<F> {
 
     /// Below it a frame can pass without another question; zero unless plain.
     quiet: Bound,
-    promises: Promises,
+    departures: Departures,
     /// The first queue's, at hand for the plain way.
     room: Bound,
     mark: Bound,
@@ -127,7 +127,7 @@ impl<F: Frame> Port<F> {
             high_water: 0,
             queues,
             quiet: Bound::ZERO,
-            promises: Promises::default(),
+            departures: Departures::default(),
             room,
             mark,
             counters: Counters::default(),
@@ -147,13 +147,13 @@ impl<F: Frame> Port<F> {
     #[inline(always)]
     pub fn pass(&mut self, now: Time, frame: &mut F) -> Passed {
         let len = frame.len().get();
-        self.promises.settle(now);
-        let found = self.promises.here();
+        self.departures.settle(now);
+        let found = self.departures.here();
         if self.quiet.passed_by(found, len) && !self.admit(found, len, frame) {
             return Passed::Dropped;
         }
         let at = self.line.send_raw(now, len);
-        self.promises.push(at, len);
+        self.departures.push(at, len);
         if found.packets >= self.high_water {
             self.high_water = found.packets + 1;
         }
@@ -180,7 +180,7 @@ impl<F: Frame> Port<F> {
     #[inline(always)]
     pub fn enqueue(&mut self, now: Time, frame: F) -> Offered<F> {
         if self.can_be_plain {
-            return self.enqueue_behind_promises(now, frame);
+            return self.enqueue_behind_departures(now, frame);
         }
         if self.sent_at <= now {
             self.settle(now);
@@ -196,12 +196,12 @@ impl<F: Frame> Port<F> {
 
     /// The same where there may be frames on the line that the queue, of which there is but one then, knows nothing of.
     #[inline(never)]
-    fn enqueue_behind_promises(&mut self, now: Time, frame: F) -> Offered<F> {
+    fn enqueue_behind_departures(&mut self, now: Time, frame: F) -> Offered<F> {
         if self.plain {
             self.make_plain(false);
         }
         self.settle(now);
-        let ahead = self.promises.here();
+        let ahead = self.departures.here();
         self.enqueue_at_bounds(now, frame, ahead)
     }
 
@@ -269,7 +269,7 @@ impl<F: Frame> Port<F> {
     #[inline(never)]
     fn dequeue_settled(&mut self, now: Time) -> Option<(Time, F)> {
         if self.left.is_empty() {
-            self.promises.settle(now);
+            self.departures.settle(now);
             return self.departure(now);
         }
         self.settle(now);
@@ -317,7 +317,7 @@ impl<F: Frame> Port<F> {
     pub fn set_rate(&mut self, now: Time, rate: BitRate) -> Result<(), PortError> {
         self.settle(now);
         // Only what follows the last promise is still open to change.
-        let from = self.promises.last().map_or(now, |promised| promised.max(now));
+        let from = self.departures.last().map_or(now, |promised| promised.max(now));
         self.line.set_rate(from, rate)?;
         if self.sending.is_some() {
             self.sent_at = self.line.free_at();
@@ -336,7 +336,7 @@ impl<F: Frame> Port<F> {
     pub fn clear(&mut self, now: Time) -> Cleared<F> {
         self.settle(now);
         let queued = self.queues.here();
-        let revoked = self.promises.revoke();
+        let revoked = self.departures.revoke();
         let mut frames = Vec::new();
         if let Some(sending) = self.sending.take() {
             self.sent_at = Time::MAX;
@@ -364,14 +364,14 @@ impl<F: Frame> Port<F> {
     /// How many frames of one queue are here at `now`, the one in transmission included; none if there is no such queue.
     pub fn len_of_queue(&mut self, now: Time, queue: usize) -> u64 {
         self.settle(now);
-        let promised = if queue == 0 { self.promises.here().packets } else { 0 };
+        let promised = if queue == 0 { self.departures.here().packets } else { 0 };
         self.queues.in_queue(queue).packets + promised
     }
 
     /// What has happened so far, as of the last call that told the time.
     pub fn stats(&self) -> PortStats {
         let Counters { dropped, trimmed, marked } = self.counters;
-        let out = self.sent.plus(self.promises.gone());
+        let out = self.sent.plus(self.departures.gone());
         let taken_in = out.plus(self.here());
         PortStats {
             frames_in: taken_in.packets + dropped.packets,
@@ -388,13 +388,13 @@ impl<F: Frame> Port<F> {
     }
 
     fn here(&self) -> Occupancy {
-        self.queues.here().plus(self.promises.here())
+        self.queues.here().plus(self.departures.here())
     }
 
     /// Brings the line's schedule up to `now`: every frame that has left by then, and the one that follows it.
     #[inline(never)]
     fn settle(&mut self, now: Time) {
-        self.promises.settle(now);
+        self.departures.settle(now);
         while let Some(departure) = self.departure(now) {
             self.left.push_back(departure);
             self.keeps_more = true;

@@ -173,7 +173,7 @@ impl<F: Frame> Switch<F> {
         }
         let cleared = self.ports[port.index()].clear(now);
         self.due.set(port, self.ports[port.index()].next_departure());
-        // What is taken back are the last promises; those not even told yet are at the outbox's end.
+        // What is taken back are the last departures; those not even told yet are at the outbox's end.
         let mut handed_out = cleared.promised;
         for output in self.outbox.iter_mut().rev() {
             if handed_out > 0

@@ -136,7 +136,7 @@ proptest! {
     }
 
     #[test]
-    fn going_general_with_promises_outstanding_changes_no_departure(
+    fn going_general_with_departures_outstanding_changes_no_departure(
         config in config(), arrivals in arrivals(), switches_at in 0usize..100,
     ) {
         let mut port = General { port: Port::new(config.clone()).unwrap(), fates: Vec::new() };

@@ -5,18 +5,18 @@ use headwater_units::{Duration, Time};
 
 use super::Engine;
 use super::sockets::Sockets;
-use crate::naps::Naps;
+use crate::interrupt_moderation::InterruptModeration;
 
 pub(super) struct Resting {
     waker: Waker,
     /// `None`: it never lets packets gather.
-    naps: Option<Naps>,
+    moderation: Option<InterruptModeration>,
     waits: u64,
 }
 
 impl Resting {
-    pub(super) fn new(waker: Waker, naps: bool) -> Self {
-        Resting { waker, naps: naps.then(Naps::default), waits: 0 }
+    pub(super) fn new(waker: Waker, interrupt_moderation: bool) -> Self {
+        Resting { waker, moderation: interrupt_moderation.then(InterruptModeration::default), waits: 0 }
     }
 
     /// Waits until there is something to do, so long at most.
@@ -34,7 +34,9 @@ impl Resting {
 impl Engine {
     /// Lets packets gather before the next round, while they are many and may.
     pub(super) fn rest(&mut self, now: Time) {
-        let Engine { resting: Resting { waker, naps: Some(naps), waits }, node, sockets, .. } = self else {
+        let Engine { resting: Resting { waker, moderation: Some(moderation), waits }, node, sockets, .. } =
+            self
+        else {
             return;
         };
         let slack = || {
@@ -42,7 +44,7 @@ impl Engine {
             let both = source.slack().into_iter().chain(receivers.slack());
             both.min().filter(|_| !node.has_trees())
         };
-        let rest = naps.after_round(now, sockets.moved(), slack);
+        let rest = moderation.after_round(now, sockets.moved(), slack);
         // A socket that is full is waited for.
         if let Some(rest) = rest.filter(|_| !sockets.is_blocked()) {
             *waits += 1;

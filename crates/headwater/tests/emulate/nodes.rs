@@ -66,7 +66,7 @@ pub(crate) fn node_with(net: &EmulatedNet, host: usize, set: impl FnOnce(&mut No
         record_receivers: None,
         timeline: None,
         workers: 1,
-        naps: false,
+        interrupt_moderation: false,
         lossy: None,
         buffer: Bytes::mib(4),
     };

@@ -2,11 +2,11 @@
 
 mod check;
 mod coded;
-mod looking;
+mod events;
 mod machine;
 mod outside;
 mod pull;
-mod said;
+mod sampling;
 mod trees;
 
 use std::collections::BTreeMap;
@@ -22,8 +22,8 @@ use headwater_units::{BlockIndex, Duration, FetchId, FlowId, NodeId, ObjectId, T
 use headwater_wire::{Body, Ecn};
 
 use super::assembly::Assembly;
+use super::delivery::Delivery;
 use super::frame::SimFrame;
-use super::post::Post;
 use super::records::Records;
 use super::segments::{End, Planted};
 use super::setup::{Change, Flows, Setup, SetupError, Transport};
@@ -137,7 +137,7 @@ struct Flowing {
 pub(super) struct World {
     setup: Setup,
     now: Time,
-    post: Post,
+    delivery: Delivery,
     slots: Vec<Slot>,
     /// By endpoint.
     places: Vec<Place>,
@@ -207,15 +207,15 @@ impl World {
     pub(super) fn new(setup: Setup) -> Result<Self, SetupError> {
         check::check(&setup)?;
         let hosts = setup.topology.hosts().len();
-        let mut post = Post::new(&setup)?;
+        let mut delivery = Delivery::new(&setup)?;
         for (_, change) in &setup.changes {
             if let Change::Link(link, super::LinkChange::Rate(_) | super::LinkChange::Down(_)) = change {
-                post.network.keep_frames(link.0);
+                delivery.network.keep_frames(link.0);
             }
         }
         let mut world = World {
             now: Time::ZERO,
-            post,
+            delivery,
             slots: Vec::new(),
             places: Vec::new(),
             tasks: Vec::new(),
@@ -245,9 +245,9 @@ impl World {
     fn prepare(&mut self) -> Result<(), SetupError> {
         for index in 0..self.setup.tasks.len() {
             let plan = &self.setup.tasks[index];
-            self.post.agenda.push(plan.at.as_nanos(), Event::Start { task: index as u32 });
+            self.delivery.agenda.push(plan.at.as_nanos(), Event::Start { task: index as u32 });
             if let Some(stop) = plan.stop {
-                self.post.agenda.push(stop.as_nanos(), Event::Stop { task: index as u32 });
+                self.delivery.agenda.push(stop.as_nanos(), Event::Stop { task: index as u32 });
             }
             self.tasks.push(Running {
                 receivers: Vec::new(),
@@ -268,14 +268,14 @@ impl World {
             });
         }
         for (index, (at, _)) in self.setup.changes.iter().enumerate() {
-            self.post.agenda.push(at.as_nanos(), Event::Change { index: index as u32 });
+            self.delivery.agenda.push(at.as_nanos(), Event::Change { index: index as u32 });
         }
         if let Some(sampling) = &self.setup.sample {
-            self.post.agenda.push(sampling.every.as_nanos(), Event::Sample);
+            self.delivery.agenda.push(sampling.every.as_nanos(), Event::Sample);
         }
         if let Transport::Coded(coded) = &self.setup.transport {
             if let (Some(until), Some(_)) = (self.setup.until, &coded.trees) {
-                self.post.agenda.push(until.as_nanos() / 2, Event::Midway);
+                self.delivery.agenda.push(until.as_nanos() / 2, Event::Midway);
             }
             let coded = (**coded).clone();
             self.prepare_coded(&coded)?;
@@ -300,7 +300,7 @@ impl World {
 
     /// One more endpoint, that leads to this slot.
     fn settle(&mut self, slot: u32, task: u32) -> u32 {
-        self.post.settle(self.slots[slot as usize].host);
+        self.delivery.settle(self.slots[slot as usize].host);
         self.places.push(Place { slot, task });
         (self.places.len() - 1) as u32
     }
@@ -320,7 +320,7 @@ impl World {
     pub(super) fn run(mut self, watch: &mut dyn FnMut(Ran)) -> Records {
         let until = self.setup.until.map_or(u64::MAX, Time::as_nanos);
         while self.left > 0 || self.setup.until.is_some() {
-            let Some((at, event)) = self.post.agenda.advance() else { break };
+            let Some((at, event)) = self.delivery.agenda.advance() else { break };
             if at > until {
                 self.now = Time::from_nanos(until);
                 break;
@@ -345,8 +345,8 @@ impl World {
     /// Goes on until all machines are at rest, or so long; then nobody says anything more, and what is under way arrives.
     fn rest(&mut self, longest: Duration) {
         let until = (self.now + longest).as_nanos();
-        while !self.muted || self.post.bodies.len() > 0 {
-            let Some((at, event)) = self.post.agenda.advance() else { break };
+        while !self.muted || self.delivery.bodies.len() > 0 {
+            let Some((at, event)) = self.delivery.agenda.advance() else { break };
             let event = *event;
             self.now = Time::from_nanos(at);
             self.events += 1;
@@ -355,9 +355,9 @@ impl World {
             self.muted |= self.is_at_rest();
         }
         // A frame that its link will lose is forgotten when it is queued; its line is busy with it a moment longer.
-        let links = 0..self.post.network.link_count();
+        let links = 0..self.delivery.network.link_count();
         for _ in 0..LAST_FRAMES {
-            if links.clone().all(|link| self.post.network.queue_len(self.now, link) == 0) {
+            if links.clone().all(|link| self.delivery.network.queue_len(self.now, link) == 0) {
                 break;
             }
             self.now += LAST_FRAMES_STEP;
@@ -368,7 +368,7 @@ impl World {
     /// farewells. Hosts that will not wake up again do not count.
     fn is_at_rest(&self) -> bool {
         let awake = |slot: &&Slot| !self.paused[slot.host as usize];
-        self.post.bodies.len() == 0
+        self.delivery.bodies.len() == 0
             && self.changes_left == 0
             && self.slots.iter().filter(awake).all(|slot| match &slot.machine {
                 Machine::Source(source) => source.flows().next().is_none(),
@@ -381,7 +381,7 @@ impl World {
     // Once for every hop of every packet; a call costs a seventh of what it does.
     #[inline(always)]
     fn arrive(&mut self, link: u32, frame: SimFrame) {
-        if self.post.arrive(self.now, link, frame) {
+        if self.delivery.arrive(self.now, link, frame) {
             self.deliver(frame.body(), link, frame.ecn(), !frame.is_whole());
         }
     }
@@ -399,7 +399,7 @@ impl World {
                 }
             }
             Event::Serve { link } => {
-                if let Some(frame) = self.post.serve(self.now, link) {
+                if let Some(frame) = self.delivery.serve(self.now, link) {
                     self.arrive(link, frame);
                 }
             }
@@ -427,10 +427,10 @@ impl World {
     /// A message has come to its end, over this link if over any.
     #[inline(never)]
     fn deliver(&mut self, body: u32, link: u32, ecn: Ecn, cut: bool) {
-        let (to, packet) = self.post.take(body, ecn, cut);
-        let endpoint = match self.post.end(to, link) {
+        let (to, packet) = self.delivery.take(body, ecn, cut);
+        let endpoint = match self.delivery.end(to, link) {
             Some(End::Endpoint(endpoint)) => endpoint,
-            Some(End::Node(node)) => return self.post.pass_on(self.now, node, to, packet),
+            Some(End::Node(node)) => return self.delivery.pass_on(self.now, node, to, packet),
             None => return,
         };
         if let Body::Symbol(header) = &packet.datagram.body {
@@ -489,9 +489,9 @@ impl World {
         if self.muted || *paused {
             return None;
         }
-        let (now, post, setup) = (self.now, &mut self.post, &self.setup);
+        let (now, delivery, setup) = (self.now, &mut self.delivery, &self.setup);
         let polled = machine.poll(now, |speaker, packet| {
-            post.send(setup, now, speaker.map_or(*endpoint, endpoint_of), packet);
+            delivery.send(setup, now, speaker.map_or(*endpoint, endpoint_of), packet);
         });
         let woken = match polled {
             Ok(woken) => woken,
@@ -501,7 +501,7 @@ impl World {
             let at = at.max(now).as_nanos();
             if at < *wake {
                 *wake = at;
-                post.agenda.push(at, Event::Wake { slot });
+                delivery.agenda.push(at, Event::Wake { slot });
             }
         }
         None

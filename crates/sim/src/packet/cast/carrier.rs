@@ -16,10 +16,10 @@ use rand_chacha::ChaCha8Rng;
 
 use super::super::Event;
 use super::super::agenda::Agenda;
+use super::super::delivery::hash;
 use super::super::frame::{Bodies, SimFrame};
 use super::super::groups::GROUP;
 use super::super::network::Network;
-use super::super::post::hash;
 use super::super::setup::{Jitter, packet_on_path};
 use super::IP_UDP;
 use super::setup::CastSetup;

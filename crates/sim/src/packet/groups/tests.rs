@@ -12,8 +12,8 @@ use headwater_units::{
 use headwater_wire::{Body, Class, Datagram, Ecn, SymbolHeader};
 use proptest::prelude::*;
 
+use crate::packet::delivery::Delivery;
 use crate::packet::frame::{FrameSizes, SimFrame};
-use crate::packet::post::Post;
 use crate::packet::segments::End;
 use crate::packet::{ControlPlane, DecodeModel, Event, Jitter, Setup, Transport, switch_divisors};
 
@@ -37,7 +37,7 @@ fn trims_beyond(packets: u32) -> PortConfig {
 /// A network with an endpoint on every host that says nothing by itself.
 struct Field {
     setup: Setup,
-    post: Post,
+    delivery: Delivery,
     now: Time,
     /// Who had which packet: host, packet number, whether it was cut.
     had: Vec<(u32, u64, bool)>,
@@ -90,9 +90,9 @@ impl Field {
             seed,
             topology,
         };
-        let mut post = Post::new(&setup).unwrap();
-        (0..setup.topology.hosts().len() as u32).for_each(|host| post.settle(host));
-        Field { setup, post, now: Time::ZERO, had: Vec::new(), sent: 0 }
+        let mut delivery = Delivery::new(&setup).unwrap();
+        (0..setup.topology.hosts().len() as u32).for_each(|host| delivery.settle(host));
+        Field { setup, delivery, now: Time::ZERO, had: Vec::new(), sent: 0 }
     }
 
     /// One data packet on a path.
@@ -111,17 +111,17 @@ impl Field {
         let body = Body::Symbol(header);
         let datagram = Datagram { class: Class::Bulk, key_epoch: 0, flow: FlowId(7), body };
         let packet = Packet { path, ecn: Ecn::NotEct, datagram };
-        self.post.send(&self.setup, self.now, from, packet);
+        self.delivery.send(&self.setup, self.now, from, packet);
     }
 
     /// Until nothing is under way, or until then.
     fn run(&mut self, until: Time) {
-        while let Some((at, event)) = self.post.agenda.pop() {
+        while let Some((at, event)) = self.delivery.agenda.pop() {
             self.now = Time::from_nanos(at);
             match event {
                 Event::Arrive { link, frame } => self.arrive(link, frame),
                 Event::Serve { link } => {
-                    if let Some(frame) = self.post.serve(self.now, link) {
+                    if let Some(frame) = self.delivery.serve(self.now, link) {
                         self.arrive(link, frame);
                     }
                 }
@@ -135,14 +135,14 @@ impl Field {
     }
 
     fn arrive(&mut self, link: u32, frame: SimFrame) {
-        if self.post.arrive(self.now, link, frame) {
+        if self.delivery.arrive(self.now, link, frame) {
             self.take(frame.body(), link, !frame.is_whole());
         }
     }
 
     fn take(&mut self, body: u32, link: u32, cut: bool) {
-        let (to, packet) = self.post.take(body, Ecn::NotEct, cut);
-        let Some(End::Endpoint(to)) = self.post.end(to, link) else { panic!("{to} is no endpoint") };
+        let (to, packet) = self.delivery.take(body, Ecn::NotEct, cut);
+        let Some(End::Endpoint(to)) = self.delivery.end(to, link) else { panic!("{to} is no endpoint") };
         let Body::Symbol(header) = packet.datagram.body else { panic!("{packet:?}") };
         assert_eq!(header.trimmed, cut);
         // Endpoints are numbered as their hosts.
@@ -152,8 +152,8 @@ impl Field {
 
     /// Frames that left over each link, by its ends.
     fn carried(&mut self) -> BTreeMap<LinkId, u64> {
-        let links = 0..self.post.network.link_count();
-        let (now, network) = (self.now, &mut self.post.network);
+        let links = 0..self.delivery.network.link_count();
+        let (now, network) = (self.now, &mut self.delivery.network);
         links.map(|link| (LinkId(link), network.stats(now, link).frames_out)).collect()
     }
 
@@ -183,8 +183,8 @@ impl Field {
         // A frame that its link will lose is forgotten when it is queued, and its line is busy with it a moment longer.
         let now = self.now + Duration::from_secs(1);
         let stats: Vec<_> =
-            (0..fabric.link_count() as u32).map(|link| self.post.network.stats(now, link)).collect();
-        let tallies = &self.post.network.tallies;
+            (0..fabric.link_count() as u32).map(|link| self.delivery.network.stats(now, link)).collect();
+        let tallies = &self.delivery.network.tallies;
         for (link, (port, ends)) in stats.iter().zip(tallies).enumerate() {
             assert_eq!(ends.offered.frames, port.frames_in, "link {link}");
             assert_eq!(port.frames_in, port.frames_out + port.dropped, "link {link}");
@@ -202,7 +202,7 @@ impl Field {
             });
             assert_eq!(come, sum(fabric.leaving(point), &|link| tallies[link].offered.frames));
         }
-        assert_eq!(self.post.bodies.len(), 0, "no message is forgotten");
+        assert_eq!(self.delivery.bodies.len(), 0, "no message is forgotten");
     }
 }
 
@@ -232,7 +232,7 @@ fn a_packet_crosses_every_link_of_its_tree_once_and_comes_to_every_member() {
             }
             for (from, members) in groups {
                 let mut field = Field::new(fabric, routing, unlimited(), 1);
-                let path = field.post.group(members);
+                let path = field.delivery.group(members);
                 (0..40).for_each(|_| field.send(from, path));
                 field.run(Time::MAX);
                 let all: Vec<u64> = (0..40).collect();
@@ -261,7 +261,7 @@ fn sprayed_packets_take_every_way_up_evenly_and_copies_share_it() {
     for (fabric, ways) in [(FAT_TREE, 2), (LEAF_SPINE, 4)] {
         for routing in ["spray", "source-spray"] {
             let mut field = Field::new(fabric, routing, unlimited(), 3);
-            let path = field.post.group(&[5, 9, 13]);
+            let path = field.delivery.group(&[5, 9, 13]);
             (0..400).for_each(|_| field.send(0, path));
             field.run(Time::MAX);
             let host = field.setup.topology.point_of(HostId(0)).unwrap();
@@ -294,9 +294,9 @@ fn loss_on_a_branch_is_loss_for_those_behind_it() {
     // Hosts 4 and 5 are behind one link, 8 and 9 behind another.
     let branch = field.link(spine, rack(4));
     let last = field.downlink(9);
-    field.post.change(Time::ZERO, branch.0, LinkChange::DropNext(10));
-    field.post.change(Time::ZERO, last.0, LinkChange::DropNext(3));
-    let path = field.post.group(&[1, 4, 5, 8, 9]);
+    field.delivery.change(Time::ZERO, branch.0, LinkChange::DropNext(10));
+    field.delivery.change(Time::ZERO, last.0, LinkChange::DropNext(3));
+    let path = field.delivery.group(&[1, 4, 5, 8, 9]);
     (0..30).for_each(|_| field.send(0, path));
     field.run(Time::MAX);
     let from = |first: u64| (first..30).collect::<Vec<_>>();
@@ -304,7 +304,7 @@ fn loss_on_a_branch_is_loss_for_those_behind_it() {
         assert_eq!(field.of_host(host), from(first), "host {host}");
     }
     field.conserved();
-    assert_eq!(field.post.network.faults.lost, 13);
+    assert_eq!(field.delivery.network.faults.lost, 13);
 }
 
 #[test]
@@ -322,10 +322,10 @@ fn a_full_port_trims_the_copies_that_leave_by_it_and_no_others() {
         if !drain {
             // Ports are asked late where nobody counts at both ends.
             field.setup.drain = None;
-            field.post = Post::new(&field.setup).unwrap();
-            (0..16).for_each(|host| field.post.settle(host));
+            field.delivery = Delivery::new(&field.setup).unwrap();
+            (0..16).for_each(|host| field.delivery.settle(host));
         }
-        let group = field.post.group(&[1, 2, 3]);
+        let group = field.delivery.group(&[1, 2, 3]);
         for _ in 0..40 {
             field.send(0, group);
             // Host 2 hears from another one as well, so that its link is asked for twice what it carries.
@@ -343,16 +343,16 @@ fn a_full_port_trims_the_copies_that_leave_by_it_and_no_others() {
         if drain {
             field.conserved();
         }
-        assert_eq!(field.post.bodies.len(), 0);
+        assert_eq!(field.delivery.bodies.len(), 0);
     }
 }
 
 #[test]
 fn a_member_on_the_senders_host_has_it_without_the_network() {
     let mut field = Field::new(FAT_TREE, "spray", unlimited(), 1);
-    let path = field.post.group(&[4, 0, 9]);
+    let path = field.delivery.group(&[4, 0, 9]);
     field.send(0, path);
-    let alone = field.post.group(&[0]);
+    let alone = field.delivery.group(&[0]);
     field.send(0, alone);
     field.send(0, PathId(1 << 31 | 77));
     field.run(Time::MAX);
@@ -366,15 +366,15 @@ fn a_member_on_the_senders_host_has_it_without_the_network() {
 fn members_behind_a_cut_link_are_left_out_and_counted() {
     let mut field = Field::new(BIG_SWITCH, "spray", unlimited(), 1);
     let down = field.downlink(2);
-    field.post.network.keep_frames(down.0);
-    field.post.change(Time::ZERO, down.0, LinkChange::Down(true));
-    let path = field.post.group(&[1, 2]);
-    let gone = field.post.group(&[2]);
+    field.delivery.network.keep_frames(down.0);
+    field.delivery.change(Time::ZERO, down.0, LinkChange::Down(true));
+    let path = field.delivery.group(&[1, 2]);
+    let gone = field.delivery.group(&[2]);
     (0..5).for_each(|_| field.send(0, path));
     (0..2).for_each(|_| field.send(0, gone));
     field.run(Time::MAX);
     assert_eq!((field.of_host(1).len(), field.of_host(2).len()), (5, 0));
-    assert_eq!(field.post.network.faults.unroutable, 7);
+    assert_eq!(field.delivery.network.faults.unroutable, 7);
     field.conserved();
 }
 
@@ -382,8 +382,8 @@ fn members_behind_a_cut_link_are_left_out_and_counted() {
 #[should_panic(expected = "a host is in a group once")]
 fn two_members_on_one_host_are_refused() {
     let mut field = Field::new(BIG_SWITCH, "spray", unlimited(), 1);
-    field.post.settle(3);
-    field.post.group(&[3, 16]);
+    field.delivery.settle(3);
+    field.delivery.group(&[3, 16]);
 }
 
 proptest! {
@@ -405,15 +405,15 @@ proptest! {
             false => unlimited(),
         };
         let mut field = Field::new(fabric, routing, port, seed);
-        let links = field.post.network.link_count() as usize;
+        let links = field.delivery.network.link_count() as usize;
         for (link, chance) in &losses {
             let link = link.index(links) as u32;
-            field.post.change(Time::ZERO, link, LinkChange::Loss(*chance));
+            field.delivery.change(Time::ZERO, link, LinkChange::Loss(*chance));
         }
         let mut expected = BTreeSet::new();
         for (from, members, packets) in &sends {
             let members: Vec<u32> = members.iter().copied().collect();
-            let path = field.post.group(&members);
+            let path = field.delivery.group(&members);
             for _ in 0..*packets {
                 expected.extend(members.iter().map(|member| (*member, field.sent)));
                 field.send(*from, path);
@@ -423,9 +423,9 @@ proptest! {
         let had: BTreeSet<(u32, u64)> = field.had.iter().map(|(to, number, _)| (*to, *number)).collect();
         prop_assert_eq!(had.len(), field.had.len(), "nobody has a packet twice");
         prop_assert!(had.is_subset(&expected), "nobody has what was not for him");
-        let (now, links) = (field.now, 0..field.post.network.link_count());
-        let dropped: u64 = links.map(|link| field.post.network.stats(now, link).dropped).sum();
-        if field.post.network.faults.lost + dropped == 0 {
+        let (now, links) = (field.now, 0..field.delivery.network.link_count());
+        let dropped: u64 = links.map(|link| field.delivery.network.stats(now, link).dropped).sum();
+        if field.delivery.network.faults.lost + dropped == 0 {
             prop_assert_eq!(had, expected);
         }
         field.conserved();

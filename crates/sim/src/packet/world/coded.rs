@@ -45,7 +45,7 @@ impl World {
                 symbol: coded.symbol_size,
                 why,
             })?;
-            if let Some(cargo) = &mut self.post.cargo {
+            if let Some(cargo) = &mut self.delivery.cargo {
                 cargo.exists(object(index), bytes);
             }
             for &source in &plan.sources {
@@ -162,7 +162,7 @@ impl World {
                 ControlPlane::AtHost { .. } if self.paused[host as usize] => {}
                 ControlPlane::AtHost { .. } => {
                     let packet = Packet::control(PathId(controller), control);
-                    self.post.send(&self.setup, self.now, from, packet);
+                    self.delivery.send(&self.setup, self.now, from, packet);
                 }
             }
         }
@@ -170,8 +170,8 @@ impl World {
 
     /// At a random time: of hosts that speak all at once the same ones would find the controller's queue full each time.
     pub(super) fn introduce_soon(&mut self, host: u32, within: Duration) {
-        let wait = self.post.rng.random_range(0..within.as_nanos());
-        self.post.agenda.push(self.now.as_nanos() + wait, Event::Introduce { host });
+        let wait = self.delivery.rng.random_range(0..within.as_nanos());
+        self.delivery.agenda.push(self.now.as_nanos() + wait, Event::Introduce { host });
     }
 
     /// Every receiver of a task begins.
@@ -234,7 +234,7 @@ impl World {
         let (plan, running) = (self.setup.tasks.get(task as usize)?, self.tasks.get(task as usize)?);
         match FlowPlace::of(flow, plan.sources.len(), running.receivers.len()) {
             FlowPlace::Between { receiver, .. } => Some(PathId(*running.receivers.get(receiver)?)),
-            FlowPlace::Group => Some(self.post.group(&running.receivers)),
+            FlowPlace::Group => Some(self.delivery.group(&running.receivers)),
         }
     }
 

@@ -7,7 +7,7 @@ impl World {
     pub(super) fn change(&mut self, index: u32) {
         self.changes_left -= 1;
         match self.setup.changes[index as usize].1.clone() {
-            Change::Link(link, change) => self.post.change(self.now, link.0, change),
+            Change::Link(link, change) => self.delivery.change(self.now, link.0, change),
             Change::Paused(host, paused) => self.pause(host, paused),
             // Nobody can tell the two from outside; what it forgets it forgets when it restarts.
             Change::Killed(host) => self.pause(host, true),

@@ -46,8 +46,8 @@ impl World {
         let source = self.sources[plan.sources[0] as usize];
         let mut planter = Planter {
             topology,
-            segments: &mut self.post.network.segments,
-            nodes: &mut self.post.nodes,
+            segments: &mut self.delivery.network.segments,
+            nodes: &mut self.delivery.nodes,
             store: setup.store,
         };
         let planted = found.iter().map(|tree| planter.plant(tree, source, &receivers));
@@ -117,13 +117,13 @@ impl World {
                     task: task as u32,
                     tree: tree as u32,
                     links: planted.links,
-                    carried: self.post.network.segments.carried(planted.number),
+                    carried: self.delivery.network.segments.carried(planted.number),
                     new,
                     repeated,
                     duplicates,
                     midway: running.midway.get(tree).copied(),
                     settled: slowest(|reception| reception.useful - reception.midway),
-                    nodes: planted.stats(&self.post.nodes),
+                    nodes: planted.stats(&self.delivery.nodes),
                 });
             }
         }

@@ -1,7 +1,7 @@
 //! The way of a message: from one machine's `Transmit` to another machine's input.
 //!
 //! A message is put aside and its frame goes through the network, or it goes beside the network, as the set-up has it. A path
-//! is an endpoint, or a group of them ([`Post::group`]), or a segment of a tree.
+//! is an endpoint, or a group of them ([`Delivery::group`]), or a segment of a tree.
 
 use headwater_machine::Packet;
 use headwater_switch::{Choice, LinkChange, TreeNode, TreeWord, Walk};
@@ -21,7 +21,7 @@ use super::setup::{ControlPlane, Jitter, Setup, SetupError, Transport};
 use super::ways::ways_between;
 
 /// Frames under way, messages put aside, and everything else that is still to happen.
-pub(super) struct Post {
+pub(super) struct Delivery {
     pub(super) agenda: Agenda<Event>,
     pub(super) bodies: Bodies,
     pub(super) network: Network,
@@ -53,12 +53,12 @@ struct Spraying {
     walk: Walk,
 }
 
-impl Post {
+impl Delivery {
     pub(super) fn new(setup: &Setup) -> Result<Self, SetupError> {
         let hosts = setup.topology.hosts().len();
         let pairs = if setup.jitter == Jitter::PacketOnPath { hosts * hosts } else { 0 };
         let sprayed = if matches!((setup.choice)(0), Choice::Path { .. }) { hosts * hosts } else { 0 };
-        Ok(Post {
+        Ok(Delivery {
             agenda: Agenda::new(),
             bodies: Bodies::default(),
             network: Network::new(&ground(setup))?,

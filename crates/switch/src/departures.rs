@@ -19,7 +19,7 @@ struct Slot {
 
 /// Departures that were promised and are still to come, and totals of those that came.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Promises {
+pub(crate) struct Departures {
     /// A power of two of them, or none at first.
     slots: Box<[Slot]>,
     /// How many have left; also the place of the next to leave.
@@ -30,7 +30,7 @@ pub(crate) struct Promises {
     bytes_made: u64,
 }
 
-impl Promises {
+impl Departures {
     /// Lets go of all that have left at `now`.
     #[inline]
     pub(crate) fn settle(&mut self, now: Time) {
@@ -54,7 +54,7 @@ impl Promises {
         self.bytes_made += len;
         self.slots[place] = Slot { at, bytes_so_far: self.bytes_made };
     }
-    /// What has not left, as of the last [`Promises::settle`].
+    /// What has not left, as of the last [`Departures::settle`].
     #[inline]
     pub(crate) fn here(&self) -> Occupancy {
         Occupancy { packets: self.made - self.kept, bytes: self.bytes_made - self.bytes_kept }
@@ -100,24 +100,24 @@ mod tests {
     proptest! {
         #[test]
         fn ring_holds_what_a_plain_list_would(steps in prop::collection::vec((0u64..20, 0u64..2_000, 0u8..40), 1..400)) {
-            let (mut promises, mut list) = (Promises::default(), VecDeque::new());
+            let (mut departures, mut list) = (Departures::default(), VecDeque::new());
             let (mut now, mut end) = (0, 0);
             for (gap, len, what) in steps {
                 now += gap;
-                promises.settle(Time::from_nanos(now));
+                departures.settle(Time::from_nanos(now));
                 list.retain(|&(at, _)| at > now);
                 if what == 0 {
-                    promises.revoke();
+                    departures.revoke();
                     list.clear();
                     end = now;
                 } else {
                     end = now.max(end) + u64::from(what);
-                    promises.push(Time::from_nanos(end), len);
+                    departures.push(Time::from_nanos(end), len);
                     list.push_back((end, len));
                 }
                 let bytes = list.iter().map(|it| it.1).sum();
-                prop_assert_eq!(promises.here(), Occupancy { packets: list.len() as u64, bytes });
-                prop_assert_eq!(promises.last(), list.back().map(|it| Time::from_nanos(it.0)));
+                prop_assert_eq!(departures.here(), Occupancy { packets: list.len() as u64, bytes });
+                prop_assert_eq!(departures.last(), list.back().map(|it| Time::from_nanos(it.0)));
             }
         }
     }

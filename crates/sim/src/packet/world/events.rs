@@ -43,7 +43,7 @@ impl World {
             }
             SourceEvent::Opened(opened) => {
                 let flow = opened.flow;
-                if let Some(cargo) = &mut self.post.cargo {
+                if let Some(cargo) = &mut self.delivery.cargo {
                     cargo.opened(flow, opened.key, opened.object, opened.symbol_size);
                 }
                 if let Some(path) = self.way_of_pulled(flow) {
@@ -87,7 +87,7 @@ impl World {
                     flowing.last = Some(self.now);
                 }
                 if let Some(assembly) = &mut reception.assembly {
-                    let cargo = self.post.cargo.as_ref().map(|cargo| cargo.payload());
+                    let cargo = self.delivery.cargo.as_ref().map(|cargo| cargo.payload());
                     assembly.insert(flow, symbol, cargo);
                 }
             }
@@ -95,7 +95,7 @@ impl World {
                 let Some(assembly) = &mut reception.assembly else { return };
                 let took = assembly.latency(block, &self.setup.decode);
                 let at = (self.now + took).as_nanos();
-                self.post.agenda.push(at, Event::Decoded { endpoint, block: block.0 });
+                self.delivery.agenda.push(at, Event::Decoded { endpoint, block: block.0 });
             }
             ReceiverEvent::Discard { block } => {
                 if let Some(assembly) = &mut reception.assembly {
@@ -103,7 +103,7 @@ impl World {
                 }
             }
             ReceiverEvent::Accepted { bytes, symbol_size, .. } => {
-                let (overhead, true_bytes) = (self.setup.decode.overhead, self.post.cargo.is_some());
+                let (overhead, true_bytes) = (self.setup.decode.overhead, self.delivery.cargo.is_some());
                 let made = || Assembly::new(bytes, symbol_size, overhead, true_bytes);
                 let assembly = reception.assembly.get_or_insert_with(made);
                 if assembly.symbol_size() != symbol_size {
@@ -126,7 +126,7 @@ impl World {
                     let receiver = (!goes_to_all).then_some(place);
                     running.flows.push(Flowing { flow, source, receiver, start: self.now, last: None });
                 }
-                if let (Some(cargo), Some(assembly)) = (&mut self.post.cargo, &reception.assembly) {
+                if let (Some(cargo), Some(assembly)) = (&mut self.delivery.cargo, &reception.assembly) {
                     // The task's own T: the controller fits it to the object.
                     cargo.opened(flow, bind.key, object(task), assembly.symbol_size());
                 }
@@ -150,7 +150,7 @@ impl World {
             {
                 // Inside the network a request may be there before those who hold the object: it is made again.
                 running.receivers.clear();
-                self.post.agenda.push((self.now + INTRODUCE_EVERY).as_nanos(), Event::Start { task });
+                self.delivery.agenda.push((self.now + INTRODUCE_EVERY).as_nanos(), Event::Start { task });
             }
             ReceiverEvent::Failed(failure) => self.on_failure(task, failure),
             ReceiverEvent::Moved(_)
@@ -204,7 +204,7 @@ impl World {
         // The decoder of a receiver that has restarted since is gone with it.
         let Some(place) = running.receivers.iter().position(|it| *it == endpoint) else { return };
         let Some(assembly) = &mut running.receptions[place].assembly else { return };
-        let truth = self.post.cargo.as_ref().map(|cargo| (cargo, object(task)));
+        let truth = self.delivery.cargo.as_ref().map(|cargo| (cargo, object(task)));
         let command = assembly.finish(block, truth);
         let corrupt =
             matches!(command, ReceiverCommand::DecodeFailed { failure: DecodeFailure::Corrupt, .. });

@@ -23,7 +23,7 @@ const SHORTEST: Duration = Duration::from_micros(50);
 
 /// When to rest, and for how long.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Naps {
+pub(crate) struct InterruptModeration {
     since: Time,
     rounds: u64,
     /// The socket's count of them, then.
@@ -33,7 +33,7 @@ pub(crate) struct Naps {
     due: Time,
 }
 
-impl Naps {
+impl InterruptModeration {
     /// A round is over, and the socket has moved so many `datagrams` since it was opened. For how long to rest before the next;
     /// `slack` says what the machines can bear.
     pub(crate) fn after_round(
@@ -68,22 +68,26 @@ mod tests {
     }
 
     /// Rounds of a thread that always has something to do after so long, over 100 ms; of these, the rests of the last 50 ms.
-    fn rests(naps: &mut Naps, every: Duration, slack: Option<Duration>) -> (u32, Vec<Duration>) {
-        rests_among(naps, every, slack, 30_000)
+    fn rests(
+        moderation: &mut InterruptModeration,
+        every: Duration,
+        slack: Option<Duration>,
+    ) -> (u32, Vec<Duration>) {
+        rests_among(moderation, every, slack, 30_000)
     }
 
     /// With so many datagrams a second.
     fn rests_among(
-        naps: &mut Naps,
+        moderation: &mut InterruptModeration,
         every: Duration,
         slack: Option<Duration>,
         datagrams: u64,
     ) -> (u32, Vec<Duration>) {
-        let begin = naps.since + SPAN;
+        let begin = moderation.since + SPAN;
         let (mut now, mut rounds, mut rests) = (begin, 0, Vec::new());
         while now < begin + us(100_000) {
             let moved = now.since(Time::ZERO).as_micros() * datagrams / 1_000_000;
-            let rest = naps.after_round(now, moved, || slack);
+            let rest = moderation.after_round(now, moved, || slack);
             if now >= begin + us(50_000) {
                 rounds += 1;
                 rests.extend(rest);
@@ -95,51 +99,53 @@ mod tests {
 
     #[test]
     fn whoever_is_woken_all_the_time_rests_as_long_as_its_flows_bear() {
-        let mut naps = Naps::default();
-        let (rounds, rested) = rests(&mut naps, us(40), Some(us(1000)));
+        let mut moderation = InterruptModeration::default();
+        let (rounds, rested) = rests(&mut moderation, us(40), Some(us(1000)));
         assert!((99..=101).contains(&rounds), "{rounds}");
         assert!(rested.iter().all(|rest| *rest == us(460)), "{rested:?}");
-        let (rounds, _) = rests(&mut naps, us(40), Some(us(100)));
+        let (rounds, _) = rests(&mut moderation, us(40), Some(us(100)));
         assert!((499..=501).contains(&rounds), "{rounds}");
     }
 
     #[test]
     fn nobody_rests_who_is_woken_seldom_or_is_busy_or_must_not_be_late() {
-        assert_eq!(rests(&mut Naps::default(), us(1000), Some(us(1000))).1, []);
+        assert_eq!(rests(&mut InterruptModeration::default(), us(1000), Some(us(1000))).1, []);
         assert_eq!(
-            rests(&mut Naps::default(), us(600), Some(us(1000))).1,
+            rests(&mut InterruptModeration::default(), us(600), Some(us(1000))).1,
             [],
             "each round takes longer than a rest"
         );
-        assert_eq!(rests(&mut Naps::default(), us(40), Some(Duration::ZERO)).1, []);
-        assert_eq!(rests(&mut Naps::default(), us(40), None).1, []);
+        assert_eq!(rests(&mut InterruptModeration::default(), us(40), Some(Duration::ZERO)).1, []);
+        assert_eq!(rests(&mut InterruptModeration::default(), us(40), None).1, []);
     }
 
     #[test]
     fn nobody_rests_while_datagrams_come_in_crowds() {
-        assert_eq!(rests_among(&mut Naps::default(), us(40), Some(us(1000)), 300_000).1, []);
-        assert!(!rests_among(&mut Naps::default(), us(40), Some(us(1000)), 100_000).1.is_empty());
+        assert_eq!(rests_among(&mut InterruptModeration::default(), us(40), Some(us(1000)), 300_000).1, []);
+        assert!(
+            !rests_among(&mut InterruptModeration::default(), us(40), Some(us(1000)), 100_000).1.is_empty()
+        );
     }
 
     #[test]
     fn it_stops_when_there_is_less_to_do_and_not_because_it_rests() {
-        let mut naps = Naps::default();
-        assert!(!rests(&mut naps, us(40), Some(us(500))).1.is_empty());
+        let mut moderation = InterruptModeration::default();
+        assert!(!rests(&mut moderation, us(40), Some(us(500))).1.is_empty());
         assert!(
-            !rests(&mut naps, us(400), Some(us(500))).1.is_empty(),
+            !rests(&mut moderation, us(400), Some(us(500))).1.is_empty(),
             "2500 rounds a second, rested or not"
         );
-        assert_eq!(rests(&mut naps, us(5000), Some(us(500))).1, []);
+        assert_eq!(rests(&mut moderation, us(5000), Some(us(500))).1, []);
     }
 
     #[test]
     fn the_first_milliseconds_are_not_slowed_down() {
-        let mut naps = Naps::default();
+        let mut moderation = InterruptModeration::default();
         let begin = Time::ZERO + us(1_000_000);
-        assert_eq!(naps.after_round(begin, 0, || Some(us(500))), None, "one round in a second");
+        assert_eq!(moderation.after_round(begin, 0, || Some(us(500))), None, "one round in a second");
         for round in 1..200 {
             assert_eq!(
-                naps.after_round(begin + us(round * 40), round, || Some(us(500))),
+                moderation.after_round(begin + us(round * 40), round, || Some(us(500))),
                 None,
                 "round {round}"
             );

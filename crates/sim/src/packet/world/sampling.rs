@@ -8,9 +8,9 @@ impl World {
     pub(super) fn sample(&mut self) {
         let Some(sampling) = self.setup.sample.clone() else { return };
         let t = self.now;
-        self.post.agenda.push((t + sampling.every).as_nanos(), Event::Sample);
+        self.delivery.agenda.push((t + sampling.every).as_nanos(), Event::Sample);
         for (name, link) in &sampling.queues {
-            let value = self.post.network.queue_len(t, link.0) as f64;
+            let value = self.delivery.network.queue_len(t, link.0) as f64;
             self.records.samples.push(SampleRow::new(t, name, "queue", value));
         }
         if !sampling.flows {
@@ -183,18 +183,18 @@ impl World {
         let mut counts = Counts {
             ended: self.now,
             events: self.events,
-            faults: self.post.network.faults,
+            faults: self.delivery.network.faults,
             corrupt: self.corrupt,
-            under_way: self.post.bodies.len() as u64,
-            pending: self.post.agenda.len() as u64,
+            under_way: self.delivery.bodies.len() as u64,
+            pending: self.delivery.agenda.len() as u64,
             ..Counts::default()
         };
-        for link in 0..self.post.network.link_count() {
-            let stats = self.post.network.stats(self.now, link);
+        for link in 0..self.delivery.network.link_count() {
+            let stats = self.delivery.network.stats(self.now, link);
             counts.add(&stats);
             self.records.links.push(stats);
         }
-        self.records.tallies = std::mem::take(&mut self.post.network.tallies);
+        self.records.tallies = std::mem::take(&mut self.delivery.network.tallies);
         for (host, &endpoint) in self.sources.iter().enumerate() {
             if let Machine::Source(source) = self.machine(endpoint) {
                 let flows: Vec<_> = source.flows().map(|flow| (host as u32, flow.flow)).collect();
