@@ -80,6 +80,11 @@ pub struct Reception {
 }
 
 impl Reception {
+    /// That of a machine that is told how the object is cut, and does not say so.
+    pub fn of(geometry: Geometry) -> Self {
+        Reception { geometry: Some(geometry), ..Reception::default() }
+    }
+
     /// A packet is about to be handed to the machine.
     pub fn hands_in(&mut self, packet: &Packet) {
         self.handed_in = match &packet.datagram.body {
@@ -102,7 +107,7 @@ impl Reception {
                 return Some(Duty::Start(start));
             }
             ReceiverEvent::Bind(bind) => {
-                self.bound.insert(bind.flow);
+                assert!(self.bound.insert(bind.flow), "{:?} begins twice", bind.flow);
                 return Some(Duty::FindPath(bind));
             }
             ReceiverEvent::Moved(bind) => return Some(Duty::FindPath(bind)),
@@ -180,6 +185,11 @@ impl Reception {
         let SymbolId { block, esi } = symbol;
         self.whole.contains(&block)
             || !self.decoding.contains(&block) && self.symbols_of(block).contains_key(&esi)
+    }
+
+    /// When it was done, if it was.
+    pub fn done(&self) -> Option<Time> {
+        self.finished.as_ref().filter(|(_, how)| how.is_ok()).map(|(at, _)| *at)
     }
 
     /// When it was done.
