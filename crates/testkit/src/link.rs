@@ -8,12 +8,15 @@ use headwater_wire::{Body, Ecn};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-/// What links carry.
+/// What links carry. Unless it says otherwise, it can be neither marked nor trimmed.
 pub trait Carried: Clone {
     /// The queue marks it, if it may be marked.
-    fn mark(&mut self);
+    fn mark(&mut self) {}
+
     /// The queue cuts its payload off; false if it has none.
-    fn trim(&mut self) -> bool;
+    fn trim(&mut self) -> bool {
+        false
+    }
 }
 
 impl Carried for Packet {

@@ -53,6 +53,11 @@ impl Preparation {
         }
     }
 
+    /// The last block of the object that is held.
+    pub fn newest(&self) -> Option<BlockIndex> {
+        self.blocks.keys().map(|(_, block)| *block).max()
+    }
+
     /// Whether every block was released.
     pub fn is_empty(&self) -> bool {
         self.blocks.is_empty()

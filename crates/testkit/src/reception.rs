@@ -63,9 +63,9 @@ pub struct Reception {
     pub discarded: u32,
     /// Sources that are not believed any more.
     pub distrusted: Vec<NodeId>,
-    /// Flows that have begun, and those that are over.
+    /// Flows that have begun.
     pub bound: BTreeSet<FlowId>,
-    /// The flows that are over.
+    /// Those of them that are over.
     pub unbound: BTreeSet<FlowId>,
     /// When it was done, or had failed.
     pub finished: Option<(Time, Result<(), ReceiverFailure>)>,
@@ -80,6 +80,11 @@ pub struct Reception {
 }
 
 impl Reception {
+    /// That of a machine that is told how the object is cut, and does not say so.
+    pub fn of(geometry: Geometry) -> Self {
+        Reception { geometry: Some(geometry), ..Reception::default() }
+    }
+
     /// A packet is about to be handed to the machine.
     pub fn hands_in(&mut self, packet: &Packet) {
         self.handed_in = match &packet.datagram.body {
@@ -102,14 +107,18 @@ impl Reception {
                 return Some(Duty::Start(start));
             }
             ReceiverEvent::Bind(bind) => {
-                self.bound.insert(bind.flow);
+                let again = !self.bound.insert(bind.flow) && !self.unbound.remove(&bind.flow);
+                assert!(!again, "{:?} begins twice", bind.flow);
                 return Some(Duty::FindPath(bind));
             }
             ReceiverEvent::Moved(bind) => return Some(Duty::FindPath(bind)),
             ReceiverEvent::Unbind { flow } => {
                 assert!(self.unbound.insert(flow), "{flow:?} is over twice");
             }
-            ReceiverEvent::Symbol { flow, symbol } => self.keep(flow, symbol),
+            ReceiverEvent::Symbol { flow, symbol } => {
+                assert_eq!(self.handed_in.take(), Some(symbol), "only what was handed in can be kept");
+                self.keep(flow, symbol);
+            }
             ReceiverEvent::Decode { block } => {
                 let (need, here) = (self.source_symbols(block), self.symbols_of(block).len());
                 assert!(need > 0 && here >= need as usize, "{block} needs {need} symbols, {here} are here");
@@ -133,9 +142,21 @@ impl Reception {
             ReceiverEvent::Ended => {
                 assert!(self.finished.is_some(), "over without an end");
                 self.ended = true;
+                self.symbols.clear();
             }
         }
         None
+    }
+
+    /// Keeps a symbol that a flow has brought.
+    pub fn keep(&mut self, flow: FlowId, symbol: SymbolId) {
+        let SymbolId { block, esi } = symbol;
+        let is_late =
+            !self.outrun.contains(&block) && (self.whole.contains(&block) || self.decoding.contains(&block));
+        assert!(!is_late, "{symbol:?} of a block that is whole or at the decoder is kept");
+        let before = self.symbols.entry(block).or_default().insert(esi, flow);
+        assert_eq!(before, None, "{symbol:?} is kept twice");
+        self.kept += 1;
     }
 
     /// What the decoder makes of a block now: the block, unless `verdict` says otherwise. Nothing if nobody waits for it any more.
@@ -170,6 +191,11 @@ impl Reception {
         Some(ReceiverCommand::BlockDecoded { block })
     }
 
+    /// Blocks of which something is here, whole or not.
+    pub fn blocks(&self) -> usize {
+        self.whole.len() + self.symbols.len()
+    }
+
     /// Symbols that are here of a block that is not whole, and which flow brought each.
     pub fn symbols_of(&self, block: BlockIndex) -> &BTreeMap<Esi, FlowId> {
         self.symbols.get(&block).unwrap_or(const { &BTreeMap::new() })
@@ -180,6 +206,11 @@ impl Reception {
         let SymbolId { block, esi } = symbol;
         self.whole.contains(&block)
             || !self.decoding.contains(&block) && self.symbols_of(block).contains_key(&esi)
+    }
+
+    /// When it was done, if it was.
+    pub fn done(&self) -> Option<Time> {
+        self.finished.as_ref().filter(|(_, how)| how.is_ok()).map(|(at, _)| *at)
     }
 
     /// When it was done.
@@ -195,17 +226,6 @@ impl Reception {
 
     fn source_symbols(&self, block: BlockIndex) -> u32 {
         self.geometry.map_or(0, |geometry| geometry.source_symbols(block))
-    }
-
-    fn keep(&mut self, flow: FlowId, symbol: SymbolId) {
-        let SymbolId { block, esi } = symbol;
-        assert_eq!(self.handed_in.take(), Some(symbol), "only what was handed in can be kept");
-        let is_late =
-            !self.outrun.contains(&block) && (self.whole.contains(&block) || self.decoding.contains(&block));
-        assert!(!is_late, "{symbol:?} of a block that is whole or at the decoder is kept");
-        let before = self.symbols.entry(block).or_default().insert(esi, flow);
-        assert_eq!(before, None, "{symbol:?} is kept twice");
-        self.kept += 1;
     }
 
     fn finish(&mut self, now: Time, how: Result<(), ReceiverFailure>) {

@@ -33,7 +33,7 @@ fn relaying(written: bool, half: bool) -> Net {
 fn what_comes_is_passed_on_before_it_is_whole() {
     for written in [true, false] {
         let mut net = relaying(written, true);
-        net.run_until(|net| net.hosts[1].done && net.hosts[2].done);
+        net.run_until(|net| net.hosts[1].got.done().is_some() && net.hosts[2].got.done().is_some());
         let symbols = net.symbols();
         let [source, relay, last] = &net.hosts[..] else { unreachable!() };
         assert!(source.sent + relay.sent < symbols * 2 + 50 && last.sent == 0, "each has it once");
@@ -50,12 +50,12 @@ fn what_comes_is_passed_on_before_it_is_whole() {
 #[test]
 fn who_is_served_by_a_fetch_that_is_cancelled_is_told() {
     let mut net = relaying(true, false);
-    net.run_until(|net| net.hosts[2].blocks.len() + net.hosts[2].whole.len() > 1);
+    net.run_until(|net| net.hosts[2].got.blocks() > 1);
     assert!(net.hosts[1].node.passes_on(OBJECT));
     net.tell_fetch(1, ReceiverCommand::Cancel);
     net.run_until(|net| !net.hosts[1].node.passes_on(OBJECT));
     let relay = &net.hosts[1];
-    assert_eq!((relay.coming, relay.failed.clone()), (false, Some(ReceiverFailure::Cancelled)));
+    assert!(!relay.coming && matches!(relay.got.finished, Some((_, Err(ReceiverFailure::Cancelled)))));
     let ended = |control: &Control| matches!(control, Control::Controller(ToController::Stopped { flow }) | Control::Controller(ToController::PushRefused { flow, .. }) if *flow == SECOND);
     assert!(relay.told.iter().any(ended), "the controller hears that the flow is over");
 }
@@ -64,16 +64,17 @@ fn who_is_served_by_a_fetch_that_is_cancelled_is_told() {
 fn a_node_that_hands_over_serves_on_what_it_holds_alone() {
     for holds in [false, true] {
         let mut net = relaying(true, false);
-        net.run_until(|net| net.hosts[1].done);
+        net.run_until(|net| net.hosts[1].got.done().is_some());
         if holds {
-            let bytes = net.bytes;
+            let bytes = net.object.bytes;
             net.tell_source(1, SourceCommand::Hold { object: OBJECT, bytes });
         }
-        assert!(!net.hosts[2].done);
-        net.hosts[1].node.hand_over(net.now);
+        assert!(net.hosts[2].got.done().is_none());
+        let now = net.now();
+        net.hosts[1].node.hand_over(now);
         net.drain(1, Room::Free, &[]);
         match holds {
-            true => net.run_until(|net| net.hosts[2].done),
+            true => net.run_until(|net| net.hosts[2].got.done().is_some()),
             false => assert!(!net.hosts[1].coming && !net.hosts[1].node.passes_on(OBJECT)),
         }
     }
@@ -83,12 +84,12 @@ fn a_node_that_hands_over_serves_on_what_it_holds_alone() {
 fn a_block_that_cannot_be_read_any_more_is_told_of_and_the_object_withdrawn() {
     let first = Leg { flow: FIRST, from: 0, to: 1, role: FlowRole::Single };
     let mut net = Net::new(2, Bytes::mib(2), true, PULL, vec![first]);
-    net.hosts[0].whole.pop_last();
-    let blocks = net.hosts[0].whole.len();
+    net.hosts[0].got.whole.pop_last();
+    let blocks = net.hosts[0].got.whole.len();
     net.fetch(1);
     let ended = |control: &Control| matches!(control, Control::Controller(ToController::PushRefused { flow, .. }) if *flow == FIRST);
     net.run_until(|net| net.hosts[0].told.iter().any(ended));
-    assert_eq!(net.hosts[0].whole.len(), blocks - 1, "the driver was told once");
+    assert_eq!(net.hosts[0].got.whole.len(), blocks - 1, "the driver was told once");
 }
 
 fn tree_order(parent: Option<usize>, below: &[usize], receives: bool, host: u8) -> Control {
@@ -117,7 +118,7 @@ fn a_symbol_that_comes_down_a_tree_is_for_the_node_and_for_those_below() {
         net.order(2, tree_order(Some(1), &[], true, 2));
         net.fetch(1);
         net.fetch(2);
-        net.run_until(|net| net.hosts[1].done && net.hosts[2].done);
+        net.run_until(|net| net.hosts[1].got.done().is_some() && net.hosts[2].got.done().is_some());
         let sent: Vec<u64> = net.hosts.iter().map(|host| host.sent).collect();
         assert!(
             sent[0] < net.symbols() * 5 / 4 && sent[1..] == [0, 0],
@@ -152,7 +153,7 @@ fn a_source_speaks_when_there_is_room_and_no_more_datagrams_are_at_hand() {
     let mut net = Net::new(2, Bytes::mib(1), true, PULL, vec![first]);
     net.fetch(1);
     net.run_until(|net| net.hosts[0].node.source().flow(FIRST).is_some());
-    let now = net.now;
+    let now = net.now();
     let fin = Datagram { class: Class::Control, key_epoch: 0, flow: FIRST, body: Body::Fin(FinReason::Done) };
     let hear = |net: &mut Net, bytes: &[u8]| {
         let arrived = Arrived { bytes, from: address(1), ecn: Ecn::NotEct, trimmed: false };

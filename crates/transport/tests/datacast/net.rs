@@ -139,7 +139,7 @@ impl Net {
 
     /// Runs until all have everything, or until this time.
     pub(crate) fn run(&mut self, until: Time) {
-        while self.receptions.values().any(|it| it.finished.is_none()) {
+        while self.receptions.values().any(|it| it.done().is_none()) {
             if !self.step(until) {
                 assert!(!self.network.is_quiet(), "nothing will happen any more");
                 return self.network.wait_until(until);
@@ -154,7 +154,7 @@ impl Net {
 
     /// When each receiver had everything.
     pub(crate) fn done(&self) -> Vec<Option<Time>> {
-        self.receptions.values().map(|it| it.finished.as_ref().map(|(at, _)| *at)).collect()
+        self.receptions.values().map(Reception::done).collect()
     }
 
     /// Symbols that a receiver has.

@@ -4,6 +4,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
+use headwater_testkit::Simulation;
 use headwater_transport::pull::{PullFlowConfig, SessionConfig};
 use headwater_transport::source::SourceConfig;
 use headwater_units::{Duration, Time};
@@ -154,8 +155,10 @@ impl Case {
             ..Setup::blocks(self.blocks)
         };
         let mut net = setup.net();
-        (net.delay, net.room, net.disk) = (us(self.delay), self.room, us(self.disk));
-        net.trims = !self.product;
+        net.set_delay(us(self.delay));
+        net.set_room(self.room);
+        net.disk = us(self.disk);
+        net.set_trims(!self.product);
         let down = Rc::new(RefCell::new(vec![0u32; self.there.len()]));
         for &(receiver, from, span) in &self.outages {
             let (begin, end) = (down.clone(), down.clone());
@@ -166,26 +169,26 @@ impl Case {
             net.call(us(from), move |net| net.sources[source].dead = true);
             net.call(us(from + span), move |net| {
                 net.sources[source].dead = false;
-                net.poll_source(source);
+                net.drain(source);
             });
         }
         let is_down = move |receiver: usize| down.borrow().get(receiver).is_some_and(|times| *times > 0);
-        let (faults, trims, is_out) = (self.there.clone(), net.trims, is_down.clone());
-        let mut rng = ChaCha12Rng::seed_from_u64(!self.seed);
-        net.there = Box::new(move |_, packet| {
-            let receiver = packet.path.0 as usize - 100;
+        let (faults, trims, is_out) = (self.there.clone(), !self.product, is_down.clone());
+        let (sources, mut rng) = (self.sources, ChaCha12Rng::seed_from_u64(!self.seed));
+        net.there(move |_, it| {
+            let receiver = it.to - sources;
             match faults[receiver].fate(&mut rng) {
                 _ if is_out(receiver) => Fate::Lost,
-                Fate::Lost if trims && matches!(packet.datagram.body, Body::Symbol(_)) => Fate::Trimmed,
+                Fate::Lost if trims && matches!(it.packet.datagram.body, Body::Symbol(_)) => Fate::Trimmed,
                 fate => fate,
             }
         });
         let (faults, one_way) = (self.back, self.one_way);
         let mut rng = ChaCha12Rng::seed_from_u64(!self.seed ^ 1);
-        net.back = Box::new(move |_, packet| {
+        net.back(move |_, it| {
             // A pull knows where it goes to, and its flow where it comes from.
             match faults.fate(&mut rng) {
-                _ if !one_way && is_down((packet.datagram.flow.0 / 100) as usize) => Fate::Lost,
+                _ if !one_way && is_down((it.packet.datagram.flow.0 / 100) as usize) => Fate::Lost,
                 fate => fate,
             }
         });
@@ -204,7 +207,7 @@ impl Case {
             let symbols = (needed + 2.0 * f64::from(stats.blocks_lossy)) / (1.0 - f64::from(worst) / 1000.0);
             let beside = 6 * (3 * self.delay + 12) + outages + 2 * self.disk + 20;
             Outcome {
-                took: it.done_at.map(|at| at.since(Time::ZERO).as_nanos() as f64 / 1e9),
+                took: it.got.done().map(|at| at.since(Time::ZERO).as_nanos() as f64 / 1e9),
                 ideal: (symbols * 12.0 + beside as f64) / 1e6,
                 in_vain: (stats.useless + stats.surplus) as f64 / needed,
                 timeouts: stats.timeouts,

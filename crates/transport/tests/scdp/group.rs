@@ -28,7 +28,7 @@ fn a_group_is_sent_every_symbol_once() {
     for receiver in &net.receivers {
         let stats = receiver.session.stats();
         assert_eq!((stats.surplus, stats.timeouts, stats.detached), (0, 0, 0), "{stats:?}");
-        assert!(receiver.done_at < Some(Time::ZERO + PACKET * u64::from(4 * K) + us(400)));
+        assert!(receiver.got.done_at() < Time::ZERO + PACKET * u64::from(4 * K) + us(400));
     }
     assert_eq!(
         net.sources[0].closed_at.last().map(|it| it.1),
@@ -41,9 +41,9 @@ fn a_group_is_sent_every_symbol_once() {
 fn members_that_lose_different_symbols_decode_from_different_ones() {
     let mut net = four(4);
     // Each member loses another fifteenth of the symbols.
-    net.there = Box::new(|nth, packet| {
-        let receiver = u64::from(packet.path.0 % 4);
-        if matches!(packet.datagram.body, Body::Symbol(_)) && nth / 4 % 60 == 15 * receiver {
+    net.there(|nth, it| {
+        let receiver = (it.to - 1) as u64;
+        if matches!(it.packet.datagram.body, Body::Symbol(_)) && nth / 4 % 60 == 15 * receiver {
             Fate::Trimmed
         } else {
             Fate::Arrives
@@ -75,7 +75,7 @@ fn a_frozen_member_is_detached_and_catches_up_by_itself() {
     assert!(own > 10 * K && own <= 40 * K, "{own}");
     for (index, receiver) in net.receivers.iter().enumerate().filter(|(index, _)| *index != 2) {
         let ideal = PACKET * u64::from(40 * K) + ms(20);
-        let took = receiver.done_at.unwrap().since(Time::ZERO);
+        let took = receiver.got.done_at().since(Time::ZERO);
         assert!(took < ideal * 12 / 10, "member {index} took {took:?} where {ideal:?} would do");
     }
     assert!(net.sources[0].detached_said > 1, "it is told until it understands");
@@ -86,9 +86,9 @@ fn a_frozen_member_is_detached_and_catches_up_by_itself() {
 fn a_member_that_never_hears_that_it_is_detached_leaves_by_itself() {
     let mut net = four(8);
     // Nothing of the group's reaches it.
-    net.there = Box::new(|_, packet| match packet.datagram.body {
+    net.there(|_, it| match it.packet.datagram.body {
         Body::Detached => Fate::Lost,
-        Body::Symbol(_) if packet.datagram.flow == GROUP && packet.path.0 == 101 => Fate::Lost,
+        Body::Symbol(_) if it.packet.datagram.flow == GROUP && it.to == 2 => Fate::Lost,
         _ => Fate::Arrives,
     });
     net.finish();
@@ -109,7 +109,7 @@ fn a_dead_member_ends_when_the_controller_stops_its_flow() {
     net.receivers[3].frozen = true;
     net.run(ms(200));
     for receiver in &net.receivers[..3] {
-        assert!(receiver.done_at.is_some());
+        assert!(receiver.got.finished.is_some());
     }
     assert_eq!(net.sources[0].source.flows().count(), 2, "the dead member's, and the group's");
     net.order(0, headwater_wire::Control::Source(headwater_wire::ToSource::Stop { flow: flow(0, 3) }));
@@ -120,7 +120,7 @@ fn a_dead_member_ends_when_the_controller_stops_its_flow() {
 #[test]
 fn a_group_whose_farewells_are_lost_is_let_go() {
     let mut net = four(8);
-    net.back = farewells_are_lost();
+    net.back(farewells_are_lost());
     net.run(PullFlowConfig::default().silent_release - ms(1));
     assert!(net.receivers.iter().all(|receiver| receiver.session.has_ended()));
     assert_eq!(net.sources[0].source.flows().count(), 5);
@@ -132,7 +132,7 @@ fn a_group_whose_farewells_are_lost_is_let_go() {
 #[test]
 fn pulls_of_members_may_be_lost() {
     let mut net = four(6);
-    net.back = Box::new(|nth, packet| match packet.datagram.body {
+    net.back(|nth, it| match it.packet.datagram.body {
         Body::Pull(_) if nth % 9 == 4 => Fate::Lost,
         _ => Fate::Arrives,
     });
@@ -192,7 +192,7 @@ fn a_stranger_that_does_not_speak_is_left_behind() {
     net.finish();
     let assembled = PullFlowConfig::default().assemble_for;
     for receiver in &net.receivers[..3] {
-        let after = receiver.done_at.unwrap().since(Time::ZERO);
+        let after = receiver.got.done_at().since(Time::ZERO);
         assert!(after > assembled && after < assembled + ms(100), "{after:?}");
     }
     let stats = net.receivers[3].session.stats();

@@ -13,7 +13,7 @@ fn three(blocks: u64) -> Net {
 }
 
 fn took(net: &Net) -> Duration {
-    net.receivers[0].done_at.unwrap().since(Time::ZERO)
+    net.receivers[0].got.done_at().since(Time::ZERO)
 }
 
 /// Every symbol by whom it was sent; fails if two sources sent the same one.
@@ -84,7 +84,7 @@ fn a_slow_source_is_asked_for_what_it_can_bring() {
 #[test]
 fn seventy_sources_at_once_fill_the_link_and_none_times_out() {
     let mut net = Setup { sources: 70, window: 12, ..Setup::blocks(20) }.net();
-    net.room = 20;
+    net.set_room(20);
     net.finish();
     let stats = net.receivers[0].session.stats();
     assert!(stats.trimmed >= 500, "the first windows meet: {stats:?}");
@@ -125,9 +125,9 @@ fn sources_that_hear_no_farewell_let_their_flows_go_in_time() {
         let pull = PullFlowConfig { validates_paths: opens_flows, ..config.clone() };
         let source = SourceConfig { pull, ..SourceConfig::default() };
         let mut net = Setup { sources: 3, window: 6, session, source, ..Setup::blocks(9) }.net();
-        net.back = farewells_are_lost();
+        net.back(farewells_are_lost());
         net.run(Duration::from_secs(60));
-        let done = net.receivers[0].done_at.unwrap();
+        let done = net.receivers[0].got.done_at();
         let after: Vec<Duration> = net
             .sources
             .iter()
@@ -141,7 +141,7 @@ fn sources_that_hear_no_farewell_let_their_flows_go_in_time() {
         assert!(after.iter().all(|after| *after <= config.silent_release), "{after:?}");
         net.stopped.sort();
         assert_eq!(net.stopped, [0, 1, 2].map(|source| flow(source, 0)), "the controller hears of each");
-        assert!(net.sources.iter().all(|source| source.prepared.is_empty()));
+        assert!(net.sources.iter().all(|source| source.preparation.is_empty()));
     }
 }
 
@@ -160,7 +160,7 @@ fn a_receiver_with_two_links_of_unequal_rate_fills_both() {
     for room in [1000, 20] {
         let lines = vec![PACKET, PACKET * 3];
         let mut net = Setup { sources: 4, window: 8, lines, ..Setup::blocks(40) }.net();
-        net.room = room;
+        net.set_room(room);
         net.finish();
         let sent: Vec<usize> = (0..4).map(|source| net.sent(source, flow(source, 0)).len()).collect();
         let stats = net.receivers[0].session.stats();

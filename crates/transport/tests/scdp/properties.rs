@@ -31,12 +31,12 @@ fn weather() -> impl Strategy<Value = Weather> {
     })
 }
 
-fn fates(weather: Weather, seed: u64) -> Fates {
+fn fates(weather: Weather, seed: u64) -> Faults<Addressed> {
     let mut rng = ChaCha12Rng::seed_from_u64(seed);
-    Box::new(move |_, packet| {
+    Box::new(move |_, it: &mut Addressed| {
         let Weather { lost, trimmed, late, twice, by } = weather;
         let (dice, by) = (rng.random_range(0..100), us(rng.random_range(0..by)));
-        let is_symbol = matches!(packet.datagram.body, Body::Symbol(_));
+        let is_symbol = matches!(it.packet.datagram.body, Body::Symbol(_));
         match dice {
             _ if dice < lost => Fate::Lost,
             _ if dice < lost + trimmed && is_symbol => Fate::Trimmed,
@@ -66,8 +66,10 @@ proptest! {
     ) {
         let session = SessionConfig { reordering, open_blocks, opens_flows, ..SessionConfig::data_centre() };
         let mut net = Setup { sources, window, session, source: source(), ..Setup::blocks(blocks) }.net();
-        (net.room, net.trims) = (room, trims);
-        (net.there, net.back) = (fates(there, seed), fates(back, seed ^ 1));
+        net.set_room(room);
+        net.set_trims(trims);
+        net.there(fates(there, seed));
+        net.back(fates(back, seed ^ 1));
         (net.disk, net.decoder) = (us(disk), us(decoder));
         // Some blocks do not decode at first, some are wrong once, whoever sent what.
         net.verdict = Box::new(move |block, try_, senders| match (block + seed as u32) % 5 {
@@ -79,12 +81,12 @@ proptest! {
             net.call(us(at), |net| net.sources[0].dead = true);
         }
         net.finish_receivers();
-        prop_assert!(net.receivers[0].distrusted.is_empty() || doubtful > 0);
+        prop_assert!(net.receivers[0].got.distrusted.is_empty() || doubtful > 0);
         let stats = net.receivers[0].session.stats();
         let sent: usize = (0..sources).map(|source| net.sent(source, flow(source, 0)).len()).sum();
         // Nobody pours: what is sent beyond what is needed has a reason.
         let reasons = stats.lost + stats.trimmed + stats.useless + stats.surplus + stats.timeouts;
-        let thrown = u64::from(net.receivers[0].discarded) * 2 * u64::from(K);
+        let thrown = u64::from(net.receivers[0].got.discarded) * 2 * u64::from(K);
         let most = blocks * u64::from(K) + 2 * blocks + 2 * stats.need_more + thrown + 2 * reasons;
         prop_assert!(sent as u64 <= most + 2 * u64::from(window) * sources as u64, "{sent} {most} {stats:?}");
     }
@@ -97,8 +99,9 @@ proptest! {
     ) {
         let setup = Setup { receivers, group: true, window, source: source(), ..Setup::blocks(blocks) };
         let mut net = setup.net();
-        net.room = room;
-        (net.there, net.back) = (fates(there, seed), fates(back, seed ^ 1));
+        net.set_room(room);
+        net.there(fates(there, seed));
+        net.back(fates(back, seed ^ 1));
         net.call(us(freezes), |net| net.receivers[0].frozen = true);
         net.call(us(freezes + thaws), |net| net.thaw(0));
         net.finish_receivers();
@@ -109,9 +112,10 @@ proptest! {
     fn a_run_is_a_function_of_its_seed(weather in weather(), seed: u64) {
         let run = || {
             let mut net = Setup { sources: 2, source: source(), ..Setup::blocks(2) }.net();
-            (net.there, net.back) = (fates(weather, seed), fates(weather, seed ^ 1));
+            net.there(fates(weather, seed));
+        net.back(fates(weather, seed ^ 1));
             net.finish_receivers();
-            (net.now, net.receivers[0].session.stats(), net.receivers[0].pulled.len())
+            (net.now(), net.receivers[0].session.stats(), net.receivers[0].pulled.len())
         };
         prop_assert_eq!(run(), run());
     }

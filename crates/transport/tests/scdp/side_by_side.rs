@@ -1,25 +1,36 @@
 //! Fetches of one host, all by one pull queue: a session of that queue is a fetch, however many sources it has (SCDP §III-D).
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 
-use headwater_machine::{Endpoint, Input, Output, Packet};
+use headwater_machine::{Endpoint, Packet};
+use headwater_testkit::content::over_the_wire;
+use headwater_testkit::messages;
+use headwater_testkit::{
+    Command, Duty, Event, Line, Link, Machine, Network, Preparation, Reception, Role, Simulation,
+};
 use headwater_transport::pull::queue::PullConfig;
 use headwater_transport::pull::{PullFlowConfig, SessionConfig};
 use headwater_transport::push::receiver::ReceiverConfig;
 use headwater_transport::receiver::{HostReceiverConfig, Receivers};
 use headwater_transport::source::{Source, SourceConfig};
-use headwater_transport::{FromFetch, ReceiverCommand, ReceiverEvent, SourceCommand, SourceEvent, ToFetch};
+use headwater_transport::{FromFetch, ReceiverCommand, ReceiverEvent, SourceCommand, ToFetch};
 use headwater_units::{
-    BitRate, Bytes, Duration, FetchId, FlowId, FlowKey, NodeId, ObjectId, PathId, TaskId, Theta, Time,
+    BitRate, Bytes, Duration, FetchId, FlowId, FlowKey, NodeId, ObjectId, PathId, TaskId, Time,
 };
-use headwater_wire::{Body, Class, Control, Delivery, FlowGrant, FlowRole, Push, ToReceiver, ToSource};
+use headwater_wire::{Body, Delivery, Push, ToSource};
 
 use crate::net::*;
 
 const CONTROLLER: PathId = PathId(1000);
-const HOST: PathId = PathId(500);
-/// Symbols that wait before the host's link; the others are trimmed.
-const ROOM: usize = 8;
+const HOST_PATH: PathId = PathId(500);
+const KEY: FlowKey = FlowKey([0; 32]);
+/// Symbols that wait before the host's link and on it; the others are trimmed.
+const ROOM: usize = 9;
+/// The host; sources come behind it.
+const HOST: usize = 0;
+/// Both ways from source to host and back, and the link before the host.
+const WAY: usize = 0;
+const LAST: usize = 1;
 
 /// What one fetch is, and what became of it.
 #[derive(Clone, Copy)]
@@ -54,247 +65,50 @@ impl Fetch {
     }
 }
 
-enum Happening {
-    Begin(Fetch),
-    Queue(Packet),
-    Line,
-    ToHost(Packet),
-    ToSource(usize, Packet),
-    Wake(Who),
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Who {
-    Host,
-    Source(usize),
-}
-
 /// One host, its link, and sources that serve one fetch each.
 struct Host {
-    now: Time,
-    receivers: Receivers,
-    sources: Vec<Source>,
-    fetches: BTreeMap<u64, Fetch>,
-    line: VecDeque<Packet>,
-    happenings: BTreeMap<(Time, u64), Happening>,
-    happened: u64,
-    wakes: BTreeMap<Who, Time>,
+    network: Network<Addressed, Fetch>,
+    machines: Vec<Machine>,
+    preparations: Vec<Preparation>,
+    /// Those that are yet to begin.
+    awaited: usize,
+    fetches: BTreeMap<u64, (Fetch, Reception)>,
     /// Whole symbols, and when they came.
     came: Vec<(Time, FlowId)>,
-    done: BTreeMap<u64, Time>,
 }
 
 impl Host {
     fn new(sources: usize) -> Self {
         let (rate, packet) = (BitRate::new(1_000_000_000), Bytes::new(1500));
+        let pull = PullConfig { rate, packet, catch_up: Duration::ZERO };
         let config = SourceConfig { pull: PullFlowConfig::data_centre(), ..SourceConfig::default() };
+        let source = |seed| Role::Source(Source::new(config.clone(), [seed as u8; 32]));
+        let host = Role::Receiver(Receivers::new(HostReceiverConfig { pull }));
+        let last = Link { line: Line::Each(PACKET), room: ROOM, trims: true, ..Link::new(DELAY) };
         Host {
-            now: Time::ZERO,
-            receivers: Receivers::new(HostReceiverConfig {
-                pull: PullConfig { rate, packet, catch_up: Duration::ZERO },
-            }),
-            sources: (0..sources).map(|seed| Source::new(config.clone(), [seed as u8; 32])).collect(),
+            network: Network::new(vec![Link::new(DELAY), last]),
+            machines: core::iter::once(host).chain((0..sources).map(source)).collect(),
+            preparations: (0..=sources).map(|_| Preparation::default()).collect(),
+            awaited: 0,
             fetches: BTreeMap::new(),
-            line: VecDeque::new(),
-            happenings: BTreeMap::new(),
-            happened: 0,
-            wakes: BTreeMap::new(),
             came: Vec::new(),
-            done: BTreeMap::new(),
         }
     }
 
-    fn at(&mut self, time: Time, happening: Happening) {
-        self.happened += 1;
-        self.happenings.insert((time, self.happened), happening);
-    }
-
-    /// As a lazy driver: an older wake that comes earlier is good enough.
-    fn wake(&mut self, who: Who, at: Option<Time>) {
-        let Some(at) = at else { return };
-        if self.wakes.get(&who).is_none_or(|earlier| at < *earlier) {
-            self.wakes.insert(who, at);
-            self.at(at, Happening::Wake(who));
-        }
+    fn begins(&mut self, at: Time, fetch: Fetch) {
+        self.awaited += 1;
+        self.network.at(at, fetch);
     }
 
     /// Runs until every fetch that was to begin is done.
     fn run(&mut self) {
-        for _ in 0..1_000_000 {
-            let Some(((at, _), happening)) = self.happenings.pop_first() else { break };
-            self.now = at;
-            self.happen(happening);
-            let is_over = |fetch: &u64| self.done.contains_key(fetch);
-            let more = self.happenings.values().any(|it| matches!(it, Happening::Begin(_)));
-            if !more && self.fetches.keys().all(is_over) {
-                return;
-            }
-        }
-        panic!("not everything is here: {:?}", self.done);
-    }
-
-    fn happen(&mut self, happening: Happening) {
-        match happening {
-            Happening::Begin(fetch) => self.begin(fetch),
-            Happening::Queue(packet) if self.line.len() > ROOM => {
-                let mut packet = packet;
-                if let Body::Symbol(header) = &mut packet.datagram.body {
-                    header.trimmed = true;
-                }
-                self.at(self.now + DELAY, Happening::ToHost(packet));
-            }
-            Happening::Queue(packet) => {
-                self.line.push_back(packet);
-                if self.line.len() == 1 {
-                    self.at(self.now + PACKET, Happening::Line);
-                }
-            }
-            Happening::Line => {
-                let packet = self.line.pop_front().expect("a busy line has a packet");
-                self.at(self.now + DELAY, Happening::ToHost(packet));
-                if !self.line.is_empty() {
-                    self.at(self.now + PACKET, Happening::Line);
-                }
-            }
-            Happening::ToHost(packet) => {
-                self.receivers.handle(self.now, Input::Packet(packet));
-                self.poll_host();
-            }
-            Happening::ToSource(source, packet) => self.hand_to_source(source, Input::Packet(packet)),
-            Happening::Wake(who) => {
-                if self.wakes.get(&who) == Some(&self.now) {
-                    self.wakes.remove(&who);
-                }
-                match who {
-                    Who::Host => self.poll_host(),
-                    Who::Source(source) => self.poll_source(source),
-                }
-            }
+        while self.awaited > 0 || self.fetches.values().any(|(_, got)| got.done().is_none()) {
+            assert!(self.step(Time::MAX), "not everything is here");
         }
     }
 
-    /// The controller tells everybody.
-    fn begin(&mut self, fetch: Fetch) {
-        self.fetches.insert(fetch.id, fetch);
-        let request = fetch.id * 1000;
-        let config = ReceiverConfig {
-            room: T,
-            delivery: Some(fetch.delivery()),
-            pull: SessionConfig { opens_flows: true, ..SessionConfig::data_centre() },
-            ..ReceiverConfig::new(format!("object {}", fetch.id), NodeId([100; 32]), CONTROLLER, request)
-        };
-        let command = ReceiverCommand::Fetch(Box::new(config));
-        self.receivers.handle(self.now, Input::Command(ToFetch(FetchId(fetch.id), command)));
-        self.poll_host();
-        for source in fetch.all() {
-            let hold = SourceCommand::Hold { object: fetch.object(), bytes: fetch.bytes() };
-            self.hand_to_source(source, Input::Command(hold));
-            let push = Push {
-                task: TaskId(fetch.id),
-                flow: fetch.flow(source),
-                object: fetch.object(),
-                bytes: fetch.bytes(),
-                symbol_size: T,
-                key: FlowKey([0; 32]),
-                theta: Theta::ONE,
-                class: Class::Bulk,
-                receiver: NodeId([100; 32]),
-                delivery: fetch.delivery(),
-                index: (source - fetch.first) as u8,
-                of: fetch.sources as u8,
-                at: vec![],
-                start: None,
-                role: FlowRole::Single,
-            };
-            self.hand_to_source(source, Input::Packet(Packet::control(CONTROLLER, ToSource::Push(push))));
-        }
-        let grant = |source: usize| FlowGrant {
-            flow: fetch.flow(source),
-            node: node(source),
-            at: vec![],
-            key: FlowKey([0; 32]),
-            index: (source - fetch.first) as u8,
-            of: fetch.sources as u8,
-            group: None,
-            relays: false,
-            passed_on: true,
-        };
-        let accepted = Control::Receiver(ToReceiver::Accepted {
-            request,
-            task: TaskId(fetch.id),
-            object: fetch.object(),
-            bytes: fetch.bytes(),
-            symbol_size: T,
-            feedback_every: ms(100),
-            version: 0,
-            delivery: fetch.delivery(),
-            flows: fetch.all().map(grant).collect(),
-        });
-        self.receivers.handle(self.now, Input::Packet(Packet::control(CONTROLLER, accepted)));
-        self.poll_host();
-    }
-
-    fn poll_host(&mut self) {
-        loop {
-            match self.receivers.poll(self.now) {
-                Output::Transmit(Packet { path: CONTROLLER, .. }) => {}
-                Output::Transmit(packet) => {
-                    let packet = wired(packet);
-                    let source = packet.path.0 as usize;
-                    let there = Happening::ToSource(source, Packet { path: HOST, ..packet });
-                    self.at(self.now + DELAY, there);
-                }
-                Output::Event(FromFetch(FetchId(fetch), event)) => self.on_event(fetch, event),
-                Output::Wake(at) => return self.wake(Who::Host, at),
-            }
-        }
-    }
-
-    fn on_event(&mut self, fetch: u64, event: ReceiverEvent) {
-        let answer = match event {
-            ReceiverEvent::Accepted { .. } => {
-                ReceiverCommand::Start { wanted: 0..self.fetches[&fetch].blocks, have: vec![] }
-            }
-            ReceiverEvent::Bind(bind) => {
-                ReceiverCommand::FlowPath { flow: bind.flow, path: PathId((bind.flow.0 % 100) as u32) }
-            }
-            ReceiverEvent::Decode { block } => ReceiverCommand::BlockDecoded { block },
-            ReceiverEvent::Symbol { flow, .. } => return self.came.push((self.now, flow)),
-            ReceiverEvent::Done => {
-                self.done.insert(fetch, self.now);
-                return;
-            }
-            ReceiverEvent::Moved(_) | ReceiverEvent::Unbind { .. } | ReceiverEvent::Ended => return,
-            other => panic!("{other:?}"),
-        };
-        self.receivers.handle(self.now, Input::Command(ToFetch(FetchId(fetch), answer)));
-    }
-
-    fn hand_to_source(&mut self, source: usize, input: Input<SourceCommand>) {
-        self.sources[source].handle(self.now, input);
-        self.poll_source(source);
-    }
-
-    fn poll_source(&mut self, index: usize) {
-        loop {
-            match self.sources[index].poll(self.now) {
-                Output::Transmit(Packet { path: CONTROLLER, .. }) => {}
-                Output::Transmit(packet) => {
-                    let packet = Packet { path: PathId(index as u32), ..wired(packet) };
-                    let happening = match packet.datagram.body {
-                        Body::Symbol(_) => Happening::Queue(packet),
-                        _ => Happening::ToHost(packet),
-                    };
-                    self.at(self.now + DELAY, happening);
-                }
-                Output::Event(SourceEvent::Prepare { flow, block, repair }) => {
-                    let ready = SourceCommand::BlockReady { flow, block, repair };
-                    self.sources[index].handle(self.now, Input::Command(ready));
-                }
-                Output::Event(_) => {}
-                Output::Wake(at) => return self.wake(Who::Source(index), at),
-            }
-        }
+    fn done(&self, fetch: Fetch) -> Time {
+        self.fetches[&fetch.id].1.done_at()
     }
 
     /// Symbols of each flow that came in a span of time.
@@ -307,6 +121,106 @@ impl Host {
     }
 }
 
+impl Simulation for Host {
+    type Command = Command;
+    type Event = Event;
+    type Carried = Addressed;
+    type Act = Fetch;
+
+    fn network(&mut self) -> &mut Network<Addressed, Fetch> {
+        &mut self.network
+    }
+
+    fn machine(&mut self, host: usize) -> impl Endpoint<Command = Command, Event = Event> {
+        &mut self.machines[host]
+    }
+
+    /// The controller tells everybody.
+    fn act(&mut self, fetch: Fetch) {
+        self.awaited -= 1;
+        self.fetches.insert(fetch.id, (fetch, Reception::default()));
+        let request = fetch.id * 1000;
+        let config = ReceiverConfig {
+            room: T,
+            delivery: Some(fetch.delivery()),
+            pull: SessionConfig { opens_flows: true, ..SessionConfig::data_centre() },
+            ..ReceiverConfig::new(format!("object {}", fetch.id), NodeId([100; 32]), CONTROLLER, request)
+        };
+        let begin = ReceiverCommand::Fetch(Box::new(config));
+        self.tell(HOST, Role::Receiver(ToFetch(FetchId(fetch.id), begin)));
+        let (object, of) = (object(fetch.object(), fetch.bytes()), fetch.sources as u8);
+        let mut grants = Vec::new();
+        for (source, index) in fetch.all().zip(0..) {
+            let (flow, task) = (fetch.flow(source), TaskId(request));
+            let hold = SourceCommand::Hold { object: object.id, bytes: object.bytes };
+            self.tell(1 + source, Role::Source(hold));
+            let push = object.push(task, flow, KEY, NodeId([100; 32]), fetch.delivery());
+            let push = ToSource::Push(Push { index, of, ..push });
+            self.hear(1 + source, Packet::control(CONTROLLER, push));
+            grants.push(messages::grant(flow, node(source), KEY, index, of));
+        }
+        let accepted = object.accepted(request, fetch.delivery(), grants);
+        self.hear(HOST, Packet::control(CONTROLLER, accepted));
+    }
+
+    fn transmit(&mut self, from: usize, packet: Packet) {
+        if packet.path == CONTROLLER {
+            return;
+        }
+        let packet = over_the_wire(packet);
+        self.preparations[from].sends(&packet.datagram);
+        let (to, path) = match from {
+            HOST => (1 + packet.path.0 as usize, HOST_PATH),
+            source => (HOST, PathId(source as u32 - 1)),
+        };
+        self.network.send(WAY, Bytes::ZERO, Addressed { from, to, packet: Packet { path, ..packet } });
+    }
+
+    fn arrive(&mut self, link: usize, it: Addressed) {
+        if link == WAY && it.to == HOST && matches!(it.packet.datagram.body, Body::Symbol(_)) {
+            return self.network.send(LAST, Bytes::ZERO, it);
+        }
+        if it.to == HOST
+            && let Some((_, got)) = self.fetches.get_mut(&(it.packet.datagram.flow.0 / 100))
+        {
+            got.hands_in(&it.packet);
+        }
+        self.hear(it.to, it.packet);
+    }
+
+    fn on_event(&mut self, host: usize, event: Event) {
+        let now = self.network.now();
+        let answer = match event {
+            Role::Source(event) => {
+                let preparation = &mut self.preparations[host];
+                let ready = preparation.on_event(&event);
+                ready.iter().for_each(|ready| preparation.ready(ready));
+                ready.map(Role::Source)
+            }
+            Role::Receiver(FromFetch(fetch, event)) => {
+                if let ReceiverEvent::Symbol { flow, .. } = event {
+                    self.came.push((now, flow));
+                }
+                let (_, got) = self.fetches.get_mut(&fetch.0).expect("it has begun");
+                let answer = match got.on_event(now, event) {
+                    Some(Duty::Start(start)) => Some(start),
+                    Some(Duty::FindPath(bind)) => {
+                        let path = PathId((bind.flow.0 % 100) as u32);
+                        Some(ReceiverCommand::FlowPath { flow: bind.flow, path })
+                    }
+                    Some(Duty::Decode(block)) => got.decode(block, |_| Ok(())),
+                    None => None,
+                };
+                answer.map(|answer| Role::Receiver(ToFetch(fetch, answer)))
+            }
+            Role::Controller(_) => unreachable!("nobody controls here"),
+        };
+        if let Some(command) = answer {
+            self.handle(host, headwater_machine::Input::Command(command));
+        }
+    }
+}
+
 /// Goal: a fetch with eight sources that has long filled the pull queue leaves half of the link to one that comes later and has a
 /// single source, at once and for as long as both go on; and takes it back.
 #[test]
@@ -315,18 +229,18 @@ fn fetches_of_a_host_have_equal_shares_of_its_pulls_however_many_sources_each_ha
     let single = Fetch { id: 2, first: 8, sources: 1, window: 24, blocks: 12 };
     let mut host = Host::new(9);
     let begins = Time::ZERO + ms(10);
-    host.at(Time::ZERO, Happening::Begin(many));
-    host.at(begins, Happening::Begin(single));
+    host.begins(Time::ZERO, many);
+    host.begins(begins, single);
     host.run();
 
     let of = |by_flow: &BTreeMap<FlowId, u64>, fetch: Fetch| {
         fetch.all().map(|source| by_flow.get(&fetch.flow(source)).copied().unwrap_or(0)).collect::<Vec<_>>()
     };
-    let ends = host.done[&single.id];
-    assert!(ends > begins + ms(15) && host.done[&many.id] > ends + ms(5), "{:?}", host.done);
+    let ends = host.done(single);
+    assert!(ends > begins + ms(15) && host.done(many) > ends + ms(5), "{ends}");
     // Packets that the link carries in a millisecond: 83.
     let (mut at, mut shared, mut alone) = (Time::ZERO + ms(2), 0, 0);
-    while at + ms(1) < host.done[&many.id] {
+    while at + ms(1) < host.done(many) {
         let came = host.came(at, at + ms(1));
         let [of_many, of_single] = [many, single].map(|fetch| of(&came, fetch).iter().sum::<u64>());
         assert!((82..=84).contains(&(of_many + of_single)), "{at}: {of_many} and {of_single}");
@@ -340,7 +254,7 @@ fn fetches_of_a_host_have_equal_shares_of_its_pulls_however_many_sources_each_ha
         at += ms(1);
     }
     assert!(shared >= 15 && alone >= 30, "{shared} and {alone}");
-    // A round trip after it has begun, and the queue before the link.
+    // A round trip after it has begun, two turns of the pull queue, and the queue before the link.
     let first = host.came.iter().find(|(_, flow)| *flow == single.flow(8)).expect("it is done").0;
     assert!(first < begins + DELAY * 3 + PACKET * (ROOM as u64 + 2), "its first symbol came at {first}");
     // Inside a fetch, its sources take turns as they answer.

@@ -1,5 +1,6 @@
 //! Blocks whose hash is wrong, and those who sent them.
 
+use headwater_testkit::Simulation;
 use headwater_transport::{DecodeFailure, ReceiverFailure};
 
 use crate::net::*;
@@ -13,9 +14,9 @@ fn a_liar_among_three_is_found_and_the_object_comes_right() {
         false => Ok(()),
     });
     net.finish();
-    assert_eq!(net.receivers[0].distrusted, [node(1)]);
+    assert_eq!(net.receivers[0].got.distrusted, [node(1)]);
     let stats = net.receivers[0].session.stats();
-    assert!(stats.corrupt >= 1 && net.receivers[0].discarded >= 1, "{stats:?}");
+    assert!(stats.corrupt >= 1 && net.receivers[0].got.discarded >= 1, "{stats:?}");
     assert!(net.sources[1].closed_at.iter().any(|(_, it)| *it == liar), "it is told that it is over");
 }
 
@@ -34,7 +35,7 @@ fn a_single_bad_block_is_pulled_from_one_source_alone_and_nobody_is_distrusted()
     });
     net.finish();
     assert_eq!(alone.get(), 1, "of one source alone");
-    assert!(net.receivers[0].distrusted.is_empty());
+    assert!(net.receivers[0].got.distrusted.is_empty());
     assert_eq!(net.receivers[0].session.stats().corrupt, 1);
 }
 
@@ -43,8 +44,9 @@ fn the_only_source_that_lies_ends_the_task() {
     let mut net = Setup::blocks(2).net();
     net.verdict = Box::new(|_, _, _| Err(DecodeFailure::Corrupt));
     net.run(headwater_units::Duration::from_secs(120));
-    assert_eq!(net.receivers[0].distrusted, [node(0)]);
-    assert_eq!(net.receivers[0].failed, Some(ReceiverFailure::NoSource { missing: 2 }));
+    assert_eq!(net.receivers[0].got.distrusted, [node(0)]);
+    let failed = net.receivers[0].got.finished.clone().map(|(_, how)| how);
+    assert_eq!(failed, Some(Err(ReceiverFailure::NoSource { missing: 2 })));
     assert!(net.receivers[0].session.has_ended());
 }
 
@@ -60,7 +62,7 @@ fn a_source_that_dies_while_it_is_asked_alone_is_replaced() {
         net.call(ms(3) + ms(4) * dies as u64, move |net| net.sources[dies].dead = true);
         net.call(ms(6) + ms(4) * dies as u64, move |net| {
             net.sources[dies].dead = false;
-            net.poll_source(dies);
+            net.drain(dies);
         });
     }
     net.finish_receivers();

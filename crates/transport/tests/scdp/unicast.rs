@@ -3,13 +3,13 @@
 use headwater_transport::DecodeFailure;
 use headwater_transport::pull::{PullFlowConfig, SessionConfig};
 use headwater_transport::source::SourceConfig;
-use headwater_units::{Duration, Time};
+use headwater_units::{BlockIndex, Duration, Time};
 use headwater_wire::{Body, Class, Control, Pull, ToSource};
 
 use crate::net::*;
 
-fn is_pull(packet: &headwater_machine::Packet) -> bool {
-    matches!(packet.datagram.body, Body::Pull(_))
+fn is_pull(it: &Addressed) -> bool {
+    matches!(it.packet.datagram.body, Body::Pull(_))
 }
 
 /// SCDP §III-H: "a receiver sends K - IW pull requests, in total", and no symbol is sent beyond K.
@@ -34,9 +34,9 @@ fn a_block_that_loses_nothing_is_pulled_for_all_but_the_first_window() {
     assert_eq!(stats.pulls, u64::from(K - 12));
     // Pushed at once, pulled a packet's time apart, each answered within a round trip.
     assert!(
-        net.receivers[0].done_at < Some(Time::ZERO + PACKET * u64::from(K) + DELAY * 8),
-        "{:?}",
-        net.receivers[0].done_at
+        net.receivers[0].got.done_at() < Time::ZERO + PACKET * u64::from(K) + DELAY * 8,
+        "{}",
+        net.receivers[0].got.done_at()
     );
 }
 
@@ -62,7 +62,7 @@ fn only_the_last_pull_bears_fin_and_its_answer_goes_first() {
 fn every_header_is_one_more_pull_and_its_block_is_to_have_two_symbols_more() {
     let mut net = Setup::blocks(4).net();
     let trimmed = [3, 70, 71, 72];
-    net.there = Box::new(move |nth, _| if trimmed.contains(&nth) { Fate::Trimmed } else { Fate::Arrives });
+    net.there(move |nth, _| if trimmed.contains(&nth) { Fate::Trimmed } else { Fate::Arrives });
     net.finish();
     let stats = net.receivers[0].session.stats();
     assert_eq!((stats.trimmed, stats.blocks_lossy), (4, 2), "blocks 0 and 1");
@@ -74,7 +74,7 @@ fn every_header_is_one_more_pull_and_its_block_is_to_have_two_symbols_more() {
 #[test]
 fn the_header_of_the_last_symbol_is_answered_by_another_fin() {
     let mut net = Setup::default().net();
-    net.there = Box::new(|nth, _| if nth == 63 { Fate::Trimmed } else { Fate::Arrives });
+    net.there(|nth, _| if nth == 63 { Fate::Trimmed } else { Fate::Arrives });
     net.finish();
     let fins: Vec<u32> = net.receivers[0]
         .pulled
@@ -92,13 +92,13 @@ fn the_header_of_the_last_symbol_is_answered_by_another_fin() {
 #[test]
 fn a_queue_that_trims_is_kept_full_without_a_timeout() {
     let mut net = Setup { window: 40, ..Setup::blocks(8) }.net();
-    net.room = 8;
+    net.set_room(8);
     net.finish();
     let stats = net.receivers[0].session.stats();
     assert!(stats.trimmed >= 20, "{stats:?}");
     assert_eq!((stats.timeouts, stats.lost, stats.surplus), (0, 0, 0), "{stats:?}");
     let ideal = PACKET * (8 * u64::from(K) + 2 * u64::from(stats.blocks_lossy)) + DELAY * 3;
-    let took = net.receivers[0].done_at.unwrap().since(Time::ZERO);
+    let took = net.receivers[0].got.done_at().since(Time::ZERO);
     assert!(took < ideal + us(300), "{took:?} where {ideal:?} would do");
 }
 
@@ -107,8 +107,8 @@ fn a_queue_that_trims_is_kept_full_without_a_timeout() {
 fn what_headers_overtake_is_not_lost() {
     let session = SessionConfig { reordering: 3, ..SessionConfig::data_centre() };
     let mut net = Setup { window: 40, session, ..Setup::blocks(8) }.net();
-    net.room = 30;
-    net.there = Box::new(|nth, _| if nth % 30 == 29 { Fate::Trimmed } else { Fate::Arrives });
+    net.set_room(30);
+    net.there(|nth, _| if nth % 30 == 29 { Fate::Trimmed } else { Fate::Arrives });
     net.finish();
     let stats = net.receivers[0].session.stats();
     assert!(stats.trimmed >= 15, "{stats:?}");
@@ -118,12 +118,12 @@ fn what_headers_overtake_is_not_lost() {
 #[test]
 fn reordered_and_doubled_pulls_and_symbols_cost_nothing() {
     let mut net = Setup::blocks(3).net();
-    net.there = Box::new(|nth, _| match nth % 7 {
+    net.there(|nth, _| match nth % 7 {
         2 => Fate::Late(us(50)),
         5 => Fate::Twice(us(35)),
         _ => Fate::Arrives,
     });
-    net.back = Box::new(|nth, _| match nth % 5 {
+    net.back(|nth, _| match nth % 5 {
         1 => Fate::Late(us(60)),
         3 => Fate::Twice(us(80)),
         _ => Fate::Arrives,
@@ -138,8 +138,7 @@ fn reordered_and_doubled_pulls_and_symbols_cost_nothing() {
 #[test]
 fn lost_pulls_are_made_good_by_the_next_one() {
     let mut net = Setup::blocks(2).net();
-    net.back =
-        Box::new(|nth, packet| if is_pull(packet) && nth % 4 == 1 { Fate::Lost } else { Fate::Arrives });
+    net.back(|nth, it| if is_pull(it) && nth % 4 == 1 { Fate::Lost } else { Fate::Arrives });
     net.finish();
     let stats = net.receivers[0].session.stats();
     assert_eq!((stats.timeouts, stats.surplus), (0, 0), "{stats:?}");
@@ -150,7 +149,7 @@ fn lost_pulls_are_made_good_by_the_next_one() {
 fn the_last_pulls_of_a_flow_may_be_lost() {
     let mut net = Setup::default().net();
     let last = |pull: &Pull| (50..=52).contains(&pull.sequence);
-    net.back = Box::new(move |_, packet| match &packet.datagram.body {
+    net.back(move |_, it| match &it.packet.datagram.body {
         Body::Pull(pull) if last(pull) => Fate::Lost,
         _ => Fate::Arrives,
     });
@@ -166,8 +165,8 @@ fn headers_that_are_lost_are_found_missing() {
     for reordering in [3, 250] {
         let session = SessionConfig { reordering, ..SessionConfig::data_centre() };
         let mut net = Setup { window: 40, session, ..Setup::blocks(16) }.net();
-        net.room = 8;
-        net.there = Box::new(|nth, _| if nth % 10 == 6 { Fate::Trimmed } else { Fate::Arrives });
+        net.set_room(8);
+        net.there(|nth, _| if nth % 10 == 6 { Fate::Trimmed } else { Fate::Arrives });
         net.loses_header = Box::new(|nth| nth % 3 == 1);
         net.finish();
         let stats = net.receivers[0].session.stats();
@@ -189,7 +188,7 @@ fn headers_that_are_lost_are_found_missing() {
 #[test]
 fn the_header_of_the_last_symbol_may_be_lost() {
     let mut net = Setup::default().net();
-    net.there = Box::new(|nth, _| if nth == 63 { Fate::Trimmed } else { Fate::Arrives });
+    net.there(|nth, _| if nth == 63 { Fate::Trimmed } else { Fate::Arrives });
     net.loses_header = Box::new(|_| true);
     net.finish();
     let stats = net.receivers[0].session.stats();
@@ -201,8 +200,8 @@ fn the_header_of_the_last_symbol_may_be_lost() {
 #[test]
 fn symbols_that_are_lost_where_others_are_trimmed_are_found_missing() {
     let mut net = Setup { window: 40, ..Setup::blocks(4) }.net();
-    net.room = 8;
-    net.there = Box::new(|nth, _| if nth % 11 == 7 { Fate::Lost } else { Fate::Arrives });
+    net.set_room(8);
+    net.there(|nth, _| if nth % 11 == 7 { Fate::Lost } else { Fate::Arrives });
     net.finish();
     let stats = net.receivers[0].session.stats();
     assert!(stats.lost > 10, "{stats:?}");
@@ -215,10 +214,9 @@ fn random_loss_without_trimming_is_found_by_later_arrivals() {
     for opens_flows in [false, true] {
         let session = SessionConfig { opens_flows, reordering: 3, ..SessionConfig::data_centre() };
         let mut net = Setup { session, ..Setup::blocks(16) }.net();
-        net.trims = false;
-        net.there = Box::new(|nth, _| if hash(nth).is_multiple_of(20) { Fate::Lost } else { Fate::Arrives });
-        net.back =
-            Box::new(|nth, _| if hash(nth + 77).is_multiple_of(20) { Fate::Lost } else { Fate::Arrives });
+        net.set_trims(false);
+        net.there(|nth, _| if hash(nth).is_multiple_of(20) { Fate::Lost } else { Fate::Arrives });
+        net.back(|nth, _| if hash(nth + 77).is_multiple_of(20) { Fate::Lost } else { Fate::Arrives });
         net.finish();
         let stats = net.receivers[0].session.stats();
         let sent = net.sent(0, flow(0, 0)).len() as u64;
@@ -226,7 +224,7 @@ fn random_loss_without_trimming_is_found_by_later_arrivals() {
         assert!(stats.timeouts <= 8, "{stats:?}");
         assert!(stats.surplus + stats.useless <= 16, "{stats:?}");
         let ideal = PACKET * sent;
-        let took = net.receivers[0].done_at.unwrap().since(Time::ZERO);
+        let took = net.receivers[0].got.done_at().since(Time::ZERO);
         assert!(took < ideal * 2, "{took:?} where {ideal:?} would do");
     }
 }
@@ -234,7 +232,7 @@ fn random_loss_without_trimming_is_found_by_later_arrivals() {
 #[test]
 fn a_first_window_that_is_lost_altogether_is_asked_for() {
     let mut net = Setup::default().net();
-    net.there = Box::new(|nth, _| if nth < 12 { Fate::Lost } else { Fate::Arrives });
+    net.there(|nth, _| if nth < 12 { Fate::Lost } else { Fate::Arrives });
     net.finish();
     let stats = net.receivers[0].session.stats();
     assert_eq!((stats.lost, stats.timeouts), (12, 1));
@@ -256,7 +254,7 @@ fn a_receiver_that_opens_its_flow_says_what_it_lacks() {
 fn an_opening_pull_that_is_lost_is_soon_said_again_and_costs_no_symbol() {
     let session = SessionConfig { opens_flows: true, ..SessionConfig::data_centre() };
     let mut net = Setup { session, ..Setup::blocks(2) }.net();
-    net.back = Box::new(|nth, _| if nth == 0 { Fate::Lost } else { Fate::Arrives });
+    net.back(|nth, _| if nth == 0 { Fate::Lost } else { Fate::Arrives });
     net.finish();
     let stats = net.receivers[0].session.stats();
     assert_eq!((stats.timeouts, stats.lost), (0, 0), "{stats:?}");
@@ -267,11 +265,11 @@ fn an_opening_pull_that_is_lost_is_soon_said_again_and_costs_no_symbol() {
 #[test]
 fn a_first_window_that_is_lost_whole_costs_a_receiver_that_opens_its_flow_no_timeout() {
     let mut net = Setup { session: SessionConfig::default(), ..Setup::blocks(2) }.net();
-    net.there = Box::new(|nth, _| if nth < 12 { Fate::Lost } else { Fate::Arrives });
+    net.there(|nth, _| if nth < 12 { Fate::Lost } else { Fate::Arrives });
     net.finish();
     let stats = net.receivers[0].session.stats();
     assert_eq!((stats.lost, stats.timeouts), (12, 0), "{stats:?}");
-    let took = net.receivers[0].done_at.unwrap().since(Time::ZERO);
+    let took = net.receivers[0].got.done_at().since(Time::ZERO);
     assert!(took < ms(60) + PACKET * u64::from(2 * K + 2 + 12) + ms(1), "{took:?}");
 }
 
@@ -281,13 +279,13 @@ fn an_address_that_has_not_echoed_a_nonce_gets_no_more_than_the_first_window() {
     let session = SessionConfig { opens_flows: true, ..SessionConfig::data_centre() };
     let source = SourceConfig { pull: PullFlowConfig::default(), ..SourceConfig::default() };
     let mut net = Setup { session, source, ..Setup::blocks(2) }.net();
-    net.back = Box::new(|_, packet| match packet.datagram.body {
+    net.back(|_, it| match it.packet.datagram.body {
         Body::Challenge { .. } => Fate::Lost,
         _ => Fate::Arrives,
     });
     net.run(ms(200));
     assert_eq!(net.sent(0, flow(0, 0)).len(), 12);
-    net.back = no_faults();
+    net.back(no_faults());
     net.finish();
 }
 
@@ -296,10 +294,10 @@ fn blocks_are_pulled_one_after_the_other_while_earlier_ones_are_decoded() {
     let mut net = Setup::blocks(6).net();
     net.decoder = ms(1);
     net.finish();
-    assert_eq!(net.receivers[0].order, [0, 1, 2, 3, 4, 5]);
+    assert_eq!(net.receivers[0].got.order, [0, 1, 2, 3, 4, 5].map(BlockIndex));
     let stats = net.receivers[0].session.stats();
     assert_eq!(stats.blocks_behind_most, 2, "a block comes in 768 us");
-    let took = net.receivers[0].done_at.unwrap().since(Time::ZERO);
+    let took = net.receivers[0].got.done_at().since(Time::ZERO);
     assert!(
         took < PACKET * u64::from(6 * K) + ms(1) + us(300),
         "decoding is hidden but for the last block: {took:?}"
@@ -321,7 +319,7 @@ fn no_more_blocks_are_open_than_may_be() {
 #[test]
 fn a_block_that_does_not_decode_is_given_two_symbols_more() {
     let mut net = Setup::blocks(3).net();
-    net.there = Box::new(|nth, _| if nth % 64 == 30 { Fate::Trimmed } else { Fate::Arrives });
+    net.there(|nth, _| if nth % 64 == 30 { Fate::Trimmed } else { Fate::Arrives });
     net.decoder = us(900);
     net.verdict = Box::new(|block, try_, _| match (block, try_) {
         (0, 1) | (2, 1) | (2, 2) => Err(DecodeFailure::NeedMore),
@@ -338,9 +336,9 @@ fn a_source_keeps_a_flow_for_the_stated_time_after_its_last_symbol() {
     let mut source = SourceConfig { pull: PullFlowConfig::data_centre(), ..SourceConfig::default() };
     source.pull.release_after = ms(20);
     let mut net = Setup { source, ..Setup::default() }.net();
-    net.back = farewells_are_lost();
+    net.back(farewells_are_lost());
     net.run(Duration::from_secs(10));
-    let done = net.receivers[0].done_at.unwrap();
+    let done = net.receivers[0].got.done_at();
     let [(closed, _)] = net.sources[0].closed_at[..] else { panic!("closed once") };
     assert!(closed >= done + ms(19) && closed <= done + ms(21), "{closed:?}, done {done:?}");
     assert_eq!(net.stopped, [flow(0, 0)], "the controller hears of it");
@@ -356,14 +354,14 @@ fn a_flow_that_was_never_pulled_is_let_go_when_its_receiver_is_silent() {
         let pull = PullFlowConfig { validates_paths: opens_flows, ..config.clone() };
         let source = SourceConfig { pull, ..SourceConfig::default() };
         let mut net = Setup { bytes: 5 * u64::from(T), session, source, ..Setup::default() }.net();
-        net.back = farewells_are_lost();
+        net.back(farewells_are_lost());
         net.run(after - ms(1));
-        assert!(net.receivers[0].session.has_ended() && net.receivers[0].done_at.is_some());
+        assert!(net.receivers[0].session.has_ended() && net.receivers[0].got.finished.is_some());
         assert_eq!((net.pulls(0), net.sources[0].source.flows().count()), (0, 1));
         net.run(ms(2));
         assert_eq!(net.sources[0].source.flows().count(), 0, "it hears nothing");
         assert_eq!(net.stopped, [flow(0, 0)], "the controller hears of it");
-        assert!(net.sources[0].prepared.is_empty());
+        assert!(net.sources[0].preparation.is_empty());
     }
 }
 
@@ -375,7 +373,7 @@ fn a_disk_that_is_slow_delays_and_loses_nothing() {
     let stats = net.receivers[0].session.stats();
     assert_eq!(net.sent(0, flow(0, 0)).len() as u32, 12 * K);
     assert_eq!(stats.surplus, 0);
-    let took = net.receivers[0].done_at.unwrap().since(Time::ZERO);
+    let took = net.receivers[0].got.done_at().since(Time::ZERO);
     assert!(
         took < us(700) + PACKET * u64::from(12 * K) + us(400),
         "only the first block is waited for: {took:?}"
@@ -388,11 +386,11 @@ fn a_source_reads_ahead_one_block_at_first_and_then_more() {
     let mut net = Setup::blocks(12).net();
     // By the newest block that a pull has asked for, the newest that is ready or being read.
     let mut read = [0; 12];
-    while net.receivers[0].done_at.is_none() {
+    while net.receivers[0].got.finished.is_none() {
         net.run(us(1));
-        let asked = net.receivers[0].pulled.iter().filter(|(at, _, _)| net.now.since(*at) >= net.delay);
+        let asked = net.receivers[0].pulled.iter().filter(|(at, _, _)| net.now().since(*at) >= net.delay());
         let asked = asked.flat_map(|(_, _, pull)| pull.wants).flatten().map(|want| want.block.0).max();
-        let newest = net.sources[0].prepared.iter().map(|(_, block)| *block).max().unwrap_or(0);
+        let newest = net.sources[0].preparation.newest().unwrap_or(BlockIndex(0)).0;
         let read = &mut read[asked.unwrap_or(0) as usize];
         *read = newest.max(*read);
     }
@@ -406,12 +404,12 @@ fn a_source_that_was_held_up_for_long_is_soon_back_at_its_rate() {
     let mut net = Setup::blocks(40).net();
     net.call(us(500), |net| net.order(0, Control::Source(ToSource::Pause { flow: flow(0, 0) })));
     net.call(ms(25_000), |net| net.order(0, Control::Source(ToSource::Resume { flow: flow(0, 0) })));
-    net.there = Box::new(|number, _| if (1500..1513).contains(&number) { Fate::Lost } else { Fate::Arrives });
+    net.there(|number, _| if (1500..1513).contains(&number) { Fate::Lost } else { Fate::Arrives });
     net.run(ms(24_999));
     let before = net.receivers[0].session.stats().timeouts;
     net.run(ms(60_000));
     let after = net.receivers[0].session.stats().timeouts - before;
-    assert!(net.receivers[0].done_at.is_some());
+    assert!(net.receivers[0].got.finished.is_some());
     assert!(after <= 6, "{after} timeouts");
 }
 
@@ -427,7 +425,9 @@ fn a_receiver_that_cancels_ends_its_flow() {
     let mut net = Setup::blocks(50).net();
     net.call(ms(1), |net| net.command(0, headwater_transport::ReceiverCommand::Cancel));
     net.run(Duration::from_secs(10));
-    assert!(net.receivers[0].failed.is_some() && net.receivers[0].session.has_ended());
+    assert!(
+        matches!(net.receivers[0].got.finished, Some((_, Err(_)))) && net.receivers[0].session.has_ended()
+    );
     assert_eq!(net.sources[0].source.flows().count(), 0);
 }
 
