@@ -149,6 +149,78 @@ fn a_bcube_gets_it_down_two_trees_from_hosts_that_hand_on() {
     assert!(outcome.stretch() < 1.2 && outcome.copies < 1.05, "{} {}", outcome.stretch(), outcome.copies);
 }
 
+/// One object of 8 blocks by an overlay to hosts 1 to 4, while this goes wrong; until all are at rest.
+fn overlay_while(fault: &str) -> CastOutcome {
+    let text = "[cast]\nobject = '2 MiB'\nwish = 'overlay'\ndrain = '60 s'";
+    let outcome = cast(&star(5, &format!("faults = [{fault}]\n{text}")), 1);
+    assert!(outcome.left.is_empty(), "{fault}: {:?}", outcome.left);
+    outcome
+}
+
+#[test]
+fn a_receiver_whose_disk_is_full_says_so_and_keeps_nobody_else_from_the_object() {
+    let outcome = overlay_while("{ at = '300 ms', on = 'host 4', what = { kind = 'disk-full' } }");
+    assert_eq!(row(&outcome, 4).failed.as_deref(), Some("the disk is full"));
+    assert!((1..=3).all(|host| row(&outcome, host).finished.is_some()), "{:?}", outcome.receivers);
+}
+
+#[test]
+fn a_slow_disk_and_what_comes_twice_or_damaged_keep_nobody_from_the_object() {
+    for what in [
+        "kind = 'disk-late', by = '200 ms'",
+        "kind = 'replay', p = 0.3, by = '100 ms'",
+        "kind = 'corrupt', p = 0.2",
+    ] {
+        let outcome = overlay_while(&format!("{{ until = '2 s', on = 'host 4', what = {{ {what} }} }}"));
+        assert!(outcome.is_complete() && outcome.distrusted.is_empty(), "{what}: {:?}", outcome.receivers);
+    }
+}
+
+#[test]
+fn a_relay_that_lies_is_the_only_one_who_is_not_believed() {
+    let outcome = overlay_while("{ on = 'host 4', what = { kind = 'wrong-symbols', p = 0.5 } }");
+    assert!(outcome.is_complete(), "{:?}", outcome.receivers);
+    assert!(outcome.distrusted.iter().all(|(_, whom)| *whom == 4), "{:?}", outcome.distrusted);
+}
+
+#[test]
+fn where_only_a_liar_has_it_nobody_gets_it_and_everybody_knows_why() {
+    let outcome = overlay_while("{ on = 'host 0', what = { kind = 'wrong-symbols', p = 0.5 } }");
+    for row in &outcome.receivers {
+        assert!(row.finished.is_none() && row.failed.is_some(), "{row:?}");
+    }
+    assert!(outcome.distrusted.iter().any(|(_, whom)| *whom == 0), "{:?}", outcome.distrusted);
+}
+
+#[test]
+fn a_cast_goes_on_when_its_controller_has_started_anew_whatever_that_has_kept() {
+    for forgets in [false, true] {
+        let outcome = overlay_while(&format!(
+            "{{ at = '300 ms', on = 'controller', what = {{ kind = 'controller-restart', forgets = {forgets} }} }}"
+        ));
+        assert!(outcome.is_complete(), "forgets {forgets}: {:?}", outcome.receivers);
+        assert_eq!(outcome.controller.tasks_restored > 0, !forgets);
+    }
+}
+
+#[test]
+fn faults_of_casts_are_read_written_and_refused_with_words() {
+    let text = |fault: &str| star(3, &format!("faults = [{{ {fault} }}]\n[cast]\nobject = '1 MiB'"));
+    let wrong = |fault: &str| CastSpec::of_text(&text(fault)).expect_err("it is wrong").to_string();
+    let on_link = wrong("on = 'link h0-switch', what = { kind = 'disk-full' }");
+    assert!(on_link.contains("host") && on_link.contains("link"), "{on_link}");
+    let on_host = wrong("on = 'host 1', what = { kind = 'controller-restart' }");
+    assert!(on_host.contains("controller"), "{on_host}");
+    assert!(wrong("on = 'controller', what = { kind = 'host-pause' }").contains("host"));
+    assert!(wrong("on = 'host 1', what = { kind = 'replay', p = 0.6, by = '1 s' }").contains("0 to 0.5"));
+    assert!(wrong("on = 'host 1', what = { kind = 'wrong-symbols', p = 2 }").contains("a probability"));
+    assert!(wrong("on = 'host 1', what = { kind = 'corrupt' }").contains("p"));
+    assert!(wrong("on = 'the moon', what = { kind = 'disk-full' }").contains("controller"));
+    let good = text("on = 'host 1', what = { kind = 'disk-late', by = '5 ms' }");
+    let read = CastSpec::of_text(&good).unwrap().network;
+    assert_eq!(toml::from_str::<Scenario>(&toml::to_string(&read).unwrap()).unwrap(), read);
+}
+
 #[test]
 fn what_cannot_be_cast_is_refused_before_anything_runs() {
     let wrong = |text: &str| {
@@ -166,6 +238,12 @@ fn what_cannot_be_cast_is_refused_before_anything_runs() {
     ));
     assert!(wrong(&star(3, &format!("{object}\nwish = 'pigeons'"))).to_string().contains("pigeons"));
     assert!(wrong(&star(3, "")).to_string().contains("object"));
+    assert!(matches!(
+        wrong(&star(3, &format!("{object}\nholders = [0]"))),
+        CastError::Workload(WorkloadError::HostTwice { host: 0, .. })
+    ));
+    let get = "gets = [{ host = 1, at = '1 s', by = 'pigeon' }]";
+    assert!(wrong(&star(3, &format!("{object}\n{get}"))).to_string().contains("pigeon"));
     let group = wrong(&star(66, &format!("{object}\nwish = 'multicast'")));
     assert!(group.to_string().contains("at most 64 members"), "{group}");
 }

@@ -13,7 +13,7 @@ use headwater_experiment::run::{CastSpec, run_cast};
 use oracle::Tally;
 
 /// So many in an ordinary run of the tests.
-const USUAL: u64 = 300;
+const USUAL: u64 = 1000;
 /// A storm's text says all of it; what is drawn in its run is always drawn from this.
 const SEED: u64 = 1;
 

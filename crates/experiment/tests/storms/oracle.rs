@@ -110,7 +110,8 @@ fn excused(spec: &CastSpec, row: &ReceiverRow, reason: &str) -> Result<(), Strin
     let restarted = hosts(spec, |what, _| matches!(what, Action::HostKill | Action::HostRestart));
     let full = hosts(spec, |what, _| matches!(what, Action::DiskFull));
     let mut holders = std::iter::once(&spec.cast.source).chain(&spec.cast.holders);
-    let nobody_has_it = holders.all(|holder| unfit.contains(holder));
+    // Nothing keeps anybody from the controller but what passes.
+    let nobody_has_it = reason != "NoController" && holders.all(|holder| unfit.contains(holder));
     let its_own = (restarted.contains(&row.host)
         && ["it died", "it is dead", "its process ended"].contains(&reason))
         || liars.contains(&row.host)

@@ -30,9 +30,19 @@ const USUAL_FEEDBACK: Duration = Duration::from_millis(100);
 
 #[derive(Debug)]
 enum Phase {
-    Asking { since: Time, next: Time, tries: u32 },
+    /// `refused`: for this reason, which may pass.
+    Asking {
+        since: Time,
+        next: Time,
+        tries: u32,
+        refused: Option<Refusal>,
+    },
     Running,
-    Ending { outcome: Outcome, next: Time, tries: u32 },
+    Ending {
+        outcome: Outcome,
+        next: Time,
+        tries: u32,
+    },
     Ended,
 }
 
@@ -115,7 +125,7 @@ impl TaskSession {
             retry: config.retry,
             patience: config.patience,
             answer_patience: config.busy_patience.unwrap_or_default().max(config.patience),
-            phase: Phase::Asking { since: Time::MAX, next: Time::ZERO, tries: 0 },
+            phase: Phase::Asking { since: Time::MAX, next: Time::ZERO, tries: 0, refused: None },
             task: None,
             left: None,
             object: None,
@@ -236,12 +246,13 @@ impl TaskSession {
         if matches!(reason, Refusal::Spoiled { .. }) && !self.is_over() {
             return Told::Fails(ReceiverFailure::Refused(reason));
         }
-        let Phase::Asking { since, .. } = self.phase else { return Told::Nothing };
+        let Phase::Asking { since, refused, .. } = &mut self.phase else { return Told::Nothing };
         // Somebody who has it may come back any moment; nobody who never had it will.
         // A controller that has restarted learns only by and by what it knew when it accepted us.
         let known = self.object.is_some() && reason == Refusal::UnknownObject;
         let waiting_helps = known || matches!(reason, Refusal::NoSource | Refusal::Full);
-        if waiting_helps && now.since(since) < self.patience {
+        if waiting_helps && now.since(*since) < self.patience {
+            *refused = Some(reason);
             return Told::Nothing;
         }
         Told::Fails(ReceiverFailure::Refused(reason))
@@ -252,7 +263,7 @@ impl TaskSession {
     fn ask_anew(&mut self, now: Time) {
         self.request.request = self.request.request.wrapping_add(1);
         self.task = None;
-        self.phase = Phase::Asking { since: now, next: now, tries: 0 };
+        self.phase = Phase::Asking { since: now, next: now, tries: 0, refused: None };
     }
 
     /// What comes of the next request is to come by this transport.
@@ -275,13 +286,13 @@ impl TaskSession {
         begun: bool,
         outputs: &mut VecDeque<Output<FromFetch>>,
     ) -> Result<(), ReceiverFailure> {
-        let Phase::Asking { since, next, tries } = &mut self.phase else { return Ok(()) };
+        let Phase::Asking { since, next, tries, refused } = &mut self.phase else { return Ok(()) };
         let first = *since == Time::MAX;
         if first {
             *since = now;
         }
         if now.since(*since) >= self.answer_patience {
-            return Err(ReceiverFailure::NoController);
+            return Err(refused.take().map_or(ReceiverFailure::NoController, ReceiverFailure::Refused));
         }
         if first || now >= *next {
             *next = now + (self.retry * (1 << (*tries).min(3)));
