@@ -6,11 +6,14 @@
 //! decoded with at least K symbols, and the task is done only when every block is.
 #![no_main]
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
 use arbitrary::{Result, Unstructured};
 use headwater_controller::{Controller, ControllerCommand, ControllerConfig, ControllerEvent, TaskRecord};
 use headwater_machine::{Endpoint, Input, Output, Packet};
+use headwater_testkit::content::over_the_wire;
+use headwater_testkit::messages::{Object, grant, node_info};
+use headwater_testkit::{Command, Duty, Machine, Preparation, Reception, Role};
 use headwater_transport::flow::path_mtu::PathMtuConfig;
 use headwater_transport::pull::queue::PullConfig;
 use headwater_transport::push::receiver::ReceiverConfig;
@@ -36,25 +39,12 @@ const OUTPUTS: usize = 4096;
 const UNDER_WAY: usize = 2048;
 const STEPS: usize = 400;
 
-/// What the driver of the receiver knows.
-#[derive(Default)]
-struct Kept {
-    geometry: Option<Geometry>,
-    wanted: u32,
-    /// By block and ESI: the flow that brought it.
-    symbols: BTreeMap<u32, BTreeMap<u32, FlowId>>,
-    decoding: BTreeSet<u32>,
-    done: BTreeSet<u32>,
-    ended: bool,
-}
-
 struct World<'a> {
     bytes: Unstructured<'a>,
     now: Time,
-    controller: Controller,
-    receivers: Receivers,
-    sources: [Source; 2],
-    size: Bytes,
+    /// By host.
+    machines: Vec<Machine>,
+    object: Object,
     /// The second source's bytes are wrong.
     lies: bool,
     /// A block with repair symbols needs more than K.
@@ -63,30 +53,22 @@ struct World<'a> {
     loses: u8,
     delivered: u8,
     packets: VecDeque<(u32, Packet)>,
-    commands: VecDeque<(u32, Command)>,
+    /// What drivers owe.
+    owed: VecDeque<Later>,
     wakes: [Option<Time>; HOSTS as usize],
     records: BTreeMap<TaskId, TaskRecord>,
     /// Each flow, its source, and the largest packet number that the source has used.
     flows: BTreeMap<FlowId, (u32, u64)>,
-    /// Blocks that a source was told are ready, and whether with repair symbols.
-    ready: BTreeMap<(FlowId, BlockIndex), bool>,
+    preparation: Preparation,
     tasks: Vec<TaskId>,
     grants: Vec<FlowGrant>,
-    kept: Kept,
+    reception: Reception,
 }
 
-/// What a machine is told.
-enum Command {
-    Controller(ControllerCommand),
-    Receiver(FetchId, ReceiverCommand),
-    Source(SourceCommand),
-}
-
-/// What a machine says.
-enum Event {
-    Controller(ControllerEvent),
-    Receiver(FetchId, ReceiverEvent),
-    Source(SourceEvent),
+/// What a driver owes a machine.
+enum Later {
+    Tell(u32, Command),
+    Decode(BlockIndex),
 }
 
 fuzz_target!(|bytes: &[u8]| {
@@ -110,34 +92,37 @@ fn run(bytes: &[u8]) -> Result<()> {
         PullConfig { rate: BitRate::new(1_000_000_000), packet: Bytes::new(1500), catch_up: Duration::ZERO };
     let mut world = World {
         now: Time::from_nanos(1_000_000),
-        controller: Controller::new(ControllerConfig::default(), [1; 32]),
-        receivers: Receivers::new(HostReceiverConfig { pull }),
-        sources: [2, 3].map(|n| Source::new(source.clone(), [n; 32])),
-        size: Bytes::new(u64::from(setting >> 5) * 150_000),
+        machines: vec![
+            Role::Controller(Controller::new(ControllerConfig::default(), [1; 32])),
+            Role::Receiver(Receivers::new(HostReceiverConfig { pull })),
+            Role::Source(Source::new(source.clone(), [2; 32])),
+            Role::Source(Source::new(source, [3; 32])),
+        ],
+        object: Object { id: OBJECT, bytes: Bytes::new(u64::from(setting >> 5) * 150_000), symbol_size: 0 },
         lies: troubles & 1 != 0,
         dependent: troubles & 2 != 0,
         loses: [0, 50, 7, 3][usize::from(troubles >> 2 & 3)],
         delivered: 0,
         bytes,
         packets: VecDeque::new(),
-        commands: VecDeque::new(),
+        owed: VecDeque::new(),
         wakes: [None; HOSTS as usize],
         records: BTreeMap::new(),
         flows: BTreeMap::new(),
-        ready: BTreeMap::new(),
+        preparation: Preparation::default(),
         tasks: Vec::new(),
         grants: Vec::new(),
-        kept: Kept::default(),
+        reception: Reception::default(),
     };
     for source in 2..HOSTS {
         world.introduce(source);
-        let hold = SourceCommand::Hold { object: OBJECT, bytes: world.size };
-        world.tell(source, Command::Source(hold));
+        let hold = SourceCommand::Hold { object: OBJECT, bytes: world.object.bytes };
+        world.tell(source, Role::Source(hold));
     }
     for _ in 0..3 {
         world.deliver(0);
     }
-    world.tell(RECEIVER, Command::Receiver(FETCH, ReceiverCommand::Fetch(Box::new(config))));
+    world.tell(RECEIVER, Role::Receiver(ToFetch(FETCH, ReceiverCommand::Fetch(Box::new(config)))));
     for _ in 0..STEPS {
         world.step()?;
     }
@@ -149,9 +134,7 @@ fn node(host: u32) -> NodeId {
 }
 
 fn control_packet(path: u32, control: Control) -> Packet {
-    let body = Body::Control(Box::new(control));
-    let datagram = Datagram { class: Class::Control, key_epoch: 0, flow: FlowId(0), body };
-    Packet { path: PathId(path), ecn: Ecn::NotEct, datagram }
+    Packet::control(PathId(path), control)
 }
 
 impl World<'_> {
@@ -215,8 +198,8 @@ impl World<'_> {
                 _ => self.deliver(0),
             }
         }
-        while let Some((to, command)) = self.commands.pop_front() {
-            self.tell(to, command);
+        while let Some(owed) = self.owed.pop_front() {
+            self.pay(owed, None);
         }
         if self.packets.is_empty()
             && let Some(next) = self.wakes.iter().flatten().min()
@@ -229,73 +212,63 @@ impl World<'_> {
         self.now = self.now.max(time);
         for host in 0..HOSTS {
             if self.wakes[host as usize].is_some_and(|at| at <= self.now) {
-                self.poll(host, None);
+                self.poll(host);
             }
         }
     }
 
     fn deliver(&mut self, at: usize) {
         let Some((to, packet)) = self.packets.remove(at) else { return };
-        let symbol = match &packet.datagram.body {
-            Body::Symbol(header) => Some(header.symbol),
-            _ => None,
-        };
-        let now = self.now;
         match to {
             CONTROLLER => {
                 let path = packet.path;
                 let opened = ControllerCommand::PathOpened { path, node: node(path.0 - CONTROL) };
-                self.controller.handle(now, Input::Command(opened));
-                self.controller.handle(now, Input::Packet(packet));
+                self.hand(to, Input::Command(Role::Controller(opened)));
             }
-            RECEIVER => self.receivers.handle(now, Input::Packet(packet)),
-            source => self.sources[source as usize - 2].handle(now, Input::Packet(packet)),
+            RECEIVER => self.reception.hands_in(&packet),
+            _ => {}
         }
-        self.poll(to, symbol);
+        self.hand(to, Input::Packet(packet));
+        self.poll(to);
     }
 
     fn tell(&mut self, to: u32, command: Command) {
-        if let Command::Receiver(
-            _,
-            ReceiverCommand::BlockDecoded { block } | ReceiverCommand::DecodeFailed { block, .. },
-        ) = &command
-            && !self.kept.decoding.remove(&block.0)
-        {
-            return;
+        if let Role::Source(command) = &command {
+            self.preparation.ready(command);
         }
-        if let Command::Receiver(_, ReceiverCommand::BlockDecoded { block }) = &command {
-            self.kept.done.insert(block.0);
-            self.kept.symbols.remove(&block.0);
-        }
-        if let Command::Source(SourceCommand::BlockReady { flow, block, repair }) = &command {
-            *self.ready.entry((*flow, *block)).or_default() |= repair;
-        }
-        let now = self.now;
-        match command {
-            Command::Controller(command) => self.controller.handle(now, Input::Command(command)),
-            Command::Receiver(fetch, command) => {
-                self.receivers.handle(now, Input::Command(ToFetch(fetch, command)));
-            }
-            Command::Source(command) => self.sources[to as usize - 2].handle(now, Input::Command(command)),
-        }
-        self.poll(to, None);
+        self.hand(to, Input::Command(command));
+        self.poll(to);
     }
 
-    fn next(&mut self, host: u32) -> Output<Event> {
-        match host {
-            CONTROLLER => self.controller.poll(self.now).map(Event::Controller),
-            RECEIVER => {
-                self.receivers.poll(self.now).map(|FromFetch(fetch, event)| Event::Receiver(fetch, event))
+    fn hand(&mut self, to: u32, input: Input<Command>) {
+        self.machines[to as usize].handle(self.now, input);
+    }
+
+    /// Does what a driver owes. The decoder's answer may be forced.
+    fn pay(&mut self, owed: Later, forced: Option<DecodeFailure>) {
+        match owed {
+            Later::Tell(to, command) => self.tell(to, command),
+            Later::Decode(block) => {
+                let World { lies, dependent, flows, .. } = self;
+                let wrong = |flow: &FlowId| *lies && flows.get(flow).is_some_and(|flow| flow.0 == 3);
+                let decoded = self.reception.decode(block, |attempt| match forced {
+                    Some(failure) => Err(failure),
+                    None if *dependent && attempt.is_close() => Err(DecodeFailure::NeedMore),
+                    None if attempt.symbols.values().any(wrong) => Err(DecodeFailure::Corrupt),
+                    None => Ok(()),
+                });
+                if let Some(command) = decoded {
+                    self.tell(RECEIVER, Role::Receiver(ToFetch(FETCH, command)));
+                }
             }
-            source => self.sources[source as usize - 2].poll(self.now).map(Event::Source),
         }
     }
 
     /// The law of the two verbs: poll until a wake, which lies ahead.
-    fn poll(&mut self, host: u32, mut symbol: Option<SymbolId>) {
+    fn poll(&mut self, host: u32) {
         let now = self.now;
         for _ in 0..OUTPUTS {
-            match self.next(host) {
+            match self.machines[host as usize].poll(now) {
                 Output::Wake(at) => {
                     assert!(
                         at.is_none_or(|at| at > now),
@@ -305,24 +278,18 @@ impl World<'_> {
                     return;
                 }
                 Output::Transmit(packet) => self.send(host, packet),
-                Output::Event(Event::Source(event)) => match event {
-                    SourceEvent::Prepare { flow, block, repair } => {
-                        let ready = SourceCommand::BlockReady { flow, block, repair };
-                        self.commands.push_back((host, Command::Source(ready)));
-                    }
-                    SourceEvent::Opened(opened) => {
+                Output::Event(Role::Source(event)) => {
+                    if let SourceEvent::Opened(opened) = &event {
                         self.flows.entry(opened.flow).or_insert((host, 0));
                     }
-                    // Nobody relays here.
-                    SourceEvent::Wanted { .. } => {}
-                    SourceEvent::Release { flow, block } => drop(self.ready.remove(&(flow, block))),
-                    SourceEvent::Closed { flow } => self.ready.retain(|(of, _), _| *of != flow),
-                },
-                Output::Event(Event::Receiver(fetch, event)) => {
-                    assert_eq!(fetch, FETCH);
-                    self.on_receiver(event, &mut symbol);
+                    let ready = self.preparation.on_event(&event);
+                    self.owed.extend(ready.map(|ready| Later::Tell(host, Role::Source(ready))));
                 }
-                Output::Event(Event::Controller(event)) => match event {
+                Output::Event(Role::Receiver(FromFetch(fetch, event))) => {
+                    assert_eq!(fetch, FETCH);
+                    self.on_receiver(event);
+                }
+                Output::Event(Role::Controller(event)) => match event {
                     ControllerEvent::Persist(record) => drop(self.records.insert(record.task, *record)),
                     ControllerEvent::Forget { task, .. } => drop(self.records.remove(&task)),
                     _ => {}
@@ -334,18 +301,13 @@ impl World<'_> {
 
     /// Everything crosses the wire: what one end says, the other end must be able to read.
     fn send(&mut self, host: u32, packet: Packet) {
-        let Packet { path, ecn, datagram } = packet;
-        let key = HeaderKey::new(&FlowKey([0; 32]));
-        let mut bytes = vec![0; datagram.len(8)];
-        emit(&datagram, 8, &key, &mut bytes);
-        let said = parse(&bytes, &key).unwrap_or_else(|error| panic!("{error}: {datagram:?}")).datagram;
-        if let Body::Symbol(header) = &datagram.body
-            && let Some((_, largest)) = self.flows.get_mut(&datagram.flow)
+        if let Body::Symbol(header) = &packet.datagram.body
+            && let Some((_, largest)) = self.flows.get_mut(&packet.datagram.flow)
         {
             *largest = (*largest).max(header.number.0);
-            let SymbolId { block, .. } = header.symbol;
-            assert!(self.ready.contains_key(&(datagram.flow, block)), "{block} is named but was not ready");
+            self.preparation.sends(&packet.datagram);
         }
+        let Packet { path, ecn, datagram: said } = over_the_wire(packet);
         if let Body::Control(control) = &said.body {
             match &**control {
                 Control::Receiver(ToReceiver::Accepted { task, flows, .. })
@@ -360,110 +322,54 @@ impl World<'_> {
         }
         let control = matches!(said.body, Body::Control(_));
         let to = if path.0 >= CONTROL { path.0 - CONTROL } else { path.0 };
-        if to >= HOSTS || (path.0 >= CONTROL) != control || self.packets.len() >= UNDER_WAY {
+        // The controller has no data path.
+        let nowhere = to >= HOSTS || to == CONTROLLER && !control;
+        if nowhere || (path.0 >= CONTROL) != control || self.packets.len() >= UNDER_WAY {
             return;
         }
         let path = PathId(if control { CONTROL + host } else { host });
         self.packets.push_back((to, Packet { path, ecn, datagram: said }));
     }
 
-    fn on_receiver(&mut self, event: ReceiverEvent, handed_in: &mut Option<SymbolId>) {
-        let kept = &mut self.kept;
-        let mut answer = |command| self.commands.push_back((RECEIVER, Command::Receiver(FETCH, command)));
-        match event {
-            ReceiverEvent::Accepted { bytes, symbol_size, .. } => {
-                let geometry = Geometry::new(bytes, symbol_size).expect("the machine has checked");
-                if bytes.get() > DISK {
-                    return answer(ReceiverCommand::Cancel);
-                }
-                kept.wanted = geometry.layout().block_count();
-                kept.geometry = Some(geometry);
-                kept.symbols.clear();
-                kept.decoding.clear();
-                let have = kept.done.iter().map(|&b| BlockIndex(b)).collect();
-                answer(ReceiverCommand::Start { wanted: 0..kept.wanted, have });
+    fn on_receiver(&mut self, event: ReceiverEvent) {
+        let room = !matches!(event, ReceiverEvent::Accepted { bytes, .. } if bytes.get() > DISK);
+        let told = |command| Later::Tell(RECEIVER, Role::Receiver(ToFetch(FETCH, command)));
+        match self.reception.on_event(self.now, event) {
+            Some(Duty::Start(start)) => {
+                self.owed.push_back(told(if room { start } else { ReceiverCommand::Cancel }));
             }
-            ReceiverEvent::Bind(bind) | ReceiverEvent::Moved(bind) => {
+            Some(Duty::FindPath(bind)) => {
                 let path = PathId(u32::from(bind.node.0[0]));
-                answer(ReceiverCommand::FlowPath { flow: bind.flow, path });
+                self.owed.push_back(told(ReceiverCommand::FlowPath { flow: bind.flow, path }));
             }
-            ReceiverEvent::Symbol { flow, symbol } => {
-                assert_eq!(handed_in.take(), Some(symbol), "only what was handed in can be kept");
-                assert!(!kept.done.contains(&symbol.block.0), "a symbol of a finished block was kept");
-                let before = kept.symbols.entry(symbol.block.0).or_default().insert(symbol.esi.0, flow);
-                assert_eq!(before, None, "{symbol:?} was kept twice");
-            }
-            ReceiverEvent::Decode { block } => {
-                let need = kept.geometry.expect("it was accepted").source_symbols(block) as usize;
-                let here = kept.symbols.get(&block.0).map_or(0, BTreeMap::len);
-                assert!(need > 0 && here >= need, "decoding {block} needs {need} symbols, {here} are here");
-                assert!(kept.decoding.insert(block.0), "{block} is being decoded already");
-                let symbols = &kept.symbols[&block.0];
-                let systematic = symbols.range(..need as u32).count() == need;
-                let wrong =
-                    self.lies && symbols.values().any(|f| self.flows.get(f).is_some_and(|f| f.0 == 3));
-                answer(if self.dependent && !systematic && here == need {
-                    ReceiverCommand::DecodeFailed { block, failure: DecodeFailure::NeedMore }
-                } else if wrong {
-                    ReceiverCommand::DecodeFailed { block, failure: DecodeFailure::Corrupt }
-                } else {
-                    ReceiverCommand::BlockDecoded { block }
-                });
-            }
-            ReceiverEvent::Discard { block } => {
-                assert!(!kept.decoding.contains(&block.0), "a worker has these symbols");
-                kept.symbols.remove(&block.0);
-            }
-            ReceiverEvent::Done => {
-                assert_eq!(kept.done.len(), kept.wanted as usize, "done without all blocks");
-                assert!(!std::mem::replace(&mut kept.ended, true), "ended twice");
-            }
-            ReceiverEvent::Failed(_) => assert!(!std::mem::replace(&mut kept.ended, true), "ended twice"),
-            ReceiverEvent::Unbind { .. } | ReceiverEvent::Distrusted { .. } => {}
-            ReceiverEvent::Ended => assert!(kept.ended, "over without an end"),
+            Some(Duty::Decode(block)) => self.owed.push_back(Later::Decode(block)),
+            None => {}
         }
     }
 
     /// One thing that a driver owes, late, early or with bad news.
     fn command_due(&mut self) -> Result<()> {
-        if self.commands.is_empty() {
+        if self.owed.is_empty() {
             return Ok(());
         }
-        let at = self.bytes.choose_index(self.commands.len().min(256))?;
-        let (to, mut command) = self.commands.remove(at).expect("the index is within");
-        if let Command::Receiver(_, ReceiverCommand::BlockDecoded { block }) = command {
-            let k = self.kept.geometry.map_or(0, |g| g.source_symbols(block));
-            let systematic =
-                self.kept.symbols.get(&block.0).is_some_and(|s| s.range(..k).count() == k as usize);
-            let failure = match self.bytes.int_in_range(0..=3)? {
+        let at = self.bytes.choose_index(self.owed.len().min(256))?;
+        let owed = self.owed.remove(at).expect("the index is within");
+        let forced = match owed {
+            Later::Decode(_) => match self.bytes.int_in_range(0..=3)? {
                 0 => Some(DecodeFailure::Corrupt),
-                1 if !systematic => Some(DecodeFailure::NeedMore),
+                1 => Some(DecodeFailure::NeedMore),
                 _ => None,
-            };
-            if let Some(failure) = failure {
-                command = Command::Receiver(FETCH, ReceiverCommand::DecodeFailed { block, failure });
-            }
-        }
-        self.tell(to, command);
+            },
+            Later::Tell(..) => None,
+        };
+        self.pay(owed, forced);
         Ok(())
     }
 
     fn introduce(&mut self, source: u32) {
-        let info = NodeInfo {
-            node: node(source),
-            name: format!("source {source}"),
-            listen: None,
-            data: vec![([10, 0, 0, source as u8], 1).into()],
-            uplink: None,
-            downlink: None,
-            rack: None,
-            room: 9000,
-            incarnation: 1,
-            rtt: None,
-            seen: None,
-            labels: Default::default(),
-        };
-        let holding = Holding { object: OBJECT, bytes: self.size, name: Some("object".into()) };
+        let info = node_info(node(source), format!("source {source}"), source as u8);
+        let info = NodeInfo { room: 9000, ..info };
+        let holding = Holding { object: OBJECT, bytes: self.object.bytes, name: Some("object".into()) };
         for control in
             [Control::Controller(ToController::Hello(info)), Control::Controller(ToController::Hold(holding))]
         {
@@ -478,38 +384,42 @@ impl World<'_> {
         let flow = self.some_flow()?;
         match self.bytes.int_in_range(0..=8)? {
             0 => {
-                let ready = SourceCommand::BlockReady { flow, block, repair: self.bytes.arbitrary()? };
-                self.tell(source, Command::Source(ready));
+                let repair = self.bytes.arbitrary()?;
+                // As if it had been asked for.
+                self.preparation.on_event(&SourceEvent::Prepare { flow, block, repair });
+                let ready = SourceCommand::BlockReady { flow, block, repair };
+                self.tell(source, Role::Source(ready));
             }
-            1 => self.tell(source, Command::Source(SourceCommand::Withdraw { object: OBJECT })),
+            1 => self.tell(source, Role::Source(SourceCommand::Withdraw { object: OBJECT })),
             2 => {
-                let hold = SourceCommand::Hold { object: OBJECT, bytes: self.size };
-                self.tell(source, Command::Source(hold));
+                let hold = SourceCommand::Hold { object: OBJECT, bytes: self.object.bytes };
+                self.tell(source, Role::Source(hold));
                 self.introduce(source);
             }
             3 => {
                 let path = PathId(self.bytes.int_in_range(0..=HOSTS)?);
-                self.tell(RECEIVER, Command::Receiver(FETCH, ReceiverCommand::FlowPath { flow, path }));
+                self.tell(RECEIVER, Role::Receiver(ToFetch(FETCH, ReceiverCommand::FlowPath { flow, path })));
             }
             4 => {
                 let path = PathId(CONTROL + self.bytes.int_in_range(1..=HOSTS)?);
-                self.tell(CONTROLLER, Command::Controller(ControllerCommand::PathLost { path }));
+                self.tell(CONTROLLER, Role::Controller(ControllerCommand::PathLost { path }));
             }
             5 => {
                 // The controller dies and comes back with what it wrote down.
-                self.controller = Controller::new(ControllerConfig::default(), [2; 32]);
+                self.machines[CONTROLLER as usize] =
+                    Role::Controller(Controller::new(ControllerConfig::default(), [2; 32]));
                 for record in self.records.values().cloned().collect::<Vec<_>>() {
-                    self.tell(CONTROLLER, Command::Controller(ControllerCommand::Restore(Box::new(record))));
+                    self.tell(CONTROLLER, Role::Controller(ControllerCommand::Restore(Box::new(record))));
                 }
-                self.poll(CONTROLLER, None);
+                self.poll(CONTROLLER);
             }
             8 => {
                 let path = PathId(self.bytes.int_in_range(0..=HOSTS)?);
                 let fits = self.bytes.arbitrary()?;
-                self.tell(source, Command::Source(SourceCommand::TooLong { path, fits }));
+                self.tell(source, Role::Source(SourceCommand::TooLong { path, fits }));
             }
             6 if self.bytes.ratio(1, 4)? => {
-                self.tell(RECEIVER, Command::Receiver(FETCH, ReceiverCommand::Cancel))
+                self.tell(RECEIVER, Role::Receiver(ToFetch(FETCH, ReceiverCommand::Cancel)))
             }
             _ => {}
         }
@@ -644,39 +554,21 @@ impl World<'_> {
             2 => (source, Control::Source(ToSource::Resume { flow })),
             3 => (source, Control::Source(ToSource::Stop { flow })),
             4 => {
-                let push = Push {
-                    task,
-                    flow: if self.bytes.arbitrary()? { flow } else { FlowId(wild) },
-                    object: OBJECT,
-                    bytes: if self.bytes.ratio(7, 8)? { self.size } else { Bytes::new(wild) },
-                    symbol_size: self.wild()? as u16,
-                    key: FlowKey([0; 32]),
-                    theta,
-                    class: Class::Gentle,
-                    receiver: node(RECEIVER),
-                    delivery: Delivery::Push,
-                    index: 0,
-                    of: 1,
-                    at: Vec::new(),
-                    start: None,
-                    role: FlowRole::Single,
-                };
+                let flow = if self.bytes.arbitrary()? { flow } else { FlowId(wild) };
+                let bytes = if self.bytes.ratio(7, 8)? { self.object.bytes } else { Bytes::new(wild) };
+                let object = Object { bytes, symbol_size: self.wild()? as u16, ..self.object };
+                let push = object.push(task, flow, FlowKey([0; 32]), node(RECEIVER), Delivery::Push);
+                let push = Push { theta, class: Class::Gentle, ..push };
                 (source, Control::Source(ToSource::Push(push)))
             }
             5 => {
                 let keep = self.bytes.int_in_range(0..=self.grants.len())?;
                 let mut flows = self.grants[..keep].to_vec();
-                flows.extend(self.bytes.arbitrary::<bool>()?.then(|| FlowGrant {
-                    flow: FlowId(wild),
-                    node: node(source),
-                    at: Vec::new(),
-                    key: FlowKey([0; 32]),
-                    index: 0,
-                    of: 2,
-                    group: None,
-                    relays: false,
-                    passed_on: true,
-                }));
+                flows.extend(
+                    self.bytes
+                        .arbitrary::<bool>()?
+                        .then(|| grant(FlowId(wild), node(source), FlowKey([0; 32]), 0, 2)),
+                );
                 (RECEIVER, Control::Receiver(ToReceiver::Flows { task, version: self.wild()? as u32, flows }))
             }
             6 => (RECEIVER, Control::Receiver(ToReceiver::UnknownTask { task })),
@@ -687,7 +579,7 @@ impl World<'_> {
                     request: 77 + self.bytes.int_in_range(0..=3)?,
                     task,
                     object: OBJECT,
-                    bytes: if self.bytes.arbitrary()? { self.size } else { Bytes::new(self.wild()?) },
+                    bytes: if self.bytes.arbitrary()? { self.object.bytes } else { Bytes::new(self.wild()?) },
                     symbol_size: self.wild()? as u16,
                     feedback_every: Duration::from_micros(self.wild()?),
                     version: self.bytes.int_in_range(0..=2)?,
