@@ -1,6 +1,6 @@
 //! What casts cost in the packet simulator: one line per file of a cast, or for overlays on a star of equal links if none is given.
 //!
-//! `cargo run --release -p headwater-sim --example casts [FILE...]`
+//! `cargo run --release -p headwater-experiment --example casts [FILE...]`
 
 use std::time::Instant;
 
@@ -27,6 +27,19 @@ fn peak_mib() -> f64 {
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
     let kib = line.and_then(|line| line.split_whitespace().next()?.parse::<f64>().ok());
     kib.unwrap_or(f64::NAN) / 1024.0
+}
+
+/// Who has it not, and why; who is not believed; and what has not come to its end.
+fn remarks(outcome: &CastOutcome) {
+    for row in outcome.receivers.iter().filter(|row| row.finished.is_none()) {
+        println!("    host {}: {}", row.host, row.failed.as_deref().unwrap_or("still waits for it"));
+    }
+    for (by, whom) in &outcome.distrusted {
+        println!("    host {by} distrusts {whom}");
+    }
+    if !outcome.left.is_empty() {
+        println!("    left: {:?}", outcome.left);
+    }
 }
 
 fn line(name: &str, outcome: &CastOutcome, seconds: f64) {
@@ -81,5 +94,6 @@ fn main() {
         let began = Instant::now();
         let outcome = run_cast(&spec, 1).unwrap_or_else(|error| panic!("{name}: {error}"));
         line(&name, &outcome, began.elapsed().as_secs_f64());
+        remarks(&outcome);
     }
 }

@@ -13,25 +13,20 @@ pub(crate) mod carrier;
 mod faults;
 pub mod host;
 mod misconduct;
+mod settings;
 mod setup;
+mod shelves;
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use headwater_controller::{
-    Controller, ControllerCommand, ControllerConfig, GroupRange, NameRecord, TaskRecord,
-};
+use headwater_controller::{Controller, ControllerCommand, NameRecord, TaskRecord};
 use headwater_machine::{Endpoint, Input, Output, Packet};
 use headwater_node::To;
 use headwater_switch::{Frame, LinkChange};
-use headwater_transport::flow::path_mtu::PathMtuConfig;
-use headwater_transport::pull::queue::PullConfig;
-use headwater_transport::push::yielding::YieldingConfig;
-use headwater_transport::receiver::HostReceiverConfig;
-use headwater_transport::source::SourceConfig;
 use headwater_units::{BitRate, Bytes, Duration, Geometry, NodeId, ObjectId, PathId, TaskId, Time};
-use headwater_wire::{Body, CastWay, Control, Ecn, FetchEnd, NodeInfo, SYMBOL_OVERHEAD};
+use headwater_wire::{Body, CastWay, Control, Ecn, FetchEnd, SYMBOL_OVERHEAD};
 use rand::{RngCore, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
@@ -39,8 +34,9 @@ pub use setup::{CastOutcome, CastSetup, GetAt, Leftovers, ReceiverRow};
 
 pub use carrier::MOST_MEMBERS;
 use carrier::{Brought, CONTROLLER, Carrier, NOWHERE, Ways};
-use host::{Host, HostConfig, Job, Passed, Surroundings};
+use host::{Host, Job, Passed, Surroundings};
 use misconduct::{Misconduct, Replays};
+use settings::{controller_config, host_config};
 
 use super::Event;
 use super::frame::SimFrame;
@@ -644,58 +640,4 @@ fn distrusted(hosts: &[Standing]) -> Vec<(u32, u32)> {
         it.host.distrusted().iter().filter_map(|node| Some((host, number(*node)?))).collect()
     };
     (0..).zip(hosts).flat_map(of).collect()
-}
-
-fn controller_config(setup: &CastSetup) -> ControllerConfig {
-    ControllerConfig {
-        groups: match setup.multicast {
-            true => ControllerConfig::default().groups,
-            false => Vec::<GroupRange>::new(),
-        },
-        network: setup.network.clone(),
-        ..setup.controller.clone()
-    }
-}
-
-/// A host as a daemon with the product's defaults sets it up, but for what makes up for being woken late.
-fn host_config(setup: &CastSetup, host: u32, seed: [u8; 32]) -> HostConfig {
-    let line = setup.lines.get(host as usize).copied();
-    let any = BitRate::new(1_000_000_000_000);
-    let mut source = SourceConfig::default();
-    source.push.yielding = Some(YieldingConfig::default());
-    source.push.path_mtu = Some(PathMtuConfig::default());
-    let rate = &mut source.trees.rate;
-    rate.most = line.map_or(any, |(uplink, _)| uplink);
-    if let Some((uplink, _)) = line {
-        (rate.initial, rate.step) = (uplink.mul_f64(0.5), uplink.mul_f64(0.125));
-    }
-    let pull = PullConfig {
-        rate: line.map_or(any, |(_, downlink)| downlink),
-        packet: Bytes::new(38 + 1500),
-        catch_up: Duration::ZERO,
-    };
-    let info = NodeInfo {
-        node: node_of(host),
-        name: format!("host {host}"),
-        listen: None,
-        data: vec![address(host)],
-        uplink: line.map(|(uplink, _)| uplink),
-        downlink: line.map(|(_, downlink)| downlink),
-        rack: None,
-        room: ROOM,
-        incarnation: 1,
-        rtt: Some(setup.control_delay * 2),
-        seen: Some(address(host).ip()),
-        labels: BTreeMap::new(),
-    };
-    HostConfig {
-        info,
-        controller: PathId(CONTROLLER),
-        source,
-        receivers: HostReceiverConfig { pull },
-        seed,
-        prepare: setup.prepare,
-        decode: setup.decode,
-        overhead: setup.overhead,
-    }
 }

@@ -6,7 +6,8 @@ use headwater_units::{Duration, PathId};
 use rand::Rng;
 
 use super::host::Host;
-use super::{ASKER, Kept, Socket, World, controller_config, drawn, host_config, node_of};
+use super::settings::{controller_config, host_config};
+use super::{ASKER, Kept, Socket, World, drawn, node_of};
 use crate::packet::Event;
 use crate::packet::setup::Change;
 

@@ -12,7 +12,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use headwater_codec::{BlockShape, Decoder, Inserted, PhantomAssembler, drawn_overhead};
-use headwater_machine::{Bits, Packet, SortedMap};
+use headwater_machine::{Packet, SortedMap};
 use headwater_node::{
     Alone, Arrived, GroupProbesConfig, InvitationAction, Invitations, Node, NodeAction, Parcel, ProbeId,
     Room, To,
@@ -33,6 +33,8 @@ use headwater_wire::{
 };
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
+
+use super::shelves::{Shelf, Shelves};
 
 /// A packet of a tree that carries no payload, and the length of the one that it has.
 #[derive(Clone, Debug)]
@@ -156,83 +158,6 @@ pub struct Host {
     wrong: bool,
     distrusted: Vec<NodeId>,
     rng: ChaCha8Rng,
-}
-
-/// By number, so that a packet need not look an object up: what is here of each that was ever heard of.
-#[derive(Default)]
-struct Shelves(Vec<Shelf>);
-
-/// What is here of an object.
-struct Shelf {
-    object: ObjectId,
-    bytes: Bytes,
-    name: Option<String>,
-    /// All of it, and it is offered.
-    held: bool,
-    /// It is passed on as it comes.
-    coming: bool,
-    whole: Bits,
-    /// As many as `whole` has places for.
-    blocks: u32,
-    /// The fetch that fills it.
-    fetch: Option<FetchId>,
-}
-
-impl Shelves {
-    fn number(&mut self, object: ObjectId) -> usize {
-        self.0.iter().position(|shelf| shelf.object == object).unwrap_or_else(|| {
-            self.0.push(Shelf::empty(object));
-            self.0.len() - 1
-        })
-    }
-
-    fn of(&mut self, object: ObjectId) -> &mut Shelf {
-        let number = self.number(object);
-        &mut self.0[number]
-    }
-
-    fn held(&self) -> impl Iterator<Item = &Shelf> {
-        self.0.iter().filter(|shelf| shelf.held)
-    }
-}
-
-impl Shelf {
-    fn empty(object: ObjectId) -> Self {
-        let whole = Bits::new(0);
-        Shelf {
-            object,
-            bytes: Bytes::ZERO,
-            name: None,
-            held: false,
-            coming: false,
-            whole,
-            blocks: 0,
-            fetch: None,
-        }
-    }
-
-    /// All of it is here.
-    fn hold(&mut self, bytes: Bytes, name: Option<String>) {
-        *self = Shelf { bytes, name, held: true, ..Shelf::empty(self.object) };
-    }
-
-    #[inline]
-    fn is_whole(&self, block: BlockIndex) -> bool {
-        self.held || (block.0 < self.blocks && self.whole.get(block.0))
-    }
-
-    /// The object has so many blocks.
-    fn cut(&mut self, bytes: Bytes, blocks: u32) {
-        self.bytes = bytes;
-        if self.blocks != blocks {
-            (self.blocks, self.whole) = (blocks, Bits::new(blocks));
-        }
-    }
-
-    /// Blocks that are here, ascending.
-    fn have(&self) -> Vec<BlockIndex> {
-        (0..self.blocks).map(BlockIndex).filter(|block| self.is_whole(*block)).collect()
-    }
 }
 
 /// What is to be fetched, and why.
