@@ -1,12 +1,10 @@
 //! One object to many receivers that pass on to each other what comes.
 
-mod happening;
 mod net;
 mod spec;
 
-use happening::Act;
 use headwater_units::{BitRate, Bytes, Duration};
-use net::Net;
+use net::{Act, Net};
 use proptest::prelude::*;
 use spec::Spec;
 
@@ -27,7 +25,7 @@ fn print(what: &str, net: &mut Net) {
     println!(
         "{what}: {:.3?} of ideal, {copies:.3} copies, {useless} useless, {} dropped",
         ratios(net),
-        net.dropped
+        net.dropped()
     );
 }
 

@@ -8,7 +8,7 @@ use super::{FETCH, Host, Net};
 impl Net {
     /// Seconds from the cast to a receiver's end.
     pub(crate) fn finished(&self, host: usize) -> Option<f64> {
-        Some(self.hosts[host].finished?.since(Time::ZERO).as_secs_f64())
+        Some(self.hosts[host].got.done()?.since(Time::ZERO).as_secs_f64())
     }
 
     /// Payload that left the sources, over the object's size.
@@ -28,7 +28,7 @@ impl Net {
 
     /// How often a receiver's task has begun.
     pub(crate) fn begun(&self, host: usize) -> u32 {
-        self.hosts[host].begun
+        self.hosts[host].got.begun
     }
 
     /// How often receivers waited in vain.
@@ -46,9 +46,14 @@ impl Net {
         self.entered.get(rack).map_or(0.0, |entered| *entered as f64 / self.bytes.get() as f64)
     }
 
+    /// Packets that queues have dropped.
+    pub(crate) fn dropped(&self) -> u64 {
+        self.network.links.iter().map(|link| link.dropped).sum()
+    }
+
     /// Symbols that came and were of no use.
     pub(crate) fn useless(&mut self) -> u64 {
-        let now = self.now;
+        let now = self.network.now();
         let stats = |host: &mut Host| host.receivers.stats(now, FETCH).map_or(0, |stats| stats.useless);
         self.hosts.iter_mut().map(stats).sum()
     }
