@@ -3,12 +3,11 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use headwater_machine::Packet;
+use headwater_testkit::messages::symbol_header;
 use headwater_testkit::{Duty, Preparation, Reception};
 use headwater_transport::{DecodeFailure, ReceiverCommand, ReceiverEvent, ReceiverFailure, SourceEvent};
-use headwater_units::{
-    BlockIndex, Bytes, Esi, FlowId, Geometry, ObjectId, PacketNumber, PathId, SymbolId, TaskId, Time,
-};
-use headwater_wire::{Body, Class, Datagram, Ecn, SymbolHeader};
+use headwater_units::{BlockIndex, Bytes, Esi, FlowId, Geometry, ObjectId, PathId, SymbolId, TaskId, Time};
+use headwater_wire::{Body, Class, Datagram, Ecn};
 
 const FLOW: FlowId = FlowId(1);
 const BLOCK: BlockIndex = BlockIndex(0);
@@ -27,16 +26,7 @@ fn symbol(block: BlockIndex, esi: u32) -> SymbolId {
 }
 
 fn packet(symbol: SymbolId) -> Packet {
-    let header = SymbolHeader {
-        number: PacketNumber(0),
-        symbol,
-        ack_interval: 1,
-        ack_now: false,
-        assignment: 0,
-        starved: false,
-        syn: false,
-        trimmed: false,
-    };
+    let header = symbol_header(0, symbol.block.0, symbol.esi.0);
     let datagram = Datagram { class: Class::Bulk, key_epoch: 0, flow: FLOW, body: Body::Symbol(header) };
     Packet { path: PathId(0), ecn: Ecn::Ect0, datagram }
 }
