@@ -1,6 +1,7 @@
 //! What happens when: by time, then in the order in which it was put down.
 
-use std::collections::BTreeMap;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 
 use headwater_units::{Duration, Time};
 
@@ -8,13 +9,18 @@ use headwater_units::{Duration, Time};
 #[derive(Debug)]
 pub struct Agenda<T> {
     now: Time,
-    entries: BTreeMap<(Time, u64), T>,
+    /// When each event is due, its place in the order in which all were put down, and where it lies.
+    due: BinaryHeap<Reverse<(Time, u64, usize)>>,
+    /// Events are large and stay where they are; some places are free.
+    events: Vec<Option<T>>,
+    free: Vec<usize>,
     put_down: u64,
 }
 
 impl<T> Default for Agenda<T> {
     fn default() -> Self {
-        Agenda { now: Time::ZERO, entries: BTreeMap::new(), put_down: 0 }
+        let (due, events, free) = (BinaryHeap::new(), Vec::new(), Vec::new());
+        Agenda { now: Time::ZERO, due, events, free, put_down: 0 }
     }
 }
 
@@ -25,26 +31,32 @@ impl<T> Agenda<T> {
     }
 
     /// Puts an event down; one of the past happens now.
-    pub fn at(&mut self, time: Time, what: T) {
+    pub fn at(&mut self, time: Time, event: T) {
         self.put_down += 1;
-        self.entries.insert((time.max(self.now), self.put_down), what);
+        let place = self.free.pop().unwrap_or_else(|| {
+            self.events.push(None);
+            self.events.len() - 1
+        });
+        self.events[place] = Some(event);
+        self.due.push(Reverse((time.max(self.now), self.put_down, place)));
     }
 
     /// Puts an event down for later.
-    pub fn after(&mut self, span: Duration, what: T) {
-        self.at(self.now + span, what);
+    pub fn after(&mut self, span: Duration, event: T) {
+        self.at(self.now + span, event);
     }
 
     /// When the next event is due.
     pub fn due(&self) -> Option<Time> {
-        self.entries.first_key_value().map(|((time, _), _)| *time)
+        self.due.peek().map(|Reverse((time, ..))| *time)
     }
 
     /// The next event, whose time it is from now on.
     pub fn pop(&mut self) -> Option<T> {
-        let ((time, _), what) = self.entries.pop_first()?;
+        let Reverse((time, _, place)) = self.due.pop()?;
         self.now = time;
-        Some(what)
+        self.free.push(place);
+        self.events[place].take()
     }
 
     /// Lets time pass in which nothing happens.
@@ -53,14 +65,19 @@ impl<T> Agenda<T> {
         self.now = self.now.max(time);
     }
 
-    /// Strikes out all others.
+    /// Strikes out all other events.
     pub fn retain(&mut self, stays: impl Fn(&T) -> bool) {
-        self.entries.retain(|_, what| stays(what));
+        let Agenda { due, events, free, .. } = self;
+        due.retain(|Reverse((_, _, place))| {
+            let strike = events[*place].take_if(|event| !stays(event)).is_some();
+            free.extend(strike.then_some(*place));
+            !strike
+        });
     }
 
     /// Whether nothing will happen any more.
     pub fn is_empty(&self) -> bool {
-        self.entries.is_empty()
+        self.due.is_empty()
     }
 }
 

@@ -1,7 +1,12 @@
 //! Control messages with the usual in them, for tests to change what they are about.
 
-use headwater_units::{Bytes, Duration, FlowId, FlowKey, NodeId, ObjectId, TaskId, Theta};
-use headwater_wire::{Class, Control, Delivery, FlowGrant, FlowRole, NodeInfo, Push, ToReceiver};
+use headwater_units::{
+    BlockIndex, Bytes, Duration, Esi, FlowId, FlowKey, NodeId, ObjectId, PacketNumber, SymbolId, TaskId,
+    Theta,
+};
+use headwater_wire::{
+    Class, Control, Delivery, FlowGrant, FlowRole, NodeInfo, Push, SymbolHeader, ToReceiver,
+};
 
 /// What a node says of itself in its first life: it has no limits, and takes datagrams of 1424 bytes at 10.0.0.`host`.
 pub fn node_info(node: NodeId, name: impl Into<String>, host: u8) -> NodeInfo {
@@ -24,6 +29,20 @@ pub fn node_info(node: NodeId, name: impl Into<String>, host: u8) -> NodeInfo {
 /// What a receiver learns of one flow, of which there are `of`: not of a group, and passed on.
 pub fn grant(flow: FlowId, node: NodeId, key: FlowKey, index: u8, of: u8) -> FlowGrant {
     FlowGrant { flow, node, at: Vec::new(), key, index, of, group: None, relays: false, passed_on: true }
+}
+
+/// The header of a symbol that asks for an ACK of its own.
+pub fn symbol_header(number: u64, block: u32, esi: u32) -> SymbolHeader {
+    SymbolHeader {
+        number: PacketNumber(number),
+        symbol: SymbolId { block: BlockIndex(block), esi: Esi(esi) },
+        ack_interval: 1,
+        ack_now: false,
+        assignment: 0,
+        starved: false,
+        syn: false,
+        trimmed: false,
+    }
 }
 
 /// An object, and how it is cut.
@@ -66,15 +85,22 @@ impl Object {
         }
     }
 
-    /// The answer to a request, whose task has its number; the receiver then reports so rarely that no test sees it.
-    pub fn accepted(&self, request: u64, delivery: Delivery, flows: Vec<FlowGrant>) -> Control {
+    /// The answer to a request: these flows bring it, for a task about which the receiver reports so often.
+    pub fn accepted(
+        &self,
+        request: u64,
+        task: TaskId,
+        feedback_every: Duration,
+        delivery: Delivery,
+        flows: Vec<FlowGrant>,
+    ) -> Control {
         Control::Receiver(ToReceiver::Accepted {
             request,
-            task: TaskId(request),
+            task,
             object: self.id,
             bytes: self.bytes,
             symbol_size: self.symbol_size,
-            feedback_every: Duration::from_secs(1000),
+            feedback_every,
             version: 0,
             flows,
             delivery,

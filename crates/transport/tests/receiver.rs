@@ -1,6 +1,7 @@
 //! A fetch alone on its host, told by hand what arrives.
 
 use headwater_machine::{Endpoint, Input, Output, Packet};
+use headwater_testkit::messages::{Object, grant, symbol_header};
 use headwater_transport::pull::queue::PullConfig;
 use headwater_transport::push::receiver::{ReceiverConfig, ReceiverStats};
 use headwater_transport::receiver::{HostReceiverConfig, Receivers};
@@ -13,6 +14,12 @@ const CONTROLLER: PathId = PathId(100);
 const SOURCE: PathId = PathId(2);
 const FLOW: FlowId = FlowId(5);
 const FETCH: FetchId = FetchId(3);
+/// So often it reports.
+const EVERY: Duration = Duration::from_millis(100);
+
+fn object(bytes: u64, symbol_size: u16) -> Object {
+    Object { id: ObjectId([9; 32]), bytes: Bytes::new(bytes), symbol_size }
+}
 
 fn after(seconds: u64) -> Time {
     Time::ZERO + Duration::from_secs(seconds)
@@ -56,43 +63,14 @@ fn stats(receivers: &mut Receivers) -> ReceiverStats {
 fn waiting_for_its_decoder() -> Receivers {
     let mut receiver = fetching(ReceiverConfig::new("object", NodeId([1; 32]), CONTROLLER, 77));
     drain(&mut receiver, after(0));
-    let grant = FlowGrant {
-        flow: FLOW,
-        node: NodeId([2; 32]),
-        at: vec![],
-        key: FlowKey([3; 32]),
-        index: 0,
-        of: 1,
-        group: None,
-        relays: false,
-        passed_on: true,
-    };
-    let accepted = Control::Receiver(ToReceiver::Accepted {
-        request: 77,
-        task: TaskId(1),
-        object: ObjectId([9; 32]),
-        bytes: Bytes::new(4000),
-        symbol_size: 1000,
-        feedback_every: Duration::from_millis(100),
-        version: 0,
-        flows: vec![grant],
-        delivery: Delivery::Push,
-    });
+    let flows = vec![grant(FLOW, NodeId([2; 32]), FlowKey([3; 32]), 0, 1)];
+    let accepted = object(4000, 1000).accepted(77, TaskId(1), EVERY, Delivery::Push, flows);
     receiver.handle(after(0), packet(CONTROLLER, FlowId(0), Body::Control(Box::new(accepted))));
     command(&mut receiver, after(0), ReceiverCommand::Start { wanted: 0..1, have: vec![] });
     command(&mut receiver, after(0), ReceiverCommand::FlowPath { flow: FLOW, path: SOURCE });
     drain(&mut receiver, after(0));
     for n in 0..4 {
-        let header = SymbolHeader {
-            number: PacketNumber(n),
-            symbol: SymbolId { block: BlockIndex(0), esi: Esi(n as u32) },
-            ack_interval: 1,
-            ack_now: false,
-            assignment: 1,
-            starved: false,
-            syn: false,
-            trimmed: false,
-        };
+        let header = SymbolHeader { assignment: 1, ..symbol_header(n, 0, n as u32) };
         receiver.handle(after(0), packet(SOURCE, FLOW, Body::Symbol(header)));
     }
     let decode = Output::Event(FromFetch(FETCH, ReceiverEvent::Decode { block: BlockIndex(0) }));
@@ -140,42 +118,17 @@ fn accepted(request: u64, bytes: u64, paths: &[PathId]) -> Input<ToFetch> {
 }
 
 fn accepted_by(delivery: Delivery, request: u64, bytes: u64, paths: &[PathId]) -> Input<ToFetch> {
-    let grant = |(index, path): (usize, &PathId)| FlowGrant {
-        flow: FlowId(u64::from(path.0)),
-        node: NodeId([path.0 as u8; 32]),
-        at: vec![],
-        key: FlowKey([3; 32]),
-        index: index as u8,
-        of: paths.len() as u8,
-        group: None,
-        relays: false,
-        passed_on: true,
+    let flow = |(path, index): (&PathId, u8)| {
+        let (id, node) = (FlowId(u64::from(path.0)), NodeId([path.0 as u8; 32]));
+        grant(id, node, FlowKey([3; 32]), index, paths.len() as u8)
     };
-    let accepted = Control::Receiver(ToReceiver::Accepted {
-        request,
-        task: TaskId(1),
-        object: ObjectId([9; 32]),
-        bytes: Bytes::new(bytes),
-        symbol_size: 1000,
-        feedback_every: Duration::from_millis(100),
-        version: 0,
-        flows: paths.iter().enumerate().map(grant).collect(),
-        delivery,
-    });
+    let flows = paths.iter().zip(0..).map(flow).collect();
+    let accepted = object(bytes, 1000).accepted(request, TaskId(1), EVERY, delivery, flows);
     packet(CONTROLLER, FlowId(0), Body::Control(Box::new(accepted)))
 }
 
 fn symbol(path: PathId, number: u64, block: u32, esi: u32, assignment: u8) -> Input<ToFetch> {
-    let header = SymbolHeader {
-        number: PacketNumber(number),
-        symbol: SymbolId { block: BlockIndex(block), esi: Esi(esi) },
-        ack_interval: 1,
-        ack_now: false,
-        assignment,
-        starved: false,
-        syn: false,
-        trimmed: false,
-    };
+    let header = SymbolHeader { assignment, ..symbol_header(number, block, esi) };
     packet(path, FlowId(u64::from(path.0)), Body::Symbol(header))
 }
 
@@ -483,28 +436,8 @@ fn a_source_with_a_narrow_path_makes_it_leave_the_task_and_ask_with_less_room() 
     receiver.handle(after(3), probe(other, 32, Some(700)));
     assert_eq!(requests(&drain(&mut receiver, after(3)).0), []);
 
-    let flow = FlowGrant {
-        flow: FlowId(40),
-        node: NodeId([2; 32]),
-        at: vec![],
-        key: FlowKey([4; 32]),
-        index: 0,
-        of: 1,
-        group: None,
-        relays: false,
-        passed_on: true,
-    };
-    let accepted = Control::Receiver(ToReceiver::Accepted {
-        request: 78,
-        task: TaskId(2),
-        object: ObjectId([9; 32]),
-        bytes: Bytes::new(1 << 20),
-        symbol_size: 896,
-        feedback_every: Duration::from_millis(100),
-        version: 0,
-        flows: vec![flow],
-        delivery: Delivery::Push,
-    });
+    let flows = vec![grant(FlowId(40), NodeId([2; 32]), FlowKey([4; 32]), 0, 1)];
+    let accepted = object(1 << 20, 896).accepted(78, TaskId(2), EVERY, Delivery::Push, flows);
     receiver.handle(after(3), packet(CONTROLLER, FlowId(0), Body::Control(Box::new(accepted))));
     let (said, _) = drain(&mut receiver, after(3));
     let again = |output: &Output<FromFetch>| {

@@ -1,6 +1,7 @@
 //! Fetches of one host, side by side.
 
 use headwater_machine::{Endpoint, Input, Output, Packet};
+use headwater_testkit::messages::{self, Object, symbol_header};
 use headwater_transport::pull::queue::PullConfig;
 use headwater_transport::push::receiver::ReceiverConfig;
 use headwater_transport::receiver::{HostReceiverConfig, Receivers};
@@ -44,33 +45,20 @@ fn flow(fetch: u64, source: u64) -> FlowId {
 }
 
 fn grants(fetch: u64, sources: u64) -> Vec<FlowGrant> {
-    let grant = |source: u64| FlowGrant {
-        flow: flow(fetch, source),
-        node: NodeId([2 + source as u8; 32]),
-        at: vec![],
-        key: FlowKey([3; 32]),
-        index: source as u8,
-        of: sources as u8,
-        group: None,
-        relays: false,
-        passed_on: true,
+    let grant = |source: u64| {
+        let (flow, node) = (flow(fetch, source), NodeId([2 + source as u8; 32]));
+        messages::grant(flow, node, FlowKey([3; 32]), source as u8, sources as u8)
     };
     (0..sources).map(grant).collect()
 }
 
 /// The answer to the first request of a fetch, or to a later one.
 fn accepted(fetch: u64, later: u64, sources: u64) -> Input<ToFetch> {
-    let accepted = Control::Receiver(ToReceiver::Accepted {
-        request: fetch * 1000 + later,
-        task: TaskId(1000 + fetch),
-        object: ObjectId([fetch as u8; 32]),
-        bytes: Bytes::new(u64::from(BLOCKS) * (256 << 10)),
-        symbol_size: 1024,
-        feedback_every: Duration::from_millis(3),
-        version: 0,
-        delivery: Delivery::Push,
-        flows: grants(fetch, sources),
-    });
+    let (id, bytes) = (ObjectId([fetch as u8; 32]), Bytes::new(u64::from(BLOCKS) * (256 << 10)));
+    let (task, every) = (TaskId(1000 + fetch), Duration::from_millis(3));
+    let flows = grants(fetch, sources);
+    let object = Object { id, bytes, symbol_size: 1024 };
+    let accepted = object.accepted(fetch * 1000 + later, task, every, Delivery::Push, flows);
     control(CONTROLLER, accepted)
 }
 
@@ -80,16 +68,7 @@ fn datagram(flow: FlowId, body: Body) -> Input<ToFetch> {
 }
 
 fn symbol(flow: FlowId, number: u64, block: u32, esi: u32) -> Input<ToFetch> {
-    let header = SymbolHeader {
-        number: PacketNumber(number),
-        symbol: SymbolId { block: BlockIndex(block), esi: Esi(esi) },
-        ack_interval: 2,
-        ack_now: false,
-        assignment: 1,
-        starved: false,
-        syn: false,
-        trimmed: false,
-    };
+    let header = SymbolHeader { ack_interval: 2, assignment: 1, ..symbol_header(number, block, esi) };
     datagram(flow, Body::Symbol(header))
 }
 

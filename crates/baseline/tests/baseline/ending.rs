@@ -5,25 +5,17 @@ use headwater_baseline::{
     SinkEvent,
 };
 use headwater_machine::{Endpoint, Input, Output, Packet};
+use headwater_testkit::messages::symbol_header;
 use headwater_transport::ReceiverFailure;
-use headwater_units::{BlockIndex, Esi, FlowId, PacketNumber, PathId, SymbolId, Time};
-use headwater_wire::{Body, Class, Datagram, Ecn, FinReason, SymbolHeader};
+use headwater_units::{FlowId, PacketNumber, PathId, Time};
+use headwater_wire::{Body, Class, Datagram, Ecn, FinReason};
 
 use crate::bench::{Bench, FLOW, PATH, ms, start};
 
 const SCHEMES: [Scheme; 3] = [Scheme::NewReno, Scheme::DCTCP, Scheme::DCCP];
 
 fn data<C>(number: u64, ecn: Ecn) -> Input<C> {
-    let header = SymbolHeader {
-        number: PacketNumber(number),
-        symbol: SymbolId { block: BlockIndex(0), esi: Esi(number as u32) },
-        ack_interval: 1,
-        ack_now: false,
-        assignment: 0,
-        starved: false,
-        syn: false,
-        trimmed: false,
-    };
+    let header = symbol_header(number, 0, number as u32);
     let datagram = Datagram { class: Class::Bulk, key_epoch: 0, flow: FLOW, body: Body::Symbol(header) };
     Input::Packet(Packet { path: PATH, ecn, datagram })
 }

@@ -4,8 +4,9 @@ use headwater_baseline::{
     Expect, PullReceiver, PullReceiverConfig, Scheme, SenderCommand, SenderConfig, SinkCommand, SinkEvent,
 };
 use headwater_machine::{Endpoint, Input, Output, Packet};
+use headwater_testkit::messages::symbol_header;
 use headwater_transport::flow::rtt::RttConfig;
-use headwater_units::{BlockIndex, Duration, Esi, FlowId, PacketNumber, Packets, PathId, SymbolId, Time};
+use headwater_units::{Duration, FlowId, PacketNumber, Packets, PathId, Time};
 use headwater_wire::{Body, Class, Datagram, Ecn, FinReason, Pull, Receipt, SymbolHeader};
 use proptest::prelude::*;
 
@@ -271,17 +272,7 @@ fn said() -> impl Strategy<Value = Said> {
 }
 
 fn data(flow: u64, number: u64, trimmed: bool) -> Packet {
-    let symbol = SymbolId { block: BlockIndex(0), esi: Esi(0) };
-    let header = SymbolHeader {
-        number: PacketNumber(number & 0xffff_ffff),
-        symbol,
-        ack_interval: 1,
-        ack_now: false,
-        assignment: 0,
-        starved: false,
-        syn: false,
-        trimmed,
-    };
+    let header = SymbolHeader { trimmed, ..symbol_header(number & 0xffff_ffff, 0, 0) };
     let datagram =
         Datagram { class: Class::Bulk, key_epoch: 0, flow: FlowId(flow), body: Body::Symbol(header) };
     Packet { path: PathId(3), ecn: Ecn::NotEct, datagram }

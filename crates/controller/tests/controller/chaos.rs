@@ -5,12 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use headwater_controller::{
     Controller, ControllerCommand, ControllerConfig, ControllerEvent, FlowStanding, TaskRecord,
 };
-use headwater_machine::{Endpoint, Input, Output};
+use headwater_machine::{Endpoint, Input, Output, Packet};
+use headwater_testkit::Agenda;
 use headwater_units::{BlockIndex, Duration, FlowId, NodeId, PathId, Symbols, TaskId, Theta, Time};
 use headwater_wire::{Body, Control, NodeInfo, Outcome, ToController, ToReceiver, ToSource};
 use proptest::prelude::*;
 
-use crate::harness::{delivering, holding, info, ms, node, packet, path, report, request};
+use crate::harness::{delivering, holding, info, ms, node, path, report, request};
 
 /// As a source keeps flows: idempotent, forgetful only when restarted.
 #[derive(Default)]
@@ -51,9 +52,8 @@ struct World {
     records: BTreeMap<TaskId, TaskRecord>,
     sources: BTreeMap<u8, FakeSource>,
     receivers: BTreeMap<u8, FakeReceiver>,
-    /// When, a tie-breaker, towards the controller or not, over which path, what.
-    air: BTreeMap<(Time, u64), (bool, PathId, Control)>,
-    sequence: u64,
+    /// Towards the controller or not, over which path, what.
+    air: Agenda<(bool, PathId, Control)>,
     dice: Dice,
     calm: bool,
     now: Time,
@@ -73,8 +73,7 @@ impl World {
             records: BTreeMap::new(),
             sources: SOURCES.map(|n| (n, FakeSource { life: 1, ..Default::default() })).into(),
             receivers: receivers.into(),
-            air: BTreeMap::new(),
-            sequence: 0,
+            air: Agenda::default(),
             dice: Dice { faces, at: 0 },
             calm: false,
             now: Time::ZERO,
@@ -87,8 +86,7 @@ impl World {
         let copies = if self.calm { 1 } else { [0, 1, 1, 1, 2, 2, 0, 1][self.dice.roll(8) as usize] };
         for _ in 0..copies {
             let delay = if self.calm { 1 } else { 1 + self.dice.roll(400) };
-            self.sequence += 1;
-            self.air.insert((self.now + ms(delay), self.sequence), (to_controller, path, control.clone()));
+            self.air.at(self.now + ms(delay), (to_controller, path, control.clone()));
         }
     }
 
@@ -126,7 +124,7 @@ impl World {
         if to_controller {
             let node = node(path.0 as u8);
             self.tell(Input::Command(ControllerCommand::PathOpened { path, node }));
-            return self.tell(Input::Packet(packet(path, control)));
+            return self.tell(Input::Packet(Packet::control(path, control)));
         }
         let n = path.0 as u8;
         let mut answers = Vec::new();
@@ -269,17 +267,15 @@ impl World {
         let end = self.now + span;
         let mut next_tick = self.now;
         while self.now < end {
-            let arrival = self.air.keys().next().map(|(at, _)| *at);
-            let next = [arrival, self.wake].into_iter().flatten().fold(next_tick, Time::min);
+            let next = [self.air.due(), self.wake].into_iter().flatten().fold(next_tick, Time::min);
             self.now = self.now.max(next);
             if next == next_tick {
                 next_tick += ms(100);
                 self.tick(self.now.as_nanos() / 100_000_000);
             }
             self.drain();
-            while let Some((to_controller, path, control)) =
-                self.air.first_entry().filter(|e| e.key().0 <= self.now).map(|e| e.remove())
-            {
+            while self.air.due().is_some_and(|at| at <= self.now) {
+                let (to_controller, path, control) = self.air.pop().expect("it is due");
                 self.deliver(to_controller, path, control);
             }
         }

@@ -6,13 +6,14 @@ use headwater_controller::{
     Controller, ControllerCommand, ControllerConfig, ControllerEvent, ControllerView, FlowStatus, TaskRecord,
 };
 use headwater_machine::{Endpoint, Input, Output, Packet};
+use headwater_testkit::messages::node_info;
 use headwater_units::{
     BitRate, BlockIndex, Bytes, Duration, FlowId, NodeId, ObjectId, Packets, PathId, Symbols, TaskId, Theta,
     Time,
 };
 use headwater_wire::{
-    Body, CastWish, Class, Control, Datagram, Delivery, Ecn, FlowGrant, FlowReport, FlowView, Holding,
-    MarkSignal, NodeInfo, Push, Request, SpreadRule, ToController, ToReceiver, ToSource,
+    Body, CastWish, Class, Control, Delivery, Ecn, FlowGrant, FlowReport, FlowView, Holding, MarkSignal,
+    NodeInfo, Push, Request, SpreadRule, ToController, ToReceiver, ToSource,
 };
 
 pub(crate) fn node(n: u8) -> NodeId {
@@ -34,20 +35,7 @@ pub(crate) fn ms(n: u64) -> Duration {
 
 /// What node `n` says of itself in its first life.
 pub(crate) fn info(n: u8) -> NodeInfo {
-    NodeInfo {
-        node: node(n),
-        name: format!("node-{n}"),
-        listen: None,
-        data: vec![([10, 0, 0, n], 7000).into()],
-        uplink: None,
-        downlink: None,
-        rack: None,
-        room: 1424,
-        incarnation: 1,
-        rtt: None,
-        seen: None,
-        labels: Default::default(),
-    }
+    node_info(node(n), format!("node-{n}"), n)
 }
 
 /// Object `n` is named "object-n" and 10 MiB long.
@@ -68,12 +56,6 @@ pub(crate) fn request(receiver: u8, request: u64, name: &str) -> Request {
         trims: false,
         passes_on: false,
     }
-}
-
-pub(crate) fn packet(path: PathId, control: Control) -> Packet {
-    let body = Body::Control(Box::new(control));
-    let datagram = Datagram { class: Class::Control, key_epoch: 0, flow: FlowId(0), body };
-    Packet { path, ecn: Ecn::NotEct, datagram }
 }
 
 /// What a receiver was told when its request was accepted.

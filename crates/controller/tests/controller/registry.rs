@@ -1,14 +1,14 @@
 //! Who is here, what is held, what is refused, and how much is remembered.
 
 use headwater_controller::{ControllerCommand, ControllerConfig, ControllerEvent};
-use headwater_machine::{Endpoint, Input};
+use headwater_machine::{Endpoint, Input, Packet};
 use headwater_units::{BitRate, Bytes, PathId};
 use headwater_wire::{
     Body, Cast, CastWish, Class, Control, Datagram, Holding, NodeInfo, Refusal, ToController, ToNode,
     ToReceiver,
 };
 
-use crate::harness::{Bench, holding, info, ms, node, object, packet, path, request};
+use crate::harness::{Bench, holding, info, ms, node, object, path, request};
 
 fn refusal(bench: &mut Bench, n: u8, name: &str) -> Option<Refusal> {
     bench.say(n, ToController::Request(request(n, 900, name)));
@@ -157,9 +157,9 @@ fn messages_that_nobody_sends_a_controller_are_counted_and_ignored() {
     let packet = headwater_machine::Packet {
         datagram: Datagram {
             body,
-            ..packet(path(1), Control::Controller(ToController::Drop { object: object(1) })).datagram
+            ..Packet::control(path(1), ToController::Drop { object: object(1) }).datagram
         },
-        ..packet(path(1), Control::Controller(ToController::Drop { object: object(1) }))
+        ..Packet::control(path(1), ToController::Drop { object: object(1) })
     };
     bench.controller.handle(bench.now, Input::Packet(packet));
     bench.pass(ms(1));

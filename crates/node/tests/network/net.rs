@@ -22,6 +22,8 @@ pub(crate) const FETCH: FetchId = FetchId(1);
 pub(crate) const OBJECT: ObjectId = ObjectId([9; 32]);
 pub(crate) const T: u16 = 1024;
 const DELAY: Duration = Duration::from_micros(100);
+/// Receivers report less often than a test lasts.
+const RARELY: Duration = Duration::from_secs(1000);
 const DECODES: Duration = Duration::from_micros(500);
 
 /// A packet of a tree: its bytes, or only what it says where the network carries no bytes.
@@ -385,7 +387,9 @@ impl Net {
                     let grant = grant(leg.flow, node(leg.from), key(leg.flow), index, of);
                     FlowGrant { at, relays, passed_on: !relays, ..grant }
                 });
-                let accepted = self.object.accepted(request.request, self.delivery, grants.collect());
+                let (number, task) = (request.request, TaskId(request.request));
+                let grants = grants.collect();
+                let accepted = self.object.accepted(number, task, RARELY, self.delivery, grants);
                 self.send(host, host, What::Control(accepted));
             }
             Control::Controller(ToController::Fin { task, .. }) => {

@@ -1,17 +1,13 @@
 //! A controller that was started anew knows nothing of the trees of a cast: its receivers go on by themselves, with what they have.
 
 use headwater_machine::{Endpoint, Input, Output, Packet};
+use headwater_testkit::messages::symbol_header;
 use headwater_transport::pull::queue::PullConfig;
 use headwater_transport::push::receiver::ReceiverConfig;
 use headwater_transport::receiver::{HostReceiverConfig, Receivers};
 use headwater_transport::{FromFetch, ReceiverCommand, ReceiverEvent, ToFetch};
-use headwater_units::{
-    BitRate, BlockIndex, Bytes, Duration, Esi, FetchId, FlowId, NodeId, PacketNumber, PathId, SymbolId,
-    TaskId, Time,
-};
-use headwater_wire::{
-    Body, Class, Control, Datagram, Delivery, Ecn, Request, SymbolHeader, ToController, ToReceiver,
-};
+use headwater_units::{BitRate, BlockIndex, Bytes, Duration, FetchId, FlowId, NodeId, PathId, TaskId, Time};
+use headwater_wire::{Body, Class, Control, Datagram, Delivery, Ecn, Request, ToController, ToReceiver};
 
 use crate::net::{OBJECT, TREE, accepted};
 
@@ -48,16 +44,7 @@ impl Bench {
     }
 
     fn arrives(&mut self, flow: FlowId, block: u32, esi: u32) {
-        let header = SymbolHeader {
-            number: PacketNumber(u64::from(block * 256 + esi)),
-            symbol: SymbolId { block: BlockIndex(block), esi: Esi(esi) },
-            ack_interval: 1,
-            ack_now: false,
-            assignment: 0,
-            starved: false,
-            syn: false,
-            trimmed: false,
-        };
+        let header = symbol_header(u64::from(block * 256 + esi), block, esi);
         let datagram = Datagram { class: Class::Bulk, key_epoch: 0, flow, body: Body::Symbol(header) };
         self.machine.handle(self.now, Input::Packet(Packet { path: PathId(3), ecn: Ecn::NotEct, datagram }));
     }

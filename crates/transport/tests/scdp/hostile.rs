@@ -3,6 +3,7 @@
 use core::num::NonZeroU16;
 
 use headwater_machine::{Endpoint, Input, Output, Packet};
+use headwater_testkit::messages::{grant, symbol_header};
 use headwater_transport::pull::queue::{PullConfig, PullQueue};
 use headwater_transport::pull::{Ask, PullFlowConfig, Session, SessionConfig};
 use headwater_transport::source::{Source, SourceConfig};
@@ -10,8 +11,7 @@ use headwater_transport::{
     DecodeFailure, FromFetch, ReceiverCommand, ReceiverEvent, SourceCommand, SourceEvent,
 };
 use headwater_units::{
-    BitRate, BlockIndex, Bytes, Duration, Esi, FetchId, FlowId, FlowKey, Geometry, NodeId, PacketNumber,
-    PathId, SymbolId, TaskId, Theta, Time,
+    BitRate, BlockIndex, Bytes, Duration, FetchId, FlowId, FlowKey, Geometry, NodeId, PathId, TaskId, Time,
 };
 use headwater_wire::{
     Body, Class, Datagram, Delivery, Ecn, FinReason, FlowGrant, FlowRole, Pull, Push, SymbolHeader, ToSource,
@@ -19,9 +19,10 @@ use headwater_wire::{
 };
 use proptest::prelude::*;
 
-use crate::net::{OBJECT, T};
+use crate::net::{OBJECT, T, object};
 
 const GROUP: FlowId = FlowId(99);
+const KEY: FlowKey = FlowKey([0; 32]);
 const BLOCKS: u64 = 40;
 
 fn source(roles: &[(FlowId, FlowRole)]) -> Source {
@@ -30,23 +31,9 @@ fn source(roles: &[(FlowId, FlowRole)]) -> Source {
     let bytes = Bytes::kib(256) * BLOCKS;
     source.handle(Time::ZERO, Input::Command(SourceCommand::Hold { object: OBJECT, bytes }));
     for (flow, role) in roles {
-        let push = Push {
-            task: TaskId(1),
-            flow: *flow,
-            object: OBJECT,
-            bytes,
-            symbol_size: T,
-            key: FlowKey([0; 32]),
-            theta: Theta::ONE,
-            class: Class::Bulk,
-            receiver: NodeId([3; 32]),
-            delivery: Delivery::Pull { initial_window: 12 },
-            index: 0,
-            of: 1,
-            at: vec![],
-            start: None,
-            role: role.clone(),
-        };
+        let delivery = Delivery::Pull { initial_window: 12 };
+        let push = object(OBJECT, bytes).push(TaskId(1), *flow, KEY, NodeId([3; 32]), delivery);
+        let push = Push { role: role.clone(), ..push };
         source.handle(Time::ZERO, Input::Packet(Packet::control(PathId(1000), ToSource::Push(push))));
         let path = SourceCommand::FlowPath { flow: *flow, path: PathId(7) };
         source.handle(Time::ZERO, Input::Command(path));
@@ -154,16 +141,7 @@ fn any_body() -> impl Strategy<Value = Body> {
     let block = prop_oneof![0u32..6, any::<u32>()];
     let esi = prop_oneof![0u32..100, 0u32..1 << 24];
     let symbol = (number, block, esi, any::<bool>()).prop_map(|(number, block, esi, trimmed)| {
-        Body::Symbol(SymbolHeader {
-            number: PacketNumber(number),
-            symbol: SymbolId { block: BlockIndex(block), esi: Esi(esi) },
-            ack_interval: 1,
-            ack_now: false,
-            assignment: 0,
-            starved: false,
-            syn: false,
-            trimmed,
-        })
+        Body::Symbol(SymbolHeader { trimmed, ..symbol_header(number, block, esi) })
     });
     prop_oneof![
         20 => symbol,
@@ -215,16 +193,9 @@ proptest! {
         };
         let (mut session, mut pulls) = (Session::new(FetchId(0), config, geometry, 12, 0), PullQueue::new(pull));
         let flows = [FlowId(1), FlowId(2), GROUP];
-        let grants = flows.map(|flow| FlowGrant {
-            flow,
-            node: NodeId([flow.0 as u8; 32]),
-            at: vec![],
-            key: FlowKey([0; 32]),
-            index: 0,
-            of: 1,
-            group: (flow == FlowId(2)).then_some(GROUP),
-            relays: false,
-            passed_on: true,
+        let grants = flows.map(|flow| {
+            let group = (flow == FlowId(2)).then_some(GROUP);
+            FlowGrant { group, ..grant(flow, NodeId([flow.0 as u8; 32]), KEY, 0, 1) }
         });
         session.set_flows(Time::ZERO, grants.to_vec(), &mut pulls);
         session.on_command(Time::ZERO, ReceiverCommand::Start { wanted: 0..4, have: vec![] }, &mut pulls);

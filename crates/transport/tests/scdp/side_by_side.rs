@@ -151,7 +151,7 @@ impl Simulation for Host {
         let (object, of) = (object(fetch.object(), fetch.bytes()), fetch.sources as u8);
         let mut grants = Vec::new();
         for (source, index) in fetch.all().zip(0..) {
-            let (flow, task) = (fetch.flow(source), TaskId(request));
+            let (flow, task) = (fetch.flow(source), TaskId(fetch.id));
             let hold = SourceCommand::Hold { object: object.id, bytes: object.bytes };
             self.tell(1 + source, Role::Source(hold));
             let push = object.push(task, flow, KEY, NodeId([100; 32]), fetch.delivery());
@@ -159,7 +159,7 @@ impl Simulation for Host {
             self.hear(1 + source, Packet::control(CONTROLLER, push));
             grants.push(messages::grant(flow, node(source), KEY, index, of));
         }
-        let accepted = object.accepted(request, fetch.delivery(), grants);
+        let accepted = object.accepted(request, TaskId(fetch.id), ms(100), fetch.delivery(), grants);
         self.hear(HOST, Packet::control(CONTROLLER, accepted));
     }
 
