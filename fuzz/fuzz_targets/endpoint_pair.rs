@@ -13,11 +13,9 @@ use headwater_controller::{Controller, ControllerCommand, ControllerConfig, Cont
 use headwater_machine::{Endpoint, Input, Output, Packet};
 use headwater_testkit::content::over_the_wire;
 use headwater_testkit::messages::{Object, grant, node_info};
-use headwater_testkit::{Command, Duty, Machine, Preparation, Reception, Role};
+use headwater_testkit::{Command, Duty, Machine, Preparation, Reception, Role, receivers};
 use headwater_transport::flow::path_mtu::PathMtuConfig;
-use headwater_transport::pull::queue::PullConfig;
 use headwater_transport::push::receiver::ReceiverConfig;
-use headwater_transport::receiver::{HostReceiverConfig, Receivers};
 use headwater_transport::source::{LostSymbols, Source, SourceConfig};
 use headwater_transport::*;
 use headwater_units::*;
@@ -88,13 +86,11 @@ fn run(bytes: &[u8]) -> Result<()> {
     source.push.max_in_flight = 256;
     source.push.path_mtu = (setting & 24 != 24).then(PathMtuConfig::default);
     source.push.lost_symbols = if setting & 8 == 0 { LostSymbols::Resend } else { LostSymbols::New };
-    let pull =
-        PullConfig { rate: BitRate::new(1_000_000_000), packet: Bytes::new(1500), catch_up: Duration::ZERO };
     let mut world = World {
         now: Time::from_nanos(1_000_000),
         machines: vec![
             Role::Controller(Controller::new(ControllerConfig::default(), [1; 32])),
-            Role::Receiver(Receivers::new(HostReceiverConfig { pull })),
+            Role::Receiver(receivers(BitRate::new(1_000_000_000))),
             Role::Source(Source::new(source.clone(), [2; 32])),
             Role::Source(Source::new(source, [3; 32])),
         ],

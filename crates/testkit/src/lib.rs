@@ -18,4 +18,4 @@ pub use link::{Addressed, Backlog, Carried, Fate, Faults, Line, Link, Weather, n
 pub use network::{Due, Network, Simulation};
 pub use preparation::Preparation;
 pub use reception::{Attempt, Duty, Reception};
-pub use role::{Command, Event, Machine, Nobody, Role};
+pub use role::{Command, Event, Machine, Nobody, Role, receivers};

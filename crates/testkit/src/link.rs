@@ -285,4 +285,27 @@ mod tests {
         let link = Link::new(us(5)).with_faults(Box::new(move |nth, letter| fates[nth as usize](letter)));
         assert_eq!(four(link), [(5, "whole"), (6, "whole"), (7, "whole"), (5, "trimmed")]);
     }
+
+    #[test]
+    fn faults_may_alter_what_they_let_pass() {
+        let link = Link::new(us(5)).with_faults(Box::new(|nth, letter: &mut Letter| {
+            letter.0 = if nth == 2 { "forged" } else { letter.0 };
+            Fate::Arrives
+        }));
+        assert_eq!(four(link), [(5, "whole"), (5, "whole"), (5, "forged"), (5, "whole")]);
+    }
+
+    #[test]
+    fn weather_is_a_function_of_its_seed() {
+        let weather = Weather { loss: 0.2, twice: 0.2, late: 0.2, marked: 0.2, by: us(50) };
+        let fates = |seed| {
+            let mut faults = weather.faults(seed);
+            (0..1000).map(|nth| faults(nth, &mut Letter(""))).collect::<Vec<_>>()
+        };
+        assert_eq!(fates(1), fates(1));
+        assert_ne!(fates(1), fates(2));
+        for fate in [Fate::Lost, Fate::Marked, Fate::Arrives] {
+            assert!(fates(1).iter().filter(|it| **it == fate).count() > 50, "{fate:?}");
+        }
+    }
 }

@@ -44,6 +44,13 @@ impl Preparation {
         }
     }
 
+    /// What a driver answers whose disk takes no time.
+    pub fn answer(&mut self, event: &SourceEvent) -> Option<SourceCommand> {
+        let ready = self.on_event(event)?;
+        self.ready(&ready);
+        Some(ready)
+    }
+
     /// The machine sends this: a symbol's block must be ready.
     pub fn sends(&self, datagram: &Datagram) {
         if let Body::Symbol(header) = &datagram.body {

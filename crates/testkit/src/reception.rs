@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use headwater_machine::Packet;
 use headwater_transport::{Bind, DecodeFailure, ReceiverCommand, ReceiverEvent, ReceiverFailure};
-use headwater_units::{BlockIndex, Esi, FlowId, Geometry, NodeId, SymbolId, Time};
+use headwater_units::{BlockIndex, Esi, FlowId, Geometry, NodeId, PathId, SymbolId, Time};
 use headwater_wire::Body;
 
 /// What a driver owes its receiver, early or late.
@@ -146,6 +146,20 @@ impl Reception {
             }
         }
         None
+    }
+
+    /// What a driver answers whose decoder takes no time, and who finds sources where this says.
+    pub fn answer(
+        &mut self,
+        now: Time,
+        event: ReceiverEvent,
+        path: impl FnOnce(&Bind) -> PathId,
+    ) -> Option<ReceiverCommand> {
+        match self.on_event(now, event)? {
+            Duty::Start(start) => Some(start),
+            Duty::FindPath(bind) => Some(ReceiverCommand::FlowPath { flow: bind.flow, path: path(&bind) }),
+            Duty::Decode(block) => self.decode(block, |_| Ok(())),
+        }
     }
 
     /// Keeps a symbol that a flow has brought.

@@ -2,10 +2,11 @@
 
 use headwater_controller::{Controller, ControllerCommand, ControllerEvent};
 use headwater_machine::{Endpoint, Input, Output};
-use headwater_transport::receiver::Receivers;
+use headwater_transport::pull::queue::PullConfig;
+use headwater_transport::receiver::{HostReceiverConfig, Receivers};
 use headwater_transport::source::Source;
 use headwater_transport::{FromFetch, SourceCommand, SourceEvent, ToFetch};
-use headwater_units::Time;
+use headwater_units::{BitRate, Bytes, Duration, Time};
 
 /// Something of a controller, a source or a receiver: the machine itself, what it is told, or what it says.
 #[derive(Clone, Debug, PartialEq)]
@@ -24,6 +25,12 @@ pub type Machine = Role<Controller, Source, Receivers>;
 pub type Command = Role<ControllerCommand, SourceCommand, ToFetch>;
 /// What such a machine says.
 pub type Event = Role<ControllerEvent, SourceEvent, FromFetch>;
+
+/// What a host receives with, if its link carries so much.
+pub fn receivers(rate: BitRate) -> Receivers {
+    let pull = PullConfig { rate, packet: Bytes::new(1500), catch_up: Duration::ZERO };
+    Receivers::new(HostReceiverConfig { pull })
+}
 
 impl<C: Endpoint, S: Endpoint, R: Endpoint> Endpoint for Role<C, S, R> {
     type Command = Role<C::Command, S::Command, R::Command>;

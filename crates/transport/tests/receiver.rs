@@ -2,9 +2,8 @@
 
 use headwater_machine::{Endpoint, Input, Output, Packet};
 use headwater_testkit::messages::{Object, grant, symbol_header};
-use headwater_transport::pull::queue::PullConfig;
 use headwater_transport::push::receiver::{ReceiverConfig, ReceiverStats};
-use headwater_transport::receiver::{HostReceiverConfig, Receivers};
+use headwater_transport::receiver::Receivers;
 use headwater_transport::*;
 use headwater_transport::{FromFetch, ToFetch};
 use headwater_units::*;
@@ -48,9 +47,7 @@ fn command(receiver: &mut Receivers, now: Time, command: ReceiverCommand) {
 
 /// A host that has just been told to fetch this.
 fn fetching(config: ReceiverConfig) -> Receivers {
-    let (rate, packet) = (BitRate::new(10_000_000_000), Bytes::new(1500));
-    let mut receivers =
-        Receivers::new(HostReceiverConfig { pull: PullConfig { rate, packet, catch_up: Duration::ZERO } });
+    let mut receivers = headwater_testkit::receivers(BitRate::new(10_000_000_000));
     command(&mut receivers, after(0), ReceiverCommand::Fetch(Box::new(config)));
     receivers
 }

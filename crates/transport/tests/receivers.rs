@@ -2,9 +2,8 @@
 
 use headwater_machine::{Endpoint, Input, Output, Packet};
 use headwater_testkit::messages::{self, Object, symbol_header};
-use headwater_transport::pull::queue::PullConfig;
 use headwater_transport::push::receiver::ReceiverConfig;
-use headwater_transport::receiver::{HostReceiverConfig, Receivers};
+use headwater_transport::receiver::Receivers;
 use headwater_transport::*;
 use headwater_transport::{FromFetch, ToFetch};
 use headwater_units::*;
@@ -21,8 +20,7 @@ fn at(us: u64) -> Time {
 }
 
 fn host() -> Receivers {
-    let (rate, packet) = (BitRate::new(10_000_000_000), Bytes::new(1500));
-    Receivers::new(HostReceiverConfig { pull: PullConfig { rate, packet, catch_up: Duration::ZERO } })
+    headwater_testkit::receivers(BitRate::new(10_000_000_000))
 }
 
 fn command(fetch: u64, command: ReceiverCommand) -> Input<ToFetch> {

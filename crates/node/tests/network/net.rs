@@ -6,10 +6,9 @@ use std::sync::Arc;
 use headwater_machine::Packet;
 use headwater_node::{Arrived, GroupProbesConfig, Node, NodeAction, Parcel, Room, To};
 use headwater_testkit::messages::{Object, grant};
-use headwater_testkit::{Carried, Due, Duty, Link, Network, Reception, content};
-use headwater_transport::pull::queue::PullConfig;
+use headwater_testkit::{Carried, Due, Duty, Link, Network, Reception, content, receivers};
 use headwater_transport::push::receiver::ReceiverConfig;
-use headwater_transport::receiver::{HostReceiverConfig, Receivers};
+use headwater_transport::receiver::Receivers;
 use headwater_transport::source::{Source, SourceConfig};
 use headwater_transport::{ReceiverCommand, ReceiverEvent, SourceCommand, SourceEvent};
 use headwater_units::*;
@@ -134,10 +133,8 @@ pub(crate) fn written(datagram: &Datagram, key: &HeaderKey) -> Vec<u8> {
 }
 
 pub(crate) fn machine(seed: u8) -> Machine {
-    let rate = BitRate::new(1_000_000_000);
-    let pull = PullConfig { rate, packet: Bytes::new(1500), catch_up: Duration::ZERO };
     let source = Source::new(SourceConfig::default(), [seed; 32]);
-    Node::new(source, Receivers::new(HostReceiverConfig { pull }), GroupProbesConfig::default())
+    Node::new(source, receivers(BitRate::new(1_000_000_000)), GroupProbesConfig::default())
 }
 
 impl Net {

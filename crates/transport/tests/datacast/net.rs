@@ -6,12 +6,10 @@ use headwater_machine::{Endpoint, Input, Packet};
 use headwater_switch::{StoreConfig, TreeNode, TreeWord};
 use headwater_testkit::messages::{Object, grant};
 use headwater_testkit::{
-    Addressed, Command, Duty, Event, Line, Link as Way, Machine, Network, Preparation, Reception, Role,
-    Simulation, Weather,
+    Addressed, Command, Event, Line, Link as Way, Machine, Network, Preparation, Reception, Role, Simulation,
+    Weather, receivers,
 };
-use headwater_transport::pull::queue::PullConfig;
 use headwater_transport::push::receiver::ReceiverConfig;
-use headwater_transport::receiver::{HostReceiverConfig, Receivers};
 use headwater_transport::source::{Source, SourceConfig};
 use headwater_transport::tree::{TreeReceiverConfig, TreeSourceConfig, TreeStats};
 use headwater_transport::{FromFetch, ReceiverCommand, SourceCommand, SourceEvent, ToFetch};
@@ -25,9 +23,6 @@ const FETCH: FetchId = FetchId(1);
 pub(crate) const OBJECT: ObjectId = ObjectId([1; 32]);
 const KEY: FlowKey = FlowKey([2; 32]);
 const SYMBOL: u16 = 1024;
-/// Nothing is pulled here.
-const PULL: PullConfig =
-    PullConfig { rate: BitRate::new(1), packet: Bytes::new(1500), catch_up: Duration::from_nanos(0) };
 pub(crate) const TREE: FlowId = FlowId(1);
 /// A symbol's packet, and all others (Datacast §VI-B: headers of 16 bytes).
 const DATA: Bytes = Bytes::new(1500);
@@ -107,13 +102,14 @@ impl Net {
         let nodes = children.into_iter().map(|children| TreeNode::new(store, UP, children));
         let config = SourceConfig { trees: source, ..SourceConfig::default() };
         let source = Role::Source(Source::new(config, [7; 32]));
-        let receivers = (1..devices.len()).filter(|place| devices[*place].receives);
-        let machine = || Role::Receiver(Receivers::new(HostReceiverConfig { pull: PULL }));
+        let places = (1..devices.len()).filter(|place| devices[*place].receives);
+        // Nothing is pulled here.
+        let machine = || Role::Receiver(receivers(BitRate::new(1)));
         let mut net = Net {
             nodes: nodes.collect(),
             network: Network::new(devices.iter().enumerate().flat_map(ways).collect()),
-            receptions: receivers.clone().map(|place| (place, Reception::default())).collect(),
-            machines: receivers.map(|place| (place, machine())).chain([(SOURCE, source)]).collect(),
+            receptions: places.clone().map(|place| (place, Reception::default())).collect(),
+            machines: places.map(|place| (place, machine())).chain([(SOURCE, source)]).collect(),
             preparation: Preparation::default(),
             total: Geometry::new(Bytes::new(bytes), SYMBOL).unwrap().total_symbols().get(),
             devices,
@@ -232,21 +228,10 @@ impl Simulation for Net {
             Role::Source(SourceEvent::Opened(opened)) => {
                 Some(Role::Source(SourceCommand::FlowPath { flow: opened.flow, path: PathId(0) }))
             }
-            Role::Source(event) => {
-                let ready = self.preparation.on_event(&event);
-                ready.iter().for_each(|ready| self.preparation.ready(ready));
-                ready.map(Role::Source)
-            }
+            Role::Source(event) => self.preparation.answer(&event).map(Role::Source),
             Role::Receiver(FromFetch(fetch, event)) => {
                 let reception = self.receptions.get_mut(&host).expect("it is there");
-                let answer = match reception.on_event(now, event) {
-                    Some(Duty::Start(start)) => Some(start),
-                    Some(Duty::FindPath(bind)) => {
-                        Some(ReceiverCommand::FlowPath { flow: bind.flow, path: PathId(0) })
-                    }
-                    Some(Duty::Decode(block)) => reception.decode(block, |_| Ok(())),
-                    None => None,
-                };
+                let answer = reception.answer(now, event, |_| PathId(0));
                 answer.map(|command| Role::Receiver(ToFetch(fetch, command)))
             }
             Role::Controller(_) => unreachable!("nobody controls here"),

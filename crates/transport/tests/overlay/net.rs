@@ -8,11 +8,10 @@ use headwater_controller::{Controller, ControllerCommand, ControllerConfig};
 use headwater_machine::{Endpoint, Packet};
 use headwater_testkit::messages::node_info;
 use headwater_testkit::{
-    Addressed, Command, Duty, Event, Line, Link, Network, Reception, Role, Simulation, Weather,
+    Addressed, Command, Duty, Event, Line, Link, Network, Reception, Role, Simulation, Weather, receivers,
 };
-use headwater_transport::pull::queue::PullConfig;
 use headwater_transport::push::receiver::ReceiverConfig;
-use headwater_transport::receiver::{HostReceiverConfig, Receivers};
+use headwater_transport::receiver::Receivers;
 use headwater_transport::source::{Source, SourceConfig};
 use headwater_transport::*;
 use headwater_units::*;
@@ -99,15 +98,10 @@ fn control_path(host: usize) -> PathId {
 impl Net {
     pub(crate) fn new(spec: Spec, bytes: Bytes, seed: u64) -> Self {
         let config = ControllerConfig { groups: Vec::new(), ..ControllerConfig::default() };
-        let pull = PullConfig {
-            rate: BitRate::new(10_000_000_000),
-            packet: Bytes::new(1500),
-            catch_up: Duration::ZERO,
-        };
         let is_late = |host: usize| spec.late.iter().any(|(late, _)| *late == host);
         let host = |host: usize| Host {
             source: Source::new(SourceConfig::default(), [seed as u8 ^ host as u8; 32]),
-            receivers: Receivers::new(HostReceiverConfig { pull }),
+            receivers: receivers(BitRate::new(10_000_000_000)),
             dead: is_late(host),
             got: Reception::default(),
             timeouts: 0,

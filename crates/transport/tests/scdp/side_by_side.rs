@@ -6,17 +6,13 @@ use headwater_machine::{Endpoint, Packet};
 use headwater_testkit::content::over_the_wire;
 use headwater_testkit::messages;
 use headwater_testkit::{
-    Command, Duty, Event, Line, Link, Machine, Network, Preparation, Reception, Role, Simulation,
+    Command, Event, Line, Link, Machine, Network, Preparation, Reception, Role, Simulation, receivers,
 };
-use headwater_transport::pull::queue::PullConfig;
 use headwater_transport::pull::{PullFlowConfig, SessionConfig};
 use headwater_transport::push::receiver::ReceiverConfig;
-use headwater_transport::receiver::{HostReceiverConfig, Receivers};
 use headwater_transport::source::{Source, SourceConfig};
 use headwater_transport::{FromFetch, ReceiverCommand, ReceiverEvent, SourceCommand, ToFetch};
-use headwater_units::{
-    BitRate, Bytes, Duration, FetchId, FlowId, FlowKey, NodeId, ObjectId, PathId, TaskId, Time,
-};
+use headwater_units::{BitRate, Bytes, FetchId, FlowId, FlowKey, NodeId, ObjectId, PathId, TaskId, Time};
 use headwater_wire::{Body, Delivery, Push, ToSource};
 
 use crate::net::*;
@@ -79,11 +75,9 @@ struct Host {
 
 impl Host {
     fn new(sources: usize) -> Self {
-        let (rate, packet) = (BitRate::new(1_000_000_000), Bytes::new(1500));
-        let pull = PullConfig { rate, packet, catch_up: Duration::ZERO };
         let config = SourceConfig { pull: PullFlowConfig::data_centre(), ..SourceConfig::default() };
         let source = |seed| Role::Source(Source::new(config.clone(), [seed as u8; 32]));
-        let host = Role::Receiver(Receivers::new(HostReceiverConfig { pull }));
+        let host = Role::Receiver(receivers(BitRate::new(1_000_000_000)));
         let last = Link { line: Line::Each(PACKET), room: ROOM, trims: true, ..Link::new(DELAY) };
         Host {
             network: Network::new(vec![Link::new(DELAY), last]),
@@ -191,26 +185,13 @@ impl Simulation for Host {
     fn on_event(&mut self, host: usize, event: Event) {
         let now = self.network.now();
         let answer = match event {
-            Role::Source(event) => {
-                let preparation = &mut self.preparations[host];
-                let ready = preparation.on_event(&event);
-                ready.iter().for_each(|ready| preparation.ready(ready));
-                ready.map(Role::Source)
-            }
+            Role::Source(event) => self.preparations[host].answer(&event).map(Role::Source),
             Role::Receiver(FromFetch(fetch, event)) => {
                 if let ReceiverEvent::Symbol { flow, .. } = event {
                     self.came.push((now, flow));
                 }
                 let (_, got) = self.fetches.get_mut(&fetch.0).expect("it has begun");
-                let answer = match got.on_event(now, event) {
-                    Some(Duty::Start(start)) => Some(start),
-                    Some(Duty::FindPath(bind)) => {
-                        let path = PathId((bind.flow.0 % 100) as u32);
-                        Some(ReceiverCommand::FlowPath { flow: bind.flow, path })
-                    }
-                    Some(Duty::Decode(block)) => got.decode(block, |_| Ok(())),
-                    None => None,
-                };
+                let answer = got.answer(now, event, |bind| PathId((bind.flow.0 % 100) as u32));
                 answer.map(|answer| Role::Receiver(ToFetch(fetch, answer)))
             }
             Role::Controller(_) => unreachable!("nobody controls here"),

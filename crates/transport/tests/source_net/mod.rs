@@ -71,7 +71,6 @@ pub(crate) struct Receiver {
     pub(crate) arrivals: u64,
     ecn: [u32; 3],
     unacked: u32,
-    arrived_at: Time,
     largest_at: Time,
     touched: BTreeSet<u32>,
     /// Symbols of a block that decode it; `None`: nothing is ever decoded.
@@ -103,7 +102,6 @@ impl Receiver {
             arrivals: 0,
             ecn: [0; 3],
             unacked: 0,
-            arrived_at: Time::ZERO,
             largest_at: Time::ZERO,
             touched: BTreeSet::new(),
             decodes_with: None,
@@ -133,9 +131,6 @@ impl Receiver {
         }] += 1;
         if largest.is_none_or(|l| l < number) {
             self.largest_at = now;
-        }
-        if self.unacked == 0 {
-            self.arrived_at = now;
         }
         self.insert(number);
         *self.symbols.entry(header.symbol).or_default() += 1;

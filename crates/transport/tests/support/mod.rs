@@ -11,11 +11,10 @@ use headwater_machine::{Endpoint, Input, Packet};
 use headwater_testkit::messages::node_info;
 use headwater_testkit::{
     Addressed, Command, Due, Duty, Event, Line, Link, Network, Preparation, Reception, Role, Simulation,
-    Weather,
+    Weather, receivers,
 };
-use headwater_transport::pull::queue::PullConfig;
 use headwater_transport::push::receiver::{ReceiverConfig, ReceiverStats};
-use headwater_transport::receiver::{HostReceiverConfig, Receivers};
+use headwater_transport::receiver::Receivers;
 use headwater_transport::source::{Source, SourceConfig};
 use headwater_transport::*;
 use headwater_units::*;
@@ -156,9 +155,7 @@ fn control_path(host: usize) -> PathId {
 
 /// A host that has been told to fetch this.
 fn fetching(config: ReceiverConfig) -> Receivers {
-    let pull =
-        PullConfig { rate: BitRate::new(10_000_000_000), packet: Bytes::new(1500), catch_up: Duration::ZERO };
-    let mut receivers = Receivers::new(HostReceiverConfig { pull });
+    let mut receivers = receivers(BitRate::new(10_000_000_000));
     let fetch = ReceiverCommand::Fetch(Box::new(config));
     receivers.handle(Time::ZERO, Input::Command(ToFetch(FETCH, fetch)));
     receivers
