@@ -26,16 +26,8 @@ impl Route {
     pub(super) fn data_of<E>(&self, class: Class, number: u64, syn: bool) -> Output<E> {
         let block = (number / u64::from(ESI_LIMIT)) as u32;
         let esi = (number % u64::from(ESI_LIMIT)) as u32;
-        let header = SymbolHeader {
-            number: PacketNumber(number),
-            symbol: SymbolId { block: BlockIndex(block), esi: Esi(esi) },
-            ack_interval: 1,
-            ack_now: false,
-            assignment: 0,
-            starved: false,
-            syn,
-            trimmed: false,
-        };
+        let symbol = SymbolId { block: BlockIndex(block), esi: Esi(esi) };
+        let header = SymbolHeader { syn, ..SymbolHeader::new(PacketNumber(number), symbol) };
         self.packet(class, self.ecn, Body::Symbol(header))
     }
 

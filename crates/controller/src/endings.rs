@@ -139,20 +139,7 @@ mod tests {
     }
 
     fn catalog() -> Catalog {
-        let info = NodeInfo {
-            node: NODE,
-            name: String::new(),
-            listen: None,
-            data: Vec::new(),
-            uplink: None,
-            downlink: None,
-            rack: None,
-            room: 1424,
-            incarnation: 1,
-            rtt: None,
-            seen: None,
-            labels: Default::default(),
-        };
+        let info = NodeInfo::new(NODE, "", 1424);
         let mut catalog = Catalog::default();
         catalog.greet(Time::ZERO, PathId(1), info, &ControllerConfig::default(), |_| true);
         catalog

@@ -5,7 +5,6 @@
 
 mod cluster;
 
-use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
 use std::path::Path;
@@ -145,20 +144,7 @@ impl Stranger {
     }
 
     fn info(&self) -> NodeInfo {
-        NodeInfo {
-            node: self.node,
-            name: "a friend".into(),
-            listen: None,
-            data: vec![(STRANGER, 9).into()],
-            uplink: None,
-            downlink: None,
-            rack: None,
-            room: 1400,
-            incarnation: 1,
-            rtt: None,
-            seen: None,
-            labels: BTreeMap::new(),
-        }
+        NodeInfo { data: vec![(STRANGER, 9).into()], ..NodeInfo::new(self.node, "a friend", 1400) }
     }
 
     fn request(&self, receiver: NodeId, name: &str) -> ToController {

@@ -214,16 +214,7 @@ mod tests {
 
     fn symbol() -> Body {
         let symbol = SymbolId { block: BlockIndex(0), esi: Esi(0) };
-        Body::Symbol(SymbolHeader {
-            number: PacketNumber(0),
-            symbol,
-            ack_interval: 1,
-            ack_now: false,
-            assignment: 0,
-            starved: false,
-            syn: false,
-            trimmed: false,
-        })
+        Body::Symbol(SymbolHeader::new(PacketNumber(0), symbol))
     }
 
     fn emitted(key: FlowKey, body: Body, symbol_size: u16) -> Vec<u8> {

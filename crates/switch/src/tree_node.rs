@@ -254,16 +254,7 @@ mod tests {
     fn a_symbol_without_its_payload_is_nothing_to_it() {
         use headwater_units::PacketNumber;
         use headwater_wire::{Announcement, NEXT, SymbolHeader};
-        let header = |trimmed| SymbolHeader {
-            number: PacketNumber(3),
-            symbol: name(1),
-            ack_interval: 1,
-            ack_now: false,
-            assignment: 0,
-            starved: false,
-            syn: false,
-            trimmed,
-        };
+        let header = |trimmed| SymbolHeader { trimmed, ..SymbolHeader::new(PacketNumber(3), name(1)) };
         assert_eq!(TreeWord::of(&Body::Symbol(header(true))), None);
         let data = TreeWord::Data { name: name(1), number: Some(3) };
         assert_eq!(TreeWord::of(&Body::Symbol(header(false))), Some(data));

@@ -10,20 +10,7 @@ use headwater_wire::{
 
 /// What a node says of itself in its first life: it has no limits, and takes datagrams of 1424 bytes at 10.0.0.`host`.
 pub fn node_info(node: NodeId, name: impl Into<String>, host: u8) -> NodeInfo {
-    NodeInfo {
-        node,
-        name: name.into(),
-        listen: None,
-        data: vec![([10, 0, 0, host], 7000).into()],
-        uplink: None,
-        downlink: None,
-        rack: None,
-        room: 1424,
-        incarnation: 1,
-        rtt: None,
-        seen: None,
-        labels: Default::default(),
-    }
+    NodeInfo { data: vec![([10, 0, 0, host], 7000).into()], ..NodeInfo::new(node, name, 1424) }
 }
 
 /// What a receiver learns of one flow, of which there are `of`: not of a group, and passed on.
@@ -33,16 +20,7 @@ pub fn grant(flow: FlowId, node: NodeId, key: FlowKey, index: u8, of: u8) -> Flo
 
 /// The header of a symbol that asks for an ACK of its own.
 pub fn symbol_header(number: u64, block: u32, esi: u32) -> SymbolHeader {
-    SymbolHeader {
-        number: PacketNumber(number),
-        symbol: SymbolId { block: BlockIndex(block), esi: Esi(esi) },
-        ack_interval: 1,
-        ack_now: false,
-        assignment: 0,
-        starved: false,
-        syn: false,
-        trimmed: false,
-    }
+    SymbolHeader::new(PacketNumber(number), SymbolId { block: BlockIndex(block), esi: Esi(esi) })
 }
 
 /// An object, and how it is cut.

@@ -121,8 +121,8 @@ pub struct SymbolHeader {
 }
 
 impl SymbolHeader {
-    /// Of a symbol that its receiver has asked for by name, whole: there is nothing to be said beside it.
-    pub fn of_asked(number: PacketNumber, symbol: SymbolId) -> Self {
+    /// Of a whole symbol, of which nothing more is to be said than which it is.
+    pub fn new(number: PacketNumber, symbol: SymbolId) -> Self {
         SymbolHeader {
             number,
             symbol,

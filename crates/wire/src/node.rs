@@ -44,6 +44,24 @@ pub struct NodeInfo {
 }
 
 impl NodeInfo {
+    /// Of a node in its first life that says of itself no more than this; `room` in bytes.
+    pub fn new(node: NodeId, name: impl Into<String>, room: u16) -> Self {
+        NodeInfo {
+            node,
+            name: name.into(),
+            listen: None,
+            data: Vec::new(),
+            uplink: None,
+            downlink: None,
+            rack: None,
+            room,
+            incarnation: 1,
+            rtt: None,
+            seen: None,
+            labels: BTreeMap::new(),
+        }
+    }
+
     /// Where its data socket may be reached at the address that its connection has proved to be its own: symbols sent
     /// there hit nobody else. An unspecified one becomes an address from which whoever hears it got the word.
     pub fn proven(&self) -> Vec<SocketAddr> {

@@ -58,25 +58,15 @@ fn routed() -> Option<IpAddr> {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
     use super::*;
 
     fn node(data: &str) -> NodeInfo {
         let data: SocketAddr = data.parse().unwrap();
         NodeInfo {
-            node: NodeId([1; 32]),
-            name: "n".to_owned(),
             listen: Some(data),
             data: vec![data],
-            uplink: None,
-            downlink: None,
-            rack: None,
-            room: 1400,
-            incarnation: 1,
-            rtt: None,
             seen: Some(IpAddr::V4(Ipv4Addr::new(8, 8, 8, 8))),
-            labels: BTreeMap::new(),
+            ..NodeInfo::new(NodeId([1; 32]), "n", 1400)
         }
     }
 

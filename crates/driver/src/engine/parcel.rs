@@ -39,16 +39,7 @@ mod tests {
     #[test]
     fn the_payload_is_what_the_datagram_says() {
         let symbol = SymbolId { block: BlockIndex(1), esi: Esi(2) };
-        let body = Body::Symbol(SymbolHeader {
-            number: PacketNumber(3),
-            symbol,
-            ack_interval: 1,
-            ack_now: false,
-            assignment: 0,
-            starved: false,
-            syn: false,
-            trimmed: false,
-        });
+        let body = Body::Symbol(SymbolHeader::new(PacketNumber(3), symbol));
         let datagram = Datagram { class: Class::Bulk, key_epoch: 0, flow: FlowId(4), body };
         let key = HeaderKey::new(&FlowKey([5; 32]));
         let mut bytes = vec![0; datagram.len(100)];

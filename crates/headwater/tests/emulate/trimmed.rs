@@ -39,16 +39,8 @@ pub(crate) fn network(udp: &str, queue: u32) -> String {
 }
 
 fn header(number: u32) -> SymbolHeader {
-    SymbolHeader {
-        number: PacketNumber(number.into()),
-        symbol: SymbolId { block: BlockIndex(number / 100), esi: Esi(number % 100) },
-        ack_interval: 1,
-        ack_now: false,
-        assignment: 0,
-        starved: false,
-        syn: number < 10,
-        trimmed: false,
-    }
+    let symbol = SymbolId { block: BlockIndex(number / 100), esi: Esi(number % 100) };
+    SymbolHeader { syn: number < 10, ..SymbolHeader::new(PacketNumber(number.into()), symbol) }
 }
 
 /// A group, by a host's own address.

@@ -15,5 +15,5 @@ mod stats;
 
 pub use events::{Opened, SourceEvent};
 pub(crate) use shared::Shared;
-pub(crate) use source_flow::SourceFlow;
+pub(crate) use source_flow::{QUANTUM, SourceFlow};
 pub use stats::{FlowCounters, FlowStats, TreeStats, Yields};

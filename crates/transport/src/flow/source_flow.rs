@@ -8,7 +8,7 @@ use super::in_flight::AckOutcome;
 use super::{FlowStats, Shared};
 
 /// What one GSO send covers at most (docs/decisions/0024).
-const QUANTUM: u64 = 46;
+pub(crate) const QUANTUM: u64 = 46;
 
 /// One flow at its source. The source owns the table of flows, their turns and timers; a flow says what may leave and when.
 pub(crate) trait SourceFlow {

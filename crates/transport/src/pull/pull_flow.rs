@@ -546,14 +546,10 @@ impl SourceFlow for PullFlow {
         let starved = self.pushes == 0 && (!owes || !self.runs.wants_more());
         let class = self.level.class_of_next(syn || last, self.push.symbol_size);
         let header = SymbolHeader {
-            number: PacketNumber(self.next_number),
-            symbol,
-            ack_interval: 1,
-            ack_now: false,
             assignment: self.served.sequence() as u8,
             starved,
             syn,
-            trimmed: false,
+            ..SymbolHeader::new(PacketNumber(self.next_number), symbol)
         };
         self.next_number += 1;
         self.counters.sent += Symbols::new(1);

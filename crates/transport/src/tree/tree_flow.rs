@@ -241,7 +241,7 @@ impl TreeFlow {
         let carried = self.carried.get_mut(&name.block)?;
         carried.sent.set(name.esi.0);
         let number = PacketNumber(carried.base + u64::from(name.esi.0));
-        Some(self.packet(path, self.push.class, Body::Symbol(SymbolHeader::of_asked(number, name))))
+        Some(self.packet(path, self.push.class, Body::Symbol(SymbolHeader::new(number, name))))
     }
 
     fn is_ready(&self, block: BlockIndex) -> bool {

@@ -76,16 +76,7 @@ proptest! {
     #[test]
     fn packet_numbers_are_restored_from_32_bits(largest in 0u64..1 << 62, ahead in -1_000_000i64..1_000_000) {
         let number = largest.saturating_add_signed(ahead);
-        let header = SymbolHeader {
-            number: PacketNumber(number & 0xffff_ffff),
-            symbol: SymbolId::default(),
-            ack_interval: 1,
-            ack_now: false,
-            assignment: 0,
-            starved: false,
-            syn: false,
-            trimmed: false,
-        };
+        let header = SymbolHeader::new(PacketNumber(number & 0xffff_ffff), SymbolId::default());
         prop_assert_eq!(header.expand(Some(PacketNumber(largest))), PacketNumber(number));
     }
 }
@@ -97,16 +88,8 @@ fn a_symbol_costs_48_bytes_beside_its_payload() {
 
 #[test]
 fn a_switch_trims_in_place_and_the_header_still_verifies() {
-    let header = SymbolHeader {
-        number: PacketNumber(9),
-        symbol: SymbolId { block: BlockIndex(2), esi: Esi(5) },
-        ack_interval: 1,
-        ack_now: false,
-        assignment: 1,
-        starved: false,
-        syn: false,
-        trimmed: false,
-    };
+    let symbol = SymbolId { block: BlockIndex(2), esi: Esi(5) };
+    let header = SymbolHeader { assignment: 1, ..SymbolHeader::new(PacketNumber(9), symbol) };
     let datagram = Datagram { class: Class::Bulk, key_epoch: 0, flow: FlowId(1), body: Body::Symbol(header) };
     let mut bytes = vec![0; datagram.len(1424)];
     emit(&datagram, 1424, &key(), &mut bytes);
@@ -123,16 +106,8 @@ fn a_switch_trims_in_place_and_the_header_still_verifies() {
 
 #[test]
 fn what_any_switch_leaves_of_a_symbol_is_read_as_its_header() {
-    let header = SymbolHeader {
-        number: PacketNumber(9),
-        symbol: SymbolId { block: BlockIndex(2), esi: Esi(5) },
-        ack_interval: 1,
-        ack_now: false,
-        assignment: 1,
-        starved: false,
-        syn: true,
-        trimmed: false,
-    };
+    let symbol = SymbolId { block: BlockIndex(2), esi: Esi(5) };
+    let header = SymbolHeader { assignment: 1, syn: true, ..SymbolHeader::new(PacketNumber(9), symbol) };
     let datagram =
         Datagram { class: Class::First, key_epoch: 0, flow: FlowId(1), body: Body::Symbol(header) };
     let mut bytes = vec![0; datagram.len(1424)];

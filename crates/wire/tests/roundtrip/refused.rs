@@ -121,18 +121,8 @@ fn wants_that_are_no_run_of_symbols_are_refused() {
 fn labels_have_bounds() {
     let hello = |labels: Vec<(String, String)>| {
         Control::Controller(ToController::Hello(NodeInfo {
-            node: NodeId([1; 32]),
-            name: String::new(),
-            listen: None,
-            data: Vec::new(),
-            uplink: None,
-            downlink: None,
-            rack: None,
-            room: 1424,
-            incarnation: 1,
-            rtt: None,
-            seen: None,
             labels: labels.into_iter().collect(),
+            ..NodeInfo::new(NodeId([1; 32]), "", 1424)
         }))
     };
     let parsed = |control: Control| Control::parse(&control.to_bytes()).err();

@@ -1,7 +1,5 @@
 //! How the machines of a cast are set up: as by daemons with the product's defaults.
 
-use std::collections::BTreeMap;
-
 use headwater_controller::{ControllerConfig, GroupRange};
 use headwater_transport::flow::path_mtu::PathMtuConfig;
 use headwater_transport::pull::queue::PullConfig;
@@ -46,18 +44,12 @@ pub(super) fn host_config(setup: &CastSetup, host: u32, seed: [u8; 32]) -> HostC
         catch_up: Duration::ZERO,
     };
     let info = NodeInfo {
-        node: node_of(host),
-        name: format!("host {host}"),
-        listen: None,
         data: vec![address(host)],
         uplink: line.map(|(uplink, _)| uplink),
         downlink: line.map(|(_, downlink)| downlink),
-        rack: None,
-        room: ROOM,
-        incarnation: 1,
         rtt: Some(setup.control_delay * 2),
         seen: Some(address(host).ip()),
-        labels: BTreeMap::new(),
+        ..NodeInfo::new(node_of(host), format!("host {host}"), ROOM)
     };
     HostConfig {
         info,

@@ -97,16 +97,8 @@ impl Field {
 
     /// One data packet on a path.
     fn send(&mut self, from: u32, path: PathId) {
-        let header = SymbolHeader {
-            number: PacketNumber(self.sent),
-            symbol: SymbolId { block: BlockIndex(0), esi: Esi(0) },
-            ack_interval: 1,
-            ack_now: false,
-            assignment: 0,
-            starved: false,
-            syn: false,
-            trimmed: false,
-        };
+        let symbol = SymbolId { block: BlockIndex(0), esi: Esi(0) };
+        let header = SymbolHeader::new(PacketNumber(self.sent), symbol);
         self.sent += 1;
         let body = Body::Symbol(header);
         let datagram = Datagram { class: Class::Bulk, key_epoch: 0, flow: FlowId(7), body };

@@ -8,7 +8,7 @@ use super::{PushFlow, Supply};
 use crate::flow::in_flight::AckOutcome;
 use crate::flow::pacer::slack_of;
 use crate::flow::path_mtu::PathMtu;
-use crate::flow::{FlowCounters, FlowStats, Shared, SourceFlow};
+use crate::flow::{FlowCounters, FlowStats, QUANTUM, Shared, SourceFlow};
 
 impl SourceFlow for PushFlow {
     type Common = ();
@@ -24,7 +24,7 @@ impl SourceFlow for PushFlow {
     fn quantum(&self) -> u64 {
         match &self.pacer {
             Some(pacer) => pacer.quantum(),
-            None => ((self.congestion.window().get() / 4.0) as u64).clamp(1, 46),
+            None => ((self.congestion.window().get() / 4.0) as u64).clamp(1, QUANTUM),
         }
     }
 

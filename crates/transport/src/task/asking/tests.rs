@@ -119,7 +119,7 @@ fn answer(asking: &mut Asking<One>, block: u32) -> (Vec<u64>, Vec<ReceiverEvent>
 
 /// A symbol comes by a flow.
 fn come<const IS_GROUPS: bool>(asking: &mut Asking<One<IS_GROUPS>>, flow: u64, name: SymbolId) {
-    let header = SymbolHeader::of_asked(PacketNumber(0), name);
+    let header = SymbolHeader::new(PacketNumber(0), name);
     let symbol = Packet::of_flow(PathId(1), FlowId(flow), Class::Bulk, Body::Symbol(header));
     asking.on_packet(Time::ZERO, symbol, &mut ());
 }
