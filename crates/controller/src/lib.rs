@@ -192,7 +192,9 @@ impl Controller {
             }
             ToController::Distrust { task, node } => {
                 deliveries.distrust(turn, catalog, path, task, node);
-                self.give_up_spoiled(now);
+                if !self.recovery.awaits_nodes(now) {
+                    deliveries.give_up_spoiled(turn, catalog, task);
+                }
             }
             ToController::Fin { task, outcome } => deliveries.fin(turn, catalog, path, task, outcome),
             ToController::Cast(cast) => {
@@ -379,13 +381,9 @@ impl Controller {
     fn spoiled(&mut self, now: Time, node: NodeId, object: ObjectId, how: Spoiled) {
         self.catalog.spoil(node, object, how);
         self.deliveries.drop_object(&mut self.desk.turn(now), &self.catalog, node, object);
-        self.give_up_spoiled(now);
-    }
-
-    /// Whoever has only spoiled copies left is told so, once all nodes that know this controller have had time to come.
-    fn give_up_spoiled(&mut self, now: Time) {
+        // Whoever has only spoiled copies left is told so, once all nodes that know this controller have had time to come.
         if !self.recovery.awaits_nodes(now) {
-            self.deliveries.give_up_all_spoiled(&mut self.desk.turn(now), &self.catalog);
+            self.deliveries.give_up_spoiled_copies(&mut self.desk.turn(now), &self.catalog, object);
         }
     }
 

@@ -5,7 +5,7 @@ use headwater_wire::{NodeInfo, Outcome, Refusal, Spoiled, ToReceiver};
 
 use super::{Deliveries, offered};
 use crate::catalog::Catalog;
-use crate::tasks::{FlowState, Pace, Task};
+use crate::tasks::{FlowState, Pace};
 use crate::turn::Turn;
 
 impl Deliveries {
@@ -94,30 +94,33 @@ impl Deliveries {
         }
     }
 
-    /// Ends the tasks that have no flow left because a copy is spoiled. Not to be asked while nodes come back after a restart: the one
-    /// that holds another copy may be among them.
-    pub(crate) fn give_up_all_spoiled(&mut self, turn: &mut Turn<'_>, catalog: &Catalog) {
-        let spoiled = |task: &Task| {
-            let wrong = task.distrusted.last().map(|node| (*node, Spoiled::Wrong));
-            Some((task.id, wrong.or_else(|| catalog.object(task.object)?.spoiled)?))
-        };
-        let tasks: Vec<_> = self.tasks.iter().filter_map(spoiled).collect();
-        tasks.into_iter().for_each(|(id, why)| self.give_up_spoiled(turn, catalog, id, why));
-    }
-
-    /// Ends a task that has no flow left and that no node that is here could serve: waiting does not mend a copy. A task whose
-    /// other sources are only away is not ended, nor one that comes by trees, which are its cast's.
-    fn give_up_spoiled(
+    /// Of all tasks, those that want the object ([`Deliveries::give_up_spoiled`]).
+    pub(crate) fn give_up_spoiled_copies(
         &mut self,
         turn: &mut Turn<'_>,
         catalog: &Catalog,
-        id: TaskId,
-        (node, how): (NodeId, Spoiled),
+        object: ObjectId,
     ) {
+        let tasks: Vec<TaskId> = self.tasks.wanting(object).collect();
+        tasks.into_iter().for_each(|id| self.give_up_spoiled(turn, catalog, id));
+    }
+
+    /// Of all tasks ([`Deliveries::give_up_spoiled`]).
+    pub(crate) fn give_up_all_spoiled(&mut self, turn: &mut Turn<'_>, catalog: &Catalog) {
+        let tasks: Vec<TaskId> = self.tasks.iter().map(|task| task.id).collect();
+        tasks.into_iter().for_each(|id| self.give_up_spoiled(turn, catalog, id));
+    }
+
+    /// Ends a task that has no flow left because a copy is spoiled, and that no node that is here could serve: waiting does not mend a
+    /// copy. Not to be asked while nodes come back after a restart: the one that holds another copy may be among them. A task whose
+    /// other sources are only away is not ended, nor one that comes by trees, which are its cast's.
+    pub(crate) fn give_up_spoiled(&mut self, turn: &mut Turn<'_>, catalog: &Catalog, id: TaskId) {
         let Some(task) = self.tasks.get(id) else { return };
         if !task.flows.is_empty() || !task.trees.is_empty() {
             return;
         }
+        let wrong = task.distrusted.last().map(|node| (*node, Spoiled::Wrong));
+        let Some((node, how)) = wrong.or_else(|| catalog.object(task.object)?.spoiled) else { return };
         let may =
             |other: NodeId| other != node && other != task.receiver && !task.distrusted.contains(&other);
         let known = self.known(catalog, turn.config);
