@@ -5,6 +5,10 @@
 //! is the door's to know, in `headwater_node`.
 //! New variants go to the end of a release's list: the encoding (postcard) numbers them.
 
+mod cast;
+mod naming;
+mod node;
+mod signal;
 mod to_controller;
 mod to_node;
 mod to_receiver;
@@ -16,6 +20,13 @@ use headwater_units::{NodeId, Theta};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+pub use cast::{
+    Cast, CastNews, CastWay, CastWish, FetchEnd, Fetched, FlowSecret, GroupInvitation, GroupQuestion,
+    Invitation, MAX_NEWS, MAX_REASON, MemberNews, MemberStanding, TreeOrder, TreeRepair, WhyUnicast,
+};
+pub use naming::{Claim, ClaimRule, NameStands, Naming};
+pub use node::{Holding, MAX_LABEL, MAX_LABELS, NodeInfo};
+pub use signal::{MAX_SIGNALLED, Signal, SignalBranch, Signalled, TreeWay, answer_key, answer_tags};
 pub use to_controller::{FlowReport, FlowView, MarkSignal, Request, ToController};
 pub use to_node::ToNode;
 pub use to_receiver::{FlowGrant, ToReceiver};

@@ -5,8 +5,7 @@ use core::net::SocketAddr;
 use headwater_units::FlowId;
 use serde::{Deserialize, Serialize};
 
-use super::Refusal;
-use crate::{CastNews, GroupQuestion, Invitation, NameStands, Signal, TreeOrder};
+use super::{CastNews, GroupQuestion, Invitation, NameStands, Refusal, Signal, TreeOrder};
 
 /// A message to a node, or to whoever asked for a cast.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -14,8 +14,8 @@ use core::net::SocketAddr;
 use headwater_units::{FlowId, FlowKey};
 use serde::{Deserialize, Serialize};
 
-use crate::control::MAX_FLOWS;
-use crate::{Body, Class, Control, Datagram, FlowSecret, HeaderKey, ToNode, TreeOrder, emit};
+use super::{Control, FlowSecret, MAX_FLOWS, ToNode, TreeOrder};
+use crate::{Body, Class, Datagram, HeaderKey, emit};
 
 /// More nodes than this are not told by one message.
 pub const MAX_SIGNALLED: usize = 4096;

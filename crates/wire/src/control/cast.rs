@@ -17,8 +17,8 @@ use core::net::SocketAddr;
 use headwater_units::{Bytes, Duration, FlowId, FlowKey, NodeId, ObjectId};
 use serde::{Deserialize, Serialize};
 
+use super::{MAX_FLOWS, MAX_NAME};
 use crate::Class;
-use crate::control::{MAX_FLOWS, MAX_NAME};
 
 /// A [`CastNews`] tells of at most so many receivers; the next one of others.
 pub const MAX_NEWS: usize = 32;

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use headwater_units::{BitRate, Bytes, Duration, NodeId, ObjectId};
 use serde::{Deserialize, Serialize};
 
-use crate::control::{MAX_ADDRESSES, MAX_NAME, resolve_address};
+use super::{MAX_ADDRESSES, MAX_NAME, resolve_address};
 
 /// A node carries at most so many labels.
 pub const MAX_LABELS: usize = 32;
