@@ -129,7 +129,7 @@ const EXERCISE: &[(&str, usize)] = &[
     ("crates/experiment/src/scenario/scheme.rs", 4),
     ("crates/transport/src/lib.rs", 1),
     ("crates/transport/src/transports/mod.rs", 16),
-    ("crates/wire/src/control.rs", 3),
+    ("crates/wire/src/control/task.rs", 3),
 ];
 
 /// Its room, and its test in the simulator.

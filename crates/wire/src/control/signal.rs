@@ -14,7 +14,8 @@ use core::net::SocketAddr;
 use headwater_units::{FlowId, FlowKey};
 use serde::{Deserialize, Serialize};
 
-use super::{Control, FlowSecret, MAX_FLOWS, ToNode, TreeOrder};
+use super::limits::MAX_FLOWS;
+use super::{Control, FlowSecret, ToNode, TreeOrder};
 use crate::{Body, Class, Datagram, HeaderKey, emit};
 
 /// More nodes than this are not told by one message.

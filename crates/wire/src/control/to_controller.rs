@@ -8,9 +8,10 @@ use headwater_units::{
 };
 use serde::{Deserialize, Serialize};
 
+use super::limits::{MAX_FLOWS, MAX_NAME, check, weight};
 use super::{
-    Cast, Claim, Delivery, Fetched, Holding, MAX_FLOWS, MAX_NAME, Naming, NodeInfo, Outcome, Refusal,
-    Signalled, Spoiled, SpreadRule, check, weight,
+    Cast, Claim, Delivery, Fetched, Holding, Naming, NodeInfo, Outcome, Refusal, Signalled, Spoiled,
+    SpreadRule,
 };
 use crate::Class;
 
