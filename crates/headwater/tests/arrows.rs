@@ -102,25 +102,6 @@ const CIRCLES: &[(&str, &[&str])] = &[
     ("experiment", &["scenario", "workload"]),
     ("store", &["disk", "error"]),
     ("store", &["partial", "partial_record"]),
-    // Messages of all kinds are parts of one datagram.
-    (
-        "wire",
-        &[
-            "ack",
-            "assign",
-            "cast",
-            "control",
-            "cumulative",
-            "datagram",
-            "naming",
-            "node",
-            "probe",
-            "pull",
-            "signal",
-            "tag",
-            "tree",
-        ],
-    ),
 ];
 
 /// What the exercise of a new transport adds outside its own room, so many lines each: the transports that there are, on the

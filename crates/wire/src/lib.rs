@@ -22,8 +22,10 @@ mod code_point;
 mod control;
 mod cumulative;
 mod datagram;
+mod header;
 mod probe;
 mod pull;
+mod symbol;
 mod tag;
 mod tree;
 
@@ -42,12 +44,10 @@ pub use control::{
     TreeOrder, TreeRepair, TreeWay, WhyUnicast, answer_key, answer_tags, resolve_address,
 };
 pub use cumulative::{AckVector, Cumulative};
-pub use datagram::{
-    Body, Class, Datagram, Ecn, FinReason, HEADER, HEADER_TAG, PRELUDE, Parsed, SEAL, SYMBOL_OVERHEAD,
-    SymbolHeader, WireError, count_hop, emit, mark_trimmed, on_the_wire, parse, parse_trimmed, peek_flow,
-    peek_tree,
-};
+pub use datagram::{Body, Datagram, FinReason, Parsed, emit, parse, parse_trimmed, peek_tree};
+pub use header::{Class, Ecn, HEADER, HEADER_TAG, PRELUDE, WireError, peek_flow};
 pub use probe::{Probe, ProbeAck};
 pub use pull::{Pull, Receipt, Want};
+pub use symbol::{SEAL, SYMBOL_OVERHEAD, SymbolHeader, mark_trimmed, on_the_wire};
 pub use tag::HeaderKey;
-pub use tree::{Announcement, Interest, NEXT};
+pub use tree::{Announcement, Interest, NEXT, count_hop};
