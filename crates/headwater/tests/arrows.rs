@@ -99,7 +99,6 @@ const ABOVE: [&str; 2] = ["cli", "headwater"];
 const CIRCLES: &[(&str, &[&str])] = &[
     ("experiment", &["claim", "experiment"]),
     ("experiment", &["scenario", "workload"]),
-    ("store", &["disk", "error"]),
     ("store", &["partial", "partial_record"]),
 ];
 
