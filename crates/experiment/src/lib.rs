@@ -11,4 +11,5 @@ pub mod run;
 pub mod scenario;
 pub mod stats;
 pub mod table;
+mod text;
 pub mod workload;

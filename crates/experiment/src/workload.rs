@@ -10,7 +10,7 @@ use headwater_units::{Bytes, Duration, Time};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::scenario::{Background, text};
+use crate::text;
 
 mod apart;
 mod cast;
@@ -77,24 +77,6 @@ pub struct TaskPlan {
     pub stop: Option<Time>,
     /// Whether the run waits for its end.
     pub awaited: bool,
-}
-
-impl TaskPlan {
-    /// A flow of background, in the same words: without an end but its stop.
-    pub fn of_background(flow: &Background) -> TaskPlan {
-        TaskPlan {
-            name: flow.name.clone(),
-            at: Time::ZERO + flow.start,
-            packets: None,
-            sources: vec![flow.from],
-            receiver: flow.to,
-            further: Vec::new(),
-            relayed: false,
-            theta: None,
-            stop: flow.stop.map(|stop| Time::ZERO + stop),
-            awaited: false,
-        }
-    }
 }
 
 /// What must be delivered.
