@@ -6,7 +6,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::experiment::{Axis, Engine, Scale};
+use crate::axis::Axis;
+use crate::engine::{Engine, Scale};
 use crate::stats;
 use crate::table::Tables;
 

@@ -9,7 +9,7 @@ use thiserror::Error;
 
 use super::metric::{Across, Metric, Selector, Stat};
 use super::{Context, formula, points, series};
-use crate::experiment::axis_label;
+use crate::axis::{self, Axis, AxisPoint};
 use crate::scenario::Scheme;
 use crate::stats;
 use crate::table::{Column, Table, Which};
@@ -104,7 +104,7 @@ impl Scope {
     pub(super) fn narrowed(&self, selector: &Selector) -> Scope {
         let mut inner = self.clone();
         inner.scheme = selector.scheme.or(inner.scheme);
-        inner.at.extend(selector.at.iter().map(|(axis, value)| (axis.clone(), axis_label(value))));
+        inner.at.extend(selector.at.iter().map(|(axis, value)| (axis.clone(), axis::label(value))));
         inner
     }
 
@@ -289,7 +289,7 @@ impl Evaluator<'_> {
     }
 
     /// The axis value at hand.
-    fn point(&self, axis: &str, scope: &Scope) -> Result<&crate::experiment::AxisPoint, EvalError> {
+    fn point(&self, axis: &str, scope: &Scope) -> Result<&AxisPoint, EvalError> {
         let axis = self.axis(axis)?;
         match (scope.at.get(&axis.name), axis.points.as_slice()) {
             (Some(label), _) => axis.point(label),
@@ -299,7 +299,7 @@ impl Evaluator<'_> {
         .ok_or_else(|| EvalError::NotRun(format!("no such value of {} at this scale", axis.name)))
     }
 
-    pub(super) fn axis(&self, name: &str) -> Result<&crate::experiment::Axis, EvalError> {
+    pub(super) fn axis(&self, name: &str) -> Result<&Axis, EvalError> {
         let axis = self.context.axes.iter().find(|axis| axis.name == name);
         axis.ok_or_else(|| EvalError::Nonsense(format!("there is no axis '{name}'")))
     }
@@ -339,7 +339,7 @@ impl Evaluator<'_> {
         }
         if !found {
             let with: Vec<String> =
-                filter.iter().map(|(name, value)| format!("{name} = {}", axis_label(value))).collect();
+                filter.iter().map(|(name, value)| format!("{name} = {}", axis::label(value))).collect();
             return Err(missing(&format!("rows with {}", with.join(", "))));
         }
         Ok(by_seed)
@@ -392,7 +392,7 @@ impl Condition {
                 }
                 if from <= to { Ok(Condition::Within(from, to)) } else { Err("is an empty range".to_owned()) }
             }
-            other => Ok(Condition::Is(axis_label(other))),
+            other => Ok(Condition::Is(axis::label(other))),
         }
     }
 

@@ -15,7 +15,7 @@ use headwater_units::{Bytes, Duration, Packets, Theta, Time};
 
 use super::common::{self, Ground};
 use super::{Progress, RunError};
-use crate::experiment::Engine;
+use crate::engine::Engine;
 use crate::scenario::{Machines, PortSpec, Quantity, Routing, Scenario, Scheme};
 use crate::table::{FlowRow, MeasureRow, SampleRow, Tables};
 use crate::workload::Workload;

@@ -9,7 +9,7 @@ use headwater_units::{BitRate, Duration, Time};
 use headwater_wire::Class;
 
 use super::{RunError, common, packet};
-use crate::experiment::Engine;
+use crate::engine::Engine;
 use crate::scenario::{
     Action, Amount, Place, PortSpec, Routing, Scenario, ScenarioError, Service, Target, WhenFull, look_up,
 };

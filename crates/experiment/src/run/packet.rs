@@ -15,7 +15,7 @@ use headwater_units::{BitRate, Bytes, Duration, NodeId, Packets, PathId, Theta, 
 use super::common::{self, Ground, base_rtt, watched};
 use super::network::{self, NetworkSetup};
 use super::{Progress, RunError};
-use crate::experiment::Engine;
+use crate::engine::Engine;
 use crate::scenario::{Background, Machines, Quantity, Scenario, Scheme, TransportSpec};
 use crate::stats;
 use crate::table::{FlowRow, MeasureRow, SampleRow, Tables, TaskRow};
