@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::eval::Condition;
 use super::metric::{Metric, Selector};
+use super::rows::Condition;
 use super::{Claim, Tolerance, formula};
 use crate::axis::{self, Axis};
 use crate::scenario::Scheme;
