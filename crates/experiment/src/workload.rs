@@ -13,7 +13,9 @@ use thiserror::Error;
 use crate::text;
 
 mod apart;
+mod bounds;
 mod cast;
+mod draw;
 mod generate;
 mod group;
 mod requests;
@@ -77,6 +79,22 @@ pub struct TaskPlan {
     pub stop: Option<Time>,
     /// Whether the run waits for its end.
     pub awaited: bool,
+}
+
+/// A task of no size yet, with nothing special.
+fn plain(name: String, at: Time, sources: Vec<u32>, receiver: u32) -> TaskPlan {
+    TaskPlan {
+        name,
+        at,
+        packets: None,
+        sources,
+        receiver,
+        further: Vec::new(),
+        relayed: false,
+        theta: None,
+        stop: None,
+        awaited: true,
+    }
 }
 
 /// What must be delivered.
