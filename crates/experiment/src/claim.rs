@@ -6,7 +6,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::experiment::{Axis, Engine, Scale};
+use crate::axis::Axis;
+use crate::engine::{Engine, Scale};
 use crate::stats;
 use crate::table::Tables;
 
@@ -15,14 +16,16 @@ mod eval;
 mod formula;
 mod metric;
 mod points;
+mod rows;
 mod series;
 mod tolerance;
+mod value;
 
 pub(crate) use check::{Names, Shape};
-pub use eval::{EvalError, Value};
 pub(crate) use eval::{evaluate, rows, time_series};
 pub use metric::{Across, Best, Direction, Metric, Pick, Selector, Stat};
 pub use tolerance::{ParseToleranceError, Tolerance};
+pub use value::{EvalError, Value};
 
 /// What a paper says, and how we check it.
 #[derive(Clone, Debug, PartialEq, Deserialize)]

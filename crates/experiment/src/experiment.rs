@@ -5,49 +5,19 @@
 //! [`Scenario`], [`Experiment::judge`] turns the collected tables into verdicts. The code knows no figure: what is
 //! particular to one stands in its file. No files or threads here.
 
-use serde::{Deserialize, Serialize};
-
+pub use crate::axis::{Axis, AxisPoint};
 use crate::claim::{Claim, Context, Verdict};
+pub use crate::engine::{Engine, Scale};
 use crate::scenario::{Scenario, Scheme};
 use crate::table::{Cell, TableError, Tables};
 
-mod axis;
 mod error;
 mod expand;
 mod file;
 mod plot;
 
-pub use axis::{Axis, AxisPoint};
 pub use error::ExperimentError;
 pub use plot::{Figure, Plot, PlotKind, Point, Series};
-
-pub(crate) use axis::label as axis_label;
-
-/// What computes a run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Engine {
-    /// Discrete events, packet by packet, with the true machines.
-    Packet,
-    /// Rates.
-    Flow,
-    /// Equations of one bottleneck.
-    Fluid,
-    /// Disjoint trees of a group: the graph alone.
-    Trees,
-    /// Network namespaces, with the true machines on sockets.
-    Netns,
-}
-
-/// How large a run is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Scale {
-    /// Small enough for the test suite.
-    Small,
-    /// As the paper has it.
-    Paper,
-}
 
 /// An experiment, as its file says.
 #[derive(Clone, Debug, PartialEq)]
@@ -92,51 +62,6 @@ pub struct Job {
     pub scenario: Scenario,
     engine: Engine,
     canonical: String,
-}
-
-impl Engine {
-    /// All engines.
-    pub const ALL: [Engine; 5] = [Engine::Packet, Engine::Flow, Engine::Fluid, Engine::Trees, Engine::Netns];
-
-    /// As it is written.
-    pub fn name(self) -> &'static str {
-        match self {
-            Engine::Packet => "packet",
-            Engine::Flow => "flow",
-            Engine::Fluid => "fluid",
-            Engine::Trees => "trees",
-            Engine::Netns => "netns",
-        }
-    }
-
-    /// Whether its runs take the time that they measure: each needs the machine for itself, and no two are the same.
-    pub fn is_real_time(self) -> bool {
-        self == Engine::Netns
-    }
-}
-
-impl Scale {
-    /// Both scales.
-    pub const ALL: [Scale; 2] = [Scale::Small, Scale::Paper];
-
-    /// As it is written.
-    pub fn name(self) -> &'static str {
-        match self {
-            Scale::Small => "small",
-            Scale::Paper => "paper",
-        }
-    }
-}
-
-impl std::fmt::Display for Engine {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(self.name())
-    }
-}
-impl std::fmt::Display for Scale {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(self.name())
-    }
 }
 
 impl Experiment {

@@ -5,10 +5,13 @@
 //! * [`run`]: a job on one of the engines of `headwater-sim`: packets, rates or equations.
 //! * [`table`]: what a run records. * [`claim`] and [`stats`]: what the records show.
 
+mod axis;
 pub mod claim;
+mod engine;
 pub mod experiment;
 pub mod run;
 pub mod scenario;
 pub mod stats;
 pub mod table;
+mod text;
 pub mod workload;

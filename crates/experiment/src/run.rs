@@ -5,7 +5,8 @@
 
 use thiserror::Error;
 
-use crate::experiment::{Engine, Job};
+use crate::engine::Engine;
+use crate::experiment::Job;
 use crate::scenario::{Scenario, ScenarioError, Scheme};
 use crate::table::Tables;
 use headwater_sim::packet::Setup;

@@ -18,7 +18,6 @@ mod network;
 mod ports;
 mod scheme;
 mod swarm;
-pub(crate) mod text;
 mod transport;
 
 pub use background::{ArrivingBackground, Background, PermutedBackground};
@@ -32,6 +31,7 @@ pub use scheme::{ParseSchemeError, Scheme};
 pub use swarm::SwarmSpec;
 pub use transport::{Assignment, DataClass, Decode, LossResponse, Machines, PullSpec, TransportSpec};
 
+use crate::text;
 use crate::workload::Workload;
 
 /// Everything that decides a run, but for its seed.

@@ -10,10 +10,12 @@ use headwater_units::{Bytes, Duration, Time};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::scenario::{Background, text};
+use crate::text;
 
 mod apart;
+mod bounds;
 mod cast;
+mod draw;
 mod generate;
 mod group;
 mod requests;
@@ -79,21 +81,19 @@ pub struct TaskPlan {
     pub awaited: bool,
 }
 
-impl TaskPlan {
-    /// A flow of background, in the same words: without an end but its stop.
-    pub fn of_background(flow: &Background) -> TaskPlan {
-        TaskPlan {
-            name: flow.name.clone(),
-            at: Time::ZERO + flow.start,
-            packets: None,
-            sources: vec![flow.from],
-            receiver: flow.to,
-            further: Vec::new(),
-            relayed: false,
-            theta: None,
-            stop: flow.stop.map(|stop| Time::ZERO + stop),
-            awaited: false,
-        }
+/// A task of no size yet, with nothing special.
+fn plain(name: String, at: Time, sources: Vec<u32>, receiver: u32) -> TaskPlan {
+    TaskPlan {
+        name,
+        at,
+        packets: None,
+        sources,
+        receiver,
+        further: Vec::new(),
+        relayed: false,
+        theta: None,
+        stop: None,
+        awaited: true,
     }
 }
 

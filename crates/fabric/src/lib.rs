@@ -17,13 +17,15 @@
 mod error;
 mod graph;
 mod routes;
+mod shortest_paths;
 mod spec;
 mod topology;
 pub mod trees;
 
 pub use error::FabricError;
 pub use graph::{Attachment, Fabric, HostId, Link, LinkId, Path, PointId};
-pub use routes::{Metric, Routes, Towards};
+pub use routes::{Routes, Towards};
+pub use shortest_paths::Metric;
 pub use spec::{
     B4Delays, B4Form, B4Spec, BCubeSpec, BigSwitchSpec, ChainSpec, DumbbellSpec, FabricSpec, FatTreeSpec,
     GraphHost, GraphLink, GraphSpec, LeafSpineSpec, LinkDelay, LinkRate, MAX_CABLES, MAX_POINTS, TorusSpec,

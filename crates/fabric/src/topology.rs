@@ -4,10 +4,9 @@
 //! set of hosts behind one switch (the leaf, the rack switch of a fat-tree, a level-0 switch of BCube, a site of B4), a
 //! pod is a pod of a fat-tree or a continent of B4. Shapes without racks or pods say `None`.
 
-use headwater_units::{BitRate, Bytes, Duration};
+use headwater_units::BitRate;
 
-use crate::routes::{Distances, Metric, Towards};
-use crate::{Fabric, FabricError, HostId, LinkId, Path, PointId};
+use crate::{Fabric, FabricError, HostId, LinkId, PointId};
 
 /// What a point is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -174,44 +173,6 @@ impl Topology {
     /// Gives one direction another rate. Whether there is such a link.
     pub fn set_capacity(&mut self, link: LinkId, capacity: BitRate) -> bool {
         self.fabric.set_capacity(link, Some(capacity))
-    }
-
-    /// Whether there is a way from one host to another over links that are not down.
-    pub fn connected(&self, from: HostId, to: HostId) -> bool {
-        let (Some(start), Some(_)) = (self.point_of(from), self.point_of(to)) else { return false };
-        let mut distances = Distances::new(self);
-        distances.measure(self, to, Metric::Hops);
-        distances.hops(start).is_some()
-    }
-
-    /// The longest of all shortest paths between hosts, in links; `None` if some host cannot reach some other.
-    ///
-    /// Takes a search of the whole fabric per host: a second or so for four thousand hosts.
-    pub fn diameter(&self) -> Option<u32> {
-        let mut distances = Distances::new(self);
-        let mut longest = 0;
-        for to in (0..).map(HostId).take(self.hosts.len()) {
-            distances.measure(self, to, Metric::Hops);
-            for from in &self.hosts {
-                longest = longest.max(distances.hops(*from)?);
-            }
-        }
-        Some(longest)
-    }
-
-    /// Up to `limit` paths of fewest links, ascending by their links; none if there is no way or no such host.
-    pub fn paths(&self, from: HostId, to: HostId, limit: usize) -> Vec<Path> {
-        let Some(start) = self.point_of(from) else { return Vec::new() };
-        Towards::new(self, to, Metric::Hops)
-            .map_or_else(|_| Vec::new(), |towards| towards.paths(self, start, limit))
-    }
-
-    /// How long `packet` takes one way and `ack` takes back when nobody else sends: store and forward at every point, on
-    /// the first of the paths of fewest links. `None` if there is no way.
-    pub fn unloaded_rtt(&self, from: HostId, to: HostId, packet: Bytes, ack: Bytes) -> Option<Duration> {
-        let there = self.paths(from, to, 1).pop()?;
-        let back = self.paths(to, from, 1).pop()?;
-        Some(self.fabric.latency(&there, packet) + self.fabric.latency(&back, ack))
     }
 
     pub(crate) fn shape(&self) -> Shape {

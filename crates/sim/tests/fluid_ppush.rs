@@ -1,8 +1,7 @@
 //! The fluid model of push flows on PPUSH's own two-flow tests (§IV-B, Fig. 2 and 3), and its bookkeeping.
 
-use headwater_sim::fluid::ppush::model::{
-    FluidError, Link, Model, PushFlow, Sample, Series, Step, integrate,
-};
+use headwater_sim::fluid::ppush::integrate;
+use headwater_sim::fluid::ppush::model::{FluidError, Link, Model, PushFlow, Sample, Series, Step};
 use headwater_sim::fluid::ppush::steady::{Bottleneck, shares};
 use headwater_units::{BitRate, Bytes, Duration, Packets, Theta, Time};
 

@@ -1,4 +1,5 @@
-//! What the standard library does not say about files: free space, holes, clones, durable and exclusive renames.
+//! What the standard library does not say about files: free space, holes, clones, durable and exclusive renames; and what
+//! its errors mean here.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
@@ -29,6 +30,23 @@ pub(crate) fn check_space(path: &Path, needed: Bytes) -> Result<(), StoreError> 
             Err(StoreError::DiskFull { path: path.to_owned(), needed, free: Some(free) })
         }
         _ => Ok(()),
+    }
+}
+
+impl StoreError {
+    /// Wraps what the system said about `path`.
+    pub(crate) fn io(doing: &'static str, path: &Path, source: io::Error) -> Self {
+        StoreError::io_writing(doing, path, Bytes::ZERO, source)
+    }
+
+    /// As [`StoreError::io`], when `needed` bytes were still to be written there.
+    pub(crate) fn io_writing(doing: &'static str, path: &Path, needed: Bytes, source: io::Error) -> Self {
+        match source.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+                StoreError::DiskFull { path: path.to_owned(), needed, free: free_space(path) }
+            }
+            _ => StoreError::Io { doing, path: path.to_owned(), source },
+        }
     }
 }
 

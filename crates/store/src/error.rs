@@ -1,12 +1,10 @@
 //! What can go wrong, said so that the reader knows what to do next.
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use headwater_units::{BlockIndex, Bytes, ObjectId};
 use thiserror::Error;
-
-use crate::disk;
 
 /// Any failure of this crate.
 #[derive(Debug, Error)]
@@ -206,21 +204,4 @@ pub enum StoreError {
         /// The rule.
         reason: String,
     },
-}
-
-impl StoreError {
-    /// Wraps what the system said about `path`.
-    pub(crate) fn io(doing: &'static str, path: &Path, source: io::Error) -> Self {
-        StoreError::io_writing(doing, path, Bytes::ZERO, source)
-    }
-
-    /// As [`StoreError::io`], when `needed` bytes were still to be written there.
-    pub(crate) fn io_writing(doing: &'static str, path: &Path, needed: Bytes, source: io::Error) -> Self {
-        match source.kind() {
-            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-                StoreError::DiskFull { path: path.to_owned(), needed, free: disk::free_space(path) }
-            }
-            _ => StoreError::Io { doing, path: path.to_owned(), source },
-        }
-    }
 }

@@ -35,8 +35,8 @@ pub use folder::{FolderListing, HashFile, Skipped};
 pub use folder_draft::{Comparison, FolderDraft, compare};
 pub use manifest::{Entry, Kind, Manifest, Modified};
 pub use names::{NameFacts, NameStanding};
-pub use partial::{Partial, PartialSpec, Resuming};
-pub use partial_record::{PartialInfo, PartialList};
+pub use partial::{Partial, Resuming};
+pub use partial_record::{PartialInfo, PartialList, PartialSpec};
 pub use source_file::{Identity, SourceFile};
 pub use store::{
     Collected, Gathering, GcOptions, ObjectInfo, Placed, Problem, PutMode, PutOptions, Removed, Store,

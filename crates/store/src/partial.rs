@@ -26,7 +26,7 @@ use std::sync::{Mutex, PoisonError};
 use headwater_units::{BlockIndex, Bytes, ObjectId};
 
 use crate::disk::{self, TempFile};
-use crate::partial_record::{self, PartialList, Places};
+use crate::partial_record::{self, PartialList, PartialSpec, Places};
 use crate::source_file::read_block_at;
 use crate::{BlockHashes, BlockMap, SourceFile, StoreError};
 
@@ -37,21 +37,6 @@ const WRITE_OUT: Bytes = Bytes::mib(2);
 
 /// So much of a block of zeros is written: a page.
 const ZERO_MARK: usize = 4096;
-
-/// What is to be received, and where it goes.
-#[derive(Clone, Debug)]
-pub struct PartialSpec {
-    /// The object: id, size, and by what each block is verified.
-    pub hashes: BlockHashes,
-    /// The final name. Its folder must exist.
-    pub destination: PathBuf,
-    /// Where transfers are written down (STATE/partial); made if missing.
-    pub state_folder: PathBuf,
-    /// Only these bytes of the object are wanted, and the destination will hold only them.
-    pub range: Option<Range<u64>>,
-    /// Whether a file under the final name may be replaced.
-    pub overwrite: bool,
-}
 
 /// How far a resume is: for a progress bar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

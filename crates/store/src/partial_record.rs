@@ -19,9 +19,9 @@ use std::path::{Path, PathBuf};
 use headwater_units::{Bytes, ObjectId};
 use serde::{Deserialize, Serialize};
 
+use crate::StoreError;
 use crate::disk::{self, TempFile};
 use crate::tree::{BlockHashes, ChainingValue};
-use crate::{PartialSpec, StoreError};
 
 const MAGIC: &[u8] = b"headwater partial 1\n";
 const SUFFIX: &str = "partial";
@@ -36,6 +36,21 @@ struct Record {
     range: Option<Range<u64>>,
     overwrite: bool,
     hashes: Vec<ChainingValue>,
+}
+
+/// What is to be received, and where it goes.
+#[derive(Clone, Debug)]
+pub struct PartialSpec {
+    /// The object: id, size, and by what each block is verified.
+    pub hashes: BlockHashes,
+    /// The final name. Its folder must exist.
+    pub destination: PathBuf,
+    /// Where transfers are written down (STATE/partial); made if missing.
+    pub state_folder: PathBuf,
+    /// Only these bytes of the object are wanted, and the destination will hold only them.
+    pub range: Option<Range<u64>>,
+    /// Whether a file under the final name may be replaced.
+    pub overwrite: bool,
 }
 
 /// An object in reception that some process began.

@@ -5,17 +5,33 @@
 //! is the door's to know, in `headwater_node`.
 //! New variants go to the end of a release's list: the encoding (postcard) numbers them.
 
+mod address;
+mod cast;
+mod limits;
+mod naming;
+mod node;
+mod signal;
+mod task;
 mod to_controller;
 mod to_node;
 mod to_receiver;
 mod to_source;
 
-use core::net::{IpAddr, SocketAddr, SocketAddrV6};
+use core::net::SocketAddr;
 
-use headwater_units::{NodeId, Theta};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+pub use address::resolve_address;
+pub use cast::{
+    Cast, CastNews, CastWay, CastWish, FetchEnd, Fetched, FlowSecret, GroupInvitation, GroupQuestion,
+    Invitation, MAX_NEWS, MAX_REASON, MemberNews, MemberStanding, TreeOrder, TreeRepair, WhyUnicast,
+};
+pub use limits::{MAX_FLOWS, MAX_NAME};
+pub use naming::{Claim, ClaimRule, NameStands, Naming};
+pub use node::{Holding, MAX_LABEL, MAX_LABELS, NodeInfo};
+pub use signal::{MAX_SIGNALLED, Signal, SignalBranch, Signalled, TreeWay, answer_key, answer_tags};
+pub use task::{Delivery, Outcome, Refusal, Spoiled, SpreadRule};
 pub use to_controller::{FlowReport, FlowView, MarkSignal, Request, ToController};
 pub use to_node::ToNode;
 pub use to_receiver::{FlowGrant, ToReceiver};
@@ -23,11 +39,6 @@ pub use to_source::{FlowRole, Push, Start, ToSource};
 
 /// No control message is longer.
 pub const MAX_CONTROL: usize = 64 << 10;
-/// Names, racks and texts are at most this many bytes.
-pub const MAX_NAME: usize = 1024;
-/// Lists of flows have at most this many entries.
-pub const MAX_FLOWS: usize = 256;
-pub(crate) const MAX_ADDRESSES: usize = 16;
 
 /// A control message, by who is told.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -64,100 +75,6 @@ impl From<ToReceiver> for Control {
     fn from(message: ToReceiver) -> Self {
         Control::Receiver(message)
     }
-}
-
-/// How the symbols of a task are spread over its sources.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub enum SpreadRule {
-    /// Source i of M sends ESI = i + kM of every block (PPUSH §III-A).
-    Residue,
-    /// Source i of M sends the source symbols ESI = i + kM of every block, and nobody else ever does: an equal part of
-    /// the task for each, decided once. What PPUSH compares itself with (§V-B, PPUSH(0,0) and PPUSH(0,1)); a task is as
-    /// slow as its slowest source.
-    Equal,
-    /// The receiver lists blocks and ranges by measured rate (docs/decisions/0025).
-    #[default]
-    Listed,
-}
-
-/// Which transport brings a task's symbols.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Delivery {
-    /// Sources push, each at the rate that its path takes (PPUSH).
-    #[default]
-    Push,
-    /// The receiver pulls symbol by symbol (SCDP).
-    Pull {
-        /// What each source pushes before it is asked for more, in symbols (SCDP §III-D, IW).
-        initial_window: u16,
-    },
-    /// The receiver asks for symbols by name, up trees in which devices remember what passed (Datacast).
-    Trees {
-        /// Interests that it may have out in one tree (Datacast §V-B, w).
-        credit: u16,
-    },
-}
-
-impl Delivery {
-    /// What results call it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Delivery::Push => "push",
-            Delivery::Pull { .. } => "pull",
-            Delivery::Trees { .. } => "trees",
-        }
-    }
-}
-
-/// What is wrong with a node's copy of an object.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Spoiled {
-    /// The file is no longer the one that was hashed.
-    Changed,
-    /// It cannot be read any more.
-    Unreadable,
-    /// What it sends of it does not have the object's hash.
-    Wrong,
-}
-
-/// Why a request is not granted.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[non_exhaustive]
-pub enum Refusal {
-    /// Nobody ever had it.
-    UnknownObject,
-    /// It is known, but no node that holds it is online.
-    NoSource,
-    /// The source cannot read it any more.
-    Gone,
-    /// The controller's table of tasks is full.
-    Full,
-    /// More receivers than one cast may have.
-    TooMany,
-    /// There is no node that could receive it.
-    Nobody,
-    /// It is to go by trees, and the controller was not told of a network.
-    NoNetwork,
-    /// It is to go by trees, and its source or all receivers but one are not where the controller's network has a host.
-    OffNetwork,
-    /// Nobody has a good copy: that of the last node that had one is spoiled. Also said of a task that is running.
-    Spoiled {
-        /// The node.
-        node: NodeId,
-        /// What is wrong with its copy.
-        how: Spoiled,
-    },
-}
-
-/// How a task ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Outcome {
-    /// The receiver has the object, verified.
-    Done,
-    /// The user stopped it.
-    Cancelled,
-    /// It could not be completed.
-    Failed,
 }
 
 /// Why bytes are not a control message.
@@ -227,29 +144,6 @@ impl Control {
             Control::Node(message) => message.within_bounds(),
             Control::Source(message) => message.within_bounds(),
             Control::Receiver(message) => message.within_bounds(),
-        }
-    }
-}
-
-fn check(ok: bool, what: &'static str) -> Result<(), &'static str> {
-    if ok { Ok(()) } else { Err(what) }
-}
-
-fn weight(theta: Theta) -> Result<(), &'static str> {
-    check(theta.get().is_finite() && theta.get() > 0.0, "a theta that is no weight")
-}
-
-/// An address as its hearer can use it ([`Control::resolve`]).
-pub fn resolve_address(at: SocketAddr, sender: SocketAddr) -> SocketAddr {
-    match (at.ip().is_unspecified(), sender.ip().to_canonical()) {
-        (false, _) => at,
-        (true, IpAddr::V4(ip)) => SocketAddr::from((ip, at.port())),
-        (true, IpAddr::V6(ip)) => {
-            let scope = match sender {
-                SocketAddr::V6(sender) => sender.scope_id(),
-                SocketAddr::V4(_) => 0,
-            };
-            SocketAddrV6::new(ip, at.port(), 0, scope).into()
         }
     }
 }

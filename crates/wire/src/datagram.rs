@@ -1,154 +1,19 @@
-//! The prelude, the symbol header, and datagrams as a whole.
+//! Datagrams as a whole, of every kind of message: parse and emit.
 
-use headwater_units::{BlockIndex, Bytes, ESI_LIMIT, Esi, FlowId, MAX_SYMBOL_SIZE, PacketNumber, SymbolId};
+use headwater_units::{FlowId, MAX_SYMBOL_SIZE};
 use serde::{Deserialize, Serialize};
-use thiserror::Error;
 
+use crate::header::{
+    HEADER, KIND_ACK, KIND_ACK_VECTOR, KIND_ASSIGN, KIND_CHALLENGE, KIND_CONTROL, KIND_CUMULATIVE,
+    KIND_DETACHED, KIND_FIN, KIND_FIN_ACK, KIND_PROBE, KIND_PROBE_ACK, KIND_PULL, KIND_RECEIPT, KIND_SYMBOL,
+    KIND_TREE, PRELUDE, VERSION,
+};
+use crate::symbol::{FLAG_TRIMMED, SEAL, SYMBOL_COVERED, SYMBOL_HEADER};
 use crate::tree::{Interest, TreeBody};
 use crate::{
-    Ack, AckVector, Announcement, Assign, Control, Cumulative, HeaderKey, Probe, ProbeAck, Pull, Receipt,
+    Ack, AckVector, Announcement, Assign, Class, Control, Cumulative, FlowSecret, HeaderKey, Probe, ProbeAck,
+    Pull, Receipt, Signal, SymbolHeader, ToNode, WireError,
 };
-
-/// Bytes of the prelude that every datagram begins with.
-pub const PRELUDE: usize = 16;
-/// Bytes of the header tag behind it.
-pub const HEADER_TAG: usize = 8;
-/// Where the body begins.
-pub const HEADER: usize = PRELUDE + HEADER_TAG;
-/// Bytes reserved behind a symbol's payload for the tag of a sealed payload.
-pub const SEAL: usize = 16;
-/// What a symbol costs beside its payload: prelude, header tag, symbol header, seal.
-pub const SYMBOL_OVERHEAD: usize = HEADER + SYMBOL_HEADER + SEAL;
-
-/// IPv4 and UDP headers.
-const IP_UDP: u64 = 28;
-
-/// A packet of a symbol of this size as it counts against a rate that a node states, which is of the wire.
-pub fn on_the_wire(symbol_size: u16) -> Bytes {
-    Bytes::new(u64::from(symbol_size) + SYMBOL_OVERHEAD as u64 + IP_UDP)
-}
-
-const SYMBOL_HEADER: usize = 8;
-/// What the header tag of a symbol covers, with the tag's own place.
-pub(crate) const SYMBOL_COVERED: usize = HEADER + SYMBOL_HEADER;
-const VERSION: u8 = 1;
-pub(crate) const FLAG_TRIMMED: u8 = 0b0_0001;
-const FLAG_ACK_NOW: u8 = 0b0_0010;
-const FLAG_STARVED: u8 = 0b0_0100;
-const FLAG_SYN: u8 = 0b0_1000;
-const FLAGS_KNOWN: u8 = FLAG_TRIMMED | FLAG_ACK_NOW | FLAG_STARVED | FLAG_SYN;
-
-/// Queue class of a datagram; the driver maps it to a DSCP.
-///
-/// The five classes of symbols are the levels of a multi-level feedback queue where there is one ([`Class::LEVELS`]); the
-/// numbers, which travel in three bits, are older than the levels and are not their order.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum Class {
-    /// Acknowledgments, assignments, pulls, headers of trimmed symbols, control: small and first.
-    Control = 0,
-    /// Symbols.
-    #[default]
-    Bulk = 1,
-    /// Symbols that yield to everything else.
-    Gentle = 2,
-    /// Symbols of flows that have sent least.
-    First = 3,
-    /// Symbols of flows that have sent a little more.
-    Second = 4,
-    /// Symbols of flows that have still sent less than most.
-    Third = 5,
-}
-
-impl Class {
-    /// Every class, by its number.
-    pub const ALL: [Class; 6] =
-        [Class::Control, Class::Bulk, Class::Gentle, Class::First, Class::Second, Class::Third];
-    /// The classes of symbols, who goes first standing first: a flow begins at one and drops a level with each demotion
-    /// threshold that it passes (SCDP §III-C and §III-D: five levels).
-    pub const LEVELS: [Class; 5] = [Class::First, Class::Second, Class::Third, Class::Bulk, Class::Gentle];
-
-    const fn from_number(number: u8) -> Option<Self> {
-        if (number as usize) < Self::ALL.len() { Some(Self::ALL[number as usize]) } else { None }
-    }
-}
-
-/// The ECN field of the IP header (RFC 3168 §5).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum Ecn {
-    /// 00: a router drops rather than marks.
-    #[default]
-    NotEct = 0,
-    /// 01.
-    Ect1 = 1,
-    /// 10: may be marked; what symbols leave with.
-    Ect0 = 2,
-    /// 11: marked on the way.
-    Ce = 3,
-}
-
-impl Ecn {
-    /// The low two bits of a TOS or traffic-class byte.
-    pub const fn from_tos(tos: u8) -> Self {
-        match tos & 3 {
-            0 => Ecn::NotEct,
-            1 => Ecn::Ect1,
-            2 => Ecn::Ect0,
-            _ => Ecn::Ce,
-        }
-    }
-}
-
-/// The header of one symbol.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SymbolHeader {
-    /// Position in the flow. 32 bits travel; the receiver restores the rest ([`SymbolHeader::expand`]).
-    pub number: PacketNumber,
-    /// Which symbol follows.
-    pub symbol: SymbolId,
-    /// The source asks for an ACK after this many symbols; at least 1.
-    pub ack_interval: u8,
-    /// The source asks for an ACK at once.
-    pub ack_now: bool,
-    /// Low 8 bits of the assignment version that the source works by; of a flow that is pulled, of the newest pull that it has heard.
-    pub assignment: u8,
-    /// The source could send faster, but its disk, its encoder or its own rate limit holds it back; of a flow that is pulled: this is
-    /// the last of all that it was asked for.
-    pub starved: bool,
-    /// Nobody asked for it: it belongs to the window that opens a flow whose receiver pulls (SCDP §III-B).
-    pub syn: bool,
-    /// A switch cut the payload off.
-    pub trimmed: bool,
-}
-
-impl SymbolHeader {
-    /// Of a whole symbol, of which nothing more is to be said than which it is.
-    pub fn new(number: PacketNumber, symbol: SymbolId) -> Self {
-        SymbolHeader {
-            number,
-            symbol,
-            ack_interval: 1,
-            ack_now: false,
-            assignment: 0,
-            starved: false,
-            syn: false,
-            trimmed: false,
-        }
-    }
-
-    /// The whole packet number, given the largest one seen so far (as RFC 9000 §A.3, with 32 bits).
-    pub fn expand(&self, largest: Option<PacketNumber>) -> PacketNumber {
-        let expected = largest.map_or(0, |n| n.0 + 1);
-        let low = self.number.0 & 0xffff_ffff;
-        let candidate = (expected & !0xffff_ffff) | low;
-        PacketNumber(if candidate + (1 << 31) <= expected {
-            candidate + (1 << 32)
-        } else if candidate > expected + (1 << 31) && candidate >= 1 << 32 {
-            candidate - (1 << 32)
-        } else {
-            candidate
-        })
-    }
-}
 
 /// Why a flow ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -231,58 +96,6 @@ pub struct Parsed<'a> {
     pub payload: &'a [u8],
 }
 
-/// Why bytes are not a datagram of ours.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[non_exhaustive]
-pub enum WireError {
-    /// Fewer bytes than the smallest message of its kind.
-    #[error("{have} bytes where at least {need} are needed")]
-    Short {
-        /// Bytes there.
-        have: usize,
-        /// Bytes needed.
-        need: usize,
-    },
-    /// Another length than the counts inside say.
-    #[error("{have} bytes where {need} were announced")]
-    Length {
-        /// Bytes there.
-        have: usize,
-        /// Bytes needed.
-        need: usize,
-    },
-    /// A protocol version that we do not speak.
-    #[error("protocol version {0}, expected {VERSION}")]
-    Version(u8),
-    /// A kind that we do not know.
-    #[error("unknown kind {0}")]
-    Kind(u8),
-    /// More entries than a message may have.
-    #[error("{have} {what}")]
-    TooMany {
-        /// Of what.
-        what: &'static str,
-        /// How many.
-        have: usize,
-    },
-    /// A field holds a value that it may not hold.
-    #[error("bad {what}")]
-    Field {
-        /// Which one.
-        what: &'static str,
-    },
-    /// The header tag does not match: not made by the other end of this flow.
-    #[error("header tag does not match")]
-    Tag,
-}
-
-/// The flow that a datagram claims to belong to, before anything is believed; `None` if it cannot be ours.
-pub fn peek_flow(bytes: &[u8]) -> Option<FlowId> {
-    let header: &[u8; HEADER] = bytes.first_chunk()?;
-    (header[0] >> 4 == VERSION)
-        .then(|| FlowId(u64::from_be_bytes(header[4..12].try_into().expect("8 bytes"))))
-}
-
 /// Reads a datagram and checks that the holder of `key` made it.
 ///
 /// # Errors
@@ -340,7 +153,7 @@ fn read<'a>(bytes: &'a [u8], key: Option<&HeaderKey>) -> Result<Parsed<'a>, Wire
                 }
                 payload = &after[..size];
             }
-            Body::Symbol(parse_symbol(symbol, flags, header[3], number, trimmed)?)
+            Body::Symbol(SymbolHeader::parse(symbol, flags, header[3], number)?)
         }
         KIND_ACK => Body::Ack(Box::new(Ack::parse(rest)?)),
         KIND_ASSIGN => Body::Assign(Box::new(Assign::parse(rest)?)),
@@ -404,49 +217,6 @@ pub fn parse_trimmed(bytes: &[u8], key: &HeaderKey) -> Result<Datagram, WireErro
     parse(&header, key).map(|parsed| parsed.datagram)
 }
 
-fn parse_symbol(
-    bytes: &[u8; SYMBOL_HEADER],
-    flags: u8,
-    interval: u8,
-    number: u32,
-    trimmed: bool,
-) -> Result<SymbolHeader, WireError> {
-    if flags & !FLAGS_KNOWN != 0 {
-        return Err(WireError::Field { what: "flags" });
-    }
-    if interval == 0 {
-        return Err(WireError::Field { what: "ACK interval" });
-    }
-    let block = u32::from_be_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
-    let esi = u32::from_be_bytes([0, bytes[4], bytes[5], bytes[6]]);
-    Ok(SymbolHeader {
-        number: PacketNumber(u64::from(number)),
-        symbol: SymbolId { block: BlockIndex(block), esi: Esi(esi) },
-        ack_interval: interval,
-        ack_now: flags & FLAG_ACK_NOW != 0,
-        starved: flags & FLAG_STARVED != 0,
-        syn: flags & FLAG_SYN != 0,
-        assignment: bytes[7],
-        trimmed,
-    })
-}
-
-const KIND_SYMBOL: u8 = 1;
-const KIND_ACK: u8 = 2;
-const KIND_ASSIGN: u8 = 3;
-const KIND_CHALLENGE: u8 = 4;
-const KIND_FIN: u8 = 5;
-const KIND_FIN_ACK: u8 = 6;
-const KIND_CONTROL: u8 = 7;
-const KIND_CUMULATIVE: u8 = 8;
-const KIND_ACK_VECTOR: u8 = 9;
-const KIND_PROBE: u8 = 10;
-const KIND_PROBE_ACK: u8 = 11;
-const KIND_PULL: u8 = 12;
-const KIND_RECEIPT: u8 = 13;
-const KIND_DETACHED: u8 = 14;
-pub(crate) const KIND_TREE: u8 = 15;
-
 impl Datagram {
     /// Bytes on the wire, above UDP; `symbol_size` counts only for an untrimmed symbol.
     pub fn len(&self, symbol_size: u16) -> usize {
@@ -483,25 +253,9 @@ pub fn emit<'a>(datagram: &Datagram, symbol_size: u16, key: &HeaderKey, out: &'a
     let mut covered = out.len();
     let kind = match &datagram.body {
         Body::Symbol(s) => {
-            if s.trimmed {
-                flags |= FLAG_TRIMMED;
-            }
-            if s.ack_now {
-                flags |= FLAG_ACK_NOW;
-            }
-            if s.starved {
-                flags |= FLAG_STARVED;
-            }
-            if s.syn {
-                flags |= FLAG_SYN;
-            }
-            (detail, number) = (s.ack_interval.max(1), s.number.0 as u32);
-            debug_assert!(s.symbol.esi.0 < ESI_LIMIT, "an ESI has 24 bits");
+            (flags, detail, number) = (s.flags(), s.ack_interval.max(1), s.number.0 as u32);
             covered = SYMBOL_COVERED;
-            let symbol = u64::from(s.symbol.block.0) << 32
-                | u64::from(s.symbol.esi.0 & (ESI_LIMIT - 1)) << 8
-                | u64::from(s.assignment);
-            out[HEADER..HEADER + SYMBOL_HEADER].copy_from_slice(&symbol.to_be_bytes());
+            s.emit(&mut out[HEADER..SYMBOL_COVERED]);
             KIND_SYMBOL
         }
         Body::Ack(ack) => {
@@ -575,26 +329,32 @@ pub fn emit<'a>(datagram: &Datagram, symbol_size: u16, key: &HeaderKey, out: &'a
     }
 }
 
-/// Cuts a symbol's payload off in place, as a switch does, and returns how many bytes are left.
-///
-/// `None` if the bytes are not an untrimmed symbol. The header tag stays valid: it does not cover the flag.
-pub fn mark_trimmed(bytes: &mut [u8]) -> Option<usize> {
-    let header: &mut [u8; HEADER] = bytes.first_chunk_mut()?;
-    if header[0] != (VERSION << 4) | KIND_SYMBOL || header[1] & FLAG_TRIMMED != 0 {
-        return None;
+impl Signal {
+    /// The datagram that brings it to the node with this flow.
+    pub fn into_datagram(self, secret: &FlowSecret) -> Vec<u8> {
+        let body = Body::Control(Box::new(Control::Node(ToNode::Signal(Box::new(self)))));
+        let datagram = Datagram { class: Class::Control, key_epoch: 0, flow: secret.flow, body };
+        let mut bytes = vec![0; datagram.len(0)];
+        emit(&datagram, 0, &HeaderKey::new(&secret.key), &mut bytes);
+        bytes
     }
-    header[1] |= FLAG_TRIMMED;
-    (bytes.len() >= HEADER + SYMBOL_HEADER).then_some(HEADER + SYMBOL_HEADER)
 }
 
-/// Counts one hop more of an interest in place, as a node does that hands it on; false if the bytes are no interest, or one that has
-/// made [`Interest::MAX_HOPS`]. The header tag stays valid: it does not cover the count.
-pub fn count_hop(bytes: &mut [u8]) -> bool {
-    match bytes {
-        [first, _, _, hops, ..] if *first == (VERSION << 4) | KIND_TREE && *hops < Interest::MAX_HOPS => {
-            *hops += 1;
-            true
-        }
-        _ => false,
+#[cfg(test)]
+mod tests {
+    use headwater_units::FlowKey;
+
+    use super::*;
+    use crate::{answer_key, answer_tags};
+
+    #[test]
+    fn a_signal_is_believed_by_its_node_and_its_answer_by_the_node_above() {
+        let secret = FlowSecret { flow: FlowId(7), key: FlowKey(core::array::from_fn(|n| n as u8)) };
+        let signal = Signal { flow: FlowId(7), number: 3, ways: Vec::new(), below: Vec::new() };
+        let bytes = signal.clone().into_datagram(&secret);
+        let parsed = parse(&bytes, &HeaderKey::new(&secret.key)).unwrap().datagram;
+        assert_eq!(parsed.body, Body::Control(Box::new(Control::Node(ToNode::Signal(Box::new(signal))))));
+        let lent = answer_tags(answer_key(&secret.key));
+        assert!(parse(&bytes, &lent).is_err(), "who is lent the key of answers cannot signal");
     }
 }

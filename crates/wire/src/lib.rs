@@ -18,44 +18,36 @@
 
 mod ack;
 mod assign;
-mod cast;
 mod code_point;
 mod control;
 mod cumulative;
 mod datagram;
-mod naming;
-mod node;
+mod header;
 mod probe;
 mod pull;
-mod signal;
+mod symbol;
 mod tag;
 mod tree;
 
 pub use ack::{Ack, AckRange, MAX_ACK_RANGES, MAX_OWED, Owed};
 pub use assign::{Assign, Assignment, MAX_WORK, OPENING, Work};
-pub use cast::{
-    Cast, CastNews, CastWay, CastWish, FetchEnd, Fetched, FlowSecret, GroupInvitation, GroupQuestion,
-    Invitation, MAX_NEWS, MAX_REASON, MemberNews, MemberStanding, TreeOrder, TreeRepair, WhyUnicast,
-};
 pub use code_point::{
     CodePointError, CodePoints, DSCP_CONTROL, DSCP_FIRST, DSCP_LOWER_EFFORT, DSCP_NETWORK_CONTROL,
     DSCP_SECOND, DSCP_THIRD, DSCP_TRIMMED, class_of,
 };
 pub use control::{
-    Control, ControlError, Delivery, FlowGrant, FlowReport, FlowRole, FlowView, MAX_CONTROL, MAX_FLOWS,
-    MAX_NAME, MarkSignal, Outcome, Push, Refusal, Request, Spoiled, SpreadRule, Start, ToController, ToNode,
-    ToReceiver, ToSource, resolve_address,
+    Cast, CastNews, CastWay, CastWish, Claim, ClaimRule, Control, ControlError, Delivery, FetchEnd, Fetched,
+    FlowGrant, FlowReport, FlowRole, FlowSecret, FlowView, GroupInvitation, GroupQuestion, Holding,
+    Invitation, MAX_CONTROL, MAX_FLOWS, MAX_LABEL, MAX_LABELS, MAX_NAME, MAX_NEWS, MAX_REASON, MAX_SIGNALLED,
+    MarkSignal, MemberNews, MemberStanding, NameStands, Naming, NodeInfo, Outcome, Push, Refusal, Request,
+    Signal, SignalBranch, Signalled, Spoiled, SpreadRule, Start, ToController, ToNode, ToReceiver, ToSource,
+    TreeOrder, TreeRepair, TreeWay, WhyUnicast, answer_key, answer_tags, resolve_address,
 };
 pub use cumulative::{AckVector, Cumulative};
-pub use datagram::{
-    Body, Class, Datagram, Ecn, FinReason, HEADER, HEADER_TAG, PRELUDE, Parsed, SEAL, SYMBOL_OVERHEAD,
-    SymbolHeader, WireError, count_hop, emit, mark_trimmed, on_the_wire, parse, parse_trimmed, peek_flow,
-    peek_tree,
-};
-pub use naming::{Claim, ClaimRule, NameStands, Naming};
-pub use node::{Holding, MAX_LABEL, MAX_LABELS, NodeInfo};
+pub use datagram::{Body, Datagram, FinReason, Parsed, emit, parse, parse_trimmed, peek_tree};
+pub use header::{Class, Ecn, HEADER, HEADER_TAG, PRELUDE, WireError, peek_flow};
 pub use probe::{Probe, ProbeAck};
 pub use pull::{Pull, Receipt, Want};
-pub use signal::{MAX_SIGNALLED, Signal, SignalBranch, Signalled, TreeWay, answer_key, answer_tags};
+pub use symbol::{SEAL, SYMBOL_OVERHEAD, SymbolHeader, mark_trimmed, on_the_wire};
 pub use tag::HeaderKey;
-pub use tree::{Announcement, Interest, NEXT};
+pub use tree::{Announcement, Interest, NEXT, count_hop};

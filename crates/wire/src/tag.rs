@@ -9,7 +9,8 @@ use std::hash::Hasher as _;
 use headwater_units::FlowKey;
 use siphasher::sip::SipHasher24;
 
-use crate::datagram::{FLAG_TRIMMED, HEADER, KIND_TREE, PRELUDE, SYMBOL_COVERED};
+use crate::header::{HEADER, KIND_TREE, PRELUDE};
+use crate::symbol::{FLAG_TRIMMED, SYMBOL_COVERED};
 
 /// Makes and checks the header tags of one flow.
 #[derive(Clone)]

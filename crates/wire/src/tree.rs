@@ -13,7 +13,7 @@
 use headwater_units::{BlockIndex, ESI_LIMIT, Esi, SymbolId};
 use serde::{Deserialize, Serialize};
 
-use crate::WireError;
+use crate::header::{KIND_TREE, VERSION, WireError};
 
 /// The ESI by which a receiver asks what follows a block: no symbol has it.
 pub const NEXT: Esi = Esi(ESI_LIMIT - 1);
@@ -109,5 +109,17 @@ impl TreeBody {
             }
             _ => Err(WireError::Field { what: "kind of a tree's message" }),
         }
+    }
+}
+
+/// Counts one hop more of an interest in place, as a node does that hands it on; false if the bytes are no interest, or one that has
+/// made [`Interest::MAX_HOPS`]. The header tag stays valid: it does not cover the count.
+pub fn count_hop(bytes: &mut [u8]) -> bool {
+    match bytes {
+        [first, _, _, hops, ..] if *first == (VERSION << 4) | KIND_TREE && *hops < Interest::MAX_HOPS => {
+            *hops += 1;
+            true
+        }
+        _ => false,
     }
 }

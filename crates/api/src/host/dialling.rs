@@ -4,7 +4,6 @@ use headwater_control::Link;
 use headwater_units::{Duration, PathId};
 
 use super::Host;
-use super::links::ending;
 use crate::AppError;
 use crate::events::Event;
 
@@ -80,4 +79,9 @@ impl Dialling {
         }
         self.cause = Some(cause);
     }
+}
+
+/// Why a link has ended, in words. One whose last message was that there are no more has no other reason.
+pub(super) fn ending(link: &Link) -> String {
+    link.end().map_or_else(|| "closed by the peer".to_owned(), |end| end.to_string())
 }

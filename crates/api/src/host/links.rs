@@ -10,7 +10,7 @@ use headwater_wire::{Control, ToController};
 use tokio::sync::mpsc::Receiver;
 use tokio::task::JoinSet;
 
-use super::dialling::Dialling;
+use super::dialling::{Dialling, ending};
 use super::{Host, Peer};
 use crate::AppError;
 use crate::outbox::Outbox;
@@ -286,11 +286,6 @@ impl Host {
         // The closing packets leave at once; QUIC would go on listening for three timeouts.
         let _ = tokio::time::timeout(CLOSING, self.inner.endpoint.close(GOING_AWAY)).await;
     }
-}
-
-/// Why a link has ended, in words. One whose last message was that there are no more has no other reason.
-pub(super) fn ending(link: &Link) -> String {
-    link.end().map_or_else(|| "closed by the peer".to_owned(), |end| end.to_string())
 }
 
 /// No address comes of what the user wrote.

@@ -9,7 +9,6 @@ use headwater_wire::GroupQuestion;
 use tokio::sync::oneshot;
 
 use super::Engine;
-use super::sockets::Sockets;
 
 /// A node is in no more groups: each has a socket to wait for, beside those for trimmed packets.
 pub(crate) const MAX_JOINED: usize = MAX_FURTHER - 2;
@@ -28,6 +27,18 @@ struct Joined {
 }
 
 impl Groups {
+    pub(super) fn join(&mut self, group: GroupAddr, port: UdpPort) {
+        self.joined.push(Joined { group, port });
+    }
+
+    /// Whether it was joined.
+    pub(super) fn leave(&mut self, group: &GroupAddr) -> bool {
+        let Some(place) = self.joined.iter().position(|it| it.group == *group) else { return false };
+        let gone = self.joined.remove(place);
+        self.left = self.left + *gone.port.stats();
+        true
+    }
+
     pub(super) fn len(&self) -> usize {
         self.joined.len()
     }
@@ -48,21 +59,6 @@ impl Groups {
     /// What all their sockets have counted.
     pub(super) fn stats(&self) -> SocketStats {
         self.joined.iter().fold(self.left, |sum, joined| sum + *joined.port.stats())
-    }
-}
-
-impl Sockets {
-    pub(super) fn join(&mut self, group: GroupAddr, port: UdpPort) {
-        self.groups.joined.push(Joined { group, port });
-        self.look_for_trimmed();
-    }
-
-    pub(super) fn leave(&mut self, group: &GroupAddr) {
-        let joined = &mut self.groups.joined;
-        let Some(place) = joined.iter().position(|it| it.group == *group) else { return };
-        let gone = joined.remove(place);
-        self.groups.left = self.groups.left + *gone.port.stats();
-        self.look_for_trimmed();
     }
 }
 

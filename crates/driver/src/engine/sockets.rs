@@ -2,8 +2,8 @@
 
 use headwater_node::Room;
 use headwater_udp::{
-    Offload, PathAddr, RecvBatch, SendBatch, SocketStats, TrimmedBatch, TrimmedPort, UdpPort, Waker,
-    wait_with,
+    GroupAddr, Offload, PathAddr, RecvBatch, SendBatch, SocketStats, TrimmedBatch, TrimmedPort, UdpPort,
+    Waker, wait_with,
 };
 use headwater_units::{Bytes, Duration, FlowId};
 use headwater_wire::{Body, Class, CodePoints, Datagram, Ecn, HeaderKey, emit};
@@ -71,8 +71,19 @@ impl Sockets {
         (trimmed, self.ready >> packet_sockets)
     }
 
+    pub(super) fn join(&mut self, group: GroupAddr, port: UdpPort) {
+        self.groups.join(group, port);
+        self.look_for_trimmed();
+    }
+
+    pub(super) fn leave(&mut self, group: &GroupAddr) {
+        if self.groups.leave(group) {
+            self.look_for_trimmed();
+        }
+    }
+
     /// Trimmed packets are looked for where datagrams are received.
-    pub(super) fn look_for_trimmed(&mut self) {
+    fn look_for_trimmed(&mut self) {
         let data = self.port.local_addr().port();
         let Some((port, _)) = &mut self.trimmed else { return };
         if let Err(error) = port.set_ports(std::iter::once(data).chain(self.groups.ports())) {

@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::eval::Condition;
 use super::metric::{Metric, Selector};
+use super::rows::Condition;
 use super::{Claim, Tolerance, formula};
-use crate::experiment::{Axis, axis_label};
+use crate::axis::{self, Axis};
 use crate::scenario::Scheme;
 
 /// What a metric comes to.
@@ -223,7 +223,7 @@ impl Names<'_> {
         }
         for (name, value) in &on.at {
             let axis = self.axis(name)?;
-            let label = axis_label(value);
+            let label = axis::label(value);
             if axis.point(&label).is_none() {
                 return Err(format!("axis '{name}' has no value {label}; it has {}", axis.labels()));
             }

@@ -1,7 +1,8 @@
 //! Metrics along an axis and across schemes: extremes, knees, crossings, trends, orders.
 
-use super::eval::{EvalError, Evaluator, Scope, Value, combine, number};
 use super::metric::{Best, Direction, Metric, Pick, Stat};
+use super::rows::{Evaluator, Scope};
+use super::value::{EvalError, Value, combine, number};
 use crate::scenario::Scheme;
 use crate::stats;
 

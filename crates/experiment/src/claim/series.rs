@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::eval::{EvalError, Evaluator, Scope, picked};
+use super::rows::{Evaluator, Scope, picked};
+use super::value::EvalError;
 use crate::table::{Column, Which};
 
 type Points = Vec<(f64, f64)>;

@@ -1,7 +1,7 @@
 //! From an experiment to its jobs: every point of the axes, every scheme, every seed, with a typed scenario.
 
-use super::axis::AxisPoint;
 use super::{Engine, Experiment, ExperimentError, Job, Scale};
+use crate::axis::AxisPoint;
 use crate::scenario::{Scenario, Scheme};
 
 /// All runs on an engine at a scale.

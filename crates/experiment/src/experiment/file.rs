@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Deserialize;
 
-use super::axis::{self, Axis, AxisPoint};
 use super::{Engine, Experiment, ExperimentError, Plot, Scale, expand};
+use crate::axis::{self, Axis, AxisPoint};
 use crate::claim::{Claim, Names};
 use crate::scenario::Scheme;
 use crate::table::{FlowRow, MeasureRow, SampleRow, TaskRow};

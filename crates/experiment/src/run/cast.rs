@@ -203,7 +203,7 @@ fn setup(scenario: &Scenario, cast: &CastText, seed: u64) -> Result<CastSetup, C
         routes,
         port,
         choice,
-        jitter: packet::jitter(scenario),
+        jitter: network::jitter(scenario),
         changes,
         bytes: cast.object,
         source: cast.source,

@@ -4,7 +4,7 @@ use headwater_fabric::{HostId, LinkId, Metric, Routes, Topology};
 use headwater_units::{BitRate, Bytes, Duration, Theta, Time};
 
 use super::RunError;
-use crate::experiment::Engine;
+use crate::engine::Engine;
 use crate::scenario::{Amount, Background, Routing, Scenario, ScenarioError, Scheme, link_name, link_named};
 use crate::table::{FlowRow, MeasureRow, SampleRow, Tables, TaskRow};
 use crate::workload::{Network, TaskPlan};

@@ -14,7 +14,7 @@ use rand_chacha::ChaCha8Rng;
 
 use super::common::{self, Ground};
 use super::{Progress, RunError};
-use crate::experiment::Engine;
+use crate::engine::Engine;
 use crate::scenario::{Quantity, Routing, Scenario, Scheme, WhenFull};
 use crate::table::{FlowRow, MeasureRow, SampleRow, Tables};
 use crate::workload::{TaskPlan, Workload};

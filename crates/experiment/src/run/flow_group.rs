@@ -15,7 +15,7 @@ use headwater_units::{Bytes, Duration, Time};
 
 use super::common::{self, Ground};
 use super::{Progress, RunError};
-use crate::experiment::Engine;
+use crate::engine::Engine;
 use crate::scenario::{Routing, Scenario, ScenarioError, Scheme};
 use crate::table::{MeasureRow, Tables};
 use headwater_sim::flow::Network;

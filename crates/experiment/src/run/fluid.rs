@@ -15,11 +15,12 @@ use headwater_units::{Bytes, Duration, Packets, Theta, Time};
 
 use super::common::{self, Ground};
 use super::{Progress, RunError};
-use crate::experiment::Engine;
+use crate::engine::Engine;
 use crate::scenario::{Machines, PortSpec, Quantity, Routing, Scenario, Scheme};
 use crate::table::{FlowRow, MeasureRow, SampleRow, Tables};
 use crate::workload::Workload;
-use headwater_sim::fluid::ppush::model::{self, Link, Model, PushFlow, Series, Step};
+use headwater_sim::fluid::ppush::integrate;
+use headwater_sim::fluid::ppush::model::{Link, Model, PushFlow, Series, Step};
 
 /// Samples of a run whose file asks for none: its totals are made of them.
 const TOTALS: u64 = 1000;
@@ -37,7 +38,7 @@ pub(super) fn run(
     let set = SetUp::new(scenario, &ground, thetas)?;
     let asked = scenario.sample.as_ref().map(|sample| sample.every);
     let every = asked.unwrap_or(set.model.end.since(Time::ZERO) / TOTALS);
-    let series = model::integrate(&set.model, Step::Fine, every)?;
+    let series = integrate(&set.model, Step::Fine, every)?;
     watch(Progress { done: 1.0, events: series.samples.len() as u64 });
     Ok(set.tables(scenario, &ground, &series))
 }

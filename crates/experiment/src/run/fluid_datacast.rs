@@ -13,7 +13,7 @@ use headwater_units::{BitRate, Duration, Packets, Time};
 
 use super::common::{self, Ground};
 use super::{Progress, RunError};
-use crate::experiment::Engine;
+use crate::engine::Engine;
 use crate::scenario::{Quantity, Scenario, ScenarioError};
 use crate::table::{MeasureRow, SampleRow, Tables};
 use crate::workload::TaskPlan;

@@ -8,8 +8,8 @@ use headwater_switch::{
 use headwater_units::{BitRate, Duration, Time};
 use headwater_wire::Class;
 
-use super::{RunError, common, packet};
-use crate::experiment::Engine;
+use super::{RunError, common};
+use crate::engine::Engine;
 use crate::scenario::{
     Action, Amount, Place, PortSpec, Routing, Scenario, ScenarioError, Service, Target, WhenFull, look_up,
 };
@@ -35,7 +35,7 @@ impl NetworkSetup {
     pub fn jitter(&self, scenario: &Scenario) -> Vec<Duration> {
         let hosts = self.topology.hosts().len() as u32;
         let pairs = (0..hosts).flat_map(|from| (0..hosts).map(move |to| (from, to)));
-        match packet::jitter(scenario) {
+        match jitter(scenario) {
             Jitter::None => Vec::new(),
             Jitter::UpTo(most) => pairs.map(|_| most).collect(),
             Jitter::PacketOnPath => {
@@ -43,6 +43,15 @@ impl NetworkSetup {
                 pairs.map(|(from, to)| packet_on_path(&self.topology, &self.routes, data, from, to)).collect()
             }
         }
+    }
+}
+
+/// What hosts take to send a packet.
+pub(super) fn jitter(scenario: &Scenario) -> Jitter {
+    match scenario.jitter {
+        None => Jitter::PacketOnPath,
+        Some(Duration::ZERO) => Jitter::None,
+        Some(most) => Jitter::UpTo(most),
     }
 }
 

@@ -15,14 +15,14 @@ use headwater_units::{BitRate, Bytes, Duration, NodeId, Packets, PathId, Theta, 
 use super::common::{self, Ground, base_rtt, watched};
 use super::network::{self, NetworkSetup};
 use super::{Progress, RunError};
-use crate::experiment::Engine;
+use crate::engine::Engine;
 use crate::scenario::{Background, Machines, Quantity, Scenario, Scheme, TransportSpec};
 use crate::stats;
 use crate::table::{FlowRow, MeasureRow, SampleRow, Tables, TaskRow};
 use crate::workload::{self, Network};
 use headwater_sim::packet::{
-    self, Change, CodedSetup, ControlPlane, DecodeModel, Flows, FrameSizes, Jitter, Ran, Records, Sampling,
-    Setup, TaskPlan, Transport,
+    self, Change, CodedSetup, ControlPlane, DecodeModel, Flows, FrameSizes, Ran, Records, Sampling, Setup,
+    TaskPlan, Transport,
 };
 
 /// Bytes of a block of a simulated object: [`headwater_units::BlockLayout`] for everything up to 16 GiB.
@@ -102,7 +102,7 @@ impl Prepared {
             port,
             choice,
             sizes: sizes(scenario),
-            jitter: jitter(scenario),
+            jitter: network::jitter(scenario),
             control: ControlPlane::Beside { delay: control_delay(scenario, &topology) },
             transport,
             tasks,
@@ -139,15 +139,6 @@ fn unloaded(setup: &Setup, plan: &TaskPlan) -> f64 {
     let nearest = plan.sources.iter().map(farthest).fold(f64::INFINITY, f64::min);
     let slot = packet::packet_on_path(topology, routes, packet, plan.sources[0], plan.receiver);
     nearest + plan.packets.saturating_sub(1) as f64 * slot.as_secs_f64()
-}
-
-/// What hosts take to send a packet.
-pub(super) fn jitter(scenario: &Scenario) -> Jitter {
-    match scenario.jitter {
-        None => Jitter::PacketOnPath,
-        Some(Duration::ZERO) => Jitter::None,
-        Some(most) => Jitter::UpTo(most),
-    }
 }
 
 /// A task as it is run: also one without an end has a size.

@@ -7,7 +7,7 @@ use headwater_units::{BitRate, Duration, Time};
 use super::RunError;
 use super::common::{self, Ground};
 use super::packet::{self, Report};
-use crate::experiment::Engine;
+use crate::engine::Engine;
 use crate::scenario::{Scenario, Scheme};
 use crate::table::Tables;
 use crate::workload;

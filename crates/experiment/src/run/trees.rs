@@ -9,7 +9,7 @@ use headwater_fabric::{HostId, LinkId, Topology};
 
 use super::common;
 use super::{Progress, RunError};
-use crate::experiment::Engine;
+use crate::engine::Engine;
 use crate::scenario::{Scenario, ScenarioError};
 use crate::table::{MeasureRow, Tables};
 use crate::workload::{Network, Workload, WorkloadError, failing, group_order};

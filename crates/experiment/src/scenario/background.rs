@@ -1,9 +1,10 @@
 //! What is sent beside the workload: flows of other rules, long ones of its own, and requests that nobody waits for.
 
-use headwater_units::Duration;
+use headwater_units::{Duration, Time};
 use serde::{Deserialize, Serialize};
 
-use super::{DataClass, Scenario, Scheme, text};
+use super::{DataClass, Scenario, Scheme};
+use crate::text;
 use crate::workload::{Access, Arriving, Network, TaskPlan, Workload, WorkloadError};
 
 /// A flow that sends as much as its rules let it, beside the workload and whatever its scheme.
@@ -65,6 +66,24 @@ pub struct ArrivingBackground {
     /// In which class their symbols queue where the scheme has no levels of its own; gentle.
     #[serde(default = "gentle", skip_serializing_if = "is_gentle")]
     pub class: DataClass,
+}
+
+impl TaskPlan {
+    /// A flow of background, in the same words: without an end but its stop.
+    pub fn of_background(flow: &Background) -> TaskPlan {
+        TaskPlan {
+            name: flow.name.clone(),
+            at: Time::ZERO + flow.start,
+            packets: None,
+            sources: vec![flow.from],
+            receiver: flow.to,
+            further: Vec::new(),
+            relayed: false,
+            theta: None,
+            stop: flow.stop.map(|stop| Time::ZERO + stop),
+            awaited: false,
+        }
+    }
 }
 
 impl PermutedBackground {

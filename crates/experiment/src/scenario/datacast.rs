@@ -5,7 +5,7 @@ use headwater_switch::Replacement as StoreReplacement;
 use headwater_units::{BitRate, Bytes, Duration};
 use serde::{Deserialize, Serialize};
 
-use super::text;
+use crate::text;
 
 /// The constants of Datacast's source, receivers and caches; those of its micro benchmarks (Datacast §VI-B) if left out.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -7,7 +7,7 @@ use headwater_units::Duration;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use super::text;
+use crate::text;
 
 /// Something that goes wrong.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

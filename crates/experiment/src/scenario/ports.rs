@@ -6,7 +6,7 @@ use headwater_units::Bytes;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use super::text;
+use crate::text;
 
 /// A number of packets, a number of bytes, or no bound at all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -3,7 +3,7 @@
 use headwater_units::Bytes;
 use serde::{Deserialize, Serialize};
 
-use super::text;
+use crate::text;
 use headwater_sim::flow::swarm::Ties;
 
 /// The constants of the schemes whose hosts bring an object to one another (Datacast §VI-C, BT-Cornet and BT-Optimized).

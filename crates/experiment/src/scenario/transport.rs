@@ -4,7 +4,8 @@ use headwater_units::{Bytes, Duration};
 use headwater_wire::Class;
 use serde::{Deserialize, Serialize};
 
-use super::{Amount, DatacastSpec, SwarmSpec, text};
+use super::{Amount, DatacastSpec, SwarmSpec};
+use crate::text;
 
 /// The constants of the machines at the ends; one set for all of a paper's figures.
 ///

@@ -5,7 +5,7 @@ use headwater_wire::{CastWish, Delivery, SYMBOL_OVERHEAD};
 use serde::{Deserialize, Serialize};
 
 use super::{TaskPlan, WorkloadError};
-use crate::scenario::text;
+use crate::text;
 
 /// An IP packet of Ethernet, and IPv4 and UDP in it.
 const MTU: u16 = 1500;

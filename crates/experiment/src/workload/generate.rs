@@ -2,17 +2,13 @@
 //!
 //! Arrivals, sizes, receivers and sources come from streams of their own, so that a change of the one (another load,
 //! another fanout) leaves the others as they are; and the sources of a small fanout are the first of a larger one's.
-//! Numbers are made from the generator's words in here, so that they do not change with a library's version.
 
 use headwater_units::{Duration, Time};
-use rand_chacha::ChaCha12Rng;
-use rand_chacha::rand_core::{RngCore, SeedableRng};
 
+use super::bounds::{count, rate};
+use super::draw::{Draw, Stream};
 use super::requests::Requests;
-use super::{LoadOn, Network, Placement, Sizes, TaskPlan, Workload, WorkloadError, group, sessions};
-
-/// More tasks than this are a mistake.
-pub(super) const MOST_TASKS: u32 = 1_000_000;
+use super::{LoadOn, Network, Placement, Sizes, TaskPlan, Workload, WorkloadError, group, plain, sessions};
 
 impl Workload {
     /// The tasks of one seed, in the order of their arrival. The scheme has no part in it.
@@ -127,22 +123,6 @@ impl Workload {
 
 fn joined_at(n: u32, settle: Duration, measure: Duration) -> Time {
     Time::ZERO + (settle + measure) * u64::from(n)
-}
-
-/// A task of no size yet, with nothing special.
-pub(super) fn plain(name: String, at: Time, sources: Vec<u32>, receiver: u32) -> TaskPlan {
-    TaskPlan {
-        name,
-        at,
-        packets: None,
-        sources,
-        receiver,
-        further: Vec::new(),
-        relayed: false,
-        theta: None,
-        stop: None,
-        awaited: true,
-    }
 }
 
 fn poisson(
@@ -367,101 +347,4 @@ fn check(tasks: &[TaskPlan], network: &Network) -> Result<(), WorkloadError> {
         }
     }
     Ok(())
-}
-
-pub(super) fn count(what: &'static str, n: u32) -> Result<(), WorkloadError> {
-    if (1..=MOST_TASKS).contains(&n) {
-        return Ok(());
-    }
-    Err(WorkloadError::OutOfRange { what, value: n.into(), must: "1 to 1000000" })
-}
-
-/// Arrivals per second: of a Poisson process there must be some.
-pub(super) fn per_second(rate: f64) -> Result<(), WorkloadError> {
-    if rate > 0.0 && rate.is_finite() {
-        return Ok(());
-    }
-    Err(WorkloadError::OutOfRange { what: "per_second", value: rate, must: "above 0 per second" })
-}
-
-pub(super) fn rate(network: &Network) -> Result<f64, WorkloadError> {
-    let value = network.host_rate;
-    if value > 0.0 && value.is_finite() {
-        return Ok(value);
-    }
-    Err(WorkloadError::OutOfRange {
-        what: "the rate of a host's link",
-        value,
-        must: "above 0 packets per second",
-    })
-}
-
-/// What a stream of random numbers is for.
-pub(super) enum Stream {
-    Arrivals,
-    Sizes,
-    Storage,
-    Background,
-    Task(u32),
-    /// When background arrives.
-    BackgroundArrivals,
-    /// One request of it.
-    BackgroundTask(u32),
-    /// Which cables are down.
-    Failures,
-}
-
-/// Random numbers of one stream of a seed.
-pub(super) struct Draw(ChaCha12Rng);
-
-impl Draw {
-    pub(super) fn new(seed: u64, stream: Stream) -> Self {
-        let mut bytes = [0; 32];
-        bytes[..8].copy_from_slice(&seed.to_le_bytes());
-        let mut rng = ChaCha12Rng::from_seed(bytes);
-        rng.set_stream(match stream {
-            Stream::Arrivals => 1,
-            Stream::Sizes => 2,
-            Stream::Storage => 3,
-            Stream::Background => 4,
-            Stream::BackgroundArrivals => 5,
-            Stream::Failures => 6,
-            Stream::Task(n) => 1000 + u64::from(n),
-            Stream::BackgroundTask(n) => (1 << 40) + u64::from(n),
-        });
-        Draw(rng)
-    }
-
-    /// In [0, 1), of 53 bits.
-    pub(super) fn unit(&mut self) -> f64 {
-        (self.0.next_u64() >> 11) as f64 / (1u64 << 53) as f64
-    }
-
-    /// From one arrival of a Poisson process to the next, seconds.
-    pub(super) fn gap(&mut self, per_second: f64) -> f64 {
-        -(1.0 - self.unit()).ln() / per_second
-    }
-
-    /// In 0..n. The bias is below n / 2^64.
-    pub(super) fn below(&mut self, n: u32) -> u32 {
-        ((u128::from(self.0.next_u64()) * u128::from(n)) >> 64) as u32
-    }
-
-    /// In 0..n, but not this one. There must be two.
-    pub(super) fn another(&mut self, n: u32, than: u32) -> u32 {
-        let drawn = self.below(n - 1);
-        drawn + u32::from(drawn >= than)
-    }
-
-    /// So many different numbers in 0..n, in random order; all of them if `many` is more than there are.
-    pub(super) fn several(&mut self, n: u32, many: u32) -> Vec<u32> {
-        let mut all: Vec<u32> = (0..n).collect();
-        let many = many.min(n);
-        for i in 0..many {
-            let other = i + self.below(n - i);
-            all.swap(i as usize, other as usize);
-        }
-        all.truncate(many as usize);
-        all
-    }
 }

@@ -2,8 +2,8 @@
 
 use headwater_units::Time;
 
-use super::generate::{Draw, Stream, plain};
-use super::{Network, TaskPlan, WorkloadError};
+use super::draw::{Draw, Stream};
+use super::{Network, TaskPlan, WorkloadError, plain};
 
 /// All hosts in the order in which the seed lets them join: the source, then the receivers.
 pub(crate) fn order(network: &Network, seed: u64) -> Vec<u32> {

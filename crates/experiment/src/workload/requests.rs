@@ -9,8 +9,9 @@
 use headwater_units::{Duration, Time};
 use serde::{Deserialize, Serialize};
 
-use super::generate::{Draw, MOST_TASKS, Stream, count, per_second, plain, rate};
-use super::{Network, TaskPlan, WorkloadError};
+use super::bounds::{MOST_TASKS, count, per_second, rate};
+use super::draw::{Draw, Stream};
+use super::{Network, TaskPlan, WorkloadError, plain};
 
 /// What a request does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -2,8 +2,9 @@
 
 use headwater_units::{Duration, Time};
 
-use super::generate::{Draw, Stream, count, per_second, plain};
-use super::{Network, Sizes, TaskPlan, WorkloadError};
+use super::bounds::{count, per_second};
+use super::draw::{Draw, Stream};
+use super::{Network, Sizes, TaskPlan, WorkloadError, plain};
 
 /// So many sessions at so many per second; the run waits for those of at most `awaited` packets.
 pub(super) fn plan(

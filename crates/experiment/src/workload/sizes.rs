@@ -4,7 +4,7 @@ use headwater_units::Bytes;
 use serde::{Deserialize, Serialize};
 
 use super::WorkloadError;
-use crate::scenario::text;
+use crate::text;
 
 /// A published distribution of flow sizes; `data/SOURCES.md` says where each is from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -8,6 +8,7 @@ use headwater_units::Bytes;
 use serde::{Deserialize, Serialize};
 
 use super::builder::Builder;
+use super::text::serde_as_text;
 use super::{LinkDelay, LinkRate};
 use crate::topology::Shape;
 use crate::{FabricError, PointId, Topology};
@@ -93,6 +94,8 @@ impl fmt::Display for GraphHost {
         }
     }
 }
+
+serde_as_text!(GraphHost, "a host in quotes, such as \"h0\" or \"h0 on s0, 10 Gbit/s, 40 us\"");
 
 impl GraphSpec {
     pub(super) fn build(&self, packet: Bytes) -> Result<Topology, FabricError> {

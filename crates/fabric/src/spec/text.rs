@@ -6,7 +6,6 @@ use std::str::FromStr;
 
 use headwater_units::{BitRate, Bytes, Duration, ParseQuantityError};
 use serde::de::{Deserializer, Error, Visitor};
-use serde::{Deserialize, Serialize, Serializer};
 
 const RATE_EXAMPLE: &str = "\"10 Gbit/s\" or \"200000 pps\"";
 
@@ -126,24 +125,34 @@ impl<T: FromStr<Err: fmt::Display>> Visitor<'_> for Quoted<T> {
     }
 }
 
+/// Reads a quoted quantity; `expecting` says how to write one.
+pub(super) fn from_quoted<'de, T, D>(deserializer: D, expecting: &'static str) -> Result<T, D::Error>
+where
+    T: FromStr<Err: fmt::Display>,
+    D: Deserializer<'de>,
+{
+    deserializer.deserialize_str(Quoted(expecting, PhantomData))
+}
+
+/// Written and read as its `Display` and `FromStr` have it.
 macro_rules! serde_as_text {
     ($name:ty, $expecting:expr) => {
-        impl Serialize for $name {
-            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        impl serde::Serialize for $name {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
                 serializer.collect_str(self)
             }
         }
-        impl<'de> Deserialize<'de> for $name {
-            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                deserializer.deserialize_str(Quoted($expecting, PhantomData))
+        impl<'de> serde::Deserialize<'de> for $name {
+            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                $crate::spec::text::from_quoted(deserializer, $expecting)
             }
         }
     };
 }
+pub(super) use serde_as_text;
 
 serde_as_text!(LinkRate, "a rate in quotes, such as \"10 Gbit/s\" or \"200000 pps\"");
 serde_as_text!(LinkDelay, "a delay in quotes, such as \"40 us\"");
-serde_as_text!(super::GraphHost, "a host in quotes, such as \"h0\" or \"h0 on s0, 10 Gbit/s, 40 us\"");
 
 #[cfg(test)]
 mod tests {

@@ -1,8 +1,8 @@
 //! Reading Rust sources and our tables of papers just closely enough to hold them to the rules.
 
+pub(super) mod modules;
 pub(super) mod records;
 
-use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -88,44 +88,6 @@ pub(super) fn impurities(source: &str) -> Vec<String> {
         }
     }
     found
-}
-
-/// What a source names at the root of its crate, `depth` modules above it: `crate::a::B` and `super::a::B` give `a`.
-pub(super) fn names_at_root(source: &str, depth: usize) -> BTreeSet<String> {
-    let tokens = without_tests(tokens(source));
-    let is = |at: usize, what: &str| tokens.get(at).is_some_and(|it| it == what);
-    let mut found = BTreeSet::new();
-    let mut at = 0;
-    while at < tokens.len() {
-        let start = at;
-        at += 1;
-        if start > 0 && is(start - 1, "::") {
-            continue;
-        }
-        let after = if is(start, "crate") && is(at, "::") {
-            at + 1
-        } else {
-            let mut after = start;
-            while is(after, "super") && is(after + 1, "::") {
-                after += 2;
-            }
-            if after != start + 2 * depth {
-                continue;
-            }
-            after
-        };
-        found.extend(paths(&tokens[after..]).into_iter().map(|path| path[0].clone()));
-    }
-    found
-}
-
-/// What the root of a crate takes from its modules, as (name, module): `pub use a::{B, c::D}` gives (B, a) and (D, a).
-pub(super) fn taken_from_modules(root: &str) -> Vec<(String, String)> {
-    let tokens = without_tests(tokens(root));
-    let uses = tokens.iter().enumerate().filter(|(_, token)| *token == "use");
-    let paths = uses.flat_map(|(at, _)| paths(&tokens[at + 1..]));
-    let taken = paths.filter(|path| path.len() > 1).map(|mut path| (path.pop(), path.swap_remove(0)));
-    taken.filter_map(|(name, module)| Some((name?, module))).collect()
 }
 
 /// The paths that start here, groups spelled out: `{fs, net::{A, B}}` is `fs`, `net::A`, `net::B`.
@@ -386,24 +348,6 @@ fn pure_sources_pass() {
     ] {
         assert_eq!(impurities(source), Vec::<String>::new(), "{source}");
     }
-}
-
-#[test]
-fn names_at_the_root_are_found_however_they_are_reached() {
-    for (source, depth, expected) in [
-        ("use crate::a::B;", 3, vec!["a"]),
-        ("use super::{a::B, C};", 1, vec!["C", "a"]),
-        ("use super::super::{a, c::d};", 2, vec!["a", "c"]),
-        ("use super::a; fn f() { super::super::b::g() }", 2, vec!["b"]),
-        ("use super::a; use std::super_fine::b; pub(crate) fn f() {}", 2, vec![]),
-        ("#[cfg(test)] mod tests { use crate::a; } fn f() -> crate::b::B { crate::c() }", 1, vec!["b", "c"]),
-    ] {
-        let expected: BTreeSet<String> = expected.into_iter().map(str::to_owned).collect();
-        assert_eq!(names_at_root(source, depth), expected, "{source}");
-    }
-    let taken = taken_from_modules("mod a; pub use a::{B, c::D}; use std::fmt;");
-    let expected = [("B", "a"), ("D", "a"), ("fmt", "std")];
-    assert_eq!(taken, expected.map(|(name, module)| (name.to_owned(), module.to_owned())));
 }
 
 #[test]

@@ -1,31 +1,13 @@
 //! Which rule a push flow's window follows: its weight ([`Wfcc`]), or everybody else ([`Yielding`]). Another rule stands beside these:
 //! one more variant, which hears of each ACK the same ([`Feedback`]).
 
-use headwater_units::{Duration, PacketNumber, Packets, Theta, Time};
+use headwater_units::{Duration, Packets, Theta, Time};
 use headwater_wire::{Class, Push};
 
 use super::PushFlowConfig;
+use super::feedback::Feedback;
 use super::wfcc::Wfcc;
 use super::yielding::{Yielding, Yields};
-
-/// What one ACK means for the window.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Feedback {
-    /// Packets newly acknowledged.
-    pub acked: u64,
-    /// How many of them were marked.
-    pub marked: u64,
-    /// Packets newly inferred lost.
-    pub lost: u64,
-    /// The largest packet number newly acknowledged.
-    pub largest: PacketNumber,
-    /// The packet number that will be sent next.
-    pub next: PacketNumber,
-    /// The window, not the lack of work, held the flow back.
-    pub limited: bool,
-    /// The ACK shows a queueing delay above target.
-    pub queueing: bool,
-}
 
 /// Congestion control of one push flow.
 #[derive(Clone, Debug)]

@@ -11,6 +11,7 @@
 
 mod config;
 mod congestion;
+mod feedback;
 mod first_window;
 mod push_flow;
 pub mod receiver;

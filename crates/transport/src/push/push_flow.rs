@@ -14,6 +14,7 @@
 mod discovery;
 mod esi_set;
 mod listed;
+mod pick;
 mod refresh;
 mod residue;
 mod serve;
@@ -36,10 +37,12 @@ use crate::flow::path_mtu::PathMtu;
 use crate::flow::paths::{PathNews, Paths};
 use crate::flow::rtt::Rtt;
 use crate::flow::{FlowCounters, Shared, SourceFlow};
-use crate::push::congestion::{Congestion, Feedback};
+use crate::push::congestion::Congestion;
+use crate::push::feedback::Feedback;
 use crate::push::{AckInterval, LostSymbols, PushFlowConfig};
+use pick::Pick;
 use refresh::Refresh;
-use work::{Pick, Work};
+use work::Work;
 
 /// The memory of paths is asked so often per window of the minimum that it keeps.
 const MEMORY_LOOKS: u64 = 1000;

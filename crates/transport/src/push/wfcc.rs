@@ -21,7 +21,7 @@
 use headwater_units::{Duration, PacketNumber, Packets, Theta, Time};
 use serde::{Deserialize, Serialize};
 
-pub use super::congestion::Feedback;
+pub use super::feedback::Feedback;
 
 /// How much a window grows with each packet that is acknowledged after a known start, until the first mark.
 const KNOWN_GROWTH: f64 = 0.25;

@@ -27,7 +27,7 @@
 use headwater_units::{Duration, PacketNumber, Packets, Theta, Time};
 use serde::{Deserialize, Serialize};
 
-use super::congestion::Feedback;
+use super::feedback::Feedback;
 pub use crate::flow::Yields;
 use crate::flow::rtt::WindowedMin;
 

@@ -8,8 +8,12 @@ use headwater_units::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::{Delivery, MAX_FLOWS, MAX_NAME, Outcome, Refusal, Spoiled, SpreadRule, check, weight};
-use crate::{Cast, Claim, Class, Fetched, Holding, Naming, NodeInfo, Signalled};
+use super::limits::{MAX_FLOWS, MAX_NAME, check, weight};
+use super::{
+    Cast, Claim, Delivery, Fetched, Holding, Naming, NodeInfo, Outcome, Refusal, Signalled, Spoiled,
+    SpreadRule,
+};
+use crate::Class;
 
 /// A message to a controller.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -5,8 +5,8 @@ use core::net::SocketAddr;
 use headwater_units::FlowId;
 use serde::{Deserialize, Serialize};
 
-use super::Refusal;
-use crate::{CastNews, GroupQuestion, Invitation, NameStands, Signal, TreeOrder};
+use super::address::resolve_address;
+use super::{CastNews, GroupQuestion, Invitation, NameStands, Refusal, Signal, TreeOrder};
 
 /// A message to a node, or to whoever asked for a cast.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -45,7 +45,7 @@ pub enum ToNode {
 impl ToNode {
     /// Orders about trees carry the addresses of the controller's network, which are stated.
     pub(super) fn resolve(&mut self, sender: SocketAddr) {
-        let resolve = |at: &mut SocketAddr| *at = super::resolve_address(*at, sender);
+        let resolve = |at: &mut SocketAddr| *at = resolve_address(*at, sender);
         match self {
             ToNode::Fetch(invitation) => {
                 invitation.group.iter_mut().map(|group| &mut group.source).for_each(resolve);

@@ -5,7 +5,9 @@ use core::net::SocketAddr;
 use headwater_units::{Bytes, Duration, FlowId, FlowKey, NodeId, ObjectId, TaskId};
 use serde::{Deserialize, Serialize};
 
-use super::{Delivery, MAX_ADDRESSES, MAX_FLOWS, Refusal, check};
+use super::address::resolve_address;
+use super::limits::{MAX_ADDRESSES, MAX_FLOWS, check};
+use super::{Delivery, Refusal};
 
 /// A message to a receiver.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -64,7 +66,7 @@ impl ToReceiver {
     pub(super) fn resolve(&mut self, sender: SocketAddr) {
         if let ToReceiver::Accepted { flows, .. } | ToReceiver::Flows { flows, .. } = self {
             let addresses = flows.iter_mut().flat_map(|grant| &mut grant.at);
-            addresses.for_each(|at| *at = super::resolve_address(*at, sender));
+            addresses.for_each(|at| *at = resolve_address(*at, sender));
         }
     }
 

@@ -5,7 +5,9 @@ use core::net::SocketAddr;
 use headwater_units::{BitRate, Bytes, Duration, FlowId, FlowKey, NodeId, ObjectId, TaskId, Theta};
 use serde::{Deserialize, Serialize};
 
-use super::{Delivery, MAX_ADDRESSES, MAX_FLOWS, check, weight};
+use super::Delivery;
+use super::address::resolve_address;
+use super::limits::{MAX_ADDRESSES, MAX_FLOWS, check, weight};
 use crate::Class;
 
 /// A message to a source.
@@ -55,7 +57,7 @@ impl ToSource {
 
     pub(super) fn resolve(&mut self, sender: SocketAddr) {
         if let ToSource::Push(push) = self {
-            push.at.iter_mut().for_each(|at| *at = super::resolve_address(*at, sender));
+            push.at.iter_mut().for_each(|at| *at = resolve_address(*at, sender));
         }
     }
 

@@ -2,16 +2,56 @@
 
 use std::collections::VecDeque;
 
-use headwater_units::{BitRate, Duration, Packets, Time};
+use headwater_units::{BitRate, Bytes, Duration, Packets, Time};
 
-use super::model::{Link, Model, PushFlow, Sample, Series, Step};
+use super::model::{FluidError, Link, MAX_STEPS, Model, PushFlow, Sample, Series, Step};
 use super::steady::{Bottleneck, packets_per_second};
 
 /// Fine steps per round trip.
 const PER_RTT: f64 = 20.0;
 
+/// Integrates `model` from an empty network on, giving a sample about every `sampling`.
+///
+/// Steps are not cut for a sample by [`Step::Rtt`]: there it ends with the first step that reaches its time.
+///
+/// # Errors
+/// [`FluidError`] if the model makes no sense, or would take too long.
+pub fn integrate(model: &Model, step: Step, sampling: Duration) -> Result<Series, FluidError> {
+    check(model, sampling)?;
+    Ok(run(model, step, sampling))
+}
+
+fn check(model: &Model, sampling: Duration) -> Result<(), FluidError> {
+    for (index, &link) in model.links.iter().enumerate() {
+        let (mark, limit) = (link.mark_threshold.get(), link.limit.get());
+        if link.capacity == BitRate::ZERO || !(mark >= 0.0 && limit >= mark && limit.is_finite()) {
+            return Err(FluidError::Link { index, link });
+        }
+    }
+    for (flow, push) in model.flows.iter().enumerate() {
+        if !(push.theta.get() > 0.0 && push.theta.get().is_finite()) {
+            return Err(FluidError::Theta { flow, theta: push.theta });
+        }
+        let ascending = push.path.windows(2).all(|pair| pair[0] < pair[1]);
+        if !ascending || push.path.last().is_none_or(|&last| last >= model.links.len()) {
+            return Err(FluidError::Path { flow, path: push.path.clone(), links: model.links.len() });
+        }
+    }
+    if model.packet == Bytes::ZERO {
+        return Err(FluidError::Packet);
+    }
+    if !(model.gain > 0.0 && model.gain <= 1.0) {
+        return Err(FluidError::Gain(model.gain));
+    }
+    let steps = most_steps(model).max(model.end.as_secs_f64() / sampling.as_secs_f64());
+    if steps.is_nan() || steps > MAX_STEPS as f64 {
+        return Err(FluidError::Steps(steps));
+    }
+    Ok(())
+}
+
 /// More steps than an integration of `model` can take, besides those that end a sample.
-pub(super) fn most_steps(model: &Model) -> f64 {
+fn most_steps(model: &Model) -> f64 {
     let flows = model.flows.iter().map(|flow| Way::new(model, flow));
     let shortest = flows.map(|way| way.least_rtt.min(way.mean_rtt)).fold(f64::INFINITY, f64::min);
     let boundaries = 2.0 * model.flows.len() as f64 + 1.0;
@@ -19,7 +59,7 @@ pub(super) fn most_steps(model: &Model) -> f64 {
 }
 
 /// Integrates a checked model.
-pub(super) fn run(model: &Model, step: Step, sampling: Duration) -> Series {
+fn run(model: &Model, step: Step, sampling: Duration) -> Series {
     let mut state = State::new(model, step);
     let (end, interval) = (model.end.as_secs_f64(), sampling.as_secs_f64());
     let mut series = Series::default();

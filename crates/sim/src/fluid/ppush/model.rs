@@ -23,8 +23,6 @@
 use headwater_units::{BitRate, Bytes, Duration, Packets, Theta, Time};
 use thiserror::Error;
 
-use super::integrate;
-
 /// A link and its queue.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Link {
@@ -163,43 +161,3 @@ pub enum FluidError {
 
 /// The most steps of one integration: minutes of work.
 pub const MAX_STEPS: u64 = 1_000_000_000;
-
-/// Integrates `model` from an empty network on, giving a sample about every `sampling`.
-///
-/// Steps are not cut for a sample by [`Step::Rtt`]: there it ends with the first step that reaches its time.
-///
-/// # Errors
-/// [`FluidError`] if the model makes no sense, or would take too long.
-pub fn integrate(model: &Model, step: Step, sampling: Duration) -> Result<Series, FluidError> {
-    check(model, sampling)?;
-    Ok(integrate::run(model, step, sampling))
-}
-
-fn check(model: &Model, sampling: Duration) -> Result<(), FluidError> {
-    for (index, &link) in model.links.iter().enumerate() {
-        let (mark, limit) = (link.mark_threshold.get(), link.limit.get());
-        if link.capacity == BitRate::ZERO || !(mark >= 0.0 && limit >= mark && limit.is_finite()) {
-            return Err(FluidError::Link { index, link });
-        }
-    }
-    for (flow, push) in model.flows.iter().enumerate() {
-        if !(push.theta.get() > 0.0 && push.theta.get().is_finite()) {
-            return Err(FluidError::Theta { flow, theta: push.theta });
-        }
-        let ascending = push.path.windows(2).all(|pair| pair[0] < pair[1]);
-        if !ascending || push.path.last().is_none_or(|&last| last >= model.links.len()) {
-            return Err(FluidError::Path { flow, path: push.path.clone(), links: model.links.len() });
-        }
-    }
-    if model.packet == Bytes::ZERO {
-        return Err(FluidError::Packet);
-    }
-    if !(model.gain > 0.0 && model.gain <= 1.0) {
-        return Err(FluidError::Gain(model.gain));
-    }
-    let steps = integrate::most_steps(model).max(model.end.as_secs_f64() / sampling.as_secs_f64());
-    if steps.is_nan() || steps > MAX_STEPS as f64 {
-        return Err(FluidError::Steps(steps));
-    }
-    Ok(())
-}

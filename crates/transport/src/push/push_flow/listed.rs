@@ -13,7 +13,7 @@ use headwater_units::{BlockIndex, ESI_LIMIT, Esi, Geometry, SymbolId};
 use headwater_wire::{MAX_WORK, Work};
 
 use super::esi_set::EsiSet;
-use super::work::{Pick, Upcoming};
+use super::pick::{Pick, Upcoming};
 use crate::flow::blocks::BlockTable;
 
 /// Blocks of which something was sent and that are still listed. More would be a gigabyte that was sent and not

@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 
 use headwater_units::{BlockIndex, ESI_LIMIT, Esi, Geometry, SymbolId};
 
-use super::work::{Pick, Upcoming};
+use super::pick::{Pick, Upcoming};
 use crate::flow::blocks::BlockTable;
 
 /// Symbols beyond K that a block needs to decode: footnote 1 of §III-A, SCDP §II.

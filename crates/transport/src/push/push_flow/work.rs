@@ -4,25 +4,9 @@ use headwater_units::{BlockIndex, Geometry, PacketNumber, SymbolId};
 use headwater_wire::{Ack, Assignment};
 
 use super::listed::Listed;
+use super::pick::{Pick, Upcoming};
 use super::residue::Residue;
 use crate::flow::blocks::BlockTable;
-
-/// A symbol to send.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Pick {
-    pub(super) symbol: SymbolId,
-    pub(super) attempt: u8,
-}
-
-/// A block whose symbols will be sent soon.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Upcoming {
-    pub(super) block: BlockIndex,
-    /// Repair symbols among them.
-    pub(super) repair: bool,
-    /// How many.
-    pub(super) symbols: u32,
-}
 
 /// The work of one flow.
 #[derive(Clone, Debug)]

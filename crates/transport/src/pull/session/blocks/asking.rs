@@ -7,11 +7,9 @@ use headwater_units::{BlockIndex, ESI_LIMIT, SymbolId};
 use headwater_wire::Want;
 
 use super::Blocks;
-use super::block::{Block, Place, Run};
+use super::block::{Block, OWN_REPAIR, Place, Run};
 use crate::pull::class_of;
 
-/// Where a detached receiver's runs begin in blocks of which it has a part: above everything that a group was sent.
-pub(super) const OWN_REPAIR: u32 = 1 << 20;
 /// A run that is this long goes on as another one: a want counts in 16 bits.
 const LONGEST_RUN: u32 = 60_000;
 /// A source that has sent its part of a block goes on with one of so many next ones before it helps out with repair symbols.

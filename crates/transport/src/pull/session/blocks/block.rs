@@ -3,9 +3,11 @@
 use headwater_units::{FlowId, NodeId, SymbolId};
 
 use super::Arrival;
-use super::asking::OWN_REPAIR;
 use crate::pull::{class_of, part};
 use crate::task::ledger::{self, Here};
+
+/// Where a detached receiver's runs begin in blocks of which it has a part: above everything that a group was sent.
+pub(super) const OWN_REPAIR: u32 = 1 << 20;
 
 /// One flow, as blocks see it.
 #[derive(Debug)]

@@ -3,7 +3,7 @@
 use headwater_units::{NodeId, ObjectId};
 use serde::{Deserialize, Serialize};
 
-use crate::control::MAX_NAME;
+use super::limits::MAX_NAME;
 
 /// A name, the object that it stands for, and since when.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -17,8 +17,8 @@ use core::net::SocketAddr;
 use headwater_units::{Bytes, Duration, FlowId, FlowKey, NodeId, ObjectId};
 use serde::{Deserialize, Serialize};
 
+use super::limits::{MAX_FLOWS, MAX_NAME, check};
 use crate::Class;
-use crate::control::{MAX_FLOWS, MAX_NAME};
 
 /// A [`CastNews`] tells of at most so many receivers; the next one of others.
 pub const MAX_NEWS: usize = 32;
@@ -319,10 +319,6 @@ pub struct CastNews {
 
 /// What is wrong with it, if anything.
 type Bound = Result<(), &'static str>;
-
-fn check(ok: bool, what: &'static str) -> Bound {
-    if ok { Ok(()) } else { Err(what) }
-}
 
 impl Cast {
     pub(crate) fn within_bounds(&self) -> Bound {

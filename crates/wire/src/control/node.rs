@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 use headwater_units::{BitRate, Bytes, Duration, NodeId, ObjectId};
 use serde::{Deserialize, Serialize};
 
-use crate::control::{MAX_ADDRESSES, MAX_NAME, resolve_address};
+use super::address::resolve_address;
+use super::limits::{MAX_ADDRESSES, MAX_NAME, check};
 
 /// A node carries at most so many labels.
 pub const MAX_LABELS: usize = 32;
@@ -96,7 +97,6 @@ pub struct Holding {
 
 impl NodeInfo {
     pub(crate) fn within_bounds(&self) -> Result<(), &'static str> {
-        let check = |ok: bool, what| if ok { Ok(()) } else { Err(what) };
         check(self.name.len() <= MAX_NAME, "too long a name")?;
         check(self.data.len() <= MAX_ADDRESSES, "too many addresses")?;
         check(self.rack_name().is_none_or(|rack| rack.len() <= MAX_NAME), "too long a rack")?;

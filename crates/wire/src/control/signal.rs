@@ -14,8 +14,9 @@ use core::net::SocketAddr;
 use headwater_units::{FlowId, FlowKey};
 use serde::{Deserialize, Serialize};
 
-use crate::control::MAX_FLOWS;
-use crate::{Body, Class, Control, Datagram, FlowSecret, HeaderKey, ToNode, TreeOrder, emit};
+use super::TreeOrder;
+use super::limits::MAX_FLOWS;
+use crate::HeaderKey;
 
 /// More nodes than this are not told by one message.
 pub const MAX_SIGNALLED: usize = 4096;
@@ -97,15 +98,6 @@ pub fn answer_tags(half: [u8; 16]) -> HeaderKey {
 }
 
 impl Signal {
-    /// The datagram that brings it to the node with this flow.
-    pub fn into_datagram(self, secret: &FlowSecret) -> Vec<u8> {
-        let body = Body::Control(Box::new(Control::Node(ToNode::Signal(Box::new(self)))));
-        let datagram = Datagram { class: Class::Control, key_epoch: 0, flow: secret.flow, body };
-        let mut bytes = vec![0; datagram.len(0)];
-        emit(&datagram, 0, &HeaderKey::new(&secret.key), &mut bytes);
-        bytes
-    }
-
     pub(crate) fn within_bounds(&self) -> Result<(), &'static str> {
         let members: usize = self.below.iter().map(|branch| usize::from(branch.members)).sum();
         let fits = |branch: &SignalBranch| branch.members > 0 && branch.levels > 0;
@@ -154,22 +146,5 @@ impl TreeOrder {
     pub fn led(&self, way: TreeWay) -> TreeOrder {
         let TreeWay { tree: _, version, parent, branches, receives } = way;
         TreeOrder { version, parent, branches, receives, ..self.clone() }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::parse;
-
-    #[test]
-    fn a_signal_is_believed_by_its_node_and_its_answer_by_the_node_above() {
-        let secret = FlowSecret { flow: FlowId(7), key: FlowKey(core::array::from_fn(|n| n as u8)) };
-        let signal = Signal { flow: FlowId(7), number: 3, ways: Vec::new(), below: Vec::new() };
-        let bytes = signal.clone().into_datagram(&secret);
-        let parsed = parse(&bytes, &HeaderKey::new(&secret.key)).unwrap().datagram;
-        assert_eq!(parsed.body, Body::Control(Box::new(Control::Node(ToNode::Signal(Box::new(signal))))));
-        let lent = answer_tags(answer_key(&secret.key));
-        assert!(parse(&bytes, &lent).is_err(), "who is lent the key of answers cannot signal");
     }
 }

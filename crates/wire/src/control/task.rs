@@ -1,0 +1,98 @@
+//! How a task is served, why it is not, and how it ended.
+
+use headwater_units::NodeId;
+use serde::{Deserialize, Serialize};
+
+/// How the symbols of a task are spread over its sources.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum SpreadRule {
+    /// Source i of M sends ESI = i + kM of every block (PPUSH §III-A).
+    Residue,
+    /// Source i of M sends the source symbols ESI = i + kM of every block, and nobody else ever does: an equal part of
+    /// the task for each, decided once. What PPUSH compares itself with (§V-B, PPUSH(0,0) and PPUSH(0,1)); a task is as
+    /// slow as its slowest source.
+    Equal,
+    /// The receiver lists blocks and ranges by measured rate (docs/decisions/0025).
+    #[default]
+    Listed,
+}
+
+/// Which transport brings a task's symbols.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Delivery {
+    /// Sources push, each at the rate that its path takes (PPUSH).
+    #[default]
+    Push,
+    /// The receiver pulls symbol by symbol (SCDP).
+    Pull {
+        /// What each source pushes before it is asked for more, in symbols (SCDP §III-D, IW).
+        initial_window: u16,
+    },
+    /// The receiver asks for symbols by name, up trees in which devices remember what passed (Datacast).
+    Trees {
+        /// Interests that it may have out in one tree (Datacast §V-B, w).
+        credit: u16,
+    },
+}
+
+impl Delivery {
+    /// What results call it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Delivery::Push => "push",
+            Delivery::Pull { .. } => "pull",
+            Delivery::Trees { .. } => "trees",
+        }
+    }
+}
+
+/// What is wrong with a node's copy of an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Spoiled {
+    /// The file is no longer the one that was hashed.
+    Changed,
+    /// It cannot be read any more.
+    Unreadable,
+    /// What it sends of it does not have the object's hash.
+    Wrong,
+}
+
+/// Why a request is not granted.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// Nobody ever had it.
+    UnknownObject,
+    /// It is known, but no node that holds it is online.
+    NoSource,
+    /// The source cannot read it any more.
+    Gone,
+    /// The controller's table of tasks is full.
+    Full,
+    /// More receivers than one cast may have.
+    TooMany,
+    /// There is no node that could receive it.
+    Nobody,
+    /// It is to go by trees, and the controller was not told of a network.
+    NoNetwork,
+    /// It is to go by trees, and its source or all receivers but one are not where the controller's network has a host.
+    OffNetwork,
+    /// Nobody has a good copy: that of the last node that had one is spoiled. Also said of a task that is running.
+    Spoiled {
+        /// The node.
+        node: NodeId,
+        /// What is wrong with its copy.
+        how: Spoiled,
+    },
+}
+
+/// How a task ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Outcome {
+    /// The receiver has the object, verified.
+    Done,
+    /// The user stopped it.
+    Cancelled,
+    /// It could not be completed.
+    Failed,
+}
