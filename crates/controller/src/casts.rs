@@ -251,7 +251,7 @@ impl Casts {
         let has = |cast: &&Cast| cast.trees().is_some_and(|it| it.has_order(node, tree));
         let found = self.casts.values().find(has).map(|cast| cast.number);
         if found.is_none() {
-            below.turn.tell(node, ToNode::FellTree { tree });
+            below.turn.tell(node, ToNode::RemoveTree { tree });
         }
         found
     }

@@ -312,7 +312,7 @@ pub struct ControllerStats {
     /// Casts of which a group's flow was begun.
     pub casts_grouped: u64,
     /// Casts that went by trees.
-    pub casts_planted: u64,
+    pub casts_by_trees: u64,
     /// Times that trees were repaired.
     pub trees_repaired: u64,
     /// Receivers that were served by themselves because their trees had come to nothing.

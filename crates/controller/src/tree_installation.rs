@@ -202,7 +202,7 @@ impl InstalledTrees {
         };
         installed.trees.extend(ways.into_iter().map(&mut tree));
         installed.bound(rates);
-        turn.stats.casts_planted += 1;
+        turn.stats.casts_by_trees += 1;
         installed.order_pushes(turn);
         installed.give_orders(turn, catalog, tasks, network, &standing);
         Ok((installed, shape))
@@ -295,9 +295,9 @@ impl InstalledTrees {
     }
 
     /// There are no trees any more.
-    pub(crate) fn fell(self, turn: &mut Turn<'_>) {
+    pub(crate) fn remove(self, turn: &mut Turn<'_>) {
         for (node, tree) in self.orders.keys() {
-            turn.tell(*node, ToNode::FellTree { tree: *tree });
+            turn.tell(*node, ToNode::RemoveTree { tree: *tree });
         }
     }
 
@@ -381,7 +381,7 @@ impl InstalledTrees {
                 self.orders.insert(key, Order { order, say, confirmed: false, known });
             }
         }
-        gone.into_iter().for_each(|(node, tree)| turn.tell(node, ToNode::FellTree { tree }));
+        gone.into_iter().for_each(|(node, tree)| turn.tell(node, ToNode::RemoveTree { tree }));
         self.signal_orders(turn, catalog, network, standing);
         self.say_orders(turn);
     }
@@ -390,7 +390,7 @@ impl InstalledTrees {
     pub(crate) fn say_orders(&mut self, turn: &mut Turn<'_>) -> Option<Time> {
         for ((node, _), order) in self.orders.iter_mut().filter(|(_, order)| !order.confirmed) {
             if order.say.fire(turn.now, turn.config.retry_longest) {
-                turn.tell(*node, ToNode::PlantTree(Box::new(order.order.clone())));
+                turn.tell(*node, ToNode::InstallTree(Box::new(order.order.clone())));
             }
         }
         self.orders.values().filter(|order| !order.confirmed).map(|order| order.say.due()).min()

@@ -184,7 +184,7 @@ fn secret(flow: u64) -> FlowSecret {
 }
 
 fn tree(parent: SocketAddr, beat: Time) -> ToNode {
-    ToNode::PlantTree(Box::new(TreeOrder {
+    ToNode::InstallTree(Box::new(TreeOrder {
         tree: secret(77),
         version: 1,
         symbol_size: 1400,
@@ -228,7 +228,7 @@ fn orders(object: ObjectId, node: NodeId, victim: SocketAddr) -> Vec<Control> {
     };
     vec![
         tree(victim, Time::from_nanos(1)).into(),
-        ToNode::FellTree { tree: FlowId(77) }.into(),
+        ToNode::RemoveTree { tree: FlowId(77) }.into(),
         ToNode::Fetch(Box::new(invitation)).into(),
         ToNode::StopFetch { request: 5 }.into(),
         push(node, object, vec![victim], FlowRole::Single).into(),

@@ -72,8 +72,8 @@ impl Peer {
                 ToNode::Fetch(_)
                 | ToNode::StopFetch { .. }
                 | ToNode::ProbeGroup(_)
-                | ToNode::PlantTree(_)
-                | ToNode::FellTree { .. }
+                | ToNode::InstallTree(_)
+                | ToNode::RemoveTree { .. }
                 | ToNode::Signal(_)
                 | ToNode::NameStands(_)
                 | ToNode::Casting(_)

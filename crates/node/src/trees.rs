@@ -199,9 +199,9 @@ impl<P: Clone> Trees<P> {
     /// What a controller says of trees, by this link; gives back what is about something else.
     pub fn on_control(&mut self, now: Time, path: PathId, control: ToNode) -> Option<ToNode> {
         match control {
-            ToNode::PlantTree(order) => self.install(now, path, *order),
+            ToNode::InstallTree(order) => self.install(now, path, *order),
             ToNode::Signal(signal) => self.on_signal(now, Above::Controller(path), *signal),
-            ToNode::FellTree { tree } => self.remove(tree),
+            ToNode::RemoveTree { tree } => self.remove(tree),
             other => return Some(other),
         }
         None
@@ -510,7 +510,7 @@ mod tests {
 
     fn installed(now: Time, order: TreeOrder) -> (Trees<&'static str>, Vec<TreeAction<&'static str>>) {
         let mut trees = Trees::default();
-        assert_eq!(trees.on_control(now, CONTROLLER, ToNode::PlantTree(Box::new(order))), None);
+        assert_eq!(trees.on_control(now, CONTROLLER, ToNode::InstallTree(Box::new(order))), None);
         let said = all(&mut trees);
         (trees, said)
     }
@@ -566,7 +566,7 @@ mod tests {
         };
         assert_eq!(said[0], ready(4));
         let mut tell = |order: TreeOrder| {
-            trees.on_control(ms(1), PathId(2), ToNode::PlantTree(Box::new(order)));
+            trees.on_control(ms(1), PathId(2), ToNode::InstallTree(Box::new(order)));
             let said = all(&mut trees);
             said.into_iter().filter(|it| matches!(it, TreeAction::Tell { .. })).count()
         };
@@ -576,7 +576,7 @@ mod tests {
         assert_eq!(tell(TreeOrder { parent: Some(at(9)), ..order(5) }), 1);
         come(&mut trees, 3, &Body::Interest(name(5).into()), "asked");
         assert_eq!(all(&mut trees), [forward(9, "asked")]);
-        trees.on_control(ms(1), CONTROLLER, ToNode::FellTree { tree: TREE });
+        trees.on_control(ms(1), CONTROLLER, ToNode::RemoveTree { tree: TREE });
         assert!(trees.is_empty() && trees.wake().is_none());
     }
 
@@ -591,7 +591,7 @@ mod tests {
         let mut trees = Trees::default();
         trees.source_opened(TREE);
         assert_eq!(all(&mut trees), []);
-        trees.on_control(ms(0), CONTROLLER, ToNode::PlantTree(Box::new(from_here)));
+        trees.on_control(ms(0), CONTROLLER, ToNode::InstallTree(Box::new(from_here)));
         assert!(all(&mut trees).contains(&lead));
     }
 

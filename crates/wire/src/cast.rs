@@ -5,7 +5,7 @@
 //!                <- Casting, -------             <- Request, Fetched ----
 //!                   CastRefused                  -- ProbeGroup --------> source
 //!                                                <- GroupProbed --------
-//!                                                -- TreeOrder, FellTree -> nodes on trees
+//!                                                -- TreeOrder, RemoveTree -> nodes on trees
 //!                                                <- TreeReady, Silent ---
 //!                                                -- Signal ------------> source, and from node to node
 //!                                                <- Signalled ----------

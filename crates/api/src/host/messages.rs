@@ -150,7 +150,7 @@ impl Host {
                     let _ = to.send((path, word.clone()));
                 }
             }
-            Control::Node(ToNode::PlantTree(_) | ToNode::FellTree { .. } | ToNode::Signal(_))
+            Control::Node(ToNode::InstallTree(_) | ToNode::RemoveTree { .. } | ToNode::Signal(_))
             | Control::Source(_)
             | Control::Receiver(_) => {
                 if let Some(node) = &self.inner.node {

@@ -92,7 +92,7 @@ impl Cast {
             Route::Trees(Trees::Installed(_, mut trees)) => {
                 let (stops, _) = trees.stop();
                 stops.into_iter().for_each(|flow| self.stop_at_source(below, flow));
-                trees.fell(&mut below.turn);
+                trees.remove(&mut below.turn);
             }
             _ => {}
         }

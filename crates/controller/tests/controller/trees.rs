@@ -89,7 +89,7 @@ impl Bench {
     }
 
     /// Somebody asks for cast 1 to all, and these follow.
-    fn planted(&mut self, receivers: impl IntoIterator<Item = u8>) -> Vec<Push> {
+    fn installed(&mut self, receivers: impl IntoIterator<Item = u8>) -> Vec<Push> {
         let cast = Cast {
             cast: 1,
             name: "object-1".to_owned(),
@@ -117,7 +117,7 @@ impl Bench {
     /// The newest orders of a node.
     fn orders(&mut self, n: u8) -> Vec<TreeOrder> {
         self.take(n, |control| {
-            if let Control::Node(ToNode::PlantTree(it)) = control { Some((**it).clone()) } else { None }
+            if let Control::Node(ToNode::InstallTree(it)) = control { Some((**it).clone()) } else { None }
         })
     }
 
@@ -160,7 +160,7 @@ impl Bench {
 #[test]
 fn around_a_plain_switch_each_node_asks_the_one_before_and_begins_when_all_know() {
     let mut bench = around_a_switch(4);
-    let pushes = bench.planted([2, 3, 4]);
+    let pushes = bench.installed([2, 3, 4]);
     let [push] = &pushes[..] else { panic!("{pushes:?}") };
     // What a host hands on and what it asks for share its cable: 1531 and 98 bytes with all that Ethernet adds.
     let most = Some(BitRate::new(990_000_000 * 1465 / 1629));
@@ -189,7 +189,7 @@ fn around_a_plain_switch_each_node_asks_the_one_before_and_begins_when_all_know(
 #[test]
 fn where_switches_keep_nodes_ask_by_the_cable_that_their_tree_comes_by() {
     let mut bench = bcube();
-    let pushes = bench.planted([2, 3, 4]);
+    let pushes = bench.installed([2, 3, 4]);
     assert_eq!(pushes.iter().map(|push| (push.index, push.of)).collect::<Vec<_>>(), [(0, 2), (1, 2)]);
     let orders = bench.all_ready(1..=4);
     let parents = |n: usize| orders[n - 1].1.iter().map(|order| order.parent).collect::<Vec<_>>();
@@ -203,7 +203,7 @@ fn where_switches_keep_nodes_ask_by_the_cable_that_their_tree_comes_by() {
 #[test]
 fn orders_are_said_again_until_they_are_confirmed() {
     let mut bench = around_a_switch(4);
-    let pushes = bench.planted([2, 3, 4]);
+    let pushes = bench.installed([2, 3, 4]);
     assert_eq!(bench.orders(3).len(), 1);
     bench.pass(ms(400));
     assert_eq!(bench.orders(3).len(), 0);
@@ -219,13 +219,13 @@ fn orders_are_said_again_until_they_are_confirmed() {
 #[test]
 fn a_source_that_says_nothing_leaves_receivers_to_pass_on_to_each_other() {
     let mut bench = around_a_switch(4);
-    let pushes = bench.planted([2, 3, 4]);
+    let pushes = bench.installed([2, 3, 4]);
     bench.all_ready(1..=4);
     bench.pass(ms(1600));
     assert!(matches!(bench.accepted(2), Some((Delivery::Pull { .. }, _))));
     let stops = |control: &Control| matches!(control, Control::Source(ToSource::Stop { flow }) if *flow == pushes[0].flow);
     assert!(bench.heard(SOURCE).iter().any(stops));
-    assert!(bench.heard(3).iter().any(|control| matches!(control, Control::Node(ToNode::FellTree { .. }))));
+    assert!(bench.heard(3).iter().any(|control| matches!(control, Control::Node(ToNode::RemoveTree { .. }))));
 }
 
 /// Trees of a running cast among four nodes of a BCube, and what each was told.
@@ -234,7 +234,7 @@ fn running() -> (Bench, Vec<Push>, Orders) {
 }
 
 fn running_on(mut bench: Bench) -> (Bench, Vec<Push>, Orders) {
-    let pushes = bench.planted([2, 3, 4]);
+    let pushes = bench.installed([2, 3, 4]);
     let orders = bench.all_ready(1..=4);
     for push in &pushes {
         bench.say(SOURCE, ToController::Pushing { flow: push.flow });
@@ -465,7 +465,7 @@ fn whoever_insists_on_trees_has_them_or_is_told_why_not() {
 
     let mut bench = bcube();
     bench.wish = CastWish::Trees;
-    let pushes = bench.planted([2, 3, 4]);
+    let pushes = bench.installed([2, 3, 4]);
     let orders = bench.all_ready(1..=4);
     pushes.iter().for_each(|push| bench.say(SOURCE, ToController::Pushing { flow: push.flow }));
     assert!((2..=4).all(|n| bench.accepted(n).is_some()));
@@ -481,7 +481,7 @@ fn whoever_insists_on_trees_has_them_or_is_told_why_not() {
 fn whoever_insists_on_trees_gets_nothing_from_a_source_that_opens_none() {
     let mut bench = around_a_switch(4);
     bench.wish = CastWish::Trees;
-    bench.planted([2, 3, 4]);
+    bench.installed([2, 3, 4]);
     bench.all_ready(1..=4);
     bench.pass(ms(1600));
     assert_eq!(bench.accepted(2), None);
@@ -516,7 +516,7 @@ fn a_tree_that_is_led_another_way_may_carry_less_and_its_source_is_told() {
 }
 
 #[test]
-fn when_all_have_it_the_trees_are_felled_and_what_the_source_sent_is_counted() {
+fn when_all_have_it_the_trees_are_removed_and_what_the_source_sent_is_counted() {
     let (mut bench, pushes, _) = running();
     for push in &pushes {
         bench.say(SOURCE, ToController::GroupSent { flow: push.flow, sent: Symbols::new(100) });
@@ -544,7 +544,8 @@ fn when_all_have_it_the_trees_are_felled_and_what_the_source_sent_is_counted() {
         bench.say(SOURCE, ToController::Stopped { flow: push.flow });
     }
     assert!(
-        bench.heard(3).iter().filter(|it| matches!(it, Control::Node(ToNode::FellTree { .. }))).count() == 2
+        bench.heard(3).iter().filter(|it| matches!(it, Control::Node(ToNode::RemoveTree { .. }))).count()
+            == 2
     );
     assert!(bench.now > Time::ZERO);
 }

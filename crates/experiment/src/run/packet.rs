@@ -1,6 +1,6 @@
 //! A scenario on the packet engine.
 
-mod planted;
+mod by_trees;
 mod pulled;
 
 use std::collections::BTreeMap;
@@ -273,7 +273,7 @@ fn transport(scenario: &Scenario, topology: &Topology, network: &Network) -> Res
     let (pool, weigh) = match scenario.scheme {
         Scheme::Ppush { pool, weigh } => (pool, weigh),
         Scheme::Scdp => return Ok(Transport::Coded(Box::new(pulled::setup(scenario)))),
-        Scheme::Datacast => return Ok(Transport::Coded(Box::new(planted::setup(scenario)?))),
+        Scheme::Datacast => return Ok(Transport::Coded(Box::new(by_trees::setup(scenario)?))),
         scheme if scheme.delivery().is_some() => (true, false),
         scheme => {
             let sender = baseline(scheme, spec)?;
@@ -415,7 +415,7 @@ pub(super) struct Report {
     links: Vec<(String, LinkId, BitRate)>,
     until: Option<Time>,
     /// What trees are measured by, where they serve.
-    planted: Option<planted::Planted>,
+    trees: Option<by_trees::TreeMeasures>,
 }
 
 impl Report {
@@ -439,7 +439,7 @@ impl Report {
             tasks: ground.plans.len() as u32,
             links: links.collect(),
             until: ground.until,
-            planted: planted::Planted::of(scenario, ground),
+            trees: by_trees::TreeMeasures::of(scenario, ground),
         }
     }
 
@@ -546,8 +546,8 @@ impl Report {
         let span = self.until.unwrap_or(counts.ended).as_secs_f64();
         let tasks = || records.tasks.iter().filter(|task| task.task < self.tasks);
         let useful: u64 = tasks().map(|task| task.useful).sum();
-        match &self.planted {
-            Some(planted) => planted.measures(records, &mut note),
+        match &self.trees {
+            Some(trees) => trees.measures(records, &mut note),
             None => note("goodput".into(), useful as f64 / span),
         }
         note("drops".into(), counts.drops as f64);

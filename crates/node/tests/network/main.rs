@@ -93,7 +93,7 @@ fn a_block_that_cannot_be_read_any_more_is_told_of_and_the_object_withdrawn() {
 }
 
 fn tree_order(parent: Option<usize>, below: &[usize], receives: bool, host: u8) -> Control {
-    Control::Node(ToNode::PlantTree(Box::new(TreeOrder {
+    Control::Node(ToNode::InstallTree(Box::new(TreeOrder {
         tree: FlowSecret { flow: FIRST, key: key(FIRST) },
         version: 1,
         symbol_size: T,

@@ -1,7 +1,7 @@
 //! Casts in the packet simulator, by what runs on real hosts: a whole node per host, and the product's controller beside the network.
 //!
 //! ```text
-//!   who asks --Cast--> Controller --Fetch, Push, PlantTree ...--> Host (Node, Invitations) --packets--> ports, links, switches
+//!   who asks --Cast--> Controller --Fetch, Push, InstallTree ...--> Host (Node, Invitations) --packets--> ports, links, switches
 //!                          ^------- Hello, Request, Fetched ... ---'                        <-----------'
 //! ```
 //! Nothing is decided here: [`host`] does what a node asks its driver for, [`carrier`] brings packets and messages to whom they are for,

@@ -10,7 +10,7 @@
 //! has a node is joined to it by a segment without links.
 //!
 //! A path may stand for a segment; the twin of a path is the same number with its last bit turned. Not here: the choice of the
-//! trees, and their repair: a tree is what it was planted as, and there for the whole run.
+//! trees, and their repair: a tree is what it was installed as, and there for the whole run.
 
 use std::collections::BTreeMap;
 
@@ -107,7 +107,7 @@ impl Segments {
 
 /// A tree that has its place in the network.
 #[derive(Clone, Debug)]
-pub(super) struct Planted {
+pub(super) struct InstalledTree {
     /// Its number among all trees of the run.
     pub(super) number: u32,
     /// How many links it has.
@@ -120,7 +120,7 @@ pub(super) struct Planted {
     nodes: std::ops::Range<u32>,
 }
 
-impl Planted {
+impl InstalledTree {
     /// What its nodes have done, together.
     pub(super) fn stats(&self, nodes: &[TreeNode<Packet, u32>]) -> TreeNodeStats {
         let mut sum = TreeNodeStats::default();
@@ -141,7 +141,7 @@ impl Planted {
 }
 
 /// Puts trees into the network.
-pub(super) struct Planter<'a> {
+pub(super) struct TreeInstaller<'a> {
     pub(super) topology: &'a Topology,
     pub(super) segments: &'a mut Segments,
     pub(super) nodes: &'a mut Vec<TreeNode<Packet, u32>>,
@@ -154,15 +154,15 @@ struct Ways {
     children: Vec<u32>,
 }
 
-impl Planter<'_> {
-    /// Plants a tree from the endpoint of its source to those of its receivers, each at its point. Nothing if some cable of it
+impl TreeInstaller<'_> {
+    /// Installs a tree from the endpoint of its source to those of its receivers, each at its point. Nothing if some cable of it
     /// carries one way alone, so that nobody could ask.
-    pub(super) fn plant(
+    pub(super) fn install(
         &mut self,
         tree: &SteinerTree,
         source: u32,
         receivers: &[(PointId, u32)],
-    ) -> Option<Planted> {
+    ) -> Option<InstalledTree> {
         let mut below: BTreeMap<PointId, Vec<TreeLink>> = BTreeMap::new();
         tree.links().iter().for_each(|link| below.entry(link.from).or_default().push(*link));
         let endpoint_at: BTreeMap<PointId, u32> = receivers.iter().copied().collect();
@@ -222,7 +222,7 @@ impl Planter<'_> {
             ways.into_iter().map(|Ways { parent, children }| TreeNode::new(self.store, parent, children));
         self.nodes.extend(made);
         let ask = |(point, _): &(PointId, u32)| asks.get(point).map(|path| PathId(*path));
-        Some(Planted {
+        Some(InstalledTree {
             number,
             links: tree.links().len() as u64,
             source: PathId(source_path?),
@@ -264,17 +264,17 @@ mod tests {
         let (topology, trees, receivers) = figure_6a();
         assert_eq!(trees.len(), 2);
         let (mut segments, mut nodes) = (Segments::default(), Vec::new());
-        let mut planter = Planter {
+        let mut installer = TreeInstaller {
             topology: &topology,
             segments: &mut segments,
             nodes: &mut nodes,
             store: StoreConfig::default(),
         };
-        let planted: Vec<Planted> =
-            trees.iter().map(|tree| planter.plant(tree, 7, &receivers).unwrap()).collect();
-        for (tree, planted) in trees.iter().zip(&planted) {
-            assert_eq!(planted.links, tree.links().len() as u64);
-            for ((point, endpoint), path) in receivers.iter().zip(&planted.receivers) {
+        let installed: Vec<InstalledTree> =
+            trees.iter().map(|tree| installer.install(tree, 7, &receivers).unwrap()).collect();
+        for (tree, installed) in trees.iter().zip(&installed) {
+            assert_eq!(installed.links, tree.links().len() as u64);
+            for ((point, endpoint), path) in receivers.iter().zip(&installed.receivers) {
                 let (mut up, mut links) = (path.0, Vec::new());
                 assert_eq!(segments.end(up ^ 1), Some(End::Endpoint(*endpoint)));
                 loop {
@@ -298,7 +298,7 @@ mod tests {
             }
         }
         // Where the first tree branches: the switch of 00 to 03, two of level 1; the second one at 00's other switch too.
-        let nodes_of = |at: usize| planted[at].nodes.len();
+        let nodes_of = |at: usize| installed[at].nodes.len();
         assert_eq!(nodes_of(0), trees[0].branching_nodes().len());
         assert!(nodes_of(1) >= trees[1].branching_nodes().len(), "receivers that send on are nodes too");
     }

@@ -25,7 +25,7 @@ use super::assembly::Assembly;
 use super::delivery::Delivery;
 use super::frame::SimFrame;
 use super::records::Records;
-use super::segments::{End, Planted};
+use super::segments::{End, InstalledTree};
 use super::setup::{Change, Flows, Setup, SetupError, Transport};
 use super::{Event, Ran};
 pub(super) use machine::Machine;
@@ -95,7 +95,7 @@ struct Running {
     /// Flows that its receiver was given, in order.
     flows: Vec<Flowing>,
     /// The trees of its group, once it has begun.
-    trees: Vec<Planted>,
+    trees: Vec<InstalledTree>,
     /// By tree: symbols that its source had sent for the first time, and again, when half of the run was over.
     midway: Vec<(u64, u64)>,
 }
@@ -150,7 +150,7 @@ pub(super) struct World {
     /// The slot of each host's receiving machine, once it has a task.
     receivers: Vec<Option<u32>>,
     /// The trees of tasks that have not begun.
-    to_plant: BTreeMap<u32, Vec<SteinerTree>>,
+    trees_to_install: BTreeMap<u32, Vec<SteinerTree>>,
     /// What the controller asked to be kept.
     kept: BTreeMap<TaskId, TaskRecord>,
     /// Starts of anything so far: seeds and numbers of a new start are new.
@@ -223,7 +223,7 @@ impl World {
             controller: None,
             pullers: vec![None; hosts],
             receivers: vec![None; hosts],
-            to_plant: BTreeMap::new(),
+            trees_to_install: BTreeMap::new(),
             kept: BTreeMap::new(),
             incarnations: 1,
             starts: vec![1; hosts],

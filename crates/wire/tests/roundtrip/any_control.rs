@@ -217,7 +217,7 @@ fn cast() -> impl Strategy<Value = Control> {
         (any::<u64>(), bytes(), vec(1usize..4, 0..20), any::<u16>()).prop_map(
             move |(n, bytes, branches, port)| {
                 let address = |n: usize| ([10, 0, 0, n as u8], port).into();
-                Control::Node(ToNode::PlantTree(Box::new(TreeOrder {
+                Control::Node(ToNode::InstallTree(Box::new(TreeOrder {
                     tree: secret(n, bytes),
                     version: port.into(),
                     symbol_size: port,
@@ -270,7 +270,7 @@ fn cast() -> impl Strategy<Value = Control> {
         (any::<u64>(), any::<u32>()).prop_map(|(tree, version)| Control::Controller(
             ToController::TreeReady { tree: FlowId(tree), version }
         )),
-        any::<u64>().prop_map(|tree| Control::Node(ToNode::FellTree { tree: FlowId(tree) })),
+        any::<u64>().prop_map(|tree| Control::Node(ToNode::RemoveTree { tree: FlowId(tree) })),
         Just(Control::Controller(ToController::Leaving)),
         (any::<u64>(), bytes(), way, vec(member, 0..=MAX_NEWS), vec(repair, 0..3)).prop_map(
             |(n, bytes, way, members, repairs)| {

@@ -189,7 +189,7 @@ impl World {
             running.tallies.resize(plan.sources.len() * receivers + 1, Tally::default());
         }
         if let Some(trees) = &coded.trees {
-            self.plant(task, plan, trees);
+            self.install_trees(task, plan, trees);
             let running = &mut self.tasks[task as usize];
             running.tallies.resize(running.trees.len(), Tally::default());
         }
