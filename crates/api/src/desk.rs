@@ -89,7 +89,7 @@ pub(super) enum Reply {
     Progress(Progress),
     Note(String),
     Got(Box<GetResult>),
-    InTheWay {
+    Undeliverable {
         folder: String,
         left_out: Vec<LeftOut>,
     },
@@ -102,7 +102,7 @@ pub(super) enum Reply {
 impl Reply {
     pub(super) fn refusal(error: AppError) -> Reply {
         match error {
-            AppError::InTheWay { folder, left_out } => Reply::InTheWay { folder, left_out },
+            AppError::Undeliverable { folder, left_out } => Reply::Undeliverable { folder, left_out },
             error => Reply::Refused { code: error.exit_code(), message: error.to_string() },
         }
     }
@@ -112,7 +112,7 @@ impl Reply {
 pub(super) fn answer(reply: Reply) -> Result<Reply, AppError> {
     match reply {
         Reply::Refused { code, message } => Err(AppError::Daemon { code, message }),
-        Reply::InTheWay { folder, left_out } => Err(AppError::InTheWay { folder, left_out }),
+        Reply::Undeliverable { folder, left_out } => Err(AppError::Undeliverable { folder, left_out }),
         reply => Ok(reply),
     }
 }

@@ -79,12 +79,12 @@ fn taken(name: &str, stands: &NameStands, replace: bool) -> AppError {
     };
     let object = naming.object.short();
     let state = if *owner_is_here { "is up" } else { "is away, but others hold copies" };
-    let way = match (owner_is_here, replace) {
+    let advice = match (owner_is_here, replace) {
         (false, false) => "; take it over with --replace, or give another name with --name",
         _ => "; put it on that machine, or give another name with --name",
     };
     AppError::Failed(format!(
-        "'{name}' belongs to {owner}, which {state}: it stands for {object} there (generation {}), and nothing was stored here{way}",
+        "'{name}' belongs to {owner}, which {state}: it stands for {object} there (generation {}), and nothing was stored here{advice}",
         naming.generation
     ))
 }

@@ -115,7 +115,7 @@ impl Node {
     /// or is cancelled leaves nothing in the store.
     ///
     /// The transfer's errors: it cannot be read ([`AppError::Io`]), there is no room for it ([`AppError::NoRoom`]), the name is another
-    /// node's ([`AppError::Failed`]), or a folder holds what cannot be delivered ([`AppError::InTheWay`]).
+    /// node's ([`AppError::Failed`]), or a folder holds what cannot be delivered ([`AppError::Undeliverable`]).
     pub fn put(&self, put: impl Into<Put>) -> Transfer<PutResult> {
         let put = put.into();
         self.transfer(|parts, shutdown, reporter, events| async move {

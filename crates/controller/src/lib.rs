@@ -55,7 +55,7 @@ pub use self::commands::{
     CastBegun, ControllerCommand, ControllerEvent, NameRecord, TaskFlow, TaskGroup, TaskRecord,
 };
 pub use self::config::{ControllerConfig, ControllerStats, GroupRange};
-pub use self::network::{HostAddresses, NetworkError, NetworkSpec, SignallingWay};
+pub use self::network::{HostAddresses, NetworkError, NetworkSpec, SignallingMode};
 pub use self::view::{CastView, ControllerView, FlowStanding, FlowStatus, NodeView, ObjectView, TaskView};
 
 use self::casts::{Below, Casts};

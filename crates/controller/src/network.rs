@@ -44,13 +44,13 @@ pub struct NetworkSpec {
     pub framing: Option<Bytes>,
     /// How nodes are told that a tree leads another way.
     #[serde(default)]
-    pub signalling: SignallingWay,
+    pub signalling: SignallingMode,
 }
 
 /// How nodes that are on a tree already are told that it leads another way (Datacast §III).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum SignallingWay {
+pub enum SignallingMode {
     /// Each by its own connection to the controller, all at once. For 16 nodes on links full of symbols that takes as long as down a
     /// tree, and depends on no other node.
     #[default]
@@ -126,7 +126,7 @@ pub(crate) struct Network {
     framing: Bytes,
     /// At most so many for one cast.
     pub(crate) most_trees: usize,
-    pub(crate) signalling: SignallingWay,
+    pub(crate) signalling: SignallingMode,
     addresses: Vec<Vec<IpAddr>>,
     by_address: BTreeMap<IpAddr, HostId>,
     /// Until when a link counts as cut.
@@ -322,7 +322,7 @@ mod tests {
             switches: Switches::Plain,
             trees: None,
             framing: None,
-            signalling: SignallingWay::Direct,
+            signalling: SignallingMode::Direct,
         }
     }
 

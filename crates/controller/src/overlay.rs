@@ -19,7 +19,7 @@
 //! a flow for each class all the same, but most of them from within the rack.
 
 use headwater_units::{NodeId, ObjectId};
-use headwater_wire::{CastWay, CastWish, Delivery, Request, WhyUnicast};
+use headwater_wire::{CastRoute, CastWish, Delivery, Request, WhyUnicast};
 
 use crate::catalog::Catalog;
 use crate::overlay_membership::{Beginner, Overlays};
@@ -27,10 +27,10 @@ use crate::racks;
 use crate::selection::{Known, Place, is_free};
 
 /// How a cast is said to travel whose receivers these are.
-pub(crate) fn way_of(catalog: &Catalog, receivers: &[NodeId], why: WhyUnicast) -> CastWay {
+pub(crate) fn route_of(catalog: &Catalog, receivers: &[NodeId], why: WhyUnicast) -> CastRoute {
     let racks: Vec<Option<&str>> = receivers.iter().map(|node| catalog.rack_of(*node)).collect();
     let count = |n: usize| u16::try_from(n).unwrap_or(u16::MAX);
-    CastWay::Overlay { members: count(receivers.len()), why, racks: count(racks::shared(&racks)) }
+    CastRoute::Overlay { members: count(receivers.len()), why, racks: count(racks::shared(&racks)) }
 }
 
 /// Receivers that begin an overlay, each with the source from which its class is to come: those of a rack in a row, so that they stay

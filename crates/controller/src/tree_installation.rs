@@ -80,7 +80,7 @@ pub(crate) struct InstalledTrees {
 /// One tree.
 struct InstalledTree {
     secret: FlowSecret,
-    way: SteinerTree,
+    route: SteinerTree,
     /// The most that its links carry, if that is known, and whether the source was told so.
     most: Option<BitRate>,
     told_most: bool,
@@ -159,20 +159,21 @@ impl InstalledTrees {
         let (Some(root), 2..) = (root, receivers.len()) else { return Err(WhyUnicast::TooFew) };
         let hosts: Vec<HostId> = receivers.values().copied().collect();
         let is_there = |host| standing.contains_key(&host);
-        let (ways, lost) = network.trees(turn.now, root, &hosts, Vec::new(), is_there);
+        let (routes, lost) = network.trees(turn.now, root, &hosts, Vec::new(), is_there);
         receivers.retain(|_, host| !lost.contains(host));
-        if ways.is_empty() || receivers.len() < 2 {
+        if routes.is_empty() || receivers.len() < 2 {
             return Err(WhyUnicast::NoTrees);
         }
-        let ways: Vec<SteinerTree> = ways.into_iter().take(network.most_trees).collect();
-        let hops = ways.iter().flat_map(|way| network.hops(way)).map(|hop| hop.depth).max().unwrap_or(0);
+        let routes: Vec<SteinerTree> = routes.into_iter().take(network.most_trees).collect();
+        let hops =
+            routes.iter().flat_map(|route| network.hops(route)).map(|hop| hop.depth).max().unwrap_or(0);
         // Whoever only hands on must carry the symbols too.
         let rooms = standing.values().filter_map(|node| catalog.node(*node)).map(|node| node.info.room);
         let room = asking.values().copied().chain(rooms).min().unwrap_or(0);
         let symbol_size = Geometry::fitting(cargo.bytes, room).symbol_size();
-        let rates = network.rates(&ways, symbol_size);
+        let rates = network.rates(&routes, symbol_size);
         let shape = Shape {
-            trees: ways.len() as u16,
+            trees: routes.len() as u16,
             members: receivers.len() as u16,
             hops: hops.try_into().unwrap_or(u16::MAX),
         };
@@ -192,15 +193,15 @@ impl InstalledTrees {
             room,
             signals: Signals::default(),
         };
-        let mut tree = |way| InstalledTree {
+        let mut tree = |route| InstalledTree {
             secret: tasks.secret(turn.draws),
-            way,
+            route,
             most: None,
             told_most: false,
             state: State::Ordered,
             sent: Symbols::ZERO,
         };
-        installed.trees.extend(ways.into_iter().map(&mut tree));
+        installed.trees.extend(routes.into_iter().map(&mut tree));
         installed.bound(rates);
         turn.stats.casts_by_trees += 1;
         installed.order_pushes(turn);
@@ -334,7 +335,7 @@ impl InstalledTrees {
                 let node = *standing.get(&host)?;
                 Some((node, self.signals.secret(node)?))
             };
-            for Hop { from, from_port, to, to_port, branch, .. } in network.hops(&tree.way) {
+            for Hop { from, from_port, to, to_port, branch, .. } in network.hops(&tree.route) {
                 let (Some((above, above_key)), Some((below, below_key))) = (end(from), end(to)) else {
                     continue;
                 };

@@ -3,7 +3,7 @@
 use headwater_units::{
     BitRate, BlockIndex, Bytes, Duration, FlowId, NodeId, ObjectId, Packets, Symbols, TaskId, Theta, Time,
 };
-use headwater_wire::{CastWay, MarkSignal, MemberStanding, NodeInfo};
+use headwater_wire::{CastRoute, MarkSignal, MemberStanding, NodeInfo};
 use serde::Serialize;
 
 use crate::casts::{Cast, Casts};
@@ -100,7 +100,7 @@ pub struct CastView {
     /// Who sends it to the group, if there is one; else the first that was found to have it.
     pub source: NodeId,
     /// How it travels, and why.
-    pub way: CastWay,
+    pub route: CastRoute,
     /// Receivers.
     pub of: u64,
     /// Those that have all of it.
@@ -191,7 +191,7 @@ fn cast_view(now: Time, cast: &Cast) -> CastView {
         name: cast.name.clone(),
         bytes: cast.bytes,
         source: cast.source,
-        way: cast.way(),
+        route: cast.route(),
         of: cast.members.len() as u64,
         done: ended(|standing| matches!(standing, MemberStanding::Had | MemberStanding::Kept)),
         failed: ended(|standing| matches!(standing, MemberStanding::Failed(_) | MemberStanding::Away)),

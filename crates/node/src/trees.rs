@@ -28,7 +28,7 @@ use headwater_switch::{StoreConfig, TreeNode, TreeWord};
 use headwater_transport::tree::{Liveness, Say};
 use headwater_units::{Bytes, Duration, FlowId, PathId, Time};
 use headwater_wire::{
-    Body, Control, HeaderKey, Interest, Signal, Signalled, ToController, ToNode, TreeOrder, TreeWay,
+    Body, Control, HeaderKey, Interest, Signal, Signalled, ToController, ToNode, TreeOrder, TreeUpdate,
 };
 
 use crate::signals::{Above, Signals};
@@ -106,7 +106,7 @@ pub enum TreeAction<P> {
 
 /// Where a packet of a tree comes from or goes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
+enum Neighbour {
     /// This node's source.
     Source,
     /// This node's receivers.
@@ -121,7 +121,7 @@ enum Way {
 struct Relay<P> {
     key: HeaderKey,
     order: TreeOrder,
-    node: TreeNode<P, Way>,
+    node: TreeNode<P, Neighbour>,
     /// By branch: who asked last.
     askers: Vec<SocketAddr>,
     liveness: Liveness<SocketAddr>,
@@ -256,12 +256,12 @@ impl<P: Clone> Trees<P> {
     }
 
     /// A tree leads another way, says a signal on this flow; whether this node knows the tree, and does so.
-    fn lead(&mut self, now: Time, signals: FlowId, way: &TreeWay) -> bool {
-        let tree = way.tree;
+    fn lead(&mut self, now: Time, signals: FlowId, update: &TreeUpdate) -> bool {
+        let tree = update.tree;
         let relay = self.relays.get_mut(&tree).filter(|it| it.order.signals.flow == signals);
         let Some(relay) = relay else { return false };
-        if relay.order.version < way.version {
-            relay.replace(now, relay.order.led(way.clone()));
+        if relay.order.version < update.version {
+            relay.replace(now, relay.order.updated(update.clone()));
             self.lead_from_here(tree);
             self.beat(now);
         }
@@ -293,8 +293,8 @@ impl<P: Clone> Trees<P> {
 
     fn on_signal(&mut self, now: Time, above: Above, signal: Signal) {
         let mut obeyed = true;
-        for way in &signal.ways {
-            obeyed &= self.lead(now, signal.flow, way);
+        for update in &signal.updates {
+            obeyed &= self.lead(now, signal.flow, update);
         }
         self.signals.hear(now, above, signal, obeyed);
         self.signal(now);
@@ -368,28 +368,28 @@ impl<P: Clone> Trees<P> {
         }
         let is_neighbour = relay.liveness.heard(now, &from);
         let word = TreeWord::of(body);
-        let Some((word, way)) = word.and_then(|word| Some((word, relay.way_from(from, word)?))) else {
+        let Some((word, from)) = word.and_then(|word| Some((word, relay.neighbour_from(from, word)?))) else {
             return is_neighbour && matches!(body, Body::Probe(_));
         };
-        relay.hand_on(&mut self.out, way, word, packet(), bytes);
+        relay.hand_on(&mut self.out, from, word, packet(), bytes);
         true
     }
 
     /// What this node's own source or receivers say on a tree; `bytes` is its length.
     pub fn from_here(&mut self, tree: FlowId, body: &Body, bytes: Bytes, packet: P) {
         let (Some(word), Some(relay)) = (TreeWord::of(body), self.relays.get_mut(&tree)) else { return };
-        let way = match word {
-            TreeWord::Interest(_) => Way::Here,
-            TreeWord::Data { .. } => Way::Source,
+        let from = match word {
+            TreeWord::Interest(_) => Neighbour::Here,
+            TreeWord::Data { .. } => Neighbour::Source,
         };
-        relay.hand_on(&mut self.out, way, word, packet, bytes);
+        relay.hand_on(&mut self.out, from, word, packet, bytes);
     }
 }
 
 impl<P: Clone> Relay<P> {
     fn new(now: Time, controller: PathId, order: TreeOrder) -> Self {
         let store = StoreConfig { size: order.store.min(MAX_STORE), ..StoreConfig::default() };
-        let (parent, children) = ways(&order);
+        let (parent, children) = parent_and_children(&order);
         Relay {
             key: HeaderKey::new(&order.tree.key),
             node: TreeNode::new(store, parent, children),
@@ -402,7 +402,7 @@ impl<P: Clone> Relay<P> {
     }
 
     fn replace(&mut self, now: Time, order: TreeOrder) {
-        let (parent, children) = ways(&order);
+        let (parent, children) = parent_and_children(&order);
         self.node.reroute(parent, children);
         self.askers = first_askers(&order);
         self.liveness.replace(now, neighbours(&order));
@@ -410,13 +410,13 @@ impl<P: Clone> Relay<P> {
     }
 
     /// By which way something comes from a neighbour; `None`: from nobody that is known, or the wrong way.
-    fn way_from(&mut self, from: SocketAddr, word: TreeWord) -> Option<Way> {
+    fn neighbour_from(&mut self, from: SocketAddr, word: TreeWord) -> Option<Neighbour> {
         match word {
-            TreeWord::Data { .. } => (self.order.parent == Some(from)).then_some(Way::Parent),
+            TreeWord::Data { .. } => (self.order.parent == Some(from)).then_some(Neighbour::Parent),
             TreeWord::Interest(_) => {
                 let branch = self.order.branches.iter().position(|branch| branch.contains(&from))?;
                 self.askers[branch] = from;
-                Some(Way::Branch(branch))
+                Some(Neighbour::Branch(branch))
             }
         }
     }
@@ -424,30 +424,30 @@ impl<P: Clone> Relay<P> {
     fn hand_on(
         &mut self,
         out: &mut VecDeque<TreeAction<P>>,
-        from: Way,
+        from: Neighbour,
         word: TreeWord,
         packet: P,
         bytes: Bytes,
     ) {
         let Relay { node, order, askers, .. } = self;
         let tree = order.tree.flow;
-        node.handle(&from, word, packet, bytes, |way, packet| {
+        node.handle(&from, word, packet, bytes, |to, packet| {
             let packet = packet.clone();
             let forward = |to: Option<SocketAddr>, packet| to.map(|to| TreeAction::Forward { to, packet });
-            out.extend(match way {
-                Way::Parent => forward(order.parent, packet),
-                Way::Branch(branch) => forward(askers.get(*branch).copied(), packet),
-                Way::Here => Some(TreeAction::Deliver { tree, packet }),
-                Way::Source => Some(TreeAction::Ask { tree, packet }),
+            out.extend(match to {
+                Neighbour::Parent => forward(order.parent, packet),
+                Neighbour::Branch(branch) => forward(askers.get(*branch).copied(), packet),
+                Neighbour::Here => Some(TreeAction::Deliver { tree, packet }),
+                Neighbour::Source => Some(TreeAction::Ask { tree, packet }),
             });
         });
     }
 }
 
-fn ways(order: &TreeOrder) -> (Way, Vec<Way>) {
-    let parent = if order.parent.is_some() { Way::Parent } else { Way::Source };
-    let here = order.receives.then_some(Way::Here);
-    (parent, here.into_iter().chain((0..order.branches.len()).map(Way::Branch)).collect())
+fn parent_and_children(order: &TreeOrder) -> (Neighbour, Vec<Neighbour>) {
+    let parent = if order.parent.is_some() { Neighbour::Parent } else { Neighbour::Source };
+    let here = order.receives.then_some(Neighbour::Here);
+    (parent, here.into_iter().chain((0..order.branches.len()).map(Neighbour::Branch)).collect())
 }
 
 fn neighbours(order: &TreeOrder) -> Vec<SocketAddr> {

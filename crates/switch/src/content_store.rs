@@ -313,9 +313,9 @@ mod tests {
 
     fn brings(store: &mut ContentStore<u32, u16>, n: u32) -> Vec<u16> {
         let mut to = Vec::new();
-        store.on_packet(name(n), Some(u64::from(n)), n, PACKET, |packet, way| {
+        store.on_packet(name(n), Some(u64::from(n)), n, PACKET, |packet, to_whom| {
             assert_eq!(*packet, n);
-            to.push(*way);
+            to.push(*to_whom);
         });
         to
     }

@@ -150,10 +150,10 @@ impl<P: Clone, R: Clone + PartialEq> TreeNode<P, R> {
         }
         let TreeNode { children, store, down, .. } = self;
         // Somebody may have asked by a way that is none any more.
-        let mut to_child = |packet: &P, way: &R| {
-            if children.contains(way) {
+        let mut to_child = |packet: &P, to: &R| {
+            if children.contains(to) {
                 *down += 1;
-                send(way, packet);
+                send(to, packet);
             }
         };
         match (store, children.first()) {
@@ -187,14 +187,14 @@ mod tests {
     fn asks(node: &mut TreeNode<&'static str, u16>, from: u16, esi: u32) -> Vec<(u16, &'static str)> {
         let mut sent = Vec::new();
         let interest = TreeWord::Interest(name(esi));
-        node.handle(&from, interest, "interest", BYTES, |way, packet| sent.push((*way, *packet)));
+        node.handle(&from, interest, "interest", BYTES, |to, packet| sent.push((*to, *packet)));
         sent
     }
 
     fn brings(node: &mut TreeNode<&'static str, u16>, from: u16, esi: u32) -> Vec<(u16, &'static str)> {
         let mut sent = Vec::new();
         let data = TreeWord::Data { name: name(esi), number: Some(esi.into()) };
-        node.handle(&from, data, "data", BYTES, |way, packet| sent.push((*way, *packet)));
+        node.handle(&from, data, "data", BYTES, |to, packet| sent.push((*to, *packet)));
         sent
     }
 

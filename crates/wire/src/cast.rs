@@ -209,7 +209,7 @@ pub enum WhyUnicast {
 
 /// How a cast's symbols travel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum CastWay {
+pub enum CastRoute {
     /// It is not known yet.
     Open,
     /// Each once, to a group.
@@ -299,7 +299,7 @@ pub struct CastNews {
     /// Who sends it.
     pub source: NodeId,
     /// How it travels.
-    pub way: CastWay,
+    pub route: CastRoute,
     /// Payload that the source has sent to the group, as far as it has said.
     pub to_group: Bytes,
     /// Useful payload that receivers have got by flows of their own from nodes that are none themselves; at most [`MAX_NEWS`].

@@ -34,7 +34,7 @@ mod tree;
 pub use ack::{Ack, AckRange, MAX_ACK_RANGES, MAX_OWED, Owed};
 pub use assign::{Assign, Assignment, MAX_WORK, OPENING, Work};
 pub use cast::{
-    Cast, CastNews, CastWay, CastWish, FetchEnd, Fetched, FlowSecret, GroupInvitation, GroupQuestion,
+    Cast, CastNews, CastRoute, CastWish, FetchEnd, Fetched, FlowSecret, GroupInvitation, GroupQuestion,
     Invitation, MAX_NEWS, MAX_REASON, MemberNews, MemberStanding, TreeOrder, TreeRepair, WhyUnicast,
 };
 pub use code_point::{
@@ -56,6 +56,6 @@ pub use naming::{Claim, ClaimRule, NameStands, Naming};
 pub use node::{Holding, MAX_LABEL, MAX_LABELS, NodeInfo};
 pub use probe::{Probe, ProbeAck};
 pub use pull::{Pull, Receipt, Want};
-pub use signal::{MAX_SIGNALLED, Signal, SignalBranch, Signalled, TreeWay, answer_key, answer_tags};
+pub use signal::{MAX_SIGNALLED, Signal, SignalBranch, Signalled, TreeUpdate, answer_key, answer_tags};
 pub use tag::HeaderKey;
 pub use tree::{Announcement, Interest, NEXT};

@@ -20,7 +20,7 @@ use crate::{Body, Class, Control, Datagram, FlowSecret, HeaderKey, ToNode, TreeO
 /// More nodes than this are not told by one message.
 pub const MAX_SIGNALLED: usize = 4096;
 /// Trees of one node that a message says something of.
-const MAX_WAYS: usize = 64;
+const MAX_UPDATES: usize = 64;
 
 /// Controller to a node, from node to node: what it is to do, and what it is to send on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -30,14 +30,14 @@ pub struct Signal {
     /// Never the same twice on a flow.
     pub number: u32,
     /// Its own part; nothing, if it only sends on.
-    pub ways: Vec<TreeWay>,
+    pub updates: Vec<TreeUpdate>,
     /// Who is told next.
     pub below: Vec<SignalBranch>,
 }
 
 /// A tree leads a node's symbols another way; the rest of its order stays as it is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TreeWay {
+pub struct TreeUpdate {
     /// The tree.
     pub tree: FlowId,
     /// [`TreeOrder::version`].
@@ -109,13 +109,13 @@ impl Signal {
     pub(crate) fn within_bounds(&self) -> Result<(), &'static str> {
         let members: usize = self.below.iter().map(|branch| usize::from(branch.members)).sum();
         let fits = |branch: &SignalBranch| branch.members > 0 && branch.levels > 0;
-        if self.ways.len() > MAX_WAYS || self.below.len() > MAX_SIGNALLED || members >= MAX_SIGNALLED {
+        if self.updates.len() > MAX_UPDATES || self.below.len() > MAX_SIGNALLED || members >= MAX_SIGNALLED {
             return Err("too many nodes or trees to signal to");
         }
         if !self.below.iter().all(fits) {
             return Err("a signal to nobody");
         }
-        self.ways.iter().try_for_each(TreeWay::within_bounds)
+        self.updates.iter().try_for_each(TreeUpdate::within_bounds)
     }
 }
 
@@ -128,7 +128,7 @@ impl Signalled {
     }
 }
 
-impl TreeWay {
+impl TreeUpdate {
     fn within_bounds(&self) -> Result<(), &'static str> {
         let addresses: usize = self.branches.iter().map(Vec::len).sum();
         if addresses > MAX_FLOWS || self.branches.iter().any(Vec::is_empty) {
@@ -140,8 +140,8 @@ impl TreeWay {
 
 impl TreeOrder {
     /// What a signal says of it to a node that has an older version of it.
-    pub fn way(&self) -> TreeWay {
-        TreeWay {
+    pub fn update(&self) -> TreeUpdate {
+        TreeUpdate {
             tree: self.tree.flow,
             version: self.version,
             parent: self.parent,
@@ -151,8 +151,8 @@ impl TreeOrder {
     }
 
     /// The same order with another way.
-    pub fn led(&self, way: TreeWay) -> TreeOrder {
-        let TreeWay { tree: _, version, parent, branches, receives } = way;
+    pub fn updated(&self, update: TreeUpdate) -> TreeOrder {
+        let TreeUpdate { tree: _, version, parent, branches, receives } = update;
         TreeOrder { version, parent, branches, receives, ..self.clone() }
     }
 }
@@ -165,7 +165,7 @@ mod tests {
     #[test]
     fn a_signal_is_believed_by_its_node_and_its_answer_by_the_node_above() {
         let secret = FlowSecret { flow: FlowId(7), key: FlowKey(core::array::from_fn(|n| n as u8)) };
-        let signal = Signal { flow: FlowId(7), number: 3, ways: Vec::new(), below: Vec::new() };
+        let signal = Signal { flow: FlowId(7), number: 3, updates: Vec::new(), below: Vec::new() };
         let bytes = signal.clone().into_datagram(&secret);
         let parsed = parse(&bytes, &HeaderKey::new(&secret.key)).unwrap().datagram;
         assert_eq!(parsed.body, Body::Control(Box::new(Control::Node(ToNode::Signal(Box::new(signal))))));

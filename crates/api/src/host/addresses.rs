@@ -45,11 +45,11 @@ impl Host {
 /// The address that packets to the world would carry, if there is a way there. Nothing is sent.
 fn routed() -> Option<IpAddr> {
     // Addresses for documentation (RFC 5737, RFC 3849): nobody has them, so they go by the default route.
-    let ways: [(IpAddr, IpAddr); 2] = [
+    let targets: [(IpAddr, IpAddr); 2] = [
         (Ipv4Addr::UNSPECIFIED.into(), Ipv4Addr::new(192, 0, 2, 1).into()),
         (Ipv6Addr::UNSPECIFIED.into(), Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1).into()),
     ];
-    ways.into_iter().find_map(|(any, world)| {
+    targets.into_iter().find_map(|(any, world)| {
         let socket = UdpSocket::bind((any, 0)).ok()?;
         socket.connect((world, 9)).ok()?;
         Some(socket.local_addr().ok()?.ip())

@@ -71,8 +71,8 @@ pub enum AppError {
         source: io::Error,
     },
     /// A folder holds what cannot be delivered, and nobody said that it may be left out.
-    #[error("{}", in_the_way(folder, left_out))]
-    InTheWay {
+    #[error("{}", undeliverable(folder, left_out))]
+    Undeliverable {
         /// The folder, as the user calls it.
         folder: String,
         /// What it is.
@@ -99,7 +99,7 @@ impl AppError {
             AppError::Io { .. }
             | AppError::Failed(_)
             | AppError::TimedOut { .. }
-            | AppError::InTheWay { .. } => 1,
+            | AppError::Undeliverable { .. } => 1,
             AppError::Usage(_) => 2,
             AppError::NotFound(_) => 3,
             AppError::Unreachable { .. } | AppError::NoSource { .. } => 4,
@@ -126,7 +126,7 @@ impl AppError {
     }
 }
 
-fn in_the_way(folder: &str, left_out: &[LeftOut]) -> String {
+fn undeliverable(folder: &str, left_out: &[LeftOut]) -> String {
     let mut text = format!("{folder} holds what cannot be delivered, so nothing was done:\n");
     left_out.iter().take(LISTED).for_each(|it| text += &format!("  {it}\n"));
     if let more @ 1.. = left_out.len().saturating_sub(LISTED) {
@@ -176,8 +176,8 @@ mod tests {
     #[test]
     fn of_very_many_things_in_the_way_some_are_listed_and_the_others_counted() {
         let one = |n: usize| LeftOut { path: format!("set/{n}"), reason: "it is a socket".into() };
-        let text =
-            AppError::InTheWay { folder: "set".into(), left_out: (0..25).map(one).collect() }.to_string();
+        let text = AppError::Undeliverable { folder: "set".into(), left_out: (0..25).map(one).collect() }
+            .to_string();
         assert!(text.contains("set/19 (it is a socket)") && text.contains("and 5 more"), "{text}");
         assert!(!text.contains("set/20") && text.ends_with("--skip-special"), "{text}");
     }

@@ -8,7 +8,9 @@
 //! Once: a second failure is one. What it has stays. Where whoever asked insists on trees, the first failure is one.
 
 use headwater_units::{FlowId, NodeId, Time};
-use headwater_wire::{CastWay, CastWish, FlowGrant, MemberStanding, Outcome, Signalled, ToNode, WhyUnicast};
+use headwater_wire::{
+    CastRoute, CastWish, FlowGrant, MemberStanding, Outcome, Signalled, ToNode, WhyUnicast,
+};
 
 use super::Below;
 use super::cast::{Cast, Route, Served, Stage, Trees};
@@ -32,8 +34,8 @@ impl Cast {
         self.symbol_size = trees.symbol_size;
         self.stage = Stage::Opening { until: turn.now + turn.config.silent_limit };
         self.flows.extend(trees.flows());
-        let way = CastWay::Trees { trees: shape.trees, members: shape.members, of, hops: shape.hops };
-        self.route = Route::Trees(Trees::Installed(way, Box::new(trees)));
+        let route = CastRoute::Trees { trees: shape.trees, members: shape.members, of, hops: shape.hops };
+        self.route = Route::Trees(Trees::Installed(route, Box::new(trees)));
     }
 
     /// The source has opened a tree's flow.
@@ -172,7 +174,7 @@ impl Cast {
         };
         self.stage = Stage::Running;
         self.end_open_members(below, &MemberStanding::Failed(reason.to_owned()));
-        let over = Route::Trees(Trees::Over(self.way()));
+        let over = Route::Trees(Trees::Over(self.route()));
         let before = std::mem::replace(&mut self.route, over);
         self.abandon(below, before);
     }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use headwater_units::{Bytes, Duration, FlowId, NodeId, ObjectId, PathId, Symbols, TaskId, Time};
 use headwater_wire::{
-    CastNews, CastWay, CastWish, Class, FlowSecret, GroupInvitation, Invitation, MAX_NEWS, MemberNews,
+    CastNews, CastRoute, CastWish, Class, FlowSecret, GroupInvitation, Invitation, MAX_NEWS, MemberNews,
     MemberStanding, Request, WhyUnicast,
 };
 
@@ -70,7 +70,7 @@ pub(super) enum Route {
     /// By a flow to a group.
     Multicast(Multicast),
     /// By each other; and how, once they are.
-    Overlay(Option<CastWay>),
+    Overlay(Option<CastRoute>),
     /// By trees of the network.
     Trees(Trees),
 }
@@ -99,9 +99,9 @@ pub(super) struct OpenGroup {
 pub(super) enum Trees {
     /// They are found when its receivers have asked.
     Planned,
-    Installed(CastWay, Box<InstalledTrees>),
+    Installed(CastRoute, Box<InstalledTrees>),
     /// There are none, or none any more.
-    Over(CastWay),
+    Over(CastRoute),
 }
 
 /// How a receiver is served.
@@ -167,24 +167,24 @@ impl Member {
 
 impl Route {
     /// How whoever asked is told that it goes.
-    fn way(&self) -> CastWay {
+    fn to_wire(&self) -> CastRoute {
         match self {
-            Route::Unicast(why) => CastWay::Unicast(*why),
-            Route::Multicast(Multicast::Probed { .. }) | Route::Trees(Trees::Planned) => CastWay::Open,
+            Route::Unicast(why) => CastRoute::Unicast(*why),
+            Route::Multicast(Multicast::Probed { .. }) | Route::Trees(Trees::Planned) => CastRoute::Open,
             Route::Multicast(Multicast::Open(OpenGroup { at, members, of, .. }))
             | Route::Multicast(Multicast::Over { at, members, of }) => {
-                CastWay::Multicast { at: *at, members: *members, of: *of }
+                CastRoute::Multicast { at: *at, members: *members, of: *of }
             }
-            Route::Overlay(way) => way.unwrap_or(CastWay::Open),
-            Route::Trees(Trees::Installed(way, _) | Trees::Over(way)) => *way,
+            Route::Overlay(route) => route.unwrap_or(CastRoute::Open),
+            Route::Trees(Trees::Installed(route, _) | Trees::Over(route)) => *route,
         }
     }
 }
 
 impl Cast {
     /// How it travels, and why.
-    pub(crate) fn way(&self) -> CastWay {
-        self.route.way()
+    pub(crate) fn route(&self) -> CastRoute {
+        self.route.to_wire()
     }
 
     /// Receivers that are not through.
@@ -290,7 +290,7 @@ impl Cast {
         let others = self.given.iter().filter(|(node, _)| !self.members.contains_key(node));
         let given: Vec<(NodeId, Bytes)> =
             others.map(|(node, bytes)| (*node, *bytes)).take(MAX_NEWS).collect();
-        let way = self.way();
+        let route = self.route();
         let repairs = self.trees().map_or_else(Vec::new, InstalledTrees::repairs);
         let mut news: Vec<CastNews> = members
             .chunks(MAX_NEWS)
@@ -300,7 +300,7 @@ impl Cast {
                 bytes: self.bytes,
                 files: self.files,
                 source: self.source,
-                way,
+                route,
                 to_group: self.to_group,
                 given: given.clone(),
                 between_racks: self.between_racks,

@@ -2,7 +2,7 @@
 //! ([`overlay`](crate::overlay)), or each is served by itself.
 
 use headwater_units::{FlowId, Geometry, NodeId};
-use headwater_wire::{CastWay, CastWish, WhyUnicast};
+use headwater_wire::{CastRoute, CastWish, WhyUnicast};
 
 use super::Below;
 use super::cast::{Cast, Multicast, Route, Stage, Trees};
@@ -23,7 +23,7 @@ impl Cast {
         if below.deliveries.overlays().symbol_size(self.object).is_some() {
             // They come late to one that has begun.
             let nodes: Vec<NodeId> = asking.keys().copied().collect();
-            let group = self.goes_by_overlay(below, overlay::way_of(catalog, &nodes, why));
+            let group = self.goes_by_overlay(below, overlay::route_of(catalog, &nodes, why));
             self.serve_waiting(below);
             return self.abandon(below, group);
         }
@@ -42,7 +42,7 @@ impl Cast {
         let room = rooms.fold(least, u16::min);
         let symbol_size = Geometry::fitting(self.bytes, room).symbol_size();
         let nodes: Vec<NodeId> = asking.keys().copied().chain(running.iter().map(|it| it.receiver)).collect();
-        let group = self.goes_by_overlay(below, overlay::way_of(catalog, &nodes, why));
+        let group = self.goes_by_overlay(below, overlay::route_of(catalog, &nodes, why));
         self.symbol_size = symbol_size;
         let beginners = overlay::beginners(catalog, &sources, &nodes);
         let deliveries = &mut below.deliveries;
@@ -63,8 +63,8 @@ impl Cast {
     }
 
     /// From now on receivers are served by an overlay, and not by trees. The group that was to be used is still to be abandoned.
-    fn goes_by_overlay(&mut self, below: &mut Below<'_>, way: CastWay) -> Route {
-        let mut before = std::mem::replace(&mut self.route, Route::Overlay(Some(way)));
+    fn goes_by_overlay(&mut self, below: &mut Below<'_>, route: CastRoute) -> Route {
+        let mut before = std::mem::replace(&mut self.route, Route::Overlay(Some(route)));
         self.stage = Stage::Running;
         below.turn.stats.casts_overlaid += 1;
         if let Route::Trees(trees) = &mut before {

@@ -34,20 +34,20 @@ impl Known<'_> {
         let (new, others) = (sources.len() as u64, self.tasks.flows_to(receiver) as u64);
         let part = new as f64 / (new + others).max(1) as f64;
         let downlink = downlink.mul_f64(part);
-        let mut ways: Vec<(usize, BitRate, Start)> = Vec::with_capacity(sources.len());
+        let mut candidates: Vec<(usize, BitRate, Start)> = Vec::with_capacity(sources.len());
         for (place, source) in sources.iter().enumerate() {
             let Some(from) = info(*source) else { continue };
             let (Some(uplink), Some(rtt)) = (from.uplink, from.rtt.max(to.rtt)) else { continue };
             let flows = self.tasks.load(*source) as u64 + 1;
             let uplink = self.between(from, to).map_or(uplink, |rack| rack.min(uplink));
             let start = Start { rate: BitRate::ZERO, rtt };
-            ways.push((place, BitRate::new(uplink.get() / flows), start));
+            candidates.push((place, BitRate::new(uplink.get() / flows), start));
         }
         // The slowest first: what it cannot use is for the others. Sources of which nothing is known count with an equal part.
-        ways.sort_by_key(|(place, uplink, _)| (*uplink, *place));
+        candidates.sort_by_key(|(place, uplink, _)| (*uplink, *place));
         let (mut left, mut takers) = (downlink.get(), new);
         let mut starts = vec![None; sources.len()];
-        for (place, uplink, start) in ways {
+        for (place, uplink, start) in candidates {
             let rate = uplink.get().min(left / takers.max(1));
             (left, takers) = (left - rate, takers - 1);
             starts[place] = Some(Start { rate: BitRate::new(rate), ..start }).filter(|_| rate > 0);

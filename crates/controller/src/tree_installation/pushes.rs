@@ -22,8 +22,8 @@ impl InstalledTrees {
     }
 
     /// The way of each tree.
-    pub(super) fn ways(&self) -> Vec<SteinerTree> {
-        self.trees.iter().map(|tree| tree.way.clone()).collect()
+    pub(super) fn routes(&self) -> Vec<SteinerTree> {
+        self.trees.iter().map(|tree| tree.route.clone()).collect()
     }
 
     /// The source has a flow for each tree. It is told of those that it does not know, or of which it knows another rate.

@@ -2,14 +2,14 @@
 
 use core::net::SocketAddr;
 
-use headwater_controller::{ControllerConfig, HostAddresses, NetworkSpec, SignallingWay};
+use headwater_controller::{ControllerConfig, HostAddresses, NetworkSpec, SignallingMode};
 use headwater_fabric::trees::Switches;
 use headwater_fabric::{BCubeSpec, BigSwitchSpec, FabricSpec, LinkDelay};
 use headwater_units::{BitRate, Bytes, Duration, FlowId, Symbols, Time};
 use headwater_wire::{
-    Body, Cast, CastNews, CastWay, CastWish, Class, Control, Delivery, FetchEnd, Fetched, FlowGrant,
+    Body, Cast, CastNews, CastRoute, CastWish, Class, Control, Delivery, FetchEnd, Fetched, FlowGrant,
     FlowRole, HeaderKey, MemberStanding, Push, Refusal, Signal, Signalled, ToController, ToNode, ToReceiver,
-    ToSource, TreeOrder, TreeWay, parse,
+    ToSource, TreeOrder, TreeUpdate, parse,
 };
 
 use crate::harness::{Bench, ms, node, request};
@@ -39,10 +39,10 @@ fn around_a_switch(hosts: u8) -> Bench {
 
 /// BCube(2,1) with stores: hosts 0 to 3 have two cables each; by cable c host h has the address 10.c+1.0.h+1.
 fn bcube() -> Bench {
-    bcube_told(SignallingWay::Direct)
+    bcube_told(SignallingMode::Direct)
 }
 
-fn bcube_told(signalling: SignallingWay) -> Bench {
+fn bcube_told(signalling: SignallingMode) -> Bench {
     let rate = BitRate::new(1_000_000_000).into();
     let fabric = FabricSpec::BCube(BCubeSpec { n: 2, levels: 1, rate, delay: LinkDelay::ZERO });
     let of =
@@ -51,7 +51,7 @@ fn bcube_told(signalling: SignallingWay) -> Bench {
 }
 
 fn known(fabric: FabricSpec, hosts: Vec<HostAddresses>, switches: Switches, nodes: u8) -> Bench {
-    signalled(fabric, hosts, switches, nodes, SignallingWay::Direct)
+    signalled(fabric, hosts, switches, nodes, SignallingMode::Direct)
 }
 
 fn signalled(
@@ -59,7 +59,7 @@ fn signalled(
     hosts: Vec<HostAddresses>,
     switches: Switches,
     nodes: u8,
-    signalling: SignallingWay,
+    signalling: SignallingMode,
 ) -> Bench {
     let network = Some(NetworkSpec { fabric, hosts, switches, trees: None, framing: None, signalling });
     let mut bench =
@@ -183,7 +183,7 @@ fn around_a_plain_switch_each_node_asks_the_one_before_and_begins_when_all_know(
         assert_eq!((delivery, grants.len(), grants[0].flow), (push.delivery, 1, push.flow));
     }
     let news = bench.news_of_cast();
-    assert_eq!(news.way, CastWay::Trees { trees: 1, members: 3, of: 3, hops: 3 });
+    assert_eq!(news.route, CastRoute::Trees { trees: 1, members: 3, of: 3, hops: 3 });
 }
 
 #[test]
@@ -278,7 +278,7 @@ fn a_tree_whose_cable_is_cut_is_led_another_way_or_shares_that_of_another() {
 /// Four nodes of a BCube, where node 4 has just lost its parent in tree 0: what the source is sent for all who are told of it, and the
 /// first orders of all.
 fn cut_and_signalled() -> (Bench, Signal, Orders) {
-    let (mut bench, _, orders) = running_on(bcube_told(SignallingWay::Tree));
+    let (mut bench, _, orders) = running_on(bcube_told(SignallingMode::Tree));
     let order = orders[3].1[0].clone();
     let (tree, neighbours) = (order.tree.flow, vec![order.parent.unwrap()]);
     bench.say(4, ToController::Silent { tree, neighbours, since: ms(310) });
@@ -293,9 +293,9 @@ fn cut_and_signalled() -> (Bench, Signal, Orders) {
 }
 
 /// Who is told by a signal, in the order of answers, and what.
-fn told(signal: &Signal, orders: &Orders) -> Vec<(u8, Vec<TreeWay>)> {
+fn told(signal: &Signal, orders: &Orders) -> Vec<(u8, Vec<TreeUpdate>)> {
     let secret = |flow| orders.iter().find(|(_, its)| its[0].signals.flow == flow).unwrap();
-    let mut all = vec![(secret(signal.flow).0, signal.ways.clone())];
+    let mut all = vec![(secret(signal.flow).0, signal.updates.clone())];
     for branch in &signal.below {
         let (_, its) = secret(branch.flow);
         let parsed = parse(&branch.datagram, &HeaderKey::new(&its[0].signals.key)).expect("it is its node's");
@@ -321,7 +321,7 @@ fn the_source_splits_one_message_for_all_whose_trees_lead_another_way() {
     assert_eq!(bench.news_of_cast().repairs[0].told, None, "not yet; and another node cannot say it");
     bench.say(SOURCE, ToController::Signalled(Signalled { open: false, ..answer }));
     let repair = bench.news_of_cast().repairs[0];
-    let changed = told.iter().filter(|(_, ways)| !ways.is_empty()).count();
+    let changed = told.iter().filter(|(_, updates)| !updates.is_empty()).count();
     assert!(repair.told.is_some());
     assert_eq!((usize::from(repair.signalled), repair.unanswered), (changed, 0));
     bench.pass(ms(2000));
@@ -337,7 +337,7 @@ fn who_did_not_answer_a_signal_is_told_at_once_by_its_own_connection() {
     bench.say(SOURCE, ToController::Signalled(Signalled { flow, number, open: false, untold: vec![place] }));
     assert!((1..=3).all(|n| bench.orders(n).is_empty()));
     let again = bench.orders(4);
-    assert_eq!(again.iter().map(TreeOrder::way).collect::<Vec<_>>(), told[usize::from(place)].1);
+    assert_eq!(again.iter().map(TreeOrder::update).collect::<Vec<_>>(), told[usize::from(place)].1);
     again.iter().for_each(|order| bench.ready(4, order));
     let repair = bench.news_of_cast().repairs[0];
     assert!(repair.told.is_some() && repair.unanswered == 1, "{repair:?}");
@@ -347,9 +347,9 @@ fn who_did_not_answer_a_signal_is_told_at_once_by_its_own_connection() {
 fn where_the_source_does_not_answer_all_are_told_by_their_own_connections() {
     let (mut bench, signal, orders) = cut_and_signalled();
     bench.pass(ms(500));
-    for (n, ways) in told(&signal, &orders) {
-        let again: Vec<TreeWay> = bench.orders(n).iter().map(TreeOrder::way).collect();
-        assert_eq!(again, ways, "node {n}");
+    for (n, updates) in told(&signal, &orders) {
+        let again: Vec<TreeUpdate> = bench.orders(n).iter().map(TreeOrder::update).collect();
+        assert_eq!(again, updates, "node {n}");
     }
 }
 

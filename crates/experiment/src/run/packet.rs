@@ -128,13 +128,13 @@ impl Prepared {
 fn unloaded(setup: &Setup, plan: &TaskPlan) -> f64 {
     let Setup { topology, routes, sizes, .. } = setup;
     let Some(packet) = sizes.data else { return f64::NAN };
-    let way = |from: u32, to: u32| {
+    let transmission = |from: u32, to: u32| {
         let path = routes.path(topology, HostId(from), HostId(to), |_, _| 0);
         path.map_or(f64::NAN, |path| topology.fabric().latency(&path, packet).as_secs_f64())
     };
     let farthest = |from: &u32| {
         let receivers = std::iter::once(plan.receiver).chain(plan.further.iter().copied());
-        receivers.map(|to| way(*from, to)).fold(0.0, f64::max)
+        receivers.map(|to| transmission(*from, to)).fold(0.0, f64::max)
     };
     let nearest = plan.sources.iter().map(farthest).fold(f64::INFINITY, f64::min);
     let slot = packet::packet_on_path(topology, routes, packet, plan.sources[0], plan.receiver);

@@ -26,14 +26,14 @@ use headwater_machine::{Endpoint, Input, Output, Packet};
 use headwater_node::To;
 use headwater_switch::{Frame, LinkChange};
 use headwater_units::{BitRate, Bytes, Duration, Geometry, NodeId, ObjectId, PathId, TaskId, Time};
-use headwater_wire::{Body, CastWay, Control, Ecn, FetchEnd, SYMBOL_OVERHEAD};
+use headwater_wire::{Body, CastRoute, Control, Ecn, FetchEnd, SYMBOL_OVERHEAD};
 use rand::{RngCore, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 pub use setup::{CastOutcome, CastSetup, GetAt, Leftovers, ReceiverRow};
 
 pub use carrier::MOST_MEMBERS;
-use carrier::{Brought, CONTROLLER, Carrier, NOWHERE, Ways};
+use carrier::{Brought, CONTROLLER, Carrier, NOWHERE, NetworkView};
 use host::{Host, Job, Passed, Surroundings};
 use misconduct::{Misconduct, Replays};
 use settings::{controller_config, host_config};
@@ -118,8 +118,8 @@ struct World {
     row_of: Vec<usize>,
     /// Receivers of which something is still to come.
     left: usize,
-    /// As in [`CastOutcome::way`].
-    way: Option<CastWay>,
+    /// As in [`CastOutcome::route`].
+    route: Option<CastRoute>,
     /// Whoever has asked for the cast waits for the controller's last word.
     asking: bool,
     /// Nobody waits for anything any more since then.
@@ -229,7 +229,7 @@ struct Around<'a> {
     now: Time,
     host: u32,
     life: u32,
-    ways: Ways<'a>,
+    view: NetworkView<'a>,
     carrier: &'a mut Carrier,
     jobs: &'a mut Jobs,
     linked: bool,
@@ -254,7 +254,7 @@ impl Surroundings for Around<'_> {
             wrong |= misconduct.spoils(&packet.datagram.body, chance);
             misconduct.forge(&mut packet.datagram, chance);
         }
-        self.carrier.send(&self.ways, self.now, self.host, packet, (bytes, wrong));
+        self.carrier.send(&self.view, self.now, self.host, packet, (bytes, wrong));
     }
 
     fn forward(&mut self, to: SocketAddr, parcel: Passed) {
@@ -266,7 +266,7 @@ impl Surroundings for Around<'_> {
             wrong |= misconduct.spoils(&packet.datagram.body, chance);
             misconduct.forge(&mut packet.datagram, chance);
         }
-        self.carrier.send(&self.ways, self.now, self.host, packet, (bytes, wrong));
+        self.carrier.send(&self.view, self.now, self.host, packet, (bytes, wrong));
     }
 
     fn send_bytes(&mut self, to: To<SocketAddr>, bytes: Arc<[u8]>) {
@@ -274,7 +274,7 @@ impl Surroundings for Around<'_> {
             To::Node(at) => self.path(&[at]),
             To::Group(path) => path,
         };
-        self.carrier.send_bytes(&self.ways, self.now, self.host, path, bytes);
+        self.carrier.send_bytes(&self.view, self.now, self.host, path, bytes);
     }
 
     fn say(&mut self, word: Control) {
@@ -357,7 +357,7 @@ impl World {
             row_of,
             left: rows.len(),
             rows,
-            way: None,
+            route: None,
             asking: !setup.receivers.is_empty(),
             over_since: None,
             kept: Kept::default(),
@@ -436,7 +436,7 @@ impl World {
             distrusted: distrusted(&self.hosts),
             left: self.leftovers(),
             controller: *self.controller.stats(),
-            way: self.way,
+            route: self.route,
             receivers: self.rows,
             events: self.events,
         }
@@ -556,7 +556,7 @@ impl World {
             now: *now,
             host,
             life: it.lives,
-            ways: Ways { topology: &setup.topology, routes: &setup.routes },
+            view: NetworkView { topology: &setup.topology, routes: &setup.routes },
             carrier,
             jobs,
             linked: it.linked,

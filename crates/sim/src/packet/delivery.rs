@@ -16,9 +16,9 @@ use super::carry::Cargo;
 use super::frame::{Bodies, FrameSizes, SimFrame};
 use super::groups::GROUP;
 use super::network::{Ground, Network};
+use super::path_numbers::paths_between;
 use super::segments::{End, SEGMENT, is_segment};
 use super::setup::{ControlPlane, Jitter, Setup, SetupError, Transport};
-use super::ways::ways_between;
 
 /// Frames under way, messages put aside, and everything else that is still to happen.
 pub(super) struct Delivery {
@@ -49,7 +49,7 @@ pub(super) struct Delivery {
 
 /// How a host's packets to another one spread over the paths between them.
 struct Spraying {
-    ways: u16,
+    paths: u16,
     walk: Walk,
 }
 
@@ -149,9 +149,9 @@ impl Delivery {
             self.dispatch(setup, now, from, endpoint, (here, here), packet.clone());
         }
         let sprays = !self.walks.is_empty();
-        let ways = |host| if sprays { ways_between(&setup.topology, &setup.routes, here, host) } else { 1 };
+        let paths = |host| if sprays { paths_between(&setup.topology, &setup.routes, here, host) } else { 1 };
         let groups = &mut self.network.groups;
-        if let (Some(others), Some(host)) = (groups.others(path, here), groups.farthest(path, here, ways)) {
+        if let (Some(others), Some(host)) = (groups.others(path, here), groups.farthest(path, here, paths)) {
             self.dispatch(setup, now, from, path, (others, host), packet);
         }
     }
@@ -177,12 +177,12 @@ impl Delivery {
         let Some(word) = TreeWord::of(&packet.datagram.body) else { return };
         let bytes = Bytes::new(self.sizes.of(&packet).into());
         let mut outgoing = std::mem::take(&mut self.outgoing);
-        let way_back = path ^ 1;
-        self.nodes[node as usize].handle(&way_back, word, packet, bytes, |way, packet| {
-            outgoing.push((*way, packet.clone()));
+        let from = path ^ 1;
+        self.nodes[node as usize].handle(&from, word, packet, bytes, |to, packet| {
+            outgoing.push((*to, packet.clone()));
         });
-        for (way, packet) in outgoing.drain(..) {
-            self.send_along(now, way, packet);
+        for (to, packet) in outgoing.drain(..) {
+            self.send_along(now, to, packet);
         }
         self.outgoing = outgoing;
     }
@@ -191,10 +191,10 @@ impl Delivery {
     fn path_of_next(&mut self, setup: &Setup, from: u32, to: u32) -> u32 {
         let place = &mut self.walks[from as usize * self.launched.len() + to as usize];
         let spraying = place.get_or_insert_with(|| {
-            let ways = ways_between(&setup.topology, &setup.routes, from, to);
-            Box::new(Spraying { ways, walk: Walk::default() })
+            let paths = paths_between(&setup.topology, &setup.routes, from, to);
+            Box::new(Spraying { paths, walk: Walk::default() })
         });
-        u32::from(spraying.walk.step(spraying.ways, &mut self.walks_rng))
+        u32::from(spraying.walk.step(spraying.paths, &mut self.walks_rng))
     }
 
     /// When a packet that is sent now leaves its host's machines: later by a random part of the jitter, but never before what

@@ -26,7 +26,7 @@ struct Group {
     endpoints: Vec<u32>,
     /// Members and number of each subset that a frame was ever for, ascending.
     known: Vec<(u64, u32)>,
-    /// A host that sent, and the member to which it has the most ways.
+    /// A host that sent, and the member to which it has the most paths.
     farthest: Option<(u32, u32)>,
 }
 
@@ -97,15 +97,15 @@ impl Groups {
         Some(group.endpoints[place])
     }
 
-    /// The member to which a host has the most ways.
-    pub(super) fn farthest(&mut self, path: u32, from: u32, ways: impl Fn(u32) -> u16) -> Option<u32> {
+    /// The member to which a host has the most paths.
+    pub(super) fn farthest(&mut self, path: u32, from: u32, paths: impl Fn(u32) -> u16) -> Option<u32> {
         let group = self.groups.get_mut((path ^ GROUP) as usize)?;
         if let Some((_, to)) = group.farthest.filter(|(known, _)| *known == from) {
             return Some(to);
         }
         let others = group.hosts.iter().copied().filter(|host| *host != from);
         // The first of several: max_by_key would take the last.
-        let to = others.rev().max_by_key(|host| ways(*host))?;
+        let to = others.rev().max_by_key(|host| paths(*host))?;
         group.farthest = Some((from, to));
         Some(to)
     }

@@ -157,7 +157,7 @@ pub struct Counts {
     /// Blocks that decoded to other bytes than the object's.
     pub corrupt: u64,
     /// Messages under way at the end.
-    pub under_way: u64,
+    pub in_flight: u64,
     /// Events pending at the end.
     pub pending: u64,
 }

@@ -1,4 +1,4 @@
-//! Trees of Datacast in the network: the ways of their packets, and who stands where ways part (Datacast §V-A).
+//! Trees of Datacast in the network: the paths of their packets, and who stands where paths part (Datacast §V-A).
 //!
 //! ```text
 //!   source ==segment== node ==segment== receiver          a segment: links in order, its twin the same links back
@@ -148,8 +148,8 @@ pub(super) struct TreeInstaller<'a> {
     pub(super) store: StoreConfig,
 }
 
-/// The ways of a node that is being made.
-struct Ways {
+/// The neighbours of a node that is being made.
+struct Neighbours {
     parent: u32,
     children: Vec<u32>,
 }
@@ -172,7 +172,7 @@ impl TreeInstaller<'_> {
         let number = self.segments.carried.len() as u32;
         self.segments.carried.push(0);
         let first_node = self.nodes.len() as u32;
-        let mut ways: Vec<Ways> = Vec::new();
+        let mut neighbours: Vec<Neighbours> = Vec::new();
         let mut asks: BTreeMap<PointId, u32> = BTreeMap::new();
         // A node, or the source: where it is, and what a segment up to it ends at.
         let mut open: Vec<(PointId, End)> = Vec::new();
@@ -181,7 +181,7 @@ impl TreeInstaller<'_> {
         if branches(root) {
             let node = End::Node(first_node);
             let path = self.segments.add(number, [].into(), [].into(), node, End::Endpoint(source));
-            ways.push(Ways { parent: path ^ 1, children: Vec::new() });
+            neighbours.push(Neighbours { parent: path ^ 1, children: Vec::new() });
             source_path = Some(path);
             open.push((root, node));
         } else {
@@ -196,12 +196,12 @@ impl TreeInstaller<'_> {
                 }
                 let up = self.backwards(&down)?;
                 let down = down.iter().map(|link| link.0).collect();
-                let node = End::Node(first_node + ways.len() as u32);
+                let node = End::Node(first_node + neighbours.len() as u32);
                 let leaf = endpoint_at.get(&at).copied();
                 let lower = if branches(at) { node } else { End::Endpoint(leaf?) };
                 let path = self.segments.add(number, down, up, lower, upper);
                 match upper {
-                    End::Node(above) => ways[(above - first_node) as usize].children.push(path),
+                    End::Node(above) => neighbours[(above - first_node) as usize].children.push(path),
                     End::Endpoint(_) => source_path = Some(path),
                 }
                 if lower != node {
@@ -214,12 +214,13 @@ impl TreeInstaller<'_> {
                     asks.insert(at, own ^ 1);
                     children.push(own);
                 }
-                ways.push(Ways { parent: path ^ 1, children });
+                neighbours.push(Neighbours { parent: path ^ 1, children });
                 open.push((at, node));
             }
         }
-        let made =
-            ways.into_iter().map(|Ways { parent, children }| TreeNode::new(self.store, parent, children));
+        let made = neighbours
+            .into_iter()
+            .map(|Neighbours { parent, children }| TreeNode::new(self.store, parent, children));
         self.nodes.extend(made);
         let ask = |(point, _): &(PointId, u32)| asks.get(point).map(|path| PathId(*path));
         Some(InstalledTree {
@@ -292,9 +293,9 @@ mod tests {
                         }
                     }
                 }
-                let way = tree.path_to(*point).unwrap();
-                let way: Vec<u32> = way.iter().rev().map(|it| it.link.0).collect();
-                assert_eq!(links, way, "to {point:?}");
+                let path = tree.path_to(*point).unwrap();
+                let path: Vec<u32> = path.iter().rev().map(|it| it.link.0).collect();
+                assert_eq!(links, path, "to {point:?}");
             }
         }
         // Where the first tree branches: the switch of 00 to 03, two of level 1; the second one at 00's other switch too.

@@ -73,7 +73,7 @@ impl Congestion {
     }
 
     /// Whether it takes only what others leave.
-    pub(super) fn gives_way(&self) -> bool {
+    pub(super) fn is_gentle(&self) -> bool {
         matches!(self, Congestion::Yielding(_))
     }
 

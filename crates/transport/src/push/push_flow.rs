@@ -174,7 +174,7 @@ impl PushFlow {
             counters: FlowCounters::default(),
             config,
         };
-        if flow.yields() {
+        if flow.is_gentle() {
             flow.refresh.leave_one();
         }
         flow.begin_mtu(shared);
@@ -208,8 +208,8 @@ impl PushFlow {
     }
 
     /// Whether it takes only what others leave.
-    fn yields(&self) -> bool {
-        self.congestion.gives_way()
+    fn is_gentle(&self) -> bool {
+        self.congestion.is_gentle()
     }
 
     pub(crate) fn count_path_probe(&mut self) {
@@ -350,7 +350,7 @@ impl PushFlow {
             self.congestion.on_ack(now, &feedback, by_routers, rtt);
             self.set_pace();
         }
-        let by_delay = self.marks.signal() == MarkSignal::Delay || self.yields();
+        let by_delay = self.marks.signal() == MarkSignal::Delay || self.is_gentle();
         if by_delay && !self.congestion.in_slow_start() {
             let rtt = self.rtt.smoothed().unwrap_or_default();
             self.refresh.proceed(now, rtt, self.packets.in_flight());

@@ -260,7 +260,7 @@ mod tests {
     }
 
     fn signal(below: Vec<SignalBranch>) -> Signal {
-        Signal { flow: HERE, number: 5, ways: Vec::new(), below }
+        Signal { flow: HERE, number: 5, updates: Vec::new(), below }
     }
 
     fn answer(n: u8, open: bool, untold: &[u16]) -> Signalled {

@@ -126,20 +126,20 @@ fn cast() -> impl Strategy<Value = Control> {
         passed_on: Bytes::new(n / 5),
         after: Duration::from_nanos(n),
     });
-    let way = prop_oneof![
-        Just(CastWay::Open),
-        any::<u16>().prop_map(|of| CastWay::Unicast(WhyUnicast::Unheard { of })),
-        any::<u16>().prop_map(|members| CastWay::Overlay {
+    let route = prop_oneof![
+        Just(CastRoute::Open),
+        any::<u16>().prop_map(|of| CastRoute::Unicast(WhyUnicast::Unheard { of })),
+        any::<u16>().prop_map(|members| CastRoute::Overlay {
             members,
             why: WhyUnicast::NoGroups,
             racks: members / 3
         }),
-        any::<u16>().prop_map(|port| CastWay::Multicast {
+        any::<u16>().prop_map(|port| CastRoute::Multicast {
             at: ([239, 1, 2, 3], port).into(),
             members: port / 2,
             of: port
         }),
-        any::<u16>().prop_map(|of| CastWay::Trees { trees: of / 3, members: of / 2, of, hops: of / 5 }),
+        any::<u16>().prop_map(|of| CastRoute::Trees { trees: of / 3, members: of / 2, of, hops: of / 5 }),
     ];
     let repair = any::<u64>().prop_map(|n| TreeRepair {
         after: Duration::from_nanos(n),
@@ -272,15 +272,15 @@ fn cast() -> impl Strategy<Value = Control> {
         )),
         any::<u64>().prop_map(|tree| Control::Node(ToNode::RemoveTree { tree: FlowId(tree) })),
         Just(Control::Controller(ToController::Leaving)),
-        (any::<u64>(), bytes(), way, vec(member, 0..=MAX_NEWS), vec(repair, 0..3)).prop_map(
-            |(n, bytes, way, members, repairs)| {
+        (any::<u64>(), bytes(), route, vec(member, 0..=MAX_NEWS), vec(repair, 0..3)).prop_map(
+            |(n, bytes, route, members, repairs)| {
                 Control::Node(ToNode::Casting(Box::new(CastNews {
                     cast: n,
                     object: ObjectId(bytes),
                     bytes: Bytes::new(n),
                     files: Bytes::new(n / 2),
                     source: NodeId(bytes),
-                    way,
+                    route,
                     to_group: Bytes::new(n),
                     given: vec![(NodeId(bytes), Bytes::new(n)); n as usize % MAX_NEWS],
                     between_racks: (n % 3 == 0).then_some(Bytes::new(n)),

@@ -31,7 +31,7 @@ impl World {
         let Body::Control(control) = packet.datagram.body else { return };
         match *control {
             Control::Node(ToNode::Casting(news)) => {
-                self.way = Some(news.way);
+                self.route = Some(news.route);
                 if news.over {
                     self.end_rows(|host| reason(host, &news.members));
                 }

@@ -4,7 +4,7 @@ use headwater_controller::{ControllerConfig, ControllerStats, NetworkSpec};
 use headwater_fabric::{LinkId, Routes, Topology};
 use headwater_switch::{Choice, PortConfig};
 use headwater_units::{BitRate, Bytes, Duration, Time};
-use headwater_wire::{CastWay, CastWish, Delivery};
+use headwater_wire::{CastRoute, CastWish, Delivery};
 
 use crate::packet::setup::{Change, Jitter};
 
@@ -16,7 +16,7 @@ pub struct CastSetup {
     pub routes: Routes,
     /// The port of a link; the flag says whether a host's NIC is meant.
     pub port: Box<dyn Fn(LinkId, bool) -> PortConfig>,
-    /// How a switch chooses among equal ways.
+    /// How a switch chooses among equal paths.
     pub choice: Box<dyn Fn(u32) -> Choice>,
     /// What a host takes to send a packet.
     pub jitter: Jitter,
@@ -79,7 +79,7 @@ pub struct CastOutcome {
     /// Those who were to have the object, by the cast or by themselves, in the order of the set-up.
     pub receivers: Vec<ReceiverRow>,
     /// How it travelled, by the controller's last word; `None`: there was no cast, or it was refused.
-    pub way: Option<CastWay>,
+    pub route: Option<CastRoute>,
     /// From the beginning until the last receiver had it that ever did.
     pub all: Duration,
     /// What one copy takes on the source's links.

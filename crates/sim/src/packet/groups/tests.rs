@@ -250,7 +250,7 @@ fn a_packet_crosses_every_link_of_its_tree_once_and_comes_to_every_member() {
 /// Four hosts of a rack that spread each packet's one way up over two switches, and of each over two more.
 #[test]
 fn sprayed_packets_take_every_way_up_evenly_and_copies_share_it() {
-    for (fabric, ways) in [(FAT_TREE, 2), (LEAF_SPINE, 4)] {
+    for (fabric, paths) in [(FAT_TREE, 2), (LEAF_SPINE, 4)] {
         for routing in ["spray", "source-spray"] {
             let mut field = Field::new(fabric, routing, unlimited(), 3);
             let path = field.delivery.group(&[5, 9, 13]);
@@ -265,8 +265,8 @@ fn sprayed_packets_take_every_way_up_evenly_and_copies_share_it() {
             let up =
                 fabric.leaving(rack).iter().filter(|link| !hosts.contains(&fabric.link(**link).unwrap().to));
             let up: Vec<u64> = up.map(|link| carried[link]).collect();
-            assert_eq!((up.len(), up.iter().sum::<u64>()), (ways, 400));
-            assert!(up.iter().all(|frames| frames.abs_diff(400 / ways as u64) <= 1), "{up:?}");
+            assert_eq!((up.len(), up.iter().sum::<u64>()), (paths, 400));
+            assert!(up.iter().all(|frames| frames.abs_diff(400 / paths as u64) <= 1), "{up:?}");
         }
     }
 }

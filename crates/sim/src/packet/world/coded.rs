@@ -225,10 +225,10 @@ impl World {
     }
 
     /// Where the source of a flow sends to that is pulled, or goes down a tree: nobody has told it before the first symbols leave.
-    pub(super) fn way_of_pulled(&mut self, flow: FlowId) -> Option<PathId> {
+    pub(super) fn path_of_pulled(&mut self, flow: FlowId) -> Option<PathId> {
         let (Transport::Coded(coded), task) = (&self.setup.transport, task_of(flow)?) else { return None };
         if coded.trees.is_some() {
-            return self.way_of_tree(task, flow, None);
+            return self.path_of_tree(task, flow, None);
         }
         coded.pull?;
         let (plan, running) = (self.setup.tasks.get(task as usize)?, self.tasks.get(task as usize)?);

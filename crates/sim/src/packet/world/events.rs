@@ -46,7 +46,7 @@ impl World {
                 if let Some(cargo) = &mut self.delivery.cargo {
                     cargo.opened(flow, opened.key, opened.object, opened.symbol_size);
                 }
-                if let Some(path) = self.way_of_pulled(flow) {
+                if let Some(path) = self.path_of_pulled(flow) {
                     self.tell_later(endpoint, Command::Source(SourceCommand::FlowPath { flow, path }));
                 }
                 let receiver = self.tasks[task_of(opened.object) as usize].receivers.first();
@@ -130,7 +130,7 @@ impl World {
                     // The task's own T: the controller fits it to the object.
                     cargo.opened(flow, bind.key, object(task), assembly.symbol_size());
                 }
-                let path = self.way_of_tree(task, flow, Some(place));
+                let path = self.path_of_tree(task, flow, Some(place));
                 let path = path.unwrap_or(PathId(self.sources[source as usize]));
                 self.tell_fetch(endpoint, ReceiverCommand::FlowPath { flow, path });
             }

@@ -185,7 +185,7 @@ impl World {
             events: self.events,
             faults: self.delivery.network.faults,
             corrupt: self.corrupt,
-            under_way: self.delivery.bodies.len() as u64,
+            in_flight: self.delivery.bodies.len() as u64,
             pending: self.delivery.agenda.len() as u64,
             ..Counts::default()
         };

@@ -55,7 +55,7 @@ impl World {
     }
 
     /// The way of a tree's packets from its source, or to it from a receiver by its place in the task.
-    pub(super) fn way_of_tree(&self, task: u32, flow: FlowId, receiver: Option<usize>) -> Option<PathId> {
+    pub(super) fn path_of_tree(&self, task: u32, flow: FlowId, receiver: Option<usize>) -> Option<PathId> {
         let tree = self.tasks.get(task as usize)?.trees.get(tree_of(flow))?;
         match receiver {
             Some(place) => tree.receivers.get(place).copied(),

@@ -19,7 +19,7 @@ impl PushFlow {
     /// Before anything was sent. The round trip is that of earlier flows to this receiver, if there were any lately.
     pub(super) fn begin_at_known_rate(&mut self, shared: &Shared) {
         // A flow that yields begins with little, whatever the lines carry: others may be on them.
-        let Some(start) = self.push.start.filter(|_| !self.yields()) else { return };
+        let Some(start) = self.push.start.filter(|_| !self.is_gentle()) else { return };
         let rtt = shared.memory.min(self.push.receiver).unwrap_or(start.rtt);
         let packet = on_the_wire(self.push.symbol_size);
         if let Some(pacer) = &mut self.pacer {

@@ -212,10 +212,10 @@ impl Receiver {
         }
         let (slow, fast) = (&self.flows[&late.0], &self.flows[&early.0]);
         // What the slow flow has under way, or will have by the time it hears of this, cannot be taken back.
-        let under_way = late.1 * slow.turnaround.unwrap_or(UNKNOWN_TURNAROUND).as_secs_f64() * 1.25;
+        let in_flight = late.1 * slow.turnaround.unwrap_or(UNKNOWN_TURNAROUND).as_secs_f64() * 1.25;
         let surplus =
             (slow.outstanding as f64 * early.1 - fast.outstanding as f64 * late.1) / (late.1 + early.1);
-        let movable = surplus.min(slow.outstanding as f64 - under_way);
+        let movable = surplus.min(slow.outstanding as f64 - in_flight);
         if movable < f64::from(LEAST_PIECE)
             || ends(slow, late.1) < fast.turnaround.unwrap_or_default().as_secs_f64()
         {
