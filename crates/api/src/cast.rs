@@ -201,7 +201,7 @@ fn refused(reason: Refusal, what: &str, seen: &Seen) -> AppError {
         )),
         Refusal::NoNetwork => AppError::Usage(
             "--via trees needs a controller that knows the network: start it with `headwater controller --topology FILE`, or leave \
-             --via out to take the best way without"
+             --via out to take the best route without"
                 .to_owned(),
         ),
         Refusal::OffNetwork => AppError::Usage(

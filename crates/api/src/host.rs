@@ -1,7 +1,7 @@
 //! One process: its key, its control links, its data socket, its objects, and a controller if it runs one.
 //!
 //! Every link gets a path. What arrives on it is for the controller, or for the machines of the data thread, by its
-//! kind; what those say to the path goes back out. Path 0 is the way from this process's machines to its own controller.
+//! kind; what those say to the path goes back out. Path 0 leads from this process's machines to its own controller.
 
 mod addresses;
 mod dialling;

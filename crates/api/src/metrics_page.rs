@@ -23,7 +23,7 @@ use super::ops::{Ops, Outcomes};
 use super::{AppError, StatusReport, health};
 use headwater_driver::Snapshot;
 
-/// Every way that a cast may travel, as [`super::CastLine::via`] names them.
+/// Every route that a cast may take, as [`super::CastLine::via`] names them.
 const WAYS: [&str; 5] = ["multicast", "overlay", "trees", "undecided", "unicast"];
 
 /// What a page needs to know.

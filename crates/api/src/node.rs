@@ -186,7 +186,7 @@ impl Node {
         })
     }
 
-    /// Has many nodes fetch an object into their stores, the best way that the network allows. Cancelling it stops the cast; it goes on
+    /// Has many nodes fetch an object into their stores, the best route that the network allows. Cancelling it stops the cast; it goes on
     /// without this node if only the connection to the controller is lost.
     ///
     /// The transfer's errors: the controller cannot be reached ([`AppError::Unreachable`]), knows no such object

@@ -81,7 +81,7 @@ impl Drop for Attempt<'_> {
 pub(crate) struct Joins {
     /// Where it is said to be, `host:port`.
     pub(crate) at: String,
-    /// The way to it.
+    /// The link to it.
     pub(crate) path: PathId,
     /// Why there is no connection to it, once a try has failed.
     pub(crate) trouble: Option<String>,

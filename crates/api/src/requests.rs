@@ -222,7 +222,7 @@ pub struct Cast {
     pub what: String,
     /// Who is to have it.
     pub to: Receivers,
-    /// How it is to travel; the best way that the network allows if not said.
+    /// How it is to travel; the best route that the network allows if not said.
     pub wish: CastWish,
     /// Gives way to everything else.
     pub gentle: bool,
@@ -231,12 +231,12 @@ pub struct Cast {
 }
 
 impl Cast {
-    /// To these nodes, the best way that the network allows.
+    /// To these nodes, the best route that the network allows.
     pub fn new(what: impl Into<String>, to: Receivers) -> Self {
         Cast { what: what.into(), to, wish: CastWish::Best, gentle: false, timeout: None }
     }
 
-    /// By this way, or not at all.
+    /// By this route, or not at all.
     #[must_use]
     pub fn via(self, wish: CastWish) -> Self {
         Cast { wish, ..self }

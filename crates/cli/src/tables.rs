@@ -299,7 +299,7 @@ pub(crate) fn cast(result: &CastResult) -> String {
         };
         let _ = writeln!(
             text,
-            "  after {:.2} s a neighbour had been silent for {:.2} s: {} cables left out, {} trees led another way; decided in {:.3} s, {told}",
+            "  after {:.2} s a neighbour had been silent for {:.2} s: {} cables left out, {} trees rerouted; decided in {:.3} s, {told}",
             repair.after_seconds, repair.silent_seconds, repair.cut, repair.rebuilt, repair.decided_seconds
         );
     }

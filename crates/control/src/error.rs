@@ -28,7 +28,7 @@ pub enum ControlError {
         /// What is wrong with it.
         reason: String,
     },
-    /// Nobody answered, or there is no way there.
+    /// Nobody answered, or there is no route there.
     #[error("cannot reach {addr}: {reason}")]
     CannotReach {
         /// The address dialled.

@@ -132,7 +132,7 @@ pub struct ControllerConfig {
     pub tree_store: Bytes,
     /// How often neighbours on a tree tell each other that they are there: 100 ms. Three that do not come are a cut.
     pub tree_beat: Duration,
-    /// Where nodes are told down a tree that their trees lead another way, each tells so many at most of those that it reaches over
+    /// Where nodes are told down a tree that their trees were rerouted, each tells so many at most of those that it reaches over
     /// switches alone, and they the others: 16.
     pub signal_fan_out: usize,
     /// A cable that was found cut is left out of trees for so long: 60 s.
@@ -317,7 +317,7 @@ pub struct ControllerStats {
     pub trees_repaired: u64,
     /// Receivers that were served by themselves because their trees had come to nothing.
     pub receivers_off_trees: u64,
-    /// Nodes told down a tree that their trees lead another way.
+    /// Nodes told down a tree that their trees were rerouted.
     pub nodes_signalled: u64,
     /// Of these, the ones that did not answer that way.
     pub signals_unanswered: u64,

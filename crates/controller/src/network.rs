@@ -42,12 +42,12 @@ pub struct NetworkSpec {
     /// nothing is said. Trees are told how many symbols their links carry.
     #[serde(default)]
     pub framing: Option<Bytes>,
-    /// How nodes are told that a tree leads another way.
+    /// How nodes are told that a tree was rerouted.
     #[serde(default)]
     pub signalling: SignallingMode,
 }
 
-/// How nodes that are on a tree already are told that it leads another way (Datacast §III).
+/// How nodes that are on a tree already are told that it was rerouted (Datacast §III).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SignallingMode {

@@ -7,15 +7,15 @@
 //!                   |                                                           |
 //!                   `------ repair <-- a beat to hear the others too <-- Silent ' (neighbours that are not heard of)
 //! ```
-//! **Who knows the way.** In the paper each packet carries its route. Here whoever hands on is told its neighbours, since it must be
+//! **Who knows the route.** In the paper each packet carries its route. Here whoever hands on is told its neighbours, since it must be
 //! told the tree's key in any case: it takes nothing from a neighbour that has not got it, and sends nothing anywhere else.
 //! Devices that know no key, switches with stores, need neither: the next host's address is what an interest goes to.
 //!
 //! **What is cut.** A hop that its ends report silent, in either direction, crosses cables; those that another hop is heard over are
 //! well. Of the others the fewest that explain all silent hops count as cut, and where several explain as much, all of these.
 //!
-//! **A tree keeps its flow** when it is led another way; nothing that has come is lost, and who asks again is answered by whoever has
-//! it. One for which there is no way of its own shares that of another: the blocks that it was given must still come. (The paper
+//! **A tree keeps its flow** when it is rerouted; nothing that has come is lost, and who asks again is answered by whoever has
+//! it. One for which there is no path of its own shares that of another: the blocks that it was given must still come. (The paper
 //! gives such a tree up.)
 //!
 //! **Who is told how.** The first order of a tree carries its key, and goes to each node by its own connection. That it leads another
@@ -138,7 +138,7 @@ fn standing(network: &Network, catalog: &Catalog) -> BTreeMap<HostId, NodeId> {
 }
 
 impl InstalledTrees {
-    // ---- the way there
+    // ---- installation
 
     /// All are here who are waited for: finds trees to those who ask, given with the bytes of symbol that each takes, and tells
     /// everybody on them.

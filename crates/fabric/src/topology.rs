@@ -176,7 +176,7 @@ impl Topology {
         self.fabric.set_capacity(link, Some(capacity))
     }
 
-    /// Whether there is a way from one host to another over links that are not down.
+    /// Whether there is a path from one host to another over links that are not down.
     pub fn connected(&self, from: HostId, to: HostId) -> bool {
         let (Some(start), Some(_)) = (self.point_of(from), self.point_of(to)) else { return false };
         let mut distances = Distances::new(self);
@@ -199,7 +199,7 @@ impl Topology {
         Some(longest)
     }
 
-    /// Up to `limit` paths of fewest links, ascending by their links; none if there is no way or no such host.
+    /// Up to `limit` paths of fewest links, ascending by their links; none if there is no path or no such host.
     pub fn paths(&self, from: HostId, to: HostId, limit: usize) -> Vec<Path> {
         let Some(start) = self.point_of(from) else { return Vec::new() };
         Towards::new(self, to, Metric::Hops)
@@ -207,7 +207,7 @@ impl Topology {
     }
 
     /// How long `packet` takes one way and `ack` takes back when nobody else sends: store and forward at every point, on
-    /// the first of the paths of fewest links. `None` if there is no way.
+    /// the first of the paths of fewest links. `None` if there is no path.
     pub fn unloaded_rtt(&self, from: HostId, to: HostId, packet: Bytes, ack: Bytes) -> Option<Duration> {
         let there = self.paths(from, to, 1).pop()?;
         let back = self.paths(to, from, 1).pop()?;

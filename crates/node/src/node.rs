@@ -10,7 +10,7 @@
 //!                   `---------- Trees ----------'
 //! ```
 //! Bytes never pass through: what is kept of a datagram, and what is sent, the driver moves. A packet of a tree is a [`Parcel`], which
-//! a driver makes of it and gets back for each way that it takes.
+//! a driver makes of it and gets back for each neighbour that it takes.
 //!
 //! **After each input, poll until there is nothing more**, and then again at [`Node::wake`]. What an action asks for by a call in
 //! answer (a path, a parcel, whether a symbol was kept) is called before the next poll.

@@ -255,7 +255,7 @@ impl<P: Clone> Trees<P> {
         }
     }
 
-    /// A tree leads another way, says a signal on this flow; whether this node knows the tree, and does so.
+    /// A signal says that a tree was rerouted on this flow; whether this node knows the tree, and does so.
     fn lead(&mut self, now: Time, signals: FlowId, update: &TreeUpdate) -> bool {
         let tree = update.tree;
         let relay = self.relays.get_mut(&tree).filter(|it| it.order.signals.flow == signals);
@@ -409,7 +409,7 @@ impl<P: Clone> Relay<P> {
         self.order = order;
     }
 
-    /// By which way something comes from a neighbour; `None`: from nobody that is known, or the wrong way.
+    /// From which neighbour something comes; `None`: from nobody that is known, or in the wrong direction.
     fn neighbour_from(&mut self, from: SocketAddr, word: TreeWord) -> Option<Neighbour> {
         match word {
             TreeWord::Data { .. } => (self.order.parent == Some(from)).then_some(Neighbour::Parent),

@@ -139,7 +139,7 @@ impl<F, R: Clone + PartialEq> ContentStore<F, R> {
         }
     }
 
-    /// An interest for a name, to be answered this way.
+    /// An interest for a name, to be answered to this neighbour.
     pub fn on_interest(&mut self, name: SymbolId, from: R) -> Answer<'_, F> {
         if self.held.contains_key(&name) {
             self.stats.held += 1;
@@ -173,7 +173,7 @@ impl<F, R: Clone + PartialEq> ContentStore<F, R> {
         Answer::Waits
     }
 
-    /// A packet has come: `to` is called for each way that a copy goes. `number` is its place in the tree's order; `None` for
+    /// A packet has come: `to` is called for each neighbour that a copy goes. `number` is its place in the tree's order; `None` for
     /// what has none, which is always kept.
     pub fn on_packet(
         &mut self,

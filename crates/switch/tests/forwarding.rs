@@ -1,4 +1,4 @@
-//! Which way frames go: hashes that spread and do not polarise, sprayed rounds, copies, ports that are down.
+//! Which path frames take: hashes that spread and do not polarise, sprayed rounds, copies, ports that are down.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -260,7 +260,7 @@ fn hosts_behind_one_port_for_different_reasons_share_a_copy() {
     let mut table = rack(Choice::First);
     table.set_routes(5, &ports([2])).unwrap();
     assert_eq!(table.branches(&[2, 5], 3, 0), [Branch { port: PortIndex(2), hosts: 3 }]);
-    // With port 2 down the one goes another way, and the other none.
+    // With port 2 down the one takes another path, and the other none.
     table.set_port_up(PortIndex(2), false);
     assert_eq!(table.branches(&[2, 5], 3, 0), [Branch { port: PortIndex(3), hosts: 1 }]);
 }

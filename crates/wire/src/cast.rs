@@ -49,7 +49,7 @@ pub struct Cast {
     pub wish: CastWish,
 }
 
-/// What whoever asks wants of the way.
+/// How whoever asks wants a cast to travel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum CastWish {
     /// The best that works.
@@ -120,12 +120,12 @@ pub struct TreeOrder {
     pub symbol_size: u16,
     /// Where the next node towards the source is; `None`: the source is here.
     pub parent: Option<SocketAddr>,
-    /// The ways that lead on, at most [`MAX_FLOWS`] addresses in all: each to the nodes that are reached by it. A device between them
+    /// The branches that lead on, at most [`MAX_FLOWS`] addresses in all: each to the nodes that are reached by it. A device between them
     /// and here passes on one of their interests of several that are equal.
     pub branches: Vec<Vec<SocketAddr>>,
     /// This node receives what comes down.
     pub receives: bool,
-    /// Bytes of symbols that are kept where more than one way leads on.
+    /// Bytes of symbols that are kept where more than one branch leads on.
     pub store: Bytes,
     /// How often neighbours are told that this node is there, and are to be heard of; zero: never.
     pub beat: Duration,
@@ -147,9 +147,9 @@ pub struct TreeRepair {
     pub told: Option<Duration>,
     /// Cables that count as cut.
     pub cut: u16,
-    /// Trees that go another way.
+    /// Trees that were rerouted.
     pub rebuilt: u16,
-    /// Trees for which there was no way of their own: they share that of another.
+    /// Trees for which there was no path of their own: they share that of another.
     pub shared: u16,
     /// Nodes that were told down a tree of signals.
     pub signalled: u16,

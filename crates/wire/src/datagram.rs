@@ -82,7 +82,7 @@ pub enum Ecn {
     Ect1 = 1,
     /// 10: may be marked; what symbols leave with.
     Ect0 = 2,
-    /// 11: marked on the way.
+    /// 11: marked on the path.
     Ce = 3,
 }
 
@@ -291,7 +291,7 @@ pub fn parse<'a>(bytes: &'a [u8], key: &HeaderKey) -> Result<Parsed<'a>, WireErr
     read(bytes, Some(key))
 }
 
-/// Reads what may be said on a tree, as a device on the way must, which holds no key: nothing of it is proven. `None` for all that
+/// Reads what may be said on a tree, as a device on the path must, which holds no key: nothing of it is proven. `None` for all that
 /// is neither a symbol nor [`Body::Interest`] nor [`Body::Announcement`].
 pub fn peek_tree(bytes: &[u8]) -> Option<Datagram> {
     matches!(bytes.first()? & 15, KIND_SYMBOL | KIND_TREE)
@@ -390,7 +390,7 @@ fn read<'a>(bytes: &'a [u8], key: Option<&HeaderKey>) -> Result<Parsed<'a>, Wire
 /// Reads what a switch has left of a symbol: the header, whatever else is still there or is not.
 ///
 /// That it was trimmed is for the caller to know, by the packet's code point ([`CodePoints`](crate::CodePoints)): a switch
-/// knows nothing of our flags, and anybody on the way could set them, since the tag does not cover the one in question.
+/// knows nothing of our flags, and anybody on the path could set them, since the tag does not cover the one in question.
 ///
 /// # Errors
 /// [`WireError`]: too short for a symbol's header, no symbol, or as [`parse`].

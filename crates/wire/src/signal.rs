@@ -35,7 +35,7 @@ pub struct Signal {
     pub below: Vec<SignalBranch>,
 }
 
-/// A tree leads a node's symbols another way; the rest of its order stays as it is.
+/// What of a node's tree order a reroute changes; the rest of its order stays as it is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TreeUpdate {
     /// The tree.
@@ -150,7 +150,7 @@ impl TreeOrder {
         }
     }
 
-    /// The same order with another way.
+    /// The same order with this update.
     pub fn updated(&self, update: TreeUpdate) -> TreeOrder {
         let TreeUpdate { tree: _, version, parent, branches, receives } = update;
         TreeOrder { version, parent, branches, receives, ..self.clone() }

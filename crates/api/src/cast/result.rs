@@ -50,7 +50,7 @@ pub struct CastResult {
     pub receivers: Vec<CastReceiver>,
 }
 
-/// Trees that were led another way.
+/// Trees that were rerouted.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct CastRepair {
     /// When a neighbour was first said to be silent, from the request on.
@@ -63,9 +63,9 @@ pub struct CastRepair {
     pub told_seconds: Option<f64>,
     /// Cables that count as cut.
     pub cut: u16,
-    /// Trees that go another way.
+    /// Trees that were rerouted.
     pub rebuilt: u16,
-    /// Trees that share the way of another.
+    /// Trees that share the path of another.
     pub shared: u16,
     /// Nodes that were told down a tree of nodes.
     pub signalled: u16,

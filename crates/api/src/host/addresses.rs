@@ -42,7 +42,7 @@ impl Host {
     }
 }
 
-/// The address that packets to the world would carry, if there is a way there. Nothing is sent.
+/// The address that packets to the world would carry, if there is a route there. Nothing is sent.
 fn routed() -> Option<IpAddr> {
     // Addresses for documentation (RFC 5737, RFC 3849): nobody has them, so they go by the default route.
     let targets: [(IpAddr, IpAddr); 2] = [

@@ -1,7 +1,7 @@
 //! A cast by trees of the network, and receivers for which these come to nothing.
 //!
 //! ```text
-//!   Receiving by trees -- no way leads to it, its source stopped, its fetch failed --> StopFetch, Fetch under another number
+//!   Receiving by trees -- no path leads to it, its source stopped, its fetch failed --> StopFetch, Fetch under another number
 //!                                                                                         |
 //!                                                       served by itself, as by any request <-'
 //! ```
@@ -134,7 +134,7 @@ impl Cast {
         let repaired = trees.repair(&mut below.turn, below.catalog, network, is_open);
         let Some(repaired) = repaired else { return };
         for node in &repaired.lost {
-            self.leave_trees(below, *node, "no way leads to it that is not cut");
+            self.leave_trees(below, *node, "no path leads to it that is not cut");
         }
         if let (Some(trees), Some(network)) = (self.trees_mut(), &mut below.network) {
             let tasks = below.deliveries.tasks();

@@ -63,7 +63,7 @@ pub(super) enum Stage {
     Running,
 }
 
-/// By which way receivers are served; those who come late may be served otherwise.
+/// The route by which receivers are served; those who come late may be served otherwise.
 pub(super) enum Route {
     /// Each by itself, for this reason.
     Unicast(WhyUnicast),

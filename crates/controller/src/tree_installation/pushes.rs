@@ -3,7 +3,7 @@
 //! Trees cross each other's cables, and a source that knows nothing of that fills its links with symbols until the interests of the
 //! other trees have no room: the receivers behind such a link fall behind what stores remember, and all of them have what they miss
 //! sent again (Datacast §V-B: what makes the source halve its rate). The controller knows the cables, and says
-//! ([`trees::rates`](headwater_fabric::trees::rates)) what each tree may send. A repair that leads one another way says it anew.
+//! ([`trees::rates`](headwater_fabric::trees::rates)) what each tree may send. A repair that reroutes one says it anew.
 
 use headwater_fabric::trees::SteinerTree;
 use headwater_units::{BitRate, Theta};
@@ -21,7 +21,7 @@ impl InstalledTrees {
         }
     }
 
-    /// The way of each tree.
+    /// The route of each tree.
     pub(super) fn routes(&self) -> Vec<SteinerTree> {
         self.trees.iter().map(|tree| tree.route.clone()).collect()
     }

@@ -16,7 +16,7 @@ use crate::turn::Turn;
 
 /// Trees that lead other ways, of which nobody was told yet.
 pub(crate) struct Repaired {
-    /// Receivers that no way leads to.
+    /// Receivers that no path leads to.
     pub(crate) lost: Vec<NodeId>,
     standing: BTreeMap<HostId, NodeId>,
 }

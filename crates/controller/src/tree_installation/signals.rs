@@ -1,4 +1,4 @@
-//! Nodes on trees are told down a tree that their trees lead another way, if the operator wants it so (Datacast §III): the source
+//! Nodes on trees are told down a tree that their trees were rerouted, if the operator wants it so (Datacast §III): the source
 //! splits one message among some of them, and they among others. Who does not answer is told by its own connection, as everybody is
 //! who gets a key.
 //!

@@ -244,7 +244,7 @@ fn running_on(mut bench: Bench) -> (Bench, Vec<Push>, Orders) {
 }
 
 #[test]
-fn a_tree_whose_cable_is_cut_is_led_another_way_or_shares_that_of_another() {
+fn a_tree_whose_cable_is_cut_is_rerouted_or_shares_that_of_another() {
     let (mut bench, pushes, orders) = running();
     // Node 4 does not hear its parent in tree 0.
     let order = &orders[3].1[0];
@@ -307,7 +307,7 @@ fn told(signal: &Signal, orders: &Orders) -> Vec<(u8, Vec<TreeUpdate>)> {
 }
 
 #[test]
-fn the_source_splits_one_message_for_all_whose_trees_lead_another_way() {
+fn the_source_splits_one_message_for_all_whose_trees_were_rerouted() {
     let (mut bench, signal, orders) = cut_and_signalled();
     let told = told(&signal, &orders);
     let four = told.iter().find(|(n, _)| *n == 4).expect("4 asks somebody else");
@@ -491,7 +491,7 @@ fn whoever_insists_on_trees_gets_nothing_from_a_source_that_opens_none() {
 }
 
 #[test]
-fn a_tree_that_is_led_another_way_may_carry_less_and_its_source_is_told() {
+fn a_tree_that_is_rerouted_may_carry_less_and_its_source_is_told() {
     let (mut bench, pushes, orders) = running();
     let most = |push: &Push| match push.role {
         FlowRole::Tree { most, .. } => most.expect("rates are stated"),

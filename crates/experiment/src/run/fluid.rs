@@ -211,7 +211,7 @@ impl SetUp {
     }
 }
 
-/// The way of every flow.
+/// The path of every flow.
 fn paths(scenario: &Scenario, ground: &Ground) -> Result<Vec<Path>, RunError> {
     let routes = common::routes(scenario, &ground.topology)?;
     let mut paths = Vec::new();
@@ -224,11 +224,11 @@ fn paths(scenario: &Scenario, ground: &Ground) -> Result<Vec<Path>, RunError> {
         });
         if several && scenario.routing != Routing::First {
             return Err(unsupported(format!(
-                "flow '{}' has several equal ways; it is for one bottleneck or a chain of them",
+                "flow '{}' has several equal paths; it is for one bottleneck or a chain of them",
                 plan.name
             )));
         }
-        let none = || unsupported(format!("flow '{}' has no way from host {from} to {to}", plan.name));
+        let none = || unsupported(format!("flow '{}' has no path from host {from} to {to}", plan.name));
         paths.push(path.ok_or_else(none)?);
     }
     Ok(paths)

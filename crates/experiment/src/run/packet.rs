@@ -124,7 +124,7 @@ impl Prepared {
 }
 
 /// What a task takes with nobody else in the network and no limit but its links, seconds: its packets one after the other on the
-/// slowest link of the way, and the way, from the nearest source to the farthest receiver.
+/// slowest link of the path, and the path, from the nearest source to the farthest receiver.
 fn unloaded(setup: &Setup, plan: &TaskPlan) -> f64 {
     let Setup { topology, routes, sizes, .. } = setup;
     let Some(packet) = sizes.data else { return f64::NAN };

@@ -116,7 +116,7 @@ fn excused(spec: &CastSpec, row: &ReceiverRow, reason: &str) -> Result<(), Strin
         && ["it died", "it is dead", "its process ended"].contains(&reason))
         || liars.contains(&row.host)
         || (full.contains(&row.host) && reason == "the disk is full");
-    // Whoever insists on trees gets nothing by another way: for them the first failure is one.
+    // Whoever insists on trees gets nothing by another route: for them the first failure is one.
     let cut_off = spec.cast.wish == Wish::Trees && spec.cast.gets.iter().all(|get| get.host != row.host);
     // A controller that remembers nothing takes itself for new, and does not wait for nodes that knew another one.
     let unknown = ["UnknownObject", "NoSource", "Refused(", "the cast is over: Some(Away)"];

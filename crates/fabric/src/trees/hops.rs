@@ -3,7 +3,7 @@
 //! What a switch makes of a tree that branches in it depends on the switch ([`Switches`]). One with a content store (Datacast §V-A)
 //! passes on one packet to all who want it, so every host below asks the one above. A plain one would have to be sent a packet for
 //! each of them; there the hosts below hand it on to one another, in the order in which the tree is walked depth first. Such a
-//! chain uses each cable once in each direction, the ways up beside those of the tree; another tree may want one of these.
+//! chain uses each cable once in each direction, the paths up beside those of the tree; another tree may want one of these.
 //!
 //! Not here: addresses, and who of them receives.
 

@@ -98,7 +98,7 @@ where
         }
     }
 
-    /// A datagram of either machine, by the way that it goes.
+    /// A datagram of either machine, by where it goes.
     #[inline(always)]
     fn says(&self, by: By, packet: Packet) -> NodeAction<P, A> {
         if self.trees.has(packet.datagram.flow) {

@@ -299,7 +299,7 @@ impl Surroundings for Around<'_> {
         let was_over = row.is_over();
         match end {
             _ if row.finished.is_some() => {}
-            // Whoever has failed by one way may be invited again, and then have it by another.
+            // Whoever has failed by one route may be invited again, and then have it by another.
             FetchEnd::Had | FetchEnd::Kept => (row.finished, row.failed) = (Some(self.now), None),
             FetchEnd::Failed(why) => _ = row.failed.get_or_insert_with(|| why.clone()),
         }

@@ -1,4 +1,4 @@
-//! The way of a message: from one machine's `Transmit` to another machine's input.
+//! The path of a message: from one machine's `Transmit` to another machine's input.
 //!
 //! A message is put aside and its frame goes through the network, or it goes beside the network, as the set-up has it. A path
 //! is an endpoint, or a group of them ([`Delivery::group`]), or a segment of a tree.
@@ -93,7 +93,7 @@ impl Delivery {
         }
     }
 
-    /// A message leaves a host: to its end, by the way to this host.
+    /// A message leaves a host: to its end, by the path to this host.
     #[inline(always)]
     fn dispatch(
         &mut self,
@@ -141,7 +141,7 @@ impl Delivery {
         self.network.groups.add(&members)
     }
 
-    /// A message to a group goes by the way to its farthest member. A member at the host that sends has it at once.
+    /// A message to a group goes by the path to its farthest member. A member at the host that sends has it at once.
     #[inline(never)]
     fn send_to_group(&mut self, setup: &Setup, now: Time, from: u32, path: u32, packet: Packet) {
         let here = self.hosts[from as usize];

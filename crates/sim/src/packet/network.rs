@@ -71,7 +71,7 @@ pub struct LinkTally {
     pub duplicated: Seen,
     /// Come to its far end.
     pub arrived: Seen,
-    /// Of those, frames with no way on.
+    /// Of those, frames with no route.
     pub stray: Seen,
     /// Further copies that the switch made of them, of frames to groups.
     pub copied: Seen,
@@ -85,7 +85,7 @@ pub(super) struct Ground<'a> {
     pub(super) port: &'a dyn Fn(LinkId, bool) -> PortConfig,
     /// How a switch chooses among equal paths.
     pub(super) choice: &'a dyn Fn(u32) -> Choice,
-    /// Hosts that could forward do not: packets say their way themselves.
+    /// Hosts that could forward do not: packets carry their own route.
     pub(super) on_trees: bool,
     /// Both ends of all links are tallied.
     pub(super) tallied: bool,
@@ -105,7 +105,7 @@ pub(super) struct Network {
     seed: u64,
     /// Whom frames to groups are for.
     pub(super) groups: Groups,
-    /// The ways of frames on trees.
+    /// The paths of frames on trees.
     pub(super) segments: Segments,
     /// Copies that a switch has just made, each with its port.
     copies: Vec<(PortIndex, SimFrame)>,
@@ -266,7 +266,7 @@ impl Network {
         self.arrive_for_several(now, link, frame, agenda, bodies)
     }
 
-    /// The same of a frame for which there is nobody here, and no way on: it is on a tree, for a group, or astray.
+    /// The same of a frame for which there is nobody here, and no route: it is on a tree, for a group, or astray.
     #[inline(never)]
     fn arrive_for_several(
         &mut self,
@@ -347,7 +347,7 @@ impl Network {
         self.copies = copies;
     }
 
-    /// A frame that came over this link has no way on.
+    /// A frame that came over this link has no route.
     fn stray(&mut self, link: u32, frame: SimFrame, bodies: &mut Bodies) {
         self.faults.unroutable += 1;
         if let Some(tally) = self.tallies.get_mut(link as usize) {

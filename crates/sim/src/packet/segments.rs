@@ -5,7 +5,7 @@
 //!                       ||
 //!                       ++==segment== node ==== ...       a node: where a tree branches, or a receiver sends on
 //! ```
-//! Source routing: a frame names the segment that it is on, and every device on the way sends it on by the next of the segment's
+//! Source routing: a frame names the segment that it is on, and every device on the path sends it on by the next of the segment's
 //! links, hosts that forward too. At its end is a [`TreeNode`], which decides where it goes on, or a machine. A machine whose host
 //! has a node is joined to it by a segment without links.
 //!

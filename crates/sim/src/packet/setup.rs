@@ -21,7 +21,7 @@ pub struct Setup {
     pub routes: Routes,
     /// The port of a link; the flag says whether a host's NIC is meant.
     pub port: Box<dyn Fn(LinkId, bool) -> PortConfig>,
-    /// How a switch chooses among equal ways. Where the first one follows its sources ([`Choice::Path`]), all must: then a
+    /// How a switch chooses among equal paths. Where the first one follows its sources ([`Choice::Path`]), all must: then a
     /// host takes another path with every packet, in an order of its own for each other host.
     pub choice: Box<dyn Fn(u32) -> Choice>,
     /// How long frames are.
@@ -52,7 +52,7 @@ pub struct Setup {
 }
 
 impl Setup {
-    /// One data packet's time on the slowest link from one host to another; zero if there is no way.
+    /// One data packet's time on the slowest link from one host to another; zero if there is no path.
     pub(super) fn packet_on_path(&self, from: u32, to: u32) -> Duration {
         let bytes = self.sizes.data.unwrap_or(Bytes::new(1500));
         packet_on_path(&self.topology, &self.routes, bytes, from, to)
@@ -81,7 +81,7 @@ impl Setup {
     }
 }
 
-/// One packet's time on the slowest link from one host to another; zero if there is no way.
+/// One packet's time on the slowest link from one host to another; zero if there is no path.
 pub fn packet_on_path(topology: &Topology, routes: &Routes, packet: Bytes, from: u32, to: u32) -> Duration {
     let path = routes.path(topology, HostId(from), HostId(to), |_, _| 0);
     let links = path.iter().flat_map(|path| path.links());

@@ -59,7 +59,7 @@ impl<'a> Aftermath<'a> {
         Aftermath { facts, paused, down }
     }
 
-    /// Whether two hosts can talk by whatever way switches choose.
+    /// Whether two hosts can talk by whatever path switches choose.
     fn whole(&self, a: u32, b: u32) -> bool {
         let Facts { topology, routes, .. } = self.facts;
         let paths = |from, to| routes.paths(topology, HostId(from), HostId(to), 64);

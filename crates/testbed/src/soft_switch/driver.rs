@@ -57,7 +57,7 @@ pub struct SoftSwitchSpec<'a> {
     pub routes: &'a Routes,
     /// The port of a link; the flag says whether a host's NIC is meant.
     pub port: &'a dyn Fn(LinkId, bool) -> PortConfig,
-    /// How a switch, counted by its point, chooses among equal ways.
+    /// How a switch, counted by its point, chooses among equal paths.
     pub choice: &'a dyn Fn(u32) -> Choice,
     /// What chance follows from.
     pub seed: u64,

@@ -1,4 +1,4 @@
-//! Where a flow sends to, and what is known of the way there.
+//! Where a flow sends to, and what is known of the path there.
 //!
 //! The first assignment gives the path. Until an assignment that comes over it carries the nonce of our challenge,
 //! little is sent, so that nobody can point a source at a third party (docs/decisions/0030, as RFC 9000 §8). A
@@ -58,7 +58,7 @@ pub(crate) enum PathNews {
     None,
     /// Send this nonce there.
     Challenge(u64),
-    /// The flow goes another way now.
+    /// The flow takes another path now.
     Moved,
 }
 
@@ -145,7 +145,7 @@ impl Known {
     }
 }
 
-/// What is known of the way to each receiver, shared by its flows: the smallest round-trip time, since a late-comer to a
+/// What is known of the path to each receiver, shared by its flows: the smallest round-trip time, since a late-comer to a
 /// standing queue never sees the empty path, and would take the queue for it; and how long a datagram may be, if that is
 /// less than was wanted.
 #[derive(Clone, Debug)]

@@ -43,7 +43,7 @@ pub struct FlowStats {
 }
 
 impl FlowStats {
-    /// Of a flow that measures nothing of its way and has sent nothing yet.
+    /// Of a flow that measures nothing of its path and has sent nothing yet.
     pub(crate) fn unmeasured(push: &Push) -> Self {
         FlowStats {
             flow: push.flow,

@@ -84,7 +84,7 @@ pub(crate) struct PushFlow {
     known_min: (Duration, Time),
     /// How long a datagram the path carries, if that is looked after.
     pub(super) mtu: Option<PathMtu>,
-    /// What the controller knew of the way, until a round trip is measured.
+    /// What the controller knew of the path, until a round trip is measured.
     pub(super) start: Option<Start>,
     /// Packets below this one are of its first window, which goes before others where levels are served.
     pub(super) young_below: PacketNumber,

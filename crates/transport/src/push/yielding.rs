@@ -252,7 +252,7 @@ impl Yielding {
         }
     }
 
-    /// The flow goes another way: it begins anew.
+    /// The flow takes another path: it begins anew.
     pub fn on_new_path(&mut self) {
         *self = Yielding { yields: self.yields, ..Yielding::new(self.config, self.theta) };
     }

@@ -36,10 +36,10 @@ pub enum SourceCommand {
         /// Its path.
         path: PathId,
     },
-    /// This host refuses to send datagrams this way that are longer: its interface or route is, or has become, too
+    /// This host refuses to send datagrams on this path that are longer: its interface or route is, or has become, too
     /// narrow for them.
     TooLong {
-        /// Which way.
+        /// Which path.
         path: PathId,
         /// The longest that it sends, bytes above UDP.
         fits: u16,

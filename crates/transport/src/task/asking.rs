@@ -186,7 +186,7 @@ impl<A: Asker> Asking<A> {
         }
     }
 
-    /// Flows whose way is known, once it is known where symbols go.
+    /// Flows whose path is known, once it is known where symbols go.
     fn begin_flows(&mut self, now: Time) {
         if self.blocks.is_none() {
             return;

@@ -7,7 +7,7 @@
 //!        ^            at a rate r                (where it branches)       |
 //!        +------------------ interests, once per name ------------------<--+
 //! ```
-//! **One tree.** A receiver asks for each symbol by name, with at most w interests out (§V-B). What the devices on the way hold they
+//! **One tree.** A receiver asks for each symbol by name, with at most w interests out (§V-B). What the devices on the path hold they
 //! answer; what was asked for already waits there; so the source hears of each symbol once. If it hears of one again, the network
 //! lost it or the slowest receiver is further behind the fastest than the stores remember: either way the source is too fast and
 //! halves its rate. Each time T without such a duplicate it adds delta.

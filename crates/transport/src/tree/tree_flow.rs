@@ -7,7 +7,7 @@
 //!            --- NEXT of a block -------> the block after it is chosen, if it was not, and said
 //! ```
 //! Repeated symbols are not held back by the rate: they are for the slowest receiver, which must not become slower (§V-B). A
-//! symbol keeps the number under which it was first sent; that tells the stores on the way how old it is.
+//! symbol keeps the number under which it was first sent; that tells the stores on the path how old it is.
 //!
 //! Where the tree leads is said by the order or by the driver, never by who asks: so nobody has symbols sent elsewhere.
 
@@ -283,7 +283,7 @@ impl SourceFlow for TreeFlow {
         Push { theta: push.theta, role, ..self.push.clone() } == *push
     }
 
-    // The tree may be led another way now.
+    // The tree may be rerouted now.
     fn order_again(&mut self, now: Time, push: &Push) {
         if most_of(push) != most_of(&self.push) {
             self.push.role = push.role.clone();

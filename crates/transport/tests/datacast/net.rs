@@ -46,7 +46,7 @@ pub(crate) fn accepted(request: u64, bytes: Bytes, flow: FlowId, delivery: Deliv
     object(bytes).accepted(request, TaskId(request), rarely, delivery, vec![flow])
 }
 
-/// The link from a device to the one below it; the way up is as fast as the source's.
+/// The link from a device to the one below it; the link up is as fast as the source's.
 #[derive(Clone, Copy)]
 pub(crate) struct Link {
     pub(crate) rate: BitRate,
@@ -72,7 +72,7 @@ fn links((place, device): (usize, &Device)) -> [TestLink<Addressed>; 2] {
 
 pub(crate) struct Net {
     devices: Vec<Device>,
-    /// By device. Its way up is [`UP`], that to its own application its own place.
+    /// By device. Its link up is [`UP`], that to its own application its own place.
     nodes: Vec<TreeNode<Packet, usize>>,
     network: Network<Addressed, ()>,
     /// By device: the source at the first one, and receivers.

@@ -294,7 +294,7 @@ impl Net {
         self.network.send(link, Bytes::new(bytes), it);
     }
 
-    /// The link behind this one on the way of a packet, if it is not there.
+    /// The link behind this one on the path of a packet, if it is not there.
     fn next(&self, link: usize, it: &Addressed) -> Option<usize> {
         let [out, into] = [it.from, it.to].map(|host| self.rack(host));
         let leaves = out.filter(|rack| into != Some(rack)).and_then(|rack| self.rack_links.get(rack));

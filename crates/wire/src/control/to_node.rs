@@ -27,7 +27,7 @@ pub enum ToNode {
         /// The tree.
         tree: FlowId,
     },
-    /// Trees lead another way. The node sends the parts that are for others on.
+    /// Trees were rerouted. The node sends the parts that are for others on.
     Signal(Box<Signal>),
     /// What became of a claim.
     NameStands(Box<NameStands>),

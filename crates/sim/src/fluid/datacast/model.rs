@@ -124,7 +124,7 @@ pub enum ModelError {
     Nothing(&'static str),
     /// Credit that does not keep the pipe full: the model is one of a receiver that is limited by its link alone.
     #[error(
-        "credit of {credit:.0} bytes is less than the {in_flight:.0} bytes that fill the way there and back"
+        "credit of {credit:.0} bytes is less than the {in_flight:.0} bytes that fill the path there and back"
     )]
     Credit {
         /// Datacast w MTU.

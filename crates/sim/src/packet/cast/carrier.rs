@@ -1,4 +1,4 @@
-//! The way of packets between the hosts of a cast, and of what they and the controller say to each other beside it.
+//! The path of packets between the hosts of a cast, and of what they and the controller say to each other beside it.
 //!
 //! A path is a host by its number, or a group by the number that [`Carrier::group_at`] gives it. Groups have members as hosts join and
 //! leave; the network's own groups never change, so each membership that something is sent to is one of those.

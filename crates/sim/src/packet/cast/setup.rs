@@ -88,7 +88,7 @@ pub struct CastOutcome {
     pub copies: f64,
     /// Messages between the controller and each host, in the order of their numbers: to it, and from it.
     pub messages: Vec<(u64, u64)>,
-    /// Frames that found no room or no way.
+    /// Frames that found no room or no route.
     pub dropped: u64,
     /// Hosts that found another to send wrong bytes, and which.
     pub distrusted: Vec<(u32, u32)>,

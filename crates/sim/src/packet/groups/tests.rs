@@ -233,7 +233,7 @@ fn a_packet_crosses_every_link_of_its_tree_once_and_comes_to_every_member() {
                 }
                 assert_eq!(field.had.len(), 40 * members.len());
                 let carried = field.carried();
-                // Where each member has a way of its own, copies part where those do.
+                // Where each member has a path of its own, copies part where those do.
                 if routing != "d-mod-k" {
                     let expected = 40 * tree(&field, from, members);
                     assert_eq!(carried.values().sum::<u64>(), expected, "{fabric} {routing} {from}");
@@ -381,7 +381,7 @@ fn two_members_on_one_host_are_refused() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Whatever groups, routing and losses: a member misses a packet only if a link on the way lost it, nobody has one twice or
+    /// Whatever groups, routing and losses: a member misses a packet only if a link on the path lost it, nobody has one twice or
     /// that was not for him, and every count adds up.
     #[test]
     fn every_count_adds_up_whatever_is_lost(

@@ -54,7 +54,7 @@ impl World {
         running.trees = installed.map(|tree| tree.expect("each of its links has a twin")).collect();
     }
 
-    /// The way of a tree's packets from its source, or to it from a receiver by its place in the task.
+    /// The path of a tree's packets from its source, or to it from a receiver by its place in the task.
     pub(super) fn path_of_tree(&self, task: u32, flow: FlowId, receiver: Option<usize>) -> Option<PathId> {
         let tree = self.tasks.get(task as usize)?.trees.get(tree_of(flow))?;
         match receiver {

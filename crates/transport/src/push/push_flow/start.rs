@@ -2,7 +2,7 @@
 //! ([`crate::push::first_window`]).
 //!
 //! A task of a few windows then needs no slow start, whose overshoot and what follows it would cost a small object more than
-//! the rest of its way. A longer one has it all the same: it is how a flow finds out what else there is, that routers mark
+//! the rest of its path. A longer one has it all the same: it is how a flow finds out what else there is, that routers mark
 //! above all.
 
 use headwater_units::{Duration, PacketNumber, Packets};

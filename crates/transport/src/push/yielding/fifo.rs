@@ -161,7 +161,7 @@ impl Flow {
     }
 }
 
-/// What happens next on the way of a packet of a flow.
+/// What happens next on the path of a packet of a flow.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Step {
     /// The link is done with it.
