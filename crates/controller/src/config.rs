@@ -109,7 +109,7 @@ pub struct ControllerConfig {
     /// together: 64, as of a group, and for the same reason. Where there are n > 6 of them it is 6/n of that, because each symbol
     /// is sent on to all others at once; of one of them it is 2 at least.
     pub overlay_window: u16,
-    /// So many receivers pass on to each other what comes; where there are more, there are several such circles, and the source
+    /// So many receivers pass on to each other what comes; where there are more, there are several such meshes, and the source
     /// sends a copy to each. 32: every one has a flow from every other one.
     pub overlay_circle: u8,
     /// Gets of one object begin to pass on to each other what comes when no further one has come for so long: 100 ms. Longer waits
@@ -131,7 +131,7 @@ pub struct ControllerConfig {
     /// Bytes of symbols that a node keeps of each tree that branches there: 512 KB (Datacast §VII-B).
     pub tree_store: Bytes,
     /// How often neighbours on a tree tell each other that they are there: 100 ms. Three that do not come are a cut.
-    pub tree_beat: Duration,
+    pub tree_heartbeat: Duration,
     /// Where nodes are told down a tree that their trees were rerouted, each tells so many at most of those that it reaches over
     /// switches alone, and they the others: 16.
     pub signal_fan_out: usize,
@@ -198,7 +198,7 @@ impl Default for ControllerConfig {
             network: None,
             tree_credit: 48,
             tree_store: Bytes::new(512_000),
-            tree_beat: Duration::from_millis(100),
+            tree_heartbeat: Duration::from_millis(100),
             signal_fan_out: 16,
             cut_for: Duration::from_secs(60),
             max_casts: 256,

@@ -13,7 +13,7 @@ use headwater_wire::{Body, Class, Datagram, NodeInfo, SYMBOL_OVERHEAD};
 use serde::Deserialize;
 use thiserror::Error;
 
-/// What trees may have of a link: the rest is for beats, for what nodes and controller say to each other, and for queues to empty.
+/// What trees may have of a link: the rest is for heartbeats, for what nodes and controller say to each other, and for queues to empty.
 const FOR_TREES: f64 = 0.99;
 /// What Ethernet puts around an IP packet: preamble, addresses, type, check sequence and gap.
 const ETHERNET: Bytes = Bytes::new(38);

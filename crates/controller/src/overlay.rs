@@ -34,7 +34,7 @@ pub(crate) fn route_of(catalog: &Catalog, receivers: &[NodeId], why: WhyUnicast)
 }
 
 /// Receivers that begin an overlay, each with the source from which its class is to come: those of a rack in a row, so that they stay
-/// together where there are several circles. There is a source.
+/// together where there are several meshes. There is a source.
 pub(crate) fn beginners(catalog: &Catalog, sources: &[NodeId], receivers: &[NodeId]) -> Vec<Beginner> {
     let rack_of = |node: &NodeId| catalog.rack_of(*node);
     let mut receivers = receivers.to_vec();
@@ -71,12 +71,12 @@ pub(crate) fn place_among(
         is_here && (receives(relay) || catalog.holds(relay, object))
     };
     let passes_on = passes_on && catalog.path_of(node).is_some();
-    let mut circle = overlays.place(object, (node, catalog.rack_of(node)), passes_on, may)?;
-    if let Some(class) = circle.orphan() {
-        let others = |it| it != node && circle.relays.iter().all(|giver| giver.node != it);
-        circle.source = known.sources_of(object, symbol_size, others).first().map(|it| (*it, class));
+    let mut role = overlays.place(object, (node, catalog.rack_of(node)), passes_on, may)?;
+    if let Some(class) = role.orphan() {
+        let others = |it| it != node && role.relays.iter().all(|giver| giver.node != it);
+        role.source = known.sources_of(object, symbol_size, others).first().map(|it| (*it, class));
     }
-    Some((Place::Overlay(circle), symbol_size))
+    Some((Place::Overlay(role), symbol_size))
 }
 
 /// A request for an object that others pass on to each other at this moment is served by them, unless it says otherwise: its place

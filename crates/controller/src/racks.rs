@@ -14,7 +14,7 @@
 
 use std::collections::BTreeSet;
 
-/// By receiver of a circle: the classes of others that it takes into its rack and hands on there. `racks` are those in which the
+/// By receiver of a mesh: the classes of others that it takes into its rack and hands on there. `racks` are those in which the
 /// receivers stand, in the order of their classes.
 ///
 /// The receivers of a rack take the classes of the others in turn. Where all racks have as many receivers, all send as much as without

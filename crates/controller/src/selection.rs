@@ -8,7 +8,7 @@ use headwater_units::{BitRate, FlowId, NodeId, ObjectId, TaskId, Time};
 use headwater_wire::{Delivery, Request, SpreadRule};
 
 use crate::catalog::Catalog;
-use crate::overlay_membership::Circle;
+use crate::overlay_membership::MeshRole;
 use crate::tasks::{Flow, FlowState, Task, Tasks};
 use crate::{ControllerConfig, TaskGroup};
 
@@ -25,7 +25,7 @@ pub(crate) enum Place {
     /// Into a group that this node serves, by this flow.
     Group { node: NodeId, flow: FlowId, group: TaskGroup },
     /// Among receivers that pass on what comes to them.
-    Overlay(Circle),
+    Overlay(MeshRole),
 }
 
 /// What a new flow is to be.
@@ -57,11 +57,11 @@ impl Place {
     pub(crate) fn window(&self, config: &ControllerConfig) -> u16 {
         match self {
             Place::Group { .. } => config.cast_window,
-            Place::Overlay(circle) => Place::overlay_window(circle.of, config),
+            Place::Overlay(role) => Place::overlay_window(role.of, config),
         }
     }
 
-    /// The same in a circle of so many.
+    /// The same in a mesh of so many.
     pub(crate) fn overlay_window(of: u8, config: &ControllerConfig) -> u16 {
         // Each symbol that comes to a relay is sent on to all others at once: the more they are, the fewer may come together.
         let of = u16::from(of.max(1));

@@ -87,10 +87,10 @@ impl Swarms {
         turn.stats.crowds_overlaid += 1;
         let beginners = overlay::beginners(catalog, &sources, &receivers);
         let places = deliveries.begin_overlay(object, symbol_size, &beginners, config.overlay_circle);
-        for (node, circle) in places {
+        for (node, role) in places {
             let task = running.iter().find(|it| it.receiver == node).map(|it| it.task);
             if let Some(task) = task {
-                deliveries.regroup(turn, catalog, task, circle, symbol_size);
+                deliveries.regroup(turn, catalog, task, role, symbol_size);
             }
         }
     }

@@ -5,7 +5,7 @@
 //!   Gathering --> trees --> Push per tree --------> source -- Pushing ---.
 //!                   ^   `-> TreeOrder per node and tree --> TreeReady ---+--> Running: receivers have their trees
 //!                   |                                                           |
-//!                   `------ repair <-- a beat to hear the others too <-- Silent ' (neighbours that are not heard of)
+//!                   `------ repair <-- a heartbeat to hear the others too <-- Silent ' (neighbours that are not heard of)
 //! ```
 //! **Who knows the route.** In the paper each packet carries its route. Here whoever hands on is told its neighbours, since it must be
 //! told the tree's key in any case: it takes nothing from a neighbour that has not got it, and sends nothing anywhere else.
@@ -328,7 +328,7 @@ impl InstalledTrees {
                 branches: Vec::new(),
                 receives: self.receivers.contains_key(&node),
                 store: turn.config.tree_store,
-                beat: turn.config.tree_beat,
+                heartbeat: turn.config.tree_heartbeat,
                 signals: signals.clone(),
             };
             let end = |host: HostId| {

@@ -183,7 +183,7 @@ fn secret(flow: u64) -> FlowSecret {
     FlowSecret { flow: FlowId(flow), key: FlowKey([7; 32]) }
 }
 
-fn tree(parent: SocketAddr, beat: Time) -> ToNode {
+fn tree(parent: SocketAddr, heartbeat: Time) -> ToNode {
     ToNode::InstallTree(Box::new(TreeOrder {
         tree: secret(77),
         version: 1,
@@ -192,7 +192,7 @@ fn tree(parent: SocketAddr, beat: Time) -> ToNode {
         branches: vec![vec![parent]],
         receives: true,
         store: Bytes::mib(1),
-        beat,
+        heartbeat,
         signals: secret(78),
     }))
 }

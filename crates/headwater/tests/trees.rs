@@ -76,7 +76,7 @@ impl Cluster {
     fn symbols_carried(&self) -> Vec<f64> {
         let links = self.net.switch().snapshot().unwrap().links;
         let carried = |frames: u64, bytes: u64| (bytes as f64 - 76.0 * frames as f64) / (1514.0 - 76.0);
-        // Interests and beats have 74 bytes on the line, what is said to the controller a little more.
+        // Interests and heartbeats have 74 bytes on the line, what is said to the controller a little more.
         links.iter().map(|link| carried(link.port.frames_out, link.port.bytes_out.get())).collect()
     }
 }

@@ -37,8 +37,8 @@ use crate::signals::{Above, Signals};
 const MAX_TREES: usize = 4096;
 /// Maximum bytes kept of a tree, however much a controller asks for.
 const MAX_STORE: Bytes = Bytes::mib(16);
-/// Shortest time between two beats, however short the one that a controller asks for: 10 ms.
-const MIN_BEAT: Duration = Duration::from_millis(10);
+/// Shortest time between two heartbeats, however short the one that a controller asks for: 10 ms.
+const MIN_HEARTBEAT: Duration = Duration::from_millis(10);
 /// A tree on which no neighbour was heard for this long is forgotten.
 const FORGET_AFTER: Duration = Duration::from_secs(60);
 /// The controller is told this often that this node does as its order says: a controller that does not know of the tree, as after a
@@ -75,7 +75,7 @@ pub enum TreeAction<P> {
         tree: FlowId,
     },
     /// Tell a neighbour that this node is there, by an empty probe under the tree's key ([`Trees::key`]).
-    Beat {
+    Heartbeat {
         /// The tree.
         tree: FlowId,
         /// The neighbour's data socket.
@@ -219,8 +219,8 @@ impl<P: Clone> Trees<P> {
     }
 
     fn install(&mut self, now: Time, path: PathId, mut order: TreeOrder) {
-        if order.beat > Duration::ZERO {
-            order.beat = order.beat.max(MIN_BEAT);
+        if order.heartbeat > Duration::ZERO {
+            order.heartbeat = order.heartbeat.max(MIN_HEARTBEAT);
         }
         let (tree, version) = (order.tree.flow, order.version);
         let full = self.relays.len() >= MAX_TREES;
@@ -244,7 +244,7 @@ impl<P: Clone> Trees<P> {
         }
         self.tell(path, ToController::TreeReady { tree, version });
         self.lead_from_here(tree);
-        self.beat(now);
+        self.heartbeat(now);
     }
 
     fn remove(&mut self, tree: FlowId) {
@@ -263,7 +263,7 @@ impl<P: Clone> Trees<P> {
         if relay.order.version < update.version {
             relay.replace(now, relay.order.updated(update.clone()));
             self.lead_from_here(tree);
-            self.beat(now);
+            self.heartbeat(now);
         }
         true
     }
@@ -316,24 +316,24 @@ impl<P: Clone> Trees<P> {
 
     /// Does what is due.
     pub fn tick(&mut self, now: Time) {
-        self.beat(now);
+        self.heartbeat(now);
         self.signal(now);
     }
 
     /// Tells neighbours that this node is there, and the controller whom it does not hear of.
-    fn beat(&mut self, now: Time) {
+    fn heartbeat(&mut self, now: Time) {
         let mut forgotten = Vec::new();
         for (&tree, relay) in self.relays.iter_mut() {
-            let Some(beat) = relay.liveness.beat(now) else { continue };
+            let Some(heartbeat) = relay.liveness.heartbeat(now) else { continue };
             let controller = relay.controller;
             if now.since(relay.confirmed) >= CONFIRM_EVERY {
                 relay.confirmed = now;
                 let control = ToController::TreeReady { tree, version: relay.order.version };
                 self.out.push_back(TreeAction::Tell { controller, control });
             }
-            let all = beat.tell.len();
-            self.out.extend(beat.tell.into_iter().map(|to| TreeAction::Beat { tree, to }));
-            let Some((neighbours, since)) = beat.silent else { continue };
+            let all = heartbeat.tell.len();
+            self.out.extend(heartbeat.tell.into_iter().map(|to| TreeAction::Heartbeat { tree, to }));
+            let Some((neighbours, since)) = heartbeat.silent else { continue };
             if neighbours.len() == all && since >= FORGET_AFTER {
                 forgotten.push(tree);
                 continue;
@@ -394,7 +394,7 @@ impl<P: Clone> Relay<P> {
             key: HeaderKey::new(&order.tree.key),
             node: TreeNode::new(store, parent, children),
             askers: first_askers(&order),
-            liveness: Liveness::new(now, order.beat, neighbours(&order)),
+            liveness: Liveness::new(now, order.heartbeat, neighbours(&order)),
             controller,
             confirmed: now,
             order,
@@ -486,7 +486,7 @@ mod tests {
             branches: vec![vec![at(3)], vec![at(4)]],
             receives: true,
             store: Bytes::new(100_000),
-            beat: Duration::from_millis(100),
+            heartbeat: Duration::from_millis(100),
             signals: FlowSecret { flow: FlowId(8), key: FlowKey([8; 32]) },
         }
     }
@@ -551,9 +551,9 @@ mod tests {
         assert!(!come(&mut trees, 1, &Body::Interest(name(5).into()), "from above"));
         let tired = Body::Interest(Interest { name: name(5), hops: Interest::MAX_HOPS });
         assert!(!come(&mut trees, 3, &tired, "goes round and round"));
-        let beat = Body::Probe(Probe { number: 0, bytes: Probe::SHORTEST, fits: None });
-        assert!(!come(&mut trees, 9, &beat, "a stranger's beat"));
-        assert!(come(&mut trees, 3, &beat, "a beat"));
+        let heartbeat = Body::Probe(Probe { number: 0, bytes: Probe::SHORTEST, fits: None });
+        assert!(!come(&mut trees, 9, &heartbeat, "a stranger's heartbeat"));
+        assert!(come(&mut trees, 3, &heartbeat, "a heartbeat"));
         assert_eq!(all(&mut trees), []);
     }
 
@@ -596,11 +596,13 @@ mod tests {
     }
 
     #[test]
-    fn neighbours_hear_beats_no_faster_than_is_good_for_them_and_silent_ones_are_told_of() {
-        let (mut trees, said) = installed(ms(0), TreeOrder { beat: Duration::from_nanos(1), ..order(1) });
-        let beats =
-            |said: &[TreeAction<_>]| said.iter().filter(|it| matches!(it, TreeAction::Beat { .. })).count();
-        assert_eq!(beats(&said), 3);
+    fn neighbours_hear_heartbeats_no_faster_than_is_good_for_them_and_silent_ones_are_told_of() {
+        let (mut trees, said) =
+            installed(ms(0), TreeOrder { heartbeat: Duration::from_nanos(1), ..order(1) });
+        let heartbeats = |said: &[TreeAction<_>]| {
+            said.iter().filter(|it| matches!(it, TreeAction::Heartbeat { .. })).count()
+        };
+        assert_eq!(heartbeats(&said), 3);
         assert_eq!(trees.wake(), Some(ms(10)), "not after a nanosecond");
         let mut silent = Vec::new();
         for n in 1..=4 {
@@ -608,7 +610,7 @@ mod tests {
                 &mut trees,
                 1,
                 &Body::Probe(Probe { number: 0, bytes: Probe::SHORTEST, fits: None }),
-                "beat",
+                "heartbeat",
             );
             trees.tick(ms(10 * n));
             let told = all(&mut trees);

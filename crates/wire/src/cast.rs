@@ -128,7 +128,7 @@ pub struct TreeOrder {
     /// Bytes of symbols that are kept where more than one branch leads on.
     pub store: Bytes,
     /// How often neighbours are told that this node is there, and are to be heard of; zero: never.
-    pub beat: Duration,
+    pub heartbeat: Duration,
     /// The node's own flow, on which later versions may come by way of other nodes ([`Signal`](crate::Signal)); the same for all trees
     /// of a cast.
     pub signals: FlowSecret,

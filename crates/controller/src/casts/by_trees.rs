@@ -116,7 +116,7 @@ impl Cast {
 
     /// Says orders again, and repairs what was reported. Returns when there is more to do.
     pub(super) fn look_after_trees(&mut self, below: &mut Below<'_>) -> Option<Time> {
-        let mut next = self.trees()?.repair_at(below.turn.config.tree_beat);
+        let mut next = self.trees()?.repair_at(below.turn.config.tree_heartbeat);
         if next.is_some_and(|at| below.turn.now >= at) {
             self.repair_trees(below);
             next = None;

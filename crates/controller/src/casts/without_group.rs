@@ -47,14 +47,14 @@ impl Cast {
         let beginners = overlay::beginners(catalog, &sources, &nodes);
         let deliveries = &mut below.deliveries;
         let places = deliveries.begin_overlay(self.object, symbol_size, &beginners, config.overlay_circle);
-        for (node, circle) in places {
+        for (node, role) in places {
             match running.iter().find(|it| it.receiver == node) {
                 Some(it) => {
-                    below.deliveries.regroup(&mut below.turn, catalog, it.task, circle, symbol_size);
+                    below.deliveries.regroup(&mut below.turn, catalog, it.task, role, symbol_size);
                 }
                 None => {
                     // Who is left over from the others is served as by any request.
-                    let place = (!circle.relays.is_empty()).then_some((Place::Overlay(circle), symbol_size));
+                    let place = (!role.relays.is_empty()).then_some((Place::Overlay(role), symbol_size));
                     self.serve(below, node, place);
                 }
             }

@@ -82,9 +82,9 @@ impl Deliveries {
         match &place {
             Some(Place::Group { node: only, .. }) => sources.retain(|node| node == only),
             // Who passes it on need not hold it yet.
-            Some(Place::Overlay(circle)) => {
-                let own = circle.source.iter().map(|(node, _)| *node);
-                sources = own.chain(circle.relays.iter().map(|giver| giver.node)).collect();
+            Some(Place::Overlay(role)) => {
+                let own = role.source.iter().map(|(node, _)| *node);
+                sources = own.chain(role.relays.iter().map(|giver| giver.node)).collect();
             }
             None => {}
         }
@@ -105,8 +105,8 @@ impl Deliveries {
             Some(_) => request.delivery.unwrap_or_default(),
             None => known.delivery(request, &task, &starts),
         };
-        if let Some(Place::Overlay(circle)) = &place {
-            (task.classes, task.max_sources) = (circle.of, circle.of);
+        if let Some(Place::Overlay(role)) = &place {
+            (task.classes, task.max_sources) = (role.of, role.of);
         } else if task.spread == SpreadRule::Equal || task.delivery != Delivery::Push {
             // No other source covers the part of one that is not there; of pulled ones, none without repair symbols.
             task.classes = sources.len() as u8;
@@ -126,7 +126,7 @@ impl Deliveries {
                 self.open_flow_as(turn, catalog, id, flow, (plan, None));
             }
             (Some(Place::Group { .. }), None) => {}
-            (Some(Place::Overlay(circle)), _) => self.open_circle(turn, catalog, id, circle),
+            (Some(Place::Overlay(role)), _) => self.open_in_mesh(turn, catalog, id, role),
         }
         Ok(id)
     }

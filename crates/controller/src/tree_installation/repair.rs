@@ -43,9 +43,9 @@ impl InstalledTrees {
         }
     }
 
-    /// When what was reported is to be repaired: the other neighbours of what has failed notice within a beat.
-    pub(crate) fn repair_at(&self, beat: Duration) -> Option<Time> {
-        self.reported.map(|(at, _)| at + beat)
+    /// When what was reported is to be repaired: the other neighbours of what has failed notice within a heartbeat.
+    pub(crate) fn repair_at(&self, heartbeat: Duration) -> Option<Time> {
+        self.reported.map(|(at, _)| at + heartbeat)
     }
 
     /// Leads trees around what is cut, to the receivers that are still `open`. `None` if nothing is to be done.

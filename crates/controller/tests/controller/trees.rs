@@ -253,7 +253,7 @@ fn a_tree_whose_cable_is_cut_is_rerouted_or_shares_that_of_another() {
     let silent =
         |at| Control::Controller(ToController::Silent { tree: order.tree.flow, neighbours: vec![at], since });
     bench.say(4, silent(parent));
-    assert_eq!(bench.orders(4).len(), 0, "the others have a beat to say what they miss");
+    assert_eq!(bench.orders(4).len(), 0, "the others have a heartbeat to say what they miss");
     bench.pass(ms(100));
     let new = bench.all_ready(1..=4);
     let changed: Vec<&TreeOrder> = new.iter().flat_map(|(_, orders)| orders).collect();

@@ -192,7 +192,7 @@ where
                 return None;
             }
             TreeAction::Lead { tree } => NodeAction::Lead { tree },
-            TreeAction::Beat { tree, to } => {
+            TreeAction::Heartbeat { tree, to } => {
                 let key = self.trees.key(tree)?.clone();
                 let body = Body::Probe(Probe { number: 0, bytes: Probe::SHORTEST, fits: None });
                 alone(To::Node(to.into()), tree, key, body)

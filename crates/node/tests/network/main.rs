@@ -101,7 +101,7 @@ fn tree_order(parent: Option<usize>, below: &[usize], receives: bool, host: u8) 
         branches: below.iter().map(|host| vec![address(*host)]).collect(),
         receives,
         store: Bytes::mib(1),
-        beat: Duration::from_millis(100),
+        heartbeat: Duration::from_millis(100),
         signals: FlowSecret { flow: FlowId(100 + u64::from(host)), key: FlowKey([host; 32]) },
     })))
 }

@@ -29,7 +29,7 @@ mod tree_receiver;
 pub use crate::flow::TreeStats;
 pub use crate::task::{Asks, TreeReceiverConfig};
 pub use config::TreeSourceConfig;
-pub use liveness::{Beat, Liveness};
+pub use liveness::{Heartbeat, Liveness};
 pub use rate::{RateConfig, TreeRate};
 pub use signalling::{Say, Signalling, SignallingConfig};
 pub(crate) use tree_flow::{Deals, TreeFlow};

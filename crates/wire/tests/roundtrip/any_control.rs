@@ -225,7 +225,7 @@ fn cast() -> impl Strategy<Value = Control> {
                     branches: branches.into_iter().map(|len| (0..len).map(address).collect()).collect(),
                     receives: n % 3 == 0,
                     store: Bytes::new(n),
-                    beat: Duration::from_nanos(n),
+                    heartbeat: Duration::from_nanos(n),
                     signals: secret(!n, bytes),
                 })))
             }
