@@ -349,7 +349,7 @@ impl Seen {
             seconds: member.after.as_secs_f64(),
             bytes: member.bytes.get(),
             multicast_bytes: member.by_group.get(),
-            unicast_bytes: member.alone.get().saturating_sub(member.relayed.get()),
+            unicast_bytes: member.by_unicast.get().saturating_sub(member.relayed.get()),
             relayed_bytes: member.relayed.get(),
             passed_on_bytes: member.passed_on.get(),
         }
@@ -425,7 +425,7 @@ mod tests {
             grouped: true,
             bytes: Bytes::new(1000),
             by_group: Bytes::new(600),
-            alone: Bytes::new(if *n == 3 { 400 } else { 0 }),
+            by_unicast: Bytes::new(if *n == 3 { 400 } else { 0 }),
             relayed: Bytes::new(if *n == 3 { 100 } else { 0 }),
             passed_on: Bytes::new(if *n == 1 { 100 } else { 0 }),
             after: Duration::from_millis(*ms),

@@ -106,10 +106,10 @@ impl Experiments {
         }
     }
 
-    /// What each source pushes before it is asked for more; `alone`: there is one only. `None`: as the product has it.
-    pub fn pulled_window(&self, alone: bool) -> Option<u16> {
+    /// What each source pushes before it is asked for more; `single`: there is one only. `None`: as the product has it.
+    pub fn pulled_window(&self, single: bool) -> Option<u16> {
         let tuning = self.tuning.as_ref()?;
-        Some(if alone { tuning.window } else { tuning.many_window })
+        Some(if single { tuning.window } else { tuning.many_window })
     }
 
     /// What a receiver leaves free of its links for each packet that it pulls.

@@ -58,7 +58,7 @@ pub(crate) struct Here {
     /// It certainly is what is wanted: nobody need be asked which object that is.
     pub(crate) certain: bool,
     /// There is nobody to ask.
-    pub(crate) alone: bool,
+    pub(crate) local_only: bool,
     /// A file that may have the same blocks: an earlier version.
     pub(crate) earlier: Option<PathBuf>,
 }
@@ -315,7 +315,7 @@ impl Fetch {
             if begun.is_complete() {
                 return Ok(begun.without_asking());
             }
-            if self.here.alone {
+            if self.here.local_only {
                 begun.arrivals.stop();
                 return Err(own.damaged());
             }

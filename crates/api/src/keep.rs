@@ -148,7 +148,7 @@ impl Keeper {
         (common.limit, common.gentle) = (reload.limit, reload.gentle);
     }
 
-    fn alone(&self, what: &str) -> Arc<tokio::sync::Mutex<()>> {
+    fn lock_of(&self, what: &str) -> Arc<tokio::sync::Mutex<()>> {
         let mut wanted = self.wanted.lock().unwrap_or_else(PoisonError::into_inner);
         wanted.retain(|_, lock| Arc::strong_count(lock) > 1);
         wanted.entry(what.to_owned()).or_default().clone()
@@ -184,8 +184,8 @@ impl Keeper {
     ) -> Result<GetResult, AppError> {
         #[allow(clippy::disallowed_methods)] // The result says how long it took.
         let started = Instant::now();
-        let alone = self.alone(&wanted.what);
-        let _only = alone.lock().await;
+        let lock = self.lock_of(&wanted.what);
+        let _only = lock.lock().await;
         let common = self.common().clone();
         if let Some(hint) = unpaced(&common, wanted.delivery) {
             watch.note(&format!("the daemon of this machine was started so: {hint}"));

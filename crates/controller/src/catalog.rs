@@ -331,12 +331,12 @@ impl Catalog {
         wanted: impl Fn(ObjectId) -> bool,
     ) -> Vec<NameRecord> {
         let Some(node) = self.nodes.get(&id) else { return Vec::new() };
-        let alone = |object: &ObjectId| {
+        let is_sole_holder = |object: &ObjectId| {
             self.objects.get(object).is_some_and(|known| known.holders.iter().all(|holder| *holder == id))
         };
         let known = node.holds.iter().chain(&node.formerly);
         let gone: Vec<(ObjectId, BTreeSet<String>)> = known
-            .filter(|(object, _)| alone(object) && !wanted(**object))
+            .filter(|(object, _)| is_sole_holder(object) && !wanted(**object))
             .map(|(object, names)| (*object, names.clone()))
             .collect();
         let mut records = Vec::new();

@@ -114,11 +114,11 @@ pub struct ControllerConfig {
     pub overlay_circle: u8,
     /// Gets of one object begin to pass on to each other what comes when no further one has come for so long: 100 ms. Longer waits
     /// have no gain: who comes later is served no worse (tests/overlay, 4 to 12 gets 10 to 250 ms apart).
-    pub crowd_gather: Duration,
+    pub swarm_gather: Duration,
     /// And at the latest so long after the second one: 300 ms. Until then it is also waited for their first rates.
-    pub crowd_longest: Duration,
+    pub swarm_longest: Duration,
     /// Who will be through within this at the rate that it has goes on as it is: 1 s. To begin anew takes some tens of milliseconds.
-    pub crowd_rest: Duration,
+    pub swarm_rest: Duration,
     /// Whoever asked for a cast is told how it does this often: 200 ms.
     pub cast_news: Duration,
     /// A receiver of a cast that has gone is waited for so long: 10 s, several reconnection attempts.
@@ -190,9 +190,9 @@ impl Default for ControllerConfig {
             cast_window: 64,
             overlay_window: 64,
             overlay_circle: 32,
-            crowd_gather: Duration::from_millis(100),
-            crowd_longest: Duration::from_millis(300),
-            crowd_rest: Duration::from_secs(1),
+            swarm_gather: Duration::from_millis(100),
+            swarm_longest: Duration::from_millis(300),
+            swarm_rest: Duration::from_secs(1),
             cast_news: Duration::from_millis(200),
             cast_away: Duration::from_secs(10),
             network: None,
@@ -254,7 +254,7 @@ impl ControllerConfig {
             self.stop_for,
             self.bar,
             self.cast_news,
-            self.crowd_gather,
+            self.swarm_gather,
         ];
         assert!(waits.iter().all(|wait| *wait > Duration::ZERO), "no timer may fire without time passing");
         assert!((2..=128).contains(&self.overlay_circle), "a list of grants must fit one control message");
@@ -324,7 +324,7 @@ pub struct ControllerStats {
     /// Casts whose receivers pass on what comes.
     pub casts_overlaid: u64,
     /// Times that gets came to pass on to each other what comes, without a cast.
-    pub crowds_overlaid: u64,
+    pub swarms_overlaid: u64,
     /// Requests that were served by those who pass on.
     pub overlays_joined: u64,
     /// Tasks that went on as one of those.

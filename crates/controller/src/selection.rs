@@ -124,7 +124,7 @@ impl Known<'_> {
     }
 
     /// Whether a flow's source is about to stop. One that passes on what comes to it says so to its receivers itself.
-    pub(crate) fn is_parting(&self, flow: &Flow) -> bool {
+    pub(crate) fn is_leaving(&self, flow: &Flow) -> bool {
         self.catalog.is_leaving(flow.facts.node) && !flow.facts.relays && flow.facts.group.is_none()
     }
 
@@ -132,20 +132,20 @@ impl Known<'_> {
     pub(crate) fn dispensable(&self, now: Time, task: &Task) -> Vec<FlowId> {
         let stays = |flow: &Flow| {
             let pushes = matches!(flow.state, FlowState::Pushing);
-            pushes && !self.is_parting(flow) && !flow.is_weak(now, self.config.silent_limit)
+            pushes && !self.is_leaving(flow) && !flow.is_weak(now, self.config.silent_limit)
         };
         let others_do = task.delivery == Delivery::Push
             && task.spread == SpreadRule::Listed
             && task.flows.iter().any(stays);
-        let parting = task.flows.iter().filter(|flow| others_do && self.is_parting(flow));
-        parting.map(|flow| flow.facts.flow).collect()
+        let leaving = task.flows.iter().filter(|flow| others_do && self.is_leaving(flow));
+        leaving.map(|flow| flow.facts.flow).collect()
     }
 
     /// Flows that are to give way to other sources, if there are any: those whose sources are away first, then the longest silent.
     pub(crate) fn weak<'t>(&self, now: Time, task: &'t Task, no_place_is_free: bool) -> Vec<&'t Flow> {
         let limit = self.config.silent_limit;
-        // Where there is a free place another source is there before the parting one goes.
-        let is_weak = |flow: &&Flow| flow.is_weak(now, limit) || (no_place_is_free && self.is_parting(flow));
+        // Where there is a free place another source is there before the one that is leaving has gone.
+        let is_weak = |flow: &&Flow| flow.is_weak(now, limit) || (no_place_is_free && self.is_leaving(flow));
         let mut weak: Vec<&Flow> = task.flows.iter().filter(is_weak).collect();
         weak.sort_by_key(|flow| (!matches!(flow.state, FlowState::Away { .. }), Reverse(flow.silent())));
         weak

@@ -48,7 +48,7 @@ impl Swarms {
             return;
         }
         let since = *self.since.entry(object).or_insert(now);
-        let until = (now + config.crowd_gather).min(since + config.crowd_longest);
+        let until = (now + config.swarm_gather).min(since + config.swarm_longest);
         turn.wake(Subject::Swarm(object), Some(until.max(now)));
     }
 
@@ -68,10 +68,10 @@ impl Swarms {
         let known = deliveries.known(catalog, config);
         let mut running = known.regroupable(object);
         let is_measured = |id| known.tasks.get(id).is_some_and(|task: &Task| task.rate() > BitRate::ZERO);
-        let latest = since + config.crowd_longest;
+        let latest = since + config.swarm_longest;
         if now < latest && !running.iter().all(|it| is_measured(it.task)) {
             self.since.insert(object, since);
-            let next = (now + config.crowd_gather).min(latest);
+            let next = (now + config.swarm_gather).min(latest);
             return turn.wake(Subject::Swarm(object), Some(next));
         }
         running.retain(|it| known.tasks.get(it.task).is_some_and(|task| takes_long(config, task)));
@@ -84,7 +84,7 @@ impl Swarms {
         }
         let room = running.iter().map(|it| it.room).fold(rooms, u16::min);
         let symbol_size = Geometry::fitting(bytes, room).symbol_size();
-        turn.stats.crowds_overlaid += 1;
+        turn.stats.swarms_overlaid += 1;
         let beginners = overlay::beginners(catalog, &sources, &receivers);
         let places = deliveries.begin_overlay(object, symbol_size, &beginners, config.overlay_circle);
         for (node, role) in places {
@@ -99,7 +99,7 @@ impl Swarms {
 /// Whether a task has much left at the rate that it has.
 fn takes_long(config: &ControllerConfig, task: &Task) -> bool {
     let rate = task.rate();
-    rate == BitRate::ZERO || task.remaining() / rate >= config.crowd_rest
+    rate == BitRate::ZERO || task.remaining() / rate >= config.swarm_rest
 }
 
 /// Whether these sources can send less than these receivers can take.

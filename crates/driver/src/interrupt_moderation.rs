@@ -47,8 +47,8 @@ impl InterruptModeration {
         if elapsed >= SPAN {
             let often = if self.length.is_some() { FEW } else { MANY };
             let are_many = self.rounds * SPAN.as_nanos() >= often * elapsed.as_nanos();
-            let are_alone = (datagrams - self.datagrams) * SPAN.as_nanos() < CROWDED * elapsed.as_nanos();
-            let length = if are_many && are_alone { slack() } else { None };
+            let are_sparse = (datagrams - self.datagrams) * SPAN.as_nanos() < CROWDED * elapsed.as_nanos();
+            let length = if are_many && are_sparse { slack() } else { None };
             self.length = length.map(|slack| slack.min(LONGEST)).filter(|length| *length >= SHORTEST);
             (self.since, self.rounds, self.datagrams) = (now, 0, datagrams);
         }
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_rests_while_datagrams_come_in_crowds() {
+    fn nobody_rests_while_datagrams_come_in_bursts() {
         assert_eq!(rests_among(&mut InterruptModeration::default(), us(40), Some(us(1000)), 300_000).1, []);
         assert!(
             !rests_among(&mut InterruptModeration::default(), us(40), Some(us(1000)), 100_000).1.is_empty()

@@ -127,7 +127,7 @@ fn several_gets_of_one_object_come_to_be_one() {
     let text = star(6, &format!("[cast]\nobject = '8 MiB'\nreceivers = []\ngets = [{}]", gets.join(", ")));
     let outcome = cast(&text, 1);
     assert!(outcome.is_complete());
-    assert!(outcome.controller.crowds_overlaid >= 1, "{:?}", outcome.controller);
+    assert!(outcome.controller.swarms_overlaid >= 1, "{:?}", outcome.controller);
     assert!(outcome.copies < 1.5, "{}", outcome.copies);
 }
 

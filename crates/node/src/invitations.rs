@@ -103,8 +103,8 @@ mod tests {
     }
 
     fn fetched(request: u64) -> Fetched {
-        let (by_group, alone, relayed, from) = Default::default();
-        Fetched { request, end: FetchEnd::Kept, by_group, alone, relayed, from, files: Bytes::ZERO }
+        let (by_group, by_unicast, relayed, from) = Default::default();
+        Fetched { request, end: FetchEnd::Kept, by_group, by_unicast, relayed, from, files: Bytes::ZERO }
     }
 
     fn all(invitations: &mut Invitations) -> Vec<InvitationAction> {

@@ -32,7 +32,7 @@ use headwater_wire::{
     Body, Control, Datagram, Ecn, FlowSecret, GroupQuestion, HeaderKey, Parsed, Spoiled, parse, peek_flow,
 };
 
-pub use actions::{Alone, By, NodeAction, To};
+pub use actions::{By, NodeAction, SingleDatagram, To};
 
 use crate::flows::may_receive;
 use crate::passing_on::arriving;

@@ -162,7 +162,7 @@ impl Source {
             | Body::Receipt(_)
             | Body::Detached
             | Body::Announcement(_) => self.stats.unexpected += 1,
-            said => self.on_said(now, flow, path, &said),
+            body => self.on_body(now, flow, path, &body),
         }
     }
 
@@ -269,9 +269,9 @@ impl Source {
     // ---- the receiver
 
     #[inline]
-    fn on_said(&mut self, now: Time, flow: FlowId, path: PathId, said: &Body) {
+    fn on_body(&mut self, now: Time, flow: FlowId, path: PathId, body: &Body) {
         let mut is_understood = true;
-        self.with_flow(flow, |f, common, outcome| is_understood = f.hear(now, path, said, common, outcome));
+        self.with_flow(flow, |f, common, outcome| is_understood = f.hear(now, path, body, common, outcome));
         self.stats.unexpected += u64::from(!is_understood);
         if let Some((group, says)) = self.common.pull.says.take() {
             self.with_flow(group, |f, common, _| {

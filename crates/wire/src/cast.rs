@@ -167,7 +167,7 @@ pub struct Fetched {
     /// Useful payload that a group's flow has brought.
     pub by_group: Bytes,
     /// Useful payload that flows of its own have brought.
-    pub alone: Bytes,
+    pub by_unicast: Bytes,
     /// Of that, what other receivers have passed on.
     pub relayed: Bytes,
     /// By whom flows of its own have brought how much of that; at most [`MAX_FLOWS`] nodes.
@@ -276,7 +276,7 @@ pub struct MemberNews {
     /// Useful payload that the group's flow has brought; known at its end.
     pub by_group: Bytes,
     /// Useful payload that flows of its own have brought; known at its end.
-    pub alone: Bytes,
+    pub by_unicast: Bytes,
     /// Of that, what other receivers have passed on; known at its end.
     pub relayed: Bytes,
     /// Useful payload that others have got of it by flows of their own, as far as they have ended.

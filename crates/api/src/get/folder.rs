@@ -177,7 +177,7 @@ impl Job<'_> {
 
     /// A file is wanted by its id.
     pub(super) fn here_of_file(&self) -> Here {
-        Here { certain: true, alone: self.options.at == Where::Here, ..Here::default() }
+        Here { certain: true, local_only: self.options.at == Where::Here, ..Here::default() }
     }
 }
 

@@ -18,7 +18,7 @@ use crate::ops::rounded;
 use crate::outbox::Outbox;
 use crate::query::{Answer, MOST_ADDRESSES, Query, Role};
 use crate::report::address_of;
-use headwater_driver::Said;
+use headwater_driver::NodeEvent;
 
 /// Objects of others, and where nodes are reached, are remembered for so many: who says more than that costs no more memory. Of what is
 /// not remembered, the controller is asked.
@@ -72,24 +72,24 @@ impl Host {
     }
 
     /// What the machines of the data thread say.
-    pub(super) async fn send_out(self, mut events: UnboundedReceiver<Said>) {
+    pub(super) async fn send_out(self, mut events: UnboundedReceiver<NodeEvent>) {
         let mut sending = BTreeMap::new();
         while let Some(event) = events.recv().await {
             match event {
-                Said::Sending { flow, object, receiver } => {
+                NodeEvent::Sending { flow, object, receiver } => {
                     #[allow(clippy::disallowed_methods)] // The log says how long it took.
                     sending.insert(flow, (object, receiver, Instant::now()));
                     let receiver = receiver.short();
                     tracing::info!(%flow, %object, receiver, "sending");
                 }
-                Said::Sent(flow) => {
+                NodeEvent::Sent(flow) => {
                     if let Some((object, receiver, began)) = sending.remove(&flow) {
                         let (receiver, seconds) = (receiver.short(), rounded(began.elapsed().as_secs_f64()));
                         tracing::info!(%flow, %object, receiver, seconds, "sent");
                     }
                 }
-                Said::Unreadable(object, how) => self.spoiled(object, how),
-                Said::Control(path, control) => self.say(path, control),
+                NodeEvent::Unreadable(object, how) => self.spoiled(object, how),
+                NodeEvent::Control(path, control) => self.say(path, control),
             }
         }
     }

@@ -89,7 +89,7 @@ pub(crate) struct GetArgs {
     /// need of it, 2 seconds at most; Ctrl-C ends that too. Whoever goes before tells them, and they turn to others at once.
     /// Nobody is served from a --range, under a --limit, or with --from.
     #[arg(long)]
-    pub(crate) no_linger: bool,
+    pub(crate) no_drain: bool,
     /// Which symbols a source that pushes sends [default: listed, or what --tuning says]
     #[arg(long, value_name = "HOW", help_heading = EXPERIMENT)]
     spread: Option<Spread>,

@@ -152,7 +152,7 @@ impl Cast {
             return self.end_member(below, node, MemberStanding::Failed(reason.to_owned()));
         }
         let (request, task) = (member.request, member.task.take());
-        (member.served, member.asks, member.told) = (Served::Alone, None, None);
+        (member.served, member.asks, member.told) = (Served::Unicast, None, None);
         member.standing = MemberStanding::Invited;
         below.turn.stats.receivers_off_trees += 1;
         below.turn.tell(node, ToNode::StopFetch { request });

@@ -107,10 +107,10 @@ pub(super) enum Trees {
 /// How a receiver is served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Served {
-    /// By itself, or not yet.
-    Alone,
+    /// By flows of its own, or not yet.
+    Unicast,
     /// As one of a group or an overlay.
-    Together,
+    Shared,
     ByTrees,
 }
 
@@ -133,7 +133,7 @@ pub(crate) struct Member {
     /// Those of a folder's files, once they are there.
     pub(super) files: Bytes,
     pub(super) by_group: Bytes,
-    pub(super) alone: Bytes,
+    pub(super) by_unicast: Bytes,
     pub(super) relayed: Bytes,
     /// When it ended, from the cast's beginning.
     pub(super) ended: Option<Duration>,
@@ -147,14 +147,14 @@ impl Member {
             told: None,
             invite: Retry::at(now, config.retry_first),
             asks: None,
-            served: Served::Alone,
+            served: Served::Unicast,
             task: None,
             standing: MemberStanding::Invited,
             away_since: None,
             bytes: Bytes::ZERO,
             files: Bytes::ZERO,
             by_group: Bytes::ZERO,
-            alone: Bytes::ZERO,
+            by_unicast: Bytes::ZERO,
             relayed: Bytes::ZERO,
             ended: None,
         }
@@ -278,10 +278,10 @@ impl Cast {
             members.push(MemberNews {
                 node,
                 standing: member.standing.clone(),
-                grouped: member.served != Served::Alone,
+                grouped: member.served != Served::Unicast,
                 bytes: Bytes::new(member.bytes.get().saturating_add(member.files.get())),
                 by_group: member.by_group,
-                alone: member.alone,
+                by_unicast: member.by_unicast,
                 relayed: member.relayed,
                 passed_on: self.given.get(&node).copied().unwrap_or_default(),
                 after: member.ended.unwrap_or(after),

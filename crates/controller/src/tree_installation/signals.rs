@@ -36,7 +36,7 @@ const FRAME: usize = HEADER + 18 + LONGER_COUNTS;
 const MOST_WAITING: usize = 64;
 
 /// What is said of which tree in which version.
-type Said = Vec<(FlowId, u32)>;
+type Told = Vec<(FlowId, u32)>;
 
 /// The signals of a cast.
 #[derive(Default)]
@@ -44,7 +44,7 @@ pub(super) struct Signals {
     secrets: BTreeMap<NodeId, FlowSecret>,
     last: u32,
     /// By number: who is told by it, and what, in the order in which an answer counts.
-    waiting: BTreeMap<u32, Vec<(NodeId, Said)>>,
+    waiting: BTreeMap<u32, Vec<(NodeId, Told)>>,
 }
 
 /// A node that is told something, or tells others.
@@ -60,7 +60,7 @@ struct Member {
 /// A signal, and who is told by it.
 struct Part {
     signal: Signal,
-    members: Vec<(NodeId, Said)>,
+    members: Vec<(NodeId, Told)>,
     levels: u8,
     /// Bytes of its datagram at most.
     len: usize,

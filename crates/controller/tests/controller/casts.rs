@@ -86,9 +86,12 @@ impl Bench {
     }
 
     fn end(&mut self, n: u8, request: u64, end: FetchEnd) {
-        let (by_group, alone) = (Bytes::mib(9), Bytes::mib(1));
-        let (relayed, from, files) = (Bytes::ZERO, vec![(node(SOURCE), alone)], Bytes::ZERO);
-        self.say(n, ToController::Fetched(Fetched { request, end, by_group, alone, relayed, from, files }));
+        let (by_group, by_unicast) = (Bytes::mib(9), Bytes::mib(1));
+        let (relayed, from, files) = (Bytes::ZERO, vec![(node(SOURCE), by_unicast)], Bytes::ZERO);
+        self.say(
+            n,
+            ToController::Fetched(Fetched { request, end, by_group, by_unicast, relayed, from, files }),
+        );
     }
 
     /// What whoever asks was told last.
@@ -342,8 +345,8 @@ fn a_running_cast_can_be_looked_at_and_its_news_say_who_gave_how_much() {
         (node(4), Bytes::mib(3)),
         (node(99), relayed),
     ];
-    let (alone, files) = (Bytes::mib(10), Bytes::mib(70));
-    let kept = Fetched { request: first.1, end: FetchEnd::Kept, by_group, alone, relayed, from, files };
+    let (by_unicast, files) = (Bytes::mib(10), Bytes::mib(70));
+    let kept = Fetched { request: first.1, end: FetchEnd::Kept, by_group, by_unicast, relayed, from, files };
     bench.say(2, ToController::Fetched(kept.clone()));
     bench.say(2, ToController::Fetched(kept));
     bench.end(3, second.1, FetchEnd::Failed("the disk is full".to_owned()));
@@ -469,7 +472,7 @@ fn a_cast_is_over_when_all_are_and_the_source_has_said_what_it_sent() {
     use MemberStanding::{Had, Kept};
     assert_eq!([2, 3, 4].map(|n| standing(&news, n).clone()), [Kept, Kept, Had]);
     assert_eq!(news.members[1].after, ms(250));
-    assert_eq!((news.members[1].by_group, news.members[1].alone), (Bytes::mib(9), Bytes::mib(1)));
+    assert_eq!((news.members[1].by_group, news.members[1].by_unicast), (Bytes::mib(9), Bytes::mib(1)));
     bench.pass(ms(5000));
     assert_eq!(bench.news(), None);
 }

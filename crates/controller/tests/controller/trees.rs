@@ -382,12 +382,12 @@ fn fetches_anew(bench: &mut Bench, n: u8) -> u64 {
 fn failed(request: u64, reason: &str) -> Control {
     let end = FetchEnd::Failed(reason.to_owned());
     let none = Bytes::ZERO;
-    let (by_group, alone, relayed, files) = (none, none, none, none);
+    let (by_group, by_unicast, relayed, files) = (none, none, none, none);
     Control::Controller(ToController::Fetched(Fetched {
         request,
         end,
         by_group,
-        alone,
+        by_unicast,
         relayed,
         from: Vec::new(),
         files,
@@ -528,7 +528,7 @@ fn when_all_have_it_the_trees_are_removed_and_what_the_source_sent_is_counted() 
             request,
             end: FetchEnd::Kept,
             by_group: Bytes::mib(10),
-            alone: Bytes::ZERO,
+            by_unicast: Bytes::ZERO,
             relayed: Bytes::ZERO,
             from: Vec::new(),
             files: Bytes::ZERO,

@@ -123,7 +123,7 @@ impl Sockets {
     }
 
     /// Sends a datagram of the control class that has no payload.
-    pub(super) fn send_alone(&mut self, to: PathAddr, flow: FlowId, body: Body, key: &HeaderKey) {
+    pub(super) fn send_single(&mut self, to: PathAddr, flow: FlowId, body: Body, key: &HeaderKey) {
         let datagram = Datagram { class: Class::Control, key_epoch: 0, flow, body };
         let tos = self.tos(datagram.class, Ecn::NotEct);
         if let Some(out) = self.push(to, tos, datagram.len(0)) {

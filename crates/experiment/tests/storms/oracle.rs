@@ -67,7 +67,7 @@ pub(crate) fn judge(spec: &CastSpec, outcome: &CastOutcome) -> Result<Tally, Str
         count(&mut tally.routes, format!("get {by}"));
     }
     for (how, times) in [
-        ("gets that come to be an overlay", outcome.controller.crowds_overlaid),
+        ("gets that come to be an overlay", outcome.controller.swarms_overlaid),
         ("gets that join an overlay", outcome.controller.overlays_joined),
     ] {
         *tally.routes.entry(how.to_owned()).or_default() += times;

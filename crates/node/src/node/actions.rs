@@ -86,7 +86,7 @@ pub enum NodeAction<P, A> {
         datagram: Arc<[u8]>,
     },
     /// Send a datagram of the control class that is no transfer's.
-    Send(Box<Alone<A>>),
+    Send(Box<SingleDatagram<A>>),
     /// A probing is over.
     Heard {
         /// Which.
@@ -109,7 +109,7 @@ pub enum By {
 }
 
 /// A datagram of no flow that a source or receivers have.
-pub struct Alone<A> {
+pub struct SingleDatagram<A> {
     /// Where to.
     pub to: To<A>,
     /// Its flow.

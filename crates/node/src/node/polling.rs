@@ -195,12 +195,12 @@ where
             TreeAction::Heartbeat { tree, to } => {
                 let key = self.trees.key(tree)?.clone();
                 let body = Body::Probe(Probe { number: 0, bytes: Probe::SHORTEST, fits: None });
-                alone(To::Node(to.into()), tree, key, body)
+                datagram(To::Node(to.into()), tree, key, body)
             }
             TreeAction::Signal { to, datagram } => NodeAction::Signal { to: to.into(), datagram },
             TreeAction::Answer { to, answer } => {
                 let (flow, key) = (answer.flow, self.trees.answer_key(answer.flow)?.clone());
-                alone(
+                datagram(
                     To::Node(to.into()),
                     flow,
                     key,
@@ -232,13 +232,13 @@ where
 fn on_group_action<P, A>(action: GroupAction<PathId, A>) -> NodeAction<P, A> {
     match action {
         GroupAction::Probe { group, flow, key, probe } => {
-            alone(To::Group(group), flow, key, Body::Probe(probe))
+            datagram(To::Group(group), flow, key, Body::Probe(probe))
         }
-        GroupAction::Answer { to, flow, key, ack } => alone(To::Node(to), flow, key, Body::ProbeAck(ack)),
+        GroupAction::Answer { to, flow, key, ack } => datagram(To::Node(to), flow, key, Body::ProbeAck(ack)),
         GroupAction::Heard { id, members } => NodeAction::Heard { id, members },
     }
 }
 
-fn alone<P, A>(to: To<A>, flow: FlowId, key: HeaderKey, body: Body) -> NodeAction<P, A> {
-    NodeAction::Send(Box::new(Alone { to, flow, key, body }))
+fn datagram<P, A>(to: To<A>, flow: FlowId, key: HeaderKey, body: Body) -> NodeAction<P, A> {
+    NodeAction::Send(Box::new(SingleDatagram { to, flow, key, body }))
 }

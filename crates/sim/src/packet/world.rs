@@ -29,7 +29,7 @@ use super::segments::{End, InstalledTree};
 use super::setup::{Change, Flows, Setup, SetupError, Transport};
 use super::{Event, Ran};
 pub(super) use machine::Machine;
-use machine::{Command, Said};
+use machine::{Command, MachineEvent};
 
 /// How often hosts say who they are, on average, where nobody acknowledges it.
 const INTRODUCE_EVERY: Duration = Duration::from_millis(500);
@@ -484,7 +484,7 @@ impl World {
 
     /// Polls a machine until it waits or has something to say to its driver.
     #[inline]
-    fn poll(&mut self, slot: u32) -> Option<Said> {
+    fn poll(&mut self, slot: u32) -> Option<MachineEvent> {
         let Slot { machine, endpoint, wake, paused, .. } = &mut self.slots[slot as usize];
         if self.muted || *paused {
             return None;

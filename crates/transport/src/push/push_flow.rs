@@ -593,7 +593,7 @@ impl PushFlow {
         match self.config.ack_interval {
             AckInterval::EverySymbol => 1,
             // While it looks for the empty path, the flow has no more than a few packets out.
-            AckInterval::WindowPart { .. } if self.refresh.is_looking() => 1,
+            AckInterval::WindowPart { .. } if self.refresh.holds_back() => 1,
             AckInterval::WindowPart { parts, most } => {
                 let part = self.congestion.window().get() / f64::from(parts.max(1));
                 (part as u64).clamp(1, u64::from(most.max(1))) as u8

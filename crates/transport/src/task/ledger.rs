@@ -209,11 +209,11 @@ impl<A> Ledger<A> {
 
     /// All flows are over: what was asked of one alone begins anew. Returns the blocks.
     pub(crate) fn release_all(&mut self) -> Vec<BlockIndex> {
-        let alone = |ledger: &mut Self, place: usize| match ledger.open[place].here.trial.alone() {
+        let sole = |ledger: &mut Self, place: usize| match ledger.open[place].here.trial.sole_source() {
             Some(flow) => ledger.release(place, flow),
             None => false,
         };
-        let anew = (0..self.open.len()).filter(|&place| alone(self, place)).collect::<Vec<_>>();
+        let anew = (0..self.open.len()).filter(|&place| sole(self, place)).collect::<Vec<_>>();
         anew.into_iter().map(|place| BlockIndex(self.open[place].number)).collect()
     }
 
@@ -486,7 +486,7 @@ mod tests {
         let here = &mut ledger[place].here;
         assert_eq!((here.missing(), here.symbols(), here.attempts()), (64, 0, 1));
         here.trial.give(FLOW);
-        assert!(here.insert(5) && here.trial.is_alone());
+        assert!(here.insert(5) && here.trial.has_sole_source());
         assert!(!ledger.release(place, FlowId(2)) && ledger.release(place, FLOW));
         assert_eq!((ledger[place].here.missing(), ledger[place].here.attempts()), (64, 2));
     }

@@ -121,10 +121,10 @@ fn want() -> impl Strategy<Value = Want> {
 
 fn pull() -> impl Strategy<Value = Pull> {
     let wants = vec(want(), 0..=2);
-    (any::<u32>(), any::<bool>(), any::<bool>(), wants).prop_map(|(sequence, fin, alone, wants)| Pull {
+    (any::<u32>(), any::<bool>(), any::<bool>(), wants).prop_map(|(sequence, fin, detached, wants)| Pull {
         sequence,
         fin,
-        alone,
+        detached,
         wants: [wants.first().copied(), wants.get(1).copied()],
     })
 }

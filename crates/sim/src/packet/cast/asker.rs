@@ -5,7 +5,7 @@ use headwater_machine::{Endpoint, Input, Packet};
 use headwater_units::PathId;
 use headwater_wire::{Body, Cast, Class, Control, MemberNews, MemberStanding, ToController, ToNode};
 
-use super::carrier::CONTROLLER;
+use super::transit::CONTROLLER;
 use super::{ASKER, CAST, NAME, World, node_of};
 
 impl World {
@@ -23,7 +23,7 @@ impl World {
             class: Class::Bulk,
             wish: self.setup.wish,
         };
-        self.carrier.say(self.now, ASKER, CONTROLLER, ToController::Cast(cast).into());
+        self.transit.say(self.now, ASKER, CONTROLLER, ToController::Cast(cast).into());
     }
 
     /// The controller says how the cast goes.

@@ -9,9 +9,9 @@ use headwater_transport::source::SourceConfig;
 use headwater_units::{BitRate, Bytes, Duration, PathId};
 use headwater_wire::NodeInfo;
 
-use super::carrier::CONTROLLER;
 use super::host::HostConfig;
 use super::setup::CastSetup;
+use super::transit::CONTROLLER;
 use super::{ROOM, address, node_of};
 
 /// The controller's, for the network that there is.

@@ -8,7 +8,7 @@ use headwater_transport::{
 use headwater_units::{BlockIndex, Geometry, PathId};
 use headwater_wire::Refusal;
 
-use super::machine::{Command, Said};
+use super::machine::{Command, MachineEvent};
 use super::{Flowing, INTRODUCE_EVERY, World, endpoint_of, fetch_of, host_of, object, task_of};
 use crate::packet::Event;
 use crate::packet::assembly::Assembly;
@@ -18,19 +18,21 @@ use crate::packet::setup::ControlPlane;
 
 impl World {
     /// Whoever is in this slot has something to say.
-    pub(super) fn on_event(&mut self, slot: u32, event: Said) {
+    pub(super) fn on_event(&mut self, slot: u32, event: MachineEvent) {
         match event {
-            Said::Source(event) => self.on_source(self.slots[slot as usize].endpoint, event),
-            Said::Receiver(fetch, event) => self.on_receiver(endpoint_of(fetch), event),
-            Said::Sender(SenderEvent::Closed { .. }) => self.on_closed(self.slots[slot as usize].endpoint),
-            Said::Sink(event) => self.on_sink(self.slots[slot as usize].endpoint, event),
-            Said::Controller(ControllerEvent::Persist(record)) => {
+            MachineEvent::Source(event) => self.on_source(self.slots[slot as usize].endpoint, event),
+            MachineEvent::Receiver(fetch, event) => self.on_receiver(endpoint_of(fetch), event),
+            MachineEvent::Sender(SenderEvent::Closed { .. }) => {
+                self.on_closed(self.slots[slot as usize].endpoint)
+            }
+            MachineEvent::Sink(event) => self.on_sink(self.slots[slot as usize].endpoint, event),
+            MachineEvent::Controller(ControllerEvent::Persist(record)) => {
                 self.kept.insert(record.task, *record);
             }
-            Said::Controller(ControllerEvent::Forget { task, .. }) => {
+            MachineEvent::Controller(ControllerEvent::Forget { task, .. }) => {
                 self.kept.remove(&task);
             }
-            Said::Controller(_) => {}
+            MachineEvent::Controller(_) => {}
         }
     }
 

@@ -35,7 +35,7 @@ pub(super) enum Command {
 }
 
 /// What a machine says.
-pub(super) enum Said {
+pub(super) enum MachineEvent {
     Source(SourceEvent),
     Receiver(FetchId, ReceiverEvent),
     Controller(ControllerEvent),
@@ -81,7 +81,7 @@ impl Machine {
         &mut self,
         now: Time,
         mut send: impl FnMut(Option<FetchId>, Packet),
-    ) -> Result<Option<Time>, Said> {
+    ) -> Result<Option<Time>, MachineEvent> {
         match self {
             Machine::Receivers(receivers) => loop {
                 match receivers.poll(now) {
@@ -89,16 +89,18 @@ impl Machine {
                         let speaker = receivers.speaker().expect("it has just spoken");
                         send(Some(speaker), packet);
                     }
-                    Output::Event(FromFetch(fetch, event)) => return Err(Said::Receiver(fetch, event)),
+                    Output::Event(FromFetch(fetch, event)) => {
+                        return Err(MachineEvent::Receiver(fetch, event));
+                    }
                     Output::Wake(at) => return Ok(at),
                 }
             },
-            Machine::Sender(m) => poll(m.as_mut(), now, send).map_err(Said::Sender),
-            Machine::Sink(m) => poll(m.as_mut(), now, send).map_err(Said::Sink),
-            Machine::Puller(m) => poll(m.as_mut(), now, send).map_err(Said::Sink),
-            Machine::Source(m) => poll(m.as_mut(), now, send).map_err(Said::Source),
-            Machine::Controller(m) => poll(m.as_mut(), now, send).map_err(Said::Controller),
-            Machine::Director(m) => poll(m.as_mut(), now, send).map_err(Said::Controller),
+            Machine::Sender(m) => poll(m.as_mut(), now, send).map_err(MachineEvent::Sender),
+            Machine::Sink(m) => poll(m.as_mut(), now, send).map_err(MachineEvent::Sink),
+            Machine::Puller(m) => poll(m.as_mut(), now, send).map_err(MachineEvent::Sink),
+            Machine::Source(m) => poll(m.as_mut(), now, send).map_err(MachineEvent::Source),
+            Machine::Controller(m) => poll(m.as_mut(), now, send).map_err(MachineEvent::Controller),
+            Machine::Director(m) => poll(m.as_mut(), now, send).map_err(MachineEvent::Controller),
             Machine::Nobody => Ok(None),
         }
     }

@@ -89,7 +89,8 @@ impl Blocks {
         blocks.next = blocks.ledger.open_between(|_| Asked::new(0));
         blocks.needed = blocks.ledger.iter().map(|entry| u64::from(entry.needs())).sum();
         blocks.lossy = blocks.ledger.iter().filter(|entry| entry.asked.lossy).count() as u32;
-        blocks.trials = blocks.ledger.iter().filter(|entry| entry.here.trial.is_alone()).count() as u32;
+        blocks.trials =
+            blocks.ledger.iter().filter(|entry| entry.here.trial.has_sole_source()).count() as u32;
         blocks
     }
 
@@ -132,7 +133,7 @@ impl Blocks {
             node: flow.node,
             index: flow.index,
             of: flow.of.max(1),
-            alone: false,
+            detached: false,
             relays: flow.relays,
             passed_on: flow.passed_on,
             heard: true,
@@ -370,7 +371,7 @@ impl Blocks {
         self.lose_all(place);
         let base = self.base();
         let it = &mut self.places[place];
-        it.alone = true;
+        it.detached = true;
         (it.told, it.oldest, it.newest) = (0, base, 0);
         for entry in self.ledger.iter_mut() {
             if let Some(run) = entry.asked.runs.get_mut(place) {
@@ -405,8 +406,8 @@ impl Blocks {
     pub(super) fn finish(&mut self, block: BlockIndex) {
         let Some(at) = self.ledger.find(block.0) else { return };
         let trial = &self.ledger[at].here.trial;
-        self.trials -= u32::from(trial.is_alone());
-        if let Some(flow) = trial.alone() {
+        self.trials -= u32::from(trial.has_sole_source());
+        if let Some(flow) = trial.sole_source() {
             self.places.iter_mut().filter(|place| place.flow == flow).for_each(|place| place.cleared = true);
         }
         self.let_go(at);
@@ -433,7 +434,7 @@ impl Blocks {
     /// The block decoded but is wrong: all of it is thrown away and asked of one source alone.
     pub(super) fn corrupt(&mut self, block: BlockIndex) -> Option<Blame> {
         let at = self.ledger.find(block.0)?;
-        self.trials += u32::from(!self.ledger[at].here.trial.is_alone());
+        self.trials += u32::from(!self.ledger[at].here.trial.has_sole_source());
         let before = u64::from(self.ledger[at].needs());
         let blame = self.ledger.corrupt(at);
         self.ask_anew(at);

@@ -203,7 +203,7 @@ impl Flow {
     }
 
     /// Whether it has left its group.
-    pub(super) fn is_alone(&self) -> bool {
+    pub(super) fn is_detached(&self) -> bool {
         self.group.as_ref().is_some_and(|group| !group.attached)
     }
 

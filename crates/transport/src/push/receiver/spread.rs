@@ -99,9 +99,9 @@ impl Receiver {
     /// brings anything: the one that kept its work may be as dead as they were.
     fn revive(&mut self, now: Time) {
         let plenty = self.blocks.as_ref().is_some_and(|b| b.unassigned() > u64::from(MOST_HELP) * 16);
-        let alone = !self.flows.values().any(|f| f.is_usable() && !is_overdue(f, now));
+        let last_resort = !self.flows.values().any(|f| f.is_usable() && !is_overdue(f, now));
         for flow in self.flows.values_mut().filter(|f| f.silent && f.is_live()) {
-            if (plenty || alone) && flow.revive_at.is_some_and(|at| now >= at) {
+            if (plenty || last_resort) && flow.revive_at.is_some_and(|at| now >= at) {
                 flow.silent = false;
                 flow.revivals += 1;
                 flow.expecting_since = Some(now);

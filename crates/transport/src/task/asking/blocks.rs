@@ -37,7 +37,9 @@ impl Asks for Lacks<'_> {
         let is_free = |esi: &u32| !self.awaited.contains(&SymbolId { block, esi: Esi(*esi) });
         let open = ledger.get(block.0).map(|open| &open.here);
         let may = match open {
-            Some(here) => here.is_filling() && (here.trial.admits(self.flow) || here.trial.alone().is_none()),
+            Some(here) => {
+                here.is_filling() && (here.trial.admits(self.flow) || here.trial.sole_source().is_none())
+            }
             None => ledger.wanted().contains(&block.0) && !ledger.is_done(block.0),
         };
         if !may {

@@ -107,9 +107,9 @@ impl Blocks {
         if self.relayed {
             return self.pick_relayed(place);
         }
-        let Place { index, of, alone, .. } = self.places[place];
+        let Place { index, of, detached, .. } = self.places[place];
         self.walk(place, PARTS_AHEAD, |block, places| {
-            if of == 1 || alone || block.asked.lossy || block.has_part_left(place, index, of) {
+            if of == 1 || detached || block.asked.lossy || block.has_part_left(place, index, of) {
                 Take::Now
             } else if block.is_left_to_others(place, places) {
                 Take::Not
@@ -146,7 +146,7 @@ impl Blocks {
                 continue;
             }
             nothing_needed = false;
-            if entry.here.trial.is_alone() {
+            if entry.here.trial.has_sole_source() {
                 if entry.may_be_asked_of(place, &self.places) {
                     return Some(at);
                 }
@@ -177,18 +177,18 @@ impl Blocks {
             return;
         }
         let it = &self.places[place];
-        let (start, stride) = if here.trial.is_alone() {
+        let (start, stride) = if here.trial.has_sole_source() {
             // The source is to see that it is another run than the one before.
             // And what a relay sends of it is to be from a block that is whole.
             let again = here.attempts() > 1 || it.of == 1 || it.relays;
             (if again { OWN_REPAIR + u32::from(here.attempts().min(200)) * (1 << 16) } else { 0 }, 1)
-        } else if it.alone {
+        } else if it.detached {
             (if here.symbols() > 0 { OWN_REPAIR } else { 0 }, 1)
         } else {
             // One that has taken the place of another begins where that one stopped.
             let others = self.places.iter().zip(&asked.runs).filter(|(other, run)| {
                 other.flow != it.flow
-                    && !other.alone
+                    && !other.detached
                     && run.stride > 0
                     && (other.index, other.of) == (it.index, it.of)
             });
@@ -301,7 +301,7 @@ impl Blocks {
     pub(in crate::pull::session) fn any_for(&mut self, place: usize) -> Option<BlockIndex> {
         let flow = self.places[place].flow;
         let may = |block: &Block| {
-            block.here.is_filling() && block.here.trial.alone().is_none_or(|turn| turn == flow)
+            block.here.is_filling() && block.here.trial.sole_source().is_none_or(|turn| turn == flow)
         };
         if !self.ledger.iter().any(may) {
             while self.ledger.iter().all(|block| !block.here.is_filling()) {

@@ -15,7 +15,7 @@ pub(super) struct Place {
     pub(super) index: u8,
     pub(super) of: u8,
     /// It has left its group.
-    pub(super) alone: bool,
+    pub(super) detached: bool,
     /// It is a receiver itself, and sends what comes to it.
     pub(super) relays: bool,
     /// It brings what this receiver passes on.
@@ -132,13 +132,13 @@ impl Block {
     #[inline]
     pub(super) fn take(&mut self, from: usize, place: &Place, symbol: SymbolId) -> Arrival {
         let Here { trial, .. } = &self.here;
-        let is_unverified = place.relays && trial.is_alone() && symbol.esi.0 < OWN_REPAIR;
+        let is_unverified = place.relays && trial.has_sole_source() && symbol.esi.0 < OWN_REPAIR;
         if is_unverified || !trial.admits(place.flow) || !self.here.insert(symbol.esi.0) {
             return Arrival::Useless;
         }
         if self.asked.last != from {
             self.asked.last = from;
-            let hearsay = place.relays && !self.here.trial.is_alone();
+            let hearsay = place.relays && !self.here.trial.has_sole_source();
             self.here.trial.on_symbol(place.flow, place.node, hearsay);
         }
         if self.here.missing() > 0 { Arrival::Kept } else { Arrival::Complete }
@@ -146,8 +146,8 @@ impl Block {
 
     /// Whether a flow may be asked for its symbols: any, unless it is asked of one alone.
     pub(super) fn may_be_asked_of(&self, place: usize, places: &[Place]) -> bool {
-        match self.here.trial.alone() {
-            _ if !self.here.trial.is_alone() => true,
+        match self.here.trial.sole_source() {
+            _ if !self.here.trial.has_sole_source() => true,
             Some(turn) => turn == places[place].flow,
             None => is_tested_first(places, place),
         }
@@ -193,7 +193,7 @@ mod tests {
                 node: NodeId([n as u8; 32]),
                 index: n as u8,
                 of: 3,
-                alone: false,
+                detached: false,
                 relays: has(0),
                 passed_on: true,
                 heard: has(1),

@@ -66,7 +66,7 @@ impl Blocks {
             if let Some(at) = self.ledger.find(block) {
                 let entry = &self.ledger[at];
                 let lacks = entry.brought_by(place, &self.places[place]) < entry.asked.wanted_of(class);
-                if lacks && entry.here.is_filling() && !entry.here.trial.is_alone() {
+                if lacks && entry.here.is_filling() && !entry.here.trial.has_sole_source() {
                     return Some(at);
                 }
             }

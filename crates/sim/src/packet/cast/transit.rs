@@ -1,6 +1,6 @@
 //! The path of packets between the hosts of a cast, and of what they and the controller say to each other beside it.
 //!
-//! A path is a host by its number, or a group by the number that [`Carrier::group_at`] gives it. Groups have members as hosts join and
+//! A path is a host by its number, or a group by the number that [`Transit::group_at`] gives it. Groups have members as hosts join and
 //! leave; the network's own groups never change, so each membership that something is sent to is one of those.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -69,7 +69,7 @@ pub(super) struct Brought {
     pub(super) wrong: bool,
 }
 
-pub(super) struct Carrier {
+pub(super) struct Transit {
     pub(super) agenda: Agenda<Event>,
     pub(super) network: Network,
     bodies: Bodies,
@@ -89,12 +89,12 @@ pub(super) struct Carrier {
     held_back: Vec<u32>,
 }
 
-impl Carrier {
+impl Transit {
     pub(super) fn new(network: Network, setup: &CastSetup) -> Self {
         let CastSetup { control_delay, jitter, seed, .. } = *setup;
         let hosts = setup.topology.hosts().len();
         let pairs = if jitter == Jitter::PacketOnPath { hosts * hosts } else { 0 };
-        Carrier {
+        Transit {
             agenda: Agenda::new(),
             network,
             bodies: Bodies::default(),
