@@ -122,7 +122,7 @@ impl Signal {
 impl Signalled {
     pub(crate) fn within_bounds(&self) -> Result<(), &'static str> {
         if self.untold.len() > MAX_SIGNALLED || !self.untold.is_sorted_by(|a, b| a < b) {
-            return Err("a list of nodes that are not told that is none");
+            return Err("a malformed list of untold nodes");
         }
         Ok(())
     }
@@ -132,7 +132,7 @@ impl TreeUpdate {
     fn within_bounds(&self) -> Result<(), &'static str> {
         let addresses: usize = self.branches.iter().map(Vec::len).sum();
         if addresses > MAX_FLOWS || self.branches.iter().any(Vec::is_empty) {
-            return Err("too many branches, or one that leads nowhere");
+            return Err("too many branches, or an empty one");
         }
         Ok(())
     }

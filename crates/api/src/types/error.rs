@@ -1,4 +1,4 @@
-//! Why a command did not do what was asked, and the exit code that says so.
+//! Errors of commands, and their exit codes.
 
 use std::io;
 
@@ -8,7 +8,7 @@ use thiserror::Error;
 
 use super::LeftOut;
 
-/// So many things that are in the way are listed; of the others it is said how many there are.
+/// Maximum number of undeliverable entries that are listed; the others are only counted.
 const LISTED: usize = 20;
 
 /// A command did not do what was asked. The exit code says which way, the message what to do.
@@ -34,7 +34,7 @@ pub enum AppError {
     NoSource {
         /// Name or id.
         object: String,
-        /// What is missing.
+        /// Bytes that are missing.
         missing: Bytes,
         /// What to do.
         hint: String,
@@ -53,11 +53,11 @@ pub enum AppError {
     TimedOut {
         /// The time given.
         after: Duration,
-        /// How far it got and what to do.
+        /// Progress so far, and what to do.
         state: String,
     },
     /// The user stopped it.
-    #[error("interrupted{}", if *resumable { "; what is finished is kept, run the same command again to go on" } else { "" })]
+    #[error("interrupted{}", if *resumable { "; what is finished is kept, run the same command again to resume" } else { "" })]
     Interrupted {
         /// Whether running the same command again goes on where this stopped.
         resumable: bool,
@@ -67,7 +67,7 @@ pub enum AppError {
     Io {
         /// What was tried, as in "cannot write out.bin".
         doing: String,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// A folder holds what cannot be delivered, and nobody said that it may be left out.
