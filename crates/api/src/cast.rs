@@ -77,7 +77,7 @@ pub(super) async fn cast_at(
         Ok(result) => result,
         Err(_) => {
             asking.stop().await;
-            let state = format!("{}; run the same command again to go on", asking.seen.how_far());
+            let state = format!("{}; run the same command again to resume", asking.seen.how_far());
             Err(AppError::TimedOut { after: cast.timeout.unwrap_or_default(), state })
         }
     }

@@ -26,7 +26,7 @@ pub(super) enum Question {
     Get(Wanted),
 }
 
-/// What is to be put.
+/// The object to put.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Asked {
     pub(super) what: What,
@@ -48,7 +48,7 @@ pub(super) enum What {
     Stream,
 }
 
-/// What the daemon is asked to fetch into its store.
+/// An object that the daemon is asked to fetch into its store.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Wanted {
     pub(super) what: String,

@@ -41,13 +41,13 @@ pub(super) use results::result_of;
 pub(super) use several::{each_of, get_several};
 pub(super) use stream::{Outlet, Writer, Written};
 
-/// So many objects can be read by others until a job is over: those of a folder that came last.
+/// Number of a folder's newest objects that others can read until the job is over.
 const KEPT: usize = 16;
 /// Files of a folder that are fetched at the same time.
 pub(super) const FILES_AT_ONCE: usize = 4;
-/// How long a controller may take to answer where this machine has an object of that name itself.
+/// Maximum wait for a controller if this machine has an object of that name itself.
 const CONTROLLER_PATIENCE: std::time::Duration = std::time::Duration::from_secs(3);
-/// How long the slower sources of `--from` may take to answer once the first has.
+/// Maximum wait for the slower sources of `--from` once the first has answered.
 const LATECOMERS: std::time::Duration = std::time::Duration::from_millis(300);
 
 /// Fetches what the options say. `ready` is called before a wait for the start, if there is one. Whoever shows the result then has to
@@ -254,7 +254,7 @@ pub(super) async fn within<T>(
         Ok(result) => result,
         Err(_) => Err(AppError::TimedOut {
             after: limit,
-            state: "what is finished is kept; run the same command again to go on".to_owned(),
+            state: "what is finished is kept; run the same command again to resume".to_owned(),
         }),
     }
 }

@@ -87,9 +87,9 @@ struct State {
     spoiled: BTreeMap<ObjectId, (Spoiled, Vec<Holding>)>,
     /// Where nodes said that they are reached.
     labels: BTreeMap<NodeId, String>,
-    /// Who is told of invitations to casts, and by which path they came.
+    /// Listener for invitations to casts, each with the path it came by.
     on_invitations: Option<UnboundedSender<(PathId, ToNode)>>,
-    /// Who is told how the casts do that this process has asked for.
+    /// Listeners for news of the casts that this process has asked for.
     on_casts: Vec<UnboundedSender<(PathId, ToNode)>>,
     /// This node fetches what it is invited to, and says so.
     keeps: bool,

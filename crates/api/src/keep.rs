@@ -116,7 +116,7 @@ pub(super) async fn follow(
     }
 }
 
-/// What a daemon needs to fetch into its store.
+/// A daemon's fetches into its store.
 pub(super) struct Keeper {
     common: Mutex<Common>,
     store: Arc<Store>,
@@ -142,7 +142,7 @@ impl Keeper {
         self.common.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What is fetched from now on is fetched so.
+    /// Applies new settings to fetches that begin from now on.
     pub(super) fn restate(&self, reload: &Reload) {
         let mut common = self.common();
         (common.limit, common.gentle) = (reload.limit, reload.gentle);
@@ -456,7 +456,7 @@ fn take(
     Ok(())
 }
 
-/// What of an object is in the store already.
+/// The part of an object that is in the store already.
 enum InStore {
     /// Nothing, or not all of it.
     Not,

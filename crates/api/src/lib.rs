@@ -1,4 +1,4 @@
-//! What the commands do: processes made of a host, its objects and the machines.
+//! The work behind the commands: processes made of a host, its objects and the machines.
 
 mod cast;
 mod cast_agent;

@@ -18,7 +18,7 @@ const COLLECTS_EVERY: Duration = Duration::from_secs(3600);
 /// What a transfer left unfinished stays a week: whoever wants it again by then goes on with it.
 const KEEPS_UNFINISHED: Duration = Duration::from_secs(7 * 24 * 3600);
 
-/// What became of a name that was asked for.
+/// The outcome of a request for a name.
 pub(super) struct Given {
     /// As granted; `None` while no controller has been asked.
     pub(super) generation: Option<u64>,

@@ -42,7 +42,7 @@ use super::{
     TransferKind, Where, local,
 };
 
-/// How long a controller may take to answer a question.
+/// Maximum wait for a controller's answer.
 const ANSWER: Duration = Duration::from_secs(10);
 
 /// A node in this process. Clones are the same one. Without [`Node::close`] it goes on until the runtime ends.

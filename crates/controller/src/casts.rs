@@ -33,7 +33,7 @@ use crate::swarm_detection::Swarms;
 use crate::turn::Turn;
 use crate::{CastBegun, ControllerEvent};
 
-/// What casts work with: the parts below them.
+/// The parts that casts work with.
 pub(crate) struct Below<'a> {
     pub(crate) turn: Turn<'a>,
     pub(crate) catalog: &'a Catalog,
@@ -197,7 +197,7 @@ impl Casts {
         });
     }
 
-    /// How much has left on a flow to many. False if no cast knows the flow.
+    /// A source reports how many symbols it has sent on a flow to many. False if no cast knows the flow.
     pub(crate) fn sent(&mut self, source: NodeId, flow: FlowId, sent: Symbols) -> bool {
         let number = self.of_flow(source, flow);
         let cast = number.and_then(|number| self.casts.get_mut(&number));

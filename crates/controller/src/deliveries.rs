@@ -1,4 +1,4 @@
-//! The running tasks, and all that their receivers and sources are told: flows opened, weighed, replaced and stopped.
+//! The running tasks: their flows are opened, weighed, replaced and stopped.
 //!
 //! Who serves a task is chosen in [`selection`](super::selection); this part does it. It changes nothing of who holds what, and
 //! knows nothing of casts: those begin tasks here and end them.
@@ -29,7 +29,7 @@ use crate::{ControllerConfig, ControllerEvent, TaskFlow, TaskRecord};
 #[derive(Default)]
 pub(crate) struct Deliveries {
     tasks: Tasks,
-    /// Who passes on what to whom: gone when nobody receives the object any more.
+    /// Overlays by object, removed when nobody receives the object any more.
     overlays: Overlays,
     endings: Endings,
     finished: Finished,
@@ -73,7 +73,7 @@ fn offered(now: Time, config: &ControllerConfig) -> FlowState {
 }
 
 impl Deliveries {
-    /// What choices are made from.
+    /// The state that choices are made from.
     pub(crate) fn known<'a>(&'a self, catalog: &'a Catalog, config: &'a ControllerConfig) -> Known<'a> {
         Known { catalog, tasks: &self.tasks, config }
     }
@@ -83,7 +83,7 @@ impl Deliveries {
         &self.tasks
     }
 
-    /// Who passes on what to whom.
+    /// The overlays.
     pub(crate) fn overlays(&self) -> &Overlays {
         &self.overlays
     }

@@ -1,4 +1,4 @@
-//! What racks mean to receivers that pass on to each other what comes ([`super::overlay`]).
+//! Racks of receivers that pass on to each other what arrives ([`super::overlay`]).
 //!
 //! ```text
 //!              class 0          to one of each other rack, who hands it on in its own

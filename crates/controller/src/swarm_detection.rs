@@ -86,7 +86,7 @@ impl Swarms {
         let symbol_size = Geometry::fitting(bytes, room).symbol_size();
         turn.stats.swarms_overlaid += 1;
         let beginners = overlay::beginners(catalog, &sources, &receivers);
-        let places = deliveries.begin_overlay(object, symbol_size, &beginners, config.overlay_circle);
+        let places = deliveries.begin_overlay(object, symbol_size, &beginners, config.overlay_mesh);
         for (node, role) in places {
             let task = running.iter().find(|it| it.receiver == node).map(|it| it.task);
             if let Some(task) = task {

@@ -59,7 +59,7 @@ pub(crate) struct InstalledTrees {
     /// What the source is told that its flows are for.
     task: TaskId,
     trees: Vec<InstalledTree>,
-    /// Who receives by them, and where they stand.
+    /// Receivers of the trees, with their hosts.
     receivers: BTreeMap<NodeId, HostId>,
     orders: BTreeMap<(NodeId, FlowId), Order>,
     /// Where the node above reaches each.
@@ -256,7 +256,7 @@ impl InstalledTrees {
 
     // ---- what becomes of them
 
-    /// So much has left on one tree; on all together.
+    /// A source reports how many symbols it has sent on one tree; returns the sum of all trees.
     pub(crate) fn has_sent(&mut self, flow: FlowId, sent: Symbols) -> Symbols {
         if let Some(tree) = self.tree_mut(flow) {
             tree.sent = sent;

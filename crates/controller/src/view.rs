@@ -1,4 +1,4 @@
-//! A plain picture of everything the controller knows, for people and programs that ask.
+//! A snapshot of everything the controller knows, for people and programs that ask.
 
 use headwater_units::{
     BitRate, BlockIndex, Bytes, Duration, FlowId, NodeId, ObjectId, Packets, Symbols, TaskId, Theta, Time,
@@ -47,9 +47,9 @@ pub struct ObjectView {
     pub bytes: Bytes,
     /// What it is called by those who hold it.
     pub names: Vec<String>,
-    /// Who holds it and is here.
+    /// Connected holders.
     pub holders: Vec<NodeId>,
-    /// Who holds it and is away.
+    /// Holders that are away.
     pub away: Vec<NodeId>,
 }
 
@@ -58,7 +58,7 @@ pub struct ObjectView {
 pub struct TaskView {
     /// Its id.
     pub task: TaskId,
-    /// Who receives.
+    /// The receiver.
     pub receiver: NodeId,
     /// What.
     pub object: ObjectId,
@@ -97,7 +97,7 @@ pub struct CastView {
     pub name: String,
     /// The object's size.
     pub bytes: Bytes,
-    /// Who sends it to the group, if there is one; else the first that was found to have it.
+    /// The source of the group, if there is one; else the first known holder.
     pub source: NodeId,
     /// How it travels, and why.
     pub route: CastRoute,

@@ -93,7 +93,7 @@ pub(crate) struct Engine {
     jobs: Jobs,
     orders: Queue<Order>,
     events: UnboundedSender<NodeEvent>,
-    /// Who wants to know which members of a group have answered.
+    /// Callers that wait for the members of a group that have answered, by probe.
     askers: BTreeMap<ProbeId, oneshot::Sender<Vec<FlowId>>>,
     resting: Resting,
     snapshots: Snapshots,

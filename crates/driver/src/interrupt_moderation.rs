@@ -1,4 +1,4 @@
-//! Rests of the data thread, so that it need not be woken for every packet.
+//! Rests of the data thread, so that not every packet wakes it.
 //!
 //! To be woken costs more than a packet: a few microseconds of CPU time, and 26 in some virtual machines. While rounds follow each other
 //! by the thousand in a second, the thread rests after each, whatever comes meanwhile, and then finds several packets at once, as the

@@ -1,4 +1,4 @@
-//! Real sockets under the machines: one data thread per node, its workers, and a handle for everybody else.
+//! Real sockets under the machines: one data thread per node, its workers, and a handle for all other threads.
 
 mod buffers;
 mod clock;
@@ -82,10 +82,10 @@ pub struct NodeConfig {
     pub buffer: Bytes,
 }
 
-/// What the data thread says to the rest of the process.
+/// Events from the data thread to the rest of the process.
 #[derive(Clone, Debug, PartialEq)]
 pub enum NodeEvent {
-    /// A machine says this over a control path.
+    /// A machine sends this over a control path.
     Control(PathId, Control),
     /// A block of this object cannot be read any more: it is not to be offered.
     Unreadable(ObjectId, Spoiled),
@@ -306,7 +306,7 @@ impl Node {
         answer.await.is_ok()
     }
 
-    /// From now on all flows together send no faster than this.
+    /// Sets the rate limit of all flows together.
     pub fn limit(&self, limit: Option<BitRate>) {
         self.order(Order::Limit { limit });
     }

@@ -1,4 +1,4 @@
-//! Who may say what to a process.
+//! The door: which peer may send which control message to a process.
 //!
 //! Whoever is at the other end of a control link has proved its key and nothing else. What it may say follows from how the link came to
 //! be ([`Role`]): one exhaustive match, so that a new message does not compile without a rule.
@@ -18,7 +18,7 @@ use core::net::{IpAddr, SocketAddr};
 use headwater_units::NodeId;
 use headwater_wire::{Control, FlowRole, Push, ToController, ToNode, ToReceiver, ToSource};
 
-/// What the other end of a link is to this process.
+/// The role of a link's other end towards this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Role {
     /// A controller that this process has joined, or asks.
@@ -32,9 +32,9 @@ pub enum Role {
 /// The other end of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Peer {
-    /// What it is to this process.
+    /// Its role towards this process.
     pub role: Role,
-    /// Whose key it has proved.
+    /// The node whose key it has proved.
     pub node: NodeId,
     /// Where it is.
     pub at: SocketAddr,
@@ -43,9 +43,9 @@ pub struct Peer {
 /// Why a message is not heard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
-    /// Nobody in this role may say it.
+    /// No peer in this role may send it.
     Role(Role),
-    /// It speaks for another node.
+    /// The message speaks for another node.
     ForAnother(NodeId),
 }
 

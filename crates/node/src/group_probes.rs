@@ -17,10 +17,10 @@ use headwater_wire::{Body, FlowSecret, GroupQuestion, HeaderKey, Probe, ProbeAck
 /// Maximum number of flows whose probes are answered. More are those of a controller that forgets to say when they are over.
 const MAX_ANSWERED: usize = 1024;
 
-/// How patient a node is with the members of a group.
+/// Timeouts of group probes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GroupProbesConfig {
-    /// How often members are asked before those that have not answered count as deaf: 3 times.
+    /// Number of probes before members that have not answered count as deaf: 3.
     pub tries: u32,
     /// The wait after each time: 100 ms, more than a round trip and a busy member need.
     pub every: Duration,
@@ -36,7 +36,7 @@ impl Default for GroupProbesConfig {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ProbeId(u32);
 
-/// Something that is to be done about groups.
+/// An action about groups.
 #[derive(Clone)]
 pub enum GroupAction<G, A> {
     /// Send a probe to a group.
@@ -118,7 +118,7 @@ impl<G: Clone, A> GroupProbes<G, A> {
         !self.out.is_empty()
     }
 
-    /// What is to be done next.
+    /// Returns the next action.
     pub fn poll(&mut self) -> Option<GroupAction<G, A>> {
         self.out.pop_front()
     }

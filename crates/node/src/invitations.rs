@@ -11,7 +11,7 @@ use headwater_wire::{Fetched, Invitation, ToNode};
 /// Number of finished invitations to remember, so that one that is said again is answered and not fetched again.
 const REMEMBERED: usize = 256;
 
-/// Something that is to be done about invitations.
+/// An action about invitations.
 #[derive(Clone, Debug, PartialEq)]
 pub enum InvitationAction {
     /// Fetch what this invites to; [`Invitations::ended`] says what came of it.
@@ -38,7 +38,7 @@ impl Invitations {
         Invitations { controller, running, over, out, strangers: 0 }
     }
 
-    /// What is to be done next.
+    /// Returns the next action.
     pub fn poll(&mut self) -> Option<InvitationAction> {
         self.out.pop_front()
     }

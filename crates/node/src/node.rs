@@ -64,7 +64,7 @@ pub struct Arrived<'a, A> {
     pub trimmed: bool,
 }
 
-/// What a driver can take from the source now.
+/// How much the driver can take from the source now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Room {
     /// Everything.
@@ -75,7 +75,7 @@ pub enum Room {
     Full,
 }
 
-/// What a node has counted.
+/// Counters of a node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NodeStats {
     /// Datagrams that belong to nobody, or that nobody may get.
@@ -111,7 +111,7 @@ impl<M: Endpoint> Driven<M> {
     }
 }
 
-/// What a host decides.
+/// A host's decisions, as one machine.
 pub struct Node<S, R, P, A> {
     source: Driven<S>,
     receivers: Driven<R>,
@@ -167,7 +167,7 @@ where
         &self.source.machine
     }
 
-    /// The same, for what changes nothing that others see.
+    /// The same, for changes that no other machine can see.
     #[inline]
     pub fn source_mut(&mut self) -> &mut S {
         &mut self.source.machine
@@ -179,7 +179,7 @@ where
         &self.receivers.machine
     }
 
-    /// The same, for what changes nothing that others see.
+    /// The same, for changes that no other machine can see.
     #[inline]
     pub fn receivers_mut(&mut self) -> &mut R {
         &mut self.receivers.machine
@@ -207,7 +207,7 @@ where
         self.passing_on.passes_on(object)
     }
 
-    /// What was counted.
+    /// Its counters.
     pub fn stats(&self) -> NodeStats {
         self.stats
     }

@@ -13,7 +13,7 @@ use headwater_wire::{
     parse,
 };
 
-/// Who told this node.
+/// The sender of a signal to this node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Above {
     /// The controller, by its link.
@@ -93,7 +93,7 @@ impl Signals {
         self.machine.answered(now, answer);
     }
 
-    /// What is to be said now; to be asked until there is nothing.
+    /// Returns the next message to send now; call it until it returns nothing.
     pub(crate) fn poll(&mut self, now: Time) -> Option<Say<Above>> {
         self.machine.poll(now)
     }

@@ -45,7 +45,7 @@ const FORGET_AFTER: Duration = Duration::from_secs(60);
 /// restart, ends it.
 const CONFIRM_EVERY: Duration = Duration::from_secs(5);
 
-/// Something that is to be done about trees.
+/// An action about trees.
 #[derive(Clone, Debug, PartialEq)]
 pub enum TreeAction<P> {
     /// Send a packet to another node, as it is.
@@ -188,7 +188,7 @@ impl<P: Clone> Trees<P> {
         !self.out.is_empty()
     }
 
-    /// What is to be done next.
+    /// Returns the next action.
     #[inline]
     pub fn poll(&mut self) -> Option<TreeAction<P>> {
         self.out.pop_front()

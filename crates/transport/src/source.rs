@@ -79,9 +79,9 @@ pub struct Source {
 #[derive(Debug)]
 struct Held {
     flow: Flow,
-    /// Where its controller is.
+    /// Path to its controller.
     controller: PathId,
-    /// It stands in the queue of flows that may send.
+    /// Whether it is in the queue of flows that may send.
     queued: bool,
     /// Its entry in the table of timers, never later than its deadline.
     timer: Option<Time>,
@@ -139,7 +139,7 @@ impl Source {
         self.flows.values().filter_map(|held| held.flow.slack()).min()
     }
 
-    /// What happened so far.
+    /// Counters so far.
     pub fn stats(&self) -> SourceStats {
         self.stats
     }

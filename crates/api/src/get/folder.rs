@@ -20,7 +20,7 @@ use crate::own::{self, OwnObject};
 use crate::{AppError, GetResult, Output, Phase, Progress, Watch, Where};
 use headwater_driver::monotonic_nanos;
 
-/// How often those who watch hear how far all files are.
+/// Interval of progress reports on all files.
 const TELL: Duration = Duration::from_millis(100);
 
 /// Where a folder goes.

@@ -1,4 +1,4 @@
-//! What a get reports: what came from whom, and what held it up.
+//! The results of a `get`: what came from which source, and what held it up.
 
 use headwater_transport::push::receiver::{FlowStats, ReceiverStats};
 use headwater_units::{BlockIndex, Bytes, NodeId};

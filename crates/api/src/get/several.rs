@@ -1,4 +1,4 @@
-//! Several objects by one command: one process, one link to the controller, some of them at a time.
+//! Several objects by one command: one process, one link to the controller, a bounded number in parallel.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,7 +15,7 @@ use crate::host::Host;
 use crate::own::{self, OwnObject};
 use crate::{AppError, GetResult, Phase, Progress, ProgressSource, Shutdown, Watch, Where};
 
-/// How often those who watch hear how far all are.
+/// Interval of progress reports on all objects.
 const TELL: Duration = Duration::from_millis(100);
 
 /// Fetches several objects ([`each_of`]); `done` hears what came of each. One that fails does not

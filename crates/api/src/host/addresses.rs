@@ -1,4 +1,4 @@
-//! Which address stands for a process that listens on all of them.
+//! The address to announce for a process that listens on all of them.
 //!
 //! A process that listens on a wildcard address knows none by which others reach it, and there may be several: one by IPv4, one by
 //! IPv6, another behind a NAT. But each of its peers uses one. So it says the wildcard address, and whoever hears it takes the address

@@ -1,4 +1,4 @@
-//! Which key a process is known by.
+//! The key of a process.
 //!
 //! A state folder is one node: whoever listens is known by `keys/node`, wherever it listens. Only one process at a time can be that
 //! node. What listens beside it is another one, with a key by its address (`keys/ADDRESS`), which stays its own from then on; so

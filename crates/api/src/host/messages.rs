@@ -1,4 +1,4 @@
-//! What is said over links and within the process, and to whom it goes.
+//! Messages over links and within the process, and their dispatch.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -29,10 +29,10 @@ const SMALL_ANSWER: usize = 16 << 10;
 const ANSWERS_KIB: usize = 64 << 10;
 /// Answers that may wait for their memory at the same time; whoever asks for more is refused at once.
 const WAITING_AT_ONCE: usize = 16;
-/// How long an answer waits for its memory.
+/// Maximum time that an answer waits for memory.
 const ROOM_FOR_AN_ANSWER: std::time::Duration = std::time::Duration::from_secs(2);
 
-/// What answers to whoever asks may take of this process, however many ask and however slowly they read.
+/// Bounds the memory of answers, however many peers ask and however slowly they read.
 pub(super) struct Answers {
     waiting: Semaphore,
     held: Semaphore,
@@ -71,7 +71,7 @@ impl Host {
         });
     }
 
-    /// What the machines of the data thread say.
+    /// Dispatches the events of the data thread.
     pub(super) async fn send_out(self, mut events: UnboundedReceiver<NodeEvent>) {
         let mut sending = BTreeMap::new();
         while let Some(event) = events.recv().await {

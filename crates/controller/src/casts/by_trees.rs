@@ -1,4 +1,4 @@
-//! A cast by trees of the network, and receivers for which these come to nothing.
+//! A cast by trees of the network, and receivers whose trees fail.
 //!
 //! ```text
 //!   Receiving by trees -- no path leads to it, its source stopped, its fetch failed --> StopFetch, Fetch under another number

@@ -1,4 +1,4 @@
-//! One cast: what it is of, who receives, and the route that it goes by.
+//! One cast: its object, its receivers and its route.
 
 use core::net::SocketAddr;
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,9 +17,9 @@ use crate::tree_installation::InstalledTrees;
 /// One cast.
 pub(crate) struct Cast {
     pub(crate) number: u64,
-    /// Whom to tell how it does.
+    /// Path to the asker, which is told how the cast goes.
     pub(super) asker: PathId,
-    /// Whose key that is: nobody else may stop it, or hear of it.
+    /// Key of the asker: nobody else may stop the cast, or hear of it.
     pub(super) asked_by: NodeId,
     pub(crate) name: String,
     pub(crate) object: ObjectId,
@@ -44,13 +44,13 @@ pub(crate) struct Cast {
     /// Of that, what came from another rack; if any receiver says in which it stands.
     pub(super) between_racks: Option<Bytes>,
     pub(crate) members: BTreeMap<NodeId, Member>,
-    /// When whoever asked is told the next time.
+    /// When the asker gets news next.
     pub(super) news_at: Time,
     /// Everybody has ended, and the group's flow is waited for no longer than this.
     pub(super) over_at: Option<Time>,
 }
 
-/// How far a cast is.
+/// Progress of a cast.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
     /// Receivers are told, and ask.
@@ -97,14 +97,14 @@ pub(super) struct OpenGroup {
 
 /// The trees of a cast.
 pub(super) enum Trees {
-    /// They are found when its receivers have asked.
+    /// They are computed when the receivers have asked.
     Planned,
     Installed(CastRoute, Box<InstalledTrees>),
     /// There are none, or none any more.
     Over(CastRoute),
 }
 
-/// How a receiver is served.
+/// The route by which a receiver is served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Served {
     /// By flows of its own, or not yet.
@@ -166,7 +166,7 @@ impl Member {
 }
 
 impl Route {
-    /// How whoever asked is told that it goes.
+    /// The route in the words of the wire.
     fn to_wire(&self) -> CastRoute {
         match self {
             Route::Unicast(why) => CastRoute::Unicast(*why),
@@ -182,7 +182,7 @@ impl Route {
 }
 
 impl Cast {
-    /// How it travels, and why.
+    /// Its route, in the words of the wire.
     pub(crate) fn route(&self) -> CastRoute {
         self.route.to_wire()
     }
@@ -231,13 +231,13 @@ impl Cast {
         }
     }
 
-    /// So much has left on a flow to many.
+    /// A source reports how many symbols it has sent on a flow to many.
     pub(super) fn has_sent(&mut self, flow: FlowId, sent: Symbols) {
         let sent = self.trees_mut().map_or(sent, |trees| trees.has_sent(flow, sent));
         self.to_group = Bytes::new(sent.get().saturating_mul(u64::from(self.symbol_size)));
     }
 
-    /// What a receiver is told.
+    /// The invitation of a receiver.
     pub(super) fn invitation(&self, member: &Member) -> Invitation {
         let group = match &self.route {
             Route::Multicast(Multicast::Probed { at, asked }) => Some((at, asked)).zip(self.source_at),
@@ -267,7 +267,7 @@ impl Cast {
         }
     }
 
-    /// How it does, in as many messages as it takes; the last one says whether it is over.
+    /// Progress for the asker, in as many messages as it takes; the last one says whether the cast is over.
     pub(super) fn news(&mut self, now: Time, tasks: &Tasks, over: bool) -> Vec<CastNews> {
         let after = now.since(self.begun);
         let mut members = Vec::with_capacity(self.members.len());

@@ -1,4 +1,4 @@
-//! The receivers of a cast: told, answered, and given up.
+//! The receivers of a cast: invited, served, and given up.
 
 use headwater_units::{Bytes, NodeId, PathId};
 use headwater_wire::{

@@ -46,7 +46,7 @@ impl Cast {
         self.symbol_size = symbol_size;
         let beginners = overlay::beginners(catalog, &sources, &nodes);
         let deliveries = &mut below.deliveries;
-        let places = deliveries.begin_overlay(self.object, symbol_size, &beginners, config.overlay_circle);
+        let places = deliveries.begin_overlay(self.object, symbol_size, &beginners, config.overlay_mesh);
         for (node, role) in places {
             match running.iter().find(|it| it.receiver == node) {
                 Some(it) => {

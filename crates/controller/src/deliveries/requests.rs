@@ -1,4 +1,4 @@
-//! What receivers say (PPUSH §III-A): requests, feedback, distrust, and that they are through.
+//! Messages of receivers (PPUSH §III-A): requests, feedback, distrust, and the end of a task.
 
 use headwater_units::{BlockIndex, Bytes, FlowId, Geometry, NodeId, ObjectId, PathId, Symbols, TaskId};
 use headwater_wire::{Delivery, FlowGrant, FlowView, Outcome, Refusal, Request, SpreadRule, ToReceiver};
@@ -10,7 +10,7 @@ use crate::selection::{self, FlowPlan, Place};
 use crate::tasks::{FlowState, Pace, Task};
 use crate::turn::Turn;
 
-/// How far a receiver is, as it says.
+/// A receiver's report of its progress.
 pub(crate) struct Progress {
     pub(crate) first_undecoded: BlockIndex,
     pub(crate) needed: Symbols,

@@ -13,7 +13,7 @@ use headwater_wire::{Class, Delivery, NodeInfo, Request, SpreadRule, Start, on_t
 use super::Known;
 use crate::tasks::Task;
 
-/// So many flows to one receiver are incast.
+/// Number of flows to one receiver from which on it counts as incast.
 const INCAST: usize = 8;
 /// Packets that pulls of a task keep under way at least, all sources together: hosts take their time too.
 const LEAST_PULLED: f64 = 48.0;

@@ -1,4 +1,4 @@
-//! Which cables are cut, by what nodes say of their neighbours.
+//! Which cables are cut, deduced from what nodes report of their neighbours.
 
 use std::collections::{BTreeMap, BTreeSet};
 

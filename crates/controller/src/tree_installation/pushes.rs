@@ -1,4 +1,4 @@
-//! What the source of a cast's trees is told: a flow for each, and how many symbols its links carry.
+//! Orders to the source of a cast's trees: a flow for each tree, and the rate that its links carry.
 //!
 //! Trees cross each other's cables, and a source that knows nothing of that fills its links with symbols until the interests of the
 //! other trees have no room: the receivers behind such a link fall behind what stores remember, and all of them have what they miss

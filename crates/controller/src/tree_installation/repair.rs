@@ -1,4 +1,4 @@
-//! What is done when neighbours on trees fall silent: trees are led around what is cut (Datacast §III).
+//! The repair of trees whose nodes have fallen silent: trees are rerouted around cut cables (Datacast §III).
 
 use core::net::SocketAddr;
 use std::collections::BTreeMap;

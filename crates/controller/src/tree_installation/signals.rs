@@ -53,7 +53,7 @@ struct Member {
     secret: FlowSecret,
     at: Option<SocketAddr>,
     updates: Vec<TreeUpdate>,
-    /// Whom it tells, by place.
+    /// The members that it tells, by place.
     below: Vec<usize>,
 }
 
@@ -144,7 +144,7 @@ impl InstalledTrees {
         }
     }
 
-    /// Who tells whom of changed orders, the source first. `None` if nobody is told that way.
+    /// The signalling tree of changed orders, the source first. `None` if nobody is signalled.
     fn tellings(
         &self,
         turn: &Turn<'_>,

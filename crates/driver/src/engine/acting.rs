@@ -1,4 +1,4 @@
-//! What the node has this thread do.
+//! Carries out the actions of the node.
 
 use headwater_node::{NodeAction, SingleDatagram, To};
 use headwater_transport::push::receiver::ReceiverStats;

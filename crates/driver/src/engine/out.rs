@@ -1,4 +1,4 @@
-//! Datagrams on their way out: their bytes, their addresses, the TOS byte.
+//! Outgoing datagrams: their bytes, their addresses, the TOS byte.
 
 use headwater_machine::Packet;
 use headwater_transport::SourceCommand;

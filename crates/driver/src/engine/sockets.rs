@@ -1,4 +1,4 @@
-//! The sockets of the data thread: its own, those of groups, where trimmed packets are seen; and what waits to be sent.
+//! The sockets of the data thread: its own, those of groups, the one for trimmed packets; and the packets that wait to be sent.
 
 use headwater_node::Room;
 use headwater_udp::{

@@ -15,7 +15,7 @@ where
     P: Parcel,
     A: Copy + From<SocketAddr> + Into<SocketAddr>,
 {
-    /// What is to be done next. Timers that are due fire here.
+    /// Returns the next action. Timers that are due fire here.
     // Inlined where it is driven: most of what it gives is a packet, and to move that costs as much as to decide on it.
     #[inline(always)]
     pub fn poll(&mut self, now: Time, room: Room) -> Option<NodeAction<P, A>> {

@@ -633,7 +633,7 @@ fn drawn(from: &mut ChaCha8Rng) -> [u8; 32] {
     seed
 }
 
-/// Who has found whom to send wrong bytes.
+/// Pairs of hosts: the first has found the second to send wrong bytes.
 fn distrusted(hosts: &[Standing]) -> Vec<(u32, u32)> {
     let number = |node: NodeId| (0..hosts.len() as u32).find(|host| node_of(*host) == node);
     let of = |(host, it): (u32, &Standing)| -> Vec<(u32, u32)> {

@@ -243,7 +243,7 @@ impl Delivery {
         (to, packet)
     }
 
-    /// Whom a message is for which came over this link, if over any; nobody if it is on a segment that there is not.
+    /// The end that a message is for, which came over this link, if over any; `None` if its segment does not exist.
     #[inline]
     pub(super) fn end(&self, to: u32, link: u32) -> Option<End> {
         match to {

@@ -1,4 +1,4 @@
-//! What travels through the simulated network: a small frame by value, and the message that it names.
+//! A frame of the simulated network: small, by value, with the number of the message that it carries.
 //!
 //! Queues, links and switches see a [`SimFrame`], which is copied from event to event; the message waits in [`Bodies`]
 //! and is touched twice, when it is sent and when it is delivered. Symbols are named, never carried.

@@ -1,4 +1,4 @@
-//! Groups of endpoints that one packet reaches (SCDP §III-E), and for whom each copy of a frame is.
+//! Groups of endpoints that one packet reaches (SCDP §III-E), and the receivers of each copy of a frame.
 //!
 //! A path may stand for a group. A frame on such a path names a *subset* of the group where others name a host: whoever of
 //! the group this copy is for. A switch makes a copy for each port that leads to some of them, so the packet crosses every

@@ -103,7 +103,7 @@ pub(super) struct Network {
     /// Which of them a host is, if it is one: where hosts forward what is not on trees.
     forwarders: Vec<Option<u32>>,
     seed: u64,
-    /// Whom frames to groups are for.
+    /// Multicast groups, with the members of each.
     pub(super) groups: Groups,
     /// The paths of frames on trees.
     pub(super) segments: Segments,

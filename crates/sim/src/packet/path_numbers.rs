@@ -8,7 +8,7 @@
 
 use headwater_fabric::{HostId, Routes, Topology};
 
-/// More paths than this are not told apart.
+/// Maximum number of paths that are told apart.
 const MAX_PATHS: u64 = 4096;
 
 /// What each switch divides the number of a path by, in the order of the switches' points.

@@ -41,9 +41,9 @@ pub(super) enum End {
 /// What becomes of a frame that has crossed a link of its segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// It goes on by this link.
+    /// It crosses this link next.
     On(u32),
-    /// It is there.
+    /// It has arrived.
     There,
     /// It is on no segment that has this link.
     Astray,
@@ -110,11 +110,11 @@ impl Segments {
 pub(super) struct InstalledTree {
     /// Its number among all trees of the run.
     pub(super) number: u32,
-    /// How many links it has.
+    /// Number of its links.
     pub(super) links: u64,
-    /// By which the source sends down.
+    /// Path by which the source sends down.
     pub(super) source: PathId,
-    /// By which each receiver asks, in their order.
+    /// Paths by which the receivers ask, in their order.
     pub(super) receivers: Vec<PathId>,
     /// Numbers of its nodes.
     nodes: std::ops::Range<u32>,

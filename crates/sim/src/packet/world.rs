@@ -31,10 +31,10 @@ use super::{Event, Ran};
 pub(super) use machine::Machine;
 use machine::{Command, MachineEvent};
 
-/// How often hosts say who they are, on average, where nobody acknowledges it.
+/// Mean interval at which hosts introduce themselves, where nobody acknowledges it.
 const INTRODUCE_EVERY: Duration = Duration::from_millis(500);
 
-/// How long lines have for their last frames: so many steps of so long.
+/// Number of steps that lines have for their last frames.
 const LAST_FRAMES: u32 = 100;
 const LAST_FRAMES_STEP: Duration = Duration::from_millis(100);
 
@@ -44,7 +44,7 @@ struct Slot {
     /// Where packets reach it; of a host's receiving machine, whose fetches have an endpoint each, none.
     endpoint: u32,
     host: u32,
-    /// When it is woken next; `u64::MAX`: not at all.
+    /// When it is woken next; `u64::MAX`: never.
     wake: u64,
     /// Its host is paused.
     paused: bool,
@@ -151,7 +151,7 @@ pub(super) struct World {
     receivers: Vec<Option<u32>>,
     /// The trees of tasks that have not begun.
     trees_to_install: BTreeMap<u32, Vec<SteinerTree>>,
-    /// What the controller asked to be kept.
+    /// Records that the controller asked to be kept.
     kept: BTreeMap<TaskId, TaskRecord>,
     /// Starts of anything so far: seeds and numbers of a new start are new.
     incarnations: u64,

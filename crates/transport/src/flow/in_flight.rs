@@ -1,4 +1,4 @@
-//! What was sent and what became of it: packets of one flow by number (PPUSH §III-A and -B).
+//! The packets of one flow in flight, by number, and the fate of each (PPUSH §III-A and -B).
 //!
 //! ```text
 //!             acknowledged
@@ -30,11 +30,11 @@ pub const LATER_ACKS: usize = 3;
 pub struct Sent {
     /// Its number.
     pub number: PacketNumber,
-    /// What it carries.
+    /// The symbol that it carries.
     pub symbol: SymbolId,
     /// Under which attempt the symbol was asked for.
     pub attempt: u8,
-    /// When it left.
+    /// When it was sent.
     pub sent_at: Time,
 }
 

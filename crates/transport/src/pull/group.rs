@@ -1,4 +1,4 @@
-//! The receivers of a group: who has asked for how much, and who holds the others up (SCDP §III-E).
+//! The receivers of a group: how much each has asked for, and who holds the others up (SCDP §III-E).
 //!
 //! ```text
 //!   member 1:  pulls ---->  3 asked for   \
@@ -18,21 +18,21 @@
 use headwater_units::{BlockIndex, FlowId, Time};
 use headwater_wire::Want;
 
-/// What a member's pull says to its group.
+/// A member's pull, as far as its group is concerned.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MemberPull {
-    /// So many symbols beyond those asked for before.
+    /// Number of symbols beyond those asked for before.
     pub(super) more: u32,
     pub(super) fin: bool,
     pub(super) wants: [Option<Want>; 2],
 }
 
-/// What a member of a group says to it.
+/// A message of a member to its group.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum MemberSays {
-    /// It asks for symbols.
+    /// The member asks for symbols.
     Asks(MemberPull),
-    /// It is served by its own flow from now on.
+    /// The member leaves: its own flow serves it from now on.
     Leaves,
 }
 

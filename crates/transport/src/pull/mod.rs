@@ -62,7 +62,7 @@ fn class_of(block: u32, index: u8, of: u8) -> u32 {
     (u32::from(index) + block % u32::from(of.max(1))) % u32::from(of.max(1))
 }
 
-/// How many source symbols are a source's part of a block.
+/// Number of source symbols in a source's part of a block.
 fn part(source_symbols: u32, class: u32, of: u8) -> u32 {
     source_symbols.saturating_sub(class).div_ceil(u32::from(of.max(1)))
 }

@@ -1,4 +1,4 @@
-//! One pulled flow at its source: what its receiver has asked for, and what leaves for it (SCDP §III-D to §III-F).
+//! One pulled flow at its source: what its receiver has asked for, and what is sent in answer (SCDP §III-D to §III-F).
 //!
 //! ```text
 //!             FlowPath, or the first pull                      pull: more than all pulls before it
@@ -63,7 +63,7 @@ pub(crate) struct PullFlow {
     counters: FlowCounters,
 }
 
-/// What the pulled flows of a host have in common.
+/// State that the pulled flows of a host share.
 #[derive(Debug, Default)]
 pub(crate) struct Common {
     /// Objects that are sent on while they come.
@@ -295,7 +295,7 @@ impl PullFlow {
         }
     }
 
-    /// How many symbols a pull asks for beyond all pulls before it; `None` if it is older than one of them.
+    /// Number of symbols that a pull asks for beyond all pulls before it; `None` if it is older than one of them.
     #[inline]
     fn newer(&mut self, pull: &Pull) -> Option<u32> {
         let more = self.served.on_pull(pull.sequence);

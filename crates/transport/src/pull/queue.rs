@@ -1,4 +1,4 @@
-//! The pulls of a whole host: one pace for all that it receives (SCDP §III-D, §IV-H; NDP).
+//! The pulls of a whole host, paced together (SCDP §III-D, §IV-H; NDP).
 //!
 //! A receiver that pulls asks for a packet when one has come, and whoever asks for packets faster than its own link carries
 //! them has its queue at the last switch. So a host has one queue of pulls for all its sessions: they leave one after the
@@ -21,7 +21,7 @@ use std::collections::VecDeque;
 use headwater_units::{BitRate, Bytes, Duration, Time};
 use serde::{Deserialize, Serialize};
 
-/// How fast a host pulls.
+/// Pace of a host's pulls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PullConfig {
     /// The rate of the host's link, at least 1 bit/s; of all its links together if it has several ("multi-homed communication", SCDP
@@ -126,12 +126,12 @@ impl<T> PullQueue<T> {
         }
     }
 
-    /// How many pulls a session has waiting.
+    /// Number of waiting pulls of a session.
     pub fn waiting(&self, session: u32) -> usize {
         self.sessions.get(session as usize).map_or(0, |it| it.waiting.len())
     }
 
-    /// How many pulls wait in all.
+    /// Number of waiting pulls.
     pub fn len(&self) -> usize {
         self.waiting
     }

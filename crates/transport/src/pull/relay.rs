@@ -1,4 +1,4 @@
-//! What a host can send of objects that it is still receiving: symbols as they come, and blocks once they are whole.
+//! What a host can send of objects that it is still receiving: symbols as they arrive, and blocks once they are whole.
 //!
 //! ```text
 //!                    Symbol              Decoding                Whole
@@ -63,7 +63,7 @@ struct Listed {
     /// In the order in which they came.
     symbols: Vec<u32>,
     decoding: bool,
-    /// By class, so many symbols somebody wants; only where that is more than a part.
+    /// By class: symbols wanted by somebody, if more than one part.
     wanted: Vec<(u8, u32)>,
 }
 

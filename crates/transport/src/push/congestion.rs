@@ -72,12 +72,12 @@ impl Congestion {
         }
     }
 
-    /// Whether it takes only what others leave.
+    /// Whether it yields to other traffic.
     pub(super) fn is_gentle(&self) -> bool {
         matches!(self, Congestion::Yielding(_))
     }
 
-    /// What it has yielded to: nothing, if it goes by its weight.
+    /// How often it has yielded, and to what; zero under WFCC.
     pub(super) fn yields(&self) -> Yields {
         match self {
             Congestion::Weighted(_) => Yields::default(),

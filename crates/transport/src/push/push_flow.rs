@@ -90,7 +90,7 @@ pub(crate) struct PushFlow {
     pub(super) young_below: PacketNumber,
     /// From a challenge to its answer.
     pub(super) echo_rtt: Option<Duration>,
-    /// It was asked already why nothing of the very first symbols is acknowledged.
+    /// Whether a search of the path's MTU has begun because none of the first symbols was acknowledged.
     pub(super) doubted: bool,
     /// The window for which blocks were prepared.
     prepared_for: f64,
@@ -108,7 +108,7 @@ struct Assigned {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Tail {
     Unprobed,
-    /// It was, or that would be of no use; so many packets of the probe have yet to leave.
+    /// The tail was probed, or a probe would be of no use; counts the probe's packets that have yet to leave.
     Probed {
         due: u8,
     },
@@ -183,7 +183,7 @@ impl PushFlow {
         flow
     }
 
-    /// Who receives.
+    /// The receiver.
     pub(crate) fn receiver(&self) -> NodeId {
         self.push.receiver
     }

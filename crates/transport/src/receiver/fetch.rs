@@ -38,7 +38,7 @@ pub(super) struct Fetch {
     /// Its number in the host's pull queue.
     turn: u32,
     task_session: TaskSession,
-    /// By which transport it comes, once that is known.
+    /// Its transport, once that is known.
     by: Option<Delivery>,
     side: Side,
     outputs: VecDeque<Output<FromFetch>>,
@@ -245,7 +245,7 @@ impl Fetch {
         self.side.take_kept()
     }
 
-    /// Until when there is certainly nothing to say, if that is known without looking: it is not over either.
+    /// Time before which there is certainly nothing to do, if that is cheap to know; the fetch is not over then.
     #[inline]
     pub(super) fn quiet_until(&self, now: Time) -> Option<Time> {
         if now >= self.talk_at || !self.outputs.is_empty() {

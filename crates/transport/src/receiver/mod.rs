@@ -1,4 +1,4 @@
-//! What one host runs: one machine for all that it receives, whichever transport brings it.
+//! The receiving machine of a host: all its fetches, whatever their transports.
 //!
 //! ```text
 //!            packets of flows, by flow            packets of controllers, by request and task

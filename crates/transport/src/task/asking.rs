@@ -33,9 +33,9 @@ use blocks::{Arrival, Blocks, By};
 /// A tree's block that fails its hash so often ends the task.
 const ATTEMPTS_OF_TREES: u8 = 2;
 
-/// What asks for symbols by one flow.
+/// The part of a receiver that asks for symbols by one flow.
 pub(crate) trait Asker: Sized + Debug {
-    /// What each is told.
+    /// Its configuration.
     type Config: Debug;
 
     /// Its flow is one of a group's; else it is this receiver's alone.
@@ -61,17 +61,17 @@ pub(crate) trait Asker: Sized + Debug {
         None
     }
 
-    /// What may leave now.
+    /// The packet that may be sent now.
     fn next(&mut self, now: Time, lacks: &Lacks<'_>) -> Option<Packet>;
 
     /// When there will be something to ask again, if nothing comes before.
     fn deadline(&self) -> Option<Time>;
 
-    /// What it has done.
+    /// Its counters.
     fn counts(&self) -> AskerCounts;
 }
 
-/// What one flow's asker has done.
+/// Counters of one flow's asker.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct AskerCounts {
     /// Symbols asked for, again too.

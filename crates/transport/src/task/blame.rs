@@ -1,4 +1,4 @@
-//! Who sent what is not the object's: one liar told from many honest sources (docs/decisions/0026).
+//! Which source sent wrong symbols: one liar told from many honest sources (docs/decisions/0026).
 //!
 //! ```text
 //!   a block fails its hash --one source sent all of it--> the liar
@@ -15,7 +15,7 @@ use headwater_units::{FlowId, NodeId};
 /// A source that took part in this many blocks that came right only without it is not believed any more.
 const SUSPICIONS: u32 = 3;
 
-/// What a failed hash tells.
+/// The conclusion from a failed hash.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Blame {
     /// One source sent all of it: the liar.
@@ -24,10 +24,10 @@ pub(crate) enum Blame {
     Unclear,
 }
 
-/// Who took part in one block.
+/// The sources that took part in one block.
 #[derive(Debug, Default)]
 pub(crate) struct Trial {
-    /// Who sent what is here.
+    /// Senders of the symbols that are here.
     contributors: Vec<Contributor>,
     /// After a failed hash: symbols are taken from one flow alone.
     sole: Option<Box<SoleSource>>,
@@ -42,9 +42,9 @@ struct Contributor {
 
 #[derive(Debug)]
 struct SoleSource {
-    /// Whose turn it is, once somebody took it.
+    /// The flow that the block is asked of, once there is one.
     flow: Option<FlowId>,
-    /// Who took part when it failed, and whether only by hearsay.
+    /// Nodes that took part when it failed, and whether only by hearsay.
     suspects: BTreeMap<NodeId, bool>,
 }
 
@@ -129,7 +129,7 @@ impl Trial {
     }
 }
 
-/// Which sources a task believes.
+/// The sources that a task trusts.
 #[derive(Debug, Default)]
 pub(crate) struct Trust {
     suspicions: BTreeMap<NodeId, u32>,

@@ -1,4 +1,4 @@
-//! What is here of an object, block by block, whichever transport brings its symbols.
+//! What has arrived of an object, block by block, whatever transport brings its symbols.
 //!
 //! ```text
 //!                 first asked for             enough to try                verified
@@ -30,9 +30,9 @@ pub(crate) struct Here {
     /// Ascending.
     repair: Vec<u32>,
     phase: Phase,
-    /// Who sent what is here.
+    /// Senders of the symbols that are here.
     pub(crate) trial: Trial,
-    /// How often it was begun anew.
+    /// Number of attempts before this one.
     attempts: u8,
 }
 
@@ -125,7 +125,7 @@ impl Here {
         (self.source_symbols + self.extra).saturating_sub(self.symbols)
     }
 
-    /// It is to have at least so many symbols beyond K.
+    /// Sets the minimum number of symbols beyond K that it needs.
     pub(crate) fn want_extra(&mut self, extra: u32) {
         self.extra = self.extra.max(extra);
     }
@@ -274,7 +274,7 @@ impl<A> Ledger<A> {
 
     // ---- the open blocks
 
-    /// How many are open.
+    /// Number of open blocks.
     #[inline]
     pub(crate) fn len(&self) -> usize {
         self.open.len()

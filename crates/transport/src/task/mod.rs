@@ -1,4 +1,4 @@
-//! A receiver's end of one task, as far as it is the same whichever transport brings the object.
+//! A receiver's end of one task, as far as it does not depend on the transport.
 //!
 //! What a fetch can be told, tells and counts; what is here of its object ([`ledger`]); what it says to its controller ([`session`]); how it closes a flow
 //! ([`close_handshake`]); and whose fault a wrong block is ([`blame`]). What a transport must be to it ([`side`]), and what those have in

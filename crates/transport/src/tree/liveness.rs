@@ -1,4 +1,4 @@
-//! Whether neighbours on a tree are there (Datacast §III, "a simple heartbeat protocol").
+//! Liveness of neighbours on a tree (Datacast §III, "a simple heartbeat protocol").
 //!
 //! Every heartbeat each neighbour is told that this node is there, and one of whom nothing was heard for three heartbeats counts as silent;
 //! that is said once per heartbeat while it is so. Whatever comes from a neighbour is a sign of it, so that a busy tree needs no heartbeats to
@@ -20,14 +20,14 @@ pub struct Liveness<N> {
 /// What to do at a heartbeat.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Heartbeat<N> {
-    /// Who is to be told that this node is there.
+    /// Neighbours that get a heartbeat.
     pub tell: Vec<N>,
-    /// Who is silent, the one that has been for longest first, and for how long it has.
+    /// Silent neighbours, the longest silent first, and for how long that one has been silent.
     pub silent: Option<(Vec<N>, Duration)>,
 }
 
 impl<N: Clone + PartialEq> Liveness<N> {
-    /// All are taken to have been heard just now. A heartbeat of zero never comes.
+    /// All neighbours count as heard just now. With an interval of zero there is no heartbeat.
     pub fn new(now: Time, every: Duration, neighbours: impl IntoIterator<Item = N>) -> Self {
         Liveness { every, neighbours: neighbours.into_iter().map(|it| (it, now)).collect(), next: now }
     }
@@ -40,7 +40,7 @@ impl<N: Clone + PartialEq> Liveness<N> {
         self.next = now;
     }
 
-    /// Something came from one; whether it is one.
+    /// Something came from a peer; returns whether that is a neighbour.
     pub fn heard(&mut self, now: Time, from: &N) -> bool {
         let found = self.neighbours.iter_mut().find(|(it, _)| it == from);
         found.map(|(_, at)| *at = now).is_some()
@@ -51,7 +51,7 @@ impl<N: Clone + PartialEq> Liveness<N> {
         (self.every > Duration::ZERO && !self.neighbours.is_empty()).then_some(self.next)
     }
 
-    /// The heartbeat, if it is time.
+    /// Returns what to do, if a heartbeat is due.
     pub fn heartbeat(&mut self, now: Time) -> Option<Heartbeat<N>> {
         if self.wake().is_none_or(|at| now < at) {
             return None;

@@ -32,7 +32,7 @@ const CATCH_UP: Bytes = Bytes::new(128_000);
 /// By group: which blocks its trees have been given.
 pub(crate) type Deals = BTreeMap<FlowId, Dealt>;
 
-/// Which blocks the trees of an object have been given.
+/// The assignment of an object's blocks to its trees.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Dealt {
     /// The first block that no tree was given; the first ones go to the trees in order.
@@ -374,7 +374,7 @@ impl SourceFlow for TreeFlow {
     }
 }
 
-/// What the trees of one object have in common.
+/// The group that the trees of one object share.
 fn group_of(push: &Push) -> FlowId {
     match push.role {
         FlowRole::Tree { group, .. } => group,
@@ -382,7 +382,7 @@ fn group_of(push: &Push) -> FlowId {
     }
 }
 
-/// What the tree's links carry, if that is known.
+/// The rate that the tree's links carry, if known.
 fn most_of(push: &Push) -> Option<BitRate> {
     match push.role {
         FlowRole::Tree { most, .. } => most,

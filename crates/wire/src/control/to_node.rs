@@ -20,9 +20,9 @@ pub enum ToNode {
     },
     /// The node is to find out who hears a group.
     ProbeGroup(Box<GroupQuestion>),
-    /// The node is on a tree, or stands there in another way than before.
+    /// Installs a tree at the node, or replaces its order for a tree that it is on.
     InstallTree(Box<TreeOrder>),
-    /// The tree is no more, or does not lead by this node any more.
+    /// Removes a tree from the node: the tree has ended, or does not lead through the node any more.
     RemoveTree {
         /// The tree.
         tree: FlowId,

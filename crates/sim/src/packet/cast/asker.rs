@@ -1,4 +1,4 @@
-//! Whoever asks for the cast, and hears how it goes: by its own link to the controller, as `headwater cast`.
+//! The asker of the cast, which hears how it goes by its own link to the controller, as `headwater cast` does.
 
 use headwater_controller::ControllerCommand;
 use headwater_machine::{Endpoint, Input, Packet};

@@ -1,4 +1,4 @@
-//! What goes wrong in a simulated cast: hosts that fall silent, die, come back or start anew.
+//! Faults in a simulated cast: hosts that fall silent, die, come back or restart.
 
 use headwater_controller::{Controller, ControllerCommand, ControllerEvent};
 use headwater_machine::{Endpoint, Input};

@@ -239,7 +239,7 @@ impl Host {
         &mut self.disk
     }
 
-    /// Whom its fetches have found to send wrong bytes.
+    /// Nodes that its fetches have found to send wrong bytes.
     pub fn distrusted(&self) -> &[NodeId] {
         &self.distrusted
     }

@@ -1,4 +1,4 @@
-//! Hosts of a cast that lie, and datagrams and messages that come damaged or a second time.
+//! Hosts of a cast that lie, and datagrams and messages that arrive damaged or twice.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! How the machines of a cast are set up: as by daemons with the product's defaults.
+//! The configuration of a cast's machines: that of daemons with the product's defaults.
 
 use headwater_controller::{ControllerConfig, GroupRange};
 use headwater_transport::flow::path_mtu::PathMtuConfig;

@@ -1,4 +1,4 @@
-//! What a run of a cast is given, and what comes of it.
+//! The input of a simulated cast, and its outcome.
 
 use headwater_controller::{ControllerConfig, ControllerStats, NetworkSpec};
 use headwater_fabric::{LinkId, Routes, Topology};
@@ -24,15 +24,15 @@ pub struct CastSetup {
     pub changes: Vec<(Time, Change)>,
     /// The object's size.
     pub bytes: Bytes,
-    /// Who holds it.
+    /// Host that holds the object.
     pub source: u32,
-    /// Who holds it besides.
+    /// Further hosts that hold it.
     pub holders: Vec<u32>,
-    /// Who is to have it by the cast.
+    /// Receivers of the cast.
     pub receivers: Vec<u32>,
     /// How it is to travel.
     pub wish: CastWish,
-    /// Who gets it by itself, and when, ascending.
+    /// Hosts that `get` it without the cast, ascending by time.
     pub gets: Vec<GetAt>,
     /// One way between a host and the controller.
     pub control_delay: Duration,

@@ -1,4 +1,4 @@
-//! What machines say to their driver, and what a task is after it.
+//! Events of machines, and the progress of tasks that follows from them.
 
 use headwater_baseline::{SenderEvent, SinkEvent};
 use headwater_controller::ControllerEvent;

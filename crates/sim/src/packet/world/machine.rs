@@ -1,4 +1,4 @@
-//! The machines of all kinds, as one: what a slot of the world holds, is told and says.
+//! One type for machines of all kinds: what a slot of the world holds.
 
 use headwater_baseline::{self as baseline, SenderCommand, SenderEvent, SinkCommand, SinkEvent};
 use headwater_controller::{Controller, ControllerCommand, ControllerEvent};
@@ -13,19 +13,19 @@ use crate::packet::director::Director;
 /// A state machine at one end.
 pub(in crate::packet) enum Machine {
     Source(Box<Source>),
-    /// What receives all tasks of a host.
+    /// The receiving machine of a host.
     Receivers(Box<Receivers>),
     Controller(Box<Controller>),
     Director(Box<Director>),
     Sender(Box<baseline::Sender>),
     Sink(Box<baseline::Receiver>),
-    /// What receives all flows of a host whose receivers pull.
+    /// The receiving machine of a host whose receivers pull (baselines).
     Puller(Box<baseline::PullReceiver>),
     /// Over, or not there yet.
     Nobody,
 }
 
-/// What a machine is told.
+/// A command to a machine.
 pub(super) enum Command {
     Source(SourceCommand),
     Receiver(FetchId, ReceiverCommand),
@@ -34,7 +34,7 @@ pub(super) enum Command {
     Sink(SinkCommand),
 }
 
-/// What a machine says.
+/// An event of a machine.
 pub(super) enum MachineEvent {
     Source(SourceEvent),
     Receiver(FetchId, ReceiverEvent),

@@ -1,4 +1,4 @@
-//! What a run is asked for: samples while it goes, rows when something ends, totals at the end.
+//! Measurements of a run: samples while it runs, rows when something ends, totals at the end.
 
 use super::{Flowing, Machine, World, fetch_of};
 use crate::packet::Event;

@@ -1,4 +1,4 @@
-//! Groups that are served by trees (Datacast): their trees, what is told to their ends, and what became of them.
+//! Groups that are served by trees (Datacast): their trees, orders to their ends, and their results.
 
 use headwater_fabric::HostId;
 use headwater_fabric::trees::{self, Group, PacketSizes, Switches, TreeLink};
@@ -103,7 +103,7 @@ impl World {
         }
     }
 
-    /// What became of each tree.
+    /// Records the results of each tree.
     pub(super) fn note_trees(&mut self) {
         for task in 0..self.tasks.len() {
             for (tree, installed) in self.tasks[task].trees.iter().enumerate() {

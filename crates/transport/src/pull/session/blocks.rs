@@ -49,7 +49,7 @@ pub(super) struct Blocks {
     wanted_by_others: BTreeSet<(u32, u8)>,
 }
 
-/// What became of an arrival.
+/// The meaning of an arrival.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Arrival {
     /// It was here already, or its block is asked of another source alone.
@@ -196,7 +196,7 @@ impl Blocks {
     pub(super) fn is_filling(&self) -> bool {
         self.ledger.untouched() > 0 || self.undone() as usize > self.decoding()
     }
-    /// How often a block was tried.
+    /// Number of attempts at a block.
     pub(super) fn attempts(&self, block: BlockIndex) -> u8 {
         self.ledger.get(block.0).map_or(0, |entry| entry.here.attempts())
     }
@@ -310,7 +310,9 @@ impl Blocks {
         self.lose_of(place, self.ledger.find(near));
     }
 
-    /// So many that were coming from a flow will not come, of whatever block: the oldest waits most for them.
+    /// A number of symbols that were coming from a flow will not come. Which blocks they are of is not known; the oldest are
+
+    /// charged.
     #[cold]
     pub(super) fn lose_oldest(&mut self, place: usize, count: u32) {
         (0..count).for_each(|_| self.lose_of(place, None));

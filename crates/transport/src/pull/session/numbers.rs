@@ -1,4 +1,4 @@
-//! Which packets of a flow have come, and which are lost: its packet numbers have no gaps where it left.
+//! Which packets of a flow have arrived and which are lost: a source numbers its packets without gaps.
 //!
 //! ```text
 //!            given up                 waited for                   not seen yet
@@ -30,14 +30,14 @@ pub(super) struct Numbers {
     before: u32,
 }
 
-/// What the arrival of a packet tells.
+/// The meaning of an arriving packet number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Seen {
-    /// It was waited for.
+    /// Expected.
     Awaited,
-    /// It had been given up.
+    /// Given up before.
     Late,
-    /// It has come before.
+    /// A duplicate.
     Again,
     /// No such packet can have been sent.
     Absurd,

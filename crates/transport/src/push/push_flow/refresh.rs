@@ -1,4 +1,4 @@
-//! When a flow that goes by delay holds back to see its path empty ([`DelayMark::refresh_every`]).
+//! When a flow that follows delay holds back to see its path empty ([`DelayMark::refresh_every`]).
 //!
 //! ```text
 //!             not seen empty for long              few packets left in flight          a round trip later

@@ -1,4 +1,4 @@
-//! Which symbols are asked for, of whom, and which nobody was asked for yet; what is here the ledger says.
+//! Which symbols were asked for and of whom, and which of nobody yet; the ledger says what has arrived.
 //!
 //! ```text
 //!   untouched --open--> asked for (a share of a flow) --arrives--> here --enough--> decoding --verified--> done

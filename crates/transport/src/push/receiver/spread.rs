@@ -1,4 +1,4 @@
-//! Who sends what (docs/decisions/0025).
+//! The plan of which source sends what (docs/decisions/0025).
 //!
 //! Every flow is kept supplied for two turnarounds and a bit, with whole blocks while there are plenty, so that most
 //! blocks come from one source and need no decoding. When little is left, the rest is cut so that all flows end

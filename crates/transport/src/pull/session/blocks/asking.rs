@@ -17,14 +17,14 @@ const LONGEST_RUN: u32 = 60_000;
 /// A source that has sent its part of a block goes on with one of so many next ones before it helps out with repair symbols.
 const PARTS_AHEAD: usize = 2;
 
-/// What a rule says of a block that needs symbols, and of a flow.
+/// Verdict of a rule on whether a flow is asked for symbols of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Take {
     /// The flow is asked for them.
     Now,
-    /// It is, if there is nothing else to ask it for.
+    /// Asked only if there is nothing else to ask the flow for.
     Later,
-    /// It is not.
+    /// Not asked.
     Not,
 }
 
@@ -317,7 +317,7 @@ impl Blocks {
         Some(BlockIndex(block))
     }
 
-    /// So many of those that were given up are coming after all.
+    /// A number of symbols that were given up are coming after all.
     pub(in crate::pull::session) fn restore(&mut self, place: usize, count: u32) {
         for done in 0..count {
             let Some(at) = self.pick(place) else {

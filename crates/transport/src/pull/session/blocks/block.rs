@@ -1,4 +1,4 @@
-//! What each flow was asked for of a block in reception.
+//! What each flow was asked for of an open block.
 
 use headwater_units::{FlowId, NodeId, SymbolId};
 
@@ -46,9 +46,9 @@ pub(super) struct Asked {
     pub(super) begun_before: bool,
     pub(super) coming: u32,
     pub(super) runs: Vec<Run>,
-    /// Who sent the last symbol: most come in a row.
+    /// The flow of the last symbol: most come in a row.
     pub(super) last: usize,
-    /// By class that this receiver passes on, so many symbols others want.
+    /// By class that this receiver passes on: symbols wanted by others.
     pub(super) wanted_by_others: Vec<(u8, u32)>,
 }
 
@@ -58,14 +58,14 @@ pub(super) struct Run {
     pub(super) start: u32,
     /// Zero: of this block it was asked for nothing.
     pub(super) stride: u32,
-    /// So many have come, or are lost.
+    /// Symbols that have arrived or are lost.
     pub(super) gone: u32,
-    /// Of those, so many are lost.
+    /// Of those, lost symbols.
     pub(super) lost: u32,
     pub(super) coming: u32,
-    /// So many it was ever asked for: more than are gone or coming, where a loss was guessed to be of the wrong block.
+    /// Symbols ever asked for. More than those gone or coming if a loss was charged to the wrong block.
     pub(super) told: u32,
-    /// So many at its beginning are left out of what the source is told: it has forgotten them.
+    /// Symbols at the beginning of its run that the source is not told of, since it has forgotten them.
     pub(super) moved: u32,
     /// The source was told that nothing of the block is wanted any more.
     pub(super) forgotten: bool,
@@ -112,7 +112,7 @@ impl Asked {
 }
 
 impl Block {
-    /// Others want so many symbols of a class.
+    /// Others want a number of symbols of a class.
     pub(super) fn want_for_others(&mut self, class: u8, symbols: u32) {
         // Nobody needs more than all.
         let symbols = symbols.min(self.here.source_symbols());

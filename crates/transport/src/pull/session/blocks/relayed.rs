@@ -36,7 +36,7 @@ impl Blocks {
         suspects.into_iter().filter(relays).collect()
     }
 
-    /// Others want so many symbols of a class of a block that this receiver passes on.
+    /// Others want a number of symbols of a class of a block that this receiver passes on.
     pub(in crate::pull::session) fn want_for_others(&mut self, block: BlockIndex, class: u8, symbols: u32) {
         if !self.places.iter().any(|it| it.passed_on && it.class_in(block.0) == class) {
             return;
