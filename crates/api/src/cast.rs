@@ -1,7 +1,7 @@
 //! `headwater cast`: one object into the stores of many nodes, all told of it at once.
 //!
-//! The controller does it; this asks for it, shows how it goes, and says at the end who has it. A cast goes on without whoever asked
-//! for it, if the connection is lost; whoever interrupts it stops it.
+//! The controller runs the cast. This module asks for it, shows its progress, and reports the results. A cast goes on if the asker's
+//! connection is lost; an asker that is interrupted stops it.
 
 mod result;
 mod who;
@@ -115,7 +115,7 @@ impl Asking<'_> {
                     Err(_) if last_word.elapsed() > PATIENCE => return Err(AppError::Unreachable {
                         who: format!("the controller {}", controller),
                         reason: format!(
-                            "it has said nothing for {} s; what is under way goes on ({})",
+                            "it has said nothing for {} s; running transfers go on ({})",
                             PATIENCE.as_secs(),
                             self.seen.how_far()
                         ),

@@ -1,4 +1,4 @@
-//! What commands and the daemon of a state folder say to each other, over a socket in that folder: one JSON object per line, question
+//! The protocol between commands and the daemon of a state folder, over a socket in that folder: one JSON object per line, question
 //! and answer.
 
 use std::path::{Path, PathBuf};

@@ -29,7 +29,7 @@ use super::{
 use headwater_driver::monotonic_nanos;
 
 /// Objects that a daemon receives at the same time; further ones wait for their turn. Many at once share the same links,
-/// and each that is under way takes memory.
+/// and each running one takes memory.
 const FETCHES_AT_ONCE: usize = 32;
 /// Blocks in flight of each, so that all together hold at most as much as four lone fetches.
 const BLOCKS_IN_FLIGHT: usize = 32;

@@ -57,7 +57,7 @@ struct Inner {
     listening: Option<Listening>,
     warnings: Vec<String>,
     events: EventFeed,
-    /// The means to end the transfers that are under way.
+    /// The means to end running transfers.
     transfers: Mutex<Vec<Arc<ShutdownTrigger>>>,
 }
 

@@ -1,4 +1,4 @@
-//! What a process knows of how it does: what it counts, which parts of it must not end, and what it waits for. The metrics page and the
+//! The operational state of a process: its counters, the parts of it that must not end, and what it waits for. The metrics page and the
 //! health checks read it ([`super::metrics_page`], [`super::health`]).
 
 use std::collections::BTreeMap;

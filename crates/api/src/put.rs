@@ -78,7 +78,7 @@ impl Read for Feed {
     }
 }
 
-/// A put under way. Whoever drops it gives it up.
+/// A running put. Dropping it gives it up.
 struct Putting {
     worker: JoinHandle<Result<Reply, AppError>>,
     news: UnboundedReceiver<Progress>,

@@ -32,7 +32,7 @@ pub enum Update {
     },
 }
 
-/// A transfer under way. It is a future: what it returns is the result. Dropping it cancels the transfer.
+/// A running transfer. It is a future: what it returns is the result. Dropping it cancels the transfer.
 #[derive(Debug)]
 #[must_use = "dropping a transfer cancels it"]
 pub struct Transfer<T> {

@@ -2,15 +2,15 @@
 //!
 //! ```text
 //!                     pulled, or within the first window
-//!   waits its turn -----------------------------------------> under way ---receipt of the whole---> here
+//!   waits its turn -----------------------------------------> in flight ---receipt of the whole---> here
 //!         ^                                                    |
 //!         +------------- receipt of its header: in line <------+---no receipt in time: sent at once
 //! ```
 //! The first window is pushed at once; the NIC makes line rate of it. After it every packet is answer to a pull: first those
-//! of which only the header came, in that order, then new ones. Each packet under way has a timeout of its own (RFC 6298,
+//! of which only the header came, in that order, then new ones. Each packet in flight has a timeout of its own (RFC 6298,
 //! with one timed packet per round trip): the last resort, for headers and receipts that were lost. It counts from whatever
 //! the receiver said last (RFC 6298 §5.3), since hundreds of headers may queue for longer than a timeout where hundreds of
-//! first windows meet; but a packet that others overtake for four timeouts is lost. Where nothing is under way and something
+//! first windows meet; but a packet that others overtake for four timeouts is lost. Where nothing is in flight and something
 //! in line, four timeouts of silence send it unasked: the receiver may have it and have said so in vain.
 //!
 //! A relay's sender may send what has come to the relay so far ([`SenderCommand::Extend`]); pulls that find nothing to send
@@ -262,7 +262,7 @@ impl NdpSender {
         }
     }
 
-    /// A receiver that asks for more than the flow may have under way asks for that much.
+    /// A receiver that asks for more than the flow may have in flight asks for that much.
     fn ask(&mut self, sequence: u32) {
         let more = u64::from(self.served.on_pull(sequence));
         self.asked = (self.asked + more).min(self.limit);
@@ -317,7 +317,7 @@ impl NdpSender {
         }
     }
 
-    /// The timer is that of the oldest packet under way.
+    /// The timer is that of the oldest packet in flight.
     fn forget_stale(&mut self) {
         while let Some(&(at, number)) = self.log.front() {
             if self.state(number).is_some_and(|state| *state == Sent::InFlight(at)) {

@@ -6,9 +6,8 @@
 //!       |                                    `--------------+--------------------------------------+--> by overlay: Running
 //!       `---------------------------------------------------------------------------------------------------------> Running
 //! ```
-//! The receivers fetch by ordinary tasks. Which route they are served by is the cast's ([`cast::Route`]); it goes by one at a time. A
-//! cast itself does not outlast its controller: the tasks do, and what a receiver has when it is asked again, it does not fetch
-//! again.
+//! The receivers fetch by ordinary tasks. The cast chooses the route that serves them ([`cast::Route`]), one at a time. A cast does
+//! not survive a restart of its controller. Its tasks do, and a receiver that is asked again does not fetch what it has.
 
 mod beginning;
 mod by_group;

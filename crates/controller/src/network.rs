@@ -1,7 +1,7 @@
-//! The network as an operator has written it down: its cables, which node stands where, and what has been found cut.
+//! The network from the operator's topology file: its cables, which node is which host, and which cables have been found cut.
 //!
-//! From it come the trees of casts (Datacast §III, Fabric Manager and Master in one). A link counts as cut for as long as
-//! [`ControllerConfig::cut_for`](super::ControllerConfig) says, since nobody looks after cables that no tree uses.
+//! The trees of casts come from it (Datacast §III, Fabric Manager and Master in one). A link counts as cut for
+//! [`ControllerConfig::cut_for`](super::ControllerConfig), since nobody monitors cables that no tree uses.
 
 use core::net::IpAddr;
 use std::collections::{BTreeMap, BTreeSet};

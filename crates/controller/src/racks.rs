@@ -6,11 +6,11 @@
 //!   source +             `---> r1                                         racks: r0 r1 | r2 r3
 //!          `----------> r1 ...
 //! ```
-//! A class that comes to a rack with several receivers enters it once, at one of them: its *entry*. So each byte crosses into each
-//! rack about once, and still leaves the source about once; the tree of a class has one step more. A receiver whose rack is not known,
-//! or who stands alone in it, is a rack by itself, and nothing is different.
+//! A class enters a rack with several receivers once, at one of them: its *entry*. So each byte crosses into each rack about once,
+//! and still leaves the source about once; the tree of a class has one more level. A receiver without a known rack, or the only one
+//! of its rack, is a rack by itself, and nothing changes for it.
 //!
-//! Racks are what operators call them. Nothing is measured.
+//! Racks are those that operators state. Nothing is measured.
 
 use std::collections::BTreeSet;
 

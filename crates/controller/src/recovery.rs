@@ -1,7 +1,7 @@
 //! Requests after a restart that wait until the holders have come back.
 //!
-//! Who holds what is not kept: nodes say it again. Until they have had time to ([`super::ControllerConfig::restore_grace`]), an unknown
-//! name waits for the first node that says it; only then is it known that nobody does.
+//! A controller does not store who holds what: nodes state it again after a restart. Until they have had time to
+//! ([`super::ControllerConfig::restore_grace`]), a request for an unknown name waits for the first node that states it.
 
 use headwater_units::{PathId, Time};
 use headwater_wire::ToController;

@@ -1,4 +1,4 @@
-//! Which sources serve a task: the first ones, joiners, replacements (PPUSH §III-A). Nothing here changes anything.
+//! The choice of a task's sources: the first ones, joiners, replacements (PPUSH §III-A). Pure: nothing here changes state.
 
 mod starts;
 

@@ -1,18 +1,17 @@
-//! Gets of one object that are under way at the same time, without a cast: they come to pass on to each other what they get, where
-//! that is faster.
+//! Detects several gets of one object at the same time, without a cast: they form an overlay, where that is faster.
 //!
 //! ```text
 //!   one get:    served at once, as always
 //!   the second: served at once too, and from then on others are waited for, a little while after each
 //!   nobody has come for a while, and all have a rate: are they more than the sources, and each busy for long? -- yes --> an overlay of all of them
 //! ```
-//! Nobody waits for anybody: a task that joins an overlay is begun anew in the middle ([`headwater_wire::ToReceiver::Accepted`] with a newer
-//! version), by other flows and with the blocks that it has. That costs a round trip, and what was here of blocks that are not whole. So
-//! it is done only with tasks that leave the choice of transport to the controller, that take all of the object, whose receivers say that
-//! they can pass on, and that will take long at the rate that they have.
+//! No get waits for another one: a task that joins an overlay is begun anew in the middle ([`headwater_wire::ToReceiver::Accepted`] with a
+//! newer version), by other flows and with the blocks that it has. That costs a round trip, and the symbols of blocks that are not whole.
+//! So it is done only with tasks that leave the choice of transport to the controller, that take all of the object, whose receivers state
+//! that they can pass on, and that will still take long at their present rate.
 //!
-//! Whether sources are the bottleneck is told by what links are stated to carry; where that is not known of all, by numbers: as many
-//! sources as receivers bring as much as an overlay would.
+//! Whether sources are the bottleneck follows from the stated rates of links. Where these are not all known, it follows from the numbers:
+//! as many sources as receivers bring as much as an overlay would.
 
 use std::collections::BTreeMap;
 
@@ -26,7 +25,7 @@ use crate::tasks::Task;
 use crate::timers::Subject;
 use crate::turn::Turn;
 
-/// Objects of which several gets are under way.
+/// Objects with several running gets.
 #[derive(Default)]
 pub(crate) struct Swarms {
     /// Since when.

@@ -1,5 +1,5 @@
-//! Casts by trees (Datacast §III): the source has a flow per tree, every node on one is told whom to ask and whom to answer, and what
-//! is found cut is left out of new trees.
+//! Casts by trees (Datacast §III): the source has a flow per tree, every node on a tree is told whom to ask and whom to answer, and
+//! cut cables are left out of new trees.
 //!
 //! ```text
 //!   Gathering --> trees --> Push per tree --------> source -- Pushing ---.
@@ -7,19 +7,20 @@
 //!                   |                                                           |
 //!                   `------ repair <-- a heartbeat to hear the others too <-- Silent ' (neighbours that are not heard of)
 //! ```
-//! **Who knows the route.** In the paper each packet carries its route. Here whoever hands on is told its neighbours, since it must be
-//! told the tree's key in any case: it takes nothing from a neighbour that has not got it, and sends nothing anywhere else.
-//! Devices that know no key, switches with stores, need neither: the next host's address is what an interest goes to.
+//! **Routes.** In the paper each packet carries its route. Here each node on a tree is told its neighbours, since it must be
+//! told the tree's key in any case: it takes packets only from neighbours that have the key, and sends only to these.
+//! Switches with stores have no key and need none: an interest is addressed to the next host.
 //!
-//! **What is cut.** A hop that its ends report silent, in either direction, crosses cables; those that another hop is heard over are
-//! well. Of the others the fewest that explain all silent hops count as cut, and where several explain as much, all of these.
+//! **Cuts.** A hop crosses cables. If its ends report silence, in either direction, one of its cables may be cut; cables that another
+//! hop is heard over are not. Of the others, the smallest set that explains all silent hops counts as cut; if there are several such
+//! sets, all of their cables count as cut.
 //!
-//! **A tree keeps its flow** when it is rerouted; nothing that has come is lost, and who asks again is answered by whoever has
-//! it. One for which there is no path of its own shares that of another: the blocks that it was given must still come. (The paper
-//! gives such a tree up.)
+//! **A tree keeps its flow** when it is rerouted. Nothing that has arrived is lost, and repeated interests are answered by any node
+//! that has the symbol. A tree for which there is no path of its own shares that of another: the blocks that it was given must still
+//! come. (The paper gives such a tree up.)
 //!
-//! **Who is told how.** The first order of a tree carries its key, and goes to each node by its own connection. That it leads another
-//! way may be told down a tree of nodes: `signals`.
+//! **Signalling.** The first order of a tree carries its key, and goes to each node by its own connection. A reroute may be spread by
+//! the nodes themselves: `signals`.
 
 use core::net::{IpAddr, SocketAddr};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};

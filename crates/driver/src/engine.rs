@@ -1,4 +1,4 @@
-//! The data thread: it moves the bytes and the time of one node, as [`headwater_node::Node`] says.
+//! The data thread: it moves bytes and time for one [`headwater_node::Node`].
 //!
 //! ```text
 //!   orders, results of workers, sockets --> Node --> acting: packets out, blocks to workers, events to whoever asked

@@ -1,10 +1,10 @@
 //! Rests of the data thread, so that not every packet wakes it.
 //!
-//! To be woken costs more than a packet: a few microseconds of CPU time, and 26 in some virtual machines. While rounds follow each other
-//! by the thousand in a second, the thread rests after each, whatever comes meanwhile, and then finds several packets at once, as the
-//! driver of a network card does that moderates its interrupts. It rests no longer than the machines of both directions can bear, so a
-//! flow's round trip grows by a third at most, and pulls and trees, where each packet asks for the next, are never held up. A short
-//! transfer is over before anything of this begins, and where packets come in hundreds in a millisecond they come together by themselves.
+//! A wake-up costs more than a packet: a few microseconds of CPU time, and 26 in some virtual machines. At thousands of rounds per
+//! second, the thread rests after each one, and then finds several packets at once, like a network card's driver that moderates its
+//! interrupts. It rests no longer than the machines of both directions tolerate, so a flow's round trip grows by a third at most. Pulls
+//! and trees, where each packet asks for the next, are never held up. A short transfer is over before any rest begins, and packets that
+//! come by the hundred in a millisecond arrive together anyway.
 
 use headwater_units::{Duration, Time};
 

@@ -1,4 +1,4 @@
-//! Flows that begin or end at this node: their keys, whose they are, and what may come by them.
+//! Flows that begin or end at this node: their keys, their owners, and the messages that may come by them.
 //!
 //! ```text
 //!   datagram --> of a known flow? --> made under its key? --> may its owner get it? --> Read

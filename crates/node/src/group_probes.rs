@@ -1,7 +1,7 @@
-//! Who hears a multicast group.
+//! Probes of which members hear a multicast group.
 //!
-//! A probe of a group is a datagram of a flow that all members know the key of, as long as those that are to follow. Each member that
-//! hears it answers by unicast on a flow of its own, so that whoever asked knows who does, and nobody else can have members answer it.
+//! A probe of a group is a datagram of a flow whose key all members have, as long as the datagrams that follow. Each member that
+//! hears it answers by unicast on a flow of its own. So the asker knows who answers, and nobody else can make members answer.
 //!
 //! ```text
 //!   probe(group, members) -- Probe to the group, again every `every` while someone is silent --> Heard(who answered)

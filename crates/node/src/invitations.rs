@@ -1,7 +1,7 @@
-//! Which casts a node takes part in.
+//! The casts that a node takes part in.
 //!
-//! Only the node's own controller may invite it. An invitation is known by its number: said again, it is answered again, whether the
-//! fetch still runs or is over.
+//! Only the node's own controller may invite it. An invitation is identified by its number: if it is repeated, it is answered again,
+//! whether the fetch still runs or is over.
 
 use std::collections::{BTreeSet, VecDeque};
 

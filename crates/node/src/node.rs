@@ -1,5 +1,5 @@
-//! All that a host decides, as one machine: whose a datagram is, what its source, its receivers and its trees are to know of each
-//! other, and in which order they have their turns.
+//! All decisions of a host, as one machine: the owner of each datagram, what its source, its receivers and its trees learn of each
+//! other, and the order of their turns.
 //!
 //! ```text
 //!                 driver: sockets, files, encoders, decoders, time
@@ -9,11 +9,11 @@
 //!                   ^ Ask                       ^ Deliver
 //!                   `---------- Trees ----------'
 //! ```
-//! Bytes never pass through: what is kept of a datagram, and what is sent, the driver moves. A packet of a tree is a [`Parcel`], which
-//! a driver makes of it and gets back for each neighbour that it takes.
+//! Bytes never pass through: the driver moves what is kept of a datagram and what is sent. A packet of a tree is a [`Parcel`], which
+//! the driver makes, and gets back once for each neighbour that the packet goes to.
 //!
-//! **After each input, poll until there is nothing more**, and then again at [`Node::wake`]. What an action asks for by a call in
-//! answer (a path, a parcel, whether a symbol was kept) is called before the next poll.
+//! **After each input, poll until there is nothing more**, and then again at [`Node::wake`]. If an action asks for a call in answer
+//! (for a path, a parcel, or whether a symbol was kept), make that call before the next poll.
 //!
 //! `S` and `R` are a [`Source`](headwater_transport::source::Source) and
 //! [`Receivers`](headwater_transport::receiver::Receivers), or what a driver wraps around them; `A` is an address by which a

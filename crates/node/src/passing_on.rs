@@ -1,12 +1,12 @@
-//! Objects that this node passes on as they come: what its source is to know of its receivers, and these of it.
+//! Objects that this node passes on as they arrive: what its source has to know of its receivers, and they of it.
 //!
 //! ```text
 //!   not here --Start of a fetch--> coming --hold--> held
 //!      ^                             |
 //!      `--fetch failed, or ended and nobody is served; block unreadable; handed over
 //! ```
-//! An object that is held is sent like any other. One whose fetch has ended, but is not held yet, is still coming for those who are
-//! served with it: what is here of it stays readable until it is held, or the node hands over.
+//! An object that is held is sent like any other. If its fetch has ended but it is not held yet, it still counts as coming for those
+//! who are served from it: the part that is here stays readable until the object is held, or the node hands its receivers over.
 
 use std::collections::BTreeSet;
 

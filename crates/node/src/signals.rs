@@ -1,7 +1,7 @@
-//! Signals that pass this node: it does as its own part says, sends the others on, and answers for all of them.
+//! Signals that pass this node: it obeys its own part, sends the other parts on, and answers for all of them.
 //!
-//! [`Signalling`] decides. A part that comes by way of another node is believed by the tag that the controller made; what nodes below
-//! answer, by the key that came with their part.
+//! [`Signalling`] decides. A part that comes from another node is trusted if it has the controller's tag; an answer from a node below,
+//! if it has the key that came with that node's part.
 
 use core::net::SocketAddr;
 

@@ -1,5 +1,5 @@
-//! Datacast trees that lead through this node (Datacast §III, §V): what comes down is handed on at once, to the node's own receivers and
-//! to other nodes, and what they ask for is asked for once.
+//! Datacast trees that lead through this node (Datacast §III, §V): symbols that come down are handed on at once, to the node's own
+//! receivers and to other nodes, and equal interests of these go up only once.
 //!
 //! ```text
 //!                      parent, or this node's source
@@ -10,14 +10,13 @@
 //!               interests  |                v  symbols
 //!        this node's receivers      branches: nodes below
 //! ```
-//! A [`TreeNode`] decides where a packet goes on. A packet is handed on as it came, so whoever gets it checks the tag that the source
-//! made: every node on a tree has its key. `P` is such a packet, whatever a driver makes of one.
+//! A [`TreeNode`] decides where a packet goes on. A packet is handed on as it came, so each receiver of it checks the tag that the
+//! source made: every node on a tree has its key. `P` is such a packet, as the driver keeps it.
 //!
-//! Where a switch with a store stands between, all nodes behind it are one branch: the answer goes to whoever asked last, and the
-//! switch makes copies of it.
+//! Behind a switch with a store, all nodes are one branch: the answer goes to the last asker, and the switch makes copies of it.
 //!
-//! Neighbours on a tree tell each other that they are there; the controller hears of those that fall silent. Orders come by its link,
-//! or as signals by way of other nodes.
+//! Neighbours on a tree exchange heartbeats; the controller is told of those that fall silent. Orders come by the controller's link,
+//! or as signals from other nodes.
 
 use core::net::SocketAddr;
 use std::collections::{BTreeSet, VecDeque};
@@ -362,7 +361,7 @@ impl<P: Clone> Trees<P> {
         packet: impl FnOnce() -> P,
     ) -> bool {
         let Some(relay) = self.relays.get_mut(&tree) else { return false };
-        // It goes round in a circle of nodes of which each was told that another is above it.
+        // It goes round in a loop of nodes, each of which was told that another one is above it.
         if matches!(body, Body::Interest(Interest { hops: Interest::MAX_HOPS, .. })) {
             return false;
         }

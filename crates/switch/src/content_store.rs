@@ -45,7 +45,7 @@ pub struct StoreConfig {
     pub size: Bytes,
     /// Which packet goes.
     pub replacement: Replacement,
-    /// Whether interests for what is under way wait for it here.
+    /// Whether interests for what is in flight wait for it here.
     pub gathers: bool,
     /// At most so many names are waited for; the oldest is forgotten, and asked for again by whoever misses it.
     pub names: usize,

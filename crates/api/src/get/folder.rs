@@ -1,7 +1,7 @@
 //! A folder: its manifest, then its files, into a draft that becomes the folder when all of it is there.
 //!
-//! The same command goes on with what an earlier one left: finished files are hashed and kept, unfinished ones have their blocks. What
-//! `-o` meant the first time it means again: see [`Job::folder_target`].
+//! The same command resumes what an earlier one left: finished files are hashed and kept, unfinished ones keep their blocks. `-o` means
+//! the same as the first time: see [`Job::folder_target`].
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

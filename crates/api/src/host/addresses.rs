@@ -1,9 +1,10 @@
 //! The address to announce for a process that listens on all of them.
 //!
-//! A process that listens on a wildcard address knows none by which others reach it, and there may be several: one by IPv4, one by
-//! IPv6, another behind a NAT. But each of its peers uses one. So it says the wildcard address, and whoever hears it takes the address
-//! at the other end of the link ([`Control::resolve`](headwater_wire::Control::resolve)). That goes for what a controller says of the
-//! machines in its own process, and of nodes that came to it over loopback: for its peers they all are where the controller is.
+//! A process that listens on a wildcard address does not know the addresses by which others reach it; there may be several: one by IPv4,
+//! one by IPv6, another behind a NAT. But each of its peers uses one. So the process announces the wildcard address, and each hearer
+//! replaces it by the address at the other end of the link ([`Control::resolve`](headwater_wire::Control::resolve)). The same holds for
+//! what a controller says of the machines in its own process, and of nodes that came to it over loopback: for its peers they are all at
+//! the controller's address.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 

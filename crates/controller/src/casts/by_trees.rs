@@ -5,7 +5,8 @@
 //!                                                                                         |
 //!                                                       served by itself, as by any request <-'
 //! ```
-//! Once: a second failure is one. What it has stays. Where whoever asked insists on trees, the first failure is one.
+//! This happens once: the second failure is final. The receiver keeps what it has. If the asker insists on trees, the first failure is
+//! final.
 
 use headwater_units::{FlowId, NodeId, Time};
 use headwater_wire::{

@@ -1,5 +1,4 @@
-//! A cast for which there is no group and there are no trees: its receivers pass on to each other what comes
-//! ([`overlay`](crate::overlay)), or each is served by itself.
+//! A cast without a group and without trees: its receivers form an overlay ([`overlay`](crate::overlay)), or are served one by one.
 
 use headwater_units::{FlowId, Geometry, NodeId};
 use headwater_wire::{CastRoute, CastWish, WhyUnicast};

@@ -1,11 +1,10 @@
-//! What a flow can count on before it has sent anything ([`headwater_wire::Start`]): its part of the links at its ends, as
-//! far as their nodes have stated what these carry.
+//! The rate that a flow can count on before it has sent anything ([`headwater_wire::Start`]): its part of the links at its ends,
+//! as far as their nodes have stated what these carry.
 //!
-//! From the same facts follow the first window of a task that is pulled, and which transport a task comes by whose request
-//! leaves the choice.
+//! From the same facts follow the first window of a pulled task, and the transport of a task whose request leaves the choice.
 //!
-//! Parts are equal among the flows of a source, and of a receiver among those that can use them (max-min). What is between,
-//! racks aside, and what a neighbour in the rack does, is not looked at: the first ACKs tell.
+//! The flows of a source have equal parts of its uplink. The flows of a receiver share its downlink by max-min. Links between, except
+//! those of racks, and neighbours in the rack are ignored: the first ACKs show the rest.
 
 use headwater_units::{BitRate, NodeId};
 use headwater_wire::{Class, Delivery, NodeInfo, Request, SpreadRule, Start, on_the_wire};
@@ -15,7 +14,7 @@ use crate::tasks::Task;
 
 /// Number of flows to one receiver from which on it counts as incast.
 const INCAST: usize = 8;
-/// Packets that pulls of a task keep under way at least, all sources together: hosts take their time too.
+/// Packets that pulls of a task keep in flight at least, all sources together: hosts take their time too.
 const LEAST_PULLED: f64 = 48.0;
 /// And at most: 10 Gbit/s over 5 ms.
 const MOST_PULLED: f64 = 4096.0;
@@ -100,7 +99,7 @@ impl Known<'_> {
 }
 
 /// What each source of a pulled task pushes unasked, if it is known of all of them what their lines carry. Unlike a pushing
-/// source's window this one never grows: what is pushed first is what stays under way (SCDP §III-D). So it is a quarter more
+/// source's window this one never grows: what is pushed first is what stays in flight (SCDP §III-D). So it is a quarter more
 /// than a round trip carries, shared out evenly. It never shrinks either, so it is no more than that: on a busy machine the
 /// round trip to the controller is measured too long.
 fn pulled_window(starts: &[Option<Start>], symbol_size: u16) -> Option<u16> {

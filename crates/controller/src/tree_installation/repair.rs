@@ -14,7 +14,7 @@ use crate::network::Network;
 use crate::tasks::Tasks;
 use crate::turn::Turn;
 
-/// Trees that lead other ways, of which nobody was told yet.
+/// Rerouted trees, of which nobody was told yet.
 pub(crate) struct Repaired {
     /// Receivers that no path leads to.
     pub(crate) lost: Vec<NodeId>,

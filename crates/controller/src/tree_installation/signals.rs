@@ -1,13 +1,12 @@
-//! Nodes on trees are told down a tree that their trees were rerouted, if the operator wants it so (Datacast §III): the source
-//! splits one message among some of them, and they among others. Who does not answer is told by its own connection, as everybody is
-//! who gets a key.
+//! Signalling of rerouted trees, if the operator wants it (Datacast §III): the source splits one message among some nodes, and they
+//! split their parts among others. A node that does not answer is told by its own connection, as every node is that gets a key.
 //!
 //! ```text
 //!   changed orders --> who tells whom --> a datagram for each node, those of the nodes that it tells inside it --> Signal to the source
 //!   Signalled of the source --> its orders are confirmed, those of the others said to them at once
 //! ```
-//! What a datagram does not hold goes into another one down the same way. Where that is too long for one node's part, or where it
-//! would have to pass more nodes than a datagram has room for, it goes directly.
+//! What does not fit into a datagram goes into another one along the same path. A part that is too long for one datagram, or that would
+//! have to pass more nodes than a datagram has room for, goes directly to its node.
 
 use core::net::SocketAddr;
 use std::collections::{BTreeMap, BTreeSet};

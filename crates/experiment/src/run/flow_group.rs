@@ -110,7 +110,7 @@ fn over_trees(scenario: &Scenario, ground: &Ground, wanted: &Wanted) -> Result<O
     })
 }
 
-/// What a tree grants, and how long its last packet is under way once the source has sent it.
+/// What a tree grants, and how long its last packet is in flight once the source has sent it.
 fn line(topology: &Topology, packet: Bytes, tree: &SteinerTree) -> Line {
     let rates = tree.links().iter().map(|it| common::capacity(topology, it.link));
     let mut arrival = vec![Duration::ZERO; topology.fabric().point_count()];

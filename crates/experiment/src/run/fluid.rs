@@ -98,7 +98,7 @@ impl SetUp {
     fn new(scenario: &Scenario, ground: &Ground, thetas: Vec<Theta>) -> Result<Self, RunError> {
         let topology = &ground.topology;
         let paths = paths(scenario, ground)?;
-        let order = upwards(&paths).ok_or_else(|| unsupported("the paths of its flows run in a circle"))?;
+        let order = upwards(&paths).ok_or_else(|| unsupported("the paths of its flows form a cycle"))?;
         let place = |link: &LinkId| order.iter().position(|other| other == link);
         let mut flows = Vec::new();
         let mut end = Time::ZERO;

@@ -1,7 +1,7 @@
-//! Whose turn it is, and what its machine says.
+//! The turns of a node's machines, and their output.
 //!
-//! What is already said goes first, then trees and probes, whose packets are under way to others. The receivers come before the
-//! source, and are at rest before the next packet is handed to them: a symbol is kept before its bytes are gone.
+//! Pending output goes first, then trees and probes, whose packets are for others. The receivers come before the source, and are at
+//! rest before the next packet is handed to them: a symbol is kept before its bytes are gone.
 
 use super::*;
 use crate::{GroupAction, TreeAction};

@@ -137,7 +137,7 @@ pub struct Flowing {
     pub share: Share,
 }
 
-/// A task under way, as a weigher sees it.
+/// A running task, as a weigher sees it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ActiveTask<'a> {
     /// The task.

@@ -1,12 +1,11 @@
-//! Casts in the packet simulator, by what runs on real hosts: a whole node per host, and the product's controller beside the network.
+//! Casts in the packet simulator, by the machines of real hosts: a whole node per host, and the product's controller beside the network.
 //!
 //! ```text
 //!   who asks --Cast--> Controller --Fetch, Push, InstallTree ...--> Host (Node, Invitations) --packets--> ports, links, switches
 //!                          ^------- Hello, Request, Fetched ... ---'                        <-----------'
 //! ```
-//! Nothing is decided here: [`host`] does what a node asks its driver for, [`transit`] brings packets and messages to whom they are for,
-//! and this module has the clock, says who wants what when, and breaks what is to be broken. An event costs what it is about: none of
-//! them looks at all hosts or flows.
+//! Nothing is decided here: [`host`] does what a node asks its driver for, [`transit`] moves packets and messages, and this module has
+//! the clock, starts the requests and injects the faults. The cost of an event does not depend on the number of hosts or flows.
 
 mod asker;
 mod faults;

@@ -1,7 +1,7 @@
 //! The path of a message: from one machine's `Transmit` to another machine's input.
 //!
-//! A message is put aside and its frame goes through the network, or it goes beside the network, as the set-up has it. A path
-//! is an endpoint, or a group of them ([`Delivery::group`]), or a segment of a tree.
+//! The message waits in a table while its frame goes through the network; or, if the set-up says so, it travels beside the network. A
+//! path is an endpoint, or a group of them ([`Delivery::group`]), or a segment of a tree.
 
 use headwater_machine::Packet;
 use headwater_switch::{Choice, LinkChange, TreeNode, TreeWord, Walk};
@@ -20,7 +20,7 @@ use super::path_numbers::paths_between;
 use super::segments::{End, SEGMENT, is_segment};
 use super::setup::{ControlPlane, Jitter, Setup, SetupError, Transport};
 
-/// Frames under way, messages put aside, and everything else that is still to happen.
+/// Frames in flight, messages put aside, and everything else that is still to happen.
 pub(super) struct Delivery {
     pub(super) agenda: Agenda<Event>,
     pub(super) bodies: Bodies,

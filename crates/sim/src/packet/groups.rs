@@ -1,10 +1,10 @@
 //! Groups of endpoints that one packet reaches (SCDP §III-E), and the receivers of each copy of a frame.
 //!
-//! A path may stand for a group. A frame on such a path names a *subset* of the group where others name a host: whoever of
-//! the group this copy is for. A switch makes a copy for each port that leads to some of them, so the packet crosses every
-//! link of its tree once. This is what Elmo does with bits in the header; here subsets have numbers, so that frames stay small.
+//! A path may stand for a group. A frame on such a path names a *subset* of the group, the receivers of this copy, where other frames
+//! name a host. A switch makes a copy for each port that leads to some of them, so the packet crosses every link of its tree once.
+//! Elmo does the same with bits in the header; here subsets have numbers, so that frames stay small.
 //!
-//! Not here: who joins and leaves. A group is what it was made as, and there for the whole run.
+//! Not here: joining and leaving. The members of a group are fixed for the whole run.
 
 use headwater_units::PathId;
 

@@ -156,7 +156,7 @@ pub struct Counts {
     pub faults: FaultCounts,
     /// Blocks that decoded to other bytes than the object's.
     pub corrupt: u64,
-    /// Messages under way at the end.
+    /// Messages in flight at the end.
     pub in_flight: u64,
     /// Events pending at the end.
     pub pending: u64,

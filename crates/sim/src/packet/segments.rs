@@ -9,8 +9,8 @@
 //! links, hosts that forward too. At its end is a [`TreeNode`], which decides where it goes on, or a machine. A machine whose host
 //! has a node is joined to it by a segment without links.
 //!
-//! A path may stand for a segment; the twin of a path is the same number with its last bit turned. Not here: the choice of the
-//! trees, and their repair: a tree is what it was installed as, and there for the whole run.
+//! A path may stand for a segment; the twin of a path is the same number with its last bit inverted. Not here: the choice of the
+//! trees, and their repair: a tree is fixed for the whole run.
 
 use std::collections::BTreeMap;
 

@@ -159,7 +159,7 @@ pub(super) struct World {
     starts: Vec<u64>,
     /// By host; one more for whoever is at none.
     paused: Vec<bool>,
-    /// Nothing is said or heard any more; what is under way still arrives.
+    /// Nothing is said or heard any more; what is in flight still arrives.
     muted: bool,
     /// Changes that have not happened yet.
     changes_left: usize,
@@ -342,7 +342,7 @@ impl World {
         self.finish()
     }
 
-    /// Goes on until all machines are at rest, or so long; then nobody says anything more, and what is under way arrives.
+    /// Goes on until all machines are at rest, or so long; then nobody says anything more, and what is in flight arrives.
     fn rest(&mut self, longest: Duration) {
         let until = (self.now + longest).as_nanos();
         while !self.muted || self.delivery.bodies.len() > 0 {
@@ -364,7 +364,7 @@ impl World {
         }
     }
 
-    /// Whether nothing is under way, no source has a flow, the controller no task, and every receiver has said its
+    /// Whether nothing is in flight, no source has a flow, the controller no task, and every receiver has said its
     /// farewells. Hosts that will not wake up again do not count.
     fn is_at_rest(&self) -> bool {
         let awake = |slot: &&Slot| !self.paused[slot.host as usize];

@@ -60,7 +60,7 @@ pub struct AckOutcome {
 pub struct Lost {
     /// The packet.
     pub sent: Sent,
-    /// Its symbol should go out again: no other copy of it is under way or has arrived.
+    /// Its symbol should go out again: no other copy of it is in flight or has arrived.
     pub resend: bool,
 }
 
@@ -239,7 +239,7 @@ impl InFlight {
         }
     }
 
-    /// Packets in flight whose symbol has no later copy under way, oldest first: what a probe may repeat.
+    /// Packets in flight whose symbol has no later copy in flight, oldest first: what a probe may repeat.
     pub fn uncopied(&self) -> impl Iterator<Item = Sent> + '_ {
         self.ring
             .iter()

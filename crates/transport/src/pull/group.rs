@@ -6,12 +6,12 @@
 //!   member 3:  pulls ---->  2 asked for   /
 //!   member 4:  nothing asked for, for `detach_after` while others wait: detached, and served by its own flow
 //! ```
-//! Where receivers are strangers until they have spoken ([`PullFlowConfig::validates_paths`]), nothing leaves before every member
-//! has: the first window would find nobody there. One that is awaited for `assemble_for` is detached.
+//! Where paths must be validated ([`PullFlowConfig::validates_paths`]), nothing is sent before every member has spoken: the first window
+//! would find nobody there. A member that has not spoken after `assemble_for` is detached.
 //!
 //! The group's flow sends a symbol when every member has asked for one. A member whose last pull had `fin` and was answered wants
-//! nothing more, and holds nobody up. What a member wants of a block says how far the run of that block has to go: that of whoever
-//! lost most decides (so the others get symbols that they do not need, the overhead of SCDP §IV-F).
+//! nothing more, and holds nobody up. A member's want says how far the run of a block has to go. The member that lost most decides, so
+//! the others get symbols that they do not need (the overhead of SCDP §IV-F).
 //!
 //! [`PullFlowConfig::validates_paths`]: super::PullFlowConfig::validates_paths
 

@@ -1,8 +1,8 @@
 //! The pulls of a whole host, paced together (SCDP §III-D, §IV-H; NDP).
 //!
-//! A receiver that pulls asks for a packet when one has come, and whoever asks for packets faster than its own link carries
-//! them has its queue at the last switch. So a host has one queue of pulls for all its sessions: they leave one after the
-//! other, a packet's time on the host's link apart, and sessions take turns, whoever has how many waiting.
+//! A receiver that pulls asks for one packet for each that arrives. If it asked faster than its own link carries packets, a queue would
+//! grow at the last switch. So a host has one queue of pulls for all its sessions: pulls leave one after the other, a packet's time on
+//! the host's link apart, and sessions take turns, however many pulls each has waiting.
 //!
 //! ```text
 //!   session 1:  [x x x]  \
@@ -12,9 +12,9 @@
 //! The pace is a schedule, as a line's: while pulls wait, each is due a packet's time after the one before it, whenever the
 //! driver comes; one that comes late loses no rate, up to [`PullConfig::catch_up`].
 //!
-//! What a pull says is not known here. [`Asked`] and [`Served`] are the two ends of its sequence number: it counts all packets
-//! that were ever asked for, so that a pull which overtakes others, or is the first one to get through, stands for them too
-//! (SCDP §III-D). Who may open a session, and how many pulls it may have waiting, is for the caller to bound.
+//! The contents of pulls are not known here. [`Asked`] and [`Served`] are the two ends of a pull's sequence number: it counts all
+//! packets that were ever asked for, so that a pull which overtakes others, or is the first one to get through, stands for them too
+//! (SCDP §III-D). The caller must bound the number of sessions, and of waiting pulls per session.
 
 use std::collections::VecDeque;
 

@@ -1,5 +1,5 @@
-//! Which rule a push flow's window follows: its weight ([`Wfcc`]), or everybody else ([`Yielding`]). Another rule stands beside these:
-//! one more variant, which hears of each ACK the same ([`Feedback`]).
+//! The congestion control of a push flow: weighted ([`Wfcc`]), or yielding to other traffic ([`Yielding`]). A further rule is one more
+//! variant, which gets the same [`Feedback`] of each ACK.
 
 use headwater_units::{Duration, PacketNumber, Packets, Theta, Time};
 use headwater_wire::{Class, Push};

@@ -1,8 +1,8 @@
 //! Everything that a host receives: its fetches, side by side.
 //!
-//! A packet of a flow goes to the fetch that the flow was granted to, and what a controller says to the fetch that it is
-//! said to. A fetch has its turn when something has come for it, or when its time has come, and keeps it until it wants to
-//! wait: a poll never looks at those that have nothing to do.
+//! A packet of a flow goes to the fetch that the flow was granted to, and a message of a controller to the fetch that it names. A
+//! fetch gets its turn when something has come for it, or when its timer is due, and keeps it until it has to wait. So a poll never
+//! looks at fetches that have nothing to do.
 
 use std::collections::VecDeque;
 

@@ -1,8 +1,8 @@
 //! Liveness of neighbours on a tree (Datacast §III, "a simple heartbeat protocol").
 //!
-//! Every heartbeat each neighbour is told that this node is there, and one of whom nothing was heard for three heartbeats counts as silent;
-//! that is said once per heartbeat while it is so. Whatever comes from a neighbour is a sign of it, so that a busy tree needs no heartbeats to
-//! be heard. What follows from silence is the controller's business.
+//! At every heartbeat this node sends a message to each neighbour. A neighbour that was not heard for three heartbeats counts as silent,
+//! and is reported at every heartbeat while it is. Any packet from a neighbour counts as a sign of life. The controller decides what
+//! follows from silence.
 
 use headwater_units::{Duration, Time};
 

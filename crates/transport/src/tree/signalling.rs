@@ -6,12 +6,12 @@
 //!                         `------ Signalled ---------> who was not told below it
 //!   all branches -----> Signalled, to whoever the signal came from
 //! ```
-//! **What an answer says.** Whoever is not in its list has done as told. Who is in it may have, too: the last word of a node may be
-//! lost. So whoever signals tells those on the list some other way, and what is said twice must do no harm.
+//! **Answers.** An answer lists the nodes that may not have obeyed; all others have. A listed node may have obeyed too, since its answer
+//! may be lost. So the sender of a signal tells the listed nodes by other means, and an order that is repeated must do no harm.
 //!
-//! **How long it takes.** A branch that does not answer is given up after [`SignallingConfig::tries`] times. One that says that it is
-//! open is asked on, because those below it may have to be given up first; but not longer than that takes for each node between here
-//! and the last one.
+//! **Timeouts.** A branch that does not answer is given up after [`SignallingConfig::tries`] attempts. A branch that answers that it is
+//! still open is asked on, because nodes below it may have to be given up first; but for no longer than that takes for each node between
+//! here and the last one.
 //!
 //! Not here: what the message says, keys, and which tree it goes down (`tree_installation/signals` of the controller).
 

@@ -1,11 +1,11 @@
-//! What drives the machines of a host that take part in casts, where no bytes are: one [`Node`], its [`Invitations`], and the store,
-//! the decoder and the disk, of which only is known what they have.
+//! The driver of a host that takes part in simulated casts: one [`Node`], its [`Invitations`], and a store, a decoder and a disk
+//! without bytes, of which only the contents are known.
 //!
 //! ```text
 //!   on_packet, on_bytes, on_control, on_job, wake --> Node, Invitations --> drive: Surroundings
 //! ```
-//! It decides nothing: it does what the data thread of a real node does (what each [`NodeAction`] asks for), and what a daemon does
-//! with invitations. Whoever has a network and a clock for it implements [`Surroundings`].
+//! It decides nothing: it does what the data thread of a real node does (it carries out each [`NodeAction`]), and what a daemon does
+//! with invitations. The owner of its network and clock implements [`Surroundings`].
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;

@@ -1,7 +1,7 @@
-//! The path of packets between the hosts of a cast, and of what they and the controller say to each other beside it.
+//! Packets in transit between the hosts of a cast, and control messages between them and the controller, which travel beside the network.
 //!
-//! A path is a host by its number, or a group by the number that [`Transit::group_at`] gives it. Groups have members as hosts join and
-//! leave; the network's own groups never change, so each membership that something is sent to is one of those.
+//! A path is a host by its number, or a group by the number that [`Transit::group_at`] gives it. Hosts join and leave groups. The
+//! network's own groups never change, so each set of members that something is sent to becomes one of those.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;

@@ -106,7 +106,7 @@ impl Field {
         self.delivery.send(&self.setup, self.now, from, packet);
     }
 
-    /// Until nothing is under way, or until then.
+    /// Until nothing is in flight, or until then.
     fn run(&mut self, until: Time) {
         while let Some((at, event)) = self.delivery.agenda.pop() {
             self.now = Time::from_nanos(at);

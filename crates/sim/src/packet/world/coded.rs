@@ -1,5 +1,4 @@
-//! What PPUSH, SCDP and Datacast need of their hosts: sources and a controller before the first task, introductions, receivers, new
-//! starts.
+//! Hosts of PPUSH, SCDP and Datacast: sources and a controller before the first task, introductions, receivers, restarts.
 
 use std::collections::BTreeMap;
 
@@ -279,7 +278,7 @@ impl World {
         self.incarnations += 1;
         self.starts[host as usize] = self.incarnations;
         let endpoint = self.sources[host as usize];
-        // A new start has new addresses: what is under way to the old one finds nobody.
+        // A new start has new addresses: what is in flight to the old one finds nobody.
         *self.machine_mut(endpoint) = Machine::Nobody;
         if let Some(slot) = self.receivers[host as usize].take() {
             self.slots[slot as usize].machine = Machine::Nobody;

@@ -338,7 +338,7 @@ impl Blocks {
                 (run.gone, run.lost) = (run.gone + coming, run.lost + coming);
                 self.on_loss(at);
             }
-            // Nothing is under way that a wrong guess could be set right by: whatever is asked for now is more than ever before.
+            // Nothing is in flight that a wrong guess could be set right by: whatever is asked for now is more than ever before.
             if let Some(run) = self.ledger[at].asked.runs.get_mut(place) {
                 run.gone = run.gone.max(run.told);
             }

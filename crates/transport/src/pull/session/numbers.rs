@@ -12,7 +12,7 @@
 const AWAITED: u32 = u32::MAX;
 /// Nothing has come of it, and nothing is waited for any more.
 const GIVEN_UP: u32 = u32::MAX - 1;
-/// No honest source leaves such a gap: what may be under way is a few windows.
+/// No honest source leaves such a gap: what may be in flight is a few windows.
 const ABSURD_GAP: u64 = 1 << 16;
 /// Copies of a packet are recognised at least this long; and headers may be so far ahead.
 const LEAST_MEMORY: u64 = 256;

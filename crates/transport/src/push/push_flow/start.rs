@@ -1,9 +1,8 @@
-//! How a flow begins whose lines the controller knows: with the window that they carry, at their rate
+//! The beginning of a flow whose end links the controller knows: with the window that they carry, at their rate
 //! ([`crate::push::first_window`]).
 //!
-//! A task of a few windows then needs no slow start, whose overshoot and what follows it would cost a small object more than
-//! the rest of its path. A longer one has it all the same: it is how a flow finds out what else there is, that routers mark
-//! above all.
+//! A task of a few windows then needs no slow start, whose overshoot would cost a small object more than the rest of its path. A
+//! longer task has slow start all the same: it is how a flow learns about the rest of the path, above all that routers mark.
 
 use headwater_units::{Duration, PacketNumber, Packets};
 use headwater_wire::{Class, on_the_wire};

@@ -343,7 +343,7 @@ impl Blocks {
         }
         let Some(at) = asked.shares.iter().rposition(|share| share.flow == from) else { return 0 };
         let range = asked.shares[at].range.clone();
-        // Symbols are sent in ascending order, so those behind the last arrival are the ones that may not be under way.
+        // Symbols are sent in ascending order, so those behind the last arrival are the ones that may not be in flight.
         let unsent = range.clone().rev().take_while(|&esi| !here.has(esi)).count() as u32;
         let count = unsent.min(most);
         if count == 0 {

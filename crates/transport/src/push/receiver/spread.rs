@@ -211,7 +211,7 @@ impl Receiver {
             }
         }
         let (slow, fast) = (&self.flows[&late.0], &self.flows[&early.0]);
-        // What the slow flow has under way, or will have by the time it hears of this, cannot be taken back.
+        // What the slow flow has in flight, or will have by the time it hears of this, cannot be taken back.
         let in_flight = late.1 * slow.turnaround.unwrap_or(UNKNOWN_TURNAROUND).as_secs_f64() * 1.25;
         let surplus =
             (slow.outstanding as f64 * early.1 - fast.outstanding as f64 * late.1) / (late.1 + early.1);
