@@ -1,7 +1,7 @@
 //! `headwater cast`: one object into the stores of many nodes, all told of it at once.
 //!
-//! The controller does it; this asks for it, shows how it goes, and says at the end who has it. A cast goes on without whoever asked
-//! for it, if the connection is lost; whoever interrupts it stops it.
+//! The controller runs the cast. This module asks for it, shows its progress, and reports the results. A cast goes on if the asker's
+//! connection is lost; an asker that is interrupted stops it.
 
 mod result;
 mod who;
@@ -11,13 +11,13 @@ use std::time::Instant;
 
 use headwater_units::{Bytes, Duration, NodeId, PathId};
 use headwater_wire::{
-    self as wire, CastNews, CastWay, Class, MAX_FLOWS, MemberNews, MemberStanding, Refusal, ToController,
+    self as wire, CastNews, CastRoute, Class, MAX_FLOWS, MemberNews, MemberStanding, Refusal, ToController,
     ToNode, TreeRepair,
 };
 use tokio::sync::mpsc::UnboundedReceiver;
 
 use super::host::{Host, HostConfig};
-use super::report::way_in_words;
+use super::report::route_in_words;
 use super::requests::Cast;
 use super::{AppError, Common, Phase, Progress, ProgressReceiver, Shutdown, StatusReport, Watch};
 pub use result::{CastReceiver, CastRepair, CastResult, CastSource};
@@ -77,7 +77,7 @@ pub(super) async fn cast_at(
         Ok(result) => result,
         Err(_) => {
             asking.stop().await;
-            let state = format!("{}; run the same command again to go on", asking.seen.how_far());
+            let state = format!("{}; run the same command again to resume", asking.seen.how_far());
             Err(AppError::TimedOut { after: cast.timeout.unwrap_or_default(), state })
         }
     }
@@ -106,7 +106,7 @@ impl Asking<'_> {
         self.ask();
         #[allow(clippy::disallowed_methods)] // A limit of patience.
         let mut last_word = Instant::now();
-        let mut said_way = false;
+        let mut route_reported = false;
         loop {
             let control = tokio::select! {
                 heard = tokio::time::timeout(ASK_AGAIN, self.heard.recv()) => match heard {
@@ -115,7 +115,7 @@ impl Asking<'_> {
                     Err(_) if last_word.elapsed() > PATIENCE => return Err(AppError::Unreachable {
                         who: format!("the controller {}", controller),
                         reason: format!(
-                            "it has said nothing for {} s; what is under way goes on ({})",
+                            "it has said nothing for {} s; running transfers go on ({})",
                             PATIENCE.as_secs(),
                             self.seen.how_far()
                         ),
@@ -138,8 +138,8 @@ impl Asking<'_> {
                 ToNode::Casting(news) if news.cast == self.wanted.cast => {
                     let over = self.seen.hear(*news);
                     self.remember_receivers();
-                    if !said_way && let Some((_, why)) = self.seen.way() {
-                        said_way = true;
+                    if !route_reported && let Some((_, why)) = self.seen.route() {
+                        route_reported = true;
                         self.watch.note(&why);
                     }
                     self.watch.progress(&self.seen.progress(&cast.what));
@@ -201,7 +201,7 @@ fn refused(reason: Refusal, what: &str, seen: &Seen) -> AppError {
         )),
         Refusal::NoNetwork => AppError::Usage(
             "--via trees needs a controller that knows the network: start it with `headwater controller --topology FILE`, or leave \
-             --via out to take the best way without"
+             --via out to take the best route without"
                 .to_owned(),
         ),
         Refusal::OffNetwork => AppError::Usage(
@@ -242,8 +242,8 @@ impl Seen {
     }
 
     /// How it travels and why, once that is known.
-    fn way(&self) -> Option<(&'static str, String)> {
-        way_in_words(self.newest.as_ref()?.way)
+    fn route(&self) -> Option<(&'static str, String)> {
+        route_in_words(self.newest.as_ref()?.route)
     }
 
     fn have(&self) -> usize {
@@ -301,10 +301,10 @@ impl Seen {
         let sources = self.sources(news, &receivers);
         let uplinks = sources.iter().map(|it| it.bytes).chain(receivers.iter().map(|it| it.passed_on_bytes));
         let most = uplinks.chain(receivers.iter().map(CastReceiver::came)).max().unwrap_or(0);
-        let (via, why) = self.way().unwrap_or(("unicast", "nobody had to be sent anything".to_owned()));
+        let (via, why) = self.route().unwrap_or(("unicast", "nobody had to be sent anything".to_owned()));
         let (object, size) = (news.object.to_string(), whole(news).get());
-        let group = match news.way {
-            CastWay::Multicast { at, .. } => Some(at.to_string()),
+        let group = match news.route {
+            CastRoute::Multicast { at, .. } => Some(at.to_string()),
             _ => None,
         };
         CastResult {
@@ -349,7 +349,7 @@ impl Seen {
             seconds: member.after.as_secs_f64(),
             bytes: member.bytes.get(),
             multicast_bytes: member.by_group.get(),
-            unicast_bytes: member.alone.get().saturating_sub(member.relayed.get()),
+            unicast_bytes: member.by_unicast.get().saturating_sub(member.relayed.get()),
             relayed_bytes: member.relayed.get(),
             passed_on_bytes: member.passed_on.get(),
         }
@@ -418,14 +418,14 @@ mod tests {
         }
     }
 
-    fn news(standings: &[(u8, MemberStanding, u64)], way: CastWay, over: bool) -> CastNews {
+    fn news(standings: &[(u8, MemberStanding, u64)], route: CastRoute, over: bool) -> CastNews {
         let member = |(n, standing, ms): &(u8, MemberStanding, u64)| MemberNews {
             node: NodeId([*n; 32]),
             standing: standing.clone(),
             grouped: true,
             bytes: Bytes::new(1000),
             by_group: Bytes::new(600),
-            alone: Bytes::new(if *n == 3 { 400 } else { 0 }),
+            by_unicast: Bytes::new(if *n == 3 { 400 } else { 0 }),
             relayed: Bytes::new(if *n == 3 { 100 } else { 0 }),
             passed_on: Bytes::new(if *n == 1 { 100 } else { 0 }),
             after: Duration::from_millis(*ms),
@@ -436,7 +436,7 @@ mod tests {
             bytes: Bytes::new(1000),
             files: Bytes::ZERO,
             source: NodeId([9; 32]),
-            way,
+            route,
             to_group: Bytes::new(1040),
             given: vec![(NodeId([9; 32]), Bytes::new(200)), (NodeId([8; 32]), Bytes::new(100))],
             between_racks: None,
@@ -451,11 +451,11 @@ mod tests {
     fn a_result_counts_copies_and_says_who_does_not_have_it() {
         let report = StatusReport { nodes: (1..5).map(line).collect(), ..Default::default() };
         let mut seen = Seen::new(&report);
-        let way = CastWay::Multicast { at: ([239, 1, 2, 3], 9).into(), members: 3, of: 4 };
+        let route = CastRoute::Multicast { at: ([239, 1, 2, 3], 9).into(), members: 3, of: 4 };
         use MemberStanding::{Failed, Had, Kept};
-        assert!(!seen.hear(news(&[(1, Kept, 900), (2, Had, 10)], way, false)));
+        assert!(!seen.hear(news(&[(1, Kept, 900), (2, Had, 10)], route, false)));
         let last = [(3, Kept, 1900), (4, Failed("the disk is full".to_owned()), 500)];
-        assert!(seen.hear(news(&last, way, true)));
+        assert!(seen.hear(news(&last, route, true)));
         let result = seen.result("model");
         assert_eq!((result.via.as_str(), result.complete), ("multicast", false));
         assert!(result.why.contains("3 of 4 receivers hear the group 239.1.2.3:9"), "{}", result.why);
@@ -475,8 +475,8 @@ mod tests {
     fn copies_of_a_folder_are_those_of_its_files_too() {
         let mut seen = Seen::new(&StatusReport { nodes: (1..5).map(line).collect(), ..Default::default() });
         let kept = [(3, MemberStanding::Kept, 900)];
-        let way = CastWay::Unicast(WhyUnicast::TooFew);
-        let folder = CastNews { files: Bytes::new(9000), to_group: Bytes::ZERO, ..news(&kept, way, true) };
+        let route = CastRoute::Unicast(WhyUnicast::TooFew);
+        let folder = CastNews { files: Bytes::new(9000), to_group: Bytes::ZERO, ..news(&kept, route, true) };
         seen.hear(folder);
         let result = seen.result("set");
         // The receiver got 600 bytes by the group, 300 from sources and 100 from others.
@@ -489,12 +489,12 @@ mod tests {
     fn progress_is_that_of_the_receiver_that_is_behind() {
         let mut seen = Seen::new(&StatusReport::default());
         let mut half =
-            news(&[(1, MemberStanding::Kept, 9), (2, MemberStanding::Receiving, 9)], CastWay::Open, false);
+            news(&[(1, MemberStanding::Kept, 9), (2, MemberStanding::Receiving, 9)], CastRoute::Open, false);
         half.members[1].bytes = Bytes::new(250);
         seen.hear(half);
         let progress = seen.progress("model");
         assert_eq!((progress.bytes_done, progress.bytes_total), (250, 1000));
         assert_eq!(progress.receivers[1].state, "receiving");
-        assert_eq!(seen.way(), None, "nobody knows yet");
+        assert_eq!(seen.route(), None, "nobody knows yet");
     }
 }

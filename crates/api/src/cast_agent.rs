@@ -93,8 +93,8 @@ async fn follow(keeper: &Arc<Keeper>, host: Host, invitation: Invitation) -> Fet
     let Invitation { request, name, object, class, group } = invitation;
     let known = keeper.clone();
     let nothing = |end, files| {
-        let (by_group, alone, relayed, from) = Default::default();
-        Fetched { request, end, by_group, alone, relayed, from, files }
+        let (by_group, by_unicast, relayed, from) = Default::default();
+        Fetched { request, end, by_group, by_unicast, relayed, from, files }
     };
     if matches!(blocking(move || known.has(object)).await, Ok(true)) {
         return nothing(FetchEnd::Had, files_of(keeper, object).await);
@@ -114,7 +114,7 @@ async fn follow(keeper: &Arc<Keeper>, host: Host, invitation: Invitation) -> Fet
             let end = if was_here(&got) { FetchEnd::Had } else { FetchEnd::Kept };
             let all: u64 = got.sources.iter().map(|source| source.bytes).sum();
             let by_group = Bytes::new(got.group_bytes);
-            let alone = |source: &SourceShare| {
+            let share = |source: &SourceShare| {
                 let bytes = source.bytes.saturating_sub(source.group_bytes);
                 (bytes > 0).then(|| Some((source.id.parse().ok()?, Bytes::new(bytes)))).flatten()
             };
@@ -122,9 +122,9 @@ async fn follow(keeper: &Arc<Keeper>, host: Host, invitation: Invitation) -> Fet
                 request,
                 end,
                 by_group,
-                alone: Bytes::new(all) - by_group,
+                by_unicast: Bytes::new(all) - by_group,
                 relayed: Bytes::new(got.relayed_bytes),
-                from: got.sources.iter().filter_map(alone).take(MAX_FLOWS).collect(),
+                from: got.sources.iter().filter_map(share).take(MAX_FLOWS).collect(),
                 files: files_of(keeper, object).await,
             }
         }

@@ -1,4 +1,4 @@
-//! `headwater controller`, `node` and `up`: processes that stay.
+//! The daemons `headwater controller`, `node` and `up`.
 
 use headwater_controller::ControllerConfig;
 

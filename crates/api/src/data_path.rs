@@ -1,4 +1,4 @@
-//! How the data socket does, in numbers and in words.
+//! Statistics of the data socket, in numbers and in words.
 
 use super::DataPath;
 use headwater_driver::Snapshot;

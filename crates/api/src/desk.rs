@@ -1,4 +1,4 @@
-//! What commands and the daemon of a state folder say to each other, over a socket in that folder: one JSON object per line, question
+//! The protocol between commands and the daemon of a state folder, over a socket in that folder: one JSON object per line, question
 //! and answer.
 
 use std::path::{Path, PathBuf};
@@ -26,7 +26,7 @@ pub(super) enum Question {
     Get(Wanted),
 }
 
-/// What is to be put.
+/// The object to put.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Asked {
     pub(super) what: What,
@@ -48,7 +48,7 @@ pub(super) enum What {
     Stream,
 }
 
-/// What the daemon is asked to fetch into its store.
+/// An object that the daemon is asked to fetch into its store.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Wanted {
     pub(super) what: String,
@@ -89,7 +89,7 @@ pub(super) enum Reply {
     Progress(Progress),
     Note(String),
     Got(Box<GetResult>),
-    InTheWay {
+    Undeliverable {
         folder: String,
         left_out: Vec<LeftOut>,
     },
@@ -102,7 +102,7 @@ pub(super) enum Reply {
 impl Reply {
     pub(super) fn refusal(error: AppError) -> Reply {
         match error {
-            AppError::InTheWay { folder, left_out } => Reply::InTheWay { folder, left_out },
+            AppError::Undeliverable { folder, left_out } => Reply::Undeliverable { folder, left_out },
             error => Reply::Refused { code: error.exit_code(), message: error.to_string() },
         }
     }
@@ -112,7 +112,7 @@ impl Reply {
 pub(super) fn answer(reply: Reply) -> Result<Reply, AppError> {
     match reply {
         Reply::Refused { code, message } => Err(AppError::Daemon { code, message }),
-        Reply::InTheWay { folder, left_out } => Err(AppError::InTheWay { folder, left_out }),
+        Reply::Undeliverable { folder, left_out } => Err(AppError::Undeliverable { folder, left_out }),
         reply => Ok(reply),
     }
 }

@@ -1,4 +1,4 @@
-//! How a process stops without leaving anybody in the middle of an object: a daemon that is asked to, and a `get` that has what it wanted.
+//! A stop that leaves nobody in the middle of an object: of a daemon that is asked to stop, and of a `get` that has its object.
 //!
 //! ```text
 //!   serving -- asked to stop --> draining -- nobody is served any more, or the time is over --> gone
@@ -18,7 +18,7 @@ use super::{Reload, Reloads, Shutdown, service};
 
 /// An order to send that was on its way when the controller heard that this process stops has come after so long.
 const ON_ITS_WAY: Duration = Duration::from_millis(100);
-/// It is looked so often whether somebody is still served.
+/// Interval at which a process checks whether it still serves somebody.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 /// The last answers to receivers are on their way after so long.
 const LAST_WORDS: Duration = Duration::from_millis(20);

@@ -1,4 +1,4 @@
-//! How what goes wrong below becomes what the user is told.
+//! Converts errors of the lower crates into those that the user is told.
 
 use std::fmt::Display;
 use std::io;

@@ -1,4 +1,4 @@
-//! What happens at a node, for whoever watches it ([`crate::Node::watch`]).
+//! Events of a node, for a watcher ([`crate::Node::watch`]).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,7 +12,7 @@ use super::AppError;
 /// Events that wait for one watcher; one that falls further behind is told how many it has missed.
 const WAITING: usize = 1024;
 
-/// Something has happened at a node.
+/// An event at a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Event {
@@ -32,11 +32,11 @@ pub enum Event {
     },
     /// A put, get or cast has begun.
     TransferBegun(TransferId),
-    /// It has ended.
+    /// A transfer has ended.
     TransferEnded {
         /// Which one.
         transfer: TransferId,
-        /// What came of it.
+        /// Its outcome.
         outcome: Outcome,
     },
     /// The node was invited to a cast, and fetches the object now; this is a transfer too.
@@ -46,12 +46,12 @@ pub enum Event {
         /// The name by which it is cast.
         name: String,
     },
-    /// There is a connection to the controller.
+    /// The node is connected to its controller.
     ControllerConnected {
         /// Its address, `host:port`.
         at: String,
     },
-    /// There is none; it is dialled again until it answers.
+    /// The connection to the controller is lost; it is dialled again until it answers.
     ControllerLost {
         /// Its address, `host:port`.
         at: String,
@@ -64,7 +64,7 @@ pub enum Event {
     Closed,
 }
 
-/// What a transfer does.
+/// The kind of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TransferKind {
     /// Something becomes an object of this node.
@@ -80,27 +80,27 @@ pub enum TransferKind {
 pub struct TransferId {
     /// Counts the node's transfers since it was opened, from 1.
     pub number: u64,
-    /// What it does.
+    /// Its kind.
     pub kind: TransferKind,
     /// The name or id of the object, or what is put.
     pub what: String,
 }
 
-/// What came of a transfer.
+/// The outcome of a transfer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// It is done.
+    /// The transfer is complete.
     Done {
         /// The object's id, 64 hex digits.
         object: String,
         /// The object's size.
         bytes: Bytes,
     },
-    /// It failed, or was cancelled.
+    /// The transfer failed or was cancelled.
     Failed {
         /// One word for programs, as [`AppError::kind`]; `interrupted` if it was cancelled.
         kind: &'static str,
-        /// What is wrong and what to do.
+        /// What went wrong, and what to do.
         message: String,
     },
 }

@@ -1,4 +1,4 @@
-//! What experiments ask of a process beside its work: time series, and the constants of a paper.
+//! Options of a process for experiments: time series, and the constants of a paper.
 
 use std::path::PathBuf;
 
@@ -49,12 +49,12 @@ pub struct Tuning {
     pub headroom: Bytes,
 }
 
-/// What a flow has sent.
+/// An amount that a flow has sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sent {
-    /// So many packets.
+    /// A number of packets.
     Packets(u32),
-    /// So many bytes of symbols, rounded up to whole ones.
+    /// Bytes of symbols, rounded up to whole symbols.
     Bytes(Bytes),
     /// More than it ever will.
     Unlimited,
@@ -106,10 +106,10 @@ impl Experiments {
         }
     }
 
-    /// What each source pushes before it is asked for more; `alone`: there is one only. `None`: as the product has it.
-    pub fn pulled_window(&self, alone: bool) -> Option<u16> {
+    /// What each source pushes before it is asked for more; `single`: there is one only. `None`: as the product has it.
+    pub fn pulled_window(&self, single: bool) -> Option<u16> {
         let tuning = self.tuning.as_ref()?;
-        Some(if alone { tuning.window } else { tuning.many_window })
+        Some(if single { tuning.window } else { tuning.many_window })
     }
 
     /// What a receiver leaves free of its links for each packet that it pulls.

@@ -1,4 +1,4 @@
-//! One object from its sources to the disk: the machine's events, the partial file, and whoever follows the prefix.
+//! One object from its sources to the disk: the machine's events, the partial file, and readers of the verified prefix.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::future::pending;
@@ -25,14 +25,14 @@ use headwater_driver::{BlockSink, FetchEvent, monotonic_nanos};
 
 /// Counters are read this often.
 const TICK: Duration = Duration::from_millis(100);
-/// How long the goodbyes to sources and controller may take once everything is here.
+/// Maximum time for closing flows and task once everything is here.
 const GOODBYE: Duration = Duration::from_millis(150);
 /// How long a fetch that was given up may hold its partial object, and how often it is looked whether it does.
 const LETTING_GO: Duration = Duration::from_secs(10);
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 /// Whoever waits for a block looks so often whether it is still worth it.
 const WAIT: Duration = Duration::from_millis(200);
-/// How files begin that are kept aside.
+/// Prefix of the names of files that are kept aside.
 const ASIDE: &str = "manifest-";
 /// Block hashes are asked for this often before giving up.
 const HASH_TRIES: u32 = 10;
@@ -58,7 +58,7 @@ pub(crate) struct Here {
     /// It certainly is what is wanted: nobody need be asked which object that is.
     pub(crate) certain: bool,
     /// There is nobody to ask.
-    pub(crate) alone: bool,
+    pub(crate) local_only: bool,
     /// A file that may have the same blocks: an earlier version.
     pub(crate) earlier: Option<PathBuf>,
 }
@@ -85,7 +85,7 @@ pub(crate) trait Follower: Send {
     fn note(&mut self, line: &str);
 }
 
-/// What came of it. The partial is complete, but not yet under its final name.
+/// The result of a fetch. The partial is complete, but not yet under its final name.
 pub(crate) struct Fetched {
     pub(crate) object: ObjectId,
     /// T, that of the last part if it changed.
@@ -191,7 +191,7 @@ impl Arrivals {
         }
     }
 
-    /// How many blocks need not come any more.
+    /// Number of blocks that need not arrive any more.
     pub(crate) fn count(&self) -> u32 {
         match &self.place {
             Place::File(partial) => partial.have().count(),
@@ -315,7 +315,7 @@ impl Fetch {
             if begun.is_complete() {
                 return Ok(begun.without_asking());
             }
-            if self.here.alone {
+            if self.here.local_only {
                 begun.arrivals.stop();
                 return Err(own.damaged());
             }

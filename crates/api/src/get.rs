@@ -41,13 +41,13 @@ pub(super) use results::result_of;
 pub(super) use several::{each_of, get_several};
 pub(super) use stream::{Outlet, Writer, Written};
 
-/// So many objects can be read by others until a job is over: those of a folder that came last.
+/// Number of a folder's newest objects that others can read until the job is over.
 const KEPT: usize = 16;
 /// Files of a folder that are fetched at the same time.
 pub(super) const FILES_AT_ONCE: usize = 4;
-/// How long a controller may take to answer where this machine has an object of that name itself.
+/// Maximum wait for a controller if this machine has an object of that name itself.
 const CONTROLLER_PATIENCE: std::time::Duration = std::time::Duration::from_secs(3);
-/// How long the slower sources of `--from` may take to answer once the first has.
+/// Maximum wait for the slower sources of `--from` once the first has answered.
 const LATECOMERS: std::time::Duration = std::time::Duration::from_millis(300);
 
 /// Fetches what the options say. `ready` is called before a wait for the start, if there is one. Whoever shows the result then has to
@@ -82,14 +82,14 @@ async fn get_to(
     let mut started = now();
     let outlet = within(options, started, Outlet::open(options, shutdown, watch)).await?;
     let own = own_object(options).await;
-    let alone = || GetOptions { at: Where::Here, ..options.clone() };
+    let here_only = || GetOptions { at: Where::Here, ..options.clone() };
     if options.at == Where::Here {
         let Some(own) = own else { return Err(nobody_known()) };
         return once(options, (shutdown, started), outlet, Some(own), watch).await;
     }
     // What is asked for by its id can only be this. What goes to a stream cannot be begun again.
     if let Some(own) = own.as_ref().filter(|own| names_it(options, own)) {
-        match once(&alone(), (shutdown, started), outlet.clone(), Some(own.clone()), watch).await {
+        match once(&here_only(), (shutdown, started), outlet.clone(), Some(own.clone()), watch).await {
             Err(error) if matches!(error, AppError::Verification(_)) && outlet.is_none() => {
                 watch.note(&format!("{error}; what is missing is fetched from others"));
             }
@@ -114,7 +114,7 @@ async fn get_to(
                 options.what,
                 own.id.short()
             ));
-            return once(&alone(), (shutdown, started), outlet, Some(own.clone()), watch).await;
+            return once(&here_only(), (shutdown, started), outlet, Some(own.clone()), watch).await;
         }
         (reached, _) => reached?,
     };
@@ -138,7 +138,7 @@ async fn get_to(
             own.id.short()
         ));
         drop(job.over(result).await);
-        return once(&alone(), (shutdown, started), outlet, Some(own), watch).await;
+        return once(&here_only(), (shutdown, started), outlet, Some(own), watch).await;
     }
     let result = result.map(|result| GetResult { start_ns, ..result });
     job.over(result).await
@@ -254,7 +254,7 @@ pub(super) async fn within<T>(
         Ok(result) => result,
         Err(_) => Err(AppError::TimedOut {
             after: limit,
-            state: "what is finished is kept; run the same command again to go on".to_owned(),
+            state: "what is finished is kept; run the same command again to resume".to_owned(),
         }),
     }
 }
@@ -478,8 +478,8 @@ impl<'a> Job<'a> {
             Output::Stdout => unreachable!("it was opened as a stream"),
             Output::Store => unreachable!("what goes into the store is kept by `Job::keep`"),
         };
-        let alone = options.at == Where::Here;
-        let certain = alone || self.own.as_ref().is_some_and(|own| names_it(options, own));
+        let local_only = options.at == Where::Here;
+        let certain = local_only || self.own.as_ref().is_some_and(|own| names_it(options, own));
         let fetch = Fetch {
             config: match self.outlet.is_some() {
                 true => self.passing(),
@@ -490,7 +490,7 @@ impl<'a> Job<'a> {
             range: options.range,
             overwrite: options.overwrite,
             hash: options.hash,
-            here: Here { own: self.own.clone(), certain, alone, earlier: None },
+            here: Here { own: self.own.clone(), certain, local_only, earlier: None },
         };
         let mut display = Display::new(options, self.host, self.path, self.outlet.clone(), watch);
         let fetched = fetch.run(self.host, self.controller(), self.shutdown, &mut display).await;

@@ -1,7 +1,7 @@
 //! One process: its key, its control links, its data socket, its objects, and a controller if it runs one.
 //!
 //! Every link gets a path. What arrives on it is for the controller, or for the machines of the data thread, by its
-//! kind; what those say to the path goes back out. Path 0 is the way from this process's machines to its own controller.
+//! kind; what those say to the path goes back out. Path 0 leads from this process's machines to its own controller.
 
 mod addresses;
 mod dialling;
@@ -87,9 +87,9 @@ struct State {
     spoiled: BTreeMap<ObjectId, (Spoiled, Vec<Holding>)>,
     /// Where nodes said that they are reached.
     labels: BTreeMap<NodeId, String>,
-    /// Who is told of invitations to casts, and by which path they came.
+    /// Listener for invitations to casts, each with the path it came by.
     on_invitations: Option<UnboundedSender<(PathId, ToNode)>>,
-    /// Who is told how the casts do that this process has asked for.
+    /// Listeners for news of the casts that this process has asked for.
     on_casts: Vec<UnboundedSender<(PathId, ToNode)>>,
     /// This node fetches what it is invited to, and says so.
     keeps: bool,

@@ -29,7 +29,7 @@ use super::{
 use headwater_driver::monotonic_nanos;
 
 /// Objects that a daemon receives at the same time; further ones wait for their turn. Many at once share the same links,
-/// and each that is under way takes memory.
+/// and each running one takes memory.
 const FETCHES_AT_ONCE: usize = 32;
 /// Blocks in flight of each, so that all together hold at most as much as four lone fetches.
 const BLOCKS_IN_FLIGHT: usize = 32;
@@ -116,7 +116,7 @@ pub(super) async fn follow(
     }
 }
 
-/// What a daemon needs to fetch into its store.
+/// A daemon's fetches into its store.
 pub(super) struct Keeper {
     common: Mutex<Common>,
     store: Arc<Store>,
@@ -142,13 +142,13 @@ impl Keeper {
         self.common.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What is fetched from now on is fetched so.
+    /// Applies new settings to fetches that begin from now on.
     pub(super) fn restate(&self, reload: &Reload) {
         let mut common = self.common();
         (common.limit, common.gentle) = (reload.limit, reload.gentle);
     }
 
-    fn alone(&self, what: &str) -> Arc<tokio::sync::Mutex<()>> {
+    fn lock_of(&self, what: &str) -> Arc<tokio::sync::Mutex<()>> {
         let mut wanted = self.wanted.lock().unwrap_or_else(PoisonError::into_inner);
         wanted.retain(|_, lock| Arc::strong_count(lock) > 1);
         wanted.entry(what.to_owned()).or_default().clone()
@@ -184,8 +184,8 @@ impl Keeper {
     ) -> Result<GetResult, AppError> {
         #[allow(clippy::disallowed_methods)] // The result says how long it took.
         let started = Instant::now();
-        let alone = self.alone(&wanted.what);
-        let _only = alone.lock().await;
+        let lock = self.lock_of(&wanted.what);
+        let _only = lock.lock().await;
         let common = self.common().clone();
         if let Some(hint) = unpaced(&common, wanted.delivery) {
             watch.note(&format!("the daemon of this machine was started so: {hint}"));
@@ -456,7 +456,7 @@ fn take(
     Ok(())
 }
 
-/// What of an object is in the store already.
+/// The part of an object that is in the store already.
 enum InStore {
     /// Nothing, or not all of it.
     Not,

@@ -20,13 +20,13 @@ const PATIENCE: Duration = Duration::from_secs(30);
 pub struct KeepManyOptions {
     /// The daemon's state folder and controller.
     pub query: QueryOptions,
-    /// What to fetch, all asked for at the same time.
+    /// Objects to fetch, all asked for at the same time.
     pub objects: Vec<ObjectId>,
-    /// Not before each object has so many holders.
+    /// Number of holders that each object must have before the start.
     pub holders: usize,
 }
 
-/// What came of many gets.
+/// The result of many gets.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct KeepManyResult {
     /// From the first request until the last object was kept.

@@ -1,4 +1,4 @@
-//! What the commands do: processes made of a host, its objects and the machines.
+//! The work behind the commands: processes made of a host, its objects and the machines.
 
 mod cast;
 mod cast_agent;
@@ -157,7 +157,7 @@ fn unpaced(common: &Common, delivery: Option<Delivery>) -> Option<&'static str> 
 }
 
 /// A rate as results show it: in bits, as links and limits are stated, and in bytes, as sizes are.
-pub fn both_ways(rate: BitRate) -> String {
+pub fn rate_in_words(rate: BitRate) -> String {
     format!("{rate} = {:.1} MB/s", rate.get() as f64 / 8e6)
 }
 

@@ -23,8 +23,8 @@ use super::ops::{Ops, Outcomes};
 use super::{AppError, StatusReport, health};
 use headwater_driver::Snapshot;
 
-/// Every way that a cast may travel, as [`super::CastLine::via`] names them.
-const WAYS: [&str; 5] = ["multicast", "overlay", "trees", "undecided", "unicast"];
+/// Every route that a cast may take, as [`super::CastLine::via`] names them.
+const ROUTES: [&str; 5] = ["multicast", "overlay", "trees", "undecided", "unicast"];
 
 /// What a page needs to know.
 #[derive(Clone)]
@@ -268,7 +268,7 @@ fn cluster(report: &StatusReport) {
     let rate: u64 = report.tasks.iter().map(|task| task.rate.get()).sum();
     level("headwater_tasks_rate_bits_per_second", "What comes in to all running tasks together", rate as f64);
     describe_gauge!("headwater_casts", "Running casts, by how they travel");
-    for via in WAYS {
+    for via in ROUTES {
         let casts = report.casts.iter().filter(|cast| cast.via == via).count();
         gauge!("headwater_casts", "via" => via).set(casts as f64);
     }

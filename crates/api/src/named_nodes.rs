@@ -1,4 +1,4 @@
-//! Which node a text means: its name, its address, or the beginning of its fingerprint.
+//! Finds the node that a text means: by its name, its address, or the beginning of its fingerprint.
 
 use super::NodeLine;
 

@@ -18,7 +18,7 @@ const COLLECTS_EVERY: Duration = Duration::from_secs(3600);
 /// What a transfer left unfinished stays a week: whoever wants it again by then goes on with it.
 const KEEPS_UNFINISHED: Duration = Duration::from_secs(7 * 24 * 3600);
 
-/// What became of a name that was asked for.
+/// The outcome of a request for a name.
 pub(super) struct Given {
     /// As granted; `None` while no controller has been asked.
     pub(super) generation: Option<u64>,
@@ -79,12 +79,12 @@ fn taken(name: &str, stands: &NameStands, replace: bool) -> AppError {
     };
     let object = naming.object.short();
     let state = if *owner_is_here { "is up" } else { "is away, but others hold copies" };
-    let way = match (owner_is_here, replace) {
+    let advice = match (owner_is_here, replace) {
         (false, false) => "; take it over with --replace, or give another name with --name",
         _ => "; put it on that machine, or give another name with --name",
     };
     AppError::Failed(format!(
-        "'{name}' belongs to {owner}, which {state}: it stands for {object} there (generation {}), and nothing was stored here{way}",
+        "'{name}' belongs to {owner}, which {state}: it stands for {object} there (generation {}), and nothing was stored here{advice}",
         naming.generation
     ))
 }

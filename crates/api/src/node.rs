@@ -42,7 +42,7 @@ use super::{
     TransferKind, Where, local,
 };
 
-/// How long a controller may take to answer a question.
+/// Maximum wait for a controller's answer.
 const ANSWER: Duration = Duration::from_secs(10);
 
 /// A node in this process. Clones are the same one. Without [`Node::close`] it goes on until the runtime ends.
@@ -57,7 +57,7 @@ struct Inner {
     listening: Option<Listening>,
     warnings: Vec<String>,
     events: EventFeed,
-    /// The means to end the transfers that are under way.
+    /// The means to end running transfers.
     transfers: Mutex<Vec<Arc<ShutdownTrigger>>>,
 }
 
@@ -115,7 +115,7 @@ impl Node {
     /// or is cancelled leaves nothing in the store.
     ///
     /// The transfer's errors: it cannot be read ([`AppError::Io`]), there is no room for it ([`AppError::NoRoom`]), the name is another
-    /// node's ([`AppError::Failed`]), or a folder holds what cannot be delivered ([`AppError::InTheWay`]).
+    /// node's ([`AppError::Failed`]), or a folder holds what cannot be delivered ([`AppError::Undeliverable`]).
     pub fn put(&self, put: impl Into<Put>) -> Transfer<PutResult> {
         let put = put.into();
         self.transfer(|parts, shutdown, reporter, events| async move {
@@ -186,7 +186,7 @@ impl Node {
         })
     }
 
-    /// Has many nodes fetch an object into their stores, the best way that the network allows. Cancelling it stops the cast; it goes on
+    /// Has many nodes fetch an object into their stores, the best route that the network allows. Cancelling it stops the cast; it goes on
     /// without this node if only the connection to the controller is lost.
     ///
     /// The transfer's errors: the controller cannot be reached ([`AppError::Unreachable`]), knows no such object

@@ -1,4 +1,4 @@
-//! Which process has a port that is wanted, as far as `/proc` says.
+//! Finds the process that has taken a port, as far as `/proc` says.
 
 use std::fs;
 use std::net::SocketAddr;

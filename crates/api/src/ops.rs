@@ -1,4 +1,4 @@
-//! What a process knows of how it does: what it counts, which parts of it must not end, and what it waits for. The metrics page and the
+//! The operational state of a process: its counters, the parts of it that must not end, and what it waits for. The metrics page and the
 //! health checks read it ([`super::metrics_page`], [`super::health`]).
 
 use std::collections::BTreeMap;
@@ -16,7 +16,7 @@ use super::AppError;
 pub(super) const REASONS: [&str; 8] =
     ["failed", "identity", "interrupted", "no_room", "no_source", "not_found", "usage", "verification"];
 
-/// How often something was done, and how often not, by reason.
+/// Counters of successes, and of failures by reason.
 #[derive(Debug, Default)]
 pub(crate) struct Outcomes {
     done: AtomicU64,
@@ -79,9 +79,9 @@ impl Drop for Attempt<'_> {
 /// The controller that a process belongs to.
 #[derive(Clone, Debug)]
 pub(crate) struct Joins {
-    /// Where it is said to be, `host:port`.
+    /// Its stated address, as `host:port`.
     pub(crate) at: String,
-    /// The way to it.
+    /// The link to it.
     pub(crate) path: PathId,
     /// Why there is no connection to it, once a try has failed.
     pub(crate) trouble: Option<String>,
@@ -90,9 +90,9 @@ pub(crate) struct Joins {
 /// See the module.
 pub(crate) struct Ops {
     started: Instant,
-    /// What it fetched into its store.
+    /// Fetches into its store.
     pub(crate) gets: Outcomes,
-    /// What was put into its store by its daemon.
+    /// Puts into its store by its daemon.
     pub(crate) puts: Outcomes,
     /// Bytes of objects that it fetched into its store.
     kept: AtomicU64,
@@ -124,7 +124,7 @@ impl Ops {
         self.started.elapsed()
     }
 
-    /// So many bytes of an object were fetched into the store.
+    /// Counts an object that was fetched into the store, and its bytes.
     pub(crate) fn keep(&self, bytes: u64) {
         self.kept.fetch_add(bytes, Ordering::Relaxed);
     }

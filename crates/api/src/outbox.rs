@@ -1,4 +1,4 @@
-//! What is said to a peer and has not left: so much and no more.
+//! The bounded queue of messages to a peer.
 
 use headwater_control::Link;
 use headwater_node::Role;

@@ -1,7 +1,7 @@
 //! What this machine's own store holds, for a `get` that need not fetch it.
 //!
-//! The daemon of the state folder is asked, or, where none runs, the store is opened for as long as it takes to look. What is found is
-//! a file and the hashes of its blocks: whoever copies from it hashes what he has copied.
+//! The daemon of the state folder is asked. If none runs, the store is opened briefly. The result is a file and the hashes of its
+//! blocks: a copy from it must be hashed.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

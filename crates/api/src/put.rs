@@ -78,7 +78,7 @@ impl Read for Feed {
     }
 }
 
-/// A put under way. Whoever drops it gives it up.
+/// A running put. Dropping it gives it up.
 struct Putting {
     worker: JoinHandle<Result<Reply, AppError>>,
     news: UnboundedReceiver<Progress>,
@@ -289,7 +289,7 @@ pub(super) fn own_name(path: &Path) -> Result<Option<String>, AppError> {
 /// What is not in a folder's manifest, in words.
 ///
 /// # Errors
-/// [`AppError::InTheWay`] if there is any and nobody said that it may be left out.
+/// [`AppError::Undeliverable`] if there is any and nobody said that it may be left out.
 pub(super) fn left_out(
     listing: &FolderListing,
     label: &str,
@@ -302,7 +302,7 @@ pub(super) fn left_out(
     let left_out: Vec<LeftOut> = listing.skipped().iter().map(words).collect();
     match left_out.is_empty() || skip_special {
         true => Ok(left_out),
-        false => Err(AppError::InTheWay { folder: label.to_owned(), left_out }),
+        false => Err(AppError::Undeliverable { folder: label.to_owned(), left_out }),
     }
 }
 

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use headwater_controller::{CastView, ControllerView, NodeView, TaskView};
 use headwater_units::{BitRate, Bytes, NodeId};
-use headwater_wire::{CastWay, MarkSignal, NodeInfo, WhyUnicast, resolve_address};
+use headwater_wire::{CastRoute, MarkSignal, NodeInfo, WhyUnicast, resolve_address};
 
 use super::{CastLine, NodeLine, ObjectLine, StatusReport, TaskLine, TaskSource};
 
@@ -58,7 +58,7 @@ fn labels_of(node: &NodeView) -> BTreeMap<String, String> {
 
 fn cast_line(cast: &CastView, address: &dyn Fn(&NodeId) -> String) -> CastLine {
     let undecided = || ("undecided", "receivers are being asked".to_owned());
-    let (via, why) = way_in_words(cast.way).unwrap_or_else(undecided);
+    let (via, why) = route_in_words(cast.route).unwrap_or_else(undecided);
     let object = cast.object.to_string();
     CastLine {
         cast: cast.cast,
@@ -141,10 +141,10 @@ pub(crate) fn signal(signal: MarkSignal) -> &'static str {
 }
 
 /// The word for it and the reason, once it is decided.
-pub(crate) fn way_in_words(way: CastWay) -> Option<(&'static str, String)> {
-    Some(match way {
-        CastWay::Open => return None,
-        CastWay::Multicast { at, members, of } => {
+pub(crate) fn route_in_words(route: CastRoute) -> Option<(&'static str, String)> {
+    Some(match route {
+        CastRoute::Open => return None,
+        CastRoute::Multicast { at, members, of } => {
             let who = if members == of {
                 format!("all {of} receivers hear the group {at}")
             } else {
@@ -152,7 +152,7 @@ pub(crate) fn way_in_words(way: CastWay) -> Option<(&'static str, String)> {
             };
             ("multicast", format!("by multicast: {who}"))
         }
-        CastWay::Trees { trees, members, of, hops } => {
+        CastRoute::Trees { trees, members, of, hops } => {
             let which = match trees {
                 1 => "a tree".to_owned(),
                 _ => format!("{trees} trees that share no link"),
@@ -164,8 +164,8 @@ pub(crate) fn way_in_words(way: CastWay) -> Option<(&'static str, String)> {
             };
             ("trees", format!("by {which}, at most {hops} hops to {who}"))
         }
-        CastWay::Unicast(why) => ("unicast", format!("one by one: {}", why_not(why))),
-        CastWay::Overlay { members, why, racks } => {
+        CastRoute::Unicast(why) => ("unicast", format!("one by one: {}", why_not(why))),
+        CastRoute::Overlay { members, why, racks } => {
             let how = format!("each of {members} receivers gets another part and passes it on to the others");
             let once = match racks {
                 0 => String::new(),

@@ -35,9 +35,9 @@ pub struct Get {
     pub delivery: Option<Delivery>,
     /// Which symbols each source sends, where sources push.
     pub spread: SpreadRule,
-    /// At most so many sources at once; at least 1, as the controller has it if absent.
+    /// Maximum number of sources at once, at least 1; the controller's limit if absent.
     pub max_sources: Option<u8>,
-    /// It is given up after so long; what came by then stays.
+    /// Maximum time, after which it is given up; what came by then stays.
     pub timeout: Option<Duration>,
     /// A guest stays for those who are served from what came until [`crate::Node::close`] has ended, 2 s at most.
     pub drain: bool,
@@ -115,13 +115,13 @@ impl<T: Into<String>> From<T> for Get {
     }
 }
 
-/// Where the bytes of a put come from.
+/// Source of a put's bytes.
 pub enum PutSource {
     /// A file, or a folder with all that is in it. A pipe or a block device is read to its end.
     Path(PathBuf),
     /// Read to its end, on a thread of its own.
     Reader {
-        /// What messages call it.
+        /// Its name in messages.
         label: String,
         /// Need not end soon: a put that is cancelled does not wait for it.
         reader: Box<dyn Read + Send>,
@@ -177,7 +177,7 @@ impl Put {
         Put { name: Some(name.into()), ..self }
     }
 
-    /// What messages call it.
+    /// Its name in messages.
     pub(crate) fn label(&self) -> String {
         match &self.from {
             PutSource::Path(path) => path.display().to_string(),
@@ -204,7 +204,7 @@ impl From<PathBuf> for Put {
     }
 }
 
-/// Who is to receive.
+/// The receivers of a cast.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Receivers {
     /// All nodes that keep objects and are connected.
@@ -220,23 +220,23 @@ pub enum Receivers {
 pub struct Cast {
     /// A name, an id, or the beginning of one.
     pub what: String,
-    /// Who is to have it.
+    /// Receivers of the object.
     pub to: Receivers,
-    /// How it is to travel; the best way that the network allows if not said.
+    /// Route to use; by default the best one that the network allows.
     pub wish: CastWish,
     /// Gives way to everything else.
     pub gentle: bool,
-    /// It is given up after so long; what came by then stays.
+    /// Maximum time, after which it is given up; what came by then stays.
     pub timeout: Option<Duration>,
 }
 
 impl Cast {
-    /// To these nodes, the best way that the network allows.
+    /// To these nodes, the best route that the network allows.
     pub fn new(what: impl Into<String>, to: Receivers) -> Self {
         Cast { what: what.into(), to, wish: CastWish::Best, gentle: false, timeout: None }
     }
 
-    /// By this way, or not at all.
+    /// By this route, or not at all.
     #[must_use]
     pub fn via(self, wish: CastWish) -> Self {
         Cast { wish, ..self }

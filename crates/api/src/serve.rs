@@ -1,4 +1,4 @@
-//! `headwater serve`: files and folders as they lie, offered to receivers; nothing is copied.
+//! `headwater serve`: files and folders offered in place; nothing is copied.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

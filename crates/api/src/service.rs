@@ -1,4 +1,4 @@
-//! What a daemon tells the service manager that started it (systemd's `sd_notify`). Without one, nothing is said.
+//! Notifications to the service manager that started a daemon (systemd's `sd_notify`); none without one.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ fn tell(states: &[NotifyState<'_>]) {
     }
 }
 
-/// It serves; also after a reload.
+/// The daemon serves; also after a reload.
 pub(super) fn ready() {
     tell(&[NotifyState::Ready]);
 }
@@ -26,12 +26,12 @@ pub fn reloading() {
     }
 }
 
-/// They are in force, or were refused.
+/// New settings are in force, or were refused.
 pub fn reloaded() {
     ready();
 }
 
-/// It is about to stop.
+/// The daemon is about to stop.
 pub(super) fn stopping(status: &str) {
     tell(&[NotifyState::Stopping, NotifyState::Status(status)]);
 }

@@ -40,11 +40,11 @@ struct State {
     held_back: bool,
 }
 
-/// What taking a block came to.
+/// The result of taking a block.
 pub(crate) enum Taken {
     /// Its bytes; true if blocks that were held back may be reported now.
     Block(Vec<u8>, bool),
-    /// It has not come.
+    /// The block has not arrived.
     NotHere,
 }
 
@@ -102,7 +102,7 @@ impl Spool {
         self.wanted.clone().filter(has).map(BlockIndex).collect()
     }
 
-    /// How many wanted blocks need not come any more.
+    /// Number of wanted blocks that need not arrive any more.
     pub(crate) fn count(&self) -> u32 {
         self.have().len() as u32
     }

@@ -1,4 +1,4 @@
-//! `--wait-for-start`: everything is ready, and nothing is asked for before a line comes.
+//! `--wait-for-start`: the process gets ready, and asks for nothing before a line arrives.
 
 use std::io::BufRead;
 

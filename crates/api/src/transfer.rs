@@ -1,4 +1,4 @@
-//! A put, get or cast under way: whoever began it follows it, cancels it, or waits for what comes of it.
+//! A running put, get or cast: its caller follows it, cancels it, or awaits its result.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -13,11 +13,11 @@ use super::{AppError, GetResult, Progress, Shutdown, ShutdownTrigger, Watch};
 /// Lines that wait for whoever follows; of more, the oldest are left out.
 const NOTES: usize = 256;
 
-/// What is to be known of a transfer while it runs.
+/// News of a running transfer.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Update {
-    /// How far it is. One that nobody has read when the next one comes is left out.
+    /// Its progress. An unread update is replaced by the next one.
     Progress(Progress),
     /// Something its user should know now, one line.
     Note(String),
@@ -25,14 +25,14 @@ pub enum Update {
     Ready,
     /// Of a transfer of several objects ([`crate::Node::get_several`]): one has ended.
     Ended {
-        /// As it was asked for.
+        /// The object, as it was asked for.
         what: String,
-        /// What came of it.
+        /// Its result.
         result: Box<Result<GetResult, AppError>>,
     },
 }
 
-/// A transfer under way. It is a future: what it returns is the result. Dropping it cancels the transfer.
+/// A running transfer. It is a future: what it returns is the result. Dropping it cancels the transfer.
 #[derive(Debug)]
 #[must_use = "dropping a transfer cancels it"]
 pub struct Transfer<T> {
@@ -61,7 +61,7 @@ impl<T> Transfer<T> {
         self.stop.clone()
     }
 
-    /// What is to be known next; `None` once it has ended. May be dropped and asked again: nothing is lost.
+    /// The next news; `None` once the transfer has ended. Safe to drop and call again: nothing is lost.
     pub async fn next(&mut self) -> Option<Update> {
         self.updates.next().await
     }

@@ -1,4 +1,4 @@
-//! What the command line and the commands say to each other: options in, results and progress out. Plain data.
+//! Plain data between the command line and the commands: options in, results and progress out.
 //!
 //! Everything that is printed with `--json` is serialized from here, so field names are an interface: rates are bits
 //! per second, sizes bytes, times seconds (`_seconds`), shares 0..=1, ids 64 hex digits.

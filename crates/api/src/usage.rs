@@ -1,4 +1,4 @@
-//! What this process has used so far, as the kernel counts it.
+//! Resources that this process has used so far, as the kernel counts them.
 
 /// Clock ticks per second of the times in `/proc`: 100 on every Linux that runs this (USER_HZ is part of its ABI).
 const USER_HZ: f64 = 100.0;

@@ -50,7 +50,7 @@ pub(super) enum End {
     /// It has; the driver is not told yet.
     Due,
     /// It has.
-    Said,
+    Reported,
 }
 
 impl End {
@@ -59,7 +59,7 @@ impl End {
         if *self != End::Due {
             return None;
         }
-        *self = End::Said;
+        *self = End::Reported;
         Some(Output::Event(SenderEvent::Closed { flow }))
     }
 }

@@ -15,7 +15,7 @@
 //! of n packets that loses nothing is 2 n packets on every link of its path, and with NDP up to n pulls more.
 //!
 //! Knows no bytes, blocks or decoding, no delayed ACKs, no Nagle, no receiver that falls behind. Neither end of TCP or DCCP
-//! allocates after it was made; NDP's have what is under way.
+//! allocates after it was made; NDP's have what is in flight.
 
 mod bits;
 mod clock;

@@ -2,15 +2,15 @@
 //!
 //! ```text
 //!                     pulled, or within the first window
-//!   waits its turn -----------------------------------------> under way ---receipt of the whole---> here
+//!   waits its turn -----------------------------------------> in flight ---receipt of the whole---> here
 //!         ^                                                    |
 //!         +------------- receipt of its header: in line <------+---no receipt in time: sent at once
 //! ```
 //! The first window is pushed at once; the NIC makes line rate of it. After it every packet is answer to a pull: first those
-//! of which only the header came, in that order, then new ones. Each packet under way has a timeout of its own (RFC 6298,
+//! of which only the header came, in that order, then new ones. Each packet in flight has a timeout of its own (RFC 6298,
 //! with one timed packet per round trip): the last resort, for headers and receipts that were lost. It counts from whatever
 //! the receiver said last (RFC 6298 §5.3), since hundreds of headers may queue for longer than a timeout where hundreds of
-//! first windows meet; but a packet that others overtake for four timeouts is lost. Where nothing is under way and something
+//! first windows meet; but a packet that others overtake for four timeouts is lost. Where nothing is in flight and something
 //! in line, four timeouts of silence send it unasked: the receiver may have it and have said so in vain.
 //!
 //! A relay's sender may send what has come to the relay so far ([`SenderCommand::Extend`]); pulls that find nothing to send
@@ -35,7 +35,7 @@ const MOST_TIMEOUTS: u64 = 4;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Sent {
     /// It left then, and nothing is known of it.
-    UnderWay(Time),
+    InFlight(Time),
     /// It must be sent again.
     InLine,
     /// It is there.
@@ -72,7 +72,7 @@ pub(super) struct NdpSender {
     timeout: Duration,
     /// When the receiver said anything last.
     heard: Time,
-    under_way: u64,
+    in_flight: u64,
     end: End,
     limit: u64,
     window: u64,
@@ -108,7 +108,7 @@ impl NdpSender {
             timeout: rtt.rto(),
             rtt,
             heard: Time::ZERO,
-            under_way: 0,
+            in_flight: 0,
             end: if packets == 0 { End::Due } else { End::Open },
             limit: config.limit() as u64,
             window,
@@ -122,7 +122,7 @@ impl NdpSender {
             threshold: Packets::new(f64::INFINITY),
             rtt: self.rtt.smoothed(),
             timeout: self.timeout,
-            in_flight: self.under_way,
+            in_flight: self.in_flight,
             ..self.stats
         }
     }
@@ -187,15 +187,15 @@ impl NdpSender {
     fn transmit(&mut self, now: Time, number: u64, syn: bool) -> Output<SenderEvent> {
         if number == self.next {
             self.next += 1;
-            self.sent.push_back(Sent::UnderWay(now));
+            self.sent.push_back(Sent::InFlight(now));
             self.timed.get_or_insert((number, now));
         } else {
-            *self.state(number).expect("only what was sent is sent again") = Sent::UnderWay(now);
+            *self.state(number).expect("only what was sent is sent again") = Sent::InFlight(now);
             self.stats.resent += 1;
             self.timed = self.timed.filter(|&(timed, _)| timed != number);
         }
         self.log.push_back((now, number));
-        self.under_way += 1;
+        self.in_flight += 1;
         self.stats.sent += 1;
         self.route.data_of(self.class, number, syn)
     }
@@ -224,7 +224,7 @@ impl NdpSender {
         match (receipt.trimmed, before) {
             (_, Sent::Here) | (true, Sent::InLine) => return,
             // Of a packet that was sent twice it may be the first copy's header. Then a third one is sent.
-            (true, Sent::UnderWay(_)) => {
+            (true, Sent::InFlight(_)) => {
                 *state = Sent::InLine;
                 self.again.push_back(number);
                 self.stats.lost += 1;
@@ -235,7 +235,7 @@ impl NdpSender {
                 self.stats.acked += 1;
             }
         }
-        self.under_way -= u64::from(before != Sent::InLine);
+        self.in_flight -= u64::from(before != Sent::InLine);
         if let Some((timed, at)) = self.timed
             && timed == number
             && !receipt.trimmed
@@ -262,7 +262,7 @@ impl NdpSender {
         }
     }
 
-    /// A receiver that asks for more than the flow may have under way asks for that much.
+    /// A receiver that asks for more than the flow may have in flight asks for that much.
     fn ask(&mut self, sequence: u32) {
         let more = u64::from(self.served.on_pull(sequence));
         self.asked = (self.asked + more).min(self.limit);
@@ -296,13 +296,13 @@ impl NdpSender {
             }
         }
         while let Some(&(at, number)) = self.log.front() {
-            let is_current = self.state(number).is_some_and(|state| *state == Sent::UnderWay(at));
+            let is_current = self.state(number).is_some_and(|state| *state == Sent::InFlight(at));
             if is_current {
                 if self.overdue_at(at) > now {
                     break;
                 }
                 *self.state(number).expect("just seen") = Sent::InLine;
-                self.under_way -= 1;
+                self.in_flight -= 1;
                 self.overdue.push_back(number);
                 self.stats.timeouts += 1;
                 fired = true;
@@ -317,10 +317,10 @@ impl NdpSender {
         }
     }
 
-    /// The timer is that of the oldest packet under way.
+    /// The timer is that of the oldest packet in flight.
     fn forget_stale(&mut self) {
         while let Some(&(at, number)) = self.log.front() {
-            if self.state(number).is_some_and(|state| *state == Sent::UnderWay(at)) {
+            if self.state(number).is_some_and(|state| *state == Sent::InFlight(at)) {
                 return;
             }
             self.log.pop_front();

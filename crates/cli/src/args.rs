@@ -79,7 +79,7 @@ pub(crate) enum Command {
     Controller(Box<ControllerArgs>),
     /// Run a node: keeps objects, sends and receives them
     Node(Box<NodeArgs>),
-    /// Offer files and folders where they lie, until stopped; nothing is copied
+    /// Offer files and folders in place, until stopped; nothing is copied
     Serve(Box<ServeArgs>),
     /// Fetch an object from every source that has it
     Get(Box<GetArgs>),
@@ -95,10 +95,10 @@ pub(crate) enum Command {
     Gc(GcArgs),
     /// Show nodes, objects, running tasks and casts
     Status(StatusArgs),
-    /// Have the controller drop a node that is away
+    /// Make the controller forget a node that is away
     Forget(ForgetArgs),
     #[cfg(feature = "laboratory")]
-    /// Show many sources and one receiver at work on this machine, with real packets
+    /// Demonstrate many sources and one receiver on this machine, with real packets
     Demo(Box<DemoArgs>),
     #[cfg(feature = "laboratory")]
     /// Experiments of the papers in a simulated network: list, run, report
@@ -108,10 +108,10 @@ pub(crate) enum Command {
     /// Run a network of a scenario under real programs, each host a network namespace
     Emulate(EmulateArgs),
     #[cfg(feature = "laboratory")]
-    /// Try the product on this machine while things go wrong: losses, dead links, dead and frozen sources
+    /// Try the product on this machine under faults: losses, dead links, dead and frozen sources
     Drill(DrillArgs),
     #[cfg(feature = "laboratory")]
-    /// How fast parts of the product are on this machine
+    /// Measure the speed of parts of the product on this machine
     #[command(subcommand)]
     Bench(BenchCommand),
     /// Look inside: symbols as text, recorded runs

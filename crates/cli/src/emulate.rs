@@ -420,7 +420,7 @@ fn totals(status: &Status) -> String {
     let mut text = table.render("  ");
     let _ = writeln!(
         text,
-        "  {} packets sent, {} copied for groups, {} received, {} dropped, {} lost, {} twice, {} held back, {} without a way",
+        "  {} packets sent, {} copied for groups, {} received, {} dropped, {} lost, {} twice, {} held back, {} without a route",
         status.injected,
         status.copied,
         status.delivered,

@@ -1,10 +1,10 @@
-//! Exit codes, and what `--help` says of them. Each failure of a command knows its own: [`AppError::exit_code`].
+//! Exit codes and their text in `--help`. Each failure of a command has its own: [`AppError::exit_code`].
 //!
 //! [`AppError::exit_code`]: headwater_api::AppError::exit_code
 
 /// Done.
 pub(crate) const OK: u8 = 0;
-/// Failed in a way that has no code of its own.
+/// A failure without a code of its own.
 pub(crate) const FAILED: u8 = 1;
 /// Wrong usage, which includes a wrong config file or variable.
 pub(crate) const USAGE: u8 = 2;
@@ -14,7 +14,7 @@ pub(crate) const MISSED: u8 = 3;
 /// Stopped by the user.
 pub(crate) const INTERRUPTED: u8 = 130;
 
-/// What else exit code 3 says.
+/// The second meaning of exit code 3.
 #[cfg(feature = "laboratory")]
 macro_rules! missed {
     () => {
@@ -46,17 +46,17 @@ macro_rules! left_out {
 pub(crate) const MANUAL: &str = concat!(
     "\
 Settings:
-  Options that describe a machine (uplink, controller, state and so on) may stand in a TOML config file or in the
-  environment too; a flag beats a variable, a variable beats the file. `headwater config` prints all of them.
+  Options that describe a machine (uplink, controller, state and so on) may also be set in a TOML config file or in the
+  environment; a flag wins over a variable, a variable over the file. `headwater config` prints all of them.
 
 Units:
-  Rates say bits or bytes: 50Mbit/s and 50Mbps are bits, 50MB/s and 50MiB/s bytes (eight bits each); k, M and G are
-  powers of 1000, Ki, Mi and Gi of 1024. A number alone is refused. Rates are printed in bits per second, results with
-  the bytes beside them. Sizes are 500GiB or 500GB; times are 250ms, 2s, 5min or 1h, and a number alone is seconds.
+  Rates need bits or bytes: 50Mbit/s and 50Mbps are bits, 50MB/s and 50MiB/s bytes (eight bits each); k, M and G are
+  powers of 1000, Ki, Mi and Gi of 1024. A bare number is refused. Rates are printed in bits per second, results with
+  the bytes beside them. Sizes are 500GiB or 500GB; times are 250ms, 2s, 5min or 1h, and a bare number is seconds.
 
 Exit codes:
-  0    done; what was asked for is there and verified
-  1    failed; the message says what and what to do
+  0    success; the result is there and verified
+  1    failure; the message says what failed and what to do
   2    wrong usage, config file or environment; nothing was started
   3    not found: no such object, block or file",
     missed!(),
@@ -65,10 +65,10 @@ Exit codes:
   5    verification failed: a hash does not match, a source is corrupt, an object changed
   6    no room: disk full or quota reached; what is finished is kept
   7    identity refused: a fingerprint is not the pinned or remembered one
-  130  interrupted; what is finished is kept, run the same command again to go on
+  130  interrupted; what is finished is kept, run the same command again to resume
 
 Daemons and `serve` end with 0 when they are told to stop (SIGTERM, Ctrl-C): first they finish what they serve, for at most
---drain. SIGHUP has them read their settings anew. docs/operations.md says more."
+--drain. On SIGHUP they read their settings again. docs/operations.md says more."
 );
 
 /// At the end of `-h`.

@@ -79,7 +79,7 @@ fn constants(given: &str) -> Result<TransportSpec, ExperimentError> {
     if let Some((field, stated, does)) = spec.fixed() {
         return Err(ExperimentError::Fixed { field, stated, does });
     }
-    match spec.simulated_alone() {
+    match spec.simulated_only() {
         None => Ok(spec),
         Some(field) => Err(ExperimentError::Simulated(field)),
     }

@@ -314,7 +314,7 @@ async fn act(
                 let missing =
                     result.receivers.iter().filter(|it| !matches!(&*it.state, "done" | "had")).count();
                 terminal.note(&format!(
-                    "error: {missing} of {} receivers do not have it; run the same command again to go on with them",
+                    "error: {missing} of {} receivers do not have it; run the same command again to serve them",
                     result.receivers.len()
                 ));
                 return Err(Failure::Elsewhere(exit::FAILED));

@@ -115,7 +115,7 @@ impl Terminal {
     /// Says why a command failed, in words and, with `--json`, as an object.
     pub(crate) fn failure(&self, error: &AppError) {
         let left_out = match error {
-            AppError::InTheWay { left_out, .. } => left_out.as_slice(),
+            AppError::Undeliverable { left_out, .. } => left_out.as_slice(),
             _ => &[],
         };
         self.fail(error, error.kind(), error.exit_code(), left_out);

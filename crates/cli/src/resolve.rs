@@ -253,7 +253,7 @@ impl Settings {
             spread: self.spread(tuning.as_ref()),
             max_sources: self.values.max_sources.map(|count| count.0),
             timeout: self.values.timeout,
-            drain: !args.no_linger,
+            drain: !args.no_drain,
             theta,
             record: args.record.clone(),
             wait_for_line: args.wait_for_start,

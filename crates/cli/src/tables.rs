@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use headwater_api::{
     CastLine, CastResult, ForgetResult, GcResult, GetResult, Listening, NodeLine, ObjectLine, PutResult,
-    ReplayResult, RmResult, StatusReport, TaskLine, TaskSource, both_ways,
+    ReplayResult, RmResult, StatusReport, TaskLine, TaskSource, rate_in_words,
 };
 use headwater_units::{BitRate, Bytes, Duration};
 use serde_json::Value;
@@ -299,7 +299,7 @@ pub(crate) fn cast(result: &CastResult) -> String {
         };
         let _ = writeln!(
             text,
-            "  after {:.2} s a neighbour had been silent for {:.2} s: {} cables left out, {} trees led another way; decided in {:.3} s, {told}",
+            "  after {:.2} s a neighbour had been silent for {:.2} s: {} cables left out, {} trees rerouted; decided in {:.3} s, {told}",
             repair.after_seconds, repair.silent_seconds, repair.cut, repair.rebuilt, repair.decided_seconds
         );
     }
@@ -321,7 +321,7 @@ fn headline(result: &GetResult) -> String {
     let came = bytes - Bytes::new(result.resumed_bytes);
     let mut text = format!("{}: {bytes} in {:.2} s", printable(&what), result.seconds);
     if result.seconds > 0.0 {
-        let _ = write!(text, " ({})", both_ways(came / Duration::from_secs_f64(result.seconds)));
+        let _ = write!(text, " ({})", rate_in_words(came / Duration::from_secs_f64(result.seconds)));
     }
     text + if result.verified { ", verified" } else { ", NOT VERIFIED" }
 }

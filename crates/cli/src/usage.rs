@@ -33,8 +33,8 @@ pub(crate) enum ExperimentError {
     Syntax(String),
     #[error("--tuning: {0}")]
     Range(#[from] headwater_experiment::scenario::ScenarioError),
-    #[error("--tuning: {field} = {stated} cannot be had: all machines have {does}")]
+    #[error("--tuning: {field} = {stated} is not possible: all machines have {does}")]
     Fixed { field: &'static str, stated: u32, does: u32 },
-    #[error("--tuning: {0} is for simulations alone: no real host follows it")]
+    #[error("--tuning: {0} works in simulations only: no real host follows it")]
     Simulated(&'static str),
 }

@@ -11,7 +11,7 @@ pub enum CodecError {
     #[error("an empty block has no symbols")]
     EmptyBlock,
     /// A symbol without bytes carries nothing.
-    #[error("a symbol size of zero")]
+    #[error("the symbol size is zero")]
     ZeroSymbolSize,
     /// More source symbols than RFC 6330 §5.1.2 allows.
     #[error(
@@ -51,7 +51,9 @@ pub enum CodecError {
 
 /// The symbols at hand do not give the block yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error("{have} symbols do not give the block: at least {at_least} more, of {source_symbols} source symbols")]
+#[error(
+    "{have} symbols are too few for a block of {source_symbols} source symbols: at least {at_least} more are needed"
+)]
 pub struct NeedMore {
     /// Distinct symbols at hand.
     pub have: u32,

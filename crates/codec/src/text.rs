@@ -76,7 +76,7 @@ pub enum LineProblem {
         symbol_size: u16,
     },
     /// A third word.
-    #[error("something follows the symbol's bytes")]
+    #[error("unexpected text after the symbol's bytes")]
     Trailing,
     /// Longer than any symbol of this size, so not read to its end.
     #[error("more than {0} characters")]

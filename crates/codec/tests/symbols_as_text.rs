@@ -64,7 +64,10 @@ fn too_few_symbols_say_how_many_there_are_and_how_many_are_needed() {
     let text = written(&generated_block(40), 0, 4, "3-9").unwrap();
     let error = decoded(&format!("{text}{text}"), 40, 4).unwrap_err();
     assert!(matches!(error, TextError::NeedMore(NeedMore { have: 7, at_least: 3, source_symbols: 10 })));
-    assert_eq!(error.to_string(), "7 symbols do not give the block: at least 3 more, of 10 source symbols");
+    assert_eq!(
+        error.to_string(),
+        "7 symbols are too few for a block of 10 source symbols: at least 3 more are needed"
+    );
 }
 
 #[test]

@@ -21,7 +21,7 @@ pub struct ControlConfig {
     pub max_unread: Bytes,
     /// Frames that may wait in either direction before the sender has to. 256.
     pub queue: usize,
-    /// Requests under way at once in each direction; more wait. 16.
+    /// Maximum number of concurrent requests in each direction; more wait. 16.
     pub requests_at_once: usize,
     /// Accepted links at once; more diallers are refused. 1024; zero listens to nobody and only dials.
     pub max_links: usize,

@@ -26,14 +26,14 @@ use super::presence::{Presence, presence_at};
 use super::resets;
 use super::tls::{self, PeerKey};
 
-/// Handshakes of diallers under way at once; more are refused.
+/// Maximum number of concurrent handshakes of diallers; more are refused.
 const HANDSHAKES: usize = 256;
 /// From so many handshakes on, a dialler must first show that it receives at its address (QUIC Retry), so that forged
 /// addresses cannot keep real ones out.
 const HANDSHAKES_UNCHECKED: usize = 32;
 /// Accepted links that wait for [`ControlEndpoint::accept`]; more wait inside their handshake.
 const ACCEPTED: usize = 64;
-/// The most that may be under way on one stream. 1 MiB: 170 Mbit/s at 50 ms, plenty for lists of hashes.
+/// Maximum data in flight on one stream. 1 MiB: 170 Mbit/s at 50 ms, plenty for lists of hashes.
 const STREAM_WINDOW: u32 = 1 << 20;
 /// The same of a link that somebody has dialled. 128 KiB: 20 Mbit/s at 50 ms.
 const STREAM_WINDOW_ACCEPTED: u32 = 128 << 10;

@@ -28,7 +28,7 @@ pub enum ControlError {
         /// What is wrong with it.
         reason: String,
     },
-    /// Nobody answered, or there is no way there.
+    /// Nobody answered, or there is no route there.
     #[error("cannot reach {addr}: {reason}")]
     CannotReach {
         /// The address dialled.
@@ -99,7 +99,7 @@ pub enum ControlError {
         reason: String,
     },
     /// The queue of frames to send is full; only from `try_send`.
-    #[error("too many frames wait to be sent")]
+    #[error("too many frames are waiting to be sent")]
     QueueFull,
     /// A frame, request or reply is longer than agreed.
     #[error("message of {} bytes is longer than the limit of {} bytes", bytes.get(), limit.get())]
@@ -110,7 +110,7 @@ pub enum ControlError {
         limit: Bytes,
     },
     /// The answer to a request did not come.
-    #[error("no answer to a question within {within}: the peer is very busy; try again")]
+    #[error("no answer to a request within {within}: the peer is very busy; try again")]
     NoReply {
         /// How long it had.
         within: Duration,

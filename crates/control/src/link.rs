@@ -71,7 +71,7 @@ struct Inner {
     outgoing: mpsc::Sender<Outgoing>,
     frames: Mutex<mpsc::Receiver<Frame>>,
     requests: Mutex<mpsc::Receiver<Request>>,
-    /// Our own requests under way; the windows are sized for so many.
+    /// Maximum number of our own concurrent requests; the windows are sized for these.
     asking: Semaphore,
     /// Counts against the endpoint's links while this one lives.
     _place: Option<Place>,

@@ -6,9 +6,8 @@
 //!       |                                    `--------------+--------------------------------------+--> by overlay: Running
 //!       `---------------------------------------------------------------------------------------------------------> Running
 //! ```
-//! The receivers fetch by ordinary tasks. Which route they are served by is the cast's ([`cast::Route`]); it goes by one at a time. A
-//! cast itself does not outlast its controller: the tasks do, and what a receiver has when it is asked again, it does not fetch
-//! again.
+//! The receivers fetch by ordinary tasks. The cast chooses the route that serves them ([`cast::Route`]), one at a time. A cast does
+//! not survive a restart of its controller. Its tasks do, and a receiver that is asked again does not fetch what it has.
 
 mod beginning;
 mod by_group;
@@ -33,7 +32,7 @@ use crate::swarm_detection::Swarms;
 use crate::turn::Turn;
 use crate::{CastBegun, ControllerEvent};
 
-/// What casts work with: the parts below them.
+/// The parts that casts work with.
 pub(crate) struct Below<'a> {
     pub(crate) turn: Turn<'a>,
     pub(crate) catalog: &'a Catalog,
@@ -197,7 +196,7 @@ impl Casts {
         });
     }
 
-    /// How much has left on a flow to many. False if no cast knows the flow.
+    /// A source reports how many symbols it has sent on a flow to many. False if no cast knows the flow.
     pub(crate) fn sent(&mut self, source: NodeId, flow: FlowId, sent: Symbols) -> bool {
         let number = self.of_flow(source, flow);
         let cast = number.and_then(|number| self.casts.get_mut(&number));
@@ -251,7 +250,7 @@ impl Casts {
         let has = |cast: &&Cast| cast.trees().is_some_and(|it| it.has_order(node, tree));
         let found = self.casts.values().find(has).map(|cast| cast.number);
         if found.is_none() {
-            below.turn.tell(node, ToNode::FellTree { tree });
+            below.turn.tell(node, ToNode::RemoveTree { tree });
         }
         found
     }

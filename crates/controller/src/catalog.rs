@@ -1,4 +1,4 @@
-//! Who is here, and who holds what under which name.
+//! The catalog: which nodes are here, and who holds what under which name.
 //!
 //! A node is *here* while a path leads to it. One that leaves is remembered, with what it held, until its place is
 //! needed: so that a name nobody ever had can be told from one whose holders are away.
@@ -26,7 +26,7 @@ pub(crate) struct Node {
     pub(crate) info: NodeInfo,
     /// Where it is reached now.
     pub(crate) path: Option<PathId>,
-    /// How many tasks found it delivering wrong bytes.
+    /// Number of tasks that found it delivering wrong bytes.
     pub(crate) distrusts: u32,
     /// It fetches into its store what it is invited to.
     pub(crate) keeps: bool,
@@ -46,7 +46,7 @@ pub(crate) struct Object {
     pub(crate) holders: BTreeSet<NodeId>,
     /// Names that stand for it now.
     pub(crate) names: BTreeSet<String>,
-    /// Whose copy was the last that turned out not to be it, and how, until somebody holds it again.
+    /// The node whose copy was the last to turn out spoiled, and how, until somebody holds the object again.
     pub(crate) spoiled: Option<(NodeId, Spoiled)>,
 }
 
@@ -65,7 +65,7 @@ pub(crate) struct Catalog {
     nodes: BTreeMap<NodeId, Node>,
     /// Nodes that have said who they are.
     paths: BTreeMap<PathId, NodeId>,
-    /// Whose key was proved by each path.
+    /// By path: the node whose key the peer has proved.
     links: BTreeMap<PathId, NodeId>,
     objects: BTreeMap<ObjectId, Object>,
     /// Objects without a holder: the first to make room.
@@ -146,7 +146,7 @@ impl Catalog {
     pub(crate) fn open_path(&mut self, path: PathId, node: NodeId) {
         self.links.insert(path, node);
     }
-    /// Whose key was proved by this path.
+    /// The node whose key the peer at this path has proved.
     pub(crate) fn peer_at(&self, path: PathId) -> Option<NodeId> {
         self.links.get(&path).copied()
     }
@@ -154,7 +154,7 @@ impl Catalog {
     pub(crate) fn is_from(&self, path: PathId, node: NodeId) -> bool {
         self.peer_at(path) == Some(node)
     }
-    /// Which start of a node it is.
+    /// The incarnation of a node: it changes with each start.
     pub(crate) fn incarnation_of(&self, node: NodeId) -> Option<u64> {
         Some(self.nodes.get(&node)?.info.incarnation)
     }
@@ -331,12 +331,12 @@ impl Catalog {
         wanted: impl Fn(ObjectId) -> bool,
     ) -> Vec<NameRecord> {
         let Some(node) = self.nodes.get(&id) else { return Vec::new() };
-        let alone = |object: &ObjectId| {
+        let is_sole_holder = |object: &ObjectId| {
             self.objects.get(object).is_some_and(|known| known.holders.iter().all(|holder| *holder == id))
         };
         let known = node.holds.iter().chain(&node.formerly);
         let gone: Vec<(ObjectId, BTreeSet<String>)> = known
-            .filter(|(object, _)| alone(object) && !wanted(**object))
+            .filter(|(object, _)| is_sole_holder(object) && !wanted(**object))
             .map(|(object, names)| (*object, names.clone()))
             .collect();
         let mut records = Vec::new();

@@ -1,4 +1,4 @@
-//! What a controller is told by its driver, what it tells, and what must survive of it.
+//! Commands to a controller, its events, and the records that survive a restart.
 
 use core::net::SocketAddr;
 
@@ -6,14 +6,14 @@ use headwater_units::{Bytes, FlowId, FlowKey, NodeId, ObjectId, PathId, TaskId};
 use headwater_wire::{Class, Delivery, Naming, NodeInfo, Outcome, SpreadRule};
 use serde::{Deserialize, Serialize};
 
-/// What the driver tells a controller.
+/// Commands from the driver to a controller.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum ControllerCommand {
     /// Whoever speaks by this path has proved this key. Nothing is heard by a path of which this was not said.
     PathOpened {
         /// The path.
         path: PathId,
-        /// Whose key it is.
+        /// The node that has this key.
         node: NodeId,
     },
     /// The control connection behind this path is gone.
@@ -39,7 +39,7 @@ pub enum ControllerCommand {
     },
 }
 
-/// What a controller tells the driver.
+/// Events of a controller, for the driver.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum ControllerEvent {
     /// Keep this, replacing an older record of the same task.
@@ -71,9 +71,9 @@ pub enum ControllerEvent {
     CastOver {
         /// The cast.
         cast: u64,
-        /// How many receivers have it.
+        /// Number of receivers that have it.
         done: usize,
-        /// How many have not.
+        /// Number of receivers that failed.
         failed: usize,
     },
 }
@@ -89,7 +89,7 @@ pub struct CastBegun {
     pub object: ObjectId,
     /// Its size.
     pub bytes: Bytes,
-    /// How many are to have it.
+    /// Number of receivers.
     pub receivers: usize,
 }
 
@@ -109,7 +109,7 @@ pub struct TaskRecord {
     pub task: TaskId,
     /// The request that it answers.
     pub request: u64,
-    /// Who receives.
+    /// The receiver.
     pub receiver: NodeId,
     /// What.
     pub object: ObjectId,
@@ -119,11 +119,11 @@ pub struct TaskRecord {
     pub name: String,
     /// T.
     pub symbol_size: u16,
-    /// How its symbols queue.
+    /// Class in which its symbols queue.
     pub class: Class,
     /// How the work is spread.
     pub spread: SpreadRule,
-    /// Which transport brings it.
+    /// Its transport.
     pub delivery: Delivery,
     /// At most this many sources.
     pub max_sources: u8,

@@ -1,4 +1,4 @@
-//! What a controller may be told, and what it counts.
+//! Configuration and counters of a controller.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -13,7 +13,7 @@ use crate::NetworkSpec;
 pub struct GroupRange {
     /// The first one.
     pub first: IpAddr,
-    /// How many there are; not zero.
+    /// Number of addresses; not zero.
     pub count: u32,
     /// The UDP port.
     pub port: u16,
@@ -44,7 +44,7 @@ impl GroupRange {
 pub struct ControllerConfig {
     /// Sources of a task whose request names no number: 3 (PPUSH §III-A, against incast).
     pub max_sources: u8,
-    /// Sources of a task at most, whatever its request says: 32. A list of their grants must fit one control message.
+    /// Maximum number of sources of a task, whatever its request says: 32. A list of their grants must fit one control message.
     pub sources_limit: u8,
     /// Residue classes beyond `max_sources` under [`SpreadRule::Residue`]: 0. Each class without a source turns its
     /// share of every block into repair symbols; a replacement that inherits a class repeats a block's share at most.
@@ -53,22 +53,22 @@ pub struct ControllerConfig {
     pub listed_classes: u8,
     /// Bytes of symbol that a source's datagrams must carry at least: 256, below any IPv4 host's 576-byte datagram.
     pub smallest_room: u16,
-    /// How often receivers report: 100 ms, so that a joining source is used well within a second.
+    /// Interval of receivers' reports: 100 ms, so that a joining source is used well within a second.
     pub feedback_every: Duration,
-    /// First wait before an unanswered message is said again: 500 ms. Doubles each time.
+    /// First wait before an unanswered message is repeated: 500 ms. Doubles each time.
     pub retry_first: Duration,
     /// Longest such wait: 8 s.
     pub retry_longest: Duration,
-    /// A flow that brought nothing for this long gives way to another source: 1.5 s, as does one whose source has not
-    /// confirmed it.
+    /// A flow is replaced by another source after bringing nothing for this long, or if its source has not confirmed it for
+    /// this long: 1.5 s.
     pub silent_limit: Duration,
-    /// A source that failed a task is not chosen for it again for this long: 10 s.
+    /// Time for which a source that failed a task is not chosen for it again: 10 s.
     pub bar: Duration,
-    /// A task's flows pause after this long without a word of its receiver: 3 s (PPUSH §III-A "a long time").
+    /// Time after which a task's flows pause if its receiver is silent: 3 s (PPUSH §III-A "a long time").
     pub receiver_silent: Duration,
-    /// A task ends after this long without a word of its receiver: 60 s.
+    /// Time after which a task ends whose receiver is silent: 60 s.
     pub receiver_gone: Duration,
-    /// A restored flow waits this long for its source to come back, and so does an unknown name after a restart: 10 s, several
+    /// After a restart, maximum wait for the source of a restored flow, and for a holder of an unknown name: 10 s, several
     /// reconnection attempts.
     pub restore_grace: Duration,
     /// [`headwater_wire::ToSource::Stop`] to a source that does not answer is given up after this long: 10 min. A later
@@ -95,33 +95,32 @@ pub struct ControllerConfig {
     pub begin_at_stated_rates: bool,
     /// Every flow weighs this, whatever its task, instead of Algorithm 1: for control runs. None.
     pub fixed_theta: Option<Theta>,
-    /// Addresses for the groups of casts, each to one at a time; the first range of the source's family counts. 239.195.0.0/16, from
-    /// the organization-local scope (RFC 2365 §6.2), and ff05::4857:0/112, site-local (RFC 4291 §2.7). None: casts go to each
-    /// receiver by itself.
+    /// Addresses for the groups of casts; each group has one of its own. The first range of the source's family counts.
+    /// 239.195.0.0/16, from the organization-local scope (RFC 2365 §6.2), and ff05::4857:0/112, site-local (RFC 4291 §2.7). None: no
+    /// multicast.
     pub groups: Vec<GroupRange>,
-    /// A cast waits so long for its receivers to answer before it goes on with those that have: 300 ms. The others come later,
-    /// each by itself.
+    /// Maximum wait for the receivers of a cast to answer: 300 ms. Those that answer later are served one by one.
     pub cast_gather: Duration,
-    /// What the source of a cast pushes to its group unasked, in symbols (SCDP §III-D, IW): 64, 90 KB in packets of Ethernet,
+    /// First window that the source of a cast pushes to its group, in symbols (SCDP §III-D, IW): 64, 90 KB in packets of Ethernet,
     /// less than the smallest queues of switches.
     pub cast_window: u16,
-    /// What is under way to a receiver of a cast whose receivers pass on what comes to each other, in symbols, from all of them
-    /// together: 64, as of a group, and for the same reason. Where there are n > 6 of them it is 6/n of that, because each symbol
-    /// is sent on to all others at once; of one of them it is 2 at least.
+    /// Symbols in flight to a receiver of an overlay, from all others together: 64, as in a group, and for the same reason. With
+    /// n > 6 others it is 6/n of that, because each symbol is sent on to all others at once; from one of them it is at least 2.
     pub overlay_window: u16,
-    /// So many receivers pass on to each other what comes; where there are more, there are several such circles, and the source
-    /// sends a copy to each. 32: every one has a flow from every other one.
-    pub overlay_circle: u8,
-    /// Gets of one object begin to pass on to each other what comes when no further one has come for so long: 100 ms. Longer waits
-    /// have no gain: who comes later is served no worse (tests/overlay, 4 to 12 gets 10 to 250 ms apart).
-    pub crowd_gather: Duration,
-    /// And at the latest so long after the second one: 300 ms. Until then it is also waited for their first rates.
-    pub crowd_longest: Duration,
-    /// Who will be through within this at the rate that it has goes on as it is: 1 s. To begin anew takes some tens of milliseconds.
-    pub crowd_rest: Duration,
-    /// Whoever asked for a cast is told how it does this often: 200 ms.
+    /// Maximum number of receivers in a mesh of an overlay: 32. More receivers form several meshes, and the source sends a copy to
+    /// each. Every receiver has a flow from every other one of its mesh.
+    pub overlay_mesh: u8,
+    /// Gets of one object form an overlay when no further one has come for this long: 100 ms. Longer waits have no gain: a later get
+    /// is served no worse (tests/overlay, 4 to 12 gets 10 to 250 ms apart).
+    pub swarm_gather: Duration,
+    /// Maximum such wait, from the second get on: 300 ms. Until then their first rates are awaited too.
+    pub swarm_longest: Duration,
+    /// A get that will finish within this time at its present rate goes on as it is: 1 s. To begin anew takes some tens of
+    /// milliseconds.
+    pub swarm_rest: Duration,
+    /// Interval of news to the asker of a cast: 200 ms.
     pub cast_news: Duration,
-    /// A receiver of a cast that has gone is waited for so long: 10 s, several reconnection attempts.
+    /// Maximum wait for a receiver of a cast that has gone: 10 s, several reconnection attempts.
     pub cast_away: Duration,
     /// The network, if an operator has written it down: then casts go by its trees. None.
     pub network: Option<NetworkSpec>,
@@ -130,32 +129,33 @@ pub struct ControllerConfig {
     pub tree_credit: u16,
     /// Bytes of symbols that a node keeps of each tree that branches there: 512 KB (Datacast §VII-B).
     pub tree_store: Bytes,
-    /// How often neighbours on a tree tell each other that they are there: 100 ms. Three that do not come are a cut.
-    pub tree_beat: Duration,
-    /// Where nodes are told down a tree that their trees lead another way, each tells so many at most of those that it reaches over
-    /// switches alone, and they the others: 16.
+    /// Interval of heartbeats between neighbours on a tree: 100 ms. Three missing ones count as a cut.
+    pub tree_heartbeat: Duration,
+    /// Maximum number of nodes that one node tells in a signalling tree: 16. It tells nodes that it reaches over switches only, and
+    /// they tell the others.
     pub signal_fan_out: usize,
-    /// A cable that was found cut is left out of trees for so long: 60 s.
+    /// Time for which a cable that was found cut is left out of trees: 60 s.
     pub cut_for: Duration,
-    /// Casts at the same time, at most: 256.
+    /// Maximum number of casts at the same time: 256.
     pub max_casts: usize,
-    /// Running tasks at most: 4,096. More are refused.
+    /// Maximum number of running tasks: 4,096. More are refused.
     pub max_tasks: usize,
-    /// Nodes known at most: 4,096. Absent ones make room.
+    /// Maximum number of known nodes: 4,096. Absent ones make room.
     pub max_nodes: usize,
-    /// Objects remembered per node at most: 65,536.
+    /// Maximum number of objects remembered per node: 65,536.
     pub max_objects_per_node: usize,
-    /// Objects known at most: 262,144. Those without a holder make room.
+    /// Maximum number of known objects: 262,144. Those without a holder make room.
     pub max_objects: usize,
-    /// Names known at most: 262,144; at most 16 per object of a node. Removed ones make room, then those of objects without a holder.
+    /// Maximum number of known names: 262,144, and 16 per object of a node. Removed names make room, then those of objects
+    /// without a holder.
     pub max_names: usize,
-    /// Bytes of all names at most: 64 MiB, of which no node has more than an eighth.
+    /// Maximum bytes of all names: 64 MiB, of which no node has more than an eighth.
     pub max_name_bytes: Bytes,
-    /// Flows that are being stopped, at most: 65,536. The rest is stopped when its source reports it.
+    /// Maximum number of flows that are being stopped: 65,536. Any other is stopped when its source reports it.
     pub max_ending: usize,
-    /// Finished requests remembered at most, so that a late copy does not start a task again: 4,096.
+    /// Maximum number of finished requests to remember, so that a late copy does not start a task again: 4,096.
     pub max_finished: usize,
-    /// Sources that one task may distrust at most: 256.
+    /// Maximum number of sources that one task may distrust: 256.
     pub max_distrusted: usize,
 }
 
@@ -189,16 +189,16 @@ impl Default for ControllerConfig {
             cast_gather: Duration::from_millis(300),
             cast_window: 64,
             overlay_window: 64,
-            overlay_circle: 32,
-            crowd_gather: Duration::from_millis(100),
-            crowd_longest: Duration::from_millis(300),
-            crowd_rest: Duration::from_secs(1),
+            overlay_mesh: 32,
+            swarm_gather: Duration::from_millis(100),
+            swarm_longest: Duration::from_millis(300),
+            swarm_rest: Duration::from_secs(1),
             cast_news: Duration::from_millis(200),
             cast_away: Duration::from_secs(10),
             network: None,
             tree_credit: 48,
             tree_store: Bytes::new(512_000),
-            tree_beat: Duration::from_millis(100),
+            tree_heartbeat: Duration::from_millis(100),
             signal_fan_out: 16,
             cut_for: Duration::from_secs(60),
             max_casts: 256,
@@ -216,7 +216,7 @@ impl Default for ControllerConfig {
 }
 
 impl ControllerConfig {
-    /// How many sources a task may have, by what its request asks for.
+    /// Maximum number of sources of a task, by what its request asks for.
     pub(crate) fn sources_for(&self, asked: Option<u8>) -> u8 {
         asked.unwrap_or(self.max_sources).clamp(1, self.sources_limit)
     }
@@ -230,13 +230,13 @@ impl ControllerConfig {
         }
     }
 
-    /// What tasks are told that come by trees.
+    /// The delivery of tasks by trees.
     pub(crate) fn delivery_by_trees(&self) -> Delivery {
         Delivery::Trees { credit: self.tree_credit.max(1) }
     }
 
     /// # Panics
-    /// If a setting would break an invariant: said here instead of later.
+    /// If a setting would break an invariant: better here than later.
     pub(crate) fn assert_usable(&self) {
         let network = self.network.as_ref().map_or(Ok(()), NetworkSpec::check);
         assert!(network.is_ok(), "a network is checked before it is used: {network:?}");
@@ -254,10 +254,10 @@ impl ControllerConfig {
             self.stop_for,
             self.bar,
             self.cast_news,
-            self.crowd_gather,
+            self.swarm_gather,
         ];
         assert!(waits.iter().all(|wait| *wait > Duration::ZERO), "no timer may fire without time passing");
-        assert!((2..=128).contains(&self.overlay_circle), "a list of grants must fit one control message");
+        assert!((2..=128).contains(&self.overlay_mesh), "a list of grants must fit one control message");
         assert!(self.receiver_gone > self.receiver_silent, "a receiver falls silent before it is gone");
     }
 }
@@ -277,7 +277,7 @@ pub struct ControllerStats {
     pub tasks_failed: u64,
     /// Flows begun.
     pub flows_opened: u64,
-    /// Flows that gave way to another source.
+    /// Flows that were replaced by another source.
     pub flows_replaced: u64,
     /// Pushes that sources refused.
     pub pushes_refused: u64,
@@ -291,7 +291,7 @@ pub struct ControllerStats {
     pub thetas_told: u64,
     /// Sources distrusted by a task.
     pub distrusts: u64,
-    /// Messages that a controller is never sent, or that are no control messages.
+    /// Messages that nobody sends to a controller, or that are no control messages.
     pub unexpected: u64,
     /// Messages about a flow or task that is not the sender's, or from a node that has not said who it is.
     pub strangers: u64,
@@ -312,21 +312,21 @@ pub struct ControllerStats {
     /// Casts of which a group's flow was begun.
     pub casts_grouped: u64,
     /// Casts that went by trees.
-    pub casts_planted: u64,
+    pub casts_by_trees: u64,
     /// Times that trees were repaired.
     pub trees_repaired: u64,
-    /// Receivers that were served by themselves because their trees had come to nothing.
+    /// Receivers that were served by flows of their own because their trees had failed.
     pub receivers_off_trees: u64,
-    /// Nodes told down a tree that their trees lead another way.
+    /// Nodes told down a tree that their trees were rerouted.
     pub nodes_signalled: u64,
-    /// Of these, the ones that did not answer that way.
+    /// Of these, the ones that did not answer the signal.
     pub signals_unanswered: u64,
-    /// Casts whose receivers pass on what comes.
+    /// Casts that went by an overlay.
     pub casts_overlaid: u64,
-    /// Times that gets came to pass on to each other what comes, without a cast.
-    pub crowds_overlaid: u64,
-    /// Requests that were served by those who pass on.
+    /// Times that gets formed an overlay without a cast.
+    pub swarms_overlaid: u64,
+    /// Requests that joined an overlay.
     pub overlays_joined: u64,
-    /// Tasks that went on as one of those.
+    /// Running tasks that joined an overlay.
     pub tasks_regrouped: u64,
 }

@@ -1,4 +1,4 @@
-//! The running tasks, and all that their receivers and sources are told: flows opened, weighed, replaced and stopped.
+//! The running tasks: their flows are opened, weighed, replaced and stopped.
 //!
 //! Who serves a task is chosen in [`selection`](super::selection); this part does it. It changes nothing of who holds what, and
 //! knows nothing of casts: those begin tasks here and end them.
@@ -17,7 +17,7 @@ pub(crate) use self::requests::{Progress, TreesGiven};
 
 use crate::catalog::Catalog;
 use crate::endings::Endings;
-use crate::overlay_membership::{Beginner, Circle, Giver, Overlays};
+use crate::overlay_membership::{Beginner, Giver, MeshRole, Overlays};
 use crate::retry::Retry;
 use crate::selection::{FlowPlan, Known, Place};
 use crate::tasks::{Flow, FlowState, Task, Tasks};
@@ -29,7 +29,7 @@ use crate::{ControllerConfig, ControllerEvent, TaskFlow, TaskRecord};
 #[derive(Default)]
 pub(crate) struct Deliveries {
     tasks: Tasks,
-    /// Who passes on what to whom: gone when nobody receives the object any more.
+    /// Overlays by object, removed when nobody receives the object any more.
     overlays: Overlays,
     endings: Endings,
     finished: Finished,
@@ -73,7 +73,7 @@ fn offered(now: Time, config: &ControllerConfig) -> FlowState {
 }
 
 impl Deliveries {
-    /// What choices are made from.
+    /// The state that choices are made from.
     pub(crate) fn known<'a>(&'a self, catalog: &'a Catalog, config: &'a ControllerConfig) -> Known<'a> {
         Known { catalog, tasks: &self.tasks, config }
     }
@@ -83,7 +83,7 @@ impl Deliveries {
         &self.tasks
     }
 
-    /// Who passes on what to whom.
+    /// The overlays.
     pub(crate) fn overlays(&self) -> &Overlays {
         &self.overlays
     }
@@ -184,12 +184,12 @@ impl Deliveries {
         self.agenda.touched.insert(id);
     }
 
-    /// Opens the flows of a task that belongs to a circle.
-    fn open_circle(&mut self, turn: &mut Turn<'_>, catalog: &Catalog, id: TaskId, circle: Circle) {
+    /// Opens the flows of a task that belongs to a mesh.
+    fn open_in_mesh(&mut self, turn: &mut Turn<'_>, catalog: &Catalog, id: TaskId, role: MeshRole) {
         let Some(task) = self.tasks.get(id) else { return };
-        self.overlays.enter(task.object, task.receiver, &circle);
-        let own = circle.source.map(|(node, class)| FlowPlan::of_source(node, class));
-        let relayed = circle.relays.into_iter().map(|Giver { node, class, passed_on }| FlowPlan {
+        self.overlays.enter(task.object, task.receiver, &role);
+        let own = role.source.map(|(node, class)| FlowPlan::of_source(node, class));
+        let relayed = role.relays.into_iter().map(|Giver { node, class, passed_on }| FlowPlan {
             relays: true,
             passed_on,
             ..FlowPlan::of_source(node, class)
@@ -297,20 +297,20 @@ impl Deliveries {
         symbol_size: u16,
         beginners: &[Beginner],
         largest: u8,
-    ) -> Vec<(NodeId, Circle)> {
+    ) -> Vec<(NodeId, MeshRole)> {
         self.overlays.begin(object, symbol_size, beginners, largest)
     }
 
-    /// A running task goes on as one of a circle.
+    /// A running task goes on as a member of a mesh.
     pub(crate) fn regroup(
         &mut self,
         turn: &mut Turn<'_>,
         catalog: &Catalog,
         id: TaskId,
-        circle: Circle,
+        role: MeshRole,
         symbol_size: u16,
     ) {
-        if circle.relays.is_empty() {
+        if role.relays.is_empty() {
             // Left over from the others.
             return;
         }
@@ -320,12 +320,12 @@ impl Deliveries {
         let Some(task) = self.tasks.get_mut(id) else { return };
         task.needed = Symbols::new(task.remaining().get().div_ceil(u64::from(symbol_size.max(1))));
         task.symbol_size = symbol_size;
-        task.delivery = Delivery::Pull { initial_window: Place::overlay_window(circle.of, turn.config) };
-        (task.classes, task.max_sources) = (circle.of, circle.of);
+        task.delivery = Delivery::Pull { initial_window: Place::overlay_window(role.of, turn.config) };
+        (task.classes, task.max_sources) = (role.of, role.of);
         task.classes_used.clear();
         task.anew = Some(task.version.saturating_add(1));
         turn.stats.tasks_regrouped += 1;
-        self.open_circle(turn, catalog, id, circle);
+        self.open_in_mesh(turn, catalog, id, role);
         self.agenda.changed.insert(id);
     }
 

@@ -1,4 +1,4 @@
-//! Flows that are over here and may not be at their sources: each is stopped until its source confirms it.
+//! Flows that are over here and may not be over at their sources: each is stopped until its source confirms it.
 
 use std::collections::BTreeMap;
 

@@ -8,37 +8,37 @@
 //!                                       Algorithm 1 over the links --------- SetTheta ----------------> sources
 //! ```
 //!
-//! It is never on the data path: while it is away flows go on as they are. What must outlast it is a few facts per task
-//! ([`ControllerEvent::Persist`]); a restarted controller is told them ([`ControllerCommand::Restore`], all of them
-//! before the first packet) and learns the rest from what nodes say by themselves. What is asked for before they have said it waits
+//! It is never on the data path: while it is away flows go on as they are. A few facts per task survive a restart
+//! ([`ControllerEvent::Persist`]). A restarted controller is told them ([`ControllerCommand::Restore`], all of them
+//! before the first packet) and learns the rest from messages of nodes. Requests that come before these wait
 //! ([`ControllerCommand::Returned`]).
 //!
-//! Any message may be lost, come twice or late. An order is said until it is confirmed: `Push` until `Pushing`, `Stop`
-//! until `Stopped`, the list of flows until a `Feedback` echoes its version, a weight until a `Report` shows it. What
-//! nobody confirms (`Pause`, `Resume`) is said again while the symptom lasts, and a flow that a source reports and
-//! nobody knows is stopped. A receiver need not say `Hello`: its `Request` tells enough. A source must.
+//! Any message may be lost, doubled or late. An order is repeated until it is confirmed: `Push` until `Pushing`, `Stop`
+//! until `Stopped`, the list of flows until a `Feedback` echoes its version, a weight until a `Report` shows it. Orders
+//! without a confirmation (`Pause`, `Resume`) are repeated while the symptom lasts. A reported flow that the controller
+//! does not know is stopped. A receiver need not send `Hello`: its `Request` tells enough. A source must.
 //!
-//! It is made of parts. Each owns its state, is given what it needs for one input (`Turn`), and notes what it wants done
-//! (`Effect`); a part may know those that are named in its line, and what these know:
+//! It is made of parts. Each owns its state, gets what it needs for one input (`Turn`), and returns what it wants done
+//! (`Effect`). A part may use those that are named in its line, and what these use:
 //!
-//! | Part | What it owns or decides | Knows |
+//! | Part | Owns | Uses |
 //! |---|---|---|
 //! | `catalog` | nodes, what they hold or held, what names stand for | `turn` |
-//! | `tasks` | the running tasks and their flows, and every way to look them up | `turn` |
-//! | `overlay_membership` | who passes on what of which object | `racks` |
-//! | `selection` | nothing: which sources serve a task, how its flows begin | `catalog`, `tasks`, `overlay_membership` |
+//! | `tasks` | the running tasks and their flows, with every index of them | `turn` |
+//! | `overlay_membership` | the meshes of overlays: who passes on what of which object | `racks` |
+//! | `selection` | nothing; chooses the sources of a task, and how its flows begin | `catalog`, `tasks`, `overlay_membership` |
 //! | `endings` | flows that are being stopped | `catalog`, `turn` |
-//! | `deliveries` | tasks, endings, overlays, finished requests: what is said to receivers and sources | `selection`, `endings` |
+//! | `deliveries` | tasks, endings, overlays, finished requests; sends messages to receivers and sources | `selection`, `endings` |
 //! | `weights` | the network as flows measure it, and when weights were planned | `catalog`, `tasks` |
-//! | `overlay` | nothing: where receivers stand that pass on what comes | `selection` |
-//! | `swarm_detection` | objects of which several gets are under way | `overlay`, `deliveries` |
-//! | `tree_installation` | the trees of one cast, who was told what of them, signals, repairs | `network`, `catalog`, `tasks` |
+//! | `overlay` | nothing; places receivers in overlays | `selection` |
+//! | `swarm_detection` | objects with several running gets | `overlay`, `deliveries` |
+//! | `tree_installation` | the trees of one cast, the orders about them, signals, repairs | `network`, `catalog`, `tasks` |
 //! | `casts` | the running casts, each with its route and what that needs | `tree_installation`, `swarm_detection` |
-//! | `recovery` | what was asked for too early after a restart | `catalog`, `turn` |
-//! | `view` | nothing: a picture of all of this | `casts` |
+//! | `recovery` | requests that came too early after a restart | `catalog`, `turn` |
+//! | `view` | nothing; makes a snapshot of all of this | `casts` |
 //!
-//! What is said by whom is sorted here; `nodes` tells all parts of a node that comes or goes, and `settle` ends every input and
-//! carries out what parts want done.
+//! This module dispatches messages by sender; `nodes` tells all parts of a node that comes or goes; `settle` ends every input and
+//! carries out the effects.
 //!
 //! Differs from the paper: a weight is also planned anew in a fixed interval, not only on arrivals and completions;
 //! flows of a silent receiver do not take part in the plan; capacities are measured (docs/decisions/0031).
@@ -55,7 +55,7 @@ pub use self::commands::{
     CastBegun, ControllerCommand, ControllerEvent, NameRecord, TaskFlow, TaskGroup, TaskRecord,
 };
 pub use self::config::{ControllerConfig, ControllerStats, GroupRange};
-pub use self::network::{HostAddresses, NetworkError, NetworkSpec, SignallingWay};
+pub use self::network::{HostAddresses, NetworkError, NetworkSpec, SignallingMode};
 pub use self::view::{CastView, ControllerView, FlowStanding, FlowStatus, NodeView, ObjectView, TaskView};
 
 use self::casts::{Below, Casts};

@@ -1,7 +1,7 @@
-//! The network as an operator has written it down: its cables, which node stands where, and what has been found cut.
+//! The network from the operator's topology file: its cables, which node is which host, and which cables have been found cut.
 //!
-//! From it come the trees of casts (Datacast §III, Fabric Manager and Master in one). A link counts as cut for as long as
-//! [`ControllerConfig::cut_for`](super::ControllerConfig) says, since nobody looks after cables that no tree uses.
+//! The trees of casts come from it (Datacast §III, Fabric Manager and Master in one). A link counts as cut for
+//! [`ControllerConfig::cut_for`](super::ControllerConfig), since nobody monitors cables that no tree uses.
 
 use core::net::IpAddr;
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,7 +13,7 @@ use headwater_wire::{Body, Class, Datagram, NodeInfo, SYMBOL_OVERHEAD};
 use serde::Deserialize;
 use thiserror::Error;
 
-/// What trees may have of a link: the rest is for beats, for what nodes and controller say to each other, and for queues to empty.
+/// What trees may have of a link: the rest is for heartbeats, for what nodes and controller say to each other, and for queues to empty.
 const FOR_TREES: f64 = 0.99;
 /// What Ethernet puts around an IP packet: preamble, addresses, type, check sequence and gap.
 const ETHERNET: Bytes = Bytes::new(38);
@@ -42,15 +42,15 @@ pub struct NetworkSpec {
     /// nothing is said. Trees are told how many symbols their links carry.
     #[serde(default)]
     pub framing: Option<Bytes>,
-    /// How nodes are told that a tree leads another way.
+    /// How nodes are told that a tree was rerouted.
     #[serde(default)]
-    pub signalling: SignallingWay,
+    pub signalling: SignallingMode,
 }
 
-/// How nodes that are on a tree already are told that it leads another way (Datacast §III).
+/// How nodes that are on a tree already are told that it was rerouted (Datacast §III).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum SignallingWay {
+pub enum SignallingMode {
     /// Each by its own connection to the controller, all at once. For 16 nodes on links full of symbols that takes as long as down a
     /// tree, and depends on no other node.
     #[default]
@@ -126,7 +126,7 @@ pub(crate) struct Network {
     framing: Bytes,
     /// At most so many for one cast.
     pub(crate) most_trees: usize,
-    pub(crate) signalling: SignallingWay,
+    pub(crate) signalling: SignallingMode,
     addresses: Vec<Vec<IpAddr>>,
     by_address: BTreeMap<IpAddr, HostId>,
     /// Until when a link counts as cut.
@@ -322,7 +322,7 @@ mod tests {
             switches: Switches::Plain,
             trees: None,
             framing: None,
-            signalling: SignallingWay::Direct,
+            signalling: SignallingMode::Direct,
         }
     }
 

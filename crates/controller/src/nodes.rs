@@ -1,4 +1,4 @@
-//! Nodes that come and go, and what each part is told of that.
+//! Nodes that come and go, and the news of that to each part.
 
 use headwater_units::{NodeId, PathId, TaskId, Time};
 use headwater_wire::{NodeInfo, Outcome};

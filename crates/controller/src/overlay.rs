@@ -1,4 +1,5 @@
-//! Objects whose receivers pass on to each other what comes, because nothing but unicast works: so that the source sends about one copy.
+//! Overlays: receivers of an object pass on to each other what arrives, where nothing but unicast works, so that the source sends about
+//! one copy.
 //!
 //! ```text
 //!             class 0          passed on
@@ -6,20 +7,20 @@
 //!   source +----------> r1 ---------------> r0, r2       n receivers, n classes of each block's symbols (SCDP §III-F)
 //!          `----------> r2 ---------------> r0, r1
 //! ```
-//! A tree of depth 2 for each class: receiver i has class i from the source and class j from receiver j, which sends it on as it
-//! comes (SCDP). Each receives every byte once and sends (n - 1) / n of the object. All of them pull, so each takes as
-//! much from each as that brings: a slow receiver's class comes slower to the others, who take more of the other classes instead,
-//! and it takes from them what it can.
+//! Each class has a tree of depth 2: receiver i has class i from the source and class j from receiver j, which sends it on as it
+//! arrives (SCDP). Each receives every byte once and sends (n - 1) / n of the object. All of them pull, so each takes from each
+//! other one as much as that one brings. The class of a slow receiver arrives slower at the others, which take more of the other
+//! classes instead; the slow one takes from them what it can.
 //!
-//! A receiver that dies takes its class along; the others are asked for more of theirs, which is the same. Who comes late has a flow
-//! from one of each class and takes over one of their classes ([`super::overlay_membership`]). Whoever fetches the object
-//! already when an overlay begins belongs to it too ([`super::swarm_detection`]).
+//! When a receiver dies, its class is lost, and the others are asked for more of theirs. A receiver that comes late has a flow
+//! from one receiver of each class and takes over one of their classes ([`super::overlay_membership`]). Receivers that fetch the
+//! object already when an overlay begins belong to it too ([`super::swarm_detection`]).
 //!
-//! Where receivers say in which rack they stand, a class goes to one receiver of each other rack, who hands it on there ([`super::racks`]):
-//! a flow for each class all the same, but most of them from within the rack.
+//! Where receivers state their racks, a class goes to one receiver of each other rack, which hands it on there ([`super::racks`]).
+//! A receiver still has a flow for each class, but most of them from within its rack.
 
 use headwater_units::{NodeId, ObjectId};
-use headwater_wire::{CastWay, CastWish, Delivery, Request, WhyUnicast};
+use headwater_wire::{CastRoute, CastWish, Delivery, Request, WhyUnicast};
 
 use crate::catalog::Catalog;
 use crate::overlay_membership::{Beginner, Overlays};
@@ -27,14 +28,14 @@ use crate::racks;
 use crate::selection::{Known, Place, is_free};
 
 /// How a cast is said to travel whose receivers these are.
-pub(crate) fn way_of(catalog: &Catalog, receivers: &[NodeId], why: WhyUnicast) -> CastWay {
+pub(crate) fn route_of(catalog: &Catalog, receivers: &[NodeId], why: WhyUnicast) -> CastRoute {
     let racks: Vec<Option<&str>> = receivers.iter().map(|node| catalog.rack_of(*node)).collect();
     let count = |n: usize| u16::try_from(n).unwrap_or(u16::MAX);
-    CastWay::Overlay { members: count(receivers.len()), why, racks: count(racks::shared(&racks)) }
+    CastRoute::Overlay { members: count(receivers.len()), why, racks: count(racks::shared(&racks)) }
 }
 
 /// Receivers that begin an overlay, each with the source from which its class is to come: those of a rack in a row, so that they stay
-/// together where there are several circles. There is a source.
+/// together where there are several meshes. There is a source.
 pub(crate) fn beginners(catalog: &Catalog, sources: &[NodeId], receivers: &[NodeId]) -> Vec<Beginner> {
     let rack_of = |node: &NodeId| catalog.rack_of(*node);
     let mut receivers = receivers.to_vec();
@@ -71,12 +72,12 @@ pub(crate) fn place_among(
         is_here && (receives(relay) || catalog.holds(relay, object))
     };
     let passes_on = passes_on && catalog.path_of(node).is_some();
-    let mut circle = overlays.place(object, (node, catalog.rack_of(node)), passes_on, may)?;
-    if let Some(class) = circle.orphan() {
-        let others = |it| it != node && circle.relays.iter().all(|giver| giver.node != it);
-        circle.source = known.sources_of(object, symbol_size, others).first().map(|it| (*it, class));
+    let mut role = overlays.place(object, (node, catalog.rack_of(node)), passes_on, may)?;
+    if let Some(class) = role.orphan() {
+        let others = |it| it != node && role.relays.iter().all(|giver| giver.node != it);
+        role.source = known.sources_of(object, symbol_size, others).first().map(|it| (*it, class));
     }
-    Some((Place::Overlay(circle), symbol_size))
+    Some((Place::Overlay(role), symbol_size))
 }
 
 /// A request for an object that others pass on to each other at this moment is served by them, unless it says otherwise: its place

@@ -1,4 +1,4 @@
-//! Who passes on what of which object: the circles of overlays.
+//! Who passes on what of which object: the meshes of overlays.
 //!
 //! ```text
 //!   class   begun by   taken over by those who come later, in their order: L1, L2, ...
@@ -6,12 +6,12 @@
 //!     1        r1         L2   (L5)          and takes over class 1, which was taken longest ago
 //!     2        r2         L3
 //! ```
-//! A circle has n classes of each block's symbols, as many as receivers began it. Who comes later asks, for each class, whoever took
+//! A mesh has n classes of each block's symbols, as many as receivers began it. Who comes later asks, for each class, whoever took
 //! that class last, and takes over the class that was taken longest ago. So nobody serves more than n of those who come later, each
 //! with one n-th of the object: one copy at most, however many come. Where nobody is left who passes a class on, a source sends it to
 //! whoever comes next.
 //!
-//! Where receivers say in which rack they stand, those who begin a circle take classes into their racks ([`super::racks`]), and who comes
+//! Where receivers say in which rack they stand, those who begin a mesh take classes into their racks ([`super::racks`]), and who comes
 //! later is put where mates of its rack are and asks them first, the youngest who took a class or else who takes it in.
 //!
 //! Knows nothing of tasks and flows: whoever asks says who may be chosen.
@@ -22,7 +22,7 @@ use headwater_units::{NodeId, ObjectId};
 
 use crate::racks::entries;
 
-/// Of each class of a circle the last so many who took it are remembered: the younger ones may go before the older.
+/// Of each class of a mesh the last so many who took it are remembered: the younger ones may go before the older.
 const REMEMBERED: usize = 4;
 
 /// The overlays, by object.
@@ -35,12 +35,12 @@ pub(crate) struct Overlays {
 #[derive(Debug)]
 struct Overlay {
     symbol_size: u16,
-    rings: Vec<Ring>,
+    meshes: Vec<Mesh>,
 }
 
-/// One circle.
+/// One mesh.
 #[derive(Debug)]
-struct Ring {
+struct Mesh {
     /// n.
     of: u8,
     /// Those who pass on, in the order in which they came.
@@ -77,10 +77,10 @@ pub(crate) struct Giver {
     pub(crate) passed_on: bool,
 }
 
-/// Where a receiver belongs in a circle: its sources, each with its class of `of`.
+/// The role of a receiver in a mesh: its sources, each with its class of `of`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Circle {
-    /// The number of the circle among those of its overlay.
+pub(crate) struct MeshRole {
+    /// The number of the mesh among those of its overlay.
     pub(crate) number: usize,
     /// Which has the object, and sends a class that nobody else does; none: all classes come from others.
     pub(crate) source: Option<(NodeId, u8)>,
@@ -110,7 +110,7 @@ impl Overlays {
         self.overlays.get(&object).map(|overlay| overlay.symbol_size)
     }
 
-    /// Receivers begin an overlay, in circles of at most `largest`; returns where each belongs. Those of a rack are given in a row.
+    /// Receivers begin an overlay, in meshes of at most `largest`; returns where each belongs. Those of a rack are given in a row.
     /// Nobody passes anything on before it is entered ([`Overlays::enter`]).
     pub(crate) fn begin(
         &mut self,
@@ -118,16 +118,16 @@ impl Overlays {
         symbol_size: u16,
         receivers: &[Beginner],
         largest: u8,
-    ) -> Vec<(NodeId, Circle)> {
-        let circles = receivers.len().div_ceil(usize::from(largest)).max(1);
-        let mut overlay = Overlay { symbol_size, rings: Vec::with_capacity(circles) };
+    ) -> Vec<(NodeId, MeshRole)> {
+        let count = receivers.len().div_ceil(usize::from(largest)).max(1);
+        let mut overlay = Overlay { symbol_size, meshes: Vec::with_capacity(count) };
         let mut places = Vec::with_capacity(receivers.len());
-        for (number, nodes) in receivers.chunks(receivers.len().div_ceil(circles).max(1)).enumerate() {
+        for (number, nodes) in receivers.chunks(receivers.len().div_ceil(count).max(1)).enumerate() {
             let of = nodes.len() as u8;
-            overlay.rings.push(Ring { of, relays: Vec::with_capacity(nodes.len()) });
+            overlay.meshes.push(Mesh { of, relays: Vec::with_capacity(nodes.len()) });
             let relays = beginning(nodes);
             for (to, Beginner { source, .. }) in relays.iter().zip(nodes) {
-                let circle = Circle {
+                let role = MeshRole {
                     number,
                     source: Some((*source, to.class)),
                     relays: givers(to, &relays),
@@ -136,7 +136,7 @@ impl Overlays {
                     rack: to.rack.clone(),
                     entry: to.entry.clone(),
                 };
-                places.push((to.node, circle));
+                places.push((to.node, role));
             }
         }
         self.overlays.insert(object, overlay);
@@ -151,13 +151,13 @@ impl Overlays {
         (node, rack): (NodeId, Option<&str>),
         passes_on: bool,
         may: impl Fn(NodeId) -> bool,
-    ) -> Option<Circle> {
-        let rings = self.overlays.get(&object)?.rings.iter().enumerate().filter(|(_, ring)| ring.of > 1);
-        let has_mates = |ring: &Ring| ring.relays.iter().any(|relay| relay.is_in(rack));
-        let (number, ring) = rings.min_by_key(|(_, ring)| (!has_mates(ring), ring.relays.len()))?;
+    ) -> Option<MeshRole> {
+        let meshes = self.overlays.get(&object)?.meshes.iter().enumerate().filter(|(_, mesh)| mesh.of > 1);
+        let has_mates = |mesh: &Mesh| mesh.relays.iter().any(|relay| relay.is_in(rack));
+        let (number, mesh) = meshes.min_by_key(|(_, mesh)| (!has_mates(mesh), mesh.relays.len()))?;
         let here: Vec<&Relay> =
-            ring.relays.iter().filter(|relay| relay.node != node && may(relay.node)).collect();
-        let mut youngest: Vec<&Relay> = Vec::with_capacity(usize::from(ring.of));
+            mesh.relays.iter().filter(|relay| relay.node != node && may(relay.node)).collect();
+        let mut youngest: Vec<&Relay> = Vec::with_capacity(usize::from(mesh.of));
         for relay in here.iter().rev() {
             if youngest.iter().all(|its| its.class != relay.class) {
                 youngest.push(relay);
@@ -165,7 +165,7 @@ impl Overlays {
         }
         // The one who took its class longest ago first.
         youngest.reverse();
-        let orphan = (0..ring.of).find(|class| youngest.iter().all(|its| its.class != *class));
+        let orphan = (0..mesh.of).find(|class| youngest.iter().all(|its| its.class != *class));
         let class = orphan.or(youngest.first().map(|its| its.class)).filter(|_| passes_on);
         let passed_on = |its: u8| class == Some(its);
         let far = |its: &&Relay| Giver { node: its.node, class: its.class, passed_on: passed_on(its.class) };
@@ -179,11 +179,11 @@ impl Overlays {
         if relays.iter().all(|giver| giver.node == relays[0].node) {
             relays = youngest.iter().map(far).collect();
         }
-        (relays.len() >= 2).then(|| Circle {
+        (relays.len() >= 2).then(|| MeshRole {
             number,
             source: None,
             relays,
-            of: ring.of,
+            of: mesh.of,
             class,
             rack: rack.map(str::to_owned),
             entry: Entry::new(),
@@ -191,15 +191,15 @@ impl Overlays {
     }
 
     /// From now on a receiver passes on its class.
-    pub(crate) fn enter(&mut self, object: ObjectId, node: NodeId, circle: &Circle) {
-        let ring = self.overlays.get_mut(&object).and_then(|overlay| overlay.rings.get_mut(circle.number));
-        let (Some(ring), Some(class)) = (ring, circle.class) else { return };
-        ring.relays.retain(|relay| relay.node != node);
-        if ring.relays.len() >= REMEMBERED * usize::from(ring.of) {
-            ring.relays.remove(0);
+    pub(crate) fn enter(&mut self, object: ObjectId, node: NodeId, role: &MeshRole) {
+        let mesh = self.overlays.get_mut(&object).and_then(|overlay| overlay.meshes.get_mut(role.number));
+        let (Some(mesh), Some(class)) = (mesh, role.class) else { return };
+        mesh.relays.retain(|relay| relay.node != node);
+        if mesh.relays.len() >= REMEMBERED * usize::from(mesh.of) {
+            mesh.relays.remove(0);
         }
-        let Circle { rack, entry, .. } = circle.clone();
-        ring.relays.push(Relay { node, class, rack, entry });
+        let MeshRole { rack, entry, .. } = role.clone();
+        mesh.relays.push(Relay { node, class, rack, entry });
     }
 
     /// Nobody receives the object any more.
@@ -208,7 +208,7 @@ impl Overlays {
     }
 }
 
-impl Circle {
+impl MeshRole {
     /// The class that nobody is there to send, if there is one.
     pub(crate) fn orphan(&self) -> Option<u8> {
         let relayed = self.relays.iter().map(|giver| giver.class);
@@ -217,7 +217,7 @@ impl Circle {
     }
 }
 
-/// Those with which a circle begins.
+/// Those with which a mesh begins.
 fn beginning(nodes: &[Beginner]) -> Vec<Relay> {
     let racks: Vec<Option<&str>> = nodes.iter().map(|it| it.rack.as_deref()).collect();
     let entry =
@@ -231,7 +231,7 @@ fn beginning(nodes: &[Beginner]) -> Vec<Relay> {
     (0..).zip(nodes).zip(entries(&racks)).map(relay).collect()
 }
 
-/// Who of those with which a circle begins passes each class on to one of them: whose own it is, if that one stands in the same rack; else
+/// Who of those with which a mesh begins passes each class on to one of them: whose own it is, if that one stands in the same rack; else
 /// who takes it into this rack; else whose own it is.
 fn givers(to: &Relay, all: &[Relay]) -> Vec<Giver> {
     let mates = || all.iter().filter(|relay| relay.is_in(to.rack.as_deref()));
@@ -264,22 +264,22 @@ mod tests {
         racks.iter().enumerate().map(beginner).collect()
     }
 
-    fn giver(circle: &Circle, class: u8) -> (u8, bool) {
-        let giver = circle.relays.iter().find(|giver| giver.class == class).unwrap();
+    fn giver(role: &MeshRole, class: u8) -> (u8, bool) {
+        let giver = role.relays.iter().find(|giver| giver.class == class).unwrap();
         (giver.node.0[0], giver.passed_on)
     }
 
     /// Three who began, and whoever comes later in the order of their numbers.
-    fn overlay(late: u8) -> (Overlays, Vec<Circle>) {
+    fn overlay(late: u8) -> (Overlays, Vec<MeshRole>) {
         let mut overlays = Overlays::default();
-        for (node, circle) in overlays.begin(OBJECT, 1024, &beginners(&[None; 3], &[node(99)]), 32) {
-            overlays.enter(OBJECT, node, &circle);
+        for (node, role) in overlays.begin(OBJECT, 1024, &beginners(&[None; 3], &[node(99)]), 32) {
+            overlays.enter(OBJECT, node, &role);
         }
         let mut places = Vec::new();
         for n in 3..3 + late {
-            let circle = overlays.place(OBJECT, (node(n), None), true, |_| true).unwrap();
-            overlays.enter(OBJECT, node(n), &circle);
-            places.push(circle);
+            let role = overlays.place(OBJECT, (node(n), None), true, |_| true).unwrap();
+            overlays.enter(OBJECT, node(n), &role);
+            places.push(role);
         }
         (overlays, places)
     }
@@ -288,11 +288,11 @@ mod tests {
     fn nobody_serves_more_late_ones_than_there_are_classes() {
         let (_, places) = overlay(40);
         let mut serves: BTreeMap<NodeId, usize> = BTreeMap::new();
-        for circle in &places {
-            let mut classes: Vec<u8> = circle.relays.iter().map(|giver| giver.class).collect();
+        for role in &places {
+            let mut classes: Vec<u8> = role.relays.iter().map(|giver| giver.class).collect();
             classes.sort_unstable();
             assert_eq!(classes, [0, 1, 2], "each class from one");
-            circle.relays.iter().for_each(|giver| *serves.entry(giver.node).or_default() += 1);
+            role.relays.iter().for_each(|giver| *serves.entry(giver.node).or_default() += 1);
         }
         assert_eq!([0, 1, 2].map(|n| serves[&node(n)]), [1, 2, 3]);
         assert!(serves.values().all(|served| *served <= 3), "{serves:?}");
@@ -302,14 +302,14 @@ mod tests {
     fn what_nobody_is_left_to_pass_on_the_next_one_takes() {
         let (overlays, _) = overlay(1);
         // The first late one has taken over class 0.
-        let circle =
+        let role =
             overlays.place(OBJECT, (node(9), None), true, |it| ![node(0), node(3)].contains(&it)).unwrap();
-        assert_eq!((circle.class, circle.orphan()), (Some(0), Some(0)));
-        let circle = overlays.place(OBJECT, (node(9), None), true, |it| it != node(3)).unwrap();
-        assert_eq!(giver(&circle, 0).0, 0, "the older one is there again");
+        assert_eq!((role.class, role.orphan()), (Some(0), Some(0)));
+        let role = overlays.place(OBJECT, (node(9), None), true, |it| it != node(3)).unwrap();
+        assert_eq!(giver(&role, 0).0, 0, "the older one is there again");
         assert_eq!(overlays.place(OBJECT, (node(9), None), true, |it| it == node(2)), None);
-        let circle = overlays.place(OBJECT, (node(9), None), false, |_| true).unwrap();
-        assert_eq!(circle.class, None);
+        let role = overlays.place(OBJECT, (node(9), None), false, |_| true).unwrap();
+        assert_eq!(role.class, None);
     }
 
     #[test]
@@ -317,11 +317,11 @@ mod tests {
         let mut overlays = Overlays::default();
         let nodes = beginners(&[None; 5], &[node(98), node(99)]);
         let places = overlays.begin(OBJECT, 1024, &nodes, 4);
-        let numbers: Vec<(usize, u8)> = places.iter().map(|(_, circle)| (circle.number, circle.of)).collect();
+        let numbers: Vec<(usize, u8)> = places.iter().map(|(_, role)| (role.number, role.of)).collect();
         assert_eq!(numbers, [(0, 3), (0, 3), (0, 3), (1, 2), (1, 2)]);
-        let sources = places.iter().map(|(_, circle)| circle.source.unwrap().0.0[0]).collect::<Vec<_>>();
+        let sources = places.iter().map(|(_, role)| role.source.unwrap().0.0[0]).collect::<Vec<_>>();
         assert_eq!(sources, [98, 99, 98, 99, 98]);
-        places.iter().for_each(|(node, circle)| overlays.enter(OBJECT, *node, circle));
+        places.iter().for_each(|(node, role)| overlays.enter(OBJECT, *node, role));
         assert_eq!(overlays.place(OBJECT, (node(7), None), true, |_| true).unwrap().number, 1);
     }
 
@@ -329,10 +329,10 @@ mod tests {
     const B: Option<&str> = Some("b");
 
     /// Two racks of two.
-    fn racks() -> (Overlays, Vec<(NodeId, Circle)>) {
+    fn racks() -> (Overlays, Vec<(NodeId, MeshRole)>) {
         let mut overlays = Overlays::default();
         let places = overlays.begin(OBJECT, 1024, &beginners(&[A, A, B, B], &[node(99)]), 32);
-        places.iter().for_each(|(node, circle)| overlays.enter(OBJECT, *node, circle));
+        places.iter().for_each(|(node, role)| overlays.enter(OBJECT, *node, role));
         (overlays, places)
     }
 
@@ -341,8 +341,8 @@ mod tests {
         let (_, places) = racks();
         // 0 takes class 2 into rack a and 1 class 3, 2 takes class 0 into rack b and 3 class 1.
         let given = |at: usize| -> Vec<(u8, (u8, bool))> {
-            let circle = &places[at].1;
-            circle.relays.iter().map(|it| (it.class, giver(circle, it.class))).collect()
+            let role = &places[at].1;
+            role.relays.iter().map(|it| (it.class, giver(role, it.class))).collect()
         };
         assert_eq!(given(0), [(1, (1, false)), (2, (2, true)), (3, (1, false))]);
         assert_eq!(given(3), [(0, (2, false)), (1, (1, true)), (2, (2, false))]);
@@ -375,7 +375,7 @@ mod tests {
     fn who_comes_late_is_put_where_its_rack_is() {
         let mut overlays = Overlays::default();
         let places = overlays.begin(OBJECT, 1024, &beginners(&[A, A, A, B, B], &[node(99)]), 3);
-        places.iter().for_each(|(node, circle)| overlays.enter(OBJECT, *node, circle));
+        places.iter().for_each(|(node, role)| overlays.enter(OBJECT, *node, role));
         for (rack, number) in [(A, 0), (B, 1), (None, 1)] {
             assert_eq!(overlays.place(OBJECT, (node(8), rack), true, |_| true).unwrap().number, number);
         }

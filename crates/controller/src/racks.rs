@@ -1,4 +1,4 @@
-//! What racks mean to receivers that pass on to each other what comes ([`super::overlay`]).
+//! Racks of receivers that pass on to each other what arrives ([`super::overlay`]).
 //!
 //! ```text
 //!              class 0          to one of each other rack, who hands it on in its own
@@ -6,15 +6,15 @@
 //!   source +             `---> r1                                         racks: r0 r1 | r2 r3
 //!          `----------> r1 ...
 //! ```
-//! A class that comes to a rack with several receivers enters it once, at one of them: its *entry*. So each byte crosses into each
-//! rack about once, and still leaves the source about once; the tree of a class has one step more. A receiver whose rack is not known,
-//! or who stands alone in it, is a rack by itself, and nothing is different.
+//! A class enters a rack with several receivers once, at one of them: its *entry*. So each byte crosses into each rack about once,
+//! and still leaves the source about once; the tree of a class has one more level. A receiver without a known rack, or the only one
+//! of its rack, is a rack by itself, and nothing changes for it.
 //!
-//! Racks are what operators call them. Nothing is measured.
+//! Racks are those that operators state. Nothing is measured.
 
 use std::collections::BTreeSet;
 
-/// By receiver of a circle: the classes of others that it takes into its rack and hands on there. `racks` are those in which the
+/// By receiver of a mesh: the classes of others that it takes into its rack and hands on there. `racks` are those in which the
 /// receivers stand, in the order of their classes.
 ///
 /// The receivers of a rack take the classes of the others in turn. Where all racks have as many receivers, all send as much as without

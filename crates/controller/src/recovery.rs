@@ -1,7 +1,7 @@
-//! What is asked for after a restart, before the nodes have come back that hold it.
+//! Requests after a restart that wait until the holders have come back.
 //!
-//! Who holds what is not kept: nodes say it again. Until they have had time to ([`super::ControllerConfig::restore_grace`]), an unknown
-//! name waits for the first node that says it; only then is it known that nobody does.
+//! A controller does not store who holds what: nodes state it again after a restart. Until they have had time to
+//! ([`super::ControllerConfig::restore_grace`]), a request for an unknown name waits for the first node that states it.
 
 use headwater_units::{PathId, Time};
 use headwater_wire::ToController;
@@ -10,10 +10,10 @@ use crate::catalog::Catalog;
 use crate::timers::Subject;
 use crate::turn::Turn;
 
-/// So many wait at most; more are answered at once.
+/// Maximum number of waiting requests; more are answered at once.
 const MOST: usize = 1024;
 
-/// Who asked too early.
+/// Requests that came too early.
 #[derive(Default)]
 pub(crate) struct Recovery {
     /// Until then nodes come back.
@@ -61,7 +61,7 @@ impl Recovery {
         known.map(|asked| (asked.path, asked.control)).collect()
     }
 
-    /// Who has not come back by now is not waited for: all that is still unanswered.
+    /// Ends the waiting for holders; returns all requests that are still unanswered.
     pub(crate) fn end(&mut self) -> Vec<(PathId, ToController)> {
         let asked = std::mem::take(self).asked;
         asked.into_iter().map(|asked| (asked.path, asked.control)).collect()

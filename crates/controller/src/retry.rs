@@ -1,4 +1,4 @@
-//! Says something again and again, each time after twice the wait.
+//! Repeats a message, each time after twice the wait.
 
 use headwater_units::{Duration, Time};
 

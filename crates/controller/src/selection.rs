@@ -1,4 +1,4 @@
-//! Which sources serve a task: the first ones, joiners, replacements (PPUSH §III-A). Nothing here changes anything.
+//! The choice of a task's sources: the first ones, joiners, replacements (PPUSH §III-A). Pure: nothing here changes state.
 
 mod starts;
 
@@ -8,7 +8,7 @@ use headwater_units::{BitRate, FlowId, NodeId, ObjectId, TaskId, Time};
 use headwater_wire::{Delivery, Request, SpreadRule};
 
 use crate::catalog::Catalog;
-use crate::overlay_membership::Circle;
+use crate::overlay_membership::MeshRole;
 use crate::tasks::{Flow, FlowState, Task, Tasks};
 use crate::{ControllerConfig, TaskGroup};
 
@@ -25,7 +25,7 @@ pub(crate) enum Place {
     /// Into a group that this node serves, by this flow.
     Group { node: NodeId, flow: FlowId, group: TaskGroup },
     /// Among receivers that pass on what comes to them.
-    Overlay(Circle),
+    Overlay(MeshRole),
 }
 
 /// What a new flow is to be.
@@ -57,11 +57,11 @@ impl Place {
     pub(crate) fn window(&self, config: &ControllerConfig) -> u16 {
         match self {
             Place::Group { .. } => config.cast_window,
-            Place::Overlay(circle) => Place::overlay_window(circle.of, config),
+            Place::Overlay(role) => Place::overlay_window(role.of, config),
         }
     }
 
-    /// The same in a circle of so many.
+    /// The same in a mesh of so many.
     pub(crate) fn overlay_window(of: u8, config: &ControllerConfig) -> u16 {
         // Each symbol that comes to a relay is sent on to all others at once: the more they are, the fewer may come together.
         let of = u16::from(of.max(1));
@@ -124,7 +124,7 @@ impl Known<'_> {
     }
 
     /// Whether a flow's source is about to stop. One that passes on what comes to it says so to its receivers itself.
-    pub(crate) fn is_parting(&self, flow: &Flow) -> bool {
+    pub(crate) fn is_leaving(&self, flow: &Flow) -> bool {
         self.catalog.is_leaving(flow.facts.node) && !flow.facts.relays && flow.facts.group.is_none()
     }
 
@@ -132,20 +132,20 @@ impl Known<'_> {
     pub(crate) fn dispensable(&self, now: Time, task: &Task) -> Vec<FlowId> {
         let stays = |flow: &Flow| {
             let pushes = matches!(flow.state, FlowState::Pushing);
-            pushes && !self.is_parting(flow) && !flow.is_weak(now, self.config.silent_limit)
+            pushes && !self.is_leaving(flow) && !flow.is_weak(now, self.config.silent_limit)
         };
         let others_do = task.delivery == Delivery::Push
             && task.spread == SpreadRule::Listed
             && task.flows.iter().any(stays);
-        let parting = task.flows.iter().filter(|flow| others_do && self.is_parting(flow));
-        parting.map(|flow| flow.facts.flow).collect()
+        let leaving = task.flows.iter().filter(|flow| others_do && self.is_leaving(flow));
+        leaving.map(|flow| flow.facts.flow).collect()
     }
 
     /// Flows that are to give way to other sources, if there are any: those whose sources are away first, then the longest silent.
     pub(crate) fn weak<'t>(&self, now: Time, task: &'t Task, no_place_is_free: bool) -> Vec<&'t Flow> {
         let limit = self.config.silent_limit;
-        // Where there is a free place another source is there before the parting one goes.
-        let is_weak = |flow: &&Flow| flow.is_weak(now, limit) || (no_place_is_free && self.is_parting(flow));
+        // Where there is a free place another source is there before the one that is leaving has gone.
+        let is_weak = |flow: &&Flow| flow.is_weak(now, limit) || (no_place_is_free && self.is_leaving(flow));
         let mut weak: Vec<&Flow> = task.flows.iter().filter(is_weak).collect();
         weak.sort_by_key(|flow| (!matches!(flow.state, FlowState::Away { .. }), Reverse(flow.silent())));
         weak

@@ -1,4 +1,4 @@
-//! What ends every input and every timer: the tasks that it touched are brought into order, and what parts want done is done.
+//! The end of every input and every timer: touched tasks are brought into order, and effects are carried out.
 
 use headwater_machine::{Output, Packet};
 use headwater_units::Time;

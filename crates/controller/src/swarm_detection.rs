@@ -1,18 +1,17 @@
-//! Gets of one object that are under way at the same time, without a cast: they come to pass on to each other what they get, where
-//! that is faster.
+//! Detects several gets of one object at the same time, without a cast: they form an overlay, where that is faster.
 //!
 //! ```text
 //!   one get:    served at once, as always
 //!   the second: served at once too, and from then on others are waited for, a little while after each
 //!   nobody has come for a while, and all have a rate: are they more than the sources, and each busy for long? -- yes --> an overlay of all of them
 //! ```
-//! Nobody waits for anybody: a task that joins an overlay is begun anew in the middle ([`headwater_wire::ToReceiver::Accepted`] with a newer
-//! version), by other flows and with the blocks that it has. That costs a round trip, and what was here of blocks that are not whole. So
-//! it is done only with tasks that leave the choice of transport to the controller, that take all of the object, whose receivers say that
-//! they can pass on, and that will take long at the rate that they have.
+//! No get waits for another one: a task that joins an overlay is begun anew in the middle ([`headwater_wire::ToReceiver::Accepted`] with a
+//! newer version), by other flows and with the blocks that it has. That costs a round trip, and the symbols of blocks that are not whole.
+//! So it is done only with tasks that leave the choice of transport to the controller, that take all of the object, whose receivers state
+//! that they can pass on, and that will still take long at their present rate.
 //!
-//! Whether sources are the bottleneck is told by what links are stated to carry; where that is not known of all, by numbers: as many
-//! sources as receivers bring as much as an overlay would.
+//! Whether sources are the bottleneck follows from the stated rates of links. Where these are not all known, it follows from the numbers:
+//! as many sources as receivers bring as much as an overlay would.
 
 use std::collections::BTreeMap;
 
@@ -26,7 +25,7 @@ use crate::tasks::Task;
 use crate::timers::Subject;
 use crate::turn::Turn;
 
-/// Objects of which several gets are under way.
+/// Objects with several running gets.
 #[derive(Default)]
 pub(crate) struct Swarms {
     /// Since when.
@@ -48,7 +47,7 @@ impl Swarms {
             return;
         }
         let since = *self.since.entry(object).or_insert(now);
-        let until = (now + config.crowd_gather).min(since + config.crowd_longest);
+        let until = (now + config.swarm_gather).min(since + config.swarm_longest);
         turn.wake(Subject::Swarm(object), Some(until.max(now)));
     }
 
@@ -68,10 +67,10 @@ impl Swarms {
         let known = deliveries.known(catalog, config);
         let mut running = known.regroupable(object);
         let is_measured = |id| known.tasks.get(id).is_some_and(|task: &Task| task.rate() > BitRate::ZERO);
-        let latest = since + config.crowd_longest;
+        let latest = since + config.swarm_longest;
         if now < latest && !running.iter().all(|it| is_measured(it.task)) {
             self.since.insert(object, since);
-            let next = (now + config.crowd_gather).min(latest);
+            let next = (now + config.swarm_gather).min(latest);
             return turn.wake(Subject::Swarm(object), Some(next));
         }
         running.retain(|it| known.tasks.get(it.task).is_some_and(|task| takes_long(config, task)));
@@ -84,13 +83,13 @@ impl Swarms {
         }
         let room = running.iter().map(|it| it.room).fold(rooms, u16::min);
         let symbol_size = Geometry::fitting(bytes, room).symbol_size();
-        turn.stats.crowds_overlaid += 1;
+        turn.stats.swarms_overlaid += 1;
         let beginners = overlay::beginners(catalog, &sources, &receivers);
-        let places = deliveries.begin_overlay(object, symbol_size, &beginners, config.overlay_circle);
-        for (node, circle) in places {
+        let places = deliveries.begin_overlay(object, symbol_size, &beginners, config.overlay_mesh);
+        for (node, role) in places {
             let task = running.iter().find(|it| it.receiver == node).map(|it| it.task);
             if let Some(task) = task {
-                deliveries.regroup(turn, catalog, task, circle, symbol_size);
+                deliveries.regroup(turn, catalog, task, role, symbol_size);
             }
         }
     }
@@ -99,7 +98,7 @@ impl Swarms {
 /// Whether a task has much left at the rate that it has.
 fn takes_long(config: &ControllerConfig, task: &Task) -> bool {
     let rate = task.rate();
-    rate == BitRate::ZERO || task.remaining() / rate >= config.crowd_rest
+    rate == BitRate::ZERO || task.remaining() / rate >= config.swarm_rest
 }
 
 /// Whether these sources can send less than these receivers can take.

@@ -1,4 +1,4 @@
-//! The running tasks and their flows, and every way to look them up.
+//! The running tasks and their flows, with every index of them.
 
 use core::net::SocketAddr;
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,25 +1,26 @@
-//! Casts by trees (Datacast §III): the source has a flow per tree, every node on one is told whom to ask and whom to answer, and what
-//! is found cut is left out of new trees.
+//! Casts by trees (Datacast §III): the source has a flow per tree, every node on a tree is told whom to ask and whom to answer, and
+//! cut cables are left out of new trees.
 //!
 //! ```text
 //!   Gathering --> trees --> Push per tree --------> source -- Pushing ---.
 //!                   ^   `-> TreeOrder per node and tree --> TreeReady ---+--> Running: receivers have their trees
 //!                   |                                                           |
-//!                   `------ repair <-- a beat to hear the others too <-- Silent ' (neighbours that are not heard of)
+//!                   `------ repair <-- a heartbeat to hear the others too <-- Silent ' (neighbours that are not heard of)
 //! ```
-//! **Who knows the way.** In the paper each packet carries its route. Here whoever hands on is told its neighbours, since it must be
-//! told the tree's key in any case: it takes nothing from a neighbour that has not got it, and sends nothing anywhere else.
-//! Devices that know no key, switches with stores, need neither: the next host's address is what an interest goes to.
+//! **Routes.** In the paper each packet carries its route. Here each node on a tree is told its neighbours, since it must be
+//! told the tree's key in any case: it takes packets only from neighbours that have the key, and sends only to these.
+//! Switches with stores have no key and need none: an interest is addressed to the next host.
 //!
-//! **What is cut.** A hop that its ends report silent, in either direction, crosses cables; those that another hop is heard over are
-//! well. Of the others the fewest that explain all silent hops count as cut, and where several explain as much, all of these.
+//! **Cuts.** A hop crosses cables. If its ends report silence, in either direction, one of its cables may be cut; cables that another
+//! hop is heard over are not. Of the others, the smallest set that explains all silent hops counts as cut; if there are several such
+//! sets, all of their cables count as cut.
 //!
-//! **A tree keeps its flow** when it is led another way; nothing that has come is lost, and who asks again is answered by whoever has
-//! it. One for which there is no way of its own shares that of another: the blocks that it was given must still come. (The paper
-//! gives such a tree up.)
+//! **A tree keeps its flow** when it is rerouted. Nothing that has arrived is lost, and repeated interests are answered by any node
+//! that has the symbol. A tree for which there is no path of its own shares that of another: the blocks that it was given must still
+//! come. (The paper gives such a tree up.)
 //!
-//! **Who is told how.** The first order of a tree carries its key, and goes to each node by its own connection. That it leads another
-//! way may be told down a tree of nodes: `signals`.
+//! **Signalling.** The first order of a tree carries its key, and goes to each node by its own connection. A reroute may be spread by
+//! the nodes themselves: `signals`.
 
 use core::net::{IpAddr, SocketAddr};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -59,7 +60,7 @@ pub(crate) struct InstalledTrees {
     /// What the source is told that its flows are for.
     task: TaskId,
     trees: Vec<InstalledTree>,
-    /// Who receives by them, and where they stand.
+    /// Receivers of the trees, with their hosts.
     receivers: BTreeMap<NodeId, HostId>,
     orders: BTreeMap<(NodeId, FlowId), Order>,
     /// Where the node above reaches each.
@@ -80,7 +81,7 @@ pub(crate) struct InstalledTrees {
 /// One tree.
 struct InstalledTree {
     secret: FlowSecret,
-    way: SteinerTree,
+    route: SteinerTree,
     /// The most that its links carry, if that is known, and whether the source was told so.
     most: Option<BitRate>,
     told_most: bool,
@@ -138,7 +139,7 @@ fn standing(network: &Network, catalog: &Catalog) -> BTreeMap<HostId, NodeId> {
 }
 
 impl InstalledTrees {
-    // ---- the way there
+    // ---- installation
 
     /// All are here who are waited for: finds trees to those who ask, given with the bytes of symbol that each takes, and tells
     /// everybody on them.
@@ -159,20 +160,21 @@ impl InstalledTrees {
         let (Some(root), 2..) = (root, receivers.len()) else { return Err(WhyUnicast::TooFew) };
         let hosts: Vec<HostId> = receivers.values().copied().collect();
         let is_there = |host| standing.contains_key(&host);
-        let (ways, lost) = network.trees(turn.now, root, &hosts, Vec::new(), is_there);
+        let (routes, lost) = network.trees(turn.now, root, &hosts, Vec::new(), is_there);
         receivers.retain(|_, host| !lost.contains(host));
-        if ways.is_empty() || receivers.len() < 2 {
+        if routes.is_empty() || receivers.len() < 2 {
             return Err(WhyUnicast::NoTrees);
         }
-        let ways: Vec<SteinerTree> = ways.into_iter().take(network.most_trees).collect();
-        let hops = ways.iter().flat_map(|way| network.hops(way)).map(|hop| hop.depth).max().unwrap_or(0);
+        let routes: Vec<SteinerTree> = routes.into_iter().take(network.most_trees).collect();
+        let hops =
+            routes.iter().flat_map(|route| network.hops(route)).map(|hop| hop.depth).max().unwrap_or(0);
         // Whoever only hands on must carry the symbols too.
         let rooms = standing.values().filter_map(|node| catalog.node(*node)).map(|node| node.info.room);
         let room = asking.values().copied().chain(rooms).min().unwrap_or(0);
         let symbol_size = Geometry::fitting(cargo.bytes, room).symbol_size();
-        let rates = network.rates(&ways, symbol_size);
+        let rates = network.rates(&routes, symbol_size);
         let shape = Shape {
-            trees: ways.len() as u16,
+            trees: routes.len() as u16,
             members: receivers.len() as u16,
             hops: hops.try_into().unwrap_or(u16::MAX),
         };
@@ -192,17 +194,17 @@ impl InstalledTrees {
             room,
             signals: Signals::default(),
         };
-        let mut tree = |way| InstalledTree {
+        let mut tree = |route| InstalledTree {
             secret: tasks.secret(turn.draws),
-            way,
+            route,
             most: None,
             told_most: false,
             state: State::Ordered,
             sent: Symbols::ZERO,
         };
-        installed.trees.extend(ways.into_iter().map(&mut tree));
+        installed.trees.extend(routes.into_iter().map(&mut tree));
         installed.bound(rates);
-        turn.stats.casts_planted += 1;
+        turn.stats.casts_by_trees += 1;
         installed.order_pushes(turn);
         installed.give_orders(turn, catalog, tasks, network, &standing);
         Ok((installed, shape))
@@ -255,7 +257,7 @@ impl InstalledTrees {
 
     // ---- what becomes of them
 
-    /// So much has left on one tree; on all together.
+    /// A source reports how many symbols it has sent on one tree; returns the sum of all trees.
     pub(crate) fn has_sent(&mut self, flow: FlowId, sent: Symbols) -> Symbols {
         if let Some(tree) = self.tree_mut(flow) {
             tree.sent = sent;
@@ -295,9 +297,9 @@ impl InstalledTrees {
     }
 
     /// There are no trees any more.
-    pub(crate) fn fell(self, turn: &mut Turn<'_>) {
+    pub(crate) fn remove(self, turn: &mut Turn<'_>) {
         for (node, tree) in self.orders.keys() {
-            turn.tell(*node, ToNode::FellTree { tree: *tree });
+            turn.tell(*node, ToNode::RemoveTree { tree: *tree });
         }
     }
 
@@ -327,14 +329,14 @@ impl InstalledTrees {
                 branches: Vec::new(),
                 receives: self.receivers.contains_key(&node),
                 store: turn.config.tree_store,
-                beat: turn.config.tree_beat,
+                heartbeat: turn.config.tree_heartbeat,
                 signals: signals.clone(),
             };
             let end = |host: HostId| {
                 let node = *standing.get(&host)?;
                 Some((node, self.signals.secret(node)?))
             };
-            for Hop { from, from_port, to, to_port, branch, .. } in network.hops(&tree.way) {
+            for Hop { from, from_port, to, to_port, branch, .. } in network.hops(&tree.route) {
                 let (Some((above, above_key)), Some((below, below_key))) = (end(from), end(to)) else {
                     continue;
                 };
@@ -381,7 +383,7 @@ impl InstalledTrees {
                 self.orders.insert(key, Order { order, say, confirmed: false, known });
             }
         }
-        gone.into_iter().for_each(|(node, tree)| turn.tell(node, ToNode::FellTree { tree }));
+        gone.into_iter().for_each(|(node, tree)| turn.tell(node, ToNode::RemoveTree { tree }));
         self.signal_orders(turn, catalog, network, standing);
         self.say_orders(turn);
     }
@@ -390,7 +392,7 @@ impl InstalledTrees {
     pub(crate) fn say_orders(&mut self, turn: &mut Turn<'_>) -> Option<Time> {
         for ((node, _), order) in self.orders.iter_mut().filter(|(_, order)| !order.confirmed) {
             if order.say.fire(turn.now, turn.config.retry_longest) {
-                turn.tell(*node, ToNode::PlantTree(Box::new(order.order.clone())));
+                turn.tell(*node, ToNode::InstallTree(Box::new(order.order.clone())));
             }
         }
         self.orders.values().filter(|order| !order.confirmed).map(|order| order.say.due()).min()

@@ -1,4 +1,4 @@
-//! What every part works with while one input is handled, and what it wants done.
+//! The tools of every part while one input is handled, and the effects that it returns.
 //!
 //! Parts do nothing themselves: they note effects, which are carried out in the order in which they were noted, before the
 //! next input or timer.

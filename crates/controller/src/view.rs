@@ -1,9 +1,9 @@
-//! A plain picture of everything the controller knows, for people and programs that ask.
+//! A snapshot of everything the controller knows, for people and programs that ask.
 
 use headwater_units::{
     BitRate, BlockIndex, Bytes, Duration, FlowId, NodeId, ObjectId, Packets, Symbols, TaskId, Theta, Time,
 };
-use headwater_wire::{CastWay, MarkSignal, MemberStanding, NodeInfo};
+use headwater_wire::{CastRoute, MarkSignal, MemberStanding, NodeInfo};
 use serde::Serialize;
 
 use crate::casts::{Cast, Casts};
@@ -47,9 +47,9 @@ pub struct ObjectView {
     pub bytes: Bytes,
     /// What it is called by those who hold it.
     pub names: Vec<String>,
-    /// Who holds it and is here.
+    /// Connected holders.
     pub holders: Vec<NodeId>,
-    /// Who holds it and is away.
+    /// Holders that are away.
     pub away: Vec<NodeId>,
 }
 
@@ -58,7 +58,7 @@ pub struct ObjectView {
 pub struct TaskView {
     /// Its id.
     pub task: TaskId,
-    /// Who receives.
+    /// The receiver.
     pub receiver: NodeId,
     /// What.
     pub object: ObjectId,
@@ -97,10 +97,10 @@ pub struct CastView {
     pub name: String,
     /// The object's size.
     pub bytes: Bytes,
-    /// Who sends it to the group, if there is one; else the first that was found to have it.
+    /// The source of the group, if there is one; else the first known holder.
     pub source: NodeId,
     /// How it travels, and why.
-    pub way: CastWay,
+    pub route: CastRoute,
     /// Receivers.
     pub of: u64,
     /// Those that have all of it.
@@ -191,7 +191,7 @@ fn cast_view(now: Time, cast: &Cast) -> CastView {
         name: cast.name.clone(),
         bytes: cast.bytes,
         source: cast.source,
-        way: cast.way(),
+        route: cast.route(),
         of: cast.members.len() as u64,
         done: ended(|standing| matches!(standing, MemberStanding::Had | MemberStanding::Kept)),
         failed: ended(|standing| matches!(standing, MemberStanding::Failed(_) | MemberStanding::Away)),

@@ -1,7 +1,7 @@
-//! Block buffers that are used again.
+//! A pool of block buffers.
 //!
-//! A fresh buffer costs zeroing and a page fault for every 4 KiB of it, at each block; one that was used before costs
-//! nothing, and what it held is overwritten anyway. Bounded by bytes, and emptied when nothing is under way.
+//! A fresh buffer costs zeroing and a page fault for every 4 KiB of it, at each block. A used one costs nothing, since its old
+//! contents are overwritten anyway. The pool is bounded in bytes, and emptied when no transfer runs.
 
 use headwater_units::Bytes;
 

@@ -1,4 +1,4 @@
-//! The data thread: it moves the bytes and the time of one node, as [`headwater_node::Node`] says.
+//! The data thread: it moves bytes and time for one [`headwater_node::Node`].
 //!
 //! ```text
 //!   orders, results of workers, sockets --> Node --> acting: packets out, blocks to workers, events to whoever asked
@@ -34,7 +34,7 @@ use super::paths::Paths;
 use super::receiving::{BlockSink, FetchEvent, Fetches, Receiving};
 use super::sending::Sources;
 use super::timeline::{Timeline, TimelineFile};
-use super::{Said, Snapshot};
+use super::{NodeEvent, Snapshot};
 pub(crate) use groups::MAX_JOINED;
 use jobs::{Jobs, Outcome};
 use parcel::Copy;
@@ -92,8 +92,8 @@ pub(crate) struct Engine {
     fetches: Fetches,
     jobs: Jobs,
     orders: Queue<Order>,
-    said: UnboundedSender<Said>,
-    /// Who wants to know which members of a group have answered.
+    events: UnboundedSender<NodeEvent>,
+    /// Callers that wait for the members of a group that have answered, by probe.
     askers: BTreeMap<ProbeId, oneshot::Sender<Vec<FlowId>>>,
     resting: Resting,
     snapshots: Snapshots,
@@ -105,7 +105,7 @@ pub(crate) struct Parts {
     pub(crate) trimmed: Option<TrimmedPort>,
     pub(crate) waker: Waker,
     pub(crate) orders: Queue<Order>,
-    pub(crate) said: UnboundedSender<Said>,
+    pub(crate) events: UnboundedSender<NodeEvent>,
     pub(crate) workers: usize,
     pub(crate) dscp: CodePoints,
     pub(crate) timeline: Option<TimelineFile>,
@@ -128,7 +128,7 @@ impl Engine {
             fetches: Fetches::default(),
             jobs: Jobs::start(parts.workers, &parts.waker)?,
             orders: parts.orders,
-            said: parts.said,
+            events: parts.events,
             askers: BTreeMap::new(),
             resting: Resting::new(parts.waker, parts.interrupt_moderation),
             snapshots: Snapshots::new(parts.shared),

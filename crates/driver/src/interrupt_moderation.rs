@@ -1,10 +1,10 @@
-//! Rests of the data thread, so that it need not be woken for every packet.
+//! Rests of the data thread, so that not every packet wakes it.
 //!
-//! To be woken costs more than a packet: a few microseconds of CPU time, and 26 in some virtual machines. While rounds follow each other
-//! by the thousand in a second, the thread rests after each, whatever comes meanwhile, and then finds several packets at once, as the
-//! driver of a network card does that moderates its interrupts. It rests no longer than the machines of both directions can bear, so a
-//! flow's round trip grows by a third at most, and pulls and trees, where each packet asks for the next, are never held up. A short
-//! transfer is over before anything of this begins, and where packets come in hundreds in a millisecond they come together by themselves.
+//! A wake-up costs more than a packet: a few microseconds of CPU time, and 26 in some virtual machines. At thousands of rounds per
+//! second, the thread rests after each one, and then finds several packets at once, like a network card's driver that moderates its
+//! interrupts. It rests no longer than the machines of both directions tolerate, so a flow's round trip grows by a third at most. Pulls
+//! and trees, where each packet asks for the next, are never held up. A short transfer is over before any rest begins, and packets that
+//! come by the hundred in a millisecond arrive together anyway.
 
 use headwater_units::{Duration, Time};
 
@@ -47,8 +47,8 @@ impl InterruptModeration {
         if elapsed >= SPAN {
             let often = if self.length.is_some() { FEW } else { MANY };
             let are_many = self.rounds * SPAN.as_nanos() >= often * elapsed.as_nanos();
-            let are_alone = (datagrams - self.datagrams) * SPAN.as_nanos() < CROWDED * elapsed.as_nanos();
-            let length = if are_many && are_alone { slack() } else { None };
+            let are_sparse = (datagrams - self.datagrams) * SPAN.as_nanos() < CROWDED * elapsed.as_nanos();
+            let length = if are_many && are_sparse { slack() } else { None };
             self.length = length.map(|slack| slack.min(LONGEST)).filter(|length| *length >= SHORTEST);
             (self.since, self.rounds, self.datagrams) = (now, 0, datagrams);
         }
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_rests_while_datagrams_come_in_crowds() {
+    fn nobody_rests_while_datagrams_come_in_bursts() {
         assert_eq!(rests_among(&mut InterruptModeration::default(), us(40), Some(us(1000)), 300_000).1, []);
         assert!(
             !rests_among(&mut InterruptModeration::default(), us(40), Some(us(1000)), 100_000).1.is_empty()

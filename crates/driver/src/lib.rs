@@ -1,4 +1,4 @@
-//! Real sockets under the machines: one data thread per node, its workers, and a handle for everybody else.
+//! Real sockets under the machines: one data thread per node, its workers, and a handle for all other threads.
 
 mod buffers;
 mod clock;
@@ -82,10 +82,10 @@ pub struct NodeConfig {
     pub buffer: Bytes,
 }
 
-/// What the data thread says to the rest of the process.
+/// Events from the data thread to the rest of the process.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Said {
-    /// A machine says this over a control path.
+pub enum NodeEvent {
+    /// A machine sends this over a control path.
     Control(PathId, Control),
     /// A block of this object cannot be read any more: it is not to be offered.
     Unreadable(ObjectId, Spoiled),
@@ -160,7 +160,7 @@ impl Node {
     ///
     /// # Errors
     /// When the socket cannot be bound, or a record cannot be begun.
-    pub fn start(config: NodeConfig) -> std::io::Result<(Node, UnboundedReceiver<Said>)> {
+    pub fn start(config: NodeConfig) -> std::io::Result<(Node, UnboundedReceiver<NodeEvent>)> {
         let options = SocketOptions {
             receive_buffer: config.buffer,
             send_buffer: config.buffer,
@@ -179,7 +179,7 @@ impl Node {
         let hint = port.buffer_hint();
         let receive_buffer = port.receive_buffer();
         let waker = Waker::new()?;
-        let (said, listener) = unbounded_channel();
+        let (events, listener) = unbounded_channel();
         let (orders, queue) = channel();
         let shared = Arc::new(Mutex::new(Snapshot::default()));
         let machine = Source::new(config.source.clone(), config.seed);
@@ -194,7 +194,7 @@ impl Node {
             trimmed,
             waker: waker.clone(),
             orders: queue,
-            said,
+            events,
             workers: config.workers,
             dscp: config.dscp,
             timeline: config.timeline,
@@ -306,7 +306,7 @@ impl Node {
         answer.await.is_ok()
     }
 
-    /// From now on all flows together send no faster than this.
+    /// Sets the rate limit of all flows together.
     pub fn limit(&self, limit: Option<BitRate>) {
         self.order(Order::Limit { limit });
     }
@@ -416,7 +416,7 @@ mod tests {
         dscp: CodePoints,
         source: SourceConfig,
         folder: &Path,
-    ) -> (Node, UnboundedReceiver<Said>) {
+    ) -> (Node, UnboundedReceiver<NodeEvent>) {
         let path = folder.join("object");
         std::fs::write(&path, vec![7; 100_000]).unwrap();
         let (file, hashes) = SourceFile::hash(&path, &mut |_| {}).unwrap();
@@ -442,7 +442,7 @@ mod tests {
             lossy: None,
             buffer: Bytes::kib(256),
         };
-        let (node, mut said) = Node::start(config).unwrap();
+        let (node, mut events) = Node::start(config).unwrap();
         node.hold(hashes.root(), Arc::new(file));
         let push = Push {
             task: TaskId(1),
@@ -461,14 +461,17 @@ mod tests {
             start: None,
             role: FlowRole::Single,
         };
-        let sending = Said::Sending { flow: FLOW, object: push.object, receiver: push.receiver };
+        let sending = NodeEvent::Sending { flow: FLOW, object: push.object, receiver: push.receiver };
         node.control(control_path(1), ToSource::Push(push));
-        assert_eq!(said.recv().await, Some(sending));
+        assert_eq!(events.recv().await, Some(sending));
         assert_eq!(
-            said.recv().await,
-            Some(Said::Control(control_path(1), Control::Controller(ToController::Pushing { flow: FLOW })))
+            events.recv().await,
+            Some(NodeEvent::Control(
+                control_path(1),
+                Control::Controller(ToController::Pushing { flow: FLOW })
+            ))
         );
-        (node, said)
+        (node, events)
     }
 
     fn emitted(body: Body) -> Vec<u8> {

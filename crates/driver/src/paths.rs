@@ -1,4 +1,4 @@
-//! What is behind a [`PathId`].
+//! Maps a [`PathId`] to the peer's socket addresses.
 //!
 //! Data paths are addresses that an authenticated datagram came from, or that a controller named; that of a multicast group
 //! is one of these. Control paths belong to the links of the process and have the high bit set.
@@ -33,7 +33,7 @@ pub(crate) struct Paths {
     next: u32,
     addresses: BTreeMap<PathId, Addresses>,
     known: BTreeMap<PathAddr, PathId>,
-    /// What was looked up last: packets mostly come and go in bursts.
+    /// The last look-up: packets mostly come and go in bursts.
     recent: Option<(PathId, Addresses)>,
 }
 

@@ -37,7 +37,7 @@ pub trait BlockSink: Send + Sync {
     }
 }
 
-/// What the data thread tells whoever asked for an object.
+/// Events of a fetch, for whoever asked for the object.
 #[derive(Debug)]
 pub enum FetchEvent {
     /// The controller accepted, perhaps for the second time and with smaller symbols; answer with
@@ -54,7 +54,7 @@ pub enum FetchEvent {
     Source {
         /// Its flow.
         flow: FlowId,
-        /// Which it is.
+        /// The source's node.
         node: NodeId,
         /// Where its data socket should be reached, best first.
         at: Vec<SocketAddr>,
@@ -68,20 +68,20 @@ pub enum FetchEvent {
     Distrusted(NodeId),
     /// Every wanted block is kept.
     Done {
-        /// What was counted.
+        /// Counters of the fetch.
         stats: Box<ReceiverStats>,
         /// When the machine said so, nanoseconds of CLOCK_MONOTONIC.
         at_ns: u64,
     },
-    /// It ended without the object.
+    /// The fetch ended without the object.
     Failed(ReceiverFailure, Box<ReceiverStats>),
     /// A block could not be kept.
     Broken(StoreError),
-    /// All was said to everybody; nothing more will come.
+    /// All flows and the controller were told; this is the last event.
     Ended,
 }
 
-/// What a worker made of a block.
+/// The result of a worker's assembly of a block.
 pub(crate) enum Assembled {
     Kept(Vec<u8>),
     NeedMore(Assembler),

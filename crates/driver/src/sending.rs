@@ -23,7 +23,7 @@ struct Sending {
     ready: SortedMap<BlockIndex, Arc<BlockEncoder>>,
 }
 
-/// What the source's flows send.
+/// The objects that the source's flows send.
 #[derive(Default)]
 pub(crate) struct Sources {
     files: BTreeMap<ObjectId, Arc<SourceFile>>,
@@ -60,7 +60,7 @@ impl Sources {
         self.coming.insert(object, Arc::downgrade(blocks));
     }
 
-    /// It is not any more, or is held.
+    /// The object is no longer being received.
     pub(crate) fn relay_no_more(&mut self, object: ObjectId) {
         self.coming.remove(&object);
     }

@@ -83,7 +83,7 @@ pub(crate) struct Timeline {
     every: u64,
     /// CLOCK_MONOTONIC at the machines' [`Time::ZERO`], nanoseconds.
     epoch: u64,
-    /// When to look next; not while nothing flows.
+    /// When the next sample is due; none while nothing flows.
     next: Option<Time>,
     /// The look before, nanoseconds of CLOCK_MONOTONIC.
     last: u64,
@@ -116,7 +116,7 @@ impl Timeline {
         })
     }
 
-    /// When to look next.
+    /// When the next sample is due.
     pub(crate) fn wake(&self) -> Option<Time> {
         self.next
     }
@@ -216,7 +216,7 @@ impl Ending {
         self.0.extend(sending.map(|flow| (flow.flow, flow)));
     }
 
-    /// What a flow had done that is over.
+    /// The final counters of a flow that is over.
     pub(crate) fn take(&mut self, flow: FlowId) -> Option<FlowStats> {
         self.0.remove(&flow)
     }

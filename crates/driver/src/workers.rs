@@ -1,4 +1,4 @@
-//! Threads for what must not stop the data thread: disks, decoders, hashes.
+//! Worker threads for what must not block the data thread: disks, decoders, hashes.
 //!
 //! Jobs come one by one and results are fetched all at once. A lock is held only for as long as it takes to move one of
 //! them, and a thread is called only if it sleeps: while the threads are busy, handing over costs no system call.

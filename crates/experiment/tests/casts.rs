@@ -6,7 +6,7 @@ use headwater_experiment::table::Table;
 use headwater_experiment::workload::WorkloadError;
 use headwater_sim::packet::cast::{CastOutcome, ReceiverRow};
 use headwater_units::{Duration, Time};
-use headwater_wire::CastWay;
+use headwater_wire::CastRoute;
 
 /// Hosts on one switch, each with a link of 20 Mbit/s: a MiB takes 0.46 s.
 fn star(hosts: u32, rest: &str) -> String {
@@ -48,7 +48,7 @@ fn an_overlay_takes_little_longer_than_one_copy_and_its_source_sends_little_more
         let (stretch, copies) = (outcome.stretch(), outcome.copies);
         println!("{receivers} receivers: {stretch:.3} of one copy's time, {copies:.3} copies");
         assert!(outcome.is_complete(), "{:?}", outcome.receivers);
-        assert!(matches!(outcome.way, Some(CastWay::Overlay { .. })), "{:?}", outcome.way);
+        assert!(matches!(outcome.route, Some(CastRoute::Overlay { .. })), "{:?}", outcome.route);
         assert_eq!(outcome.controller.casts_overlaid, 1);
         assert!((1.0..1.3).contains(&stretch), "{receivers} receivers: {stretch}");
         assert!((1.0..1.2).contains(&copies), "{receivers} receivers: {copies}");
@@ -127,7 +127,7 @@ fn several_gets_of_one_object_come_to_be_one() {
     let text = star(6, &format!("[cast]\nobject = '8 MiB'\nreceivers = []\ngets = [{}]", gets.join(", ")));
     let outcome = cast(&text, 1);
     assert!(outcome.is_complete());
-    assert!(outcome.controller.crowds_overlaid >= 1, "{:?}", outcome.controller);
+    assert!(outcome.controller.swarms_overlaid >= 1, "{:?}", outcome.controller);
     assert!(outcome.copies < 1.5, "{}", outcome.copies);
 }
 
@@ -135,7 +135,7 @@ fn several_gets_of_one_object_come_to_be_one() {
 fn a_group_gets_each_symbol_once() {
     let outcome = cast(&star(9, "[cast]\nobject = '8 MiB'\nwish = 'multicast'"), 1);
     assert!(outcome.is_complete());
-    assert!(matches!(outcome.way, Some(CastWay::Multicast { members: 8, .. })), "{:?}", outcome.way);
+    assert!(matches!(outcome.route, Some(CastRoute::Multicast { members: 8, .. })), "{:?}", outcome.route);
     assert!(outcome.stretch() < 1.1 && outcome.copies < 1.05, "{} {}", outcome.stretch(), outcome.copies);
 }
 
@@ -145,7 +145,11 @@ fn a_bcube_gets_it_down_two_trees_from_hosts_that_hand_on() {
                 [cast]\nobject = '8 MiB'\nwish = 'trees'";
     let outcome = cast(text, 1);
     assert!(outcome.is_complete());
-    assert!(matches!(outcome.way, Some(CastWay::Trees { trees: 2, members: 15, .. })), "{:?}", outcome.way);
+    assert!(
+        matches!(outcome.route, Some(CastRoute::Trees { trees: 2, members: 15, .. })),
+        "{:?}",
+        outcome.route
+    );
     assert!(outcome.stretch() < 1.2 && outcome.copies < 1.05, "{} {}", outcome.stretch(), outcome.copies);
 }
 

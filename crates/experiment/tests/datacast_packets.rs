@@ -109,7 +109,7 @@ fn a_loss_above_a_store_is_one_duplicate_at_the_source_and_below_it_none() {
         let records = run(&scenario("cache = '512 KB', trees = 1", &figure_6a(10_000), &fault));
         (records.counts.faults.lost as f64, sum(&records, |tree| tree.duplicates))
     };
-    // Three ways lead on from the first switch, and one to host 02.
+    // Three branches lead on from the first switch, and one to host 02.
     let (above, below) = (lossy("h0-sw0.0"), lossy("sw0.0-h2"));
     assert!(above.0 > 30.0 && (0.9..1.5).contains(&(above.1 / above.0)), "{above:?}");
     assert!(below.0 > 30.0 && below.1 < 0.1 * below.0, "{below:?}");

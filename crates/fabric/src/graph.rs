@@ -108,7 +108,7 @@ impl Fabric {
         point
     }
 
-    /// Adds a link without delay and without a way back.
+    /// Adds a link without delay and without a twin in the other direction.
     ///
     /// # Panics
     /// If an end is not a point of this fabric.
@@ -183,7 +183,7 @@ impl Fabric {
         self.down.get_mut(link.index()).map(|state| *state = down).is_some()
     }
 
-    /// Cuts or mends a link and, if it has one, its way back. Whether there is such a link.
+    /// Cuts or mends a link and, if it has one, its twin in the other direction. Whether there is such a link.
     pub fn set_cable_down(&mut self, link: LinkId, down: bool) -> bool {
         if let Some(back) = self.link(link).and_then(|link| link.back) {
             self.set_down(back, down);
@@ -227,7 +227,7 @@ impl Fabric {
         self.links.len()
     }
 
-    /// A shortest path by number of links that are not down: the same one every time. `None` if there is no way; empty from a point to
+    /// A shortest path by number of links that are not down: the same one every time. `None` if there is no path; empty from a point to
     /// itself.
     ///
     /// Searches from both ends at once, one whole level at a time on the side with fewer links to look at, so a

@@ -18,7 +18,7 @@ use crate::{FabricError, HostId, LinkId, Path, PointId, Topology};
 /// The most (point, destination) pairs of one [`Routes`]: half a gigabyte of table.
 const MAX_ENTRIES: u128 = 1 << 27;
 
-/// The ways to one destination.
+/// The paths to one destination.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Towards {
     to: HostId,
@@ -57,7 +57,7 @@ impl Towards {
         self.to
     }
 
-    /// The links to choose from at a point, ascending; none at the destination, or if there is no way.
+    /// The links to choose from at a point, ascending; none at the destination, or if there is no path.
     pub fn links(&self, at: PointId) -> &[LinkId] {
         match self.starts.get(at.index()..at.index() + 2) {
             Some(range) => &self.links[range[0] as usize..range[1] as usize],
@@ -79,7 +79,7 @@ impl Towards {
     }
 }
 
-/// The ways from every point to every host.
+/// The paths from every point to every host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Routes {
     points: usize,
@@ -92,7 +92,7 @@ pub struct Routes {
 }
 
 impl Routes {
-    /// All equal ways to one destination; for networks whose whole table nobody needs.
+    /// All equal paths to one destination; for networks whose whole table nobody needs.
     ///
     /// # Errors
     /// [`FabricError::UnknownHost`].
@@ -100,7 +100,7 @@ impl Routes {
         Towards::new(topology, to, metric)
     }
 
-    /// No way to anybody: for networks in which all packets say their way themselves.
+    /// No path to anybody: for networks in which all packets carry their own route.
     pub fn none(topology: &Topology) -> Self {
         Routes {
             points: topology.fabric().point_count(),
@@ -111,7 +111,7 @@ impl Routes {
         }
     }
 
-    /// All equal ways to all destinations.
+    /// All equal paths to all destinations.
     ///
     /// # Errors
     /// [`FabricError::TooManyRoutes`] if points times hosts exceed what is kept.
@@ -119,9 +119,9 @@ impl Routes {
         Self::collect(topology, metric, |_, _, equal| 0..equal.len())
     }
 
-    /// One way to every destination of a fat-tree: of the equal ways up a rack switch takes the one with the number of
+    /// One path to every destination of a fat-tree: of the equal paths up a rack switch takes the one with the number of
     /// the destination's slot in its rack, an aggregation switch the one with the number of the destination's rack in its
-    /// pod, both modulo the number of ways (k/2 when nothing is down).
+    /// pod, both modulo the number of paths (k/2 when nothing is down).
     ///
     /// # Errors
     /// [`FabricError::NotFatTree`], [`FabricError::TooManyRoutes`].
@@ -138,7 +138,7 @@ impl Routes {
         })
     }
 
-    /// The links to choose from at a point, ascending; none at the destination, if there is no way, or if either does
+    /// The links to choose from at a point, ascending; none at the destination, if there is no path, or if either does
     /// not exist.
     pub fn next(&self, at: PointId, to: HostId) -> &[LinkId] {
         if at.index() >= self.points {
@@ -150,7 +150,7 @@ impl Routes {
     }
 
     /// The path that `choose` takes: at every point it is given the links to choose from and names one by its position,
-    /// counted round and round. `None` if there is no way.
+    /// counted round and round. `None` if there is no path.
     pub fn path(
         &self,
         topology: &Topology,
@@ -183,7 +183,7 @@ impl Routes {
         enumerate(topology, start, limit, |at| self.next(at, to))
     }
 
-    /// Keeps of the equal ways at every point those that `keep` names; it is asked only where there are some.
+    /// Keeps of the equal paths at every point those that `keep` names; it is asked only where there are some.
     fn collect(
         topology: &Topology,
         metric: Metric,
@@ -251,7 +251,7 @@ impl Routes {
 }
 
 impl Topology {
-    /// Up to `limit` paths of fewest links, ascending by their links; none if there is no way or no such host.
+    /// Up to `limit` paths of fewest links, ascending by their links; none if there is no path or no such host.
     pub fn paths(&self, from: HostId, to: HostId, limit: usize) -> Vec<Path> {
         let Some(start) = self.point_of(from) else { return Vec::new() };
         Towards::new(self, to, Metric::Hops)
@@ -259,7 +259,7 @@ impl Topology {
     }
 
     /// How long `packet` takes one way and `ack` takes back when nobody else sends: store and forward at every point, on
-    /// the first of the paths of fewest links. `None` if there is no way.
+    /// the first of the paths of fewest links. `None` if there is no path.
     pub fn unloaded_rtt(&self, from: HostId, to: HostId, packet: Bytes, ack: Bytes) -> Option<Duration> {
         let there = self.paths(from, to, 1).pop()?;
         let back = self.paths(to, from, 1).pop()?;

@@ -19,7 +19,7 @@ pub enum Metric {
 }
 
 impl Topology {
-    /// Whether there is a way from one host to another over links that are not down.
+    /// Whether there is a path from one host to another over links that are not down.
     pub fn connected(&self, from: HostId, to: HostId) -> bool {
         let (Some(start), Some(_)) = (self.point_of(from), self.point_of(to)) else { return false };
         let mut distances = Distances::new(self);

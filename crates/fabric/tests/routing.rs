@@ -38,9 +38,9 @@ fn a_fat_tree_has_k_half_ways_up_and_one_down() {
     assert_eq!(next("rack0", 4), ["agg0.0", "agg0.1", "agg0.2", "agg0.3"]);
     assert_eq!(next("agg0.2", 4), ["rack1"]);
     assert_eq!(next("rack0", 3), ["h3"]);
-    // (k/2)^2 ways between pods, k/2 within one, one within a rack.
-    let ways = |to| routes.paths(&topology, HostId(0), HostId(to), 100).len();
-    assert_eq!((ways(127), ways(4), ways(1), ways(0)), (16, 4, 1, 1));
+    // (k/2)^2 paths between pods, k/2 within one, one within a rack.
+    let paths = |to| routes.paths(&topology, HostId(0), HostId(to), 100).len();
+    assert_eq!((paths(127), paths(4), paths(1), paths(0)), (16, 4, 1, 1));
     assert_eq!(routes.paths(&topology, HostId(0), HostId(127), 5).len(), 5);
     assert_eq!(routes.paths(&topology, HostId(0), HostId(127), 0), []);
     assert_eq!(routes.paths(&topology, HostId(0), HostId(128), 5), []);
@@ -56,7 +56,7 @@ fn torus_and_bcube_paths_pass_through_hosts() {
     let torus = build("kind = 'torus'\nn = 4\nd = 3\nrate = '1Gbit/s'\ndelay = '1 us'");
     assert_eq!(torus.paths(HostId(0), HostId(2 + 8 + 32), 10_000).len(), 90 * 8);
     assert_eq!(torus.paths(HostId(0), HostId(3), 10_000).len(), 1);
-    // BCube corrects its digits in any order: (k+1)! ways.
+    // BCube corrects its digits in any order: (k+1)! paths.
     let bcube = build("kind = 'bcube'\nn = 4\nlevels = 2\nrate = '1Gbit/s'\ndelay = '1 us'");
     assert_eq!(bcube.paths(HostId(0), HostId(63), 100).len(), 6);
     assert_eq!(bcube.paths(HostId(0), HostId(60), 100).len(), 2);
@@ -126,15 +126,15 @@ fn faults_cut_routes_until_they_are_mended() {
         "kind = 'leaf-spine'\nleaves = 2\nhosts_per_leaf = 1\nspines = 2\nrate = '1Gbit/s'\ndelay = '1 us'",
     );
     let (a, b) = (HostId(0), HostId(1));
-    let ways = |topology: &Topology| topology.paths(a, b, 9).len();
-    assert_eq!((ways(&topology), topology.diameter()), (2, Some(4)));
+    let paths = |topology: &Topology| topology.paths(a, b, 9).len();
+    assert_eq!((paths(&topology), topology.diameter()), (2, Some(4)));
     let up = topology.link_between("leaf0", "spine0").unwrap();
     assert!(topology.set_down(up, true) && topology.is_down(up));
-    assert_eq!((ways(&topology), topology.paths(b, a, 9).len()), (1, 2), "the other direction still works");
+    assert_eq!((paths(&topology), topology.paths(b, a, 9).len()), (1, 2), "the other direction still works");
     let other = topology.link_between("spine1", "leaf1").unwrap();
     assert!(topology.set_cable_down(other, true));
     assert!(!topology.connected(a, b) && topology.connected(b, a));
-    assert_eq!((ways(&topology), topology.diameter()), (0, None));
+    assert_eq!((paths(&topology), topology.diameter()), (0, None));
     assert_eq!(topology.unloaded_rtt(b, a, Bytes::new(1), Bytes::new(1)), None, "nothing comes back");
     let routes = Routes::all(&topology, Metric::Hops).unwrap();
     assert_eq!(routes.path(&topology, a, b, |_, _| 0), None);

@@ -235,7 +235,7 @@ fn a_graph_is_what_it_lists() {
     assert_eq!(rate_and_delay(&topology, "s2", "receiver"), (3_000_000_000, 20_000));
     assert_eq!(topology.point_of(HostId(2)), topology.point("receiver"));
     assert_eq!([0, 1, 2].map(|host| topology.rack_of(HostId(host))), [Some(0), Some(1), Some(0)]);
-    assert!(!topology.connected(HostId(0), HostId(1)), "there is a way only through the receiver");
+    assert!(!topology.connected(HostId(0), HostId(1)), "there is a path only through the receiver");
 }
 
 #[test]

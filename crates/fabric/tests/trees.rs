@@ -129,7 +129,7 @@ fn a_tree_has_no_more_than_the_ways_to_its_receivers() {
         assert!(!branching.is_empty(), "six receivers on at most two first links");
     }
     let outside = (0..24).map(PointId).find(|point| trees[0].path_to(*point).is_none());
-    assert!(outside.is_some(), "some point is on no way to a receiver");
+    assert!(outside.is_some(), "some point is on no path to a receiver");
 }
 
 #[test]
@@ -176,7 +176,7 @@ fn receivers_out_of_reach_are_named_and_cost_every_tree() {
     topology.set_cable_down(topology.link_between("rack4", "h9").unwrap(), true);
     assert_eq!(trees::unreachable(&topology, &group), [HostId(9)]);
     assert_eq!((trees::disjoint(&topology, &group), trees::bound(&topology, &group)), (vec![], 0));
-    // A cable is down in both directions, a link in one: the way to h9 is there again.
+    // A cable is down in both directions, a link in one: the path to h9 is there again.
     topology.set_down(topology.link_between("rack4", "h9").unwrap(), false);
     assert_eq!(trees::unreachable(&topology, &group), []);
     assert_sound(&topology, &group, &trees::disjoint(&topology, &group));

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use headwater_driver::{BlockSink, FetchEvent, Node, NodeConfig, Said, Snapshot, control_path};
+use headwater_driver::{BlockSink, FetchEvent, Node, NodeConfig, NodeEvent, Snapshot, control_path};
 use headwater_store::{BlockHashes, Partial, PartialSpec, SourceFile, StoreError};
 use headwater_transport::pull::queue::PullConfig;
 use headwater_transport::push::receiver::ReceiverConfig;
@@ -70,7 +70,7 @@ struct Cost {
     reads_and_writes: u64,
 }
 
-fn start(source: SourceConfig) -> (Node, UnboundedReceiver<Said>) {
+fn start(source: SourceConfig) -> (Node, UnboundedReceiver<NodeEvent>) {
     let config = NodeConfig {
         bind: "127.0.0.1:0".parse().unwrap(),
         dscp: CodePoints::default(),
@@ -151,10 +151,10 @@ async fn deliver(size: Bytes, source_config: SourceConfig) -> Cost {
         role: FlowRole::Single,
     };
     source.control(control_path(1), ToSource::Push(push));
-    assert!(matches!(source_says.recv().await, Some(Said::Sending { flow: FLOW, .. })));
+    assert!(matches!(source_says.recv().await, Some(NodeEvent::Sending { flow: FLOW, .. })));
     assert_eq!(
         source_says.recv().await,
-        Some(Said::Control(control_path(1), Control::Controller(ToController::Pushing { flow: FLOW })))
+        Some(NodeEvent::Control(control_path(1), Control::Controller(ToController::Pushing { flow: FLOW })))
     );
 
     let mut config = ReceiverConfig::new("object", NodeId([9; 32]), control_path(2), 7);
@@ -163,7 +163,7 @@ async fn deliver(size: Bytes, source_config: SourceConfig) -> Cost {
     let (id, mut events) = receiver.fetch(config);
     let request = receiver_says.recv().await;
     assert!(
-        matches!(request, Some(Said::Control(_, Control::Controller(ToController::Request(_))))),
+        matches!(request, Some(NodeEvent::Control(_, Control::Controller(ToController::Request(_))))),
         "{request:?}"
     );
     let grant = FlowGrant {

@@ -183,8 +183,8 @@ fn secret(flow: u64) -> FlowSecret {
     FlowSecret { flow: FlowId(flow), key: FlowKey([7; 32]) }
 }
 
-fn tree(parent: SocketAddr, beat: Time) -> ToNode {
-    ToNode::PlantTree(Box::new(TreeOrder {
+fn tree(parent: SocketAddr, heartbeat: Time) -> ToNode {
+    ToNode::InstallTree(Box::new(TreeOrder {
         tree: secret(77),
         version: 1,
         symbol_size: 1400,
@@ -192,7 +192,7 @@ fn tree(parent: SocketAddr, beat: Time) -> ToNode {
         branches: vec![vec![parent]],
         receives: true,
         store: Bytes::mib(1),
-        beat,
+        heartbeat,
         signals: secret(78),
     }))
 }
@@ -228,7 +228,7 @@ fn orders(object: ObjectId, node: NodeId, victim: SocketAddr) -> Vec<Control> {
     };
     vec![
         tree(victim, Time::from_nanos(1)).into(),
-        ToNode::FellTree { tree: FlowId(77) }.into(),
+        ToNode::RemoveTree { tree: FlowId(77) }.into(),
         ToNode::Fetch(Box::new(invitation)).into(),
         ToNode::StopFetch { request: 5 }.into(),
         push(node, object, vec![victim], FlowRole::Single).into(),

@@ -289,12 +289,12 @@ fn gets_at_the_same_time_pass_on_to_each_other() {
     assert!(seen.relayed.iter().all(|bytes| *bytes > 0), "{seen:?}");
 }
 
-/// Goal: one that is interrupted in the middle leaves the others whole, and one that does not linger too.
+/// Goal: one that is interrupted in the middle leaves the others whole, and one that does not drain too.
 #[test]
 fn gets_that_go_leave_the_others_whole() {
     let Some(_alone) = alone() else { return };
     let cluster = Cluster::start(3, 50, 16 * MIB);
-    let mut running: Vec<Process> = (1..=3).map(|host| cluster.get(host, &["--no-linger"])).collect();
+    let mut running: Vec<Process> = (1..=3).map(|host| cluster.get(host, &["--no-drain"])).collect();
     let third = cluster.content.len() as u64 / 3;
     cluster::wait_until("a third of it", PATIENCE, || running[1].bytes_done() >= third);
     let interrupted = running.remove(1);

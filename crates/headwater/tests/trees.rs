@@ -76,7 +76,7 @@ impl Cluster {
     fn symbols_carried(&self) -> Vec<f64> {
         let links = self.net.switch().snapshot().unwrap().links;
         let carried = |frames: u64, bytes: u64| (bytes as f64 - 76.0 * frames as f64) / (1514.0 - 76.0);
-        // Interests and beats have 74 bytes on the line, what is said to the controller a little more.
+        // Interests and heartbeats have 74 bytes on the line, what is said to the controller a little more.
         links.iter().map(|link| carried(link.port.frames_out, link.port.bytes_out.get())).collect()
     }
 }
@@ -237,7 +237,7 @@ fn cut_link(signalling: &str) -> (Vec<Value>, cluster::Ended) {
     let cluster = bcube((20, 5), 8 * MIB, &format!("signalling = \"{signalling}\"\n"), &[]);
     let mut cast = cluster.cast(&["--all"]);
     cluster::wait_until("some of it", PATIENCE, || cast.bytes_done() > MIB as u64);
-    // The way back stays, since connections take it.
+    // The path back stays, since connections take it.
     let link = cluster.net.link("sw1.1-h1").unwrap();
     cluster.net.switch().change(link, LinkChange::Down(true)).unwrap();
     let ended = cast.end(PATIENCE);
@@ -247,10 +247,10 @@ fn cut_link(signalling: &str) -> (Vec<Value>, cluster::Ended) {
     (repairs.filter(|repairs| !repairs.is_empty()).expect("the cut is noticed"), ended)
 }
 
-/// Goal: a link of a tree that is cut is noticed, the tree is led another way, everybody concerned is told, and all have the object;
+/// Goal: a link of a tree that is cut is noticed, the tree is rerouted, everybody concerned is told, and all have the object;
 /// whether nodes are told by each other or by the controller.
 #[test]
-fn a_cut_link_is_noticed_and_its_tree_led_another_way() {
+fn a_cut_link_is_noticed_and_its_tree_rerouted() {
     let Some(_alone) = alone() else { return };
     for signalling in ["tree", "direct"] {
         let (repairs, ended) = cut_link(signalling);

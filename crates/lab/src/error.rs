@@ -31,7 +31,7 @@ pub enum LabError {
     #[error("which experiment? Name one, a claim or a file, or give --all; `headwater lab list` shows all")]
     Nothing,
     /// No experiment is left to run.
-    #[error("no experiment there is runs on the {engine} engine at {scale} scale")]
+    #[error("no experiment runs on the {engine} engine at {scale} scale")]
     NothingFits {
         /// Asked for.
         engine: String,

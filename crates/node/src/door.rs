@@ -1,24 +1,25 @@
-//! Who may say what to a process.
+//! The door: which peer may send which control message to a process.
 //!
-//! Whoever is at the other end of a control link has proved its key and nothing else. What it may say follows from how the link came to
+//! The peer at the other end of a control link has proved its key and nothing else. What it may send follows from how the link came to
 //! be ([`Role`]): one exhaustive match, so that a new message does not compile without a rule.
 //!
-//! | Role | May say |
+//! | Role | May send |
 //! |---|---|
-//! | any | who it is and what it holds, of itself |
+//! | any | who it is and what it holds, about itself only |
 //! | controller | orders to this node, its sources and its receivers |
-//! | source | to the controller of this process, what sources say of their flows |
-//! | caller | to the controller of this process, what sources, receivers and whoever wants a cast say; to its sources, that they send to the caller itself |
+//! | source | to the controller of this process: reports of sources on their flows |
+//! | caller | to the controller of this process: messages of sources, receivers and askers of casts; to its sources: orders to send to the caller itself |
 //!
-//! The door knows links, not tasks. What a message is about is checked by the machine that it is for: a source takes orders about a flow
-//! from whoever made the flow, a receiver hears the controller that it has asked, and a controller hears of a task its receiver.
+//! The door knows links, not tasks. The machine that a message is for checks its subject: a source takes orders about a flow only
+//! from the path that made the flow, a receiver listens only to the controller that it has asked, and a controller takes messages about
+//! a task only from its receiver.
 
 use core::net::{IpAddr, SocketAddr};
 
 use headwater_units::NodeId;
 use headwater_wire::{Control, FlowRole, Push, ToController, ToNode, ToReceiver, ToSource};
 
-/// What the other end of a link is to this process.
+/// The role of a link's other end towards this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Role {
     /// A controller that this process has joined, or asks.
@@ -32,9 +33,9 @@ pub enum Role {
 /// The other end of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Peer {
-    /// What it is to this process.
+    /// Its role towards this process.
     pub role: Role,
-    /// Whose key it has proved.
+    /// The node whose key it has proved.
     pub node: NodeId,
     /// Where it is.
     pub at: SocketAddr,
@@ -43,9 +44,9 @@ pub struct Peer {
 /// Why a message is not heard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
-    /// Nobody in this role may say it.
+    /// No peer in this role may send it.
     Role(Role),
-    /// It speaks for another node.
+    /// The message speaks for another node.
     ForAnother(NodeId),
 }
 
@@ -72,8 +73,8 @@ impl Peer {
                 ToNode::Fetch(_)
                 | ToNode::StopFetch { .. }
                 | ToNode::ProbeGroup(_)
-                | ToNode::PlantTree(_)
-                | ToNode::FellTree { .. }
+                | ToNode::InstallTree(_)
+                | ToNode::RemoveTree { .. }
                 | ToNode::Signal(_)
                 | ToNode::NameStands(_)
                 | ToNode::Casting(_)

@@ -1,4 +1,4 @@
-//! Flows that begin or end at this node: their keys, whose they are, and what may come by them.
+//! Flows that begin or end at this node: their keys, their owners, and the messages that may come by them.
 //!
 //! ```text
 //!   datagram --> of a known flow? --> made under its key? --> may its owner get it? --> Read
@@ -45,7 +45,7 @@ enum Owner {
     },
 }
 
-/// For whom something is that came by a flow.
+/// The owner of a datagram that came by a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum For {
     /// This node's source.
@@ -67,16 +67,16 @@ pub struct Read<'a> {
     pub datagram: Datagram,
     /// A symbol's bytes.
     pub payload: &'a [u8],
-    /// For whom it is.
+    /// Its owner.
     pub whose: For,
 }
 
 /// Why a datagram is not handed to a machine of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unread {
-    /// It is of a flow that is not here.
+    /// The flow is not known here.
     Unknown,
-    /// It is not what the other end of its flow sends.
+    /// The other end of the flow does not send such datagrams.
     Stray,
 }
 

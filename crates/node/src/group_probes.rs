@@ -1,7 +1,7 @@
-//! Who hears a multicast group.
+//! Probes of which members hear a multicast group.
 //!
-//! A probe of a group is a datagram of a flow that all members know the key of, as long as those that are to follow. Each member that
-//! hears it answers by unicast on a flow of its own, so that whoever asked knows who does, and nobody else can have members answer it.
+//! A probe of a group is a datagram of a flow whose key all members have, as long as the datagrams that follow. Each member that
+//! hears it answers by unicast on a flow of its own. So the asker knows who answers, and nobody else can make members answer.
 //!
 //! ```text
 //!   probe(group, members) -- Probe to the group, again every `every` while someone is silent --> Heard(who answered)
@@ -17,10 +17,10 @@ use headwater_wire::{Body, FlowSecret, GroupQuestion, HeaderKey, Probe, ProbeAck
 /// Maximum number of flows whose probes are answered. More are those of a controller that forgets to say when they are over.
 const MAX_ANSWERED: usize = 1024;
 
-/// How patient a node is with the members of a group.
+/// Timeouts of group probes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GroupProbesConfig {
-    /// How often members are asked before those that have not answered count as deaf: 3 times.
+    /// Number of probes before members that have not answered count as deaf: 3.
     pub tries: u32,
     /// The wait after each time: 100 ms, more than a round trip and a busy member need.
     pub every: Duration,
@@ -36,7 +36,7 @@ impl Default for GroupProbesConfig {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ProbeId(u32);
 
-/// Something that is to be done about groups.
+/// An action about groups.
 #[derive(Clone)]
 pub enum GroupAction<G, A> {
     /// Send a probe to a group.
@@ -118,7 +118,7 @@ impl<G: Clone, A> GroupProbes<G, A> {
         !self.out.is_empty()
     }
 
-    /// What is to be done next.
+    /// Returns the next action.
     pub fn poll(&mut self) -> Option<GroupAction<G, A>> {
         self.out.pop_front()
     }

@@ -1,7 +1,7 @@
-//! Which casts a node takes part in.
+//! The casts that a node takes part in.
 //!
-//! Only the node's own controller may invite it. An invitation is known by its number: said again, it is answered again, whether the
-//! fetch still runs or is over.
+//! Only the node's own controller may invite it. An invitation is identified by its number: if it is repeated, it is answered again,
+//! whether the fetch still runs or is over.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -11,7 +11,7 @@ use headwater_wire::{Fetched, Invitation, ToNode};
 /// Number of finished invitations to remember, so that one that is said again is answered and not fetched again.
 const REMEMBERED: usize = 256;
 
-/// Something that is to be done about invitations.
+/// An action about invitations.
 #[derive(Clone, Debug, PartialEq)]
 pub enum InvitationAction {
     /// Fetch what this invites to; [`Invitations::ended`] says what came of it.
@@ -38,7 +38,7 @@ impl Invitations {
         Invitations { controller, running, over, out, strangers: 0 }
     }
 
-    /// What is to be done next.
+    /// Returns the next action.
     pub fn poll(&mut self) -> Option<InvitationAction> {
         self.out.pop_front()
     }
@@ -103,8 +103,8 @@ mod tests {
     }
 
     fn fetched(request: u64) -> Fetched {
-        let (by_group, alone, relayed, from) = Default::default();
-        Fetched { request, end: FetchEnd::Kept, by_group, alone, relayed, from, files: Bytes::ZERO }
+        let (by_group, by_unicast, relayed, from) = Default::default();
+        Fetched { request, end: FetchEnd::Kept, by_group, by_unicast, relayed, from, files: Bytes::ZERO }
     }
 
     fn all(invitations: &mut Invitations) -> Vec<InvitationAction> {

@@ -1,5 +1,5 @@
-//! All that a host decides, as one machine: whose a datagram is, what its source, its receivers and its trees are to know of each
-//! other, and in which order they have their turns.
+//! All decisions of a host, as one machine: the owner of each datagram, what its source, its receivers and its trees learn of each
+//! other, and the order of their turns.
 //!
 //! ```text
 //!                 driver: sockets, files, encoders, decoders, time
@@ -9,11 +9,11 @@
 //!                   ^ Ask                       ^ Deliver
 //!                   `---------- Trees ----------'
 //! ```
-//! Bytes never pass through: what is kept of a datagram, and what is sent, the driver moves. A packet of a tree is a [`Parcel`], which
-//! a driver makes of it and gets back for each way that it takes.
+//! Bytes never pass through: the driver moves what is kept of a datagram and what is sent. A packet of a tree is a [`Parcel`], which
+//! the driver makes, and gets back once for each neighbour that the packet goes to.
 //!
-//! **After each input, poll until there is nothing more**, and then again at [`Node::wake`]. What an action asks for by a call in
-//! answer (a path, a parcel, whether a symbol was kept) is called before the next poll.
+//! **After each input, poll until there is nothing more**, and then again at [`Node::wake`]. If an action asks for a call in answer
+//! (for a path, a parcel, or whether a symbol was kept), make that call before the next poll.
 //!
 //! `S` and `R` are a [`Source`](headwater_transport::source::Source) and
 //! [`Receivers`](headwater_transport::receiver::Receivers), or what a driver wraps around them; `A` is an address by which a
@@ -32,7 +32,7 @@ use headwater_wire::{
     Body, Control, Datagram, Ecn, FlowSecret, GroupQuestion, HeaderKey, Parsed, Spoiled, parse, peek_flow,
 };
 
-pub use actions::{Alone, By, NodeAction, To};
+pub use actions::{By, NodeAction, SingleDatagram, To};
 
 use crate::flows::may_receive;
 use crate::passing_on::arriving;
@@ -64,7 +64,7 @@ pub struct Arrived<'a, A> {
     pub trimmed: bool,
 }
 
-/// What a driver can take from the source now.
+/// How much the driver can take from the source now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Room {
     /// Everything.
@@ -75,7 +75,7 @@ pub enum Room {
     Full,
 }
 
-/// What a node has counted.
+/// Counters of a node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NodeStats {
     /// Datagrams that belong to nobody, or that nobody may get.
@@ -111,7 +111,7 @@ impl<M: Endpoint> Driven<M> {
     }
 }
 
-/// What a host decides.
+/// A host's decisions, as one machine.
 pub struct Node<S, R, P, A> {
     source: Driven<S>,
     receivers: Driven<R>,
@@ -167,7 +167,7 @@ where
         &self.source.machine
     }
 
-    /// The same, for what changes nothing that others see.
+    /// The same, for changes that no other machine can see.
     #[inline]
     pub fn source_mut(&mut self) -> &mut S {
         &mut self.source.machine
@@ -179,7 +179,7 @@ where
         &self.receivers.machine
     }
 
-    /// The same, for what changes nothing that others see.
+    /// The same, for changes that no other machine can see.
     #[inline]
     pub fn receivers_mut(&mut self) -> &mut R {
         &mut self.receivers.machine
@@ -207,7 +207,7 @@ where
         self.passing_on.passes_on(object)
     }
 
-    /// What was counted.
+    /// Its counters.
     pub fn stats(&self) -> NodeStats {
         self.stats
     }

@@ -1,12 +1,12 @@
-//! Objects that this node passes on as they come: what its source is to know of its receivers, and these of it.
+//! Objects that this node passes on as they arrive: what its source has to know of its receivers, and they of it.
 //!
 //! ```text
 //!   not here --Start of a fetch--> coming --hold--> held
 //!      ^                             |
 //!      `--fetch failed, or ended and nobody is served; block unreadable; handed over
 //! ```
-//! An object that is held is sent like any other. One whose fetch has ended, but is not held yet, is still coming for those who are
-//! served with it: what is here of it stays readable until it is held, or the node hands over.
+//! An object that is held is sent like any other. If its fetch has ended but it is not held yet, it still counts as coming for those
+//! who are served from it: the part that is here stays readable until the object is held, or the node hands its receivers over.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +16,7 @@ use headwater_transport::{
 };
 use headwater_units::{BlockIndex, Bytes, FetchId, FlowId, ObjectId, SymbolId};
 
-/// What a fetch fetches.
+/// The object of a fetch, and how it is cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cut {
     /// The object.
@@ -27,7 +27,7 @@ pub struct Cut {
     pub symbol_size: u16,
 }
 
-/// What becomes of an object that is unreadable.
+/// The consequence of an unreadable object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unreadable {
     /// It was held, and is not any more.
@@ -59,7 +59,7 @@ impl PassingOn {
         !self.passing.is_empty() && self.passing.contains_key(&object)
     }
 
-    /// What a fetch fetches, once that is known.
+    /// The object of a fetch, once that is known.
     pub fn cut(&self, fetch: FetchId) -> Option<Cut> {
         self.fetches.get(&fetch).copied()
     }
@@ -72,7 +72,7 @@ impl PassingOn {
         self.coming.remove(&object);
     }
 
-    /// It is not any more.
+    /// The object is no longer held.
     pub fn withdraw(&mut self, object: ObjectId) {
         self.held.remove(&object);
     }
@@ -97,7 +97,7 @@ impl PassingOn {
         }
     }
 
-    /// It is over.
+    /// The flow has ended.
     pub fn closed(&mut self, flow: FlowId) {
         let Some((object, true)) = self.flows.remove(&flow) else { return };
         let flows = self.passing.get_mut(&object).expect("counted when the flow began");

@@ -1,7 +1,7 @@
-//! Signals that pass this node: it does as its own part says, sends the others on, and answers for all of them.
+//! Signals that pass this node: it obeys its own part, sends the other parts on, and answers for all of them.
 //!
-//! [`Signalling`] decides. A part that comes by way of another node is believed by the tag that the controller made; what nodes below
-//! answer, by the key that came with their part.
+//! [`Signalling`] decides. A part that comes from another node is trusted if it has the controller's tag; an answer from a node below,
+//! if it has the key that came with that node's part.
 
 use core::net::SocketAddr;
 
@@ -13,7 +13,7 @@ use headwater_wire::{
     parse,
 };
 
-/// Who told this node.
+/// The sender of a signal to this node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Above {
     /// The controller, by its link.
@@ -93,7 +93,7 @@ impl Signals {
         self.machine.answered(now, answer);
     }
 
-    /// What is to be said now; to be asked until there is nothing.
+    /// Returns the next message to send now; call it until it returns nothing.
     pub(crate) fn poll(&mut self, now: Time) -> Option<Say<Above>> {
         self.machine.poll(now)
     }

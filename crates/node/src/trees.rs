@@ -1,5 +1,5 @@
-//! Datacast trees that lead through this node (Datacast §III, §V): what comes down is handed on at once, to the node's own receivers and
-//! to other nodes, and what they ask for is asked for once.
+//! Datacast trees that lead through this node (Datacast §III, §V): symbols that come down are handed on at once, to the node's own
+//! receivers and to other nodes, and equal interests of these go up only once.
 //!
 //! ```text
 //!                      parent, or this node's source
@@ -10,14 +10,13 @@
 //!               interests  |                v  symbols
 //!        this node's receivers      branches: nodes below
 //! ```
-//! A [`TreeNode`] decides where a packet goes on. A packet is handed on as it came, so whoever gets it checks the tag that the source
-//! made: every node on a tree has its key. `P` is such a packet, whatever a driver makes of one.
+//! A [`TreeNode`] decides where a packet goes on. A packet is handed on as it came, so each receiver of it checks the tag that the
+//! source made: every node on a tree has its key. `P` is such a packet, as the driver keeps it.
 //!
-//! Where a switch with a store stands between, all nodes behind it are one branch: the answer goes to whoever asked last, and the
-//! switch makes copies of it.
+//! Behind a switch with a store, all nodes are one branch: the answer goes to the last asker, and the switch makes copies of it.
 //!
-//! Neighbours on a tree tell each other that they are there; the controller hears of those that fall silent. Orders come by its link,
-//! or as signals by way of other nodes.
+//! Neighbours on a tree exchange heartbeats; the controller is told of those that fall silent. Orders come by the controller's link,
+//! or as signals from other nodes.
 
 use core::net::SocketAddr;
 use std::collections::{BTreeSet, VecDeque};
@@ -28,7 +27,7 @@ use headwater_switch::{StoreConfig, TreeNode, TreeWord};
 use headwater_transport::tree::{Liveness, Say};
 use headwater_units::{Bytes, Duration, FlowId, PathId, Time};
 use headwater_wire::{
-    Body, Control, HeaderKey, Interest, Signal, Signalled, ToController, ToNode, TreeOrder, TreeWay,
+    Body, Control, HeaderKey, Interest, Signal, Signalled, ToController, ToNode, TreeOrder, TreeUpdate,
 };
 
 use crate::signals::{Above, Signals};
@@ -37,15 +36,15 @@ use crate::signals::{Above, Signals};
 const MAX_TREES: usize = 4096;
 /// Maximum bytes kept of a tree, however much a controller asks for.
 const MAX_STORE: Bytes = Bytes::mib(16);
-/// Shortest time between two beats, however short the one that a controller asks for: 10 ms.
-const MIN_BEAT: Duration = Duration::from_millis(10);
+/// Shortest time between two heartbeats, however short the one that a controller asks for: 10 ms.
+const MIN_HEARTBEAT: Duration = Duration::from_millis(10);
 /// A tree on which no neighbour was heard for this long is forgotten.
 const FORGET_AFTER: Duration = Duration::from_secs(60);
 /// The controller is told this often that this node does as its order says: a controller that does not know of the tree, as after a
 /// restart, ends it.
 const CONFIRM_EVERY: Duration = Duration::from_secs(5);
 
-/// Something that is to be done about trees.
+/// An action about trees.
 #[derive(Clone, Debug, PartialEq)]
 pub enum TreeAction<P> {
     /// Send a packet to another node, as it is.
@@ -75,7 +74,7 @@ pub enum TreeAction<P> {
         tree: FlowId,
     },
     /// Tell a neighbour that this node is there, by an empty probe under the tree's key ([`Trees::key`]).
-    Beat {
+    Heartbeat {
         /// The tree.
         tree: FlowId,
         /// The neighbour's data socket.
@@ -106,7 +105,7 @@ pub enum TreeAction<P> {
 
 /// Where a packet of a tree comes from or goes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
+enum Neighbour {
     /// This node's source.
     Source,
     /// This node's receivers.
@@ -121,7 +120,7 @@ enum Way {
 struct Relay<P> {
     key: HeaderKey,
     order: TreeOrder,
-    node: TreeNode<P, Way>,
+    node: TreeNode<P, Neighbour>,
     /// By branch: who asked last.
     askers: Vec<SocketAddr>,
     liveness: Liveness<SocketAddr>,
@@ -188,7 +187,7 @@ impl<P: Clone> Trees<P> {
         !self.out.is_empty()
     }
 
-    /// What is to be done next.
+    /// Returns the next action.
     #[inline]
     pub fn poll(&mut self) -> Option<TreeAction<P>> {
         self.out.pop_front()
@@ -199,9 +198,9 @@ impl<P: Clone> Trees<P> {
     /// What a controller says of trees, by this link; gives back what is about something else.
     pub fn on_control(&mut self, now: Time, path: PathId, control: ToNode) -> Option<ToNode> {
         match control {
-            ToNode::PlantTree(order) => self.install(now, path, *order),
+            ToNode::InstallTree(order) => self.install(now, path, *order),
             ToNode::Signal(signal) => self.on_signal(now, Above::Controller(path), *signal),
-            ToNode::FellTree { tree } => self.remove(tree),
+            ToNode::RemoveTree { tree } => self.remove(tree),
             other => return Some(other),
         }
         None
@@ -219,8 +218,8 @@ impl<P: Clone> Trees<P> {
     }
 
     fn install(&mut self, now: Time, path: PathId, mut order: TreeOrder) {
-        if order.beat > Duration::ZERO {
-            order.beat = order.beat.max(MIN_BEAT);
+        if order.heartbeat > Duration::ZERO {
+            order.heartbeat = order.heartbeat.max(MIN_HEARTBEAT);
         }
         let (tree, version) = (order.tree.flow, order.version);
         let full = self.relays.len() >= MAX_TREES;
@@ -244,7 +243,7 @@ impl<P: Clone> Trees<P> {
         }
         self.tell(path, ToController::TreeReady { tree, version });
         self.lead_from_here(tree);
-        self.beat(now);
+        self.heartbeat(now);
     }
 
     fn remove(&mut self, tree: FlowId) {
@@ -255,15 +254,15 @@ impl<P: Clone> Trees<P> {
         }
     }
 
-    /// A tree leads another way, says a signal on this flow; whether this node knows the tree, and does so.
-    fn lead(&mut self, now: Time, signals: FlowId, way: &TreeWay) -> bool {
-        let tree = way.tree;
+    /// A signal says that a tree was rerouted on this flow; whether this node knows the tree, and does so.
+    fn lead(&mut self, now: Time, signals: FlowId, update: &TreeUpdate) -> bool {
+        let tree = update.tree;
         let relay = self.relays.get_mut(&tree).filter(|it| it.order.signals.flow == signals);
         let Some(relay) = relay else { return false };
-        if relay.order.version < way.version {
-            relay.replace(now, relay.order.led(way.clone()));
+        if relay.order.version < update.version {
+            relay.replace(now, relay.order.updated(update.clone()));
             self.lead_from_here(tree);
-            self.beat(now);
+            self.heartbeat(now);
         }
         true
     }
@@ -293,8 +292,8 @@ impl<P: Clone> Trees<P> {
 
     fn on_signal(&mut self, now: Time, above: Above, signal: Signal) {
         let mut obeyed = true;
-        for way in &signal.ways {
-            obeyed &= self.lead(now, signal.flow, way);
+        for update in &signal.updates {
+            obeyed &= self.lead(now, signal.flow, update);
         }
         self.signals.hear(now, above, signal, obeyed);
         self.signal(now);
@@ -316,24 +315,24 @@ impl<P: Clone> Trees<P> {
 
     /// Does what is due.
     pub fn tick(&mut self, now: Time) {
-        self.beat(now);
+        self.heartbeat(now);
         self.signal(now);
     }
 
     /// Tells neighbours that this node is there, and the controller whom it does not hear of.
-    fn beat(&mut self, now: Time) {
+    fn heartbeat(&mut self, now: Time) {
         let mut forgotten = Vec::new();
         for (&tree, relay) in self.relays.iter_mut() {
-            let Some(beat) = relay.liveness.beat(now) else { continue };
+            let Some(heartbeat) = relay.liveness.heartbeat(now) else { continue };
             let controller = relay.controller;
             if now.since(relay.confirmed) >= CONFIRM_EVERY {
                 relay.confirmed = now;
                 let control = ToController::TreeReady { tree, version: relay.order.version };
                 self.out.push_back(TreeAction::Tell { controller, control });
             }
-            let all = beat.tell.len();
-            self.out.extend(beat.tell.into_iter().map(|to| TreeAction::Beat { tree, to }));
-            let Some((neighbours, since)) = beat.silent else { continue };
+            let all = heartbeat.tell.len();
+            self.out.extend(heartbeat.tell.into_iter().map(|to| TreeAction::Heartbeat { tree, to }));
+            let Some((neighbours, since)) = heartbeat.silent else { continue };
             if neighbours.len() == all && since >= FORGET_AFTER {
                 forgotten.push(tree);
                 continue;
@@ -362,39 +361,39 @@ impl<P: Clone> Trees<P> {
         packet: impl FnOnce() -> P,
     ) -> bool {
         let Some(relay) = self.relays.get_mut(&tree) else { return false };
-        // It goes round in a circle of nodes of which each was told that another is above it.
+        // It goes round in a loop of nodes, each of which was told that another one is above it.
         if matches!(body, Body::Interest(Interest { hops: Interest::MAX_HOPS, .. })) {
             return false;
         }
         let is_neighbour = relay.liveness.heard(now, &from);
         let word = TreeWord::of(body);
-        let Some((word, way)) = word.and_then(|word| Some((word, relay.way_from(from, word)?))) else {
+        let Some((word, from)) = word.and_then(|word| Some((word, relay.neighbour_from(from, word)?))) else {
             return is_neighbour && matches!(body, Body::Probe(_));
         };
-        relay.hand_on(&mut self.out, way, word, packet(), bytes);
+        relay.hand_on(&mut self.out, from, word, packet(), bytes);
         true
     }
 
     /// What this node's own source or receivers say on a tree; `bytes` is its length.
     pub fn from_here(&mut self, tree: FlowId, body: &Body, bytes: Bytes, packet: P) {
         let (Some(word), Some(relay)) = (TreeWord::of(body), self.relays.get_mut(&tree)) else { return };
-        let way = match word {
-            TreeWord::Interest(_) => Way::Here,
-            TreeWord::Data { .. } => Way::Source,
+        let from = match word {
+            TreeWord::Interest(_) => Neighbour::Here,
+            TreeWord::Data { .. } => Neighbour::Source,
         };
-        relay.hand_on(&mut self.out, way, word, packet, bytes);
+        relay.hand_on(&mut self.out, from, word, packet, bytes);
     }
 }
 
 impl<P: Clone> Relay<P> {
     fn new(now: Time, controller: PathId, order: TreeOrder) -> Self {
         let store = StoreConfig { size: order.store.min(MAX_STORE), ..StoreConfig::default() };
-        let (parent, children) = ways(&order);
+        let (parent, children) = parent_and_children(&order);
         Relay {
             key: HeaderKey::new(&order.tree.key),
             node: TreeNode::new(store, parent, children),
             askers: first_askers(&order),
-            liveness: Liveness::new(now, order.beat, neighbours(&order)),
+            liveness: Liveness::new(now, order.heartbeat, neighbours(&order)),
             controller,
             confirmed: now,
             order,
@@ -402,21 +401,21 @@ impl<P: Clone> Relay<P> {
     }
 
     fn replace(&mut self, now: Time, order: TreeOrder) {
-        let (parent, children) = ways(&order);
+        let (parent, children) = parent_and_children(&order);
         self.node.reroute(parent, children);
         self.askers = first_askers(&order);
         self.liveness.replace(now, neighbours(&order));
         self.order = order;
     }
 
-    /// By which way something comes from a neighbour; `None`: from nobody that is known, or the wrong way.
-    fn way_from(&mut self, from: SocketAddr, word: TreeWord) -> Option<Way> {
+    /// From which neighbour something comes; `None`: from nobody that is known, or in the wrong direction.
+    fn neighbour_from(&mut self, from: SocketAddr, word: TreeWord) -> Option<Neighbour> {
         match word {
-            TreeWord::Data { .. } => (self.order.parent == Some(from)).then_some(Way::Parent),
+            TreeWord::Data { .. } => (self.order.parent == Some(from)).then_some(Neighbour::Parent),
             TreeWord::Interest(_) => {
                 let branch = self.order.branches.iter().position(|branch| branch.contains(&from))?;
                 self.askers[branch] = from;
-                Some(Way::Branch(branch))
+                Some(Neighbour::Branch(branch))
             }
         }
     }
@@ -424,30 +423,30 @@ impl<P: Clone> Relay<P> {
     fn hand_on(
         &mut self,
         out: &mut VecDeque<TreeAction<P>>,
-        from: Way,
+        from: Neighbour,
         word: TreeWord,
         packet: P,
         bytes: Bytes,
     ) {
         let Relay { node, order, askers, .. } = self;
         let tree = order.tree.flow;
-        node.handle(&from, word, packet, bytes, |way, packet| {
+        node.handle(&from, word, packet, bytes, |to, packet| {
             let packet = packet.clone();
             let forward = |to: Option<SocketAddr>, packet| to.map(|to| TreeAction::Forward { to, packet });
-            out.extend(match way {
-                Way::Parent => forward(order.parent, packet),
-                Way::Branch(branch) => forward(askers.get(*branch).copied(), packet),
-                Way::Here => Some(TreeAction::Deliver { tree, packet }),
-                Way::Source => Some(TreeAction::Ask { tree, packet }),
+            out.extend(match to {
+                Neighbour::Parent => forward(order.parent, packet),
+                Neighbour::Branch(branch) => forward(askers.get(*branch).copied(), packet),
+                Neighbour::Here => Some(TreeAction::Deliver { tree, packet }),
+                Neighbour::Source => Some(TreeAction::Ask { tree, packet }),
             });
         });
     }
 }
 
-fn ways(order: &TreeOrder) -> (Way, Vec<Way>) {
-    let parent = if order.parent.is_some() { Way::Parent } else { Way::Source };
-    let here = order.receives.then_some(Way::Here);
-    (parent, here.into_iter().chain((0..order.branches.len()).map(Way::Branch)).collect())
+fn parent_and_children(order: &TreeOrder) -> (Neighbour, Vec<Neighbour>) {
+    let parent = if order.parent.is_some() { Neighbour::Parent } else { Neighbour::Source };
+    let here = order.receives.then_some(Neighbour::Here);
+    (parent, here.into_iter().chain((0..order.branches.len()).map(Neighbour::Branch)).collect())
 }
 
 fn neighbours(order: &TreeOrder) -> Vec<SocketAddr> {
@@ -486,7 +485,7 @@ mod tests {
             branches: vec![vec![at(3)], vec![at(4)]],
             receives: true,
             store: Bytes::new(100_000),
-            beat: Duration::from_millis(100),
+            heartbeat: Duration::from_millis(100),
             signals: FlowSecret { flow: FlowId(8), key: FlowKey([8; 32]) },
         }
     }
@@ -510,7 +509,7 @@ mod tests {
 
     fn installed(now: Time, order: TreeOrder) -> (Trees<&'static str>, Vec<TreeAction<&'static str>>) {
         let mut trees = Trees::default();
-        assert_eq!(trees.on_control(now, CONTROLLER, ToNode::PlantTree(Box::new(order))), None);
+        assert_eq!(trees.on_control(now, CONTROLLER, ToNode::InstallTree(Box::new(order))), None);
         let said = all(&mut trees);
         (trees, said)
     }
@@ -551,9 +550,9 @@ mod tests {
         assert!(!come(&mut trees, 1, &Body::Interest(name(5).into()), "from above"));
         let tired = Body::Interest(Interest { name: name(5), hops: Interest::MAX_HOPS });
         assert!(!come(&mut trees, 3, &tired, "goes round and round"));
-        let beat = Body::Probe(Probe { number: 0, bytes: Probe::SHORTEST, fits: None });
-        assert!(!come(&mut trees, 9, &beat, "a stranger's beat"));
-        assert!(come(&mut trees, 3, &beat, "a beat"));
+        let heartbeat = Body::Probe(Probe { number: 0, bytes: Probe::SHORTEST, fits: None });
+        assert!(!come(&mut trees, 9, &heartbeat, "a stranger's heartbeat"));
+        assert!(come(&mut trees, 3, &heartbeat, "a heartbeat"));
         assert_eq!(all(&mut trees), []);
     }
 
@@ -566,7 +565,7 @@ mod tests {
         };
         assert_eq!(said[0], ready(4));
         let mut tell = |order: TreeOrder| {
-            trees.on_control(ms(1), PathId(2), ToNode::PlantTree(Box::new(order)));
+            trees.on_control(ms(1), PathId(2), ToNode::InstallTree(Box::new(order)));
             let said = all(&mut trees);
             said.into_iter().filter(|it| matches!(it, TreeAction::Tell { .. })).count()
         };
@@ -576,7 +575,7 @@ mod tests {
         assert_eq!(tell(TreeOrder { parent: Some(at(9)), ..order(5) }), 1);
         come(&mut trees, 3, &Body::Interest(name(5).into()), "asked");
         assert_eq!(all(&mut trees), [forward(9, "asked")]);
-        trees.on_control(ms(1), CONTROLLER, ToNode::FellTree { tree: TREE });
+        trees.on_control(ms(1), CONTROLLER, ToNode::RemoveTree { tree: TREE });
         assert!(trees.is_empty() && trees.wake().is_none());
     }
 
@@ -591,16 +590,18 @@ mod tests {
         let mut trees = Trees::default();
         trees.source_opened(TREE);
         assert_eq!(all(&mut trees), []);
-        trees.on_control(ms(0), CONTROLLER, ToNode::PlantTree(Box::new(from_here)));
+        trees.on_control(ms(0), CONTROLLER, ToNode::InstallTree(Box::new(from_here)));
         assert!(all(&mut trees).contains(&lead));
     }
 
     #[test]
-    fn neighbours_hear_beats_no_faster_than_is_good_for_them_and_silent_ones_are_told_of() {
-        let (mut trees, said) = installed(ms(0), TreeOrder { beat: Duration::from_nanos(1), ..order(1) });
-        let beats =
-            |said: &[TreeAction<_>]| said.iter().filter(|it| matches!(it, TreeAction::Beat { .. })).count();
-        assert_eq!(beats(&said), 3);
+    fn neighbours_hear_heartbeats_no_faster_than_is_good_for_them_and_silent_ones_are_told_of() {
+        let (mut trees, said) =
+            installed(ms(0), TreeOrder { heartbeat: Duration::from_nanos(1), ..order(1) });
+        let heartbeats = |said: &[TreeAction<_>]| {
+            said.iter().filter(|it| matches!(it, TreeAction::Heartbeat { .. })).count()
+        };
+        assert_eq!(heartbeats(&said), 3);
         assert_eq!(trees.wake(), Some(ms(10)), "not after a nanosecond");
         let mut silent = Vec::new();
         for n in 1..=4 {
@@ -608,7 +609,7 @@ mod tests {
                 &mut trees,
                 1,
                 &Body::Probe(Probe { number: 0, bytes: Probe::SHORTEST, fits: None }),
-                "beat",
+                "heartbeat",
             );
             trees.tick(ms(10 * n));
             let told = all(&mut trees);

@@ -35,7 +35,7 @@ fn baselines_conserve_frames_and_bytes_as_well() {
         storm.setup.carry_bytes = false;
         let (records, facts) = storm.run();
         conserved(&records, &facts).unwrap_or_else(|what| panic!("storm {seed}: {what}\n{facts}"));
-        assert_eq!(records.counts.under_way, 0, "storm {seed}\n{facts}");
+        assert_eq!(records.counts.in_flight, 0, "storm {seed}\n{facts}");
     }
 }
 

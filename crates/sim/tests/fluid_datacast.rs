@@ -131,7 +131,7 @@ fn what_makes_no_sense_is_refused() {
     let few = with(&|m| m.receiver.credit = Packets::new(0.5));
     assert_eq!(
         few.to_string(),
-        "credit of 750 bytes is less than the 1000 bytes that fill the way there and back"
+        "credit of 750 bytes is less than the 1000 bytes that fill the path there and back"
     );
     assert!(matches!(with(&|m| m.end = Time::ZERO + Duration::from_secs(1_000_000)), ModelError::Steps(_)));
 }

@@ -60,7 +60,7 @@ fn assert_delivered(records: &Records) {
         assert!(row.finish.is_some(), "{row:?}");
         assert_eq!(Some(row.blocks_done), row.blocks);
     }
-    assert_eq!((records.flows_left.len(), records.counts.corrupt, records.counts.under_way), (0, 0, 0));
+    assert_eq!((records.flows_left.len(), records.counts.corrupt, records.counts.in_flight), (0, 0, 0));
 }
 
 #[test]

@@ -45,7 +45,7 @@ pub struct StoreConfig {
     pub size: Bytes,
     /// Which packet goes.
     pub replacement: Replacement,
-    /// Whether interests for what is under way wait for it here.
+    /// Whether interests for what is in flight wait for it here.
     pub gathers: bool,
     /// At most so many names are waited for; the oldest is forgotten, and asked for again by whoever misses it.
     pub names: usize,
@@ -139,7 +139,7 @@ impl<F, R: Clone + PartialEq> ContentStore<F, R> {
         }
     }
 
-    /// An interest for a name, to be answered this way.
+    /// An interest for a name, to be answered to this neighbour.
     pub fn on_interest(&mut self, name: SymbolId, from: R) -> Answer<'_, F> {
         if self.held.contains_key(&name) {
             self.stats.held += 1;
@@ -173,7 +173,7 @@ impl<F, R: Clone + PartialEq> ContentStore<F, R> {
         Answer::Waits
     }
 
-    /// A packet has come: `to` is called for each way that a copy goes. `number` is its place in the tree's order; `None` for
+    /// A packet has come: `to` is called for each neighbour that a copy goes. `number` is its place in the tree's order; `None` for
     /// what has none, which is always kept.
     pub fn on_packet(
         &mut self,
@@ -313,9 +313,9 @@ mod tests {
 
     fn brings(store: &mut ContentStore<u32, u16>, n: u32) -> Vec<u16> {
         let mut to = Vec::new();
-        store.on_packet(name(n), Some(u64::from(n)), n, PACKET, |packet, way| {
+        store.on_packet(name(n), Some(u64::from(n)), n, PACKET, |packet, to_whom| {
             assert_eq!(*packet, n);
-            to.push(*way);
+            to.push(*to_whom);
         });
         to
     }

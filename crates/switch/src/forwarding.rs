@@ -6,7 +6,7 @@
 //! came in by; of frames that say themselves which hosts they are for, one leaves by each port that leads to any of those.
 //!
 //! Hosts are small numbers and many share a set, so a set is stored once and a host is an index to it: a frame with one
-//! way to go takes two array reads.
+//! path takes two array reads.
 //!
 //! Not here: how routes are found, and which ports exist.
 
@@ -53,7 +53,7 @@ pub enum Choice {
         /// Decides all walks.
         seed: u64,
     },
-    /// As the source says: instead of a hash the frame has the number of its path, and each switch on the way reads another
+    /// As the source says: instead of a hash the frame has the number of its path, and each switch on the path reads another
     /// digit of it. Stands for the UDP source ports by which real sources spray, whose hash is as good as such a number.
     Path {
         /// The number over this, modulo the ports that are up, is the port's place: the product of what the switches before

@@ -128,7 +128,7 @@ pub struct FaultCounts {
     pub duplicated: u64,
     /// Frames held back; copies do not count.
     pub reordered: u64,
-    /// Frames with no way to their host.
+    /// Frames with no route to their host.
     pub unroutable: u64,
 }
 

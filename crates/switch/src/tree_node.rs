@@ -4,16 +4,16 @@
 //!                          parent
 //!             interests ^          | data
 //!                   +---+----------v---+
-//!                   |     TreeNode     |   a ContentStore, where more than one way leads on
+//!                   |     TreeNode     |   a ContentStore, where more than one branch leads on
 //!                   +-+------+-------+-+
 //!                child    child     child (the device's own application is one, if it receives)
 //! ```
-//! The same machine stands in a switch, in a server that forwards, and in a host of an overlay: a *way* is whatever a driver
+//! The same machine stands in a switch, in a server that forwards, and in a host of an overlay: a *neighbour* is whatever a driver
 //! sends by, a port, a path or an address. Whoever drives it has read the packet's header ([`TreeWord::of`]) and does the sending.
 //!
 //! **Only where a tree branches is anything kept** (§V-A). Elsewhere interests and data pass through.
 //!
-//! **Ways are those of the tree**, which the node was told: an interest is heard from below and data from above. So nobody else
+//! **Neighbours are those of the tree**, which the node was told: an interest is heard from below and data from above. So nobody else
 //! can have symbols sent to a place of its choice, or put any into a store. Not here: which trees there are, the packet's
 //! bytes, rates, and timers: a node is silent until it is spoken to.
 
@@ -54,7 +54,7 @@ impl TreeWord {
 /// Counts of one node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TreeNodeStats {
-    /// Packets that came by a way that they cannot come by.
+    /// Packets from a neighbour that cannot send them.
     pub strays: u64,
     /// Interests that were sent towards the source.
     pub up: u64,
@@ -64,7 +64,7 @@ pub struct TreeNodeStats {
     pub store: StoreStats,
 }
 
-/// One tree at one device. `P` is a packet, `R` a way.
+/// One tree at one device. `P` is a packet, `R` a neighbour.
 #[derive(Clone, Debug)]
 pub struct TreeNode<P, R> {
     parent: R,
@@ -84,7 +84,7 @@ impl<P: Clone, R: Clone + PartialEq> TreeNode<P, R> {
         TreeNode { parent, children, store, config, strays: 0, up: 0, down: 0 }
     }
 
-    /// The tree was repaired: other ways from now on. What is kept stays.
+    /// The tree was repaired: other neighbours from now on. What is kept stays.
     pub fn reroute(&mut self, parent: R, children: Vec<R>) {
         if self.store.is_none() && children.len() > 1 {
             self.store = Some(ContentStore::new(self.config));
@@ -92,12 +92,12 @@ impl<P: Clone, R: Clone + PartialEq> TreeNode<P, R> {
         (self.parent, self.children) = (parent, children);
     }
 
-    /// The way towards the source.
+    /// The neighbour towards the source.
     pub fn parent(&self) -> &R {
         &self.parent
     }
 
-    /// The ways away from it.
+    /// The neighbours away from it.
     pub fn children(&self) -> &[R] {
         &self.children
     }
@@ -107,7 +107,7 @@ impl<P: Clone, R: Clone + PartialEq> TreeNode<P, R> {
         self.store.is_some()
     }
 
-    /// A packet has come; `bytes` is the room that it takes in a store. Calls `send` for each way that it, or what answers it, goes
+    /// A packet has come; `bytes` is the room that it takes in a store. Calls `send` for each neighbour that it, or what answers it, goes
     /// by.
     #[inline]
     pub fn handle(&mut self, from: &R, word: TreeWord, packet: P, bytes: Bytes, send: impl FnMut(&R, &P)) {
@@ -149,11 +149,11 @@ impl<P: Clone, R: Clone + PartialEq> TreeNode<P, R> {
             return;
         }
         let TreeNode { children, store, down, .. } = self;
-        // Somebody may have asked by a way that is none any more.
-        let mut to_child = |packet: &P, way: &R| {
-            if children.contains(way) {
+        // Somebody may have asked who is no neighbour any more.
+        let mut to_child = |packet: &P, to: &R| {
+            if children.contains(to) {
                 *down += 1;
-                send(way, packet);
+                send(to, packet);
             }
         };
         match (store, children.first()) {
@@ -187,14 +187,14 @@ mod tests {
     fn asks(node: &mut TreeNode<&'static str, u16>, from: u16, esi: u32) -> Vec<(u16, &'static str)> {
         let mut sent = Vec::new();
         let interest = TreeWord::Interest(name(esi));
-        node.handle(&from, interest, "interest", BYTES, |way, packet| sent.push((*way, *packet)));
+        node.handle(&from, interest, "interest", BYTES, |to, packet| sent.push((*to, *packet)));
         sent
     }
 
     fn brings(node: &mut TreeNode<&'static str, u16>, from: u16, esi: u32) -> Vec<(u16, &'static str)> {
         let mut sent = Vec::new();
         let data = TreeWord::Data { name: name(esi), number: Some(esi.into()) };
-        node.handle(&from, data, "data", BYTES, |way, packet| sent.push((*way, *packet)));
+        node.handle(&from, data, "data", BYTES, |to, packet| sent.push((*to, *packet)));
         sent
     }
 
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_by_a_way_of_nobodys_is_counted_and_dropped() {
+    fn what_comes_from_no_neighbour_is_counted_and_dropped() {
         let mut node = node(&[1, 2]);
         assert_eq!((asks(&mut node, 9, 7), asks(&mut node, UP, 7)), (vec![], vec![]));
         asks(&mut node, 1, 7);
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn after_a_repair_it_serves_the_new_ways_alone_from_what_it_has() {
+    fn after_a_repair_it_serves_the_new_neighbours_alone_from_what_it_has() {
         let mut node = node(&[1, 2]);
         asks(&mut node, 1, 7);
         brings(&mut node, UP, 7);

@@ -1,6 +1,6 @@
-//! A random walk over equally good ways that takes every one once per round (SCDP §III-C, NDP).
+//! A random walk over equally good paths that takes every one once per round (SCDP §III-C, NDP).
 //!
-//! What sprays packets, switch or source, has one walk for each destination. Over any stretch of packets no way is used more
+//! What sprays packets, switch or source, has one walk for each destination. Over any stretch of packets no path is used more
 //! than once more than another, and yet nobody else's walk is in step with it.
 
 use rand_chacha::rand_core::RngCore;
@@ -9,11 +9,11 @@ use rand_chacha::rand_core::RngCore;
 #[derive(Clone, Debug, Default)]
 pub struct Walk {
     order: Order,
-    ways: u16,
+    paths: u16,
     next: u16,
 }
 
-/// The ways, in this round's order. A switch has a walk for each host: where the ways are few it is in one piece, so that a
+/// The paths, in this round's order. A switch has a walk for each host: where the paths are few it is in one piece, so that a
 /// step fetches nothing else.
 #[derive(Clone, Debug)]
 enum Order {
@@ -32,13 +32,13 @@ impl Default for Order {
 const FEW: u16 = 16;
 
 impl Walk {
-    /// One of `0..of`; zero if there is none. Rounds begin anew, in another order, when all ways were taken or their number is
+    /// One of `0..of`; zero if there is none. Rounds begin anew, in another order, when all paths were taken or their number is
     /// another one than before.
     #[inline]
     pub fn step(&mut self, of: u16, rng: &mut impl RngCore) -> u16 {
-        if self.ways != of {
-            // Other ways: a round begun on the old ones is not worth finishing.
-            *self = Walk { order: Order::of(of), ways: of, next: of };
+        if self.paths != of {
+            // Other paths: a round begun on the old ones is not worth finishing.
+            *self = Walk { order: Order::of(of), paths: of, next: of };
         }
         if self.next == of {
             if of == 0 {
@@ -47,17 +47,17 @@ impl Walk {
             self.order.shuffle(of, rng);
             self.next = 0;
         }
-        let way = self.order.at(self.next);
+        let path = self.order.at(self.next);
         self.next += 1;
-        way
+        path
     }
 }
 
 impl Order {
-    fn of(ways: u16) -> Self {
-        match ways {
+    fn of(paths: u16) -> Self {
+        match paths {
             ..=FEW => Order::Few(0xfedc_ba98_7654_3210),
-            _ => Order::Many((0..ways).collect()),
+            _ => Order::Many((0..paths).collect()),
         }
     }
     #[inline]
@@ -68,8 +68,8 @@ impl Order {
         }
     }
     /// Fisher and Yates. The bias of a 32-bit draw over at most 65,535 places is below 2^-16.
-    fn shuffle(&mut self, ways: u16, rng: &mut impl RngCore) {
-        for last in (1..ways).rev() {
+    fn shuffle(&mut self, paths: u16, rng: &mut impl RngCore) {
+        for last in (1..paths).rev() {
             let other = ((u64::from(rng.next_u32()) * (u64::from(last) + 1)) >> 32) as u16;
             match self {
                 Order::Few(order) => {
@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_round_takes_every_way_once_and_no_two_walks_are_alike() {
+    fn each_round_takes_every_path_once_and_no_two_walks_are_alike() {
         let mut rng = ChaCha8Rng::seed_from_u64(1);
         let (mut one, mut other) = (Walk::default(), Walk::default());
         let mut round = |walk: &mut Walk| (0..16).map(|_| walk.step(16, &mut rng)).collect::<Vec<_>>();
@@ -103,25 +103,25 @@ mod tests {
         }
     }
 
-    /// Both ways to keep an order, by what the last of sixteen and the first of seventeen are.
+    /// Both paths to keep an order, by what the last of sixteen and the first of seventeen are.
     #[test]
-    fn few_and_many_ways_are_shuffled_alike() {
-        for ways in [1, 2, 5, 15, 16, 17, 300] {
+    fn few_and_many_paths_are_shuffled_alike() {
+        for paths in [1, 2, 5, 15, 16, 17, 300] {
             let (mut rng, mut same) = (ChaCha8Rng::seed_from_u64(9), ChaCha8Rng::seed_from_u64(9));
-            let (mut walk, mut order) = (Walk::default(), Vec::from_iter(0..ways));
+            let (mut walk, mut order) = (Walk::default(), Vec::from_iter(0..paths));
             for _ in 0..20 {
                 for last in (1..order.len()).rev() {
                     let other = (u64::from(same.next_u32()) * (last as u64 + 1)) >> 32;
                     order.swap(last, other as usize);
                 }
-                let round: Vec<u16> = (0..ways).map(|_| walk.step(ways, &mut rng)).collect();
+                let round: Vec<u16> = (0..paths).map(|_| walk.step(paths, &mut rng)).collect();
                 assert_eq!(round, order);
             }
         }
     }
 
     #[test]
-    fn no_way_is_way_zero() {
+    fn no_path_is_path_zero() {
         let mut rng = ChaCha8Rng::seed_from_u64(1);
         let mut walk = Walk::default();
         assert_eq!((walk.step(0, &mut rng), walk.step(0, &mut rng), walk.step(1, &mut rng)), (0, 0, 0));

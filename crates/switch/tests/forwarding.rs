@@ -1,4 +1,4 @@
-//! Which way frames go: hashes that spread and do not polarise, sprayed rounds, copies, ports that are down.
+//! Which path frames take: hashes that spread and do not polarise, sprayed rounds, copies, ports that are down.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -56,13 +56,13 @@ fn hashes_spread_flows_evenly_over_all_ports() {
 }
 
 #[test]
-fn flows_that_one_switch_sends_the_same_way_are_spread_again_by_the_next() {
+fn flows_that_one_switch_sends_the_same_port_are_spread_again_by_the_next() {
     let mut first = table(0..4, Choice::Hash { salt: 1 });
-    let same_way: Vec<u32> = (0..40_000).filter(|&hash| one(&mut first, 0, hash) == Some(2)).collect();
+    let same_port: Vec<u32> = (0..40_000).filter(|&hash| one(&mut first, 0, hash) == Some(2)).collect();
     let mut second = table(0..4, Choice::Hash { salt: 2 });
-    assert_even(&count(same_way.iter().map(|&hash| one(&mut second, 0, hash).unwrap())), 4);
+    assert_even(&count(same_port.iter().map(|&hash| one(&mut second, 0, hash).unwrap())), 4);
     let mut unsalted = table(0..4, Choice::Hash { salt: 1 });
-    let polarised = count(same_way.iter().map(|&hash| one(&mut unsalted, 0, hash).unwrap()));
+    let polarised = count(same_port.iter().map(|&hash| one(&mut unsalted, 0, hash).unwrap()));
     assert_eq!(polarised.len(), 1, "that is what the salt is for");
 }
 
@@ -91,14 +91,14 @@ fn sprayed_rounds_come_in_every_order() {
     assert_even(&count(orders), 6);
 }
 
-/// A fat-tree's 16 ways between pods: the rack's switch reads the last digit of the path's number, the one above it the next.
+/// A fat-tree's 16 paths between pods: the rack's switch reads the last digit of the path's number, the one above it the next.
 #[test]
 fn switches_read_a_digit_each_of_the_path_that_the_source_chose() {
     let mut rack = table(0..4, Choice::Path { divisor: 1 });
     let mut above = table(4..8, Choice::Path { divisor: 4 });
-    let ways: BTreeSet<(u16, u16)> =
+    let paths: BTreeSet<(u16, u16)> =
         (0..16).map(|path| (one(&mut rack, 0, path).unwrap(), one(&mut above, 0, path).unwrap())).collect();
-    assert_eq!(ways.len(), 16);
+    assert_eq!(paths.len(), 16);
     assert_eq!((one(&mut rack, 0, 6), one(&mut above, 0, 6)), (Some(2), Some(5)));
     rack.set_port_up(PortIndex(2), false);
     assert_eq!(one(&mut rack, 0, 6), Some(0), "among those that are up");
@@ -236,7 +236,7 @@ fn copies_part_as_late_as_they_can() {
         [Choice::First, Choice::Spray { seed: 1 }, Choice::Hash { salt: 1 }, Choice::Path { divisor: 1 }]
     {
         let mut table = rack(choice);
-        let mut ways = BTreeSet::new();
+        let mut ports = BTreeSet::new();
         for hash in 0..50 {
             let branches = table.branches(&hosts, 0b11_1111, hash).to_vec();
             // Those on the way up together, whichever it is; the one nobody knows nowhere.
@@ -246,10 +246,10 @@ fn copies_part_as_late_as_they_can() {
                 (Branch { port: PortIndex(1), hosts: 1 }, Branch { port: PortIndex(0), hosts: 8 })
             );
             assert_eq!(up.hosts, 0b10_0110);
-            ways.insert(up.port.0);
+            ports.insert(up.port.0);
         }
         let all = if choice == Choice::First { vec![2] } else { vec![2, 3] };
-        assert_eq!(ways.into_iter().collect::<Vec<_>>(), all, "{choice:?}");
+        assert_eq!(ports.into_iter().collect::<Vec<_>>(), all, "{choice:?}");
         assert_eq!(table.branches(&hosts, 0b10, 0).len(), 1, "only those who are meant");
         assert!(table.branches(&hosts, 0, 0).is_empty() && table.branches(&hosts, 1 << 63, 0).is_empty());
     }
@@ -260,7 +260,7 @@ fn hosts_behind_one_port_for_different_reasons_share_a_copy() {
     let mut table = rack(Choice::First);
     table.set_routes(5, &ports([2])).unwrap();
     assert_eq!(table.branches(&[2, 5], 3, 0), [Branch { port: PortIndex(2), hosts: 3 }]);
-    // With port 2 down the one goes another way, and the other none.
+    // With port 2 down the one takes another path, and the other none.
     table.set_port_up(PortIndex(2), false);
     assert_eq!(table.branches(&[2, 5], 3, 0), [Branch { port: PortIndex(3), hosts: 1 }]);
 }

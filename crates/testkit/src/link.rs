@@ -1,4 +1,4 @@
-//! One direction of a way: a queue before a line, a delay, and faults.
+//! One direction of a path: a queue before a line, a delay, and faults.
 
 use std::collections::VecDeque;
 

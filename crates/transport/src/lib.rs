@@ -1,4 +1,4 @@
-//! What the ends of a delivery run, without I/O, clock or randomness of their own.
+//! The machines at both ends of a delivery, without I/O, clock or randomness of their own.
 //!
 //! Every source and receiver is an [`Endpoint`](headwater_machine::Endpoint) with commands and events of its own. The controller
 //! that sends sources to receivers is not here: they know it only by its messages.

@@ -79,9 +79,9 @@ pub struct Source {
 #[derive(Debug)]
 struct Held {
     flow: Flow,
-    /// Where its controller is.
+    /// Path to its controller.
     controller: PathId,
-    /// It stands in the queue of flows that may send.
+    /// Whether it is in the queue of flows that may send.
     queued: bool,
     /// Its entry in the table of timers, never later than its deadline.
     timer: Option<Time>,
@@ -139,7 +139,7 @@ impl Source {
         self.flows.values().filter_map(|held| held.flow.slack()).min()
     }
 
-    /// What happened so far.
+    /// Counters so far.
     pub fn stats(&self) -> SourceStats {
         self.stats
     }
@@ -162,7 +162,7 @@ impl Source {
             | Body::Receipt(_)
             | Body::Detached
             | Body::Announcement(_) => self.stats.unexpected += 1,
-            said => self.on_said(now, flow, path, &said),
+            body => self.on_body(now, flow, path, &body),
         }
     }
 
@@ -269,9 +269,9 @@ impl Source {
     // ---- the receiver
 
     #[inline]
-    fn on_said(&mut self, now: Time, flow: FlowId, path: PathId, said: &Body) {
+    fn on_body(&mut self, now: Time, flow: FlowId, path: PathId, body: &Body) {
         let mut is_understood = true;
-        self.with_flow(flow, |f, common, outcome| is_understood = f.hear(now, path, said, common, outcome));
+        self.with_flow(flow, |f, common, outcome| is_understood = f.hear(now, path, body, common, outcome));
         self.stats.unexpected += u64::from(!is_understood);
         if let Some((group, says)) = self.common.pull.says.take() {
             self.with_flow(group, |f, common, _| {

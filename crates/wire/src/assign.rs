@@ -1,7 +1,7 @@
 //! What a receiver asks of a source (docs/decisions/0025): absolute, versioned, repeated until echoed.
 //!
 //! The first `Assign` also opens the flow: it is the first datagram from the receiver to the source, so that address
-//! translators and firewalls on the way let the answer in, and it carries back the source's nonce once there is one.
+//! translators and firewalls on the path let the answer in, and it carries back the source's nonce once there is one.
 //!
 //! ```text
 //! version (4) | rule (1) | index (1) | of (1) | works (1) | receive window (4) | nonce (8) | first undecoded (4)

@@ -56,10 +56,10 @@ pub struct CodePoints {
 #[non_exhaustive]
 pub enum CodePointError {
     /// The field has six bits.
-    #[error("{0} is no code point: 0..=63")]
+    #[error("{0} is not a code point: it must be in 0..=63")]
     Range(u8),
     /// Every packet of the class would look as if it had been trimmed.
-    #[error("code point {dscp} is what trimmed packets are known by, and cannot be that of class {class:?}")]
+    #[error("code point {dscp} marks trimmed packets, and cannot be that of class {class:?} too")]
     Trimmed {
         /// The code point.
         dscp: u8,

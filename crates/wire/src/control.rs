@@ -24,13 +24,13 @@ use thiserror::Error;
 
 pub use address::resolve_address;
 pub use cast::{
-    Cast, CastNews, CastWay, CastWish, FetchEnd, Fetched, FlowSecret, GroupInvitation, GroupQuestion,
+    Cast, CastNews, CastRoute, CastWish, FetchEnd, Fetched, FlowSecret, GroupInvitation, GroupQuestion,
     Invitation, MAX_NEWS, MAX_REASON, MemberNews, MemberStanding, TreeOrder, TreeRepair, WhyUnicast,
 };
 pub use limits::{MAX_FLOWS, MAX_NAME};
 pub use naming::{Claim, ClaimRule, NameStands, Naming};
 pub use node::{Holding, MAX_LABEL, MAX_LABELS, NodeInfo};
-pub use signal::{MAX_SIGNALLED, Signal, SignalBranch, Signalled, TreeWay, answer_key, answer_tags};
+pub use signal::{MAX_SIGNALLED, Signal, SignalBranch, Signalled, TreeUpdate, answer_key, answer_tags};
 pub use task::{Delivery, Outcome, Refusal, Spoiled, SpreadRule};
 pub use to_controller::{FlowReport, FlowView, MarkSignal, Request, ToController};
 pub use to_node::ToNode;

@@ -104,7 +104,7 @@ pub fn parse<'a>(bytes: &'a [u8], key: &HeaderKey) -> Result<Parsed<'a>, WireErr
     read(bytes, Some(key))
 }
 
-/// Reads what may be said on a tree, as a device on the way must, which holds no key: nothing of it is proven. `None` for all that
+/// Reads what may be said on a tree, as a device on the path must, which holds no key: nothing of it is proven. `None` for all that
 /// is neither a symbol nor [`Body::Interest`] nor [`Body::Announcement`].
 pub fn peek_tree(bytes: &[u8]) -> Option<Datagram> {
     matches!(bytes.first()? & 15, KIND_SYMBOL | KIND_TREE)
@@ -203,7 +203,7 @@ fn read<'a>(bytes: &'a [u8], key: Option<&HeaderKey>) -> Result<Parsed<'a>, Wire
 /// Reads what a switch has left of a symbol: the header, whatever else is still there or is not.
 ///
 /// That it was trimmed is for the caller to know, by the packet's code point ([`CodePoints`](crate::CodePoints)): a switch
-/// knows nothing of our flags, and anybody on the way could set them, since the tag does not cover the one in question.
+/// knows nothing of our flags, and anybody on the path could set them, since the tag does not cover the one in question.
 ///
 /// # Errors
 /// [`WireError`]: too short for a symbol's header, no symbol, or as [`parse`].
@@ -350,7 +350,7 @@ mod tests {
     #[test]
     fn a_signal_is_believed_by_its_node_and_its_answer_by_the_node_above() {
         let secret = FlowSecret { flow: FlowId(7), key: FlowKey(core::array::from_fn(|n| n as u8)) };
-        let signal = Signal { flow: FlowId(7), number: 3, ways: Vec::new(), below: Vec::new() };
+        let signal = Signal { flow: FlowId(7), number: 3, updates: Vec::new(), below: Vec::new() };
         let bytes = signal.clone().into_datagram(&secret);
         let parsed = parse(&bytes, &HeaderKey::new(&secret.key)).unwrap().datagram;
         assert_eq!(parsed.body, Body::Control(Box::new(Control::Node(ToNode::Signal(Box::new(signal))))));

@@ -76,7 +76,7 @@ pub enum Ecn {
     Ect1 = 1,
     /// 10: may be marked; what symbols leave with.
     Ect0 = 2,
-    /// 11: marked on the way.
+    /// 11: marked on the path.
     Ce = 3,
 }
 

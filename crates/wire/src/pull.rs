@@ -1,7 +1,7 @@
 //! What receivers that ask for every packet say: pulls, and receipts for what came of one packet.
 //!
 //! ```text
-//! pull:     sequence (4) | flags (1) | wants (10 each)     bit 0 of the flags: fin, bit 1: alone, bits 2 and 3: how many wants
+//! pull:     sequence (4) | flags (1) | wants (10 each)     bit 0 of the flags: fin, bit 1: detached, bits 2 and 3: how many wants
 //! want:     block (4) | start (3) | stride (1) | count (2)
 //! receipt:  packet number (8) | sequence (4) | flags (1)   bit 0 of the flags: trimmed; the others are zero
 //! ```
@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 use crate::WireError;
 
 const FIN: u8 = 1;
-const ALONE: u8 = 2;
+const DETACHED: u8 = 2;
 const WANTS_SHIFT: u32 = 2;
 const TRIMMED: u8 = 1;
 
@@ -73,7 +73,7 @@ pub struct Pull {
     /// It asks for the last packet that the receiver needs.
     pub fin: bool,
     /// The receiver no longer belongs to its group: it wants its own packets. They are counted from zero again.
-    pub alone: bool,
+    pub detached: bool,
     /// Of which blocks: the oldest one of which the flow still owes something, and a newer one. A second want needs a first.
     pub wants: [Option<Want>; 2],
 }
@@ -81,7 +81,7 @@ pub struct Pull {
 impl Pull {
     /// One that asks for a packet, whichever comes next.
     pub fn any(sequence: u32) -> Self {
-        Pull { sequence, fin: false, alone: false, wants: [None; 2] }
+        Pull { sequence, fin: false, detached: false, wants: [None; 2] }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -92,7 +92,7 @@ impl Pull {
         let wants = self.wants.iter().flatten();
         out[..4].copy_from_slice(&self.sequence.to_be_bytes());
         let count = (wants.clone().count() as u8) << WANTS_SHIFT;
-        out[4] = if self.fin { FIN } else { 0 } | if self.alone { ALONE } else { 0 } | count;
+        out[4] = if self.fin { FIN } else { 0 } | if self.detached { DETACHED } else { 0 } | count;
         wants.zip(out[5..].chunks_exact_mut(Want::LEN)).for_each(|(want, out)| want.emit(out));
     }
 
@@ -113,7 +113,7 @@ impl Pull {
             *want = Some(Want::parse(bytes)?);
         }
         let sequence = u32::from_be_bytes([head[0], head[1], head[2], head[3]]);
-        Ok(Pull { sequence, fin: flags & FIN != 0, alone: flags & ALONE != 0, wants })
+        Ok(Pull { sequence, fin: flags & FIN != 0, detached: flags & DETACHED != 0, wants })
     }
 }
 

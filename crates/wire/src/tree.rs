@@ -31,7 +31,7 @@ pub struct Interest {
 }
 
 impl Interest {
-    /// The most hops that an interest makes: where nodes were told of a tree that is a circle, it ends.
+    /// Maximum number of hops of an interest: it ends there if the nodes' orders for a tree form a loop.
     pub const MAX_HOPS: u8 = 255;
 }
 

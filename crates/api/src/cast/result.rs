@@ -2,12 +2,12 @@
 
 use serde::Serialize;
 
-/// What came of a cast.
+/// The result of a cast.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct CastResult {
     /// The object's id.
     pub object: String,
-    /// What was asked for, if it is a name.
+    /// The name that was asked for, if it was a name.
     pub name: Option<String>,
     /// The object's size; of a folder, that of its manifest and of all its files, as far as a receiver could say.
     pub bytes: u64,
@@ -21,7 +21,7 @@ pub struct CastResult {
     pub group: Option<String>,
     /// The control address of the node that sent it to the group, or that was the first to be found to have it.
     pub source: String,
-    /// Who sent it: the one of the group first, then by id.
+    /// Sources of the cast: the group's first, then by id.
     pub sources: Vec<CastSource>,
     /// Payload that the source has sent to the group, each symbol counted once.
     pub multicast_bytes: u64,
@@ -36,13 +36,13 @@ pub struct CastResult {
     pub link_stress: f64,
     /// Useful payload that receivers got by flows of their own from another rack; absent if none says in which it stands.
     pub between_racks_bytes: Option<u64>,
-    /// When the first receiver was through that had to be sent something.
+    /// When the first receiver that had to be sent something had finished.
     pub first_seconds: Option<f64>,
-    /// When half of them were.
+    /// When half of them had finished.
     pub median_seconds: Option<f64>,
-    /// When the last one was.
+    /// When the last one had finished.
     pub last_seconds: Option<f64>,
-    /// What was done where trees were cut.
+    /// Repairs of trees.
     pub repairs: Vec<CastRepair>,
     /// All receivers have it.
     pub complete: bool,
@@ -50,7 +50,7 @@ pub struct CastResult {
     pub receivers: Vec<CastReceiver>,
 }
 
-/// Trees that were led another way.
+/// Trees that were rerouted.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct CastRepair {
     /// When a neighbour was first said to be silent, from the request on.
@@ -63,13 +63,13 @@ pub struct CastRepair {
     pub told_seconds: Option<f64>,
     /// Cables that count as cut.
     pub cut: u16,
-    /// Trees that go another way.
+    /// Trees that were rerouted.
     pub rebuilt: u16,
-    /// Trees that share the way of another.
+    /// Trees that share the path of another.
     pub shared: u16,
     /// Nodes that were told down a tree of nodes.
     pub signalled: u16,
-    /// Of these, the ones that did not answer that way, and were then told by their own connection.
+    /// Of these, the ones that did not answer the signal, and were then told by their own connection.
     pub unanswered: u16,
 }
 
@@ -78,7 +78,7 @@ pub struct CastRepair {
 pub struct CastReceiver {
     /// Its control address.
     pub node: String,
-    /// What it calls itself.
+    /// Its name.
     pub name: String,
     /// Its fingerprint.
     pub id: String,
@@ -88,7 +88,7 @@ pub struct CastReceiver {
     pub reason: Option<String>,
     /// How long it took.
     pub seconds: f64,
-    /// How much of the object is there.
+    /// Bytes of the object that it has.
     pub bytes: u64,
     /// Useful payload that came by the group.
     pub multicast_bytes: u64,
@@ -107,7 +107,7 @@ impl CastReceiver {
     }
 }
 
-/// Who sent in a cast.
+/// A source of a cast.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct CastSource {
     /// Its control address.

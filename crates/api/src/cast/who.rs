@@ -1,4 +1,4 @@
-//! Whom a cast is for: nodes by their names, or by the labels that they carry.
+//! The receivers of a cast: nodes by their names, or by their labels.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use crate::named_nodes::named_nodes;
 use crate::requests::Receivers;
 use crate::{AppError, NodeLine, StatusReport};
 
-/// So many labels are listed where none matches.
+/// Maximum number of labels listed in the error when none matches.
 const MOST_LISTED: usize = 12;
 
 impl Receivers {

@@ -1,4 +1,4 @@
-//! What a controller's log says of its nodes, tasks and casts, and what is counted of them.
+//! Log lines and counters of a controller's nodes, tasks and casts.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

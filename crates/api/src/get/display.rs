@@ -1,4 +1,4 @@
-//! What a user sees of one object while it comes in, and whoever takes the verified prefix.
+//! The progress of one object as a user sees it, and the readers of its verified prefix.
 
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
 //! A folder: its manifest, then its files, into a draft that becomes the folder when all of it is there.
 //!
-//! The same command goes on with what an earlier one left: finished files are hashed and kept, unfinished ones have their blocks. What
-//! `-o` meant the first time it means again: see [`Job::folder_target`].
+//! The same command resumes what an earlier one left: finished files are hashed and kept, unfinished ones keep their blocks. `-o` means
+//! the same as the first time: see [`Job::folder_target`].
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -20,7 +20,7 @@ use crate::own::{self, OwnObject};
 use crate::{AppError, GetResult, Output, Phase, Progress, Watch, Where};
 use headwater_driver::monotonic_nanos;
 
-/// How often those who watch hear how far all files are.
+/// Interval of progress reports on all files.
 const TELL: Duration = Duration::from_millis(100);
 
 /// Where a folder goes.
@@ -177,7 +177,7 @@ impl Job<'_> {
 
     /// A file is wanted by its id.
     pub(super) fn here_of_file(&self) -> Here {
-        Here { certain: true, alone: self.options.at == Where::Here, ..Here::default() }
+        Here { certain: true, local_only: self.options.at == Where::Here, ..Here::default() }
     }
 }
 

@@ -1,4 +1,4 @@
-//! A get with all that goes with it.
+//! A `get` with everything that it needs.
 
 use std::path::PathBuf;
 
@@ -26,11 +26,11 @@ pub(crate) struct GetOptions {
     pub(crate) sha256: bool,
     /// Replace an existing file.
     pub(crate) overwrite: bool,
-    /// Which transport is to bring it; the controller's choice if absent.
+    /// Transport to use; the controller's choice if absent.
     pub(crate) delivery: Option<Delivery>,
     /// Which symbols each source sends, where sources push.
     pub(crate) spread: SpreadRule,
-    /// At most so many sources at once; at least 1.
+    /// Maximum number of sources at once; at least 1.
     pub(crate) max_sources: Option<u8>,
     /// A fixed weight for every flow, instead of Algorithm 1; only with [`Where::From`].
     pub(crate) theta: Option<f64>,

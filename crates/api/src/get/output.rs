@@ -1,4 +1,4 @@
-//! Whether the output can be, before anything is fetched.
+//! Checks of the output before anything is fetched.
 
 use std::path::{Path, PathBuf};
 

@@ -1,4 +1,4 @@
-//! What a get reports: what came from whom, and what held it up.
+//! The results of a `get`: what came from which source, and what held it up.
 
 use headwater_transport::push::receiver::{FlowStats, ReceiverStats};
 use headwater_units::{BlockIndex, Bytes, NodeId};
@@ -97,11 +97,11 @@ fn sources_of(flows: &[FlowStats], names: &[(NodeId, String)]) -> Vec<SourceShar
 }
 
 fn transport(flows: &[FlowStats]) -> &'static str {
-    let mut ways = flows.iter().filter(|flow| flow.symbols > 0).map(|flow| flow.came_by.name());
-    match ways.next() {
+    let mut kinds = flows.iter().filter(|flow| flow.symbols > 0).map(|flow| flow.came_by.name());
+    match kinds.next() {
         None => "none",
-        Some(first) if ways.any(|way| way != first) => "mixed",
-        Some(way) => way,
+        Some(first) if kinds.any(|kind| kind != first) => "mixed",
+        Some(kind) => kind,
     }
 }
 

@@ -1,4 +1,4 @@
-//! Several objects by one command: one process, one link to the controller, some of them at a time.
+//! Several objects by one command: one process, one link to the controller, a bounded number in parallel.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,7 +15,7 @@ use crate::host::Host;
 use crate::own::{self, OwnObject};
 use crate::{AppError, GetResult, Phase, Progress, ProgressSource, Shutdown, Watch, Where};
 
-/// How often those who watch hear how far all are.
+/// Interval of progress reports on all objects.
 const TELL: Duration = Duration::from_millis(100);
 
 /// Fetches several objects ([`each_of`]); `done` hears what came of each. One that fails does not
@@ -77,7 +77,7 @@ async fn all(
         }
     };
     // Nobody may be there to ask, and this machine have some of them all the same.
-    let mut alone = None;
+    let mut fallback = None;
     let reached = match own.iter().any(Option::is_some) {
         true => {
             tokio::time::timeout(CONTROLLER_PATIENCE, connect(options, watch)).await.unwrap_or_else(|_| {
@@ -93,12 +93,12 @@ async fn all(
     let (host, path) = match reached {
         Err(error @ AppError::Unreachable { .. }) if own.iter().any(Option::is_some) => {
             watch.note(&format!("{error}; what this machine's own store has is taken from there"));
-            alone = Some(error);
+            fallback = Some(error);
             connect(&GetOptions { at: Where::Here, ..options.clone() }, watch).await?
         }
         reached => reached?,
     };
-    let nobody = alone.is_some() || options.at == Where::Here;
+    let nobody = fallback.is_some() || options.at == Where::Here;
     let each: Vec<GetOptions> = each
         .iter()
         .map(|it| GetOptions { at: if nobody { Where::Here } else { it.at.clone() }, ..it.clone() })
@@ -117,7 +117,7 @@ async fn all(
                 continue;
             }
             if nobody && own.is_none() {
-                let error = alone.as_ref().map_or_else(nobody_known, |error| AppError::Daemon {
+                let error = fallback.as_ref().map_or_else(nobody_known, |error| AppError::Daemon {
                     code: error.exit_code(),
                     message: error.to_string(),
                 });
@@ -162,9 +162,9 @@ async fn one<'a>(
     if let (Err(error @ AppError::NotFound(_)), Some(own)) = (&result, job.own.clone()) {
         part.note(&format!("{error}; it is taken from this machine's own store"));
         let options = GetOptions { at: Where::Here, ..job.options.clone() };
-        let mut alone = Job::new(&options, host, job.path, job.shutdown, job.started);
-        alone.own = Some(own);
-        let result = within(&options, job.started, alone.object(&mut part)).await;
+        let mut file = Job::new(&options, host, job.path, job.shutdown, job.started);
+        file.own = Some(own);
+        let result = within(&options, job.started, file.object(&mut part)).await;
         return (index, result, job);
     }
     (index, result, job)

@@ -1,7 +1,7 @@
-//! Objects that are not put into a file but written on as they come: to standard output, a device or a pipe; a folder as a tar.
+//! Objects that are written to a stream as they arrive: to standard output, a device or a pipe; a folder as a tar.
 //!
-//! A thread takes the blocks in their order and writes them ([`super::super::spool`] keeps what it has not come to). It may wait for its
-//! reader as long as that likes: nothing that ends the command waits for it.
+//! A thread takes the blocks in their order and writes them ([`super::super::spool`] holds the others). It may wait for its reader
+//! without limit: the end of the command does not wait for it.
 
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};

@@ -1,9 +1,10 @@
-//! Which address stands for a process that listens on all of them.
+//! The address to announce for a process that listens on all of them.
 //!
-//! A process that listens on a wildcard address knows none by which others reach it, and there may be several: one by IPv4, one by
-//! IPv6, another behind a NAT. But each of its peers uses one. So it says the wildcard address, and whoever hears it takes the address
-//! at the other end of the link ([`Control::resolve`](headwater_wire::Control::resolve)). That goes for what a controller says of the
-//! machines in its own process, and of nodes that came to it over loopback: for its peers they all are where the controller is.
+//! A process that listens on a wildcard address does not know the addresses by which others reach it; there may be several: one by IPv4,
+//! one by IPv6, another behind a NAT. But each of its peers uses one. So the process announces the wildcard address, and each hearer
+//! replaces it by the address at the other end of the link ([`Control::resolve`](headwater_wire::Control::resolve)). The same holds for
+//! what a controller says of the machines in its own process, and of nodes that came to it over loopback: for its peers they are all at
+//! the controller's address.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
@@ -42,14 +43,14 @@ impl Host {
     }
 }
 
-/// The address that packets to the world would carry, if there is a way there. Nothing is sent.
+/// The address that packets to the world would carry, if there is a route there. Nothing is sent.
 fn routed() -> Option<IpAddr> {
     // Addresses for documentation (RFC 5737, RFC 3849): nobody has them, so they go by the default route.
-    let ways: [(IpAddr, IpAddr); 2] = [
+    let targets: [(IpAddr, IpAddr); 2] = [
         (Ipv4Addr::UNSPECIFIED.into(), Ipv4Addr::new(192, 0, 2, 1).into()),
         (Ipv6Addr::UNSPECIFIED.into(), Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1).into()),
     ];
-    ways.into_iter().find_map(|(any, world)| {
+    targets.into_iter().find_map(|(any, world)| {
         let socket = UdpSocket::bind((any, 0)).ok()?;
         socket.connect((world, 9)).ok()?;
         Some(socket.local_addr().ok()?.ip())

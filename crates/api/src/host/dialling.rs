@@ -1,4 +1,4 @@
-//! What is said of a connection that is dialled again and again: each cause once, with the next try, and once that it is back.
+//! Log lines about a connection that is dialled again and again: each cause once, with the next try, and once when it is back.
 
 use headwater_control::Link;
 use headwater_units::{Duration, PathId};

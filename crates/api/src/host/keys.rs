@@ -1,8 +1,8 @@
-//! Which key a process is known by.
+//! The key of a process.
 //!
-//! A state folder is one node: whoever listens is known by `keys/node`, wherever it listens. Only one process at a time can be that
-//! node. What listens beside it is another one, with a key by its address (`keys/ADDRESS`), which stays its own from then on; so
-//! both stay who they are, in whatever order they are started again. What only dials takes the first of `keys/slot-N` that nobody uses.
+//! A state folder is one node: a listening process has the key `keys/node`, wherever it listens. Only one process at a time can be that
+//! node. A second listening process is another node, with a key by its address (`keys/ADDRESS`) that it keeps from then on; so both
+//! keep their identities, in whatever order they are restarted. A process that only dials takes the first free one of `keys/slot-N`.
 
 use std::fs::{File, TryLockError};
 use std::net::{SocketAddr, UdpSocket};

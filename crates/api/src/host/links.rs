@@ -1,4 +1,4 @@
-//! Links to other processes: accepted, dialled and dialled again, served, closed.
+//! Links to other processes: accepted, dialled, redialled, served and closed.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -17,17 +17,17 @@ use crate::outbox::Outbox;
 use crate::query::{Answer, Query, Role, ask};
 use headwater_driver::control_path;
 
-/// How long queued messages may take to arrive when the process ends, and the closing of connections to leave.
+/// Maximum time for queued messages to arrive and connections to close when the process ends.
 const LAST_WORDS: Duration = Duration::from_millis(250);
 const CLOSING: Duration = Duration::from_millis(5);
-/// How long whoever has asked may take to read the answer.
+/// Maximum time for a peer to read the answer to its request.
 const ANSWER_WITHIN: Duration = Duration::from_secs(30);
-/// Of several addresses of a name each is tried so long after the one before (RFC 8305 §5: 250 ms).
+/// Delay between attempts at the addresses of a name (RFC 8305 §5: 250 ms).
 const NEXT_ADDRESS: Duration = Duration::from_millis(250);
-/// How long whoever was dialled may take to say what it is; who is too busy for that is taken for what it should be.
+/// Maximum wait for a dialled peer to state its role; a peer that is too busy is taken for what it should be.
 const ROLE_PATIENCE: Duration = Duration::from_secs(3);
 
-/// Whom a link leads to.
+/// Where links of one kind lead.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Peers {
     /// Patient: whoever cannot be reached now may be later.

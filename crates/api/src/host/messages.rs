@@ -1,4 +1,4 @@
-//! What is said over links and within the process, and to whom it goes.
+//! Messages over links and within the process, and their dispatch.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -18,7 +18,7 @@ use crate::ops::rounded;
 use crate::outbox::Outbox;
 use crate::query::{Answer, MOST_ADDRESSES, Query, Role};
 use crate::report::address_of;
-use headwater_driver::Said;
+use headwater_driver::NodeEvent;
 
 /// Objects of others, and where nodes are reached, are remembered for so many: who says more than that costs no more memory. Of what is
 /// not remembered, the controller is asked.
@@ -29,10 +29,10 @@ const SMALL_ANSWER: usize = 16 << 10;
 const ANSWERS_KIB: usize = 64 << 10;
 /// Answers that may wait for their memory at the same time; whoever asks for more is refused at once.
 const WAITING_AT_ONCE: usize = 16;
-/// How long an answer waits for its memory.
+/// Maximum time that an answer waits for memory.
 const ROOM_FOR_AN_ANSWER: std::time::Duration = std::time::Duration::from_secs(2);
 
-/// What answers to whoever asks may take of this process, however many ask and however slowly they read.
+/// Bounds the memory of answers, however many peers ask and however slowly they read.
 pub(super) struct Answers {
     waiting: Semaphore,
     held: Semaphore,
@@ -71,25 +71,25 @@ impl Host {
         });
     }
 
-    /// What the machines of the data thread say.
-    pub(super) async fn send_out(self, mut events: UnboundedReceiver<Said>) {
+    /// Dispatches the events of the data thread.
+    pub(super) async fn send_out(self, mut events: UnboundedReceiver<NodeEvent>) {
         let mut sending = BTreeMap::new();
         while let Some(event) = events.recv().await {
             match event {
-                Said::Sending { flow, object, receiver } => {
+                NodeEvent::Sending { flow, object, receiver } => {
                     #[allow(clippy::disallowed_methods)] // The log says how long it took.
                     sending.insert(flow, (object, receiver, Instant::now()));
                     let receiver = receiver.short();
                     tracing::info!(%flow, %object, receiver, "sending");
                 }
-                Said::Sent(flow) => {
+                NodeEvent::Sent(flow) => {
                     if let Some((object, receiver, began)) = sending.remove(&flow) {
                         let (receiver, seconds) = (receiver.short(), rounded(began.elapsed().as_secs_f64()));
                         tracing::info!(%flow, %object, receiver, seconds, "sent");
                     }
                 }
-                Said::Unreadable(object, how) => self.spoiled(object, how),
-                Said::Control(path, control) => self.say(path, control),
+                NodeEvent::Unreadable(object, how) => self.spoiled(object, how),
+                NodeEvent::Control(path, control) => self.say(path, control),
             }
         }
     }
@@ -150,7 +150,7 @@ impl Host {
                     let _ = to.send((path, word.clone()));
                 }
             }
-            Control::Node(ToNode::PlantTree(_) | ToNode::FellTree { .. } | ToNode::Signal(_))
+            Control::Node(ToNode::InstallTree(_) | ToNode::RemoveTree { .. } | ToNode::Signal(_))
             | Control::Source(_)
             | Control::Receiver(_) => {
                 if let Some(node) = &self.inner.node {

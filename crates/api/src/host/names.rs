@@ -1,6 +1,6 @@
-//! Names of what this process offers: said to its controller, asked for, and given up when they stand for something else.
+//! Names of the objects that this process offers: announced to its controller, claimed, and given up when they stand for something else.
 //!
-//! Only one controller decides ([`Host::asks_for_names`]): whoever else connects is told what was granted, and asked nothing.
+//! Only one controller decides about names ([`Host::asks_for_names`]): other peers are told what was granted, and asked nothing.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! What this process offers, and what it has to know of an object to offer or to fetch it.
+//! The objects that this process offers, and what it has to know of an object to offer or to fetch it.
 
 use std::net::SocketAddr;
 
@@ -17,7 +17,7 @@ use headwater_driver::{room_in, room_towards};
 
 /// Block hashes of this many objects of others are remembered.
 const HASHES_KEPT: usize = 64;
-/// So many objects are remembered that are offered no longer because their copies are not what they were.
+/// Maximum number of spoiled objects to remember: their copies changed, so they are no longer offered.
 const SPOILED_KEPT: usize = 1024;
 
 impl Host {

@@ -1,4 +1,4 @@
-//! What a controller knows, here or elsewhere, and how data sockets do.
+//! Views of a controller, here or elsewhere, and statistics of data sockets.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -16,7 +16,7 @@ use crate::{AppError, DataPath, StatusReport};
 
 /// A status waits so long for what nodes say of their sockets.
 const DATA_PATH_PATIENCE: Duration = Duration::from_millis(500);
-/// How long a controller may take to say where its nodes are reached.
+/// Maximum wait for a controller to list the addresses of its nodes.
 const LABELS_PATIENCE: Duration = Duration::from_millis(500);
 
 impl Host {

@@ -1,4 +1,4 @@
-//! What a process is told while it runs: new settings, and that it is about to stop.
+//! Changes to a running process: new settings, and the order to stop.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, MutexGuard, PoisonError};
@@ -12,11 +12,11 @@ use super::{Host, LOCAL};
 use crate::events::EventFeed;
 use crate::ops::Ops;
 
-/// What a closed process still does may take so long to end, and it is looked so often whether it has.
+/// Maximum time for the remaining work of a closed process to end, and the interval of checks.
 const LETTING_GO: Duration = Duration::from_secs(2);
 const LOOK_AGAIN: Duration = Duration::from_millis(2);
 
-/// Who is served by a process.
+/// Receivers that a process serves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Serving {
     /// Flows whose receivers are heard of.
@@ -128,7 +128,7 @@ impl Host {
         self.state().leaving
     }
 
-    /// Who is served by it at this moment. Flows that wait for a receiver which has fallen silent do not count.
+    /// Receivers that it serves at this moment. Flows to a receiver that has fallen silent do not count.
     pub(crate) async fn serves_now(&self) -> Serving {
         let Some(node) = &self.inner.node else { return Serving::default() };
         node.look().await;

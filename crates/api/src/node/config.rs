@@ -1,4 +1,4 @@
-//! How a node is set up.
+//! The set-up of a node.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;

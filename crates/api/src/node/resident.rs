@@ -27,7 +27,7 @@ pub(super) struct Resident {
     pub(super) host: Host,
     pub(super) store: Arc<Store>,
     keeper: Arc<Keeper>,
-    /// The way to its controller, and where that is.
+    /// The link to its controller, and where that is.
     pub(super) controller: PathId,
     pub(super) controller_at: String,
     desk: AbortHandle,

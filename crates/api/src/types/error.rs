@@ -1,4 +1,4 @@
-//! Why a command did not do what was asked, and the exit code that says so.
+//! Errors of commands, and their exit codes.
 
 use std::io;
 
@@ -8,7 +8,7 @@ use thiserror::Error;
 
 use super::LeftOut;
 
-/// So many things that are in the way are listed; of the others it is said how many there are.
+/// Maximum number of undeliverable entries that are listed; the others are only counted.
 const LISTED: usize = 20;
 
 /// A command did not do what was asked. The exit code says which way, the message what to do.
@@ -34,7 +34,7 @@ pub enum AppError {
     NoSource {
         /// Name or id.
         object: String,
-        /// What is missing.
+        /// Bytes that are missing.
         missing: Bytes,
         /// What to do.
         hint: String,
@@ -53,11 +53,11 @@ pub enum AppError {
     TimedOut {
         /// The time given.
         after: Duration,
-        /// How far it got and what to do.
+        /// Progress so far, and what to do.
         state: String,
     },
     /// The user stopped it.
-    #[error("interrupted{}", if *resumable { "; what is finished is kept, run the same command again to go on" } else { "" })]
+    #[error("interrupted{}", if *resumable { "; what is finished is kept, run the same command again to resume" } else { "" })]
     Interrupted {
         /// Whether running the same command again goes on where this stopped.
         resumable: bool,
@@ -67,12 +67,12 @@ pub enum AppError {
     Io {
         /// What was tried, as in "cannot write out.bin".
         doing: String,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// A folder holds what cannot be delivered, and nobody said that it may be left out.
-    #[error("{}", in_the_way(folder, left_out))]
-    InTheWay {
+    #[error("{}", undeliverable(folder, left_out))]
+    Undeliverable {
         /// The folder, as the user calls it.
         folder: String,
         /// What it is.
@@ -99,7 +99,7 @@ impl AppError {
             AppError::Io { .. }
             | AppError::Failed(_)
             | AppError::TimedOut { .. }
-            | AppError::InTheWay { .. } => 1,
+            | AppError::Undeliverable { .. } => 1,
             AppError::Usage(_) => 2,
             AppError::NotFound(_) => 3,
             AppError::Unreachable { .. } | AppError::NoSource { .. } => 4,
@@ -126,7 +126,7 @@ impl AppError {
     }
 }
 
-fn in_the_way(folder: &str, left_out: &[LeftOut]) -> String {
+fn undeliverable(folder: &str, left_out: &[LeftOut]) -> String {
     let mut text = format!("{folder} holds what cannot be delivered, so nothing was done:\n");
     left_out.iter().take(LISTED).for_each(|it| text += &format!("  {it}\n"));
     if let more @ 1.. = left_out.len().saturating_sub(LISTED) {
@@ -176,8 +176,8 @@ mod tests {
     #[test]
     fn of_very_many_things_in_the_way_some_are_listed_and_the_others_counted() {
         let one = |n: usize| LeftOut { path: format!("set/{n}"), reason: "it is a socket".into() };
-        let text =
-            AppError::InTheWay { folder: "set".into(), left_out: (0..25).map(one).collect() }.to_string();
+        let text = AppError::Undeliverable { folder: "set".into(), left_out: (0..25).map(one).collect() }
+            .to_string();
         assert!(text.contains("set/19 (it is a socket)") && text.contains("and 5 more"), "{text}");
         assert!(!text.contains("set/20") && text.ends_with("--skip-special"), "{text}");
     }

@@ -1,4 +1,4 @@
-//! What each command is asked to do.
+//! Options of each command.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -10,25 +10,25 @@ use headwater_wire::CodePoints;
 
 use crate::Experiments;
 
-/// How long somebody who is there, but busy, may take to answer unless told otherwise.
+/// Default maximum wait for a peer that is connected but busy.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What every command knows.
+/// Options of every command.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Common {
     /// Keys, pins and the store.
     pub state: PathBuf,
-    /// What this machine calls itself; its host name if absent.
+    /// Name of this machine; its host name if absent.
     pub node_name: Option<String>,
     /// The one fingerprint that the contacted node (each of them, with several) may have.
     pub pin: Option<NodeId>,
-    /// What this machine may send, as the operator states it.
+    /// Rate that this machine may send at, as the operator states it.
     pub uplink: Option<BitRate>,
-    /// What this machine may receive, as the operator states it.
+    /// Rate that this machine may receive at, as the operator states it.
     pub downlink: Option<BitRate>,
     /// The rack this machine is in, and the capacity of the rack's uplink where known.
     pub rack: Option<(String, Option<BitRate>)>,
-    /// What its operator calls this machine by, key and value, beside its rack.
+    /// Labels of this machine, key and value, beside its rack.
     pub labels: BTreeMap<String, String>,
     /// A cap on what this process sends, or on what it asks to be sent.
     pub limit: Option<BitRate>,
@@ -42,11 +42,11 @@ pub struct Common {
     pub data_port: u16,
     /// Loss alone never shrinks a window (the papers' experiments).
     pub loss_response_ignore: bool,
-    /// How long a controller or source that is there may take to answer; one that is not is given up sooner.
+    /// Maximum wait for a controller or source that is connected; one that is not is given up sooner.
     pub patience: Duration,
     /// The user has said how long: then one that is silent is waited for as well.
     pub patience_stated: bool,
-    /// What experiments ask for.
+    /// Options for experiments.
     pub experiments: Experiments,
 }
 
@@ -101,7 +101,7 @@ pub enum Output {
 /// `headwater serve`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ServeOptions {
-    /// What every command knows.
+    /// Options of every command.
     pub common: Common,
     /// Files and folders, at least one.
     pub files: Vec<PathBuf>,
@@ -111,11 +111,11 @@ pub struct ServeOptions {
     pub skip_special: bool,
     /// Folders' entries keep when they were last written to.
     pub times: bool,
-    /// Whom to tell (`host:port`).
+    /// Address of the controller to report to, as `host:port`.
     pub controller: Option<String>,
     /// Where to listen; `None`: [`wildcard`](super::wildcard) of [`NODE_PORT`](super::NODE_PORT).
     pub listen: Option<SocketAddr>,
-    /// Where Prometheus and health checks may ask.
+    /// Address for Prometheus and health checks.
     pub metrics: Option<SocketAddr>,
     /// Once it is to stop it goes on for at most so long for those who are served from here.
     pub drain: Duration,
@@ -148,13 +148,13 @@ impl ControllerSettings {
 /// `headwater controller`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ControllerOptions {
-    /// What every command knows.
+    /// Options of every command.
     pub common: Common,
-    /// Where to listen.
+    /// Address to listen on.
     pub listen: SocketAddr,
-    /// Where Prometheus and health checks may ask.
+    /// Address for Prometheus and health checks.
     pub metrics: Option<SocketAddr>,
-    /// How it plans.
+    /// Settings of its planning.
     pub settings: ControllerSettings,
     /// The network, by whose trees casts go.
     pub network: Option<NetworkSpec>,
@@ -163,9 +163,9 @@ pub struct ControllerOptions {
 /// `headwater ls` and `headwater status`: a question to a controller.
 #[derive(Clone, Debug, PartialEq)]
 pub struct QueryOptions {
-    /// What every command knows.
+    /// Options of every command.
     pub common: Common,
-    /// Whom to ask (`host:port`); `None`: this machine's own state, without any network.
+    /// Address of the controller to ask, as `host:port`; `None`: this machine's own state, without any network.
     pub controller: Option<String>,
     /// Give up after this long without an answer.
     pub timeout: Duration,
@@ -174,7 +174,7 @@ pub struct QueryOptions {
 /// `headwater forget`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ForgetOptions {
-    /// What every command knows.
+    /// Options of every command.
     pub common: Common,
     /// The controller (`host:port`).
     pub controller: String,
@@ -187,7 +187,7 @@ pub struct ForgetOptions {
 /// `headwater rm`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RmOptions {
-    /// What every command knows.
+    /// Options of every command.
     pub common: Common,
     /// A name, an id, or the beginning of one.
     pub what: String,
@@ -196,7 +196,7 @@ pub struct RmOptions {
 /// `headwater gc`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GcOptions {
-    /// What every command knows.
+    /// Options of every command.
     pub common: Common,
     /// Only say what would go.
     pub dry_run: bool,

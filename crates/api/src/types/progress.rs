@@ -1,4 +1,4 @@
-//! How far a command is, and whom it tells.
+//! The progress of a command, and who is told.
 
 use headwater_units::{BitRate, Duration};
 use serde::{Deserialize, Serialize};
@@ -27,7 +27,7 @@ pub enum Phase {
 pub struct ProgressSource {
     /// Its control address.
     pub node: String,
-    /// What it delivers.
+    /// Its rate.
     pub rate: BitRate,
     /// Its part of all useful bytes so far, 0..=1.
     pub share: f64,
@@ -42,7 +42,7 @@ pub struct ProgressSource {
 pub struct ProgressReceiver {
     /// Its control address.
     pub node: String,
-    /// How much of the object is there.
+    /// Bytes of the object that it has.
     pub bytes_done: u64,
     /// `waiting`, `receiving`, `done`, `failed` or `away`.
     pub state: String,
@@ -55,11 +55,11 @@ pub struct Progress {
     pub object: String,
     /// Verified, or hashed.
     pub bytes_done: u64,
-    /// Of so many; zero while unknown.
+    /// Total bytes; zero while unknown.
     pub bytes_total: u64,
     /// The rate now.
     pub rate: BitRate,
-    /// How long it will go on at this rate.
+    /// Remaining time at this rate.
     #[serde(rename = "eta_seconds", with = "optional_seconds")]
     pub eta: Option<Duration>,
     /// In the order in which they came.
@@ -67,16 +67,16 @@ pub struct Progress {
     /// Of a cast, in the order of their addresses; then there are no sources here.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub receivers: Vec<ProgressReceiver>,
-    /// What is going on.
+    /// The current phase.
     pub phase: Phase,
 }
 
-/// Whom a command tells how far it is: a bar, JSON lines, or nobody.
+/// Receives the progress of a command: a bar, JSON lines, or nothing.
 ///
 /// Call as often as convenient, 10 times a second or so; whoever prints leaves out what would be too much.
 pub trait Watch: Send {
-    /// How far it is.
+    /// Reports progress.
     fn progress(&mut self, progress: &Progress);
-    /// Something the user should know now, one line.
+    /// Tells the user something, in one line.
     fn note(&mut self, line: &str);
 }

@@ -1,4 +1,4 @@
-//! Settings that a running daemon takes over.
+//! Settings that a running daemon can change.
 
 use std::collections::BTreeMap;
 use std::future::pending;
@@ -6,7 +6,7 @@ use std::future::pending;
 use headwater_units::{BitRate, Bytes, Duration};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-/// What holds from now on. Whatever else was changed takes a restart.
+/// New settings of a running daemon. Any other changed setting needs a restart.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reload {
     /// As in [`Common::limit`](super::Common::limit).
@@ -23,7 +23,7 @@ pub struct Reload {
     pub drain: Duration,
 }
 
-/// Where a daemon hears of new settings.
+/// The channel of new settings for a daemon.
 #[derive(Debug)]
 pub struct Reloads(UnboundedReceiver<Reload>);
 

@@ -1,4 +1,4 @@
-//! What each command prints when it is ready or through.
+//! What each command prints when it is ready or finished.
 
 use std::net::SocketAddr;
 
@@ -15,10 +15,10 @@ pub struct Listening {
     pub address: SocketAddr,
     /// Where data packets go; a controller has none.
     pub data_address: Option<SocketAddr>,
-    /// What others pass to `--pin`.
+    /// Fingerprint that others pass to `--pin`.
     #[serde(with = "as_text")]
     pub fingerprint: NodeId,
-    /// What can be fetched from here now.
+    /// Objects that can be fetched from here now.
     pub objects: Vec<ObjectLine>,
     /// With `--skip-special`: what of the folders is not offered.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -43,7 +43,7 @@ impl std::fmt::Display for LeftOut {
 /// The end of a `forget`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ForgetResult {
-    /// What the node called itself.
+    /// The node's name.
     pub name: String,
     /// Its fingerprint.
     #[serde(with = "as_text")]
@@ -52,7 +52,7 @@ pub struct ForgetResult {
     pub address: String,
 }
 
-/// What one source did for a task.
+/// One source's share of a task.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SourceShare {
     /// Its control address.
@@ -188,7 +188,7 @@ pub struct GcResult {
     pub dry_run: bool,
     /// Files of folders that nothing needs any more.
     pub objects: Vec<String>,
-    /// What they and the transfers took.
+    /// Bytes that they and the transfers took.
     pub freed_bytes: u64,
     /// Transfers that nobody goes on with.
     pub partials: u64,

@@ -24,35 +24,35 @@ pub struct ObjectLine {
 /// A node as its controller knows it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct NodeLine {
-    /// What it calls itself.
+    /// Its name.
     pub name: String,
     /// Its fingerprint.
     #[serde(with = "as_text")]
     pub id: NodeId,
     /// Its control address.
     pub listen: String,
-    /// What it may send: stated, else measured, else unknown.
+    /// Rate that it may send at: stated, else measured, else unknown.
     pub uplink: Option<BitRate>,
-    /// What it may receive: stated, else measured, else unknown.
+    /// Rate that it may receive at: stated, else measured, else unknown.
     pub downlink: Option<BitRate>,
     /// Its rack.
     pub rack: Option<String>,
-    /// What its operator calls it by, its rack too.
+    /// Its labels, including its rack.
     #[serde(default)]
     pub labels: BTreeMap<String, String>,
     /// Whether it can be a receiver of casts.
     #[serde(default)]
     pub keeps: bool,
-    /// How many objects it has.
+    /// Number of its objects.
     pub objects: u64,
     /// Whether it was heard of lately.
     pub up: bool,
-    /// How its data socket does; absent if it did not answer, or has none.
+    /// Statistics of its data socket; absent if it did not answer, or has none.
     #[serde(default)]
     pub data_path: Option<DataPath>,
 }
 
-/// How a node's data socket does, counted since the node started.
+/// Statistics of a node's data socket, since the node started.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct DataPath {
@@ -93,7 +93,7 @@ pub struct DataPath {
     pub trimmed: u64,
     /// Whether those are seen whose UDP header the switch has left as it was.
     pub sees_trimmed: bool,
-    /// What somebody should look after, in words.
+    /// Warnings for the operator.
     pub warnings: Vec<String>,
 }
 
@@ -104,11 +104,11 @@ pub struct TaskSource {
     pub node: String,
     /// Its part of the useful bytes so far, 0..=1.
     pub share: f64,
-    /// What it delivers.
+    /// Its rate.
     pub rate: BitRate,
     /// Its weight.
     pub theta: f64,
-    /// What it takes for congestion: `ecn`, `delay` or `unknown`.
+    /// Its congestion signal: `ecn`, `delay` or `unknown`.
     pub mark_signal: String,
     /// Smoothed round-trip time, if measured.
     #[serde(rename = "rtt_seconds", with = "optional_seconds")]
@@ -125,23 +125,23 @@ pub struct TaskLine {
     /// Its number. In JSON a text: it has 64 bits, of which many readers keep 53.
     #[serde(with = "as_text")]
     pub task: TaskId,
-    /// What is wanted.
+    /// The wanted object.
     #[serde(with = "as_text")]
     pub object: ObjectId,
     /// The object's name, if it has one.
     pub name: Option<String>,
-    /// Who wants it: its name or address.
+    /// Name or address of the receiver.
     pub receiver: String,
-    /// How much is wanted.
+    /// Wanted bytes.
     pub bytes: Bytes,
-    /// How much of it is there, verified.
+    /// Verified bytes of it.
     pub done: Bytes,
-    /// What comes in now.
+    /// Current rate.
     pub rate: BitRate,
-    /// How long it will go on at this rate.
+    /// Remaining time at this rate.
     #[serde(rename = "eta_seconds", with = "optional_seconds")]
     pub eta: Option<Duration>,
-    /// What holds it back: `source`, `path`, `disk` or `cpu`.
+    /// The bottleneck: `source`, `path`, `disk` or `cpu`.
     pub limited_by: String,
     /// T, bytes of a symbol.
     #[serde(default)]
@@ -156,7 +156,7 @@ pub struct CastLine {
     /// Its number, as whoever asked for it drew it. In JSON a text, as that of a task.
     #[serde(with = "as_text")]
     pub cast: u64,
-    /// What is cast: an id.
+    /// The id of the object.
     pub object: String,
     /// The object's name, if that was asked for.
     pub name: Option<String>,
@@ -164,15 +164,15 @@ pub struct CastLine {
     pub bytes: Bytes,
     /// The control address of the node that sends it to the group, or that was the first to be found to have it.
     pub source: String,
-    /// How it travels: `multicast`, `trees`, `overlay`, `unicast`, or `undecided` while that is found out.
+    /// Its route: `multicast`, `trees`, `overlay`, `unicast`, or `undecided` while that is found out.
     pub via: String,
     /// Why so, in words.
     pub why: String,
-    /// How many are to have it.
+    /// Number of receivers.
     pub receivers: u64,
-    /// How many of them do.
+    /// Receivers that have it.
     pub done: u64,
-    /// How many of them will not.
+    /// Receivers that failed.
     pub failed: u64,
     /// Payload that the source has sent to the group, each symbol counted once.
     pub multicast_bytes: Bytes,

@@ -1,4 +1,4 @@
-//! How ids and spans are written for programs.
+//! Ids and durations as text for programs.
 
 /// Ids as their hex digits.
 pub(super) mod as_text {

@@ -252,22 +252,22 @@ fn lie() -> impl Strategy<Value = Lie> {
 
 /// What anybody with the key may say to a host's receiver.
 #[derive(Clone, Debug)]
-enum Said {
+enum Step {
     Data { flow: u64, number: u64, trimmed: bool },
     Expect { flow: u64, packets: u64, window: u64, relayed: bool },
     Abandon { flow: u64 },
     Pass(u64),
 }
 
-fn said() -> impl Strategy<Value = Said> {
+fn step() -> impl Strategy<Value = Step> {
     let number = || prop_oneof![6 => 0u64..60, 1 => 0u64..6000, 1 => any::<u64>()];
     prop_oneof![
         6 => (0u64..4, number(), any::<bool>())
-            .prop_map(|(flow, number, trimmed)| Said::Data { flow, number, trimmed }),
+            .prop_map(|(flow, number, trimmed)| Step::Data { flow, number, trimmed }),
         1 => (0u64..4, number(), number(), any::<bool>())
-            .prop_map(|(flow, packets, window, relayed)| Said::Expect { flow, packets, window, relayed }),
-        1 => (0u64..4).prop_map(|flow| Said::Abandon { flow }),
-        3 => (0u64..3000).prop_map(Said::Pass),
+            .prop_map(|(flow, packets, window, relayed)| Step::Expect { flow, packets, window, relayed }),
+        1 => (0u64..4).prop_map(|flow| Step::Abandon { flow }),
+        3 => (0u64..3000).prop_map(Step::Pass),
     ]
 }
 
@@ -340,23 +340,23 @@ proptest! {
 
     /// Whatever comes: no panic, no wake in the past, never more pulled than the host's link brings.
     #[test]
-    fn anybodys_packets_cannot_break_a_host_that_pulls(said in prop::collection::vec(said(), 0..300)) {
+    fn anybodys_packets_cannot_break_a_host_that_pulls(said in prop::collection::vec(step(), 0..300)) {
         let mut host = PullReceiver::new(PullReceiverConfig::of(&ndp(12.0), pull_config(0)));
         let (mut now, mut complete) = (Time::ZERO, std::collections::BTreeSet::new());
         for said in said {
             match said {
-                Said::Data { flow, number, trimmed } => {
+                Step::Data { flow, number, trimmed } => {
                     host.handle(now, Input::Packet(data(flow, number, trimmed)));
                 }
-                Said::Expect { flow, packets, window, relayed } => {
+                Step::Expect { flow, packets, window, relayed } => {
                     let expect = Expect { flow: FlowId(flow), path: PathId(3), packets, window, relayed };
                     host.handle(now, Input::Command(SinkCommand::Expect(expect)));
                 }
-                Said::Abandon { flow } => {
+                Step::Abandon { flow } => {
                     let abandon = SinkCommand::Abandon { flow: FlowId(flow) };
                     host.handle(now, Input::Command(abandon));
                 }
-                Said::Pass(span) => now += us(span),
+                Step::Pass(span) => now += us(span),
             }
             for outputs in 0.. {
                 prop_assert!(outputs < 10_000, "it never comes to an end");

@@ -1,6 +1,6 @@
 //! The result for people.
 
-use headwater_api::both_ways;
+use headwater_api::rate_in_words;
 use headwater_units::{BitRate, Bytes};
 
 use super::DemoResult;
@@ -19,7 +19,7 @@ impl DemoResult {
             ("object", format!("{} of random bytes, seed {}", Bytes::new(get.bytes), self.seed)),
             (
                 "time",
-                format!("{:.3} s, {}", get.seconds, both_ways(BitRate::new((get.mb_per_s * 8e6) as u64))),
+                format!("{:.3} s, {}", get.seconds, rate_in_words(BitRate::new((get.mb_per_s * 8e6) as u64))),
             ),
             ("ideal", or_unknown(get.ideal_seconds, " s, the size over the sum of the rates")),
             ("ratio", format!("{}; headers alone cost {:.3}", or_unknown(get.ratio, ""), get.wire_floor)),

@@ -3,7 +3,7 @@
 //! ```text
 //!  scenario, seed --> Stage: who wants what, and when                     (headwater_experiment::run)
 //!                 --> EmulatedNet: the fabric, under real packets         (headwater_testbed::emulate)
-//!                 --> Cast: a `serve` per source, a `get` per task, a controller; `debug tcp` where the scheme is TCP
+//!                 --> Deployment: a `serve` per source, a `get` per task, a controller; `debug tcp` where the scheme is TCP
 //!                     play: starts, stops and host faults at their times; queues are sampled meanwhile
 //!                 --> Records, as the packet engine leaves them --> the same tables, judged by the same claims
 //! ```
@@ -17,7 +17,7 @@
 //! the kernel's.
 
 mod cast;
-mod casting;
+mod deployment;
 mod play;
 mod recipe;
 mod records;
@@ -33,7 +33,7 @@ use headwater_lab::{ModelError, RunContext};
 use headwater_testbed::emulate::EmulateError;
 use headwater_testbed::soft_switch::{Reserved, SoftSwitchError, Validity};
 
-use cast::{Cast, before, deadline};
+use deployment::{Deployment, before, deadline};
 use headwater_api::AppError;
 
 /// So often a run is tried at least before the machine counts as too busy for it,
@@ -85,15 +85,15 @@ fn attempt(
         Scheme::Cast => Some(CastStage::new(scenario)?),
         _ => None,
     };
-    let mut cast = Cast::ready(scenario, stage, casting.as_ref(), seed, processor, context)?;
-    let played = play::play(&mut cast, stage, casting.as_ref(), context, watch)?;
+    let mut deployment = Deployment::ready(scenario, stage, casting.as_ref(), seed, processor, context)?;
+    let played = play::play(&mut deployment, stage, casting.as_ref(), context, watch)?;
     let validity = played.last.validity;
-    let timelines = cast.leave()?;
+    let timelines = deployment.leave()?;
     let mut tables = match &casting {
-        Some(casting) => casting::tables(casting, stage, &cast.net, &played),
-        None => stage.tables(&records::records(stage, &cast.objects, &played, &timelines)?),
+        Some(casting) => cast::tables(casting, stage, &deployment.net, &played),
+        None => stage.tables(&records::records(stage, &deployment.objects, &played, &timelines)?),
     };
-    cast.close()?;
+    deployment.close()?;
     for (name, value) in [
         ("lateness_p99_us", micros(validity.p99)),
         ("read_p99_us", micros(validity.read_p99)),

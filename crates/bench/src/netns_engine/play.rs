@@ -13,13 +13,13 @@ use rustix::time::{ClockId, clock_gettime};
 use serde_json::Value;
 
 use super::Trouble;
-use super::cast::{Actor, Cast, Part, error_in};
+use super::deployment::{Actor, Deployment, Part, error_in};
 use crate::subprocess::Ended;
 
 /// Queues are looked at so often for each sample, which is their mean.
 const LOOKS: u64 = 8;
 /// The longest sleep between looks at what processes say.
-const NAP: Pause = Pause::from_millis(1);
+const POLL_INTERVAL: Pause = Pause::from_millis(1);
 /// A run without an end of its own is broken off here.
 const LONGEST: Duration = Duration::from_secs(600);
 /// Looks at queues that are kept at most.
@@ -63,18 +63,18 @@ enum Cue {
 /// Plays it to its end.
 #[allow(clippy::disallowed_methods, reason = "what happens in real time is waited for")]
 pub(super) fn play(
-    cast: &mut Cast<'_>,
+    deployment: &mut Deployment<'_>,
     stage: &Stage,
     casting: Option<&CastStage<'_>>,
     context: &RunContext,
     watch: &mut dyn FnMut(f64),
 ) -> Result<Played, Trouble> {
-    let mut cues = cues(cast, stage);
-    let first = begin_sampling(cast, stage)?;
-    let begin = cast.net.begin()?;
-    cast.net.switch().forget_lateness()?;
+    let mut cues = cues(deployment, stage);
+    let first = begin_sampling(deployment, stage)?;
+    let begin = deployment.net.begin()?;
+    deployment.net.switch().forget_lateness()?;
     if let Some(casting) = casting {
-        cast.begin_cast(casting)?;
+        deployment.begin_cast(casting)?;
     }
     let mut play = Play {
         begin_ns: begin.monotonic_ns,
@@ -91,9 +91,9 @@ pub(super) fn play(
         let now = play.now();
         while cues.front().is_some_and(|(at, _)| *at <= now) {
             let (_, cue) = cues.pop_front().expect("it was seen just now");
-            play.act(cast, cue)?;
+            play.act(deployment, cue)?;
         }
-        play.hear(cast, stage)?;
+        play.hear(deployment, stage)?;
         let over = play.over();
         let by_time = stage.until.map_or(0.0, |until| now.as_secs_f64() / until.as_secs_f64().max(1e-9));
         watch(by_time.max(over as f64 / play.wanted.max(1) as f64).min(1.0));
@@ -106,35 +106,35 @@ pub(super) fn play(
             return Err(Trouble::Stopped);
         }
         let next = cues.front().map_or(end, |(at, _)| (*at).min(end));
-        std::thread::sleep(NAP.min(next.since(play.now()).into()));
+        std::thread::sleep(POLL_INTERVAL.min(next.since(play.now()).into()));
     };
     if stage.until.is_none() && play.over() < play.wanted {
         return Err(Trouble::Failed(format!("not done after {LONGEST}")));
     }
-    let last = cast.net.switch().snapshot()?;
+    let last = deployment.net.switch().snapshot()?;
     let since = |look: &QueueSample| {
         let at = Time::ZERO + look.at.since(begin.switch);
         (look.at >= begin.switch).then_some((at, look.link, look.packets))
     };
-    let looks = cast.net.switch().take_samples()?.iter().filter_map(since).collect();
+    let looks = deployment.net.switch().take_samples()?.iter().filter_map(since).collect();
     let Play { begin_ns, finished, stopped, asked_again, requested, .. } = play;
     Ok(Played { begin_ns, ended, finished, stopped, asked_again, requested, first, last, looks })
 }
 
-fn cues(cast: &Cast<'_>, stage: &Stage) -> VecDeque<(Time, Cue)> {
+fn cues(deployment: &Deployment<'_>, stage: &Stage) -> VecDeque<(Time, Cue)> {
     let mut cues: Vec<(Time, Cue)> = Vec::new();
     for (place, task) in stage.tasks.iter().enumerate() {
         cues.push((task.at, Cue::Start(place)));
         cues.extend(task.stop.map(|at| (at, Cue::Stop(place))));
     }
-    cues.extend(cast.net.host_faults().iter().map(|(at, fault)| (Time::ZERO + *at, Cue::Host(*fault))));
+    cues.extend(deployment.net.host_faults().iter().map(|(at, fault)| (Time::ZERO + *at, Cue::Host(*fault))));
     // Stable: what happens at one moment does so in the order of the file.
     cues.sort_by_key(|(at, _)| *at);
     cues.into()
 }
 
-fn begin_sampling(cast: &Cast<'_>, stage: &Stage) -> Result<Snapshot, Trouble> {
-    let switch = cast.net.switch();
+fn begin_sampling(deployment: &Deployment<'_>, stage: &Stage) -> Result<Snapshot, Trouble> {
+    let switch = deployment.net.switch();
     if let (Some(every), false) = (stage.every, stage.queues.is_empty()) {
         let every = every / LOOKS;
         let span = stage.until.map_or(LONGEST, |until| until.since(Time::ZERO));
@@ -174,17 +174,17 @@ impl Play {
         ends.filter(|(finish, stop)| finish.or(**stop).is_some()).count()
     }
 
-    fn act(&mut self, cast: &mut Cast<'_>, cue: Cue) -> Result<(), Trouble> {
+    fn act(&mut self, deployment: &mut Deployment<'_>, cue: Cue) -> Result<(), Trouble> {
         match cue {
             Cue::Start(task) => {
                 self.begun[task] = true;
-                let parts = cast.actors.iter_mut().filter(|actor| actor.part.asks_for(task));
+                let parts = deployment.actors.iter_mut().filter(|actor| actor.part.asks_for(task));
                 parts.for_each(|actor| actor.process.tell("start"));
             }
             Cue::Stop(task) => {
                 if self.finished[task].is_none() {
                     self.stopped[task] = Some(self.now());
-                    for actor in cast.actors.iter_mut().filter(|a| a.part.asks_for(task)) {
+                    for actor in deployment.actors.iter_mut().filter(|a| a.part.asks_for(task)) {
                         actor.dismissed = true;
                         actor.process.interrupt();
                     }
@@ -194,16 +194,16 @@ impl Play {
                 let on = |host: usize| move |actor: &&Actor| actor.fails_with(host);
                 match fault {
                     HostFault::Pause(host) => {
-                        cast.actors.iter().filter(on(host)).for_each(|a| a.process.freeze())
+                        deployment.actors.iter().filter(on(host)).for_each(|a| a.process.freeze())
                     }
                     HostFault::Resume(host) => {
-                        cast.actors.iter().filter(on(host)).for_each(|a| a.process.thaw())
+                        deployment.actors.iter().filter(on(host)).for_each(|a| a.process.thaw())
                     }
                     HostFault::Restart(host) => {
                         let begun = self.begun.clone();
-                        cast.restart(host, |task| begun[task])?;
+                        deployment.restart(host, |task| begun[task])?;
                     }
-                    HostFault::Kill(host) => cast.kill(host)?,
+                    HostFault::Kill(host) => deployment.kill(host)?,
                 }
             }
         }
@@ -211,8 +211,8 @@ impl Play {
     }
 
     /// Takes in what processes have said.
-    fn hear(&mut self, cast: &mut Cast<'_>, stage: &Stage) -> Result<(), Trouble> {
-        for actor in &mut cast.actors {
+    fn hear(&mut self, deployment: &mut Deployment<'_>, stage: &Stage) -> Result<(), Trouble> {
+        for actor in &mut deployment.actors {
             while !actor.ended {
                 match actor.process.json_now() {
                     Ok(None) => break,

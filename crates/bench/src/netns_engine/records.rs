@@ -10,7 +10,7 @@ use headwater_switch::{FaultCounts, PortStats};
 use headwater_units::{Duration, FlowId, Time};
 
 use super::Trouble;
-use super::cast::Part;
+use super::deployment::Part;
 use super::play::Played;
 use super::timeline::{Series, Timeline, total, value_at};
 

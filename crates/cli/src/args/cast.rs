@@ -19,21 +19,21 @@ use crate::values::labels::Label;
 
 Every receiver runs `headwater node` (or `up`) and keeps the object in its store, verified, and offers it from then on.
 
-Where the controller was given the network (--topology), the object comes down disjoint trees of it, each symbol about once over
-each link. What goes wrong is led around; a receiver that no tree reaches any more is served by itself, unless --via trees insists.
+Where the controller knows the network (--topology), the object comes down disjoint trees, each symbol about once over each link.
+Trees are rerouted around failures; a receiver that no tree reaches any more is served by itself, unless --via trees insists.
 
-Where the network carries IP multicast from the source to at least two receivers, which a probe finds out before anything is
-sent, each symbol leaves the source once and switches copy it. A receiver that stands still for half a second does not hold up
-the others: it is detached, and catches up by a flow of its own. Receivers that the probe does not reach are served one by one.
+Where the network carries IP multicast from the source to at least two receivers (a probe tests that first), each symbol leaves
+the source once and switches copy it. A receiver that stands still for half a second does not hold up the others: it is detached,
+and catches up by a flow of its own. Receivers that the probe does not reach are served one by one.
 
-Where multicast does not work, the receivers form an overlay: each gets another part of the object from the source and passes it
-on to all others as it comes, so that the source sends about one copy and all have it in about the time of one. A slow receiver
-does not hold up the others, and one that dies costs them its part, no more. Where nodes say in which rack they stand
-(`headwater node --label rack=NAME`), each part enters a rack about once and is handed on inside. The command says which way it
-is and why.
+Where multicast does not work, the receivers form an overlay: each gets a different part of the object from the source and passes it
+on to all others as it arrives, so that the source sends about one copy and all have it in about the time of one. A slow receiver
+does not hold up the others, and one that dies costs them only its part. Where nodes state their rack
+(`headwater node --label rack=NAME`), each part enters a rack about once and is handed on inside. The command says which route it
+takes and why.
 
-Ctrl-C stops all receivers. What is finished on each is kept: the same command goes on from there, and does nothing on those that
-have the object already. If this command is killed or loses the controller, the cast goes on without it.
+Ctrl-C stops all receivers. Finished blocks are kept: the same command resumes from there, and does nothing on receivers that have
+the object already. If this command is killed or loses the controller, the cast goes on without it.
 
 The command fails if any receiver does not have the object in the end; the table, or --json, says which and why.")]
 pub(crate) struct CastArgs {
@@ -51,10 +51,10 @@ pub(crate) struct CastArgs {
     /// All nodes that keep objects and are connected now
     #[arg(long, conflicts_with = "label")]
     pub(crate) all: bool,
-    /// Of those, the ones that carry this label, as in rack=r1; may be repeated: then those that carry all of them
+    /// All connected nodes that keep objects and carry this label, as in rack=r1; if repeated, those that carry all labels
     #[arg(long, value_name = "KEY=VALUE", value_delimiter = ',')]
     pub(crate) label: Vec<Label>,
-    /// How it is to travel
+    /// Route that the object takes
     #[arg(long, value_name = "HOW", default_value_t)]
     pub(crate) via: Via,
     #[command(flatten)]

@@ -69,12 +69,12 @@ pub(crate) struct ControllerArgs {
     planning: PlanningFlags,
     #[command(flatten)]
     metrics: MetricsFlag,
-    /// The network, in a file: casts go by its trees
+    /// File that describes the network; casts then use its trees
     ///
     /// TOML: `fabric = { kind = "bcube", n = 4, levels = 1, rate = "1 Gbit/s", delay = "5 us" }`, or any other fabric of an experiment;
-    /// `hosts = ["10.0.0.1", ...]`, an address for each in the order of their numbers, or a list of one for each of its cables, behind
-    /// which any others may stand by which it is known; `switches = "plain"`, or "stores" where they keep and copy what trees carry.
-    /// The rates bound what trees send. They count frames with preamble and gap; `framing = 14` (bytes around an IP packet) if not.
+    /// `hosts = ["10.0.0.1", ...]`, one address per host in the order of their numbers, or one list per host: an address for each of
+    /// its cables, then any others that it has; `switches = "plain"`, or "stores" where switches keep and copy what trees carry.
+    /// The rates bound what trees send. They count frames with preamble and gap; set `framing = 14` (bytes around an IP packet) if not.
     #[arg(long, value_name = "FILE", help_heading = NETWORK, value_hint = clap::ValueHint::FilePath)]
     pub(crate) topology: Option<PathBuf>,
     #[command(flatten)]
@@ -156,13 +156,13 @@ pub(crate) struct ServeArgs {
     /// Leave sockets, pipes, devices and links that lead out of a folder out of its object, instead of refusing it
     #[arg(long)]
     pub(crate) skip_special: bool,
-    /// Keep when a folder's files were last written to; the same folder is then another object where it was written at other times
+    /// Keep the modification times of a folder's files; equal folders with different times are then different objects
     #[arg(long)]
     pub(crate) keep_mtimes: bool,
     /// Record every input of this source, for `debug replay`
     #[arg(long, value_name = "FILE", help_heading = EXPERIMENT)]
     pub(crate) record: Option<PathBuf>,
-    /// Tell this controller what is here: HOST or HOST:PORT [default port: 7000] [default: tell nobody]
+    /// Controller to register the objects with: HOST or HOST:PORT [default port: 7000] [default: none]
     #[arg(long, value_name = "ADDR")]
     controller: Option<HostPort>,
     #[command(flatten)]

@@ -47,12 +47,12 @@ pub(crate) struct Global {
     #[arg(short, long, global = true, conflicts_with = "verbose", help_heading = COMMON)]
     pub(crate) quiet: bool,
 
-    /// What to log to standard error; -v, -q and RUST_LOG win over it [default: info for `up`, `node`, `controller` and `serve`, else
-    /// warn]
+    /// Least severe level to log to standard error; -v, -q and RUST_LOG win over it [default: info for `up`, `node`, `controller` and
+    /// `serve`, else warn]
     #[arg(long, global = true, value_name = "LEVEL", help_heading = COMMON)]
     log_level: Option<LogLevel>,
 
-    /// What a line of the log looks like [default: text]
+    /// Format of log lines [default: text]
     #[arg(long, global = true, value_name = "HOW", help_heading = COMMON)]
     log_format: Option<LogFormat>,
 }
@@ -175,13 +175,13 @@ pub(crate) struct SendingFlags {
     #[arg(long, value_name = "RATE", help_heading = NETWORK)]
     limit: Option<Rate>,
 
-    /// Background class: give way to everything else, as far as the network lets that be seen
+    /// Background class: yield to all other traffic, as far as the network shows it
     ///
-    /// Packets carry the code point of lower effort (DSCP 1, RFC 8622), which switches with classes serve last. Of the tasks of one
-    /// controller, those of this class come last. Where switches have no classes, flows that are pushed go by the delay of the
-    /// queue: they leave TCP and other flows of Headwater nine tenths of what these have alone and more, if the queue holds about
-    /// 1 ms or more, and less in shorter ones or behind long paths; alone they fill the link. Receivers that pull and trees do not
-    /// go by delay. With `serve`, `node` and `up`: everything that this machine sends. docs/gentle.md has the rules.
+    /// Packets carry the code point of lower effort (DSCP 1, RFC 8622), which switches with classes serve last. Among the tasks of a
+    /// controller, those of this class come last. Where switches have no classes, pushed flows follow the delay of the queue: they
+    /// leave TCP and other flows of Headwater nine tenths or more of their usual rate if the queue holds about 1 ms or more, and less
+    /// in shorter queues or on long paths. Without other traffic they fill the link. Receivers that pull and trees do not follow
+    /// delay. With `serve`, `node` and `up`: everything that this machine sends. docs/gentle.md has the rules.
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     #[arg(value_name = "BOOL", value_parser = truth, help_heading = NETWORK)]
     gentle: Option<bool>,
@@ -190,32 +190,32 @@ pub(crate) struct SendingFlags {
     #[arg(long, value_name = "N", help_heading = NETWORK)]
     dscp: Option<Dscp>,
 
-    /// That of datagrams without data (ACKs, assignments and the like), 0..=63 [default: as --dscp says]
+    /// Code point of datagrams without data (ACKs, assignments and the like), 0..=63 [default: the value of --dscp]
     ///
     /// 48 (CS6) where switches give ACKs and pulls a class of their own and trust hosts to say so, as switches that trim should; at
     /// the edge of other networks it may be remarked or policed. Control connections (QUIC) always have 0.
     #[arg(long, value_name = "N", help_heading = EXPERIMENT)]
     dscp_control: Option<Dscp>,
 
-    /// Those of the first 10 KB, of what follows up to 100 KB, and up to 1 MB of each flow whose receiver pulls [default: 27,19,11,
-    /// or as --dscp says where that is given]
+    /// Code points of a pulled flow's first 10 KB, of the bytes up to 100 KB, and of those up to 1 MB [default: 27,19,11, or the
+    /// value of --dscp where that is given]
     ///
-    /// Up to 10 MB follows --dscp, then 1, lower effort. The first window and the last symbol of such a flow have the first level
+    /// From 1 to 10 MB a pulled flow has --dscp, then 1, lower effort. Its first window and its last symbol have the first level
     /// whatever its length, and so has the first window of a pushed flow where --uplink and --downlink are stated at its ends. For
     /// switches that have a queue for each level. They are from the pool for local use (RFC 2474): other networks treat them as the
     /// default.
     #[arg(long, value_name = "N,N,N", help_heading = EXPERIMENT)]
     dscp_levels: Option<DscpLevels>,
 
-    /// What packets are known by whose payload a switch has cut off, 0..=63 [default: 51]
+    /// Code point of trimmed packets, whose payload a switch has cut off, 0..=63 [default: 51]
     #[arg(long, value_name = "N", help_heading = EXPERIMENT)]
     dscp_trimmed: Option<Dscp>,
 
-    /// Largest IP packet to use, in bytes [default: what the interface says]
+    /// Largest IP packet to use, in bytes [default: the interface's]
     #[arg(long, value_name = "BYTES", help_heading = NETWORK)]
     mtu: Option<Mtu>,
 
-    /// What random loss does to a window [default: guarded]
+    /// How a window reacts to random loss [default: guarded]
     #[arg(long, value_name = "HOW", help_heading = EXPERIMENT)]
     loss_response: Option<LossResponse>,
 }
@@ -252,10 +252,9 @@ impl MetricsFlag {
 
 #[derive(Clone, Debug, Args)]
 pub(crate) struct DrainFlag {
-    /// When asked to stop (SIGTERM, Ctrl-C), go on for at most this long for those who are served from here [default: 30s; 0: stop at
-    /// once]
+    /// When asked to stop (SIGTERM, Ctrl-C), go on serving receivers for at most this long [default: 30s; 0: stop at once]
     ///
-    /// No new task is given to it meanwhile, and whoever can be served by others is. A second signal stops it at once.
+    /// Meanwhile it gets no new task, and receivers that other sources can serve are handed over. A second signal stops it at once.
     #[arg(long, value_name = "TIME")]
     drain: Option<Duration>,
 }
@@ -289,7 +288,7 @@ pub(crate) struct PlanningFlags {
     #[arg(value_name = "BOOL", value_parser = truth, help_heading = EXPERIMENT)]
     equal_theta: Option<bool>,
 
-    /// Multicast addresses that casts may have, as in 239.195.0.0/16:7003, with commas between; `none`: no multicast [default: 239.195.0.0/16:7003,ff05::4857:0/112:7003]
+    /// Multicast addresses for casts, as in 239.195.0.0/16:7003, with commas between; `none`: no multicast [default: 239.195.0.0/16:7003,ff05::4857:0/112:7003]
     ///
     /// Each cast has one of them to itself while it runs. Controllers that share a network should have ranges of their own.
     #[arg(long, value_name = "ADDR/BITS[:PORT],...", help_heading = NETWORK)]
@@ -306,7 +305,7 @@ impl PlanningFlags {
 
 #[derive(Clone, Debug, Args)]
 pub(crate) struct QuotaFlag {
-    /// The most that stored objects may take together, as in 500GiB [default: the disk]
+    /// Maximum total size of stored objects, as in 500GiB [default: the disk's]
     #[arg(long, value_name = "SIZE", value_parser = size)]
     quota: Option<Bytes>,
 }

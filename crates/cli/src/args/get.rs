@@ -27,8 +27,8 @@ What this machine's own store has is taken from there.")]
 pub(crate) struct GetArgs {
     /// A name, an id (64 hex digits), or the beginning of an id; or several, into one folder
     ///
-    /// Of several, some come at the same time. One that fails does not hold up the others; the exit code says that one did. With --json
-    /// there is a line for each.
+    /// Several objects are fetched in parallel, a bounded number at a time. A failure does not stop the others; the exit code reports
+    /// it. With --json there is a line for each.
     #[arg(value_name = "NAME|ID", required = true)]
     pub(crate) what: Vec<String>,
     /// Where to write: a file, a folder, or - for standard output [default: the object's name]
@@ -41,7 +41,7 @@ pub(crate) struct GetArgs {
     /// Keep it in this machine's store instead of a file
     ///
     /// The daemon of the state folder fetches it over its own data port, keeps it and offers it to others from then on.
-    /// Without a daemon this command puts it into the store. What is there already is not fetched again, unless --force
+    /// Without a daemon this command puts it into the store. An object that is there already is not fetched again, unless --force
     /// is given.
     #[arg(long, conflicts_with_all = ["output", "from", "range", "sha256", "record", "wait_for_start", "timeline", "tuning"])]
     pub(crate) keep: bool,
@@ -60,7 +60,7 @@ pub(crate) struct GetArgs {
     /// Accept only the object with this id (BLAKE3, 64 hex digits), whatever the name points at
     #[arg(long, value_name = "HEX")]
     pub(crate) hash: Option<ObjectId>,
-    /// Compute SHA-256 too, while the object comes in
+    /// Compute SHA-256 too, while the object arrives
     #[arg(long)]
     pub(crate) sha256: bool,
     /// Replace the output if there is one
@@ -74,22 +74,22 @@ pub(crate) struct GetArgs {
     machine: MachineFlags,
     #[command(flatten)]
     sending: SendingFlags,
-    /// Who decides when a symbol leaves: its source, by what the path takes, or this receiver, which asks for each
+    /// Who decides when a symbol leaves: its source (push), or this receiver, which asks for each symbol (pull)
     ///
-    /// `auto` pulls if headers of packets that switches have trimmed came to the receiver's process before it asked, eight flows or
-    /// more lead to it, and all have stated --uplink and --downlink. That is so of fetches of a daemon (--keep) at most: a plain `get`
-    /// has received nothing when it asks, and is pushed to. How large the object is does not decide. Where switches trim, `pull`
-    /// wants --downlink, --uplink and --dscp-control 48: docs/push-or-pull.md.
+    /// `auto` pulls if the receiver's process has seen trimmed packets before it asks, eight flows or more lead to it, and all ends have
+    /// stated --uplink and --downlink. Only a daemon (--keep) can meet that: a plain `get` has received nothing when it asks, so it is
+    /// pushed to. The size of the object does not matter. Where switches trim, `pull` needs --downlink, --uplink and
+    /// --dscp-control 48: docs/push-or-pull.md.
     #[arg(long, value_name = "HOW", default_value_t)]
     pub(crate) transport: Transport,
-    /// End at once when the object is here, although others are still served from it
+    /// End at once when the object is here, even if this process still serves others
     ///
-    /// With a controller, those who fetch one object at the same time pass on to each other what they get, where that is faster
-    /// than to be served one by one. Who has all of it says so, and then stays for those whom it serves until they have what they
-    /// need of it, 2 seconds at most; Ctrl-C ends that too. Whoever goes before tells them, and they turn to others at once.
-    /// Nobody is served from a --range, under a --limit, or with --from.
+    /// With a controller, processes that fetch one object at the same time pass on to each other what they receive, where that is faster
+    /// than to be served one by one. A process that has the whole object prints its result, and then stays until those whom it serves
+    /// have what they need of it, 2 seconds at most; Ctrl-C ends that too. A process that leaves earlier tells them, and they turn to
+    /// others at once. A `get` with --range, --limit or --from serves nobody.
     #[arg(long)]
-    pub(crate) no_linger: bool,
+    pub(crate) no_drain: bool,
     /// Which symbols a source that pushes sends [default: listed, or what --tuning says]
     #[arg(long, value_name = "HOW", help_heading = EXPERIMENT)]
     spread: Option<Spread>,
@@ -99,7 +99,7 @@ pub(crate) struct GetArgs {
     /// Record every input of this receiver, for `debug replay`
     #[arg(long, value_name = "FILE", help_heading = EXPERIMENT)]
     pub(crate) record: Option<PathBuf>,
-    /// Connect, say so ({"type":"ready"} with --json), and request only after a line on standard input
+    /// Connect, report that ({"type":"ready"} with --json), and request only after a line on standard input
     ///
     /// The seconds of the result, and --timeout, then count from that line.
     #[arg(long, help_heading = EXPERIMENT)]

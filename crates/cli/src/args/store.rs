@@ -32,7 +32,7 @@ pub(crate) struct PutArgs {
     /// Name of the object [default: the file's name; none for a stream]
     #[arg(long, value_name = "NAME")]
     pub(crate) name: Option<String>,
-    /// Take the name over from copies of what it stands for, if its owner is away; the owner itself needs no leave
+    /// Take over a name that only copies hold while its owner is away; the owner itself does not need this
     #[arg(long)]
     pub(crate) replace: bool,
     /// Hard-link instead of copying; the file must never change again
@@ -41,7 +41,7 @@ pub(crate) struct PutArgs {
     /// Leave sockets, pipes, devices and links that lead out of the folder out of the object, instead of refusing it
     #[arg(long)]
     pub(crate) skip_special: bool,
-    /// Leave out when a folder's files were last written to, so that equal contents are one object
+    /// Leave out the modification times of a folder's files, so that equal contents are one object
     #[arg(long)]
     pub(crate) no_mtimes: bool,
     #[command(flatten)]

@@ -1,4 +1,4 @@
-//! How a cast begins: who receives, and which route is tried.
+//! The beginning of a cast: its receivers, and the choice of a route.
 
 use core::net::SocketAddr;
 use std::collections::{BTreeMap, BTreeSet};
@@ -83,7 +83,7 @@ impl Casts {
         Ok(cast)
     }
 
-    /// By which route it is tried, by what was wished for and what there is.
+    /// The first route to try, by what was wished for and what is possible.
     fn first_route(&self, below: &mut Below<'_>, cast: &Cast) -> Result<Route, Refusal> {
         let at =
             cast.source_at.and_then(|source| self.unused_group(below, is_ipv4(below.catalog, source, cast)));
@@ -115,7 +115,7 @@ impl Casts {
     }
 }
 
-/// Who receives: those who are named, else all that keep objects and are here.
+/// The receivers: the named ones, else all connected nodes that keep objects.
 fn receivers(catalog: &Catalog, source: NodeId, named: Vec<NodeId>) -> Result<Vec<NodeId>, Refusal> {
     let mut to = named;
     if to.is_empty() {

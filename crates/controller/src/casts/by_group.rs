@@ -1,4 +1,5 @@
-//! A cast to a group: its source asks who hears the group, opens a flow for it, and its members have one each by which they pull.
+//! A cast to a multicast group: the source probes which receivers hear the group and opens a flow for it, and each member pulls by a flow
+//! of its own.
 
 use std::collections::BTreeMap;
 

@@ -1,14 +1,17 @@
-//! A cast by trees of the network, and receivers for which these come to nothing.
+//! A cast by trees of the network, and receivers whose trees fail.
 //!
 //! ```text
-//!   Receiving by trees -- no way leads to it, its source stopped, its fetch failed --> StopFetch, Fetch under another number
+//!   Receiving by trees -- no path leads to it, its source stopped, its fetch failed --> StopFetch, Fetch under another number
 //!                                                                                         |
 //!                                                       served by itself, as by any request <-'
 //! ```
-//! Once: a second failure is one. What it has stays. Where whoever asked insists on trees, the first failure is one.
+//! This happens once: the second failure is final. The receiver keeps what it has. If the asker insists on trees, the first failure is
+//! final.
 
 use headwater_units::{FlowId, NodeId, Time};
-use headwater_wire::{CastWay, CastWish, FlowGrant, MemberStanding, Outcome, Signalled, ToNode, WhyUnicast};
+use headwater_wire::{
+    CastRoute, CastWish, FlowGrant, MemberStanding, Outcome, Signalled, ToNode, WhyUnicast,
+};
 
 use super::Below;
 use super::cast::{Cast, Route, Served, Stage, Trees};
@@ -32,8 +35,8 @@ impl Cast {
         self.symbol_size = trees.symbol_size;
         self.stage = Stage::Opening { until: turn.now + turn.config.silent_limit };
         self.flows.extend(trees.flows());
-        let way = CastWay::Trees { trees: shape.trees, members: shape.members, of, hops: shape.hops };
-        self.route = Route::Trees(Trees::Installed(way, Box::new(trees)));
+        let route = CastRoute::Trees { trees: shape.trees, members: shape.members, of, hops: shape.hops };
+        self.route = Route::Trees(Trees::Installed(route, Box::new(trees)));
     }
 
     /// The source has opened a tree's flow.
@@ -114,7 +117,7 @@ impl Cast {
 
     /// Says orders again, and repairs what was reported. Returns when there is more to do.
     pub(super) fn look_after_trees(&mut self, below: &mut Below<'_>) -> Option<Time> {
-        let mut next = self.trees()?.repair_at(below.turn.config.tree_beat);
+        let mut next = self.trees()?.repair_at(below.turn.config.tree_heartbeat);
         if next.is_some_and(|at| below.turn.now >= at) {
             self.repair_trees(below);
             next = None;
@@ -132,7 +135,7 @@ impl Cast {
         let repaired = trees.repair(&mut below.turn, below.catalog, network, is_open);
         let Some(repaired) = repaired else { return };
         for node in &repaired.lost {
-            self.leave_trees(below, *node, "no way leads to it that is not cut");
+            self.leave_trees(below, *node, "no path leads to it that is not cut");
         }
         if let (Some(trees), Some(network)) = (self.trees_mut(), &mut below.network) {
             let tasks = below.deliveries.tasks();
@@ -150,7 +153,7 @@ impl Cast {
             return self.end_member(below, node, MemberStanding::Failed(reason.to_owned()));
         }
         let (request, task) = (member.request, member.task.take());
-        (member.served, member.asks, member.told) = (Served::Alone, None, None);
+        (member.served, member.asks, member.told) = (Served::Unicast, None, None);
         member.standing = MemberStanding::Invited;
         below.turn.stats.receivers_off_trees += 1;
         below.turn.tell(node, ToNode::StopFetch { request });
@@ -172,7 +175,7 @@ impl Cast {
         };
         self.stage = Stage::Running;
         self.end_open_members(below, &MemberStanding::Failed(reason.to_owned()));
-        let over = Route::Trees(Trees::Over(self.way()));
+        let over = Route::Trees(Trees::Over(self.route()));
         let before = std::mem::replace(&mut self.route, over);
         self.abandon(below, before);
     }

@@ -1,11 +1,11 @@
-//! One cast: what it is of, who receives, and the route that it goes by.
+//! One cast: its object, its receivers and its route.
 
 use core::net::SocketAddr;
 use std::collections::{BTreeMap, BTreeSet};
 
 use headwater_units::{Bytes, Duration, FlowId, NodeId, ObjectId, PathId, Symbols, TaskId, Time};
 use headwater_wire::{
-    CastNews, CastWay, CastWish, Class, FlowSecret, GroupInvitation, Invitation, MAX_NEWS, MemberNews,
+    CastNews, CastRoute, CastWish, Class, FlowSecret, GroupInvitation, Invitation, MAX_NEWS, MemberNews,
     MemberStanding, Request, WhyUnicast,
 };
 
@@ -17,9 +17,9 @@ use crate::tree_installation::InstalledTrees;
 /// One cast.
 pub(crate) struct Cast {
     pub(crate) number: u64,
-    /// Whom to tell how it does.
+    /// Path to the asker, which is told how the cast goes.
     pub(super) asker: PathId,
-    /// Whose key that is: nobody else may stop it, or hear of it.
+    /// Key of the asker: nobody else may stop the cast, or hear of it.
     pub(super) asked_by: NodeId,
     pub(crate) name: String,
     pub(crate) object: ObjectId,
@@ -44,13 +44,13 @@ pub(crate) struct Cast {
     /// Of that, what came from another rack; if any receiver says in which it stands.
     pub(super) between_racks: Option<Bytes>,
     pub(crate) members: BTreeMap<NodeId, Member>,
-    /// When whoever asked is told the next time.
+    /// When the asker gets news next.
     pub(super) news_at: Time,
     /// Everybody has ended, and the group's flow is waited for no longer than this.
     pub(super) over_at: Option<Time>,
 }
 
-/// How far a cast is.
+/// Progress of a cast.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
     /// Receivers are told, and ask.
@@ -63,14 +63,14 @@ pub(super) enum Stage {
     Running,
 }
 
-/// By which way receivers are served; those who come late may be served otherwise.
+/// The route by which receivers are served; those who come late may be served otherwise.
 pub(super) enum Route {
     /// Each by itself, for this reason.
     Unicast(WhyUnicast),
     /// By a flow to a group.
     Multicast(Multicast),
     /// By each other; and how, once they are.
-    Overlay(Option<CastWay>),
+    Overlay(Option<CastRoute>),
     /// By trees of the network.
     Trees(Trees),
 }
@@ -97,20 +97,20 @@ pub(super) struct OpenGroup {
 
 /// The trees of a cast.
 pub(super) enum Trees {
-    /// They are found when its receivers have asked.
+    /// They are computed when the receivers have asked.
     Planned,
-    Installed(CastWay, Box<InstalledTrees>),
+    Installed(CastRoute, Box<InstalledTrees>),
     /// There are none, or none any more.
-    Over(CastWay),
+    Over(CastRoute),
 }
 
-/// How a receiver is served.
+/// The route by which a receiver is served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Served {
-    /// By itself, or not yet.
-    Alone,
+    /// By flows of its own, or not yet.
+    Unicast,
     /// As one of a group or an overlay.
-    Together,
+    Shared,
     ByTrees,
 }
 
@@ -133,7 +133,7 @@ pub(crate) struct Member {
     /// Those of a folder's files, once they are there.
     pub(super) files: Bytes,
     pub(super) by_group: Bytes,
-    pub(super) alone: Bytes,
+    pub(super) by_unicast: Bytes,
     pub(super) relayed: Bytes,
     /// When it ended, from the cast's beginning.
     pub(super) ended: Option<Duration>,
@@ -147,14 +147,14 @@ impl Member {
             told: None,
             invite: Retry::at(now, config.retry_first),
             asks: None,
-            served: Served::Alone,
+            served: Served::Unicast,
             task: None,
             standing: MemberStanding::Invited,
             away_since: None,
             bytes: Bytes::ZERO,
             files: Bytes::ZERO,
             by_group: Bytes::ZERO,
-            alone: Bytes::ZERO,
+            by_unicast: Bytes::ZERO,
             relayed: Bytes::ZERO,
             ended: None,
         }
@@ -166,25 +166,25 @@ impl Member {
 }
 
 impl Route {
-    /// How whoever asked is told that it goes.
-    fn way(&self) -> CastWay {
+    /// The route in the words of the wire.
+    fn to_wire(&self) -> CastRoute {
         match self {
-            Route::Unicast(why) => CastWay::Unicast(*why),
-            Route::Multicast(Multicast::Probed { .. }) | Route::Trees(Trees::Planned) => CastWay::Open,
+            Route::Unicast(why) => CastRoute::Unicast(*why),
+            Route::Multicast(Multicast::Probed { .. }) | Route::Trees(Trees::Planned) => CastRoute::Open,
             Route::Multicast(Multicast::Open(OpenGroup { at, members, of, .. }))
             | Route::Multicast(Multicast::Over { at, members, of }) => {
-                CastWay::Multicast { at: *at, members: *members, of: *of }
+                CastRoute::Multicast { at: *at, members: *members, of: *of }
             }
-            Route::Overlay(way) => way.unwrap_or(CastWay::Open),
-            Route::Trees(Trees::Installed(way, _) | Trees::Over(way)) => *way,
+            Route::Overlay(route) => route.unwrap_or(CastRoute::Open),
+            Route::Trees(Trees::Installed(route, _) | Trees::Over(route)) => *route,
         }
     }
 }
 
 impl Cast {
-    /// How it travels, and why.
-    pub(crate) fn way(&self) -> CastWay {
-        self.route.way()
+    /// Its route, in the words of the wire.
+    pub(crate) fn route(&self) -> CastRoute {
+        self.route.to_wire()
     }
 
     /// Receivers that are not through.
@@ -231,13 +231,13 @@ impl Cast {
         }
     }
 
-    /// So much has left on a flow to many.
+    /// A source reports how many symbols it has sent on a flow to many.
     pub(super) fn has_sent(&mut self, flow: FlowId, sent: Symbols) {
         let sent = self.trees_mut().map_or(sent, |trees| trees.has_sent(flow, sent));
         self.to_group = Bytes::new(sent.get().saturating_mul(u64::from(self.symbol_size)));
     }
 
-    /// What a receiver is told.
+    /// The invitation of a receiver.
     pub(super) fn invitation(&self, member: &Member) -> Invitation {
         let group = match &self.route {
             Route::Multicast(Multicast::Probed { at, asked }) => Some((at, asked)).zip(self.source_at),
@@ -267,7 +267,7 @@ impl Cast {
         }
     }
 
-    /// How it does, in as many messages as it takes; the last one says whether it is over.
+    /// Progress for the asker, in as many messages as it takes; the last one says whether the cast is over.
     pub(super) fn news(&mut self, now: Time, tasks: &Tasks, over: bool) -> Vec<CastNews> {
         let after = now.since(self.begun);
         let mut members = Vec::with_capacity(self.members.len());
@@ -278,10 +278,10 @@ impl Cast {
             members.push(MemberNews {
                 node,
                 standing: member.standing.clone(),
-                grouped: member.served != Served::Alone,
+                grouped: member.served != Served::Unicast,
                 bytes: Bytes::new(member.bytes.get().saturating_add(member.files.get())),
                 by_group: member.by_group,
-                alone: member.alone,
+                by_unicast: member.by_unicast,
                 relayed: member.relayed,
                 passed_on: self.given.get(&node).copied().unwrap_or_default(),
                 after: member.ended.unwrap_or(after),
@@ -290,7 +290,7 @@ impl Cast {
         let others = self.given.iter().filter(|(node, _)| !self.members.contains_key(node));
         let given: Vec<(NodeId, Bytes)> =
             others.map(|(node, bytes)| (*node, *bytes)).take(MAX_NEWS).collect();
-        let way = self.way();
+        let route = self.route();
         let repairs = self.trees().map_or_else(Vec::new, InstalledTrees::repairs);
         let mut news: Vec<CastNews> = members
             .chunks(MAX_NEWS)
@@ -300,7 +300,7 @@ impl Cast {
                 bytes: self.bytes,
                 files: self.files,
                 source: self.source,
-                way,
+                route,
                 to_group: self.to_group,
                 given: given.clone(),
                 between_racks: self.between_racks,

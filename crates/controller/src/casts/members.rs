@@ -1,4 +1,4 @@
-//! The receivers of a cast: told, answered, and given up.
+//! The receivers of a cast: invited, served, and given up.
 
 use headwater_units::{Bytes, NodeId, PathId};
 use headwater_wire::{
@@ -30,7 +30,7 @@ impl Cast {
     /// A receiver is through.
     pub(super) fn fetched(&mut self, below: &mut Below<'_>, node: NodeId, fetched: Fetched) {
         if let Some(member) = self.members.get_mut(&node).filter(|member| !member.has_ended()) {
-            (member.by_group, member.alone) = (fetched.by_group, fetched.alone);
+            (member.by_group, member.by_unicast) = (fetched.by_group, fetched.by_unicast);
             (member.relayed, member.files) = (fetched.relayed, fetched.files);
             let served = member.served;
             self.files = self.files.max(fetched.files);
@@ -83,7 +83,7 @@ impl Cast {
         // A name may move; what the cast is of does not.
         request.name = self.object.to_string();
         request.passes_on &= may_overlay(self.wish);
-        let served = if place.is_some() { Served::Together } else { Served::Alone };
+        let served = if place.is_some() { Served::Shared } else { Served::Unicast };
         if let Some((place, room)) = &place {
             request.room = *room;
             request.delivery = Some(Delivery::Pull { initial_window: place.window(below.turn.config) });
@@ -131,7 +131,7 @@ impl Cast {
             member.away_since = None;
             if member.told.is_some_and(|(_, life)| life != here.1) {
                 // It knows nothing of it any more, and its flows are no use to it.
-                (member.asks, member.served) = (None, Served::Alone);
+                (member.asks, member.served) = (None, Served::Unicast);
                 if let Route::Multicast(Multicast::Open(group)) = &mut self.route {
                     group.own.remove(&node);
                 }

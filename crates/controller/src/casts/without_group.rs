@@ -1,8 +1,7 @@
-//! A cast for which there is no group and there are no trees: its receivers pass on to each other what comes
-//! ([`overlay`](crate::overlay)), or each is served by itself.
+//! A cast without a group and without trees: its receivers form an overlay ([`overlay`](crate::overlay)), or are served one by one.
 
 use headwater_units::{FlowId, Geometry, NodeId};
-use headwater_wire::{CastWay, CastWish, WhyUnicast};
+use headwater_wire::{CastRoute, CastWish, WhyUnicast};
 
 use super::Below;
 use super::cast::{Cast, Multicast, Route, Stage, Trees};
@@ -23,7 +22,7 @@ impl Cast {
         if below.deliveries.overlays().symbol_size(self.object).is_some() {
             // They come late to one that has begun.
             let nodes: Vec<NodeId> = asking.keys().copied().collect();
-            let group = self.goes_by_overlay(below, overlay::way_of(catalog, &nodes, why));
+            let group = self.goes_by_overlay(below, overlay::route_of(catalog, &nodes, why));
             self.serve_waiting(below);
             return self.abandon(below, group);
         }
@@ -42,19 +41,19 @@ impl Cast {
         let room = rooms.fold(least, u16::min);
         let symbol_size = Geometry::fitting(self.bytes, room).symbol_size();
         let nodes: Vec<NodeId> = asking.keys().copied().chain(running.iter().map(|it| it.receiver)).collect();
-        let group = self.goes_by_overlay(below, overlay::way_of(catalog, &nodes, why));
+        let group = self.goes_by_overlay(below, overlay::route_of(catalog, &nodes, why));
         self.symbol_size = symbol_size;
         let beginners = overlay::beginners(catalog, &sources, &nodes);
         let deliveries = &mut below.deliveries;
-        let places = deliveries.begin_overlay(self.object, symbol_size, &beginners, config.overlay_circle);
-        for (node, circle) in places {
+        let places = deliveries.begin_overlay(self.object, symbol_size, &beginners, config.overlay_mesh);
+        for (node, role) in places {
             match running.iter().find(|it| it.receiver == node) {
                 Some(it) => {
-                    below.deliveries.regroup(&mut below.turn, catalog, it.task, circle, symbol_size);
+                    below.deliveries.regroup(&mut below.turn, catalog, it.task, role, symbol_size);
                 }
                 None => {
                     // Who is left over from the others is served as by any request.
-                    let place = (!circle.relays.is_empty()).then_some((Place::Overlay(circle), symbol_size));
+                    let place = (!role.relays.is_empty()).then_some((Place::Overlay(role), symbol_size));
                     self.serve(below, node, place);
                 }
             }
@@ -63,8 +62,8 @@ impl Cast {
     }
 
     /// From now on receivers are served by an overlay, and not by trees. The group that was to be used is still to be abandoned.
-    fn goes_by_overlay(&mut self, below: &mut Below<'_>, way: CastWay) -> Route {
-        let mut before = std::mem::replace(&mut self.route, Route::Overlay(Some(way)));
+    fn goes_by_overlay(&mut self, below: &mut Below<'_>, route: CastRoute) -> Route {
+        let mut before = std::mem::replace(&mut self.route, Route::Overlay(Some(route)));
         self.stage = Stage::Running;
         below.turn.stats.casts_overlaid += 1;
         if let Route::Trees(trees) = &mut before {
@@ -92,7 +91,7 @@ impl Cast {
             Route::Trees(Trees::Installed(_, mut trees)) => {
                 let (stops, _) = trees.stop();
                 stops.into_iter().for_each(|flow| self.stop_at_source(below, flow));
-                trees.fell(&mut below.turn);
+                trees.remove(&mut below.turn);
             }
             _ => {}
         }

@@ -1,4 +1,4 @@
-//! What names stand for: the highest generation seen of each, and by whom.
+//! What names stand for: the highest generation seen of each, and who claimed it.
 //!
 //! ```text
 //!              Hold, where nothing is known            Named, or a Claim that is granted
@@ -49,7 +49,7 @@ pub(super) struct Names {
     unheld: BTreeSet<String>,
 }
 
-/// What became of a name.
+/// A change of a name.
 pub(super) struct NameChange {
     /// To be kept.
     pub(super) record: NameRecord,
@@ -57,9 +57,9 @@ pub(super) struct NameChange {
     pub(super) outdated: Vec<NodeId>,
 }
 
-/// What a node's word about a name came to.
+/// The effect of a node's message about a name.
 pub(super) enum Verdict {
-    /// As it was.
+    /// Nothing new.
     Known,
     /// It stands for something else, or is of a newer generation.
     Otherwise(Naming),
@@ -112,7 +112,7 @@ impl Names {
     pub(super) fn unheld<'a>(&mut self, names: impl Iterator<Item = &'a String>) {
         self.unheld.extend(names.cloned());
     }
-    /// Somebody does again.
+    /// Somebody holds again what these stand for.
     pub(super) fn held<'a>(&mut self, names: impl Iterator<Item = &'a String>) {
         names.for_each(|name| {
             self.unheld.remove(name);

@@ -1,4 +1,4 @@
-//! What sources say of the flows of tasks.
+//! Reports of sources about the flows of tasks.
 
 use headwater_units::{FlowId, NodeId};
 use headwater_wire::{FlowReport, Refusal, ToSource};
@@ -79,7 +79,7 @@ impl Deliveries {
         }
     }
 
-    /// How a flow does, as its source says.
+    /// A source's report on a flow.
     pub(crate) fn report(
         &mut self,
         turn: &mut Turn<'_>,

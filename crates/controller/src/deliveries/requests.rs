@@ -1,4 +1,4 @@
-//! What receivers say (PPUSH §III-A): requests, feedback, distrust, and that they are through.
+//! Messages of receivers (PPUSH §III-A): requests, feedback, distrust, and the end of a task.
 
 use headwater_units::{BlockIndex, Bytes, FlowId, Geometry, NodeId, ObjectId, PathId, Symbols, TaskId};
 use headwater_wire::{Delivery, FlowGrant, FlowView, Outcome, Refusal, Request, SpreadRule, ToReceiver};
@@ -10,7 +10,7 @@ use crate::selection::{self, FlowPlan, Place};
 use crate::tasks::{FlowState, Pace, Task};
 use crate::turn::Turn;
 
-/// How far a receiver is, as it says.
+/// A receiver's report of its progress.
 pub(crate) struct Progress {
     pub(crate) first_undecoded: BlockIndex,
     pub(crate) needed: Symbols,
@@ -82,9 +82,9 @@ impl Deliveries {
         match &place {
             Some(Place::Group { node: only, .. }) => sources.retain(|node| node == only),
             // Who passes it on need not hold it yet.
-            Some(Place::Overlay(circle)) => {
-                let own = circle.source.iter().map(|(node, _)| *node);
-                sources = own.chain(circle.relays.iter().map(|giver| giver.node)).collect();
+            Some(Place::Overlay(role)) => {
+                let own = role.source.iter().map(|(node, _)| *node);
+                sources = own.chain(role.relays.iter().map(|giver| giver.node)).collect();
             }
             None => {}
         }
@@ -105,8 +105,8 @@ impl Deliveries {
             Some(_) => request.delivery.unwrap_or_default(),
             None => known.delivery(request, &task, &starts),
         };
-        if let Some(Place::Overlay(circle)) = &place {
-            (task.classes, task.max_sources) = (circle.of, circle.of);
+        if let Some(Place::Overlay(role)) = &place {
+            (task.classes, task.max_sources) = (role.of, role.of);
         } else if task.spread == SpreadRule::Equal || task.delivery != Delivery::Push {
             // No other source covers the part of one that is not there; of pulled ones, none without repair symbols.
             task.classes = sources.len() as u8;
@@ -126,7 +126,7 @@ impl Deliveries {
                 self.open_flow_as(turn, catalog, id, flow, (plan, None));
             }
             (Some(Place::Group { .. }), None) => {}
-            (Some(Place::Overlay(circle)), _) => self.open_circle(turn, catalog, id, circle),
+            (Some(Place::Overlay(role)), _) => self.open_in_mesh(turn, catalog, id, role),
         }
         Ok(id)
     }

@@ -1,4 +1,4 @@
-//! Sources that come, go, and lose what they held, and what that means for their flows.
+//! Sources that come, go, or lose what they held, and what that means for their flows.
 
 use headwater_units::{FlowId, NodeId, ObjectId, TaskId};
 use headwater_wire::{NodeInfo, Outcome, Refusal, Spoiled, ToReceiver};

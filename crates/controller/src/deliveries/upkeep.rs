@@ -1,4 +1,4 @@
-//! What is done of tasks without being asked: orders said again, tasks kept, told, paused and given up.
+//! Periodic work on tasks: orders are repeated, tasks are stored, paused and given up.
 
 use headwater_units::{NodeId, TaskId, Time};
 use headwater_wire::{FlowRole, Outcome, Push, ToReceiver, ToSource};

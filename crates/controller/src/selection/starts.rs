@@ -1,11 +1,10 @@
-//! What a flow can count on before it has sent anything ([`headwater_wire::Start`]): its part of the links at its ends, as
-//! far as their nodes have stated what these carry.
+//! The rate that a flow can count on before it has sent anything ([`headwater_wire::Start`]): its part of the links at its ends,
+//! as far as their nodes have stated what these carry.
 //!
-//! From the same facts follow the first window of a task that is pulled, and which transport a task comes by whose request
-//! leaves the choice.
+//! From the same facts follow the first window of a pulled task, and the transport of a task whose request leaves the choice.
 //!
-//! Parts are equal among the flows of a source, and of a receiver among those that can use them (max-min). What is between,
-//! racks aside, and what a neighbour in the rack does, is not looked at: the first ACKs tell.
+//! The flows of a source have equal parts of its uplink. The flows of a receiver share its downlink by max-min. Links between, except
+//! those of racks, and neighbours in the rack are ignored: the first ACKs show the rest.
 
 use headwater_units::{BitRate, NodeId};
 use headwater_wire::{Class, Delivery, NodeInfo, Request, SpreadRule, Start, on_the_wire};
@@ -13,9 +12,9 @@ use headwater_wire::{Class, Delivery, NodeInfo, Request, SpreadRule, Start, on_t
 use super::Known;
 use crate::tasks::Task;
 
-/// So many flows to one receiver are incast.
+/// Number of flows to one receiver from which on it counts as incast.
 const INCAST: usize = 8;
-/// Packets that pulls of a task keep under way at least, all sources together: hosts take their time too.
+/// Packets that pulls of a task keep in flight at least, all sources together: hosts take their time too.
 const LEAST_PULLED: f64 = 48.0;
 /// And at most: 10 Gbit/s over 5 ms.
 const MOST_PULLED: f64 = 4096.0;
@@ -34,20 +33,20 @@ impl Known<'_> {
         let (new, others) = (sources.len() as u64, self.tasks.flows_to(receiver) as u64);
         let part = new as f64 / (new + others).max(1) as f64;
         let downlink = downlink.mul_f64(part);
-        let mut ways: Vec<(usize, BitRate, Start)> = Vec::with_capacity(sources.len());
+        let mut candidates: Vec<(usize, BitRate, Start)> = Vec::with_capacity(sources.len());
         for (place, source) in sources.iter().enumerate() {
             let Some(from) = info(*source) else { continue };
             let (Some(uplink), Some(rtt)) = (from.uplink, from.rtt.max(to.rtt)) else { continue };
             let flows = self.tasks.load(*source) as u64 + 1;
             let uplink = self.between(from, to).map_or(uplink, |rack| rack.min(uplink));
             let start = Start { rate: BitRate::ZERO, rtt };
-            ways.push((place, BitRate::new(uplink.get() / flows), start));
+            candidates.push((place, BitRate::new(uplink.get() / flows), start));
         }
         // The slowest first: what it cannot use is for the others. Sources of which nothing is known count with an equal part.
-        ways.sort_by_key(|(place, uplink, _)| (*uplink, *place));
+        candidates.sort_by_key(|(place, uplink, _)| (*uplink, *place));
         let (mut left, mut takers) = (downlink.get(), new);
         let mut starts = vec![None; sources.len()];
-        for (place, uplink, start) in ways {
+        for (place, uplink, start) in candidates {
             let rate = uplink.get().min(left / takers.max(1));
             (left, takers) = (left - rate, takers - 1);
             starts[place] = Some(Start { rate: BitRate::new(rate), ..start }).filter(|_| rate > 0);
@@ -100,7 +99,7 @@ impl Known<'_> {
 }
 
 /// What each source of a pulled task pushes unasked, if it is known of all of them what their lines carry. Unlike a pushing
-/// source's window this one never grows: what is pushed first is what stays under way (SCDP §III-D). So it is a quarter more
+/// source's window this one never grows: what is pushed first is what stays in flight (SCDP §III-D). So it is a quarter more
 /// than a round trip carries, shared out evenly. It never shrinks either, so it is no more than that: on a busy machine the
 /// round trip to the controller is measured too long.
 fn pulled_window(starts: &[Option<Start>], symbol_size: u16) -> Option<u16> {

@@ -1,4 +1,4 @@
-//! Which cables are cut, by what nodes say of their neighbours.
+//! Which cables are cut, deduced from what nodes report of their neighbours.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,7 +18,7 @@ pub(super) fn cut_cables(
 ) -> BTreeSet<LinkId> {
     let (mut silent, mut heard) = (Vec::new(), BTreeSet::new());
     for tree in &installed.trees {
-        for hop in hops(&tree.way) {
+        for hop in hops(&tree.route) {
             let (Some(above), Some(below)) = (standing.get(&hop.from), standing.get(&hop.to)) else {
                 continue;
             };

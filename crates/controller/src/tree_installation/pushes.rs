@@ -1,9 +1,9 @@
-//! What the source of a cast's trees is told: a flow for each, and how many symbols its links carry.
+//! Orders to the source of a cast's trees: a flow for each tree, and the rate that its links carry.
 //!
-//! Trees cross each other's cables, and a source that knows nothing of that fills its links with symbols until the interests of the
-//! other trees have no room: the receivers behind such a link fall behind what stores remember, and all of them have what they miss
-//! sent again (Datacast §V-B: what makes the source halve its rate). The controller knows the cables, and says
-//! ([`trees::rates`](headwater_fabric::trees::rates)) what each tree may send. A repair that leads one another way says it anew.
+//! Trees cross each other's cables. A source that does not know this fills its links with symbols until the interests of the
+//! other trees have no room. The receivers behind such a link then fall behind what stores remember, and have it sent again, which
+//! makes the source halve its rate (Datacast §V-B). The controller knows the cables, and limits the rate of each tree
+//! ([`trees::rates`](headwater_fabric::trees::rates)). A repair that reroutes a tree sets its limit anew.
 
 use headwater_fabric::trees::SteinerTree;
 use headwater_units::{BitRate, Theta};
@@ -21,9 +21,9 @@ impl InstalledTrees {
         }
     }
 
-    /// The way of each tree.
-    pub(super) fn ways(&self) -> Vec<SteinerTree> {
-        self.trees.iter().map(|tree| tree.way.clone()).collect()
+    /// The route of each tree.
+    pub(super) fn routes(&self) -> Vec<SteinerTree> {
+        self.trees.iter().map(|tree| tree.route.clone()).collect()
     }
 
     /// The source has a flow for each tree. It is told of those that it does not know, or of which it knows another rate.

@@ -1,4 +1,4 @@
-//! What is done when neighbours on trees fall silent: trees are led around what is cut (Datacast §III).
+//! The repair of trees whose nodes have fallen silent: trees are rerouted around cut cables (Datacast §III).
 
 use core::net::SocketAddr;
 use std::collections::BTreeMap;
@@ -14,9 +14,9 @@ use crate::network::Network;
 use crate::tasks::Tasks;
 use crate::turn::Turn;
 
-/// Trees that lead other ways, of which nobody was told yet.
+/// Rerouted trees, of which nobody was told yet.
 pub(crate) struct Repaired {
-    /// Receivers that no way leads to.
+    /// Receivers that no path leads to.
     pub(crate) lost: Vec<NodeId>,
     standing: BTreeMap<HostId, NodeId>,
 }
@@ -43,9 +43,9 @@ impl InstalledTrees {
         }
     }
 
-    /// When what was reported is to be repaired: the other neighbours of what has failed notice within a beat.
-    pub(crate) fn repair_at(&self, beat: Duration) -> Option<Time> {
-        self.reported.map(|(at, _)| at + beat)
+    /// When what was reported is to be repaired: the other neighbours of what has failed notice within a heartbeat.
+    pub(crate) fn repair_at(&self, heartbeat: Duration) -> Option<Time> {
+        self.reported.map(|(at, _)| at + heartbeat)
     }
 
     /// Leads trees around what is cut, to the receivers that are still `open`. `None` if nothing is to be done.
@@ -63,7 +63,7 @@ impl InstalledTrees {
             let host = catalog.node(*node).and_then(|it| network.host_of(&it.info));
             host.map(|host| standing.insert(host, *node));
         }
-        let cut = cut_cables(self, &standing, |way| network.hops(way), |link| network.cable(link));
+        let cut = cut_cables(self, &standing, |route| network.hops(route), |link| network.cable(link));
         self.silent.clear();
         let open = self.receivers.iter().filter(|(node, _)| is_open(**node));
         let receivers: BTreeMap<NodeId, HostId> = open.map(|(node, host)| (*node, *host)).collect();
@@ -73,16 +73,16 @@ impl InstalledTrees {
         cut.iter().for_each(|cable| network.cut(turn.now, *cable, turn.config.cut_for));
         let hosts: Vec<HostId> = receivers.values().copied().collect();
         let is_there = |host| standing.contains_key(&host);
-        let (ways, lost) = network.trees(turn.now, root, &hosts, self.ways(), is_there);
+        let (routes, lost) = network.trees(turn.now, root, &hosts, self.routes(), is_there);
         let (mut rebuilt, mut shared) = (0, 0);
         for (place, tree) in self.trees.iter_mut().enumerate() {
-            let own = ways.iter().find(|way| way.number() == tree.way.number());
-            let Some(way) = own.or_else(|| ways.get(place % ways.len().max(1))) else { continue };
+            let own = routes.iter().find(|route| route.number() == tree.route.number());
+            let Some(route) = own.or_else(|| routes.get(place % routes.len().max(1))) else { continue };
             shared += u16::from(own.is_none());
-            rebuilt += u16::from(tree.way.links() != way.links());
-            tree.way = way.clone();
+            rebuilt += u16::from(tree.route.links() != route.links());
+            tree.route = route.clone();
         }
-        self.bound(network.rates(&self.ways(), self.symbol_size));
+        self.bound(network.rates(&self.routes(), self.symbol_size));
         self.repairs.push_back(TreeRepair {
             after: reported.since(self.cargo.begun),
             silent: silence,

@@ -1,13 +1,12 @@
-//! Nodes on trees are told down a tree that their trees lead another way, if the operator wants it so (Datacast §III): the source
-//! splits one message among some of them, and they among others. Who does not answer is told by its own connection, as everybody is
-//! who gets a key.
+//! Signalling of rerouted trees, if the operator wants it (Datacast §III): the source splits one message among some nodes, and they
+//! split their parts among others. A node that does not answer is told by its own connection, as every node is that gets a key.
 //!
 //! ```text
 //!   changed orders --> who tells whom --> a datagram for each node, those of the nodes that it tells inside it --> Signal to the source
 //!   Signalled of the source --> its orders are confirmed, those of the others said to them at once
 //! ```
-//! What a datagram does not hold goes into another one down the same way. Where that is too long for one node's part, or where it
-//! would have to pass more nodes than a datagram has room for, it goes directly.
+//! What does not fit into a datagram goes into another one along the same path. A part that is too long for one datagram, or that would
+//! have to pass more nodes than a datagram has room for, goes directly to its node.
 
 use core::net::SocketAddr;
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,11 +15,11 @@ use headwater_fabric::HostId;
 use headwater_units::{FlowId, NodeId, Time};
 use headwater_wire::{
     Control, FlowSecret, HEADER, MAX_CONTROL, MAX_SIGNALLED, SYMBOL_OVERHEAD, Signal, SignalBranch,
-    Signalled, ToNode, TreeWay, answer_key,
+    Signalled, ToNode, TreeUpdate, answer_key,
 };
 
 use super::InstalledTrees;
-use crate::SignallingWay;
+use crate::SignallingMode;
 use crate::catalog::Catalog;
 use crate::network::Network;
 use crate::retry::Retry;
@@ -36,7 +35,7 @@ const FRAME: usize = HEADER + 18 + LONGER_COUNTS;
 const MOST_WAITING: usize = 64;
 
 /// What is said of which tree in which version.
-type Said = Vec<(FlowId, u32)>;
+type Told = Vec<(FlowId, u32)>;
 
 /// The signals of a cast.
 #[derive(Default)]
@@ -44,7 +43,7 @@ pub(super) struct Signals {
     secrets: BTreeMap<NodeId, FlowSecret>,
     last: u32,
     /// By number: who is told by it, and what, in the order in which an answer counts.
-    waiting: BTreeMap<u32, Vec<(NodeId, Said)>>,
+    waiting: BTreeMap<u32, Vec<(NodeId, Told)>>,
 }
 
 /// A node that is told something, or tells others.
@@ -52,15 +51,15 @@ struct Member {
     node: NodeId,
     secret: FlowSecret,
     at: Option<SocketAddr>,
-    ways: Vec<TreeWay>,
-    /// Whom it tells, by place.
+    updates: Vec<TreeUpdate>,
+    /// The members that it tells, by place.
     below: Vec<usize>,
 }
 
 /// A signal, and who is told by it.
 struct Part {
     signal: Signal,
-    members: Vec<(NodeId, Said)>,
+    members: Vec<(NodeId, Told)>,
     levels: u8,
     /// Bytes of its datagram at most.
     len: usize,
@@ -102,11 +101,11 @@ impl InstalledTrees {
     }
 
     /// What nodes are to be told that could be told by others: they have an older version.
-    fn changed(&self, now: Time) -> BTreeMap<NodeId, Vec<TreeWay>> {
-        let mut changed: BTreeMap<NodeId, Vec<TreeWay>> = BTreeMap::new();
+    fn changed(&self, now: Time) -> BTreeMap<NodeId, Vec<TreeUpdate>> {
+        let mut changed: BTreeMap<NodeId, Vec<TreeUpdate>> = BTreeMap::new();
         for ((node, _), order) in &self.orders {
             if order.known && !order.confirmed && order.say.due() <= now {
-                changed.entry(*node).or_default().push(order.order.way());
+                changed.entry(*node).or_default().push(order.order.update());
             }
         }
         changed
@@ -144,7 +143,7 @@ impl InstalledTrees {
         }
     }
 
-    /// Who tells whom of changed orders, the source first. `None` if nobody is told that way.
+    /// The signalling tree of changed orders, the source first. `None` if nobody is signalled.
     fn tellings(
         &self,
         turn: &Turn<'_>,
@@ -154,7 +153,7 @@ impl InstalledTrees {
     ) -> Option<Vec<Member>> {
         let (now, source) = (turn.now, self.cargo.source);
         let mut changed = self.changed(now);
-        if network.signalling == SignallingWay::Direct || changed.is_empty() {
+        if network.signalling == SignallingMode::Direct || changed.is_empty() {
             return None;
         }
         let have_keys: BTreeSet<NodeId> =
@@ -167,8 +166,8 @@ impl InstalledTrees {
         let mut members: Vec<Member> = Vec::with_capacity(tellings.len() + 1);
         let mut member = |node: NodeId, at| {
             let secret = self.signals.secret(node)?.clone();
-            let ways = changed.remove(&node).unwrap_or_default();
-            Some(Member { node, secret, at, ways, below: Vec::new() })
+            let updates = changed.remove(&node).unwrap_or_default();
+            Some(Member { node, secret, at, updates, below: Vec::new() })
         };
         // The source is at place 0, all others behind it as they are listed.
         members.push(member(source, None)?);
@@ -180,8 +179,8 @@ impl InstalledTrees {
         }
         // Those who tell stand before whom they tell: from the end on, whoever has nothing to say or to hear is left out.
         for (place, telling) in tellings.iter().enumerate().rev() {
-            let Member { at, ways, below, .. } = &members[place + 1];
-            if at.is_some() && !(ways.is_empty() && below.is_empty()) {
+            let Member { at, updates, below, .. } = &members[place + 1];
+            if at.is_some() && !(updates.is_empty() && below.is_empty()) {
                 members[telling.by.map_or(0, |by| by + 1)].below.push(place + 1);
             }
         }
@@ -223,10 +222,10 @@ struct Splitter<'a> {
 }
 
 impl Splitter<'_> {
-    fn part(&mut self, place: usize, ways: Vec<TreeWay>) -> Part {
+    fn part(&mut self, place: usize, updates: Vec<TreeUpdate>) -> Part {
         let Member { node, secret, .. } = &self.members[place];
-        let said = ways.iter().map(|way| (way.tree, way.version)).collect();
-        let signal = Signal { flow: secret.flow, number: self.signals.number(), ways, below: Vec::new() };
+        let said = updates.iter().map(|update| (update.tree, update.version)).collect();
+        let signal = Signal { flow: secret.flow, number: self.signals.number(), updates, below: Vec::new() };
         let len =
             HEADER + Control::from(ToNode::Signal(Box::new(signal.clone()))).encoded_len() + LONGER_COUNTS;
         Part { signal, members: vec![(*node, said)], levels: 1, len }
@@ -236,7 +235,7 @@ impl Splitter<'_> {
     fn parts(&mut self, place: usize, room: usize, inside: usize) -> Vec<Part> {
         let members = self.members;
         let mut parts = Vec::new();
-        let mut last = self.part(place, members[place].ways.clone());
+        let mut last = self.part(place, members[place].updates.clone());
         if last.len > room {
             last = self.part(place, Vec::new());
         }
@@ -260,7 +259,7 @@ impl Splitter<'_> {
 
 impl Part {
     fn says_something(&self) -> bool {
-        !(self.signal.ways.is_empty() && self.signal.below.is_empty())
+        !(self.signal.updates.is_empty() && self.signal.below.is_empty())
     }
 
     fn has_room(&self, room: usize, part: &Part) -> bool {
@@ -296,7 +295,7 @@ mod tests {
     /// Members of a tree that each are told of so many trees; each is told by one before it.
     fn members(by: &[(usize, usize)]) -> Vec<Member> {
         let at = |n: usize| SocketAddr::from(([10, 0, (n >> 8) as u8, n as u8], 60_000));
-        let way = |tree: usize| TreeWay {
+        let update = |tree: usize| TreeUpdate {
             tree: FlowId(u64::MAX - tree as u64),
             version: u32::MAX,
             parent: Some(at(tree)),
@@ -310,7 +309,7 @@ mod tests {
                 node: NodeId([n as u8; 32]),
                 secret,
                 at: Some(at(n)),
-                ways: (0..*trees).map(way).collect(),
+                updates: (0..*trees).map(update).collect(),
                 below: Vec::new(),
             });
             if n > 0 {
@@ -323,7 +322,7 @@ mod tests {
     /// Whom a signal tells, in the order in which answers count; each datagram inside it must be its node's, and not too long.
     fn unpacked(signal: &Signal, members: &[Member], room: usize) -> Vec<(NodeId, usize)> {
         let its = &members[signal.flow.0 as usize];
-        let mut told = vec![(its.node, signal.ways.len())];
+        let mut told = vec![(its.node, signal.updates.len())];
         for branch in &signal.below {
             assert!(branch.datagram.len() <= room, "{} of {room}", branch.datagram.len());
             let its = &members[branch.flow.0 as usize];
@@ -357,18 +356,18 @@ mod tests {
                 let counted: Vec<(NodeId, usize)> =
                     part.members.iter().map(|(node, said)| (*node, said.len())).collect();
                 prop_assert_eq!(&counted, &unpacked);
-                for (node, ways) in unpacked {
-                    *told.entry(node).or_default() += ways;
+                for (node, updates) in unpacked {
+                    *told.entry(node).or_default() += updates;
                 }
             }
             for member in &members {
                 let all = told.get(&member.node).copied().unwrap_or(0);
-                prop_assert!(all == 0 || all == member.ways.len());
+                prop_assert!(all == 0 || all == member.updates.len());
             }
             // Where there is room for a few, whoever is near is told.
             let near = |member: &&Member| members[0].below.iter().any(|n| members[*n].node == member.node);
             for member in members.iter().filter(near).filter(|_| room > 400) {
-                prop_assert_eq!(told.get(&member.node).copied().unwrap_or(0), member.ways.len());
+                prop_assert_eq!(told.get(&member.node).copied().unwrap_or(0), member.updates.len());
             }
         }
     }

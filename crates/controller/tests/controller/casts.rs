@@ -3,7 +3,7 @@
 use headwater_controller::{ControllerCommand, ControllerConfig, GroupRange};
 use headwater_units::{Bytes, FlowId, NodeId, PathId, Symbols};
 use headwater_wire::{
-    Cast, CastNews, CastWay, CastWish, Class, Control, Delivery, FetchEnd, Fetched, FlowGrant, FlowRole,
+    Cast, CastNews, CastRoute, CastWish, Class, Control, Delivery, FetchEnd, Fetched, FlowGrant, FlowRole,
     GroupQuestion, Invitation, MemberStanding, NodeInfo, Push, Refusal, Request, SYMBOL_OVERHEAD,
     ToController, ToNode, ToReceiver, ToSource, WhyUnicast,
 };
@@ -86,9 +86,12 @@ impl Bench {
     }
 
     fn end(&mut self, n: u8, request: u64, end: FetchEnd) {
-        let (by_group, alone) = (Bytes::mib(9), Bytes::mib(1));
-        let (relayed, from, files) = (Bytes::ZERO, vec![(node(SOURCE), alone)], Bytes::ZERO);
-        self.say(n, ToController::Fetched(Fetched { request, end, by_group, alone, relayed, from, files }));
+        let (by_group, by_unicast) = (Bytes::mib(9), Bytes::mib(1));
+        let (relayed, from, files) = (Bytes::ZERO, vec![(node(SOURCE), by_unicast)], Bytes::ZERO);
+        self.say(
+            n,
+            ToController::Fetched(Fetched { request, end, by_group, by_unicast, relayed, from, files }),
+        );
     }
 
     /// What whoever asks was told last.
@@ -103,9 +106,9 @@ impl Bench {
         mine.into_iter().filter_map(news).next_back()
     }
 
-    fn way(&mut self) -> CastWay {
+    fn route(&mut self) -> CastRoute {
         self.pass(ms(200));
-        self.news().expect("news every 200 ms").way
+        self.news().expect("news every 200 ms").route
     }
 }
 
@@ -144,8 +147,8 @@ fn all_are_told_at_once_probed_and_given_flows_of_one_group() {
             (group.flow, group.key, &group.at[..1])
         );
     }
-    let of_members = CastWay::Multicast { at: group.at[0], members: 3, of: 3 };
-    assert_eq!(bench.way(), of_members);
+    let of_members = CastRoute::Multicast { at: group.at[0], members: 3, of: 3 };
+    assert_eq!(bench.route(), of_members);
 }
 
 #[test]
@@ -208,7 +211,7 @@ fn who_does_not_hear_the_group_is_served_alone() {
     let group = bench.opened(&[2, 3, 4], &[2, 4]);
     bench.say(SOURCE, ToController::Pushing { flow: group.flow });
     assert!(bench.granted(3).is_some_and(|(delivery, _)| delivery == Delivery::Push));
-    assert_eq!(bench.way(), CastWay::Multicast { at: group.at[0], members: 2, of: 3 });
+    assert_eq!(bench.route(), CastRoute::Multicast { at: group.at[0], members: 2, of: 3 });
 }
 
 #[test]
@@ -239,10 +242,10 @@ fn where_multicast_does_not_work_and_is_wished_for_everybody_is_served_alone() {
                     .is_some_and(|(delivery, flows)| delivery == Delivery::Push && flows.len() == 1)
             );
         }
-        bench.way()
+        bench.route()
     });
-    let unheard = CastWay::Unicast(WhyUnicast::Unheard { of: 3 });
-    let source = CastWay::Unicast(WhyUnicast::Source);
+    let unheard = CastRoute::Unicast(WhyUnicast::Unheard { of: 3 });
+    let source = CastRoute::Unicast(WhyUnicast::Source);
     assert_eq!(whys.collect::<Vec<_>>(), [unheard, unheard, source, source]);
 }
 
@@ -275,7 +278,10 @@ fn where_multicast_does_not_work_receivers_pass_on_to_each_other() {
         assert_eq!((delivery, flows.len()), (Delivery::Pull { initial_window: 21 }, 3));
         assert!(flows.iter().all(|flow| flow.relays == (flow.node != node(SOURCE))));
     }
-    assert_eq!(bench.way(), CastWay::Overlay { members: 3, why: WhyUnicast::Unheard { of: 3 }, racks: 0 });
+    assert_eq!(
+        bench.route(),
+        CastRoute::Overlay { members: 3, why: WhyUnicast::Unheard { of: 3 }, racks: 0 }
+    );
 }
 
 /// Receivers 2 and 3 stand in one rack, 4 and 5 in another, and pass it on to each other.
@@ -318,7 +324,7 @@ fn a_class_enters_each_rack_once_and_is_handed_on_there() {
         let (_, flows) = bench.granted(n).unwrap();
         assert_eq!(by_class(&flows), given_by, "receiver {n}");
     }
-    assert_eq!(bench.way(), CastWay::Overlay { members: 4, why: WhyUnicast::NoGroups, racks: 2 });
+    assert_eq!(bench.route(), CastRoute::Overlay { members: 4, why: WhyUnicast::NoGroups, racks: 2 });
 
     // Who comes late to a rack is served from within.
     bench.say(6, ToController::Hello(in_rack(6, "b")));
@@ -339,8 +345,8 @@ fn a_running_cast_can_be_looked_at_and_its_news_say_who_gave_how_much() {
         (node(4), Bytes::mib(3)),
         (node(99), relayed),
     ];
-    let (alone, files) = (Bytes::mib(10), Bytes::mib(70));
-    let kept = Fetched { request: first.1, end: FetchEnd::Kept, by_group, alone, relayed, from, files };
+    let (by_unicast, files) = (Bytes::mib(10), Bytes::mib(70));
+    let kept = Fetched { request: first.1, end: FetchEnd::Kept, by_group, by_unicast, relayed, from, files };
     bench.say(2, ToController::Fetched(kept.clone()));
     bench.say(2, ToController::Fetched(kept));
     bench.end(3, second.1, FetchEnd::Failed("the disk is full".to_owned()));
@@ -361,7 +367,7 @@ fn a_running_cast_can_be_looked_at_and_its_news_say_who_gave_how_much() {
     let [cast] = &view.casts[..] else { panic!("one is running: {:?}", view.casts) };
     assert_eq!((cast.cast, cast.name.as_str(), cast.bytes), (1, "object-1", Bytes::mib(10)));
     assert_eq!((cast.of, cast.done, cast.failed, cast.source), (4, 1, 1, node(SOURCE)));
-    assert!(matches!(cast.way, CastWay::Overlay { racks: 2, .. }) && cast.age == ms(900));
+    assert!(matches!(cast.route, CastRoute::Overlay { racks: 2, .. }) && cast.age == ms(900));
 }
 
 #[test]
@@ -372,7 +378,7 @@ fn who_asks_while_others_pass_it_on_is_served_by_them() {
     [2, 3].into_iter().for_each(|n| _ = bench.follow(n));
     // The third takes too long to answer.
     bench.pass(ms(400));
-    assert_eq!(bench.way(), CastWay::Overlay { members: 2, why: WhyUnicast::NoGroups, racks: 0 });
+    assert_eq!(bench.route(), CastRoute::Overlay { members: 2, why: WhyUnicast::NoGroups, racks: 0 });
     bench.follow(4);
     bench.join(5);
     bench.say(5, ToController::Request(Request { delivery: None, ..request(5, 77, "object-1") }));
@@ -398,7 +404,7 @@ fn who_is_asked_for_by_overlay_is_not_probed_and_one_alone_passes_nothing_on() {
     bench.pass(ms(400));
     assert!(bench.question().is_none());
     assert!(bench.granted(2).is_some_and(|(_, flows)| flows.len() == 1 && !flows[0].relays));
-    assert_eq!(bench.way(), CastWay::Unicast(WhyUnicast::TooFew));
+    assert_eq!(bench.route(), CastRoute::Unicast(WhyUnicast::TooFew));
 }
 
 #[test]
@@ -410,12 +416,12 @@ fn what_needs_no_group_is_begun_at_once() {
     );
     assert_eq!(bench.follow(2).group, None);
     assert!(bench.granted(2).is_some_and(|(delivery, _)| delivery == Delivery::Push));
-    assert_eq!(bench.way(), CastWay::Unicast(WhyUnicast::Wished));
+    assert_eq!(bench.route(), CastRoute::Unicast(WhyUnicast::Wished));
 
     let mut bench = keepers([2]);
     bench.cast();
     assert_eq!(bench.follow(2).group, None);
-    assert_eq!(bench.way(), CastWay::Unicast(WhyUnicast::TooFew));
+    assert_eq!(bench.route(), CastRoute::Unicast(WhyUnicast::TooFew));
 }
 
 #[test]
@@ -430,7 +436,7 @@ fn two_casts_never_share_a_group() {
     }
     at.sort();
     assert_eq!(at, ["239.1.1.1:9", "239.1.1.2:9"]);
-    assert_eq!(bench.way(), CastWay::Open, "its receivers can do without");
+    assert_eq!(bench.route(), CastRoute::Open, "its receivers can do without");
     bench.say_at(ASKER, Control::Controller(ToController::StopCast { cast: 2 }));
     bench.say_at(ASKER, Control::Controller(ToController::Cast(wanted(4))));
     assert!(bench.invited(2).unwrap().group.is_some(), "an address is free again");
@@ -466,7 +472,7 @@ fn a_cast_is_over_when_all_are_and_the_source_has_said_what_it_sent() {
     use MemberStanding::{Had, Kept};
     assert_eq!([2, 3, 4].map(|n| standing(&news, n).clone()), [Kept, Kept, Had]);
     assert_eq!(news.members[1].after, ms(250));
-    assert_eq!((news.members[1].by_group, news.members[1].alone), (Bytes::mib(9), Bytes::mib(1)));
+    assert_eq!((news.members[1].by_group, news.members[1].by_unicast), (Bytes::mib(9), Bytes::mib(1)));
     bench.pass(ms(5000));
     assert_eq!(bench.news(), None);
 }

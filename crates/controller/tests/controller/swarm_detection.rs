@@ -40,7 +40,7 @@ fn anew(bench: &mut Bench, n: u8) -> Option<(TaskId, u32, Vec<FlowGrant>)> {
 }
 
 /// So many at a slow rate, 10 ms apart, until the overlay should have begun.
-fn crowd(bench: &mut Bench, receivers: &[u8], rate: u64) -> Vec<Accepted> {
+fn swarm(bench: &mut Bench, receivers: &[u8], rate: u64) -> Vec<Accepted> {
     let gets: Vec<Accepted> = receivers
         .iter()
         .map(|n| {
@@ -57,7 +57,7 @@ fn crowd(bench: &mut Bench, receivers: &[u8], rate: u64) -> Vec<Accepted> {
 #[test]
 fn gets_that_will_take_long_go_on_as_an_overlay() {
     let mut bench = bench();
-    let gets = crowd(&mut bench, &[2, 3, 4], 5_000_000);
+    let gets = swarm(&mut bench, &[2, 3, 4], 5_000_000);
     let stopped = bench.heard(1);
     for get in &gets {
         let stop = Control::Source(ToSource::Stop { flow: get.flows[0].flow });
@@ -81,7 +81,7 @@ fn gets_that_will_take_long_go_on_as_an_overlay() {
 #[test]
 fn who_begins_anew_is_told_until_it_says_so() {
     let mut bench = bench();
-    let gets = crowd(&mut bench, &[2, 3], 5_000_000);
+    let gets = swarm(&mut bench, &[2, 3], 5_000_000);
     assert!(anew(&mut bench, 2).is_some());
     // It has not heard of it.
     report(&mut bench, 2, &gets[0], 5_000_000);
@@ -101,7 +101,7 @@ fn who_begins_anew_is_told_until_it_says_so() {
 #[test]
 fn who_comes_later_takes_over_a_class() {
     let mut bench = bench();
-    crowd(&mut bench, &[2, 3], 5_000_000);
+    swarm(&mut bench, &[2, 3], 5_000_000);
     let get = begin(&mut bench, 4);
     let of: Vec<_> = get.flows.iter().map(|flow| (flow.node, flow.index, flow.passed_on)).collect();
     assert_eq!(of, [(node(2), 0, true), (node(3), 1, false)]);
@@ -117,10 +117,10 @@ fn who_comes_later_takes_over_a_class() {
 fn who_is_left_in_peace() {
     // They are as few as the sources.
     let mut two = Bench::with(ControllerConfig::default()).holders([1, 9]);
-    crowd(&mut two, &[2, 3], 5_000_000);
+    swarm(&mut two, &[2, 3], 5_000_000);
     // They will be through within a second: a thousand symbols are 11 Mbit.
     let mut fast = bench();
-    crowd(&mut fast, &[2, 3], 20_000_000);
+    swarm(&mut fast, &[2, 3], 20_000_000);
     // They cannot pass on, or are told how they are to be served.
     let mut told = bench();
     for (n, wish) in [
@@ -141,7 +141,7 @@ fn who_is_left_in_peace() {
         for n in 2..6 {
             assert_eq!(anew(&mut bench, n), None, "host {n}");
         }
-        assert_eq!(bench.controller.stats().crowds_overlaid, 0);
+        assert_eq!(bench.controller.stats().swarms_overlaid, 0);
     }
 }
 
@@ -159,7 +159,7 @@ fn what_links_carry_decides_where_it_is_stated() {
         bench.pass(ms(50));
         [2, 3].iter().zip(&gets).for_each(|(n, get)| report(&mut bench, *n, get, 5_000_000));
         bench.pass(ms(400));
-        bench.controller.stats().crowds_overlaid
+        bench.controller.stats().swarms_overlaid
     };
     assert_eq!((run(199), run(200)), (1, 0));
 }
@@ -183,6 +183,6 @@ fn rates_beyond_all_links_do_no_harm() {
         [2, 3, 4].iter().zip(&gets).for_each(|(n, get)| report(&mut bench, *n, get, rate));
         bench.pass(ms(400));
         assert!(gets.iter().all(|get| get.flows.len() == 2), "each has a flow from both");
-        assert_eq!(bench.controller.stats().crowds_overlaid, 0);
+        assert_eq!(bench.controller.stats().swarms_overlaid, 0);
     }
 }

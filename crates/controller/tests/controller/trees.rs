@@ -2,14 +2,14 @@
 
 use core::net::SocketAddr;
 
-use headwater_controller::{ControllerConfig, HostAddresses, NetworkSpec, SignallingWay};
+use headwater_controller::{ControllerConfig, HostAddresses, NetworkSpec, SignallingMode};
 use headwater_fabric::trees::Switches;
 use headwater_fabric::{BCubeSpec, BigSwitchSpec, FabricSpec, LinkDelay};
 use headwater_units::{BitRate, Bytes, Duration, FlowId, Symbols, Time};
 use headwater_wire::{
-    Body, Cast, CastNews, CastWay, CastWish, Class, Control, Delivery, FetchEnd, Fetched, FlowGrant,
+    Body, Cast, CastNews, CastRoute, CastWish, Class, Control, Delivery, FetchEnd, Fetched, FlowGrant,
     FlowRole, HeaderKey, MemberStanding, Push, Refusal, Signal, Signalled, ToController, ToNode, ToReceiver,
-    ToSource, TreeOrder, TreeWay, parse,
+    ToSource, TreeOrder, TreeUpdate, parse,
 };
 
 use crate::harness::{Bench, ms, node, request};
@@ -39,10 +39,10 @@ fn around_a_switch(hosts: u8) -> Bench {
 
 /// BCube(2,1) with stores: hosts 0 to 3 have two cables each; by cable c host h has the address 10.c+1.0.h+1.
 fn bcube() -> Bench {
-    bcube_told(SignallingWay::Direct)
+    bcube_told(SignallingMode::Direct)
 }
 
-fn bcube_told(signalling: SignallingWay) -> Bench {
+fn bcube_told(signalling: SignallingMode) -> Bench {
     let rate = BitRate::new(1_000_000_000).into();
     let fabric = FabricSpec::BCube(BCubeSpec { n: 2, levels: 1, rate, delay: LinkDelay::ZERO });
     let of =
@@ -51,7 +51,7 @@ fn bcube_told(signalling: SignallingWay) -> Bench {
 }
 
 fn known(fabric: FabricSpec, hosts: Vec<HostAddresses>, switches: Switches, nodes: u8) -> Bench {
-    signalled(fabric, hosts, switches, nodes, SignallingWay::Direct)
+    signalled(fabric, hosts, switches, nodes, SignallingMode::Direct)
 }
 
 fn signalled(
@@ -59,7 +59,7 @@ fn signalled(
     hosts: Vec<HostAddresses>,
     switches: Switches,
     nodes: u8,
-    signalling: SignallingWay,
+    signalling: SignallingMode,
 ) -> Bench {
     let network = Some(NetworkSpec { fabric, hosts, switches, trees: None, framing: None, signalling });
     let mut bench =
@@ -89,7 +89,7 @@ impl Bench {
     }
 
     /// Somebody asks for cast 1 to all, and these follow.
-    fn planted(&mut self, receivers: impl IntoIterator<Item = u8>) -> Vec<Push> {
+    fn installed(&mut self, receivers: impl IntoIterator<Item = u8>) -> Vec<Push> {
         let cast = Cast {
             cast: 1,
             name: "object-1".to_owned(),
@@ -117,7 +117,7 @@ impl Bench {
     /// The newest orders of a node.
     fn orders(&mut self, n: u8) -> Vec<TreeOrder> {
         self.take(n, |control| {
-            if let Control::Node(ToNode::PlantTree(it)) = control { Some((**it).clone()) } else { None }
+            if let Control::Node(ToNode::InstallTree(it)) = control { Some((**it).clone()) } else { None }
         })
     }
 
@@ -160,7 +160,7 @@ impl Bench {
 #[test]
 fn around_a_plain_switch_each_node_asks_the_one_before_and_begins_when_all_know() {
     let mut bench = around_a_switch(4);
-    let pushes = bench.planted([2, 3, 4]);
+    let pushes = bench.installed([2, 3, 4]);
     let [push] = &pushes[..] else { panic!("{pushes:?}") };
     // What a host hands on and what it asks for share its cable: 1531 and 98 bytes with all that Ethernet adds.
     let most = Some(BitRate::new(990_000_000 * 1465 / 1629));
@@ -183,13 +183,13 @@ fn around_a_plain_switch_each_node_asks_the_one_before_and_begins_when_all_know(
         assert_eq!((delivery, grants.len(), grants[0].flow), (push.delivery, 1, push.flow));
     }
     let news = bench.news_of_cast();
-    assert_eq!(news.way, CastWay::Trees { trees: 1, members: 3, of: 3, hops: 3 });
+    assert_eq!(news.route, CastRoute::Trees { trees: 1, members: 3, of: 3, hops: 3 });
 }
 
 #[test]
 fn where_switches_keep_nodes_ask_by_the_cable_that_their_tree_comes_by() {
     let mut bench = bcube();
-    let pushes = bench.planted([2, 3, 4]);
+    let pushes = bench.installed([2, 3, 4]);
     assert_eq!(pushes.iter().map(|push| (push.index, push.of)).collect::<Vec<_>>(), [(0, 2), (1, 2)]);
     let orders = bench.all_ready(1..=4);
     let parents = |n: usize| orders[n - 1].1.iter().map(|order| order.parent).collect::<Vec<_>>();
@@ -203,7 +203,7 @@ fn where_switches_keep_nodes_ask_by_the_cable_that_their_tree_comes_by() {
 #[test]
 fn orders_are_said_again_until_they_are_confirmed() {
     let mut bench = around_a_switch(4);
-    let pushes = bench.planted([2, 3, 4]);
+    let pushes = bench.installed([2, 3, 4]);
     assert_eq!(bench.orders(3).len(), 1);
     bench.pass(ms(400));
     assert_eq!(bench.orders(3).len(), 0);
@@ -219,13 +219,13 @@ fn orders_are_said_again_until_they_are_confirmed() {
 #[test]
 fn a_source_that_says_nothing_leaves_receivers_to_pass_on_to_each_other() {
     let mut bench = around_a_switch(4);
-    let pushes = bench.planted([2, 3, 4]);
+    let pushes = bench.installed([2, 3, 4]);
     bench.all_ready(1..=4);
     bench.pass(ms(1600));
     assert!(matches!(bench.accepted(2), Some((Delivery::Pull { .. }, _))));
     let stops = |control: &Control| matches!(control, Control::Source(ToSource::Stop { flow }) if *flow == pushes[0].flow);
     assert!(bench.heard(SOURCE).iter().any(stops));
-    assert!(bench.heard(3).iter().any(|control| matches!(control, Control::Node(ToNode::FellTree { .. }))));
+    assert!(bench.heard(3).iter().any(|control| matches!(control, Control::Node(ToNode::RemoveTree { .. }))));
 }
 
 /// Trees of a running cast among four nodes of a BCube, and what each was told.
@@ -234,7 +234,7 @@ fn running() -> (Bench, Vec<Push>, Orders) {
 }
 
 fn running_on(mut bench: Bench) -> (Bench, Vec<Push>, Orders) {
-    let pushes = bench.planted([2, 3, 4]);
+    let pushes = bench.installed([2, 3, 4]);
     let orders = bench.all_ready(1..=4);
     for push in &pushes {
         bench.say(SOURCE, ToController::Pushing { flow: push.flow });
@@ -244,7 +244,7 @@ fn running_on(mut bench: Bench) -> (Bench, Vec<Push>, Orders) {
 }
 
 #[test]
-fn a_tree_whose_cable_is_cut_is_led_another_way_or_shares_that_of_another() {
+fn a_tree_whose_cable_is_cut_is_rerouted_or_shares_that_of_another() {
     let (mut bench, pushes, orders) = running();
     // Node 4 does not hear its parent in tree 0.
     let order = &orders[3].1[0];
@@ -253,7 +253,7 @@ fn a_tree_whose_cable_is_cut_is_led_another_way_or_shares_that_of_another() {
     let silent =
         |at| Control::Controller(ToController::Silent { tree: order.tree.flow, neighbours: vec![at], since });
     bench.say(4, silent(parent));
-    assert_eq!(bench.orders(4).len(), 0, "the others have a beat to say what they miss");
+    assert_eq!(bench.orders(4).len(), 0, "the others have a heartbeat to say what they miss");
     bench.pass(ms(100));
     let new = bench.all_ready(1..=4);
     let changed: Vec<&TreeOrder> = new.iter().flat_map(|(_, orders)| orders).collect();
@@ -278,7 +278,7 @@ fn a_tree_whose_cable_is_cut_is_led_another_way_or_shares_that_of_another() {
 /// Four nodes of a BCube, where node 4 has just lost its parent in tree 0: what the source is sent for all who are told of it, and the
 /// first orders of all.
 fn cut_and_signalled() -> (Bench, Signal, Orders) {
-    let (mut bench, _, orders) = running_on(bcube_told(SignallingWay::Tree));
+    let (mut bench, _, orders) = running_on(bcube_told(SignallingMode::Tree));
     let order = orders[3].1[0].clone();
     let (tree, neighbours) = (order.tree.flow, vec![order.parent.unwrap()]);
     bench.say(4, ToController::Silent { tree, neighbours, since: ms(310) });
@@ -293,9 +293,9 @@ fn cut_and_signalled() -> (Bench, Signal, Orders) {
 }
 
 /// Who is told by a signal, in the order of answers, and what.
-fn told(signal: &Signal, orders: &Orders) -> Vec<(u8, Vec<TreeWay>)> {
+fn told(signal: &Signal, orders: &Orders) -> Vec<(u8, Vec<TreeUpdate>)> {
     let secret = |flow| orders.iter().find(|(_, its)| its[0].signals.flow == flow).unwrap();
-    let mut all = vec![(secret(signal.flow).0, signal.ways.clone())];
+    let mut all = vec![(secret(signal.flow).0, signal.updates.clone())];
     for branch in &signal.below {
         let (_, its) = secret(branch.flow);
         let parsed = parse(&branch.datagram, &HeaderKey::new(&its[0].signals.key)).expect("it is its node's");
@@ -307,7 +307,7 @@ fn told(signal: &Signal, orders: &Orders) -> Vec<(u8, Vec<TreeWay>)> {
 }
 
 #[test]
-fn the_source_splits_one_message_for_all_whose_trees_lead_another_way() {
+fn the_source_splits_one_message_for_all_whose_trees_were_rerouted() {
     let (mut bench, signal, orders) = cut_and_signalled();
     let told = told(&signal, &orders);
     let four = told.iter().find(|(n, _)| *n == 4).expect("4 asks somebody else");
@@ -321,7 +321,7 @@ fn the_source_splits_one_message_for_all_whose_trees_lead_another_way() {
     assert_eq!(bench.news_of_cast().repairs[0].told, None, "not yet; and another node cannot say it");
     bench.say(SOURCE, ToController::Signalled(Signalled { open: false, ..answer }));
     let repair = bench.news_of_cast().repairs[0];
-    let changed = told.iter().filter(|(_, ways)| !ways.is_empty()).count();
+    let changed = told.iter().filter(|(_, updates)| !updates.is_empty()).count();
     assert!(repair.told.is_some());
     assert_eq!((usize::from(repair.signalled), repair.unanswered), (changed, 0));
     bench.pass(ms(2000));
@@ -337,7 +337,7 @@ fn who_did_not_answer_a_signal_is_told_at_once_by_its_own_connection() {
     bench.say(SOURCE, ToController::Signalled(Signalled { flow, number, open: false, untold: vec![place] }));
     assert!((1..=3).all(|n| bench.orders(n).is_empty()));
     let again = bench.orders(4);
-    assert_eq!(again.iter().map(TreeOrder::way).collect::<Vec<_>>(), told[usize::from(place)].1);
+    assert_eq!(again.iter().map(TreeOrder::update).collect::<Vec<_>>(), told[usize::from(place)].1);
     again.iter().for_each(|order| bench.ready(4, order));
     let repair = bench.news_of_cast().repairs[0];
     assert!(repair.told.is_some() && repair.unanswered == 1, "{repair:?}");
@@ -347,9 +347,9 @@ fn who_did_not_answer_a_signal_is_told_at_once_by_its_own_connection() {
 fn where_the_source_does_not_answer_all_are_told_by_their_own_connections() {
     let (mut bench, signal, orders) = cut_and_signalled();
     bench.pass(ms(500));
-    for (n, ways) in told(&signal, &orders) {
-        let again: Vec<TreeWay> = bench.orders(n).iter().map(TreeOrder::way).collect();
-        assert_eq!(again, ways, "node {n}");
+    for (n, updates) in told(&signal, &orders) {
+        let again: Vec<TreeUpdate> = bench.orders(n).iter().map(TreeOrder::update).collect();
+        assert_eq!(again, updates, "node {n}");
     }
 }
 
@@ -382,12 +382,12 @@ fn fetches_anew(bench: &mut Bench, n: u8) -> u64 {
 fn failed(request: u64, reason: &str) -> Control {
     let end = FetchEnd::Failed(reason.to_owned());
     let none = Bytes::ZERO;
-    let (by_group, alone, relayed, files) = (none, none, none, none);
+    let (by_group, by_unicast, relayed, files) = (none, none, none, none);
     Control::Controller(ToController::Fetched(Fetched {
         request,
         end,
         by_group,
-        alone,
+        by_unicast,
         relayed,
         from: Vec::new(),
         files,
@@ -465,7 +465,7 @@ fn whoever_insists_on_trees_has_them_or_is_told_why_not() {
 
     let mut bench = bcube();
     bench.wish = CastWish::Trees;
-    let pushes = bench.planted([2, 3, 4]);
+    let pushes = bench.installed([2, 3, 4]);
     let orders = bench.all_ready(1..=4);
     pushes.iter().for_each(|push| bench.say(SOURCE, ToController::Pushing { flow: push.flow }));
     assert!((2..=4).all(|n| bench.accepted(n).is_some()));
@@ -481,7 +481,7 @@ fn whoever_insists_on_trees_has_them_or_is_told_why_not() {
 fn whoever_insists_on_trees_gets_nothing_from_a_source_that_opens_none() {
     let mut bench = around_a_switch(4);
     bench.wish = CastWish::Trees;
-    bench.planted([2, 3, 4]);
+    bench.installed([2, 3, 4]);
     bench.all_ready(1..=4);
     bench.pass(ms(1600));
     assert_eq!(bench.accepted(2), None);
@@ -491,7 +491,7 @@ fn whoever_insists_on_trees_gets_nothing_from_a_source_that_opens_none() {
 }
 
 #[test]
-fn a_tree_that_is_led_another_way_may_carry_less_and_its_source_is_told() {
+fn a_tree_that_is_rerouted_may_carry_less_and_its_source_is_told() {
     let (mut bench, pushes, orders) = running();
     let most = |push: &Push| match push.role {
         FlowRole::Tree { most, .. } => most.expect("rates are stated"),
@@ -516,7 +516,7 @@ fn a_tree_that_is_led_another_way_may_carry_less_and_its_source_is_told() {
 }
 
 #[test]
-fn when_all_have_it_the_trees_are_felled_and_what_the_source_sent_is_counted() {
+fn when_all_have_it_the_trees_are_removed_and_what_the_source_sent_is_counted() {
     let (mut bench, pushes, _) = running();
     for push in &pushes {
         bench.say(SOURCE, ToController::GroupSent { flow: push.flow, sent: Symbols::new(100) });
@@ -528,7 +528,7 @@ fn when_all_have_it_the_trees_are_felled_and_what_the_source_sent_is_counted() {
             request,
             end: FetchEnd::Kept,
             by_group: Bytes::mib(10),
-            alone: Bytes::ZERO,
+            by_unicast: Bytes::ZERO,
             relayed: Bytes::ZERO,
             from: Vec::new(),
             files: Bytes::ZERO,
@@ -544,7 +544,8 @@ fn when_all_have_it_the_trees_are_felled_and_what_the_source_sent_is_counted() {
         bench.say(SOURCE, ToController::Stopped { flow: push.flow });
     }
     assert!(
-        bench.heard(3).iter().filter(|it| matches!(it, Control::Node(ToNode::FellTree { .. }))).count() == 2
+        bench.heard(3).iter().filter(|it| matches!(it, Control::Node(ToNode::RemoveTree { .. }))).count()
+            == 2
     );
     assert!(bench.now > Time::ZERO);
 }

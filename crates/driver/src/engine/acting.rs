@@ -1,6 +1,6 @@
-//! What the node has this thread do.
+//! Carries out the actions of the node.
 
-use headwater_node::{Alone, NodeAction, To};
+use headwater_node::{NodeAction, SingleDatagram, To};
 use headwater_transport::push::receiver::ReceiverStats;
 use headwater_transport::{Bind, Opened, ReceiverCommand, ReceiverEvent, SourceCommand, SourceEvent};
 use headwater_udp::PathAddr;
@@ -9,7 +9,7 @@ use headwater_wire::{Class, Ecn};
 
 use super::jobs::Outcome;
 use super::parcel::Copy;
-use super::{Engine, Said};
+use super::{Engine, NodeEvent};
 use crate::receiving::FetchEvent;
 
 impl Engine {
@@ -50,7 +50,9 @@ impl Engine {
                 }
             }
             NodeAction::Transmit { packet, .. } => self.transmit(packet),
-            NodeAction::Tell { path, control, .. } => _ = self.said.send(Said::Control(path, *control)),
+            NodeAction::Tell { path, control, .. } => {
+                _ = self.events.send(NodeEvent::Control(path, *control))
+            }
             NodeAction::Fetch(id, event) => self.on_receiver_event(now, id, event),
             NodeAction::Source(event) => self.on_source_event(now, event),
             NodeAction::Coming { fetch, object } => {
@@ -63,7 +65,7 @@ impl Engine {
             NodeAction::Spoiled { object, how } => {
                 tracing::warn!(%object, "object withdrawn");
                 self.sources.withdraw(object);
-                let _ = self.said.send(Said::Unreadable(object, how));
+                let _ = self.events.send(NodeEvent::Unreadable(object, how));
             }
             NodeAction::Lead { tree } => {
                 let path = self.paths.towards(&[]);
@@ -75,14 +77,14 @@ impl Engine {
                 let tos = self.sockets.tos(Class::Control, Ecn::NotEct);
                 self.sockets.send_copy(to, tos, &datagram);
             }
-            NodeAction::Send(alone) => {
-                let Alone { to, flow, key, body } = *alone;
+            NodeAction::Send(datagram) => {
+                let SingleDatagram { to, flow, key, body } = *datagram;
                 let to = match to {
                     To::Node(node) => Some(node),
                     To::Group(path) => self.paths.addresses(path).first().copied(),
                 };
                 if let Some(to) = to {
-                    self.sockets.send_alone(to, flow, body, &key);
+                    self.sockets.send_single(to, flow, body, &key);
                 }
             }
             NodeAction::Heard { id, members } => {
@@ -162,14 +164,14 @@ impl Engine {
                 let Opened { flow, object, bytes, symbol_size, at, .. } = *opened;
                 self.sources.open(flow, object, bytes, symbol_size);
                 if let Some(stats) = self.node.source().machine().flow(flow) {
-                    let _ = self.said.send(Said::Sending { flow, object, receiver: stats.receiver });
+                    let _ = self.events.send(NodeEvent::Sending { flow, object, receiver: stats.receiver });
                 }
                 if let Some(path) = self.group_path(&at) {
                     self.node.tell_source(now, SourceCommand::FlowPath { flow, path });
                 }
             }
             SourceEvent::Closed { flow } => {
-                let _ = self.said.send(Said::Sent(flow));
+                let _ = self.events.send(NodeEvent::Sent(flow));
                 self.sources.close(flow, &mut self.jobs.buffers);
             }
             SourceEvent::Prepare { flow, block, repair } => {

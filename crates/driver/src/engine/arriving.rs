@@ -1,4 +1,4 @@
-//! Datagrams on their way in.
+//! Incoming datagrams.
 
 use headwater_node::Arrived;
 use headwater_udp::{PathAddr, RecvBatch};

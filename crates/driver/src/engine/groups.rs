@@ -1,4 +1,4 @@
-//! Multicast groups: their sockets, their paths, and who wants to know who hears one.
+//! Multicast groups: their sockets, their paths, and pending probes of their members.
 
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};

@@ -1,4 +1,4 @@
-//! What workers do for the data thread, and the buffers that it takes.
+//! Jobs of the workers for the data thread, and the buffers that they use.
 
 use headwater_udp::Waker;
 use headwater_units::{BlockIndex, FetchId, FlowId};

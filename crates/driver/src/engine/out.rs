@@ -1,4 +1,4 @@
-//! Datagrams on their way out: their bytes, their addresses, the TOS byte.
+//! Outgoing datagrams: their bytes, their addresses, the TOS byte.
 
 use headwater_machine::Packet;
 use headwater_transport::SourceCommand;
@@ -70,7 +70,7 @@ impl Engine {
         node.from_here(datagram, len, Copy { tos, bytes: bytes.into() });
     }
 
-    /// Tells the source which ways this host refuses its datagrams on; whether there were any. Called between flushes,
+    /// Tells the source on which paths this host refuses its datagrams; whether there were any. Called between flushes,
     /// so that a machine is never told in the middle of its own output.
     pub(super) fn tell_too_long(&mut self) -> bool {
         let refused = self.sockets.take_too_long();

@@ -1,4 +1,4 @@
-//! What the data thread has counted, for others to look at.
+//! Counters of the data thread, published for other threads.
 
 use std::sync::{Arc, Mutex};
 

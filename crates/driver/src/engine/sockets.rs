@@ -1,4 +1,4 @@
-//! The sockets of the data thread: its own, those of groups, where trimmed packets are seen; and what waits to be sent.
+//! The sockets of the data thread: its own, those of groups, the one for trimmed packets; and the packets that wait to be sent.
 
 use headwater_node::Room;
 use headwater_udp::{
@@ -134,7 +134,7 @@ impl Sockets {
     }
 
     /// Sends a datagram of the control class that has no payload.
-    pub(super) fn send_alone(&mut self, to: PathAddr, flow: FlowId, body: Body, key: &HeaderKey) {
+    pub(super) fn send_single(&mut self, to: PathAddr, flow: FlowId, body: Body, key: &HeaderKey) {
         let datagram = Datagram { class: Class::Control, key_epoch: 0, flow, body };
         let tos = self.tos(datagram.class, Ecn::NotEct);
         if let Some(out) = self.push(to, tos, datagram.len(0)) {

@@ -1,5 +1,5 @@
-//! What stands around the machines of this node: records, a look at flows before they end, loss on purpose. And what the data thread
-//! tells its timeline. Without one nothing here costs more than a look whether there is one.
+//! Observers around the machines of this node: recordings, a last sample of flows before they end, deliberate loss, and the rows of the
+//! timeline. When none of them is used, each costs one comparison.
 
 use headwater_machine::{Endpoint, Input, Output, Packet};
 use headwater_transport::receiver::Receivers;

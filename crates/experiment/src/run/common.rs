@@ -115,9 +115,9 @@ pub(super) fn links(topology: &Topology) -> impl Iterator<Item = LinkId> {
     (0..topology.fabric().link_count() as u32).map(LinkId)
 }
 
-/// The ways between which [`Routing`] chooses; none where nothing asks for them.
+/// The paths between which [`Routing`] chooses; none where nothing asks for them.
 pub(super) fn routes(scenario: &Scenario, topology: &Topology) -> Result<Routes, RunError> {
-    // On trees packets say their way themselves, and networks of thousands of hosts have tables that take minutes.
+    // On trees packets carry their own route, and networks of thousands of hosts have tables that take minutes.
     if scenario.scheme == Scheme::Datacast && !scenario.has_background() {
         return Ok(Routes::none(topology));
     }

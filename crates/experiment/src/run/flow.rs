@@ -1,7 +1,7 @@
 //! A scenario on the rate model.
 //!
 //! PPUSH(a,b) as [`headwater_sim::flow`] has it: a pool per task or an equal part per source, rounded up to whole packets; thetas
-//! by Algorithm 1 over the true paths, as the file states them, or 1. Flows with one of several equal ways get one for
+//! by Algorithm 1 over the true paths, as the file states them, or 1. Flows with one of several equal paths get one for
 //! good, drawn by the seed, the same under every scheme.
 //!
 //! There are no packets: so no windows, marks, queues or losses to sample, and what is about them is refused rather than
@@ -109,7 +109,7 @@ fn tasks(scenario: &Scenario, ground: &Ground, pool: bool, seed: u64) -> Result<
             let path = path(scenario.routing, ground, &routes, (source, plan.receiver), (seed, id, place));
             paths.push(path.ok_or_else(|| {
                 unsupported(format!(
-                    "task '{}' has no way from host {source} to {}",
+                    "task '{}' has no path from host {source} to {}",
                     plan.name, plan.receiver
                 ))
             })?);
@@ -127,7 +127,7 @@ fn tasks(scenario: &Scenario, ground: &Ground, pool: bool, seed: u64) -> Result<
     Ok(tasks)
 }
 
-/// The way of one flow, drawn from a stream of its own: another scheme or another task leaves it as it is.
+/// The path of one flow, drawn from a stream of its own: another scheme or another task leaves it as it is.
 fn path(
     routing: Routing,
     ground: &Ground,

@@ -3,7 +3,7 @@
 //! The comparison is fair in this: all three have the same links, hosts, object and group, none has headers or losses, and
 //! members of a swarm use all their links at once, as trees do. What is left out would cost swarms more than trees: the
 //! slow start of their many connections, notices and requests, blocks that come twice. Trees have what their source's start
-//! costs ([`dealt`]), and the length of their longest way. Duplicates that caches cause are for packets to show.
+//! costs ([`dealt`]), and the length of their longest path. Duplicates that caches cause are for packets to show.
 //!
 //! `finish_s` is when the last receiver has everything, `ideal_s` what the object takes over as many trees as there can be,
 //! `network_stress` the bytes over all links, `link_stress` how often a block (of a swarm) or a byte (of trees) crossed a link
@@ -110,7 +110,7 @@ fn over_trees(scenario: &Scenario, ground: &Ground, wanted: &Wanted) -> Result<O
     })
 }
 
-/// What a tree grants, and how long its last packet is under way once the source has sent it.
+/// What a tree grants, and how long its last packet is in flight once the source has sent it.
 fn line(topology: &Topology, packet: Bytes, tree: &SteinerTree) -> Line {
     let rates = tree.links().iter().map(|it| common::capacity(topology, it.link));
     let mut arrival = vec![Duration::ZERO; topology.fabric().point_count()];

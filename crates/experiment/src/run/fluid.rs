@@ -99,7 +99,7 @@ impl SetUp {
     fn new(scenario: &Scenario, ground: &Ground, thetas: Vec<Theta>) -> Result<Self, RunError> {
         let topology = &ground.topology;
         let paths = paths(scenario, ground)?;
-        let order = upwards(&paths).ok_or_else(|| unsupported("the paths of its flows run in a circle"))?;
+        let order = upwards(&paths).ok_or_else(|| unsupported("the paths of its flows form a cycle"))?;
         let place = |link: &LinkId| order.iter().position(|other| other == link);
         let mut flows = Vec::new();
         let mut end = Time::ZERO;
@@ -212,7 +212,7 @@ impl SetUp {
     }
 }
 
-/// The way of every flow.
+/// The path of every flow.
 fn paths(scenario: &Scenario, ground: &Ground) -> Result<Vec<Path>, RunError> {
     let routes = common::routes(scenario, &ground.topology)?;
     let mut paths = Vec::new();
@@ -225,11 +225,11 @@ fn paths(scenario: &Scenario, ground: &Ground) -> Result<Vec<Path>, RunError> {
         });
         if several && scenario.routing != Routing::First {
             return Err(unsupported(format!(
-                "flow '{}' has several equal ways; it is for one bottleneck or a chain of them",
+                "flow '{}' has several equal paths; it is for one bottleneck or a chain of them",
                 plan.name
             )));
         }
-        let none = || unsupported(format!("flow '{}' has no way from host {from} to {to}", plan.name));
+        let none = || unsupported(format!("flow '{}' has no path from host {from} to {to}", plan.name));
         paths.push(path.ok_or_else(none)?);
     }
     Ok(paths)

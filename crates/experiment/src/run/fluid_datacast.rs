@@ -2,7 +2,7 @@
 //!
 //! One task with a source and several receivers ([`headwater_sim::fluid::datacast::model`]). The tree is the group's first disjoint
 //! one, the slowest receiver the one whose path has the least capacity, and the critical caching node the last point of that
-//! path that is also on the way to another receiver. Delays are those of propagation. The object has no end: the run has.
+//! path that is also on the path to another receiver. Delays are those of propagation. The object has no end: the run has.
 //!
 //! `goodput` (packets per second, headers and all) and `duplicate_ratio` are means over the second half of the run, when the start is
 //! forgotten; `cache_bound` (bytes) and `duplicate_bound` are Theorems 1 and 2 for the same receiver.

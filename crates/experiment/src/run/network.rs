@@ -23,7 +23,7 @@ pub struct NetworkSetup {
     pub routes: Routes,
     /// The port of a link; the flag says whether a host's NIC is meant.
     pub port: Box<dyn Fn(LinkId, bool) -> PortConfig>,
-    /// How a switch, counted in the order of the points, chooses among equal ways.
+    /// How a switch, counted in the order of the points, chooses among equal paths.
     pub choice: Box<dyn Fn(u32) -> Choice>,
     /// What goes wrong, ascending by time.
     pub changes: Vec<(Time, Change)>,

@@ -1,6 +1,6 @@
 //! A scenario on the packet engine.
 
-mod planted;
+mod by_trees;
 mod pulled;
 
 use std::collections::BTreeMap;
@@ -124,17 +124,17 @@ impl Prepared {
 }
 
 /// What a task takes with nobody else in the network and no limit but its links, seconds: its packets one after the other on the
-/// slowest link of the way, and the way, from the nearest source to the farthest receiver.
+/// slowest link of the path, and the path, from the nearest source to the farthest receiver.
 fn unloaded(setup: &Setup, plan: &TaskPlan) -> f64 {
     let Setup { topology, routes, sizes, .. } = setup;
     let Some(packet) = sizes.data else { return f64::NAN };
-    let way = |from: u32, to: u32| {
+    let transmission = |from: u32, to: u32| {
         let path = routes.path(topology, HostId(from), HostId(to), |_, _| 0);
         path.map_or(f64::NAN, |path| topology.fabric().latency(&path, packet).as_secs_f64())
     };
     let farthest = |from: &u32| {
         let receivers = std::iter::once(plan.receiver).chain(plan.further.iter().copied());
-        receivers.map(|to| way(*from, to)).fold(0.0, f64::max)
+        receivers.map(|to| transmission(*from, to)).fold(0.0, f64::max)
     };
     let nearest = plan.sources.iter().map(farthest).fold(f64::INFINITY, f64::min);
     let slot = packet::packet_on_path(topology, routes, packet, plan.sources[0], plan.receiver);
@@ -264,7 +264,7 @@ fn transport(scenario: &Scenario, topology: &Topology, network: &Network) -> Res
     let (pool, weigh) = match scenario.scheme {
         Scheme::Ppush { pool, weigh } => (pool, weigh),
         Scheme::Scdp => return Ok(Transport::Coded(Box::new(pulled::setup(scenario)))),
-        Scheme::Datacast => return Ok(Transport::Coded(Box::new(planted::setup(scenario)?))),
+        Scheme::Datacast => return Ok(Transport::Coded(Box::new(by_trees::setup(scenario)?))),
         scheme if scheme.delivery().is_some() => (true, false),
         scheme => {
             let sender = baseline(scheme, spec)?;
@@ -406,7 +406,7 @@ pub(super) struct Report {
     links: Vec<(String, LinkId, BitRate)>,
     until: Option<Time>,
     /// What trees are measured by, where they serve.
-    planted: Option<planted::Planted>,
+    trees: Option<by_trees::TreeMeasures>,
 }
 
 impl Report {
@@ -430,7 +430,7 @@ impl Report {
             tasks: ground.plans.len() as u32,
             links: links.collect(),
             until: ground.until,
-            planted: planted::Planted::of(scenario, ground),
+            trees: by_trees::TreeMeasures::of(scenario, ground),
         }
     }
 
@@ -537,8 +537,8 @@ impl Report {
         let span = self.until.unwrap_or(counts.ended).as_secs_f64();
         let tasks = || records.tasks.iter().filter(|task| task.task < self.tasks);
         let useful: u64 = tasks().map(|task| task.useful).sum();
-        match &self.planted {
-            Some(planted) => planted.measures(records, &mut note),
+        match &self.trees {
+            Some(trees) => trees.measures(records, &mut note),
             None => note("goodput".into(), useful as f64 / span),
         }
         note("drops".into(), counts.drops as f64);

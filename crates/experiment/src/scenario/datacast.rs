@@ -32,7 +32,7 @@ pub struct DatacastSpec {
     /// Which packet goes from a full cache; the first that came (Datacast §V-C).
     #[serde(skip_serializing_if = "Replacement::is_fifo")]
     pub replacement: Replacement,
-    /// Whether an interest for what is under way waits in a branching node, as in CCN; yes (the paper does not say).
+    /// Whether an interest for what is in flight waits in a branching node, as in CCN; yes (the paper does not say).
     #[serde(skip_serializing_if = "is_yes")]
     pub gathers: bool,
     /// The least timeout of an interest; 5 ms. The paper has that of TCP, but 200 ms are longer than a cache remembers: 128 KB

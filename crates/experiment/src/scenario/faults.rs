@@ -39,7 +39,7 @@ pub enum Target {
 
 /// A text that is not a [`Target`].
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("'{0}' is no place for a fault; write for example \"link s0-s1\", \"host 3\" or \"controller\"")]
+#[error("'{0}' is not a place for a fault; write for example \"link s0-s1\", \"host 3\" or \"controller\"")]
 pub struct ParseTargetError(String);
 
 /// What goes wrong.

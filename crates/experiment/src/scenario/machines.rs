@@ -181,7 +181,7 @@ impl TransportSpec {
     /// The first field that is stated and that no real host follows: swarms, which only simulations have, and what the devices and
     /// the receivers of trees are told in them, when a pulled packet is lost, and whether rates are stated: real hosts are told by
     /// options of their own.
-    pub fn simulated_alone(&self) -> Option<&'static str> {
+    pub fn simulated_only(&self) -> Option<&'static str> {
         let (datacast, usual) = (&self.datacast, DatacastSpec::default());
         let stated = [
             ("states_rates", !self.states_rates),
@@ -319,7 +319,7 @@ mod tests {
 
     #[test]
     fn what_only_simulations_have_is_found() {
-        let of = |text: &str| toml::from_str::<TransportSpec>(text).unwrap().simulated_alone();
+        let of = |text: &str| toml::from_str::<TransportSpec>(text).unwrap().simulated_only();
         assert_eq!(of("swarm = { peers = 3 }"), Some("swarm"));
         assert_eq!(of("pull = { window = 3, reordering = 9 }"), Some("pull.reordering"));
         assert_eq!(of("datacast = { credit = 9, replacement = 'lru' }"), Some("datacast.replacement"));

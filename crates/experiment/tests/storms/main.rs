@@ -84,8 +84,8 @@ fn everybody_has_it_or_knows_why_not_and_then_all_is_at_rest() {
     if single.is_none() {
         let (delivered, all) = (sum.ends["delivered"], sum.ends.values().sum::<u64>());
         assert!(delivered * 10 > all * 7 && delivered < all, "most have it, and some cannot: {sum:?}");
-        for way in ["Unicast", "Multicast", "Overlay", "Trees", "get Push", "get Pull"] {
-            assert!(sum.ways.contains_key(way), "nothing went by {way}: {sum:?}");
+        for route in ["Unicast", "Multicast", "Overlay", "Trees", "get Push", "get Pull"] {
+            assert!(sum.routes.contains_key(route), "nothing went by {route}: {sum:?}");
         }
         assert!(sum.faults.len() == 16, "a kind of fault is missing: {:?}", sum.faults);
         assert!(sum.found_out > 0, "no liar was found out: {sum:?}");

@@ -13,7 +13,7 @@ pub(crate) struct Tally {
     /// Receivers by how they ended.
     pub(crate) ends: BTreeMap<String, u64>,
     /// Casts and gets by how they travelled.
-    pub(crate) ways: BTreeMap<String, u64>,
+    pub(crate) routes: BTreeMap<String, u64>,
     /// Faults by their kind.
     pub(crate) faults: BTreeMap<String, u64>,
     /// Liars that somebody has found out.
@@ -22,9 +22,9 @@ pub(crate) struct Tally {
 
 impl Tally {
     pub(crate) fn add(&mut self, other: Tally) {
-        let Tally { ends, ways, faults, found_out } = other;
-        let into = [&mut self.ends, &mut self.ways, &mut self.faults];
-        for (sum, part) in into.into_iter().zip([ends, ways, faults]) {
+        let Tally { ends, routes, faults, found_out } = other;
+        let into = [&mut self.ends, &mut self.routes, &mut self.faults];
+        for (sum, part) in into.into_iter().zip([ends, routes, faults]) {
             part.into_iter().for_each(|(what, n)| *sum.entry(what).or_default() += n);
         }
         self.found_out += found_out;
@@ -61,16 +61,16 @@ pub(crate) fn judge(spec: &CastSpec, outcome: &CastOutcome) -> Result<Tally, Str
     let liars = hosts(spec, lies);
     let mut tally = Tally::default();
     spec.network.faults.iter().for_each(|fault| count(&mut tally.faults, word(&fault.what)));
-    outcome.way.iter().for_each(|way| count(&mut tally.ways, word(way)));
+    outcome.route.iter().for_each(|route| count(&mut tally.routes, word(route)));
     for get in &spec.cast.gets {
         let by = get.by.map_or("as the controller likes".to_owned(), |by| word(&by));
-        count(&mut tally.ways, format!("get {by}"));
+        count(&mut tally.routes, format!("get {by}"));
     }
     for (how, times) in [
-        ("gets that come to be an overlay", outcome.controller.crowds_overlaid),
+        ("gets that come to be an overlay", outcome.controller.swarms_overlaid),
         ("gets that join an overlay", outcome.controller.overlays_joined),
     ] {
-        *tally.ways.entry(how.to_owned()).or_default() += times;
+        *tally.routes.entry(how.to_owned()).or_default() += times;
     }
     for row in &outcome.receivers {
         match (&row.finished, &row.failed) {
@@ -116,7 +116,7 @@ fn excused(spec: &CastSpec, row: &ReceiverRow, reason: &str) -> Result<(), Strin
         && ["it died", "it is dead", "its process ended"].contains(&reason))
         || liars.contains(&row.host)
         || (full.contains(&row.host) && reason == "the disk is full");
-    // Whoever insists on trees gets nothing by another way: for them the first failure is one.
+    // Whoever insists on trees gets nothing by another route: for them the first failure is one.
     let cut_off = spec.cast.wish == Wish::Trees && spec.cast.gets.iter().all(|get| get.host != row.host);
     // A controller that remembers nothing takes itself for new, and does not wait for nodes that knew another one.
     let unknown = ["UnknownObject", "NoSource", "Refused(", "the cast is over: Some(Away)"];

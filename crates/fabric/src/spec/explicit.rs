@@ -33,7 +33,7 @@ pub struct GraphSpec {
     pub switches: Vec<String>,
     /// Their names, each alone or with its first cable.
     pub hosts: Vec<GraphHost>,
-    /// Further cables, between any two points; several between the same two are several ways.
+    /// Further cables, between any two points; several between the same two are several paths.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub links: Vec<GraphLink>,
     /// Whether traffic between other points may pass through hosts; not if left out.

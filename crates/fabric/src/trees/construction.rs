@@ -1,6 +1,6 @@
 //! Disjoint spanning trees of BCube and torus, reckoned from the digits of the hosts' numbers.
 //!
-//! A tree is a rule that says by which link it reaches a point; nothing is searched, and only the points on the way to
+//! A tree is a rule that says by which link it reaches a point; nothing is searched, and only the points on the path to
 //! receivers are looked at. Digits are counted relative to the source's. N(y) are the places at which host y has a digit other
 //! than zero, and the place before i in N(y) is the next one down from i that is in N(y), around the end if need be (i itself
 //! if there is no other).

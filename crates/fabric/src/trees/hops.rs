@@ -3,7 +3,7 @@
 //! What a switch makes of a tree that branches in it depends on the switch ([`Switches`]). One with a content store (Datacast §V-A)
 //! passes on one packet to all who want it, so every host below asks the one above. A plain one would have to be sent a packet for
 //! each of them; there the hosts below hand it on to one another, in the order in which the tree is walked depth first. Such a
-//! chain uses each cable once in each direction, the ways up beside those of the tree; another tree may want one of these.
+//! chain uses each cable once in each direction, the paths up beside those of the tree; another tree may want one of these.
 //!
 //! Not here: addresses, and who of them receives.
 
@@ -79,7 +79,7 @@ impl Walk<'_> {
             for (place, (to, links)) in found.iter().enumerate() {
                 let before = place.checked_sub(1).map(|before| &found[before]);
                 let chained = before.filter(|_| switches == Switches::Plain);
-                let chained = chained.and_then(|(from, way)| Some((*from, self.across(way, links)?)));
+                let chained = chained.and_then(|(from, path)| Some((*from, self.across(path, links)?)));
                 let (from, links, branch) = match chained {
                     Some((from, links)) => (from, links, self.next_branch(from)),
                     None => (host, links.clone(), *branch.get_or_insert_with(|| self.next_branch(host))),
@@ -90,19 +90,19 @@ impl Walk<'_> {
         }
     }
 
-    /// The hosts that are reached by this way and over switches alone, depth first.
-    fn reach(&self, way: Vec<LinkId>, found: &mut Vec<(HostId, Vec<LinkId>)>) {
-        let link = way.last().and_then(|link| self.topology.fabric().link(*link));
+    /// The hosts that are reached by this path and over switches alone, depth first.
+    fn reach(&self, path: Vec<LinkId>, found: &mut Vec<(HostId, Vec<LinkId>)>) {
+        let link = path.last().and_then(|link| self.topology.fabric().link(*link));
         let end = link.expect("a tree's links are links of its fabric").to;
         if let Some(host) = host_at(self.topology, end) {
-            return found.push((host, way));
+            return found.push((host, path));
         }
         for next in self.leaving.get(&end).into_iter().flatten() {
-            self.reach([&way[..], &[*next]].concat(), found);
+            self.reach([&path[..], &[*next]].concat(), found);
         }
     }
 
-    /// From the end of one way to the end of another that begins where it does; `None`: cables lead one way only.
+    /// From the end of one path to the end of another that begins where it does; `None`: cables lead one way only.
     fn across(&self, from: &[LinkId], to: &[LinkId]) -> Option<Vec<LinkId>> {
         let common = from.iter().zip(to).take_while(|(a, b)| a == b).count();
         let up = from[common..].iter().rev().map(|link| self.topology.fabric().link(*link)?.back);

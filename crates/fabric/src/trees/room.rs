@@ -36,11 +36,11 @@ pub fn rates(
     sizes: PacketSizes,
     rate: impl Fn(LinkId) -> Option<BitRate>,
 ) -> Vec<Option<BitRate>> {
-    let ways: Vec<BTreeMap<LinkId, u64>> =
+    let crossed: Vec<BTreeMap<LinkId, u64>> =
         trees.iter().map(|tree| crossings(topology, tree, switches)).collect();
     // Bytes on each link for one symbol of each tree.
     let mut loads: BTreeMap<LinkId, u64> = BTreeMap::new();
-    for (link, times) in ways.iter().flatten() {
+    for (link, times) in crossed.iter().flatten() {
         *loads.entry(*link).or_default() += times * sizes.symbol.get();
         if let Some(twin) = topology.fabric().link(*link).and_then(|it| it.back) {
             *loads.entry(twin).or_default() += times * sizes.interest.get();
@@ -51,7 +51,7 @@ pub fn rates(
         let carried = counted / u128::from(loads[link].max(1));
         Some(BitRate::new(u64::try_from(carried).unwrap_or(u64::MAX)))
     };
-    ways.iter().map(|way| way.keys().filter_map(carries).min()).collect()
+    crossed.iter().map(|links| links.keys().filter_map(carries).min()).collect()
 }
 
 /// How often a symbol of a tree crosses each of its links: hops of one branch share a packet.

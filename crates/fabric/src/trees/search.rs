@@ -42,7 +42,7 @@ impl<'a> Search<'a> {
 
     /// A tree of free links to all receivers; none if one cannot be reached.
     ///
-    /// Each receiver is on a shortest way among the free links behind the source's first one that leads to all, or, if none
+    /// Each receiver is on a shortest path among the free links behind the source's first one that leads to all, or, if none
     /// does, behind all of them. Of its own links the source has no more than trees: what one tree leaves there another
     /// may need, while further on there is a choice.
     pub(super) fn tree(&mut self, number: u32) -> Option<SteinerTree> {

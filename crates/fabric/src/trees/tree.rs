@@ -29,7 +29,7 @@ pub struct SteinerTree {
 
 impl SteinerTree {
     /// The part of a spanning tree that leads to the receivers (Datacast Fig. 3, Prune). `came_by` gives the link by which
-    /// the spanning tree reaches a point, of every point but the source that is on the way to a receiver.
+    /// the spanning tree reaches a point, of every point but the source that is on the path to a receiver.
     pub(super) fn pruned(
         fabric: &Fabric,
         number: u32,
@@ -39,18 +39,18 @@ impl SteinerTree {
         const UNSEEN: u32 = u32::MAX;
         let mut depths = vec![UNSEEN; fabric.point_count()];
         depths[group.root().index()] = 0;
-        let (mut links, mut way): (Vec<TreeLink>, Vec<TreeLink>) = (Vec::new(), Vec::new());
+        let (mut links, mut path): (Vec<TreeLink>, Vec<TreeLink>) = (Vec::new(), Vec::new());
         for receiver in group.leaves() {
             let mut at = receiver;
             while depths[at.index()] == UNSEEN {
-                assert!(way.len() < fabric.point_count(), "a tree has no way that comes back to itself");
+                assert!(path.len() < fabric.point_count(), "a tree has no path that comes back to itself");
                 let link = came_by(at);
                 let from = fabric.link(link).expect("a tree's links are links of its fabric").from;
-                way.push(TreeLink { link, from, to: at, depth: 0 });
+                path.push(TreeLink { link, from, to: at, depth: 0 });
                 at = from;
             }
             let mut depth = depths[at.index()];
-            while let Some(mut link) = way.pop() {
+            while let Some(mut link) = path.pop() {
                 depth += 1;
                 depths[link.to.index()] = depth;
                 link.depth = depth;
@@ -91,15 +91,15 @@ impl SteinerTree {
 
     /// The links from the source to a point, in that order; empty for the source itself, none outside the tree.
     pub fn path_to(&self, point: PointId) -> Option<Vec<TreeLink>> {
-        let mut way = Vec::new();
+        let mut path = Vec::new();
         let mut at = point;
         while at != self.source {
             let link = *self.came_by(at)?;
-            way.push(link);
+            path.push(link);
             at = link.from;
         }
-        way.reverse();
-        Some(way)
+        path.reverse();
+        Some(path)
     }
 
     /// The points from which more than one link goes on, ascending: where Datacast caches (§V-A).

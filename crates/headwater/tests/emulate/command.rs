@@ -133,7 +133,7 @@ fn faults_change_the_running_network() {
         status["links"].as_array().unwrap().iter().find(|it| it["link"] == name).unwrap().clone()
     };
     let middle = link("left-right");
-    // A switch sends nothing to a link that is down, so those ten are without a way.
+    // A switch sends nothing to a link that is down, so those ten have no route.
     let seen = [&middle["lost"], &middle["dropped"], &status["unroutable"], &status["duplicated"]];
     assert_eq!(seen.map(|it| it.as_u64().unwrap()), [14, 0, 10, 10]);
     assert_eq!(status["injected"], link("h0-left")["packets"]);

@@ -174,7 +174,7 @@ fn copies_go_around_a_link_that_is_down() {
             net.fault(&link, &["down".to_owned()]).unwrap();
         }
     }
-    // Now there is no way left.
+    // Now there is no path left.
     send(&mut from, to, 0..20);
     assert!(received(&mut far, from.local_addr()).is_empty());
     conserved(&net.switch().snapshot().unwrap());

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use headwater_driver::{BlockSink, FetchEvent, Node, NodeConfig, Said, Snapshot, control_path};
+use headwater_driver::{BlockSink, FetchEvent, Node, NodeConfig, NodeEvent, Snapshot, control_path};
 use headwater_store::{SourceFile, StoreError};
 use headwater_testbed::emulate::EmulatedNet;
 use headwater_testbed::soft_switch::in_namespace;
@@ -29,7 +29,7 @@ const ROOM: u16 = 1424;
 /// A node on a host, at its IPv4 address, and what it says.
 pub(crate) struct OnHost {
     node: Node,
-    said: UnboundedReceiver<Said>,
+    said: UnboundedReceiver<NodeEvent>,
     // Its records.
     _folder: tempfile::TempDir,
 }
@@ -147,10 +147,10 @@ impl Delivery {
                 role: FlowRole::Single,
             };
             source.control(control_path(1), ToSource::Push(push));
-            assert!(matches!(source.said.blocking_recv(), Some(Said::Sending { .. })));
+            assert!(matches!(source.said.blocking_recv(), Some(NodeEvent::Sending { .. })));
             assert!(matches!(
                 source.said.blocking_recv(),
-                Some(Said::Control(_, Control::Controller(ToController::Pushing { .. })))
+                Some(NodeEvent::Control(_, Control::Controller(ToController::Pushing { .. })))
             ));
             flows.push(FlowGrant {
                 flow,
@@ -171,7 +171,7 @@ impl Delivery {
         let (fetch, mut events) = receiver.fetch(config);
         assert!(matches!(
             receiver.said.blocking_recv(),
-            Some(Said::Control(_, Control::Controller(ToController::Request(_))))
+            Some(NodeEvent::Control(_, Control::Controller(ToController::Request(_))))
         ));
         let accepted = Control::Receiver(ToReceiver::Accepted {
             request: 7,

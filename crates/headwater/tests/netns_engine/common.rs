@@ -84,9 +84,9 @@ pub(crate) fn it(folder: &TempDir) -> Command {
     lab_run(folder.path(), Path::new("it.toml"), "netns")
 }
 
-/// What `lab run` said.
+/// What `lab run` printed.
 #[derive(Debug)]
-pub(crate) struct Said {
+pub(crate) struct Printed {
     pub(crate) code: Option<i32>,
     /// By claim; those that nothing was measured for are left out.
     pub(crate) measured: BTreeMap<String, (f64, String)>,
@@ -95,14 +95,14 @@ pub(crate) struct Said {
     pub(crate) err: String,
 }
 
-impl Said {
-    pub(crate) fn by(mut command: Command) -> Said {
-        Said::of(&command.output().unwrap())
+impl Printed {
+    pub(crate) fn by(mut command: Command) -> Printed {
+        Printed::of(&command.output().unwrap())
     }
 
-    pub(crate) fn of(output: &Output) -> Said {
+    pub(crate) fn of(output: &Output) -> Printed {
         let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-        let mut said = Said {
+        let mut said = Printed {
             code: output.status.code(),
             measured: BTreeMap::new(),
             skipped: Vec::new(),
@@ -122,14 +122,14 @@ impl Said {
 
     /// It ended well.
     #[track_caller]
-    pub(crate) fn ends_well(self) -> Said {
+    pub(crate) fn ends_well(self) -> Printed {
         assert_eq!(self.code, Some(0), "{}\n{:?}", self.err, self.measured);
         self.ends_judged()
     }
 
     /// It ended well, whether or not claims are misses. Prints what was skipped, for that is not looked at.
     #[track_caller]
-    pub(crate) fn ends_judged(self) -> Said {
+    pub(crate) fn ends_judged(self) -> Printed {
         assert!(matches!(self.code, Some(0 | 3)), "{}\n{:?}", self.err, self.measured);
         for reason in &self.skipped {
             assert!(reason.contains("machine too busy"), "{reason}");

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use super::common::{Said, alone, asks, folder, it};
+use super::common::{Printed, alone, asks, folder, it};
 
 /// Sources of 2, 2 and 4 Mbit/s; about 660 packets per second.
 const HOSTS: &str = r#"
@@ -49,7 +49,7 @@ const TIMES: [(&str, f64, f64); 4] =
 
 /// The result in the task's log, of each run that was not skipped. A process that is told to stop when it has said its result may still
 /// say that it does.
-fn results(folder: &Path, said: &Said) -> Vec<Value> {
+fn results(folder: &Path, said: &Printed) -> Vec<Value> {
     let runs = fs::read_dir(folder.join("netns/it/netns-small/logs")).unwrap().map(|entry| entry.unwrap());
     let counts = |run: &fs::DirEntry| {
         let key = run.file_name().into_string().unwrap();
@@ -73,7 +73,7 @@ fn objects_arrive_whatever_happens_to_hosts() {
         claims += &asks(&format!("{case}: of the fastest"), &on, flow);
     }
     let folder = folder(&(HOSTS.to_owned() + &claims));
-    let said = Said::by(it(&folder)).ends_well();
+    let said = Printed::by(it(&folder)).ends_well();
     let results = results(folder.path(), &said);
     assert_eq!(results.len() + said.skipped.len(), TIMES.len());
     for result in &results {

@@ -1,6 +1,6 @@
 //! Hosts that are the network.
 
-use super::common::{Said, alone, asks, folder, it};
+use super::common::{Printed, alone, asks, folder, it};
 
 /// In a BCube(2,1), host 3 is two switches and another host away from host 0.
 const EXPERIMENT: &str = r#"
@@ -26,7 +26,7 @@ fn a_task_is_played_through_a_host_that_forwards() {
     let Some(_alone) = alone() else { return };
     let folder =
         folder(&(EXPERIMENT.to_owned() + &asks("time", "{}", r#"{ kind = "column", column = "tct_s" }"#)));
-    let Some(time) = Said::by(it(&folder)).ends_well().value("time") else { return };
+    let Some(time) = Printed::by(it(&folder)).ends_well().value("time") else { return };
     let ideal = 1000.0 * 1507.0 * 8.0 / 4e6;
     assert!((1.0..1.2).contains(&(time / ideal)), "{time} s of {ideal}");
 }

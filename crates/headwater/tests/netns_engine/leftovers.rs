@@ -4,7 +4,7 @@ use std::fs;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use super::common::{Running, Said, alone_and_seen, asks, entries, it, tiny, wait_for};
+use super::common::{Printed, Running, alone_and_seen, asks, entries, it, tiny, wait_for};
 
 /// How soon a run is gone, and all that it has made.
 const GONE: Duration = Duration::from_secs(5);
@@ -99,7 +99,7 @@ fn two_runs_side_by_side_both_end_as_they_should() {
         ] {
             stream.read_to_end(to).unwrap();
         }
-        Said::of(&output).ends_well()
+        Printed::of(&output).ends_well()
     });
     for (said, packets) in [(first, 400.0), (second, 600.0)] {
         assert!(said.value("packets").is_none_or(|seen| seen == packets), "{said:?}");

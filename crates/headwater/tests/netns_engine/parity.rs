@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::common::{Said, alone, lab_run};
+use super::common::{Printed, alone, lab_run};
 
 /// How far from the simulator real packets may be.
 enum Within {
@@ -43,7 +43,7 @@ fn simulator_and_real_packets_agree() {
     let folder = tempfile::tempdir().unwrap();
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments/emulate/parity.toml");
     let [simulated, real] =
-        ["packet", "netns"].map(|engine| Said::by(lab_run(folder.path(), &file, engine)).ends_judged());
+        ["packet", "netns"].map(|engine| Printed::by(lab_run(folder.path(), &file, engine)).ends_judged());
     assert_eq!(simulated.measured.len(), AGREE.len(), "{simulated:?}");
     let mut compared = 0;
     for (claim, within) in AGREE {

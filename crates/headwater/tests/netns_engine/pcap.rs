@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use etherparse::{LaxNetSlice, LaxSlicedPacket};
 use headwater_testbed::soft_switch::SNAP;
 
-use super::common::{Said, alone, asks, it, tiny};
+use super::common::{Printed, alone, asks, it, tiny};
 
 #[path = "../captures/mod.rs"]
 mod captures;
@@ -42,7 +42,7 @@ fn captures_of_a_run_hold_what_its_measures_say() {
     let folder = tiny(PACKETS, &claims.concat());
     let mut command = it(&folder);
     command.arg("--pcap").arg(folder.path().join("captures"));
-    let said = Said::by(command).ends_well();
+    let said = Printed::by(command).ends_well();
     let captured = only(&only(&folder.path().join("captures")));
     let files = ["h0-left", "left-right", "right-h1", "h1-right", "right-left", "left-h0"]
         .map(|link| read(&captured.join(format!("{link}.pcap")), SNAP));

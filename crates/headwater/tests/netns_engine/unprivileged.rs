@@ -6,7 +6,7 @@ use std::process::Command;
 use headwater_testbed::netns::in_user_namespace;
 use rustix::process::geteuid;
 
-use super::common::{Said, alone, it, tiny};
+use super::common::{Printed, alone, it, tiny};
 
 /// Nobody.
 const USER: u32 = 65534;
@@ -53,7 +53,7 @@ fn without_privileges_a_run_goes_on_in_a_user_namespace() {
     let mut add = in_user_namespace("ip");
     add.args(["netns", "add", "probe"]);
     let allowed = works(&add);
-    let said = Said::by(unprivileged(&it(&folder)));
+    let said = Printed::by(unprivileged(&it(&folder)));
     if allowed {
         assert!(said.err.contains("going on in a user namespace"), "{}", said.err);
         let said = said.ends_well();

@@ -9,7 +9,7 @@ use headwater_wire::{Body, Control, Datagram, HeaderKey, Spoiled};
 
 use crate::ProbeId;
 
-/// Something that a driver is to do or to know.
+/// An action for the driver, or an event.
 pub enum NodeAction<P, A> {
     /// Send a datagram of a flow, under its key ([`Node::key`](super::Node::key)). Of a symbol of an object that this node passes on
     /// ([`Node::passes_on`](super::Node::passes_on)) the bytes lie with those that are being received, or in a block that is ready.
@@ -86,7 +86,7 @@ pub enum NodeAction<P, A> {
         datagram: Arc<[u8]>,
     },
     /// Send a datagram of the control class that is no transfer's.
-    Send(Box<Alone<A>>),
+    Send(Box<SingleDatagram<A>>),
     /// A probing is over.
     Heard {
         /// Which.
@@ -96,7 +96,7 @@ pub enum NodeAction<P, A> {
     },
 }
 
-/// Who says something, for a driver to whom the machines of a node are at addresses of their own.
+/// The part of a node that sends a packet, for drivers that give each part an address of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum By {
     /// The source.
@@ -109,7 +109,7 @@ pub enum By {
 }
 
 /// A datagram of no flow that a source or receivers have.
-pub struct Alone<A> {
+pub struct SingleDatagram<A> {
     /// Where to.
     pub to: To<A>,
     /// Its flow.

@@ -1,7 +1,7 @@
-//! Whose turn it is, and what its machine says.
+//! The turns of a node's machines, and their output.
 //!
-//! What is already said goes first, then trees and probes, whose packets are under way to others. The receivers come before the
-//! source, and are at rest before the next packet is handed to them: a symbol is kept before its bytes are gone.
+//! Pending output goes first, then trees and probes, whose packets are for others. The receivers come before the source, and are at
+//! rest before the next packet is handed to them: a symbol is kept before its bytes are gone.
 
 use super::*;
 use crate::{GroupAction, TreeAction};
@@ -15,7 +15,7 @@ where
     P: Parcel,
     A: Copy + From<SocketAddr> + Into<SocketAddr>,
 {
-    /// What is to be done next. Timers that are due fire here.
+    /// Returns the next action. Timers that are due fire here.
     // Inlined where it is driven: most of what it gives is a packet, and to move that costs as much as to decide on it.
     #[inline(always)]
     pub fn poll(&mut self, now: Time, room: Room) -> Option<NodeAction<P, A>> {
@@ -98,7 +98,7 @@ where
         }
     }
 
-    /// A datagram of either machine, by the way that it goes.
+    /// A datagram of either machine, by where it goes.
     #[inline(always)]
     fn says(&self, by: By, packet: Packet) -> NodeAction<P, A> {
         if self.trees.has(packet.datagram.flow) {
@@ -192,15 +192,15 @@ where
                 return None;
             }
             TreeAction::Lead { tree } => NodeAction::Lead { tree },
-            TreeAction::Beat { tree, to } => {
+            TreeAction::Heartbeat { tree, to } => {
                 let key = self.trees.key(tree)?.clone();
                 let body = Body::Probe(Probe { number: 0, bytes: Probe::SHORTEST, fits: None });
-                alone(To::Node(to.into()), tree, key, body)
+                datagram(To::Node(to.into()), tree, key, body)
             }
             TreeAction::Signal { to, datagram } => NodeAction::Signal { to: to.into(), datagram },
             TreeAction::Answer { to, answer } => {
                 let (flow, key) = (answer.flow, self.trees.answer_key(answer.flow)?.clone());
-                alone(
+                datagram(
                     To::Node(to.into()),
                     flow,
                     key,
@@ -232,13 +232,13 @@ where
 fn on_group_action<P, A>(action: GroupAction<PathId, A>) -> NodeAction<P, A> {
     match action {
         GroupAction::Probe { group, flow, key, probe } => {
-            alone(To::Group(group), flow, key, Body::Probe(probe))
+            datagram(To::Group(group), flow, key, Body::Probe(probe))
         }
-        GroupAction::Answer { to, flow, key, ack } => alone(To::Node(to), flow, key, Body::ProbeAck(ack)),
+        GroupAction::Answer { to, flow, key, ack } => datagram(To::Node(to), flow, key, Body::ProbeAck(ack)),
         GroupAction::Heard { id, members } => NodeAction::Heard { id, members },
     }
 }
 
-fn alone<P, A>(to: To<A>, flow: FlowId, key: HeaderKey, body: Body) -> NodeAction<P, A> {
-    NodeAction::Send(Box::new(Alone { to, flow, key, body }))
+fn datagram<P, A>(to: To<A>, flow: FlowId, key: HeaderKey, body: Body) -> NodeAction<P, A> {
+    NodeAction::Send(Box::new(SingleDatagram { to, flow, key, body }))
 }

@@ -93,7 +93,7 @@ fn a_block_that_cannot_be_read_any_more_is_told_of_and_the_object_withdrawn() {
 }
 
 fn tree_order(parent: Option<usize>, below: &[usize], receives: bool, host: u8) -> Control {
-    Control::Node(ToNode::PlantTree(Box::new(TreeOrder {
+    Control::Node(ToNode::InstallTree(Box::new(TreeOrder {
         tree: FlowSecret { flow: FIRST, key: key(FIRST) },
         version: 1,
         symbol_size: T,
@@ -101,7 +101,7 @@ fn tree_order(parent: Option<usize>, below: &[usize], receives: bool, host: u8) 
         branches: below.iter().map(|host| vec![address(*host)]).collect(),
         receives,
         store: Bytes::mib(1),
-        beat: Duration::from_millis(100),
+        heartbeat: Duration::from_millis(100),
         signals: FlowSecret { flow: FlowId(100 + u64::from(host)), key: FlowKey([host; 32]) },
     })))
 }

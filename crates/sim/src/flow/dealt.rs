@@ -1,4 +1,4 @@
-//! An object dealt to disjoint trees block by block (Datacast §IV-B), at the rates of its source (§V-B).
+//! An object divided among disjoint trees block by block (Datacast §IV-B), at the rates of its source (§V-B).
 //!
 //! A tree that is done with a block gets the next one. Trees that share no link do not slow each other down, so each
 //! goes as fast as its slowest link, and no faster than its source's rate has come: that begins somewhere and grows

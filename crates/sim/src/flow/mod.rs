@@ -77,7 +77,7 @@ impl Share {
     pub const EVEN: Share = Share { weight: 1.0, rank: 0 };
 }
 
-/// Who brings how much of a task.
+/// How the work of a task is divided among its flows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Work {
     /// Any flow brings any byte, until all are there (PPUSH(1,·), dynamic assignment).
@@ -137,7 +137,7 @@ pub struct Flowing {
     pub share: Share,
 }
 
-/// A task under way, as a weigher sees it.
+/// A running task, as a weigher sees it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ActiveTask<'a> {
     /// The task.
@@ -159,7 +159,7 @@ pub type Weigher<'a> = dyn FnMut(&[ActiveTask]) -> Result<Vec<Share>, FlowError>
 #[non_exhaustive]
 pub enum FlowError {
     /// A link carries nothing.
-    #[error("link {0} carries nothing")]
+    #[error("link {0} has no capacity")]
     DeadLink(LinkId),
     /// A path must have links, all of the network and none twice.
     #[error("{path:?} is not a path over the {links} links of the network")]
@@ -183,7 +183,7 @@ pub enum FlowError {
         paths: usize,
     },
     /// Every task must have its end, or none.
-    #[error("{stops} ends for {tasks} tasks")]
+    #[error("{stops} stop times for {tasks} tasks")]
     Stops {
         /// How many ends.
         stops: usize,
@@ -220,7 +220,7 @@ pub enum FlowError {
         members: usize,
     },
     /// There is no tree, or one over which nothing would ever come.
-    #[error("there is no tree, or one over which nothing would ever come")]
+    #[error("there is no tree, or one without any rate")]
     NoFlow,
     /// The policy behind the weigher refused.
     #[error(transparent)]

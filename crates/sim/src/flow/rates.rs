@@ -28,7 +28,7 @@ impl Slot {
     }
 }
 
-/// Who gets what.
+/// The current rate of every flow.
 #[derive(Clone, Debug)]
 pub struct Rates {
     rule: Allocation,
@@ -56,7 +56,7 @@ struct Flow {
 struct Link {
     /// Bits per second.
     capacity: f64,
-    /// Who is on it, in no particular order.
+    /// Flows on the link, in no particular order.
     flows: Vec<usize>,
     /// What the ranks before have left, while filling.
     left: f64,

@@ -1,4 +1,4 @@
-//! Weighers: what share every flow of every active task gets.
+//! Weighers: the share of every flow of every active task.
 
 use std::collections::BTreeMap;
 

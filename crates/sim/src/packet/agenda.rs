@@ -1,4 +1,4 @@
-//! What happens when: future events in exact order.
+//! The event queue: future events in exact order.
 //!
 //! Events of one time come out in the order in which they were put in; that, and nothing else, makes a run a function of
 //! its seed.

@@ -1,4 +1,4 @@
-//! The receiving disk and decoder of one task: counts, or true bytes.
+//! The receiving disk and decoder of one task: counted blocks, or true bytes.
 
 use std::collections::{BTreeMap, BTreeSet};
 

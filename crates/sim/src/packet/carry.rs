@@ -24,7 +24,7 @@ pub(super) struct Cargo {
     objects: BTreeMap<ObjectId, Bytes>,
     encoders: BTreeMap<(ObjectId, u16, BlockIndex), BlockEncoder>,
     /// By the place of the message.
-    under_way: Vec<Vec<u8>>,
+    in_flight: Vec<Vec<u8>>,
     payload: Vec<u8>,
 }
 
@@ -35,7 +35,7 @@ impl Cargo {
             flows: BTreeMap::new(),
             objects: BTreeMap::new(),
             encoders: BTreeMap::new(),
-            under_way: Vec::new(),
+            in_flight: Vec::new(),
             payload: Vec::new(),
         }
     }
@@ -96,10 +96,10 @@ impl Cargo {
             self.symbol(lading, header.symbol, room);
         }
         let place = place as usize;
-        if self.under_way.len() <= place {
-            self.under_way.resize(place + 1, Vec::new());
+        if self.in_flight.len() <= place {
+            self.in_flight.resize(place + 1, Vec::new());
         }
-        self.under_way[place] = bytes;
+        self.in_flight[place] = bytes;
     }
 
     /// Reads a message back. What was read must be what was sent: packet numbers but for what the wire cuts off.
@@ -108,14 +108,14 @@ impl Cargo {
         let cut = match &sent.datagram.body {
             Body::Symbol(header) if header.trimmed => {
                 // Another copy of the frame may still be whole.
-                let mut bytes = self.under_way[place as usize].clone();
+                let mut bytes = self.in_flight[place as usize].clone();
                 let rest = mark_trimmed(&mut bytes).expect("only whole symbols are cut");
                 bytes.truncate(rest);
                 Some(bytes)
             }
             _ => None,
         };
-        let bytes = cut.as_ref().unwrap_or(&self.under_way[place as usize]);
+        let bytes = cut.as_ref().unwrap_or(&self.in_flight[place as usize]);
         let parsed = parse(bytes, &key)
             .unwrap_or_else(|e| panic!("{:?} was written and cannot be read: {e}", sent.datagram));
         assert_eq!(parsed.datagram, as_written(&sent.datagram), "what was read is what was written");

@@ -1,21 +1,20 @@
-//! Casts in the packet simulator, by what runs on real hosts: a whole node per host, and the product's controller beside the network.
+//! Casts in the packet simulator, by the machines of real hosts: a whole node per host, and the product's controller beside the network.
 //!
 //! ```text
-//!   who asks --Cast--> Controller --Fetch, Push, PlantTree ...--> Host (Node, Invitations) --packets--> ports, links, switches
+//!   who asks --Cast--> Controller --Fetch, Push, InstallTree ...--> Host (Node, Invitations) --packets--> ports, links, switches
 //!                          ^------- Hello, Request, Fetched ... ---'                        <-----------'
 //! ```
-//! Nothing is decided here: [`host`] does what a node asks its driver for, [`carrier`] brings packets and messages to whom they are for,
-//! and this module has the clock, says who wants what when, and breaks what is to be broken. An event costs what it is about: none of
-//! them looks at all hosts or flows.
+//! Nothing is decided here: [`host`] does what a node asks its driver for, [`transit`] moves packets and messages, and this module has
+//! the clock, starts the requests and injects the faults. The cost of an event does not depend on the number of hosts or flows.
 
 mod asker;
-pub(crate) mod carrier;
 mod faults;
 pub mod host;
 mod misconduct;
 mod settings;
 mod setup;
 mod shelves;
+pub(crate) mod transit;
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -26,17 +25,17 @@ use headwater_machine::{Endpoint, Input, Output, Packet};
 use headwater_node::To;
 use headwater_switch::{Frame, LinkChange};
 use headwater_units::{BitRate, Bytes, Duration, Geometry, NodeId, ObjectId, PathId, TaskId, Time};
-use headwater_wire::{Body, CastWay, Control, Ecn, FetchEnd, SYMBOL_OVERHEAD};
+use headwater_wire::{Body, CastRoute, Control, Ecn, FetchEnd, SYMBOL_OVERHEAD};
 use rand::{RngCore, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 pub use setup::{CastOutcome, CastSetup, GetAt, Leftovers, ReceiverRow};
 
-pub use carrier::MOST_MEMBERS;
-use carrier::{Brought, CONTROLLER, Carrier, NOWHERE, Ways};
 use host::{Host, Job, Passed, Surroundings};
 use misconduct::{Misconduct, Replays};
 use settings::{controller_config, host_config};
+pub use transit::MOST_MEMBERS;
+use transit::{Brought, CONTROLLER, NOWHERE, NetworkView, Transit};
 
 use super::Event;
 use super::frame::SimFrame;
@@ -90,7 +89,7 @@ pub fn run(setup: CastSetup, watch: &mut dyn FnMut(usize, u64)) -> Result<CastOu
     let mut world = World::new(setup)?;
     world.open();
     while !world.is_over() {
-        let Some((at, &event)) = world.carrier.agenda.advance() else { break };
+        let Some((at, &event)) = world.transit.agenda.advance() else { break };
         world.now = Time::from_nanos(at);
         if world.now > world.setup.until {
             break;
@@ -107,7 +106,7 @@ pub fn run(setup: CastSetup, watch: &mut dyn FnMut(usize, u64)) -> Result<CastOu
 struct World {
     setup: CastSetup,
     now: Time,
-    carrier: Carrier,
+    transit: Transit,
     hosts: Vec<Standing>,
     controller: Controller,
     /// When the controller is to be polled; `u64::MAX`: an event for nothing earlier is on its way.
@@ -118,8 +117,8 @@ struct World {
     row_of: Vec<usize>,
     /// Receivers of which something is still to come.
     left: usize,
-    /// As in [`CastOutcome::way`].
-    way: Option<CastWay>,
+    /// As in [`CastOutcome::route`].
+    route: Option<CastRoute>,
     /// Whoever has asked for the cast waits for the controller's last word.
     asking: bool,
     /// Nobody waits for anything any more since then.
@@ -229,8 +228,8 @@ struct Around<'a> {
     now: Time,
     host: u32,
     life: u32,
-    ways: Ways<'a>,
-    carrier: &'a mut Carrier,
+    view: NetworkView<'a>,
+    transit: &'a mut Transit,
     jobs: &'a mut Jobs,
     linked: bool,
     said: &'a mut u64,
@@ -242,7 +241,7 @@ struct Around<'a> {
 impl Surroundings for Around<'_> {
     fn path(&mut self, at: &[SocketAddr]) -> PathId {
         match at.first() {
-            Some(group) if group.ip().is_multicast() => self.carrier.group_at(*group),
+            Some(group) if group.ip().is_multicast() => self.transit.group_at(*group),
             Some(host) => PathId(host_at(*host).unwrap_or(NOWHERE)),
             None => PathId(NOWHERE),
         }
@@ -254,7 +253,7 @@ impl Surroundings for Around<'_> {
             wrong |= misconduct.spoils(&packet.datagram.body, chance);
             misconduct.forge(&mut packet.datagram, chance);
         }
-        self.carrier.send(&self.ways, self.now, self.host, packet, (bytes, wrong));
+        self.transit.send(&self.view, self.now, self.host, packet, (bytes, wrong));
     }
 
     fn forward(&mut self, to: SocketAddr, parcel: Passed) {
@@ -266,7 +265,7 @@ impl Surroundings for Around<'_> {
             wrong |= misconduct.spoils(&packet.datagram.body, chance);
             misconduct.forge(&mut packet.datagram, chance);
         }
-        self.carrier.send(&self.ways, self.now, self.host, packet, (bytes, wrong));
+        self.transit.send(&self.view, self.now, self.host, packet, (bytes, wrong));
     }
 
     fn send_bytes(&mut self, to: To<SocketAddr>, bytes: Arc<[u8]>) {
@@ -274,24 +273,24 @@ impl Surroundings for Around<'_> {
             To::Node(at) => self.path(&[at]),
             To::Group(path) => path,
         };
-        self.carrier.send_bytes(&self.ways, self.now, self.host, path, bytes);
+        self.transit.send_bytes(&self.view, self.now, self.host, path, bytes);
     }
 
     fn say(&mut self, word: Control) {
         // Nobody hears it where there is no link.
         if self.linked {
             *self.said += 1;
-            self.carrier.say(self.now, self.host, CONTROLLER, word);
+            self.transit.say(self.now, self.host, CONTROLLER, word);
         }
     }
 
     fn later(&mut self, after: Duration, job: Job) {
         let endpoint = self.jobs.put(self.host, self.life, job);
-        self.carrier.agenda.push((self.now + after).as_nanos(), Event::Decoded { endpoint, block: 0 });
+        self.transit.agenda.push((self.now + after).as_nanos(), Event::Decoded { endpoint, block: 0 });
     }
 
     fn join(&mut self, group: SocketAddr, joins: bool) {
-        self.carrier.join(self.host, group, joins);
+        self.transit.join(self.host, group, joins);
     }
 
     fn ended(&mut self, _: u64, end: &FetchEnd) {
@@ -299,7 +298,7 @@ impl Surroundings for Around<'_> {
         let was_over = row.is_over();
         match end {
             _ if row.finished.is_some() => {}
-            // Whoever has failed by one way may be invited again, and then have it by another.
+            // Whoever has failed by one route may be invited again, and then have it by another.
             FetchEnd::Had | FetchEnd::Kept => (row.finished, row.failed) = (Some(self.now), None),
             FetchEnd::Failed(why) => _ = row.failed.get_or_insert_with(|| why.clone()),
         }
@@ -325,7 +324,7 @@ impl World {
                 network.keep_frames(link.0);
             }
         }
-        let carrier = Carrier::new(network, &setup);
+        let transit = Transit::new(network, &setup);
         let mut seeds = ChaCha8Rng::seed_from_u64(setup.seed ^ 0x6361_7374);
         let standing = |host| Standing {
             host: Host::new(host_config(&setup, host, drawn(&mut seeds))),
@@ -349,7 +348,7 @@ impl World {
         rows.iter().enumerate().for_each(|(row, it)| row_of[it.host as usize] = row);
         Ok(World {
             now: Time::ZERO,
-            carrier,
+            transit,
             hosts: standings,
             controller: Controller::new(controller_config(&setup), drawn(&mut seeds)),
             controller_wake: u64::MAX,
@@ -357,7 +356,7 @@ impl World {
             row_of,
             left: rows.len(),
             rows,
-            way: None,
+            route: None,
             asking: !setup.receivers.is_empty(),
             over_since: None,
             kept: Kept::default(),
@@ -378,10 +377,10 @@ impl World {
         }
         (0..self.hosts.len() as u32).for_each(|host| self.link(host));
         for (index, (at, _)) in self.setup.changes.iter().enumerate() {
-            self.carrier.agenda.push(at.as_nanos(), Event::Change { index: index as u32 });
+            self.transit.agenda.push(at.as_nanos(), Event::Change { index: index as u32 });
         }
         for (index, get) in self.setup.gets.iter().enumerate() {
-            self.carrier.agenda.push(get.at.as_nanos(), Event::Start { task: index as u32 });
+            self.transit.agenda.push(get.at.as_nanos(), Event::Start { task: index as u32 });
         }
         // Behind what the hosts have said.
         self.ask();
@@ -417,10 +416,10 @@ impl World {
             u64::from(geometry.symbol_size()) + SYMBOL_OVERHEAD as u64 + IP_UDP + self.setup.framing.get();
         let copy = Bytes::new(geometry.total_symbols().get() * frame);
         let now = self.now;
-        let left = uplinks.iter().map(|link| self.carrier.network.stats(now, link.0).bytes_out.get());
+        let left = uplinks.iter().map(|link| self.transit.network.stats(now, link.0).bytes_out.get());
         let left: u64 = left.sum();
-        let links = 0..self.carrier.network.link_count();
-        let lost: u64 = links.map(|link| self.carrier.network.stats(now, link).dropped).sum();
+        let links = 0..self.transit.network.link_count();
+        let lost: u64 = links.map(|link| self.transit.network.stats(now, link).dropped).sum();
         CastOutcome {
             all: self
                 .rows
@@ -432,11 +431,11 @@ impl World {
             one_copy: copy / rate,
             copies: left as f64 / copy.get() as f64,
             messages: self.hosts.iter().map(|it| it.messages).collect(),
-            dropped: lost + self.carrier.network.faults.unroutable,
+            dropped: lost + self.transit.network.faults.unroutable,
             distrusted: distrusted(&self.hosts),
             left: self.leftovers(),
             controller: *self.controller.stats(),
-            way: self.way,
+            route: self.route,
             receivers: self.rows,
             events: self.events,
         }
@@ -450,7 +449,7 @@ impl World {
             Event::Arrive { link, frame } => self.arrive(link, frame),
             Event::Wake { slot } => self.wake(slot),
             Event::Serve { link } => {
-                if let Some(frame) = self.carrier.serve(self.now, link) {
+                if let Some(frame) = self.transit.serve(self.now, link) {
                     self.arrive(link, frame);
                 }
             }
@@ -466,7 +465,7 @@ impl World {
 
     #[inline(always)]
     fn arrive(&mut self, link: u32, frame: SimFrame) {
-        if self.carrier.arrive(self.now, link, frame) {
+        if self.transit.arrive(self.now, link, frame) {
             self.deliver(frame.body(), link, frame.ecn(), !frame.is_whole());
         }
     }
@@ -474,7 +473,7 @@ impl World {
     #[inline]
     fn deliver(&mut self, body: u32, link: u32, ecn: Ecn, cut: bool) {
         let now = self.now;
-        let carrier::Arrived { at, brought } = self.carrier.take(body, link, ecn, cut);
+        let transit::Arrived { at, brought } = self.transit.take(body, link, ecn, cut);
         if self.may_go_wrong() && self.is_replay_of_old(body, at, &brought) {
             return;
         }
@@ -543,21 +542,21 @@ impl World {
             let at = at.max(self.now).as_nanos();
             if at < it.wake {
                 it.wake = at;
-                self.carrier.agenda.push(at, Event::Wake { slot: host });
+                self.transit.agenda.push(at, Event::Wake { slot: host });
             }
         }
     }
 
     #[inline]
     fn with<T>(&mut self, host: u32, of: impl FnOnce(&mut Host, Time, &mut Around<'_>) -> T) -> T {
-        let World { setup, now, carrier, hosts, jobs, rows, row_of, left, chance, .. } = self;
+        let World { setup, now, transit, hosts, jobs, rows, row_of, left, chance, .. } = self;
         let it = &mut hosts[host as usize];
         let mut around = Around {
             now: *now,
             host,
             life: it.lives,
-            ways: Ways { topology: &setup.topology, routes: &setup.routes },
-            carrier,
+            view: NetworkView { topology: &setup.topology, routes: &setup.routes },
+            transit,
             jobs,
             linked: it.linked,
             said: &mut it.messages.0,
@@ -592,7 +591,7 @@ impl World {
                     let at = at.map_or(u64::MAX, |at| at.max(self.now).as_nanos());
                     if at < self.controller_wake {
                         self.controller_wake = at;
-                        self.carrier.agenda.push(at, Event::Wake { slot: CONTROLLER });
+                        self.transit.agenda.push(at, Event::Wake { slot: CONTROLLER });
                     }
                     return;
                 }
@@ -605,7 +604,7 @@ impl World {
                         }
                         it.messages.1 += 1;
                     }
-                    self.carrier.say(self.now, CONTROLLER, to, *control);
+                    self.transit.say(self.now, CONTROLLER, to, *control);
                 }
                 Output::Event(event) => self.kept.on_event(event),
             }
@@ -633,7 +632,7 @@ fn drawn(from: &mut ChaCha8Rng) -> [u8; 32] {
     seed
 }
 
-/// Who has found whom to send wrong bytes.
+/// Pairs of hosts: the first has found the second to send wrong bytes.
 fn distrusted(hosts: &[Standing]) -> Vec<(u32, u32)> {
     let number = |node: NodeId| (0..hosts.len() as u32).find(|host| node_of(*host) == node);
     let of = |(host, it): (u32, &Standing)| -> Vec<(u32, u32)> {

@@ -1,7 +1,7 @@
-//! The way of a message: from one machine's `Transmit` to another machine's input.
+//! The path of a message: from one machine's `Transmit` to another machine's input.
 //!
-//! A message is put aside and its frame goes through the network, or it goes beside the network, as the set-up has it. A path
-//! is an endpoint, or a group of them ([`Delivery::group`]), or a segment of a tree.
+//! The message waits in a table while its frame goes through the network; or, if the set-up says so, it travels beside the network. A
+//! path is an endpoint, or a group of them ([`Delivery::group`]), or a segment of a tree.
 
 use headwater_machine::Packet;
 use headwater_switch::{Choice, LinkChange, TreeNode, TreeWord, Walk};
@@ -16,11 +16,11 @@ use super::carry::Cargo;
 use super::frame::{Bodies, FrameSizes, SimFrame};
 use super::groups::GROUP;
 use super::network::{Ground, Network};
+use super::path_numbers::paths_between;
 use super::segments::{End, SEGMENT, is_segment};
 use super::setup::{ControlPlane, Jitter, Setup, SetupError, Transport};
-use super::ways::ways_between;
 
-/// Frames under way, messages put aside, and everything else that is still to happen.
+/// Frames in flight, messages put aside, and everything else that is still to happen.
 pub(super) struct Delivery {
     pub(super) agenda: Agenda<Event>,
     pub(super) bodies: Bodies,
@@ -49,7 +49,7 @@ pub(super) struct Delivery {
 
 /// How a host's packets to another one spread over the paths between them.
 struct Spraying {
-    ways: u16,
+    paths: u16,
     walk: Walk,
 }
 
@@ -93,7 +93,7 @@ impl Delivery {
         }
     }
 
-    /// A message leaves a host: to its end, by the way to this host.
+    /// A message leaves a host: to its end, by the path to this host.
     #[inline(always)]
     fn dispatch(
         &mut self,
@@ -141,7 +141,7 @@ impl Delivery {
         self.network.groups.add(&members)
     }
 
-    /// A message to a group goes by the way to its farthest member. A member at the host that sends has it at once.
+    /// A message to a group goes by the path to its farthest member. A member at the host that sends has it at once.
     #[inline(never)]
     fn send_to_group(&mut self, setup: &Setup, now: Time, from: u32, path: u32, packet: Packet) {
         let here = self.hosts[from as usize];
@@ -149,9 +149,9 @@ impl Delivery {
             self.dispatch(setup, now, from, endpoint, (here, here), packet.clone());
         }
         let sprays = !self.walks.is_empty();
-        let ways = |host| if sprays { ways_between(&setup.topology, &setup.routes, here, host) } else { 1 };
+        let paths = |host| if sprays { paths_between(&setup.topology, &setup.routes, here, host) } else { 1 };
         let groups = &mut self.network.groups;
-        if let (Some(others), Some(host)) = (groups.others(path, here), groups.farthest(path, here, ways)) {
+        if let (Some(others), Some(host)) = (groups.others(path, here), groups.farthest(path, here, paths)) {
             self.dispatch(setup, now, from, path, (others, host), packet);
         }
     }
@@ -177,12 +177,12 @@ impl Delivery {
         let Some(word) = TreeWord::of(&packet.datagram.body) else { return };
         let bytes = Bytes::new(self.sizes.of(&packet).into());
         let mut outgoing = std::mem::take(&mut self.outgoing);
-        let way_back = path ^ 1;
-        self.nodes[node as usize].handle(&way_back, word, packet, bytes, |way, packet| {
-            outgoing.push((*way, packet.clone()));
+        let from = path ^ 1;
+        self.nodes[node as usize].handle(&from, word, packet, bytes, |to, packet| {
+            outgoing.push((*to, packet.clone()));
         });
-        for (way, packet) in outgoing.drain(..) {
-            self.send_along(now, way, packet);
+        for (to, packet) in outgoing.drain(..) {
+            self.send_along(now, to, packet);
         }
         self.outgoing = outgoing;
     }
@@ -191,10 +191,10 @@ impl Delivery {
     fn path_of_next(&mut self, setup: &Setup, from: u32, to: u32) -> u32 {
         let place = &mut self.walks[from as usize * self.launched.len() + to as usize];
         let spraying = place.get_or_insert_with(|| {
-            let ways = ways_between(&setup.topology, &setup.routes, from, to);
-            Box::new(Spraying { ways, walk: Walk::default() })
+            let paths = paths_between(&setup.topology, &setup.routes, from, to);
+            Box::new(Spraying { paths, walk: Walk::default() })
         });
-        u32::from(spraying.walk.step(spraying.ways, &mut self.walks_rng))
+        u32::from(spraying.walk.step(spraying.paths, &mut self.walks_rng))
     }
 
     /// When a packet that is sent now leaves its host's machines: later by a random part of the jitter, but never before what
@@ -243,7 +243,7 @@ impl Delivery {
         (to, packet)
     }
 
-    /// Whom a message is for which came over this link, if over any; nobody if it is on a segment that there is not.
+    /// The end that a message is for, which came over this link, if over any; `None` if its segment does not exist.
     #[inline]
     pub(super) fn end(&self, to: u32, link: u32) -> Option<End> {
         match to {

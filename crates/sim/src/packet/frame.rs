@@ -1,4 +1,4 @@
-//! What travels through the simulated network: a small frame by value, and the message that it names.
+//! A frame of the simulated network: small, by value, with the number of the message that it carries.
 //!
 //! Queues, links and switches see a [`SimFrame`], which is copied from event to event; the message waits in [`Bodies`]
 //! and is touched twice, when it is sent and when it is delivered. Symbols are named, never carried.
@@ -151,14 +151,14 @@ impl FrameSizes {
     }
 }
 
-/// A message under way.
+/// A message in flight.
 #[derive(Clone, Debug)]
 pub(super) struct Carried {
     /// Its path is where it comes from.
     pub(super) packet: Packet,
     /// The endpoint that it is for.
     pub(super) to: u32,
-    /// Copies of the frame that are still under way: a switch or a fault may have made more than one.
+    /// Copies of the frame that are still in flight: a switch or a fault may have made more than one.
     copies: u32,
 }
 
@@ -171,7 +171,7 @@ impl Carried {
     }
 }
 
-/// The messages under way; places are used again, so that a steady state allocates nothing.
+/// The messages in flight; places are used again, so that a steady state allocates nothing.
 #[derive(Default)]
 pub(super) struct Bodies {
     places: Vec<Option<Carried>>,
@@ -236,7 +236,7 @@ impl Bodies {
         self.places[at as usize].as_ref().expect("a frame names a message that is kept")
     }
 
-    /// Messages under way.
+    /// Messages in flight.
     pub(super) fn len(&self) -> usize {
         self.places.len() - self.free.len()
     }

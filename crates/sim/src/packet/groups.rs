@@ -1,10 +1,10 @@
-//! Groups of endpoints that one packet reaches (SCDP §III-E), and for whom each copy of a frame is.
+//! Groups of endpoints that one packet reaches (SCDP §III-E), and the receivers of each copy of a frame.
 //!
-//! A path may stand for a group. A frame on such a path names a *subset* of the group where others name a host: whoever of
-//! the group this copy is for. A switch makes a copy for each port that leads to some of them, so the packet crosses every
-//! link of its tree once. This is what Elmo does with bits in the header; here subsets have numbers, so that frames stay small.
+//! A path may stand for a group. A frame on such a path names a *subset* of the group, the receivers of this copy, where other frames
+//! name a host. A switch makes a copy for each port that leads to some of them, so the packet crosses every link of its tree once.
+//! Elmo does the same with bits in the header; here subsets have numbers, so that frames stay small.
 //!
-//! Not here: who joins and leaves. A group is what it was made as, and there for the whole run.
+//! Not here: joining and leaving. The members of a group are fixed for the whole run.
 
 use headwater_units::PathId;
 
@@ -26,7 +26,7 @@ struct Group {
     endpoints: Vec<u32>,
     /// Members and number of each subset that a frame was ever for, ascending.
     known: Vec<(u64, u32)>,
-    /// A host that sent, and the member to which it has the most ways.
+    /// A host that sent, and the member to which it has the most paths.
     farthest: Option<(u32, u32)>,
 }
 
@@ -97,15 +97,15 @@ impl Groups {
         Some(group.endpoints[place])
     }
 
-    /// The member to which a host has the most ways.
-    pub(super) fn farthest(&mut self, path: u32, from: u32, ways: impl Fn(u32) -> u16) -> Option<u32> {
+    /// The member to which a host has the most paths.
+    pub(super) fn farthest(&mut self, path: u32, from: u32, paths: impl Fn(u32) -> u16) -> Option<u32> {
         let group = self.groups.get_mut((path ^ GROUP) as usize)?;
         if let Some((_, to)) = group.farthest.filter(|(known, _)| *known == from) {
             return Some(to);
         }
         let others = group.hosts.iter().copied().filter(|host| *host != from);
         // The first of several: max_by_key would take the last.
-        let to = others.rev().max_by_key(|host| ways(*host))?;
+        let to = others.rev().max_by_key(|host| paths(*host))?;
         group.farthest = Some((from, to));
         Some(to)
     }

@@ -20,10 +20,10 @@ mod director;
 mod frame;
 mod groups;
 mod network;
+mod path_numbers;
 mod records;
 mod segments;
 mod setup;
-mod ways;
 mod world;
 
 use headwater_units::Time;
@@ -31,13 +31,13 @@ use headwater_units::Time;
 pub use frame::FrameSizes;
 pub use headwater_switch::{FaultCounts, LinkChange, Seen};
 pub use network::{LinkTally, forwarding_table};
+pub use path_numbers::switch_divisors;
 pub use records::{Counts, FlowRow, Records, SampleRow, TaskRow, TreeRow};
 pub use setup::packet_on_path;
 pub use setup::{
     Change, CodedSetup, ControlPlane, DecodeModel, Flows, Jitter, MemberFault, PullSetup, Sampling, Setup,
     SetupError, TaskPlan, Transport, TreeSetup,
 };
-pub use ways::switch_divisors;
 
 use frame::SimFrame;
 

@@ -31,7 +31,7 @@ enum Far {
 
 /// How frames get through the port that a link begins at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
+enum PortMode {
     /// It is plain.
     Pass,
     /// It keeps its frames and may be asked late.
@@ -47,7 +47,7 @@ struct Link {
     delay: u64,
     /// When the next departure event of a port that keeps its frames is due; `u64::MAX`: none is.
     serving: u64,
-    way: Way,
+    mode: PortMode,
     port: Port<SimFrame>,
     /// The switch that it leaves and the port there; none if it leaves a host.
     leaves: Option<(u32, PortIndex)>,
@@ -71,7 +71,7 @@ pub struct LinkTally {
     pub duplicated: Seen,
     /// Come to its far end.
     pub arrived: Seen,
-    /// Of those, frames with no way on.
+    /// Of those, frames with no route.
     pub stray: Seen,
     /// Further copies that the switch made of them, of frames to groups.
     pub copied: Seen,
@@ -83,9 +83,9 @@ pub(super) struct Ground<'a> {
     pub(super) routes: &'a Routes,
     /// The port of a link; the flag says whether a host's NIC is meant.
     pub(super) port: &'a dyn Fn(LinkId, bool) -> PortConfig,
-    /// How a switch chooses among equal ways.
+    /// How a switch chooses among equal paths.
     pub(super) choice: &'a dyn Fn(u32) -> Choice,
-    /// Hosts that could forward do not: packets say their way themselves.
+    /// Hosts that could forward do not: packets carry their own route.
     pub(super) on_trees: bool,
     /// Both ends of all links are tallied.
     pub(super) tallied: bool,
@@ -103,9 +103,9 @@ pub(super) struct Network {
     /// Which of them a host is, if it is one: where hosts forward what is not on trees.
     forwarders: Vec<Option<u32>>,
     seed: u64,
-    /// Whom frames to groups are for.
+    /// Multicast groups, with the members of each.
     pub(super) groups: Groups,
-    /// The ways of frames on trees.
+    /// The paths of frames on trees.
     pub(super) segments: Segments,
     /// Copies that a switch has just made, each with its port.
     copies: Vec<(PortIndex, SimFrame)>,
@@ -169,12 +169,12 @@ impl Network {
                 None => error.into(),
             })?;
             let delay = link.delay.as_nanos();
-            let way = match tallied {
-                false if port.is_plain() => Way::Pass,
-                false if trims => Way::Queue,
-                _ => Way::Watched,
+            let mode = match tallied {
+                false if port.is_plain() => PortMode::Pass,
+                false if trims => PortMode::Queue,
+                _ => PortMode::Watched,
             };
-            links.push(Link { port, delay, serving: u64::MAX, way, leaves, faults: None });
+            links.push(Link { port, delay, serving: u64::MAX, mode, leaves, faults: None });
             ends.push(match host_of[link.to.0 as usize] {
                 Some(host) => Far::Host(host),
                 None => Far::Switch(switch_of[link.to.0 as usize]),
@@ -210,7 +210,7 @@ impl Network {
     ) {
         let link = match self.uplinks[host as usize][..] {
             [only] => only,
-            _ => match self.way_on(host, &frame).or_else(|| self.first_up(host)) {
+            _ => match self.next_link(host, &frame).or_else(|| self.first_up(host)) {
                 Some(link) => link,
                 None => {
                     self.faults.unroutable += 1;
@@ -266,7 +266,7 @@ impl Network {
         self.arrive_for_several(now, link, frame, agenda, bodies)
     }
 
-    /// The same of a frame for which there is nobody here, and no way on: it is on a tree, for a group, or astray.
+    /// The same of a frame for which there is nobody here, and no route: it is on a tree, for a group, or astray.
     #[inline(never)]
     fn arrive_for_several(
         &mut self,
@@ -286,7 +286,7 @@ impl Network {
         }
         match self.ends[link as usize] {
             Far::Host(host) if self.groups.includes(frame.to(), host) => return true,
-            Far::Host(host) => match self.way_on(host, &frame) {
+            Far::Host(host) => match self.next_link(host, &frame) {
                 Some(next) => self.offer(now, next, frame, agenda, bodies),
                 None => self.stray(link, frame, bodies),
             },
@@ -296,7 +296,7 @@ impl Network {
     }
 
     /// By which of its links a host that forwards sends a frame on, if it does.
-    fn way_on(&mut self, host: u32, frame: &SimFrame) -> Option<u32> {
+    fn next_link(&mut self, host: u32, frame: &SimFrame) -> Option<u32> {
         let at = &mut self.switches[self.forwarders[host as usize]? as usize];
         match at.forwarding.egress(PortIndex::OWN, Destination::Host(frame.to()), frame.flow_hash()) {
             Egress::One(port) => Some(at.links[usize::from(port.0)]),
@@ -347,7 +347,7 @@ impl Network {
         self.copies = copies;
     }
 
-    /// A frame that came over this link has no way on.
+    /// A frame that came over this link has no route.
     fn stray(&mut self, link: u32, frame: SimFrame, bodies: &mut Bodies) {
         self.faults.unroutable += 1;
         if let Some(tally) = self.tallies.get_mut(link as usize) {
@@ -368,10 +368,10 @@ impl Network {
         bodies: &mut Bodies,
     ) {
         let state = &mut self.links[link as usize];
-        match state.way {
-            Way::Pass => pass(now, link, state, frame, agenda, bodies),
-            Way::Queue => queue(now, link, state, frame, agenda, bodies),
-            Way::Watched => self.offer_watched(now, link, frame, agenda, bodies),
+        match state.mode {
+            PortMode::Pass => pass(now, link, state, frame, agenda, bodies),
+            PortMode::Queue => queue(now, link, state, frame, agenda, bodies),
+            PortMode::Watched => self.offer_watched(now, link, frame, agenda, bodies),
         }
     }
 
@@ -428,7 +428,7 @@ impl Network {
         if state.serving == now.as_nanos() {
             state.serving = u64::MAX;
         }
-        if state.way != Way::Queue {
+        if state.mode != PortMode::Queue {
             self.serve(now, link, agenda, bodies);
             return None;
         }
@@ -500,8 +500,8 @@ impl Network {
         bodies: &mut Bodies,
     ) {
         let state = &mut self.links[link as usize];
-        if state.way == Way::Queue {
-            state.way = Way::Watched;
+        if state.mode == PortMode::Queue {
+            state.mode = PortMode::Watched;
             self.serve(now, link, agenda, bodies);
         }
         if let LinkChange::Rate(rate) = change {
@@ -510,7 +510,7 @@ impl Network {
         }
         let seed = self.seed;
         let state = &mut self.links[link as usize];
-        state.way = Way::Watched;
+        state.mode = PortMode::Watched;
         state.faults.get_or_insert_with(|| Box::new(LinkFaults::new(seed, link))).change(change);
         if let LinkChange::Down(down) = change {
             for frame in state.port.clear(now).frames {
@@ -526,7 +526,7 @@ impl Network {
     pub(super) fn keep_frames(&mut self, link: u32) {
         let state = &mut self.links[link as usize];
         state.port.make_plain(false);
-        state.way = Way::Watched;
+        state.mode = PortMode::Watched;
     }
 
     fn is_down(&self, link: u32) -> bool {

@@ -1,4 +1,4 @@
-//! What a packet run leaves behind: rows and counters, in simulated time.
+//! The results of a packet run: rows and counters, in simulated time.
 
 use headwater_switch::{FaultCounts, PortStats, TreeNodeStats};
 use headwater_transport::ReceiverFailure;
@@ -36,7 +36,7 @@ pub struct TaskRow {
     pub name: String,
     /// When it arrived.
     pub arrival: Time,
-    /// When its receiver had everything; `None` if it never had.
+    /// When its receiver had everything, if it ever had.
     pub finish: Option<Time>,
     /// Why its receiver gave up, if it did.
     pub failure: Option<ReceiverFailure>,
@@ -52,7 +52,7 @@ pub struct TaskRow {
     pub useful: u64,
     /// Host.
     pub receiver: u32,
-    /// How many.
+    /// Number of sources.
     pub sources: u32,
 }
 
@@ -96,7 +96,7 @@ pub struct TreeRow {
     pub task: u32,
     /// Its place among the task's trees.
     pub tree: u32,
-    /// How many links it has.
+    /// Number of its links.
     pub links: u64,
     /// Symbols that crossed them, each link counting once.
     pub carried: u64,
@@ -119,7 +119,7 @@ pub struct TreeRow {
 pub struct SampleRow {
     /// When.
     pub at: Time,
-    /// Of what.
+    /// The entity that is measured.
     pub entity: String,
     /// Which quantity: packets, seconds, packets per second, fractions.
     pub quantity: &'static str,
@@ -152,12 +152,12 @@ pub struct Counts {
     pub trims: u64,
     /// Frames in queues at the end.
     pub queued: u64,
-    /// What links did beside.
+    /// Counters of link faults.
     pub faults: FaultCounts,
     /// Blocks that decoded to other bytes than the object's.
     pub corrupt: u64,
-    /// Messages under way at the end.
-    pub under_way: u64,
+    /// Messages in flight at the end.
+    pub in_flight: u64,
     /// Events pending at the end.
     pub pending: u64,
 }

@@ -1,16 +1,16 @@
-//! Trees of Datacast in the network: the ways of their packets, and who stands where ways part (Datacast §V-A).
+//! Trees of Datacast in the network: the paths of their packets, and who stands where paths part (Datacast §V-A).
 //!
 //! ```text
 //!   source ==segment== node ==segment== receiver          a segment: links in order, its twin the same links back
 //!                       ||
 //!                       ++==segment== node ==== ...       a node: where a tree branches, or a receiver sends on
 //! ```
-//! Source routing: a frame names the segment that it is on, and every device on the way sends it on by the next of the segment's
+//! Source routing: a frame names the segment that it is on, and every device on the path sends it on by the next of the segment's
 //! links, hosts that forward too. At its end is a [`TreeNode`], which decides where it goes on, or a machine. A machine whose host
 //! has a node is joined to it by a segment without links.
 //!
-//! A path may stand for a segment; the twin of a path is the same number with its last bit turned. Not here: the choice of the
-//! trees, and their repair: a tree is what it was planted as, and there for the whole run.
+//! A path may stand for a segment; the twin of a path is the same number with its last bit inverted. Not here: the choice of the
+//! trees, and their repair: a tree is fixed for the whole run.
 
 use std::collections::BTreeMap;
 
@@ -41,9 +41,9 @@ pub(super) enum End {
 /// What becomes of a frame that has crossed a link of its segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// It goes on by this link.
+    /// It crosses this link next.
     On(u32),
-    /// It is there.
+    /// It has arrived.
     There,
     /// It is on no segment that has this link.
     Astray,
@@ -107,20 +107,20 @@ impl Segments {
 
 /// A tree that has its place in the network.
 #[derive(Clone, Debug)]
-pub(super) struct Planted {
+pub(super) struct InstalledTree {
     /// Its number among all trees of the run.
     pub(super) number: u32,
-    /// How many links it has.
+    /// Number of its links.
     pub(super) links: u64,
-    /// By which the source sends down.
+    /// Path by which the source sends down.
     pub(super) source: PathId,
-    /// By which each receiver asks, in their order.
+    /// Paths by which the receivers ask, in their order.
     pub(super) receivers: Vec<PathId>,
     /// Numbers of its nodes.
     nodes: std::ops::Range<u32>,
 }
 
-impl Planted {
+impl InstalledTree {
     /// What its nodes have done, together.
     pub(super) fn stats(&self, nodes: &[TreeNode<Packet, u32>]) -> TreeNodeStats {
         let mut sum = TreeNodeStats::default();
@@ -141,28 +141,28 @@ impl Planted {
 }
 
 /// Puts trees into the network.
-pub(super) struct Planter<'a> {
+pub(super) struct TreeInstaller<'a> {
     pub(super) topology: &'a Topology,
     pub(super) segments: &'a mut Segments,
     pub(super) nodes: &'a mut Vec<TreeNode<Packet, u32>>,
     pub(super) store: StoreConfig,
 }
 
-/// The ways of a node that is being made.
-struct Ways {
+/// The neighbours of a node that is being made.
+struct Neighbours {
     parent: u32,
     children: Vec<u32>,
 }
 
-impl Planter<'_> {
-    /// Plants a tree from the endpoint of its source to those of its receivers, each at its point. Nothing if some cable of it
+impl TreeInstaller<'_> {
+    /// Installs a tree from the endpoint of its source to those of its receivers, each at its point. Nothing if some cable of it
     /// carries one way alone, so that nobody could ask.
-    pub(super) fn plant(
+    pub(super) fn install(
         &mut self,
         tree: &SteinerTree,
         source: u32,
         receivers: &[(PointId, u32)],
-    ) -> Option<Planted> {
+    ) -> Option<InstalledTree> {
         let mut below: BTreeMap<PointId, Vec<TreeLink>> = BTreeMap::new();
         tree.links().iter().for_each(|link| below.entry(link.from).or_default().push(*link));
         let endpoint_at: BTreeMap<PointId, u32> = receivers.iter().copied().collect();
@@ -172,7 +172,7 @@ impl Planter<'_> {
         let number = self.segments.carried.len() as u32;
         self.segments.carried.push(0);
         let first_node = self.nodes.len() as u32;
-        let mut ways: Vec<Ways> = Vec::new();
+        let mut neighbours: Vec<Neighbours> = Vec::new();
         let mut asks: BTreeMap<PointId, u32> = BTreeMap::new();
         // A node, or the source: where it is, and what a segment up to it ends at.
         let mut open: Vec<(PointId, End)> = Vec::new();
@@ -181,7 +181,7 @@ impl Planter<'_> {
         if branches(root) {
             let node = End::Node(first_node);
             let path = self.segments.add(number, [].into(), [].into(), node, End::Endpoint(source));
-            ways.push(Ways { parent: path ^ 1, children: Vec::new() });
+            neighbours.push(Neighbours { parent: path ^ 1, children: Vec::new() });
             source_path = Some(path);
             open.push((root, node));
         } else {
@@ -196,12 +196,12 @@ impl Planter<'_> {
                 }
                 let up = self.backwards(&down)?;
                 let down = down.iter().map(|link| link.0).collect();
-                let node = End::Node(first_node + ways.len() as u32);
+                let node = End::Node(first_node + neighbours.len() as u32);
                 let leaf = endpoint_at.get(&at).copied();
                 let lower = if branches(at) { node } else { End::Endpoint(leaf?) };
                 let path = self.segments.add(number, down, up, lower, upper);
                 match upper {
-                    End::Node(above) => ways[(above - first_node) as usize].children.push(path),
+                    End::Node(above) => neighbours[(above - first_node) as usize].children.push(path),
                     End::Endpoint(_) => source_path = Some(path),
                 }
                 if lower != node {
@@ -214,15 +214,16 @@ impl Planter<'_> {
                     asks.insert(at, own ^ 1);
                     children.push(own);
                 }
-                ways.push(Ways { parent: path ^ 1, children });
+                neighbours.push(Neighbours { parent: path ^ 1, children });
                 open.push((at, node));
             }
         }
-        let made =
-            ways.into_iter().map(|Ways { parent, children }| TreeNode::new(self.store, parent, children));
+        let made = neighbours
+            .into_iter()
+            .map(|Neighbours { parent, children }| TreeNode::new(self.store, parent, children));
         self.nodes.extend(made);
         let ask = |(point, _): &(PointId, u32)| asks.get(point).map(|path| PathId(*path));
-        Some(Planted {
+        Some(InstalledTree {
             number,
             links: tree.links().len() as u64,
             source: PathId(source_path?),
@@ -264,17 +265,17 @@ mod tests {
         let (topology, trees, receivers) = figure_6a();
         assert_eq!(trees.len(), 2);
         let (mut segments, mut nodes) = (Segments::default(), Vec::new());
-        let mut planter = Planter {
+        let mut installer = TreeInstaller {
             topology: &topology,
             segments: &mut segments,
             nodes: &mut nodes,
             store: StoreConfig::default(),
         };
-        let planted: Vec<Planted> =
-            trees.iter().map(|tree| planter.plant(tree, 7, &receivers).unwrap()).collect();
-        for (tree, planted) in trees.iter().zip(&planted) {
-            assert_eq!(planted.links, tree.links().len() as u64);
-            for ((point, endpoint), path) in receivers.iter().zip(&planted.receivers) {
+        let installed: Vec<InstalledTree> =
+            trees.iter().map(|tree| installer.install(tree, 7, &receivers).unwrap()).collect();
+        for (tree, installed) in trees.iter().zip(&installed) {
+            assert_eq!(installed.links, tree.links().len() as u64);
+            for ((point, endpoint), path) in receivers.iter().zip(&installed.receivers) {
                 let (mut up, mut links) = (path.0, Vec::new());
                 assert_eq!(segments.end(up ^ 1), Some(End::Endpoint(*endpoint)));
                 loop {
@@ -292,13 +293,13 @@ mod tests {
                         }
                     }
                 }
-                let way = tree.path_to(*point).unwrap();
-                let way: Vec<u32> = way.iter().rev().map(|it| it.link.0).collect();
-                assert_eq!(links, way, "to {point:?}");
+                let path = tree.path_to(*point).unwrap();
+                let path: Vec<u32> = path.iter().rev().map(|it| it.link.0).collect();
+                assert_eq!(links, path, "to {point:?}");
             }
         }
         // Where the first tree branches: the switch of 00 to 03, two of level 1; the second one at 00's other switch too.
-        let nodes_of = |at: usize| planted[at].nodes.len();
+        let nodes_of = |at: usize| installed[at].nodes.len();
         assert_eq!(nodes_of(0), trees[0].branching_nodes().len());
         assert!(nodes_of(1) >= trees[1].branching_nodes().len(), "receivers that send on are nodes too");
     }

@@ -1,4 +1,4 @@
-//! What a packet run is made of, in plain values: made from a scenario, or by a program.
+//! The input of a packet run, in plain values: made from a scenario, or by a program.
 
 use headwater_baseline as baseline;
 use headwater_controller::ControllerConfig;
@@ -21,23 +21,23 @@ pub struct Setup {
     pub routes: Routes,
     /// The port of a link; the flag says whether a host's NIC is meant.
     pub port: Box<dyn Fn(LinkId, bool) -> PortConfig>,
-    /// How a switch chooses among equal ways. Where the first one follows its sources ([`Choice::Path`]), all must: then a
+    /// How a switch chooses among equal paths. Where the first one follows its sources ([`Choice::Path`]), all must: then a
     /// host takes another path with every packet, in an order of its own for each other host.
     pub choice: Box<dyn Fn(u32) -> Choice>,
-    /// How long frames are.
+    /// Lengths of frames.
     pub sizes: FrameSizes,
     /// What a host takes to send a packet is random, up to this: without it, flows that share a bottleneck can lock into a
     /// pattern in which always the same one finds the queue full (Floyd and Jacobson, "On traffic phase effects", 1991).
     pub jitter: Jitter,
     /// How control messages travel.
     pub control: ControlPlane,
-    /// What the ends run.
+    /// Transport of sources and receivers.
     pub transport: Transport,
-    /// Who wants what from whom, ascending by time; background may stand anywhere.
+    /// Tasks, ascending by time; background tasks may stand anywhere.
     pub tasks: Vec<TaskPlan>,
-    /// What happens to the network and its hosts.
+    /// Changes to the network and its hosts.
     pub changes: Vec<(Time, Change)>,
-    /// How often flows and queues are looked at, and which queues.
+    /// Interval of samples, and which queues are sampled.
     pub sample: Option<Sampling>,
     /// The run ends then, whatever is left to do.
     pub until: Option<Time>,
@@ -52,7 +52,7 @@ pub struct Setup {
 }
 
 impl Setup {
-    /// One data packet's time on the slowest link from one host to another; zero if there is no way.
+    /// One data packet's time on the slowest link from one host to another; zero if there is no path.
     pub(super) fn packet_on_path(&self, from: u32, to: u32) -> Duration {
         let bytes = self.sizes.data.unwrap_or(Bytes::new(1500));
         packet_on_path(&self.topology, &self.routes, bytes, from, to)
@@ -81,7 +81,7 @@ impl Setup {
     }
 }
 
-/// One packet's time on the slowest link from one host to another; zero if there is no way.
+/// One packet's time on the slowest link from one host to another; zero if there is no path.
 pub fn packet_on_path(topology: &Topology, routes: &Routes, packet: Bytes, from: u32, to: u32) -> Duration {
     let path = routes.path(topology, HostId(from), HostId(to), |_, _| 0);
     let links = path.iter().flat_map(|path| path.links());
@@ -93,11 +93,11 @@ pub fn packet_on_path(topology: &Topology, routes: &Routes, packet: Bytes, from:
 /// receivers: those of symbols that are pulled from one source are a group (SCDP §III-E), all others have flows of their own.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TaskPlan {
-    /// What records call it.
+    /// Its name in records.
     pub name: String,
     /// When it arrives.
     pub at: Time,
-    /// When it is broken off, if it does not end by itself.
+    /// When it is stopped, if it does not end by itself.
     pub stop: Option<Time>,
     /// Its size in data packets: symbols of [`CodedSetup::symbol_size`] or segments.
     pub packets: u64,
@@ -184,7 +184,7 @@ impl ControlPlane {
     }
 }
 
-/// What the ends run.
+/// Transport of sources and receivers.
 #[derive(Clone, Debug)]
 pub enum Transport {
     /// Coded symbols, pushed or pulled, by the machines of the product.
@@ -219,7 +219,7 @@ pub struct CodedSetup {
     pub symbol_size: u16,
     /// How symbols queue.
     pub class: Class,
-    /// What Algorithm 1 is told of each host's links.
+    /// Capacity of each host's links that Algorithm 1 assumes.
     pub host_rate: Option<BitRate>,
     /// What each host's own links carry, away from it and towards it, where each says that instead.
     pub lines: Vec<(BitRate, BitRate)>,
@@ -233,7 +233,7 @@ pub struct CodedSetup {
     pub trees: Option<TreeSetup>,
 }
 
-/// What receivers that pull are told besides.
+/// Further configuration of pulling receivers.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PullSetup {
     /// Every receiver.
@@ -244,7 +244,7 @@ pub struct PullSetup {
     pub headroom: Bytes,
 }
 
-/// What receivers along trees and the devices on these are told besides.
+/// Further configuration of receivers along trees, and of the devices on these.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TreeSetup {
     /// Every receiver.
@@ -272,7 +272,7 @@ impl CodedSetup {
     }
 }
 
-/// What happens at a time.
+/// A change to the network or a host.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Change {
     /// To a link.
@@ -292,14 +292,14 @@ pub enum Change {
     Member(u32, MemberFault),
 }
 
-/// What may be wrong with a host that takes part in casts.
+/// Faults of a host that takes part in casts.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum MemberFault {
     /// Its disk is full: nothing can be written.
     DiskFull(bool),
     /// Nothing can be read from its disk.
     DiskUnreadable(bool),
-    /// What its disk does comes so much later.
+    /// Its disk is slower by this delay.
     DiskLate(Duration),
     /// Each symbol that it sends or passes on has wrong bytes with this probability.
     WrongSymbols(f64),
@@ -312,10 +312,10 @@ pub enum MemberFault {
     Replay(f64, Duration),
 }
 
-/// What is sampled.
+/// Configuration of samples.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sampling {
-    /// How often.
+    /// Interval of samples.
     pub every: Duration,
     /// Queues, with the names that records give them.
     pub queues: Vec<(String, LinkId)>,
@@ -351,7 +351,7 @@ pub enum SetupError {
         task: String,
         /// The host.
         host: u32,
-        /// How many there are.
+        /// Number of hosts.
         hosts: u32,
     },
     /// A task has no source, or its weights are not one for each.
@@ -373,14 +373,14 @@ pub enum SetupError {
         task: String,
     },
     /// The baselines count segments; they have no bytes to carry.
-    #[error("bytes can be carried by coded symbols only: the segments of the baselines have none")]
+    #[error("only coded symbols can carry true bytes: the segments of the baselines have none")]
     NothingToCarry,
     /// Pushed symbols go to one receiver, and a task has 256 flows at most.
     #[error("task '{task}' has {receivers} receivers; pushed symbols go to one, others by up to 256 flows")]
     ManyReceivers {
         /// The task.
         task: String,
-        /// How many it has.
+        /// Number of its receivers.
         receivers: usize,
     },
     /// Those who are to have the same symbols cannot be a group.
@@ -388,7 +388,7 @@ pub enum SetupError {
     Group {
         /// The task.
         task: String,
-        /// How many it has.
+        /// Number of its receivers.
         receivers: usize,
     },
     /// There is no tree from the source to all receivers.
@@ -430,7 +430,7 @@ pub enum SetupError {
         scheme: baseline::Scheme,
     },
     /// T and the size make no object.
-    #[error("task '{task}' of {packets} packets of {symbol} bytes is no object: {why}")]
+    #[error("task '{task}' of {packets} packets of {symbol} bytes cannot be an object: {why}")]
     Object {
         /// The task.
         task: String,

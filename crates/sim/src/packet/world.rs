@@ -25,16 +25,16 @@ use super::assembly::Assembly;
 use super::delivery::Delivery;
 use super::frame::SimFrame;
 use super::records::Records;
-use super::segments::{End, Planted};
+use super::segments::{End, InstalledTree};
 use super::setup::{Change, Flows, Setup, SetupError, Transport};
 use super::{Event, Ran};
 pub(super) use machine::Machine;
-use machine::{Command, Said};
+use machine::{Command, MachineEvent};
 
-/// How often hosts say who they are, on average, where nobody acknowledges it.
+/// Mean interval at which hosts introduce themselves, where nobody acknowledges it.
 const INTRODUCE_EVERY: Duration = Duration::from_millis(500);
 
-/// How long lines have for their last frames: so many steps of so long.
+/// Number of steps that lines have for their last frames.
 const LAST_FRAMES: u32 = 100;
 const LAST_FRAMES_STEP: Duration = Duration::from_millis(100);
 
@@ -44,7 +44,7 @@ struct Slot {
     /// Where packets reach it; of a host's receiving machine, whose fetches have an endpoint each, none.
     endpoint: u32,
     host: u32,
-    /// When it is woken next; `u64::MAX`: not at all.
+    /// When it is woken next; `u64::MAX`: never.
     wake: u64,
     /// Its host is paused.
     paused: bool,
@@ -95,7 +95,7 @@ struct Running {
     /// Flows that its receiver was given, in order.
     flows: Vec<Flowing>,
     /// The trees of its group, once it has begun.
-    trees: Vec<Planted>,
+    trees: Vec<InstalledTree>,
     /// By tree: symbols that its source had sent for the first time, and again, when half of the run was over.
     midway: Vec<(u64, u64)>,
 }
@@ -150,8 +150,8 @@ pub(super) struct World {
     /// The slot of each host's receiving machine, once it has a task.
     receivers: Vec<Option<u32>>,
     /// The trees of tasks that have not begun.
-    to_plant: BTreeMap<u32, Vec<SteinerTree>>,
-    /// What the controller asked to be kept.
+    trees_to_install: BTreeMap<u32, Vec<SteinerTree>>,
+    /// Records that the controller asked to be kept.
     kept: BTreeMap<TaskId, TaskRecord>,
     /// Starts of anything so far: seeds and numbers of a new start are new.
     incarnations: u64,
@@ -159,7 +159,7 @@ pub(super) struct World {
     starts: Vec<u64>,
     /// By host; one more for whoever is at none.
     paused: Vec<bool>,
-    /// Nothing is said or heard any more; what is under way still arrives.
+    /// Nothing is said or heard any more; what is in flight still arrives.
     muted: bool,
     /// Changes that have not happened yet.
     changes_left: usize,
@@ -223,7 +223,7 @@ impl World {
             controller: None,
             pullers: vec![None; hosts],
             receivers: vec![None; hosts],
-            to_plant: BTreeMap::new(),
+            trees_to_install: BTreeMap::new(),
             kept: BTreeMap::new(),
             incarnations: 1,
             starts: vec![1; hosts],
@@ -342,7 +342,7 @@ impl World {
         self.finish()
     }
 
-    /// Goes on until all machines are at rest, or so long; then nobody says anything more, and what is under way arrives.
+    /// Goes on until all machines are at rest, or so long; then nobody says anything more, and what is in flight arrives.
     fn rest(&mut self, longest: Duration) {
         let until = (self.now + longest).as_nanos();
         while !self.muted || self.delivery.bodies.len() > 0 {
@@ -364,7 +364,7 @@ impl World {
         }
     }
 
-    /// Whether nothing is under way, no source has a flow, the controller no task, and every receiver has said its
+    /// Whether nothing is in flight, no source has a flow, the controller no task, and every receiver has said its
     /// farewells. Hosts that will not wake up again do not count.
     fn is_at_rest(&self) -> bool {
         let awake = |slot: &&Slot| !self.paused[slot.host as usize];
@@ -484,7 +484,7 @@ impl World {
 
     /// Polls a machine until it waits or has something to say to its driver.
     #[inline]
-    fn poll(&mut self, slot: u32) -> Option<Said> {
+    fn poll(&mut self, slot: u32) -> Option<MachineEvent> {
         let Slot { machine, endpoint, wake, paused, .. } = &mut self.slots[slot as usize];
         if self.muted || *paused {
             return None;

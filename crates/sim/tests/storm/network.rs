@@ -1,4 +1,4 @@
-//! The network of a storm: its shape, its ports, its choice among equal ways.
+//! The network of a storm: its shape, its ports, its choice among equal paths.
 
 use headwater_fabric::{FabricSpec, LinkId, Topology};
 use headwater_switch::{Choice, ClassMap, Limit, PortConfig, QueueConfig, Service, Threshold, WhenFull};

@@ -59,12 +59,12 @@ impl<'a> Aftermath<'a> {
         Aftermath { facts, paused, down }
     }
 
-    /// Whether two hosts can talk by whatever way switches choose.
+    /// Whether two hosts can talk by whatever path switches choose.
     fn whole(&self, a: u32, b: u32) -> bool {
         let Facts { topology, routes, .. } = self.facts;
-        let ways = |from, to| routes.paths(topology, HostId(from), HostId(to), 64);
+        let paths = |from, to| routes.paths(topology, HostId(from), HostId(to), 64);
         let fine =
-            |from, to| ways(from, to).iter().all(|way| way.links().iter().all(|l| !self.down.contains(l)));
+            |from, to| paths(from, to).iter().all(|path| path.links().iter().all(|l| !self.down.contains(l)));
         !self.paused.contains(&a) && !self.paused.contains(&b) && (a == b || (fine(a, b) && fine(b, a)))
     }
 
@@ -99,8 +99,8 @@ pub(crate) fn judge(records: &Records, facts: &Facts) -> Result<Outcome, String>
     if records.counts.corrupt > 0 {
         return Err(format!("{} blocks decoded to wrong bytes", records.counts.corrupt));
     }
-    if records.counts.under_way > 0 {
-        return Err(format!("{} messages are under way for ever", records.counts.under_way));
+    if records.counts.in_flight > 0 {
+        return Err(format!("{} messages are under way for ever", records.counts.in_flight));
     }
     for (host, flow) in &records.flows_left {
         if aftermath.hears_controller(*host) {

@@ -58,7 +58,7 @@ fn forwards() -> std::io::Result<()> {
     Ok(())
 }
 
-/// To the usual address of each host, by the first link of a shortest way there; to a neighbour's address on a cable, by the cable
+/// To the usual address of each host, by the first link of a shortest path there; to a neighbour's address on a cable, by the cable
 /// that leads to it.
 fn routes(host: usize, setup: &NetworkSetup) -> Vec<String> {
     let (topology, fabric) = (&setup.topology, setup.topology.fabric());

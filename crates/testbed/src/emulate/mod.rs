@@ -17,7 +17,7 @@
 //! second there may be is the machine's affair: [`crate::soft_switch::Validity`] says whether it kept up.
 //!
 //! Where hosts are the network (BCube), each has an interface per cable, `eth0`, `eth1` and so on, with an address of its own by which
-//! its neighbours reach it, and the usual address beside these. It forwards for others as routers do, on the shortest ways of
+//! its neighbours reach it, and the usual address beside these. It forwards for others as routers do, on the shortest paths of
 //! the network as it was built; IPv4 only, and no multicast.
 //!
 //! Not here: hosts that fail. When they should is known

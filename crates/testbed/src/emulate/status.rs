@@ -37,7 +37,7 @@ pub struct Status {
     pub duplicated: u64,
     /// Frames that links held back.
     pub reordered: u64,
-    /// Frames to nobody, or with no way.
+    /// Frames to nobody, or with no route.
     pub unroutable: u64,
     /// Frames that were no IP, or broken: why, and how many; only reasons that occurred.
     pub not_forwarded: Vec<(String, u64)>,

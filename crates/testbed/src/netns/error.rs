@@ -61,7 +61,7 @@ pub enum NetError {
         racks: usize,
     },
     /// Something that only hosts with a bridge of their own have.
-    #[error("hosts that all hang on one bridge have no {what}")]
+    #[error("hosts on one shared bridge have no {what}")]
     OneBridge {
         /// What was asked for.
         what: String,

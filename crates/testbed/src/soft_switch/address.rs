@@ -11,7 +11,7 @@ use thiserror::Error;
 #[non_exhaustive]
 pub enum AddressError {
     /// A host has a multicast address, or a group has none.
-    #[error("{address} is no address of a {kind}")]
+    #[error("{address} cannot be the address of a {kind}")]
     Kind {
         /// The address.
         address: IpAddr,
@@ -19,7 +19,7 @@ pub enum AddressError {
         kind: &'static str,
     },
     /// The address is listed already, and leads elsewhere.
-    #[error("{address} already stands for {known:?}")]
+    #[error("{address} is already the address of {known:?}")]
     Taken {
         /// The address.
         address: IpAddr,

@@ -44,7 +44,7 @@ use mover::{Mover, Round};
 /// What is due sooner than this is waited for awake: more than most wake-ups take.
 const AWAKE: Duration = Duration::from_micros(100);
 /// The longest sleep, so that commands are heard.
-const NAP: Duration = Duration::from_millis(1);
+const LONGEST_SLEEP: Duration = Duration::from_millis(1);
 /// Before other programs of the machine, and not so far before that a spinning switch leaves them nothing. Not real-time: the
 /// kernel keeps a twentieth of each second for the others then, and takes it in one piece (50 ms late, measured).
 const NICE: i32 = -10;
@@ -57,7 +57,7 @@ pub struct SoftSwitchSpec<'a> {
     pub routes: &'a Routes,
     /// The port of a link; the flag says whether a host's NIC is meant.
     pub port: &'a dyn Fn(LinkId, bool) -> PortConfig,
-    /// How a switch, counted by its point, chooses among equal ways.
+    /// How a switch, counted by its point, chooses among equal paths.
     pub choice: &'a dyn Fn(u32) -> Choice,
     /// What chance follows from.
     pub seed: u64,
@@ -423,7 +423,7 @@ fn run(mut mover: Mover<PacketPort>, commands: &Receiver<Command>, processor: Op
             continue;
         }
         // An interface that is down is noticed when frames are sent to it; the sleep is short either way.
-        let _ = wait(mover.ports(), Some((left - AWAKE).min(NAP)));
+        let _ = wait(mover.ports(), Some((left - AWAKE).min(LONGEST_SLEEP)));
     }
 }
 

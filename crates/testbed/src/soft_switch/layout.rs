@@ -41,7 +41,7 @@ pub enum NotForwarded {
     #[error("it is ARP")]
     Arp,
     /// Another protocol than IP, a length instead of a type, or more than one tag.
-    #[error("it is no IP")]
+    #[error("it is not IP")]
     NotIp,
     /// The version in the IP header is not the one that the Ethernet type names.
     #[error("its IP version is not that of its Ethernet type")]

@@ -8,7 +8,7 @@
 //! themselves, and what they say to them, reports among it, goes nowhere here. Nor are groups whose members were named by
 //! hand.
 //!
-//! Not here: along which ways a group's frames are copied.
+//! Not here: along which paths a group's frames are copied.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};

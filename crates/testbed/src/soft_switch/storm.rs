@@ -24,7 +24,7 @@ use super::layout::NotForwarded;
 mod frames;
 use frames::{Kind, Network, frame};
 
-/// Small queues, so that there is marking, dropping and trimming; a network with several ways, and one in which a host has
+/// Small queues, so that there is marking, dropping and trimming; a network with several paths, and one in which a host has
 /// two cables.
 const NETWORKS: [&str; 4] = [
     "fabric = { kind = 'dumbbell', left = 2, right = 2, rate = '100 Mbit/s', delay = '10 us' }

@@ -2,7 +2,7 @@
 //!
 //! An interest is a datagram from one host to the next one on the tree; the answer is one back. A switch between them that has
 //! heard two hosts ask in a tree is a place where it branches: it keeps symbols, answers interests for those that it has,
-//! gathers those for what is under way, and copies an answer to all who wait, each copy addressed to its asker. Whether there will be a
+//! gathers those for what is in flight, and copies an answer to all who wait, each copy addressed to its asker. Whether there will be a
 //! second one it cannot know when the first one asks, so it keeps the beginning of every tree: a host that begins a little later
 //! than its neighbour would else have the source asked once more for each symbol of that time, which takes that for congestion and
 //! halves its rate as often. Once its store is full with nobody else there, it keeps nothing more. The paper has the
@@ -245,7 +245,7 @@ mod tests {
         }
         assert_eq!(goes_on(&mut stores, brings(1, 0)), [brings(1, 0)]);
         assert_eq!(goes_on(&mut stores, asks(2, 0)), [brings(2, 0)], "it is held");
-        assert_eq!(goes_on(&mut stores, asks(2, 1)), [], "it is under way");
+        assert_eq!(goes_on(&mut stores, asks(2, 1)), [], "it is in flight");
         assert_eq!(goes_on(&mut stores, brings(1, 1)), [brings(1, 1), brings(2, 1)]);
     }
 

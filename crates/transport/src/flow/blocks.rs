@@ -89,7 +89,7 @@ impl BlockTable {
     pub(crate) fn resend_wanted(&mut self, block: BlockIndex) {
         self.change(block, |b| b.to_resend += 1);
     }
-    /// It did, or need not any more. True if the block is not in use now.
+    /// A resend has happened, or is no longer needed. True if the block is not in use now.
     pub(crate) fn resend_settled(&mut self, block: BlockIndex) -> bool {
         self.change(block, |b| b.to_resend = b.to_resend.saturating_sub(1))
     }
@@ -136,7 +136,7 @@ impl BlockTable {
         });
     }
 
-    /// How many blocks are known.
+    /// Number of known blocks.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.blocks.len()

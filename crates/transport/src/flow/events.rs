@@ -1,4 +1,4 @@
-//! What a source and its flows tell the driver.
+//! Events that a source and its flows send to the driver.
 
 use core::net::SocketAddr;
 
@@ -6,7 +6,7 @@ use headwater_units::{BlockIndex, Bytes, FlowId, FlowKey, ObjectId, TaskId};
 use headwater_wire::Class;
 use serde::{Deserialize, Serialize};
 
-/// What a source tells the driver.
+/// Events of a source, for the driver.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum SourceEvent {
     /// A flow begins: accept datagrams under its key.
@@ -32,9 +32,9 @@ pub enum SourceEvent {
         object: ObjectId,
         /// The block.
         block: BlockIndex,
-        /// What its ESIs leave as a remainder when divided by the number of classes.
+        /// Remainder of its ESIs modulo the number of classes.
         class: u8,
-        /// How many of the class, from its first one on.
+        /// Number of symbols of the class, from its first one on.
         symbols: u32,
     },
     /// No symbol of this block will be named again, unless it is prepared anew.
@@ -61,7 +61,7 @@ pub struct Opened {
     pub bytes: Bytes,
     /// T.
     pub symbol_size: u16,
-    /// How its symbols queue.
+    /// Class in which its symbols queue.
     pub class: Class,
     /// Where the receiver or the group may be reached, best first, if the order says so.
     pub at: Vec<SocketAddr>,

@@ -1,4 +1,4 @@
-//! What was sent and what became of it: packets of one flow by number (PPUSH §III-A and -B).
+//! The packets of one flow in flight, by number, and the fate of each (PPUSH §III-A and -B).
 //!
 //! ```text
 //!             acknowledged
@@ -30,11 +30,11 @@ pub const LATER_ACKS: usize = 3;
 pub struct Sent {
     /// Its number.
     pub number: PacketNumber,
-    /// What it carries.
+    /// The symbol that it carries.
     pub symbol: SymbolId,
     /// Under which attempt the symbol was asked for.
     pub attempt: u8,
-    /// When it left.
+    /// When it was sent.
     pub sent_at: Time,
 }
 
@@ -60,7 +60,7 @@ pub struct AckOutcome {
 pub struct Lost {
     /// The packet.
     pub sent: Sent,
-    /// Its symbol should go out again: no other copy of it is under way or has arrived.
+    /// Its symbol should go out again: no other copy of it is in flight or has arrived.
     pub resend: bool,
 }
 
@@ -239,7 +239,7 @@ impl InFlight {
         }
     }
 
-    /// Packets in flight whose symbol has no later copy under way, oldest first: what a probe may repeat.
+    /// Packets in flight whose symbol has no later copy in flight, oldest first: what a probe may repeat.
     pub fn uncopied(&self) -> impl Iterator<Item = Sent> + '_ {
         self.ring
             .iter()

@@ -156,7 +156,7 @@ impl Marks {
         MarksSeen { marked: if self.ce_seen { ce } else { by_delay.max(ce) }, queueing }
     }
 
-    /// The flow goes another way: whether that one marks is unknown. The receiver's counters go on.
+    /// The flow takes another path: whether that one marks is unknown. The receiver's counters go on.
     pub fn on_new_path(&mut self) {
         (self.ce_seen, self.acked, self.not_ect_in_a_row) = (false, false, 0);
     }

@@ -1,5 +1,5 @@
-//! What flows of every kind share: round-trip time, pacing, what is under way and what became of it, marks, the path's MTU; which
-//! blocks the driver holds ready, where the receiver is, what is counted and what the driver is told.
+//! What flows of all transports share: round-trip time, pacing, packets in flight, marks, the path's MTU, blocks that the driver holds
+//! ready, the path to the receiver, counters and events.
 
 pub(crate) mod blocks;
 mod events;

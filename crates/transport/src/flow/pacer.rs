@@ -11,7 +11,7 @@
 use headwater_units::{BitRate, Bytes, Duration, Packets, Time};
 use serde::{Deserialize, Serialize};
 
-/// How a flow is paced.
+/// Configuration of a flow's pacing.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PacerConfig {
     /// Paced rate over window per round trip. 1.25: RFC 9002 §7.7.

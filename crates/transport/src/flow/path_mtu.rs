@@ -76,7 +76,7 @@ const WIDE_GAP: u16 = 256;
 /// What does not pass is said again after this long, doubled each time.
 const LONGEST_SAY: Duration = Duration::from_secs(1);
 
-/// What is remembered of a path that carries less than was wanted.
+/// The known limit of a path that carries less than was wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Known {
     /// The longest datagram that passes.
@@ -211,7 +211,7 @@ impl PathMtu {
         self.state = State::Searching { since: now, hint: Some(fits) };
     }
 
-    /// What was known is void.
+    /// Forgets what was known and begins anew.
     fn begin(&mut self, rtt: Option<Duration>) {
         self.before = self.known().filter(|known| known.fits >= self.bytes);
         (self.wanted, self.passes, self.fails) = (self.bytes, 0, self.bytes.saturating_add(1));
@@ -311,7 +311,7 @@ impl PathMtu {
         }
     }
 
-    /// What to try next; ends the search where nothing is left.
+    /// The next length to try; ends the search if there is none.
     fn next_length(&mut self, now: Time) -> Option<u16> {
         let over = self.search_ends().is_some_and(|end| now >= end);
         match &mut self.state {

@@ -1,4 +1,4 @@
-//! Where a flow sends to, and what is known of the way there.
+//! The path from a flow to its receiver, and what is known of it.
 //!
 //! The first assignment gives the path. Until an assignment that comes over it carries the nonce of our challenge,
 //! little is sent, so that nobody can point a source at a third party (docs/decisions/0030, as RFC 9000 §8). A
@@ -32,17 +32,17 @@ struct Known {
     earned: u64,
 }
 
-/// What may go to an address before it has answered.
+/// How much may be sent to an address before it has answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Unanswered {
-    /// So many packets, whatever came from there: where nobody forges addresses.
+    /// A number of packets, whatever came from there: where nobody forges addresses.
     Packets(u64),
-    /// So many times the bytes that came from there (RFC 9000 §8.1).
+    /// A multiple of the bytes that came from there (RFC 9000 §8.1).
     Times(u64),
 }
 
 impl Unanswered {
-    /// How many packets of `packet` bytes so many bytes that came earn.
+    /// Number of packets of `packet` bytes that may be sent after `came` bytes have arrived.
     pub(crate) fn earned(self, came: u64, packet: u64) -> u64 {
         match self {
             Unanswered::Packets(_) => 0,
@@ -58,7 +58,7 @@ pub(crate) enum PathNews {
     None,
     /// Send this nonce there.
     Challenge(u64),
-    /// The flow goes another way now.
+    /// The flow takes another path now.
     Moved,
 }
 
@@ -120,7 +120,7 @@ impl Paths {
         self.current.map(|k| k.path)
     }
 
-    /// How many more packets may go there before it has answered.
+    /// Number of packets that may still be sent there before it has answered.
     pub(crate) fn allowance(&self, unanswered: Unanswered) -> u64 {
         match (self.current, unanswered) {
             (None, _) => 0,
@@ -145,7 +145,7 @@ impl Known {
     }
 }
 
-/// What is known of the way to each receiver, shared by its flows: the smallest round-trip time, since a late-comer to a
+/// What is known of the path to each receiver, shared by its flows: the smallest round-trip time, since a late-comer to a
 /// standing queue never sees the empty path, and would take the queue for it; and how long a datagram may be, if that is
 /// less than was wanted.
 #[derive(Clone, Debug)]

@@ -1,4 +1,4 @@
-//! What the flows of a source have in common, whichever transport they are of.
+//! The state that all flows of a source share, whatever their transport.
 
 use std::collections::VecDeque;
 

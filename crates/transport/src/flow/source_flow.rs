@@ -1,4 +1,4 @@
-//! What a source asks of each of its flows, of whichever transport ([`crate::source`]).
+//! The trait of a source's flows, whatever their transport ([`crate::source`]).
 
 use headwater_machine::Packet;
 use headwater_units::{BlockIndex, Duration, ObjectId, PathId, Symbols, Theta, Time};
@@ -7,12 +7,12 @@ use headwater_wire::{Body, Push, SYMBOL_OVERHEAD};
 use super::in_flight::AckOutcome;
 use super::{FlowStats, Shared};
 
-/// What one GSO send covers at most (docs/decisions/0024).
+/// Maximum number of packets in one GSO send (docs/decisions/0024).
 pub(crate) const QUANTUM: u64 = 46;
 
 /// One flow at its source. The source owns the table of flows, their turns and timers; a flow says what may leave and when.
 pub(crate) trait SourceFlow {
-    /// What the flows of this transport have in common at a host.
+    /// State that the flows of this transport share at a host.
     type Common;
 
     /// The controller's order that it follows.
@@ -45,7 +45,7 @@ pub(crate) trait SourceFlow {
         QUANTUM
     }
 
-    /// How late the driver may come; nothing where the receiver asks for each packet.
+    /// Tolerated delay of the driver; nothing where the receiver asks for each packet.
     fn slack(&self) -> Option<Duration> {
         Some(Duration::ZERO)
     }
@@ -60,7 +60,7 @@ pub(crate) trait SourceFlow {
         None
     }
 
-    /// Where it sends to, while it may.
+    /// The path that it sends on, while it may send.
     fn open_path(&self) -> Option<PathId>;
 
     /// A weight. A rate that receivers decide ignores it.
@@ -69,7 +69,7 @@ pub(crate) trait SourceFlow {
     /// The controller wants nothing sent for now.
     fn pause(&mut self, now: Time);
 
-    /// It does again.
+    /// The flow sends again.
     fn resume(&mut self, now: Time);
 
     /// The counters at this moment.
@@ -101,6 +101,6 @@ pub(crate) trait SourceFlow {
     /// Does what is due; true if the flow is over by itself.
     fn on_timer(&mut self, now: Time, outcome: &mut AckOutcome, shared: &mut Shared) -> bool;
 
-    /// It is over.
+    /// The flow has ended.
     fn leave(&self, _common: &mut Self::Common) {}
 }

@@ -1,4 +1,4 @@
-//! What a flow counts at its source, of whichever transport.
+//! Counters of a flow at its source, whatever its transport.
 
 use headwater_units::{Duration, FlowId, NodeId, ObjectId, Packets, Symbols, TaskId, Theta};
 use headwater_wire::{FlowReport, MarkSignal, Push};
@@ -10,9 +10,9 @@ pub struct FlowStats {
     pub flow: FlowId,
     /// Its task.
     pub task: TaskId,
-    /// What it sends.
+    /// The object that it sends.
     pub object: ObjectId,
-    /// To whom.
+    /// The receiver.
     pub receiver: NodeId,
     /// The weight in force.
     pub theta: Theta,
@@ -36,14 +36,14 @@ pub struct FlowStats {
     pub symbol_size: u16,
     /// The longest datagram that passes, bytes above UDP, if its symbols are longer: nothing is sent then.
     pub fits: Option<u16>,
-    /// What happened so far.
+    /// Counters so far.
     pub counters: FlowCounters,
-    /// What happened in the tree, if it is one.
+    /// Counters of the tree, if it is one.
     pub tree: Option<TreeStats>,
 }
 
 impl FlowStats {
-    /// Of a flow that measures nothing of its way and has sent nothing yet.
+    /// Of a flow that measures nothing of its path and has sent nothing yet.
     pub(crate) fn unmeasured(push: &Push) -> Self {
         FlowStats {
             flow: push.flow,
@@ -66,7 +66,7 @@ impl FlowStats {
         }
     }
 
-    /// What of it the controller is told.
+    /// The part of it that is reported to the controller.
     pub(crate) fn report(&self) -> FlowReport {
         FlowReport {
             flow: self.flow,
@@ -81,7 +81,7 @@ impl FlowStats {
     }
 }
 
-/// What happened on one flow so far.
+/// Counters of one flow so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FlowCounters {
     /// Symbols sent, copies included.
@@ -102,7 +102,7 @@ pub struct FlowCounters {
     pub path_probes: u64,
     /// Retransmission timeouts.
     pub timeouts: u64,
-    /// How often a gentle flow's window was cut in favour of others.
+    /// Number of times that a gentle flow's window was cut in favour of others.
     pub yields: Yields,
     /// Time without a block to send from although the window was open.
     pub starved: Duration,
@@ -114,7 +114,7 @@ pub struct FlowCounters {
     pub bad_work: u64,
 }
 
-/// How often the window of a gentle flow was cut, by cause.
+/// Number of times that the window of a gentle flow was cut, by cause.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Yields {
     /// Rounds with queueing delay.

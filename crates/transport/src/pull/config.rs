@@ -1,11 +1,11 @@
-//! What the source of pulled flows can be told.
+//! Configuration of the source of pulled flows.
 
 use headwater_units::{Bytes, Duration};
 use serde::{Deserialize, Serialize};
 
 use crate::flow::paths::Unanswered;
 
-/// What the source of pulled flows can be told.
+/// Configuration of the source of pulled flows.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PullFlowConfig {
     /// A flow of the class [`Bulk`](headwater_wire::Class::Bulk) drops a level ([`headwater_wire::Class::LEVELS`]) when it has
@@ -59,7 +59,7 @@ impl Default for PullFlowConfig {
 }
 
 impl PullFlowConfig {
-    /// For a simulated data centre: addresses are what they are.
+    /// Configuration for a simulated data centre, in which nobody forges addresses.
     pub fn data_centre() -> Self {
         PullFlowConfig { validates_paths: false, ..PullFlowConfig::default() }
     }

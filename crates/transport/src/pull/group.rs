@@ -1,4 +1,4 @@
-//! The receivers of a group: who has asked for how much, and who holds the others up (SCDP §III-E).
+//! The receivers of a group: how much each has asked for, and who holds the others up (SCDP §III-E).
 //!
 //! ```text
 //!   member 1:  pulls ---->  3 asked for   \
@@ -6,33 +6,33 @@
 //!   member 3:  pulls ---->  2 asked for   /
 //!   member 4:  nothing asked for, for `detach_after` while others wait: detached, and served by its own flow
 //! ```
-//! Where receivers are strangers until they have spoken ([`PullFlowConfig::validates_paths`]), nothing leaves before every member
-//! has: the first window would find nobody there. One that is awaited for `assemble_for` is detached.
+//! Where paths must be validated ([`PullFlowConfig::validates_paths`]), nothing is sent before every member has spoken: the first window
+//! would find nobody there. A member that has not spoken after `assemble_for` is detached.
 //!
 //! The group's flow sends a symbol when every member has asked for one. A member whose last pull had `fin` and was answered wants
-//! nothing more, and holds nobody up. What a member wants of a block says how far the run of that block has to go: that of whoever
-//! lost most decides (so the others get symbols that they do not need, the overhead of SCDP §IV-F).
+//! nothing more, and holds nobody up. A member's want says how far the run of a block has to go. The member that lost most decides, so
+//! the others get symbols that they do not need (the overhead of SCDP §IV-F).
 //!
 //! [`PullFlowConfig::validates_paths`]: super::PullFlowConfig::validates_paths
 
 use headwater_units::{BlockIndex, FlowId, Time};
 use headwater_wire::Want;
 
-/// What a member's pull says to its group.
+/// A member's pull, as far as its group is concerned.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MemberPull {
-    /// So many symbols beyond those asked for before.
+    /// Number of symbols beyond those asked for before.
     pub(super) more: u32,
     pub(super) fin: bool,
     pub(super) wants: [Option<Want>; 2],
 }
 
-/// What a member of a group says to it.
+/// A message of a member to its group.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum MemberSays {
-    /// It asks for symbols.
+    /// The member asks for symbols.
     Asks(MemberPull),
-    /// It is served by its own flow from now on.
+    /// The member leaves: its own flow serves it from now on.
     Leaves,
 }
 

@@ -8,12 +8,12 @@
 //!                                   <-- pull, fin ----------------------
 //! ```
 //! - A flow begins with a window of symbols that its source pushes, in the product once its receiver is there (§III-D, and below).
-//!   Each symbol, or header of a trimmed one, that comes is answered by a pull as long as more is needed than is coming: so a block
-//!   of K symbols that loses nothing is asked for K less what was pushed, and once more for each header (§III-H).
+//!   The receiver answers each symbol, or header of a trimmed one, by a pull as long as more is needed than is coming. So a block
+//!   of K symbols that loses nothing takes K pulls less the pushed symbols, and one more for each header (§III-H).
 //! - A pull counts all that were asked for ([`crate::pull::queue`]), and names the oldest and a newer block of which symbols are
 //!   wanted ([`headwater_wire::Want`]): any of them may be lost, doubled or overtaken.
 //! - n sources share a block without speaking to each other: source i sends ESI i, i + n, i + 2 n and so on of it (§III-F), in
-//!   the next block i + 1 and so on, as far as it is asked to. Whose symbols come faster is asked more often.
+//!   the next block i + 1 and so on, as far as it is asked to. A source whose symbols come faster is asked more often.
 //! - The source lowers a flow's class as it sends ([`headwater_wire::Class::LEVELS`]); the first window and the answer to the
 //!   last pull go first (§III-D).
 //! - One source serves a group of receivers by one flow that a network copies to all (§III-E, `group`).
@@ -62,7 +62,7 @@ fn class_of(block: u32, index: u8, of: u8) -> u32 {
     (u32::from(index) + block % u32::from(of.max(1))) % u32::from(of.max(1))
 }
 
-/// How many source symbols are a source's part of a block.
+/// Number of source symbols in a source's part of a block.
 fn part(source_symbols: u32, class: u32, of: u8) -> u32 {
     source_symbols.saturating_sub(class).div_ceil(u32::from(of.max(1)))
 }

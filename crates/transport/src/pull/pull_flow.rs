@@ -1,4 +1,4 @@
-//! One pulled flow at its source: what its receiver has asked for, and what leaves for it (SCDP §III-D to §III-F).
+//! One pulled flow at its source: what its receiver has asked for, and what is sent in answer (SCDP §III-D to §III-F).
 //!
 //! ```text
 //!             FlowPath, or the first pull                      pull: more than all pulls before it
@@ -6,7 +6,7 @@
 //!                                              |                  fin answered, and `release_after` later  |
 //!                                              +--- silent for `silent_release` ---> over <----------------+
 //!   a group's flow: served when all of its members have asked ([`super::group`])
-//!   a member's flow: Attached --held the group up, or a pull says `alone`--> served by itself; told until it says `alone`
+//!   a member's flow: Attached --held the group up, or a pull says `detached`--> served by itself; told until it says `detached`
 //! ```
 //! No window, no pace, no timer for what was sent: the receiver counts, and asks again. A pull may come twice, late or not at all:
 //! it says how many were asked for in all, and how far of which runs.
@@ -63,7 +63,7 @@ pub(crate) struct PullFlow {
     counters: FlowCounters,
 }
 
-/// What the pulled flows of a host have in common.
+/// State that the pulled flows of a host share.
 #[derive(Debug, Default)]
 pub(crate) struct Common {
     /// Objects that are sent on while they come.
@@ -237,18 +237,18 @@ impl PullFlow {
         relays: &mut Relays,
     ) -> Option<(FlowId, MemberSays)> {
         match &mut self.role {
-            &mut Role::Attached { group } if !pull.alone => {
+            &mut Role::Attached { group } if !pull.detached => {
                 let more = self.newer(pull)?;
                 let says = MemberPull { more, fin: pull.fin, wants: pull.wants };
                 Some((group, MemberSays::Asks(says)))
             }
             // It leaves by itself.
             &mut Role::Attached { group } => {
-                self.begin_alone(group, None);
+                self.begin_detached(group, None);
                 self.ask(pull, shared, relays);
                 Some((group, MemberSays::Leaves))
             }
-            Role::Detached { telling, .. } if !pull.alone => {
+            Role::Detached { telling, .. } if !pull.detached => {
                 // It has not heard of it; if it has, this pull is an old one.
                 if let Some(telling) = telling {
                     let again = telling.last.map_or(now, |last| last + self.config.retell);
@@ -260,7 +260,7 @@ impl PullFlow {
             Role::Detached { group, telling } => {
                 if telling.is_some() {
                     let group = *group;
-                    self.begin_alone(group, None);
+                    self.begin_detached(group, None);
                 }
                 self.ask(pull, shared, relays);
                 None
@@ -295,7 +295,7 @@ impl PullFlow {
         }
     }
 
-    /// How many symbols a pull asks for beyond all pulls before it; `None` if it is older than one of them.
+    /// Number of symbols that a pull asks for beyond all pulls before it; `None` if it is older than one of them.
     #[inline]
     fn newer(&mut self, pull: &Pull) -> Option<u32> {
         let more = self.served.on_pull(pull.sequence);
@@ -303,7 +303,7 @@ impl PullFlow {
     }
 
     /// From now on the receiver counts from zero, and is served by this flow.
-    fn begin_alone(&mut self, group: FlowId, telling: Option<Telling>) {
+    fn begin_detached(&mut self, group: FlowId, telling: Option<Telling>) {
         self.role = Role::Detached { group, telling };
         self.served = Served::default();
         (self.asked, self.fin) = (0, false);
@@ -371,7 +371,7 @@ impl PullFlow {
     /// Its group has gone on without it.
     pub(crate) fn detach(&mut self, now: Time, shared: &mut Shared) {
         if let Role::Attached { group } = self.role {
-            self.begin_alone(group, Some(Telling { next: now, last: None, times: 0 }));
+            self.begin_detached(group, Some(Telling { next: now, last: None, times: 0 }));
             self.tell_detached(now, shared);
         }
     }

@@ -1,8 +1,8 @@
-//! The pulls of a whole host: one pace for all that it receives (SCDP §III-D, §IV-H; NDP).
+//! The pulls of a whole host, paced together (SCDP §III-D, §IV-H; NDP).
 //!
-//! A receiver that pulls asks for a packet when one has come, and whoever asks for packets faster than its own link carries
-//! them has its queue at the last switch. So a host has one queue of pulls for all its sessions: they leave one after the
-//! other, a packet's time on the host's link apart, and sessions take turns, whoever has how many waiting.
+//! A receiver that pulls asks for one packet for each that arrives. If it asked faster than its own link carries packets, a queue would
+//! grow at the last switch. So a host has one queue of pulls for all its sessions: pulls leave one after the other, a packet's time on
+//! the host's link apart, and sessions take turns, however many pulls each has waiting.
 //!
 //! ```text
 //!   session 1:  [x x x]  \
@@ -12,16 +12,16 @@
 //! The pace is a schedule, as a line's: while pulls wait, each is due a packet's time after the one before it, whenever the
 //! driver comes; one that comes late loses no rate, up to [`PullConfig::catch_up`].
 //!
-//! What a pull says is not known here. [`Asked`] and [`Served`] are the two ends of its sequence number: it counts all packets
-//! that were ever asked for, so that a pull which overtakes others, or is the first one to get through, stands for them too
-//! (SCDP §III-D). Who may open a session, and how many pulls it may have waiting, is for the caller to bound.
+//! The contents of pulls are not known here. [`Asked`] and [`Served`] are the two ends of a pull's sequence number: it counts all
+//! packets that were ever asked for, so that a pull which overtakes others, or is the first one to get through, stands for them too
+//! (SCDP §III-D). The caller must bound the number of sessions, and of waiting pulls per session.
 
 use std::collections::VecDeque;
 
 use headwater_units::{BitRate, Bytes, Duration, Time};
 use serde::{Deserialize, Serialize};
 
-/// How fast a host pulls.
+/// Pace of a host's pulls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PullConfig {
     /// The rate of the host's link, at least 1 bit/s; of all its links together if it has several ("multi-homed communication", SCDP
@@ -126,12 +126,12 @@ impl<T> PullQueue<T> {
         }
     }
 
-    /// How many pulls a session has waiting.
+    /// Number of waiting pulls of a session.
     pub fn waiting(&self, session: u32) -> usize {
         self.sessions.get(session as usize).map_or(0, |it| it.waiting.len())
     }
 
-    /// How many pulls wait in all.
+    /// Number of waiting pulls.
     pub fn len(&self) -> usize {
         self.waiting
     }

@@ -1,4 +1,4 @@
-//! What a host can send of objects that it is still receiving: symbols as they come, and blocks once they are whole.
+//! What a host can send of objects that it is still receiving: symbols as they arrive, and blocks once they are whole.
 //!
 //! ```text
 //!                    Symbol              Decoding                Whole
@@ -13,12 +13,12 @@
 //! that a slow receiver holds nobody up and costs no memory: the list of a block ends when it is whole, and what is asked for of it
 //! after that is made from the block itself.
 //!
-//! Who has lost symbols, or gets none of some class, asks for more of the others. What a relay is asked for beyond its part and has not
-//! got it asks for where the class comes to it from, once, whoever else wants it; so such a symbol too leaves the source once and is
-//! passed on to all who want it, and the relay has it when it comes to want it itself.
+//! A receiver that has lost symbols, or gets none of some class, asks for more of the other classes. If a relay is asked for symbols
+//! beyond its part that it has not got, it asks the source of its class for them, once for all who want them. So such a symbol too leaves
+//! the source once and is passed on to all who want it, and the relay has it for itself.
 //!
-//! What is listed has not been verified. Only what was asked for by class is served from a list; whoever asks for a block otherwise,
-//! because of a wrong one, gets it from a verified block or not yet: so a relay answers for all that it sends of one
+//! Listed symbols have not been verified. Only requests by class are served from a list. A request for a whole block, because of a wrong
+//! one, is served from a verified block or not yet: so a relay answers for all that it sends of such a block
 //! ([`crate::task::blame`]).
 //!
 //! Not in SCDP, which has no relays; the classes and wants are its own (§III-F).
@@ -63,7 +63,7 @@ struct Listed {
     /// In the order in which they came.
     symbols: Vec<u32>,
     decoding: bool,
-    /// By class, so many symbols somebody wants; only where that is more than a part.
+    /// By class: symbols wanted by somebody, if more than one part.
     wanted: Vec<(u8, u32)>,
 }
 

@@ -1,4 +1,4 @@
-//! What a source was asked for: a run of symbols of each open block, and how far it has gone.
+//! The symbols that a source was asked for: one run for each open block, and how much of it is sent.
 //!
 //! ```text
 //!   wants of the newest pulls          block   run             of it

@@ -437,7 +437,7 @@ impl Session {
     fn on_detached(&mut self, now: Time, place: usize, pulls: &mut PullQueue<Ask>) {
         if self.flows[place].is_attached() {
             self.leave_group(now, place, pulls);
-        } else if self.flows[place].is_alone() && !self.is_over() {
+        } else if self.flows[place].is_detached() && !self.is_over() {
             // It has not heard that it is known: the newest pull says so again.
             self.push_again(now, place, pulls);
         }
@@ -513,8 +513,8 @@ impl Session {
             self.look_at = self.look_at.min(flow.overdue_at().unwrap_or(Time::MAX));
         }
         self.stats.pulls += 1;
-        let (fin, alone) = (blocks.needs_nothing(), flow.is_alone());
-        let body = Body::Pull(Pull { sequence: flow.sequence(), fin, alone, wants });
+        let (fin, detached) = (blocks.needs_nothing(), flow.is_detached());
+        let body = Body::Pull(Pull { sequence: flow.sequence(), fin, detached, wants });
         let datagram = Datagram { class: Class::Control, key_epoch: 0, flow: flow.id, body };
         Some(Packet { path, ecn: Ecn::NotEct, datagram })
     }

@@ -1,4 +1,4 @@
-//! What the source of pushed flows can be told.
+//! Configuration of the source of pushed flows.
 
 use headwater_units::Duration;
 use serde::{Deserialize, Serialize};
@@ -25,7 +25,7 @@ pub enum AckInterval {
         /// itself by such bursts, and the share drifts from theta (two flows at thetas 1 and 4, marks from 100 packets
         /// on, got 1.2:1 with 4, 2.3:1 with 8 and 3.4:1 with 16; 4.3:1 with an ACK per symbol).
         parts: u8,
-        /// At most so many; 46 segments are what one GSO send carries at 1,400 bytes (docs/decisions/0024).
+        /// Maximum; 46 segments are what one GSO send carries at 1,400 bytes (docs/decisions/0024).
         most: u8,
     },
 }
@@ -47,7 +47,7 @@ pub struct TailProbe {
     pub packets: u8,
 }
 
-/// What pushed flows can be told. `Default` is the product.
+/// Configuration of pushed flows. `Default` is the product's.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PushFlowConfig {
     /// Congestion control.
@@ -59,7 +59,7 @@ pub struct PushFlowConfig {
     pub rtt: RttConfig,
     /// Pacing of each flow; `None`: the window alone.
     pub pacer: Option<PacerConfig>,
-    /// How often ACKs are asked for.
+    /// Interval at which ACKs are asked for.
     pub ack_interval: AckInterval,
     /// Tail probes; `None`: the RTO alone.
     pub tail_probe: Option<TailProbe>,

@@ -1,5 +1,5 @@
-//! Which rule a push flow's window follows: its weight ([`Wfcc`]), or everybody else ([`Yielding`]). Another rule stands beside these:
-//! one more variant, which hears of each ACK the same ([`Feedback`]).
+//! The congestion control of a push flow: weighted ([`Wfcc`]), or yielding to other traffic ([`Yielding`]). A further rule is one more
+//! variant, which gets the same [`Feedback`] of each ACK.
 
 use headwater_units::{Duration, Packets, Theta, Time};
 use headwater_wire::{Class, Push};
@@ -54,12 +54,12 @@ impl Congestion {
         }
     }
 
-    /// Whether it takes only what others leave.
-    pub(super) fn gives_way(&self) -> bool {
+    /// Whether it yields to other traffic.
+    pub(super) fn is_gentle(&self) -> bool {
         matches!(self, Congestion::Yielding(_))
     }
 
-    /// What it has yielded to: nothing, if it goes by its weight.
+    /// How often it has yielded, and to what; zero under WFCC.
     pub(super) fn yields(&self) -> Yields {
         match self {
             Congestion::Weighted(_) => Yields::default(),

@@ -1,10 +1,10 @@
-//! What a flow may send before anything has come back, where the links at its ends are known (SCDP §III-D pushes an initial
-//! window at line rate; IW of about one bandwidth-delay product: SCDP §IV).
+//! The first window of a flow whose end links are known (SCDP §III-D pushes an initial window at line rate; IW of about one
+//! bandwidth-delay product: SCDP §IV).
 //!
-//! PPUSH does not say how a flow begins; from a window of 10 packets, slow start takes an object of 100 KB over 1 Gbit/s and
-//! a round trip of 1 ms through four round trips. Where nodes have stated what their links carry, nothing is to be found
-//! out: a flow begins with what its part of them carries in a round trip, paced at that rate, and without slow start.
-//! Whatever the network says to it from the first ACK on counts as ever.
+//! PPUSH does not say how a flow begins. From a window of 10 packets, slow start needs four round trips for an object of 100 KB at
+//! 1 Gbit/s and 1 ms. Where nodes have stated what their links carry, there is nothing to find out: a flow begins with what its part
+//! of them carries in a round trip, paced at that rate, and without slow start. From the first ACK on it reacts to the network as
+//! always.
 
 use headwater_units::{BitRate, Bytes, Duration, Packets};
 

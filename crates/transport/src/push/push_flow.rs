@@ -87,13 +87,13 @@ pub(crate) struct PushFlow {
     known_min: (Duration, Time),
     /// How long a datagram the path carries, if that is looked after.
     pub(super) mtu: Option<PathMtu>,
-    /// What the controller knew of the way, until a round trip is measured.
+    /// What the controller knew of the path, until a round trip is measured.
     pub(super) start: Option<Start>,
     /// Packets below this one are of its first window, which goes before others where levels are served.
     pub(super) young_below: PacketNumber,
     /// From a challenge to its answer.
     pub(super) echo_rtt: Option<Duration>,
-    /// It was asked already why nothing of the very first symbols is acknowledged.
+    /// Whether a search of the path's MTU has begun because none of the first symbols was acknowledged.
     pub(super) doubted: bool,
     /// The window for which blocks were prepared.
     prepared_for: f64,
@@ -111,7 +111,7 @@ struct Assigned {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Tail {
     Unprobed,
-    /// It was, or that would be of no use; so many packets of the probe have yet to leave.
+    /// The tail was probed, or a probe would be of no use; counts the probe's packets that have yet to leave.
     Probed {
         due: u8,
     },
@@ -177,7 +177,7 @@ impl PushFlow {
             counters: FlowCounters::default(),
             config,
         };
-        if flow.yields() {
+        if flow.is_gentle() {
             flow.refresh.leave_one();
         }
         flow.begin_mtu(shared);
@@ -186,7 +186,7 @@ impl PushFlow {
         flow
     }
 
-    /// Who receives.
+    /// The receiver.
     pub(crate) fn receiver(&self) -> NodeId {
         self.push.receiver
     }
@@ -211,8 +211,8 @@ impl PushFlow {
     }
 
     /// Whether it takes only what others leave.
-    fn yields(&self) -> bool {
-        self.congestion.gives_way()
+    fn is_gentle(&self) -> bool {
+        self.congestion.is_gentle()
     }
 
     pub(crate) fn count_path_probe(&mut self) {
@@ -353,7 +353,7 @@ impl PushFlow {
             self.congestion.on_ack(now, &feedback, by_routers, rtt);
             self.set_pace();
         }
-        let by_delay = self.marks.signal() == MarkSignal::Delay || self.yields();
+        let by_delay = self.marks.signal() == MarkSignal::Delay || self.is_gentle();
         if by_delay && !self.congestion.in_slow_start() {
             let rtt = self.rtt.smoothed().unwrap_or_default();
             self.refresh.proceed(now, rtt, self.packets.in_flight());
@@ -596,7 +596,7 @@ impl PushFlow {
         match self.config.ack_interval {
             AckInterval::EverySymbol => 1,
             // While it looks for the empty path, the flow has no more than a few packets out.
-            AckInterval::WindowPart { .. } if self.refresh.is_looking() => 1,
+            AckInterval::WindowPart { .. } if self.refresh.holds_back() => 1,
             AckInterval::WindowPart { parts, most } => {
                 let part = self.congestion.window().get() / f64::from(parts.max(1));
                 (part as u64).clamp(1, u64::from(most.max(1))) as u8

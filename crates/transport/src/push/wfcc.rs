@@ -100,7 +100,7 @@ pub struct WfccConfig {
     pub grow_only_when_limited: bool,
     /// θ-: smaller weights are raised to it. 0.5: PPUSH Eq. 21.
     pub theta_floor: Theta,
-    /// What loss does.
+    /// Reaction to loss.
     pub loss_response: LossResponse,
 }
 
@@ -166,7 +166,7 @@ struct Round {
     queueing: bool,
 }
 
-/// How the window grows with each packet that is acknowledged.
+/// Growth of the window per acknowledged packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Growth {
     /// By one.

@@ -1,4 +1,4 @@
-//! Congestion control of a push flow of the gentle class: takes what others leave, in plain FIFO queues too.
+//! Congestion control of gentle push flows: they take what other traffic leaves, also in plain FIFO queues.
 //!
 //! A less-than-best-effort rule after RFC 6817 (LEDBAT) and its successor LEDBAT++ (draft-irtf-iccrg-ledbat-plus-plus). The
 //! window follows the *queueing delay*: the smallest round-trip time of a round (one window of data) minus the smallest of
@@ -71,7 +71,7 @@ pub struct YieldingConfig {
     /// The window then grows by a part of itself in a round: this one, 1/16, after a second, and less before, in proportion. Twice
     /// as much after 11 rounds; a flow that has the link for itself and touches its target now and then does not shoot past it.
     pub quiet_growth: f64,
-    /// How long that takes.
+    /// Time until the growth is at its fastest.
     pub quiet_full: Duration,
 }
 
@@ -210,7 +210,7 @@ impl Yielding {
     pub fn in_slow_start(&self) -> bool {
         self.slow_start
     }
-    /// What it has yielded to.
+    /// How often it has yielded, and to what.
     pub fn yields(&self) -> Yields {
         self.yields
     }
@@ -252,7 +252,7 @@ impl Yielding {
         }
     }
 
-    /// The flow goes another way: it begins anew.
+    /// The flow takes another path: it begins anew.
     pub fn on_new_path(&mut self) {
         *self = Yielding { yields: self.yields, ..Yielding::new(self.config, self.theta) };
     }
@@ -275,7 +275,7 @@ impl Yielding {
         self.window = (self.window + growth).min(self.config.maximum_window.get());
     }
 
-    /// By which part of itself the window grows in a round because nobody else seems to be there.
+    /// Fraction of itself by which the window grows in a round when the link looks unused.
     fn quiet_growth(&self, now: Time) -> f64 {
         let quiet = now.since(self.quiet_since);
         if self.quiet_rounds < self.config.quiet_rounds || quiet < self.config.quiet_time {

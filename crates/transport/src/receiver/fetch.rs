@@ -3,12 +3,12 @@
 //! ```text
 //!   Awaited --Accepted--> Push | Pull | Tree --Accepted, by another transport--> Push | Pull | Tree
 //! ```
-//! Whatever a host needs of a fetch is called here. A transport knows flows and blocks, and nothing of the controller: what is to
-//! be said to that is overheard from what the transport tells the driver.
+//! A transport knows flows and blocks, and nothing of the controller: the fetch derives the messages to the controller from the
+//! transport's events to the driver.
 //!
-//! Who goes on by another transport keeps what is here, partial blocks too, if the object is cut as before; flows end without a word,
-//! since the controller stops their sources. Where receivers pass on to each other what comes, only whole blocks are kept: others count
-//! on all that comes of the rest.
+//! A fetch that goes on by another transport keeps what has arrived, partial blocks too, if the symbol size is the same. Its flows end
+//! silently, since the controller stops their sources. In an overlay only whole blocks are kept: others count on all symbols of the
+//! rest.
 
 use core::mem::discriminant;
 use std::collections::VecDeque;
@@ -38,7 +38,7 @@ pub(super) struct Fetch {
     /// Its number in the host's pull queue.
     turn: u32,
     task_session: TaskSession,
-    /// By which transport it comes, once that is known.
+    /// Its transport, once that is known.
     by: Option<Delivery>,
     side: Side,
     outputs: VecDeque<Output<FromFetch>>,
@@ -245,7 +245,7 @@ impl Fetch {
         self.side.take_kept()
     }
 
-    /// Until when there is certainly nothing to say, if that is known without looking: it is not over either.
+    /// Time before which there is certainly nothing to do, if that is cheap to know; the fetch is not over then.
     #[inline]
     pub(super) fn quiet_until(&self, now: Time) -> Option<Time> {
         if now >= self.talk_at || !self.outputs.is_empty() {

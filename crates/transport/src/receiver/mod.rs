@@ -1,14 +1,13 @@
-//! What one host runs: one machine for all that it receives, whichever transport brings it.
+//! The receiving machine of a host: all its fetches, whatever their transports.
 //!
 //! ```text
 //!            packets of flows, by flow            packets of controllers, by request and task
 //!                       \                         /
-//!   driver --------->  Receivers  ---  Fetch  --- TaskSession     (asking, progress, the last farewell)
+//!   driver --------->  Receivers  ---  Fetch  --- TaskSession     (asking, progress, the final FIN)
 //!      commands by fetch                  \------ Side            (pushed, pulled, or down trees: flows and blocks)
 //! ```
 //! A fetch is one object that this host wants. The driver numbers it ([`headwater_units::FetchId`]), and commands and
-//! events bear the number; that several are under way at once, and that they come by different transports, only
-//! [`Receivers`] knows.
+//! events carry the number. Only [`Receivers`] knows that several fetches run at once, by different transports.
 
 mod fetch;
 mod receivers;

@@ -1,8 +1,8 @@
 //! Everything that a host receives: its fetches, side by side.
 //!
-//! A packet of a flow goes to the fetch that the flow was granted to, and what a controller says to the fetch that it is
-//! said to. A fetch has its turn when something has come for it, or when its time has come, and keeps it until it wants to
-//! wait: a poll never looks at those that have nothing to do.
+//! A packet of a flow goes to the fetch that the flow was granted to, and a message of a controller to the fetch that it names. A
+//! fetch gets its turn when something has come for it, or when its timer is due, and keeps it until it has to wait. So a poll never
+//! looks at fetches that have nothing to do.
 
 use std::collections::VecDeque;
 
@@ -17,10 +17,10 @@ use crate::pull::queue::{PullConfig, PullQueue};
 use crate::task::{ReceiverConfig, ReceiverStats};
 use crate::{FromFetch, ReceiverCommand, ReceiverEvent, ToFetch};
 
-/// What a host's receiving machine needs to know before it begins.
+/// Configuration of a host's receiving machine.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct HostReceiverConfig {
-    /// How fast the host pulls, all fetches together that do.
+    /// Pace of the host's pulls, for all fetches together.
     pub pull: PullConfig,
 }
 
@@ -38,14 +38,14 @@ pub struct Receivers {
     fetches: SortedMap<FetchId, u32>,
     /// Where the fetch of each flow is.
     flows: SortedMap<FlowId, u32>,
-    /// Whose turn it is: mostly that of a packet that has just come.
+    /// The fetch whose turn it is: mostly that of a packet that has just arrived.
     turn: Option<u32>,
-    /// Whose turn comes after it, in order; some may be there twice, or free.
+    /// The fetches whose turns come next, in order; entries may be doubled, or of freed seats.
     waiting: VecDeque<u32>,
     timers: Timers<u32>,
     /// The pulls of all fetches that pull, each by its place.
     pulls: PullQueue<Ask>,
-    /// Whose output the last poll gave.
+    /// The fetch whose output the last poll returned.
     speaker: Option<FetchId>,
     strays: u64,
 }
@@ -77,7 +77,7 @@ impl Receivers {
         }
     }
 
-    /// What it was made with.
+    /// Its configuration.
     pub fn config(&self) -> HostReceiverConfig {
         self.config
     }
@@ -92,7 +92,7 @@ impl Receivers {
         self.fetches.iter().map(|(&fetch, _)| fetch)
     }
 
-    /// Whose output the last poll gave: for a driver to whom fetches of a host are at addresses of their own.
+    /// The fetch whose output the last poll returned, for drivers that give each fetch an address of its own.
     pub fn speaker(&self) -> Option<FetchId> {
         self.speaker
     }

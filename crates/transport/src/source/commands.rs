@@ -1,9 +1,9 @@
-//! What a source is told by its driver; what it tells is said by its flows ([`SourceEvent`](crate::SourceEvent)).
+//! Commands from the driver to a source; its answers are events of its flows ([`SourceEvent`](crate::SourceEvent)).
 
 use headwater_units::{BitRate, BlockIndex, Bytes, FlowId, ObjectId, PathId, SymbolId};
 use serde::{Deserialize, Serialize};
 
-/// What the driver tells a source.
+/// Commands from the driver to a source.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum SourceCommand {
     /// The node holds this object; orders to push it can be followed.
@@ -13,7 +13,7 @@ pub enum SourceCommand {
         /// Its size.
         bytes: Bytes,
     },
-    /// It no longer does: its flows end and the controller is told.
+    /// The host no longer holds the object: its flows end and the controller is told.
     Withdraw {
         /// The object.
         object: ObjectId,
@@ -36,10 +36,10 @@ pub enum SourceCommand {
         /// Its path.
         path: PathId,
     },
-    /// This host refuses to send datagrams this way that are longer: its interface or route is, or has become, too
+    /// This host refuses to send datagrams on this path that are longer: its interface or route is, or has become, too
     /// narrow for them.
     TooLong {
-        /// Which way.
+        /// Which path.
         path: PathId,
         /// The longest that it sends, bytes above UDP.
         fits: u16,
@@ -48,14 +48,14 @@ pub enum SourceCommand {
     /// [`headwater_wire::FlowRole::Relay`] can be served from now on. Until [`SourceCommand::Hold`], or
     /// [`SourceCommand::Arriving`] with [`Arriving::Over`].
     Relay(Box<Relaying>),
-    /// How the reception of such an object goes on.
+    /// Progress in the reception of such an object.
     Arriving {
         /// The object.
         object: ObjectId,
         /// What has happened.
         what: Arriving,
     },
-    /// All flows together send no faster than this from now on.
+    /// Sets the rate limit of all flows together.
     Limit {
         /// As in [`SourceConfig::limit`](super::SourceConfig::limit).
         limit: Option<BitRate>,
@@ -75,7 +75,7 @@ pub struct Relaying {
     pub have: Vec<BlockIndex>,
 }
 
-/// What happens to an object that its receiver sends on.
+/// Progress of an object that its receiver sends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Arriving {
     /// A symbol of the class that this node passes on has come, and can be sent as long as its block is not taken away.

@@ -1,4 +1,5 @@
-//! Objects that are sent on while they come: what their reception means to the flows that do ([`crate::pull::Relays`]).
+//! Objects that are sent on while they arrive: what their reception means for the flows that send them
+//! ([`crate::pull::Relays`]).
 
 use headwater_units::{FlowId, Geometry, ObjectId};
 

@@ -1,6 +1,6 @@
-//! What a source counts.
+//! Counters of a source.
 
-/// What happened on a source so far.
+/// Counters of a source so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SourceStats {
     /// Flows begun.

@@ -1,10 +1,10 @@
-//! A receiver's end of one task, of a transport that asks for source symbols by name: what is here of each block, and what that means to
-//! each flow. How a flow asks, and when it asks again, is its [`Asker`]'s.
+//! A receiver's end of one task, for transports that ask for source symbols by name: what has arrived of each block, and what each flow
+//! may ask for. How a flow asks, and when it asks again, is up to its [`Asker`].
 //!
-//! Nothing is coded: a block is whole when its K source symbols are here. What of a block is wrong depends on who is at the other end:
-//! - **Trees of a group**: a block comes down one tree. If it fails its hash it is asked for once more from the same tree; where it fails
-//!   again, the task does. Nobody is told that a tree is over: its devices forget it, and the controller ends it at the source.
-//! - **Sources of this receiver alone** bring parts of the same blocks, and no symbol is asked of two of them at a time. A liar is found as
+//! Nothing is coded: a block is whole when its K source symbols are here. A block that fails its hash is handled by the kind of flows:
+//! - **Trees of a group**: a block comes down one tree. It is asked for once more from the same tree; if it fails again, so does the task.
+//!   Nobody is told that a tree is over: its devices forget it, and the controller ends it at the source.
+//! - **Sources of this receiver only** bring parts of the same blocks, and no symbol is asked of two of them at a time. A liar is found as
 //!   everywhere (docs/decisions/0026), and each flow is closed with its source.
 
 mod blocks;
@@ -33,9 +33,9 @@ use blocks::{Arrival, Blocks, By};
 /// A tree's block that fails its hash so often ends the task.
 const ATTEMPTS_OF_TREES: u8 = 2;
 
-/// What asks for symbols by one flow.
+/// The part of a receiver that asks for symbols by one flow.
 pub(crate) trait Asker: Sized + Debug {
-    /// What each is told.
+    /// Its configuration.
     type Config: Debug;
 
     /// Its flow is one of a group's; else it is this receiver's alone.
@@ -61,17 +61,17 @@ pub(crate) trait Asker: Sized + Debug {
         None
     }
 
-    /// What may leave now.
+    /// The packet that may be sent now.
     fn next(&mut self, now: Time, lacks: &Lacks<'_>) -> Option<Packet>;
 
     /// When there will be something to ask again, if nothing comes before.
     fn deadline(&self) -> Option<Time>;
 
-    /// What it has done.
+    /// Its counters.
     fn counts(&self) -> AskerCounts;
 }
 
-/// What one flow's asker has done.
+/// Counters of one flow's asker.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct AskerCounts {
     /// Symbols asked for, again too.
@@ -186,7 +186,7 @@ impl<A: Asker> Asking<A> {
         }
     }
 
-    /// Flows whose way is known, once it is known where symbols go.
+    /// Flows whose path is known, once it is known where symbols go.
     fn begin_flows(&mut self, now: Time) {
         if self.blocks.is_none() {
             return;

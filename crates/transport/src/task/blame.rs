@@ -1,4 +1,4 @@
-//! Who sent what is not the object's: one liar told from many honest sources (docs/decisions/0026).
+//! Which source sent wrong symbols: one liar told from many honest sources (docs/decisions/0026).
 //!
 //! ```text
 //!   a block fails its hash --one source sent all of it--> the liar
@@ -15,7 +15,7 @@ use headwater_units::{FlowId, NodeId};
 /// A source that took part in this many blocks that came right only without it is not believed any more.
 const SUSPICIONS: u32 = 3;
 
-/// What a failed hash tells.
+/// The conclusion from a failed hash.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Blame {
     /// One source sent all of it: the liar.
@@ -24,13 +24,13 @@ pub(crate) enum Blame {
     Unclear,
 }
 
-/// Who took part in one block.
+/// The sources that took part in one block.
 #[derive(Debug, Default)]
 pub(crate) struct Trial {
-    /// Who sent what is here.
+    /// Senders of the symbols that are here.
     contributors: Vec<Contributor>,
     /// After a failed hash: symbols are taken from one flow alone.
-    alone: Option<Box<Alone>>,
+    sole: Option<Box<SoleSource>>,
 }
 
 #[derive(Debug)]
@@ -41,10 +41,10 @@ struct Contributor {
 }
 
 #[derive(Debug)]
-struct Alone {
-    /// Whose turn it is, once somebody took it.
+struct SoleSource {
+    /// The flow that the block is asked of, once there is one.
     flow: Option<FlowId>,
-    /// Who took part when it failed, and whether only by hearsay.
+    /// Nodes that took part when it failed, and whether only by hearsay.
     suspects: BTreeMap<NodeId, bool>,
 }
 
@@ -58,33 +58,33 @@ impl Trial {
     }
 
     /// Whether the block is asked of one flow alone.
-    pub(crate) fn is_alone(&self) -> bool {
-        self.alone.is_some()
+    pub(crate) fn has_sole_source(&self) -> bool {
+        self.sole.is_some()
     }
 
     /// Of which, once somebody took it.
-    pub(crate) fn alone(&self) -> Option<FlowId> {
-        self.alone.as_ref()?.flow
+    pub(crate) fn sole_source(&self) -> Option<FlowId> {
+        self.sole.as_ref()?.flow
     }
 
     /// Whether a flow's symbols are taken.
     #[inline]
     pub(crate) fn admits(&self, flow: FlowId) -> bool {
-        self.alone.as_ref().is_none_or(|alone| alone.flow == Some(flow))
+        self.sole.as_ref().is_none_or(|sole| sole.flow == Some(flow))
     }
 
     /// The flow is asked for symbols of the block: all of them, if it is asked of one alone.
     pub(crate) fn give(&mut self, flow: FlowId) {
-        if let Some(alone) = &mut self.alone {
-            alone.flow = Some(flow);
+        if let Some(sole) = &mut self.sole {
+            sole.flow = Some(flow);
         }
     }
 
     /// The flow brings nothing more. True if the block was asked of it alone: it is to be asked of another, from the start.
     pub(crate) fn release(&mut self, flow: FlowId) -> bool {
-        match &mut self.alone {
-            Some(alone) if alone.flow == Some(flow) => {
-                alone.flow = None;
+        match &mut self.sole {
+            Some(sole) if sole.flow == Some(flow) => {
+                sole.flow = None;
                 self.contributors.clear();
                 true
             }
@@ -99,8 +99,8 @@ impl Trial {
         for Contributor { node, hearsay, .. } in self.contributors.drain(..) {
             senders.entry(node).and_modify(|only| *only &= hearsay).or_insert(hearsay);
         }
-        let mut suspects = match self.alone.take() {
-            Some(alone) => alone.suspects,
+        let mut suspects = match self.sole.take() {
+            Some(sole) => sole.suspects,
             // Where there was hearsay nobody else is suspicious: whoever sent the rest may have told the truth.
             None if by_hearsay => {
                 senders.iter().filter(|(_, only)| **only).map(|(&node, _)| (node, true)).collect()
@@ -114,22 +114,22 @@ impl Trial {
             }
             _ => Blame::Unclear,
         };
-        self.alone = Some(Box::new(Alone { flow: None, suspects }));
+        self.sole = Some(Box::new(SoleSource { flow: None, suspects }));
         blame
     }
 
     /// The block came right. Returns who took part when it failed before, but not now: whom that makes suspicious. Of those who took
     /// part by hearsay only, or of all others.
     pub(crate) fn on_verified(&self, by_hearsay: bool) -> BTreeSet<NodeId> {
-        let Some(alone) = &self.alone else { return BTreeSet::new() };
+        let Some(sole) = &self.sole else { return BTreeSet::new() };
         let takes_part = |node: &NodeId| self.contributors.iter().any(|it| it.node == *node);
         let suspects =
-            alone.suspects.iter().filter(|(node, hearsay)| **hearsay == by_hearsay && !takes_part(node));
+            sole.suspects.iter().filter(|(node, hearsay)| **hearsay == by_hearsay && !takes_part(node));
         suspects.map(|(node, _)| *node).collect()
     }
 }
 
-/// Which sources a task believes.
+/// The sources that a task trusts.
 #[derive(Debug, Default)]
 pub(crate) struct Trust {
     suspicions: BTreeMap<NodeId, u32>,
@@ -179,7 +179,7 @@ mod tests {
             let mut trial = Trial::default();
             FLOWS.iter().for_each(|(flow, node)| trial.on_symbol(*flow, *node, false));
             assert_eq!(trial.on_corrupt(), Blame::Unclear);
-            assert!(trial.is_alone() && !trial.admits(FLOWS[0].0));
+            assert!(trial.has_sole_source() && !trial.admits(FLOWS[0].0));
             trial.give(FLOWS[0].0);
             assert!(trial.admits(FLOWS[0].0) && !trial.admits(FLOWS[1].0));
             trial.on_symbol(FLOWS[0].0, FLOWS[0].1, false);

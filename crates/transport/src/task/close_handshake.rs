@@ -1,4 +1,4 @@
-//! How one flow is closed: its source is told until it answers, or for long enough.
+//! The closing of one flow: FIN is repeated until the source answers, or often enough.
 
 use headwater_units::{Duration, PathId, Time};
 use headwater_wire::FinReason;
@@ -16,7 +16,7 @@ pub(crate) struct CloseHandshake {
     tries: u32,
 }
 
-/// What is to be done about a flow that ends.
+/// The next step for a flow that ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     /// Nothing now.
@@ -56,7 +56,7 @@ impl CloseHandshake {
 mod tests {
     use super::*;
 
-    /// How often the end is said before it is given up, and after how long it is.
+    /// Number of FIN attempts before giving up, and the time that they take.
     fn said(path: Option<PathId>, silent: bool) -> (u32, Duration) {
         let (mut closing, mut now, mut times) =
             (CloseHandshake::new(Time::ZERO, FinReason::Done), Time::ZERO, 0);

@@ -1,4 +1,4 @@
-//! What a host's receiving machine is told by its driver about its fetches, and what it tells.
+//! Commands from the driver to a host's receiving machine, and its events.
 
 use core::net::SocketAddr;
 use core::ops::Range;
@@ -28,7 +28,7 @@ pub struct ToFetch(pub FetchId, pub ReceiverCommand);
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FromFetch(pub FetchId, pub ReceiverEvent);
 
-/// What the driver tells a host's receiving machine about one of its fetches.
+/// Commands from the driver about one of a host's fetches.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum ReceiverCommand {
     /// Begin it, under a number that no other fetch of the host has.
@@ -65,14 +65,14 @@ pub enum ReceiverCommand {
         block: BlockIndex,
         /// As in [`SourceEvent::Wanted`](crate::SourceEvent::Wanted).
         class: u8,
-        /// How many of the class, from its first one on.
+        /// Number of symbols of the class, from its first one on.
         symbols: u32,
     },
     /// Stop, say so to everybody, and end with [`ReceiverEvent::Failed`].
     Cancel,
 }
 
-/// What a host's receiving machine tells the driver about one of its fetches.
+/// Events of one of a host's fetches, for the driver.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum ReceiverEvent {
     /// The controller accepted: learn the object's block hashes, find room, answer with [`ReceiverCommand::Start`]. It may come again:

@@ -1,4 +1,4 @@
-//! What a receiver can be told.
+//! Configuration of a receiver.
 
 use headwater_units::{BitRate, Bytes, Duration, NodeId, PathId};
 use headwater_wire::{Class, Delivery, SpreadRule};
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::flow::rtt::RttConfig;
 
-/// What a receiver needs to know before it begins.
+/// Configuration of a fetch.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ReceiverConfig {
     /// The object's name or id.
@@ -19,9 +19,9 @@ pub struct ReceiverConfig {
     pub request: u64,
     /// Bytes of symbol that a datagram to this node carries.
     pub room: u16,
-    /// How the symbols queue.
+    /// Class in which the symbols queue.
     pub class: Class,
-    /// Which transport is to bring it; the controller's choice if absent.
+    /// Transport to use; the controller's choice if absent.
     pub delivery: Option<Delivery>,
     /// Headers of trimmed packets have come to this node lately.
     pub trims: bool,
@@ -29,7 +29,7 @@ pub struct ReceiverConfig {
     pub passes_on: bool,
     /// What a receiver that pulls needs to know besides; how many blocks are open and how long it waits is said here for both.
     pub pull: SessionConfig,
-    /// What a receiver of trees needs to know besides; the credit is the controller's word.
+    /// Further configuration of a receiver of trees; the controller sets the credit.
     pub trees: TreeReceiverConfig,
     /// How the work is spread over the sources, where they push.
     pub spread: SpreadRule,
@@ -63,13 +63,13 @@ pub struct ReceiverConfig {
 }
 
 impl ReceiverConfig {
-    /// How many blocks of this size may be open at once.
+    /// Maximum number of blocks of this size that may be open at once.
     pub(crate) fn open_blocks(&self, block: Bytes) -> usize {
         let least = 256 << 10;
         (self.blocks_in_flight as u64 * least / block.get().max(least)).max(1) as usize
     }
 
-    /// What a session that pulls an object with blocks of this size is told.
+    /// Configuration of a session that pulls an object with blocks of this size.
     pub(crate) fn session(&self, block: Bytes) -> SessionConfig {
         SessionConfig {
             open_blocks: u32::try_from(self.open_blocks(block)).unwrap_or(u32::MAX),
@@ -110,7 +110,7 @@ impl ReceiverConfig {
     }
 }
 
-/// What a receiver of pulled flows can be told.
+/// Configuration of a receiver of pulled flows.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SessionConfig {
     /// Symbols beyond K that a block is to have once something of it was lost. 2: SCDP §II (decoding then fails once in 10^6).
@@ -167,7 +167,7 @@ impl SessionConfig {
     }
 }
 
-/// What a receiver of trees can be told.
+/// Configuration of a receiver of trees.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TreeReceiverConfig {
     /// w: interests that may be out in one tree. 16: fills 1 Gbit/s at a round trip of 200 us (§V-B).

@@ -1,4 +1,4 @@
-//! What is here of an object, block by block, whichever transport brings its symbols.
+//! What has arrived of an object, block by block, whatever transport brings its symbols.
 //!
 //! ```text
 //!                 first asked for             enough to try                verified
@@ -30,9 +30,9 @@ pub(crate) struct Here {
     /// Ascending.
     repair: Vec<u32>,
     phase: Phase,
-    /// Who sent what is here.
+    /// Senders of the symbols that are here.
     pub(crate) trial: Trial,
-    /// How often it was begun anew.
+    /// Number of attempts before this one.
     attempts: u8,
 }
 
@@ -125,7 +125,7 @@ impl Here {
         (self.source_symbols + self.extra).saturating_sub(self.symbols)
     }
 
-    /// It is to have at least so many symbols beyond K.
+    /// Sets the minimum number of symbols beyond K that it needs.
     pub(crate) fn want_extra(&mut self, extra: u32) {
         self.extra = self.extra.max(extra);
     }
@@ -209,11 +209,11 @@ impl<A> Ledger<A> {
 
     /// All flows are over: what was asked of one alone begins anew. Returns the blocks.
     pub(crate) fn release_all(&mut self) -> Vec<BlockIndex> {
-        let alone = |ledger: &mut Self, place: usize| match ledger.open[place].here.trial.alone() {
+        let sole = |ledger: &mut Self, place: usize| match ledger.open[place].here.trial.sole_source() {
             Some(flow) => ledger.release(place, flow),
             None => false,
         };
-        let anew = (0..self.open.len()).filter(|&place| alone(self, place)).collect::<Vec<_>>();
+        let anew = (0..self.open.len()).filter(|&place| sole(self, place)).collect::<Vec<_>>();
         anew.into_iter().map(|place| BlockIndex(self.open[place].number)).collect()
     }
 
@@ -274,7 +274,7 @@ impl<A> Ledger<A> {
 
     // ---- the open blocks
 
-    /// How many are open.
+    /// Number of open blocks.
     #[inline]
     pub(crate) fn len(&self) -> usize {
         self.open.len()
@@ -486,7 +486,7 @@ mod tests {
         let here = &mut ledger[place].here;
         assert_eq!((here.missing(), here.symbols(), here.attempts()), (64, 0, 1));
         here.trial.give(FLOW);
-        assert!(here.insert(5) && here.trial.is_alone());
+        assert!(here.insert(5) && here.trial.has_sole_source());
         assert!(!ledger.release(place, FlowId(2)) && ledger.release(place, FLOW));
         assert_eq!((ledger[place].here.missing(), ledger[place].here.attempts()), (64, 2));
     }

@@ -1,8 +1,8 @@
-//! A receiver's end of one task, as far as it is the same whichever transport brings the object.
+//! A receiver's end of one task, as far as it does not depend on the transport.
 //!
-//! What a fetch can be told, tells and counts; what is here of its object ([`ledger`]); what it says to its controller ([`session`]); how it closes a flow
-//! ([`close_handshake`]); and whose fault a wrong block is ([`blame`]). What a transport must be to it ([`side`]), and what those have in
-//! common that ask for symbols by name ([`asking`]).
+//! Commands, events and counters of a fetch; what has arrived of its object ([`ledger`]); its messages with the controller
+//! ([`session`]); the closing of flows ([`close_handshake`]); the senders of wrong blocks ([`blame`]). The trait of a transport
+//! ([`side`]), and the common part of those that ask for symbols by name ([`asking`]).
 
 pub(crate) mod asking;
 pub(crate) mod blame;

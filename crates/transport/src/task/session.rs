@@ -1,4 +1,4 @@
-//! A task's session with its controller, from the request to the last farewell (PPUSH §III-A).
+//! A task's session with its controller, from the request to the end (PPUSH §III-A).
 //!
 //! ```text
 //!   Asking --Accepted--> Running --everything is here, or it failed--> Ending --FIN acknowledged--> Ended
@@ -24,7 +24,7 @@ const FIN_TRIES: u32 = 6;
 const FIN_RETRY: Duration = Duration::from_millis(40);
 /// Progress is said at most this often, whatever the controller wants.
 const LEAST_FEEDBACK: Duration = Duration::from_millis(1);
-/// From so many waiting blocks on, decoder or disk hold the task up.
+/// Number of waiting blocks from which on decoder or disk hold the task up.
 const HELD_UP: usize = 8;
 const USUAL_FEEDBACK: Duration = Duration::from_millis(100);
 
@@ -54,7 +54,7 @@ pub(crate) struct TaskSession {
     request: Request,
     retry: Duration,
     patience: Duration,
-    /// How long an answer may take.
+    /// Maximum wait for an answer.
     answer_patience: Duration,
     phase: Phase,
     task: Option<TaskId>,
@@ -67,12 +67,12 @@ pub(crate) struct TaskSession {
     feedback_every: Duration,
 }
 
-/// What a controller's word means to the session.
+/// The meaning of a controller's message to the session.
 #[derive(Debug)]
 pub(crate) enum Told {
     /// Nothing, or nothing any more.
     Nothing,
-    /// It makes no sense.
+    /// A message that makes no sense.
     Stray,
     /// The task begins, perhaps anew, with blocks cut otherwise.
     Begins(Granted),
@@ -94,7 +94,7 @@ pub(crate) struct Granted {
     pub(crate) flows: Vec<FlowGrant>,
 }
 
-/// How far a session is.
+/// Progress of a session.
 #[derive(Debug)]
 pub(crate) struct Progress {
     pub(crate) first_undecoded: BlockIndex,

@@ -1,4 +1,4 @@
-//! What a fetch asks of the transport that brings its symbols ([`crate::receiver`]).
+//! The trait of a transport towards the fetch whose symbols it brings ([`crate::receiver`]).
 
 use headwater_machine::{Output, Packet};
 use headwater_units::{Duration, FlowId, NodeId, SymbolId, Time};
@@ -10,7 +10,7 @@ use super::commands::{FromFetch, ReceiverCommand, ReceiverFailure};
 use super::ledger::Ledger;
 use super::session::Progress;
 
-/// What a transport leaves to the one that brings the object from then on.
+/// What a transport hands over to the one that goes on with the object.
 #[derive(Debug, Default)]
 pub(crate) struct HandedOn {
     /// What is here, once it is known what is wanted.
@@ -23,7 +23,7 @@ pub(crate) struct HandedOn {
 /// The side of a fetch by which its symbols come. It knows flows and blocks, and nothing of the controller: what is to be said to that is
 /// overheard from what it tells the driver.
 pub(crate) trait FetchSide {
-    /// What all fetches of a host that come by this transport have in common.
+    /// State that all fetches of a host by this transport share.
     type Host;
 
     /// These are its flows now: sources join, die, move.
@@ -50,7 +50,7 @@ pub(crate) trait FetchSide {
     /// The next output; [`Output::Wake`] when there is nothing more to do now.
     fn poll(&mut self, now: Time, is_running: bool, host: &mut Self::Host) -> Output<FromFetch>;
 
-    /// Until when there is certainly nothing to say, if that is known without looking.
+    /// Time before which there is certainly nothing to do, if that is cheap to know.
     fn quiet_until(&self, _now: Time) -> Option<Time> {
         None
     }
@@ -75,13 +75,13 @@ pub(crate) trait FetchSide {
     /// Whether nothing is left to say to any source.
     fn has_ended(&self) -> bool;
 
-    /// How far it is, for the controller.
+    /// Progress to report to the controller.
     fn progress(&mut self, now: Time) -> Progress;
 
     /// The counters at this moment.
     fn stats(&mut self, now: Time) -> ReceiverStats;
 
-    /// How late the driver may come, once that is known; nothing where each packet is asked for.
+    /// Tolerated delay of the driver, once that is known; nothing where each packet is asked for.
     fn slack(&self) -> Option<Duration> {
         Some(Duration::ZERO)
     }

@@ -1,10 +1,10 @@
-//! What a receiver counts.
+//! Counters of a receiver.
 
 use headwater_units::{BitRate, Bytes, Duration, FlowId, NodeId};
 use headwater_wire::{Delivery, MarkSignal};
 use serde::Serialize;
 
-/// What a receiver counted.
+/// Counters of a receiver.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct ReceiverStats {
     /// Blocks wanted.
@@ -35,20 +35,20 @@ pub struct ReceiverStats {
     pub strays: u64,
     /// Bytes of symbol that a datagram may carry: what the configuration said, or less where a path turned out narrow.
     pub room: u16,
-    /// How often one did, so that the task went on with smaller symbols.
+    /// Number of times that the task went on with smaller symbols because a path was too narrow.
     pub narrowed: u32,
     /// Per flow, in order of their ids.
     pub flows: Vec<FlowStats>,
 }
 
-/// What a receiver counted of one flow.
+/// Counters of one flow at its receiver.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct FlowStats {
     /// The flow.
     pub flow: FlowId,
     /// Its source.
     pub node: NodeId,
-    /// By which transport.
+    /// Its transport.
     pub came_by: Delivery,
     /// Useful payload.
     pub bytes: Bytes,
@@ -80,7 +80,7 @@ pub struct FlowStats {
     pub signal: MarkSignal,
 }
 
-/// What a receiver of pulled flows counted.
+/// Counters of a receiver of pulled flows.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct SessionStats {
     /// Blocks wanted.
@@ -113,7 +113,7 @@ pub struct SessionStats {
     pub pulls: u64,
     /// Timeouts.
     pub timeouts: u64,
-    /// How often this receiver was detached from its group, or left it.
+    /// Number of times that this receiver was detached from its group, or left it.
     pub detached: u32,
     /// Blocks that failed their hash.
     pub corrupt: u64,
@@ -125,7 +125,7 @@ pub struct SessionStats {
     pub flows: Vec<SessionFlow>,
 }
 
-/// What a receiver counted of one flow.
+/// Counters of one flow at its receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct SessionFlow {
     /// The flow.

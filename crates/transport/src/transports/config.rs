@@ -1,4 +1,4 @@
-//! What a source can be told.
+//! Configuration of a source.
 
 use headwater_units::{BitRate, Duration};
 use serde::{Deserialize, Serialize};
@@ -12,9 +12,9 @@ use crate::tree::TreeSourceConfig;
 pub struct SourceConfig {
     /// Everything that is sent is of the gentle class, whatever tasks are of.
     pub gentle: bool,
-    /// All flows together never send faster (datagrams above UDP).
+    /// Rate limit of all flows together (bytes of datagrams above UDP).
     pub limit: Option<BitRate>,
-    /// How often the controller gets a report. 200 ms.
+    /// Interval of reports to the controller. 200 ms.
     pub report_every: Duration,
     /// Flows at a time; a push beyond is refused.
     pub max_flows: usize,

@@ -1,4 +1,5 @@
-//! The transports that there are: what each is at a source and to a fetch. A new one is listed here, and is otherwise a module of its own.
+//! The list of transports: the flow of each at a source, and its side of a fetch. A new transport is listed here, and is
+//! otherwise a module of its own.
 
 mod config;
 
@@ -35,21 +36,21 @@ pub(crate) enum Flow {
     Tree(Box<TreeFlow>),
 }
 
-/// What brings the symbols of a fetch.
+/// The transport's side of a fetch.
 #[derive(Debug, Default)]
 pub(crate) enum Side {
-    /// Nobody knows yet.
+    /// The transport is not known yet.
     #[default]
     Awaited,
     /// Its sources push (PPUSH).
     Push(Receiver),
-    /// It asks for each symbol (SCDP).
+    /// The receiver asks for each symbol (SCDP).
     Pull(pull::Session),
-    /// The same, up trees (Datacast).
+    /// The receiver asks for each symbol up trees (Datacast).
     Tree(Asking<TreeReceiver>),
 }
 
-/// What the flows of a source have in common: all of them, and those of one transport.
+/// State that the flows of a source share: all of them, and those of one transport.
 #[derive(Debug)]
 pub(crate) struct Common {
     pub(crate) config: SourceConfig,

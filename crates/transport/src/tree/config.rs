@@ -1,11 +1,11 @@
-//! What the source of trees can be told.
+//! Configuration of the source of trees.
 
 use headwater_units::{BitRate, Bytes, Duration};
 use serde::{Deserialize, Serialize};
 
 use super::RateConfig;
 
-/// What the source of trees can be told.
+/// Configuration of the source of trees.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TreeSourceConfig {
     /// The rate rule of each tree.
@@ -17,7 +17,7 @@ pub struct TreeSourceConfig {
     pub catch_up: Duration,
     /// Blocks of one tree that are kept ready: the newest ones. What is asked for of others is read again.
     pub ready_blocks: usize,
-    /// At most so many repeated symbols wait to leave; a receiver whose interest found no room asks again.
+    /// Maximum number of repeated symbols that wait to be sent; a receiver whose interest found no room asks again.
     pub repeats: usize,
 }
 

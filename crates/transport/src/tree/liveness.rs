@@ -1,12 +1,12 @@
-//! Whether neighbours on a tree are there (Datacast §III, "a simple heartbeat protocol").
+//! Liveness of neighbours on a tree (Datacast §III, "a simple heartbeat protocol").
 //!
-//! Every beat each neighbour is told that this node is there, and one of whom nothing was heard for three beats counts as silent;
-//! that is said once per beat while it is so. Whatever comes from a neighbour is a sign of it, so that a busy tree needs no beats to
-//! be heard. What follows from silence is the controller's business.
+//! At every heartbeat this node sends a message to each neighbour. A neighbour that was not heard for three heartbeats counts as silent,
+//! and is reported at every heartbeat while it is. Any packet from a neighbour counts as a sign of life. The controller decides what
+//! follows from silence.
 
 use headwater_units::{Duration, Time};
 
-/// Liveness that do not come until a neighbour counts as silent.
+/// Missed heartbeats until a neighbour counts as silent.
 const MISSES: u64 = 3;
 
 /// The neighbours of one node on one tree. `N` is what one is called.
@@ -17,17 +17,17 @@ pub struct Liveness<N> {
     next: Time,
 }
 
-/// What a beat comes to.
+/// What to do at a heartbeat.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Beat<N> {
-    /// Who is to be told that this node is there.
+pub struct Heartbeat<N> {
+    /// Neighbours that get a heartbeat.
     pub tell: Vec<N>,
-    /// Who is silent, the one that has been for longest first, and for how long it has.
+    /// Silent neighbours, the longest silent first, and for how long that one has been silent.
     pub silent: Option<(Vec<N>, Duration)>,
 }
 
 impl<N: Clone + PartialEq> Liveness<N> {
-    /// All are taken to have been heard just now. A beat of zero never comes.
+    /// All neighbours count as heard just now. With an interval of zero there is no heartbeat.
     pub fn new(now: Time, every: Duration, neighbours: impl IntoIterator<Item = N>) -> Self {
         Liveness { every, neighbours: neighbours.into_iter().map(|it| (it, now)).collect(), next: now }
     }
@@ -40,19 +40,19 @@ impl<N: Clone + PartialEq> Liveness<N> {
         self.next = now;
     }
 
-    /// Something came from one; whether it is one.
+    /// Something came from a peer; returns whether that is a neighbour.
     pub fn heard(&mut self, now: Time, from: &N) -> bool {
         let found = self.neighbours.iter_mut().find(|(it, _)| it == from);
         found.map(|(_, at)| *at = now).is_some()
     }
 
-    /// When the next beat is.
+    /// When the next heartbeat is.
     pub fn wake(&self) -> Option<Time> {
         (self.every > Duration::ZERO && !self.neighbours.is_empty()).then_some(self.next)
     }
 
-    /// The beat, if it is time.
-    pub fn beat(&mut self, now: Time) -> Option<Beat<N>> {
+    /// Returns what to do, if a heartbeat is due.
+    pub fn heartbeat(&mut self, now: Time) -> Option<Heartbeat<N>> {
         if self.wake().is_none_or(|at| now < at) {
             return None;
         }
@@ -69,7 +69,7 @@ impl<N: Clone + PartialEq> Liveness<N> {
             .collect();
         silent.sort_by_key(|(_, since)| core::cmp::Reverse(*since));
         let longest = silent.first().map(|(_, since)| *since);
-        Some(Beat {
+        Some(Heartbeat {
             tell: self.neighbours.iter().map(|(it, _)| it.clone()).collect(),
             silent: longest.map(|since| (silent.into_iter().map(|(it, _)| it).collect(), since)),
         })
@@ -89,37 +89,37 @@ mod tests {
     }
 
     #[test]
-    fn who_is_not_heard_for_three_beats_is_said_to_be_silent_at_each_beat() {
-        let mut beats = Liveness::new(at(0), ms(100), ['a', 'b']);
+    fn who_is_not_heard_for_three_heartbeats_is_reported_silent_at_each_heartbeat() {
+        let mut liveness = Liveness::new(at(0), ms(100), ['a', 'b']);
         for n in 0..3 {
-            let beat = beats.beat(at(100 * n)).unwrap();
-            assert_eq!(beat, Beat { tell: vec!['a', 'b'], silent: None });
-            assert!(beats.heard(at(100 * n + 50), &'a'));
+            let heartbeat = liveness.heartbeat(at(100 * n)).unwrap();
+            assert_eq!(heartbeat, Heartbeat { tell: vec!['a', 'b'], silent: None });
+            assert!(liveness.heard(at(100 * n + 50), &'a'));
         }
-        assert_eq!(beats.beat(at(300)).unwrap().silent, Some((vec!['b'], ms(300))));
-        assert_eq!(beats.beat(at(399)), None);
-        beats.heard(at(399), &'a');
-        assert_eq!(beats.beat(at(400)).unwrap().silent, Some((vec!['b'], ms(400))));
-        beats.heard(at(420), &'b');
-        assert_eq!(beats.beat(at(500)).unwrap().silent, None);
-        assert!(!beats.heard(at(500), &'c'), "a stranger");
+        assert_eq!(liveness.heartbeat(at(300)).unwrap().silent, Some((vec!['b'], ms(300))));
+        assert_eq!(liveness.heartbeat(at(399)), None);
+        liveness.heard(at(399), &'a');
+        assert_eq!(liveness.heartbeat(at(400)).unwrap().silent, Some((vec!['b'], ms(400))));
+        liveness.heard(at(420), &'b');
+        assert_eq!(liveness.heartbeat(at(500)).unwrap().silent, None);
+        assert!(!liveness.heard(at(500), &'c'), "a stranger");
     }
 
     #[test]
     fn a_node_that_was_held_up_itself_blames_nobody_at_once() {
-        let mut beats = Liveness::new(at(0), ms(100), ['a']);
-        beats.beat(at(0));
-        assert_eq!(beats.beat(at(900)).unwrap().silent, None);
-        assert_eq!(beats.beat(at(1000)).unwrap().silent, Some((vec!['a'], ms(1000))));
+        let mut liveness = Liveness::new(at(0), ms(100), ['a']);
+        liveness.heartbeat(at(0));
+        assert_eq!(liveness.heartbeat(at(900)).unwrap().silent, None);
+        assert_eq!(liveness.heartbeat(at(1000)).unwrap().silent, Some((vec!['a'], ms(1000))));
     }
 
     #[test]
     fn new_neighbours_have_time_to_be_heard_and_old_ones_keep_theirs() {
-        let mut beats = Liveness::new(at(0), ms(100), ['a']);
-        (0..3).for_each(|n| drop(beats.beat(at(100 * n))));
-        beats.replace(at(250), ['a', 'b']);
-        beats.beat(at(250));
-        assert_eq!(beats.beat(at(350)).unwrap().silent, Some((vec!['a'], ms(350))));
+        let mut liveness = Liveness::new(at(0), ms(100), ['a']);
+        (0..3).for_each(|n| drop(liveness.heartbeat(at(100 * n))));
+        liveness.replace(at(250), ['a', 'b']);
+        liveness.heartbeat(at(250));
+        assert_eq!(liveness.heartbeat(at(350)).unwrap().silent, Some((vec!['a'], ms(350))));
         assert_eq!(Liveness::<char>::new(at(0), ms(100), []).wake(), None);
         assert_eq!(Liveness::new(at(0), Duration::ZERO, ['a']).wake(), None);
     }

@@ -7,10 +7,10 @@
 //!        ^            at a rate r                (where it branches)       |
 //!        +------------------ interests, once per name ------------------<--+
 //! ```
-//! **One tree.** A receiver asks for each symbol by name, with at most w interests out (§V-B). What the devices on the way hold they
-//! answer; what was asked for already waits there; so the source hears of each symbol once. If it hears of one again, the network
-//! lost it or the slowest receiver is further behind the fastest than the stores remember: either way the source is too fast and
-//! halves its rate. Each time T without such a duplicate it adds delta.
+//! **One tree.** A receiver asks for each symbol by name, with at most w interests out (§V-B). Devices on the path answer from their
+//! stores, and an interest that was passed on already waits there. So the source hears of each symbol once. If it hears of one again,
+//! the network lost it or the slowest receiver is further behind the fastest than the stores remember: in both cases the source is too
+//! fast and halves its rate. Each time T without such a duplicate it adds delta.
 //!
 //! **Several trees** carry different blocks at the same time, each as fast as it can: a tree that has begun a block is given the one
 //! that comes after it (§IV-B, one block ahead, so that it never idles), and says so to whoever asks for the name
@@ -29,7 +29,7 @@ mod tree_receiver;
 pub use crate::flow::TreeStats;
 pub use crate::task::{Asks, TreeReceiverConfig};
 pub use config::TreeSourceConfig;
-pub use liveness::{Beat, Liveness};
+pub use liveness::{Heartbeat, Liveness};
 pub use rate::{RateConfig, TreeRate};
 pub use signalling::{Say, Signalling, SignallingConfig};
 pub(crate) use tree_flow::{Deals, TreeFlow};

@@ -1,4 +1,4 @@
-//! A node's part in telling many by one message (Datacast §III: messages are split down a tree, ACKs are aggregated up it).
+//! A node's part in spreading one message to many (Datacast §III: messages are split down a tree, ACKs are aggregated up it).
 //!
 //! ```text
 //!                         .-- no answer ---> the same again, after twice the wait --- too often --> its nodes count as not told
@@ -6,12 +6,12 @@
 //!                         `------ Signalled ---------> who was not told below it
 //!   all branches -----> Signalled, to whoever the signal came from
 //! ```
-//! **What an answer says.** Whoever is not in its list has done as told. Who is in it may have, too: the last word of a node may be
-//! lost. So whoever signals tells those on the list some other way, and what is said twice must do no harm.
+//! **Answers.** An answer lists the nodes that may not have obeyed; all others have. A listed node may have obeyed too, since its answer
+//! may be lost. So the sender of a signal tells the listed nodes by other means, and an order that is repeated must do no harm.
 //!
-//! **How long it takes.** A branch that does not answer is given up after [`SignallingConfig::tries`] times. One that says that it is
-//! open is asked on, because those below it may have to be given up first; but not longer than that takes for each node between here
-//! and the last one.
+//! **Timeouts.** A branch that does not answer is given up after [`SignallingConfig::tries`] attempts. A branch that answers that it is
+//! still open is asked on, because nodes below it may have to be given up first; but for no longer than that takes for each node between
+//! here and the last one.
 //!
 //! Not here: what the message says, keys, and which tree it goes down (`tree_installation/signals` of the controller).
 
@@ -22,13 +22,13 @@ use std::sync::Arc;
 use headwater_units::{Duration, FlowId, Time};
 use headwater_wire::{Signal, SignalBranch, Signalled};
 
-/// How patient a node is.
+/// Timeouts of signalling.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SignallingConfig {
     /// A branch is told again after this wait, then after twice that, and so on: 25 ms, more than a full queue of a slow port holds a
     /// packet up.
     pub first_wait: Duration,
-    /// How often it is told in all before it is given up: 4 times. With the wait above that takes 375 ms.
+    /// Number of attempts before it is given up: 4. With the wait above that takes 375 ms.
     pub tries: u32,
     /// Signals that wait for answers, and answers that may be asked for again, at most: 64 each. The oldest one makes room.
     pub most: usize,
@@ -59,7 +59,7 @@ pub enum Say<A> {
     },
     /// An answer to whoever is above.
     Answer {
-        /// Who that is.
+        /// The receiver of the message.
         to: A,
         /// What it says.
         answer: Signalled,
@@ -183,7 +183,7 @@ impl<A: Clone> Signalling<A> {
         }
     }
 
-    /// What is to be sent now; to be asked until there is nothing.
+    /// Returns the next message to send now; call it until it returns nothing.
     pub fn poll(&mut self, now: Time) -> Option<Say<A>> {
         if let Some(say) = self.out.pop_front() {
             return Some(say);
@@ -260,7 +260,7 @@ mod tests {
     }
 
     fn signal(below: Vec<SignalBranch>) -> Signal {
-        Signal { flow: HERE, number: 5, ways: Vec::new(), below }
+        Signal { flow: HERE, number: 5, updates: Vec::new(), below }
     }
 
     fn answer(n: u8, open: bool, untold: &[u16]) -> Signalled {

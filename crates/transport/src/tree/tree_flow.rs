@@ -7,7 +7,7 @@
 //!            --- NEXT of a block -------> the block after it is chosen, if it was not, and said
 //! ```
 //! Repeated symbols are not held back by the rate: they are for the slowest receiver, which must not become slower (§V-B). A
-//! symbol keeps the number under which it was first sent; that tells the stores on the way how old it is.
+//! symbol keeps the number under which it was first sent; that tells the stores on the path how old it is.
 //!
 //! Where the tree leads is said by the order or by the driver, never by who asks: so nobody has symbols sent elsewhere.
 
@@ -32,7 +32,7 @@ const CATCH_UP: Bytes = Bytes::new(128_000);
 /// By group: which blocks its trees have been given.
 pub(crate) type Deals = BTreeMap<FlowId, Dealt>;
 
-/// Which blocks the trees of an object have been given.
+/// The assignment of an object's blocks to its trees.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Dealt {
     /// The first block that no tree was given; the first ones go to the trees in order.
@@ -283,7 +283,7 @@ impl SourceFlow for TreeFlow {
         Push { theta: push.theta, role, ..self.push.clone() } == *push
     }
 
-    // The tree may be led another way now.
+    // The tree may be rerouted now.
     fn order_again(&mut self, now: Time, push: &Push) {
         if most_of(push) != most_of(&self.push) {
             self.push.role = push.role.clone();
@@ -374,7 +374,7 @@ impl SourceFlow for TreeFlow {
     }
 }
 
-/// What the trees of one object have in common.
+/// The group that the trees of one object share.
 fn group_of(push: &Push) -> FlowId {
     match push.role {
         FlowRole::Tree { group, .. } => group,
@@ -382,7 +382,7 @@ fn group_of(push: &Push) -> FlowId {
     }
 }
 
-/// What the tree's links carry, if that is known.
+/// The rate that the tree's links carry, if known.
 fn most_of(push: &Push) -> Option<BitRate> {
     match push.role {
         FlowRole::Tree { most, .. } => most,

@@ -102,7 +102,7 @@ impl TreeReceiver {
         self.flow
     }
 
-    /// What it has done.
+    /// Its counters.
     pub fn stats(&self) -> TreeReceiverStats {
         self.stats
     }

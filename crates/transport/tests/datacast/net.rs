@@ -6,8 +6,8 @@ use headwater_machine::{Endpoint, Input, Packet};
 use headwater_switch::{StoreConfig, TreeNode, TreeWord};
 use headwater_testkit::messages::{Object, grant};
 use headwater_testkit::{
-    Addressed, Command, Event, Line, Link as Way, Machine, Network, Preparation, Reception, Role, Simulation,
-    Weather, receivers,
+    Addressed, Command, Event, Line, Link as TestLink, Machine, Network, Preparation, Reception, Role,
+    Simulation, Weather, receivers,
 };
 use headwater_transport::push::receiver::ReceiverConfig;
 use headwater_transport::source::{Source, SourceConfig};
@@ -46,7 +46,7 @@ pub(crate) fn accepted(request: u64, bytes: Bytes, flow: FlowId, delivery: Deliv
     object(bytes).accepted(request, TaskId(request), rarely, delivery, vec![flow])
 }
 
-/// The link from a device to the one below it; the way up is as fast as the source's.
+/// The link from a device to the one below it; the link up is as fast as the source's.
 #[derive(Clone, Copy)]
 pub(crate) struct Link {
     pub(crate) rate: BitRate,
@@ -64,15 +64,15 @@ pub(crate) struct Device {
 }
 
 /// The links between a device and its parent: twice its place is the one down, the next the one up.
-fn ways((place, device): (usize, &Device)) -> [Way<Addressed>; 2] {
+fn links((place, device): (usize, &Device)) -> [TestLink<Addressed>; 2] {
     let Link { rate, delay, loss } = device.down;
-    let up = || Way { line: Line::Rate(rate), room: ROOM, ..Way::new(delay) };
+    let up = || TestLink { line: Line::Rate(rate), room: ROOM, ..TestLink::new(delay) };
     [up().with_faults(Weather { loss, ..Weather::default() }.faults(place as u64)), up()]
 }
 
 pub(crate) struct Net {
     devices: Vec<Device>,
-    /// By device. Its way up is [`UP`], that to its own application its own place.
+    /// By device. Its link up is [`UP`], that to its own application its own place.
     nodes: Vec<TreeNode<Packet, usize>>,
     network: Network<Addressed, ()>,
     /// By device: the source at the first one, and receivers.
@@ -107,7 +107,7 @@ impl Net {
         let machine = || Role::Receiver(receivers(BitRate::new(1)));
         let mut net = Net {
             nodes: nodes.collect(),
-            network: Network::new(devices.iter().enumerate().flat_map(ways).collect()),
+            network: Network::new(devices.iter().enumerate().flat_map(links).collect()),
             receptions: places.clone().map(|place| (place, Reception::default())).collect(),
             machines: places.map(|place| (place, machine())).chain([(SOURCE, source)]).collect(),
             preparation: Preparation::default(),
@@ -161,20 +161,20 @@ impl Net {
 
     /// Symbols over links, for each link and symbol of the object. Nothing else goes down.
     pub(crate) fn link_stress(&self) -> f64 {
-        let carried: u64 = self.network.links.iter().step_by(2).map(|way| way.carried).sum();
+        let carried: u64 = self.network.links.iter().step_by(2).map(|link| link.carried).sum();
         carried as f64 / (self.total * (self.devices.len() as u64 - 1)) as f64
     }
 
-    /// A packet of the tree is at a device, by one of its ways.
+    /// A packet of the tree is at a device, from one of its neighbours.
     fn pass(&mut self, at: usize, by: usize, packet: Packet) {
         let word = TreeWord::of(&packet.datagram.body).unwrap_or_else(|| panic!("{packet:?} on a tree"));
         let size =
             |packet: &Packet| if matches!(packet.datagram.body, Body::Symbol(_)) { DATA } else { SMALL };
         let (bytes, mut sent) = (size(&packet), Vec::new());
-        self.nodes[at].handle(&by, word, packet, bytes, |way, packet| sent.push((*way, packet.clone())));
-        for (way, packet) in sent {
+        self.nodes[at].handle(&by, word, packet, bytes, |to, packet| sent.push((*to, packet.clone())));
+        for (to, packet) in sent {
             let size = size(&packet);
-            match way {
+            match to {
                 UP if at == SOURCE => self.hear(SOURCE, packet),
                 UP => {
                     let to = self.devices[at].parent;

@@ -42,7 +42,8 @@ impl Tree {
 
     /// What a node is sent, whom it tells in the order of answers, and over how many nodes.
     fn signal(&self, node: usize) -> (Signal, Vec<usize>, u8) {
-        let mut signal = Signal { flow: FlowId(node as u64), number: 1, ways: Vec::new(), below: Vec::new() };
+        let mut signal =
+            Signal { flow: FlowId(node as u64), number: 1, updates: Vec::new(), below: Vec::new() };
         let (mut members, mut levels) = (vec![node], 1);
         for below in self.below(node) {
             let (inside, of_branch, depth) = self.signal(below);
@@ -74,7 +75,7 @@ struct Net {
     dead: BTreeSet<usize>,
     told: Vec<bool>,
     agenda: BinaryHeap<Reverse<(Time, u64)>>,
-    under_way: Vec<(usize, usize, Message)>,
+    in_flight: Vec<(usize, usize, Message)>,
     /// Chances that a datagram is lost, and that it comes twice.
     chances: (f64, f64),
     rng: ChaCha8Rng,
@@ -89,7 +90,7 @@ impl Net {
             dead,
             told: vec![false; nodes],
             agenda: BinaryHeap::new(),
-            under_way: Vec::new(),
+            in_flight: Vec::new(),
             chances,
             rng: ChaCha8Rng::seed_from_u64(seed),
             sent: 0,
@@ -103,8 +104,8 @@ impl Net {
             usize::from(!self.rng.random_bool(lost)) * (1 + usize::from(self.rng.random_bool(twice)));
         for _ in 0..copies {
             let takes = Duration::from_micros(self.rng.random_range(50..5_000));
-            self.agenda.push(Reverse((now + takes, self.under_way.len() as u64)));
-            self.under_way.push((from, to, message.clone()));
+            self.agenda.push(Reverse((now + takes, self.in_flight.len() as u64)));
+            self.in_flight.push((from, to, message.clone()));
         }
     }
 
@@ -156,7 +157,7 @@ impl Net {
             now = wake.into_iter().chain(arrival).min().expect("somebody is waited for");
             while let Some(Reverse((_, message))) = self.agenda.peek().copied().filter(|it| it.0.0 <= now) {
                 self.agenda.pop();
-                let (from, to, message) = self.under_way[message as usize].clone();
+                let (from, to, message) = self.in_flight[message as usize].clone();
                 if !self.dead.contains(&to) {
                     self.hand_in(now, from, to, message);
                 }

@@ -223,7 +223,7 @@ fn who_comes_late_passes_on_to_those_who_come_later() {
 #[test]
 fn who_has_it_and_goes_hands_over() {
     let spec =
-        Spec { lingers: Some(Duration::from_millis(100)), ..latecomers(3, 4, Duration::from_millis(200)) };
+        Spec { drains: Some(Duration::from_millis(100)), ..latecomers(3, 4, Duration::from_millis(200)) };
     let mut net = Net::new(spec, Bytes::mib(32), 9);
     net.run(LIMIT);
     print("four come late and go", &mut net);
@@ -252,12 +252,12 @@ fn who_is_interrupted_hands_over() {
 fn gets_at_the_same_time_need_little_more_than_one_copy() {
     for (gets, apart) in [(2, 10), (4, 10), (4, 150), (8, 20)] {
         let late = (1..=gets).map(|n| (n, Duration::from_millis(apart * n as u64))).collect();
-        let spec = Spec { receivers: gets, late, lingers: Some(Duration::from_secs(2)), ..Spec::default() };
+        let spec = Spec { receivers: gets, late, drains: Some(Duration::from_secs(2)), ..Spec::default() };
         let mut net = Net::new(spec, Bytes::mib(32), 11);
         net.run(LIMIT);
         print(&format!("{gets} gets, {apart} ms apart"), &mut net);
         assert_eq!(ratios(&net).len(), gets);
-        assert_eq!((net.begun(1), net.controller().crowds_overlaid), (2, 1), "{gets} {apart}");
+        assert_eq!((net.begun(1), net.controller().swarms_overlaid), (2, 1), "{gets} {apart}");
         assert!((1..=gets).all(|host| net.begun(host) <= 2), "none is regrouped twice");
         assert!(net.copies() < 1.4 && last(&net) < 1.5, "{gets} {apart}");
     }
@@ -267,19 +267,19 @@ fn gets_at_the_same_time_need_little_more_than_one_copy() {
 #[test]
 fn a_get_that_is_nearly_through_goes_on_as_it_is() {
     let late = vec![(1, Duration::ZERO), (2, Duration::from_millis(1500))];
-    let spec = Spec { receivers: 2, late, lingers: Some(Duration::ZERO), ..Spec::default() };
+    let spec = Spec { receivers: 2, late, drains: Some(Duration::ZERO), ..Spec::default() };
     let mut net = Net::new(spec, Bytes::mib(24), 12);
     net.run(LIMIT);
     print("the second comes at the end", &mut net);
     assert_eq!((ratios(&net).len(), net.begun(1), net.begun(2)), (2, 1, 1));
-    assert_eq!(net.controller().crowds_overlaid, 0);
+    assert_eq!(net.controller().swarms_overlaid, 0);
 }
 
 /// Goal: the second of two gets takes nothing of the first that is half through, and both cost the source less than two copies.
 #[test]
 fn a_get_that_is_half_through_passes_on_its_half() {
     let late = vec![(1, Duration::ZERO), (2, Duration::from_millis(1400))];
-    let spec = Spec { receivers: 2, late, lingers: Some(Duration::from_secs(2)), ..Spec::default() };
+    let spec = Spec { receivers: 2, late, drains: Some(Duration::from_secs(2)), ..Spec::default() };
     let mut net = Net::new(spec, Bytes::mib(32), 14);
     net.run(LIMIT);
     print("the second comes in the middle", &mut net);
@@ -331,13 +331,13 @@ proptest! {
         gets in prop::collection::vec(0u64..1500, 1..6),
         loss in 0.0f64..0.03,
         reorder in 0.0f64..0.02,
-        linger in 0u64..500,
+        drain in 0u64..500,
         goes in prop::option::of((0usize..5, 0u64..2500, any::<bool>())),
     ) {
         let receivers = cast + gets.len();
         let late = gets.iter().enumerate().map(|(n, at)| (cast + 1 + n, Duration::from_millis(*at))).collect();
-        let lingers = Some(Duration::from_millis(linger));
-        let mut net = Net::new(Spec { receivers, loss, reorder, late, lingers, ..Spec::default() }, Bytes::kib(kib), seed);
+        let drains = Some(Duration::from_millis(drain));
+        let mut net = Net::new(Spec { receivers, loss, reorder, late, drains, ..Spec::default() }, Bytes::kib(kib), seed);
         let goes = goes.filter(|(n, at, _)| gets.get(*n).is_some_and(|begins| at > begins));
         if let Some((n, at, dies)) = goes {
             let host = cast + 1 + n;

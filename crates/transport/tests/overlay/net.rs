@@ -64,7 +64,7 @@ struct Host {
     /// So often it has waited for a source until it was silent for too long.
     timeouts: u64,
     /// It asks by itself.
-    alone: bool,
+    by_itself: bool,
     sent: u64,
     request: Option<u64>,
     not_passed_on: BTreeSet<FlowId>,
@@ -105,7 +105,7 @@ impl Net {
             dead: is_late(host),
             got: Reception::default(),
             timeouts: 0,
-            alone: is_late(host),
+            by_itself: is_late(host),
             sent: 0,
             request: None,
             not_passed_on: BTreeSet::new(),
@@ -145,7 +145,7 @@ impl Net {
         for (late, at) in net.spec.late.clone() {
             net.act(at, Act::Join(late));
         }
-        let to: Vec<NodeId> = net.receivers().filter(|host| !net.hosts[*host].alone).map(node).collect();
+        let to: Vec<NodeId> = net.receivers().filter(|host| !net.hosts[*host].by_itself).map(node).collect();
         if !to.is_empty() {
             let cast = Cast { cast: 1, name: "object".into(), to, class: Class::Bulk, wish: CastWish::Best };
             let opened = ControllerCommand::PathOpened { path: ASKER, node: NodeId([255; 32]) };
@@ -169,7 +169,7 @@ impl Net {
         let rack = rack.map(|name| (name.to_owned(), self.spec.rack_rate));
         let info = NodeInfo { rack, ..node_info(node(host), format!("host {host}"), host as u8) };
         let mut says = vec![ToController::Hello(info)];
-        if !self.hosts[host].alone {
+        if !self.hosts[host].by_itself {
             says.push(ToController::Keeps);
         }
         if host < self.spec.sources {
@@ -294,7 +294,7 @@ impl Net {
         self.network.send(link, Bytes::new(bytes), it);
     }
 
-    /// The link behind this one on the way of a packet, if it is not there.
+    /// The link behind this one on the path of a packet, if it is not there.
     fn next(&self, link: usize, it: &Addressed) -> Option<usize> {
         let [out, into] = [it.from, it.to].map(|host| self.rack(host));
         let leaves = out.filter(|rack| into != Some(rack)).and_then(|rack| self.rack_links.get(rack));
@@ -377,11 +377,11 @@ impl Net {
     fn done(&mut self, host: usize) {
         let stats = self.hosts[host].receivers.stats(self.network.now(), FETCH);
         self.hosts[host].timeouts = stats.map_or(0, |stats| stats.timeouts);
-        if self.hosts[host].alone
-            && let Some(linger) = self.spec.lingers
+        if self.hosts[host].by_itself
+            && let Some(drain) = self.spec.drains
         {
             // What is here is not held, but can be read.
-            return self.network.after(linger, Later::Do(Act::Leave(host)));
+            return self.network.after(drain, Later::Do(Act::Leave(host)));
         }
         let hold = SourceCommand::Hold { object: OBJECT, bytes: self.bytes };
         self.tell(up(host), Role::Source(hold));
@@ -389,7 +389,7 @@ impl Net {
             request: self.hosts[host].request.expect("it was invited"),
             end: FetchEnd::Kept,
             by_group: Bytes::ZERO,
-            alone: self.bytes,
+            by_unicast: self.bytes,
             relayed: Bytes::ZERO,
             from: Vec::new(),
             files: Bytes::ZERO,

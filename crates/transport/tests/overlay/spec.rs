@@ -16,7 +16,7 @@ pub(crate) struct Spec {
     /// These are not there before then, and ask by themselves.
     pub(crate) late: Vec<(usize, Duration)>,
     /// Who asks by itself keeps nothing: it stays for so long when it has the object, or until nobody is served by it any more.
-    pub(crate) lingers: Option<Duration>,
+    pub(crate) drains: Option<Duration>,
     /// In which rack hosts stand, from host 0 on; those behind the end in none.
     pub(crate) racks: &'static [&'static str],
     /// They say so.
@@ -37,7 +37,7 @@ impl Default for Spec {
             loss: 0.0,
             reorder: 0.0,
             late: Vec::new(),
-            lingers: None,
+            drains: None,
             racks: &[],
             told: true,
             rack_rate: None,

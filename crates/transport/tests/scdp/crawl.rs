@@ -47,7 +47,7 @@ struct Case {
     delay: u64,
     room: usize,
     disk: u64,
-    /// On the way to each receiver.
+    /// On the path to each receiver.
     there: Vec<Faults>,
     back: Faults,
     /// Receiver, from when, for how long.

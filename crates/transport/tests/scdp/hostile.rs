@@ -103,10 +103,10 @@ fn any_pull() -> impl Strategy<Value = Pull> {
     });
     let sequence = prop_oneof![0u32..200, any::<u32>()];
     let wants = prop::array::uniform2(prop::option::of(want));
-    (sequence, any::<bool>(), any::<bool>(), wants).prop_map(|(sequence, fin, alone, wants)| Pull {
+    (sequence, any::<bool>(), any::<bool>(), wants).prop_map(|(sequence, fin, detached, wants)| Pull {
         sequence,
         fin,
-        alone,
+        detached,
         wants,
     })
 }

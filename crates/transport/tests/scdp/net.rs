@@ -91,7 +91,7 @@ pub(crate) struct SourceHost {
     pub(crate) closed_at: Vec<(Time, FlowId)>,
     /// Symbols it sent, in order, with their class.
     pub(crate) sent: Vec<(FlowId, SymbolHeader, Class)>,
-    pub(crate) detached_said: u64,
+    pub(crate) detached_sent: u64,
     pub(crate) preparation: Preparation,
 }
 
@@ -203,7 +203,7 @@ impl Net {
             opened: 0,
             closed_at: Vec::new(),
             sent: Vec::new(),
-            detached_said: 0,
+            detached_sent: 0,
             preparation: Preparation::default(),
         };
         let pull = PullConfig {
@@ -438,7 +438,7 @@ impl Net {
             Body::Symbol(header) => {
                 host.sent.push((packet.datagram.flow, *header, packet.datagram.class));
             }
-            Body::Detached => host.detached_said += 1,
+            Body::Detached => host.detached_sent += 1,
             _ => {}
         }
         match packet.path {

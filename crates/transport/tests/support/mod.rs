@@ -37,7 +37,7 @@ const DECODES: Duration = Duration::from_micros(200);
 /// The link of all control messages; behind it come those of each source, there and back.
 const CONTROL_LINK: usize = 0;
 
-/// One source's way to the receiver.
+/// One source's path to the receiver.
 #[derive(Clone, Debug)]
 pub struct Path {
     pub rate: BitRate,

@@ -5,7 +5,7 @@
 //!                <- Casting, -------             <- Request, Fetched ----
 //!                   CastRefused                  -- ProbeGroup --------> source
 //!                                                <- GroupProbed --------
-//!                                                -- TreeOrder, FellTree -> nodes on trees
+//!                                                -- TreeOrder, RemoveTree -> nodes on trees
 //!                                                <- TreeReady, Silent ---
 //!                                                -- Signal ------------> source, and from node to node
 //!                                                <- Signalled ----------
@@ -49,7 +49,7 @@ pub struct Cast {
     pub wish: CastWish,
 }
 
-/// What whoever asks wants of the way.
+/// How whoever asks wants a cast to travel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum CastWish {
     /// The best that works.
@@ -120,15 +120,15 @@ pub struct TreeOrder {
     pub symbol_size: u16,
     /// Where the next node towards the source is; `None`: the source is here.
     pub parent: Option<SocketAddr>,
-    /// The ways that lead on, at most [`MAX_FLOWS`] addresses in all: each to the nodes that are reached by it. A device between them
+    /// The branches that lead on, at most [`MAX_FLOWS`] addresses in all: each to the nodes that are reached by it. A device between them
     /// and here passes on one of their interests of several that are equal.
     pub branches: Vec<Vec<SocketAddr>>,
     /// This node receives what comes down.
     pub receives: bool,
-    /// Bytes of symbols that are kept where more than one way leads on.
+    /// Bytes of symbols that are kept where more than one branch leads on.
     pub store: Bytes,
     /// How often neighbours are told that this node is there, and are to be heard of; zero: never.
-    pub beat: Duration,
+    pub heartbeat: Duration,
     /// The node's own flow, on which later versions may come by way of other nodes ([`Signal`](crate::Signal)); the same for all trees
     /// of a cast.
     pub signals: FlowSecret,
@@ -147,9 +147,9 @@ pub struct TreeRepair {
     pub told: Option<Duration>,
     /// Cables that count as cut.
     pub cut: u16,
-    /// Trees that go another way.
+    /// Trees that were rerouted.
     pub rebuilt: u16,
-    /// Trees for which there was no way of their own: they share that of another.
+    /// Trees for which there was no path of their own: they share that of another.
     pub shared: u16,
     /// Nodes that were told down a tree of signals.
     pub signalled: u16,
@@ -167,7 +167,7 @@ pub struct Fetched {
     /// Useful payload that a group's flow has brought.
     pub by_group: Bytes,
     /// Useful payload that flows of its own have brought.
-    pub alone: Bytes,
+    pub by_unicast: Bytes,
     /// Of that, what other receivers have passed on.
     pub relayed: Bytes,
     /// By whom flows of its own have brought how much of that; at most [`MAX_FLOWS`] nodes.
@@ -209,7 +209,7 @@ pub enum WhyUnicast {
 
 /// How a cast's symbols travel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum CastWay {
+pub enum CastRoute {
     /// It is not known yet.
     Open,
     /// Each once, to a group.
@@ -276,7 +276,7 @@ pub struct MemberNews {
     /// Useful payload that the group's flow has brought; known at its end.
     pub by_group: Bytes,
     /// Useful payload that flows of its own have brought; known at its end.
-    pub alone: Bytes,
+    pub by_unicast: Bytes,
     /// Of that, what other receivers have passed on; known at its end.
     pub relayed: Bytes,
     /// Useful payload that others have got of it by flows of their own, as far as they have ended.
@@ -299,7 +299,7 @@ pub struct CastNews {
     /// Who sends it.
     pub source: NodeId,
     /// How it travels.
-    pub way: CastWay,
+    pub route: CastRoute,
     /// Payload that the source has sent to the group, as far as it has said.
     pub to_group: Bytes,
     /// Useful payload that receivers have got by flows of their own from nodes that are none themselves; at most [`MAX_NEWS`].

@@ -68,7 +68,7 @@ pub struct NameStands {
 impl Naming {
     pub(crate) fn within_bounds(&self) -> Result<(), &'static str> {
         check(&self.name)?;
-        if self.generation == 0 { Err("a generation that is none") } else { Ok(()) }
+        if self.generation == 0 { Err("a generation of zero") } else { Ok(()) }
     }
 }
 
@@ -81,7 +81,7 @@ impl Claim {
 impl NameStands {
     pub(crate) fn within_bounds(&self) -> Result<(), &'static str> {
         self.naming.within_bounds()?;
-        if self.owner_is.len() > MAX_NAME { Err("too long a name") } else { Ok(()) }
+        if self.owner_is.len() > MAX_NAME { Err("a name that is too long") } else { Ok(()) }
     }
 }
 
@@ -89,6 +89,6 @@ fn check(name: &str) -> Result<(), &'static str> {
     match name.len() {
         0 => Err("an empty name"),
         1..=MAX_NAME => Ok(()),
-        _ => Err("too long a name"),
+        _ => Err("a name that is too long"),
     }
 }

@@ -21,7 +21,7 @@ use crate::HeaderKey;
 /// More nodes than this are not told by one message.
 pub const MAX_SIGNALLED: usize = 4096;
 /// Trees of one node that a message says something of.
-const MAX_WAYS: usize = 64;
+const MAX_UPDATES: usize = 64;
 
 /// Controller to a node, from node to node: what it is to do, and what it is to send on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -31,14 +31,14 @@ pub struct Signal {
     /// Never the same twice on a flow.
     pub number: u32,
     /// Its own part; nothing, if it only sends on.
-    pub ways: Vec<TreeWay>,
+    pub updates: Vec<TreeUpdate>,
     /// Who is told next.
     pub below: Vec<SignalBranch>,
 }
 
-/// A tree leads a node's symbols another way; the rest of its order stays as it is.
+/// What of a node's tree order a reroute changes; the rest of its order stays as it is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TreeWay {
+pub struct TreeUpdate {
     /// The tree.
     pub tree: FlowId,
     /// [`TreeOrder::version`].
@@ -101,30 +101,30 @@ impl Signal {
     pub(crate) fn within_bounds(&self) -> Result<(), &'static str> {
         let members: usize = self.below.iter().map(|branch| usize::from(branch.members)).sum();
         let fits = |branch: &SignalBranch| branch.members > 0 && branch.levels > 0;
-        if self.ways.len() > MAX_WAYS || self.below.len() > MAX_SIGNALLED || members >= MAX_SIGNALLED {
+        if self.updates.len() > MAX_UPDATES || self.below.len() > MAX_SIGNALLED || members >= MAX_SIGNALLED {
             return Err("too many nodes or trees to signal to");
         }
         if !self.below.iter().all(fits) {
             return Err("a signal to nobody");
         }
-        self.ways.iter().try_for_each(TreeWay::within_bounds)
+        self.updates.iter().try_for_each(TreeUpdate::within_bounds)
     }
 }
 
 impl Signalled {
     pub(crate) fn within_bounds(&self) -> Result<(), &'static str> {
         if self.untold.len() > MAX_SIGNALLED || !self.untold.is_sorted_by(|a, b| a < b) {
-            return Err("a list of nodes that are not told that is none");
+            return Err("a malformed list of untold nodes");
         }
         Ok(())
     }
 }
 
-impl TreeWay {
+impl TreeUpdate {
     fn within_bounds(&self) -> Result<(), &'static str> {
         let addresses: usize = self.branches.iter().map(Vec::len).sum();
         if addresses > MAX_FLOWS || self.branches.iter().any(Vec::is_empty) {
-            return Err("too many branches, or one that leads nowhere");
+            return Err("too many branches, or an empty one");
         }
         Ok(())
     }
@@ -132,8 +132,8 @@ impl TreeWay {
 
 impl TreeOrder {
     /// What a signal says of it to a node that has an older version of it.
-    pub fn way(&self) -> TreeWay {
-        TreeWay {
+    pub fn update(&self) -> TreeUpdate {
+        TreeUpdate {
             tree: self.tree.flow,
             version: self.version,
             parent: self.parent,
@@ -142,9 +142,9 @@ impl TreeOrder {
         }
     }
 
-    /// The same order with another way.
-    pub fn led(&self, way: TreeWay) -> TreeOrder {
-        let TreeWay { tree: _, version, parent, branches, receives } = way;
+    /// The same order with this update.
+    pub fn updated(&self, update: TreeUpdate) -> TreeOrder {
+        let TreeUpdate { tree: _, version, parent, branches, receives } = update;
         TreeOrder { version, parent, branches, receives, ..self.clone() }
     }
 }

@@ -20,14 +20,14 @@ pub enum ToNode {
     },
     /// The node is to find out who hears a group.
     ProbeGroup(Box<GroupQuestion>),
-    /// The node is on a tree, or stands there in another way than before.
-    PlantTree(Box<TreeOrder>),
-    /// The tree is no more, or does not lead by this node any more.
-    FellTree {
+    /// Installs a tree at the node, or replaces its order for a tree that it is on.
+    InstallTree(Box<TreeOrder>),
+    /// Removes a tree from the node: the tree has ended, or does not lead through the node any more.
+    RemoveTree {
         /// The tree.
         tree: FlowId,
     },
-    /// Trees lead another way. The node sends the parts that are for others on.
+    /// Trees were rerouted. The node sends the parts that are for others on.
     Signal(Box<Signal>),
     /// What became of a claim.
     NameStands(Box<NameStands>),
@@ -52,8 +52,8 @@ impl ToNode {
             }
             ToNode::ProbeGroup(question) => resolve(&mut question.towards),
             ToNode::StopFetch { .. }
-            | ToNode::PlantTree(_)
-            | ToNode::FellTree { .. }
+            | ToNode::InstallTree(_)
+            | ToNode::RemoveTree { .. }
             | ToNode::Signal(_)
             | ToNode::NameStands(_)
             | ToNode::Casting(_)
@@ -65,11 +65,11 @@ impl ToNode {
         match self {
             ToNode::Fetch(invitation) => invitation.within_bounds(),
             ToNode::ProbeGroup(question) => question.within_bounds(),
-            ToNode::PlantTree(order) => order.within_bounds(),
+            ToNode::InstallTree(order) => order.within_bounds(),
             ToNode::Signal(signal) => signal.within_bounds(),
             ToNode::NameStands(stands) => stands.within_bounds(),
             ToNode::Casting(news) => news.within_bounds(),
-            ToNode::StopFetch { .. } | ToNode::FellTree { .. } | ToNode::CastRefused { .. } => Ok(()),
+            ToNode::StopFetch { .. } | ToNode::RemoveTree { .. } | ToNode::CastRefused { .. } => Ok(()),
         }
     }
 }

@@ -110,7 +110,7 @@ pub struct Push {
     /// addresses that it has proved to be its own. Of a group: its address, and then that of a member, to which the same interface
     /// leads.
     pub at: Vec<SocketAddr>,
-    /// What is known of its way; if nothing, the source finds out.
+    /// What is known of its path; if nothing, the source finds out.
     pub start: Option<Start>,
     /// What the flow is to others.
     pub role: FlowRole,
@@ -144,7 +144,7 @@ pub enum FlowRole {
     Relay,
 }
 
-/// What a controller knows of a flow's way before anything was sent on it, by what the nodes at its ends have stated.
+/// What a controller knows of a flow's path before anything was sent on it, by what the nodes at its ends have stated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Start {
     /// The flow's part of the links at its ends.

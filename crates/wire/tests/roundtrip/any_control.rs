@@ -121,25 +121,25 @@ fn cast() -> impl Strategy<Value = Control> {
         grouped: n % 2 == 0,
         bytes: Bytes::new(n),
         by_group: Bytes::new(n / 2),
-        alone: Bytes::new(n / 3),
+        by_unicast: Bytes::new(n / 3),
         relayed: Bytes::new(n / 4),
         passed_on: Bytes::new(n / 5),
         after: Duration::from_nanos(n),
     });
-    let way = prop_oneof![
-        Just(CastWay::Open),
-        any::<u16>().prop_map(|of| CastWay::Unicast(WhyUnicast::Unheard { of })),
-        any::<u16>().prop_map(|members| CastWay::Overlay {
+    let route = prop_oneof![
+        Just(CastRoute::Open),
+        any::<u16>().prop_map(|of| CastRoute::Unicast(WhyUnicast::Unheard { of })),
+        any::<u16>().prop_map(|members| CastRoute::Overlay {
             members,
             why: WhyUnicast::NoGroups,
             racks: members / 3
         }),
-        any::<u16>().prop_map(|port| CastWay::Multicast {
+        any::<u16>().prop_map(|port| CastRoute::Multicast {
             at: ([239, 1, 2, 3], port).into(),
             members: port / 2,
             of: port
         }),
-        any::<u16>().prop_map(|of| CastWay::Trees { trees: of / 3, members: of / 2, of, hops: of / 5 }),
+        any::<u16>().prop_map(|of| CastRoute::Trees { trees: of / 3, members: of / 2, of, hops: of / 5 }),
     ];
     let repair = any::<u64>().prop_map(|n| TreeRepair {
         after: Duration::from_nanos(n),
@@ -208,7 +208,7 @@ fn cast() -> impl Strategy<Value = Control> {
                 request,
                 end: FetchEnd::Failed(reason),
                 by_group: Bytes::new(request),
-                alone: Bytes::new(!request),
+                by_unicast: Bytes::new(!request),
                 relayed: Bytes::new(request / 2),
                 from: vec![(NodeId([request as u8; 32]), Bytes::new(request)); usize::from(request as u8)],
                 files: Bytes::new(request / 3),
@@ -217,7 +217,7 @@ fn cast() -> impl Strategy<Value = Control> {
         (any::<u64>(), bytes(), vec(1usize..4, 0..20), any::<u16>()).prop_map(
             move |(n, bytes, branches, port)| {
                 let address = |n: usize| ([10, 0, 0, n as u8], port).into();
-                Control::Node(ToNode::PlantTree(Box::new(TreeOrder {
+                Control::Node(ToNode::InstallTree(Box::new(TreeOrder {
                     tree: secret(n, bytes),
                     version: port.into(),
                     symbol_size: port,
@@ -225,7 +225,7 @@ fn cast() -> impl Strategy<Value = Control> {
                     branches: branches.into_iter().map(|len| (0..len).map(address).collect()).collect(),
                     receives: n % 3 == 0,
                     store: Bytes::new(n),
-                    beat: Duration::from_nanos(n),
+                    heartbeat: Duration::from_nanos(n),
                     signals: secret(!n, bytes),
                 })))
             }
@@ -270,17 +270,17 @@ fn cast() -> impl Strategy<Value = Control> {
         (any::<u64>(), any::<u32>()).prop_map(|(tree, version)| Control::Controller(
             ToController::TreeReady { tree: FlowId(tree), version }
         )),
-        any::<u64>().prop_map(|tree| Control::Node(ToNode::FellTree { tree: FlowId(tree) })),
+        any::<u64>().prop_map(|tree| Control::Node(ToNode::RemoveTree { tree: FlowId(tree) })),
         Just(Control::Controller(ToController::Leaving)),
-        (any::<u64>(), bytes(), way, vec(member, 0..=MAX_NEWS), vec(repair, 0..3)).prop_map(
-            |(n, bytes, way, members, repairs)| {
+        (any::<u64>(), bytes(), route, vec(member, 0..=MAX_NEWS), vec(repair, 0..3)).prop_map(
+            |(n, bytes, route, members, repairs)| {
                 Control::Node(ToNode::Casting(Box::new(CastNews {
                     cast: n,
                     object: ObjectId(bytes),
                     bytes: Bytes::new(n),
                     files: Bytes::new(n / 2),
                     source: NodeId(bytes),
-                    way,
+                    route,
                     to_group: Bytes::new(n),
                     given: vec![(NodeId(bytes), Bytes::new(n)); n as usize % MAX_NEWS],
                     between_racks: (n % 3 == 0).then_some(Bytes::new(n)),

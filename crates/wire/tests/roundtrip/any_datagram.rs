@@ -72,8 +72,8 @@ fn assign() -> impl Strategy<Value = Assign> {
 
 pub(super) fn signal() -> impl Strategy<Value = Signal> {
     let address = |n: u8, port| ([10, 0, 0, n], port).into();
-    let way = (any::<u64>(), any::<u32>(), vec(1..4u8, 0..5), any::<u16>()).prop_map(
-        move |(tree, version, branches, port)| TreeWay {
+    let update = (any::<u64>(), any::<u32>(), vec(1..4u8, 0..5), any::<u16>()).prop_map(
+        move |(tree, version, branches, port)| TreeUpdate {
             tree: FlowId(tree),
             version,
             parent: (port % 2 == 0).then(|| address(9, port)),
@@ -92,8 +92,8 @@ pub(super) fn signal() -> impl Strategy<Value = Signal> {
             datagram,
         },
     );
-    (any::<u64>(), any::<u32>(), vec(way, 0..4), vec(branch, 0..20))
-        .prop_map(|(flow, number, ways, below)| Signal { flow: FlowId(flow), number, ways, below })
+    (any::<u64>(), any::<u32>(), vec(update, 0..4), vec(branch, 0..20))
+        .prop_map(|(flow, number, updates, below)| Signal { flow: FlowId(flow), number, updates, below })
 }
 
 pub(super) fn role() -> impl Strategy<Value = FlowRole> {
@@ -121,10 +121,10 @@ fn want() -> impl Strategy<Value = Want> {
 
 fn pull() -> impl Strategy<Value = Pull> {
     let wants = vec(want(), 0..=2);
-    (any::<u32>(), any::<bool>(), any::<bool>(), wants).prop_map(|(sequence, fin, alone, wants)| Pull {
+    (any::<u32>(), any::<bool>(), any::<bool>(), wants).prop_map(|(sequence, fin, detached, wants)| Pull {
         sequence,
         fin,
-        alone,
+        detached,
         wants: [wants.first().copied(), wants.get(1).copied()],
     })
 }

@@ -96,7 +96,7 @@ fn unknown_flags_of_pulls_and_receipts_are_refused() {
 fn wants_that_are_no_run_of_symbols_are_refused() {
     let want = Want { block: BlockIndex(7), start: 2, stride: 3, count: NonZeroU16::new(17).unwrap() };
     assert_eq!(want.last(), 50);
-    let pull = Pull { alone: true, wants: [Some(want); 2], ..Pull::any(9) };
+    let pull = Pull { detached: true, wants: [Some(want); 2], ..Pull::any(9) };
     let datagram = Datagram { class: Class::Control, key_epoch: 0, flow: FlowId(1), body: Body::Pull(pull) };
     let mut bytes = vec![0; datagram.len(0)];
     emit(&datagram, 0, &key(), &mut bytes);

@@ -11,7 +11,7 @@ use headwater_units::{Bytes, ObjectId};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::peers::{Cast, Layout, Part, Ready, Role};
+use super::peers::{Deployment, Layout, Part, Ready, Role};
 use super::scenario::{Scenario, Scene};
 use super::stage::{Seen, Shared, blocking, in_gib, play};
 use crate::figures::{median_of, ratio};
@@ -92,12 +92,12 @@ async fn measure(program: &Path, gets: usize, each: Bytes) -> Result<ManyFigures
     let shared = Shared { program, guard: &guard, folder: scratch.path(), files: &files, object: ids[0] };
     let scene = Scene::of(Scenario::Many, Some(total));
     let arrivals: Vec<_> = ids.iter().map(|id| (format!("{OBJECTS}/{id}"), *id)).collect();
-    let seen = play(&shared, &scene, |layout| Ok(cast(layout, &ids)), &arrivals).await?;
+    let seen = play(&shared, &scene, |layout| Ok(deployment(layout, &ids)), &arrivals).await?;
     let ideal = scene.ideal_seconds().expect("its links are limited");
     figures(&seen, gets, each, ideal)
 }
 
-fn cast(layout: &Layout<'_>, ids: &[ObjectId]) -> Cast {
+fn deployment(layout: &Layout<'_>, ids: &[ObjectId]) -> Deployment {
     let program = layout.program.as_os_str().to_owned();
     let command = |role: Role, words: Vec<String>| {
         let state = layout.home(role).join("state").display().to_string();
@@ -118,7 +118,7 @@ fn cast(layout: &Layout<'_>, ids: &[ObjectId]) -> Cast {
     let words = ["bench", "gets", "--holders", &holders].map(str::to_owned).into_iter();
     let gets = command(node, words.chain(ids.iter().map(ToString::to_string)).collect());
     let standing = std::iter::once((command(node, up), Ready::Says));
-    Cast {
+    Deployment {
         standing: standing.chain(layout.sources.iter().enumerate().map(serve)).collect(),
         timed: vec![gets],
     }

@@ -2,7 +2,7 @@
 //! the same object, and what arrives is compared with its hash.
 //!
 //! ```text
-//!   Scene (scenario: links, events, ideal)  +  Cast (peers: commands)  ->  stage: one run  ->  DeliveryRun -> DeliveryMedian
+//!   Scene (scenario: links, events, ideal)  +  Deployment (peers: commands)  ->  stage: one run  ->  DeliveryRun -> DeliveryMedian
 //! ```
 //! Seconds run from the start of the receivers' processes to the exit of the last (of uftp, which pushes, of the sender).
 //! Peers take turns in every round, so that a machine that gets busier does so for all. Objects are in memory where it is a file
@@ -237,7 +237,7 @@ impl Compare<'_> {
                 watch.begun(&format!("{scenario}: {peer}"), runs.len() + 1, of);
                 let arrivals = [(NAME.to_owned(), object)];
                 let arrivals = if peer.writes() { &arrivals[..] } else { &[] };
-                let seen = play(&shared, &scene, |layout| layout.cast(peer), arrivals).await;
+                let seen = play(&shared, &scene, |layout| layout.deployment(peer), arrivals).await;
                 let run = run_of(&scene, peer, round, seen);
                 lines.add(DeliveryLine::Run(run.clone()));
                 runs.push(run);

@@ -171,7 +171,7 @@ pub(super) struct Part {
 
 /// All that a peer runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Cast {
+pub(super) struct Deployment {
     /// Are there before the clock starts, and stay.
     pub(super) standing: Vec<(Part, Ready)>,
     /// Are started by the clock; it stops when the last has ended.
@@ -217,7 +217,7 @@ impl Layout<'_> {
     }
 
     /// What `peer` runs; writes the files that its programs want.
-    pub(super) fn cast(&self, peer: Peer) -> Result<Cast, AppError> {
+    pub(super) fn deployment(&self, peer: Peer) -> Result<Deployment, AppError> {
         match peer {
             Peer::Headwater => Ok(self.headwater()),
             Peer::Curl => self.with_nginx(|role| self.curl(role)),
@@ -229,7 +229,7 @@ impl Layout<'_> {
         }
     }
 
-    fn headwater(&self) -> Cast {
+    fn headwater(&self) -> Deployment {
         let (sources, receivers) = self.roles();
         let serve = |(role, at): (Role, &Ipv4Addr)| {
             let listen = format!("{at}:{CONTROL_PORT}");
@@ -248,13 +248,13 @@ impl Layout<'_> {
                 [&self.program, &"get", &NAME, &"--from", &from, &"-o", &file, &"--json", &"--state", &state];
             self.part(role, &command)
         };
-        Cast {
+        Deployment {
             standing: sources.zip(&self.sources).map(serve).collect(),
             timed: receivers.map(get).collect(),
         }
     }
 
-    fn with_nginx(&self, client: impl Fn(Role) -> Part) -> Result<Cast, AppError> {
+    fn with_nginx(&self, client: impl Fn(Role) -> Part) -> Result<Deployment, AppError> {
         let (sources, receivers) = self.roles();
         let standing = sources.map(|role| {
             let home = self.home(role);
@@ -262,7 +262,7 @@ impl Layout<'_> {
             write(&file, nginx_config(&home).as_bytes())?;
             Ok((self.part(role, &[&"nginx", &"-e", &log, &"-c", &file]), Ready::Tcp(HTTP_PORT)))
         });
-        Ok(Cast {
+        Ok(Deployment {
             standing: standing.collect::<Result<_, AppError>>()?,
             timed: receivers.map(client).collect(),
         })
@@ -292,7 +292,7 @@ impl Layout<'_> {
         Part { role, command }
     }
 
-    fn rqbit(&self) -> Result<Cast, AppError> {
+    fn rqbit(&self) -> Result<Deployment, AppError> {
         let (sources, receivers) = self.roles();
         let file = self.folder.join("object.torrent");
         write(&file, &torrent(&self.file(Role::Source(0)), NAME)?)?;
@@ -324,10 +324,10 @@ impl Layout<'_> {
             let own: [&dyn Word; 6] = [&"-e", &"-o", &home, &"--initial-peers", &all, &file];
             self.part(role, &[&common[..], &own].concat())
         };
-        Ok(Cast { standing: sources.map(seed).collect(), timed: receivers.map(get).collect() })
+        Ok(Deployment { standing: sources.map(seed).collect(), timed: receivers.map(get).collect() })
     }
 
-    fn uftp(&self) -> Cast {
+    fn uftp(&self) -> Deployment {
         let (_, receivers) = self.roles();
         let listen = |role| {
             let home = self.home(role);
@@ -344,16 +344,16 @@ impl Layout<'_> {
         let file = self.file(source);
         let command: [&dyn Word; 12] =
             [&"uftp", &"-R", &rate, &"-B", &"4194304", &"-b", &block, &"-I", &"eth0", &"-t", &"1", &file];
-        Cast { standing: receivers.map(listen).collect(), timed: vec![self.part(source, &command)] }
+        Deployment { standing: receivers.map(listen).collect(), timed: vec![self.part(source, &command)] }
     }
 
-    fn iperf3(&self) -> Cast {
+    fn iperf3(&self) -> Deployment {
         let (source, receiver) = (Role::Source(0), Role::Receiver(0));
         let serve = self.part(source, &[&"iperf3", &"-s", &"-1"]);
         let (at, size) = (self.sources[0].to_string(), self.scene.size.get().to_string());
         // The other way round, so that it is the receiver who begins and ends.
         let get = self.part(receiver, &[&"iperf3", &"-c", &at, &"-R", &"-n", &size]);
-        Cast { standing: vec![(serve, Ready::Tcp(IPERF_PORT))], timed: vec![get] }
+        Deployment { standing: vec![(serve, Ready::Tcp(IPERF_PORT))], timed: vec![get] }
     }
 
     fn part(&self, role: Role, command: &[&dyn Word]) -> Part {
@@ -429,13 +429,16 @@ mod tests {
             std::fs::create_dir(layout.home(Role::Source(source))).unwrap();
             std::fs::write(layout.file(Role::Source(source)), b"object").unwrap();
         }
-        let cast = layout.cast(peer).unwrap();
+        let deployment = layout.deployment(peer).unwrap();
         let base = folder.path().display().to_string();
         let text = |part: &Part| {
             let words: Vec<_> = part.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
             words.join(" ").replace(&base, "")
         };
-        (cast.standing.iter().map(|(part, _)| text(part)).collect(), cast.timed.iter().map(text).collect())
+        (
+            deployment.standing.iter().map(|(part, _)| text(part)).collect(),
+            deployment.timed.iter().map(text).collect(),
+        )
     }
 
     #[test]

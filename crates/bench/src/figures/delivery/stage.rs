@@ -21,7 +21,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::cgroup::Group;
-use super::peers::{Cast, Layout, Part, Ready, Role};
+use super::peers::{Deployment, Layout, Part, Ready, Role};
 use super::scenario::{MTU, Scenario, Scene};
 use crate::demo::script::{Event, Happening};
 use crate::figures::network;
@@ -105,18 +105,18 @@ impl Drop for Folder {
     }
 }
 
-/// Runs what `cast` says once; every receiver must have `arrivals` then.
+/// Runs what `deployment` says once; every receiver must have `arrivals` then.
 pub(super) async fn play(
     shared: &Shared<'_>,
     scene: &Scene,
-    cast: impl FnOnce(&Layout<'_>) -> Result<Cast, AppError>,
+    deployment: impl FnOnce(&Layout<'_>) -> Result<Deployment, AppError>,
     arrivals: &[Arrival],
 ) -> Result<Seen, AppError> {
     let mut stage = Stage::build(shared, scene).await?;
     let result = async {
-        let cast = cast(&stage.layout)?;
-        stage.get_ready(cast.standing).await?;
-        let seen = stage.run(cast.timed).await?;
+        let deployment = deployment(&stage.layout)?;
+        stage.get_ready(deployment.standing).await?;
+        let seen = stage.run(deployment.timed).await?;
         stage.check(arrivals).await?;
         Ok(seen)
     };

@@ -45,7 +45,7 @@ pub struct Connection {
     pub path: Path,
 }
 
-/// Who has to get what.
+/// A swarm: its members, object and rules.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Swarm {
     /// How many there are; the first one has the object.
@@ -131,7 +131,7 @@ pub fn spread(
     Ok(blocks.spread())
 }
 
-/// Who has which blocks, and what is on its way.
+/// The blocks of each member, and those in flight.
 struct Blocks<'a> {
     swarm: &'a Swarm,
     /// How many there are.

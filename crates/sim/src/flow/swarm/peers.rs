@@ -1,4 +1,4 @@
-//! Who exchanges blocks with whom, and over which links.
+//! Which members exchange blocks, and over which links.
 
 use headwater_fabric::{FabricError, HostId, Metric, Path, PointId, Routes, Topology};
 use rand::seq::SliceRandom;
@@ -20,7 +20,7 @@ pub enum Choice {
     Near(Ties),
 }
 
-/// Who is taken of those that are equally near. The paper does not say; it "sorts the group members via the distance".
+/// Choice among members that are equally near. The paper does not say; it "sorts the group members via the distance".
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Ties {

@@ -46,7 +46,7 @@ impl Paths {
     }
 }
 
-/// Who gets what.
+/// The current rate of every flow.
 #[derive(Clone, Debug)]
 pub(super) struct Shares {
     paths: Paths,

@@ -120,11 +120,11 @@ impl Series {
 #[non_exhaustive]
 pub enum ModelError {
     /// Something that must not be nothing.
-    #[error("{0} is nothing; it must be more")]
+    #[error("{0} is zero; it must be more")]
     Nothing(&'static str),
     /// Credit that does not keep the pipe full: the model is one of a receiver that is limited by its link alone.
     #[error(
-        "credit of {credit:.0} bytes is less than the {in_flight:.0} bytes that fill the way there and back"
+        "credit of {credit:.0} bytes is less than the {in_flight:.0} bytes that fill the path there and back"
     )]
     Credit {
         /// Datacast w MTU.
@@ -235,7 +235,7 @@ impl Past {
         self.0.push_back(value);
     }
 
-    /// So many steps ago, between two of them along a line.
+    /// The value a number of steps ago, interpolated linearly between two steps.
     fn back(&self, steps: f64) -> f64 {
         let whole = steps.floor();
         let before = |n: f64| self.0[self.0.len() - 1 - n as usize];

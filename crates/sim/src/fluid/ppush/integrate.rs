@@ -52,8 +52,8 @@ fn check(model: &Model, sampling: Duration) -> Result<(), FluidError> {
 
 /// More steps than an integration of `model` can take, besides those that end a sample.
 fn most_steps(model: &Model) -> f64 {
-    let flows = model.flows.iter().map(|flow| Way::new(model, flow));
-    let shortest = flows.map(|way| way.least_rtt.min(way.mean_rtt)).fold(f64::INFINITY, f64::min);
+    let flows = model.flows.iter().map(|flow| FlowPath::new(model, flow));
+    let shortest = flows.map(|path| path.least_rtt.min(path.mean_rtt)).fold(f64::INFINITY, f64::min);
     let boundaries = 2.0 * model.flows.len() as f64 + 1.0;
     model.end.as_secs_f64() * PER_RTT / shortest + boundaries
 }
@@ -86,7 +86,7 @@ fn run(model: &Model, step: Step, sampling: Duration) -> Series {
 }
 
 /// What stays the same about a flow.
-struct Way<'a> {
+struct FlowPath<'a> {
     flow: &'a PushFlow,
     /// R' of Eq. 8 by Eq. 13, at the slowest link of the path, in seconds.
     mean_rtt: f64,
@@ -94,7 +94,7 @@ struct Way<'a> {
     least_rtt: f64,
 }
 
-impl<'a> Way<'a> {
+impl<'a> FlowPath<'a> {
     fn new(model: &Model, flow: &'a PushFlow) -> Self {
         let links = flow.path.iter().map(|&link| &model.links[link]);
         let slowest: &Link = links.min_by_key(|link| link.capacity).expect("a checked path is not empty");
@@ -110,7 +110,7 @@ impl<'a> Way<'a> {
         // threshold of zero must still take time.
         let mean_rtt =
             (model.propagation.as_secs_f64() + slowest.mark_threshold.get() / packets).max(least_rtt);
-        Way { flow, mean_rtt, least_rtt }
+        FlowPath { flow, mean_rtt, least_rtt }
     }
 
     fn runs(&self, now: f64) -> bool {
@@ -172,7 +172,7 @@ impl Queue {
 struct State<'a> {
     model: &'a Model,
     step: Step,
-    ways: Vec<Way<'a>>,
+    paths: Vec<FlowPath<'a>>,
     /// Per link, which flows cross it.
     uses: Vec<Vec<bool>>,
     /// Seconds since the start.
@@ -188,7 +188,7 @@ struct State<'a> {
 impl<'a> State<'a> {
     fn new(model: &'a Model, step: Step) -> Self {
         let flows = model.flows.len();
-        let ways: Vec<Way> = model.flows.iter().map(|flow| Way::new(model, flow)).collect();
+        let paths: Vec<FlowPath> = model.flows.iter().map(|flow| FlowPath::new(model, flow)).collect();
         let queue = |link: &Link| Queue {
             capacity: packets_per_second(link.capacity, model.packet),
             threshold: link.mark_threshold.get(),
@@ -207,23 +207,23 @@ impl<'a> State<'a> {
             mark_fraction: vec![0.0; flows],
             rate: vec![0.0; flows],
             queues: model.links.iter().map(queue).collect(),
-            longest_echo: ways.iter().map(|way| way.mean_rtt).fold(0.0, f64::max),
-            ways,
+            longest_echo: paths.iter().map(|path| path.mean_rtt).fold(0.0, f64::max),
+            paths,
         }
     }
 
     /// R of Eq. 4 over all links of the path, in seconds.
     fn rtt(&self, flow: usize) -> f64 {
         let queueing = |link: &usize| self.queues[*link].total() / self.queues[*link].capacity;
-        let way = &self.ways[flow];
-        let rtt = self.model.propagation.as_secs_f64() + way.flow.path.iter().map(queueing).sum::<f64>();
-        rtt.max(way.least_rtt)
+        let path = &self.paths[flow];
+        let rtt = self.model.propagation.as_secs_f64() + path.flow.path.iter().map(queueing).sum::<f64>();
+        rtt.max(path.least_rtt)
     }
 
     /// The round trip that a step reckons with.
     fn stepping_rtt(&self, flow: usize) -> f64 {
         match self.step {
-            Step::Rtt => self.ways[flow].mean_rtt,
+            Step::Rtt => self.paths[flow].mean_rtt,
             Step::Fine => self.rtt(flow),
         }
     }
@@ -231,13 +231,13 @@ impl<'a> State<'a> {
     /// How long the next step is.
     fn span(&self, due: f64) -> f64 {
         let shortest = |rtts: &mut dyn Iterator<Item = f64>| rtts.fold(f64::INFINITY, f64::min);
-        let mean = shortest(&mut self.ways.iter().map(|way| way.mean_rtt));
+        let mean = shortest(&mut self.paths.iter().map(|path| path.mean_rtt));
         match self.step {
             Step::Rtt if mean.is_finite() => mean,
             Step::Rtt => due - self.now,
             Step::Fine => {
-                let rtt = shortest(&mut (0..self.ways.len()).map(|flow| self.rtt(flow)));
-                let changes = self.ways.iter().flat_map(|way| [way.flow.start, way.flow.stop]);
+                let rtt = shortest(&mut (0..self.paths.len()).map(|flow| self.rtt(flow)));
+                let changes = self.paths.iter().flat_map(|path| [path.flow.start, path.flow.stop]);
                 let next = changes.map(Time::as_secs_f64).filter(|at| *at > self.now).fold(due, f64::min);
                 (mean.min(rtt) / PER_RTT).min(next - self.now)
             }
@@ -245,8 +245,8 @@ impl<'a> State<'a> {
     }
 
     fn advance(&mut self, span: f64) {
-        let rtts: Vec<f64> = (0..self.ways.len()).map(|flow| self.stepping_rtt(flow)).collect();
-        let runs: Vec<bool> = self.ways.iter().map(|way| way.runs(self.now)).collect();
+        let rtts: Vec<f64> = (0..self.paths.len()).map(|flow| self.stepping_rtt(flow)).collect();
+        let runs: Vec<bool> = self.paths.iter().map(|path| path.runs(self.now)).collect();
         for flow in 0..runs.len() {
             match (runs[flow], self.window[flow] > 0.0) {
                 (true, false) => self.window[flow] = 1.0,
@@ -256,13 +256,13 @@ impl<'a> State<'a> {
             self.rate[flow] = self.window[flow] / rtts[flow];
         }
         for flow in (0..runs.len()).filter(|flow| runs[*flow]) {
-            let way = &self.ways[flow];
+            let path = &self.paths[flow];
             // A step of one round trip looks exactly one step back; the slack is for rounding.
-            let then = self.now - way.mean_rtt + span * 1e-6;
-            let marked = way.flow.path.iter().any(|link| self.queues[*link].marked_at(then));
+            let then = self.now - path.mean_rtt + span * 1e-6;
+            let marked = path.flow.path.iter().any(|link| self.queues[*link].marked_at(then));
             let (echo, part) = (f64::from(u8::from(marked)), span / rtts[flow]);
             let (window, fraction) = (self.window[flow], self.mark_fraction[flow]);
-            let change = part * (1.0 - window * fraction / (2.0 * way.flow.theta.get()) * echo); // Eq. 5.
+            let change = part * (1.0 - window * fraction / (2.0 * path.flow.theta.get()) * echo); // Eq. 5.
             self.window[flow] = (window + change).max(1.0);
             self.mark_fraction[flow] = (fraction + part * self.model.gain * (echo - fraction)).max(0.0); // Eq. 6.
         }
@@ -298,7 +298,7 @@ impl Sums {
     }
 
     fn add(&mut self, state: &State, span: f64) {
-        for flow in 0..state.ways.len() {
+        for flow in 0..state.paths.len() {
             self.window[flow] += state.window[flow] * span;
             self.mark_fraction[flow] += state.mark_fraction[flow] * span;
             self.rate[flow] += state.rate[flow] * span;

@@ -123,7 +123,7 @@ impl Series {
 #[non_exhaustive]
 pub enum FluidError {
     /// A link must carry something, mark at a number of packets, and hold at least as many.
-    #[error("link {index} carries {}, marks beyond {}, holds {}: not a link", .link.capacity, .link.mark_threshold, .link.limit)]
+    #[error("link {index} is not valid: capacity {}, mark threshold {}, limit {}", .link.capacity, .link.mark_threshold, .link.limit)]
     Link {
         /// Its index.
         index: usize,
@@ -149,7 +149,7 @@ pub enum FluidError {
         links: usize,
     },
     /// Packets must have bytes.
-    #[error("packets without bytes")]
+    #[error("the packet size is zero")]
     Packet,
     /// The gain must lie above 0 and at most at 1.
     #[error("gain {0} is not in (0, 1]")]

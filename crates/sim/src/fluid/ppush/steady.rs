@@ -7,7 +7,7 @@
 use headwater_policy::theta;
 use headwater_units::{BitRate, Bytes, Duration, Packets, Theta};
 
-/// One link that several push flows fill, and the way around it.
+/// One link that several push flows fill, and the round trip over it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bottleneck {
     /// What the link carries (PPUSH C, there in packets per second).
@@ -26,7 +26,7 @@ impl Bottleneck {
         packets_per_second(self.capacity, self.packet)
     }
 
-    /// Packets that fill the way around while the queue is empty (PPUSH Cd).
+    /// Packets that fill the round trip while the queue is empty (PPUSH Cd).
     pub fn in_flight(&self) -> Packets {
         Packets::new(self.packets_per_second() * self.propagation.as_secs_f64())
     }
@@ -68,7 +68,7 @@ impl Bottleneck {
 
     /// The queue once every packet is marked: 2 * sum of thetas - C d, never below zero.
     ///
-    /// Eq. 15 with a mark fraction of 1 makes every window twice its theta, and what is not on the way is in the queue.
+    /// Eq. 15 with a mark fraction of 1 makes every window twice its theta, and what is not in flight on the link is in the queue.
     /// With a buffer of 100 packets this is where §V-A's incast test overflows: 179 flows by Algorithm 1, 90 of theta 1.
     pub fn saturated_queue(&self, thetas: &[Theta]) -> Packets {
         let windows: Packets = thetas.iter().map(|&theta| mean_window(theta, 1.0, 1.0)).sum();

@@ -1,11 +1,11 @@
-//! Whoever asks for the cast, and hears how it goes: by its own link to the controller, as `headwater cast`.
+//! The asker of the cast, which hears how it goes by its own link to the controller, as `headwater cast` does.
 
 use headwater_controller::ControllerCommand;
 use headwater_machine::{Endpoint, Input, Packet};
 use headwater_units::PathId;
 use headwater_wire::{Body, Cast, Class, Control, MemberNews, MemberStanding, ToController, ToNode};
 
-use super::carrier::CONTROLLER;
+use super::transit::CONTROLLER;
 use super::{ASKER, CAST, NAME, World, node_of};
 
 impl World {
@@ -23,7 +23,7 @@ impl World {
             class: Class::Bulk,
             wish: self.setup.wish,
         };
-        self.carrier.say(self.now, ASKER, CONTROLLER, ToController::Cast(cast).into());
+        self.transit.say(self.now, ASKER, CONTROLLER, ToController::Cast(cast).into());
     }
 
     /// The controller says how the cast goes.
@@ -31,7 +31,7 @@ impl World {
         let Body::Control(control) = packet.datagram.body else { return };
         match *control {
             Control::Node(ToNode::Casting(news)) => {
-                self.way = Some(news.way);
+                self.route = Some(news.route);
                 if news.over {
                     self.end_rows(|host| reason(host, &news.members));
                 }

@@ -1,4 +1,4 @@
-//! What goes wrong in a simulated cast: hosts that fall silent, die, come back or start anew.
+//! Faults in a simulated cast: hosts that fall silent, die, come back or restart.
 
 use headwater_controller::{Controller, ControllerCommand, ControllerEvent};
 use headwater_machine::{Endpoint, Input};
@@ -55,9 +55,9 @@ impl World {
             // What is on its way between them is lost.
             let least = self.setup.control_delay * 2;
             let after = least + Duration::from_nanos(self.chance.random_range(0..FOUND_AGAIN.as_nanos()));
-            self.carrier.agenda.push((now + after).as_nanos(), Event::Link { host });
+            self.transit.agenda.push((now + after).as_nanos(), Event::Link { host });
         }
-        self.carrier.agenda.push((now + ASKS_AGAIN).as_nanos(), Event::Link { host: ASKER });
+        self.transit.agenda.push((now + ASKS_AGAIN).as_nanos(), Event::Link { host: ASKER });
     }
 
     /// Somebody's link to the controller is there again, after that had started anew.
@@ -81,7 +81,7 @@ impl World {
 
     pub(super) fn change(&mut self, index: u32) {
         match self.setup.changes[index as usize].1.clone() {
-            Change::Link(link, change) => self.carrier.change(self.now, link.0, change),
+            Change::Link(link, change) => self.transit.change(self.now, link.0, change),
             Change::Paused(host, true) => self.silence(host),
             Change::Paused(host, false) => self.thaw(host),
             Change::Killed(host) => {
@@ -90,7 +90,7 @@ impl World {
                 it.dead = true;
                 it.unheard.clear();
                 it.socket = Socket::default();
-                self.carrier.leave_all(host);
+                self.transit.leave_all(host);
                 let later = &self.setup.changes[index as usize + 1..];
                 if !later.iter().any(|(_, change)| *change == Change::Restart(host)) {
                     self.give_up(host, "it died");
@@ -116,7 +116,7 @@ impl World {
         let it = &mut self.hosts[host as usize];
         it.silent = true;
         it.silences += 1;
-        self.carrier.agenda.push((self.now + self.setup.noticed).as_nanos(), Event::Introduce { host });
+        self.transit.agenda.push((self.now + self.setup.noticed).as_nanos(), Event::Introduce { host });
     }
 
     /// A host has been silent for as long as it takes to be noticed, if it has not spoken since.
@@ -161,7 +161,7 @@ impl World {
         let fresh = Host::new(host_config(&self.setup, host, seed));
         it.host = std::mem::replace(&mut it.host, fresh).restarted(seed, now);
         it.lives += 1;
-        self.carrier.leave_all(host);
+        self.transit.leave_all(host);
         (it.silent, it.dead) = (false, false);
         it.unheard.clear();
         it.socket = Socket::default();

@@ -1,11 +1,11 @@
-//! What drives the machines of a host that take part in casts, where no bytes are: one [`Node`], its [`Invitations`], and the store,
-//! the decoder and the disk, of which only is known what they have.
+//! The driver of a host that takes part in simulated casts: one [`Node`], its [`Invitations`], and a store, a decoder and a disk
+//! without bytes, of which only the contents are known.
 //!
 //! ```text
 //!   on_packet, on_bytes, on_control, on_job, wake --> Node, Invitations --> drive: Surroundings
 //! ```
-//! It decides nothing: it does what the data thread of a real node does (what each [`NodeAction`] asks for), and what a daemon does
-//! with invitations. Whoever has a network and a clock for it implements [`Surroundings`].
+//! It decides nothing: it does what the data thread of a real node does (it carries out each [`NodeAction`]), and what a daemon does
+//! with invitations. The owner of its network and clock implements [`Surroundings`].
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
@@ -14,8 +14,8 @@ use std::sync::Arc;
 use headwater_codec::{BlockShape, Decoder, Inserted, PhantomAssembler, drawn_overhead};
 use headwater_machine::{Packet, SortedMap};
 use headwater_node::{
-    Alone, Arrived, GroupProbesConfig, InvitationAction, Invitations, Node, NodeAction, Parcel, ProbeId,
-    Room, To,
+    Arrived, GroupProbesConfig, InvitationAction, Invitations, Node, NodeAction, Parcel, ProbeId, Room,
+    SingleDatagram, To,
 };
 use headwater_transport::push::receiver::{FlowStats, ReceiverConfig};
 use headwater_transport::receiver::{HostReceiverConfig, Receivers};
@@ -239,7 +239,7 @@ impl Host {
         &mut self.disk
     }
 
-    /// Whom its fetches have found to send wrong bytes.
+    /// Nodes that its fetches have found to send wrong bytes.
     pub fn distrusted(&self) -> &[NodeId] {
         &self.distrusted
     }
@@ -390,8 +390,8 @@ impl Host {
             }
             NodeAction::Forward { to, parcel } => out.forward(to, parcel),
             NodeAction::Signal { to, datagram } => out.send_bytes(To::Node(to), datagram),
-            NodeAction::Send(alone) => {
-                let Alone { to, flow, key, body } = *alone;
+            NodeAction::Send(datagram) => {
+                let SingleDatagram { to, flow, key, body } = *datagram;
                 let datagram = Datagram { class: Class::Control, key_epoch: 0, flow, body };
                 let mut bytes = vec![0; datagram.len(0)];
                 emit(&datagram, 0, &key, &mut bytes);
@@ -632,11 +632,11 @@ impl Host {
         let stats = self.node.receivers_mut().stats(now, fetch).unwrap_or_default();
         let Some(it) = self.fetches.get_mut(&fetch) else { return };
         let (Some(wanted), Some(object)) = (it.wanted.take(), it.object) else { return };
-        let alone = |flow: &FlowStats| flow.bytes - flow.by_group;
-        let from = stats.flows.iter().map(|flow| (flow.node, alone(flow)));
+        let own = |flow: &FlowStats| flow.bytes - flow.by_group;
+        let from = stats.flows.iter().map(|flow| (flow.node, own(flow)));
         let fetched = Fetched {
             by_group: stats.flows.iter().map(|flow| flow.by_group).sum(),
-            alone: stats.flows.iter().map(alone).sum(),
+            by_unicast: stats.flows.iter().map(own).sum(),
             relayed: stats.flows.iter().filter(|flow| flow.relays).map(|flow| flow.bytes).sum(),
             from: from.filter(|(_, bytes)| *bytes > Bytes::ZERO).take(MAX_FLOWS).collect(),
             ..nothing(FetchEnd::Kept)
@@ -673,6 +673,6 @@ impl Host {
 
 /// What is said of an invitation that brought nothing.
 fn nothing(end: FetchEnd) -> Fetched {
-    let (by_group, alone, relayed, from) = Default::default();
-    Fetched { request: 0, end, by_group, alone, relayed, from, files: Bytes::ZERO }
+    let (by_group, by_unicast, relayed, from) = Default::default();
+    Fetched { request: 0, end, by_group, by_unicast, relayed, from, files: Bytes::ZERO }
 }

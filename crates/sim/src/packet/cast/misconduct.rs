@@ -1,4 +1,4 @@
-//! Hosts of a cast that lie, and datagrams and messages that come damaged or a second time.
+//! Hosts of a cast that lie, and datagrams and messages that arrive damaged or twice.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use headwater_wire::{Body, Datagram, HeaderKey, emit, parse};
 use rand::Rng;
 use rand_chacha::ChaCha8Rng;
 
-use super::carrier::{Brought, CONTROLLER};
+use super::transit::{Brought, CONTROLLER};
 use super::{Standing, World};
 use crate::packet::setup::MemberFault;
 
@@ -122,7 +122,7 @@ impl World {
             && *replay > 0.0
             && self.chance.random_bool(*replay)
         {
-            let place = self.carrier.again(self.now + *by, at, brought.clone());
+            let place = self.transit.again(self.now + *by, at, brought.clone());
             self.replays.places.insert(place, *links);
         }
         false

@@ -1,4 +1,4 @@
-//! How the machines of a cast are set up: as by daemons with the product's defaults.
+//! The configuration of a cast's machines: that of daemons with the product's defaults.
 
 use headwater_controller::{ControllerConfig, GroupRange};
 use headwater_transport::flow::path_mtu::PathMtuConfig;
@@ -9,9 +9,9 @@ use headwater_transport::source::SourceConfig;
 use headwater_units::{BitRate, Bytes, Duration, PathId};
 use headwater_wire::NodeInfo;
 
-use super::carrier::CONTROLLER;
 use super::host::HostConfig;
 use super::setup::CastSetup;
+use super::transit::CONTROLLER;
 use super::{ROOM, address, node_of};
 
 /// The controller's, for the network that there is.

@@ -1,10 +1,10 @@
-//! What a run of a cast is given, and what comes of it.
+//! The input of a simulated cast, and its outcome.
 
 use headwater_controller::{ControllerConfig, ControllerStats, NetworkSpec};
 use headwater_fabric::{LinkId, Routes, Topology};
 use headwater_switch::{Choice, PortConfig};
 use headwater_units::{BitRate, Bytes, Duration, Time};
-use headwater_wire::{CastWay, CastWish, Delivery};
+use headwater_wire::{CastRoute, CastWish, Delivery};
 
 use crate::packet::setup::{Change, Jitter};
 
@@ -16,7 +16,7 @@ pub struct CastSetup {
     pub routes: Routes,
     /// The port of a link; the flag says whether a host's NIC is meant.
     pub port: Box<dyn Fn(LinkId, bool) -> PortConfig>,
-    /// How a switch chooses among equal ways.
+    /// How a switch chooses among equal paths.
     pub choice: Box<dyn Fn(u32) -> Choice>,
     /// What a host takes to send a packet.
     pub jitter: Jitter,
@@ -24,15 +24,15 @@ pub struct CastSetup {
     pub changes: Vec<(Time, Change)>,
     /// The object's size.
     pub bytes: Bytes,
-    /// Who holds it.
+    /// Host that holds the object.
     pub source: u32,
-    /// Who holds it besides.
+    /// Further hosts that hold it.
     pub holders: Vec<u32>,
-    /// Who is to have it by the cast.
+    /// Receivers of the cast.
     pub receivers: Vec<u32>,
     /// How it is to travel.
     pub wish: CastWish,
-    /// Who gets it by itself, and when, ascending.
+    /// Hosts that `get` it without the cast, ascending by time.
     pub gets: Vec<GetAt>,
     /// One way between a host and the controller.
     pub control_delay: Duration,
@@ -79,7 +79,7 @@ pub struct CastOutcome {
     /// Those who were to have the object, by the cast or by themselves, in the order of the set-up.
     pub receivers: Vec<ReceiverRow>,
     /// How it travelled, by the controller's last word; `None`: there was no cast, or it was refused.
-    pub way: Option<CastWay>,
+    pub route: Option<CastRoute>,
     /// From the beginning until the last receiver had it that ever did.
     pub all: Duration,
     /// What one copy takes on the source's links.
@@ -88,7 +88,7 @@ pub struct CastOutcome {
     pub copies: f64,
     /// Messages between the controller and each host, in the order of their numbers: to it, and from it.
     pub messages: Vec<(u64, u64)>,
-    /// Frames that found no room or no way.
+    /// Frames that found no room or no route.
     pub dropped: u64,
     /// Hosts that found another to send wrong bytes, and which.
     pub distrusted: Vec<(u32, u32)>,

@@ -1,4 +1,4 @@
-//! What is in a host's store, where no bytes are.
+//! A host's store in a simulation without bytes.
 
 use headwater_machine::Bits;
 use headwater_units::{BlockIndex, Bytes, FetchId, ObjectId};

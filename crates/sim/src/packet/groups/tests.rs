@@ -106,7 +106,7 @@ impl Field {
         self.delivery.send(&self.setup, self.now, from, packet);
     }
 
-    /// Until nothing is under way, or until then.
+    /// Until nothing is in flight, or until then.
     fn run(&mut self, until: Time) {
         while let Some((at, event)) = self.delivery.agenda.pop() {
             self.now = Time::from_nanos(at);
@@ -233,7 +233,7 @@ fn a_packet_crosses_every_link_of_its_tree_once_and_comes_to_every_member() {
                 }
                 assert_eq!(field.had.len(), 40 * members.len());
                 let carried = field.carried();
-                // Where each member has a way of its own, copies part where those do.
+                // Where each member has a path of its own, copies part where those do.
                 if routing != "d-mod-k" {
                     let expected = 40 * tree(&field, from, members);
                     assert_eq!(carried.values().sum::<u64>(), expected, "{fabric} {routing} {from}");
@@ -250,7 +250,7 @@ fn a_packet_crosses_every_link_of_its_tree_once_and_comes_to_every_member() {
 /// Four hosts of a rack that spread each packet's one way up over two switches, and of each over two more.
 #[test]
 fn sprayed_packets_take_every_way_up_evenly_and_copies_share_it() {
-    for (fabric, ways) in [(FAT_TREE, 2), (LEAF_SPINE, 4)] {
+    for (fabric, paths) in [(FAT_TREE, 2), (LEAF_SPINE, 4)] {
         for routing in ["spray", "source-spray"] {
             let mut field = Field::new(fabric, routing, unlimited(), 3);
             let path = field.delivery.group(&[5, 9, 13]);
@@ -265,8 +265,8 @@ fn sprayed_packets_take_every_way_up_evenly_and_copies_share_it() {
             let up =
                 fabric.leaving(rack).iter().filter(|link| !hosts.contains(&fabric.link(**link).unwrap().to));
             let up: Vec<u64> = up.map(|link| carried[link]).collect();
-            assert_eq!((up.len(), up.iter().sum::<u64>()), (ways, 400));
-            assert!(up.iter().all(|frames| frames.abs_diff(400 / ways as u64) <= 1), "{up:?}");
+            assert_eq!((up.len(), up.iter().sum::<u64>()), (paths, 400));
+            assert!(up.iter().all(|frames| frames.abs_diff(400 / paths as u64) <= 1), "{up:?}");
         }
     }
 }
@@ -381,7 +381,7 @@ fn two_members_on_one_host_are_refused() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Whatever groups, routing and losses: a member misses a packet only if a link on the way lost it, nobody has one twice or
+    /// Whatever groups, routing and losses: a member misses a packet only if a link on the path lost it, nobody has one twice or
     /// that was not for him, and every count adds up.
     #[test]
     fn every_count_adds_up_whatever_is_lost(

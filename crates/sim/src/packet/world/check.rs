@@ -1,4 +1,4 @@
-//! Whether a set-up can be run at all.
+//! Checks whether a set-up can be run.
 
 use headwater_baseline as baseline;
 

@@ -1,5 +1,4 @@
-//! What PPUSH, SCDP and Datacast need of their hosts: sources and a controller before the first task, introductions, receivers, new
-//! starts.
+//! Hosts of PPUSH, SCDP and Datacast: sources and a controller before the first task, introductions, receivers, restarts.
 
 use std::collections::BTreeMap;
 
@@ -189,7 +188,7 @@ impl World {
             running.tallies.resize(plan.sources.len() * receivers + 1, Tally::default());
         }
         if let Some(trees) = &coded.trees {
-            self.plant(task, plan, trees);
+            self.install_trees(task, plan, trees);
             let running = &mut self.tasks[task as usize];
             running.tallies.resize(running.trees.len(), Tally::default());
         }
@@ -225,10 +224,10 @@ impl World {
     }
 
     /// Where the source of a flow sends to that is pulled, or goes down a tree: nobody has told it before the first symbols leave.
-    pub(super) fn way_of_pulled(&mut self, flow: FlowId) -> Option<PathId> {
+    pub(super) fn path_of_pulled(&mut self, flow: FlowId) -> Option<PathId> {
         let (Transport::Coded(coded), task) = (&self.setup.transport, task_of(flow)?) else { return None };
         if coded.trees.is_some() {
-            return self.way_of_tree(task, flow, None);
+            return self.path_of_tree(task, flow, None);
         }
         coded.pull?;
         let (plan, running) = (self.setup.tasks.get(task as usize)?, self.tasks.get(task as usize)?);
@@ -279,7 +278,7 @@ impl World {
         self.incarnations += 1;
         self.starts[host as usize] = self.incarnations;
         let endpoint = self.sources[host as usize];
-        // A new start has new addresses: what is under way to the old one finds nobody.
+        // A new start has new addresses: what is in flight to the old one finds nobody.
         *self.machine_mut(endpoint) = Machine::Nobody;
         if let Some(slot) = self.receivers[host as usize].take() {
             self.slots[slot as usize].machine = Machine::Nobody;

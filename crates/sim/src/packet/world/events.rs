@@ -1,4 +1,4 @@
-//! What machines say to their driver, and what a task is after it.
+//! Events of machines, and the progress of tasks that follows from them.
 
 use headwater_baseline::{SenderEvent, SinkEvent};
 use headwater_controller::ControllerEvent;
@@ -8,7 +8,7 @@ use headwater_transport::{
 use headwater_units::{BlockIndex, Geometry, PathId};
 use headwater_wire::Refusal;
 
-use super::machine::{Command, Said};
+use super::machine::{Command, MachineEvent};
 use super::{Flowing, INTRODUCE_EVERY, World, endpoint_of, fetch_of, host_of, object, task_of};
 use crate::packet::Event;
 use crate::packet::assembly::Assembly;
@@ -18,19 +18,21 @@ use crate::packet::setup::ControlPlane;
 
 impl World {
     /// Whoever is in this slot has something to say.
-    pub(super) fn on_event(&mut self, slot: u32, event: Said) {
+    pub(super) fn on_event(&mut self, slot: u32, event: MachineEvent) {
         match event {
-            Said::Source(event) => self.on_source(self.slots[slot as usize].endpoint, event),
-            Said::Receiver(fetch, event) => self.on_receiver(endpoint_of(fetch), event),
-            Said::Sender(SenderEvent::Closed { .. }) => self.on_closed(self.slots[slot as usize].endpoint),
-            Said::Sink(event) => self.on_sink(self.slots[slot as usize].endpoint, event),
-            Said::Controller(ControllerEvent::Persist(record)) => {
+            MachineEvent::Source(event) => self.on_source(self.slots[slot as usize].endpoint, event),
+            MachineEvent::Receiver(fetch, event) => self.on_receiver(endpoint_of(fetch), event),
+            MachineEvent::Sender(SenderEvent::Closed { .. }) => {
+                self.on_closed(self.slots[slot as usize].endpoint)
+            }
+            MachineEvent::Sink(event) => self.on_sink(self.slots[slot as usize].endpoint, event),
+            MachineEvent::Controller(ControllerEvent::Persist(record)) => {
                 self.kept.insert(record.task, *record);
             }
-            Said::Controller(ControllerEvent::Forget { task, .. }) => {
+            MachineEvent::Controller(ControllerEvent::Forget { task, .. }) => {
                 self.kept.remove(&task);
             }
-            Said::Controller(_) => {}
+            MachineEvent::Controller(_) => {}
         }
     }
 
@@ -46,7 +48,7 @@ impl World {
                 if let Some(cargo) = &mut self.delivery.cargo {
                     cargo.opened(flow, opened.key, opened.object, opened.symbol_size);
                 }
-                if let Some(path) = self.way_of_pulled(flow) {
+                if let Some(path) = self.path_of_pulled(flow) {
                     self.tell_later(endpoint, Command::Source(SourceCommand::FlowPath { flow, path }));
                 }
                 let receiver = self.tasks[task_of(opened.object) as usize].receivers.first();
@@ -130,7 +132,7 @@ impl World {
                     // The task's own T: the controller fits it to the object.
                     cargo.opened(flow, bind.key, object(task), assembly.symbol_size());
                 }
-                let path = self.way_of_tree(task, flow, Some(place));
+                let path = self.path_of_tree(task, flow, Some(place));
                 let path = path.unwrap_or(PathId(self.sources[source as usize]));
                 self.tell_fetch(endpoint, ReceiverCommand::FlowPath { flow, path });
             }

@@ -1,4 +1,4 @@
-//! The machines of all kinds, as one: what a slot of the world holds, is told and says.
+//! One type for machines of all kinds: what a slot of the world holds.
 
 use headwater_baseline::{self as baseline, SenderCommand, SenderEvent, SinkCommand, SinkEvent};
 use headwater_controller::{Controller, ControllerCommand, ControllerEvent};
@@ -13,19 +13,19 @@ use crate::packet::director::Director;
 /// A state machine at one end.
 pub(in crate::packet) enum Machine {
     Source(Box<Source>),
-    /// What receives all tasks of a host.
+    /// The receiving machine of a host.
     Receivers(Box<Receivers>),
     Controller(Box<Controller>),
     Director(Box<Director>),
     Sender(Box<baseline::Sender>),
     Sink(Box<baseline::Receiver>),
-    /// What receives all flows of a host whose receivers pull.
+    /// The receiving machine of a host whose receivers pull (baselines).
     Puller(Box<baseline::PullReceiver>),
     /// Over, or not there yet.
     Nobody,
 }
 
-/// What a machine is told.
+/// A command to a machine.
 pub(super) enum Command {
     Source(SourceCommand),
     Receiver(FetchId, ReceiverCommand),
@@ -34,8 +34,8 @@ pub(super) enum Command {
     Sink(SinkCommand),
 }
 
-/// What a machine says.
-pub(super) enum Said {
+/// An event of a machine.
+pub(super) enum MachineEvent {
     Source(SourceEvent),
     Receiver(FetchId, ReceiverEvent),
     Controller(ControllerEvent),
@@ -81,7 +81,7 @@ impl Machine {
         &mut self,
         now: Time,
         mut send: impl FnMut(Option<FetchId>, Packet),
-    ) -> Result<Option<Time>, Said> {
+    ) -> Result<Option<Time>, MachineEvent> {
         match self {
             Machine::Receivers(receivers) => loop {
                 match receivers.poll(now) {
@@ -89,16 +89,18 @@ impl Machine {
                         let speaker = receivers.speaker().expect("it has just spoken");
                         send(Some(speaker), packet);
                     }
-                    Output::Event(FromFetch(fetch, event)) => return Err(Said::Receiver(fetch, event)),
+                    Output::Event(FromFetch(fetch, event)) => {
+                        return Err(MachineEvent::Receiver(fetch, event));
+                    }
                     Output::Wake(at) => return Ok(at),
                 }
             },
-            Machine::Sender(m) => poll(m.as_mut(), now, send).map_err(Said::Sender),
-            Machine::Sink(m) => poll(m.as_mut(), now, send).map_err(Said::Sink),
-            Machine::Puller(m) => poll(m.as_mut(), now, send).map_err(Said::Sink),
-            Machine::Source(m) => poll(m.as_mut(), now, send).map_err(Said::Source),
-            Machine::Controller(m) => poll(m.as_mut(), now, send).map_err(Said::Controller),
-            Machine::Director(m) => poll(m.as_mut(), now, send).map_err(Said::Controller),
+            Machine::Sender(m) => poll(m.as_mut(), now, send).map_err(MachineEvent::Sender),
+            Machine::Sink(m) => poll(m.as_mut(), now, send).map_err(MachineEvent::Sink),
+            Machine::Puller(m) => poll(m.as_mut(), now, send).map_err(MachineEvent::Sink),
+            Machine::Source(m) => poll(m.as_mut(), now, send).map_err(MachineEvent::Source),
+            Machine::Controller(m) => poll(m.as_mut(), now, send).map_err(MachineEvent::Controller),
+            Machine::Director(m) => poll(m.as_mut(), now, send).map_err(MachineEvent::Controller),
             Machine::Nobody => Ok(None),
         }
     }

@@ -1,4 +1,4 @@
-//! What happens from outside: to links, and to hosts.
+//! Outside events: changes of links and hosts.
 
 use super::World;
 use crate::packet::setup::Change;

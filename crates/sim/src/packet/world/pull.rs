@@ -1,4 +1,4 @@
-//! Flows of the baselines, and what those need whose receivers pull: one endpoint for all that a host receives, and relays.
+//! Flows of the baselines, and pulling receivers: one endpoint for everything that a host receives, and relays.
 
 use headwater_baseline::{
     self as baseline, Expect, NdpConfig, PullReceiver, PullReceiverConfig, ReceiverStats, SenderCommand,

@@ -1,4 +1,4 @@
-//! What a run is asked for: samples while it goes, rows when something ends, totals at the end.
+//! Measurements of a run: samples while it runs, rows when something ends, totals at the end.
 
 use super::{Flowing, Machine, World, fetch_of};
 use crate::packet::Event;
@@ -185,7 +185,7 @@ impl World {
             events: self.events,
             faults: self.delivery.network.faults,
             corrupt: self.corrupt,
-            under_way: self.delivery.bodies.len() as u64,
+            in_flight: self.delivery.bodies.len() as u64,
             pending: self.delivery.agenda.len() as u64,
             ..Counts::default()
         };

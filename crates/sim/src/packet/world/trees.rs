@@ -1,4 +1,4 @@
-//! Groups that are served by trees (Datacast): their trees, what is told to their ends, and what became of them.
+//! Groups that are served by trees (Datacast): their trees, orders to their ends, and their results.
 
 use headwater_fabric::HostId;
 use headwater_fabric::trees::{self, Group, PacketSizes, Switches, TreeLink};
@@ -8,7 +8,7 @@ use headwater_units::{BitRate, Bytes, FlowId, PathId};
 use super::{Machine, World};
 use crate::packet::director::tree_of;
 use crate::packet::records::TreeRow;
-use crate::packet::segments::Planter;
+use crate::packet::segments::TreeInstaller;
 use crate::packet::setup::{SetupError, TaskPlan, TreeSetup};
 
 /// Trees of a group are numbered in eight bits.
@@ -31,31 +31,31 @@ impl World {
             if found.is_empty() {
                 return Err(SetupError::NoTree { task: plan.name.clone() });
             }
-            self.to_plant.insert(task, found);
+            self.trees_to_install.insert(task, found);
         }
         Ok(())
     }
 
     /// The trees of a task get their places, now that its receivers have endpoints.
-    pub(super) fn plant(&mut self, task: u32, plan: &TaskPlan, setup: &TreeSetup) {
-        let Some(found) = self.to_plant.remove(&task) else { return };
+    pub(super) fn install_trees(&mut self, task: u32, plan: &TaskPlan, setup: &TreeSetup) {
+        let Some(found) = self.trees_to_install.remove(&task) else { return };
         let topology = &self.setup.topology;
         let point = |host: u32| topology.point_of(HostId(host)).expect("the set-up was checked");
         let running = &mut self.tasks[task as usize];
         let receivers: Vec<_> = plan.receivers().map(point).zip(running.receivers.iter().copied()).collect();
         let source = self.sources[plan.sources[0] as usize];
-        let mut planter = Planter {
+        let mut installer = TreeInstaller {
             topology,
             segments: &mut self.delivery.network.segments,
             nodes: &mut self.delivery.nodes,
             store: setup.store,
         };
-        let planted = found.iter().map(|tree| planter.plant(tree, source, &receivers));
-        running.trees = planted.map(|tree| tree.expect("each of its links has a twin")).collect();
+        let installed = found.iter().map(|tree| installer.install(tree, source, &receivers));
+        running.trees = installed.map(|tree| tree.expect("each of its links has a twin")).collect();
     }
 
-    /// The way of a tree's packets from its source, or to it from a receiver by its place in the task.
-    pub(super) fn way_of_tree(&self, task: u32, flow: FlowId, receiver: Option<usize>) -> Option<PathId> {
+    /// The path of a tree's packets from its source, or to it from a receiver by its place in the task.
+    pub(super) fn path_of_tree(&self, task: u32, flow: FlowId, receiver: Option<usize>) -> Option<PathId> {
         let tree = self.tasks.get(task as usize)?.trees.get(tree_of(flow))?;
         match receiver {
             Some(place) => tree.receivers.get(place).copied(),
@@ -70,11 +70,11 @@ impl World {
         leaving.iter().filter_map(|link| fabric.link(*link)?.capacity).max()
     }
 
-    /// What each tree of a task carries beside the others, before any is planted, as far as the source knows: all links as fast as
+    /// What each tree of a task carries beside the others, before any is installed, as far as the source knows: all links as fast as
     /// its own. Which is the slowest it finds out (Datacast §V-B), that of others' interests no rule finds out: without room for
     /// them queues would only grow.
     pub(super) fn rates_of_trees(&self, task: u32) -> Vec<Option<BitRate>> {
-        let Some(trees) = self.to_plant.get(&task) else { return Vec::new() };
+        let Some(trees) = self.trees_to_install.get(&task) else { return Vec::new() };
         let rate = self.fastest_link(self.setup.tasks[task as usize].sources[0]);
         let symbol = self.setup.sizes.data.unwrap_or(Bytes::new(1500));
         let interest = self.setup.sizes.ack.unwrap_or(self.setup.sizes.around);
@@ -103,10 +103,10 @@ impl World {
         }
     }
 
-    /// What became of each tree.
+    /// Records the results of each tree.
     pub(super) fn note_trees(&mut self) {
         for task in 0..self.tasks.len() {
-            for (tree, planted) in self.tasks[task].trees.iter().enumerate() {
+            for (tree, installed) in self.tasks[task].trees.iter().enumerate() {
                 let TreeStats { new, repeated, duplicates, .. } =
                     self.tree_stats(task, tree).unwrap_or_default();
                 let running = &self.tasks[task];
@@ -116,14 +116,14 @@ impl World {
                 self.records.trees.push(TreeRow {
                     task: task as u32,
                     tree: tree as u32,
-                    links: planted.links,
-                    carried: self.delivery.network.segments.carried(planted.number),
+                    links: installed.links,
+                    carried: self.delivery.network.segments.carried(installed.number),
                     new,
                     repeated,
                     duplicates,
                     midway: running.midway.get(tree).copied(),
                     settled: slowest(|reception| reception.useful - reception.midway),
-                    nodes: planted.stats(&self.delivery.nodes),
+                    nodes: installed.stats(&self.delivery.nodes),
                 });
             }
         }

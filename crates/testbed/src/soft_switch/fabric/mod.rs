@@ -62,7 +62,7 @@ pub enum FabricOutput<F> {
     },
     /// A frame is gone, and was counted.
     Dropped {
-        /// The link in whose queue or on which it was, or over which it came to where it had no way on; none if it never
+        /// The link in whose queue or on which it was, or over which it came to where it had no route; none if it never
         /// left its host.
         link: Option<LinkId>,
         /// What became of it.
@@ -104,7 +104,7 @@ pub enum DropReason {
     Cut,
     /// The link lost it.
     Lost,
-    /// There is no such host, no way to it that is up, or nobody else in its group.
+    /// There is no such host, no path to it that is up, or nobody else in its group.
     Unroutable,
 }
 
@@ -165,7 +165,7 @@ pub struct FabricCounts {
     pub dropped: Seen,
     /// [Lost](DropReason::Lost) on links.
     pub lost: Seen,
-    /// [Without a way](DropReason::Unroutable).
+    /// [Without a route](DropReason::Unroutable).
     pub unroutable: Seen,
     /// Said on trees, and come to a switch with a content store; what goes on from there counts as copied, were it the same.
     pub gathered: Seen,
@@ -254,7 +254,7 @@ impl<F: Frame, T: Tap<F>> EmulatedFabric<F, T> {
     /// An idle network at time zero.
     ///
     /// `port` says how the port of a link is set up, and is told whether it is a host's NIC; `choice` says how a switch,
-    /// counted by its point, chooses among equal ways. Links that the topology has down are cut. Chance follows from `seed`
+    /// counted by its point, chooses among equal paths. Links that the topology has down are cut. Chance follows from `seed`
     /// as in the simulator.
     ///
     /// # Errors
@@ -411,8 +411,8 @@ impl<F: Frame, T: Tap<F>> EmulatedFabric<F, T> {
     /// Makes these hosts the members of a group; none forgets it. Holds for frames that come to a switch after `now`.
     ///
     /// A frame for the group gets to each member once, but not to the one that sent it; who sends need not be a member. It
-    /// goes along a tree that spans the network, on shortest ways to the first member, less all branches without members.
-    /// Hosts that are not there, or that no way leads to, are left out.
+    /// goes along a tree that spans the network, on shortest paths to the first member, less all branches without members.
+    /// Hosts that are not there, or that no path leads to, are left out.
     ///
     /// Like routes, the tree is a snapshot: cables that are down in either direction are left out of it, and after a change
     /// the group is set again. A host with several links is joined to the tree by the first of them; should that go down and

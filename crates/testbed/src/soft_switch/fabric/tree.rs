@@ -1,6 +1,6 @@
 //! Along which ports a group's frames are copied.
 //!
-//! A tree over all switches is searched breadth first from the switch of the first member, with one link of the way to each
+//! A tree over all switches is searched breadth first from the switch of the first member, with one link of the path to each
 //! member's switch in both directions. Every switch sends towards that first one, so a frame from anywhere gets to the
 //! members' part of the tree; from there on each branch that has members gets a copy. A tree has no loop and no switch
 //! sends back where a frame came from, so no frame visits a switch twice.
@@ -31,7 +31,7 @@ pub(super) fn ports<F>(
 ) -> Vec<Vec<PortIndex>> {
     let mut ports = vec![BTreeSet::new(); switches.len()];
     let mut found: Vec<Option<Option<Towards>>> = vec![None; switches.len()];
-    // From where the way to the first member is part of the group's tree.
+    // From where the path to the first member is part of the group's tree.
     let mut joined = vec![false; switches.len()];
     for &member in members {
         let Some((mut at, port)) = uplinks[member as usize].iter().find_map(|&it| port_to(links, it)) else {

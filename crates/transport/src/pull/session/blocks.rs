@@ -49,7 +49,7 @@ pub(super) struct Blocks {
     wanted_by_others: BTreeSet<(u32, u8)>,
 }
 
-/// What became of an arrival.
+/// The meaning of an arrival.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Arrival {
     /// It was here already, or its block is asked of another source alone.
@@ -89,7 +89,8 @@ impl Blocks {
         blocks.next = blocks.ledger.open_between(|_| Asked::new(0));
         blocks.needed = blocks.ledger.iter().map(|entry| u64::from(entry.needs())).sum();
         blocks.lossy = blocks.ledger.iter().filter(|entry| entry.asked.lossy).count() as u32;
-        blocks.trials = blocks.ledger.iter().filter(|entry| entry.here.trial.is_alone()).count() as u32;
+        blocks.trials =
+            blocks.ledger.iter().filter(|entry| entry.here.trial.has_sole_source()).count() as u32;
         blocks
     }
 
@@ -132,7 +133,7 @@ impl Blocks {
             node: flow.node,
             index: flow.index,
             of: flow.of.max(1),
-            alone: false,
+            detached: false,
             relays: flow.relays,
             passed_on: flow.passed_on,
             heard: true,
@@ -195,7 +196,7 @@ impl Blocks {
     pub(super) fn is_filling(&self) -> bool {
         self.ledger.untouched() > 0 || self.undone() as usize > self.decoding()
     }
-    /// How often a block was tried.
+    /// Number of attempts at a block.
     pub(super) fn attempts(&self, block: BlockIndex) -> u8 {
         self.ledger.get(block.0).map_or(0, |entry| entry.here.attempts())
     }
@@ -309,7 +310,9 @@ impl Blocks {
         self.lose_of(place, self.ledger.find(near));
     }
 
-    /// So many that were coming from a flow will not come, of whatever block: the oldest waits most for them.
+    /// A number of symbols that were coming from a flow will not come. Which blocks they are of is not known; the oldest are
+
+    /// charged.
     #[cold]
     pub(super) fn lose_oldest(&mut self, place: usize, count: u32) {
         (0..count).for_each(|_| self.lose_of(place, None));
@@ -335,7 +338,7 @@ impl Blocks {
                 (run.gone, run.lost) = (run.gone + coming, run.lost + coming);
                 self.on_loss(at);
             }
-            // Nothing is under way that a wrong guess could be set right by: whatever is asked for now is more than ever before.
+            // Nothing is in flight that a wrong guess could be set right by: whatever is asked for now is more than ever before.
             if let Some(run) = self.ledger[at].asked.runs.get_mut(place) {
                 run.gone = run.gone.max(run.told);
             }
@@ -370,7 +373,7 @@ impl Blocks {
         self.lose_all(place);
         let base = self.base();
         let it = &mut self.places[place];
-        it.alone = true;
+        it.detached = true;
         (it.told, it.oldest, it.newest) = (0, base, 0);
         for entry in self.ledger.iter_mut() {
             if let Some(run) = entry.asked.runs.get_mut(place) {
@@ -405,8 +408,8 @@ impl Blocks {
     pub(super) fn finish(&mut self, block: BlockIndex) {
         let Some(at) = self.ledger.find(block.0) else { return };
         let trial = &self.ledger[at].here.trial;
-        self.trials -= u32::from(trial.is_alone());
-        if let Some(flow) = trial.alone() {
+        self.trials -= u32::from(trial.has_sole_source());
+        if let Some(flow) = trial.sole_source() {
             self.places.iter_mut().filter(|place| place.flow == flow).for_each(|place| place.cleared = true);
         }
         self.let_go(at);
@@ -433,7 +436,7 @@ impl Blocks {
     /// The block decoded but is wrong: all of it is thrown away and asked of one source alone.
     pub(super) fn corrupt(&mut self, block: BlockIndex) -> Option<Blame> {
         let at = self.ledger.find(block.0)?;
-        self.trials += u32::from(!self.ledger[at].here.trial.is_alone());
+        self.trials += u32::from(!self.ledger[at].here.trial.has_sole_source());
         let before = u64::from(self.ledger[at].needs());
         let blame = self.ledger.corrupt(at);
         self.ask_anew(at);

@@ -1,4 +1,4 @@
-//! When time passes and nothing comes, and how flows and tasks end.
+//! Timeouts of a session, and the end of its flows and its task.
 
 use headwater_units::Time;
 use headwater_wire::{Body, FinReason};

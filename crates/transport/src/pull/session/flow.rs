@@ -68,9 +68,9 @@ pub(super) struct Flow {
     pub(super) waiting: u32,
     /// Those that have left it, and are said by the next one.
     pub(super) gathered: u32,
-    /// At most so many coming or asked for at a time.
+    /// Maximum number of symbols asked for or coming at a time.
     window: u32,
-    /// What that was at first.
+    /// The first window.
     first_window: u32,
     /// Packets that came since one was lost, or since the window grew.
     unharmed: u32,
@@ -97,7 +97,7 @@ pub(super) struct Flow {
     rate: BitRate,
 }
 
-/// How a flow stands.
+/// State of a flow.
 #[derive(Debug)]
 pub(super) enum Stand {
     Live,
@@ -124,9 +124,9 @@ pub(super) struct Came {
     /// It was coming.
     pub(super) counted: bool,
     pub(super) lost: Lost,
-    /// So many that were given up may come after all.
+    /// Symbols that were given up and may come after all.
     pub(super) restored: u32,
-    /// So many of those that were coming never will: the source has sent all that it was asked for.
+    /// Expected symbols that will never come: the source has sent all that it was asked for.
     pub(super) vain: u32,
 }
 
@@ -203,7 +203,7 @@ impl Flow {
     }
 
     /// Whether it has left its group.
-    pub(super) fn is_alone(&self) -> bool {
+    pub(super) fn is_detached(&self) -> bool {
         self.group.as_ref().is_some_and(|group| !group.attached)
     }
 
@@ -213,7 +213,7 @@ impl Flow {
         self.room(now) > 0
     }
 
-    /// How many more may be asked for.
+    /// Number of symbols that may still be asked for.
     #[inline]
     pub(super) fn room(&self, now: Time) -> u32 {
         let window = match &self.group {
@@ -368,7 +368,7 @@ impl Flow {
         (waits && self.path.is_some() && self.waiting == 0 && self.is_live()).then(|| self.stirred + patience)
     }
 
-    /// It has been.
+    /// The flow has been silent for too long.
     pub(super) fn on_overdue(&mut self, now: Time) -> Overdue {
         self.stirred = now;
         if self.openings > 0 {

@@ -1,4 +1,4 @@
-//! Which packets of a flow have come, and which are lost: its packet numbers have no gaps where it left.
+//! Which packets of a flow have arrived and which are lost: a source numbers its packets without gaps.
 //!
 //! ```text
 //!            given up                 waited for                   not seen yet
@@ -12,7 +12,7 @@
 const AWAITED: u32 = u32::MAX;
 /// Nothing has come of it, and nothing is waited for any more.
 const GIVEN_UP: u32 = u32::MAX - 1;
-/// No honest source leaves such a gap: what may be under way is a few windows.
+/// No honest source leaves such a gap: what may be in flight is a few windows.
 const ABSURD_GAP: u64 = 1 << 16;
 /// Copies of a packet are recognised at least this long; and headers may be so far ahead.
 const LEAST_MEMORY: u64 = 256;
@@ -30,14 +30,14 @@ pub(super) struct Numbers {
     before: u32,
 }
 
-/// What the arrival of a packet tells.
+/// The meaning of an arriving packet number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Seen {
-    /// It was waited for.
+    /// Expected.
     Awaited,
-    /// It had been given up.
+    /// Given up before.
     Late,
-    /// It has come before.
+    /// A duplicate.
     Again,
     /// No such packet can have been sent.
     Absurd,

@@ -34,7 +34,7 @@ impl PushFlow {
         (self.echo_rtt, self.doubted) = (None, false);
     }
 
-    /// The flow goes another way now.
+    /// The flow takes another path now.
     pub(super) fn forget_mtu(&mut self, now: Time, shared: &mut Shared) {
         if self.mtu.is_some() {
             shared.memory.set_mtu(now, self.receiver(), None);

@@ -1,4 +1,4 @@
-//! What to send next when the receiver lists it (docs/decisions/0025).
+//! The next symbol to send under a list from the receiver (docs/decisions/0025).
 //!
 //! A list is absolute and is worked off in its order. What was sent of a block under an attempt is remembered while the
 //! block stays listed under it, so a list that is repeated or extended sends nothing twice; a higher attempt asks for

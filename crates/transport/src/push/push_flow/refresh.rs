@@ -1,8 +1,8 @@
-//! When a flow that goes by delay holds back to see its path empty ([`DelayMark::refresh_every`]).
+//! When a flow that follows delay holds back to see its path empty ([`DelayMark::refresh_every`]).
 //!
 //! ```text
 //!             not seen empty for long              few packets left in flight          a round trip later
-//!  Sending ---------------------------> Draining ------------------------------> Looking ----> Sending
+//!  Sending ---------------------------> Draining ------------------------------> Measuring ----> Sending
 //! ```
 //! The window is left alone: afterwards the flow goes on as before. A flow looks first when it leaves slow start, whose
 //! overshoot has just filled the queue. For flows that yield this is the periodic slowdown of LEDBAT++.
@@ -35,7 +35,7 @@ enum State {
         look_at: Option<Time>,
     },
     Draining,
-    Looking {
+    Measuring {
         until: Time,
     },
 }
@@ -56,13 +56,13 @@ impl Refresh {
     }
 
     /// Holds back now.
-    pub(super) fn is_looking(&self) -> bool {
+    pub(super) fn holds_back(&self) -> bool {
         !matches!(self.state, State::Sending { .. })
     }
 
     /// Whether one more packet may be in flight.
     pub(super) fn allows(&self, in_flight: usize) -> bool {
-        !self.is_looking() || in_flight < self.few
+        !self.holds_back() || in_flight < self.few
     }
 
     /// Takes a sample: one near the smallest puts the next look off.
@@ -82,8 +82,8 @@ impl Refresh {
                 State::Sending { look_at: Some(now + smoothed * self.patience) }
             }
             State::Sending { look_at: Some(at) } if now >= at => State::Draining,
-            State::Draining if in_flight <= self.few => State::Looking { until: now + smoothed },
-            State::Looking { until } if now >= until => {
+            State::Draining if in_flight <= self.few => State::Measuring { until: now + smoothed },
+            State::Measuring { until } if now >= until => {
                 State::Sending { look_at: Some(now + delay.refresh_every(smoothed)) }
             }
             state => state,
@@ -92,7 +92,7 @@ impl Refresh {
 
     /// Delay is not the signal any more, or all that was in flight is given up: there is nothing to look for.
     pub(super) fn stop(&mut self) {
-        if self.is_looking() {
+        if self.holds_back() {
             self.state = State::Sending { look_at: None };
         }
     }
@@ -109,22 +109,22 @@ mod tests {
         r.proceed(at(100), ms(10), 50);
         assert!(r.allows(50));
         r.proceed(at(110), ms(10), 50);
-        assert!(r.is_looking() && !r.allows(4) && r.allows(3));
+        assert!(r.holds_back() && !r.allows(4) && r.allows(3));
         r.proceed(at(120), ms(10), 4);
         r.proceed(at(129), ms(10), 4);
-        assert!(r.is_looking());
+        assert!(r.holds_back());
         r.proceed(at(130), ms(10), 4);
-        assert!(!r.is_looking());
+        assert!(!r.holds_back());
         r.on_sample(at(2000), ms(6), ms(5), ms(10));
         r.proceed(at(3130), ms(10), 50);
-        assert!(r.is_looking(), "6 ms is not 5 ms");
+        assert!(r.holds_back(), "6 ms is not 5 ms");
         r.stop();
         r.proceed(at(4000), ms(10), 50);
         r.on_sample(at(4005), ms(5), ms(5), ms(10));
         r.proceed(at(7000), ms(10), 50);
-        assert!(!r.is_looking(), "the path was seen empty at 4005 ms");
+        assert!(!r.holds_back(), "the path was seen empty at 4005 ms");
         r.proceed(at(7005), ms(10), 50);
-        assert!(r.is_looking());
+        assert!(r.holds_back());
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! What to send next by PPUSH's own rule (§III-A): source i of M sends the symbols i + kM of every block in order.
+//! The next symbol to send by PPUSH's own rule (§III-A): source i of M sends the symbols i + kM of every block in order.
 //!
 //! While fewer packets of a block are in flight than the receiver still wants of it from this source, the block is
 //! served, lost symbols first; then the next block is, so that about one bandwidth-delay product of needless symbols is
@@ -29,7 +29,7 @@ pub(super) struct Residue {
     /// Consecutive blocks; those that the receiver calls decoded stay until all before them are, since a decoder may yet
     /// ask for more.
     open: VecDeque<Open>,
-    /// So many at the front are decoded.
+    /// Number of decoded blocks at the front.
     settled: usize,
 }
 

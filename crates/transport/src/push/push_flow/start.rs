@@ -1,9 +1,8 @@
-//! How a flow begins whose lines the controller knows: with the window that they carry, at their rate
+//! The beginning of a flow whose end links the controller knows: with the window that they carry, at their rate
 //! ([`crate::push::first_window`]).
 //!
-//! A task of a few windows then needs no slow start, whose overshoot and what follows it would cost a small object more than
-//! the rest of its way. A longer one has it all the same: it is how a flow finds out what else there is, that routers mark
-//! above all.
+//! A task of a few windows then needs no slow start, whose overshoot would cost a small object more than the rest of its path. A
+//! longer task has slow start all the same: it is how a flow learns about the rest of the path, above all that routers mark.
 
 use headwater_units::{Duration, PacketNumber, Packets};
 use headwater_wire::{Class, on_the_wire};
@@ -19,7 +18,7 @@ impl PushFlow {
     /// Before anything was sent. The round trip is that of earlier flows to this receiver, if there were any lately.
     pub(super) fn begin_at_known_rate(&mut self, shared: &Shared) {
         // A flow that yields begins with little, whatever the lines carry: others may be on them.
-        let Some(start) = self.push.start.filter(|_| !self.yields()) else { return };
+        let Some(start) = self.push.start.filter(|_| !self.is_gentle()) else { return };
         let rtt = shared.memory.min(self.push.receiver).unwrap_or(start.rtt);
         let packet = on_the_wire(self.push.symbol_size);
         if let Some(pacer) = &mut self.pacer {

@@ -1,4 +1,4 @@
-//! What a flow sends next, under either rule of assignment.
+//! The next symbol to send, under either rule of assignment.
 
 use headwater_units::{BlockIndex, Geometry, PacketNumber, SymbolId};
 use headwater_wire::{Ack, Assignment};

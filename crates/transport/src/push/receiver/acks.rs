@@ -1,4 +1,4 @@
-//! What has arrived of one flow, and when to say so (docs/decisions/0023).
+//! Arrivals of one flow, and when to acknowledge them (docs/decisions/0023).
 
 use headwater_units::{BlockIndex, Duration, PacketNumber, Time};
 use headwater_wire::{Ack, AckRange, Ecn, MAX_ACK_RANGES, SymbolHeader};

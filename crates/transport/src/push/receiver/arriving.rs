@@ -1,4 +1,4 @@
-//! What comes by the flows: symbols, what is kept of them, and their acknowledgement.
+//! Symbols that arrive: which are kept, and their acknowledgement.
 
 use std::collections::VecDeque;
 

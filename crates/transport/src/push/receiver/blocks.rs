@@ -1,4 +1,4 @@
-//! Which symbols are asked for, of whom, and which nobody was asked for yet; what is here the ledger says.
+//! Which symbols were asked for and of whom, and which of nobody yet; the ledger says what has arrived.
 //!
 //! ```text
 //!   untouched --open--> asked for (a share of a flow) --arrives--> here --enough--> decoding --verified--> done
@@ -219,7 +219,7 @@ impl Blocks {
         self.ledger.need_more(place, 2);
         let Block { here, asked, .. } = &mut self.ledger[place];
         let range = asked.fresh_repair(2);
-        if let Some(flow) = here.trial.alone() {
+        if let Some(flow) = here.trial.sole_source() {
             asked.shares.push(Share { flow, range, missing: 2 });
             return Some((flow, 2));
         }
@@ -292,7 +292,7 @@ impl Blocks {
         }
         self.pooled -= u64::from(range.end - range.start);
         let place = self.ledger.find(block).expect("only open blocks are in the pool");
-        let whole = !split || self.ledger[place].here.trial.is_alone();
+        let whole = !split || self.ledger[place].here.trial.has_sole_source();
         if !whole && range.end - range.start > most.max(1) {
             let rest = range.start + most.max(1)..range.end;
             range.end = rest.start;
@@ -338,12 +338,12 @@ impl Blocks {
     /// many.
     pub(super) fn take_back_tail(&mut self, from: FlowId, block: BlockIndex, most: u32) -> u32 {
         let Some(Block { here, asked, .. }) = self.ledger.get_mut(block.0) else { return 0 };
-        if here.trial.is_alone() {
+        if here.trial.has_sole_source() {
             return 0;
         }
         let Some(at) = asked.shares.iter().rposition(|share| share.flow == from) else { return 0 };
         let range = asked.shares[at].range.clone();
-        // Symbols are sent in ascending order, so those behind the last arrival are the ones that may not be under way.
+        // Symbols are sent in ascending order, so those behind the last arrival are the ones that may not be in flight.
         let unsent = range.clone().rev().take_while(|&esi| !here.has(esi)).count() as u32;
         let count = unsent.min(most);
         if count == 0 {
@@ -363,7 +363,7 @@ impl Blocks {
     /// Asks `flow` for `count` new repair symbols of a block that others are slow with.
     pub(super) fn help(&mut self, now: Time, flow: FlowId, block: BlockIndex, count: u32) -> u32 {
         let Some(Block { here, asked, .. }) = self.ledger.get_mut(block.0) else { return 0 };
-        if !here.is_filling() || here.trial.is_alone() || asked.next_repair + count >= ESI_LIMIT {
+        if !here.is_filling() || here.trial.has_sole_source() || asked.next_repair + count >= ESI_LIMIT {
             return 0;
         }
         let range = asked.fresh_repair(count);

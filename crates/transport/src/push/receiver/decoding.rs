@@ -1,4 +1,4 @@
-//! What the driver says of blocks: which are wanted, which are decoded, and which turned out wrong, and whose fault it is.
+//! The driver's answers about blocks: wanted, decoded, or wrong, and whose fault that is.
 
 use core::ops::Range;
 

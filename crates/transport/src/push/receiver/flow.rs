@@ -42,7 +42,7 @@ pub(super) struct Flow {
     pub(super) sent_at: Option<Time>,
     pub(super) retry_at: Option<Time>,
     retries: u32,
-    /// From sending an assignment to the first symbol that follows it; includes every queue on the way.
+    /// From sending an assignment to the first symbol that follows it; includes every queue on the path.
     pub(super) turnaround: Option<Duration>,
     pub(super) last_heard: Option<Time>,
     /// Since when something has been expected.

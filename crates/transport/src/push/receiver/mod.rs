@@ -1,7 +1,7 @@
 //! The receiver of one task (PPUSH §III-A).
 //!
 //! ```text
-//!   Preparing --Start--> Receiving --all blocks--> parting
+//!   Preparing --Start--> Receiving --all blocks--> closing
 //!                            |
 //!                            +--- a path is too narrow ---> every flow ended; cut anew, Preparing   (see `narrow`)
 //! ```

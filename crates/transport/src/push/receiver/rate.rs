@@ -1,4 +1,4 @@
-//! How fast symbols of one flow come.
+//! The rate at which symbols of one flow arrive.
 
 use headwater_units::{Duration, Time};
 

@@ -1,4 +1,4 @@
-//! Who sends what (docs/decisions/0025).
+//! The plan of which source sends what (docs/decisions/0025).
 //!
 //! Every flow is kept supplied for two turnarounds and a bit, with whole blocks while there are plenty, so that most
 //! blocks come from one source and need no decoding. When little is left, the rest is cut so that all flows end
@@ -99,9 +99,9 @@ impl Receiver {
     /// brings anything: the one that kept its work may be as dead as they were.
     fn revive(&mut self, now: Time) {
         let plenty = self.blocks.as_ref().is_some_and(|b| b.unassigned() > u64::from(MOST_HELP) * 16);
-        let alone = !self.flows.values().any(|f| f.is_usable() && !is_overdue(f, now));
+        let last_resort = !self.flows.values().any(|f| f.is_usable() && !is_overdue(f, now));
         for flow in self.flows.values_mut().filter(|f| f.silent && f.is_live()) {
-            if (plenty || alone) && flow.revive_at.is_some_and(|at| now >= at) {
+            if (plenty || last_resort) && flow.revive_at.is_some_and(|at| now >= at) {
                 flow.silent = false;
                 flow.revivals += 1;
                 flow.expecting_since = Some(now);
@@ -211,11 +211,11 @@ impl Receiver {
             }
         }
         let (slow, fast) = (&self.flows[&late.0], &self.flows[&early.0]);
-        // What the slow flow has under way, or will have by the time it hears of this, cannot be taken back.
-        let under_way = late.1 * slow.turnaround.unwrap_or(UNKNOWN_TURNAROUND).as_secs_f64() * 1.25;
+        // What the slow flow has in flight, or will have by the time it hears of this, cannot be taken back.
+        let in_flight = late.1 * slow.turnaround.unwrap_or(UNKNOWN_TURNAROUND).as_secs_f64() * 1.25;
         let surplus =
             (slow.outstanding as f64 * early.1 - fast.outstanding as f64 * late.1) / (late.1 + early.1);
-        let movable = surplus.min(slow.outstanding as f64 - under_way);
+        let movable = surplus.min(slow.outstanding as f64 - in_flight);
         if movable < f64::from(LEAST_PIECE)
             || ends(slow, late.1) < fast.turnaround.unwrap_or_default().as_secs_f64()
         {

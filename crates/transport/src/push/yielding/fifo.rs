@@ -15,7 +15,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(5);
 /// A link and its queue.
 #[derive(Clone, Copy)]
 pub(super) struct Fifo {
-    /// What a packet takes on the link.
+    /// Time of a packet on the link.
     pub(super) packet: Duration,
     /// The round trip without any queue.
     pub(super) empty: Duration,
@@ -23,7 +23,7 @@ pub(super) struct Fifo {
     pub(super) depth: usize,
 }
 
-/// Who sends.
+/// The congestion control of a sender.
 pub(super) enum Rule {
     Yielding(Box<Yielding>),
     /// An ordinary push flow that goes by delay marks, and what is due of them.
@@ -161,7 +161,7 @@ impl Flow {
     }
 }
 
-/// What happens next on the way of a packet of a flow.
+/// What happens next on the path of a packet of a flow.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Step {
     /// The link is done with it.

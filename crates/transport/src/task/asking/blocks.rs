@@ -1,4 +1,4 @@
-//! What is here of each block, and what a flow may ask for.
+//! What has arrived of each block, and what a flow may ask for.
 
 use headwater_units::{BlockIndex, Esi, FlowId, NodeId, SymbolId};
 
@@ -37,7 +37,9 @@ impl Asks for Lacks<'_> {
         let is_free = |esi: &u32| !self.awaited.contains(&SymbolId { block, esi: Esi(*esi) });
         let open = ledger.get(block.0).map(|open| &open.here);
         let may = match open {
-            Some(here) => here.is_filling() && (here.trial.admits(self.flow) || here.trial.alone().is_none()),
+            Some(here) => {
+                here.is_filling() && (here.trial.admits(self.flow) || here.trial.sole_source().is_none())
+            }
             None => ledger.wanted().contains(&block.0) && !ledger.is_done(block.0),
         };
         if !may {
@@ -52,14 +54,14 @@ impl Asks for Lacks<'_> {
     }
 }
 
-/// Of which blocks something is here, each with the flow that brought its last symbol.
+/// Blocks of which something has arrived, each with the flow that brought its last symbol.
 #[derive(Debug)]
 pub(crate) struct Blocks {
     pub(super) ledger: Ledger<usize>,
     pub(super) most_open: usize,
 }
 
-/// What became of a symbol.
+/// The meaning of an arriving symbol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Arrival {
     Useless,
@@ -67,7 +69,7 @@ pub(super) enum Arrival {
     Complete,
 }
 
-/// By which flow a symbol has come.
+/// The flow that a symbol has come by.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct By {
     pub(super) place: usize,

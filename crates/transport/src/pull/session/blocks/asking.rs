@@ -15,14 +15,14 @@ const LONGEST_RUN: u32 = 60_000;
 /// A source that has sent its part of a block goes on with one of so many next ones before it helps out with repair symbols.
 const PARTS_AHEAD: usize = 2;
 
-/// What a rule says of a block that needs symbols, and of a flow.
+/// Verdict of a rule on whether a flow is asked for symbols of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Take {
     /// The flow is asked for them.
     Now,
-    /// It is, if there is nothing else to ask it for.
+    /// Asked only if there is nothing else to ask the flow for.
     Later,
-    /// It is not.
+    /// Not asked.
     Not,
 }
 
@@ -105,9 +105,9 @@ impl Blocks {
         if self.relayed {
             return self.pick_relayed(place);
         }
-        let Place { index, of, alone, .. } = self.places[place];
+        let Place { index, of, detached, .. } = self.places[place];
         self.walk(place, PARTS_AHEAD, |block, places| {
-            if of == 1 || alone || block.asked.lossy || block.has_part_left(place, index, of) {
+            if of == 1 || detached || block.asked.lossy || block.has_part_left(place, index, of) {
                 Take::Now
             } else if block.is_left_to_others(place, places) {
                 Take::Not
@@ -144,7 +144,7 @@ impl Blocks {
                 continue;
             }
             nothing_needed = false;
-            if entry.here.trial.is_alone() {
+            if entry.here.trial.has_sole_source() {
                 if entry.may_be_asked_of(place, &self.places) {
                     return Some(at);
                 }
@@ -175,18 +175,18 @@ impl Blocks {
             return;
         }
         let it = &self.places[place];
-        let (start, stride) = if here.trial.is_alone() {
+        let (start, stride) = if here.trial.has_sole_source() {
             // The source is to see that it is another run than the one before.
             // And what a relay sends of it is to be from a block that is whole.
             let again = here.attempts() > 1 || it.of == 1 || it.relays;
             (if again { OWN_REPAIR + u32::from(here.attempts().min(200)) * (1 << 16) } else { 0 }, 1)
-        } else if it.alone {
+        } else if it.detached {
             (if here.symbols() > 0 { OWN_REPAIR } else { 0 }, 1)
         } else {
             // One that has taken the place of another begins where that one stopped.
             let others = self.places.iter().zip(&asked.runs).filter(|(other, run)| {
                 other.flow != it.flow
-                    && !other.alone
+                    && !other.detached
                     && run.stride > 0
                     && (other.index, other.of) == (it.index, it.of)
             });
@@ -299,7 +299,7 @@ impl Blocks {
     pub(in crate::pull::session) fn any_for(&mut self, place: usize) -> Option<BlockIndex> {
         let flow = self.places[place].flow;
         let may = |block: &Block| {
-            block.here.is_filling() && block.here.trial.alone().is_none_or(|turn| turn == flow)
+            block.here.is_filling() && block.here.trial.sole_source().is_none_or(|turn| turn == flow)
         };
         if !self.ledger.iter().any(may) {
             while self.ledger.iter().all(|block| !block.here.is_filling()) {
@@ -315,7 +315,7 @@ impl Blocks {
         Some(BlockIndex(block))
     }
 
-    /// So many of those that were given up are coming after all.
+    /// A number of symbols that were given up are coming after all.
     pub(in crate::pull::session) fn restore(&mut self, place: usize, count: u32) {
         for done in 0..count {
             let Some(at) = self.pick(place) else {

@@ -1,4 +1,4 @@
-//! What each flow was asked for of a block in reception.
+//! What each flow was asked for of an open block.
 
 use headwater_units::{FlowId, NodeId, SymbolId};
 
@@ -17,7 +17,7 @@ pub(super) struct Place {
     pub(super) index: u8,
     pub(super) of: u8,
     /// It has left its group.
-    pub(super) alone: bool,
+    pub(super) detached: bool,
     /// It is a receiver itself, and sends what comes to it.
     pub(super) relays: bool,
     /// It brings what this receiver passes on.
@@ -48,9 +48,9 @@ pub(super) struct Asked {
     pub(super) begun_before: bool,
     pub(super) coming: u32,
     pub(super) runs: Vec<Run>,
-    /// Who sent the last symbol: most come in a row.
+    /// The flow of the last symbol: most come in a row.
     pub(super) last: usize,
-    /// By class that this receiver passes on, so many symbols others want.
+    /// By class that this receiver passes on: symbols wanted by others.
     pub(super) wanted_by_others: Vec<(u8, u32)>,
 }
 
@@ -60,14 +60,14 @@ pub(super) struct Run {
     pub(super) start: u32,
     /// Zero: of this block it was asked for nothing.
     pub(super) stride: u32,
-    /// So many have come, or are lost.
+    /// Symbols that have arrived or are lost.
     pub(super) gone: u32,
-    /// Of those, so many are lost.
+    /// Of those, lost symbols.
     pub(super) lost: u32,
     pub(super) coming: u32,
-    /// So many it was ever asked for: more than are gone or coming, where a loss was guessed to be of the wrong block.
+    /// Symbols ever asked for. More than those gone or coming if a loss was charged to the wrong block.
     pub(super) told: u32,
-    /// So many at its beginning are left out of what the source is told: it has forgotten them.
+    /// Symbols at the beginning of its run that the source is not told of, since it has forgotten them.
     pub(super) moved: u32,
     /// The source was told that nothing of the block is wanted any more.
     pub(super) forgotten: bool,
@@ -114,7 +114,7 @@ impl Asked {
 }
 
 impl Block {
-    /// Others want so many symbols of a class.
+    /// Others want a number of symbols of a class.
     pub(super) fn want_for_others(&mut self, class: u8, symbols: u32) {
         // Nobody needs more than all.
         let symbols = symbols.min(self.here.source_symbols());
@@ -134,13 +134,13 @@ impl Block {
     #[inline]
     pub(super) fn take(&mut self, from: usize, place: &Place, symbol: SymbolId) -> Arrival {
         let Here { trial, .. } = &self.here;
-        let is_unverified = place.relays && trial.is_alone() && symbol.esi.0 < OWN_REPAIR;
+        let is_unverified = place.relays && trial.has_sole_source() && symbol.esi.0 < OWN_REPAIR;
         if is_unverified || !trial.admits(place.flow) || !self.here.insert(symbol.esi.0) {
             return Arrival::Useless;
         }
         if self.asked.last != from {
             self.asked.last = from;
-            let hearsay = place.relays && !self.here.trial.is_alone();
+            let hearsay = place.relays && !self.here.trial.has_sole_source();
             self.here.trial.on_symbol(place.flow, place.node, hearsay);
         }
         if self.here.missing() > 0 { Arrival::Kept } else { Arrival::Complete }
@@ -148,8 +148,8 @@ impl Block {
 
     /// Whether a flow may be asked for its symbols: any, unless it is asked of one alone.
     pub(super) fn may_be_asked_of(&self, place: usize, places: &[Place]) -> bool {
-        match self.here.trial.alone() {
-            _ if !self.here.trial.is_alone() => true,
+        match self.here.trial.sole_source() {
+            _ if !self.here.trial.has_sole_source() => true,
             Some(turn) => turn == places[place].flow,
             None => is_tested_first(places, place),
         }
@@ -195,7 +195,7 @@ mod tests {
                 node: NodeId([n as u8; 32]),
                 index: n as u8,
                 of: 3,
-                alone: false,
+                detached: false,
                 relays: has(0),
                 passed_on: true,
                 heard: has(1),

@@ -36,7 +36,7 @@ impl Blocks {
         suspects.into_iter().filter(relays).collect()
     }
 
-    /// Others want so many symbols of a class of a block that this receiver passes on.
+    /// Others want a number of symbols of a class of a block that this receiver passes on.
     pub(in crate::pull::session) fn want_for_others(&mut self, block: BlockIndex, class: u8, symbols: u32) {
         if !self.places.iter().any(|it| it.passed_on && it.class_in(block.0) == class) {
             return;
@@ -66,7 +66,7 @@ impl Blocks {
             if let Some(at) = self.ledger.find(block) {
                 let entry = &self.ledger[at];
                 let lacks = entry.brought_by(place, &self.places[place]) < entry.asked.wanted_of(class);
-                if lacks && entry.here.is_filling() && !entry.here.trial.is_alone() {
+                if lacks && entry.here.is_filling() && !entry.here.trial.has_sole_source() {
                     return Some(at);
                 }
             }

@@ -1,7 +1,7 @@
-//! The way of packets between the hosts of a cast, and of what they and the controller say to each other beside it.
+//! Packets in transit between the hosts of a cast, and control messages between them and the controller, which travel beside the network.
 //!
-//! A path is a host by its number, or a group by the number that [`Carrier::group_at`] gives it. Groups have members as hosts join and
-//! leave; the network's own groups never change, so each membership that something is sent to is one of those.
+//! A path is a host by its number, or a group by the number that [`Transit::group_at`] gives it. Hosts join and leave groups. The
+//! network's own groups never change, so each set of members that something is sent to becomes one of those.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -69,7 +69,7 @@ pub(super) struct Brought {
     pub(super) wrong: bool,
 }
 
-pub(super) struct Carrier {
+pub(super) struct Transit {
     pub(super) agenda: Agenda<Event>,
     pub(super) network: Network,
     bodies: Bodies,
@@ -89,12 +89,12 @@ pub(super) struct Carrier {
     held_back: Vec<u32>,
 }
 
-impl Carrier {
+impl Transit {
     pub(super) fn new(network: Network, setup: &CastSetup) -> Self {
         let CastSetup { control_delay, jitter, seed, .. } = *setup;
         let hosts = setup.topology.hosts().len();
         let pairs = if jitter == Jitter::PacketOnPath { hosts * hosts } else { 0 };
-        Carrier {
+        Transit {
             agenda: Agenda::new(),
             network,
             bodies: Bodies::default(),
@@ -163,7 +163,7 @@ impl Carrier {
     #[inline]
     pub(super) fn send(
         &mut self,
-        ways: &Ways<'_>,
+        view: &NetworkView<'_>,
         now: Time,
         from: u32,
         mut packet: Packet,
@@ -171,7 +171,7 @@ impl Carrier {
     ) {
         let path = std::mem::replace(&mut packet.path, PathId(from));
         match self.meant(from, path) {
-            Some(meant) => self.launch(ways, now, from, meant, packet, (bytes, wrong)),
+            Some(meant) => self.launch(view, now, from, meant, packet, (bytes, wrong)),
             None => self.network.faults.unroutable += 1,
         }
     }
@@ -179,7 +179,7 @@ impl Carrier {
     /// The same of a datagram that travels as bytes.
     pub(super) fn send_bytes(
         &mut self,
-        ways: &Ways<'_>,
+        view: &NetworkView<'_>,
         now: Time,
         from: u32,
         path: PathId,
@@ -192,7 +192,7 @@ impl Carrier {
         let packet = Packet { path: PathId(from), ecn: Ecn::NotEct, datagram };
         let (to, len) = (meant.place(), bytes.len());
         let place = self.put(packet, to, Some(bytes));
-        self.launch_put(ways, now, from, meant, place, (len, Class::Control, Ecn::NotEct, flow.0, false));
+        self.launch_put(view, now, from, meant, place, (len, Class::Control, Ecn::NotEct, flow.0, false));
     }
 
     fn put(&mut self, packet: Packet, to: u32, bytes: Option<Arc<[u8]>>) -> u32 {
@@ -210,7 +210,7 @@ impl Carrier {
 
     fn launch(
         &mut self,
-        ways: &Ways<'_>,
+        view: &NetworkView<'_>,
         now: Time,
         from: u32,
         meant: Meant,
@@ -223,13 +223,13 @@ impl Carrier {
         if wrong {
             self.wrong.insert(place);
         }
-        self.launch_put(ways, now, from, meant, place, of);
+        self.launch_put(view, now, from, meant, place, of);
     }
 
     #[inline]
     fn launch_put(
         &mut self,
-        ways: &Ways<'_>,
+        view: &NetworkView<'_>,
         now: Time,
         from: u32,
         meant: Meant,
@@ -246,20 +246,20 @@ impl Carrier {
         let frame = SimFrame::new(place, to, (bytes + self.around) as u32, class, ecn);
         let frame = frame.with_hash(hash(flow, from, host));
         let frame = if whole { frame.whole() } else { frame };
-        let at = self.hold_back(ways, now, from, host);
+        let at = self.hold_back(view, now, from, host);
         self.network.launch(at, from, frame, &mut self.agenda, &mut self.bodies);
     }
 
     /// When a packet that is sent now leaves its host's machines: later by a random part of the jitter, but never before what the host
     /// sent earlier.
-    fn hold_back(&mut self, ways: &Ways<'_>, now: Time, from: u32, to: u32) -> Time {
+    fn hold_back(&mut self, view: &NetworkView<'_>, now: Time, from: u32, to: u32) -> Time {
         let most = match self.jitter {
             Jitter::None => return now,
             Jitter::UpTo(most) => most.as_nanos(),
             Jitter::PacketOnPath => {
                 let place = &mut self.held_back[from as usize * self.launched.len() + to as usize];
                 if *place == u32::MAX {
-                    let most = packet_on_path(ways.topology, ways.routes, Bytes::new(1500), from, to);
+                    let most = packet_on_path(view.topology, view.routes, Bytes::new(1500), from, to);
                     *place = most.as_nanos().min(u64::from(u32::MAX - 1)) as u32;
                 }
                 u64::from(*place)
@@ -326,7 +326,7 @@ impl Meant {
 }
 
 /// The network as whoever sends knows it.
-pub(super) struct Ways<'a> {
+pub(super) struct NetworkView<'a> {
     pub(super) topology: &'a Topology,
     pub(super) routes: &'a Routes,
 }

@@ -39,7 +39,7 @@ pub(super) fn setup(scenario: &Scenario) -> Result<CodedSetup, RunError> {
 }
 
 /// What the measures of trees need to know besides their records.
-pub(super) struct Planted {
+pub(super) struct TreeMeasures {
     /// How many tasks there are; what stands behind them is background.
     tasks: u32,
     /// Seconds of the second half of the run, if it has a stated end.
@@ -48,14 +48,18 @@ pub(super) struct Planted {
     slowest: Option<SlowestReceiver>,
 }
 
-impl Planted {
+impl TreeMeasures {
     /// Of a scenario of trees.
     pub(super) fn of(scenario: &Scenario, ground: &Ground) -> Option<Self> {
         if scenario.scheme != Scheme::Datacast {
             return None;
         }
         let settled_s = scenario.until.map(|until| until.as_secs_f64() / 2.0);
-        Some(Planted { tasks: ground.plans.len() as u32, settled_s, slowest: slowest_of(scenario, ground) })
+        Some(TreeMeasures {
+            tasks: ground.plans.len() as u32,
+            settled_s,
+            slowest: slowest_of(scenario, ground),
+        })
     }
 
     /// `goodput` is that of the slowest receiver, packets per second, as a mean over groups; it and `duplicate_ratio` are those

@@ -1,4 +1,4 @@
-//! The paths that a source can choose among, as numbers whose digits the switches on the way read ([`Choice::Path`]).
+//! The paths that a source can choose among, as numbers whose digits the switches on the path read ([`Choice::Path`]).
 //!
 //! Each switch that has a choice reads one digit: those next to hosts the last one, those a link farther from any host the
 //! one before it, and so on. A digit has as many values as any switch of its tier has ports to choose from. On fat-trees and
@@ -8,8 +8,8 @@
 
 use headwater_fabric::{HostId, Routes, Topology};
 
-/// More paths than this are not told apart.
-const MOST_WAYS: u64 = 4096;
+/// Maximum number of paths that are told apart.
+const MAX_PATHS: u64 = 4096;
 
 /// What each switch divides the number of a path by, in the order of the switches' points.
 pub fn switch_divisors(topology: &Topology, routes: &Routes) -> Vec<u32> {
@@ -51,16 +51,16 @@ fn divisors(topology: &Topology, routes: &Routes) -> Vec<u32> {
             *width = (*width).max(widest.unwrap_or(1) as u64);
         }
     }
-    let divisor = |tier: usize| widths.iter().take(tier).product::<u64>().min(MOST_WAYS) as u32;
+    let divisor = |tier: usize| widths.iter().take(tier).product::<u64>().min(MAX_PATHS) as u32;
     tier.into_iter().map(|tier| if tier == usize::MAX { 1 } else { divisor(tier) }).collect()
 }
 
 /// How many paths there are from one host to another; 1 where there are too many to be told apart, or none.
-pub(super) fn ways_between(topology: &Topology, routes: &Routes, from: u32, to: u32) -> u16 {
+pub(super) fn paths_between(topology: &Topology, routes: &Routes, from: u32, to: u32) -> u16 {
     let (Some(mut at), Some(end)) = (topology.point_of(HostId(from)), topology.point_of(HostId(to))) else {
         return 1;
     };
-    let mut ways = 1u64;
+    let mut paths = 1u64;
     // No shortest path visits a point twice.
     for _ in 0..topology.fabric().point_count() {
         if at == end {
@@ -68,14 +68,14 @@ pub(super) fn ways_between(topology: &Topology, routes: &Routes, from: u32, to: 
         }
         let next = routes.next(at, HostId(to));
         if topology.forwards(at) {
-            ways *= next.len().max(1) as u64;
+            paths *= next.len().max(1) as u64;
         }
         match next.first().and_then(|link| topology.fabric().link(*link)) {
             Some(link) => at = link.to,
             None => return 1,
         }
     }
-    u16::try_from(ways.min(MOST_WAYS)).unwrap_or(1)
+    u16::try_from(paths.min(MAX_PATHS)).unwrap_or(1)
 }
 
 #[cfg(test)]
@@ -113,18 +113,18 @@ mod tests {
     fn every_number_is_another_path_of_a_fat_tree() {
         let (topology, routes) = build("kind = 'fat-tree'\nk = 8\nrate = '100 Gbit/s'\ndelay = '1 us'");
         // Hosts 0 and 127 are in different pods, 0 and 5 in different racks of one, 0 and 1 in one rack.
-        for (to, ways) in [(127, 16), (5, 4), (1, 1)] {
-            assert_eq!(ways_between(&topology, &routes, 0, to), ways);
+        for (to, count) in [(127, 16), (5, 4), (1, 1)] {
+            assert_eq!(paths_between(&topology, &routes, 0, to), count);
             let paths: BTreeSet<_> =
-                (0..u32::from(ways)).map(|number| walk(&topology, &routes, 0, to, number)).collect();
-            assert_eq!(paths.len(), usize::from(ways), "to {to}");
+                (0..u32::from(count)).map(|number| walk(&topology, &routes, 0, to, number)).collect();
+            assert_eq!(paths.len(), usize::from(count), "to {to}");
         }
     }
 
     #[test]
     fn one_big_switch_leaves_no_choice() {
         let (topology, routes) = build("kind = 'big-switch'\nhosts = 4\nrate = '1 Gbit/s'\ndelay = '1 us'");
-        assert_eq!(ways_between(&topology, &routes, 0, 3), 1);
+        assert_eq!(paths_between(&topology, &routes, 0, 3), 1);
         assert_eq!(divisors(&topology, &routes), [1; 5]);
     }
 }
