@@ -7,7 +7,7 @@ use headwater_units::{BlockIndex, ESI_LIMIT, SymbolId};
 use headwater_wire::Want;
 
 use super::Blocks;
-use super::block::{Block, Place, Run};
+use super::block::{Block, FlowView, Run};
 use crate::pull::class_of;
 
 /// Where a detached receiver's runs begin in blocks of which it has a part: above everything that a group was sent.
@@ -107,7 +107,7 @@ impl Blocks {
         if self.relayed {
             return self.pick_relayed(place);
         }
-        let Place { index, of, detached, .. } = self.places[place];
+        let FlowView { index, of, detached, .. } = self.places[place];
         self.walk(place, PARTS_AHEAD, |block, places| {
             if of == 1 || detached || block.asked.lossy || block.has_part_left(place, index, of) {
                 Take::Now
@@ -126,7 +126,7 @@ impl Blocks {
         &mut self,
         place: usize,
         ahead: usize,
-        takes: impl Fn(&Block, &[Place]) -> Take,
+        takes: impl Fn(&Block, &[FlowView]) -> Take,
     ) -> Option<usize> {
         let (mut fallback, mut passed) = (None, 0);
         let (mut next, mut nothing_needed) = (self.ledger.place_from(self.cursor), true);
