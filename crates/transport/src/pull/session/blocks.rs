@@ -311,7 +311,6 @@ impl Blocks {
     }
 
     /// A number of symbols that were coming from a flow will not come. Which blocks they are of is not known; the oldest are
-
     /// charged.
     #[cold]
     pub(super) fn lose_oldest(&mut self, place: usize, count: u32) {
