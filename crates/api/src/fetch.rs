@@ -103,7 +103,7 @@ pub(crate) struct Fetched {
 
 /// An object as the data thread's workers fill it in, with a way to wait for blocks in order.
 pub(crate) struct Arrivals {
-    place: Place,
+    place: BlockTarget,
     /// The file stays as it is when all is here.
     stays: bool,
     waiting: Mutex<Waiting>,
@@ -113,8 +113,8 @@ pub(crate) struct Arrivals {
     given_up: AtomicBool,
 }
 
-/// Where blocks go.
-enum Place {
+/// Where arriving blocks go.
+enum BlockTarget {
     File(Partial),
     Passing(Spool),
 }
@@ -128,7 +128,7 @@ struct Waiting {
 }
 
 impl Arrivals {
-    fn new(place: Place, stays: bool) -> Self {
+    fn new(place: BlockTarget, stays: bool) -> Self {
         Arrivals {
             place,
             stays,
@@ -142,8 +142,8 @@ impl Arrivals {
     /// The file that becomes the object; `None` if it is only passed on.
     pub(crate) fn file(&self) -> Option<&Partial> {
         match &self.place {
-            Place::File(partial) => Some(partial),
-            Place::Passing(_) => None,
+            BlockTarget::File(partial) => Some(partial),
+            BlockTarget::Passing(_) => None,
         }
     }
 
@@ -162,47 +162,49 @@ impl Arrivals {
 
     pub(crate) fn hashes(&self) -> &BlockHashes {
         match &self.place {
-            Place::File(partial) => partial.hashes(),
-            Place::Passing(spool) => spool.hashes(),
+            BlockTarget::File(partial) => partial.hashes(),
+            BlockTarget::Passing(spool) => spool.hashes(),
         }
     }
 
     /// The blocks that cover what is wanted.
     pub(crate) fn wanted(&self) -> Range<u32> {
         match &self.place {
-            Place::File(partial) => partial.wanted(),
-            Place::Passing(spool) => spool.wanted(),
+            BlockTarget::File(partial) => partial.wanted(),
+            BlockTarget::Passing(spool) => spool.wanted(),
         }
     }
 
     /// The bytes wanted.
     pub(crate) fn range(&self) -> Range<u64> {
         match &self.place {
-            Place::File(partial) => partial.spec().range.clone().unwrap_or(0..partial.hashes().size().get()),
-            Place::Passing(spool) => spool.range(),
+            BlockTarget::File(partial) => {
+                partial.spec().range.clone().unwrap_or(0..partial.hashes().size().get())
+            }
+            BlockTarget::Passing(spool) => spool.range(),
         }
     }
 
     /// The wanted blocks that need not come any more.
     fn have(&self) -> Vec<BlockIndex> {
         match &self.place {
-            Place::File(partial) => partial.have().here(partial.wanted()).collect(),
-            Place::Passing(spool) => spool.have(),
+            BlockTarget::File(partial) => partial.have().here(partial.wanted()).collect(),
+            BlockTarget::Passing(spool) => spool.have(),
         }
     }
 
     /// Number of blocks that need not arrive any more.
     pub(crate) fn count(&self) -> u32 {
         match &self.place {
-            Place::File(partial) => partial.have().count(),
-            Place::Passing(spool) => spool.count(),
+            BlockTarget::File(partial) => partial.have().count(),
+            BlockTarget::Passing(spool) => spool.count(),
         }
     }
 
     fn contains(&self, block: BlockIndex) -> bool {
         match &self.place {
-            Place::File(partial) => partial.have().contains(block),
-            Place::Passing(spool) => spool.contains(block),
+            BlockTarget::File(partial) => partial.have().contains(block),
+            BlockTarget::Passing(spool) => spool.contains(block),
         }
     }
 
@@ -236,8 +238,8 @@ impl Arrivals {
             return Ok(false);
         }
         match &self.place {
-            Place::File(partial) => partial.read_block(block, buffer).map(|()| true),
-            Place::Passing(spool) => match spool.take(block)? {
+            BlockTarget::File(partial) => partial.read_block(block, buffer).map(|()| true),
+            BlockTarget::Passing(spool) => match spool.take(block)? {
                 Taken::NotHere => Ok(false),
                 Taken::Block(bytes, held_back) => {
                     *buffer = bytes;
@@ -266,13 +268,13 @@ impl Arrivals {
 impl BlockSink for Arrivals {
     fn keep(&self, block: BlockIndex, bytes: &[u8]) -> Result<(), StoreError> {
         match &self.place {
-            Place::File(partial) => {
+            BlockTarget::File(partial) => {
                 partial.write_block(block, bytes)?;
                 if self.stays {
                     partial.write_out();
                 }
             }
-            Place::Passing(spool) => spool.keep(block, bytes)?,
+            BlockTarget::Passing(spool) => spool.keep(block, bytes)?,
         }
         // Under the lock, or a waiter that just looked would miss it.
         if self.waiting().threads > 0 {
@@ -283,15 +285,15 @@ impl BlockSink for Arrivals {
 
     fn read(&self, block: BlockIndex, buffer: &mut Vec<u8>) -> Result<(), StoreError> {
         match &self.place {
-            Place::File(partial) => partial.read_block(block, buffer),
-            Place::Passing(_) => Err(StoreError::BlockMissing { block }),
+            BlockTarget::File(partial) => partial.read_block(block, buffer),
+            BlockTarget::Passing(_) => Err(StoreError::BlockMissing { block }),
         }
     }
 
     fn is_ahead(&self, block: BlockIndex) -> bool {
         match &self.place {
-            Place::File(_) => false,
-            Place::Passing(spool) => spool.is_ahead(block),
+            BlockTarget::File(_) => false,
+            BlockTarget::Passing(spool) => spool.is_ahead(block),
         }
     }
 }
@@ -516,7 +518,7 @@ impl Fetch {
                 };
                 let spool =
                     tokio::task::spawn_blocking(work).await.map_err(|e| AppError::Failed(e.to_string()))?;
-                let arrivals = Arc::new(Arrivals::new(Place::Passing(spool), false));
+                let arrivals = Arc::new(Arrivals::new(BlockTarget::Passing(spool), false));
                 follower.opened(&arrivals, object, bytes);
                 return Ok(arrivals);
             }
@@ -544,7 +546,7 @@ impl Fetch {
         };
         // Of a range only a copy stays.
         let stays = self.range.is_none();
-        let arrivals = Arc::new(Arrivals::new(Place::File(partial), stays));
+        let arrivals = Arc::new(Arrivals::new(BlockTarget::File(partial), stays));
         follower.opened(&arrivals, object, bytes);
         Ok(arrivals)
     }

@@ -59,7 +59,7 @@ pub use fetch::source_label;
 pub use forget::forget;
 pub use keep_many::{KeepManyOptions, KeepManyResult, keep_many};
 pub use local::{gc, ls, rm, status};
-pub use node::{Config, ControllerAt, Node, Place};
+pub use node::{Config, ControllerAt, Node, NodeKind};
 pub use requests::{Cast, Get, Put, PutSource, Receivers};
 pub use serve::serve;
 pub use transfer::{Transfer, Update};

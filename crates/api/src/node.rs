@@ -30,7 +30,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use headwater_units::{Duration, NodeId};
 
-pub use self::config::{Config, ControllerAt, Place};
+pub use self::config::{Config, ControllerAt, NodeKind};
 use self::guest::Guest;
 use self::resident::{Opened, Resident, ResidentPlace};
 use super::events::EventFeed;
@@ -75,12 +75,12 @@ impl Node {
     /// An address or the state folder cannot be used, another process has the store, or whoever answers at the controller's address is
     /// not who was pinned there. Nothing goes on then.
     pub async fn open(config: Config) -> Result<Node, AppError> {
-        let (parts, listening, warnings, events) = match config.place.clone() {
-            Place::Guest(at) => {
+        let (parts, listening, warnings, events) = match config.kind.clone() {
+            NodeKind::Guest(at) => {
                 let guest = Guest::new(config.common.clone(), at, config.quota);
                 (Parts::Guest(Box::new(guest)), None, Vec::new(), EventFeed::new())
             }
-            Place::Resident { controller, listen, metrics, drain } => {
+            NodeKind::Resident { controller, listen, metrics, drain } => {
                 let place = ResidentPlace { controller, listen, metrics, drain };
                 let (resident, Opened { listening, warnings }) = Resident::open(&config, &place).await?;
                 let events = resident.host.events().clone();

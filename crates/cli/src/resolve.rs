@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use headwater_api::{
     CONTROLLER_PORT, Cast, Common, Config, ControllerAt, ControllerOptions, ControllerSettings, Experiments,
-    ForgetOptions, GcOptions, Get, NODE_PORT, Output, Place, Put, QueryOptions, Reload, RmOptions,
+    ForgetOptions, GcOptions, Get, NODE_PORT, NodeKind, Output, Put, QueryOptions, Reload, RmOptions,
     ServeOptions, Where,
 };
 use headwater_experiment::scenario::{self, TransportSpec};
@@ -164,8 +164,8 @@ impl Settings {
             None => ControllerAt::Here(self.controller_settings()),
         };
         let (metrics, drain) = (self.metrics(), self.drain());
-        let place = Place::Resident { controller, listen: Some(self.listen(port)), metrics, drain };
-        Ok(Config { common, quota: self.values.quota, place })
+        let kind = NodeKind::Resident { controller, listen: Some(self.listen(port)), metrics, drain };
+        Ok(Config { common, quota: self.values.quota, kind })
     }
 
     fn controller_settings(&self) -> ControllerSettings {
@@ -423,9 +423,9 @@ mod tests {
     }
 
     fn at(wanted: Wanted) -> Where {
-        match wanted.by.place {
-            Place::Guest(at) => at,
-            Place::Resident { .. } => panic!("a get serves nobody"),
+        match wanted.by.kind {
+            NodeKind::Guest(at) => at,
+            NodeKind::Resident { .. } => panic!("a get serves nobody"),
         }
     }
 

@@ -21,9 +21,9 @@ use super::error::ControlError;
 use super::identity::{Identity, SERVER_NAME, node_of};
 use super::link::{Code, Link, Who};
 use super::pins::{PinOutcome, Pins, canonical};
-use super::places::{Place, Places};
 use super::presence::{Presence, presence_at};
 use super::resets;
+use super::slots::{Slot, Slots};
 use super::tls::{self, PeerKey};
 
 /// Maximum number of concurrent handshakes of diallers; more are refused.
@@ -138,8 +138,8 @@ impl ControlEndpoint {
             let acceptor = Acceptor {
                 config: config.clone(),
                 counters: counters.clone(),
-                places: Places::new(config.max_links),
-                handshakes: Places::new(HANDSHAKES),
+                slots: Slots::new(config.max_links),
+                handshakes: Slots::new(HANDSHAKES),
                 accepted: to_accept,
                 of_other_versions: std::sync::Mutex::default(),
             };
@@ -295,7 +295,7 @@ impl ControlEndpoint {
                 return Err(error);
             }
         };
-        let who = Who { peer, remote: addr, pin, place: None };
+        let who = Who { peer, remote: addr, pin, slot: None };
         Link::open(connection.clone(), who, &self.config).await.map_err(|error| {
             match connection.close_reason() {
                 Some(reason) => self.dial_error(addr, reason),
@@ -417,8 +417,8 @@ impl Drop for ControlEndpoint {
 struct Acceptor {
     config: ControlConfig,
     counters: Arc<Counters>,
-    places: Arc<Places>,
-    handshakes: Arc<Places>,
+    slots: Arc<Slots>,
+    handshakes: Arc<Slots>,
     accepted: mpsc::Sender<Link>,
     /// From where programs of another version have dialled, so that the log says it once of each.
     of_other_versions: std::sync::Mutex<BTreeSet<IpAddr>>,
@@ -453,8 +453,8 @@ impl Acceptor {
                 let _ = incoming.retry();
                 continue;
             }
-            let (turn, place) = (acceptor.handshakes.take(remote.ip()), acceptor.places.take(remote.ip()));
-            let (Some(turn), Some(place)) = (turn, place) else {
+            let (turn, slot) = (acceptor.handshakes.take(remote.ip()), acceptor.slots.take(remote.ip()));
+            let (Some(turn), Some(slot)) = (turn, slot) else {
                 count(&acceptor.counters.diallers_refused);
                 incoming.refuse();
                 continue;
@@ -462,7 +462,7 @@ impl Acceptor {
             let acceptor = acceptor.clone();
             tokio::spawn(async move {
                 let within = acceptor.config.dial_timeout;
-                let link = timeout(within.into(), acceptor.handshake(incoming, remote, place)).await;
+                let link = timeout(within.into(), acceptor.handshake(incoming, remote, slot)).await;
                 drop(turn);
                 match link {
                     Ok(Ok(link)) => {
@@ -487,7 +487,7 @@ impl Acceptor {
         &self,
         incoming: quinn::Incoming,
         remote: SocketAddr,
-        place: Place,
+        slot: Slot,
     ) -> Result<Link, ControlError> {
         let failed = |reason: ConnectionError| {
             if is_of_another_version(&reason) {
@@ -500,7 +500,7 @@ impl Acceptor {
             connection.close(Code::Untrusted.var(), b"no key");
             return Err(ControlError::Handshake { addr: remote, reason: "it showed no key".to_owned() });
         };
-        let who = Who { peer, remote, pin: None, place: Some(place) };
+        let who = Who { peer, remote, pin: None, slot: Some(slot) };
         Link::answer(connection, who, &self.config).await
     }
 }

@@ -36,7 +36,7 @@ pub enum ControlError {
         /// Why.
         reason: String,
     },
-    /// Somebody is there, but had no time or place for this node.
+    /// Somebody is there, but had no time or room for this node.
     #[error("{addr} answers, but {reason}")]
     Busy {
         /// The address dialled.

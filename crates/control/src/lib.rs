@@ -17,9 +17,9 @@ mod files;
 mod identity;
 mod link;
 mod pins;
-mod places;
 mod presence;
 mod resets;
+mod slots;
 #[cfg(test)]
 mod tests;
 mod tls;

@@ -22,7 +22,7 @@ use tokio::time::timeout;
 use super::config::ControlConfig;
 use super::error::ControlError;
 use super::pins::PinOutcome;
-use super::places::Place;
+use super::slots::Slot;
 
 /// First byte of the frame stream in both directions: makes the stream visible to the peer and tells the dialler that
 /// it was accepted.
@@ -74,7 +74,7 @@ struct Inner {
     /// Maximum number of our own concurrent requests; the windows are sized for these.
     asking: Semaphore,
     /// Counts against the endpoint's links while this one lives.
-    _place: Option<Place>,
+    _slot: Option<Slot>,
 }
 
 impl Drop for Inner {
@@ -185,7 +185,7 @@ impl Link {
                 frames: Mutex::new(frames),
                 requests: Mutex::new(requests),
                 asking: Semaphore::new(config.requests_at_once.max(1)),
-                _place: who.place,
+                _slot: who.slot,
             }),
         }
     }
@@ -373,7 +373,7 @@ pub(super) struct Who {
     pub(super) peer: NodeId,
     pub(super) remote: SocketAddr,
     pub(super) pin: Option<PinOutcome>,
-    pub(super) place: Option<Place>,
+    pub(super) slot: Option<Slot>,
 }
 
 /// A question from the peer.

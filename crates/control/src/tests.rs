@@ -372,7 +372,7 @@ async fn one_that_stands_still_is_dialled_on_if_the_user_says_how_long() {
 async fn whoever_is_there_and_busy_is_dialled_again_and_whoever_is_not_is_not() {
     let one = Node::with("127.0.0.1:0", quick());
     let patience = Duration::from_secs(20);
-    // No place: it turns diallers away.
+    // No slot: it turns diallers away.
     let full = Node::with("127.0.0.1:0", ControlConfig { max_links: 1, ..quick() });
     let first = Node::with("127.0.0.1:0", quick());
     let (held, _held_there) = linked(&first, &full).await;

@@ -19,7 +19,7 @@ use crate::catalog::Catalog;
 use crate::endings::Endings;
 use crate::overlay_membership::{Beginner, Giver, MeshRole, Overlays};
 use crate::retry::Retry;
-use crate::selection::{FlowPlan, Known, Place};
+use crate::selection::{FlowPlan, Known, Placement};
 use crate::tasks::{Flow, FlowState, Task, Tasks};
 use crate::timers::Subject;
 use crate::turn::Turn;
@@ -320,7 +320,7 @@ impl Deliveries {
         let Some(task) = self.tasks.get_mut(id) else { return };
         task.needed = Symbols::new(task.remaining().get().div_ceil(u64::from(symbol_size.max(1))));
         task.symbol_size = symbol_size;
-        task.delivery = Delivery::Pull { initial_window: Place::overlay_window(role.of, turn.config) };
+        task.delivery = Delivery::Pull { initial_window: Placement::overlay_window(role.of, turn.config) };
         (task.classes, task.max_sources) = (role.of, role.of);
         task.classes_used.clear();
         task.anew = Some(task.version.saturating_add(1));

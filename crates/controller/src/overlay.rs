@@ -25,7 +25,7 @@ use headwater_wire::{CastRoute, CastWish, Delivery, Request, WhyUnicast};
 use crate::catalog::Catalog;
 use crate::overlay_membership::{Beginner, Overlays};
 use crate::racks;
-use crate::selection::{Known, Place, is_free};
+use crate::selection::{Known, Placement, is_free};
 
 /// How a cast is said to travel whose receivers these are.
 pub(crate) fn route_of(catalog: &Catalog, receivers: &[NodeId], why: WhyUnicast) -> CastRoute {
@@ -63,7 +63,7 @@ pub(crate) fn place_among(
     object: ObjectId,
     (node, room): (NodeId, u16),
     passes_on: bool,
-) -> Option<(Place, u16)> {
+) -> Option<(Placement, u16)> {
     let Known { catalog, tasks, .. } = known;
     let symbol_size = overlays.symbol_size(object).filter(|size| *size <= room)?;
     let receives = |relay| tasks.wanting(object).any(|task| tasks.is_of(task, relay));
@@ -77,12 +77,16 @@ pub(crate) fn place_among(
         let others = |it| it != node && role.relays.iter().all(|giver| giver.node != it);
         role.source = known.sources_of(object, symbol_size, others).first().map(|it| (*it, class));
     }
-    Some((Place::Overlay(role), symbol_size))
+    Some((Placement::Overlay(role), symbol_size))
 }
 
 /// A request for an object that others pass on to each other at this moment is served by them, unless it says otherwise: its place
 /// among them, and the request as it is then.
-pub(crate) fn joins(known: Known<'_>, overlays: &Overlays, mut request: Request) -> (Request, Option<Place>) {
+pub(crate) fn joins(
+    known: Known<'_>,
+    overlays: &Overlays,
+    mut request: Request,
+) -> (Request, Option<Placement>) {
     let object = known.catalog.resolve(&request.name).filter(|_| is_free(&request));
     let receiver = (request.receiver, request.room);
     let place = object.and_then(|it| place_among(known, overlays, it, receiver, request.passes_on));

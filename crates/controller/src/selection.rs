@@ -21,7 +21,7 @@ pub(crate) struct Known<'a> {
 }
 
 /// Where one of several receivers is put that do not each have sources of their own.
-pub(crate) enum Place {
+pub(crate) enum Placement {
     /// Into a group that this node serves, by this flow.
     Group { node: NodeId, flow: FlowId, group: TaskGroup },
     /// Among receivers that pass on what comes to them.
@@ -52,12 +52,12 @@ impl FlowPlan {
     }
 }
 
-impl Place {
+impl Placement {
     /// What each of its sources pushes.
     pub(crate) fn window(&self, config: &ControllerConfig) -> u16 {
         match self {
-            Place::Group { .. } => config.cast_window,
-            Place::Overlay(role) => Place::overlay_window(role.of, config),
+            Placement::Group { .. } => config.cast_window,
+            Placement::Overlay(role) => Placement::overlay_window(role.of, config),
         }
     }
 

@@ -27,8 +27,8 @@ pub(crate) struct Planner {
     /// When weights were planned last.
     planned: Option<Time>,
     topology: Topology,
-    /// What was delivered lately, by place: survives a rebuilt topology.
-    delivered: BTreeMap<Place, WindowedMax>,
+    /// What was delivered lately, by link: survives a rebuilt topology.
+    delivered: BTreeMap<LinkKind, WindowedMax>,
 }
 
 /// What is known of one link from the flows on it.
@@ -115,7 +115,7 @@ impl Planner {
         let bucket = now.as_nanos() / config.replan_every.as_nanos();
         let buckets = config.rate_window.as_nanos().div_ceil(config.replan_every.as_nanos());
         for (link, load) in loads.iter().filter(|(_, load)| load.rate > BitRate::ZERO) {
-            self.delivered.entry(self.topology.place(*link).clone()).or_default().add(bucket, load.rate);
+            self.delivered.entry(self.topology.kind(*link).clone()).or_default().add(bucket, load.rate);
         }
         self.delivered.retain(|_, window| window.keep_since(bucket.saturating_sub(buckets)));
         let ceiling = |link, load| config.theta_ceiling.or_else(|| self.ceiling(link, load));
@@ -133,7 +133,7 @@ impl Planner {
         // Stated rates are of the wire, delivered ones of symbols alone: count packets by the same measure.
         let (capacity, packet) = match stated {
             Some(stated) => (stated, load.symbol + SYMBOL_OVERHEAD as u64 + IP_UDP),
-            None => (self.delivered.get(self.topology.place(link))?.max()?, load.symbol),
+            None => (self.delivered.get(self.topology.kind(link))?.max()?, load.symbol),
         };
         Some(theta_ceiling(rtt, capacity, Bytes::new(packet)))
     }
@@ -141,7 +141,7 @@ impl Planner {
 
 /// A link by what it is.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Place {
+enum LinkKind {
     Uplink(NodeId),
     Downlink(NodeId),
     RackUplink(String),
@@ -157,21 +157,21 @@ struct Topology {
     /// Paths asked for before.
     paths: BTreeMap<(PointId, PointId), Path>,
     /// By link.
-    places: Vec<Place>,
+    kinds: Vec<LinkKind>,
 }
 
 impl Default for Topology {
     fn default() -> Self {
         let mut fabric = Fabric::new();
         let core = fabric.add_point();
-        let (hosts, racks, paths, places) = Default::default();
-        Topology { fabric, core, hosts, racks, paths, places }
+        let (hosts, racks, paths, kinds) = Default::default();
+        Topology { fabric, core, hosts, racks, paths, kinds }
     }
 }
 
 impl Topology {
-    fn place(&self, link: LinkId) -> &Place {
-        &self.places[link.0 as usize]
+    fn kind(&self, link: LinkId) -> &LinkKind {
+        &self.kinds[link.0 as usize]
     }
 
     fn path(&mut self, from: NodeId, to: NodeId, catalog: &Catalog) -> Path {
@@ -195,7 +195,7 @@ impl Topology {
             info.and_then(|info| info.uplink),
             info.and_then(|info| info.downlink),
         );
-        self.places.extend([Place::Uplink(node), Place::Downlink(node)]);
+        self.kinds.extend([LinkKind::Uplink(node), LinkKind::Downlink(node)]);
         self.hosts.insert(node, host);
         host.point
     }
@@ -206,7 +206,7 @@ impl Topology {
         }
         let capacity = catalog.rack_capacity(name);
         let rack = self.fabric.attach(self.core, capacity, capacity);
-        self.places.extend([Place::RackUplink(name.to_owned()), Place::RackDownlink(name.to_owned())]);
+        self.kinds.extend([LinkKind::RackUplink(name.to_owned()), LinkKind::RackDownlink(name.to_owned())]);
         self.racks.insert(name.to_owned(), rack);
         rack.point
     }

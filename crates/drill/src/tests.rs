@@ -99,13 +99,13 @@ impl DrillWatch for Heard {
 }
 
 /// Three drills: `first`, `second` and `tenth`.
-struct Place {
+struct Sandbox {
     folder: tempfile::TempDir,
     catalogue: Catalogue,
 }
 
-impl Place {
-    fn new() -> Place {
+impl Sandbox {
+    fn new() -> Sandbox {
         let folder = tempfile::tempdir().unwrap();
         let files = ["drill/1-first", "drill/2-second", "drill/10-tenth", "mine/other"];
         for name in files {
@@ -114,7 +114,7 @@ impl Place {
             std::fs::write(path, DRILL).unwrap();
         }
         let catalogue = Catalogue::at(&folder.path().join("experiments")).unwrap();
-        Place { folder, catalogue }
+        Sandbox { folder, catalogue }
     }
 
     fn options(&self) -> DrillOptions {
@@ -144,8 +144,8 @@ fn outcomes(findings: &[Finding]) -> Vec<Outcome> {
 
 #[test]
 fn a_drill_within_its_goal_passes_and_one_beyond_it_fails() {
-    let place = Place::new();
-    let findings = place.run(vec![Ok(2.0), Ok(2.29), Ok(2.31)]);
+    let sandbox = Sandbox::new();
+    let findings = sandbox.run(vec![Ok(2.0), Ok(2.29), Ok(2.31)]);
     assert_eq!(outcomes(&findings), [Outcome::Passed, Outcome::Passed, Outcome::Failed]);
     let last = &findings[2];
     assert_eq!((last.drill.as_str(), last.experiment.as_str()), ("tenth", "drill/10-tenth"));
@@ -157,7 +157,7 @@ fn a_drill_within_its_goal_passes_and_one_beyond_it_fails() {
 
 #[test]
 fn an_object_that_never_arrives_fails_whatever_the_figure() {
-    let finding = Place::new().run(vec![Ok(f64::NAN)]).remove(0);
+    let finding = Sandbox::new().run(vec![Ok(f64::NAN)]).remove(0);
     assert_eq!((finding.outcome, finding.measured), (Outcome::Failed, None));
     let reasons = finding.reasons.join("; ");
     assert!(reasons.contains("unfinished tasks") && reasons.contains("0 of 1 tasks"), "{reasons}");
@@ -167,7 +167,7 @@ fn an_object_that_never_arrives_fails_whatever_the_figure() {
 fn what_the_machine_cannot_do_is_skipped_with_the_reason_and_the_others_go_on() {
     let busy = ModelError::Skipped("invalid: machine too busy (p99 900 us)".into());
     let unknown = ModelError::NotModelled("the netns engine has no trains".into());
-    let findings = Place::new().run(vec![Err(busy), Err(unknown), Ok(2.0)]);
+    let findings = Sandbox::new().run(vec![Err(busy), Err(unknown), Ok(2.0)]);
     assert_eq!(outcomes(&findings), [Outcome::Skipped, Outcome::Skipped, Outcome::Passed]);
     assert_eq!(findings[0].reasons, ["invalid: machine too busy (p99 900 us)"]);
     assert!(findings[1].reasons[0].contains("no trains"), "{findings:?}");
@@ -177,7 +177,7 @@ fn what_the_machine_cannot_do_is_skipped_with_the_reason_and_the_others_go_on() 
 #[test]
 fn a_run_that_goes_wrong_fails_with_the_reason() {
     let findings =
-        Place::new().run(vec![Err(ModelError::Failed("the receiver exited with 5".into())), Ok(2.0)]);
+        Sandbox::new().run(vec![Err(ModelError::Failed("the receiver exited with 5".into())), Ok(2.0)]);
     assert_eq!(findings[0].outcome, Outcome::Failed);
     assert!(findings[0].reasons[0].contains("exited with 5"), "{findings:?}");
     assert_eq!(findings[1].outcome, Outcome::Passed);
@@ -185,7 +185,7 @@ fn a_run_that_goes_wrong_fails_with_the_reason() {
 
 #[test]
 fn a_drill_that_leaves_something_behind_fails_and_only_that_one() {
-    let place = Place::new();
+    let sandbox = Sandbox::new();
     let calls = AtomicUsize::new(0);
     // Something of an earlier run is there from the start; after the second drill there is more.
     let left = || {
@@ -197,35 +197,36 @@ fn a_drill_that_leaves_something_behind_fails_and_only_that_one() {
     };
     let models = models(vec![Ok(2.0)]);
     let findings =
-        run(&place.options(), &place.catalogue, &models, &left, &|| false, &mut Heard::default()).unwrap();
+        run(&sandbox.options(), &sandbox.catalogue, &models, &left, &|| false, &mut Heard::default())
+            .unwrap();
     assert_eq!(outcomes(&findings), [Outcome::Passed, Outcome::Failed, Outcome::Passed]);
     assert_eq!(findings[1].reasons, ["left behind on this machine: hw-2-0-mid"]);
 }
 
 #[test]
 fn drills_are_told_of_in_their_order_and_run_on_the_engine_that_was_asked_for() {
-    let place = Place::new();
+    let sandbox = Sandbox::new();
     let fake = Arc::new(Fake { answers: vec![Ok(2.0)], ran: 0.into(), engines: Mutex::default() });
     let models: Arc<dyn Models> = fake.clone();
     let mut heard = Heard::default();
-    run(&place.options(), &place.catalogue, &models, &|| Vec::new(), &|| false, &mut heard).unwrap();
+    run(&sandbox.options(), &sandbox.catalogue, &models, &|| Vec::new(), &|| false, &mut heard).unwrap();
     let at = |name: &str, number| (name.to_owned(), number, 3);
     assert_eq!(heard.begun, [at("first", 1), at("second", 2), at("tenth", 3)]);
     assert_eq!((heard.over.len(), heard.parts > 0), (3, true));
     assert_eq!(*fake.engines.lock().unwrap(), [Engine::Netns; 3]);
     // Of yesterday's run nothing is taken.
-    run(&place.options(), &place.catalogue, &models, &|| Vec::new(), &|| false, &mut heard).unwrap();
+    run(&sandbox.options(), &sandbox.catalogue, &models, &|| Vec::new(), &|| false, &mut heard).unwrap();
     assert_eq!(fake.ran.load(Ordering::SeqCst), 6);
 }
 
 #[test]
 fn drills_are_chosen_by_name_or_id_and_a_misspelt_one_names_all() {
-    let place = Place::new();
+    let sandbox = Sandbox::new();
     let named = |names: &[&str]| {
         let options =
-            DrillOptions { names: names.iter().map(|&name| name.to_owned()).collect(), ..place.options() };
+            DrillOptions { names: names.iter().map(|&name| name.to_owned()).collect(), ..sandbox.options() };
         let models = models(vec![Ok(2.0)]);
-        run(&options, &place.catalogue, &models, &|| Vec::new(), &|| false, &mut Heard::default())
+        run(&options, &sandbox.catalogue, &models, &|| Vec::new(), &|| false, &mut Heard::default())
     };
     let chosen: Vec<String> = named(&["tenth", "drill/1-first", "first"])
         .unwrap()
@@ -240,24 +241,24 @@ fn drills_are_chosen_by_name_or_id_and_a_misspelt_one_names_all() {
 
 #[test]
 fn no_drill_begins_that_might_be_late() {
-    let place = Place::new();
-    let options = DrillOptions { limit: Duration::from_secs(9), ..place.options() };
+    let sandbox = Sandbox::new();
+    let options = DrillOptions { limit: Duration::from_secs(9), ..sandbox.options() };
     let models = models(vec![Ok(2.0)]);
     let findings =
-        run(&options, &place.catalogue, &models, &|| Vec::new(), &|| false, &mut Heard::default()).unwrap();
+        run(&options, &sandbox.catalogue, &models, &|| Vec::new(), &|| false, &mut Heard::default()).unwrap();
     assert_eq!(outcomes(&findings), [Outcome::Skipped; 3]);
     assert!(findings[0].reasons[0].contains("limit"), "{findings:?}");
 }
 
 #[test]
 fn a_stop_ends_the_drills_where_they_are() {
-    let place = Place::new();
+    let sandbox = Sandbox::new();
     let fake = Arc::new(Fake { answers: vec![Ok(2.0)], ran: 0.into(), engines: Mutex::default() });
     let models: Arc<dyn Models> = fake.clone();
     let enough = || fake.ran.load(Ordering::SeqCst) > 0;
     let mut heard = Heard::default();
-    let stopped =
-        run(&place.options(), &place.catalogue, &models, &|| Vec::new(), &enough, &mut heard).unwrap_err();
+    let stopped = run(&sandbox.options(), &sandbox.catalogue, &models, &|| Vec::new(), &enough, &mut heard)
+        .unwrap_err();
     let DrillError::Stopped { done, all } = stopped else { panic!("{stopped}") };
     // Whether the first was over when the stop was seen is chance.
     assert!(done <= 1 && all == 3 && heard.over.len() == done, "{done} of {all}");
@@ -265,7 +266,7 @@ fn a_stop_ends_the_drills_where_they_are() {
 
 #[test]
 fn every_shipped_drill_says_what_it_does_and_meets_its_goal_in_the_simulator() {
-    let place = Place::new();
+    let sandbox = Sandbox::new();
     let catalogue = Catalogue::shipped();
     let listed = drills(&catalogue).unwrap();
     assert!(listed.len() >= 10, "{} drills", listed.len());
@@ -287,7 +288,7 @@ fn every_shipped_drill_says_what_it_does_and_meets_its_goal_in_the_simulator() {
         names: simulated.map(|experiment| experiment.id).collect(),
         engine: Engine::Packet,
         limit: Duration::from_secs(3600),
-        ..place.options()
+        ..sandbox.options()
     };
     let models: Arc<dyn Models> = Arc::new(Shipped);
     let findings =

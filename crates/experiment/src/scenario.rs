@@ -24,7 +24,7 @@ pub use background::{ArrivingBackground, Background, PermutedBackground};
 pub(crate) use check::look_up;
 pub use check::{ScenarioError, link_name, link_named};
 pub use datacast::{DatacastSpec, Replacement};
-pub use faults::{Action, Fault, Place, Target};
+pub use faults::{Action, Fault, LossPlace, Target};
 pub use network::NetworkTextError;
 pub use ports::{Amount, PortClass, PortSpec, Service, StaleOrRepaired, Trim, WhenFull};
 pub use scheme::{ParseSchemeError, Scheme};

@@ -21,15 +21,15 @@ use tempfile::TempDir;
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A folder of a test, and a daemon on its state folder if one is wanted.
-struct Place {
+struct Sandbox {
     // Before the folder, which it uses.
     up: Option<Process>,
     folder: TempDir,
     controller: String,
 }
 
-impl Place {
-    fn new(daemon: bool) -> Place {
+impl Sandbox {
+    fn new(daemon: bool) -> Sandbox {
         let folder = tempfile::tempdir().unwrap();
         let controller = format!("127.0.0.1:{}", free_port());
         let up = daemon.then(|| {
@@ -39,7 +39,7 @@ impl Place {
             up.line(PATIENCE);
             up
         });
-        Place { up, folder, controller }
+        Sandbox { up, folder, controller }
     }
 
     fn path(&self, name: impl AsRef<Path>) -> PathBuf {
@@ -118,10 +118,10 @@ fn what_cannot_be_delivered_is_named_and_nothing_is_stored_until_it_may_be_left_
         ("socket", "it is a socket"),
     ];
     for daemon in [false, true] {
-        let place = Place::new(daemon);
-        let set = place.path("set");
+        let sandbox = Sandbox::new(daemon);
+        let set = sandbox.path("set");
         special(&set);
-        let refused = place.put(&set, &[]);
+        let refused = sandbox.put(&set, &[]);
         assert_eq!(refused.code, Some(1), "{}", refused.log);
         assert!(refused.log.contains("--skip-special"), "{}", refused.log);
         let listed = refused.last.unwrap()["error"]["left_out"].clone();
@@ -134,50 +134,51 @@ fn what_cannot_be_delivered_is_named_and_nothing_is_stored_until_it_may_be_left_
             serde_json::json!({"path": set.join(name), "reason": reason})
         });
         assert_eq!(listed, Value::from(expected.to_vec()));
-        assert_eq!((place.ls().as_str(), place.files()), ("", 0));
+        assert_eq!((sandbox.ls().as_str(), sandbox.files()), ("", 0));
 
-        let put = place.put(&set, &["--skip-special"]);
+        let put = sandbox.put(&set, &["--skip-special"]);
         assert_eq!(put.code, Some(0), "{}", put.log);
         assert_eq!(put.log.matches("left out: ").count(), 4, "{}", put.log);
         let result = put.last.unwrap();
         assert_eq!((&result["left_out"], &result["bytes"]), (&listed, &Value::from(10)), "{result}");
     }
     // The same rules and words for a folder that is served.
-    let place = Place::new(false);
-    special(&place.path("set"));
-    let set = text(&place.path("set"));
-    let refused = place.run(&["serve", &set, "--listen", "127.0.0.1:0"]);
+    let sandbox = Sandbox::new(false);
+    special(&sandbox.path("set"));
+    let set = text(&sandbox.path("set"));
+    let refused = sandbox.run(&["serve", &set, "--listen", "127.0.0.1:0"]);
     assert_eq!(refused.code, Some(1), "{}", refused.log);
     assert_eq!(refused.last.unwrap()["error"]["left_out"].as_array().unwrap().len(), 4);
-    let mut serving = place.started("serving", &["serve", &set, "--listen", "127.0.0.1:0", "--skip-special"]);
+    let mut serving =
+        sandbox.started("serving", &["serve", &set, "--listen", "127.0.0.1:0", "--skip-special"]);
     assert_eq!(serving.line(PATIENCE)["left_out"].as_array().unwrap().len(), 4);
 }
 
 #[test]
 fn names_that_are_not_text_travel_through_a_daemon() {
-    let mut place = Place::new(true);
-    let odd = place.path(latin(b"b\xfccher"));
+    let mut sandbox = Sandbox::new(true);
+    let odd = sandbox.path(latin(b"b\xfccher"));
     fs::create_dir(&odd).unwrap();
     fs::write(odd.join(latin(b"caf\xe9.txt")), "coffee").unwrap();
     symlink(latin(b"caf\xe9.txt"), odd.join(latin(b"men\xfc"))).unwrap();
-    let nameless = place.command(&["put".as_ref(), odd.as_os_str()]).output().unwrap();
+    let nameless = sandbox.command(&["put".as_ref(), odd.as_os_str()]).output().unwrap();
     assert_eq!(nameless.status.code(), Some(2), "{nameless:?}");
     assert!(String::from_utf8_lossy(&nameless.stderr).contains("--name"), "{nameless:?}");
     let named = ["put".as_ref(), odd.as_os_str(), "--name".as_ref(), "books".as_ref()];
-    let put = place.command(&named).output().unwrap();
+    let put = sandbox.command(&named).output().unwrap();
     assert_eq!(put.status.code(), Some(0), "{put:?}");
-    assert!(place.up.as_mut().unwrap().is_running());
-    let out = place.path("copy");
-    place.get("books", &out);
+    assert!(sandbox.up.as_mut().unwrap().is_running());
+    let out = sandbox.path("copy");
+    sandbox.get("books", &out);
     assert_eq!(fs::read(out.join(latin(b"caf\xe9.txt"))).unwrap(), b"coffee");
     assert_eq!(fs::read_link(out.join(latin(b"men\xfc"))).unwrap().as_os_str(), latin(b"caf\xe9.txt"));
 }
 
 #[test]
 fn times_and_holes_come_back_and_times_can_be_left_out_for_one_id_everywhere() {
-    let place = Place::new(true);
+    let sandbox = Sandbox::new(true);
     let write = |name: &str, secs: u64| {
-        let set = place.path(name);
+        let set = sandbox.path(name);
         fs::create_dir(&set).unwrap();
         let file = File::create(set.join("disk.img")).unwrap();
         file.set_len(32 << 20).unwrap();
@@ -187,14 +188,14 @@ fn times_and_holes_come_back_and_times_can_be_left_out_for_one_id_everywhere() {
     };
     let (here, there) = (write("here", 1_000_000_000), write("there", 1_500_000_000));
     let id =
-        |set: &Path, more: &[&str]| succeeded(place.put(set, more))["object"].as_str().unwrap().to_owned();
+        |set: &Path, more: &[&str]| succeeded(sandbox.put(set, more))["object"].as_str().unwrap().to_owned();
     let (with, other) = (id(&here, &["--name", "set"]), id(&there, &[]));
     assert_ne!(with, other, "times are part of a folder");
     let without = ["--no-mtimes", "--name", "plain"];
     assert_eq!(id(&here, &without), id(&there, &without), "equal contents are one object without them");
 
-    let out = place.path("copy");
-    place.get("set", &out);
+    let out = sandbox.path("copy");
+    sandbox.get("set", &out);
     let copied = fs::metadata(out.join("disk.img")).unwrap();
     assert_eq!((copied.mtime(), copied.mtime_nsec()), (1_000_000_000, 123_456_789));
     assert!(fs::read(out.join("disk.img")).unwrap() == fs::read(here.join("disk.img")).unwrap());
@@ -206,43 +207,43 @@ fn times_and_holes_come_back_and_times_can_be_left_out_for_one_id_everywhere() {
 }
 
 /// Begins a `put` that reads from this process.
-fn begin_put(place: &Place, more: &[&str]) -> Child {
+fn begin_put(sandbox: &Sandbox, more: &[&str]) -> Child {
     let args: Vec<&OsStr> = ["put", "-"].iter().chain(more).map(OsStr::new).collect();
-    let mut command = place.command(&args);
+    let mut command = sandbox.command(&args);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
 }
 
 #[test]
 fn standard_input_and_named_pipes_are_put_to_their_end() {
     for daemon in [false, true] {
-        let place = Place::new(daemon);
-        let content = random_file(&place.path("content"), 9_000_001, 1);
+        let sandbox = Sandbox::new(daemon);
+        let content = random_file(&sandbox.path("content"), 9_000_001, 1);
         let id = blake3::hash(&content).to_hex();
-        let mut put = begin_put(&place, &["--name", "stream"]);
+        let mut put = begin_put(&sandbox, &["--name", "stream"]);
         put.stdin.take().unwrap().write_all(&content).unwrap();
         let output = put.wait_with_output().unwrap();
         assert!(output.status.success(), "{output:?}");
         let result: Value = serde_json::from_slice(&output.stdout).unwrap();
         assert_eq!((&result["object"], &result["name"]), (&Value::from(id.as_str()), &Value::from("stream")));
         if daemon {
-            let out = place.path("out");
-            place.get("stream", &out);
+            let out = sandbox.path("out");
+            sandbox.get("stream", &out);
             assert!(fs::read(out).unwrap() == content);
         }
 
-        let mut unnamed = begin_put(&place, &[]);
+        let mut unnamed = begin_put(&sandbox, &[]);
         unnamed.stdin.take().unwrap().write_all(b"few").unwrap();
         let result: Value = serde_json::from_slice(&unnamed.wait_with_output().unwrap().stdout).unwrap();
         let id = blake3::hash(b"few").to_hex();
         assert_eq!((&result["object"], &result["name"]), (&Value::from(id.as_str()), &Value::Null));
 
-        let pipe = place.path("pipe");
+        let pipe = sandbox.path("pipe");
         assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
-        let reading = place.started("put", &["put", &text(&pipe)]);
+        let reading = sandbox.started("put", &["put", &text(&pipe)]);
         File::options().write(true).open(&pipe).unwrap().write_all(b"through a pipe").unwrap();
         let result = succeeded(reading.end(PATIENCE));
         assert_eq!(result["object"], blake3::hash(b"through a pipe").to_hex().as_str());
-        let linked = place.put(&pipe, &["--link"]);
+        let linked = sandbox.put(&pipe, &["--link"]);
         assert_eq!(linked.code, Some(2), "{}", linked.log);
     }
 }
@@ -250,43 +251,45 @@ fn standard_input_and_named_pipes_are_put_to_their_end() {
 #[test]
 fn a_put_that_is_interrupted_or_killed_leaves_nothing() {
     for daemon in [false, true] {
-        let place = Place::new(daemon);
+        let sandbox = Sandbox::new(daemon);
         for way in ["interrupted", "killed"] {
             let name = format!("put-{way}");
-            let state = text(&place.path("state"));
+            let state = text(&sandbox.path("state"));
             let args = ["put", "-", "--name", "it", "--progress", "json", "--state", &state];
-            let mut put = Process::start_listening(place.folder.path(), &name, &args);
+            let mut put = Process::start_listening(sandbox.folder.path(), &name, &args);
             put.say(&"x".repeat(1 << 20));
             wait_until("bytes are in the store", PATIENCE, || put.bytes_done() >= 1 << 20);
-            assert_eq!(place.files(), 1, "the file under way");
+            assert_eq!(sandbox.files(), 1, "the file under way");
             match way {
                 "interrupted" => {
                     put.interrupt();
                     let ended = put.end(PATIENCE);
                     assert_eq!(ended.code, Some(130), "{}", ended.log);
-                    assert_eq!(place.files(), 0, "nothing is left when the command ends");
+                    assert_eq!(sandbox.files(), 0, "nothing is left when the command ends");
                 }
                 _ => {
                     put.kill();
                     // Without a daemon the next command sweeps.
-                    wait_until("nothing is left", PATIENCE, || place.ls().is_empty() && place.files() == 0);
+                    wait_until("nothing is left", PATIENCE, || {
+                        sandbox.ls().is_empty() && sandbox.files() == 0
+                    });
                 }
             }
         }
-        assert_eq!(place.ls(), "");
+        assert_eq!(sandbox.ls(), "");
     }
 }
 
 #[test]
 fn progress_of_a_folder_counts_all_its_files_also_where_a_daemon_does_the_work() {
     for daemon in [false, true] {
-        let place = Place::new(daemon);
-        let set = place.path("set");
+        let sandbox = Sandbox::new(daemon);
+        let set = sandbox.path("set");
         fs::create_dir(&set).unwrap();
         for n in 0..3 {
             random_file(&set.join(n.to_string()), 3 << 20, n);
         }
-        let mut put = place.started("put", &["put", &text(&set), "--progress", "json"]);
+        let mut put = sandbox.started("put", &["put", &text(&set), "--progress", "json"]);
         let first = put.line(PATIENCE);
         assert_eq!((&first["type"], &first["phase"]), (&"progress".into(), &"hashing".into()), "{first}");
         assert_eq!(first["bytes_total"], 9 << 20, "{first}");
@@ -299,44 +302,44 @@ fn progress_of_a_folder_counts_all_its_files_also_where_a_daemon_does_the_work()
 
 #[test]
 fn a_cast_of_a_folder_counts_its_files() {
-    let place = Place::new(true);
-    let set = place.path("set");
+    let sandbox = Sandbox::new(true);
+    let set = sandbox.path("set");
     fs::create_dir(&set).unwrap();
     for n in 0..4 {
         random_file(&set.join(n.to_string()), 500_000, n);
     }
-    let object = succeeded(place.put(&set, &[]))["object"].as_str().unwrap().to_owned();
+    let object = succeeded(sandbox.put(&set, &[]))["object"].as_str().unwrap().to_owned();
     let nodes: BTreeMap<&str, Process> = ["a", "b"]
         .into_iter()
         .map(|name| {
-            let state = text(&place.path(name));
-            let args = ["node", "--join", &place.controller, "--listen", "127.0.0.1:0", "--state", &state];
-            let mut node = Process::start(place.folder.path(), name, &args);
+            let state = text(&sandbox.path(name));
+            let args = ["node", "--join", &sandbox.controller, "--listen", "127.0.0.1:0", "--state", &state];
+            let mut node = Process::start(sandbox.folder.path(), name, &args);
             node.line(PATIENCE);
             (name, node)
         })
         .collect();
     let cast = |state: &str| {
-        let state = text(&place.path(state));
+        let state = text(&sandbox.path(state));
         let args = [
             "cast",
             "set",
             "--all",
             "--controller",
-            &place.controller,
+            &sandbox.controller,
             "--via",
             "unicast",
             "--state",
             &state,
         ];
-        Process::start(place.folder.path(), "cast", &args).end(PATIENCE)
+        Process::start(sandbox.folder.path(), "cast", &args).end(PATIENCE)
     };
     wait_until("both nodes to be known", PATIENCE, || {
-        let report = place.run(&["status", "--controller", &place.controller]).last.unwrap();
+        let report = sandbox.run(&["status", "--controller", &sandbox.controller]).last.unwrap();
         report["nodes"].as_array().unwrap().iter().filter(|node| node["up"] == true).count()
             == 1 + nodes.len()
     });
-    let manifest = fs::metadata(place.path("state/store/objects").join(&object)).unwrap().len();
+    let manifest = fs::metadata(sandbox.path("state/store/objects").join(&object)).unwrap().len();
     let result = complete(cast("asker"));
     assert_eq!(result["bytes"], 2_000_000 + manifest, "{result:#}");
     let copies = number(&result["copies"]);

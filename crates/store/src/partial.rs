@@ -26,7 +26,7 @@ use std::sync::{Mutex, PoisonError};
 use headwater_units::{BlockIndex, Bytes, ObjectId};
 
 use crate::disk::{self, TempFile};
-use crate::partial_record::{self, PartialList, PartialSpec, Places};
+use crate::partial_record::{self, PartialList, PartialPaths, PartialSpec};
 use crate::source_file::read_block_at;
 use crate::{BlockHashes, BlockMap, SourceFile, StoreError};
 
@@ -54,7 +54,7 @@ pub struct Resuming {
 pub struct Partial {
     spec: PartialSpec,
     wanted: Range<u32>,
-    places: Places,
+    paths: PartialPaths,
     data: File,
     /// Held while a block is written. A file system lets one in at a time anyhow, but those who wait there keep a core
     /// busy: with two workers on fresh pages of a tmpfs that was a quarter of the receiver's CPU time.
@@ -87,14 +87,14 @@ impl Partial {
         let wanted = wanted(&mut spec)?;
         let bad = |reason| StoreError::BadDestination { path: spec.destination.clone(), reason };
         check_destination(&spec)?;
-        let places = Places::of(spec.hashes.root(), &spec.destination, &spec.state_folder)
+        let paths = PartialPaths::of(spec.hashes.root(), &spec.destination, &spec.state_folder)
             .ok_or_else(|| bad("it has no file name"))?;
-        let data = open_locked(&places.data)?;
+        let data = open_locked(&paths.data)?;
         let blocks = spec.hashes.layout().block_count();
         let partial = Partial {
             spec,
             wanted,
-            places,
+            paths,
             data,
             writing: Mutex::new(()),
             have: BlockMap::new(blocks),
@@ -107,8 +107,8 @@ impl Partial {
             Ok(()) => Ok(partial),
             Err(e) => {
                 // A transfer that never began leaves nothing behind.
-                if partial.have.count() == 0 && !partial.places.record.exists() {
-                    _ = std::fs::remove_file(&partial.places.data);
+                if partial.have.count() == 0 && !partial.paths.record.exists() {
+                    _ = std::fs::remove_file(&partial.paths.data);
                 }
                 Err(e)
             }
@@ -120,7 +120,7 @@ impl Partial {
         disk::check_space(&self.spec.destination, self.needed())?;
         let state = &self.spec.state_folder;
         std::fs::create_dir_all(state).map_err(|e| StoreError::io("create folder", state, e))?;
-        partial_record::write(&self.spec, &self.places)
+        partial_record::write(&self.spec, &self.paths)
     }
 
     /// The transfers written down in a state folder, with all that is needed to go on with each.
@@ -134,7 +134,7 @@ impl Partial {
     /// Verifies what is in the data file.
     fn resume(&self, progress: &mut dyn FnMut(Resuming)) -> Result<(), StoreError> {
         let size = self.spec.hashes.size().get();
-        let fail = |e| StoreError::io_writing("write", &self.places.data, self.needed(), e);
+        let fail = |e| StoreError::io_writing("write", &self.paths.data, self.needed(), e);
         let len = self.data.metadata().map_err(fail)?.len();
         if len != size {
             self.data.set_len(size).map_err(fail)?;
@@ -195,7 +195,7 @@ impl Partial {
                 disk::write_sparse(&self.data, bytes, offset)
             }
         };
-        written.map_err(|e| StoreError::io_writing("write", &self.places.data, self.needed(), e))?;
+        written.map_err(|e| StoreError::io_writing("write", &self.paths.data, self.needed(), e))?;
         self.not_out.fetch_add(bytes.len() as u64, Ordering::Relaxed);
         Ok(self.have.insert(block))
     }
@@ -224,7 +224,7 @@ impl Partial {
     }
 
     fn read_any(&self, block: BlockIndex, buffer: &mut Vec<u8>) -> Result<(), StoreError> {
-        read_block_at(&self.data, &self.places.data, self.spec.hashes.layout(), block, buffer)
+        read_block_at(&self.data, &self.paths.data, self.spec.hashes.layout(), block, buffer)
     }
 
     /// Which blocks are here; those outside [`Partial::wanted`] come from an earlier transfer.
@@ -253,7 +253,7 @@ impl Partial {
     }
     /// The hidden file with the blocks.
     pub fn data_path(&self) -> &Path {
-        &self.places.data
+        &self.paths.data
     }
 
     /// What must still be written until the end.
@@ -286,21 +286,21 @@ impl Partial {
             Some(range) => {
                 self.write_range(range)?;
                 *finished = true;
-                disk::remove_if_there(&self.places.data)?;
+                disk::remove_if_there(&self.paths.data)?;
             }
             None => {
                 self.give_back_zeros();
                 self.data.sync_all().map_err(|e| {
                     // Pages that could not be written count as clean now; a resume must see the disk, not them.
                     disk::drop_cache(&self.data);
-                    StoreError::io_writing("sync", &self.places.data, self.spec.hashes.size(), e)
+                    StoreError::io_writing("sync", &self.paths.data, self.spec.hashes.size(), e)
                 })?;
-                disk::rename(&self.places.data, destination, self.spec.overwrite)?;
+                disk::rename(&self.paths.data, destination, self.spec.overwrite)?;
                 *finished = true;
                 disk::sync_folder(disk::parent(destination))?;
             }
         }
-        disk::remove_if_there(&self.places.record)?;
+        disk::remove_if_there(&self.paths.record)?;
         Ok(destination.clone())
     }
 
@@ -321,10 +321,10 @@ impl Partial {
 
     /// Puts the bytes of a range together and renames them to the destination. Every block is verified on its way.
     fn write_range(&self, range: &Range<u64>) -> Result<(), StoreError> {
-        disk::remove_if_there(&self.places.range)?;
-        let file = OpenOptions::new().read(true).write(true).create_new(true).open(&self.places.range);
-        let file = file.map_err(|e| StoreError::io("create", &self.places.range, e))?;
-        let temp = TempFile::adopt(self.places.range.clone(), file);
+        disk::remove_if_there(&self.paths.range)?;
+        let file = OpenOptions::new().read(true).write(true).create_new(true).open(&self.paths.range);
+        let file = file.map_err(|e| StoreError::io("create", &self.paths.range, e))?;
+        let temp = TempFile::adopt(self.paths.range.clone(), file);
         let layout = self.spec.hashes.layout();
         let mut buffer = Vec::new();
         for block in self.wanted().map(BlockIndex) {
@@ -338,10 +338,10 @@ impl Partial {
             let part = &buffer[(from - start) as usize..(to - start) as usize];
             let written = disk::write_sparse(temp.file(), part, from - range.start);
             let needed = Bytes::new(range.end - from);
-            written.map_err(|e| StoreError::io_writing("write", &self.places.range, needed, e))?;
+            written.map_err(|e| StoreError::io_writing("write", &self.paths.range, needed, e))?;
         }
         let len = range.end - range.start;
-        temp.file().set_len(len).map_err(|e| StoreError::io("write", &self.places.range, e))?;
+        temp.file().set_len(len).map_err(|e| StoreError::io("write", &self.paths.range, e))?;
         temp.persist(&self.spec.destination, self.spec.overwrite)
     }
 
@@ -366,7 +366,7 @@ impl Partial {
             }
             match disk::copy_range(source.file(), &self.data, offset.get(), len.get()) {
                 Err(e) if matches!(e.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded) => {
-                    return Err(StoreError::io_writing("write", &self.places.data, self.needed(), e));
+                    return Err(StoreError::io_writing("write", &self.paths.data, self.needed(), e));
                 }
                 Err(_) => continue,
                 Ok(()) => {}
@@ -397,10 +397,10 @@ impl Partial {
     /// [`StoreError::Io`].
     pub fn remove(&self) -> Result<(), StoreError> {
         if !*self.finished.lock().unwrap_or_else(PoisonError::into_inner) {
-            disk::remove_if_there(&self.places.data)?;
-            disk::remove_if_there(&self.places.range)?;
+            disk::remove_if_there(&self.paths.data)?;
+            disk::remove_if_there(&self.paths.range)?;
         }
-        disk::remove_if_there(&self.places.record)
+        disk::remove_if_there(&self.paths.record)
     }
 }
 

@@ -77,8 +77,8 @@ impl PartialInfo {
             disk::remove_if_there(&self.data_path)?;
         }
         let state_folder = disk::parent(&self.record_path);
-        if let Some(places) = Places::of(self.spec.hashes.root(), &self.spec.destination, state_folder) {
-            disk::remove_if_there(&places.range)?;
+        if let Some(paths) = PartialPaths::of(self.spec.hashes.root(), &self.spec.destination, state_folder) {
+            disk::remove_if_there(&paths.range)?;
         }
         disk::remove_if_there(&self.record_path)
     }
@@ -96,14 +96,14 @@ pub struct PartialList {
 
 /// Where things about one transfer are.
 #[derive(Debug)]
-pub(crate) struct Places {
+pub(crate) struct PartialPaths {
     pub(crate) data: PathBuf,
     /// A file for the bytes of a range while they are put together.
     pub(crate) range: PathBuf,
     pub(crate) record: PathBuf,
 }
 
-impl Places {
+impl PartialPaths {
     /// `destination` is absolute.
     pub(crate) fn of(id: ObjectId, destination: &Path, state_folder: &Path) -> Option<Self> {
         let name = destination.file_name()?;
@@ -119,7 +119,7 @@ impl Places {
             let full = if fits { full } else { format!(".{key}{tail}").into_bytes() };
             destination.with_file_name(OsString::from_vec(full))
         };
-        Some(Places {
+        Some(PartialPaths {
             data: hidden("partial"),
             range: hidden("range"),
             record: state_folder.join(format!("{key}.{SUFFIX}")),
@@ -128,7 +128,7 @@ impl Places {
 }
 
 /// Writes the record of a transfer, unless it is there already.
-pub(crate) fn write(spec: &PartialSpec, places: &Places) -> Result<(), StoreError> {
+pub(crate) fn write(spec: &PartialSpec, paths: &PartialPaths) -> Result<(), StoreError> {
     let record = Record {
         id: spec.hashes.root(),
         size: spec.hashes.size(),
@@ -138,18 +138,18 @@ pub(crate) fn write(spec: &PartialSpec, places: &Places) -> Result<(), StoreErro
         hashes: spec.hashes.as_slice().to_vec(),
     };
     let mut bytes = MAGIC.to_vec();
-    let fail = |e| StoreError::io_writing("write", &places.record, Bytes::kib(64), e);
+    let fail = |e| StoreError::io_writing("write", &paths.record, Bytes::kib(64), e);
     bytes = postcard::to_extend(&record, bytes).map_err(|e| fail(std::io::Error::other(e)))?;
     bytes.extend(blake3::hash(&bytes).as_bytes());
-    if std::fs::read(&places.record).is_ok_and(|there| there == bytes) {
+    if std::fs::read(&paths.record).is_ok_and(|there| there == bytes) {
         return Ok(());
     }
     // Nobody else writes this one: the caller holds the lock of the data file. What is there is of a killed process.
-    let temp = places.record.with_extension("tmp");
+    let temp = paths.record.with_extension("tmp");
     disk::remove_if_there(&temp)?;
     let temp = TempFile::create(temp)?;
     temp.file().write_all(&bytes).map_err(fail)?;
-    temp.persist(&places.record, true)
+    temp.persist(&paths.record, true)
 }
 
 /// Reads the records of a state folder; one that does not exist has none.
@@ -169,14 +169,14 @@ pub(crate) fn list(state_folder: &Path) -> Result<PartialList, StoreError> {
         if path.extension().is_none_or(|e| e != SUFFIX) {
             continue;
         }
-        let Some((spec, places)) = read(&path, state_folder) else {
+        let Some((spec, paths)) = read(&path, state_folder) else {
             list.damaged.push(path);
             continue;
         };
-        match std::fs::metadata(&places.data) {
+        match std::fs::metadata(&paths.data) {
             Ok(data) => list.partials.push(PartialInfo {
                 on_disk: Bytes::new(data.blocks().saturating_mul(512)).min(spec.hashes.size()),
-                data_path: places.data,
+                data_path: paths.data,
                 record_path: path,
                 spec,
             }),
@@ -189,7 +189,7 @@ pub(crate) fn list(state_folder: &Path) -> Result<PartialList, StoreError> {
     Ok(list)
 }
 
-fn read(path: &Path, state_folder: &Path) -> Option<(PartialSpec, Places)> {
+fn read(path: &Path, state_folder: &Path) -> Option<(PartialSpec, PartialPaths)> {
     let bytes = std::fs::read(path).ok()?;
     let (body, hash) = bytes.split_last_chunk::<32>()?;
     if blake3::hash(body).as_bytes() != hash {
@@ -197,10 +197,10 @@ fn read(path: &Path, state_folder: &Path) -> Option<(PartialSpec, Places)> {
     }
     let record: Record = postcard::from_bytes(body.strip_prefix(MAGIC)?).ok()?;
     let destination = PathBuf::from(OsString::from_vec(record.destination));
-    let places = Places::of(record.id, &destination, state_folder)?;
+    let paths = PartialPaths::of(record.id, &destination, state_folder)?;
     let hashes = BlockHashes::verified(record.id, record.size, record.hashes).ok()?;
     let state_folder = state_folder.to_owned();
     let spec =
         PartialSpec { hashes, destination, state_folder, range: record.range, overwrite: record.overwrite };
-    (places.record == path).then_some((spec, places))
+    (paths.record == path).then_some((spec, paths))
 }

@@ -15,13 +15,13 @@ const NOW: u64 = 1_800_000_000;
 const EXPLICIT: GcOptions = GcOptions { dry_run: false, now_unix_secs: NOW, keep_unfinished_secs: 0 };
 const BY_ITSELF: GcOptions = GcOptions { keep_unfinished_secs: 86_400, ..EXPLICIT };
 
-struct Place {
+struct Sandbox {
     folder: TempDir,
 }
 
-impl Place {
+impl Sandbox {
     fn new() -> Self {
-        Place { folder: tempfile::tempdir().unwrap() }
+        Sandbox { folder: tempfile::tempdir().unwrap() }
     }
     fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
@@ -81,14 +81,14 @@ fn put_folder(store: &Store, folder: &Path, name: &str) -> ObjectId {
 
 #[test]
 fn a_folder_goes_with_those_of_its_files_that_nothing_else_needs() {
-    let place = Place::new();
-    let store = place.open();
-    put_folder(&store, &place.folder("a", &["only a", "both", "also by itself"]), "a");
-    put_folder(&store, &place.folder("b", &["both", "only b"]), "b");
-    let file = place.path("by itself");
+    let sandbox = Sandbox::new();
+    let store = sandbox.open();
+    put_folder(&store, &sandbox.folder("a", &["only a", "both", "also by itself"]), "a");
+    put_folder(&store, &sandbox.folder("b", &["both", "only b"]), "b");
+    let file = sandbox.path("by itself");
     fs::write(&file, "also by itself").unwrap();
     put(&store, &file, &named("itself"));
-    assert_eq!(place.files(), 6);
+    assert_eq!(sandbox.files(), 6);
     let removed = store.rm("a").unwrap();
     assert_eq!(removed.objects.len(), 2, "its manifest, and one file");
     assert!(removed.objects.contains(&id_of("only a")));
@@ -97,14 +97,14 @@ fn a_folder_goes_with_those_of_its_files_that_nothing_else_needs() {
     let removed = store.rm("b").unwrap();
     assert_eq!(removed.freed, Some(used - Bytes::new("also by itself".len() as u64)));
     store.rm("itself").unwrap();
-    assert_eq!((place.files(), store.used()), (0, Bytes::ZERO));
+    assert_eq!((sandbox.files(), store.used()), (0, Bytes::ZERO));
 }
 
 #[test]
 fn a_file_that_a_folder_needs_loses_its_name_and_stays_until_the_folder_goes() {
-    let place = Place::new();
-    let store = place.open();
-    let folder = place.folder("a", &["content"]);
+    let sandbox = Sandbox::new();
+    let store = sandbox.open();
+    let folder = sandbox.folder("a", &["content"]);
     let file = put(&store, &folder.join("file0"), &named("file")).hashes.root();
     let folder = put_folder(&store, &folder, "a");
     let removed = store.rm("file").unwrap();
@@ -113,18 +113,18 @@ fn a_file_that_a_folder_needs_loses_its_name_and_stays_until_the_folder_goes() {
     let refused = store.rm(&file.to_string()).unwrap_err();
     assert!(matches!(refused, StoreError::PartOfFolder { id, folder: of } if (id, of) == (file, folder)));
     store.rm("a").unwrap();
-    assert_eq!(place.files(), 0);
+    assert_eq!(sandbox.files(), 0);
 }
 
 #[test]
 fn what_was_put_or_kept_by_itself_is_no_garbage_though_it_has_no_name() {
-    let place = Place::new();
-    let store = place.open();
-    let file = place.path("file");
+    let sandbox = Sandbox::new();
+    let store = sandbox.open();
+    let file = sandbox.path("file");
     fs::write(&file, "content").unwrap();
     put(&store, &file, &PutOptions::default());
     // And what came first as part of a folder, if it is kept by its id later.
-    let folder = place.folder("a", &["part", "other"]);
+    let folder = sandbox.folder("a", &["part", "other"]);
     put_folder(&store, &folder, "a");
     put(&store, &folder.join("file0"), &PutOptions::default());
     store.rm("a").unwrap();
@@ -137,11 +137,11 @@ fn what_was_put_or_kept_by_itself_is_no_garbage_though_it_has_no_name() {
 
 #[test]
 fn files_of_a_folder_that_came_to_nothing_go_and_those_that_others_need_stay() {
-    let place = Place::new();
-    let store = place.open();
-    put_folder(&store, &place.folder("a", &["shared"]), "a");
+    let sandbox = Sandbox::new();
+    let store = sandbox.open();
+    put_folder(&store, &sandbox.folder("a", &["shared"]), "a");
     let gathering = store.gather(false);
-    put_files(&store, &place.folder("b", &["shared", "new"]), &gathering);
+    put_files(&store, &sandbox.folder("b", &["shared", "new"]), &gathering);
     assert_eq!(store.gc(EXPLICIT, &|_| false).unwrap().objects, [], "nothing that is being gathered");
     assert_eq!(store.give_up(gathering).unwrap(), [id_of("new")]);
     assert!(store.open_object(id_of("shared")).is_ok());
@@ -149,12 +149,12 @@ fn files_of_a_folder_that_came_to_nothing_go_and_those_that_others_need_stay() {
 
 #[test]
 fn a_folder_that_is_being_put_keeps_files_that_another_removal_frees() {
-    let place = Place::new();
-    let store = place.open();
-    let folder = place.folder("a", &["shared"]);
+    let sandbox = Sandbox::new();
+    let store = sandbox.open();
+    let folder = sandbox.folder("a", &["shared"]);
     put_folder(&store, &folder, "a");
     let gathering = store.gather(false);
-    let manifest = put_files(&store, &place.folder("b", &["shared"]), &gathering);
+    let manifest = put_files(&store, &sandbox.folder("b", &["shared"]), &gathering);
     store.rm("a").unwrap();
     store.put_reader(&mut manifest.as_slice(), &folder, &named("b"), &mut |_| {}).unwrap();
     drop(gathering);
@@ -164,33 +164,33 @@ fn a_folder_that_is_being_put_keeps_files_that_another_removal_frees() {
 
 #[test]
 fn after_a_crash_the_files_of_a_put_go_at_once_and_those_of_a_transfer_only_when_it_is_old() {
-    let place = Place::new();
-    let (put, fetched) = (place.folder("a", &["put"]), place.folder("b", &["fetched"]));
+    let sandbox = Sandbox::new();
+    let (put, fetched) = (sandbox.folder("a", &["put"]), sandbox.folder("b", &["fetched"]));
     {
-        let store = place.open();
+        let store = sandbox.open();
         // Killed before their manifests: nobody gives them up.
         put_files(&store, &put, &store.gather(false));
         put_files(&store, &fetched, &store.gather(true));
     }
-    let store = place.open();
+    let store = sandbox.open();
     let dry = GcOptions { dry_run: true, ..EXPLICIT };
     assert_eq!(store.gc(dry, &|_| false).unwrap().objects.len(), 2);
-    assert_eq!(place.files(), 2, "it was only asked");
+    assert_eq!(sandbox.files(), 2, "it was only asked");
     assert_eq!(store.gc(BY_ITSELF, &|_| false).unwrap().objects, [id_of("put")]);
     let later = GcOptions { now_unix_secs: NOW + 86_400, ..BY_ITSELF };
     assert_eq!(store.gc(later, &|id| id == id_of("fetched")).unwrap().objects, [], "it is being sent");
     assert_eq!(store.gc(later, &|_| false).unwrap().objects, [id_of("fetched")]);
-    assert_eq!((place.files(), store.used()), (0, Bytes::ZERO));
+    assert_eq!((sandbox.files(), store.used()), (0, Bytes::ZERO));
 }
 
 #[test]
 fn while_a_folder_cannot_be_read_no_file_of_a_folder_goes() {
-    let place = Place::new();
-    let store = place.open();
-    let folder = place.folder("a", &["content"]);
+    let sandbox = Sandbox::new();
+    let store = sandbox.open();
+    let folder = sandbox.folder("a", &["content"]);
     let id = put_folder(&store, &folder, "a");
-    put_files(&store, &place.folder("b", &["left over"]), &store.gather(false));
-    place.rot(id);
+    put_files(&store, &sandbox.folder("b", &["left over"]), &store.gather(false));
+    sandbox.rot(id);
     let collected = store.gc(EXPLICIT, &|_| false).unwrap();
     assert_eq!((collected.objects.len(), collected.unreadable), (0, vec![id]));
     assert_eq!(put_folder(&store, &folder, "a"), id, "putting it again heals it");
@@ -199,8 +199,8 @@ fn while_a_folder_cannot_be_read_no_file_of_a_folder_goes() {
 
 #[test]
 fn transfers_that_nobody_goes_on_with_are_removed_and_those_under_way_are_not() {
-    let place = Place::new();
-    let store = place.open();
+    let sandbox = Sandbox::new();
+    let store = sandbox.open();
     let begun = |content: &[u8]| {
         let hashes = BlockHashes::of_bytes(content);
         let first = hashes.layout().len(BlockIndex(0)).get() as usize;
@@ -210,7 +210,7 @@ fn transfers_that_nobody_goes_on_with_are_removed_and_those_under_way_are_not() 
     };
     drop(begun(&[1; 500_000]));
     let under_way = begun(&[2; 500_000]);
-    fs::write(place.path("store/incoming/.nobody.knows.partial"), [3; 10_000]).unwrap();
+    fs::write(sandbox.path("store/incoming/.nobody.knows.partial"), [3; 10_000]).unwrap();
     // Their files are of today, which lies before NOW.
     assert_eq!(
         store.gc(GcOptions { keep_unfinished_secs: NOW, ..EXPLICIT }, &|_| false).unwrap().partials,
@@ -221,21 +221,21 @@ fn transfers_that_nobody_goes_on_with_are_removed_and_those_under_way_are_not() 
     assert_eq!(dry, collected);
     assert_eq!(collected.partials, 2);
     assert!(collected.partial_bytes >= Bytes::new(64 << 10));
-    assert_eq!(place.files(), 2, "data and record of the one under way");
+    assert_eq!(sandbox.files(), 2, "data and record of the one under way");
     assert_eq!(under_way.have().count(), 1);
 }
 
 #[test]
 fn a_rotten_copy_is_healed_by_putting_the_object_again() {
-    let place = Place::new();
-    let file = place.path("file");
+    let sandbox = Sandbox::new();
+    let file = sandbox.path("file");
     fs::write(&file, "content").unwrap();
     let small = StoreOptions { quota: Some(Bytes::new(10)) };
     for options in [StoreOptions::default(), small] {
-        let store = Store::open(&place.path("store"), options).unwrap();
+        let store = Store::open(&sandbox.path("store"), options).unwrap();
         let id = put(&store, &file, &named("it")).hashes.root();
         store.verify(id).unwrap();
-        place.rot(id);
+        sandbox.rot(id);
         assert!(matches!(store.verify(id), Err(StoreError::ObjectDamaged { .. })));
         let stored = put(&store, &file, &named("it"));
         assert!(stored.healed && stored.placed != Placed::AlreadyHere, "{stored:?}");
@@ -248,9 +248,9 @@ fn a_rotten_copy_is_healed_by_putting_the_object_again() {
 
 #[test]
 fn a_name_counts_how_often_it_was_given_and_a_copy_counts_for_less() {
-    let place = Place::new();
-    let store = place.open();
-    let file = place.path("file");
+    let sandbox = Sandbox::new();
+    let store = sandbox.open();
+    let file = sandbox.path("file");
     let given = |content: &str, naming| {
         fs::write(&file, content).unwrap();
         put(&store, &file, &PutOptions { naming, ..named("prod") });
@@ -274,9 +274,9 @@ fn a_name_counts_how_often_it_was_given_and_a_copy_counts_for_less() {
 
 #[test]
 fn sixty_four_hex_digits_are_an_id_and_no_name() {
-    let place = Place::new();
-    let store = place.open();
-    let file = place.path("file");
+    let sandbox = Sandbox::new();
+    let store = sandbox.open();
+    let file = sandbox.path("file");
     fs::write(&file, "content").unwrap();
     let other = id_of("other").to_string();
     let refused = store.put(&file, &named(&other), &mut |_| {});
@@ -290,18 +290,18 @@ fn sixty_four_hex_digits_are_an_id_and_no_name() {
 fn a_store_of_an_older_version_keeps_its_names_and_learns_what_belongs_to_its_folders() {
     const OLD: TableDefinition<&str, [u8; 32]> = TableDefinition::new("names 1");
     const NEW: TableDefinition<&str, &[u8]> = TableDefinition::new("names 2");
-    let place = Place::new();
+    let sandbox = Sandbox::new();
     let folder = {
-        let store = place.open();
-        let file = place.path("file");
+        let store = sandbox.open();
+        let file = sandbox.path("file");
         fs::write(&file, "by itself").unwrap();
         put(&store, &file, &named("it"));
         put(&store, &file, &named("it too"));
         fs::write(&file, "nameless").unwrap();
         put(&store, &file, &PutOptions::default());
-        put_folder(&store, &place.folder("a", &["part"]), "a")
+        put_folder(&store, &sandbox.folder("a", &["part"]), "a")
     };
-    let database = Database::open(place.path("store/index.redb")).unwrap();
+    let database = Database::open(sandbox.path("store/index.redb")).unwrap();
     let names: Vec<String> = {
         let table = database.begin_read().unwrap().open_table(NEW).unwrap();
         table.iter().unwrap().map(|row| row.unwrap().0.value().to_owned()).collect()
@@ -318,14 +318,14 @@ fn a_store_of_an_older_version_keeps_its_names_and_learns_what_belongs_to_its_fo
     drop(database);
 
     for _ in 0..2 {
-        let store = place.open();
+        let store = sandbox.open();
         let found: Vec<String> = store.names().unwrap().into_keys().collect();
         assert_eq!(found, ["a", "it", "it too"]);
         assert_eq!(store.lookup("it").unwrap().id, id_of("by itself"));
         let facts = store.name_facts("a").unwrap().unwrap();
         assert_eq!((facts.object, facts.generation, facts.standing), (folder, 1, NameStanding::Copied));
     }
-    let store = place.open();
+    let store = sandbox.open();
     assert_eq!(store.rm("a").unwrap().objects.len(), 2, "the folder's file goes with it");
     store.gc(EXPLICIT, &|_| false).unwrap();
     assert!(store.open_object(id_of("nameless")).is_ok(), "nobody knows that it is garbage");

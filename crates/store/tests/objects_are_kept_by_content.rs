@@ -16,13 +16,13 @@ fn content(len: usize, seed: u64) -> Vec<u8> {
     (0..len as u64).map(|i| ((i + seed).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 29) as u8).collect()
 }
 
-struct Place {
+struct Sandbox {
     folder: TempDir,
 }
 
-impl Place {
+impl Sandbox {
     fn new() -> Self {
-        Place { folder: tempfile::tempdir().unwrap() }
+        Sandbox { folder: tempfile::tempdir().unwrap() }
     }
     fn file(&self, name: &str, bytes: &[u8]) -> PathBuf {
         let path = self.folder.path().join(name);
@@ -66,32 +66,32 @@ fn read_all(source: &SourceFile, hashes: &BlockHashes) -> Vec<u8> {
 
 #[test]
 fn an_object_comes_back_byte_for_byte_after_a_restart() {
-    let place = Place::new();
+    let sandbox = Sandbox::new();
     for (i, size) in [0, 1, 262_144, 3_000_001].into_iter().enumerate() {
         let bytes = content(size, i as u64);
-        let path = place.file("in", &bytes);
+        let path = sandbox.file("in", &bytes);
         let mut last = Bytes::ZERO;
         let options = PutOptions { name: Some("it"), added_unix_secs: 77, ..PutOptions::default() };
-        let stored = place.open().put(&path, &options, &mut |n| last = n).unwrap();
+        let stored = sandbox.open().put(&path, &options, &mut |n| last = n).unwrap();
         assert_eq!(stored.hashes.root().0, *blake3::hash(&bytes).as_bytes());
         assert_eq!(last, Bytes::new(size as u64));
 
-        let store = place.open();
+        let store = sandbox.open();
         let object = store.lookup("it").unwrap();
         assert_eq!((object.id, object.added_unix_secs), (stored.hashes.root(), 77));
         let (source, hashes) = store.open_object(object.id).unwrap();
         assert_eq!(hashes, stored.hashes);
         assert_eq!(read_all(&source, &hashes), bytes);
-        assert_eq!(place.temp_files(), 0);
+        assert_eq!(sandbox.temp_files(), 0);
     }
-    assert_eq!(place.open().ls().unwrap().len(), 4);
+    assert_eq!(sandbox.open().ls().unwrap().len(), 4);
 }
 
 #[test]
 fn the_same_bytes_are_stored_once_under_any_number_of_names() {
-    let place = Place::new();
-    let store = place.open();
-    let path = place.file("in", &content(500_000, 1));
+    let sandbox = Sandbox::new();
+    let store = sandbox.open();
+    let path = sandbox.file("in", &content(500_000, 1));
     put(&store, &path, Some("a")).unwrap();
     assert_eq!(put(&store, &path, Some("b")).unwrap().placed, Placed::AlreadyHere);
     assert_eq!(store.used(), Bytes::new(500_000));
@@ -101,17 +101,17 @@ fn the_same_bytes_are_stored_once_under_any_number_of_names() {
     assert_eq!((removed.names, removed.freed), (vec!["a".to_owned()], None));
     let removed = store.rm("b").unwrap();
     assert_eq!(removed.freed, Some(Bytes::new(500_000)));
-    assert!(!place.object_path(removed.id).exists());
+    assert!(!sandbox.object_path(removed.id).exists());
     assert_eq!((store.used(), store.ls().unwrap().len()), (Bytes::ZERO, 0));
     assert!(matches!(store.lookup("b"), Err(StoreError::NotFound { .. })));
 }
 
 #[test]
 fn a_name_moves_and_the_object_it_left_stays() {
-    let place = Place::new();
-    let store = place.open();
-    let old = put(&store, &place.file("1", b"one"), Some("x")).unwrap().hashes.root();
-    let stored = put(&store, &place.file("2", b"two"), Some("x")).unwrap();
+    let sandbox = Sandbox::new();
+    let store = sandbox.open();
+    let old = put(&store, &sandbox.file("1", b"one"), Some("x")).unwrap().hashes.root();
+    let stored = put(&store, &sandbox.file("2", b"two"), Some("x")).unwrap();
     assert_eq!(stored.name_moved_from, Some(old));
     assert_eq!(store.lookup("x").unwrap().id, stored.hashes.root());
     assert_eq!(store.lookup(&old.to_string()).unwrap().names, Vec::<String>::new());
@@ -119,9 +119,9 @@ fn a_name_moves_and_the_object_it_left_stays() {
 
 #[test]
 fn objects_are_found_by_the_first_digits_of_their_id() {
-    let place = Place::new();
-    let store = place.open();
-    let id = put(&store, &place.file("1", b"one"), None).unwrap().hashes.root();
+    let sandbox = Sandbox::new();
+    let store = sandbox.open();
+    let id = put(&store, &sandbox.file("1", b"one"), None).unwrap().hashes.root();
     let text = id.to_string();
     for what in [&text[..8], &text[..63], &text, &text.to_uppercase()[..12]] {
         assert_eq!(store.lookup(what).unwrap().id, id);
@@ -129,38 +129,38 @@ fn objects_are_found_by_the_first_digits_of_their_id() {
     assert!(matches!(store.lookup(&text[..7]), Err(StoreError::NotFound { .. })));
     assert!(matches!(store.lookup(&format!("{text}0")), Err(StoreError::NotFound { .. })));
     // A name goes first, even one that looks like the beginning of an id.
-    let other = put(&store, &place.file("2", b"two"), Some(&text[..8])).unwrap().hashes.root();
+    let other = put(&store, &sandbox.file("2", b"two"), Some(&text[..8])).unwrap().hashes.root();
     assert_eq!(store.lookup(&text[..8]).unwrap().id, other);
     assert_eq!(store.rm(&text[..9]).unwrap().id, id);
 }
 
 #[test]
 fn beyond_the_quota_nothing_is_stored_and_nothing_is_lost() {
-    let place = Place::new();
-    let store = place.open_with_quota(1000);
-    put(&store, &place.file("1", &[1; 600]), Some("kept")).unwrap();
-    let too_much = put(&store, &place.file("2", &[2; 401]), Some("kept")).unwrap_err();
+    let sandbox = Sandbox::new();
+    let store = sandbox.open_with_quota(1000);
+    put(&store, &sandbox.file("1", &[1; 600]), Some("kept")).unwrap();
+    let too_much = put(&store, &sandbox.file("2", &[2; 401]), Some("kept")).unwrap_err();
     let StoreError::QuotaExceeded { quota, used, needed } = too_much else { panic!("{too_much}") };
     assert_eq!([quota, used, needed].map(Bytes::get), [1000, 600, 401]);
     let endless =
         store.put_reader(&mut std::io::repeat(3), Path::new("-"), &PutOptions::default(), &mut |_| {});
     assert!(matches!(endless, Err(StoreError::QuotaExceeded { .. })));
-    assert_eq!((place.temp_files(), store.used()), (0, Bytes::new(600)));
+    assert_eq!((sandbox.temp_files(), store.used()), (0, Bytes::new(600)));
     assert_eq!(store.lookup("kept").unwrap().size, Bytes::new(600));
     // The same bytes again need no room, and what is left is usable to the last byte.
-    put(&store, &place.file("3", &[1; 600]), Some("again")).unwrap();
-    put(&store, &place.file("4", &[2; 400]), None).unwrap();
+    put(&store, &sandbox.file("3", &[1; 600]), Some("again")).unwrap();
+    put(&store, &sandbox.file("4", &[2; 400]), None).unwrap();
     store.rm("again").unwrap();
     store.rm("kept").unwrap();
-    put(&store, &place.file("5", &[5; 600]), None).unwrap();
+    put(&store, &sandbox.file("5", &[5; 600]), None).unwrap();
 }
 
 #[test]
 fn a_put_that_is_stopped_leaves_nothing_and_says_so() {
     use std::sync::atomic::{AtomicBool, Ordering};
-    let place = Place::new();
-    let store = place.open();
-    let path = place.file("big", &content(5 << 20, 1));
+    let sandbox = Sandbox::new();
+    let store = sandbox.open();
+    let path = sandbox.file("big", &content(5 << 20, 1));
     for way in ["file", "stream"] {
         let stop = AtomicBool::new(false);
         let options = PutOptions { name: Some("it"), stop: Some(&stop), ..PutOptions::default() };
@@ -174,33 +174,33 @@ fn a_put_that_is_stopped_leaves_nothing_and_says_so() {
             _ => store.put_reader(&mut std::io::repeat(3), Path::new("-"), &options, &mut progress),
         };
         assert!(matches!(stopped, Err(StoreError::Stopped)), "{way}: {stopped:?}");
-        assert_eq!((heard, place.temp_files(), store.ls().unwrap().len()), (2, 0, 0), "{way}");
+        assert_eq!((heard, sandbox.temp_files(), store.ls().unwrap().len()), (2, 0, 0), "{way}");
         assert_eq!(store.used(), Bytes::ZERO);
     }
 }
 
 #[test]
 fn a_quota_can_be_set_anew_and_what_is_stored_stays() {
-    let place = Place::new();
-    let store = place.open_with_quota(1000);
-    put(&store, &place.file("1", &[1; 600]), None).unwrap();
+    let sandbox = Sandbox::new();
+    let store = sandbox.open_with_quota(1000);
+    put(&store, &sandbox.file("1", &[1; 600]), None).unwrap();
     store.set_quota(Some(Bytes::new(500)));
     assert_eq!((store.options().quota, store.used()), (Some(Bytes::new(500)), Bytes::new(600)));
-    assert!(matches!(put(&store, &place.file("2", &[2; 1]), None), Err(StoreError::QuotaExceeded { .. })));
+    assert!(matches!(put(&store, &sandbox.file("2", &[2; 1]), None), Err(StoreError::QuotaExceeded { .. })));
     store.set_quota(None);
-    put(&store, &place.file("3", &[3; 5000]), None).unwrap();
+    put(&store, &sandbox.file("3", &[3; 5000]), None).unwrap();
 }
 
 #[test]
 fn a_sparse_file_stays_sparse() {
-    let place = Place::new();
-    let path = place.folder.path().join("sparse");
+    let sandbox = Sandbox::new();
+    let path = sandbox.folder.path().join("sparse");
     let file = File::create(&path).unwrap();
     file.set_len(64 << 20).unwrap();
     std::os::unix::fs::FileExt::write_all_at(&file, b"here", 40 << 20).unwrap();
-    let store = place.open();
+    let store = sandbox.open();
     let stored = put(&store, &path, None).unwrap();
-    let found = fs::metadata(place.object_path(stored.hashes.root())).unwrap();
+    let found = fs::metadata(sandbox.object_path(stored.hashes.root())).unwrap();
     assert_eq!(found.len(), 64 << 20);
     assert!(found.blocks() * 512 < 1 << 20);
     assert_eq!(BlockHashes::of_file(&path, &mut |_| {}).unwrap(), stored.hashes);
@@ -208,14 +208,14 @@ fn a_sparse_file_stays_sparse() {
 
 #[test]
 fn a_hard_link_takes_no_room_and_is_reported_once_written_to() {
-    let place = Place::new();
-    let store = place.open();
-    let path = place.file("in", &content(300_000, 4));
+    let sandbox = Sandbox::new();
+    let store = sandbox.open();
+    let path = sandbox.file("in", &content(300_000, 4));
     let options = PutOptions { mode: PutMode::HardLink, name: Some("linked"), ..PutOptions::default() };
     let stored = store.put(&path, &options, &mut |_| {}).unwrap();
     let id = stored.hashes.root();
     assert_eq!(stored.placed, Placed::HardLinked);
-    assert_eq!(fs::metadata(&path).unwrap().ino(), fs::metadata(place.object_path(id)).unwrap().ino());
+    assert_eq!(fs::metadata(&path).unwrap().ino(), fs::metadata(sandbox.object_path(id)).unwrap().ino());
     assert!(store.open_object(id).is_ok());
 
     let long_ago = std::time::SystemTime::UNIX_EPOCH;
@@ -225,40 +225,40 @@ fn a_hard_link_takes_no_room_and_is_reported_once_written_to() {
     // Its bytes are still right, so putting it again heals it.
     assert_eq!(store.put(&path, &options, &mut |_| {}).unwrap().placed, Placed::HardLinked);
     assert!(store.open_object(id).is_ok());
-    assert_eq!((place.temp_files(), store.used()), (0, Bytes::new(300_000)));
+    assert_eq!((sandbox.temp_files(), store.used()), (0, Bytes::new(300_000)));
 }
 
 #[test]
 fn a_second_process_is_told_that_the_store_is_busy() {
-    let place = Place::new();
-    let _store = place.open();
-    let second = Store::open(&place.store_path(), StoreOptions::default());
+    let sandbox = Sandbox::new();
+    let _store = sandbox.open();
+    let second = Store::open(&sandbox.store_path(), StoreOptions::default());
     assert!(matches!(second, Err(StoreError::Busy { path }) if path.ends_with("index.redb")));
 }
 
 #[test]
 fn leftovers_of_a_killed_put_are_swept() {
-    let place = Place::new();
-    drop(place.open());
-    fs::write(place.store_path().join("tmp/17"), "half an object").unwrap();
-    let store = place.open();
-    assert_eq!(place.temp_files(), 0);
+    let sandbox = Sandbox::new();
+    drop(sandbox.open());
+    fs::write(sandbox.store_path().join("tmp/17"), "half an object").unwrap();
+    let store = sandbox.open();
+    assert_eq!(sandbox.temp_files(), 0);
     assert!(store.problems().unwrap().is_empty());
 }
 
 #[test]
 fn a_missing_or_short_file_is_reported_skipped_and_healed_by_a_put() {
-    let place = Place::new();
-    let store = place.open();
-    let (one, two) = (place.file("1", &[1; 1000]), place.file("2", &[2; 1000]));
+    let sandbox = Sandbox::new();
+    let store = sandbox.open();
+    let (one, two) = (sandbox.file("1", &[1; 1000]), sandbox.file("2", &[2; 1000]));
     let gone = put(&store, &one, Some("gone")).unwrap().hashes.root();
     let short = put(&store, &two, Some("short")).unwrap().hashes.root();
-    fs::remove_file(place.object_path(gone)).unwrap();
-    fs::remove_file(place.object_path(short)).unwrap();
-    fs::write(place.object_path(short), [2; 999]).unwrap();
+    fs::remove_file(sandbox.object_path(gone)).unwrap();
+    fs::remove_file(sandbox.object_path(short)).unwrap();
+    fs::write(sandbox.object_path(short), [2; 999]).unwrap();
     drop(store);
 
-    let store = place.open();
+    let store = sandbox.open();
     assert_eq!(store.ls().unwrap(), []);
     let problems = store.problems().unwrap();
     assert!(problems.iter().all(|p| matches!(p, Problem::Damaged { .. })) && problems.len() == 2);
@@ -271,16 +271,16 @@ fn a_missing_or_short_file_is_reported_skipped_and_healed_by_a_put() {
 
 #[test]
 fn objects_survive_the_loss_of_the_index() {
-    let place = Place::new();
-    let id = put(&place.open(), &place.file("1", &content(400_000, 9)), Some("x")).unwrap().hashes.root();
-    let index = place.store_path().join("index.redb");
+    let sandbox = Sandbox::new();
+    let id = put(&sandbox.open(), &sandbox.file("1", &content(400_000, 9)), Some("x")).unwrap().hashes.root();
+    let index = sandbox.store_path().join("index.redb");
     fs::write(&index, "not a database").unwrap();
-    let refused = Store::open(&place.store_path(), StoreOptions::default());
+    let refused = Store::open(&sandbox.store_path(), StoreOptions::default());
     assert!(matches!(refused, Err(StoreError::IndexDamaged { .. })));
 
     fs::remove_file(&index).unwrap();
-    fs::write(place.object_path(ObjectId([5; 32])), "not what its name says").unwrap();
-    let store = place.open();
+    fs::write(sandbox.object_path(ObjectId([5; 32])), "not what its name says").unwrap();
+    let store = sandbox.open();
     assert_eq!(store.problems().unwrap().len(), 2);
     assert_eq!(store.adopt(0, &mut |_| {}).unwrap(), [id]);
     assert!(store.open_object(id).is_ok());
@@ -289,22 +289,22 @@ fn objects_survive_the_loss_of_the_index() {
 
 #[test]
 fn a_damaged_index_is_an_error_and_never_a_panic() {
-    let place = Place::new();
-    let store = place.open();
+    let sandbox = Sandbox::new();
+    let store = sandbox.open();
     for i in 0..20 {
-        put(&store, &place.file("in", &content(1000 + i, 3)), Some(&format!("name{i}"))).unwrap();
+        put(&store, &sandbox.file("in", &content(1000 + i, 3)), Some(&format!("name{i}"))).unwrap();
     }
     drop(store);
-    let index = place.store_path().join("index.redb");
+    let index = sandbox.store_path().join("index.redb");
     let good = fs::read(&index).unwrap();
     let pages: Vec<usize> =
         (0..good.len() / 4096).filter(|p| good[p * 4096..][..4096].iter().any(|b| *b != 0)).collect();
     let use_it = || -> Result<(), StoreError> {
-        let store = Store::open(&place.store_path(), StoreOptions::default())?;
+        let store = Store::open(&sandbox.store_path(), StoreOptions::default())?;
         store.ls()?;
         store.problems()?;
         store.open_object(store.lookup("name3")?.id)?;
-        put(&store, &place.folder.path().join("in"), Some("another"))?;
+        put(&store, &sandbox.folder.path().join("in"), Some("another"))?;
         store.rm("name4").map(|_| ())
     };
     let (mut random, mut refused) = (1u64, 0);
@@ -327,14 +327,14 @@ fn a_damaged_index_is_an_error_and_never_a_panic() {
     assert!(refused > 20, "{refused}");
     // Nothing stays locked, and the objects never depended on the index.
     fs::remove_file(&index).unwrap();
-    assert!(place.open().adopt(0, &mut |_| {}).unwrap().len() >= 18);
+    assert!(sandbox.open().adopt(0, &mut |_| {}).unwrap().len() >= 18);
 }
 
 #[test]
 fn removing_an_object_stops_those_who_read_it() {
-    let place = Place::new();
-    let store = place.open();
-    put(&store, &place.file("1", &[1; 1000]), Some("x")).unwrap();
+    let sandbox = Sandbox::new();
+    let store = sandbox.open();
+    put(&store, &sandbox.file("1", &[1; 1000]), Some("x")).unwrap();
     let (source, _) = store.open_object(store.lookup("x").unwrap().id).unwrap();
     store.rm("x").unwrap();
     let read = source.read_block(BlockIndex(0), &mut Vec::new());
@@ -343,9 +343,9 @@ fn removing_an_object_stops_those_who_read_it() {
 
 #[test]
 fn a_file_written_to_while_it_is_put_is_refused() {
-    let place = Place::new();
-    let store = place.open();
-    let path = place.file("in", &content(3 << 20, 2));
+    let sandbox = Sandbox::new();
+    let store = sandbox.open();
+    let path = sandbox.file("in", &content(3 << 20, 2));
     let result = store.put(&path, &PutOptions::default(), &mut |_| {
         File::options()
             .write(true)
@@ -360,14 +360,14 @@ fn a_file_written_to_while_it_is_put_is_refused() {
         Ok(stored) => assert_eq!(stored.placed, Placed::Reflinked),
         Err(other) => panic!("{other}"),
     }
-    assert_eq!(place.temp_files(), 0);
+    assert_eq!(sandbox.temp_files(), 0);
 }
 
 #[test]
 fn names_that_would_garble_a_terminal_are_refused() {
-    let place = Place::new();
-    let store = place.open();
-    let path = place.file("in", b"x");
+    let sandbox = Sandbox::new();
+    let store = sandbox.open();
+    let path = sandbox.file("in", b"x");
     for name in ["", "a\nb", "\x1b[31m", &"n".repeat(1025)] {
         assert!(matches!(put(&store, &path, Some(name)), Err(StoreError::BadName { .. })));
     }
@@ -391,8 +391,8 @@ impl Read for Stream {
 
 #[test]
 fn a_large_object_streams_through_a_small_buffer() {
-    let place = Place::new();
-    let store = place.open();
+    let sandbox = Sandbox::new();
+    let store = sandbox.open();
     let mut stream = Stream { left: 1 << 30, largest_read: 0 };
     let before = peak_memory();
     let stored = store.put_reader(&mut stream, Path::new("-"), &PutOptions::default(), &mut |_| {}).unwrap();
@@ -411,16 +411,16 @@ fn peak_memory() -> u64 {
 
 #[test]
 fn threads_put_find_and_remove_at_the_same_time() {
-    let place = Place::new();
-    let store = place.open();
-    let shared = place.file("shared", &content(300_000, 1));
+    let sandbox = Sandbox::new();
+    let store = sandbox.open();
+    let shared = sandbox.file("shared", &content(300_000, 1));
     std::thread::scope(|s| {
         for thread in 0..4u64 {
-            let (store, place, shared) = (&store, &place, &shared);
+            let (store, sandbox, shared) = (&store, &sandbox, &shared);
             s.spawn(move || {
                 for round in 0..5 {
                     let name = format!("{thread}-{round}");
-                    let own = place.file(&name, &content(10_000, thread * 100 + round));
+                    let own = sandbox.file(&name, &content(10_000, thread * 100 + round));
                     let id = put(store, &own, Some(&name)).unwrap().hashes.root();
                     put(store, shared, Some(&format!("shared-{name}"))).unwrap();
                     let (source, hashes) = store.open_object(id).unwrap();
@@ -434,15 +434,15 @@ fn threads_put_find_and_remove_at_the_same_time() {
         }
     });
     assert_eq!(store.ls().unwrap().len(), 8);
-    assert_eq!((store.used(), place.temp_files()), (Bytes::new(80_000), 0));
+    assert_eq!((store.used(), sandbox.temp_files()), (Bytes::new(80_000), 0));
     drop(store);
-    let store = place.open();
+    let store = sandbox.open();
     assert_eq!((store.used(), store.problems().unwrap()), (Bytes::new(80_000), vec![]));
 }
 
 #[test]
 fn an_object_is_received_into_the_store_across_a_restart_and_kept_under_its_name() {
-    let place = Place::new();
+    let sandbox = Sandbox::new();
     let bytes = content(600_000, 4);
     let hashes = BlockHashes::of_bytes(&bytes);
     let blocks = hashes.layout().block_count();
@@ -455,14 +455,14 @@ fn an_object_is_received_into_the_store_across_a_restart_and_kept_under_its_name
     };
     let options = PutOptions { name: Some("received"), ..PutOptions::default() };
     {
-        let store = place.open();
+        let store = sandbox.open();
         let partial = Partial::open_or_create(store.incoming(hashes.clone()).unwrap(), &mut |_| {}).unwrap();
         write(&partial, 0..1);
         let early = store.take(&partial, &options).unwrap_err();
         assert!(matches!(early, StoreError::Incomplete { .. }), "{early}");
         assert!(store.ls().unwrap().is_empty());
     }
-    let store = place.open();
+    let store = sandbox.open();
     let partial = Partial::open_or_create(store.incoming(hashes.clone()).unwrap(), &mut |_| {}).unwrap();
     assert!(partial.have().contains(BlockIndex(0)), "what was here before the restart is here");
     write(&partial, 1..blocks);
@@ -472,13 +472,17 @@ fn an_object_is_received_into_the_store_across_a_restart_and_kept_under_its_name
     let (source, known) = store.open_object(found.id).unwrap();
     assert_eq!(read_all(&source, &known), bytes);
     assert_eq!(store.used(), Bytes::new(600_000));
-    assert_eq!(fs::read_dir(place.store_path().join("incoming")).unwrap().count(), 0, "nothing is left over");
+    assert_eq!(
+        fs::read_dir(sandbox.store_path().join("incoming")).unwrap().count(),
+        0,
+        "nothing is left over"
+    );
 }
 
 #[test]
 fn nothing_is_received_for_which_there_is_no_room() {
-    let place = Place::new();
-    let store = place.open_with_quota(500_000);
+    let sandbox = Sandbox::new();
+    let store = sandbox.open_with_quota(500_000);
     let refused = store.incoming(BlockHashes::of_bytes(&content(600_000, 4))).unwrap_err();
     assert!(matches!(refused, StoreError::QuotaExceeded { .. }), "{refused}");
     assert!(store.incoming(BlockHashes::of_bytes(&content(400_000, 4))).is_ok());

@@ -24,12 +24,12 @@ pub struct Config {
     /// The most its store may hold; no limit if absent.
     pub quota: Option<Bytes>,
     /// Whether it serves others.
-    pub place: Place,
+    pub kind: NodeKind,
 }
 
 /// Whether a node serves others.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Place {
+pub enum NodeKind {
     /// It listens, keeps objects in its store, offers them to everybody, and takes part in casts. It is the one process that has the
     /// state folder's store open; commands with the same folder ask it.
     Resident {
@@ -65,21 +65,21 @@ impl Config {
 
     /// A resident node with these settings.
     pub fn resident(common: Common, controller: ControllerAt) -> Self {
-        let place = Place::Resident { controller, listen: None, metrics: None, drain: DRAIN };
-        Config { common, quota: None, place }
+        let kind = NodeKind::Resident { controller, listen: None, metrics: None, drain: DRAIN };
+        Config { common, quota: None, kind }
     }
 
     /// A node that serves nobody, and fetches from these.
     pub fn guest(common: Common, at: Where) -> Self {
-        Config { common, quota: None, place: Place::Guest(at) }
+        Config { common, quota: None, kind: NodeKind::Guest(at) }
     }
 
     /// Belongs to the controller at `controller` (`host:port`), instead of one of its own.
     #[must_use]
     pub fn join(mut self, controller: impl Into<String>) -> Self {
-        match &mut self.place {
-            Place::Resident { controller: own, .. } => *own = ControllerAt::Elsewhere(controller.into()),
-            Place::Guest(at) => *at = Where::Controller(controller.into()),
+        match &mut self.kind {
+            NodeKind::Resident { controller: own, .. } => *own = ControllerAt::Elsewhere(controller.into()),
+            NodeKind::Guest(at) => *at = Where::Controller(controller.into()),
         }
         self
     }
@@ -87,7 +87,7 @@ impl Config {
     /// Listens here; a guest does not listen. Its data socket has the same address, and a port of its own.
     #[must_use]
     pub fn listen(mut self, at: SocketAddr) -> Self {
-        if let Place::Resident { listen, .. } = &mut self.place {
+        if let NodeKind::Resident { listen, .. } = &mut self.kind {
             *listen = Some(at);
         }
         self
@@ -96,7 +96,7 @@ impl Config {
     /// Answers Prometheus and health checks here; a guest does not.
     #[must_use]
     pub fn metrics(mut self, at: SocketAddr) -> Self {
-        if let Place::Resident { metrics, .. } = &mut self.place {
+        if let NodeKind::Resident { metrics, .. } = &mut self.kind {
             *metrics = Some(at);
         }
         self
@@ -105,7 +105,7 @@ impl Config {
     /// [`crate::Node::close`] goes on for at most so long for those who are served; 30 s unless said.
     #[must_use]
     pub fn drain(mut self, within: Duration) -> Self {
-        if let Place::Resident { drain, .. } = &mut self.place {
+        if let NodeKind::Resident { drain, .. } = &mut self.kind {
             *drain = within;
         }
         self

@@ -189,7 +189,7 @@ impl Resident {
     }
 }
 
-/// [`super::Place::Resident`], by itself.
+/// [`super::NodeKind::Resident`], by itself.
 pub(super) struct ResidentPlace {
     pub(super) controller: ControllerAt,
     pub(super) listen: Option<SocketAddr>,

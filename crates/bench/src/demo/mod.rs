@@ -4,8 +4,8 @@
 //! of namespaces, with limits in the middle ([`headwater_testbed::netns`]): as root, or else as root of a user namespace. Where
 //! that is not to be had all run on loopback, and the result says so. Whatever was made is gone afterwards, however it ends.
 
+mod environment;
 mod options;
-mod place;
 mod progress;
 pub(crate) mod script;
 mod stage;

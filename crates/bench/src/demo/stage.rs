@@ -1,4 +1,4 @@
-//! Everybody in place and ready: the object, the network, the controller, the sources.
+//! The demo ready to begin: the object, the network, the controller, the sources.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -8,7 +8,7 @@ use headwater_api::{AppError, Watch, source_label};
 use headwater_units::{NodeId, ObjectId};
 use serde_json::Value;
 
-use super::place::{Place, Role};
+use super::environment::{Environment, Role};
 use super::progress::error_of;
 use super::{Network, Run, blocking, sending_flags};
 use crate::subprocess::{Guard, Process, Scratch, write_random};
@@ -24,7 +24,7 @@ const ASK: Duration = Duration::from_millis(50);
 pub(super) struct Stage {
     pub(super) sources: Vec<Source>,
     pub(super) controller: Controller,
-    pub(super) place: Place,
+    pub(super) environment: Environment,
     pub(super) scratch: Scratch,
     pub(super) guard: Guard,
     /// The BLAKE3 of what the sources have.
@@ -75,14 +75,14 @@ impl Stage {
             ));
         }
         let (scratch, guard) = Scratch::create_guarded("demo", options.size, options.keep)?;
-        let place = match run.network {
-            Network::Namespaces { loss } => Place::namespaces(&run.script, options.loss, loss).await?,
-            Network::Loopback => Place::Loopback,
+        let environment = match run.network {
+            Network::Namespaces { loss } => Environment::namespaces(&run.script, options.loss, loss).await?,
+            Network::Loopback => Environment::Loopback,
         };
-        watch.note(&opening(run, &place));
+        watch.note(&opening(run, &environment));
         let (file, size, seed) = (scratch.path().join(NAME), options.size, options.seed);
         let object = blocking(move || write_random(&file, size, seed)).await?;
-        match tokio::time::timeout(READY, get_ready(run, place, scratch, guard, object)).await {
+        match tokio::time::timeout(READY, get_ready(run, environment, scratch, guard, object)).await {
             Ok(stage) => stage,
             Err(_) => Err(AppError::Failed(format!(
                 "controller and sources were not ready after {} s; --keep leaves their logs behind",
@@ -99,17 +99,17 @@ impl Stage {
         name: &str,
         arguments: &[String],
     ) -> Result<Process, AppError> {
-        start(run, &self.place, &self.scratch, &self.guard, role, name, arguments)
+        start(run, &self.environment, &self.scratch, &self.guard, role, name, arguments)
     }
 
     /// Starts a source; it is not ready yet.
     pub(super) fn start_source(&mut self, run: &Run<'_>, source: usize) -> Result<(), AppError> {
-        let (role, listen) = (Role::Source(source), self.place.listen(Role::Source(source)));
+        let (role, listen) = (Role::Source(source), self.environment.listen(Role::Source(source)));
         let file = self.scratch.path().join(NAME);
         let mut arguments = vec!["serve".to_owned(), file.display().to_string()];
         arguments.extend([format!("--controller={}", self.controller.address), format!("--listen={listen}")]);
         arguments.extend(sending_flags(&run.options.common));
-        if self.place.sources_cap_themselves() {
+        if self.environment.sources_cap_themselves() {
             arguments.push(format!("--limit={}bit/s", run.script.rates[source].get()));
         }
         let process = self.start(run, role, &format!("source {source}"), &arguments)?;
@@ -143,7 +143,7 @@ impl Stage {
 
     /// Who has the object, as the controller says; nobody while it does not answer.
     async fn holders(&self, run: &Run<'_>, object: &str) -> Result<Vec<String>, AppError> {
-        let mut command = self.place.command(Role::Controller, &run.program)?;
+        let mut command = self.environment.command(Role::Controller, &run.program)?;
         command
             .args(["ls", "--json", "--controller", &self.controller.address, "--timeout=5s", "--state"])
             .arg(self.scratch.path().join("asking"))
@@ -164,23 +164,23 @@ impl Stage {
 
 async fn get_ready(
     run: &Run<'_>,
-    place: Place,
+    environment: Environment,
     scratch: Scratch,
     guard: Guard,
     object: ObjectId,
 ) -> Result<Stage, AppError> {
     let arguments = [
         "controller".to_owned(),
-        format!("--listen={}", place.listen(Role::Controller)),
+        format!("--listen={}", environment.listen(Role::Controller)),
         // Everybody is to take part, also who joins.
         format!("--max-sources={}", run.script.rates.len().min(usize::from(u8::MAX))),
     ];
-    let mut process = start(run, &place, &scratch, &guard, Role::Controller, "controller", &arguments)?;
+    let mut process = start(run, &environment, &scratch, &guard, Role::Controller, "controller", &arguments)?;
     let line = listening(&mut process).await?;
     let address = line["address"].as_str().unwrap_or_default().to_owned();
     let controller = Controller { process, address };
     let sources = run.script.rates.iter().map(|_| Source::default()).collect();
-    let mut stage = Stage { sources, controller, place, scratch, guard, object };
+    let mut stage = Stage { sources, controller, environment, scratch, guard, object };
     for source in 0..run.script.present {
         stage.start_source(run, source)?;
     }
@@ -190,7 +190,7 @@ async fn get_ready(
 
 fn start(
     run: &Run<'_>,
-    place: &Place,
+    environment: &Environment,
     scratch: &Scratch,
     guard: &Guard,
     role: Role,
@@ -199,10 +199,10 @@ fn start(
 ) -> Result<Process, AppError> {
     let file_name = name.replace(' ', "-");
     let home: &Path = &scratch.path().join(&file_name);
-    let mut command = place.command(role, &run.program)?;
+    let mut command = environment.command(role, &run.program)?;
     command.args(arguments).arg("--json").arg("--state").arg(home);
     if role == Role::Receiver {
-        place.lose(&mut command, run.options.loss, run.options.seed);
+        environment.lose(&mut command, run.options.loss, run.options.seed);
     }
     Process::start(
         &format!("the demo's {name}"),
@@ -225,11 +225,11 @@ async fn listening(process: &mut Process) -> Result<Value, AppError> {
     Err(process.failed("ended before it was ready"))
 }
 
-fn opening(run: &Run<'_>, place: &Place) -> String {
+fn opening(run: &Run<'_>, environment: &Environment) -> String {
     let rates: Vec<String> = run.script.rates[..run.script.present].iter().map(ToString::to_string).collect();
-    let how = match place {
-        Place::Namespaces { .. } => "in network namespaces, limited in the middle",
-        Place::Loopback => "on loopback, where sources cap themselves",
+    let how = match environment {
+        Environment::Namespaces { .. } => "in network namespaces, limited in the middle",
+        Environment::Loopback => "on loopback, where sources cap themselves",
     };
     format!("{} from sources of {}, {how}", run.options.size, rates.join(", "))
 }

@@ -7,7 +7,7 @@ use headwater_units::BitRate;
 use serde_json::Value;
 use tokio::time::{Instant, sleep_until, timeout};
 
-use super::place::Role;
+use super::environment::Role;
 use super::progress::{error_of, progress_of};
 use super::script::{Event, Happening};
 use super::stage::{NAME, Stage};
@@ -106,7 +106,7 @@ impl Run<'_> {
                 stage.object, get.object
             )));
         }
-        let lost = stage.place.lost().await?;
+        let lost = stage.environment.lost().await?;
         Ok(DemoResult {
             get: GetResult {
                 ideal_seconds: ideal,
@@ -116,7 +116,7 @@ impl Run<'_> {
                 sources: in_our_order(&get.sources, stage),
                 ..get
             },
-            network: stage.place.word().to_owned(),
+            network: stage.environment.word().to_owned(),
             source_rates: self.script.rates.iter().map(|rate| rate.get()).collect(),
             loss: self.options.loss,
             loss_dropped: lost.or(dropped),
@@ -171,7 +171,7 @@ impl Run<'_> {
         match event.what {
             Happening::Vanish => {
                 stage.sources[source].dismissed = true;
-                stage.place.vanish(source).await?;
+                stage.environment.vanish(source).await?;
                 if let Some(process) = &mut stage.sources[source].process {
                     process.kill();
                 }
@@ -184,7 +184,7 @@ impl Run<'_> {
                 watch.note(&format!("source {source} joins with {}", self.script.rates[source]));
             }
             Happening::Rerate(rate) => {
-                stage.place.rerate(source, rate).await?;
+                stage.environment.rerate(source, rate).await?;
                 watch.note(&format!("source {source} now has {rate}"));
             }
         }

@@ -11,7 +11,7 @@ use headwater_wire::{
 use super::Below;
 use super::cast::{Cast, Multicast, OpenGroup, Route, Stage};
 use crate::TaskGroup;
-use crate::selection::Place;
+use crate::selection::Placement;
 
 impl Cast {
     /// Everybody is here who is waited for: asks the source who of them hears the group.
@@ -99,7 +99,7 @@ impl Cast {
         let (source, room) = (self.source, self.symbol_size);
         for (node, flow) in own {
             if self.members.get(&node).is_some_and(|member| !member.has_ended()) {
-                let place = Place::Group { node: source, flow, group: given.clone() };
+                let place = Placement::Group { node: source, flow, group: given.clone() };
                 self.serve(below, node, Some((place, room)));
             }
         }

@@ -8,7 +8,7 @@ use headwater_wire::{
 use super::Below;
 use super::cast::{Cast, Multicast, Route, Served, Stage};
 use crate::overlay::{self, may_overlay};
-use crate::selection::Place;
+use crate::selection::Placement;
 
 impl Cast {
     /// A receiver asks for what it was told of.
@@ -77,7 +77,7 @@ impl Cast {
     }
 
     /// Answers what a receiver has asked, by a flow of the group or overlay that it has a place in, or as any request.
-    pub(super) fn serve(&mut self, below: &mut Below<'_>, node: NodeId, place: Option<(Place, u16)>) {
+    pub(super) fn serve(&mut self, below: &mut Below<'_>, node: NodeId, place: Option<(Placement, u16)>) {
         let Some(member) = self.members.get_mut(&node) else { return };
         let Some((path, mut request)) = member.asks.take() else { return };
         // A name may move; what the cast is of does not.

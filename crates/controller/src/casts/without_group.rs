@@ -6,7 +6,7 @@ use headwater_wire::{CastRoute, CastWish, WhyUnicast};
 use super::Below;
 use super::cast::{Cast, Multicast, Route, Stage, Trees};
 use crate::overlay::{self, may_overlay};
-use crate::selection::Place;
+use crate::selection::Placement;
 
 impl Cast {
     /// There is no group, for this reason: those who have asked pass on to each other what comes, if they may and are two.
@@ -53,7 +53,7 @@ impl Cast {
                 }
                 None => {
                     // Who is left over from the others is served as by any request.
-                    let place = (!role.relays.is_empty()).then_some((Place::Overlay(role), symbol_size));
+                    let place = (!role.relays.is_empty()).then_some((Placement::Overlay(role), symbol_size));
                     self.serve(below, node, place);
                 }
             }

@@ -6,7 +6,7 @@ use headwater_wire::{Delivery, FlowGrant, FlowView, Outcome, Refusal, Request, S
 use super::Deliveries;
 use crate::ControllerEvent;
 use crate::catalog::Catalog;
-use crate::selection::{self, FlowPlan, Place};
+use crate::selection::{self, FlowPlan, Placement};
 use crate::tasks::{FlowState, Pace, Task};
 use crate::turn::Turn;
 
@@ -38,7 +38,7 @@ impl Deliveries {
         catalog: &Catalog,
         path: PathId,
         request: &Request,
-        place: Option<Place>,
+        place: Option<Placement>,
     ) -> Option<TaskId> {
         match self.begin(turn, catalog, path, request, place) {
             Ok(id) => {
@@ -66,7 +66,7 @@ impl Deliveries {
         catalog: &Catalog,
         path: PathId,
         request: &Request,
-        place: Option<Place>,
+        place: Option<Placement>,
     ) -> Result<TaskId, Refusal> {
         let config = turn.config;
         let unresolved = || catalog.why_unresolved(&request.name);
@@ -80,9 +80,9 @@ impl Deliveries {
         let known = self.known(catalog, config);
         let mut sources = known.candidates(&task);
         match &place {
-            Some(Place::Group { node: only, .. }) => sources.retain(|node| node == only),
+            Some(Placement::Group { node: only, .. }) => sources.retain(|node| node == only),
             // Who passes it on need not hold it yet.
-            Some(Place::Overlay(role)) => {
+            Some(Placement::Overlay(role)) => {
                 let own = role.source.iter().map(|(node, _)| *node);
                 sources = own.chain(role.relays.iter().map(|giver| giver.node)).collect();
             }
@@ -105,7 +105,7 @@ impl Deliveries {
             Some(_) => request.delivery.unwrap_or_default(),
             None => known.delivery(request, &task, &starts),
         };
-        if let Some(Place::Overlay(role)) = &place {
+        if let Some(Placement::Overlay(role)) = &place {
             (task.classes, task.max_sources) = (role.of, role.of);
         } else if task.spread == SpreadRule::Equal || task.delivery != Delivery::Push {
             // No other source covers the part of one that is not there; of pulled ones, none without repair symbols.
@@ -121,12 +121,12 @@ impl Deliveries {
                     self.open_flow(turn, catalog, id, *node, start);
                 }
             }
-            (Some(Place::Group { node, flow, group }), Some(index)) => {
+            (Some(Placement::Group { node, flow, group }), Some(index)) => {
                 let plan = FlowPlan { group: Some(group), ..FlowPlan::of_source(node, index) };
                 self.open_flow_as(turn, catalog, id, flow, (plan, None));
             }
-            (Some(Place::Group { .. }), None) => {}
-            (Some(Place::Overlay(role)), _) => self.open_in_mesh(turn, catalog, id, role),
+            (Some(Placement::Group { .. }), None) => {}
+            (Some(Placement::Overlay(role)), _) => self.open_in_mesh(turn, catalog, id, role),
         }
         Ok(id)
     }

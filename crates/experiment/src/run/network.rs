@@ -11,7 +11,7 @@ use headwater_wire::Class;
 use super::{RunError, common};
 use crate::engine::Engine;
 use crate::scenario::{
-    Action, Amount, Place, PortSpec, Routing, Scenario, ScenarioError, Service, Target, WhenFull, look_up,
+    Action, Amount, LossPlace, PortSpec, Routing, Scenario, ScenarioError, Service, Target, WhenFull, look_up,
 };
 use headwater_sim::packet::{Change, Jitter, MemberFault, packet_on_path, switch_divisors};
 
@@ -152,7 +152,7 @@ pub(super) fn changes(scenario: &Scenario, topology: &Topology) -> Result<Vec<(T
                 let rate = topology.fabric().link(link).and_then(|l| l.capacity).unwrap_or_default();
                 let (during, after) = match *what {
                     Action::DropRun { packets } => (LinkChange::DropNext(u64::from(packets)), None),
-                    Action::RandomLoss { place: Place::BeforeQueue, .. } => {
+                    Action::RandomLoss { place: LossPlace::BeforeQueue, .. } => {
                         return Err(unsupported("loss before the queue"));
                     }
                     Action::RandomLoss { p, .. } => (LinkChange::Loss(p), Some(LinkChange::Loss(0.0))),

@@ -57,7 +57,7 @@ pub enum Action {
         p: f64,
         /// Before the queue, so that a lost packet takes no room on the line, or after it.
         #[serde(default)]
-        place: Place,
+        place: LossPlace,
     },
     /// Packets are held back, each with this probability, so that later ones overtake them.
     Reorder {
@@ -170,7 +170,7 @@ impl Action {
 /// Where on a link packets are lost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Place {
+pub enum LossPlace {
     /// After the queue: a lost packet has used the line.
     #[default]
     AfterQueue,

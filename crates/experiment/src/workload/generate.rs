@@ -138,7 +138,7 @@ fn poisson(
         return Err(WorkloadError::OutOfRange { what: "load", value: load, must: "above 0 and at most 10" });
     }
     let (drawn, mean) = (sizes.drawn()?, sizes.mean()?);
-    let places = Places::new(network, seed, placement)?;
+    let places = PlacedHosts::new(network, seed, placement)?;
     let links = match (load_on, placement) {
         (LoadOn::StorageUplinks, Placement::Storage { nodes, .. }) => f64::from(nodes),
         // Without storage nodes, every host is one.
@@ -161,14 +161,14 @@ fn poisson(
 }
 
 /// Who may send and who may receive.
-struct Places {
+struct PlacedHosts {
     /// With storage nodes: those, and everybody else.
     storage: Option<(Vec<u32>, Vec<u32>)>,
     hosts: u32,
     fanout: u32,
 }
 
-impl Places {
+impl PlacedHosts {
     fn new(network: &Network, seed: u64, placement: Placement) -> Result<Self, WorkloadError> {
         let hosts = network.hosts;
         let few = |what, needed: u32, there: u32| WorkloadError::TooFewHosts {
@@ -183,7 +183,7 @@ impl Places {
                 if fanout >= hosts {
                     return Err(few("fanout (and one receiver)", fanout.saturating_add(1), hosts));
                 }
-                Ok(Places { storage: None, hosts, fanout })
+                Ok(PlacedHosts { storage: None, hosts, fanout })
             }
             Placement::Storage { nodes, fanout, per_pod } => {
                 count("fanout", fanout)?;
@@ -199,7 +199,7 @@ impl Places {
                 };
                 storage.sort_unstable();
                 let others = (0..hosts).filter(|host| storage.binary_search(host).is_err()).collect();
-                Ok(Places { storage: Some((storage, others)), hosts, fanout })
+                Ok(PlacedHosts { storage: Some((storage, others)), hosts, fanout })
             }
         }
     }

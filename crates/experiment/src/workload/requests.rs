@@ -44,7 +44,7 @@ impl Requests {
     pub(super) fn plan(&self, network: &Network, seed: u64) -> Result<Vec<TaskPlan>, WorkloadError> {
         count("count", self.count)?;
         per_second(self.per_second)?;
-        let places = Places::new(network, self.replicas)?;
+        let places = ReplicaPlacement::new(network, self.replicas)?;
         let mut arrivals = Draw::new(seed, Stream::Arrivals);
         let mut at = 0.0;
         let request = |n: u32| {
@@ -77,7 +77,7 @@ impl Arriving<'_> {
         seed: u64,
         until: Time,
     ) -> Result<Vec<TaskPlan>, WorkloadError> {
-        let places = Places::new(network, self.replicas)?;
+        let places = ReplicaPlacement::new(network, self.replicas)?;
         let kinds = self.access.len().max(1) as f64;
         let delivered = |access: &Access| self.packets as f64 * access.receivers(self.replicas);
         let mean = self.access.iter().map(delivered).sum::<f64>() / kinds;
@@ -117,7 +117,7 @@ impl Access {
 }
 
 /// Where copies of blocks may be.
-struct Places {
+struct ReplicaPlacement {
     hosts: u32,
     /// By host; everybody in one rack where a network has none.
     rack: Vec<u32>,
@@ -126,7 +126,7 @@ struct Places {
     replicas: usize,
 }
 
-impl Places {
+impl ReplicaPlacement {
     fn new(network: &Network, replicas: u32) -> Result<Self, WorkloadError> {
         let mut rack = network.racks.clone();
         rack.resize(network.hosts as usize, 0);
@@ -155,7 +155,7 @@ impl Places {
         if network.hosts < 2 || needed > there {
             return Err(WorkloadError::TooFewHosts { what, needed, there });
         }
-        Ok(Places { hosts: network.hosts, rack, members, replicas: replicas as usize })
+        Ok(ReplicaPlacement { hosts: network.hosts, rack, members, replicas: replicas as usize })
     }
 
     /// A task with the places of a request: client and block are drawn.

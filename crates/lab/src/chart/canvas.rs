@@ -18,7 +18,7 @@ pub(super) const DETAIL: f64 = 4.0;
 pub(super) const FONT: &str = "sans-serif";
 
 /// A point in units from the top left.
-pub(super) type Place = (f64, f64);
+pub(super) type Position = (f64, f64);
 
 /// How a line is broken: lengths of dash and gap in turn; unbroken if empty.
 pub(super) type Dashes = &'static [f64];
@@ -54,7 +54,7 @@ const TOO_HIGH: f64 = 0.12;
 /// The library's SVG has an em of height / 1.24, its dots one of height / 1.362 (this font's line).
 const SVG_SIZE: f64 = 1.24 / 1.362;
 
-fn dots(place: Place) -> (i32, i32) {
+fn dots(place: Position) -> (i32, i32) {
     ((place.0 * DETAIL).round() as i32, (place.1 * DETAIL).round() as i32)
 }
 
@@ -77,7 +77,7 @@ impl<'a, B: DrawingBackend> Canvas<'a, B> {
 
     pub(super) fn line(
         &self,
-        points: &[Place],
+        points: &[Position],
         colour: RGBColor,
         width: f64,
         dashes: Dashes,
@@ -90,14 +90,14 @@ impl<'a, B: DrawingBackend> Canvas<'a, B> {
         Ok(())
     }
 
-    pub(super) fn area(&self, corners: &[Place], colour: RGBColor, opacity: f64) -> Result<(), String> {
+    pub(super) fn area(&self, corners: &[Position], colour: RGBColor, opacity: f64) -> Result<(), String> {
         let corners: Vec<_> = corners.iter().copied().map(dots).collect();
         let style: ShapeStyle = colour.mix(opacity).filled();
         self.area.draw(&Polygon::new(corners, style)).map_err(words)
     }
 
-    pub(super) fn mark(&self, at: Place, mark: Mark, colour: RGBColor, size: f64) -> Result<(), String> {
-        let around = |corners: &[(f64, f64)]| -> Vec<Place> {
+    pub(super) fn mark(&self, at: Position, mark: Mark, colour: RGBColor, size: f64) -> Result<(), String> {
+        let around = |corners: &[(f64, f64)]| -> Vec<Position> {
             corners.iter().map(|(x, y)| (at.0 + x * size, at.1 + y * size)).collect()
         };
         let strokes = |ends: [[(f64, f64); 2]; 2]| {
@@ -122,7 +122,7 @@ impl<'a, B: DrawingBackend> Canvas<'a, B> {
         }
     }
 
-    fn disc(&self, at: Place, size: f64, style: ShapeStyle) -> Result<(), String> {
+    fn disc(&self, at: Position, size: f64, style: ShapeStyle) -> Result<(), String> {
         self.area.draw(&Circle::new(dots(at), (size * DETAIL).round() as i32, style)).map_err(words)
     }
 
@@ -130,7 +130,7 @@ impl<'a, B: DrawingBackend> Canvas<'a, B> {
     pub(super) fn text(
         &self,
         text: &str,
-        at: Place,
+        at: Position,
         end: HPos,
         size: f64,
         colour: RGBColor,
@@ -141,7 +141,13 @@ impl<'a, B: DrawingBackend> Canvas<'a, B> {
     }
 
     /// Text that reads upwards, its middle at a place.
-    pub(super) fn upright(&self, text: &str, at: Place, size: f64, colour: RGBColor) -> Result<(), String> {
+    pub(super) fn upright(
+        &self,
+        text: &str,
+        at: Position,
+        size: f64,
+        colour: RGBColor,
+    ) -> Result<(), String> {
         let (font, down) = self.font(size);
         let font = font.transform(FontTransform::Rotate270);
         let style = TextStyle::from(font).color(&colour).pos(Pos::new(HPos::Center, VPos::Center));
@@ -160,12 +166,12 @@ fn font(size: f64) -> FontDesc<'static> {
 }
 
 /// A line in pieces.
-fn dashed(points: &[Place], dashes: Dashes) -> Vec<Vec<Place>> {
+fn dashed(points: &[Position], dashes: Dashes) -> Vec<Vec<Position>> {
     if dashes.is_empty() {
         return vec![points.to_vec()];
     }
     let mut pieces = Vec::new();
-    let mut piece: Vec<Place> = points.first().copied().into_iter().collect();
+    let mut piece: Vec<Position> = points.first().copied().into_iter().collect();
     let (mut part, mut left) = (0, dashes[0]);
     for pair in points.windows(2) {
         let (mut from, to) = (pair[0], pair[1]);
@@ -202,7 +208,7 @@ mod tests {
     fn a_broken_line_has_its_dashes_around_corners() {
         let corner = [(0.0, 0.0), (10.0, 0.0), (10.0, 10.0)];
         let pieces = dashed(&corner, &[6.0, 3.0]);
-        let expected: [&[Place]; 3] = [
+        let expected: [&[Position]; 3] = [
             &[(0.0, 0.0), (6.0, 0.0)],
             &[(9.0, 0.0), (10.0, 0.0), (10.0, 5.0)],
             &[(10.0, 8.0), (10.0, 10.0)],

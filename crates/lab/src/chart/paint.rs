@@ -3,7 +3,7 @@
 use plotters::prelude::DrawingBackend;
 
 use super::Panel;
-use super::canvas::{Canvas, Place};
+use super::canvas::{Canvas, Position};
 use super::style::{INK, Look};
 use crate::results::{Kind, Line};
 
@@ -33,7 +33,7 @@ impl Frame {
     }
 
     /// All around and back.
-    pub(super) fn corners(&self) -> [Place; 5] {
+    pub(super) fn corners(&self) -> [Position; 5] {
         let (right, bottom) = (self.left + self.width, self.top + self.height);
         let start = (self.left, self.top);
         [start, (right, self.top), (right, bottom), (self.left, bottom), start]
@@ -125,15 +125,15 @@ fn stroke<B: DrawingBackend>(
     width: f64,
     number: usize,
 ) -> Result<(), String> {
-    let places: Vec<Option<Place>> =
+    let places: Vec<Option<Position>> =
         line.iter().map(|at| Some((frame.x(panel.x.place(at.x)?), frame.y(panel.y.place(at.y)?)))).collect();
     for piece in places.split(Option::is_none) {
-        let piece: Vec<Place> = piece.iter().flatten().copied().collect();
+        let piece: Vec<Position> = piece.iter().flatten().copied().collect();
         if piece.len() > 1 {
             canvas.line(&piece, look.colour, width, look.dashes)?;
         }
     }
-    let whole: Vec<Place> = places.into_iter().flatten().collect();
+    let whole: Vec<Position> = places.into_iter().flatten().collect();
     if panel.kind == Kind::Lines && whole.len() <= FEW {
         return whole.iter().try_for_each(|at| canvas.mark(*at, look.mark, look.colour, 4.0));
     }
@@ -204,8 +204,8 @@ fn bars<B: DrawingBackend>(
 /// A bar's area: full, or light with a broken edge for another engine's.
 pub(super) fn fill<B: DrawingBackend>(
     canvas: &Canvas<'_, B>,
-    (left, top): Place,
-    (right, bottom): Place,
+    (left, top): Position,
+    (right, bottom): Position,
     look: Look,
 ) -> Result<(), String> {
     let corners = [(left, top), (right, top), (right, bottom), (left, bottom), (left, top)];

@@ -49,14 +49,14 @@ fn verdicts(experiment: &Experiment, engine: Engine) -> Vec<Verdict> {
     verdicts
 }
 
-struct Place {
+struct Sandbox {
     folder: tempfile::TempDir,
     experiment: Experiment,
 }
 
-impl Place {
+impl Sandbox {
     /// Two experiments, of which the first has results.
-    fn new() -> Place {
+    fn new() -> Sandbox {
         let folder = tempfile::tempdir().unwrap();
         for name in ["ppush/fig0", "scdp/fig1"] {
             let path = folder.path().join(format!("experiments/{name}.toml"));
@@ -64,7 +64,7 @@ impl Place {
             fs::write(path, fixture::EXPERIMENT).unwrap();
         }
         let experiment = Experiment::parse("ppush/fig0", fixture::EXPERIMENT).unwrap();
-        Place { folder, experiment }
+        Sandbox { folder, experiment }
     }
 
     fn options(&self) -> ReportOptions {
@@ -91,40 +91,40 @@ impl Place {
 
 #[test]
 fn the_page_of_the_fixture_is_the_golden_one() {
-    let place = Place::new();
-    place.store(stored_run(Engine::Packet, verdicts(&place.experiment, Engine::Packet)));
-    let (written, text) = place.page();
+    let sandbox = Sandbox::new();
+    sandbox.store(stored_run(Engine::Packet, verdicts(&sandbox.experiment, Engine::Packet)));
+    let (written, text) = sandbox.page();
     assert_eq!(text, include_str!("golden.md"), "if the new page is better, make it the golden one:\n{text}");
     assert_eq!(written.counts, Counts { pass: 1, miss: 1, report: 0, pending: 2 });
     assert_eq!(written.plots, 1);
     for ending in ["svg", "png"] {
-        let picture = place.options().out.join(format!("reproduction/ppush-fig0-1.{ending}"));
+        let picture = sandbox.options().out.join(format!("reproduction/ppush-fig0-1.{ending}"));
         assert!(fs::metadata(&picture).unwrap().len() > 1000, "{}", picture.display());
     }
-    let (_, again) = place.page();
+    let (_, again) = sandbox.page();
     assert_eq!(again, text);
 }
 
 #[test]
 fn several_engines_have_a_column_each_and_one_picture() {
-    let place = Place::new();
+    let sandbox = Sandbox::new();
     for engine in [Engine::Netns, Engine::Packet, Engine::Fluid] {
-        let mut verdicts = verdicts(&place.experiment, engine);
+        let mut verdicts = verdicts(&sandbox.experiment, engine);
         if engine == Engine::Netns {
             verdicts[0].range = Some((1.9412, 2.05));
             verdicts[0].tolerance = "20 %".into();
         }
         let run = stored_run(engine, verdicts);
-        place.store(run);
+        sandbox.store(run);
     }
     // A tolerance of its own is another claim, which the fixture has not; here the page's rows are looked at alone.
-    let runs = results::load(&place.options().results, "ppush/fig0").unwrap().unwrap().runs;
+    let runs = results::load(&sandbox.options().results, "ppush/fig0").unwrap().unwrap().runs;
     for run in runs {
-        let below = place.folder.path().join(format!("out/ppush/fig0/{}-paper", run.engine));
+        let below = sandbox.folder.path().join(format!("out/ppush/fig0/{}-paper", run.engine));
         fs::create_dir_all(&below).unwrap();
-        results::summarise(&below, Heading::of(&place.experiment), &run).unwrap();
+        results::summarise(&below, Heading::of(&sandbox.experiment), &run).unwrap();
     }
-    let (folder, out) = (place.folder.path().join("out"), place.folder.path().join("page"));
+    let (folder, out) = (sandbox.folder.path().join("out"), sandbox.folder.path().join("page"));
     let written = report_runs(&folder, &out).unwrap();
     let text = fs::read_to_string(&written.page).unwrap();
     assert_eq!(written.page, out.join("report.md"));
@@ -149,23 +149,23 @@ fn several_engines_have_a_column_each_and_one_picture() {
     assert!(places.is_sorted(), "from equations to real packets: {places:?}");
     assert!(!text.contains("On the misses"), "nobody is asked to explain a run of one's own");
 
-    let (written, text) = place.page();
+    let (written, text) = sandbox.page();
     assert!(text.contains("| Within | fluid | packet | netns |"), "{text}");
     assert_eq!((written.plots, written.counts.pass), (1, 2), "what another claim gave does not count");
 }
 
 #[test]
 fn every_scale_of_a_folder_has_a_section_and_an_empty_folder_says_what_to_do() {
-    let place = Place::new();
-    let folder = place.folder.path().join("out");
-    let none = report_runs(place.folder.path(), &folder).unwrap_err();
+    let sandbox = Sandbox::new();
+    let folder = sandbox.folder.path().join("out");
+    let none = report_runs(sandbox.folder.path(), &folder).unwrap_err();
     assert!(matches!(none, LabError::NoRuns { .. }) && none.to_string().contains("lab run"), "{none}");
     for scale in [Scale::Paper, Scale::Small] {
         let run =
-            StoredRun { scale, ..stored_run(Engine::Packet, verdicts(&place.experiment, Engine::Packet)) };
+            StoredRun { scale, ..stored_run(Engine::Packet, verdicts(&sandbox.experiment, Engine::Packet)) };
         let below = folder.join(format!("ppush/fig0/packet-{scale}"));
         fs::create_dir_all(&below).unwrap();
-        results::summarise(&below, Heading::of(&place.experiment), &run).unwrap();
+        results::summarise(&below, Heading::of(&sandbox.experiment), &run).unwrap();
     }
     let written = report_runs(&folder, &folder).unwrap();
     let text = fs::read_to_string(&written.page).unwrap();
@@ -181,7 +181,7 @@ fn every_scale_of_a_folder_has_a_section_and_an_empty_folder_says_what_to_do() {
 
 #[test]
 fn claims_that_one_engine_lacks_stand_where_the_file_has_them() {
-    let experiment = Place::new().experiment;
+    let experiment = Sandbox::new().experiment;
     let named = |engine: Engine, claims: &[&str]| {
         let one =
             |claim: &&str| Verdict { claim: (*claim).into(), ..verdicts(&experiment, engine).remove(0) };
@@ -200,13 +200,13 @@ fn claims_that_one_engine_lacks_stand_where_the_file_has_them() {
 
 #[test]
 fn runs_in_real_time_say_on_what_machine_and_what_was_skipped() {
-    let place = Place::new();
-    let mut run = stored_run(Engine::Netns, verdicts(&place.experiment, Engine::Netns));
+    let sandbox = Sandbox::new();
+    let mut run = stored_run(Engine::Netns, verdicts(&sandbox.experiment, Engine::Netns));
     run.machine =
         Some(Machine { cpu: "Some CPU".into(), cores: 2, kernel: "6.1.0".into(), date: "2026-11-22".into() });
     run.skipped = vec![SkippedRun { run: "seed 2 (key)".into(), reason: "machine too busy".into() }];
-    place.store(run);
-    let (_, text) = place.page();
+    sandbox.store(run);
+    let (_, text) = sandbox.page();
     let line =
         "code `c0de`; 0 runs, 1 run skipped; Some CPU, 2 cores, Linux 6.1.0, 2026-11-22\n  - skipped: seed 2";
     assert!(text.contains(line), "{text}");
@@ -214,12 +214,12 @@ fn runs_in_real_time_say_on_what_machine_and_what_was_skipped() {
 
 #[test]
 fn a_verdict_of_a_claim_that_is_another_now_does_not_count() {
-    let place = Place::new();
-    let mut old = verdicts(&place.experiment, Engine::Packet);
+    let sandbox = Sandbox::new();
+    let mut old = verdicts(&sandbox.experiment, Engine::Packet);
     old[0].published = Some(Published::Number(1.9));
     old[1].claim = "T-0".into();
-    place.store(stored_run(Engine::Packet, old));
-    let (written, text) = place.page();
+    sandbox.store(stored_run(Engine::Packet, old));
+    let (written, text) = sandbox.page();
     assert_eq!(written.counts, Counts { pending: 4, ..Counts::default() });
     assert!(text.contains("T-1 (packet): the claim has changed since it was run"), "{text}");
     assert!(text.contains("T-2/small (packet): the claim is newer than the stored run"), "{text}");
@@ -228,7 +228,7 @@ fn a_verdict_of_a_claim_that_is_another_now_does_not_count() {
 
 #[test]
 fn a_claim_of_the_small_scale_alone_is_not_awaited_on_the_page() {
-    let mut experiment = Place::new().experiment;
+    let mut experiment = Sandbox::new().experiment;
     experiment.claims[1].scales = Some(vec![Scale::Small]);
     let claims: Vec<_> = super::verdicts(&experiment, None).into_iter().map(|it| it.claim).collect();
     assert!(claims.contains(&"T-1".to_owned()) && !claims.contains(&"T-2/small".to_owned()), "{claims:?}");
@@ -236,20 +236,20 @@ fn a_claim_of_the_small_scale_alone_is_not_awaited_on_the_page() {
 
 #[test]
 fn a_note_about_misses_is_on_the_page() {
-    let place = Place::new();
-    place.store(stored_run(Engine::Packet, verdicts(&place.experiment, Engine::Packet)));
-    let note = place.options().results.join("notes/ppush/fig0.md");
+    let sandbox = Sandbox::new();
+    sandbox.store(stored_run(Engine::Packet, verdicts(&sandbox.experiment, Engine::Packet)));
+    let note = sandbox.options().results.join("notes/ppush/fig0.md");
     fs::create_dir_all(note.parent().unwrap()).unwrap();
     fs::write(note, "The queue is shorter than the paper's.\n").unwrap();
-    let (_, text) = place.page();
+    let (_, text) = sandbox.page();
     assert!(text.contains("**On the misses.** The queue is shorter than the paper's.\n"), "{text}");
 }
 
 #[test]
 fn stored_verdicts_are_listed_with_their_commit() {
-    let place = Place::new();
-    place.store(stored_run(Engine::Packet, verdicts(&place.experiment, Engine::Packet)));
-    let listed = stored_verdicts(&place.options().results, &place.catalogue()).unwrap();
+    let sandbox = Sandbox::new();
+    sandbox.store(stored_run(Engine::Packet, verdicts(&sandbox.experiment, Engine::Packet)));
+    let listed = stored_verdicts(&sandbox.options().results, &sandbox.catalogue()).unwrap();
     assert_eq!(listed.len(), 2);
     let json = serde_json::to_value(&listed[0]).unwrap();
     assert_eq!((&json["claim"], &json["verdict"]), (&"T-1".into(), &"pass".into()));

@@ -14,7 +14,7 @@ use super::*;
 mod real_time;
 
 /// An experiment in a folder of its own, and an output folder.
-struct Place {
+struct Sandbox {
     folder: TempDir,
 }
 
@@ -38,12 +38,12 @@ impl LabWatch for Heard {
     }
 }
 
-impl Place {
-    fn new() -> Place {
+impl Sandbox {
+    fn new() -> Sandbox {
         let folder = tempfile::tempdir().unwrap();
         fs::create_dir_all(folder.path().join("experiments/ppush")).unwrap();
         fs::write(folder.path().join("experiments/ppush/fig0.toml"), EXPERIMENT).unwrap();
-        Place { folder }
+        Sandbox { folder }
     }
 
     fn out(&self) -> PathBuf {
@@ -114,7 +114,7 @@ fn raw(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
 
 #[test]
 fn the_bytes_are_the_same_whatever_the_number_of_threads() {
-    let (one, four) = (Place::new(), Place::new());
+    let (one, four) = (Sandbox::new(), Sandbox::new());
     one.run_with(&RunOptions { threads: 1, ..one.options() }, &fake()).unwrap();
     four.run_with(&RunOptions { threads: 4, ..four.options() }, &fake()).unwrap();
     let (ours, theirs) = (raw(&one.out()), raw(&four.out()));
@@ -125,77 +125,77 @@ fn the_bytes_are_the_same_whatever_the_number_of_threads() {
 
 #[test]
 fn a_run_that_was_cut_short_goes_on_with_what_is_missing() {
-    let place = Place::new();
+    let sandbox = Sandbox::new();
     let stuck = Arc::new(Fake { stuck_from: 4, ..Arc::into_inner(fake()).unwrap() });
     let held = stuck.stuck.lock().unwrap();
-    let options = RunOptions { threads: 1, ..place.options() };
-    let catalogue = Catalogue::at(&place.folder.path().join("experiments")).unwrap();
+    let options = RunOptions { threads: 1, ..sandbox.options() };
+    let catalogue = Catalogue::at(&sandbox.folder.path().join("experiments")).unwrap();
     let enough = || stuck.ran.load(Ordering::SeqCst) >= 4;
     let stopped = run(&options, &catalogue, stuck.clone(), &enough, &mut Heard::default()).unwrap_err();
     assert!(matches!(stopped, LabError::Stopped { done: 3, jobs: 8, .. }), "{stopped}");
     assert!(stopped.to_string().contains("the same command goes on from there"), "{stopped}");
     // A process that is killed while it writes leaves such a file.
-    let torn = place.runs().join("jobs/.dctcp-s1-00.arrow.1-0.tmp");
+    let torn = sandbox.runs().join("jobs/.dctcp-s1-00.arrow.1-0.tmp");
     fs::write(&torn, "half of a").unwrap();
 
     let second = fake();
-    let result = place.run(&second);
+    let result = sandbox.run(&second);
     assert_eq!((result.kept, result.ran), (3, 5));
     assert_eq!(second.ran.load(Ordering::SeqCst), 5);
     assert!(!torn.exists());
-    let whole = Place::new();
+    let whole = Sandbox::new();
     whole.run(&fake());
-    assert_eq!(raw(&place.out()), raw(&whole.out()), "a resumed run is the same as an unbroken one");
+    assert_eq!(raw(&sandbox.out()), raw(&whole.out()), "a resumed run is the same as an unbroken one");
     drop(held);
 }
 
 #[test]
 fn what_is_finished_is_not_computed_again_unless_asked() {
-    let place = Place::new();
-    let first = place.run(&fake());
+    let sandbox = Sandbox::new();
+    let first = sandbox.run(&fake());
     assert_eq!((first.ran, first.kept, first.seeds), (8, 0, 2));
     let again = fake();
-    assert_eq!((place.run(&again).kept, again.ran.load(Ordering::SeqCst)), (8, 0));
-    let options = RunOptions { fresh: true, ..place.options() };
-    assert_eq!(place.run_with(&options, &fake()).unwrap()[0].ran, 8);
-    let options = RunOptions { seeds: Some(3), ..place.options() };
-    let more = &place.run_with(&options, &fake()).unwrap()[0];
+    assert_eq!((sandbox.run(&again).kept, again.ran.load(Ordering::SeqCst)), (8, 0));
+    let options = RunOptions { fresh: true, ..sandbox.options() };
+    assert_eq!(sandbox.run_with(&options, &fake()).unwrap()[0].ran, 8);
+    let options = RunOptions { seeds: Some(3), ..sandbox.options() };
+    let more = &sandbox.run_with(&options, &fake()).unwrap()[0];
     assert_eq!((more.ran, more.kept, more.seeds), (4, 8, 3), "a further seed is all that is missing");
 }
 
 #[test]
 fn runs_of_other_code_are_computed_again() {
-    let place = Place::new();
-    place.run(&fake());
+    let sandbox = Sandbox::new();
+    sandbox.run(&fake());
     let other = Arc::new(Fake { code: "beef", ..Fake::default() });
-    assert_eq!(place.run(&other).ran, 8);
+    assert_eq!(sandbox.run(&other).ran, 8);
 }
 
 #[test]
 fn damaged_files_are_computed_again_and_nothing_else_is() {
-    let place = Place::new();
-    place.run(&fake());
-    let before = raw(&place.out());
-    let cut = place.job_file("ppush11-s1");
+    let sandbox = Sandbox::new();
+    sandbox.run(&fake());
+    let before = raw(&sandbox.out());
+    let cut = sandbox.job_file("ppush11-s1");
     fs::write(&cut, &fs::read(&cut).unwrap()[..100]).unwrap();
-    let changed = place.job_file("dctcp-s2");
+    let changed = sandbox.job_file("dctcp-s2");
     let mut bytes = fs::read(&changed).unwrap();
     // 0.51 in little-endian: a value among the rows.
     let middle = bytes.len() / 2;
     bytes[middle..middle + 64].fill(0x5a);
     fs::write(&changed, bytes).unwrap();
-    fs::write(place.job_file("dctcp-s1"), "").unwrap();
+    fs::write(sandbox.job_file("dctcp-s1"), "").unwrap();
     let again = fake();
-    let result = place.run(&again);
+    let result = sandbox.run(&again);
     assert_eq!((result.ran, result.kept, again.ran.load(Ordering::SeqCst)), (3, 5, 3));
-    assert_eq!(raw(&place.out()), before);
+    assert_eq!(raw(&sandbox.out()), before);
 }
 
 #[test]
 fn tables_have_the_runs_in_order_with_their_coordinates() {
-    let place = Place::new();
-    place.run(&fake());
-    let bytes = fs::read(place.runs().join("tasks.arrow")).unwrap();
+    let sandbox = Sandbox::new();
+    sandbox.run(&fake());
+    let bytes = fs::read(sandbox.runs().join("tasks.arrow")).unwrap();
     let reader = FileReader::try_new(Cursor::new(bytes), None).unwrap();
     let schema = reader.schema();
     assert_eq!(schema.metadata().get("headwater.experiment").map(String::as_str), Some("ppush/fig0"));
@@ -214,10 +214,10 @@ fn tables_have_the_runs_in_order_with_their_coordinates() {
 
 #[test]
 fn verdicts_are_a_line_each_with_everything_that_decides_them() {
-    let place = Place::new();
-    let result = place.run(&fake());
+    let sandbox = Sandbox::new();
+    let result = sandbox.run(&fake());
     assert_eq!(result.misses(), 0, "{:?}", result.verdicts);
-    let text = fs::read_to_string(place.runs().join("verdicts.json")).unwrap();
+    let text = fs::read_to_string(sandbox.runs().join("verdicts.json")).unwrap();
     assert_eq!(text.lines().count(), 4);
     let json: serde_json::Value = serde_json::from_str(&text).unwrap();
     let gain = &json[0];
@@ -241,9 +241,9 @@ fn verdicts_are_a_line_each_with_everything_that_decides_them() {
 
 #[test]
 fn a_claim_that_misses_is_counted() {
-    let place = Place::new();
+    let sandbox = Sandbox::new();
     let lossy = Arc::new(Fake { drops: 1.0, code: "c0de", ..Fake::default() });
-    let result = place.run(&lossy);
+    let result = sandbox.run(&lossy);
     assert_eq!(result.misses(), 1);
     assert_eq!(result.verdicts[1].verdict.claim, "T-2/small");
 }
@@ -251,57 +251,57 @@ fn a_claim_that_misses_is_counted() {
 #[test]
 fn a_run_that_fails_or_panics_takes_no_other_with_it_and_nothing_is_judged() {
     for by_panic in [false, true] {
-        let place = Place::new();
+        let sandbox = Sandbox::new();
         let failing = Arc::new(Fake { fails: Some(("dctcp", 2, by_panic)), code: "c0de", ..Fake::default() });
-        let result = place.run(&failing);
+        let result = sandbox.run(&failing);
         assert_eq!((result.ran, result.failures.len(), result.verdicts.len()), (6, 2, 0));
         let reason = if by_panic { "negative length" } else { "no path" };
         let failure = &result.failures[0];
         assert!(failure.contains("load 0.5, dctcp, seed 2") && failure.contains(reason), "{failure}");
-        assert!(!place.runs().join("verdicts.json").exists());
-        assert_eq!(place.run(&fake()).ran, 2, "only those are missing");
+        assert!(!sandbox.runs().join("verdicts.json").exists());
+        assert_eq!(sandbox.run(&fake()).ran, 2, "only those are missing");
     }
 }
 
 #[test]
 fn claims_about_what_is_not_modelled_are_pending() {
-    let place = Place::new();
-    let result = place.run(&Arc::new(Fake { unknown: Some("dctcp"), code: "c0de", ..Fake::default() }));
+    let sandbox = Sandbox::new();
+    let result = sandbox.run(&Arc::new(Fake { unknown: Some("dctcp"), code: "c0de", ..Fake::default() }));
     let verdicts: Vec<Verdicted> = result.verdicts.iter().map(|v| v.verdict.verdict).collect();
     assert_eq!(verdicts, [Verdicted::Pending, Verdicted::Pass]);
     assert_eq!((result.not_modelled, result.misses()), (4, 0));
 
-    let place = Place::new();
+    let sandbox = Sandbox::new();
     let nothing = Arc::new(Fake { unknown: Some(""), code: "c0de", ..Fake::default() });
-    let result = place.run(&nothing);
+    let result = sandbox.run(&nothing);
     assert_eq!((result.not_modelled, result.ran), (8, 0));
     assert!(result.verdicts.iter().all(|v| v.verdict.note.contains("comes later")), "{result:?}");
 }
 
 #[test]
 fn a_folder_that_cannot_be_written_is_named_with_what_to_do() {
-    let place = Place::new();
-    fs::write(place.out(), "a file where a folder should be").unwrap();
-    let error = place.run_with(&place.options(), &fake()).unwrap_err();
+    let sandbox = Sandbox::new();
+    fs::write(sandbox.out(), "a file where a folder should be").unwrap();
+    let error = sandbox.run_with(&sandbox.options(), &fake()).unwrap_err();
     let text = error.to_string();
-    assert!(text.contains(&place.out().display().to_string()) && text.contains("--out"), "{text}");
+    assert!(text.contains(&sandbox.out().display().to_string()) && text.contains("--out"), "{text}");
 }
 
 #[test]
 fn two_processes_do_not_write_to_one_folder() {
-    let place = Place::new();
-    let _claimed = claim_folder(&place.runs()).unwrap();
-    let error = place.run_with(&place.options(), &fake()).unwrap_err();
+    let sandbox = Sandbox::new();
+    let _claimed = claim_folder(&sandbox.runs()).unwrap();
+    let error = sandbox.run_with(&sandbox.options(), &fake()).unwrap_err();
     assert!(matches!(error, LabError::Busy { .. }), "{error}");
 }
 
 #[test]
 fn what_was_asked_for_must_exist_and_fit() {
-    let place = Place::new();
+    let sandbox = Sandbox::new();
     let ask = |change: &dyn Fn(&mut RunOptions)| {
-        let mut options = place.options();
+        let mut options = sandbox.options();
         change(&mut options);
-        place.run_with(&options, &fake()).unwrap_err().to_string()
+        sandbox.run_with(&options, &fake()).unwrap_err().to_string()
     };
     assert!(ask(&|o| o.what = vec!["fig9".into()]).contains("did you mean ppush/fig0"));
     assert!(ask(&|o| o.what.clear()).contains("--all"));
@@ -313,18 +313,18 @@ fn what_was_asked_for_must_exist_and_fit() {
 
 #[test]
 fn an_experiment_named_in_several_ways_is_run_once() {
-    let place = Place::new();
+    let sandbox = Sandbox::new();
     let what = ["ppush/fig0", "fig0", "T-1"].map(str::to_owned).to_vec();
-    let runs = place.run_with(&RunOptions { what, ..place.options() }, &fake()).unwrap();
+    let runs = sandbox.run_with(&RunOptions { what, ..sandbox.options() }, &fake()).unwrap();
     assert_eq!((runs.len(), runs[0].ran), (1, 8));
 }
 
 #[test]
 fn a_summary_is_stored_with_means_per_run_and_the_points_of_the_plots() {
-    let place = Place::new();
-    let results = place.folder.path().join("results");
-    let options = RunOptions { scale: Scale::Paper, store: Some(results.clone()), ..place.options() };
-    let result = place.run_with(&options, &fake()).unwrap().remove(0);
+    let sandbox = Sandbox::new();
+    let results = sandbox.folder.path().join("results");
+    let options = RunOptions { scale: Scale::Paper, store: Some(results.clone()), ..sandbox.options() };
+    let result = sandbox.run_with(&options, &fake()).unwrap().remove(0);
     assert_eq!(result.stored, Some(results.join("ppush/fig0.json")));
     let stored = results::load(&results, "ppush/fig0").unwrap().unwrap();
     let [run] = &stored.runs[..] else { panic!("{stored:?}") };
@@ -339,10 +339,10 @@ fn a_summary_is_stored_with_means_per_run_and_the_points_of_the_plots() {
 
 #[test]
 fn progress_ends_at_everything() {
-    let place = Place::new();
-    let catalogue = Catalogue::at(&place.folder.path().join("experiments")).unwrap();
+    let sandbox = Sandbox::new();
+    let catalogue = Catalogue::at(&sandbox.folder.path().join("experiments")).unwrap();
     let mut heard = Heard::default();
-    run(&place.options(), &catalogue, fake(), &|| false, &mut heard).unwrap();
+    run(&sandbox.options(), &catalogue, fake(), &|| false, &mut heard).unwrap();
     let last = heard.progress.last().unwrap();
     assert_eq!((last.runs, last.done, last.part), (8, 8, 1.0));
     assert!(heard.progress.is_sorted_by(|a, b| a.part <= b.part));
@@ -351,13 +351,13 @@ fn progress_ends_at_everything() {
 
 #[test]
 fn experiments_are_told_of_in_order_and_those_that_are_done_when_another_is_stuck() {
-    let place = Place::new();
-    let folder = place.folder.path().join("experiments");
+    let sandbox = Sandbox::new();
+    let folder = sandbox.folder.path().join("experiments");
     for name in ["fig1", "fig2"] {
         fs::write(folder.join(format!("ppush/{name}.toml")), EXPERIMENT).unwrap();
     }
     let catalogue = Catalogue::at(&folder).unwrap();
-    let options = RunOptions { all: true, what: Vec::new(), threads: 3, ..place.options() };
+    let options = RunOptions { all: true, what: Vec::new(), threads: 3, ..sandbox.options() };
     let mut heard = Heard::default();
     let done = run(&options, &catalogue, fake(), &|| false, &mut heard).unwrap();
     assert_eq!(heard.concluded, ["ppush/fig0", "ppush/fig1", "ppush/fig2"]);

@@ -52,7 +52,7 @@ struct Slot {
 
 /// Where packets come to, numbered in order: a machine, or one fetch of a host's receiving machine.
 #[derive(Clone, Copy)]
-struct Place {
+struct EndpointEntry {
     slot: u32,
     /// Its task, if it serves only one.
     task: u32,
@@ -140,7 +140,7 @@ pub(super) struct World {
     delivery: Delivery,
     slots: Vec<Slot>,
     /// By endpoint.
-    places: Vec<Place>,
+    endpoints: Vec<EndpointEntry>,
     tasks: Vec<Running>,
     /// The source endpoint of each host (PPUSH).
     sources: Vec<u32>,
@@ -217,7 +217,7 @@ impl World {
             now: Time::ZERO,
             delivery,
             slots: Vec::new(),
-            places: Vec::new(),
+            endpoints: Vec::new(),
             tasks: Vec::new(),
             sources: Vec::new(),
             controller: None,
@@ -301,17 +301,17 @@ impl World {
     /// One more endpoint, that leads to this slot.
     fn settle(&mut self, slot: u32, task: u32) -> u32 {
         self.delivery.settle(self.slots[slot as usize].host);
-        self.places.push(Place { slot, task });
-        (self.places.len() - 1) as u32
+        self.endpoints.push(EndpointEntry { slot, task });
+        (self.endpoints.len() - 1) as u32
     }
 
     /// The machine that an endpoint leads to.
     fn machine(&self, endpoint: u32) -> &Machine {
-        &self.slots[self.places[endpoint as usize].slot as usize].machine
+        &self.slots[self.endpoints[endpoint as usize].slot as usize].machine
     }
 
     fn machine_mut(&mut self, endpoint: u32) -> &mut Machine {
-        &mut self.slots[self.places[endpoint as usize].slot as usize].machine
+        &mut self.slots[self.endpoints[endpoint as usize].slot as usize].machine
     }
 
     // ---- the loop
@@ -442,7 +442,9 @@ impl World {
     /// A symbol, or its header, has come to somebody.
     #[inline]
     fn tally(&mut self, endpoint: u32, flow: FlowId, trimmed: bool) {
-        let Some(running) = self.tasks.get_mut(self.places[endpoint as usize].task as usize) else { return };
+        let Some(running) = self.tasks.get_mut(self.endpoints[endpoint as usize].task as usize) else {
+            return;
+        };
         if let Some(tally) = running.tallies.get_mut((flow.0 & 0xff) as usize) {
             *(if trimmed { &mut tally.trimmed } else { &mut tally.whole }) += 1;
         }
@@ -450,7 +452,7 @@ impl World {
 
     #[inline]
     fn hear(&mut self, endpoint: u32, packet: Packet) {
-        let place = self.places[endpoint as usize].slot;
+        let place = self.endpoints[endpoint as usize].slot;
         let slot = &mut self.slots[place as usize];
         // What the network brings to a paused host is gone; its own disk and decoder wait for it.
         if self.muted || slot.paused {
@@ -461,7 +463,7 @@ impl World {
     }
 
     fn tell(&mut self, endpoint: u32, command: Command) {
-        let place = self.places[endpoint as usize].slot;
+        let place = self.endpoints[endpoint as usize].slot;
         if self.muted {
             return;
         }
@@ -471,7 +473,7 @@ impl World {
 
     /// Polls the machine behind an endpoint until it waits.
     fn drain(&mut self, endpoint: u32) {
-        self.drain_slot(self.places[endpoint as usize].slot);
+        self.drain_slot(self.endpoints[endpoint as usize].slot);
     }
 
     /// Polls a machine until it waits.

@@ -105,24 +105,24 @@ pub fn run(
     shutdown: &Shutdown,
     watch: &mut dyn BenchWatch,
 ) -> Result<Vec<WireBench>, AppError> {
-    let places = places(watch)?;
-    let of = places.len() * options.repeat as usize;
-    let mut pairs: Vec<Vec<(UdpFigures, TcpFigures)>> = vec![Vec::new(); places.len()];
+    let settings = self::settings(watch)?;
+    let of = settings.len() * options.repeat as usize;
+    let mut pairs: Vec<Vec<(UdpFigures, TcpFigures)>> = vec![Vec::new(); settings.len()];
     for round in 0..options.repeat as usize {
         // A round has all of them: when the machine gets busier, it does so for all.
-        for (index, place) in places.iter().enumerate() {
+        for (index, setting) in settings.iter().enumerate() {
             if shutdown.is_set() {
                 return Err(AppError::Interrupted { resumable: false });
             }
-            let number = round * places.len() + index + 1;
-            watch.begun(&format!("{}, {} B", place.path, place.payload), number, of);
-            let tcp = tcp::measure(place, options.time)?;
-            pairs[index].push((udp::measure(place, options.time)?, tcp));
+            let number = round * settings.len() + index + 1;
+            watch.begun(&format!("{}, {} B", setting.path, setting.payload), number, of);
+            let tcp = tcp::measure(setting, options.time)?;
+            pairs[index].push((udp::measure(setting, options.time)?, tcp));
         }
     }
-    let results = places.iter().zip(&pairs).map(|(place, pairs)| WireBench {
-        path: place.path,
-        payload: place.payload,
+    let results = settings.iter().zip(&pairs).map(|(setting, pairs)| WireBench {
+        path: setting.path,
+        payload: setting.payload,
         udp: udp_median(pairs),
         tcp: tcp_median(pairs),
         ratio: median_of(pairs.iter().map(|(udp, tcp)| ratio(udp.gbit_per_s, tcp.gbit_per_s))),
@@ -142,7 +142,7 @@ impl std::fmt::Display for WirePath {
 }
 
 /// Where two ends meet.
-struct Place {
+struct Setting {
     path: WirePath,
     payload: usize,
     /// Of the receiving end.
@@ -158,7 +158,7 @@ enum End {
     Receiver,
 }
 
-impl Place {
+impl Setting {
     /// Opens a socket at an end; it stays there whoever uses it.
     fn open<T: Send>(
         &self,
@@ -176,11 +176,11 @@ impl Place {
     }
 }
 
-fn places(watch: &mut dyn BenchWatch) -> Result<Vec<Place>, AppError> {
-    let mut places = Vec::new();
+fn settings(watch: &mut dyn BenchWatch) -> Result<Vec<Setting>, AppError> {
+    let mut settings = Vec::new();
     for (payload, _) in SIZES {
         let address = IpAddr::V4(Ipv4Addr::LOCALHOST);
-        places.push(Place { path: WirePath::Loopback, payload, address, net: None });
+        settings.push(Setting { path: WirePath::Loopback, payload, address, net: None });
     }
     for (path, cut) in [(WirePath::Veth, false), (WirePath::VethCut, true)] {
         for (payload, mtu) in SIZES {
@@ -189,16 +189,16 @@ fn places(watch: &mut dyn BenchWatch) -> Result<Vec<Place>, AppError> {
             match network(&spec, cut) {
                 Ok(net) => {
                     let address = IpAddr::V4(net.ipv4(1));
-                    places.push(Place { path, payload, address, net: Some(net) });
+                    settings.push(Setting { path, payload, address, net: Some(net) });
                 }
                 Err(error) => {
                     watch.note(&format!("loopback only: {error}"));
-                    return Ok(places);
+                    return Ok(settings);
                 }
             }
         }
     }
-    Ok(places)
+    Ok(settings)
 }
 
 /// What both ends did, each with the CPU seconds of its thread.
@@ -269,17 +269,17 @@ fn tcp_median(pairs: &[(UdpFigures, TcpFigures)]) -> TcpFigures {
 mod tests {
     use super::*;
 
-    fn loopback(payload: usize) -> Place {
-        Place { path: WirePath::Loopback, payload, address: IpAddr::V4(Ipv4Addr::LOCALHOST), net: None }
+    fn loopback(payload: usize) -> Setting {
+        Setting { path: WirePath::Loopback, payload, address: IpAddr::V4(Ipv4Addr::LOCALHOST), net: None }
     }
 
     #[test]
     fn both_ways_move_data_over_loopback_and_say_what_it_cost() {
-        let place = loopback(1400);
-        let udp = udp::measure(&place, Duration::from_millis(100)).unwrap();
+        let setting = loopback(1400);
+        let udp = udp::measure(&setting, Duration::from_millis(100)).unwrap();
         assert!(udp.gbit_per_s > 0.01 && udp.send_ns > 0.0 && udp.receive_ns > 0.0, "{udp:?}");
         assert!(udp.datagrams_per_buffer >= 1.0 && (0.0..0.9).contains(&udp.lost_share), "{udp:?}");
-        let tcp = tcp::measure(&place, Duration::from_millis(100)).unwrap();
+        let tcp = tcp::measure(&setting, Duration::from_millis(100)).unwrap();
         assert!(tcp.gbit_per_s > 0.01 && tcp.send_cpu_s_per_gib > 0.0, "{tcp:?}");
     }
 

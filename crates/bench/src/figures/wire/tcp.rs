@@ -6,18 +6,18 @@ use std::time::{Duration, Instant};
 
 use headwater_api::AppError;
 
-use super::{Both, End, Place, TcpFigures, both, gbit, per_gib};
+use super::{Both, End, Setting, TcpFigures, both, gbit, per_gib};
 
 /// Written and read at a time: more gains nothing.
 const PIECE: usize = 256 << 10;
 
 /// Sends for `time`.
-pub(super) fn measure(place: &Place, time: Duration) -> Result<TcpFigures, AppError> {
-    let listener = place.open(End::Receiver, || TcpListener::bind((place.address, 0)))?;
+pub(super) fn measure(setting: &Setting, time: Duration) -> Result<TcpFigures, AppError> {
+    let listener = setting.open(End::Receiver, || TcpListener::bind((setting.address, 0)))?;
     let failed = |error| AppError::io("cannot connect two ends", error);
     let to = listener.local_addr().map_err(failed)?;
     // The kernel completes the connection before it is accepted.
-    let out = place.open(End::Sender, || TcpStream::connect(to))?;
+    let out = setting.open(End::Sender, || TcpStream::connect(to))?;
     let (inbound, _) = listener.accept().map_err(failed)?;
     let Both { send_cpu, received: (bytes, seconds), receive_cpu, .. } =
         both(|| send(out, time), || receive(inbound))?;

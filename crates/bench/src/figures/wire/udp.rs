@@ -12,7 +12,7 @@ use headwater_api::AppError;
 use headwater_udp::{PathAddr, RecvBatch, SendBatch, SocketOptions, SocketStats, UdpPort, Waker, wait};
 use headwater_units::Duration;
 
-use super::{Both, End, Place, UdpFigures, both, gbit, per_gib};
+use super::{Both, End, Setting, UdpFigures, both, gbit, per_gib};
 use crate::figures::ratio;
 
 /// Bytes in flight: below the 1,000 packets that the kernel lets wait between two devices.
@@ -30,16 +30,16 @@ const NUMBER: usize = 8;
 const PATIENCE: Duration = Duration::from_millis(20);
 
 /// Sends for `time`.
-pub(super) fn measure(place: &Place, time: std::time::Duration) -> Result<UdpFigures, AppError> {
+pub(super) fn measure(setting: &Setting, time: std::time::Duration) -> Result<UdpFigures, AppError> {
     let options = SocketOptions::default();
     let any = SocketAddr::new([0, 0, 0, 0].into(), 0);
-    let to = SocketAddr::new(place.address, 0);
-    let inbound = place.open(End::Receiver, || UdpPort::bind(to, &options))?;
-    let out = place.open(End::Sender, || UdpPort::bind(any, &options))?;
+    let to = SocketAddr::new(setting.address, 0);
+    let inbound = setting.open(End::Receiver, || UdpPort::bind(to, &options))?;
+    let out = setting.open(End::Sender, || UdpPort::bind(any, &options))?;
     let to = PathAddr::to(inbound.local_addr());
     let over = AtomicBool::new(false);
     let send = || {
-        let sent = Sender::new(out, to, place.payload).and_then(|sender| sender.run(time));
+        let sent = Sender::new(out, to, setting.payload).and_then(|sender| sender.run(time));
         over.store(true, Ordering::Release);
         sent
     };

@@ -2,8 +2,8 @@
 
 use super::*;
 
-fn real(place: &Place) -> RunOptions {
-    RunOptions { engine: Some(Engine::Netns), ..place.options() }
+fn real(sandbox: &Sandbox) -> RunOptions {
+    RunOptions { engine: Some(Engine::Netns), ..sandbox.options() }
 }
 
 fn skipping(scheme: &'static str, seed: Option<u64>) -> Arc<Fake> {
@@ -12,10 +12,10 @@ fn skipping(scheme: &'static str, seed: Option<u64>) -> Arc<Fake> {
 
 #[test]
 fn a_skipped_run_is_no_number_no_pass_and_no_failure_and_is_tried_again() {
-    let place = Place::new();
-    let catalogue = Catalogue::at(&place.folder.path().join("experiments")).unwrap();
+    let sandbox = Sandbox::new();
+    let catalogue = Catalogue::at(&sandbox.folder.path().join("experiments")).unwrap();
     let mut heard = Heard::default();
-    let result = run(&real(&place), &catalogue, skipping("dctcp", Some(2)), &|| false, &mut heard).unwrap();
+    let result = run(&real(&sandbox), &catalogue, skipping("dctcp", Some(2)), &|| false, &mut heard).unwrap();
     let result = &result[0];
     assert_eq!((result.ran, result.skipped.len(), result.failures.len(), result.misses()), (6, 2, 0, 0));
     let skipped = result.skipped[0].to_string();
@@ -29,7 +29,7 @@ fn a_skipped_run_is_no_number_no_pass_and_no_failure_and_is_tried_again() {
     // Means over all seeds of the other scheme.
     assert_eq!(result.verdicts[1].verdict.seeds, 2);
 
-    let again = place.run_with(&real(&place), &fake()).unwrap().remove(0);
+    let again = sandbox.run_with(&real(&sandbox), &fake()).unwrap().remove(0);
     assert_eq!(
         (again.kept, again.ran, again.skipped.len()),
         (6, 2, 0),
@@ -41,17 +41,17 @@ fn a_skipped_run_is_no_number_no_pass_and_no_failure_and_is_tried_again() {
 
 #[test]
 fn a_claim_with_no_run_left_is_pending_with_the_reason() {
-    let place = Place::new();
-    let result = place.run_with(&real(&place), &skipping("dctcp", None)).unwrap().remove(0);
+    let sandbox = Sandbox::new();
+    let result = sandbox.run_with(&real(&sandbox), &skipping("dctcp", None)).unwrap().remove(0);
     let verdicts: Vec<Verdicted> = result.verdicts.iter().map(|v| v.verdict.verdict).collect();
     assert_eq!(verdicts, [Verdicted::Pending, Verdicted::Pass]);
     let note = &result.verdicts[0].verdict.note;
     assert!(note.contains("4 of 8 runs skipped") && note.contains("machine too busy"), "{note}");
 
-    let place = Place::new();
-    let results = place.folder.path().join("results");
-    let options = RunOptions { scale: Scale::Paper, store: Some(results), ..real(&place) };
-    let result = place.run_with(&options, &skipping("", None)).unwrap().remove(0);
+    let sandbox = Sandbox::new();
+    let results = sandbox.folder.path().join("results");
+    let options = RunOptions { scale: Scale::Paper, store: Some(results), ..real(&sandbox) };
+    let result = sandbox.run_with(&options, &skipping("", None)).unwrap().remove(0);
     assert_eq!((result.ran, result.skipped.len(), result.stored.as_ref()), (0, 12, None), "nothing to keep");
     for judged in &result.verdicts {
         let verdict = &judged.verdict;
@@ -62,11 +62,11 @@ fn a_claim_with_no_run_left_is_pending_with_the_reason() {
 
 #[test]
 fn what_is_stored_says_where_it_was_measured_and_how_often_it_was_tried() {
-    let place = Place::new();
-    let results = place.folder.path().join("results");
-    let options = RunOptions { scale: Scale::Paper, store: Some(results.clone()), ..real(&place) };
+    let sandbox = Sandbox::new();
+    let results = sandbox.folder.path().join("results");
+    let options = RunOptions { scale: Scale::Paper, store: Some(results.clone()), ..real(&sandbox) };
     let busy = Fake { invalid_tries: 2.0, ..Arc::into_inner(skipping("dctcp", Some(3))).unwrap() };
-    let result = place.run_with(&options, &Arc::new(busy)).unwrap().remove(0);
+    let result = sandbox.run_with(&options, &Arc::new(busy)).unwrap().remove(0);
     assert_eq!((result.ran, result.invalid_tries), (10, 20));
     let stored = results::load(&results, "ppush/fig0").unwrap().unwrap();
     let run = &stored.runs[0];
@@ -77,15 +77,15 @@ fn what_is_stored_says_where_it_was_measured_and_how_often_it_was_tried() {
 
 #[test]
 fn runs_in_real_time_are_alone_whatever_the_number_of_threads() {
-    let place = Place::new();
+    let sandbox = Sandbox::new();
     let mixed = EXPERIMENT.replace(r#"["packet", "fluid", "netns"]"#, r#"["netns"]"#);
-    fs::write(place.folder.path().join("experiments/ppush/fig1.toml"), mixed).unwrap();
-    fs::write(place.folder.path().join("experiments/ppush/fig2.toml"), EXPERIMENT).unwrap();
+    fs::write(sandbox.folder.path().join("experiments/ppush/fig1.toml"), mixed).unwrap();
+    fs::write(sandbox.folder.path().join("experiments/ppush/fig2.toml"), EXPERIMENT).unwrap();
     let fake = fake();
     // In between experiments whose runs may be beside each other.
     let what = ["fig0", "fig1", "fig2"].map(str::to_owned).to_vec();
-    let options = RunOptions { what, threads: 4, ..place.options() };
-    let done = place.run_with(&options, &fake).unwrap();
+    let options = RunOptions { what, threads: 4, ..sandbox.options() };
+    let done = sandbox.run_with(&options, &fake).unwrap();
     let engines: Vec<_> = done.iter().map(|run| (run.engine, run.ran)).collect();
     assert_eq!(engines, [(Engine::Packet, 8), (Engine::Netns, 8), (Engine::Packet, 8)]);
     assert_eq!(fake.disturbed.load(Ordering::SeqCst), 0);
@@ -93,39 +93,40 @@ fn runs_in_real_time_are_alone_whatever_the_number_of_threads() {
 
 #[test]
 fn a_stop_ends_a_run_in_real_time_and_waits_for_it() {
-    let place = Place::new();
+    let sandbox = Sandbox::new();
     let endless = Arc::new(Fake { endless: Some(0.into()), ..Arc::into_inner(fake()).unwrap() });
-    let catalogue = Catalogue::at(&place.folder.path().join("experiments")).unwrap();
+    let catalogue = Catalogue::at(&sandbox.folder.path().join("experiments")).unwrap();
     let begun = || endless.ran.load(Ordering::SeqCst) == 1;
-    let stopped = run(&real(&place), &catalogue, endless.clone(), &begun, &mut Heard::default()).unwrap_err();
+    let stopped =
+        run(&real(&sandbox), &catalogue, endless.clone(), &begun, &mut Heard::default()).unwrap_err();
     assert!(matches!(stopped, LabError::Stopped { done: 0, jobs: 8, .. }), "{stopped}");
     let ended = endless.endless.as_ref().unwrap().load(Ordering::SeqCst);
     assert_eq!((endless.ran.load(Ordering::SeqCst), ended), (1, 1), "it is over before the call returns");
-    assert_eq!(fs::read_dir(place.out().join("ppush/fig0/netns-small/jobs")).unwrap().count(), 0);
+    assert_eq!(fs::read_dir(sandbox.out().join("ppush/fig0/netns-small/jobs")).unwrap().count(), 0);
 }
 
 #[test]
 fn captures_have_a_folder_per_run_and_are_made_where_they_are_missing() {
-    let place = Place::new();
-    let pcap = place.folder.path().join("pcap");
-    let options = RunOptions { pcap: Some(pcap.clone()), ..real(&place) };
-    let refused = place.run_with(&RunOptions { engine: None, ..options.clone() }, &fake()).unwrap_err();
+    let sandbox = Sandbox::new();
+    let pcap = sandbox.folder.path().join("pcap");
+    let options = RunOptions { pcap: Some(pcap.clone()), ..real(&sandbox) };
+    let refused = sandbox.run_with(&RunOptions { engine: None, ..options.clone() }, &fake()).unwrap_err();
     assert!(
         refused.to_string().contains("--engine netns") && refused.to_string().contains("packet"),
         "{refused}"
     );
 
-    place.run_with(&real(&place), &fake()).unwrap();
+    sandbox.run_with(&real(&sandbox), &fake()).unwrap();
     let first = fake();
-    assert_eq!(place.run_with(&options, &first).unwrap()[0].ran, 8, "runs without captures do not count");
+    assert_eq!(sandbox.run_with(&options, &first).unwrap()[0].ran, 8, "runs without captures do not count");
     let contexts = first.contexts.lock().unwrap();
     let folders: Vec<PathBuf> = contexts.iter().filter_map(|context| context.pcap.clone()).collect();
     assert_eq!(folders.len(), 8);
     assert!(folders.iter().all(|folder| folder.parent() == Some(&pcap.join("ppush/fig0"))), "{folders:?}");
     let logs = contexts[0].logs.as_ref().unwrap();
-    assert_eq!(logs.parent(), Some(&*place.out().join("ppush/fig0/netns-small/logs")));
+    assert_eq!(logs.parent(), Some(&*sandbox.out().join("ppush/fig0/netns-small/logs")));
     for folder in &folders {
         fs::create_dir_all(folder).unwrap();
     }
-    assert_eq!(place.run_with(&options, &fake()).unwrap()[0].kept, 8, "all are there");
+    assert_eq!(sandbox.run_with(&options, &fake()).unwrap()[0].kept, 8, "all are there");
 }

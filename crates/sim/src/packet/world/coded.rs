@@ -327,7 +327,7 @@ impl World {
         let Some(endpoint) = self.controller.filter(|_| !coded.is_scripted()) else { return };
         self.incarnations += 1;
         let fresh = self.new_controller(&coded);
-        let slot = &mut self.slots[self.places[endpoint as usize].slot as usize];
+        let slot = &mut self.slots[self.endpoints[endpoint as usize].slot as usize];
         slot.machine = Machine::Controller(Box::new(fresh));
         slot.wake = u64::MAX;
         self.tell(endpoint, Command::Controller(ControllerCommand::Returned));

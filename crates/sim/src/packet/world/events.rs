@@ -63,7 +63,7 @@ impl World {
 
     /// The sending end of a baseline's flow has nothing more to do.
     fn on_closed(&mut self, endpoint: u32) {
-        let task = self.places[endpoint as usize].task;
+        let task = self.endpoints[endpoint as usize].task;
         let running = &mut self.tasks[task as usize];
         running.open -= 1;
         if running.open == 0 {
@@ -73,7 +73,7 @@ impl World {
     }
 
     fn on_receiver(&mut self, endpoint: u32, event: ReceiverEvent) {
-        let task = self.places[endpoint as usize].task;
+        let task = self.endpoints[endpoint as usize].task;
         let running = &mut self.tasks[task as usize];
         // It restarts with another endpoint, and what it said before that is nothing any more.
         let Some(place) = running.receivers.iter().position(|it| *it == endpoint) else { return };
@@ -164,7 +164,7 @@ impl World {
 
     /// The receiving end of a baseline's flow has something to say.
     fn on_sink(&mut self, endpoint: u32, event: SinkEvent) {
-        let task = self.places[endpoint as usize].task;
+        let task = self.endpoints[endpoint as usize].task;
         match event {
             SinkEvent::Progress { flow, packets } => self.on_progress(flow, packets),
             SinkEvent::Complete { flow } => self.on_complete(flow),
@@ -201,7 +201,7 @@ impl World {
     }
 
     pub(super) fn on_decoded(&mut self, endpoint: u32, block: BlockIndex) {
-        let task = self.places[endpoint as usize].task;
+        let task = self.endpoints[endpoint as usize].task;
         let running = &mut self.tasks[task as usize];
         // The decoder of a receiver that has restarted since is gone with it.
         let Some(place) = running.receivers.iter().position(|it| *it == endpoint) else { return };

@@ -52,7 +52,7 @@ impl World {
         config: &baseline::SenderConfig,
     ) -> (u32, u32) {
         let receiver = baseline::ReceiverConfig::of(config);
-        let there = self.places.len() as u32;
+        let there = self.endpoints.len() as u32;
         let sink = baseline::Receiver::new(receiver, flow, PathId(there + 1), leg.packets);
         let sink = self.add(Machine::Sink(Box::new(sink)), leg.receiver, task);
         let from = baseline::Sender::new(*config, flow, PathId(sink), leg.packets);

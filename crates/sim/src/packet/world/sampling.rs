@@ -98,7 +98,7 @@ impl World {
             rows.push(row);
         }
         for &endpoint in running.receivers.iter().filter(|_| running.senders.is_empty()) {
-            let slot = self.places[endpoint as usize].slot as usize;
+            let slot = self.endpoints[endpoint as usize].slot as usize;
             let Machine::Receivers(receivers) = &mut self.slots[slot].machine else { continue };
             let stats = receivers.stats(self.now, fetch_of(endpoint));
             for stats in stats.into_iter().flat_map(|stats| stats.flows) {
@@ -118,7 +118,7 @@ impl World {
     pub(super) fn note_receiver(&mut self, task: u32, place: usize) {
         let running = &mut self.tasks[task as usize];
         let endpoint = running.receivers[place];
-        let slot = self.places[endpoint as usize].slot as usize;
+        let slot = self.endpoints[endpoint as usize].slot as usize;
         let Machine::Receivers(receivers) = &mut self.slots[slot].machine else { return };
         if running.tallies.is_empty() {
             return;

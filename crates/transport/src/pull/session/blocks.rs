@@ -25,7 +25,7 @@ use headwater_units::{BlockIndex, Geometry, SymbolId};
 use super::flow::Flow;
 use crate::task::blame::Blame;
 use crate::task::ledger::Ledger;
-use block::{Asked, Block, Place, Run};
+use block::{Asked, Block, FlowView, Run};
 
 /// All blocks of a task.
 #[derive(Debug)]
@@ -39,7 +39,7 @@ pub(super) struct Blocks {
     cursor: u32,
     /// Symbols that open blocks need and nobody was asked for.
     needed: u64,
-    places: Vec<Place>,
+    places: Vec<FlowView>,
     lossy: u32,
     /// Blocks that are asked of one source alone.
     trials: u32,
@@ -128,7 +128,7 @@ impl Blocks {
     /// One more flow, at the next place.
     pub(super) fn add_place(&mut self, flow: &Flow) {
         self.relayed |= flow.relays;
-        self.places.push(Place {
+        self.places.push(FlowView {
             flow: flow.id,
             node: flow.node,
             index: flow.index,
@@ -311,7 +311,6 @@ impl Blocks {
     }
 
     /// A number of symbols that were coming from a flow will not come. Which blocks they are of is not known; the oldest are
-
     /// charged.
     #[cold]
     pub(super) fn lose_oldest(&mut self, place: usize, count: u32) {

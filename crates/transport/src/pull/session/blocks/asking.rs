@@ -7,7 +7,7 @@ use headwater_units::{BlockIndex, ESI_LIMIT, SymbolId};
 use headwater_wire::Want;
 
 use super::Blocks;
-use super::block::{Block, OWN_REPAIR, Place, Run};
+use super::block::{Block, FlowView, OWN_REPAIR, Run};
 use crate::pull::class_of;
 
 /// A run that is this long goes on as another one: a want counts in 16 bits.
@@ -105,7 +105,7 @@ impl Blocks {
         if self.relayed {
             return self.pick_relayed(place);
         }
-        let Place { index, of, detached, .. } = self.places[place];
+        let FlowView { index, of, detached, .. } = self.places[place];
         self.walk(place, PARTS_AHEAD, |block, places| {
             if of == 1 || detached || block.asked.lossy || block.has_part_left(place, index, of) {
                 Take::Now
@@ -124,7 +124,7 @@ impl Blocks {
         &mut self,
         place: usize,
         ahead: usize,
-        takes: impl Fn(&Block, &[Place]) -> Take,
+        takes: impl Fn(&Block, &[FlowView]) -> Take,
     ) -> Option<usize> {
         let (mut fallback, mut passed) = (None, 0);
         let (mut next, mut nothing_needed) = (self.ledger.place_from(self.cursor), true);

@@ -11,7 +11,7 @@ pub(super) const OWN_REPAIR: u32 = 1 << 20;
 
 /// One flow, as blocks see it.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct FlowView {
     pub(super) flow: FlowId,
     pub(super) node: NodeId,
     pub(super) index: u8,
@@ -73,7 +73,7 @@ pub(super) struct Run {
     pub(super) forgotten: bool,
 }
 
-impl Place {
+impl FlowView {
     /// What ESIs of its class leave as a remainder, in this block.
     pub(super) fn class_in(&self, block: u32) -> u8 {
         // It is less than `of`.
@@ -132,7 +132,7 @@ impl Block {
 
     /// A symbol of it is here.
     #[inline]
-    pub(super) fn take(&mut self, from: usize, place: &Place, symbol: SymbolId) -> Arrival {
+    pub(super) fn take(&mut self, from: usize, place: &FlowView, symbol: SymbolId) -> Arrival {
         let Here { trial, .. } = &self.here;
         let is_unverified = place.relays && trial.has_sole_source() && symbol.esi.0 < OWN_REPAIR;
         if is_unverified || !trial.admits(place.flow) || !self.here.insert(symbol.esi.0) {
@@ -147,7 +147,7 @@ impl Block {
     }
 
     /// Whether a flow may be asked for its symbols: any, unless it is asked of one alone.
-    pub(super) fn may_be_asked_of(&self, place: usize, places: &[Place]) -> bool {
+    pub(super) fn may_be_asked_of(&self, place: usize, places: &[FlowView]) -> bool {
         match self.here.trial.sole_source() {
             _ if !self.here.trial.has_sole_source() => true,
             Some(turn) => turn == places[place].flow,
@@ -164,7 +164,7 @@ impl Block {
     }
 
     /// Whether what is needed is so little that each of the other sources, which are busy with it, need bring only one more.
-    pub(super) fn is_left_to_others(&self, place: usize, places: &[Place]) -> bool {
+    pub(super) fn is_left_to_others(&self, place: usize, places: &[FlowView]) -> bool {
         let others = places.iter().enumerate().filter(|&(other, it)| {
             other != place && self.asked.coming_from(other) > 0 && self.has_part_left(other, it.index, it.of)
         });
@@ -175,9 +175,9 @@ impl Block {
 /// Whether a block of which somebody has sent wrong symbols is asked of this source first: alone, a liar convicts itself, so those
 /// who have not been asked alone come before those who have.
 /// A relay may never have the block whole if its own source lies: it is asked last.
-pub(super) fn is_tested_first(places: &[Place], place: usize) -> bool {
+pub(super) fn is_tested_first(places: &[FlowView], place: usize) -> bool {
     let others_hold = places.iter().any(|it| !it.relays && it.heard);
-    let is_last = |it: &Place| it.relays && others_hold;
+    let is_last = |it: &FlowView| it.relays && others_hold;
     !is_last(&places[place])
         && (!places[place].cleared || places.iter().all(|it| it.cleared || !it.heard || is_last(it)))
 }
@@ -187,10 +187,10 @@ mod tests {
     use super::*;
 
     /// Places with these traits, by the bits of a number: it relays, it is heard, it is cleared.
-    fn places(bits: u32) -> Vec<Place> {
+    fn places(bits: u32) -> Vec<FlowView> {
         let place = |n: u32| {
             let has = |bit: u32| bits >> (3 * n + bit) & 1 == 1;
-            Place {
+            FlowView {
                 flow: FlowId(u64::from(n)),
                 node: NodeId([n as u8; 32]),
                 index: n as u8,

@@ -13,7 +13,7 @@ use headwater_units::{BlockIndex, NodeId};
 
 use super::Blocks;
 use super::asking::Take;
-use super::block::{Block, Place};
+use super::block::{Block, FlowView};
 use crate::pull::{class_of, part};
 
 /// A flow runs ahead of the others by at most so many blocks that lack symbols: at 256 KiB they are 8 MiB, a third of a second at
@@ -110,23 +110,23 @@ impl Blocks {
 }
 
 impl Block {
-    fn part_of(&self, it: &Place) -> u32 {
+    fn part_of(&self, it: &FlowView) -> u32 {
         part(self.here.source_symbols(), class_of(self.number, it.index, it.of), it.of)
     }
 
     /// How many of its part a flow has yet to be asked for.
-    fn part_left(&self, place: usize, it: &Place) -> u32 {
+    fn part_left(&self, place: usize, it: &FlowView) -> u32 {
         self.part_of(it).saturating_sub(self.brought_by(place, it))
     }
 
     /// How many symbols a flow was asked for; without those that are to be made good because others count on them.
-    fn brought_by(&self, place: usize, it: &Place) -> u32 {
+    fn brought_by(&self, place: usize, it: &FlowView) -> u32 {
         let run = self.asked.runs.get(place).copied().unwrap_or_default();
         run.gone + run.coming - if it.passed_on { run.lost.min(run.gone) } else { 0 }
     }
 
     /// Whether all parts that are left to be asked for do not make up what is needed: those who are silent bring nothing.
-    fn is_short(&self, places: &[Place]) -> bool {
+    fn is_short(&self, places: &[FlowView]) -> bool {
         let mut live = places.iter().enumerate().filter(|(_, it)| it.heard);
         // No further than to the first parts that do.
         let all_but =
@@ -137,7 +137,7 @@ impl Block {
     /// Whether this flow is asked for more than its part of a block that is short. All who lack symbols ask that of the lowest class
     /// first, and so they come to want the same ones, each of which leaves the source once; the next class where this flow is [`STEP`]
     /// blocks further, and so on.
-    fn is_made_up_by(&self, place: usize, places: &[Place]) -> bool {
+    fn is_made_up_by(&self, place: usize, places: &[FlowView]) -> bool {
         let it = &places[place];
         let class = it.class_in(self.number);
         let before = places.iter().filter(|it| it.heard && it.class_in(self.number) < class).count();

@@ -1,4 +1,4 @@
-//! Where the demo takes place: on hosts in network namespaces, or all on this machine's loopback.
+//! The environment of the demo: on hosts in network namespaces, or all on this machine's loopback.
 //!
 //! In namespaces the limits are token buckets in the middle of the network, and a source that vanishes is simply silent.
 //! On loopback the sources cap themselves, the receiver throws packets away, and the kernel answers for a dead source
@@ -29,8 +29,8 @@ pub(super) enum Role {
     Receiver,
 }
 
-/// Where they all run.
-pub(super) enum Place {
+/// The environment that they all run in.
+pub(super) enum Environment {
     /// Each on a host of its own: sources first, then the controller, then the receiver.
     Namespaces {
         net: Arc<Net>,
@@ -41,7 +41,7 @@ pub(super) enum Place {
     Loopback,
 }
 
-impl Place {
+impl Environment {
     /// A network with these sources. Losses strike on the receiver's downlink, behind every queue: each data packet
     /// once, and no acknowledgment. Downlinks have no limit.
     pub(super) async fn namespaces(script: &Script, loss: f64, kernel_loses: bool) -> Result<Self, AppError> {
@@ -57,22 +57,24 @@ impl Place {
             Ok(net)
         })
         .await?;
-        Ok(Place::Namespaces { net: Arc::new(net), sources, lossy })
+        Ok(Environment::Namespaces { net: Arc::new(net), sources, lossy })
     }
 
     /// One word, as in the result.
     pub(super) fn word(&self) -> &'static str {
         match self {
-            Place::Namespaces { .. } => "namespaces",
-            Place::Loopback => "loopback",
+            Environment::Namespaces { .. } => "namespaces",
+            Environment::Loopback => "loopback",
         }
     }
 
     /// A command that runs `program` where this role is at home.
     pub(super) fn command(&self, role: Role, program: &Path) -> Result<Command, AppError> {
         let mut command = match self {
-            Place::Namespaces { net, .. } => net.command(self.host(role), program).map_err(in_network)?,
-            Place::Loopback => Command::new(program),
+            Environment::Namespaces { net, .. } => {
+                net.command(self.host(role), program).map_err(in_network)?
+            }
+            Environment::Loopback => Command::new(program),
         };
         without_settings(&mut command);
         Ok(command)
@@ -80,7 +82,7 @@ impl Place {
 
     /// Makes the receiver's command lose packets, where the network does not.
     pub(super) fn lose(&self, command: &mut Command, loss: f64, seed: u64) {
-        let network_does = matches!(self, Place::Namespaces { lossy: true, .. });
+        let network_does = matches!(self, Environment::Namespaces { lossy: true, .. });
         if loss > 0.0 && !network_does {
             command.env(DROP_VARIABLE, format!("{loss}:{seed}"));
         }
@@ -89,42 +91,44 @@ impl Place {
     /// Where this role is to listen.
     pub(super) fn listen(&self, role: Role) -> SocketAddr {
         match self {
-            Place::Namespaces { net, .. } => SocketAddr::new(IpAddr::V4(net.ipv4(self.host(role))), PORT),
-            Place::Loopback => SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0),
+            Environment::Namespaces { net, .. } => {
+                SocketAddr::new(IpAddr::V4(net.ipv4(self.host(role))), PORT)
+            }
+            Environment::Loopback => SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0),
         }
     }
 
     /// Whether sources must keep to their rates themselves.
     pub(super) fn sources_cap_themselves(&self) -> bool {
-        matches!(self, Place::Loopback)
+        matches!(self, Environment::Loopback)
     }
 
     /// Lets the host of a source vanish; on loopback there is only its process to kill.
     pub(super) async fn vanish(&self, source: usize) -> Result<(), AppError> {
         match self {
-            Place::Namespaces { net, .. } => {
+            Environment::Namespaces { net, .. } => {
                 let net = net.clone();
                 blocking(move || net.vanish(source)).await
             }
-            Place::Loopback => Ok(()),
+            Environment::Loopback => Ok(()),
         }
     }
 
     /// Gives a source another uplink.
     pub(super) async fn rerate(&self, source: usize, rate: BitRate) -> Result<(), AppError> {
         match self {
-            Place::Namespaces { net, .. } => {
+            Environment::Namespaces { net, .. } => {
                 let net = net.clone();
                 blocking(move || net.set_rate(Link::Uplink(source), Some(rate))).await
             }
-            Place::Loopback => Err(AppError::Usage("--rerate needs network namespaces".to_owned())),
+            Environment::Loopback => Err(AppError::Usage("--rerate needs network namespaces".to_owned())),
         }
     }
 
     /// Packets that the network has lost at random.
     pub(super) async fn lost(&self) -> Result<Option<u64>, AppError> {
         match self {
-            Place::Namespaces { net, sources, lossy: true } => {
+            Environment::Namespaces { net, sources, lossy: true } => {
                 let (net, receiver) = (net.clone(), Link::Downlink(sources + 1));
                 blocking(move || net.counters(receiver)).await.map(|counters| Some(counters.lost))
             }
@@ -134,8 +138,8 @@ impl Place {
 
     fn host(&self, role: Role) -> usize {
         let sources = match self {
-            Place::Namespaces { sources, .. } => *sources,
-            Place::Loopback => 0,
+            Environment::Namespaces { sources, .. } => *sources,
+            Environment::Loopback => 0,
         };
         match role {
             Role::Source(source) => source,

@@ -1,4 +1,4 @@
-//! Room for so many diallers, of which one network gets no more than a part when it becomes scarce.
+//! A bounded number of slots for diallers. When they become scarce, one network gets no more than a part of them.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -13,12 +13,12 @@ fn network_of(ip: IpAddr) -> IpAddr {
     }
 }
 
-/// Fewer places than these are whoever's comes first.
+/// With fewer slots than this, first come, first served.
 const SHARED: usize = 8;
 
-/// The places.
+/// The slots.
 #[derive(Debug)]
-pub(super) struct Places {
+pub(super) struct Slots {
     most: usize,
     taken: Mutex<Taken>,
 }
@@ -29,20 +29,20 @@ struct Taken {
     by_network: BTreeMap<IpAddr, usize>,
 }
 
-/// One place; free again when this is dropped.
+/// One slot; free again when this is dropped.
 #[derive(Debug)]
-pub(super) struct Place {
-    places: Arc<Places>,
+pub(super) struct Slot {
+    slots: Arc<Slots>,
     network: IpAddr,
 }
 
-impl Places {
+impl Slots {
     pub(super) fn new(most: usize) -> Arc<Self> {
-        Arc::new(Places { most, taken: Mutex::default() })
+        Arc::new(Slots { most, taken: Mutex::default() })
     }
 
-    /// A place for a dialler from there. While half of them are free everybody gets one; then only who has less than a quarter.
-    pub(super) fn take(self: &Arc<Self>, ip: IpAddr) -> Option<Place> {
+    /// A slot for a dialler from there. While half of them are free everybody gets one; then only who has less than a quarter.
+    pub(super) fn take(self: &Arc<Self>, ip: IpAddr) -> Option<Slot> {
         let network = network_of(ip);
         let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
         let of_it = taken.by_network.get(&network).copied().unwrap_or(0);
@@ -52,7 +52,7 @@ impl Places {
         }
         taken.all += 1;
         taken.by_network.insert(network, of_it + 1);
-        Some(Place { places: self.clone(), network })
+        Some(Slot { slots: self.clone(), network })
     }
 
     /// How many are taken.
@@ -61,9 +61,9 @@ impl Places {
     }
 }
 
-impl Drop for Place {
+impl Drop for Slot {
     fn drop(&mut self) {
-        let mut taken = self.places.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut taken = self.slots.taken.lock().unwrap_or_else(PoisonError::into_inner);
         taken.all -= 1;
         let left = taken.by_network.get_mut(&self.network).map(|of_it| {
             *of_it -= 1;
@@ -85,19 +85,18 @@ mod tests {
 
     #[test]
     fn one_network_cannot_take_the_places_of_others_and_gives_them_back() {
-        let places = Places::new(8);
-        let crowd: Vec<Place> = std::iter::from_fn(|| places.take(ip("192.0.2.7"))).collect();
-        assert_eq!((crowd.len(), places.taken()), (4, 4), "half of them, as nobody else was there");
-        let others: Vec<Place> =
-            (1..=6).filter_map(|n| places.take(ip(&format!("198.51.100.{n}")))).collect();
-        assert_eq!((others.len(), places.taken()), (4, 8));
-        drop(crowd);
-        assert_eq!(places.taken(), 4);
-        let again: Vec<Place> = std::iter::from_fn(|| places.take(ip("192.0.2.7"))).collect();
+        let slots = Slots::new(8);
+        let taken: Vec<Slot> = std::iter::from_fn(|| slots.take(ip("192.0.2.7"))).collect();
+        assert_eq!((taken.len(), slots.taken()), (4, 4), "half of them, as nobody else was there");
+        let others: Vec<Slot> = (1..=6).filter_map(|n| slots.take(ip(&format!("198.51.100.{n}")))).collect();
+        assert_eq!((others.len(), slots.taken()), (4, 8));
+        drop(taken);
+        assert_eq!(slots.taken(), 4);
+        let again: Vec<Slot> = std::iter::from_fn(|| slots.take(ip("192.0.2.7"))).collect();
         assert_eq!(again.len(), 2, "now they are scarce");
         drop(again);
         drop(others);
-        assert!(places.taken.lock().unwrap().by_network.is_empty());
+        assert!(slots.taken.lock().unwrap().by_network.is_empty());
     }
 
     #[test]
