@@ -22,6 +22,7 @@
 
 mod blocks;
 mod ending;
+mod expected;
 mod flow;
 mod numbers;
 mod side;
@@ -173,7 +174,7 @@ impl Session {
         }
         for place in 0..self.flows.len() {
             let flow = &self.flows[place];
-            if flow.is_live() && grants.iter().all(|grant| grant.flow != flow.id) {
+            if flow.is_live() && grants.iter().all(|grant| grant.flow != flow.id()) {
                 self.end_flow(now, place, FinReason::Cancelled);
             }
         }
@@ -181,8 +182,8 @@ impl Session {
         let (groups, own): (Vec<_>, Vec<_>) =
             grants.into_iter().partition(|grant| of_groups.contains(&grant.flow));
         for mut grant in own {
-            if let Some(flow) = self.flows.iter_mut().find(|flow| flow.id == grant.flow) {
-                let moved = flow.is_live().then(|| ReceiverEvent::moved(&mut flow.at, &grant));
+            if let Some(flow) = self.flows.iter_mut().find(|flow| flow.id() == grant.flow) {
+                let moved = flow.is_live().then(|| ReceiverEvent::moved(&mut flow.grant.at, &grant));
                 moved.flatten().into_iter().for_each(|moved| self.event(moved));
                 continue;
             }
@@ -223,7 +224,7 @@ impl Session {
         match command {
             ReceiverCommand::Start { wanted, have } => self.start(now, wanted, &have, pulls),
             ReceiverCommand::FlowPath { flow, path } => {
-                if let Some(it) = self.flows.iter_mut().find(|it| it.id == flow) {
+                if let Some(it) = self.flows.iter_mut().find(|it| it.id() == flow) {
                     it.path = Some(path);
                     self.begin_flows(now, pulls);
                     self.refill(now, pulls);
@@ -274,18 +275,18 @@ impl Session {
         let Some(blocks) = self.blocks.as_mut().filter(|_| self.phase == Phase::Receiving) else { return };
         let (opens, turn) = (self.config.opens_flows, self.turn);
         for (place, flow) in self.flows.iter_mut().enumerate() {
-            if flow.begun || !flow.is_live() || (opens && flow.path.is_none()) {
+            if flow.has_begun() || !flow.is_live() || (opens && flow.path.is_none()) {
                 continue;
             }
-            flow.begin(now);
+            flow.begin(now, opens);
             if opens {
                 flow.waiting += 1;
-                flow.opening = true;
                 pulls.push(now, turn, Ask { place: place as u32, why: Why::Open });
             } else {
-                for (block, count) in super::first_window(self.geometry, self.window, flow.index, flow.of) {
+                let (index, of) = (flow.grant.index, flow.grant.of);
+                for (block, count) in super::first_window(self.geometry, self.window, index, of) {
                     blocks.expect(place, block, count);
-                    flow.expect(count);
+                    flow.expected.push(count);
                 }
             }
         }
@@ -323,8 +324,8 @@ impl Session {
     #[inline]
     fn find(&mut self, flow: FlowId) -> Option<(usize, bool)> {
         let matches = |it: &Flow| match &it.group {
-            _ if it.is_over() => None,
-            _ if it.id == flow => Some(false),
+            _ if it.stand.is_over() => None,
+            _ if it.id() == flow => Some(false),
             Some(group) if group.flow == flow => Some(true),
             _ => None,
         };
@@ -381,18 +382,18 @@ impl Session {
         match arrival {
             Arrival::Trimmed => {
                 self.stats.trimmed += 1;
-                flow.on_trimmed();
+                flow.trimmed += 1;
             }
             Arrival::Useless | Arrival::Surplus => {
                 self.stats.arrivals += 1;
-                flow.symbols += 1;
+                flow.brought.symbols += 1;
                 self.stats.useless += u64::from(arrival == Arrival::Useless);
                 self.stats.surplus += u64::from(arrival == Arrival::Surplus);
             }
             Arrival::Kept | Arrival::Complete => {
                 self.stats.arrivals += 1;
-                flow.symbols += 1;
-                flow.useful += 1;
+                flow.brought.symbols += 1;
+                flow.brought.useful += 1;
                 flow.by_group += u64::from(by_group);
                 self.last_useful = now;
                 if self.outbox.is_empty() && self.keep.is_none() {
@@ -498,14 +499,13 @@ impl Session {
                 wants
             }
             Why::Repeat => {
-                flow.stirred = now;
+                flow.repeat(now);
                 blocks.any_for(place).map_or([None; 2], |block| blocks.wants(place, block))
             }
             Why::Open => {
-                flow.opening = false;
-                let (pushed, newest) = blocks.assign_window(place, self.window)?;
-                flow.open(now, pushed);
-                blocks.wants(place, newest)
+                let assigned = blocks.assign_window(place, self.window);
+                flow.open(now, assigned.map(|(pushed, _)| pushed));
+                blocks.wants(place, assigned?.1)
             }
         };
         if ask.why != Why::More {
@@ -514,8 +514,9 @@ impl Session {
         }
         self.stats.pulls += 1;
         let (fin, alone) = (blocks.needs_nothing(), flow.is_alone());
-        let body = Body::Pull(Pull { sequence: flow.sequence(), fin, alone, wants });
-        let datagram = Datagram { class: Class::Control, key_epoch: 0, flow: flow.id, body };
+        let sequence = flow.expected.asked() as u32;
+        let body = Body::Pull(Pull { sequence, fin, alone, wants });
+        let datagram = Datagram { class: Class::Control, key_epoch: 0, flow: flow.id(), body };
         Some(Packet { path, ecn: Ecn::NotEct, datagram })
     }
 
@@ -581,7 +582,8 @@ impl Session {
         for node in self.set_aside.suspect(nodes.into_iter().collect()) {
             self.set_aside.distrust(node);
             for place in 0..self.flows.len() {
-                if self.flows[place].node == node && self.flows[place].relays {
+                let FlowGrant { node: source, relays, .. } = self.flows[place].grant;
+                if source == node && relays {
                     self.end_flow(now, place, FinReason::Cancelled);
                 }
             }
@@ -593,7 +595,7 @@ impl Session {
             return;
         }
         for place in 0..self.flows.len() {
-            if self.flows[place].node == node {
+            if self.flows[place].grant.node == node {
                 self.end_flow(now, place, FinReason::Distrusted);
             }
         }
@@ -619,8 +621,7 @@ impl Session {
     }
 
     fn send(&mut self, path: PathId, flow: FlowId, body: Body) {
-        let datagram = Datagram { class: Class::Control, key_epoch: 0, flow, body };
-        self.outbox.push_back(Output::Transmit(Packet { path, ecn: Ecn::NotEct, datagram }));
+        self.outbox.push_back(Output::Transmit(Packet::of_flow(path, flow, Class::Control, body)));
     }
 
     #[inline]

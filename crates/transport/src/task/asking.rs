@@ -15,12 +15,13 @@ use std::collections::VecDeque;
 
 use headwater_machine::{Output, Packet};
 use headwater_units::{
-    BitRate, BlockIndex, Bytes, Duration, FetchId, FlowId, Geometry, NodeId, PathId, SymbolId, Symbols, Time,
+    BlockIndex, Duration, FetchId, FlowId, Geometry, NodeId, PathId, SymbolId, Symbols, Time,
 };
 use headwater_wire::{Body, Class, Delivery, FinReason, FlowGrant, FlowView};
 
 use super::blame::{Blame, Trust};
-use super::close_handshake::{CloseHandshake, Step};
+use super::brought::Brought;
+use super::close_handshake::{Stand, Step};
 use super::commands::{Bind, DecodeFailure, FromFetch, ReceiverCommand, ReceiverEvent, ReceiverFailure};
 use super::ledger::{Block, Ledger};
 use super::session::Progress;
@@ -91,13 +92,9 @@ struct Flow<A> {
     /// Once it is known where it leads, and what is wanted.
     asker: Option<A>,
     path: Option<PathId>,
-    symbols: u64,
-    useful: u64,
     heard: Time,
-    viewed: (u64, Time),
-    rate: BitRate,
-    closing: Option<CloseHandshake>,
-    over: bool,
+    brought: Brought,
+    stand: Stand,
 }
 
 /// One task.
@@ -268,7 +265,7 @@ impl<A: Asker> Asking<A> {
             return;
         };
         self.stats.arrivals += 1;
-        flow.symbols += 1;
+        flow.brought.symbols += 1;
         flow.heard = now;
         asker.on_symbol(now, name);
         let by = By { place, flow: flow.grant.flow, node: flow.grant.node, hearsay: A::IS_GROUPS };
@@ -277,7 +274,7 @@ impl<A: Asker> Asking<A> {
             self.stats.useless += 1;
             return;
         }
-        flow.useful += 1;
+        flow.brought.useful += 1;
         self.last_useful = now;
         let flow = flow.grant.flow;
         if self.outbox.is_empty() && self.keep.is_none() {
@@ -312,7 +309,7 @@ impl<A: Asker> Asking<A> {
         if A::IS_GROUPS {
             return self.unbind(place);
         }
-        flow.closing = Some(CloseHandshake::new(now, reason));
+        flow.stand.end(now, reason);
         let id = flow.grant.flow;
         let anew = self.blocks.as_mut().map_or_else(Vec::new, |blocks| blocks.release(id));
         anew.into_iter().for_each(|block| self.event(ReceiverEvent::Discard { block }));
@@ -320,7 +317,8 @@ impl<A: Asker> Asking<A> {
 
     fn unbind(&mut self, place: usize) {
         let flow = &mut self.flows[place];
-        if !std::mem::replace(&mut flow.over, true) {
+        if !flow.stand.is_over() {
+            flow.stand = Stand::Over;
             let flow = flow.grant.flow;
             self.event(ReceiverEvent::Unbind { flow });
         }
@@ -366,9 +364,8 @@ impl<A: Asker> Asking<A> {
         }
         for place in 0..self.flows.len() {
             let flow = &mut self.flows[place];
-            let (Some(closing), false) = (&mut flow.closing, flow.over) else { continue };
-            match closing.step(now, flow.path, false) {
-                Step::Wait => wake = wake.min(closing.next()),
+            match flow.stand.step(now, flow.path, false) {
+                Step::Wait => wake = wake.min(flow.stand.next().unwrap_or(Time::MAX)),
                 Step::Over => self.unbind(place),
                 Step::Say(path, reason) => {
                     return Ok(Packet::of_flow(path, flow.grant.flow, Class::Control, Body::Fin(reason)));
@@ -411,13 +408,9 @@ impl<A: Asker> FetchSide for Asking<A> {
                 grant,
                 asker: None,
                 path: None,
-                symbols: 0,
-                useful: 0,
                 heard: now,
-                viewed: (0, now),
-                rate: BitRate::ZERO,
-                closing: None,
-                over: false,
+                brought: Brought::new(now),
+                stand: Stand::Live,
             });
         }
         self.begin_flows(now);
@@ -426,14 +419,15 @@ impl<A: Asker> FetchSide for Asking<A> {
     #[inline]
     fn on_packet(&mut self, now: Time, packet: Packet, _: &mut ()) {
         let datagram = packet.datagram;
-        let place = self.flows.iter().position(|flow| flow.grant.flow == datagram.flow && !flow.over);
+        let place =
+            self.flows.iter().position(|flow| flow.grant.flow == datagram.flow && !flow.stand.is_over());
         let Some(place) = place else {
             self.stats.strays += 1;
             return;
         };
         match &datagram.body {
             Body::Symbol(header) if !header.trimmed => self.on_symbol(now, place, header.symbol),
-            Body::FinAck if self.flows[place].closing.is_some() => self.unbind(place),
+            Body::FinAck if !self.flows[place].is_live() => self.unbind(place),
             other => {
                 let Some(asker) = &mut self.flows[place].asker else { return };
                 self.stats.strays += u64::from(!asker.hear(now, packet.path, other));
@@ -513,7 +507,8 @@ impl<A: Asker> FetchSide for Asking<A> {
     }
 
     fn hand_on(self) -> HandedOn {
-        let bound = self.flows.iter().filter(|flow| !flow.over).map(|flow| flow.grant.flow).collect();
+        let bound =
+            self.flows.iter().filter(|flow| !flow.stand.is_over()).map(|flow| flow.grant.flow).collect();
         HandedOn { ledger: self.blocks.map(|blocks| blocks.ledger.map(|_| ())), trust: self.trust, bound }
     }
 
@@ -526,7 +521,7 @@ impl<A: Asker> FetchSide for Asking<A> {
     }
 
     fn has_ended(&self) -> bool {
-        self.over && self.flows.iter().all(|flow| flow.over)
+        self.over && self.flows.iter().all(|flow| flow.stand.is_over())
     }
 
     fn progress(&mut self, now: Time) -> Progress {
@@ -545,18 +540,18 @@ impl<A: Asker> FetchSide for Asking<A> {
     }
 
     fn useful(&self) -> Box<dyn Iterator<Item = (FlowId, u64)> + '_> {
-        Box::new(self.flows.iter().map(|flow| (flow.grant.flow, flow.useful)))
+        Box::new(self.flows.iter().map(|flow| (flow.grant.flow, flow.brought.useful)))
     }
 
     fn useful_of_ended(&self, flow: FlowId) -> Option<u64> {
-        let ended = self.flows.iter().find(|it| it.grant.flow == flow && it.over && it.symbols > 0);
-        ended.map(|ended| ended.useful)
+        let ended = |it: &&Flow<A>| it.grant.flow == flow && it.stand.is_over() && it.brought.symbols > 0;
+        self.flows.iter().find(ended).map(|ended| ended.brought.useful)
     }
 }
 
 impl<A: Asker> Flow<A> {
     fn is_live(&self) -> bool {
-        !self.over && self.closing.is_none()
+        self.stand.is_live()
     }
 
     fn stats(&self) -> SessionFlow {
@@ -565,15 +560,15 @@ impl<A: Asker> Flow<A> {
         SessionFlow {
             flow: self.grant.flow,
             node: self.grant.node,
-            symbols: self.symbols,
-            useful: self.useful,
-            by_group: if A::IS_GROUPS { self.useful } else { 0 },
+            symbols: self.brought.symbols,
+            useful: self.brought.useful,
+            by_group: if A::IS_GROUPS { self.brought.useful } else { 0 },
             relays: false,
             trimmed: 0,
             lost: repeated,
             asked,
             coming: outstanding,
-            rate: self.rate,
+            rate: self.brought.rate(),
             rtt,
             silent: false,
             ended: !self.is_live(),
@@ -581,18 +576,9 @@ impl<A: Asker> Flow<A> {
     }
 
     fn view(&mut self, now: Time, symbol: u64) -> FlowView {
-        let (useful, since) = std::mem::replace(&mut self.viewed, (self.useful, now));
-        let span = now.since(since);
-        if span > Duration::ZERO {
-            self.rate = Bytes::new((self.useful - useful) * symbol) / span;
-        }
         let waits = self.asker.as_ref().is_some_and(|asker| asker.counts().outstanding > 0);
-        FlowView {
-            flow: self.grant.flow,
-            bytes: Bytes::new(self.useful * symbol),
-            rate: self.rate,
-            silent: if waits { now.since(self.heard) } else { Duration::ZERO },
-        }
+        let silent = if waits { now.since(self.heard) } else { Duration::ZERO };
+        self.brought.view(now, self.grant.flow, symbol, silent)
     }
 }
 

@@ -6,6 +6,7 @@
 
 pub(crate) mod asking;
 pub(crate) mod blame;
+pub(crate) mod brought;
 pub(crate) mod close_handshake;
 mod commands;
 mod config;

@@ -126,15 +126,16 @@ impl Blocks {
 
     /// One more flow, at the next place.
     pub(super) fn add_place(&mut self, flow: &Flow) {
-        self.relayed |= flow.relays;
+        let grant = &flow.grant;
+        self.relayed |= grant.relays;
         self.places.push(Place {
-            flow: flow.id,
-            node: flow.node,
-            index: flow.index,
-            of: flow.of.max(1),
+            flow: grant.flow,
+            node: grant.node,
+            index: grant.index,
+            of: grant.of.max(1),
             alone: false,
-            relays: flow.relays,
-            passed_on: flow.passed_on,
+            relays: grant.relays,
+            passed_on: grant.passed_on,
             heard: true,
             cleared: false,
             stray: 0,
