@@ -48,7 +48,7 @@ impl Stand {
 
     /// The flow ends now.
     pub(crate) fn end(&mut self, now: Time, reason: FinReason) {
-        *self = Stand::Ending(CloseHandshake::new(now, reason));
+        *self = Stand::Ending(CloseHandshake { reason, next: now, tries: 0 });
     }
 
     /// When [`Stand::step`] is due, if it ends.
@@ -69,19 +69,9 @@ impl Stand {
 }
 
 impl CloseHandshake {
-    /// Begins now.
-    pub(crate) fn new(now: Time, reason: FinReason) -> Self {
-        CloseHandshake { reason, next: now, tries: 0 }
-    }
-
-    /// When [`CloseHandshake::step`] is due.
-    pub(crate) fn next(&self) -> Time {
-        self.next
-    }
-
     /// What is due now, about a source that is there, if that is known. One that has fallen silent is told once and not
     /// waited for: the controller stops its flow too.
-    pub(crate) fn step(&mut self, now: Time, path: Option<PathId>, silent: bool) -> Step {
+    fn step(&mut self, now: Time, path: Option<PathId>, silent: bool) -> Step {
         if now < self.next {
             return Step::Wait;
         }

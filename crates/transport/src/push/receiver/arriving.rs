@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use headwater_machine::{Output, Packet};
 use headwater_units::{Bytes, FlowId, Symbols, Time};
-use headwater_wire::{Body, Class, Datagram, Ecn, MAX_OWED, Owed, SpreadRule, SymbolHeader};
+use headwater_wire::{Body, Class, Ecn, Owed, SpreadRule, SymbolHeader};
 
 use super::blocks::{Arrival, Blocks, Inflow};
 use super::flow::Flow;
@@ -32,12 +32,12 @@ impl Receiver {
             // old one, said again by anybody.
             flow.path = Some(path);
         }
-        flow.last_heard = Some(now);
+        flow.silence.heard = true;
         match datagram.body {
             Body::Symbol(header) => self.on_symbol(now, datagram.flow, header, ecn, quiet_until),
             Body::Challenge { nonce } => {
                 flow.nonce = Some(nonce);
-                flow.retry_at = Some(now);
+                flow.assigning.retry_at = Some(now);
             }
             Body::FinAck => self.unbind(now, datagram.flow),
             Body::Probe(probe) => self.on_probe(path, datagram.flow, probe),
@@ -60,7 +60,7 @@ impl Receiver {
         let (Some(blocks), geometry) = (&mut self.blocks, self.geometry) else { return };
         let open_blocks = || self.config.open_blocks(geometry.layout().block_bytes());
         let flow = self.flows.get_mut(&id).expect("the caller found it");
-        if header.trimmed || flow.ending.is_some() || flow.distrusted {
+        if header.trimmed || !flow.is_live() {
             return;
         }
         let block = header.symbol.block;
@@ -88,19 +88,12 @@ impl Receiver {
             self.stats.useless += 1;
             return;
         }
-        let was_silent = std::mem::take(&mut flow.silent);
-        flow.revivals = 0;
-        flow.expecting_since = Some(now);
-        flow.rate.on_arrival(now, 1);
-        flow.on_echo(now, header.assignment);
-        if !flow.touched.contains(&block) && flow.touched.len() < MAX_OWED {
-            flow.touched.push(block);
-        }
-        let (node, of) = (flow.node, flow.of);
+        let was_silent = flow.on_symbol(now, header.assignment);
+        let (node, of) = (flow.grant.node, flow.grant.of);
         let flows = &mut self.flows;
         let settle = |owing: FlowId, n: u32| {
             if let Some(flow) = flows.get_mut(&owing) {
-                flow.outstanding = flow.outstanding.saturating_sub(u64::from(n));
+                flow.asked.outstanding = flow.asked.outstanding.saturating_sub(u64::from(n));
             }
         };
         let arrival = blocks.arrive(id, node, header.symbol, self.rule, of, settle);
@@ -182,15 +175,14 @@ fn acknowledge(
     let first = blocks.first_undecoded();
     let Some(mut ack) = flow.acks.take(now, first) else { return };
     // What is wanted next, also if nothing of it came from this source: else it learns that a whole queue too late.
-    if rule == SpreadRule::Residue && !flow.touched.contains(&first) && flow.touched.len() < MAX_OWED {
-        flow.touched.push(first);
+    if rule == SpreadRule::Residue {
+        flow.acks.touch(first);
     }
-    flow.touched.sort_unstable();
-    for &block in &flow.touched {
+    flow.acks.touched.sort_unstable();
+    for &block in &flow.acks.touched {
         let symbols = Symbols::new(blocks.owed(block, flow, rule, inflow));
         ack.owed.push(Owed { block, symbols });
     }
-    flow.touched.clear();
-    let datagram = Datagram { class: Class::Control, key_epoch: 0, flow: flow.id, body: Body::Ack(ack) };
-    outputs.push_back(Output::Transmit(Packet { path, ecn: Ecn::NotEct, datagram }));
+    flow.acks.touched.clear();
+    outputs.push_back(Output::Transmit(Packet::of_flow(path, flow.id(), Class::Control, Body::Ack(ack))));
 }

@@ -29,11 +29,11 @@ use std::collections::VecDeque;
 use headwater_machine::{Output, Packet, SortedMap};
 use headwater_units::{BitRate, Bytes, FetchId, FlowId, Geometry, PathId, SymbolId, Time};
 use headwater_wire::{
-    Assign, Assignment, Body, Class, Datagram, Delivery, Ecn, FinReason, FlowGrant, MarkSignal, SpreadRule,
+    Assign, Assignment, Body, Class, Delivery, FinReason, FlowGrant, MarkSignal, SpreadRule,
 };
 
 use crate::task::blame::Trust;
-use crate::task::close_handshake::{CloseHandshake, Step};
+use crate::task::close_handshake::Step;
 pub use crate::task::{FlowStats, ReceiverConfig, ReceiverStats};
 use crate::{Bind, FromFetch, ReceiverCommand, ReceiverEvent, ReceiverFailure};
 use blocks::{Blocks, Inflow};
@@ -101,8 +101,7 @@ impl Receiver {
     }
 
     fn send(&mut self, path: PathId, flow: FlowId, body: Body) {
-        let datagram = Datagram { class: Class::Control, key_epoch: 0, flow, body };
-        self.outputs.push_back(Output::Transmit(Packet { path, ecn: Ecn::NotEct, datagram }));
+        self.outputs.push_back(Output::Transmit(Packet::of_flow(path, flow, Class::Control, body)));
     }
 
     fn event(&mut self, event: ReceiverEvent) {
@@ -132,8 +131,8 @@ impl Receiver {
         let gone: Vec<FlowId> = self
             .flows
             .values()
-            .filter(|f| f.is_live() && grants.iter().all(|g| g.flow != f.id))
-            .map(|f| f.id)
+            .filter(|f| f.is_live() && grants.iter().all(|g| g.flow != f.id()))
+            .map(Flow::id)
             .collect();
         for flow in gone {
             self.end_flow(now, flow, FinReason::Cancelled);
@@ -143,13 +142,12 @@ impl Receiver {
                 continue;
             }
             if let Some(flow) = self.flows.get_mut(&grant.flow) {
-                let moved = flow.is_live().then(|| ReceiverEvent::moved(&mut flow.at, &grant));
+                let moved = flow.is_live().then(|| ReceiverEvent::moved(&mut flow.grant.at, &grant));
                 moved.flatten().into_iter().for_each(|moved| self.event(moved));
             } else {
                 let bind = Bind { relays: false, passed_on: true, ..Bind::from(&grant) };
                 self.event(ReceiverEvent::Bind(Box::new(bind)));
-                let flow = Flow::new(grant);
-                self.flows.insert(flow.id, flow);
+                self.flows.insert(grant.flow, Flow::new(grant));
             }
         }
         self.count_inflow();
@@ -159,8 +157,7 @@ impl Receiver {
     fn end_flow(&mut self, now: Time, id: FlowId, reason: FinReason) {
         self.release(id);
         if let Some(flow) = self.flows.get_mut(&id) {
-            flow.distrusted |= reason == FinReason::Distrusted;
-            flow.ending = Some(CloseHandshake::new(now, reason));
+            flow.stand.end(now, reason);
         }
         self.count_inflow();
     }
@@ -188,9 +185,9 @@ impl Receiver {
         for flow in self.flows.values_mut() {
             let due = flow.path.is_some() && flow.is_live() && flow.remind_at().is_some_and(|at| now >= at);
             if due && blocks.expects(flow, self.rule) {
-                flow.changed = true;
+                flow.assigning.change();
             } else if due {
-                flow.expecting_since = Some(now);
+                flow.silence.expecting_since = Some(now);
             }
         }
     }
@@ -201,26 +198,25 @@ impl Receiver {
         let mut ready = Vec::new();
         for flow in self.flows.values_mut() {
             let Some(path) = flow.path else { continue };
-            let due = flow.changed || flow.retry_at.is_some_and(|at| now >= at);
-            if !due || !flow.is_live() {
+            if !flow.assigning.is_due(now) || !flow.is_live() {
                 continue;
             }
-            flow.on_assign(now, blocks.expects(flow, self.rule));
-            let (index, of) = (flow.index, flow.of);
+            flow.assigning.say(now, blocks.expects(flow, self.rule));
+            let (index, of) = (flow.grant.index, flow.grant.of);
             let assignment = match self.rule {
                 SpreadRule::Listed => Assignment::Listed(spread::list(blocks, flow)),
                 SpreadRule::Residue => Assignment::Residue { index, of },
                 SpreadRule::Equal => Assignment::Equal { index, of },
             };
             let assign = Assign {
-                version: flow.version,
+                version: flow.assigning.version,
                 nonce: flow.nonce,
                 receive_window: (self.config.receive_window / live).max(2),
                 first_undecoded: blocks.first_undecoded(),
                 assignment,
-                padded: self.config.pads_openings && flow.nonce.is_none() && flow.last_heard.is_none(),
+                padded: self.config.pads_openings && flow.nonce.is_none() && !flow.silence.heard,
             };
-            ready.push((path, flow.id, assign));
+            ready.push((path, flow.id(), assign));
         }
         for (path, flow, assign) in ready {
             self.send(path, flow, Body::Assign(Box::new(assign)));
@@ -237,9 +233,9 @@ impl Receiver {
                 if let Some(flow) = self.flows.get_mut(&flow) {
                     if flow.path.replace(path).is_some() {
                         // It has moved: it is asked there at once.
-                        flow.changed = true;
+                        flow.assigning.change();
                     }
-                    flow.expecting_since = Some(now);
+                    flow.silence.expecting_since = Some(now);
                     self.plan_soon = true;
                 }
             }
@@ -254,9 +250,9 @@ impl Receiver {
     /// Everything that a flow owes goes back to the pool.
     fn release(&mut self, id: FlowId) {
         let Some(flow) = self.flows.get_mut(&id) else { return };
-        flow.outstanding = 0;
-        flow.order.clear();
-        flow.changed = true;
+        flow.asked.outstanding = 0;
+        flow.asked.order.clear();
+        flow.assigning.change();
         if let Some(blocks) = &mut self.blocks {
             for block in blocks.release(id) {
                 self.event(ReceiverEvent::Discard { block });
@@ -280,8 +276,8 @@ impl Receiver {
 
     fn finish(&mut self, now: Time, reason: FinReason) {
         self.over = true;
-        for flow in self.flows.values_mut().filter(|f| f.ending.is_none()) {
-            flow.ending = Some(CloseHandshake::new(now, reason));
+        for flow in self.flows.values_mut().filter(|f| f.is_live()) {
+            flow.stand.end(now, reason);
         }
         self.count_inflow();
     }
@@ -318,11 +314,10 @@ impl Receiver {
         let mut fins = Vec::new();
         let mut over = Vec::new();
         for flow in self.flows.values_mut() {
-            let Some(ending) = &mut flow.ending else { continue };
-            match ending.step(now, flow.path, flow.silent) {
+            match flow.stand.step(now, flow.path, flow.silence.is_silent()) {
                 Step::Wait => {}
-                Step::Say(path, reason) => fins.push((path, flow.id, reason)),
-                Step::Over => over.push(flow.id),
+                Step::Say(path, reason) => fins.push((path, flow.id(), reason)),
+                Step::Over => over.push(flow.id()),
             }
         }
         for (path, flow, reason) in fins {
@@ -346,15 +341,13 @@ impl Receiver {
             }
         }
         for flow in self.flows.values() {
-            if let Some(ending) = &flow.ending {
-                at(ending.next());
+            if let Some(next) = flow.stand.next() {
+                at(next);
             } else if is_running && flow.path.is_some() && self.blocks.is_some() {
                 flow.acks.deadline(self.config.max_ack_delay).into_iter().for_each(&mut at);
-                if flow.is_live() {
-                    flow.retry_at.into_iter().for_each(&mut at);
-                    if self.rule != SpreadRule::Listed {
-                        flow.remind_at().into_iter().for_each(&mut at);
-                    }
+                flow.assigning.retry_at.into_iter().for_each(&mut at);
+                if self.rule != SpreadRule::Listed {
+                    flow.remind_at().into_iter().for_each(&mut at);
                 }
             }
         }
@@ -388,8 +381,8 @@ fn rate_of(flow: &mut Flow, now: Time, symbol: u64) -> BitRate {
 
 fn flow_stats(flow: &mut Flow, now: Time, symbol: u16) -> FlowStats {
     FlowStats {
-        flow: flow.id,
-        node: flow.node,
+        flow: flow.id(),
+        node: flow.grant.node,
         came_by: Delivery::Push,
         bytes: flow.bytes,
         symbols: flow.arrivals,
@@ -400,10 +393,10 @@ fn flow_stats(flow: &mut Flow, now: Time, symbol: u16) -> FlowStats {
         marked: flow.acks.marked(),
         rate: rate_of(flow, now, u64::from(symbol)),
         starved: flow.starved,
-        outstanding: flow.outstanding,
-        turnaround: flow.turnaround,
-        live: flow.is_live() && !flow.silent,
-        silent: flow.silent,
+        outstanding: flow.asked.outstanding,
+        turnaround: flow.assigning.turnaround,
+        live: flow.is_live() && !flow.silence.is_silent(),
+        silent: flow.silence.is_silent(),
         signal: match (flow.acks.received(), flow.acks.marked()) {
             (0, _) => MarkSignal::Unknown,
             (_, 0) => MarkSignal::Delay,

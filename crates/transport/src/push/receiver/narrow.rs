@@ -15,7 +15,7 @@
 use headwater_units::{FlowId, PathId, Time};
 use headwater_wire::{Body, FinReason, Probe, ProbeAck, SYMBOL_OVERHEAD};
 
-use super::Receiver;
+use super::{Flow, Receiver};
 
 /// Less room than this is not believed: that of MIN_PLPMTU, 548 bytes ([`crate::flow::path_mtu::PathMtuConfig::least`]).
 const LEAST_ROOM: u16 = 548 - SYMBOL_OVERHEAD as u16;
@@ -39,8 +39,7 @@ impl Receiver {
 
     /// The task is left for one with smaller symbols.
     pub(crate) fn leave_task(&mut self, now: Time) {
-        let live: Vec<FlowId> =
-            self.flows.values().filter(|flow| flow.is_live()).map(|flow| flow.id).collect();
+        let live: Vec<FlowId> = self.flows.values().filter(|flow| flow.is_live()).map(Flow::id).collect();
         for flow in live {
             self.end_flow(now, flow, FinReason::Cancelled);
         }
