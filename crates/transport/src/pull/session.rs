@@ -28,15 +28,15 @@ mod numbers;
 mod side;
 
 use core::ops::Range;
-use std::collections::VecDeque;
 
 use headwater_machine::{Output, Packet};
-use headwater_units::{BlockIndex, FetchId, FlowId, Geometry, NodeId, PathId, SymbolId, Time};
-use headwater_wire::{Body, Class, Datagram, Ecn, FinReason, FlowGrant, Pull, SymbolHeader};
+use headwater_units::{BlockIndex, FetchId, FlowId, Geometry, NodeId, SymbolId, Time};
+use headwater_wire::{Body, Class, FinReason, FlowGrant, Pull, SymbolHeader};
 
 use super::{SessionConfig, SessionFlow, SessionStats};
 use crate::pull::queue::PullQueue;
 use crate::task::blame::{Blame, Trust};
+use crate::task::outbox::Outbox;
 use crate::{Bind, DecodeFailure, FromFetch, ReceiverCommand, ReceiverEvent, ReceiverFailure};
 use blocks::{Arrival, Blocks};
 use flow::Flow;
@@ -77,7 +77,6 @@ enum Phase {
 /// The receiver of one task.
 #[derive(Debug)]
 pub struct Session {
-    fetch: FetchId,
     config: SessionConfig,
     /// Its number in the host's pull queue.
     turn: u32,
@@ -95,9 +94,7 @@ pub struct Session {
     at_once: u32,
     /// Some sources are receivers themselves.
     relayed: bool,
-    outbox: VecDeque<Output<FromFetch>>,
-    /// The symbol to keep: the first output of all. Most symbols cause no other, and so none goes through the queue.
-    keep: Option<(FlowId, SymbolId)>,
+    outbox: Outbox,
     /// When silent flows are looked for next, and flows that end.
     look_at: Time,
     last_useful: Time,
@@ -118,7 +115,6 @@ impl Session {
         turn: u32,
     ) -> Self {
         Session {
-            fetch,
             config,
             turn,
             geometry,
@@ -130,8 +126,7 @@ impl Session {
             waiting: 0,
             at_once: 1,
             relayed: false,
-            outbox: VecDeque::new(),
-            keep: None,
+            outbox: Outbox::new(fetch),
             look_at: Time::MAX,
             last_useful: Time::ZERO,
             trust: Trust::default(),
@@ -184,7 +179,7 @@ impl Session {
         for mut grant in own {
             if let Some(flow) = self.flows.iter_mut().find(|flow| flow.id() == grant.flow) {
                 let moved = flow.is_live().then(|| ReceiverEvent::moved(&mut flow.grant.at, &grant));
-                moved.flatten().into_iter().for_each(|moved| self.event(moved));
+                moved.flatten().into_iter().for_each(|moved| self.outbox.event(moved));
                 continue;
             }
             let set_aside = grant.relays && self.set_aside.is_distrusted(grant.node);
@@ -208,7 +203,7 @@ impl Session {
     }
 
     fn bind(&mut self, grant: &FlowGrant) {
-        self.event(ReceiverEvent::Bind(Box::new(Bind::from(grant))));
+        self.outbox.event(ReceiverEvent::Bind(Box::new(Bind::from(grant))));
     }
 
     fn add_flow(&mut self, now: Time, grant: FlowGrant) {
@@ -309,7 +304,7 @@ impl Session {
         }
         match datagram.body {
             Body::Symbol(header) => self.on_symbol(now, datagram.flow, place, by_group, &header, pulls),
-            Body::Challenge { nonce } => self.send(path, datagram.flow, Body::Challenge { nonce }),
+            Body::Challenge { nonce } => self.outbox.send(path, datagram.flow, Body::Challenge { nonce }),
             Body::FinAck if !by_group => {
                 self.unbind(place);
                 self.look_soon(now);
@@ -396,13 +391,9 @@ impl Session {
                 flow.brought.useful += 1;
                 flow.by_group += u64::from(by_group);
                 self.last_useful = now;
-                if self.outbox.is_empty() && self.keep.is_none() {
-                    self.keep = Some((id, header.symbol));
-                } else {
-                    self.event(ReceiverEvent::Symbol { flow: id, symbol: header.symbol });
-                }
+                self.outbox.keep(id, header.symbol);
                 if arrival == Arrival::Complete {
-                    self.event(ReceiverEvent::Decode { block });
+                    self.outbox.event(ReceiverEvent::Decode { block });
                     let behind = self.blocks.as_ref().map_or(0, |blocks| blocks.decoding() as u32);
                     self.stats.blocks_behind_most = self.stats.blocks_behind_most.max(behind);
                 }
@@ -516,8 +507,7 @@ impl Session {
         let (fin, alone) = (blocks.needs_nothing(), flow.is_alone());
         let sequence = flow.expected.asked() as u32;
         let body = Body::Pull(Pull { sequence, fin, alone, wants });
-        let datagram = Datagram { class: Class::Control, key_epoch: 0, flow: flow.id(), body };
-        Some(Packet { path, ecn: Ecn::NotEct, datagram })
+        Some(Packet::of_flow(path, flow.id(), Class::Control, body))
     }
 
     // ---- blocks
@@ -563,7 +553,7 @@ impl Session {
                 self.stats.corrupt += 1;
                 let blame = blocks.corrupt(block);
                 let attempts = blocks.attempts(block);
-                self.event(ReceiverEvent::Discard { block });
+                self.outbox.event(ReceiverEvent::Discard { block });
                 if let Some(Blame::Liar(node)) = blame {
                     self.distrust(now, node);
                 }
@@ -599,33 +589,21 @@ impl Session {
                 self.end_flow(now, place, FinReason::Distrusted);
             }
         }
-        self.event(ReceiverEvent::Distrusted { node });
+        self.outbox.event(ReceiverEvent::Distrusted { node });
     }
 
     /// The next output; [`Output::Wake`] when there is nothing more to do now. Pulls come from the host's queue.
     #[inline]
     pub fn poll(&mut self, now: Time, pulls: &mut PullQueue<Ask>) -> Output<FromFetch> {
-        if let Some((flow, symbol)) = self.keep.take() {
-            return Output::Event(FromFetch(self.fetch, ReceiverEvent::Symbol { flow, symbol }));
-        }
-        if let Some(output) = self.outbox.pop_front() {
+        if let Some(output) = self.outbox.pop() {
             return output;
         }
         while now >= self.look_at {
             self.look(now, pulls);
-            if let Some(output) = self.outbox.pop_front() {
+            if let Some(output) = self.outbox.pop() {
                 return output;
             }
         }
         Output::Wake(Some(self.look_at).filter(|at| *at < Time::MAX))
-    }
-
-    fn send(&mut self, path: PathId, flow: FlowId, body: Body) {
-        self.outbox.push_back(Output::Transmit(Packet::of_flow(path, flow, Class::Control, body)));
-    }
-
-    #[inline]
-    fn event(&mut self, event: ReceiverEvent) {
-        self.outbox.push_back(Output::Event(FromFetch(self.fetch, event)));
     }
 }

@@ -11,7 +11,6 @@ mod blocks;
 
 use core::fmt::Debug;
 use core::ops::Range;
-use std::collections::VecDeque;
 
 use headwater_machine::{Output, Packet};
 use headwater_units::{
@@ -24,6 +23,7 @@ use super::brought::Brought;
 use super::close_handshake::{Stand, Step};
 use super::commands::{Bind, DecodeFailure, FromFetch, ReceiverCommand, ReceiverEvent, ReceiverFailure};
 use super::ledger::{Block, Ledger};
+use super::outbox::Outbox;
 use super::session::Progress;
 use super::side::{FetchSide, HandedOn};
 use super::{ReceiverStats, SessionConfig, SessionFlow, SessionStats};
@@ -100,7 +100,6 @@ struct Flow<A> {
 /// One task.
 #[derive(Debug)]
 pub(crate) struct Asking<A: Asker> {
-    fetch: FetchId,
     /// The transport, as it is counted.
     by: Delivery,
     config: A::Config,
@@ -109,8 +108,7 @@ pub(crate) struct Asking<A: Asker> {
     blocks: Option<Blocks>,
     trust: Trust,
     flows: Vec<Flow<A>>,
-    outbox: VecDeque<Output<FromFetch>>,
-    keep: Option<(FlowId, SymbolId)>,
+    outbox: Outbox,
     last_useful: Time,
     over: bool,
     stats: SessionStats,
@@ -127,7 +125,6 @@ impl<A: Asker> Asking<A> {
         geometry: Geometry,
     ) -> Self {
         Asking {
-            fetch,
             by,
             config,
             session,
@@ -135,8 +132,7 @@ impl<A: Asker> Asking<A> {
             blocks: None,
             trust: Trust::default(),
             flows: Vec::new(),
-            outbox: VecDeque::new(),
-            keep: None,
+            outbox: Outbox::new(fetch),
             last_useful: Time::ZERO,
             over: false,
             stats: SessionStats::default(),
@@ -229,7 +225,7 @@ impl<A: Asker> Asking<A> {
         let Block { here, asked, .. } = &blocks.ledger[at];
         let (place, failed) = (*asked, here.attempts());
         self.last_useful = now;
-        self.event(ReceiverEvent::Discard { block });
+        self.outbox.event(ReceiverEvent::Discard { block });
         let attempts = if A::IS_GROUPS { ATTEMPTS_OF_TREES } else { self.session.attempts };
         if failed >= attempts {
             return self.fail(now, ReceiverFailure::Corrupt { block }, &mut ());
@@ -251,7 +247,7 @@ impl<A: Asker> Asking<A> {
                 self.end_flow(now, place, FinReason::Distrusted);
             }
         }
-        self.event(ReceiverEvent::Distrusted { node });
+        self.outbox.event(ReceiverEvent::Distrusted { node });
     }
 
     // ---- from the flows
@@ -277,13 +273,9 @@ impl<A: Asker> Asking<A> {
         flow.brought.useful += 1;
         self.last_useful = now;
         let flow = flow.grant.flow;
-        if self.outbox.is_empty() && self.keep.is_none() {
-            self.keep = Some((flow, name));
-        } else {
-            self.event(ReceiverEvent::Symbol { flow, symbol: name });
-        }
+        self.outbox.keep(flow, name);
         if arrival == Arrival::Complete {
-            self.event(ReceiverEvent::Decode { block: name.block });
+            self.outbox.event(ReceiverEvent::Decode { block: name.block });
             let behind = self.decoding() as u32;
             self.stats.blocks_behind_most = self.stats.blocks_behind_most.max(behind);
         }
@@ -292,7 +284,7 @@ impl<A: Asker> Asking<A> {
     // ---- the end
 
     fn complete(&mut self, now: Time) {
-        self.event(ReceiverEvent::Done);
+        self.outbox.event(ReceiverEvent::Done);
         self.finish(now, FinReason::Done);
     }
 
@@ -312,7 +304,7 @@ impl<A: Asker> Asking<A> {
         flow.stand.end(now, reason);
         let id = flow.grant.flow;
         let anew = self.blocks.as_mut().map_or_else(Vec::new, |blocks| blocks.release(id));
-        anew.into_iter().for_each(|block| self.event(ReceiverEvent::Discard { block }));
+        anew.into_iter().for_each(|block| self.outbox.event(ReceiverEvent::Discard { block }));
     }
 
     fn unbind(&mut self, place: usize) {
@@ -320,7 +312,7 @@ impl<A: Asker> Asking<A> {
         if !flow.stand.is_over() {
             flow.stand = Stand::Over;
             let flow = flow.grant.flow;
-            self.event(ReceiverEvent::Unbind { flow });
+            self.outbox.event(ReceiverEvent::Unbind { flow });
         }
     }
 
@@ -374,11 +366,6 @@ impl<A: Asker> Asking<A> {
         }
         Err(wake)
     }
-
-    #[inline]
-    fn event(&mut self, event: ReceiverEvent) {
-        self.outbox.push_back(Output::Event(FromFetch(self.fetch, event)));
-    }
 }
 
 impl<A: Asker> FetchSide for Asking<A> {
@@ -400,10 +387,10 @@ impl<A: Asker> FetchSide for Asking<A> {
             if let Some(known) = self.flows.iter_mut().find(|flow| flow.grant.flow == grant.flow) {
                 let moves = known.is_live() && !A::IS_GROUPS;
                 let moved = moves.then(|| ReceiverEvent::moved(&mut known.grant.at, &grant));
-                moved.flatten().into_iter().for_each(|moved| self.event(moved));
+                moved.flatten().into_iter().for_each(|moved| self.outbox.event(moved));
                 continue;
             }
-            self.event(ReceiverEvent::Bind(Box::new(Bind::from(&grant))));
+            self.outbox.event(ReceiverEvent::Bind(Box::new(Bind::from(&grant))));
             self.flows.push(Flow {
                 grant,
                 asker: None,
@@ -462,27 +449,24 @@ impl<A: Asker> FetchSide for Asking<A> {
         if self.over {
             return;
         }
-        self.event(ReceiverEvent::Failed(failure));
+        self.outbox.event(ReceiverEvent::Failed(failure));
         self.finish(now, FinReason::Cancelled);
     }
 
     #[inline]
     fn take_kept(&mut self) -> Option<(FlowId, SymbolId)> {
-        self.keep.take()
+        self.outbox.take_kept()
     }
 
     fn poll(&mut self, now: Time, _is_running: bool, _: &mut ()) -> Output<FromFetch> {
-        if let Some((flow, symbol)) = self.keep.take() {
-            return Output::Event(FromFetch(self.fetch, ReceiverEvent::Symbol { flow, symbol }));
-        }
-        if let Some(output) = self.outbox.pop_front() {
+        if let Some(output) = self.outbox.pop() {
             return output;
         }
         let mut wake = match self.close(now) {
             Ok(packet) => return Output::Transmit(packet),
             Err(wake) => wake,
         };
-        if let Some(unbound) = self.outbox.pop_front() {
+        if let Some(unbound) = self.outbox.pop() {
             return unbound;
         }
         if self.blocks.is_some() && !self.over {
@@ -498,7 +482,7 @@ impl<A: Asker> FetchSide for Asking<A> {
                 if now >= until {
                     let missing = self.blocks.as_ref().map_or(0, |blocks| blocks.ledger.undone());
                     self.fail(now, ReceiverFailure::NoSource { missing }, &mut ());
-                    return self.outbox.pop_front().unwrap_or(Output::Wake(None));
+                    return self.outbox.pop().unwrap_or(Output::Wake(None));
                 }
                 wake = wake.min(until);
             }

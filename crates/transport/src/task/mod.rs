@@ -11,6 +11,7 @@ pub(crate) mod close_handshake;
 mod commands;
 mod config;
 pub(crate) mod ledger;
+pub(crate) mod outbox;
 pub(crate) mod session;
 pub(crate) mod side;
 mod stats;

@@ -22,14 +22,14 @@ impl Session {
         flow.expected.coming = 0;
         if let Some(blocks) = &mut self.blocks {
             for block in blocks.release(place) {
-                self.event(ReceiverEvent::Discard { block });
+                self.outbox.event(ReceiverEvent::Discard { block });
             }
         }
         self.look_soon(now);
     }
 
     pub(super) fn complete(&mut self, now: Time, pulls: &mut PullQueue<Ask>) {
-        self.event(ReceiverEvent::Done);
+        self.outbox.event(ReceiverEvent::Done);
         self.finish(now, FinReason::Done, pulls);
     }
 
@@ -47,7 +47,7 @@ impl Session {
         if self.is_over() {
             return;
         }
-        self.event(ReceiverEvent::Failed(failure));
+        self.outbox.event(ReceiverEvent::Failed(failure));
         self.finish(now, FinReason::Cancelled, pulls);
     }
 
@@ -70,9 +70,9 @@ impl Session {
         }
         flow.stand = Stand::Over;
         let (id, group) = (flow.id(), flow.group.as_ref().map(|group| group.flow));
-        self.event(ReceiverEvent::Unbind { flow: id });
+        self.outbox.event(ReceiverEvent::Unbind { flow: id });
         if let Some(group) = group {
-            self.event(ReceiverEvent::Unbind { flow: group });
+            self.outbox.event(ReceiverEvent::Unbind { flow: group });
         }
     }
 
@@ -144,7 +144,7 @@ impl Session {
         blocks.lose_all(place);
         if self.flows[place].is_gone() {
             for block in blocks.hand_on(place) {
-                self.event(ReceiverEvent::Discard { block });
+                self.outbox.event(ReceiverEvent::Discard { block });
             }
         }
     }
@@ -156,7 +156,7 @@ impl Session {
             let (id, step) = (flow.id(), flow.stand.step(now, flow.path, flow.expected.is_silent()));
             match step {
                 Step::Wait => {}
-                Step::Say(path, reason) => self.send(path, id, Body::Fin(reason)),
+                Step::Say(path, reason) => self.outbox.send(path, id, Body::Fin(reason)),
                 Step::Over => self.unbind(place),
             }
             self.look_at = self.look_at.min(self.flows[place].stand.next().unwrap_or(Time::MAX));

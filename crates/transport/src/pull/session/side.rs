@@ -43,7 +43,7 @@ impl FetchSide for Session {
 
     #[inline]
     fn take_kept(&mut self) -> Option<(FlowId, SymbolId)> {
-        self.keep.take()
+        self.outbox.take_kept()
     }
 
     #[inline]

@@ -1,16 +1,15 @@
 //! What comes by the flows: symbols, what is kept of them, and their acknowledgement.
 
-use std::collections::VecDeque;
-
-use headwater_machine::{Output, Packet};
+use headwater_machine::Packet;
 use headwater_units::{Bytes, FlowId, Symbols, Time};
-use headwater_wire::{Body, Class, Ecn, Owed, SpreadRule, SymbolHeader};
+use headwater_wire::{Body, Ecn, Owed, SpreadRule, SymbolHeader};
 
 use super::blocks::{Arrival, Blocks, Inflow};
 use super::flow::Flow;
 use super::{Receiver, spread};
+use crate::ReceiverEvent;
 use crate::push::LOOK_AHEAD;
-use crate::{FromFetch, ReceiverEvent};
+use crate::task::outbox::Outbox;
 
 /// Of so many arrivals lately the flows' parts are taken, when it is estimated what each still owes of a block: one to
 /// two blocks of a thousand symbols.
@@ -110,13 +109,9 @@ impl Receiver {
         if !(listed && self.plan_soon || was_silent) {
             self.quiet_until = quiet_until;
         }
-        if self.outputs.is_empty() && self.keep.is_none() {
-            self.keep = Some((id, header.symbol));
-        } else {
-            self.event(ReceiverEvent::Symbol { flow: id, symbol: header.symbol });
-        }
+        self.outbox.keep(id, header.symbol);
         if arrival == Arrival::Complete {
-            self.event(ReceiverEvent::Decode { block });
+            self.outbox.event(ReceiverEvent::Decode { block });
             let behind = self.blocks.as_ref().map_or(0, |b| b.decoding() as u32);
             self.stats.blocks_behind_most = self.stats.blocks_behind_most.max(behind);
         }
@@ -126,10 +121,10 @@ impl Receiver {
     /// What a symbol makes due at once, so that a poll need not look for it among all flows.
     fn acknowledge_symbol(&mut self, now: Time, id: FlowId) {
         let inflow = self.inflow();
-        let Receiver { blocks: Some(blocks), flows, outputs, rule, config, .. } = self else { return };
+        let Receiver { blocks: Some(blocks), flows, outbox, rule, config, .. } = self else { return };
         let Some(flow) = flows.get_mut(&id) else { return };
         if flow.acks.due(now, config.max_ack_delay) {
-            acknowledge(now, flow, blocks, *rule, inflow, outputs);
+            acknowledge(now, flow, blocks, *rule, inflow, outbox);
         }
         let deadline = flow.acks.deadline(config.max_ack_delay).unwrap_or(Time::MAX);
         self.quiet_until = self.quiet_until.min(deadline);
@@ -137,9 +132,9 @@ impl Receiver {
 
     pub(super) fn acknowledge_all(&mut self, now: Time) {
         let inflow = self.inflow();
-        let Receiver { blocks: Some(blocks), flows, outputs, rule, config, .. } = self else { return };
+        let Receiver { blocks: Some(blocks), flows, outbox, rule, config, .. } = self else { return };
         for flow in flows.values_mut().filter(|flow| flow.acks.due(now, config.max_ack_delay)) {
-            acknowledge(now, flow, blocks, *rule, inflow, outputs);
+            acknowledge(now, flow, blocks, *rule, inflow, outbox);
         }
     }
 
@@ -169,7 +164,7 @@ fn acknowledge(
     blocks: &Blocks,
     rule: SpreadRule,
     inflow: Inflow,
-    outputs: &mut VecDeque<Output<FromFetch>>,
+    outbox: &mut Outbox,
 ) {
     let Some(path) = flow.path else { return };
     let first = blocks.first_undecoded();
@@ -184,5 +179,5 @@ fn acknowledge(
         ack.owed.push(Owed { block, symbols });
     }
     flow.acks.touched.clear();
-    outputs.push_back(Output::Transmit(Packet::of_flow(path, flow.id(), Class::Control, Body::Ack(ack))));
+    outbox.send(path, flow.id(), Body::Ack(ack));
 }

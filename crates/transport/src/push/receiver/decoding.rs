@@ -78,7 +78,7 @@ impl Receiver {
                 self.stats.corrupt += 1;
                 let blame = blocks.corrupt(block);
                 let attempts = blocks.attempts(block);
-                self.event(ReceiverEvent::Discard { block });
+                self.outbox.event(ReceiverEvent::Discard { block });
                 // One source alone can be asked only by listing.
                 if self.rule != SpreadRule::Listed {
                     self.rule = SpreadRule::Listed;
@@ -104,6 +104,6 @@ impl Receiver {
         for flow in theirs {
             self.end_flow(now, flow, FinReason::Distrusted);
         }
-        self.event(ReceiverEvent::Distrusted { node });
+        self.outbox.event(ReceiverEvent::Distrusted { node });
     }
 }

@@ -24,16 +24,13 @@ mod rate;
 mod side;
 mod spread;
 
-use std::collections::VecDeque;
-
-use headwater_machine::{Output, Packet, SortedMap};
-use headwater_units::{BitRate, Bytes, FetchId, FlowId, Geometry, PathId, SymbolId, Time};
-use headwater_wire::{
-    Assign, Assignment, Body, Class, Delivery, FinReason, FlowGrant, MarkSignal, SpreadRule,
-};
+use headwater_machine::{Output, SortedMap};
+use headwater_units::{BitRate, Bytes, FetchId, FlowId, Geometry, Time};
+use headwater_wire::{Assign, Assignment, Body, Delivery, FinReason, FlowGrant, MarkSignal, SpreadRule};
 
 use crate::task::blame::Trust;
 use crate::task::close_handshake::Step;
+use crate::task::outbox::Outbox;
 pub use crate::task::{FlowStats, ReceiverConfig, ReceiverStats};
 use crate::{Bind, FromFetch, ReceiverCommand, ReceiverEvent, ReceiverFailure};
 use blocks::{Blocks, Inflow};
@@ -43,7 +40,6 @@ pub(crate) use narrow::room_for;
 /// The receiving machine of one task.
 #[derive(Debug)]
 pub(crate) struct Receiver {
-    fetch: FetchId,
     config: ReceiverConfig,
     geometry: Geometry,
     /// What is wanted and what is here; none before the driver has said so.
@@ -51,9 +47,7 @@ pub(crate) struct Receiver {
     flows: SortedMap<FlowId, Flow>,
     /// In force: the listed one replaces any other once a block failed its hash.
     rule: SpreadRule,
-    outputs: VecDeque<Output<FromFetch>>,
-    /// The symbol to keep: the first output of all. Most symbols cause no other, and so none goes through the queue.
-    keep: Option<(FlowId, SymbolId)>,
+    outbox: Outbox,
     /// Before this moment nothing is due: a poll costs one comparison. Every input but a plain symbol resets it.
     quiet_until: Time,
     next_plan: Time,
@@ -77,13 +71,11 @@ impl Receiver {
     /// A receiver of an object that is cut like this.
     pub(crate) fn new(fetch: FetchId, config: ReceiverConfig, geometry: Geometry) -> Self {
         Receiver {
-            fetch,
             geometry,
             rule: config.spread,
             blocks: None,
             flows: SortedMap::default(),
-            outputs: VecDeque::new(),
-            keep: None,
+            outbox: Outbox::new(fetch),
             quiet_until: Time::ZERO,
             next_plan: Time::ZERO,
             plan_soon: false,
@@ -98,14 +90,6 @@ impl Receiver {
             inflow: Inflow::default(),
             config,
         }
-    }
-
-    fn send(&mut self, path: PathId, flow: FlowId, body: Body) {
-        self.outputs.push_back(Output::Transmit(Packet::of_flow(path, flow, Class::Control, body)));
-    }
-
-    fn event(&mut self, event: ReceiverEvent) {
-        self.outputs.push_back(Output::Event(FromFetch(self.fetch, event)));
     }
 
     // ---- from the controller -------------------------------------------------------------------------------------
@@ -143,10 +127,10 @@ impl Receiver {
             }
             if let Some(flow) = self.flows.get_mut(&grant.flow) {
                 let moved = flow.is_live().then(|| ReceiverEvent::moved(&mut flow.grant.at, &grant));
-                moved.flatten().into_iter().for_each(|moved| self.event(moved));
+                moved.flatten().into_iter().for_each(|moved| self.outbox.event(moved));
             } else {
                 let bind = Bind { relays: false, passed_on: true, ..Bind::from(&grant) };
-                self.event(ReceiverEvent::Bind(Box::new(bind)));
+                self.outbox.event(ReceiverEvent::Bind(Box::new(bind)));
                 self.flows.insert(grant.flow, Flow::new(grant));
             }
         }
@@ -168,7 +152,7 @@ impl Receiver {
             if flow.arrivals > 0 {
                 self.ended_flows.push(flow_stats(&mut flow, now, symbol));
             }
-            self.event(ReceiverEvent::Unbind { flow: id });
+            self.outbox.event(ReceiverEvent::Unbind { flow: id });
             self.count_inflow();
         }
     }
@@ -219,7 +203,7 @@ impl Receiver {
             ready.push((path, flow.id(), assign));
         }
         for (path, flow, assign) in ready {
-            self.send(path, flow, Body::Assign(Box::new(assign)));
+            self.outbox.send(path, flow, Body::Assign(Box::new(assign)));
         }
     }
 
@@ -255,21 +239,21 @@ impl Receiver {
         flow.assigning.change();
         if let Some(blocks) = &mut self.blocks {
             for block in blocks.release(id) {
-                self.event(ReceiverEvent::Discard { block });
+                self.outbox.event(ReceiverEvent::Discard { block });
             }
         }
         self.plan_soon = true;
     }
 
     fn complete(&mut self, now: Time) {
-        self.event(ReceiverEvent::Done);
+        self.outbox.event(ReceiverEvent::Done);
         self.finish(now, FinReason::Done);
     }
 
     /// Gives up, and says so.
     pub(crate) fn fail(&mut self, now: Time, failure: ReceiverFailure) {
         if !self.over {
-            self.event(ReceiverEvent::Failed(failure));
+            self.outbox.event(ReceiverEvent::Failed(failure));
             self.finish(now, FinReason::Cancelled);
         }
     }
@@ -321,7 +305,7 @@ impl Receiver {
             }
         }
         for (path, flow, reason) in fins {
-            self.send(path, flow, Body::Fin(reason));
+            self.outbox.send(path, flow, Body::Fin(reason));
         }
         for flow in over {
             self.unbind(now, flow);
@@ -356,15 +340,12 @@ impl Receiver {
 
     /// The next output; [`Output::Wake`] when there is nothing more to do now. `is_running`: a task is.
     pub(crate) fn poll(&mut self, now: Time, is_running: bool) -> Output<FromFetch> {
-        if let Some((flow, symbol)) = self.keep.take() {
-            return Output::Event(FromFetch(self.fetch, ReceiverEvent::Symbol { flow, symbol }));
-        }
-        if let Some(output) = self.outputs.pop_front() {
+        if let Some(output) = self.outbox.pop() {
             return output;
         }
         if now >= self.quiet_until {
             self.on_time(now, is_running);
-            if let Some(output) = self.outputs.pop_front() {
+            if let Some(output) = self.outbox.pop() {
                 self.quiet_until = Time::ZERO;
                 return output;
             }

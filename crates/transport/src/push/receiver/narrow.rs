@@ -24,7 +24,7 @@ impl Receiver {
     /// A probe has arrived: say so, and hear what it says.
     pub(super) fn on_probe(&mut self, path: PathId, flow: FlowId, probe: Probe) {
         let Probe { number, bytes, fits } = probe;
-        self.send(path, flow, Body::ProbeAck(ProbeAck { number, bytes }));
+        self.outbox.send(path, flow, Body::ProbeAck(ProbeAck { number, bytes }));
         if let Some(fits) = fits
             && self.flows.get(&flow).is_some_and(|flow| flow.is_live())
         {

@@ -49,7 +49,7 @@ impl FetchSide for Receiver {
 
     #[inline]
     fn take_kept(&mut self) -> Option<(FlowId, SymbolId)> {
-        self.keep.take()
+        self.outbox.take_kept()
     }
 
     fn poll(&mut self, now: Time, is_running: bool, _: &mut ()) -> Output<FromFetch> {
@@ -58,7 +58,7 @@ impl FetchSide for Receiver {
 
     #[inline]
     fn quiet_until(&self, now: Time) -> Option<Time> {
-        let is_quiet = self.keep.is_none() && self.outputs.is_empty() && now < self.quiet_until;
+        let is_quiet = self.outbox.is_empty() && now < self.quiet_until;
         is_quiet.then_some(self.quiet_until)
     }
 
