@@ -187,14 +187,14 @@ impl Deliveries {
     /// Opens the flows of a task that belongs to a mesh.
     fn open_in_mesh(&mut self, turn: &mut Turn<'_>, catalog: &Catalog, id: TaskId, role: MeshRole) {
         let Some(task) = self.tasks.get(id) else { return };
-        self.overlays.enter(task.object, task.receiver, &role);
+        self.overlays.enter(task.facts.object, task.facts.receiver, &role);
         let own = role.source.map(|(node, class)| FlowPlan::of_source(node, class));
         let relayed = role.relays.into_iter().map(|Giver { node, class, passed_on }| FlowPlan {
             relays: true,
             passed_on,
             ..FlowPlan::of_source(node, class)
         });
-        let trusted = |plan: &FlowPlan| !task.distrusted.contains(&plan.node);
+        let trusted = |plan: &FlowPlan| !task.facts.distrusted.contains(&plan.node);
         let plans: Vec<FlowPlan> = own.into_iter().chain(relayed).filter(trusted).collect();
         for plan in plans {
             let flow = self.tasks.unused_flow(turn.draws);
@@ -224,8 +224,8 @@ impl Deliveries {
         let dispensable = self.known(catalog, turn.config).dispensable(now, task);
         self.let_go(turn, catalog, id, dispensable, true);
         let Some(task) = self.tasks.get(id) else { return };
-        let (known, receiver) = (self.known(catalog, turn.config), task.receiver);
-        let free = usize::from(task.max_sources).saturating_sub(task.flows.len());
+        let (known, receiver) = (self.known(catalog, turn.config), task.facts.receiver);
+        let free = usize::from(task.facts.max_sources).saturating_sub(task.flows.len());
         let weak = known.weak(now, task, free == 0);
         if free == 0 && weak.is_empty() {
             return;
@@ -286,7 +286,7 @@ impl Deliveries {
     /// A task is known by this name from now on.
     pub(crate) fn call(&mut self, id: TaskId, name: &str) {
         if let Some(task) = self.tasks.get_mut(id) {
-            name.clone_into(&mut task.name);
+            name.clone_into(&mut task.facts.name);
         }
     }
 
@@ -319,11 +319,12 @@ impl Deliveries {
         flows.into_iter().for_each(|flow| self.close_flow(turn, catalog, flow, true));
         let Some(task) = self.tasks.get_mut(id) else { return };
         task.needed = Symbols::new(task.remaining().get().div_ceil(u64::from(symbol_size.max(1))));
-        task.symbol_size = symbol_size;
-        task.delivery = Delivery::Pull { initial_window: Placement::overlay_window(role.of, turn.config) };
-        (task.classes, task.max_sources) = (role.of, role.of);
+        task.facts.symbol_size = symbol_size;
+        task.facts.delivery =
+            Delivery::Pull { initial_window: Placement::overlay_window(role.of, turn.config) };
+        (task.facts.residue_classes, task.facts.max_sources) = (role.of, role.of);
         task.classes_used.clear();
-        task.anew = Some(task.version.saturating_add(1));
+        task.anew = Some(task.facts.flows_version.saturating_add(1));
         turn.stats.tasks_regrouped += 1;
         self.open_in_mesh(turn, catalog, id, role);
         self.agenda.changed.insert(id);
@@ -332,7 +333,7 @@ impl Deliveries {
     /// Ends a task and its flows.
     pub(crate) fn end_task(&mut self, turn: &mut Turn<'_>, catalog: &Catalog, id: TaskId, outcome: Outcome) {
         let Some(task) = self.tasks.get(id) else { return };
-        let object = task.object;
+        let object = task.facts.object;
         let flows: Vec<FlowId> = task.flows.iter().map(|flow| flow.facts.flow).collect();
         flows.into_iter().for_each(|flow| self.close_flow(turn, catalog, flow, true));
         self.tasks.remove(id);

@@ -343,7 +343,7 @@ impl Controller {
         let (request, place) = overlay::joins(known, deliveries.overlays(), request);
         turn.stats.overlays_joined += u64::from(place.is_some());
         let id = deliveries.answer(turn, catalog, path, &request, place);
-        let begun = id.and_then(|id| deliveries.tasks().get(id)).map(|task| task.object);
+        let begun = id.and_then(|id| deliveries.tasks().get(id)).map(|task| task.facts.object);
         if let Some(object) = begun {
             swarms.watch(turn, catalog, deliveries, object);
         }

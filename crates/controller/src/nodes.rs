@@ -46,8 +46,8 @@ impl Controller {
     pub(super) fn path_left(&mut self, now: Time, path: PathId) {
         let Controller { deliveries, catalog, casts, desk, .. } = self;
         let of_it = deliveries.tasks().iter().filter(|task| task.path == Some(path));
-        let asked = of_it.filter(|task| !casts.has_invited(task.receiver, task.request));
-        let over: Vec<TaskId> = asked.map(|task| task.id).collect();
+        let asked = of_it.filter(|task| !casts.has_invited(task.facts.receiver, task.facts.request));
+        let over: Vec<TaskId> = asked.map(|task| task.id()).collect();
         let turn = &mut desk.turn(now);
         over.into_iter().for_each(|task| deliveries.end_task(turn, catalog, task, Outcome::Cancelled));
         // What was said until now may still go by this path.

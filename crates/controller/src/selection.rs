@@ -73,9 +73,9 @@ impl Known<'_> {
     /// Nodes that could serve a task and do not yet, best first: those that no task found lying, then the least loaded,
     /// then the largest stated uplink, then by id.
     pub(crate) fn candidates(&self, task: &Task) -> Vec<NodeId> {
-        self.sources_of(task.object, task.symbol_size, |node| {
-            node != task.receiver
-                && !task.distrusted.contains(&node)
+        self.sources_of(task.facts.object, task.facts.symbol_size, |node| {
+            node != task.facts.receiver
+                && !task.facts.distrusted.contains(&node)
                 && !task.barred.contains_key(&node)
                 && task.flows.iter().all(|flow| flow.facts.node != node)
         })
@@ -113,10 +113,16 @@ impl Known<'_> {
         };
         let tasks = self.tasks.wanting(object).filter_map(|task| self.tasks.get(task));
         let may = |task: &&Task| {
-            task.passes_on && task.delivery == Delivery::Push && !task.is_paused() && here(task.receiver)
+            task.passes_on
+                && task.facts.delivery == Delivery::Push
+                && !task.is_paused()
+                && here(task.facts.receiver)
         };
-        let regroupable =
-            |task: &Task| Regroupable { receiver: task.receiver, task: task.id, room: task.symbol_size };
+        let regroupable = |task: &Task| Regroupable {
+            receiver: task.facts.receiver,
+            task: task.id(),
+            room: task.facts.symbol_size,
+        };
         let mut found: Vec<Regroupable> = tasks.filter(may).map(regroupable).collect();
         found.sort_unstable();
         found.dedup_by_key(|it| it.receiver);
@@ -134,8 +140,8 @@ impl Known<'_> {
             let pushes = matches!(flow.state, FlowState::Pushing);
             pushes && !self.is_leaving(flow) && !flow.is_weak(now, self.config.silent_limit)
         };
-        let others_do = task.delivery == Delivery::Push
-            && task.spread == SpreadRule::Listed
+        let others_do = task.facts.delivery == Delivery::Push
+            && task.facts.spread == SpreadRule::Listed
             && task.flows.iter().any(stays);
         let leaving = task.flows.iter().filter(|flow| others_do && self.is_leaving(flow));
         leaving.map(|flow| flow.facts.flow).collect()

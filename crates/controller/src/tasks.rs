@@ -7,9 +7,7 @@ use headwater_units::{
     BitRate, BlockIndex, Bytes, Duration, FlowId, Geometry, NodeId, ObjectId, PathId, Symbols, TaskId, Theta,
     Time,
 };
-use headwater_wire::{
-    Class, Delivery, FlowGrant, FlowReport, FlowSecret, FlowView, Request, SpreadRule, Start,
-};
+use headwater_wire::{Delivery, FlowGrant, FlowReport, FlowSecret, FlowView, Request, Start};
 
 use crate::retry::Retry;
 use crate::turn::Draws;
@@ -94,26 +92,12 @@ pub(crate) enum Pace {
 
 /// One receiver wants one object.
 pub(crate) struct Task {
-    pub(crate) id: TaskId,
-    pub(crate) request: u64,
-    pub(crate) receiver: NodeId,
-    pub(crate) object: ObjectId,
-    pub(crate) bytes: Bytes,
-    pub(crate) name: String,
-    pub(crate) symbol_size: u16,
-    pub(crate) class: Class,
-    pub(crate) spread: SpreadRule,
-    pub(crate) delivery: Delivery,
-    pub(crate) max_sources: u8,
-    /// M: residue classes of its symbols.
-    pub(crate) classes: u8,
-    /// Of its list of flows.
-    pub(crate) version: u32,
+    /// What outlasts us of it, but for its flows: those are below.
+    pub(crate) facts: TaskRecord,
     /// In the order of their opening.
     pub(crate) flows: Vec<Flow>,
     /// The trees by which it comes, if it does; they are a cast's, and it has no flows of its own then.
     pub(crate) trees: Vec<FlowGrant>,
-    pub(crate) distrusted: BTreeSet<NodeId>,
     /// When it began, or was restored.
     pub(crate) begun: Time,
     /// Where the receiver spoke from last.
@@ -141,8 +125,8 @@ pub(crate) struct Task {
 impl Task {
     /// What a request begins, without sources, symbols and id yet.
     pub(crate) fn begun(now: Time, path: PathId, request: &Request, object: ObjectId, bytes: Bytes) -> Task {
-        Task {
-            id: TaskId(0),
+        let facts = TaskRecord {
+            task: TaskId(0),
             request: request.request,
             receiver: request.receiver,
             object,
@@ -153,13 +137,30 @@ impl Task {
             spread: request.spread,
             delivery: Delivery::Push,
             max_sources: 0,
-            classes: 0,
-            version: 0,
+            residue_classes: 0,
+            flows_version: 0,
+            flows: Vec::new(),
+            distrusted: Vec::new(),
+        };
+        Task { path: Some(path), ..Task::new(now, facts) }
+    }
+    /// What was running when the controller stopped, without its flows.
+    pub(crate) fn restored(now: Time, mut record: TaskRecord) -> Task {
+        record.distrusted.sort_unstable();
+        // Until its receiver reports, all of it counts as missing.
+        let geometry = Geometry::new(record.bytes, record.symbol_size)
+            .unwrap_or_else(|_| Geometry::fitting(record.bytes, record.symbol_size));
+        // Its receiver may not have heard that it is not pushed to any more.
+        let anew = (record.delivery != Delivery::Push).then_some(record.flows_version);
+        Task { needed: geometry.total_symbols(), anew, ..Task::new(now, record) }
+    }
+    fn new(now: Time, facts: TaskRecord) -> Task {
+        Task {
+            facts,
             flows: Vec::new(),
             trees: Vec::new(),
-            distrusted: BTreeSet::new(),
             begun: now,
-            path: Some(path),
+            path: None,
             heard: now,
             pace: Pace::Running,
             needed: Symbols::ZERO,
@@ -172,69 +173,28 @@ impl Task {
             classes_used: BTreeSet::new(),
         }
     }
-    /// What was running when the controller stopped, without its flows.
-    pub(crate) fn restored(now: Time, record: TaskRecord) -> Task {
-        // Until its receiver reports, all of it counts as missing.
-        let needed = Geometry::new(record.bytes, record.symbol_size).map_or_else(
-            |_| Geometry::fitting(record.bytes, record.symbol_size).total_symbols(),
-            |geometry| geometry.total_symbols(),
-        );
-        Task {
-            id: record.task,
-            request: record.request,
-            receiver: record.receiver,
-            object: record.object,
-            bytes: record.bytes,
-            name: record.name,
-            symbol_size: record.symbol_size,
-            class: record.class,
-            spread: record.spread,
-            delivery: record.delivery,
-            max_sources: record.max_sources,
-            classes: record.residue_classes,
-            version: record.flows_version,
-            flows: Vec::new(),
-            trees: Vec::new(),
-            distrusted: record.distrusted.into_iter().collect(),
-            begun: now,
-            path: None,
-            heard: now,
-            pace: Pace::Running,
-            needed,
-            held_up: false,
-            first_undecoded: BlockIndex(0),
-            list: None,
-            // Its receiver may not have heard that it is not pushed to any more.
-            anew: (record.delivery != Delivery::Push).then_some(record.flows_version),
-            passes_on: false,
-            barred: BTreeMap::new(),
-            classes_used: BTreeSet::new(),
-        }
+    pub(crate) fn id(&self) -> TaskId {
+        self.facts.task
     }
     pub(crate) fn is_paused(&self) -> bool {
         matches!(self.pace, Pace::Paused { .. })
     }
     /// v of PPUSH Alg. 1: what is left of the task.
     pub(crate) fn remaining(&self) -> Bytes {
-        Bytes::new(self.needed.get().saturating_mul(u64::from(self.symbol_size)))
+        Bytes::new(self.needed.get().saturating_mul(u64::from(self.facts.symbol_size)))
     }
     pub(crate) fn record(&self) -> TaskRecord {
-        TaskRecord {
-            task: self.id,
-            request: self.request,
-            receiver: self.receiver,
-            object: self.object,
-            bytes: self.bytes,
-            name: self.name.clone(),
-            symbol_size: self.symbol_size,
-            class: self.class,
-            spread: self.spread,
-            delivery: self.delivery,
-            max_sources: self.max_sources,
-            residue_classes: self.classes,
-            flows_version: self.version,
-            flows: self.flows.iter().map(|flow| flow.facts.clone()).collect(),
-            distrusted: self.distrusted.iter().copied().collect(),
+        TaskRecord { flows: self.flows.iter().map(|flow| flow.facts.clone()).collect(), ..self.facts.clone() }
+    }
+    /// A source delivered wrong bytes to it. False if that is known, or there are `most` of them.
+    pub(crate) fn distrust(&mut self, node: NodeId, most: usize) -> bool {
+        let distrusted = &mut self.facts.distrusted;
+        match distrusted.binary_search(&node) {
+            Err(place) if distrusted.len() < most => {
+                distrusted.insert(place, node);
+                true
+            }
+            _ => false,
         }
     }
     /// A class for a new flow: one that nobody has sent symbols of if there is such, else any that is free. There is one unless the task
@@ -242,7 +202,7 @@ impl Task {
     pub(crate) fn free_class(&self) -> Option<u8> {
         let free = |class: &u8| self.flows.iter().all(|flow| flow.facts.index != *class);
         let fresh = |class: &u8| !self.classes_used.contains(class);
-        let mut classes = 0..self.classes;
+        let mut classes = 0..self.facts.residue_classes;
         classes.clone().find(|c| free(c) && fresh(c)).or_else(|| classes.find(free))
     }
     pub(crate) fn flow_mut(&mut self, flow: FlowId) -> Option<&mut Flow> {
@@ -263,7 +223,7 @@ impl Task {
             at: flow.at.clone(),
             key: flow.facts.key,
             index: flow.facts.index,
-            of: self.classes,
+            of: self.facts.residue_classes,
             group: flow.facts.group.as_ref().map(|group| group.flow),
             relays: flow.facts.relays,
             passed_on: flow.facts.passed_on,
@@ -316,7 +276,7 @@ impl Tasks {
     }
     /// Whether it is a task of this receiver.
     pub(crate) fn is_of(&self, task: TaskId, receiver: NodeId) -> bool {
-        self.tasks.get(&task).is_some_and(|task| task.receiver == receiver)
+        self.tasks.get(&task).is_some_and(|task| task.facts.receiver == receiver)
     }
     /// The objects that some task wants.
     pub(crate) fn wanted(&self) -> impl Iterator<Item = ObjectId> + '_ {
@@ -365,19 +325,21 @@ impl Tasks {
     }
     pub(crate) fn add(&mut self, task: Task) {
         assert!(task.flows.is_empty(), "flows are added one by one");
-        self.requests.insert((task.receiver, task.request), task.id);
-        self.by_object.entry(task.object).or_default().insert(task.id);
-        self.by_receiver.entry(task.receiver).or_default().insert(task.id);
-        let before = self.tasks.insert(task.id, task);
+        let TaskRecord { task: id, receiver, request, object, .. } = task.facts;
+        self.requests.insert((receiver, request), id);
+        self.by_object.entry(object).or_default().insert(id);
+        self.by_receiver.entry(receiver).or_default().insert(id);
+        let before = self.tasks.insert(id, task);
         assert!(before.is_none(), "a task id is used once");
     }
     /// Takes a task out; its flows must be gone.
     pub(crate) fn remove(&mut self, id: TaskId) -> Option<Task> {
         let task = self.tasks.remove(&id)?;
         assert!(task.flows.is_empty(), "flows end before their task");
-        self.requests.remove(&(task.receiver, task.request));
-        remove_from(&mut self.by_object, &task.object, &id);
-        remove_from(&mut self.by_receiver, &task.receiver, &id);
+        let TaskRecord { receiver, request, object, .. } = task.facts;
+        self.requests.remove(&(receiver, request));
+        remove_from(&mut self.by_object, &object, &id);
+        remove_from(&mut self.by_receiver, &receiver, &id);
         Some(task)
     }
     pub(crate) fn add_flow(&mut self, id: TaskId, flow: Flow) {

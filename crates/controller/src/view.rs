@@ -202,19 +202,19 @@ fn cast_view(now: Time, cast: &Cast) -> CastView {
 
 fn task_view(task: &Task) -> TaskView {
     TaskView {
-        task: task.id,
-        receiver: task.receiver,
-        object: task.object,
-        name: task.name.clone(),
-        bytes: task.bytes,
-        remaining: task.remaining().min(task.bytes),
+        task: task.id(),
+        receiver: task.facts.receiver,
+        object: task.facts.object,
+        name: task.facts.name.clone(),
+        bytes: task.facts.bytes,
+        remaining: task.remaining().min(task.facts.bytes),
         needed: task.needed,
         first_undecoded: task.first_undecoded,
-        symbol_size: task.symbol_size,
-        max_sources: task.max_sources,
+        symbol_size: task.facts.symbol_size,
+        max_sources: task.facts.max_sources,
         paused: task.is_paused(),
         held_up: task.held_up,
-        flows_version: task.version,
+        flows_version: task.facts.flows_version,
         flows: task.flows.iter().map(flow_status).collect(),
     }
 }

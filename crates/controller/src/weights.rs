@@ -91,7 +91,7 @@ impl Planner {
         for task in tasks.iter().filter(|task| !task.is_paused()) {
             let mut flows = Vec::with_capacity(task.flows.len());
             for flow in &task.flows {
-                let path = self.topology.path(flow.facts.node, task.receiver, catalog);
+                let path = self.topology.path(flow.facts.node, task.facts.receiver, catalog);
                 for link in path.links() {
                     let load = loads.entry(*link).or_default();
                     // What a group's flow carries once, each of its members delivers.
@@ -99,16 +99,16 @@ impl Planner {
                     let rate = view.map_or(0, |view| view.rate.get());
                     load.rate = BitRate::new(load.rate.get().saturating_add(rate));
                     load.rtt = load.rtt.max(flow.rtt);
-                    load.symbol = load.symbol.max(u64::from(task.symbol_size));
+                    load.symbol = load.symbol.max(u64::from(task.facts.symbol_size));
                 }
                 let sent = flow.view.map_or(Bytes::ZERO, |view| view.bytes);
                 flows.push(PathedFlow { flow: flow.facts.flow, remaining: None, sent, path });
             }
             demand.coflows.push(Coflow {
-                task: task.id,
+                task: task.id(),
                 arrival: task.begun,
                 remaining: Some(ranked_size(task)),
-                sent: task.bytes - task.remaining().min(task.bytes),
+                sent: task.facts.bytes - task.remaining().min(task.facts.bytes),
                 flows,
             });
         }
@@ -242,7 +242,7 @@ impl WindowedMax {
 
 /// What Algorithm 1 sorts by: the remaining size, but background tasks come behind all others.
 fn ranked_size(task: &Task) -> Bytes {
-    match task.class {
+    match task.facts.class {
         Class::Gentle => Bytes::new(u64::MAX / 2) + task.remaining().min(Bytes::new(u64::MAX / 2)),
         _ => task.remaining(),
     }

@@ -53,6 +53,7 @@ impl Packet {
     }
 
     /// What one end of a flow says to the other, not ECN-capable.
+    #[inline]
     pub fn of_flow(path: PathId, flow: FlowId, class: Class, body: Body) -> Self {
         Packet { path, ecn: Ecn::NotEct, datagram: Datagram { class, key_epoch: 0, flow, body } }
     }

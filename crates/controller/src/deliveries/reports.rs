@@ -59,7 +59,7 @@ impl Deliveries {
         }
         turn.stats.pushes_refused += 1;
         task.barred.insert(node, turn.now + turn.config.bar);
-        let (id, object) = (task.id, task.object);
+        let (id, object) = (task.id(), task.facts.object);
         if matches!(reason, Refusal::Gone | Refusal::UnknownObject) {
             catalog.unhold(node, object);
         }

@@ -73,8 +73,8 @@ impl Deliveries {
         let object = catalog.resolve(&request.name).ok_or_else(unresolved)?;
         let bytes = catalog.object(object).ok_or(Refusal::UnknownObject)?.bytes;
         let mut task = Task::begun(turn.now, path, request, object, bytes);
-        task.max_sources = config.sources_for(request.max_sources);
-        task.classes = config.classes_for(request.spread, task.max_sources);
+        task.facts.max_sources = config.sources_for(request.max_sources);
+        task.facts.residue_classes = config.classes_for(request.spread, task.facts.max_sources);
         task.passes_on =
             request.passes_on && selection::is_free(request) && request.spread == SpreadRule::Listed;
         let known = self.known(catalog, config);
@@ -88,7 +88,7 @@ impl Deliveries {
             }
             None => {}
         }
-        sources.truncate(usize::from(task.max_sources));
+        sources.truncate(usize::from(task.facts.max_sources));
         if sources.is_empty() {
             return Err(catalog.no_source_of(object));
         }
@@ -97,23 +97,23 @@ impl Deliveries {
         }
         let rooms = sources.iter().filter_map(|node| catalog.node(*node)).map(|node| node.info.room);
         let geometry = Geometry::fitting(bytes, rooms.fold(request.room, u16::min));
-        (task.symbol_size, task.needed) = (geometry.symbol_size(), geometry.total_symbols());
-        task.id = self.tasks.unused_task(turn.draws);
-        let starts = known.starts(task.receiver, &sources);
-        task.delivery = match &place {
+        (task.facts.symbol_size, task.needed) = (geometry.symbol_size(), geometry.total_symbols());
+        task.facts.task = self.tasks.unused_task(turn.draws);
+        let starts = known.starts(task.facts.receiver, &sources);
+        task.facts.delivery = match &place {
             // As all members of the group.
             Some(_) => request.delivery.unwrap_or_default(),
             None => known.delivery(request, &task, &starts),
         };
         if let Some(Placement::Overlay(role)) = &place {
-            (task.classes, task.max_sources) = (role.of, role.of);
-        } else if task.spread == SpreadRule::Equal || task.delivery != Delivery::Push {
+            (task.facts.residue_classes, task.facts.max_sources) = (role.of, role.of);
+        } else if task.facts.spread == SpreadRule::Equal || task.facts.delivery != Delivery::Push {
             // No other source covers the part of one that is not there; of pulled ones, none without repair symbols.
-            task.classes = sources.len() as u8;
+            task.facts.residue_classes = sources.len() as u8;
             // And a source that comes later has no part.
-            task.max_sources = task.classes;
+            task.facts.max_sources = task.facts.residue_classes;
         }
-        let (id, first_class) = (task.id, task.free_class());
+        let (id, first_class) = (task.id(), task.free_class());
         self.tasks.add(task);
         match (place, first_class) {
             (None, _) => {
@@ -147,8 +147,8 @@ impl Deliveries {
         }
         // Nobody else brings a part of it: it has no classes and no sources.
         let mut task = Task::begun(turn.now, path, request, object, bytes);
-        (task.id, task.symbol_size, task.trees) = (id, symbol_size, trees);
-        task.delivery = turn.config.delivery_by_trees();
+        (task.facts.task, task.facts.symbol_size, task.trees) = (id, symbol_size, trees);
+        task.facts.delivery = turn.config.delivery_by_trees();
         task.needed = Geometry::new(bytes, symbol_size).map_or(Symbols::ZERO, |it| it.total_symbols());
         turn.stats.tasks_accepted += 1;
         accept(turn, path, &task);
@@ -173,7 +173,7 @@ impl Deliveries {
         id: TaskId,
     ) -> Option<&mut Task> {
         let task = self.tasks.get_mut(id)?;
-        if !catalog.is_from(path, task.receiver) {
+        if !catalog.is_from(path, task.facts.receiver) {
             turn.stats.strangers += 1;
             return None;
         }
@@ -214,11 +214,11 @@ impl Deliveries {
                 flow.state = FlowState::Pushing;
             }
         }
-        if said.version == task.version {
+        if said.version == task.facts.flows_version {
             task.list = None;
-        } else if said.version > task.version {
+        } else if said.version > task.facts.flows_version {
             // The record that we were restored from was older than what the receiver had been told.
-            task.version = said.version;
+            task.facts.flows_version = said.version;
             self.agenda.changed.insert(id);
         } else if task.list.is_none() {
             task.list = Some(turn.retry());
@@ -236,7 +236,7 @@ impl Deliveries {
     ) {
         let most = turn.config.max_distrusted;
         let Some(task) = self.hear(turn, catalog, path, id) else { return };
-        if task.distrusted.len() >= most || !task.distrusted.insert(node) {
+        if !task.distrust(node, most) {
             return;
         }
         let flows: Vec<FlowId> =
@@ -260,7 +260,7 @@ impl Deliveries {
             return turn.answer(path, ToReceiver::FinAck { task: id });
         }
         let Some(task) = self.hear(turn, catalog, path, id) else { return };
-        let request = (task.receiver, task.request);
+        let request = (task.facts.receiver, task.facts.request);
         turn.answer(path, ToReceiver::FinAck { task: id });
         self.end_task(turn, catalog, id, outcome);
         self.finished.note(request, turn.config.max_finished);
@@ -277,15 +277,15 @@ impl Deliveries {
 /// Tells a receiver what its task is, and its flows.
 pub(super) fn accept(turn: &mut Turn<'_>, path: PathId, task: &Task) {
     let accepted = ToReceiver::Accepted {
-        request: task.request,
-        task: task.id,
-        object: task.object,
-        bytes: task.bytes,
-        symbol_size: task.symbol_size,
+        request: task.facts.request,
+        task: task.id(),
+        object: task.facts.object,
+        bytes: task.facts.bytes,
+        symbol_size: task.facts.symbol_size,
         feedback_every: turn.config.feedback_every,
-        version: task.version,
+        version: task.facts.flows_version,
         flows: task.grants(),
-        delivery: task.delivery,
+        delivery: task.facts.delivery,
     };
     turn.answer(path, accepted);
 }

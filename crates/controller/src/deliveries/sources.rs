@@ -87,7 +87,7 @@ impl Deliveries {
         object: ObjectId,
     ) {
         for (flow, id) in self.tasks.of_source(node) {
-            if self.tasks.get(id).is_some_and(|task| task.object == object) {
+            if self.tasks.get(id).is_some_and(|task| task.facts.object == object) {
                 self.close_flow(turn, catalog, flow, true);
                 self.agenda.changed.insert(id);
             }
@@ -107,7 +107,7 @@ impl Deliveries {
 
     /// Of all tasks ([`Deliveries::give_up_spoiled`]).
     pub(crate) fn give_up_all_spoiled(&mut self, turn: &mut Turn<'_>, catalog: &Catalog) {
-        let tasks: Vec<TaskId> = self.tasks.iter().map(|task| task.id).collect();
+        let tasks: Vec<TaskId> = self.tasks.iter().map(|task| task.id()).collect();
         tasks.into_iter().for_each(|id| self.give_up_spoiled(turn, catalog, id));
     }
 
@@ -119,17 +119,18 @@ impl Deliveries {
         if !task.flows.is_empty() || !task.trees.is_empty() {
             return;
         }
-        let wrong = task.distrusted.last().map(|node| (*node, Spoiled::Wrong));
-        let Some((node, how)) = wrong.or_else(|| catalog.object(task.object)?.spoiled) else { return };
-        let may =
-            |other: NodeId| other != node && other != task.receiver && !task.distrusted.contains(&other);
+        let wrong = task.facts.distrusted.last().map(|node| (*node, Spoiled::Wrong));
+        let Some((node, how)) = wrong.or_else(|| catalog.object(task.facts.object)?.spoiled) else { return };
+        let may = |other: NodeId| {
+            other != node && other != task.facts.receiver && !task.facts.distrusted.contains(&other)
+        };
         let known = self.known(catalog, turn.config);
-        if !known.sources_of(task.object, task.symbol_size, may).is_empty() {
+        if !known.sources_of(task.facts.object, task.facts.symbol_size, may).is_empty() {
             return;
         }
         // A receiver that is away asks again when it is back, and is told then.
         if let Some(path) = task.path {
-            let (request, reason) = (task.request, Refusal::Spoiled { node, how });
+            let (request, reason) = (task.facts.request, Refusal::Spoiled { node, how });
             turn.answer(path, ToReceiver::Refused { request, reason });
         }
         self.end_task(turn, catalog, id, Outcome::Failed);

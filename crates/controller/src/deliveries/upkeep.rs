@@ -19,7 +19,7 @@ impl Deliveries {
             self.refill(turn, catalog, id);
             self.agenda.changed.remove(&id);
             let Some(task) = self.tasks.get_mut(id) else { continue };
-            task.version = task.version.saturating_add(1);
+            task.facts.flows_version = task.facts.flows_version.saturating_add(1);
             task.list = Some(turn.retry());
             persist(turn, task);
             self.agenda.touched.insert(id);
@@ -107,8 +107,8 @@ fn say_due(turn: &mut Turn<'_>, catalog: &Catalog, task: &mut Task) {
         match task.anew {
             Some(_) => accept(turn, path, task),
             None => {
-                let (version, flows) = (task.version, task.grants());
-                turn.answer(path, ToReceiver::Flows { task: task.id, version, flows });
+                let (version, flows) = (task.facts.flows_version, task.grants());
+                turn.answer(path, ToReceiver::Flows { task: task.id(), version, flows });
             }
         }
     }
@@ -118,20 +118,20 @@ fn say_due(turn: &mut Turn<'_>, catalog: &Catalog, task: &mut Task) {
 /// What the source of a flow is told to push.
 fn order(catalog: &Catalog, task: &Task, flow: &Flow) -> Push {
     // Whom its connection has proved to be where it says need not be asked.
-    let proven = catalog.node(task.receiver).map(|node| node.info.proven()).unwrap_or_default();
+    let proven = catalog.node(task.facts.receiver).map(|node| node.info.proven()).unwrap_or_default();
     Push {
-        task: task.id,
+        task: task.id(),
         flow: flow.facts.flow,
-        object: task.object,
-        bytes: task.bytes,
-        symbol_size: task.symbol_size,
+        object: task.facts.object,
+        bytes: task.facts.bytes,
+        symbol_size: task.facts.symbol_size,
         key: flow.facts.key,
         theta: flow.theta,
-        class: task.class,
-        receiver: task.receiver,
-        delivery: task.delivery,
+        class: task.facts.class,
+        receiver: task.facts.receiver,
+        delivery: task.facts.delivery,
         index: flow.facts.index,
-        of: task.classes,
+        of: task.facts.residue_classes,
         at: proven,
         start: flow.start,
         role: match &flow.facts.group {

@@ -56,7 +56,7 @@ impl Known<'_> {
 
     /// Which transport a new task comes by.
     pub(crate) fn delivery(&self, request: &Request, task: &Task, starts: &[Option<Start>]) -> Delivery {
-        let window = pulled_window(starts, task.symbol_size);
+        let window = pulled_window(starts, task.facts.symbol_size);
         match request.delivery {
             // Trees are not asked for, they are given to a group.
             None | Some(Delivery::Trees { .. }) => self.choose(request, task, starts, window),
@@ -78,7 +78,7 @@ impl Known<'_> {
         window: Option<u16>,
     ) -> Delivery {
         let flows = starts.len() + self.tasks.flows_to(request.receiver);
-        let is_plain = task.class == Class::Bulk && task.spread == SpreadRule::Listed;
+        let is_plain = task.facts.class == Class::Bulk && task.facts.spread == SpreadRule::Listed;
         match window {
             Some(initial_window) if request.trims && is_plain && flows >= INCAST => {
                 Delivery::Pull { initial_window }

@@ -205,6 +205,33 @@ impl PathMemory {
     }
 }
 
+/// A flow asks the memory so often per window of the minimum that it keeps.
+const LOOKS: u64 = 1000;
+
+/// The smallest round-trip time of [`PathMemory`], as one flow knows it. The memory is asked when a sample is news, else now and then:
+/// it is a table of all receivers.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct KnownMin {
+    /// It, and until when that will do.
+    known: Option<(Duration, Time)>,
+}
+
+impl KnownMin {
+    /// Takes a sample and returns the smallest.
+    pub(crate) fn on_sample(
+        &mut self,
+        now: Time,
+        sample: Duration,
+        receiver: NodeId,
+        memory: &mut PathMemory,
+    ) -> Duration {
+        let known = self.known.filter(|(least, until)| sample >= *least && now < *until);
+        let known =
+            known.unwrap_or_else(|| (memory.record(now, receiver, sample), now + memory.window / LOOKS));
+        self.known.insert(known).0
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use rand::SeedableRng;

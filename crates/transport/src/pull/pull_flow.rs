@@ -16,7 +16,7 @@
 
 use headwater_machine::{Output, Packet};
 use headwater_units::{BlockIndex, Bytes, FlowId, Geometry, PacketNumber, Packets, PathId, Symbols, Time};
-use headwater_wire::{Body, Class, Datagram, Ecn, FlowRole, Pull, Push, SymbolHeader, Want};
+use headwater_wire::{Body, Class, FlowRole, Pull, Push, SymbolHeader, Want};
 
 use super::group::{MemberPull, MemberSays, Members};
 use super::runs::Runs;
@@ -328,8 +328,7 @@ impl PullFlow {
         let due = self.challenged_at.zip(now).is_none_or(|(at, now)| now >= at + self.config.retell);
         if !known || due {
             self.challenged_at = now;
-            let datagram = self.datagram(Class::Control, Body::Challenge { nonce });
-            shared.out.push_back(Output::Transmit(Packet { path, ecn: Ecn::NotEct, datagram }));
+            self.say(path, Body::Challenge { nonce }, shared);
         }
     }
 
@@ -384,8 +383,7 @@ impl PullFlow {
         telling.next = now + self.config.retell * (1 << telling.times.min(MOST_DOUBLINGS));
         (telling.last, telling.times) = (Some(now), telling.times + 1);
         if let Some(path) = self.path {
-            let datagram = self.datagram(Class::Control, Body::Detached);
-            shared.out.push_back(Output::Transmit(Packet { path, ecn: Ecn::NotEct, datagram }));
+            self.say(path, Body::Detached, shared);
         }
     }
 
@@ -419,8 +417,9 @@ impl PullFlow {
         }
     }
 
-    fn datagram(&self, class: Class, body: Body) -> Datagram {
-        Datagram { class, key_epoch: 0, flow: self.push.flow, body }
+    fn say(&self, path: PathId, body: Body, shared: &mut Shared) {
+        let packet = Packet::of_flow(path, self.push.flow, Class::Control, body);
+        shared.out.push_back(Output::Transmit(packet));
     }
 
     // ---- timers
@@ -553,7 +552,7 @@ impl SourceFlow for PullFlow {
         };
         self.next_number += 1;
         self.counters.sent += Symbols::new(1);
-        Some(Packet { path, ecn: Ecn::NotEct, datagram: self.datagram(class, Body::Symbol(header)) })
+        Some(Packet::of_flow(path, self.push.flow, class, Body::Symbol(header)))
     }
 
     #[inline]

@@ -22,20 +22,21 @@
 
 mod blocks;
 mod ending;
+mod expected;
 mod flow;
 mod numbers;
 mod side;
 
 use core::ops::Range;
-use std::collections::VecDeque;
 
 use headwater_machine::{Output, Packet};
-use headwater_units::{BlockIndex, FetchId, FlowId, Geometry, NodeId, PathId, SymbolId, Time};
-use headwater_wire::{Body, Class, Datagram, Ecn, FinReason, FlowGrant, Pull, SymbolHeader};
+use headwater_units::{BlockIndex, FetchId, FlowId, Geometry, NodeId, SymbolId, Time};
+use headwater_wire::{Body, Class, FinReason, FlowGrant, Pull, SymbolHeader};
 
 use super::{SessionConfig, SessionFlow, SessionStats};
 use crate::pull::queue::PullQueue;
 use crate::task::blame::{Blame, Trust};
+use crate::task::outbox::Outbox;
 use crate::{Bind, DecodeFailure, FromFetch, ReceiverCommand, ReceiverEvent, ReceiverFailure};
 use blocks::{Arrival, Blocks};
 use flow::Flow;
@@ -76,7 +77,6 @@ enum Phase {
 /// The receiver of one task.
 #[derive(Debug)]
 pub struct Session {
-    fetch: FetchId,
     config: SessionConfig,
     /// Its number in the host's pull queue.
     turn: u32,
@@ -94,9 +94,7 @@ pub struct Session {
     at_once: u32,
     /// Some sources are receivers themselves.
     relayed: bool,
-    outbox: VecDeque<Output<FromFetch>>,
-    /// The symbol to keep: the first output of all. Most symbols cause no other, and so none goes through the queue.
-    keep: Option<(FlowId, SymbolId)>,
+    outbox: Outbox,
     /// When silent flows are looked for next, and flows that end.
     look_at: Time,
     last_useful: Time,
@@ -117,7 +115,6 @@ impl Session {
         turn: u32,
     ) -> Self {
         Session {
-            fetch,
             config,
             turn,
             geometry,
@@ -129,8 +126,7 @@ impl Session {
             waiting: 0,
             at_once: 1,
             relayed: false,
-            outbox: VecDeque::new(),
-            keep: None,
+            outbox: Outbox::new(fetch),
             look_at: Time::MAX,
             last_useful: Time::ZERO,
             trust: Trust::default(),
@@ -173,7 +169,7 @@ impl Session {
         }
         for place in 0..self.flows.len() {
             let flow = &self.flows[place];
-            if flow.is_live() && grants.iter().all(|grant| grant.flow != flow.id) {
+            if flow.is_live() && grants.iter().all(|grant| grant.flow != flow.id()) {
                 self.end_flow(now, place, FinReason::Cancelled);
             }
         }
@@ -181,9 +177,9 @@ impl Session {
         let (groups, own): (Vec<_>, Vec<_>) =
             grants.into_iter().partition(|grant| of_groups.contains(&grant.flow));
         for mut grant in own {
-            if let Some(flow) = self.flows.iter_mut().find(|flow| flow.id == grant.flow) {
-                let moved = flow.is_live().then(|| ReceiverEvent::moved(&mut flow.at, &grant));
-                moved.flatten().into_iter().for_each(|moved| self.event(moved));
+            if let Some(flow) = self.flows.iter_mut().find(|flow| flow.id() == grant.flow) {
+                let moved = flow.is_live().then(|| ReceiverEvent::moved(&mut flow.grant.at, &grant));
+                moved.flatten().into_iter().for_each(|moved| self.outbox.event(moved));
                 continue;
             }
             let set_aside = grant.relays && self.set_aside.is_distrusted(grant.node);
@@ -207,7 +203,7 @@ impl Session {
     }
 
     fn bind(&mut self, grant: &FlowGrant) {
-        self.event(ReceiverEvent::Bind(Box::new(Bind::from(grant))));
+        self.outbox.event(ReceiverEvent::Bind(Box::new(Bind::from(grant))));
     }
 
     fn add_flow(&mut self, now: Time, grant: FlowGrant) {
@@ -223,7 +219,7 @@ impl Session {
         match command {
             ReceiverCommand::Start { wanted, have } => self.start(now, wanted, &have, pulls),
             ReceiverCommand::FlowPath { flow, path } => {
-                if let Some(it) = self.flows.iter_mut().find(|it| it.id == flow) {
+                if let Some(it) = self.flows.iter_mut().find(|it| it.id() == flow) {
                     it.path = Some(path);
                     self.begin_flows(now, pulls);
                     self.refill(now, pulls);
@@ -274,18 +270,18 @@ impl Session {
         let Some(blocks) = self.blocks.as_mut().filter(|_| self.phase == Phase::Receiving) else { return };
         let (opens, turn) = (self.config.opens_flows, self.turn);
         for (place, flow) in self.flows.iter_mut().enumerate() {
-            if flow.begun || !flow.is_live() || (opens && flow.path.is_none()) {
+            if flow.has_begun() || !flow.is_live() || (opens && flow.path.is_none()) {
                 continue;
             }
-            flow.begin(now);
+            flow.begin(now, opens);
             if opens {
                 flow.waiting += 1;
-                flow.opening = true;
                 pulls.push(now, turn, Ask { place: place as u32, why: Why::Open });
             } else {
-                for (block, count) in super::first_window(self.geometry, self.window, flow.index, flow.of) {
+                let (index, of) = (flow.grant.index, flow.grant.of);
+                for (block, count) in super::first_window(self.geometry, self.window, index, of) {
                     blocks.expect(place, block, count);
-                    flow.expect(count);
+                    flow.expected.push(count);
                 }
             }
         }
@@ -308,7 +304,7 @@ impl Session {
         }
         match datagram.body {
             Body::Symbol(header) => self.on_symbol(now, datagram.flow, place, by_group, &header, pulls),
-            Body::Challenge { nonce } => self.send(path, datagram.flow, Body::Challenge { nonce }),
+            Body::Challenge { nonce } => self.outbox.send(path, datagram.flow, Body::Challenge { nonce }),
             Body::FinAck if !by_group => {
                 self.unbind(place);
                 self.look_soon(now);
@@ -323,8 +319,8 @@ impl Session {
     #[inline]
     fn find(&mut self, flow: FlowId) -> Option<(usize, bool)> {
         let matches = |it: &Flow| match &it.group {
-            _ if it.is_over() => None,
-            _ if it.id == flow => Some(false),
+            _ if it.stand.is_over() => None,
+            _ if it.id() == flow => Some(false),
             Some(group) if group.flow == flow => Some(true),
             _ => None,
         };
@@ -381,27 +377,23 @@ impl Session {
         match arrival {
             Arrival::Trimmed => {
                 self.stats.trimmed += 1;
-                flow.on_trimmed();
+                flow.trimmed += 1;
             }
             Arrival::Useless | Arrival::Surplus => {
                 self.stats.arrivals += 1;
-                flow.symbols += 1;
+                flow.brought.symbols += 1;
                 self.stats.useless += u64::from(arrival == Arrival::Useless);
                 self.stats.surplus += u64::from(arrival == Arrival::Surplus);
             }
             Arrival::Kept | Arrival::Complete => {
                 self.stats.arrivals += 1;
-                flow.symbols += 1;
-                flow.useful += 1;
+                flow.brought.symbols += 1;
+                flow.brought.useful += 1;
                 flow.by_group += u64::from(by_group);
                 self.last_useful = now;
-                if self.outbox.is_empty() && self.keep.is_none() {
-                    self.keep = Some((id, header.symbol));
-                } else {
-                    self.event(ReceiverEvent::Symbol { flow: id, symbol: header.symbol });
-                }
+                self.outbox.keep(id, header.symbol);
                 if arrival == Arrival::Complete {
-                    self.event(ReceiverEvent::Decode { block });
+                    self.outbox.event(ReceiverEvent::Decode { block });
                     let behind = self.blocks.as_ref().map_or(0, |blocks| blocks.decoding() as u32);
                     self.stats.blocks_behind_most = self.stats.blocks_behind_most.max(behind);
                 }
@@ -498,14 +490,13 @@ impl Session {
                 wants
             }
             Why::Repeat => {
-                flow.stirred = now;
+                flow.repeat(now);
                 blocks.any_for(place).map_or([None; 2], |block| blocks.wants(place, block))
             }
             Why::Open => {
-                flow.opening = false;
-                let (pushed, newest) = blocks.assign_window(place, self.window)?;
-                flow.open(now, pushed);
-                blocks.wants(place, newest)
+                let assigned = blocks.assign_window(place, self.window);
+                flow.open(now, assigned.map(|(pushed, _)| pushed));
+                blocks.wants(place, assigned?.1)
             }
         };
         if ask.why != Why::More {
@@ -514,9 +505,9 @@ impl Session {
         }
         self.stats.pulls += 1;
         let (fin, detached) = (blocks.needs_nothing(), flow.is_detached());
-        let body = Body::Pull(Pull { sequence: flow.sequence(), fin, detached, wants });
-        let datagram = Datagram { class: Class::Control, key_epoch: 0, flow: flow.id, body };
-        Some(Packet { path, ecn: Ecn::NotEct, datagram })
+        let sequence = flow.expected.asked() as u32;
+        let body = Body::Pull(Pull { sequence, fin, detached, wants });
+        Some(Packet::of_flow(path, flow.id(), Class::Control, body))
     }
 
     // ---- blocks
@@ -562,7 +553,7 @@ impl Session {
                 self.stats.corrupt += 1;
                 let blame = blocks.corrupt(block);
                 let attempts = blocks.attempts(block);
-                self.event(ReceiverEvent::Discard { block });
+                self.outbox.event(ReceiverEvent::Discard { block });
                 if let Some(Blame::Liar(node)) = blame {
                     self.distrust(now, node);
                 }
@@ -581,7 +572,8 @@ impl Session {
         for node in self.set_aside.suspect(nodes.into_iter().collect()) {
             self.set_aside.distrust(node);
             for place in 0..self.flows.len() {
-                if self.flows[place].node == node && self.flows[place].relays {
+                let FlowGrant { node: source, relays, .. } = self.flows[place].grant;
+                if source == node && relays {
                     self.end_flow(now, place, FinReason::Cancelled);
                 }
             }
@@ -593,38 +585,25 @@ impl Session {
             return;
         }
         for place in 0..self.flows.len() {
-            if self.flows[place].node == node {
+            if self.flows[place].grant.node == node {
                 self.end_flow(now, place, FinReason::Distrusted);
             }
         }
-        self.event(ReceiverEvent::Distrusted { node });
+        self.outbox.event(ReceiverEvent::Distrusted { node });
     }
 
     /// The next output; [`Output::Wake`] when there is nothing more to do now. Pulls come from the host's queue.
     #[inline]
     pub fn poll(&mut self, now: Time, pulls: &mut PullQueue<Ask>) -> Output<FromFetch> {
-        if let Some((flow, symbol)) = self.keep.take() {
-            return Output::Event(FromFetch(self.fetch, ReceiverEvent::Symbol { flow, symbol }));
-        }
-        if let Some(output) = self.outbox.pop_front() {
+        if let Some(output) = self.outbox.pop() {
             return output;
         }
         while now >= self.look_at {
             self.look(now, pulls);
-            if let Some(output) = self.outbox.pop_front() {
+            if let Some(output) = self.outbox.pop() {
                 return output;
             }
         }
         Output::Wake(Some(self.look_at).filter(|at| *at < Time::MAX))
-    }
-
-    fn send(&mut self, path: PathId, flow: FlowId, body: Body) {
-        let datagram = Datagram { class: Class::Control, key_epoch: 0, flow, body };
-        self.outbox.push_back(Output::Transmit(Packet { path, ecn: Ecn::NotEct, datagram }));
-    }
-
-    #[inline]
-    fn event(&mut self, event: ReceiverEvent) {
-        self.outbox.push_back(Output::Event(FromFetch(self.fetch, event)));
     }
 }

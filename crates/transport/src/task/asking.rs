@@ -11,18 +11,19 @@ mod blocks;
 
 use core::fmt::Debug;
 use core::ops::Range;
-use std::collections::VecDeque;
 
 use headwater_machine::{Output, Packet};
 use headwater_units::{
-    BitRate, BlockIndex, Bytes, Duration, FetchId, FlowId, Geometry, NodeId, PathId, SymbolId, Symbols, Time,
+    BlockIndex, Duration, FetchId, FlowId, Geometry, NodeId, PathId, SymbolId, Symbols, Time,
 };
 use headwater_wire::{Body, Class, Delivery, FinReason, FlowGrant, FlowView};
 
 use super::blame::{Blame, Trust};
-use super::close_handshake::{CloseHandshake, Step};
+use super::brought::Brought;
+use super::close_handshake::{Stand, Step};
 use super::commands::{Bind, DecodeFailure, FromFetch, ReceiverCommand, ReceiverEvent, ReceiverFailure};
 use super::ledger::{Block, Ledger};
+use super::outbox::Outbox;
 use super::session::Progress;
 use super::side::{FetchSide, HandedOn};
 use super::{ReceiverStats, SessionConfig, SessionFlow, SessionStats};
@@ -91,19 +92,14 @@ struct Flow<A> {
     /// Once it is known where it leads, and what is wanted.
     asker: Option<A>,
     path: Option<PathId>,
-    symbols: u64,
-    useful: u64,
     heard: Time,
-    viewed: (u64, Time),
-    rate: BitRate,
-    closing: Option<CloseHandshake>,
-    over: bool,
+    brought: Brought,
+    stand: Stand,
 }
 
 /// One task.
 #[derive(Debug)]
 pub(crate) struct Asking<A: Asker> {
-    fetch: FetchId,
     /// The transport, as it is counted.
     by: Delivery,
     config: A::Config,
@@ -112,8 +108,7 @@ pub(crate) struct Asking<A: Asker> {
     blocks: Option<Blocks>,
     trust: Trust,
     flows: Vec<Flow<A>>,
-    outbox: VecDeque<Output<FromFetch>>,
-    keep: Option<(FlowId, SymbolId)>,
+    outbox: Outbox,
     last_useful: Time,
     over: bool,
     stats: SessionStats,
@@ -130,7 +125,6 @@ impl<A: Asker> Asking<A> {
         geometry: Geometry,
     ) -> Self {
         Asking {
-            fetch,
             by,
             config,
             session,
@@ -138,8 +132,7 @@ impl<A: Asker> Asking<A> {
             blocks: None,
             trust: Trust::default(),
             flows: Vec::new(),
-            outbox: VecDeque::new(),
-            keep: None,
+            outbox: Outbox::new(fetch),
             last_useful: Time::ZERO,
             over: false,
             stats: SessionStats::default(),
@@ -232,7 +225,7 @@ impl<A: Asker> Asking<A> {
         let Block { here, asked, .. } = &blocks.ledger[at];
         let (place, failed) = (*asked, here.attempts());
         self.last_useful = now;
-        self.event(ReceiverEvent::Discard { block });
+        self.outbox.event(ReceiverEvent::Discard { block });
         let attempts = if A::IS_GROUPS { ATTEMPTS_OF_TREES } else { self.session.attempts };
         if failed >= attempts {
             return self.fail(now, ReceiverFailure::Corrupt { block }, &mut ());
@@ -254,7 +247,7 @@ impl<A: Asker> Asking<A> {
                 self.end_flow(now, place, FinReason::Distrusted);
             }
         }
-        self.event(ReceiverEvent::Distrusted { node });
+        self.outbox.event(ReceiverEvent::Distrusted { node });
     }
 
     // ---- from the flows
@@ -268,7 +261,7 @@ impl<A: Asker> Asking<A> {
             return;
         };
         self.stats.arrivals += 1;
-        flow.symbols += 1;
+        flow.brought.symbols += 1;
         flow.heard = now;
         asker.on_symbol(now, name);
         let by = By { place, flow: flow.grant.flow, node: flow.grant.node, hearsay: A::IS_GROUPS };
@@ -277,16 +270,12 @@ impl<A: Asker> Asking<A> {
             self.stats.useless += 1;
             return;
         }
-        flow.useful += 1;
+        flow.brought.useful += 1;
         self.last_useful = now;
         let flow = flow.grant.flow;
-        if self.outbox.is_empty() && self.keep.is_none() {
-            self.keep = Some((flow, name));
-        } else {
-            self.event(ReceiverEvent::Symbol { flow, symbol: name });
-        }
+        self.outbox.keep(flow, name);
         if arrival == Arrival::Complete {
-            self.event(ReceiverEvent::Decode { block: name.block });
+            self.outbox.event(ReceiverEvent::Decode { block: name.block });
             let behind = self.decoding() as u32;
             self.stats.blocks_behind_most = self.stats.blocks_behind_most.max(behind);
         }
@@ -295,7 +284,7 @@ impl<A: Asker> Asking<A> {
     // ---- the end
 
     fn complete(&mut self, now: Time) {
-        self.event(ReceiverEvent::Done);
+        self.outbox.event(ReceiverEvent::Done);
         self.finish(now, FinReason::Done);
     }
 
@@ -312,17 +301,18 @@ impl<A: Asker> Asking<A> {
         if A::IS_GROUPS {
             return self.unbind(place);
         }
-        flow.closing = Some(CloseHandshake::new(now, reason));
+        flow.stand.end(now, reason);
         let id = flow.grant.flow;
         let anew = self.blocks.as_mut().map_or_else(Vec::new, |blocks| blocks.release(id));
-        anew.into_iter().for_each(|block| self.event(ReceiverEvent::Discard { block }));
+        anew.into_iter().for_each(|block| self.outbox.event(ReceiverEvent::Discard { block }));
     }
 
     fn unbind(&mut self, place: usize) {
         let flow = &mut self.flows[place];
-        if !std::mem::replace(&mut flow.over, true) {
+        if !flow.stand.is_over() {
+            flow.stand = Stand::Over;
             let flow = flow.grant.flow;
-            self.event(ReceiverEvent::Unbind { flow });
+            self.outbox.event(ReceiverEvent::Unbind { flow });
         }
     }
 
@@ -366,9 +356,8 @@ impl<A: Asker> Asking<A> {
         }
         for place in 0..self.flows.len() {
             let flow = &mut self.flows[place];
-            let (Some(closing), false) = (&mut flow.closing, flow.over) else { continue };
-            match closing.step(now, flow.path, false) {
-                Step::Wait => wake = wake.min(closing.next()),
+            match flow.stand.step(now, flow.path, false) {
+                Step::Wait => wake = wake.min(flow.stand.next().unwrap_or(Time::MAX)),
                 Step::Over => self.unbind(place),
                 Step::Say(path, reason) => {
                     return Ok(Packet::of_flow(path, flow.grant.flow, Class::Control, Body::Fin(reason)));
@@ -376,11 +365,6 @@ impl<A: Asker> Asking<A> {
             }
         }
         Err(wake)
-    }
-
-    #[inline]
-    fn event(&mut self, event: ReceiverEvent) {
-        self.outbox.push_back(Output::Event(FromFetch(self.fetch, event)));
     }
 }
 
@@ -403,21 +387,17 @@ impl<A: Asker> FetchSide for Asking<A> {
             if let Some(known) = self.flows.iter_mut().find(|flow| flow.grant.flow == grant.flow) {
                 let moves = known.is_live() && !A::IS_GROUPS;
                 let moved = moves.then(|| ReceiverEvent::moved(&mut known.grant.at, &grant));
-                moved.flatten().into_iter().for_each(|moved| self.event(moved));
+                moved.flatten().into_iter().for_each(|moved| self.outbox.event(moved));
                 continue;
             }
-            self.event(ReceiverEvent::Bind(Box::new(Bind::from(&grant))));
+            self.outbox.event(ReceiverEvent::Bind(Box::new(Bind::from(&grant))));
             self.flows.push(Flow {
                 grant,
                 asker: None,
                 path: None,
-                symbols: 0,
-                useful: 0,
                 heard: now,
-                viewed: (0, now),
-                rate: BitRate::ZERO,
-                closing: None,
-                over: false,
+                brought: Brought::new(now),
+                stand: Stand::Live,
             });
         }
         self.begin_flows(now);
@@ -426,14 +406,15 @@ impl<A: Asker> FetchSide for Asking<A> {
     #[inline]
     fn on_packet(&mut self, now: Time, packet: Packet, _: &mut ()) {
         let datagram = packet.datagram;
-        let place = self.flows.iter().position(|flow| flow.grant.flow == datagram.flow && !flow.over);
+        let place =
+            self.flows.iter().position(|flow| flow.grant.flow == datagram.flow && !flow.stand.is_over());
         let Some(place) = place else {
             self.stats.strays += 1;
             return;
         };
         match &datagram.body {
             Body::Symbol(header) if !header.trimmed => self.on_symbol(now, place, header.symbol),
-            Body::FinAck if self.flows[place].closing.is_some() => self.unbind(place),
+            Body::FinAck if !self.flows[place].is_live() => self.unbind(place),
             other => {
                 let Some(asker) = &mut self.flows[place].asker else { return };
                 self.stats.strays += u64::from(!asker.hear(now, packet.path, other));
@@ -468,27 +449,24 @@ impl<A: Asker> FetchSide for Asking<A> {
         if self.over {
             return;
         }
-        self.event(ReceiverEvent::Failed(failure));
+        self.outbox.event(ReceiverEvent::Failed(failure));
         self.finish(now, FinReason::Cancelled);
     }
 
     #[inline]
     fn take_kept(&mut self) -> Option<(FlowId, SymbolId)> {
-        self.keep.take()
+        self.outbox.take_kept()
     }
 
     fn poll(&mut self, now: Time, _is_running: bool, _: &mut ()) -> Output<FromFetch> {
-        if let Some((flow, symbol)) = self.keep.take() {
-            return Output::Event(FromFetch(self.fetch, ReceiverEvent::Symbol { flow, symbol }));
-        }
-        if let Some(output) = self.outbox.pop_front() {
+        if let Some(output) = self.outbox.pop() {
             return output;
         }
         let mut wake = match self.close(now) {
             Ok(packet) => return Output::Transmit(packet),
             Err(wake) => wake,
         };
-        if let Some(unbound) = self.outbox.pop_front() {
+        if let Some(unbound) = self.outbox.pop() {
             return unbound;
         }
         if self.blocks.is_some() && !self.over {
@@ -504,7 +482,7 @@ impl<A: Asker> FetchSide for Asking<A> {
                 if now >= until {
                     let missing = self.blocks.as_ref().map_or(0, |blocks| blocks.ledger.undone());
                     self.fail(now, ReceiverFailure::NoSource { missing }, &mut ());
-                    return self.outbox.pop_front().unwrap_or(Output::Wake(None));
+                    return self.outbox.pop().unwrap_or(Output::Wake(None));
                 }
                 wake = wake.min(until);
             }
@@ -513,7 +491,8 @@ impl<A: Asker> FetchSide for Asking<A> {
     }
 
     fn hand_on(self) -> HandedOn {
-        let bound = self.flows.iter().filter(|flow| !flow.over).map(|flow| flow.grant.flow).collect();
+        let bound =
+            self.flows.iter().filter(|flow| !flow.stand.is_over()).map(|flow| flow.grant.flow).collect();
         HandedOn { ledger: self.blocks.map(|blocks| blocks.ledger.map(|_| ())), trust: self.trust, bound }
     }
 
@@ -526,7 +505,7 @@ impl<A: Asker> FetchSide for Asking<A> {
     }
 
     fn has_ended(&self) -> bool {
-        self.over && self.flows.iter().all(|flow| flow.over)
+        self.over && self.flows.iter().all(|flow| flow.stand.is_over())
     }
 
     fn progress(&mut self, now: Time) -> Progress {
@@ -545,18 +524,18 @@ impl<A: Asker> FetchSide for Asking<A> {
     }
 
     fn useful(&self) -> Box<dyn Iterator<Item = (FlowId, u64)> + '_> {
-        Box::new(self.flows.iter().map(|flow| (flow.grant.flow, flow.useful)))
+        Box::new(self.flows.iter().map(|flow| (flow.grant.flow, flow.brought.useful)))
     }
 
     fn useful_of_ended(&self, flow: FlowId) -> Option<u64> {
-        let ended = self.flows.iter().find(|it| it.grant.flow == flow && it.over && it.symbols > 0);
-        ended.map(|ended| ended.useful)
+        let ended = |it: &&Flow<A>| it.grant.flow == flow && it.stand.is_over() && it.brought.symbols > 0;
+        self.flows.iter().find(ended).map(|ended| ended.brought.useful)
     }
 }
 
 impl<A: Asker> Flow<A> {
     fn is_live(&self) -> bool {
-        !self.over && self.closing.is_none()
+        self.stand.is_live()
     }
 
     fn stats(&self) -> SessionFlow {
@@ -565,15 +544,15 @@ impl<A: Asker> Flow<A> {
         SessionFlow {
             flow: self.grant.flow,
             node: self.grant.node,
-            symbols: self.symbols,
-            useful: self.useful,
-            by_group: if A::IS_GROUPS { self.useful } else { 0 },
+            symbols: self.brought.symbols,
+            useful: self.brought.useful,
+            by_group: if A::IS_GROUPS { self.brought.useful } else { 0 },
             relays: false,
             trimmed: 0,
             lost: repeated,
             asked,
             coming: outstanding,
-            rate: self.rate,
+            rate: self.brought.rate(),
             rtt,
             silent: false,
             ended: !self.is_live(),
@@ -581,18 +560,9 @@ impl<A: Asker> Flow<A> {
     }
 
     fn view(&mut self, now: Time, symbol: u64) -> FlowView {
-        let (useful, since) = std::mem::replace(&mut self.viewed, (self.useful, now));
-        let span = now.since(since);
-        if span > Duration::ZERO {
-            self.rate = Bytes::new((self.useful - useful) * symbol) / span;
-        }
         let waits = self.asker.as_ref().is_some_and(|asker| asker.counts().outstanding > 0);
-        FlowView {
-            flow: self.grant.flow,
-            bytes: Bytes::new(self.useful * symbol),
-            rate: self.rate,
-            silent: if waits { now.since(self.heard) } else { Duration::ZERO },
-        }
+        let silent = if waits { now.since(self.heard) } else { Duration::ZERO };
+        self.brought.view(now, self.grant.flow, symbol, silent)
     }
 }
 

@@ -27,20 +27,51 @@ pub(crate) enum Step {
     Over,
 }
 
+/// How a flow stands at its receiver.
+#[derive(Debug)]
+pub(crate) enum Stand {
+    Live,
+    /// Its source is told that it is over.
+    Ending(CloseHandshake),
+    Over,
+}
+
+impl Stand {
+    pub(crate) fn is_live(&self) -> bool {
+        matches!(self, Stand::Live)
+    }
+
+    /// Whether nothing is left to say to its source.
+    pub(crate) fn is_over(&self) -> bool {
+        matches!(self, Stand::Over)
+    }
+
+    /// The flow ends now.
+    pub(crate) fn end(&mut self, now: Time, reason: FinReason) {
+        *self = Stand::Ending(CloseHandshake { reason, next: now, tries: 0 });
+    }
+
+    /// When [`Stand::step`] is due, if it ends.
+    pub(crate) fn next(&self) -> Option<Time> {
+        match self {
+            Stand::Ending(closing) => Some(closing.next),
+            Stand::Live | Stand::Over => None,
+        }
+    }
+
+    /// What is due now, if it ends ([`CloseHandshake`]).
+    pub(crate) fn step(&mut self, now: Time, path: Option<PathId>, silent: bool) -> Step {
+        match self {
+            Stand::Ending(closing) => closing.step(now, path, silent),
+            Stand::Live | Stand::Over => Step::Wait,
+        }
+    }
+}
+
 impl CloseHandshake {
-    /// Begins now.
-    pub(crate) fn new(now: Time, reason: FinReason) -> Self {
-        CloseHandshake { reason, next: now, tries: 0 }
-    }
-
-    /// When [`CloseHandshake::step`] is due.
-    pub(crate) fn next(&self) -> Time {
-        self.next
-    }
-
     /// What is due now, about a source that is there, if that is known. One that has fallen silent is told once and not
     /// waited for: the controller stops its flow too.
-    pub(crate) fn step(&mut self, now: Time, path: Option<PathId>, silent: bool) -> Step {
+    fn step(&mut self, now: Time, path: Option<PathId>, silent: bool) -> Step {
         if now < self.next {
             return Step::Wait;
         }
@@ -58,11 +89,11 @@ mod tests {
 
     /// Number of FIN attempts before giving up, and the time that they take.
     fn said(path: Option<PathId>, silent: bool) -> (u32, Duration) {
-        let (mut closing, mut now, mut times) =
-            (CloseHandshake::new(Time::ZERO, FinReason::Done), Time::ZERO, 0);
+        let (mut stand, mut now, mut times) = (Stand::Live, Time::ZERO, 0);
+        stand.end(now, FinReason::Done);
         loop {
-            match closing.step(now, path, silent) {
-                Step::Wait => now = closing.next(),
+            match stand.step(now, path, silent) {
+                Step::Wait => now = stand.next().expect("it ends"),
                 Step::Say(to, reason) => {
                     assert_eq!((Some(to), reason), (path, FinReason::Done));
                     times += 1;

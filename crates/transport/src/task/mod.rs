@@ -6,10 +6,12 @@
 
 pub(crate) mod asking;
 pub(crate) mod blame;
+pub(crate) mod brought;
 pub(crate) mod close_handshake;
 mod commands;
 mod config;
 pub(crate) mod ledger;
+pub(crate) mod outbox;
 pub(crate) mod session;
 pub(crate) mod side;
 mod stats;

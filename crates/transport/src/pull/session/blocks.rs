@@ -127,15 +127,16 @@ impl Blocks {
 
     /// One more flow, at the next place.
     pub(super) fn add_place(&mut self, flow: &Flow) {
-        self.relayed |= flow.relays;
+        let grant = &flow.grant;
+        self.relayed |= grant.relays;
         self.places.push(FlowView {
-            flow: flow.id,
-            node: flow.node,
-            index: flow.index,
-            of: flow.of.max(1),
+            flow: grant.flow,
+            node: grant.node,
+            index: grant.index,
+            of: grant.of.max(1),
             detached: false,
-            relays: flow.relays,
-            passed_on: flow.passed_on,
+            relays: grant.relays,
+            passed_on: grant.passed_on,
             heard: true,
             cleared: false,
             stray: 0,

@@ -4,10 +4,10 @@ use headwater_units::Time;
 use headwater_wire::{Body, FinReason};
 
 use super::blocks::Blocks;
-use super::flow::{Flow, Overdue, Stand};
+use super::flow::Overdue;
 use super::{Ask, Phase, Session, Why};
 use crate::pull::queue::PullQueue;
-use crate::task::close_handshake::{CloseHandshake, Step};
+use crate::task::close_handshake::{Stand, Step};
 use crate::{ReceiverEvent, ReceiverFailure};
 
 impl Session {
@@ -18,18 +18,18 @@ impl Session {
         if !flow.is_live() {
             return;
         }
-        flow.stand = Stand::Ending(CloseHandshake::new(now, reason));
-        flow.coming = 0;
+        flow.stand.end(now, reason);
+        flow.expected.coming = 0;
         if let Some(blocks) = &mut self.blocks {
             for block in blocks.release(place) {
-                self.event(ReceiverEvent::Discard { block });
+                self.outbox.event(ReceiverEvent::Discard { block });
             }
         }
         self.look_soon(now);
     }
 
     pub(super) fn complete(&mut self, now: Time, pulls: &mut PullQueue<Ask>) {
-        self.event(ReceiverEvent::Done);
+        self.outbox.event(ReceiverEvent::Done);
         self.finish(now, FinReason::Done, pulls);
     }
 
@@ -47,7 +47,7 @@ impl Session {
         if self.is_over() {
             return;
         }
-        self.event(ReceiverEvent::Failed(failure));
+        self.outbox.event(ReceiverEvent::Failed(failure));
         self.finish(now, FinReason::Cancelled, pulls);
     }
 
@@ -56,7 +56,7 @@ impl Session {
         pulls.clear(self.turn);
         self.waiting = 0;
         for flow in self.flows.iter_mut().filter(|flow| flow.is_live()) {
-            flow.stand = Stand::Ending(CloseHandshake::new(now, reason));
+            flow.stand.end(now, reason);
         }
         self.look_soon(now);
     }
@@ -69,10 +69,10 @@ impl Session {
             return;
         }
         flow.stand = Stand::Over;
-        let (id, group) = (flow.id, flow.group.as_ref().map(|group| group.flow));
-        self.event(ReceiverEvent::Unbind { flow: id });
+        let (id, group) = (flow.id(), flow.group.as_ref().map(|group| group.flow));
+        self.outbox.event(ReceiverEvent::Unbind { flow: id });
         if let Some(group) = group {
-            self.event(ReceiverEvent::Unbind { flow: group });
+            self.outbox.event(ReceiverEvent::Unbind { flow: group });
         }
     }
 
@@ -106,7 +106,7 @@ impl Session {
         }
         for place in 0..self.flows.len() {
             let flow = &mut self.flows[place];
-            if !flow.is_live() || !flow.begun {
+            if !flow.is_live() || !flow.has_begun() {
                 continue;
             }
             if flow.waiting > 0 {
@@ -127,14 +127,14 @@ impl Session {
     /// Nothing has come for too long.
     pub(super) fn on_overdue(&mut self, now: Time, place: usize, pulls: &mut PullQueue<Ask>) {
         let flow = &mut self.flows[place];
-        let lost = u64::from(flow.coming);
+        let lost = u64::from(flow.expected.coming);
         let overdue = flow.on_overdue(now);
         self.stats.timeouts += u64::from(matches!(overdue, Overdue::Repeat | Overdue::GiveUp));
         let why = match overdue {
             Overdue::Reopen | Overdue::Repeat => Why::Repeat,
             Overdue::ReopenWider | Overdue::GiveUp => Why::Overdue,
         };
-        if flow.is_attached() && now.since(flow.heard) >= self.config.group_patience {
+        if flow.is_attached() && flow.silence(now) >= self.config.group_patience {
             return self.leave_group(now, place, pulls);
         }
         flow.waiting += 1;
@@ -144,7 +144,7 @@ impl Session {
         blocks.lose_all(place);
         if self.flows[place].is_gone() {
             for block in blocks.hand_on(place) {
-                self.event(ReceiverEvent::Discard { block });
+                self.outbox.event(ReceiverEvent::Discard { block });
             }
         }
     }
@@ -153,21 +153,15 @@ impl Session {
     pub(super) fn part(&mut self, now: Time) {
         for place in 0..self.flows.len() {
             let flow = &mut self.flows[place];
-            let (id, path, silent) = (flow.id, flow.path, flow.silent);
-            let Stand::Ending(closing) = &mut flow.stand else { continue };
-            let step = closing.step(now, path, silent);
-            let next = closing.next();
+            let (id, step) = (flow.id(), flow.stand.step(now, flow.path, flow.expected.is_silent()));
             match step {
                 Step::Wait => {}
-                Step::Say(path, reason) => self.send(path, id, Body::Fin(reason)),
-                Step::Over => {
-                    self.unbind(place);
-                    continue;
-                }
+                Step::Say(path, reason) => self.outbox.send(path, id, Body::Fin(reason)),
+                Step::Over => self.unbind(place),
             }
-            self.look_at = self.look_at.min(next);
+            self.look_at = self.look_at.min(self.flows[place].stand.next().unwrap_or(Time::MAX));
         }
-        if self.phase == Phase::Ending && self.flows.iter().all(Flow::is_over) {
+        if self.phase == Phase::Ending && self.flows.iter().all(|flow| flow.stand.is_over()) {
             self.phase = Phase::Ended;
         }
     }

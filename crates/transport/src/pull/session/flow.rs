@@ -1,14 +1,20 @@
 //! One flow as its receiver sees it.
+//!
+//! ```text
+//!   Closed --where symbols go is known--> Queued --the pull leaves--> Said --a symbol, or said often enough--> Open
+//!      `----- the source pushes by itself ------------------------------------------------------------------->'
+//!   whichever it is:  Live --the task is over, or goes on without it--> Ending --answered, or said often enough--> Over
+//! ```
 
-use core::net::SocketAddr;
-
-use headwater_units::{BitRate, Bytes, Duration, FlowId, NodeId, PathId, Time};
+use headwater_units::{Duration, FlowId, PathId, Time};
 use headwater_wire::{FlowGrant, FlowView};
 
+use super::expected::{Came, Expected};
 use super::numbers::{Lost, Numbers, Seen};
 use super::{SessionConfig, SessionFlow};
 use crate::flow::rtt::Rtt;
-use crate::task::close_handshake::CloseHandshake;
+use crate::task::brought::Brought;
+use crate::task::close_handshake::Stand;
 
 /// A window that has shrunk grows by one after so many packets: seldom enough that those which are lost by that are few.
 const UNHARMED: u32 = 256;
@@ -40,70 +46,39 @@ const LONG_SILENCE: u32 = 4;
 /// State of one flow.
 #[derive(Debug)]
 pub(super) struct Flow {
-    pub(super) id: FlowId,
-    pub(super) node: NodeId,
-    pub(super) at: Vec<SocketAddr>,
-    pub(super) index: u8,
-    pub(super) of: u8,
-    /// Its source is a receiver itself.
-    pub(super) relays: bool,
-    /// What it brings is what this receiver passes on.
-    pub(super) passed_on: bool,
-    pub(super) group: Option<Group>,
+    pub(super) grant: FlowGrant,
     pub(super) path: Option<PathId>,
-    /// What the source pushes is counted as coming, or the flow was opened.
-    pub(super) begun: bool,
-    /// The pull that opens it stands in the host's queue.
-    pub(super) opening: bool,
-    /// Such pulls that may yet be said again, while nothing has come.
-    openings: u32,
+    opening: Opening,
+    pub(super) stand: Stand,
+    pub(super) group: Option<Group>,
     numbers: Numbers,
-    /// Packets that were pushed or asked for.
-    expected: u64,
-    /// Those that were asked for; its low half is the sequence number of the newest pull.
-    asked: u64,
-    /// Of those that were expected, what may still come.
-    pub(super) coming: u32,
+    pub(super) expected: Expected,
     /// Pulls that stand in the host's queue.
     pub(super) waiting: u32,
     /// Those that have left it, and are said by the next one.
     pub(super) gathered: u32,
-    /// Maximum number of symbols asked for or coming at a time.
-    window: u32,
-    /// The first window.
-    first_window: u32,
-    /// Packets that came since one was lost, or since the window grew.
-    unharmed: u32,
-    /// Nothing has come for so long that nobody waits for it.
-    pub(super) silent: bool,
-    /// Packets that were given up when it was silent, and are waited for since its answer.
-    restored: u32,
-    doublings: u32,
-    /// When it was heard or asked last.
-    pub(super) stirred: Time,
-    /// When it was heard last, or began.
-    pub(super) heard: Time,
+    window: Window,
+    patience: Patience,
     /// The packet by which the round-trip time is measured, and when it was asked for.
     timed: Option<(u64, Time)>,
     pub(super) rtt: Rtt,
-    pub(super) stand: Stand,
-    pub(super) symbols: u64,
-    pub(super) useful: u64,
+    pub(super) brought: Brought,
     pub(super) by_group: u64,
-    trimmed: u64,
+    pub(super) trimmed: u64,
     lost: u64,
-    /// Useful symbols, and when they were counted, as said to the controller last.
-    viewed: (u64, Time),
-    rate: BitRate,
 }
 
-/// State of a flow.
-#[derive(Debug)]
-pub(super) enum Stand {
-    Live,
-    /// Its source is told that it is over.
-    Ending(CloseHandshake),
-    Over,
+/// Whether its source knows that it is to send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Opening {
+    /// Nothing is expected yet.
+    Closed,
+    /// The pull that opens it stands in the host's queue.
+    Queued,
+    /// It has left. So often it may yet be said again, while nothing has come.
+    Said { left: u32 },
+    /// What comes is as with any flow.
+    Open,
 }
 
 /// The group's flow that brings its symbols.
@@ -111,23 +86,29 @@ pub(super) enum Stand {
 pub(super) struct Group {
     pub(super) flow: FlowId,
     /// It brings those that this receiver asks for; else it brings what others ask for.
-    pub(super) attached: bool,
+    attached: bool,
     /// When it was heard last, or joined.
     heard: Time,
     numbers: Numbers,
 }
 
-/// What the arrival of a packet means to its flow.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Came {
-    pub(super) seen: Seen,
-    /// It was coming.
-    pub(super) counted: bool,
-    pub(super) lost: Lost,
-    /// Symbols that were given up and may come after all.
-    pub(super) restored: u32,
-    /// Expected symbols that will never come: the source has sent all that it was asked for.
-    pub(super) vain: u32,
+/// At most so many packets are coming or asked for at a time.
+#[derive(Debug)]
+struct Window {
+    now: u32,
+    first: u32,
+    /// Packets that came since one was lost, or since the window grew.
+    unharmed: u32,
+}
+
+/// For how long an answer is waited for.
+#[derive(Debug)]
+struct Patience {
+    /// When it was heard or asked last.
+    stirred: Time,
+    /// When it was heard last, or began.
+    heard: Time,
+    doublings: u32,
 }
 
 /// What to say to a flow that has been silent.
@@ -143,58 +124,56 @@ pub(super) enum Overdue {
     GiveUp,
 }
 
+impl Window {
+    fn new(packets: u32) -> Self {
+        Window { now: packets, first: packets, unharmed: 0 }
+    }
+
+    /// Asks for less at a time where packets are lost, down to half, and slowly for as much as at first again: where many send to
+    /// one and each to many, the queues before them may be too short for all.
+    fn fit(&mut self, lost: bool) {
+        let least = (self.first / 2).max(2).min(self.first);
+        self.unharmed = if lost { 0 } else { self.unharmed + 1 };
+        if lost && self.now > least {
+            self.now = (self.now * 3 / 4).max(least);
+        } else if self.unharmed >= UNHARMED && self.now < self.first {
+            (self.now, self.unharmed) = (self.now + 1, 0);
+        }
+    }
+}
+
 impl Flow {
     pub(super) fn new(now: Time, grant: FlowGrant, window: u32, config: &SessionConfig) -> Self {
-        let group =
-            |flow| Group { flow, attached: true, heard: now, numbers: Numbers::new(config.reordering) };
+        let numbers = || Numbers::new(config.reordering);
+        let group = |flow| Group { flow, attached: true, heard: now, numbers: numbers() };
         Flow {
-            id: grant.flow,
-            node: grant.node,
-            at: grant.at,
-            index: grant.index,
-            of: grant.of,
-            relays: grant.relays,
-            passed_on: grant.passed_on,
-            group: grant.group.map(group),
             path: None,
-            begun: false,
-            opening: false,
-            openings: 0,
-            numbers: Numbers::new(config.reordering),
-            expected: 0,
-            asked: 0,
-            coming: 0,
+            opening: Opening::Closed,
+            stand: Stand::Live,
+            group: grant.group.map(group),
+            numbers: numbers(),
+            expected: Expected::default(),
             waiting: 0,
             gathered: 0,
-            window,
-            first_window: window,
-            unharmed: 0,
-            silent: false,
-            restored: 0,
-            doublings: 0,
-            stirred: now,
-            heard: now,
+            window: Window::new(window),
+            patience: Patience { stirred: now, heard: now, doublings: 0 },
             timed: None,
             rtt: Rtt::new(config.rtt),
-            stand: Stand::Live,
-            symbols: 0,
-            useful: 0,
+            brought: Brought::new(now),
             by_group: 0,
             trimmed: 0,
             lost: 0,
-            viewed: (0, now),
-            rate: BitRate::default(),
+            grant,
         }
+    }
+
+    pub(super) fn id(&self) -> FlowId {
+        self.grant.flow
     }
 
     /// Whether symbols may be asked of it.
     pub(super) fn is_live(&self) -> bool {
-        matches!(self.stand, Stand::Live)
-    }
-
-    /// Whether nothing is left to say to it.
-    pub(super) fn is_over(&self) -> bool {
-        matches!(self.stand, Stand::Over)
+        self.stand.is_live()
     }
 
     /// Whether it gets its symbols by its group's flow.
@@ -218,41 +197,48 @@ impl Flow {
     pub(super) fn room(&self, now: Time) -> u32 {
         let window = match &self.group {
             Some(group) if !group.attached && now.since(group.heard) < GROUP_LIVES => {
-                (self.window / YIELDS).max(1)
+                (self.window.now / YIELDS).max(1)
             }
-            _ => self.window,
+            _ => self.window.now,
         };
-        let may = self.path.is_some() && self.begun && !self.opening && !self.silent && self.is_live();
-        if may { window.saturating_sub(self.coming + self.waiting) } else { 0 }
+        let is_open = matches!(self.opening, Opening::Said { .. } | Opening::Open);
+        let may = self.path.is_some() && is_open && !self.expected.is_silent() && self.is_live();
+        if may { window.saturating_sub(self.expected.coming + self.waiting) } else { 0 }
     }
 
-    /// The sequence number of the newest pull.
-    pub(super) fn sequence(&self) -> u32 {
-        self.asked as u32
+    pub(super) fn has_begun(&self) -> bool {
+        self.opening != Opening::Closed
     }
 
-    /// From now on something may be expected of it.
-    pub(super) fn begin(&mut self, now: Time) {
-        self.begun = true;
-        (self.stirred, self.heard) = (now, now);
+    /// From now on something may be expected of it, after a pull if it has to be opened.
+    pub(super) fn begin(&mut self, now: Time, by_pull: bool) {
+        self.opening = if by_pull { Opening::Queued } else { Opening::Open };
+        (self.patience.stirred, self.patience.heard) = (now, now);
     }
 
-    /// The source pushes so many.
-    pub(super) fn expect(&mut self, pushed: u32) {
-        self.expected += u64::from(pushed);
-        self.coming += pushed;
+    /// The pull that opens it has left, and asks for so many; or for none, and is not to be said again.
+    pub(super) fn open(&mut self, now: Time, pushed: Option<u32>) {
+        self.opening = Opening::Open;
+        if let Some(pushed) = pushed {
+            self.opening = Opening::Said { left: OPENINGS };
+            self.patience.stirred = now;
+            self.expected.push(pushed);
+        }
     }
 
     /// One more is asked for, of which it is `counted` that it comes.
     #[inline]
     pub(super) fn ask(&mut self, now: Time, counted: bool) {
-        self.stirred = now;
+        self.patience.stirred = now;
         if self.timed.is_none() && counted {
-            self.timed = Some((self.expected, now));
+            self.timed = Some((self.expected.packets(), now));
         }
-        self.asked += 1;
-        self.expected += 1;
-        self.coming += u32::from(counted);
+        self.expected.ask(counted);
+    }
+
+    /// The newest pull is said again.
+    pub(super) fn repeat(&mut self, now: Time) {
+        self.patience.stirred = now;
     }
 
     /// A packet of this flow, or of its group's (`by_group`), has come, or its header (`trimmed`). `answered`: with it the source has sent all that it was asked
@@ -278,36 +264,20 @@ impl Flow {
         let number = expand(number, numbers.next());
         let is_new = number >= numbers.next();
         let (seen, lost) = numbers.arrive(number, block, trimmed);
-        let mut came = Came { seen, counted: false, lost: Lost::default(), restored: 0, vain: 0 };
+        let mut came = Came { seen, counted: false, lost, restored: 0, vain: 0 };
         // What a group's flow brings to others is a gift; what this one brings to a member that has not left it, a mistake.
         if by_group != attached || seen == Seen::Absurd {
+            came.lost = Lost::default();
             return came;
         }
         let next = numbers.next();
-        // More may have left than this end counts.
-        self.expected = self.expected.max(next);
-        (self.stirred, self.heard, self.doublings, self.openings) = (now, now, 0, 0);
-        came.lost = Lost { packets: lost.packets.min(self.coming), ..lost };
-        self.coming -= came.lost.packets;
-        self.lost += u64::from(came.lost.packets);
-        let vain = answered
-            .filter(|_| number + 1 == next)
-            .map_or(0, |pull| self.asked_in_vain(next, pull, by_group));
-        self.expected -= u64::from(vain);
-        if std::mem::take(&mut self.silent) {
-            let above =
-                u32::try_from(self.expected.saturating_sub(next)).unwrap_or(u32::MAX).min(self.window);
-            came.restored = above.saturating_sub(self.coming);
-            self.coming += came.restored;
-            self.restored = came.restored;
-        } else if seen == Seen::Awaited && self.coming > 0 {
-            self.coming -= 1;
-            self.restored = self.restored.saturating_sub(1);
-            came.counted = true;
-            came.vain = vain.min(self.coming);
-            self.coming -= came.vain;
-            self.restored = self.restored.saturating_sub(came.vain);
+        self.patience = Patience { stirred: now, heard: now, doublings: 0 };
+        if let Opening::Said { .. } = self.opening {
+            self.opening = Opening::Open;
         }
+        let answered = answered.filter(|_| number + 1 == next);
+        self.expected.on_arrival(&mut came, next, answered, by_group, self.window.now);
+        self.lost += u64::from(came.lost.packets);
         if is_new
             && let Some((timed, at)) = self.timed
             && number >= timed
@@ -320,89 +290,51 @@ impl Flow {
         came
     }
 
-    /// Of those that are expected from `next` on after a silence, how many nobody will send: all but those that were asked for since
-    /// the source heard the pull with these low bits. What was lost on the way to it, or was more than it may owe, would be counted on
-    /// for ever, and take of the window. A group does not say whose pulls it has heard.
-    fn asked_in_vain(&self, next: u64, pull: u8, by_group: bool) -> u32 {
-        let open = u32::try_from(self.expected - next).unwrap_or(u32::MAX);
-        let may_be = if self.silent { open } else { self.restored.min(open) };
-        let unheard = (self.asked as u8).wrapping_sub(pull);
-        match (open as u8).wrapping_sub(unheard) {
-            _ if by_group => may_be,
-            // Fewer than none: it was asked for more than this end counts.
-            128.. => 0,
-            vain => u32::from(vain).min(may_be),
-        }
-    }
-
-    pub(super) fn on_trimmed(&mut self) {
-        self.trimmed += 1;
-    }
-
-    /// The pull that opens it has left, and asks for so many.
-    pub(super) fn open(&mut self, now: Time, pushed: u32) {
-        (self.stirred, self.opening, self.openings) = (now, false, OPENINGS);
-        self.expect(pushed);
-    }
-
-    /// Asks for less at a time where packets are lost, down to half, and slowly for as much as at first again: where many send to
-    /// one and each to many, the queues before them may be too short for all.
     pub(super) fn fit_window(&mut self, lost: bool) {
-        let least = (self.first_window / 2).max(2).min(self.first_window);
-        self.unharmed = if lost { 0 } else { self.unharmed + 1 };
-        if lost && self.window > least {
-            self.window = (self.window * 3 / 4).max(least);
-        } else if self.unharmed >= UNHARMED && self.window < self.first_window {
-            (self.window, self.unharmed) = (self.window + 1, 0);
-        }
+        self.window.fit(lost);
     }
 
     /// When it has been silent for too long, if something is to be expected of it.
     pub(super) fn overdue_at(&self) -> Option<Time> {
-        let waits = self.coming > 0 || self.silent;
+        let waits = self.expected.is_awaited() && self.path.is_some() && self.waiting == 0 && self.is_live();
         let most = if self.is_attached() { GROUP_DOUBLINGS } else { MOST_DOUBLINGS };
-        let patience = match self.openings {
-            0 => (self.rtt.rto() * (1 << self.doublings.min(most))).min(LONGEST_PATIENCE),
-            left => OPENS_AGAIN.min(self.rtt.rto()) * (1 << (OPENINGS - left)),
+        let patience = match self.opening {
+            Opening::Said { left } => OPENS_AGAIN.min(self.rtt.rto()) * (1 << (OPENINGS - left)),
+            _ => (self.rtt.rto() * (1 << self.patience.doublings.min(most))).min(LONGEST_PATIENCE),
         };
-        (waits && self.path.is_some() && self.waiting == 0 && self.is_live()).then(|| self.stirred + patience)
+        waits.then(|| self.patience.stirred + patience)
     }
 
     /// The flow has been silent for too long.
     pub(super) fn on_overdue(&mut self, now: Time) -> Overdue {
-        self.stirred = now;
-        if self.openings > 0 {
-            let first = self.openings == OPENINGS;
-            self.openings -= 1;
-            return if first || self.group.is_some() { Overdue::Reopen } else { Overdue::ReopenWider };
+        self.patience.stirred = now;
+        if let Opening::Said { left } = self.opening {
+            self.opening = if left > 1 { Opening::Said { left: left - 1 } } else { Opening::Open };
+            let again = left == OPENINGS || self.group.is_some();
+            return if again { Overdue::Reopen } else { Overdue::ReopenWider };
         }
-        self.doublings = self.doublings.saturating_add(1);
+        self.patience.doublings = self.patience.doublings.saturating_add(1);
         self.timed = None;
-        if self.is_attached() && self.doublings <= GROUP_REPEATS {
+        if self.is_attached() && self.patience.doublings <= GROUP_REPEATS {
             return Overdue::Repeat;
         }
-        self.give_up();
-        Overdue::GiveUp
-    }
-
-    /// Whether it has been silent for long.
-    pub(super) fn is_gone(&self) -> bool {
-        self.doublings >= LONG_SILENCE
-    }
-
-    fn give_up(&mut self) {
-        self.lost += u64::from(self.coming);
-        (self.coming, self.silent) = (0, true);
         let numbers = match &mut self.group {
             Some(group) if group.attached => &mut group.numbers,
             _ => &mut self.numbers,
         };
         numbers.give_up_all();
-        // Pulls that were lost are not what it has been waiting for this time: the last answer was to a newer one. A source bounds what
-        // it owes, so some were asked for in vain. To count on them for ever would leave room for one packet in each timeout.
-        if std::mem::take(&mut self.restored) > 0 {
-            self.expected = numbers.next();
-        }
+        self.lost += u64::from(self.expected.give_up(numbers.next()));
+        Overdue::GiveUp
+    }
+
+    /// Whether it has been silent for long.
+    pub(super) fn is_gone(&self) -> bool {
+        self.patience.doublings >= LONG_SILENCE
+    }
+
+    /// For how long nothing has come.
+    pub(super) fn silence(&self, now: Time) -> Duration {
+        now.since(self.patience.heard)
     }
 
     /// It leaves its group, and counts from zero.
@@ -411,40 +343,33 @@ impl Flow {
             group.attached = false;
             group.numbers.give_up_all();
         }
-        (self.expected, self.asked, self.coming, self.silent) = (0, 0, 0, false);
-        (self.timed, self.stirred, self.doublings, self.openings) = (None, now, 0, 0);
-        self.restored = 0;
+        (self.expected, self.timed) = (Expected::default(), None);
+        (self.patience.stirred, self.patience.doublings) = (now, 0);
+        if let Opening::Said { .. } = self.opening {
+            self.opening = Opening::Open;
+        }
     }
 
     pub(super) fn view(&mut self, now: Time, symbol: u64) -> FlowView {
-        let (useful, since) = std::mem::replace(&mut self.viewed, (self.useful, now));
-        let bytes = Bytes::new((self.useful - useful) * symbol);
-        let span = now.since(since);
-        self.rate = if span > Duration::ZERO { bytes / span } else { self.rate };
-        let waits = self.coming > 0 || self.silent;
-        FlowView {
-            flow: self.id,
-            bytes: Bytes::new(self.useful * symbol),
-            rate: self.rate,
-            silent: if waits { now.since(self.heard) } else { Duration::ZERO },
-        }
+        let silent = if self.expected.is_awaited() { self.silence(now) } else { Duration::ZERO };
+        self.brought.view(now, self.grant.flow, symbol, silent)
     }
 
     pub(super) fn stats(&self) -> SessionFlow {
         SessionFlow {
-            rate: self.rate,
-            flow: self.id,
-            node: self.node,
-            symbols: self.symbols,
-            useful: self.useful,
+            rate: self.brought.rate(),
+            flow: self.grant.flow,
+            node: self.grant.node,
+            symbols: self.brought.symbols,
+            useful: self.brought.useful,
             by_group: self.by_group,
-            relays: self.relays,
+            relays: self.grant.relays,
             trimmed: self.trimmed,
             lost: self.lost,
-            asked: self.asked,
-            coming: u64::from(self.coming),
+            asked: self.expected.asked(),
+            coming: u64::from(self.expected.coming),
             rtt: self.rtt.smoothed(),
-            silent: self.silent,
+            silent: self.expected.is_silent(),
             ended: !self.is_live(),
         }
     }
@@ -464,7 +389,7 @@ mod tests {
     fn grant() -> FlowGrant {
         FlowGrant {
             flow: FlowId(1),
-            node: NodeId([1; 32]),
+            node: headwater_units::NodeId([1; 32]),
             at: Vec::new(),
             key: headwater_units::FlowKey([0; 32]),
             index: 0,
@@ -481,8 +406,8 @@ mod tests {
         let config = SessionConfig::default();
         let mut flow = Flow::new(at, grant(), 10, &config);
         flow.path = Some(PathId(1));
-        flow.begin(at);
-        flow.open(at, 10);
+        flow.begin(at, true);
+        flow.open(at, Some(10));
         let mut now = at;
         for (patience, again) in
             [(20, Overdue::Reopen), (40, Overdue::ReopenWider), (80, Overdue::ReopenWider)]
@@ -491,9 +416,9 @@ mod tests {
             now += ms(patience);
             assert_eq!(flow.on_overdue(now), again);
         }
-        assert_eq!(flow.coming, 10, "nothing is given up");
+        assert_eq!(flow.expected.coming, 10, "nothing is given up");
         assert_eq!(flow.overdue_at(), Some(now + config.rtt.initial_rto));
-        flow.open(now, 0);
+        flow.open(now, Some(0));
         flow.on_packet(now, 0, 0, false, false, None);
         assert_eq!(flow.overdue_at(), Some(now + config.rtt.initial_rto), "the source knows it");
     }
@@ -504,8 +429,8 @@ mod tests {
         let (ms, mut now) = (Duration::from_millis, Time::ZERO);
         let mut flow = Flow::new(now, grant(), 10, &SessionConfig::data_centre());
         flow.path = Some(PathId(1));
-        flow.begin(now);
-        flow.expect(10);
+        flow.begin(now, false);
+        flow.expected.push(10);
         (0..100).for_each(|_| flow.ask(now, false));
         flow.on_packet(now, 0, 0, false, false, None);
         let mut answered = |flow: &mut Flow, number| {
@@ -525,8 +450,8 @@ mod tests {
     fn a_silent_source_is_asked_before_it_lets_go_of_the_flow() {
         let mut flow = Flow::new(Time::ZERO, grant(), 10, &SessionConfig::default());
         flow.path = Some(PathId(1));
-        flow.begin(Time::ZERO);
-        flow.expect(10);
+        flow.begin(Time::ZERO, false);
+        flow.expected.push(10);
         let mut now = Time::ZERO;
         for _ in 0..20 {
             let next = flow.overdue_at().expect("it waits");

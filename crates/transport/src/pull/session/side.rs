@@ -1,5 +1,7 @@
 //! The session as a side of a fetch.
 
+use core::iter;
+
 use headwater_machine::{Output, Packet};
 use headwater_units::{BlockIndex, FlowId, NodeId, SymbolId, Symbols, Time};
 use headwater_wire::{Delivery, FlowGrant};
@@ -41,7 +43,7 @@ impl FetchSide for Session {
 
     #[inline]
     fn take_kept(&mut self) -> Option<(FlowId, SymbolId)> {
-        self.keep.take()
+        self.outbox.take_kept()
     }
 
     #[inline]
@@ -50,9 +52,9 @@ impl FetchSide for Session {
     }
 
     fn hand_on(self) -> HandedOn {
-        let live = self.flows.iter().filter(|flow| !flow.is_over());
+        let live = self.flows.iter().filter(|flow| !flow.stand.is_over());
         let of =
-            |flow: &super::Flow| std::iter::once(flow.id).chain(flow.group.as_ref().map(|group| group.flow));
+            |flow: &super::Flow| iter::once(flow.id()).chain(flow.group.as_ref().map(|group| group.flow));
         let bound = live.flat_map(of).collect();
         HandedOn { ledger: self.blocks.map(Blocks::into_ledger), trust: self.trust, bound }
     }
@@ -87,11 +89,11 @@ impl FetchSide for Session {
     }
 
     fn useful(&self) -> Box<dyn Iterator<Item = (FlowId, u64)> + '_> {
-        Box::new(self.flows.iter().map(|flow| (flow.id, flow.useful)))
+        Box::new(self.flows.iter().map(|flow| (flow.id(), flow.brought.useful)))
     }
 
     fn useful_of_ended(&self, flow: FlowId) -> Option<u64> {
-        let flow = self.flows.iter().find(|it| it.id == flow)?.stats();
-        (flow.ended && flow.symbols > 0).then_some(flow.useful)
+        let flow = self.flows.iter().find(|it| it.id() == flow && !it.is_live())?;
+        (flow.brought.symbols > 0).then_some(flow.brought.useful)
     }
 }

@@ -12,65 +12,82 @@
 //! task and asks for the object anew, with less room; its controller makes a task with smaller symbols of it. A flow to a
 //! receiver whose path is known to be narrow says so with the first answer to an assignment, and sends no symbol.
 
-use headwater_machine::{Output, Packet};
 use headwater_units::{Duration, Time};
-use headwater_wire::{Body, Class, Ecn, ProbeAck};
+use headwater_wire::{Body, ProbeAck};
 
 use super::PushFlow;
-use crate::flow::Shared;
-use crate::flow::SourceFlow;
 use crate::flow::path_mtu::PathMtu;
+use crate::flow::{Shared, SourceFlow};
 
 /// The ACK of the first symbols may take so much longer than the answer to a challenge: an ACK delay and a host that is
 /// busy.
 const GRACE: Duration = Duration::from_millis(25);
 
+/// The search on the flow's path.
+#[derive(Debug)]
+pub(super) struct Discovery {
+    mtu: PathMtu,
+    /// It was asked already why nothing of the very first symbols is acknowledged.
+    doubted: bool,
+}
+
+impl Discovery {
+    /// Symbols are.
+    pub(super) fn on_acknowledged(&mut self) {
+        self.mtu.on_full_size_acknowledged();
+    }
+}
+
 impl PushFlow {
     /// Begins to look after the path, with what is remembered of it.
-    pub(super) fn begin_mtu(&mut self, shared: &Shared) {
+    pub(super) fn begin_discovery(&mut self, shared: &Shared) {
         let bytes = u16::try_from(self.packet_bytes()).unwrap_or(u16::MAX);
-        let known = shared.memory.mtu(self.receiver());
-        self.mtu = self.config.path_mtu.map(|config| PathMtu::new(config, bytes, known));
-        (self.echo_rtt, self.doubted) = (None, false);
+        let known = shared.memory.mtu(self.push.receiver);
+        let begin = |config| Discovery { mtu: PathMtu::new(config, bytes, known), doubted: false };
+        self.discovery = self.config.path_mtu.map(begin);
     }
 
     /// The flow takes another path now.
     pub(super) fn forget_mtu(&mut self, now: Time, shared: &mut Shared) {
-        if self.mtu.is_some() {
-            shared.memory.set_mtu(now, self.receiver(), None);
-            self.begin_mtu(shared);
+        if self.discovery.is_some() {
+            shared.memory.set_mtu(now, self.push.receiver, None);
+            self.begin_discovery(shared);
         }
     }
 
-    /// Whether its symbols are known not to arrive.
-    pub(super) fn is_too_long(&self) -> bool {
-        self.mtu.as_ref().is_some_and(|mtu| mtu.too_long().is_some())
+    /// The longest datagram that passes, if symbols are known not to.
+    pub(super) fn too_long(&self) -> Option<u16> {
+        self.discovery.as_ref()?.mtu.too_long()
     }
 
     /// Long packets vanish, or all do.
     pub(super) fn doubt_mtu(&mut self, now: Time, shared: &mut Shared) {
-        let rtt = self.smoothed_rtt().or(self.echo_rtt);
-        if let Some(mtu) = &mut self.mtu {
+        let rtt = self.known_rtt();
+        if let Some(Discovery { mtu, doubted }) = &mut self.discovery {
             mtu.suspect(rtt);
-            self.doubted = true;
+            *doubted = true;
             self.look_for_mtu(now, shared);
         }
     }
 
     /// The host refuses datagrams that are longer than `fits`.
     pub(crate) fn on_too_long(&mut self, now: Time, fits: u16, shared: &mut Shared) {
-        let rtt = self.smoothed_rtt().or(self.echo_rtt);
-        if let Some(mtu) = &mut self.mtu {
-            mtu.on_too_long(now, fits, rtt);
+        let rtt = self.known_rtt();
+        if let Some(discovery) = &mut self.discovery {
+            discovery.mtu.on_too_long(now, fits, rtt);
             self.look_for_mtu(now, shared);
         }
     }
 
+    fn known_rtt(&self) -> Option<Duration> {
+        self.rtt.smoothed().or(self.challenge.rtt)
+    }
+
     /// A probe has arrived.
-    pub(crate) fn on_probe_ack(&mut self, now: Time, ack: ProbeAck, shared: &mut Shared) {
+    pub(super) fn on_probe_ack(&mut self, now: Time, ack: ProbeAck, shared: &mut Shared) {
         self.heard(now);
-        if let Some(mtu) = &mut self.mtu {
-            mtu.on_probe_ack(now, ack.number, ack.bytes);
+        if let Some(discovery) = &mut self.discovery {
+            discovery.mtu.on_probe_ack(now, ack.number, ack.bytes);
             self.look_for_mtu(now, shared);
         }
     }
@@ -80,35 +97,36 @@ impl PushFlow {
         if self.doubt_at().is_some_and(|at| now >= at) {
             return self.doubt_mtu(now, shared);
         }
-        let (path, may_probe, receiver) = (self.open_path(), self.may_probe(), self.receiver());
-        let (Some(mtu), Some(path)) = (&mut self.mtu, path) else { return };
+        let (path, may_probe) = (self.open_path(), self.may_probe());
+        let (Some(Discovery { mtu, .. }), Some(path)) = (&mut self.discovery, path) else { return };
         let probe = mtu.poll(now, may_probe);
         if mtu.take_change() {
-            shared.memory.set_mtu(now, receiver, mtu.known());
+            shared.memory.set_mtu(now, self.push.receiver, mtu.known());
         }
         if let Some(probe) = probe {
-            self.count_path_probe();
-            let datagram = self.datagram(Class::Control, Body::Probe(probe));
-            shared.out.push_back(Output::Transmit(Packet { path, ecn: Ecn::NotEct, datagram }));
+            self.counters.path_probes += 1;
+            self.say(path, Body::Probe(probe), shared);
         }
     }
 
     /// Probes are long: an address that has not answered gets none, as it gets few symbols.
     fn may_probe(&self) -> bool {
-        self.open_path().is_some() && self.is_path_validated()
+        self.open_path().is_some() && self.paths.unanswered().is_none()
     }
 
     /// When something of the very first symbols should have been acknowledged: their first timeout is a second away.
     fn doubt_at(&self) -> Option<Time> {
-        let doubtful = self.mtu.is_some() && !self.doubted && self.awaits_first_ack() && self.may_probe();
-        self.echo_rtt.filter(|_| doubtful).map(|rtt| self.flight_since() + rtt * 2 + GRACE)
+        let may_doubt = self.discovery.as_ref().is_some_and(|it| !it.doubted) && self.may_probe();
+        let awaits_first_ack = self.largest_acked.is_none() && self.packets.in_flight() > 0;
+        let rtt = self.challenge.rtt.filter(|_| may_doubt && awaits_first_ack)?;
+        Some(self.timers.armed_at + rtt * 2 + GRACE)
     }
 
     /// When there is something to do for the path's MTU.
     pub(super) fn mtu_deadline(&self) -> Option<Time> {
-        let mtu = self.mtu.as_ref()?;
+        let discovery = self.discovery.as_ref()?;
         self.open_path()?;
-        let probing = mtu.deadline(self.may_probe());
+        let probing = discovery.mtu.deadline(self.may_probe());
         self.doubt_at().into_iter().chain(probing).min()
     }
 }

@@ -4,10 +4,10 @@ use headwater_machine::Packet;
 use headwater_units::{BlockIndex, Duration, PathId, Theta, Time};
 use headwater_wire::{Body, Push};
 
-use super::{PushFlow, Supply};
+use super::PushFlow;
+use super::state::By;
 use crate::flow::in_flight::AckOutcome;
 use crate::flow::pacer::slack_of;
-use crate::flow::path_mtu::PathMtu;
 use crate::flow::{FlowCounters, FlowStats, QUANTUM, Shared, SourceFlow};
 
 impl SourceFlow for PushFlow {
@@ -18,7 +18,7 @@ impl SourceFlow for PushFlow {
     }
 
     fn look_again(&mut self) {
-        self.ahead = None;
+        self.supply.look_again();
     }
 
     fn quantum(&self) -> u64 {
@@ -29,7 +29,7 @@ impl SourceFlow for PushFlow {
     }
 
     fn slack(&self) -> Option<Duration> {
-        self.smoothed_rtt().map(slack_of)
+        self.rtt.smoothed().map(slack_of)
     }
 
     fn is_flight_new(&self) -> bool {
@@ -37,7 +37,7 @@ impl SourceFlow for PushFlow {
     }
 
     fn open_path(&self) -> Option<PathId> {
-        self.paths.current().filter(|_| !self.paused && !self.silent)
+        self.paths.current().filter(|_| !self.state.is_paused())
     }
 
     fn set_theta(&mut self, theta: Theta) {
@@ -45,14 +45,13 @@ impl SourceFlow for PushFlow {
     }
 
     fn pause(&mut self, now: Time) {
-        self.paused = true;
+        self.state.pause(By::Controller);
         self.end_starving(now);
     }
 
     fn resume(&mut self, now: Time) {
-        if self.paused {
-            self.paused = false;
-            (self.armed_at, self.heard_at) = (now, now);
+        if self.state.resume(By::Controller) {
+            (self.timers.armed_at, self.timers.heard_at) = (now, now);
         }
     }
 
@@ -69,10 +68,10 @@ impl SourceFlow for PushFlow {
             min_rtt: self.rtt.min(),
             signal: self.marks.signal(),
             in_flight: self.packets.in_flight(),
-            starved: matches!(self.supply, Supply::Starved { .. }),
-            paused: self.paused || self.silent,
+            starved: self.supply.is_starved(),
+            paused: self.state.is_paused(),
             symbol_size: self.push.symbol_size,
-            fits: self.mtu.as_ref().and_then(PathMtu::too_long),
+            fits: self.too_long(),
             counters: FlowCounters { yields: self.congestion.yields(), ..self.counters },
             tree: None,
         }
@@ -84,7 +83,7 @@ impl SourceFlow for PushFlow {
     }
 
     fn on_block_ready(&mut self, block: BlockIndex, repair: bool) {
-        self.blocks.on_ready(block, repair);
+        self.supply.on_block_ready(block, repair);
     }
 
     fn hear(
@@ -121,15 +120,12 @@ impl SourceFlow for PushFlow {
     fn deadline(&self) -> Option<Time> {
         let mut at = self.pace_at.unwrap_or(Time::MAX);
         if self.watches() {
-            at = at.min(self.heard_at + self.config.silent_pause);
+            at = at.min(self.timers.heard_at + self.config.silent_pause);
             if self.packets.in_flight() > 0 {
-                at = at.min(self.timeout_at());
-                if let Some(probe_at) = self.probe_at() {
-                    at = at.min(probe_at);
-                }
+                at = at.min(self.timers.deadline(&self.rtt));
             }
-            if let Some(repeat_at) = self.repeat_challenge_at() {
-                at = at.min(repeat_at);
+            if self.paths.unanswered().is_some() {
+                at = at.min(self.challenge.repeat_at(&self.rtt));
             }
         }
         if let Some(mtu_at) = self.mtu_deadline() {

@@ -1,7 +1,7 @@
 //! Arrivals of one flow, and when to acknowledge them (docs/decisions/0023).
 
 use headwater_units::{BlockIndex, Duration, PacketNumber, Time};
-use headwater_wire::{Ack, AckRange, Ecn, MAX_ACK_RANGES, SymbolHeader};
+use headwater_wire::{Ack, AckRange, Ecn, MAX_ACK_RANGES, MAX_OWED, SymbolHeader};
 
 /// The longest run that one ACK names; older packets were acknowledged long before.
 const LONGEST_RUN: u64 = u16::MAX as u64;
@@ -26,6 +26,8 @@ pub(super) struct Acks {
     waiting_since: Option<Time>,
     interval: u8,
     at_once: bool,
+    /// Blocks touched since the last ACK.
+    pub(super) touched: Vec<BlockIndex>,
 }
 
 impl Acks {
@@ -49,7 +51,15 @@ impl Acks {
         self.waiting_since.get_or_insert(now);
         self.interval = header.ack_interval;
         self.at_once |= header.ack_now;
+        self.touch(header.symbol.block);
         true
+    }
+
+    /// The next ACK speaks of this block, if there is room.
+    pub(super) fn touch(&mut self, block: BlockIndex) {
+        if !self.touched.contains(&block) && self.touched.len() < MAX_OWED {
+            self.touched.push(block);
+        }
     }
 
     /// Whether an ACK should leave now.

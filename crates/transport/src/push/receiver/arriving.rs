@@ -1,16 +1,15 @@
 //! Symbols that arrive: which are kept, and their acknowledgement.
 
-use std::collections::VecDeque;
-
-use headwater_machine::{Output, Packet};
+use headwater_machine::Packet;
 use headwater_units::{Bytes, FlowId, Symbols, Time};
-use headwater_wire::{Body, Class, Datagram, Ecn, MAX_OWED, Owed, SpreadRule, SymbolHeader};
+use headwater_wire::{Body, Ecn, Owed, SpreadRule, SymbolHeader};
 
 use super::blocks::{Arrival, Blocks, Inflow};
 use super::flow::Flow;
 use super::{Receiver, spread};
+use crate::ReceiverEvent;
 use crate::push::LOOK_AHEAD;
-use crate::{FromFetch, ReceiverEvent};
+use crate::task::outbox::Outbox;
 
 /// Of so many arrivals lately the flows' parts are taken, when it is estimated what each still owes of a block: one to
 /// two blocks of a thousand symbols.
@@ -32,12 +31,12 @@ impl Receiver {
             // old one, said again by anybody.
             flow.path = Some(path);
         }
-        flow.last_heard = Some(now);
+        flow.silence.heard = true;
         match datagram.body {
             Body::Symbol(header) => self.on_symbol(now, datagram.flow, header, ecn, quiet_until),
             Body::Challenge { nonce } => {
                 flow.nonce = Some(nonce);
-                flow.retry_at = Some(now);
+                flow.assigning.retry_at = Some(now);
             }
             Body::FinAck => self.unbind(now, datagram.flow),
             Body::Probe(probe) => self.on_probe(path, datagram.flow, probe),
@@ -60,7 +59,7 @@ impl Receiver {
         let (Some(blocks), geometry) = (&mut self.blocks, self.geometry) else { return };
         let open_blocks = || self.config.open_blocks(geometry.layout().block_bytes());
         let flow = self.flows.get_mut(&id).expect("the caller found it");
-        if header.trimmed || flow.ending.is_some() || flow.distrusted {
+        if header.trimmed || !flow.is_live() {
             return;
         }
         let block = header.symbol.block;
@@ -88,19 +87,12 @@ impl Receiver {
             self.stats.useless += 1;
             return;
         }
-        let was_silent = std::mem::take(&mut flow.silent);
-        flow.revivals = 0;
-        flow.expecting_since = Some(now);
-        flow.rate.on_arrival(now, 1);
-        flow.on_echo(now, header.assignment);
-        if !flow.touched.contains(&block) && flow.touched.len() < MAX_OWED {
-            flow.touched.push(block);
-        }
-        let (node, of) = (flow.node, flow.of);
+        let was_silent = flow.on_symbol(now, header.assignment);
+        let (node, of) = (flow.grant.node, flow.grant.of);
         let flows = &mut self.flows;
         let settle = |owing: FlowId, n: u32| {
             if let Some(flow) = flows.get_mut(&owing) {
-                flow.outstanding = flow.outstanding.saturating_sub(u64::from(n));
+                flow.asked.outstanding = flow.asked.outstanding.saturating_sub(u64::from(n));
             }
         };
         let arrival = blocks.arrive(id, node, header.symbol, self.rule, of, settle);
@@ -117,13 +109,9 @@ impl Receiver {
         if !(listed && self.plan_soon || was_silent) {
             self.quiet_until = quiet_until;
         }
-        if self.outputs.is_empty() && self.keep.is_none() {
-            self.keep = Some((id, header.symbol));
-        } else {
-            self.event(ReceiverEvent::Symbol { flow: id, symbol: header.symbol });
-        }
+        self.outbox.keep(id, header.symbol);
         if arrival == Arrival::Complete {
-            self.event(ReceiverEvent::Decode { block });
+            self.outbox.event(ReceiverEvent::Decode { block });
             let behind = self.blocks.as_ref().map_or(0, |b| b.decoding() as u32);
             self.stats.blocks_behind_most = self.stats.blocks_behind_most.max(behind);
         }
@@ -133,10 +121,10 @@ impl Receiver {
     /// What a symbol makes due at once, so that a poll need not look for it among all flows.
     fn acknowledge_symbol(&mut self, now: Time, id: FlowId) {
         let inflow = self.inflow();
-        let Receiver { blocks: Some(blocks), flows, outputs, rule, config, .. } = self else { return };
+        let Receiver { blocks: Some(blocks), flows, outbox, rule, config, .. } = self else { return };
         let Some(flow) = flows.get_mut(&id) else { return };
         if flow.acks.due(now, config.max_ack_delay) {
-            acknowledge(now, flow, blocks, *rule, inflow, outputs);
+            acknowledge(now, flow, blocks, *rule, inflow, outbox);
         }
         let deadline = flow.acks.deadline(config.max_ack_delay).unwrap_or(Time::MAX);
         self.quiet_until = self.quiet_until.min(deadline);
@@ -144,9 +132,9 @@ impl Receiver {
 
     pub(super) fn acknowledge_all(&mut self, now: Time) {
         let inflow = self.inflow();
-        let Receiver { blocks: Some(blocks), flows, outputs, rule, config, .. } = self else { return };
+        let Receiver { blocks: Some(blocks), flows, outbox, rule, config, .. } = self else { return };
         for flow in flows.values_mut().filter(|flow| flow.acks.due(now, config.max_ack_delay)) {
-            acknowledge(now, flow, blocks, *rule, inflow, outputs);
+            acknowledge(now, flow, blocks, *rule, inflow, outbox);
         }
     }
 
@@ -176,21 +164,20 @@ fn acknowledge(
     blocks: &Blocks,
     rule: SpreadRule,
     inflow: Inflow,
-    outputs: &mut VecDeque<Output<FromFetch>>,
+    outbox: &mut Outbox,
 ) {
     let Some(path) = flow.path else { return };
     let first = blocks.first_undecoded();
     let Some(mut ack) = flow.acks.take(now, first) else { return };
     // What is wanted next, also if nothing of it came from this source: else it learns that a whole queue too late.
-    if rule == SpreadRule::Residue && !flow.touched.contains(&first) && flow.touched.len() < MAX_OWED {
-        flow.touched.push(first);
+    if rule == SpreadRule::Residue {
+        flow.acks.touch(first);
     }
-    flow.touched.sort_unstable();
-    for &block in &flow.touched {
+    flow.acks.touched.sort_unstable();
+    for &block in &flow.acks.touched {
         let symbols = Symbols::new(blocks.owed(block, flow, rule, inflow));
         ack.owed.push(Owed { block, symbols });
     }
-    flow.touched.clear();
-    let datagram = Datagram { class: Class::Control, key_epoch: 0, flow: flow.id, body: Body::Ack(ack) };
-    outputs.push_back(Output::Transmit(Packet { path, ecn: Ecn::NotEct, datagram }));
+    flow.acks.touched.clear();
+    outbox.send(path, flow.id(), Body::Ack(ack));
 }

@@ -377,13 +377,12 @@ impl Blocks {
         let mut filling = self.ledger.iter().filter(|block| block.here.is_filling());
         let end = self.ledger.wanted().end;
         match rule {
-            SpreadRule::Listed => flow.outstanding > 0,
+            SpreadRule::Listed => flow.asked.outstanding > 0,
             SpreadRule::Residue => self.fresh < end || filling.next().is_some(),
             SpreadRule::Equal => {
                 let mut fresh = (self.fresh..end).filter(|&block| !self.ledger.is_done(block));
                 filling.any(|block| missing_of_class(block, flow) > 0)
-                    || fresh
-                        .any(|block| class_size(self.ledger.source_symbols(block), flow.index, flow.of) > 0)
+                    || fresh.any(|block| class_size(self.ledger.source_symbols(block), flow) > 0)
             }
         }
     }
@@ -409,7 +408,7 @@ impl Blocks {
         match rule {
             SpreadRule::Equal => u64::from(missing_of_class(entry, flow)),
             SpreadRule::Listed => {
-                let own = entry.asked.shares.iter().filter(|share| share.flow == flow.id);
+                let own = entry.asked.shares.iter().filter(|share| share.flow == flow.id());
                 own.map(|share| u64::from(share.missing)).sum()
             }
             SpreadRule::Residue => inflow.part_of(entry.here.missing() + 2, flow),
@@ -421,7 +420,7 @@ impl Blocks {
         if !self.ledger.wanted().contains(&block.0) || self.ledger.is_done(block.0) {
             0
         } else if rule == SpreadRule::Equal {
-            u64::from(class_size(self.ledger.source_symbols(block.0), flow.index, flow.of))
+            u64::from(class_size(self.ledger.source_symbols(block.0), flow))
         } else {
             inflow.part_of(self.ledger.source_symbols(block.0) + 2, flow)
         }
@@ -465,8 +464,8 @@ impl Asked {
 
 /// Source symbols of a flow's class of the equal rule that are not here.
 fn missing_of_class(block: &Block, flow: &Flow) -> u32 {
-    let all = class_size(block.here.source_symbols(), flow.index, flow.of);
-    let here = block.asked.here_by_class.get(usize::from(flow.index)).map_or(0, |here| *here);
+    let all = class_size(block.here.source_symbols(), flow);
+    let here = block.asked.here_by_class.get(usize::from(flow.grant.index)).map_or(0, |here| *here);
     all.saturating_sub(here)
 }
 
@@ -486,7 +485,8 @@ fn missing_runs(here: &Here, range: &Range<u32>) -> Vec<Range<u32>> {
 }
 
 /// Source symbols i, i + M, i + 2M and so on below K.
-fn class_size(source_symbols: u32, index: u8, of: u8) -> u32 {
+fn class_size(source_symbols: u32, flow: &Flow) -> u32 {
+    let (index, of) = (flow.grant.index, flow.grant.of);
     source_symbols.saturating_sub(u32::from(index)).div_ceil(u32::from(of.max(1)))
 }
 

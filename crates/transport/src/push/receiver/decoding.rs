@@ -5,8 +5,8 @@ use core::ops::Range;
 use headwater_units::{BlockIndex, FlowId, NodeId, Time};
 use headwater_wire::{FinReason, SpreadRule};
 
-use super::Receiver;
 use super::blocks::Blocks;
+use super::{Flow, Receiver};
 use crate::task::blame::Blame;
 use crate::task::ledger::Ledger;
 use crate::{DecodeFailure, ReceiverEvent, ReceiverFailure};
@@ -66,25 +66,23 @@ impl Receiver {
                 self.stats.need_more += 1;
                 if self.rule != SpreadRule::Listed {
                     // Sources have been told that the block is done; repeated until they answer.
-                    self.flows.values_mut().for_each(|f| f.changed = true);
+                    self.flows.values_mut().for_each(|f| f.assigning.change());
                 }
                 if let Some((owing, n)) = blocks.need_more(block)
                     && let Some(flow) = self.flows.get_mut(&owing)
                 {
-                    flow.outstanding += u64::from(n);
-                    flow.order.push_back(block);
-                    flow.changed = true;
+                    flow.give_beside(block, n);
                 }
             }
             DecodeFailure::Corrupt => {
                 self.stats.corrupt += 1;
                 let blame = blocks.corrupt(block);
                 let attempts = blocks.attempts(block);
-                self.event(ReceiverEvent::Discard { block });
+                self.outbox.event(ReceiverEvent::Discard { block });
                 // One source alone can be asked only by listing.
                 if self.rule != SpreadRule::Listed {
                     self.rule = SpreadRule::Listed;
-                    self.flows.values_mut().for_each(|f| f.changed = true);
+                    self.flows.values_mut().for_each(|f| f.assigning.change());
                 }
                 if let Some(Blame::Liar(node)) = blame {
                     self.distrust(now, node);
@@ -101,10 +99,11 @@ impl Receiver {
         if !self.trust.distrust(node) {
             return;
         }
-        let theirs: Vec<FlowId> = self.flows.values().filter(|f| f.node == node).map(|f| f.id).collect();
+        let theirs: Vec<FlowId> =
+            self.flows.values().filter(|f| f.grant.node == node).map(Flow::id).collect();
         for flow in theirs {
             self.end_flow(now, flow, FinReason::Distrusted);
         }
-        self.event(ReceiverEvent::Distrusted { node });
+        self.outbox.event(ReceiverEvent::Distrusted { node });
     }
 }

@@ -1,14 +1,19 @@
 //! One flow as the receiver sees it.
+//!
+//! ```text
+//!   what it is to send:    Changed --said--> Said, again and again until it is echoed --> Changed ...
+//!   whether it sends:      heard <--a symbol, or tried again-- silent: nothing has come of what it was asked for
+//!   whether it goes on:    Live --the task is over, or goes on without it--> Ending --answered, or said often enough--> (gone)
+//! ```
 
 use std::collections::VecDeque;
 
-use core::net::SocketAddr;
-use headwater_units::{BlockIndex, Bytes, Duration, FlowId, NodeId, PathId, Time};
+use headwater_units::{BlockIndex, Bytes, Duration, FlowId, PathId, Time};
 use headwater_wire::FlowGrant;
 
 use super::acks::Acks;
 use super::rate::Rate;
-use crate::task::close_handshake::CloseHandshake;
+use crate::task::close_handshake::Stand;
 
 /// A flow that never answered is asked again after this long, doubled each time.
 const FIRST_RETRY: Duration = Duration::from_millis(30);
@@ -17,142 +22,203 @@ const LAST_RETRY: Duration = Duration::from_secs(1);
 const LONG_SILENCE: Duration = Duration::from_secs(1);
 /// A revocation without work left is repeated this often without an echo; the source then finds out by being useless.
 const REPEATS_WITHOUT_WORK: u32 = 3;
+/// A silent flow is tried again after this long, then twice as long, up to eight times.
+const REVIVAL: Duration = Duration::from_secs(1);
 
 /// State of one flow.
 #[derive(Debug)]
 pub(super) struct Flow {
-    pub(super) id: FlowId,
-    pub(super) node: NodeId,
-    pub(super) at: Vec<SocketAddr>,
-    pub(super) index: u8,
-    pub(super) of: u8,
+    pub(super) grant: FlowGrant,
     pub(super) path: Option<PathId>,
+    pub(super) nonce: Option<u64>,
+    pub(super) stand: Stand,
+    pub(super) assigning: Assigning,
+    pub(super) asked: Asked,
+    pub(super) silence: Silence,
     pub(super) acks: Acks,
     pub(super) rate: Rate,
-    pub(super) nonce: Option<u64>,
-    /// Blocks that this flow has shares of, in the order in which it was asked; may name finished ones.
-    pub(super) order: VecDeque<BlockIndex>,
-    /// Symbols asked for that have not come.
-    pub(super) outstanding: u64,
-    /// Version of the newest assignment.
-    pub(super) version: u32,
-    /// The assignment changed and was not sent yet.
-    pub(super) changed: bool,
-    /// When the newest assignment was first sent, until its echo comes.
-    pub(super) sent_at: Option<Time>,
-    pub(super) retry_at: Option<Time>,
-    retries: u32,
-    /// From sending an assignment to the first symbol that follows it; includes every queue on the path.
-    pub(super) turnaround: Option<Duration>,
-    pub(super) last_heard: Option<Time>,
-    /// Since when something has been expected.
-    pub(super) expecting_since: Option<Time>,
-    pub(super) silent: bool,
-    /// When a silent flow is tried again, and how often it was.
-    pub(super) revive_at: Option<Time>,
-    pub(super) revivals: u32,
-    /// Its list is longer than one message.
-    pub(super) truncated: bool,
-    /// Below this many outstanding symbols it should be given more.
-    pub(super) low_water: u64,
-    /// Since when it has had nothing to do while others had.
-    pub(super) idle_since: Option<Time>,
-    pub(super) ending: Option<CloseHandshake>,
-    pub(super) distrusted: bool,
     pub(super) starved: u64,
     pub(super) useful: u64,
     pub(super) arrivals: u64,
     /// Arrivals lately: halved together with those of all other flows, see [`super::arriving::RECENT`].
     pub(super) recent: u32,
     pub(super) bytes: Bytes,
-    /// Blocks touched since the last ACK.
-    pub(super) touched: Vec<BlockIndex>,
+}
+
+/// How its source is told what to send.
+#[derive(Debug)]
+pub(super) struct Assigning {
+    /// The newest.
+    pub(super) version: u32,
+    told: Told,
+    /// When it is said again.
+    pub(super) retry_at: Option<Time>,
+    /// From sending an assignment to the first symbol that follows it; includes every queue on the way.
+    pub(super) turnaround: Option<Duration>,
+}
+
+/// Whether the newest assignment was said.
+#[derive(Clone, Copy, Debug)]
+enum Told {
+    /// It has changed since.
+    Changed,
+    /// So often again. Where it was said but once, `at` is when, until its echo comes.
+    Said { at: Option<Time>, repeats: u32 },
+}
+
+/// What it was asked for.
+#[derive(Debug, Default)]
+pub(super) struct Asked {
+    /// Blocks that this flow has shares of, in the order in which it was asked; may name finished ones.
+    pub(super) order: VecDeque<BlockIndex>,
+    /// Symbols that have not come.
+    pub(super) outstanding: u64,
+    /// Below this many outstanding symbols it should be given more.
+    pub(super) low_water: u64,
+    /// Its list is longer than one message.
+    pub(super) truncated: bool,
+    /// Since when it has had nothing to do while others had.
+    pub(super) idle_since: Option<Time>,
+}
+
+/// Whether it brings what it should.
+#[derive(Debug, Default)]
+pub(super) struct Silence {
+    /// Something has come from its source.
+    pub(super) heard: bool,
+    /// Since when something has been expected.
+    pub(super) expecting_since: Option<Time>,
+    /// While it is silent, when it is tried again.
+    revive_at: Option<Time>,
+    revivals: u32,
 }
 
 impl Flow {
     pub(super) fn new(grant: FlowGrant) -> Self {
         Flow {
-            id: grant.flow,
-            node: grant.node,
-            at: grant.at,
-            index: grant.index,
-            of: grant.of,
+            grant,
             path: None,
+            nonce: None,
+            stand: Stand::Live,
+            assigning: Assigning { version: 0, told: Told::Changed, retry_at: None, turnaround: None },
+            asked: Asked::default(),
+            silence: Silence::default(),
             acks: Acks::default(),
             rate: Rate::default(),
-            nonce: None,
-            order: VecDeque::new(),
-            outstanding: 0,
-            version: 0,
-            changed: true,
-            sent_at: None,
-            retry_at: None,
-            retries: 0,
-            turnaround: None,
-            last_heard: None,
-            expecting_since: None,
-            silent: false,
-            revive_at: None,
-            revivals: 0,
-            truncated: false,
-            low_water: 0,
-            idle_since: None,
-            ending: None,
-            distrusted: false,
             starved: 0,
             useful: 0,
             arrivals: 0,
             recent: 0,
             bytes: Bytes::ZERO,
-            touched: Vec::new(),
         }
+    }
+
+    pub(super) fn id(&self) -> FlowId {
+        self.grant.flow
     }
 
     /// Whether work may be given to it.
     pub(super) fn is_usable(&self) -> bool {
-        self.path.is_some() && self.ending.is_none() && !self.distrusted && !self.silent
+        self.path.is_some() && self.is_live() && !self.silence.is_silent()
     }
 
     /// Whether it is neither over nor ending.
     pub(super) fn is_live(&self) -> bool {
-        self.ending.is_none() && !self.distrusted
+        self.stand.is_live()
+    }
+
+    /// It is asked for so many more symbols of a block.
+    pub(super) fn give(&mut self, block: BlockIndex, symbols: u32) {
+        if !self.asked.order.contains(&block) {
+            self.asked.order.push_back(block);
+        }
+        self.asked.outstanding += u64::from(symbols);
+        self.assigning.change();
+    }
+
+    /// The same, of a block that others are asked for too.
+    pub(super) fn give_beside(&mut self, block: BlockIndex, symbols: u32) {
+        self.asked.order.push_back(block);
+        self.asked.outstanding += u64::from(symbols);
+        self.assigning.change();
     }
 
     /// When it is asked again if nothing comes of it although something should, under the rules by which it is asked once
     /// for all: it may never have heard, or taken us for gone.
     pub(super) fn remind_at(&self) -> Option<Time> {
-        self.expecting_since.filter(|_| self.retry_at.is_none()).map(|since| since + LONG_SILENCE)
+        let since = self.silence.expecting_since.filter(|_| self.assigning.retry_at.is_none())?;
+        Some(since + LONG_SILENCE)
     }
 
-    /// An assignment is about to leave; something is to come of it, or not.
-    pub(super) fn on_assign(&mut self, now: Time, expected: bool) {
-        if self.changed {
-            self.version += 1;
-            self.changed = false;
-            self.sent_at = Some(now);
-            self.retries = 0;
-        } else {
-            self.retries += 1;
+    /// A symbol has come, which says by which assignment its source works. Returns whether it was silent.
+    pub(super) fn on_symbol(&mut self, now: Time, echo: u8) -> bool {
+        self.rate.on_arrival(now, 1);
+        if let Some(turnaround) = self.assigning.on_echo(now, echo) {
+            self.rate.set_turnaround(turnaround);
         }
-        let echo_expected = expected || self.retries < REPEATS_WITHOUT_WORK;
+        self.silence.revivals = 0;
+        self.silence.expecting_since = Some(now);
+        self.silence.revive_at.take().is_some()
+    }
+}
+
+impl Assigning {
+    /// It is another one.
+    pub(super) fn change(&mut self) {
+        self.told = Told::Changed;
+    }
+
+    pub(super) fn is_due(&self, now: Time) -> bool {
+        matches!(self.told, Told::Changed) || self.retry_at.is_some_and(|at| now >= at)
+    }
+
+    /// It is about to leave; something is to come of it, or not.
+    pub(super) fn say(&mut self, now: Time, expected: bool) {
+        let repeats = match self.told {
+            Told::Changed => {
+                self.version += 1;
+                self.told = Told::Said { at: Some(now), repeats: 0 };
+                0
+            }
+            Told::Said { repeats, .. } => {
+                self.told = Told::Said { at: None, repeats: repeats + 1 };
+                repeats + 1
+            }
+        };
+        let echo_expected = expected || repeats < REPEATS_WITHOUT_WORK;
         let floor = self.turnaround.map_or(FIRST_RETRY, |t| FIRST_RETRY.max(t * 2));
         self.retry_at =
-            echo_expected.then(|| now + (floor * (1 << self.retries.min(6))).min(LAST_RETRY.max(floor)));
+            echo_expected.then(|| now + (floor * (1 << repeats.min(6))).min(LAST_RETRY.max(floor)));
     }
 
-    /// A symbol says which assignment its source works by.
-    pub(super) fn on_echo(&mut self, now: Time, echo: u8) {
-        if self.changed || echo != self.version as u8 {
-            return;
+    /// A source works by this one. Returns the turnaround if that was measured by it.
+    fn on_echo(&mut self, now: Time, echo: u8) -> Option<Duration> {
+        let Told::Said { at, .. } = &mut self.told else { return None };
+        if echo != self.version as u8 {
+            return None;
         }
         self.retry_at = None;
-        if let Some(sent) = self.sent_at.take()
-            && self.retries == 0
-        {
-            let sample = now.since(sent);
-            let smoothed = self.turnaround.map_or(sample, |old| (old * 7 + sample) / 8);
-            self.turnaround = Some(smoothed);
-            self.rate.set_turnaround(smoothed);
+        let sample = now.since(at.take()?);
+        self.turnaround = Some(self.turnaround.map_or(sample, |old| (old * 7 + sample) / 8));
+        self.turnaround
+    }
+}
+
+impl Silence {
+    pub(super) fn is_silent(&self) -> bool {
+        self.revive_at.is_some()
+    }
+
+    /// Nothing has come for too long.
+    pub(super) fn begin(&mut self, now: Time) {
+        self.revive_at = Some(now + REVIVAL * (1 << self.revivals.min(3)));
+    }
+
+    /// It is tried again if it is time.
+    pub(super) fn revive(&mut self, now: Time) {
+        if self.revive_at.take_if(|at| now >= *at).is_some() {
+            self.revivals += 1;
+            self.expecting_since = Some(now);
         }
     }
 }

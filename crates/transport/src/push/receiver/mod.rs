@@ -24,16 +24,13 @@ mod rate;
 mod side;
 mod spread;
 
-use std::collections::VecDeque;
-
-use headwater_machine::{Output, Packet, SortedMap};
-use headwater_units::{BitRate, Bytes, FetchId, FlowId, Geometry, PathId, SymbolId, Time};
-use headwater_wire::{
-    Assign, Assignment, Body, Class, Datagram, Delivery, Ecn, FinReason, FlowGrant, MarkSignal, SpreadRule,
-};
+use headwater_machine::{Output, SortedMap};
+use headwater_units::{BitRate, Bytes, FetchId, FlowId, Geometry, Time};
+use headwater_wire::{Assign, Assignment, Body, Delivery, FinReason, FlowGrant, MarkSignal, SpreadRule};
 
 use crate::task::blame::Trust;
-use crate::task::close_handshake::{CloseHandshake, Step};
+use crate::task::close_handshake::Step;
+use crate::task::outbox::Outbox;
 pub use crate::task::{FlowStats, ReceiverConfig, ReceiverStats};
 use crate::{Bind, FromFetch, ReceiverCommand, ReceiverEvent, ReceiverFailure};
 use blocks::{Blocks, Inflow};
@@ -43,7 +40,6 @@ pub(crate) use narrow::room_for;
 /// The receiving machine of one task.
 #[derive(Debug)]
 pub(crate) struct Receiver {
-    fetch: FetchId,
     config: ReceiverConfig,
     geometry: Geometry,
     /// What is wanted and what is here; none before the driver has said so.
@@ -51,9 +47,7 @@ pub(crate) struct Receiver {
     flows: SortedMap<FlowId, Flow>,
     /// In force: the listed one replaces any other once a block failed its hash.
     rule: SpreadRule,
-    outputs: VecDeque<Output<FromFetch>>,
-    /// The symbol to keep: the first output of all. Most symbols cause no other, and so none goes through the queue.
-    keep: Option<(FlowId, SymbolId)>,
+    outbox: Outbox,
     /// Before this moment nothing is due: a poll costs one comparison. Every input but a plain symbol resets it.
     quiet_until: Time,
     next_plan: Time,
@@ -77,13 +71,11 @@ impl Receiver {
     /// A receiver of an object that is cut like this.
     pub(crate) fn new(fetch: FetchId, config: ReceiverConfig, geometry: Geometry) -> Self {
         Receiver {
-            fetch,
             geometry,
             rule: config.spread,
             blocks: None,
             flows: SortedMap::default(),
-            outputs: VecDeque::new(),
-            keep: None,
+            outbox: Outbox::new(fetch),
             quiet_until: Time::ZERO,
             next_plan: Time::ZERO,
             plan_soon: false,
@@ -98,15 +90,6 @@ impl Receiver {
             inflow: Inflow::default(),
             config,
         }
-    }
-
-    fn send(&mut self, path: PathId, flow: FlowId, body: Body) {
-        let datagram = Datagram { class: Class::Control, key_epoch: 0, flow, body };
-        self.outputs.push_back(Output::Transmit(Packet { path, ecn: Ecn::NotEct, datagram }));
-    }
-
-    fn event(&mut self, event: ReceiverEvent) {
-        self.outputs.push_back(Output::Event(FromFetch(self.fetch, event)));
     }
 
     // ---- from the controller -------------------------------------------------------------------------------------
@@ -132,8 +115,8 @@ impl Receiver {
         let gone: Vec<FlowId> = self
             .flows
             .values()
-            .filter(|f| f.is_live() && grants.iter().all(|g| g.flow != f.id))
-            .map(|f| f.id)
+            .filter(|f| f.is_live() && grants.iter().all(|g| g.flow != f.id()))
+            .map(Flow::id)
             .collect();
         for flow in gone {
             self.end_flow(now, flow, FinReason::Cancelled);
@@ -143,13 +126,12 @@ impl Receiver {
                 continue;
             }
             if let Some(flow) = self.flows.get_mut(&grant.flow) {
-                let moved = flow.is_live().then(|| ReceiverEvent::moved(&mut flow.at, &grant));
-                moved.flatten().into_iter().for_each(|moved| self.event(moved));
+                let moved = flow.is_live().then(|| ReceiverEvent::moved(&mut flow.grant.at, &grant));
+                moved.flatten().into_iter().for_each(|moved| self.outbox.event(moved));
             } else {
                 let bind = Bind { relays: false, passed_on: true, ..Bind::from(&grant) };
-                self.event(ReceiverEvent::Bind(Box::new(bind)));
-                let flow = Flow::new(grant);
-                self.flows.insert(flow.id, flow);
+                self.outbox.event(ReceiverEvent::Bind(Box::new(bind)));
+                self.flows.insert(grant.flow, Flow::new(grant));
             }
         }
         self.count_inflow();
@@ -159,8 +141,7 @@ impl Receiver {
     fn end_flow(&mut self, now: Time, id: FlowId, reason: FinReason) {
         self.release(id);
         if let Some(flow) = self.flows.get_mut(&id) {
-            flow.distrusted |= reason == FinReason::Distrusted;
-            flow.ending = Some(CloseHandshake::new(now, reason));
+            flow.stand.end(now, reason);
         }
         self.count_inflow();
     }
@@ -171,7 +152,7 @@ impl Receiver {
             if flow.arrivals > 0 {
                 self.ended_flows.push(flow_stats(&mut flow, now, symbol));
             }
-            self.event(ReceiverEvent::Unbind { flow: id });
+            self.outbox.event(ReceiverEvent::Unbind { flow: id });
             self.count_inflow();
         }
     }
@@ -188,9 +169,9 @@ impl Receiver {
         for flow in self.flows.values_mut() {
             let due = flow.path.is_some() && flow.is_live() && flow.remind_at().is_some_and(|at| now >= at);
             if due && blocks.expects(flow, self.rule) {
-                flow.changed = true;
+                flow.assigning.change();
             } else if due {
-                flow.expecting_since = Some(now);
+                flow.silence.expecting_since = Some(now);
             }
         }
     }
@@ -201,29 +182,28 @@ impl Receiver {
         let mut ready = Vec::new();
         for flow in self.flows.values_mut() {
             let Some(path) = flow.path else { continue };
-            let due = flow.changed || flow.retry_at.is_some_and(|at| now >= at);
-            if !due || !flow.is_live() {
+            if !flow.assigning.is_due(now) || !flow.is_live() {
                 continue;
             }
-            flow.on_assign(now, blocks.expects(flow, self.rule));
-            let (index, of) = (flow.index, flow.of);
+            flow.assigning.say(now, blocks.expects(flow, self.rule));
+            let (index, of) = (flow.grant.index, flow.grant.of);
             let assignment = match self.rule {
                 SpreadRule::Listed => Assignment::Listed(spread::list(blocks, flow)),
                 SpreadRule::Residue => Assignment::Residue { index, of },
                 SpreadRule::Equal => Assignment::Equal { index, of },
             };
             let assign = Assign {
-                version: flow.version,
+                version: flow.assigning.version,
                 nonce: flow.nonce,
                 receive_window: (self.config.receive_window / live).max(2),
                 first_undecoded: blocks.first_undecoded(),
                 assignment,
-                padded: self.config.pads_openings && flow.nonce.is_none() && flow.last_heard.is_none(),
+                padded: self.config.pads_openings && flow.nonce.is_none() && !flow.silence.heard,
             };
-            ready.push((path, flow.id, assign));
+            ready.push((path, flow.id(), assign));
         }
         for (path, flow, assign) in ready {
-            self.send(path, flow, Body::Assign(Box::new(assign)));
+            self.outbox.send(path, flow, Body::Assign(Box::new(assign)));
         }
     }
 
@@ -237,9 +217,9 @@ impl Receiver {
                 if let Some(flow) = self.flows.get_mut(&flow) {
                     if flow.path.replace(path).is_some() {
                         // It has moved: it is asked there at once.
-                        flow.changed = true;
+                        flow.assigning.change();
                     }
-                    flow.expecting_since = Some(now);
+                    flow.silence.expecting_since = Some(now);
                     self.plan_soon = true;
                 }
             }
@@ -254,34 +234,34 @@ impl Receiver {
     /// Everything that a flow owes goes back to the pool.
     fn release(&mut self, id: FlowId) {
         let Some(flow) = self.flows.get_mut(&id) else { return };
-        flow.outstanding = 0;
-        flow.order.clear();
-        flow.changed = true;
+        flow.asked.outstanding = 0;
+        flow.asked.order.clear();
+        flow.assigning.change();
         if let Some(blocks) = &mut self.blocks {
             for block in blocks.release(id) {
-                self.event(ReceiverEvent::Discard { block });
+                self.outbox.event(ReceiverEvent::Discard { block });
             }
         }
         self.plan_soon = true;
     }
 
     fn complete(&mut self, now: Time) {
-        self.event(ReceiverEvent::Done);
+        self.outbox.event(ReceiverEvent::Done);
         self.finish(now, FinReason::Done);
     }
 
     /// Gives up, and says so.
     pub(crate) fn fail(&mut self, now: Time, failure: ReceiverFailure) {
         if !self.over {
-            self.event(ReceiverEvent::Failed(failure));
+            self.outbox.event(ReceiverEvent::Failed(failure));
             self.finish(now, FinReason::Cancelled);
         }
     }
 
     fn finish(&mut self, now: Time, reason: FinReason) {
         self.over = true;
-        for flow in self.flows.values_mut().filter(|f| f.ending.is_none()) {
-            flow.ending = Some(CloseHandshake::new(now, reason));
+        for flow in self.flows.values_mut().filter(|f| f.is_live()) {
+            flow.stand.end(now, reason);
         }
         self.count_inflow();
     }
@@ -318,15 +298,14 @@ impl Receiver {
         let mut fins = Vec::new();
         let mut over = Vec::new();
         for flow in self.flows.values_mut() {
-            let Some(ending) = &mut flow.ending else { continue };
-            match ending.step(now, flow.path, flow.silent) {
+            match flow.stand.step(now, flow.path, flow.silence.is_silent()) {
                 Step::Wait => {}
-                Step::Say(path, reason) => fins.push((path, flow.id, reason)),
-                Step::Over => over.push(flow.id),
+                Step::Say(path, reason) => fins.push((path, flow.id(), reason)),
+                Step::Over => over.push(flow.id()),
             }
         }
         for (path, flow, reason) in fins {
-            self.send(path, flow, Body::Fin(reason));
+            self.outbox.send(path, flow, Body::Fin(reason));
         }
         for flow in over {
             self.unbind(now, flow);
@@ -346,15 +325,13 @@ impl Receiver {
             }
         }
         for flow in self.flows.values() {
-            if let Some(ending) = &flow.ending {
-                at(ending.next());
+            if let Some(next) = flow.stand.next() {
+                at(next);
             } else if is_running && flow.path.is_some() && self.blocks.is_some() {
                 flow.acks.deadline(self.config.max_ack_delay).into_iter().for_each(&mut at);
-                if flow.is_live() {
-                    flow.retry_at.into_iter().for_each(&mut at);
-                    if self.rule != SpreadRule::Listed {
-                        flow.remind_at().into_iter().for_each(&mut at);
-                    }
+                flow.assigning.retry_at.into_iter().for_each(&mut at);
+                if self.rule != SpreadRule::Listed {
+                    flow.remind_at().into_iter().for_each(&mut at);
                 }
             }
         }
@@ -363,15 +340,12 @@ impl Receiver {
 
     /// The next output; [`Output::Wake`] when there is nothing more to do now. `is_running`: a task is.
     pub(crate) fn poll(&mut self, now: Time, is_running: bool) -> Output<FromFetch> {
-        if let Some((flow, symbol)) = self.keep.take() {
-            return Output::Event(FromFetch(self.fetch, ReceiverEvent::Symbol { flow, symbol }));
-        }
-        if let Some(output) = self.outputs.pop_front() {
+        if let Some(output) = self.outbox.pop() {
             return output;
         }
         if now >= self.quiet_until {
             self.on_time(now, is_running);
-            if let Some(output) = self.outputs.pop_front() {
+            if let Some(output) = self.outbox.pop() {
                 self.quiet_until = Time::ZERO;
                 return output;
             }
@@ -388,8 +362,8 @@ fn rate_of(flow: &mut Flow, now: Time, symbol: u64) -> BitRate {
 
 fn flow_stats(flow: &mut Flow, now: Time, symbol: u16) -> FlowStats {
     FlowStats {
-        flow: flow.id,
-        node: flow.node,
+        flow: flow.id(),
+        node: flow.grant.node,
         came_by: Delivery::Push,
         bytes: flow.bytes,
         symbols: flow.arrivals,
@@ -400,10 +374,10 @@ fn flow_stats(flow: &mut Flow, now: Time, symbol: u16) -> FlowStats {
         marked: flow.acks.marked(),
         rate: rate_of(flow, now, u64::from(symbol)),
         starved: flow.starved,
-        outstanding: flow.outstanding,
-        turnaround: flow.turnaround,
-        live: flow.is_live() && !flow.silent,
-        silent: flow.silent,
+        outstanding: flow.asked.outstanding,
+        turnaround: flow.assigning.turnaround,
+        live: flow.is_live() && !flow.silence.is_silent(),
+        silent: flow.silence.is_silent(),
         signal: match (flow.acks.received(), flow.acks.marked()) {
             (0, _) => MarkSignal::Unknown,
             (_, 0) => MarkSignal::Delay,

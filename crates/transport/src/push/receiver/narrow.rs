@@ -15,7 +15,7 @@
 use headwater_units::{FlowId, PathId, Time};
 use headwater_wire::{Body, FinReason, Probe, ProbeAck, SYMBOL_OVERHEAD};
 
-use super::Receiver;
+use super::{Flow, Receiver};
 
 /// Less room than this is not believed: that of MIN_PLPMTU, 548 bytes ([`crate::flow::path_mtu::PathMtuConfig::least`]).
 const LEAST_ROOM: u16 = 548 - SYMBOL_OVERHEAD as u16;
@@ -24,7 +24,7 @@ impl Receiver {
     /// A probe has arrived: say so, and hear what it says.
     pub(super) fn on_probe(&mut self, path: PathId, flow: FlowId, probe: Probe) {
         let Probe { number, bytes, fits } = probe;
-        self.send(path, flow, Body::ProbeAck(ProbeAck { number, bytes }));
+        self.outbox.send(path, flow, Body::ProbeAck(ProbeAck { number, bytes }));
         if let Some(fits) = fits
             && self.flows.get(&flow).is_some_and(|flow| flow.is_live())
         {
@@ -39,8 +39,7 @@ impl Receiver {
 
     /// The task is left for one with smaller symbols.
     pub(crate) fn leave_task(&mut self, now: Time) {
-        let live: Vec<FlowId> =
-            self.flows.values().filter(|flow| flow.is_live()).map(|flow| flow.id).collect();
+        let live: Vec<FlowId> = self.flows.values().filter(|flow| flow.is_live()).map(Flow::id).collect();
         for flow in live {
             self.end_flow(now, flow, FinReason::Cancelled);
         }

@@ -49,7 +49,7 @@ impl FetchSide for Receiver {
 
     #[inline]
     fn take_kept(&mut self) -> Option<(FlowId, SymbolId)> {
-        self.keep.take()
+        self.outbox.take_kept()
     }
 
     fn poll(&mut self, now: Time, is_running: bool, _: &mut ()) -> Output<FromFetch> {
@@ -58,7 +58,7 @@ impl FetchSide for Receiver {
 
     #[inline]
     fn quiet_until(&self, now: Time) -> Option<Time> {
-        let is_quiet = self.keep.is_none() && self.outputs.is_empty() && now < self.quiet_until;
+        let is_quiet = self.outbox.is_empty() && now < self.quiet_until;
         is_quiet.then_some(self.quiet_until)
     }
 
@@ -67,7 +67,7 @@ impl FetchSide for Receiver {
     }
 
     fn hand_on(self) -> HandedOn {
-        let bound = self.flows.values().map(|flow| flow.id).collect();
+        let bound = self.flows.values().map(Flow::id).collect();
         HandedOn { ledger: self.blocks.map(Blocks::into_ledger), trust: self.trust, bound }
     }
 
@@ -92,10 +92,10 @@ impl FetchSide for Receiver {
         let (blocks, rule) = (&self.blocks, self.rule);
         let expects = |flow: &Flow| blocks.as_ref().is_some_and(|b| b.expects(flow, rule));
         let view = |f: &mut Flow| FlowView {
-            flow: f.id,
+            flow: f.id(),
             bytes: f.bytes,
             rate: rate_of(f, now, symbol),
-            silent: match f.expecting_since {
+            silent: match f.silence.expecting_since {
                 Some(since) if expects(f) => now.since(since),
                 _ => Duration::ZERO,
             },
@@ -104,7 +104,7 @@ impl FetchSide for Receiver {
             first_undecoded: blocks.as_ref().map_or(BlockIndex(0), Blocks::first_undecoded),
             needed: blocks.as_ref().map_or(self.geometry.total_symbols(), |it| Symbols::new(it.needed())),
             blocks_behind: blocks.as_ref().map_or(0, Blocks::decoding),
-            flows: self.flows.values_mut().filter(|f| f.ending.is_none()).map(view).collect(),
+            flows: self.flows.values_mut().filter(|f| f.is_live()).map(view).collect(),
         }
     }
 
@@ -124,11 +124,11 @@ impl FetchSide for Receiver {
     }
 
     fn slack(&self) -> Option<Duration> {
-        self.flows.values().filter_map(|flow| flow.turnaround).min().map(slack_of)
+        self.flows.values().filter_map(|flow| flow.assigning.turnaround).min().map(slack_of)
     }
 
     fn useful(&self) -> Box<dyn Iterator<Item = (FlowId, u64)> + '_> {
-        Box::new(self.flows.values().map(|flow| (flow.id, flow.useful)))
+        Box::new(self.flows.values().map(|flow| (flow.id(), flow.useful)))
     }
 
     fn useful_of_ended(&self, flow: FlowId) -> Option<u64> {

@@ -23,8 +23,6 @@ pub(super) const RESPITE: Duration = Duration::from_micros(500);
 const UNKNOWN_TURNAROUND: Duration = Duration::from_millis(20);
 /// A flow that brought nothing for four turnarounds, and at least this long, is taken for dead.
 const LEAST_SILENCE: Duration = Duration::from_millis(150);
-/// A silent flow is tried again after this long, then twice as long, up to eight times.
-const REVIVAL: Duration = Duration::from_secs(1);
 /// A list may have this many separate runs; the message holds some more.
 const MOST_RUNS: usize = 64;
 /// Moving or cutting less is not worth a message.
@@ -34,23 +32,28 @@ const MOST_HELP: u32 = 64;
 
 /// Whether a flow will soon have nothing left to send.
 pub(super) fn is_hungry(flow: &Flow) -> bool {
-    flow.low_water > flow.outstanding && flow.is_usable()
+    flow.asked.low_water > flow.asked.outstanding && flow.is_usable()
 }
 
 /// Whether a flow should long have brought what it was asked for.
 fn is_overdue(flow: &Flow, now: Time) -> bool {
-    let limit = LEAST_SILENCE.max(flow.turnaround.unwrap_or(UNKNOWN_TURNAROUND) * 4);
-    flow.outstanding > 0 && flow.expecting_since.is_some_and(|since| now.since(since) > limit)
+    let limit = LEAST_SILENCE.max(turnaround(flow) * 4);
+    flow.asked.outstanding > 0 && flow.silence.expecting_since.is_some_and(|since| now.since(since) > limit)
 }
 
 /// How many separate runs of blocks a flow's list has.
 fn runs(flow: &Flow) -> usize {
     let follows = |(a, b): (&BlockIndex, &BlockIndex)| a.0 + 1 == b.0;
-    flow.order.len() - flow.order.iter().zip(flow.order.iter().skip(1)).filter(|&pair| follows(pair)).count()
+    let order = &flow.asked.order;
+    order.len() - order.iter().zip(order.iter().skip(1)).filter(|&pair| follows(pair)).count()
+}
+
+fn turnaround(flow: &Flow) -> Duration {
+    flow.assigning.turnaround.unwrap_or(UNKNOWN_TURNAROUND)
 }
 
 fn horizon(flow: &Flow) -> Duration {
-    (flow.turnaround.unwrap_or(UNKNOWN_TURNAROUND) * 2 + LEAST_HORIZON / 2).max(LEAST_HORIZON)
+    (turnaround(flow) * 2 + LEAST_HORIZON / 2).max(LEAST_HORIZON)
 }
 
 impl Receiver {
@@ -58,14 +61,14 @@ impl Receiver {
     pub(super) fn plan(&mut self, now: Time) {
         self.plan_soon = false;
         self.last_plan = Some(now);
-        let turnaround = self.flows.values().filter_map(|f| f.turnaround).min();
+        let turnaround = self.flows.values().filter_map(|f| f.assigning.turnaround).min();
         self.next_plan = now + turnaround.unwrap_or(MOST_INTERVAL).max(LEAST_INTERVAL).min(MOST_INTERVAL);
         self.drop_silent(now);
         self.revive(now);
         let mut usable: Vec<(FlowId, f64)> = Vec::new();
         let flows = self.flows.values_mut().filter(|f| f.is_usable());
         let measured: Vec<(FlowId, Option<f64>)> =
-            flows.map(|f| (f.id, f.rate.per_second(now).map(|r| r.max(1.0)))).collect();
+            flows.map(|f| (f.id(), f.rate.per_second(now).map(|r| r.max(1.0)))).collect();
         let known: Vec<f64> = measured.iter().filter_map(|&(_, r)| r).collect();
         // A flow that was not measured yet is taken for an average one.
         let guess = if known.is_empty() { 1.0 } else { known.iter().sum::<f64>() / known.len() as f64 };
@@ -80,7 +83,7 @@ impl Receiver {
 
     fn drop_silent(&mut self, now: Time) {
         let silent: Vec<FlowId> =
-            self.flows.values().filter(|f| f.is_usable() && is_overdue(f, now)).map(|f| f.id).collect();
+            self.flows.values().filter(|f| f.is_usable() && is_overdue(f, now)).map(Flow::id).collect();
         // The last usable flow keeps its work: nobody else could do it.
         let usable = self.flows.values().filter(|f| f.is_usable()).count();
         if silent.len() == usable {
@@ -89,8 +92,7 @@ impl Receiver {
         for id in silent {
             self.release(id);
             if let Some(flow) = self.flows.get_mut(&id) {
-                flow.silent = true;
-                flow.revive_at = Some(now + REVIVAL * (1 << flow.revivals.min(3)));
+                flow.silence.begin(now);
             }
         }
     }
@@ -100,15 +102,11 @@ impl Receiver {
     fn revive(&mut self, now: Time) {
         let plenty = self.blocks.as_ref().is_some_and(|b| b.unassigned() > u64::from(MOST_HELP) * 16);
         let last_resort = !self.flows.values().any(|f| f.is_usable() && !is_overdue(f, now));
-        for flow in self.flows.values_mut().filter(|f| f.silent && f.is_live()) {
-            if (plenty || last_resort) && flow.revive_at.is_some_and(|at| now >= at) {
-                flow.silent = false;
-                flow.revivals += 1;
-                flow.expecting_since = Some(now);
-            }
+        if plenty || last_resort {
+            self.flows.values_mut().filter(|f| f.is_live()).for_each(|f| f.silence.revive(now));
         }
-        for flow in self.flows.values_mut().filter(|f| f.truncated) {
-            flow.changed = true;
+        for flow in self.flows.values_mut().filter(|f| f.asked.truncated) {
+            flow.assigning.change();
         }
     }
 
@@ -133,15 +131,15 @@ impl Receiver {
             let target = if known.is_some() { target.max(u64::from(LEAST_PIECE)) } else { even };
             targets.push((id, rate, target));
         }
-        let outstanding: u64 = usable.iter().map(|(id, _)| self.flows[id].outstanding).sum();
+        let outstanding: u64 = usable.iter().map(|(id, _)| self.flows[id].asked.outstanding).sum();
         let scarce = available < targets.iter().map(|&(_, _, target)| target).sum();
         targets.sort_by(|a, b| {
-            let ends = |&(id, rate, _): &(FlowId, f64, u64)| self.flows[&id].outstanding as f64 / rate;
+            let ends = |&(id, rate, _): &(FlowId, f64, u64)| self.flows[&id].asked.outstanding as f64 / rate;
             ends(a).total_cmp(&ends(b)).then(a.0.cmp(&b.0))
         });
         for (id, rate, target) in targets {
             let flow = self.flows.get_mut(&id).expect("usable flows exist");
-            flow.low_water = target * 3 / 4;
+            flow.asked.low_water = target * 3 / 4;
             let target = match scarce {
                 // All are to end together.
                 true => ((available + outstanding) as f64 * rate / total_rate).ceil() as u64,
@@ -149,29 +147,26 @@ impl Receiver {
             };
             // A slow flow gets parts, so that no block waits for it long.
             let split = scarce || target < first_block || allowed.is_some();
-            while flow.outstanding + u64::from(LEAST_PIECE) / 2 < target
-                || flow.outstanding == 0 && target > 0
+            while flow.asked.outstanding + u64::from(LEAST_PIECE) / 2 < target
+                || flow.asked.outstanding == 0 && target > 0
             {
                 if runs(flow) >= MOST_RUNS || allowed.is_some_and(|a| a < f64::from(LEAST_PIECE)) {
                     break;
                 }
                 let open = if counts_asked_for { blocks.opened() } else { blocks.in_reception() };
                 let open_new = open < open_blocks;
-                let most =
-                    (target - flow.outstanding).max(u64::from(LEAST_PIECE)).min(u64::from(u16::MAX)) as u32;
+                let most = (target - flow.asked.outstanding)
+                    .max(u64::from(LEAST_PIECE))
+                    .min(u64::from(u16::MAX)) as u32;
                 let most = allowed.map_or(most, |a| most.min(a as u32));
                 let Some((block, symbols)) = blocks.take(id, most, split, open_new) else { break };
                 if let Some(allowed) = &mut allowed {
                     *allowed -= f64::from(symbols);
                 }
-                flow.outstanding += u64::from(symbols);
-                if !flow.order.contains(&block) {
-                    flow.order.push_back(block);
+                flow.give(block, symbols);
+                if flow.silence.expecting_since.is_none() || flow.asked.outstanding == u64::from(symbols) {
+                    flow.silence.expecting_since = Some(now);
                 }
-                if flow.expecting_since.is_none() || flow.outstanding == u64::from(symbols) {
-                    flow.expecting_since = Some(now);
-                }
-                flow.changed = true;
             }
         }
         if let Some(allowed) = allowed {
@@ -179,7 +174,7 @@ impl Receiver {
         }
         if blocks.unassigned() == 0 {
             // Nothing to give before something changes.
-            self.flows.values_mut().for_each(|f| f.low_water = 0);
+            self.flows.values_mut().for_each(|f| f.asked.low_water = 0);
         }
     }
 
@@ -199,7 +194,7 @@ impl Receiver {
         if usable.len() < 2 || self.blocks.as_ref().is_none_or(|b| b.unassigned() > 0) {
             return;
         }
-        let ends = |flow: &Flow, rate: f64| flow.outstanding as f64 / rate;
+        let ends = |flow: &Flow, rate: f64| flow.asked.outstanding as f64 / rate;
         let (mut early, mut late) = (usable[0], usable[0]);
         for &(id, rate) in usable {
             let end = ends(&self.flows[&id], rate);
@@ -212,17 +207,17 @@ impl Receiver {
         }
         let (slow, fast) = (&self.flows[&late.0], &self.flows[&early.0]);
         // What the slow flow has in flight, or will have by the time it hears of this, cannot be taken back.
-        let in_flight = late.1 * slow.turnaround.unwrap_or(UNKNOWN_TURNAROUND).as_secs_f64() * 1.25;
-        let surplus =
-            (slow.outstanding as f64 * early.1 - fast.outstanding as f64 * late.1) / (late.1 + early.1);
-        let movable = surplus.min(slow.outstanding as f64 - in_flight);
+        let in_flight = late.1 * turnaround(slow).as_secs_f64() * 1.25;
+        let (owed, helper) = (slow.asked.outstanding as f64, fast.asked.outstanding as f64);
+        let surplus = (owed * early.1 - helper * late.1) / (late.1 + early.1);
+        let movable = surplus.min(owed - in_flight);
         if movable < f64::from(LEAST_PIECE)
-            || ends(slow, late.1) < fast.turnaround.unwrap_or_default().as_secs_f64()
+            || ends(slow, late.1) < fast.assigning.turnaround.unwrap_or_default().as_secs_f64()
         {
             return;
         }
         let mut left = movable as u32;
-        let order: Vec<BlockIndex> = slow.order.iter().rev().copied().collect();
+        let order: Vec<BlockIndex> = slow.asked.order.iter().rev().copied().collect();
         let blocks = self.blocks.as_mut().expect("checked above");
         for block in order {
             while left > 0 {
@@ -232,17 +227,13 @@ impl Receiver {
                 }
                 left -= taken;
                 let slow = self.flows.get_mut(&late.0).expect("usable flows exist");
-                slow.outstanding = slow.outstanding.saturating_sub(u64::from(taken));
-                slow.changed = true;
+                slow.asked.outstanding = slow.asked.outstanding.saturating_sub(u64::from(taken));
+                slow.assigning.change();
             }
         }
         let fast = self.flows.get_mut(&early.0).expect("usable flows exist");
         while let Some((block, symbols)) = blocks.take(early.0, u32::from(u16::MAX), true, false) {
-            fast.outstanding += u64::from(symbols);
-            if !fast.order.contains(&block) {
-                fast.order.push_back(block);
-            }
-            fast.changed = true;
+            fast.give(block, symbols);
         }
     }
 
@@ -252,10 +243,12 @@ impl Receiver {
         if blocks.unassigned() > 0 || usable.len() < 2 {
             return;
         }
-        let Some(&(idle, _)) = usable.iter().find(|(id, _)| self.flows[id].outstanding == 0) else { return };
-        let turnaround = self.flows[&idle].turnaround.unwrap_or(UNKNOWN_TURNAROUND);
+        let Some(&(idle, _)) = usable.iter().find(|(id, _)| self.flows[id].asked.outstanding == 0) else {
+            return;
+        };
+        let turnaround = turnaround(&self.flows[&idle]);
         let flow = self.flows.get_mut(&idle).expect("usable flows exist");
-        let since = *flow.idle_since.get_or_insert(now);
+        let since = *flow.asked.idle_since.get_or_insert(now);
         // Most of what is late arrives by itself within one turnaround.
         if now.since(since) < turnaround.max(LEAST_INTERVAL * 2) {
             return;
@@ -272,11 +265,9 @@ impl Receiver {
         for (block, wants) in late {
             let given = blocks.help(now, idle, block, wants.clamp(1, MOST_HELP));
             if given > 0 {
-                flow.outstanding += u64::from(given);
-                flow.order.push_back(block);
-                flow.expecting_since = Some(now);
-                flow.idle_since = None;
-                flow.changed = true;
+                flow.give_beside(block, given);
+                flow.silence.expecting_since = Some(now);
+                flow.asked.idle_since = None;
             }
         }
     }
@@ -284,12 +275,14 @@ impl Receiver {
 
 /// The work of a flow as it travels: runs of whole blocks merged, at most [`MAX_WORK`] pieces.
 pub(super) fn list(blocks: &Blocks, flow: &mut Flow) -> Vec<Work> {
-    flow.order
-        .retain(|&b| blocks.get(b).is_some_and(|block| block.asked.shares.iter().any(|s| s.flow == flow.id)));
+    let id = flow.id();
+    let has_share =
+        |b: &BlockIndex| blocks.get(*b).is_some_and(|it| it.asked.shares.iter().any(|s| s.flow == id));
+    flow.asked.order.retain(has_share);
     let mut work: Vec<Work> = Vec::new();
-    for &index in &flow.order {
+    for &index in &flow.asked.order {
         let Some(block) = blocks.get(index) else { continue };
-        for share in block.asked.shares.iter().filter(|s| s.flow == flow.id) {
+        for share in block.asked.shares.iter().filter(|s| s.flow == id) {
             let attempt = block.here.attempts();
             if share.is_whole(block) {
                 if let Some(Work::Blocks { first, count, attempt: before }) = work.last_mut()
@@ -307,7 +300,7 @@ pub(super) fn list(blocks: &Blocks, flow: &mut Flow) -> Vec<Work> {
             }
         }
     }
-    flow.truncated = work.len() > MAX_WORK;
+    flow.asked.truncated = work.len() > MAX_WORK;
     work.truncate(MAX_WORK);
     work
 }

@@ -1,6 +1,6 @@
 //! Sources of one receiver alone, each of which is asked for one symbol at a time. Trees are tried with their nodes (tests `datacast`).
 
-use headwater_units::{Esi, FlowKey, PacketNumber, Symbols};
+use headwater_units::{Bytes, Esi, FlowKey, PacketNumber, Symbols};
 use headwater_wire::SymbolHeader;
 
 use super::*;

@@ -1,0 +1,36 @@
+//! What a flow has brought, as its receiver tells the controller.
+
+use headwater_units::{BitRate, Bytes, Duration, FlowId, Time};
+use headwater_wire::FlowView;
+
+/// The symbols of one flow that is asked for them.
+#[derive(Debug)]
+pub(crate) struct Brought {
+    pub(crate) symbols: u64,
+    pub(crate) useful: u64,
+    /// Useful symbols, and when they were counted, as said last.
+    viewed: (u64, Time),
+    rate: BitRate,
+}
+
+impl Brought {
+    /// Nothing, from now on.
+    pub(crate) fn new(now: Time) -> Self {
+        Brought { symbols: 0, useful: 0, viewed: (0, now), rate: BitRate::ZERO }
+    }
+
+    /// How fast, when it was said last.
+    pub(crate) fn rate(&self) -> BitRate {
+        self.rate
+    }
+
+    /// What is to be said now, if symbols have so many bytes.
+    pub(crate) fn view(&mut self, now: Time, flow: FlowId, symbol: u64, silent: Duration) -> FlowView {
+        let (useful, since) = std::mem::replace(&mut self.viewed, (self.useful, now));
+        let span = now.since(since);
+        if span > Duration::ZERO {
+            self.rate = Bytes::new((self.useful - useful) * symbol) / span;
+        }
+        FlowView { flow, bytes: Bytes::new(self.useful * symbol), rate: self.rate, silent }
+    }
+}
