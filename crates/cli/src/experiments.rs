@@ -177,8 +177,8 @@ mod tests {
             ("ack_every = 2", "ack_every = 2"),
             ("pull = { window = 0 }", "transport.pull.window is 0"),
             ("pull = { lvels = [] }", "lvels"),
-            ("swarm = { peers = 3 }", "swarm is for simulations"),
-            ("datacast = { gathers = false }", "datacast.gathers is for simulations"),
+            ("swarm = { peers = 3 }", "swarm works in simulations only"),
+            ("datacast = { gathers = false }", "datacast.gathers works in simulations only"),
             ("machines = 'product', gain = 0.25", "transport.gain is 0.25"),
             ("/nonexistent/tuning.toml", "/nonexistent/tuning.toml"),
         ] {

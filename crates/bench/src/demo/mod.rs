@@ -47,6 +47,8 @@ pub struct DemoResult {
     pub joined: Vec<Joined>,
     /// Sources that vanished.
     pub killed: Vec<Killed>,
+    /// Sources whose uplinks have changed.
+    pub rerated: Vec<Rerated>,
     /// Where files and logs are, if they were to be kept.
     pub kept: Option<String>,
 }
@@ -69,6 +71,17 @@ pub struct Joined {
 pub struct Killed {
     /// Its number.
     pub source: usize,
+    /// When, after the first request.
+    pub at_seconds: f64,
+}
+
+/// A source whose uplink has changed.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Rerated {
+    /// Its number.
+    pub source: usize,
+    /// Its new rate in bit/s.
+    pub rate: u64,
     /// When, after the first request.
     pub at_seconds: f64,
 }

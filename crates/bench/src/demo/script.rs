@@ -94,12 +94,22 @@ impl Script {
     /// vanishes, and the receiver takes all it has room for on its downlink (`None`: no limit). `None` if that never moves
     /// all of it.
     pub(crate) fn ideal_seconds(&self, size: Bytes, downlink: Option<BitRate>) -> Option<f64> {
+        self.ideal_after(&self.events, size, downlink)
+    }
+
+    /// The same with these events, in the order of their times, instead of the script's.
+    pub(crate) fn ideal_after(
+        &self,
+        events: &[Event],
+        size: Bytes,
+        downlink: Option<BitRate>,
+    ) -> Option<f64> {
         let most = downlink.map_or(f64::INFINITY, |rate| rate.get() as f64);
         let mut rates: Vec<f64> = self.rates.iter().map(|rate| rate.get() as f64).collect();
         let mut now: Vec<f64> = rates.clone();
         now[self.present..].fill(0.0);
         let (mut at, mut left) = (0.0, size.get() as f64 * 8.0);
-        for event in &self.events {
+        for event in events {
             let moved = now.iter().sum::<f64>().min(most) * (event.at.as_secs_f64() - at);
             if left <= moved {
                 break;

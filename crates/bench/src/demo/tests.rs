@@ -167,12 +167,19 @@ async fn a_run_reports_what_the_receiver_said_and_what_happened_meanwhile() {
         (result.network.as_str(), result.source_rates.as_slice()),
         ("loopback", &[1_000_000, 3_000_000, 4_000_000][..])
     );
-    // 0.8 Mbit: 0.1 s at 4, then 0.1 s at 3, then at 7 Mbit/s.
-    assert!((result.get.ideal_seconds.unwrap() - (0.2 + 0.1 / 7.0)).abs() < 1e-9, "{result:?}");
+    // 0.8 Mbit at 4, then at 3, then at 7 Mbit/s; the changes come after 0.1 and 0.2 s, or later on a busy machine.
+    let (killed, joined) = (result.killed[0].at_seconds, result.joined[0].at_seconds);
+    assert!(killed >= 0.1 && joined >= 0.2, "{result:?}");
+    let left = 0.8 - 4.0 * killed;
+    let ideal = match left - 3.0 * (joined - killed) {
+        _ if left <= 0.0 => 0.2,
+        later if later <= 0.0 => killed + left / 3.0,
+        later => joined + later / 7.0,
+    };
+    assert!((result.get.ideal_seconds.unwrap() - ideal).abs() < 1e-4, "{ideal}: {result:?}");
     assert!((result.get.ratio.unwrap() - 0.5 / result.get.ideal_seconds.unwrap()).abs() < 1e-9);
     let shares: Vec<f64> = result.get.sources.iter().map(|source| source.share).collect();
     assert_eq!(shares, [0.0, 1.0, 0.0]);
-    assert!(result.killed[0].at_seconds >= 0.1, "{:?}", result.killed);
     let joined = &result.joined[0];
     assert_eq!(joined.source, 2);
     assert!(joined.used_after_seconds.is_some_and(|after| after > 0.3), "{joined:?}");

@@ -11,7 +11,7 @@ use super::environment::Role;
 use super::progress::{error_of, progress_of};
 use super::script::{Event, Happening};
 use super::stage::{NAME, Stage};
-use super::{DemoResult, Joined, Killed, Run, blocking, failure, sending_flags};
+use super::{DemoResult, Joined, Killed, Rerated, Run, blocking, failure, sending_flags};
 use crate::subprocess::{self, cpu_seconds};
 
 /// What arrives.
@@ -29,6 +29,9 @@ const TICK: Duration = Duration::from_millis(50);
 struct Seen {
     joined: Vec<Joined>,
     killed: Vec<Killed>,
+    rerated: Vec<Rerated>,
+    /// The script's events that have happened, at the times at which they did: a busy machine is late.
+    happened: Vec<Event>,
     /// The last line that was not progress.
     last: Option<Value>,
 }
@@ -56,8 +59,8 @@ impl Run<'_> {
         };
         // `get` says that it is asking, and its clock starts.
         let begun = Instant::now();
-        let ideal = self.script.ideal_seconds(self.options.size, None);
-        let patience = ideal.or_else(|| self.ideal_without_events()).unwrap_or_default() * STUCK.0;
+        let planned = self.script.ideal_seconds(self.options.size, None);
+        let patience = planned.or_else(|| self.ideal_without_events()).unwrap_or_default() * STUCK.0;
         let stuck = begun + Duration::from_secs_f64(patience) + STUCK.1;
         let mut events = self.script.events.iter();
         let mut next = events.next();
@@ -107,6 +110,7 @@ impl Run<'_> {
             )));
         }
         let lost = stage.environment.lost().await?;
+        let ideal = self.script.ideal_after(&seen.happened, self.options.size, None);
         Ok(DemoResult {
             get: GetResult {
                 ideal_seconds: ideal,
@@ -123,6 +127,7 @@ impl Run<'_> {
             seed: self.options.seed,
             joined: seen.joined,
             killed: seen.killed,
+            rerated: seen.rerated,
             kept: stage.kept(),
         })
     }
@@ -167,7 +172,7 @@ impl Run<'_> {
         watch: &mut dyn Watch,
     ) -> Result<(), AppError> {
         let source = event.source;
-        let at_seconds = begun.elapsed().as_secs_f64();
+        let before = begun.elapsed();
         match event.what {
             Happening::Vanish => {
                 stage.sources[source].dismissed = true;
@@ -175,19 +180,24 @@ impl Run<'_> {
                 if let Some(process) = &mut stage.sources[source].process {
                     process.kill();
                 }
-                seen.killed.push(Killed { source, at_seconds });
+                seen.killed.push(Killed { source, at_seconds: begun.elapsed().as_secs_f64() });
                 watch.note(&format!("source {source} has vanished"));
             }
             Happening::Join => {
                 stage.start_source(self, source)?;
-                seen.joined.push(Joined { source, at_seconds, ..Joined::default() });
+                seen.joined.push(Joined { source, at_seconds: before.as_secs_f64(), ..Joined::default() });
                 watch.note(&format!("source {source} joins with {}", self.script.rates[source]));
             }
             Happening::Rerate(rate) => {
                 stage.environment.rerate(source, rate).await?;
+                let at_seconds = begun.elapsed().as_secs_f64();
+                seen.rerated.push(Rerated { source, rate: rate.get(), at_seconds });
                 watch.note(&format!("source {source} now has {rate}"));
             }
         }
+        // What takes time has taken effect at its end at the latest; a source that joins may send from the first moment on.
+        let at = if event.what == Happening::Join { before } else { begun.elapsed() };
+        seen.happened.push(Event { at: at.into(), ..*event });
         Ok(())
     }
 }

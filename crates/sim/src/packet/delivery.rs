@@ -7,7 +7,8 @@ use headwater_machine::Packet;
 use headwater_switch::{Choice, LinkChange, TreeNode, TreeWord, Walk};
 use headwater_units::{Bytes, PathId, Time};
 use headwater_wire::{Body, Ecn};
-use rand::{Rng, SeedableRng};
+use rand::SeedableRng;
+use rand::distr::uniform::{UniformInt, UniformSampler};
 use rand_chacha::ChaCha8Rng;
 
 use super::Event;
@@ -211,7 +212,9 @@ impl Delivery {
                 u64::from(*place)
             }
         };
-        let drawn = self.rng.random_range(0..=most);
+        // As `random_range(0..=most)`, which is not inlined.
+        let drawn = UniformInt::<u64>::sample_single_inclusive(0, most, &mut self.rng);
+        let drawn = drawn.expect("zero is not above anything");
         let last = &mut self.launched[from as usize];
         *last = (*last).max(now.as_nanos() + drawn);
         Time::from_nanos(*last)

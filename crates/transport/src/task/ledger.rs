@@ -328,6 +328,7 @@ impl<A> Ledger<A> {
         }
     }
 
+    #[inline]
     pub(crate) fn get(&self, block: u32) -> Option<&Block<A>> {
         self.find(block).map(|place| &self.open[place])
     }

@@ -124,6 +124,7 @@ impl Residue {
     }
 
     /// The symbol was sent.
+    #[inline]
     pub(super) fn commit(&mut self, pick: Pick) {
         let of = self.of;
         if let Some(open) = self.get_mut(pick.symbol.block.0)

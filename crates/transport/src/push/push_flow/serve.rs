@@ -17,10 +17,12 @@ impl SourceFlow for PushFlow {
         &self.push
     }
 
+    #[inline]
     fn look_again(&mut self) {
         self.supply.look_again();
     }
 
+    #[inline]
     fn quantum(&self) -> u64 {
         match &self.pacer {
             Some(pacer) => pacer.quantum(),
@@ -32,6 +34,7 @@ impl SourceFlow for PushFlow {
         self.rtt.smoothed().map(slack_of)
     }
 
+    #[inline]
     fn is_flight_new(&self) -> bool {
         self.packets.in_flight() == 1
     }
@@ -86,6 +89,7 @@ impl SourceFlow for PushFlow {
         self.supply.on_block_ready(block, repair);
     }
 
+    #[inline]
     fn hear(
         &mut self,
         now: Time,
@@ -104,6 +108,7 @@ impl SourceFlow for PushFlow {
         true
     }
 
+    #[inline]
     fn next(&mut self, now: Time, shared: &mut Shared, _: &mut ()) -> Option<Packet> {
         self.pace_at = None;
         let Some(choice) = self.choose(now, shared) else {
@@ -117,6 +122,7 @@ impl SourceFlow for PushFlow {
         Some(self.send(now, choice, shared))
     }
 
+    #[inline]
     fn deadline(&self) -> Option<Time> {
         let mut at = self.pace_at.unwrap_or(Time::MAX);
         if self.watches() {

@@ -81,13 +81,21 @@ impl Supply {
     }
 
     /// These were acknowledged.
+    #[inline]
     pub(super) fn on_landed(&mut self, acked: &[Sent]) {
         for sent in acked {
             self.blocks.landed(sent.symbol.block);
         }
     }
 
+    #[inline]
     pub(super) fn on_losses(&mut self, outcome: &AckOutcome, packets: &mut InFlight, shared: &mut Shared) {
+        if !outcome.lost.is_empty() || !outcome.cancelled.is_empty() {
+            self.take_losses(outcome, packets, shared);
+        }
+    }
+
+    fn take_losses(&mut self, outcome: &AckOutcome, packets: &mut InFlight, shared: &mut Shared) {
         for lost in &outcome.lost {
             let Sent { number, symbol, attempt, .. } = lost.sent;
             if lost.resend && self.wants(symbol, attempt) {
@@ -104,6 +112,7 @@ impl Supply {
     }
 
     /// What an ACK says of blocks; `newest`: no later one has been seen.
+    #[inline]
     pub(super) fn on_ack(
         &mut self,
         ack: &Ack,
@@ -132,6 +141,7 @@ impl Supply {
     }
 
     /// Something is about to change: what comes next is to be found anew.
+    #[inline]
     pub(super) fn look_again(&mut self) {
         self.ahead = None;
     }
@@ -158,6 +168,7 @@ impl Supply {
         self.blocks.release_all(self.flow, |block| work.has_left(block), &mut shared.out);
     }
 
+    #[inline]
     fn release_if_done(&mut self, block: BlockIndex, shared: &mut Shared) {
         if !self.blocks.is_in_use(block) && !self.work.has_left(block) {
             self.blocks.release(self.flow, block, &mut shared.out);
@@ -181,6 +192,7 @@ impl Supply {
         }
     }
 
+    #[inline]
     fn find(
         &mut self,
         now: Time,
@@ -215,6 +227,7 @@ impl Supply {
     }
 
     /// It leaves.
+    #[inline]
     pub(super) fn commit(&mut self, choice: Choice, window: Packets, shared: &mut Shared) {
         self.ahead = None;
         let block = match choice {

@@ -103,6 +103,7 @@ impl Work {
     }
 
     /// The next new symbol that can be sent now; `true` beside it if an earlier one waits for its block.
+    #[inline]
     pub(super) fn peek(&mut self, blocks: &BlockTable) -> (Option<Pick>, bool) {
         match &mut self.rule {
             Rule::Unassigned => (None, false),
@@ -112,6 +113,7 @@ impl Work {
     }
 
     /// It was sent.
+    #[inline]
     pub(super) fn commit(&mut self, pick: Pick) {
         match &mut self.rule {
             Rule::Unassigned => {}

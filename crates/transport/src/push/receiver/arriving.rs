@@ -66,15 +66,15 @@ impl Receiver {
         match self.rule {
             SpreadRule::Listed => {}
             SpreadRule::Residue => {
-                blocks.open_through(block, open_blocks());
+                blocks.open_through(block, open_blocks);
                 flow.recent += 1;
                 self.inflow.recent += 1;
             }
             SpreadRule::Equal => {
                 // Sources go through the blocks by themselves, and what one sends nobody else has: there is room for all
                 // that they look ahead. What is still too early is not acknowledged, so that it comes again.
-                let room = open_blocks().max(LOOK_AHEAD);
-                if !blocks.open_through(block, room) && blocks.is_too_early(block) {
+                blocks.open_through(block, || open_blocks().max(LOOK_AHEAD));
+                if !blocks.is_open(block) && blocks.is_too_early(block) {
                     self.stats.useless += 1;
                     return;
                 }

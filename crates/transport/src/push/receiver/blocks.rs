@@ -147,10 +147,18 @@ impl Blocks {
     }
 
     /// Opens blocks for the residue rule, where sources choose: everything from the first undecoded on.
-    pub(super) fn open_through(&mut self, block: BlockIndex, most: usize) -> bool {
+    #[inline]
+    pub(super) fn open_through(&mut self, block: BlockIndex, most: impl FnOnce() -> usize) {
+        if self.fresh > block.0 {
+            return;
+        }
+        let most = most();
         while self.fresh <= block.0 && self.fresh < self.ledger.wanted().end && self.ledger.len() < most {
             self.open_fresh();
         }
+    }
+
+    pub(super) fn is_open(&self, block: BlockIndex) -> bool {
         self.ledger.find(block.0).is_some()
     }
 

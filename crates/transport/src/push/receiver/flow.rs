@@ -151,6 +151,7 @@ impl Flow {
     }
 
     /// A symbol has come, which says by which assignment its source works. Returns whether it was silent.
+    #[inline]
     pub(super) fn on_symbol(&mut self, now: Time, echo: u8) -> bool {
         self.rate.on_arrival(now, 1);
         if let Some(turnaround) = self.assigning.on_echo(now, echo) {
