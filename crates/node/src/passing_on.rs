@@ -132,8 +132,10 @@ impl PassingOn {
     /// Something happens to a fetch. What to tell the source; of [`ReceiverEvent::Decode`] before the symbols go to the decoder.
     pub fn on_event(&mut self, fetch: FetchId, event: &ReceiverEvent) -> Option<SourceCommand> {
         if let ReceiverEvent::Accepted { object, bytes, symbol_size, .. } = *event {
+            let is_again = self.coming.contains(&object);
             self.fetches.insert(fetch, Cut { object, bytes, symbol_size });
-            return None;
+            // It begins anew: what is partly here is thrown away now, and what is whole is known at the start.
+            return is_again.then(|| self.begin(fetch, &[])).flatten().map(SourceCommand::Relay);
         }
         let object = self.cut(fetch)?.object;
         let what = match *event {
@@ -213,6 +215,23 @@ mod tests {
         let relaying = node.begin(FETCH, &[BLOCK]).expect("it is not held");
         assert_eq!((relaying.object, relaying.symbol_size, &relaying.have[..]), (OBJECT, 1000, &[BLOCK][..]));
         node
+    }
+
+    #[test]
+    fn a_fetch_that_begins_anew_has_nothing_of_its_object_before_its_start() {
+        let mut node = fetching();
+        let relaying = |have: &[BlockIndex]| {
+            Box::new(Relaying {
+                object: OBJECT,
+                bytes: Bytes::new(5000),
+                symbol_size: 1000,
+                have: have.to_vec(),
+            })
+        };
+        assert_eq!(node.on_event(FETCH, &accepted(1000)), Some(SourceCommand::Relay(relaying(&[]))));
+        assert_eq!(node.begin(FETCH, &[BLOCK]), Some(relaying(&[BLOCK])));
+        node.hold(OBJECT);
+        assert_eq!(node.on_event(FETCH, &accepted(1000)), None, "it is held by now");
     }
 
     fn over() -> Option<SourceCommand> {
