@@ -132,10 +132,13 @@ impl PassingOn {
     /// Something happens to a fetch. What to tell the source; of [`ReceiverEvent::Decode`] before the symbols go to the decoder.
     pub fn on_event(&mut self, fetch: FetchId, event: &ReceiverEvent) -> Option<SourceCommand> {
         if let ReceiverEvent::Accepted { object, bytes, symbol_size, .. } = *event {
-            let is_again = self.coming.contains(&object);
-            self.fetches.insert(fetch, Cut { object, bytes, symbol_size });
-            // It begins anew: what is partly here is thrown away now, and what is whole is known at the start.
-            return is_again.then(|| self.begin(fetch, &[])).flatten().map(SourceCommand::Relay);
+            let before = self.fetches.insert(fetch, Cut { object, bytes, symbol_size });
+            let begins_anew = before.is_some() && self.coming.contains(&object);
+            if !begins_anew {
+                return None;
+            }
+            // What is partly here is thrown away now; what is whole is known at the start.
+            return self.begin(fetch, &[]).map(SourceCommand::Relay);
         }
         let object = self.cut(fetch)?.object;
         let what = match *event {
