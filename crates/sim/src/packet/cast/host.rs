@@ -91,6 +91,13 @@ pub enum Job {
         /// Repair symbols can be made of it.
         repair: bool,
     },
+    /// The store has opened what is here of the object of a fetch.
+    Opened {
+        /// The fetch.
+        fetch: FetchId,
+        /// It had begun so often.
+        begun: u32,
+    },
     /// The decoder has seen what is here of a block.
     Decoded {
         /// The fetch.
@@ -340,6 +347,7 @@ impl Host {
             Job::Prepared { flow, block, repair } => {
                 self.node.tell_source(now, SourceCommand::BlockReady { flow, block, repair });
             }
+            Job::Opened { fetch, begun } => self.on_opened(now, fetch, begun),
             Job::Decoded { fetch, begun, block } => self.on_decoded(now, fetch, begun, block),
         }
     }
@@ -571,8 +579,10 @@ impl Host {
                 let (shelf, blocks) = (self.shelves.of(object), geometry.layout().block_count());
                 shelf.cut(bytes, blocks);
                 shelf.fetch = Some(fetch);
-                let start = ReceiverCommand::Start { wanted: 0..blocks, have: shelf.have() };
-                self.node.tell_fetch(now, fetch, start);
+                match (self.disk.late, it.begun) {
+                    (Duration::ZERO, begun) => self.on_opened(now, fetch, begun),
+                    (late, begun) => out.later(late, Job::Opened { fetch, begun }),
+                }
             }
             ReceiverEvent::Bind(bind) | ReceiverEvent::Moved(bind) => {
                 let Bind { flow, at, .. } = *bind;
@@ -601,6 +611,13 @@ impl Host {
             ReceiverEvent::Distrusted { node } => self.distrusted.push(node),
             ReceiverEvent::Unbind { .. } => {}
         }
+    }
+
+    fn on_opened(&mut self, now: Time, fetch: FetchId, begun: u32) {
+        let Some(it) = self.fetches.get(&fetch).filter(|it| it.begun == begun) else { return };
+        let (Some(object), Some(geometry)) = (it.object, &it.geometry) else { return };
+        let (wanted, have) = (0..geometry.layout().block_count(), self.shelves.of(object).have());
+        self.node.tell_fetch(now, fetch, ReceiverCommand::Start { wanted, have });
     }
 
     fn on_decoded(&mut self, now: Time, fetch: FetchId, begun: u32, block: BlockIndex) {
