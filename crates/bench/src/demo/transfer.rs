@@ -173,30 +173,33 @@ impl Run<'_> {
     ) -> Result<(), AppError> {
         let source = event.source;
         let before = begun.elapsed();
-        match event.what {
+        // What takes time has taken effect at its end at the latest; a source that joins may send from the first moment on.
+        let at = match event.what {
             Happening::Vanish => {
                 stage.sources[source].dismissed = true;
                 stage.environment.vanish(source).await?;
                 if let Some(process) = &mut stage.sources[source].process {
                     process.kill();
                 }
-                seen.killed.push(Killed { source, at_seconds: begun.elapsed().as_secs_f64() });
+                let at = begun.elapsed();
+                seen.killed.push(Killed { source, at_seconds: at.as_secs_f64() });
                 watch.note(&format!("source {source} has vanished"));
+                at
             }
             Happening::Join => {
                 stage.start_source(self, source)?;
                 seen.joined.push(Joined { source, at_seconds: before.as_secs_f64(), ..Joined::default() });
                 watch.note(&format!("source {source} joins with {}", self.script.rates[source]));
+                before
             }
             Happening::Rerate(rate) => {
                 stage.environment.rerate(source, rate).await?;
-                let at_seconds = begun.elapsed().as_secs_f64();
-                seen.rerated.push(Rerated { source, rate: rate.get(), at_seconds });
+                let at = begun.elapsed();
+                seen.rerated.push(Rerated { source, rate: rate.get(), at_seconds: at.as_secs_f64() });
                 watch.note(&format!("source {source} now has {rate}"));
+                at
             }
-        }
-        // What takes time has taken effect at its end at the latest; a source that joins may send from the first moment on.
-        let at = if event.what == Happening::Join { before } else { begun.elapsed() };
+        };
         seen.happened.push(Event { at: at.into(), ..*event });
         Ok(())
     }
