@@ -56,6 +56,27 @@ pub(crate) fn timed<T>(mut measure: impl FnMut() -> (Validity, T), judge: impl F
     eprintln!("skipped: machine too busy");
 }
 
+/// How late a thread of this test is woken mostly while something is measured.
+pub(crate) fn wake_lateness<T>(measure: impl FnOnce() -> T) -> (Duration, T) {
+    const NAP: Duration = Duration::from_millis(1);
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let naps = scope.spawn(|| {
+            let mut late = Vec::new();
+            while !is_over.load(Ordering::Relaxed) {
+                let begun = Instant::now();
+                thread::sleep(NAP);
+                late.push(begun.elapsed().saturating_sub(NAP));
+            }
+            late.sort();
+            late.get(late.len() / 2).copied().unwrap_or_default()
+        });
+        let measured = measure();
+        is_over.store(true, Ordering::Relaxed);
+        (naps.join().unwrap(), measured)
+    })
+}
+
 /// Nothing is lost that is not counted.
 pub(crate) fn conserved(seen: &Snapshot) {
     let (counts, queued) = (seen.counts, seen.links.iter().map(|link| link.queue).sum::<u64>());
